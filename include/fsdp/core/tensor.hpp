@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A typed view of memory that somebody else owns: rank 0 to 4, row-major.
+///
+/// Only rows may be strided: a rank-2 view may be a range of columns of a wider matrix, everything else is contiguous.
+/// A Tensor is trivially copyable, so that an aggregate of tensors can be turned into an array and back by bit_cast.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <type_traits>
+
+#include <fsdp/core/dtype.hpp>
+#include <fsdp/core/error.hpp>
+
+namespace fsdp {
+
+/// Extents of a tensor, rank 0 to 4.
+struct Shape {
+  std::array<std::int64_t, 4> extents{};
+  std::int64_t rank = 0;
+
+  constexpr Shape() = default;
+  constexpr Shape(std::initializer_list<std::int64_t> list) {
+    for (std::int64_t extent : list) extents[static_cast<std::size_t>(rank++)] = extent;
+  }
+  constexpr std::int64_t operator[](std::int64_t axis) const { return extents[static_cast<std::size_t>(axis)]; }
+  constexpr std::int64_t numel() const {
+    std::int64_t count = 1;
+    for (std::int64_t axis = 0; axis < rank; ++axis) count *= (*this)[axis];
+    return count;
+  }
+  friend constexpr bool operator==(const Shape&, const Shape&) = default;
+};
+
+/// Whether a result replaces what an output holds (beta = 0) or is added to it (beta = 1).
+enum class Write : std::uint8_t { overwrite, accumulate };
+
+template <class T>
+class Tensor {
+ public:
+  using value_type = T;
+
+  constexpr Tensor() = default;
+
+  /// Contiguous.
+  constexpr Tensor(T* data, const Shape& shape)
+      : data_(data), shape_(shape), row_stride_(shape.rank == 2 ? shape[1] : 1) {}
+
+  /// [rows, columns] with `row_stride` elements from one row to the next.
+  static constexpr Tensor strided(T* data, std::int64_t rows, std::int64_t columns, std::int64_t row_stride) {
+    Tensor view(data, {rows, columns});
+    view.row_stride_ = row_stride;
+    return view;
+  }
+
+  constexpr operator Tensor<const T>() const
+    requires(!std::is_const_v<T>)
+  {
+    return shape_.rank == 2 ? Tensor<const T>::strided(data_, rows(), columns(), row_stride_)
+                            : Tensor<const T>(data_, shape_);
+  }
+
+  constexpr T* data() const { return data_; }
+  constexpr const Shape& shape() const { return shape_; }
+  constexpr std::int64_t rank() const { return shape_.rank; }
+  constexpr std::int64_t extent(std::int64_t axis) const { return shape_[axis]; }
+  constexpr std::int64_t numel() const { return shape_.numel(); }
+  constexpr std::int64_t bytes() const { return numel() * static_cast<std::int64_t>(sizeof(T)); }
+  constexpr std::int64_t rows() const { return shape_[0]; }
+  constexpr std::int64_t columns() const { return shape_[1]; }          ///< rank 2 only
+  constexpr std::int64_t row_stride() const { return row_stride_; }     ///< rank 2 only
+  constexpr bool contiguous() const { return shape_.rank != 2 || row_stride_ == shape_[1] || shape_[0] <= 1; }
+  constexpr T* row(std::int64_t index) const { return data_ + index * row_stride_; }
+  constexpr T& operator[](std::int64_t index) const { return data_[index]; }  ///< rank 1 only
+
+  /// Rows (or elements, at rank 1) [begin, end).
+  constexpr Tensor slice(std::int64_t begin, std::int64_t end) const {
+    Tensor view = *this;
+    view.data_ = data_ + begin * row_stride_;
+    view.shape_.extents[0] = end - begin;
+    return view;
+  }
+
+  /// Columns [begin, end) of a rank-2 view.
+  constexpr Tensor slice_columns(std::int64_t begin, std::int64_t end) const {
+    return strided(data_ + begin, rows(), end - begin, row_stride_);
+  }
+
+ private:
+  T* data_ = nullptr;
+  Shape shape_;
+  std::int64_t row_stride_ = 1;
+};
+
+static_assert(std::is_trivially_copyable_v<Tensor<float>>);
+
+}  // namespace fsdp

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The CPU: memory from the process's address space, operations that are done when they return.
+///
+/// matmul is oneDNN's; all else is ours, vectorised for the instruction set found at start and threaded with OpenMP.
+/// Results depend on the number of threads and on nothing else. Every output is fully written.
+/// Operations are instantiated for float and bf16 in src/device/cpu/; reductions over tokens are in float.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/device/memory.hpp>
+#include <fsdp/device/operations.hpp>
+
+namespace fsdp::device {
+
+struct Cpu {
+  static constexpr std::string_view name = "cpu";
+  using Arena = device::Arena<Cpu>;
+  class Stream;
+
+  /// Zeroed, aligned to `alignment`. Throws MemoryError.
+  static std::byte* allocate(std::int64_t bytes);
+  static void deallocate(std::byte* data, std::int64_t bytes);
+  /// Marks released memory: unreadable under AddressSanitizer, NaN in debug builds, nothing otherwise.
+  static void poison(std::byte* data, std::int64_t bytes);
+  static void unpoison(std::byte* data, std::int64_t bytes);
+  static std::byte* unbacked(std::int64_t) { return nullptr; }
+
+  /// c = a b, or c += a b: [M, K] x [K, N] -> [M, N], summed in float. (A, C) is (float, float), (bf16, bf16), (bf16, float).
+  template <class A, class C>
+  static void matmul(Stream&, Operand<A> a, Operand<A> b, Tensor<C> c, Write write = Write::overwrite);
+  /// Scratch bytes that this matmul takes from the arena: what Meta asks.
+  static std::int64_t matmul_scratch(Stream&, const MatmulRecord& problem, std::int64_t lda, std::int64_t ldb,
+                                     std::int64_t ldc);
+
+  /// y = x / sqrt(mean(x^2) + eps) * w, per row; keeps 1 / sqrt(...) in rstd for backward.
+  template <class T>
+  static void rms_norm(Stream&, Tensor<const T> x, Tensor<const T> w, float eps, Tensor<T> y, Tensor<float> rstd);
+  /// dx and dw of rms_norm, each overwritten or added to; dx may be dy itself.
+  template <class T>
+  static void rms_norm_backward(Stream&, Tensor<const T> x, Tensor<const T> w, Tensor<const float> rstd,
+                                Tensor<const T> dy, Tensor<T> dx, Write dx_write, Tensor<float> dw, Write dw_write);
+
+  /// table [S, head_dim]: cos of position * theta^(-2i/d) for i < d/2, then sin.
+  static void rotary_table(Stream&, float theta, Tensor<float> table);
+  /// Rotates all heads of x [T, heads * head_dim] in place, by halves (rotate_half); row t is position t % S of table [S, d].
+  template <class T>
+  static void rope(Stream&, Tensor<T> x, Tensor<const float> table, Rotation rotation);
+
+  /// Causal grouped-query attention, scaled by 1 / sqrt(head_dim), blockwise with an online softmax: memory linear in the
+  /// sequence (Dao 2023, FlashAttention-2). lse [sequences * heads, S] keeps log sum exp for backward.
+  template <class T>
+  static void attention(Stream&, const AttentionShape&, Tensor<const T> q, Tensor<const T> k, Tensor<const T> v,
+                        Tensor<T> out, Tensor<float> lse);
+  template <class T>
+  static void attention_backward(Stream&, const AttentionShape&, Tensor<const T> q, Tensor<const T> k, Tensor<const T> v,
+                                 Tensor<const T> out, Tensor<const float> lse, Tensor<const T> dout, Tensor<T> dq,
+                                 Tensor<T> dk, Tensor<T> dv);
+  /// Scratch bytes of the two above.
+  static std::int64_t attention_scratch(Stream&, const AttentionShape&, DType dtype, bool backward);
+
+  /// h = silu(gate) * up; h may be gate.
+  template <class T>
+  static void swiglu(Stream&, Tensor<const T> gate, Tensor<const T> up, Tensor<T> h);
+  /// In place: gate becomes its gradient, up becomes its gradient, dh becomes h.
+  template <class T>
+  static void swiglu_backward(Stream&, Tensor<T> gate, Tensor<T> up, Tensor<T> dh);
+
+  /// out[t] = table[tokens[t]].
+  template <class T>
+  static void embedding(Stream&, Tensor<const T> table, Tensor<const std::int32_t> tokens, Tensor<T> out);
+  /// dtable[tokens[t]] += dy[t] in the order of t; `overwrite` clears the table first.
+  template <class T>
+  static void embedding_backward(Stream&, Tensor<const std::int32_t> tokens, Tensor<const T> dy, Tensor<float> dtable,
+                                 Write write);
+
+  /// Adds to loss[0] the negative log likelihood of every row with a target >= 0, and replaces the logits [t, V] by
+  /// scale * (softmax - one_hot); rows whose target is negative get gradient 0.
+  template <class T>
+  static void cross_entropy(Stream&, Tensor<T> logits, Tensor<const std::int32_t> targets, float scale,
+                            Tensor<double> loss);
+  /// The same loss without a gradient; the logits stay.
+  template <class T>
+  static void cross_entropy_loss(Stream&, Tensor<const T> logits, Tensor<const std::int32_t> targets,
+                                 Tensor<double> loss);
+
+  /// y += x.
+  template <class T>
+  static void add(Stream&, Tensor<const T> x, Tensor<T> y);
+  /// y = x, rounding where Y is narrower.
+  template <class X, class Y>
+  static void copy(Stream&, Tensor<const X> x, Tensor<Y> y);
+  template <class T>
+  static void fill(Stream&, Tensor<T> y, float value);
+
+  /// Adds the sum of squares to sum[0], in double, in an order that does not depend on the number of threads.
+  static void sum_of_squares(Stream&, Tensor<const float> x, Tensor<double> sum);
+
+  /// One pass over contiguous shards: moments and main weights are updated, model weights (bf16) written; an empty `model`
+  /// says that the main weights are the model weights.
+  static void adamw(Stream&, const AdamWStep&, Tensor<float> main, Tensor<float> first_moment,
+                    Tensor<float> second_moment, Tensor<const float> gradient, Tensor<bf16> model);
+};
+
+/// A rank's queue of work: its threads, its scratch, its counters. Not shared between ranks. Operations on it run at once.
+class Cpu::Stream {
+ public:
+  /// Takes matmul scratch from `arena`. `threads` >= 1 becomes the OpenMP team size of the calling thread.
+  Stream(Arena& arena, int threads);
+  Stream(Stream&&) noexcept;
+  ~Stream();
+
+  Arena& arena() const { return *arena_; }
+  int threads() const { return threads_; }
+  Counters counters;
+
+  struct Cache;  ///< oneDNN primitives by problem
+  Cache& cache() const { return *cache_; }
+
+ private:
+  Arena* arena_;
+  int threads_;
+  std::unique_ptr<Cache> cache_;
+};
+
+/// Cores that this process may use, honouring its affinity mask.
+int available_cores();
+
+}  // namespace fsdp::device

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tensor memory: blocks, the ledger that counts them by kind, and the two-ended arena.
+///
+/// Everything here is a template of the device, so that `Meta` counts exactly what another device would hold.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include <fsdp/core/checked.hpp>
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/tensor.hpp>
+
+namespace fsdp::device {
+
+/// Every tensor starts at a multiple of this many bytes: a cache line, and an AVX-512 register.
+inline constexpr std::int64_t alignment = 64;
+
+/// What tensor memory is for; the rows of the dry run's table.
+enum class MemoryKind : std::uint8_t { weights, gathered, gradients, optimizer, activations, scratch };
+inline constexpr std::array<std::string_view, 6> memory_kind_names = {"weights",   "gathered",    "gradients",
+                                                                      "optimizer", "activations", "scratch"};
+
+/// Bytes by kind.
+using BytesByKind = std::array<std::int64_t, memory_kind_names.size()>;
+
+/// Counts the tensor memory of one rank. All blocks of a rank share one ledger.
+class Ledger {
+ public:
+  void add(MemoryKind kind, std::int64_t bytes) {
+    current_[static_cast<std::size_t>(kind)] += bytes;
+    total_ += bytes;
+    peak_ = std::max(peak_, total_);
+    ++allocations_;
+  }
+  void remove(MemoryKind kind, std::int64_t bytes) {
+    current_[static_cast<std::size_t>(kind)] -= bytes;
+    total_ -= bytes;
+  }
+
+  const BytesByKind& current() const { return current_; }
+  std::int64_t bytes() const { return total_; }
+  std::int64_t peak() const { return peak_; }
+  std::int64_t allocations() const { return allocations_; }  ///< blocks ever made: a steady step makes none
+
+ private:
+  BytesByKind current_{};
+  std::int64_t total_ = 0;
+  std::int64_t peak_ = 0;
+  std::int64_t allocations_ = 0;
+};
+
+/// Owns one contiguous allocation of a device, zeroed, entered in a ledger while it lives.
+template <class Device>
+class Block {
+ public:
+  Block() = default;
+  Block(Ledger& ledger, MemoryKind kind, std::int64_t bytes)
+      : data_(Device::allocate(bytes)), bytes_(bytes), ledger_(&ledger), kind_(kind) {
+    ledger.add(kind, bytes);
+  }
+  Block(Block&& other) noexcept { swap(other); }
+  Block& operator=(Block&& other) noexcept {
+    Block taken(std::move(other));
+    swap(taken);
+    return *this;
+  }
+  ~Block() {
+    if (ledger_ == nullptr) return;
+    ledger_->remove(kind_, bytes_);
+    Device::deallocate(data_, bytes_);
+  }
+
+  std::byte* data() const { return data_; }
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  void swap(Block& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(ledger_, other.ledger_);
+    std::swap(kind_, other.kind_);
+  }
+  std::byte* data_ = nullptr;
+  std::int64_t bytes_ = 0;
+  Ledger* ledger_ = nullptr;
+  MemoryKind kind_ = MemoryKind::weights;
+};
+
+/// A stack with two ends in one block. The low end keeps what backward needs, last in first out; the high end holds the
+/// residual gradient and, above it, temporaries and matmul scratch in frames.
+///
+/// Released bytes are poisoned under AddressSanitizer and filled with NaN in debug builds (Device::poison).
+template <class Device>
+class Arena {
+ public:
+  enum class End : std::uint8_t { low, high };
+
+  /// Where both ends stand; give it back to `release` to drop what came after it at one end.
+  struct Mark {
+    std::int64_t offset = 0;
+  };
+
+  Arena() = default;
+  /// Holds at most `capacity` bytes. Meta plans with `unbounded()` and reads `peak()` afterwards.
+  Arena(Ledger& ledger, std::int64_t capacity)
+      : block_(ledger, MemoryKind::activations, capacity), capacity_(capacity) {
+    Device::poison(block_.data(), capacity);
+  }
+  static Arena unbounded() {
+    Arena arena;
+    arena.capacity_ = std::numeric_limits<std::int64_t>::max() / 2;
+    return arena;
+  }
+
+  /// A tensor at one end, uninitialised. Throws MemoryError when the two ends would meet.
+  template <class T>
+  Tensor<T> allocate(End end, const Shape& shape, MemoryKind kind = MemoryKind::activations) {
+    const std::int64_t bytes = round_up(checked_multiply(shape.numel(), static_cast<std::int64_t>(sizeof(T))), alignment);
+    require<MemoryError>(low_ + high_ + bytes <= capacity_, "activation arena: ", bytes, " bytes asked for, ",
+                         capacity_ - low_ - high_, " of ", capacity_, " left; the dry run planned less than this step needs");
+    const std::int64_t offset = end == End::low ? low_ : base() - high_ - bytes;
+    (end == End::low ? low_ : high_) += bytes;
+    if (kind == MemoryKind::scratch) scratch_ += bytes;
+    if (low_ + high_ > peak_) {
+      peak_ = low_ + high_;
+      peak_scratch_ = scratch_;
+    }
+    std::byte* const start = address(offset);
+    Device::unpoison(start, bytes);
+    return Tensor<T>(reinterpret_cast<T*>(start), shape);
+  }
+
+  Mark mark(End end) const { return {end == End::low ? low_ : high_}; }
+
+  /// Drops everything allocated at `end` since `mark`.
+  void release(End end, Mark mark) {
+    std::int64_t& top = end == End::low ? low_ : high_;
+    require(mark.offset <= top, "arena: released out of order");
+    const std::int64_t bytes = top - mark.offset;
+    Device::poison(address(end == End::low ? mark.offset : base() - top), bytes);
+    top = mark.offset;
+  }
+
+  std::int64_t capacity() const { return capacity_; }
+  std::int64_t used() const { return low_ + high_; }
+  std::int64_t peak() const { return peak_; }                  ///< most bytes ever held at once
+  std::int64_t peak_scratch() const { return peak_scratch_; }  ///< of those, matmul scratch
+
+  /// Releases what was allocated at the high end during its lifetime.
+  class Frame {
+   public:
+    explicit Frame(Arena& arena) : arena_(&arena), mark_(arena.mark(End::high)), scratch_(arena.scratch_) {}
+    Frame(const Frame&) = delete;
+    Frame& operator=(const Frame&) = delete;
+    ~Frame() {
+      arena_->scratch_ = scratch_;
+      arena_->release(End::high, mark_);
+    }
+    template <class T>
+    Tensor<T> allocate(const Shape& shape, MemoryKind kind = MemoryKind::activations) {
+      return arena_->template allocate<T>(End::high, shape, kind);
+    }
+
+   private:
+    Arena* arena_;
+    Mark mark_;
+    std::int64_t scratch_;
+  };
+
+ private:
+  /// Offset one past the high end. An unbounded arena counts only, so any base does.
+  std::int64_t base() const { return capacity_ / alignment * alignment; }
+  std::byte* address(std::int64_t offset) const {
+    return block_.data() == nullptr ? Device::unbacked(offset) : block_.data() + offset;
+  }
+
+  Block<Device> block_;
+  std::int64_t capacity_ = 0;
+  std::int64_t low_ = 0;
+  std::int64_t high_ = 0;
+  std::int64_t scratch_ = 0;
+  std::int64_t peak_ = 0;
+  std::int64_t peak_scratch_ = 0;
+};
+
+}  // namespace fsdp::device

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What every device's operations take: operands, problem sizes, optimizer constants, counters.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <fsdp/core/tensor.hpp>
+
+namespace fsdp::device {
+
+/// A matmul operand, as it lies in memory or transposed.
+template <class T>
+struct Operand {
+  Tensor<const T> tensor;
+  bool transposed = false;
+
+  Operand(Tensor<const T> matrix, bool is_transposed = false) : tensor(matrix), transposed(is_transposed) {}
+  Operand(Tensor<T> matrix) : tensor(matrix) {}
+
+  std::int64_t rows() const { return transposed ? tensor.columns() : tensor.rows(); }
+  std::int64_t columns() const { return transposed ? tensor.rows() : tensor.columns(); }
+};
+
+template <class T>
+Operand<std::remove_const_t<T>> transposed(Tensor<T> matrix) {
+  return {Tensor<const std::remove_const_t<T>>(matrix), true};
+}
+
+/// Sequences of equal length, laid one after the other: token t is position t % sequence_length.
+struct AttentionShape {
+  std::int64_t sequences = 1;
+  std::int64_t sequence_length = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;  ///< divides heads; query heads [h * g, (h + 1) * g) share key-value head h
+  std::int64_t head_dim = 0;
+
+  std::int64_t tokens() const { return sequences * sequence_length; }
+};
+
+/// Forward rotates a query or key to its position, backward rotates a gradient back.
+enum class Rotation : std::uint8_t { forward, backward };
+
+/// Constants of one AdamW step (Loshchilov and Hutter 2019, decoupled decay).
+struct AdamWStep {
+  float lr = 0;
+  float beta1 = 0.9f;
+  float beta2 = 0.95f;
+  float eps = 1e-8f;
+  float weight_decay = 0;
+  float gradient_scale = 1;  ///< clipping: min(1, clip / norm)
+  float correction1 = 1;     ///< 1 - beta1^step
+  float correction2 = 1;     ///< 1 - beta2^step
+};
+
+/// One matmul [m, k] x [k, n] that was asked for.
+struct MatmulRecord {
+  std::int64_t m = 0, n = 0, k = 0;
+  bool a_transposed = false, b_transposed = false;
+  DType operands = DType::f32, result = DType::f32;
+  bool accumulate = false;
+};
+
+/// Work that a stream was asked for since it was made.
+struct Counters {
+  std::int64_t matmul_flops = 0;
+  std::int64_t attention_flops = 0;     ///< forward 2, backward 5 x heads x S^2 x head_dim per sequence: the causal half
+  std::int64_t elementwise_bytes = 0;   ///< least memory traffic of everything that is neither
+  std::vector<MatmulRecord>* matmuls = nullptr;  ///< where to list them, or nullptr
+};
+
+}  // namespace fsdp::device

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Which element type each role has: all precision policies.
+///
+/// To add one: a struct with the five members here, its cases in tests/precision/policies_test.cpp, its name in
+/// src/cli/flags.cpp.
+#pragma once
+
+#include <concepts>
+#include <string_view>
+
+#include <fsdp/core/dtype.hpp>
+
+namespace fsdp {
+
+/// Everything in float.
+struct Fp32 {
+  using Compute = float;     ///< weights and activations in use
+  using Main = float;        ///< the optimizer's weights
+  using Accumulate = float;  ///< gradients while they are summed over tiles and micro-batches
+  using Reduce = float;      ///< the wire of a gradient reduction
+  static constexpr std::string_view name = "fp32";
+};
+
+/// bf16 weights and activations in use; main weights, gradients and their reduction in float.
+struct Bf16Mixed {
+  using Compute = bf16;
+  using Main = float;
+  using Accumulate = float;
+  using Reduce = float;
+  static constexpr std::string_view name = "bf16";
+};
+
+/// A precision policy.
+template <class P>
+concept Precision = requires {
+  typename P::Compute;
+  typename P::Main;
+  typename P::Accumulate;
+  typename P::Reduce;
+  { P::name } -> std::convertible_to<std::string_view>;
+} && Real<typename P::Compute>;
+
+/// Says in words what a type lacks to be a precision policy.
+template <class P>
+consteval bool check_precision() {
+  static_assert(requires { typename P::Compute; },
+                "fsdp: a precision policy lacks the type Compute (weights and activations in use); add "
+                "'using Compute = fsdp::bf16;' or float");
+  static_assert(requires { typename P::Main; },
+                "fsdp: a precision policy lacks the type Main (the optimizer's weights); add 'using Main = float;'");
+  static_assert(requires { typename P::Accumulate; },
+                "fsdp: a precision policy lacks the type Accumulate (gradients being summed), so backward has nowhere to "
+                "write; add 'using Accumulate = float;'");
+  static_assert(requires { typename P::Reduce; },
+                "fsdp: a precision policy lacks the type Reduce (gradients on the wire); add 'using Reduce = float;'");
+  static_assert(requires { P::name; },
+                "fsdp: a precision policy lacks a name; add 'static constexpr std::string_view name'");
+  return Precision<P>;
+}
+
+}  // namespace fsdp

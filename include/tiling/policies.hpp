@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// How a sequence is cut: all tiling policies.
+///
+/// A policy is a pure function from a problem to a TilePlan. It owns no memory and sees neither device nor communicator.
+/// To add one: a struct with `plan` here, its cases in tests/tiling/policies_test.cpp, its name in src/cli/flags.cpp.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+
+#include <fsdp/core/checked.hpp>
+#include <fsdp/core/error.hpp>
+#include <tiling/tile_plan.hpp>
+
+namespace fsdp::tiling {
+
+/// Sizes that a policy may look at.
+struct Problem {
+  std::int64_t tokens = 0;
+  std::int64_t kept_bytes_per_token = 0;  ///< what backward needs if a token is not recomputed
+  std::int64_t tile_bytes_per_token = 0;  ///< workspace while a token's tile is computed
+};
+
+/// A tiling policy: `policy.plan(problem)` covers [0, problem.tokens) in order, never with an empty tile.
+template <class Policy>
+concept Tiling = std::copyable<Policy> && requires(const Policy policy, const Problem& problem) {
+  { policy.plan(problem) } -> std::same_as<TilePlan>;
+};
+
+/// Says in words what a type lacks to be a tiling policy. Call it where the type is first used.
+template <class Policy>
+consteval bool check_tiling() {
+  static_assert(std::copyable<Policy>, "fsdp: a tiling policy is copied to every rank; give it a copy constructor");
+  static_assert(requires(const Policy policy, const Problem& problem) { policy.plan(problem); },
+                "fsdp: a tiling policy lacks TilePlan plan(const Problem&) const; see tiling/policies.hpp");
+  return Tiling<Policy>;
+}
+
+/// Cuts every `tokens_per_tile` tokens; the last tile may be shorter.
+constexpr TilePlan cut(const Problem& problem, std::int64_t tokens_per_tile) {
+  TilePlan plan;
+  for (std::int64_t begin = 0; begin < problem.tokens; begin += tokens_per_tile)
+    plan.tiles.push_back({.begin = begin, .end = std::min(begin + tokens_per_tile, problem.tokens)});
+  plan.tile_bytes = std::min(tokens_per_tile, problem.tokens) * problem.tile_bytes_per_token;
+  return plan;
+}
+
+/// One tile, its activations kept: the usual, untiled computation.
+struct Untiled {
+  constexpr TilePlan plan(const Problem& problem) const {
+    TilePlan plan = cut(problem, std::max<std::int64_t>(problem.tokens, 1));
+    for (Tile& tile : plan.tiles) tile.kept = true;
+    plan.kept_bytes = problem.tokens * problem.kept_bytes_per_token;
+    return plan;
+  }
+  friend constexpr bool operator==(const Untiled&, const Untiled&) = default;
+};
+
+/// At most `count` tiles of equal length, recomputed in backward. 5 tokens in 4 tiles are tiles of 2, 2 and 1.
+constexpr TilePlan cut_into(const Problem& problem, std::int64_t count) {
+  return cut(problem, std::max<std::int64_t>(ceil_divide(problem.tokens, count), 1));
+}
+
+/// At most N tiles of equal length, recomputed in backward.
+/// Source: tiled MLP of ms-swift (PR 7090), whose last tile is found by its index and lost when there are fewer.
+template <std::int64_t N>
+struct StaticTiles {
+  static_assert(N > 0, "fsdp: StaticTiles<N> needs at least one tile");
+  constexpr TilePlan plan(const Problem& problem) const { return cut_into(problem, N); }
+};
+
+/// N tokens a tile, recomputed in backward; a shorter sequence is one shorter tile.
+template <std::int64_t N>
+struct TokensPerTile {
+  static_assert(N > 0, "fsdp: TokensPerTile<N> needs at least one token a tile");
+  constexpr TilePlan plan(const Problem& problem) const { return cut(problem, N); }
+};
+
+/// Any of the policies, chosen at run time: what the program's --tiling makes. Numbers are checked when it is made.
+class RunTime {
+ public:
+  constexpr RunTime() = default;
+  constexpr RunTime(Untiled) {}
+  static RunTime tiles(std::int64_t count) {
+    require<InputError>(count > 0, "tiling: tiles:", count, " has no tile; give a count of at least 1");
+    return RunTime(Kind::tiles, count);
+  }
+  static RunTime tokens(std::int64_t per_tile) {
+    require<InputError>(per_tile > 0, "tiling: tokens:", per_tile, " has no token; give a length of at least 1");
+    return RunTime(Kind::tokens, per_tile);
+  }
+
+  constexpr TilePlan plan(const Problem& problem) const {
+    switch (kind_) {
+      case Kind::tiles: return cut_into(problem, number_);
+      case Kind::tokens: return cut(problem, number_);
+      case Kind::off: break;
+    }
+    return Untiled{}.plan(problem);
+  }
+  friend constexpr bool operator==(const RunTime&, const RunTime&) = default;
+
+ private:
+  enum class Kind : std::uint8_t { off, tiles, tokens };
+  constexpr RunTime(Kind kind, std::int64_t number) : kind_(kind), number_(number) {}
+  Kind kind_ = Kind::off;
+  std::int64_t number_ = 0;
+};
+
+}  // namespace fsdp::tiling

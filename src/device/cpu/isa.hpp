@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Choosing an instruction set at run time.
+///
+/// Every file in src/device/cpu/kernels/ is compiled once per set, with the macro FSDP_ISA naming it (baseline, avx2, avx512)
+/// and the compiler flags to match. Such a file keeps its functions in an anonymous namespace, calls no inline function of a
+/// library (the linker would keep one copy for all sets), and exports one constant table of function pointers:
+///
+///     constexpr NormKernels exported = {.forward = forward, .backward = backward};   // in the anonymous namespace
+///     FSDP_EXPORT_KERNELS(NormKernels)                                               // at global scope
+///
+/// Callers, compiled once, take the table of the machine's set: `kernels<NormKernels>().forward(...)`.
+#pragma once
+
+#include <cstdint>
+
+namespace fsdp::device::cpu {
+
+enum class Isa : std::uint8_t { baseline, avx2, avx512 };
+
+/// The best set of this machine; the environment variable TESSERA_ISA=baseline|avx2|avx512 lowers it, for tests.
+Isa detected_isa();
+
+/// The table that set `isa` exports; defined by FSDP_EXPORT_KERNELS in a file compiled for that set.
+template <class Table, Isa isa>
+const Table& table();
+
+/// The table of kernels for this machine.
+template <class Table>
+const Table& kernels() {
+  switch (detected_isa()) {
+    case Isa::avx512: return table<Table, Isa::avx512>();
+    case Isa::avx2: return table<Table, Isa::avx2>();
+    case Isa::baseline: break;
+  }
+  return table<Table, Isa::baseline>();
+}
+
+}  // namespace fsdp::device::cpu
+
+#define FSDP_EXPORT_KERNELS(Table)                                                                  \
+  template <>                                                                                       \
+  const ::fsdp::device::cpu::Table&                                                                 \
+      fsdp::device::cpu::table<::fsdp::device::cpu::Table, ::fsdp::device::cpu::Isa::FSDP_ISA>() {   \
+    return exported;                                                                                \
+  }
