@@ -28,6 +28,7 @@ struct Options {
   std::chrono::milliseconds deadline{20'000};  ///< longest wait for other ranks in one collective
   bool checks = false;                         ///< compare op, dtype, sizes and sequence number on every rank first
   bool record = false;                         ///< keep an Event for every collective
+  std::int64_t message_bytes = 1 << 30;        ///< longest single message; MPI 3 counts in int
 };
 
 /// What a collective is for, in error messages, records and traces.
@@ -45,19 +46,32 @@ struct Event {
   DType dtype = DType::u8;
   std::int64_t bytes = 0;  ///< of all segments' `full`, in the dtype of the wire
   Label label;
+
+  friend bool operator==(const Event&, const Event&) = default;
 };
+
+/// An event in words: "all_gather of weights, unit 3 (f32, 1024 elements, sequence 17)".
+std::string describe(const Event& event);
+
+/// Seconds in words: "0.100 s".
+std::string in_seconds(std::chrono::duration<double> seconds);
+
+/// What a backend says at the deadline.
+std::string missed_deadline(std::chrono::duration<double> waited, std::string_view whom, const Options& options);
 
 /// Sums since the start.
 struct Totals {
-  double copy_seconds = 0;     ///< moving and summing
-  double waiting_seconds = 0;  ///< other ranks were not there yet
+  double copy_seconds = 0;        ///< moving and summing; counted by the backend
+  double waiting_seconds = 0;     ///< all other time inside a collective: another rank was not there yet
   std::int64_t copied_bytes = 0;  ///< read or received from other ranks, plus copies within this one
   std::int64_t collectives = 0;
 };
 
-/// State of the free functions in comm/collectives.hpp; one per communicator object, never shared between ranks.
+/// State of the free functions in comm/collectives.hpp; one per communicator, never shared between ranks. Its address
+/// stays the same when the communicator is moved.
 class Monitor {
  public:
+  int rank = 0;
   Options options;
   Totals totals;
   std::vector<Event> events;

@@ -68,6 +68,7 @@ constexpr TilePlan cut_into(const Problem& problem, std::int64_t count) {
 template <std::int64_t N>
 struct StaticTiles {
   static_assert(N > 0, "fsdp: StaticTiles<N> needs at least one tile");
+  static constexpr std::int64_t tile_count = N;
   constexpr TilePlan plan(const Problem& problem) const { return cut_into(problem, N); }
 };
 
@@ -75,6 +76,7 @@ struct StaticTiles {
 template <std::int64_t N>
 struct TokensPerTile {
   static_assert(N > 0, "fsdp: TokensPerTile<N> needs at least one token a tile");
+  static constexpr std::int64_t tokens_per_tile = N;
   constexpr TilePlan plan(const Problem& problem) const { return cut(problem, N); }
 };
 

@@ -20,6 +20,7 @@ namespace fsdp::device {
 
 struct Cpu {
   static constexpr std::string_view name = "cpu";
+  static constexpr bool counts_only = false;  ///< whether tensors have no storage
   using Arena = device::Arena<Cpu>;
   class Stream;
 

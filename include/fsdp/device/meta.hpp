@@ -2,12 +2,14 @@
 /// @file
 /// A device without storage: the same operations, which only count bytes and FLOPs.
 ///
-/// A model on Meta with comm::Simulated is the dry run. Scratch sizes are asked of the device that it stands for (the CPU),
-/// through the same library descriptors, so that the planned peak is exact. Tensors of Meta must never be dereferenced.
+/// A model on Meta with comm::Simulated is the dry run. Scratch sizes are asked of the device that it stands for (the
+/// CPU), through the same library descriptors, so that the planned peak is exact. Tensors of Meta must never be
+/// dereferenced.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 
 #include <fsdp/core/tensor.hpp>
@@ -19,6 +21,7 @@ namespace fsdp::device {
 
 struct Meta {
   static constexpr std::string_view name = "meta";
+  static constexpr bool counts_only = true;
   using Arena = device::Arena<Meta>;
   class Stream;
 
@@ -30,6 +33,77 @@ struct Meta {
   static void deallocate(std::byte*, std::int64_t) {}
   static void poison(std::byte*, std::int64_t) {}
   static void unpoison(std::byte*, std::int64_t) {}
+
+  // The operations of Cpu: each checks its shapes, counts, and takes and releases the scratch that Cpu would take.
+  template <class A, class C>
+  static void matmul(Stream&, Operand<A> a, Operand<A> b, Tensor<C> c, Write write = Write::overwrite);
+
+  template <class T>
+  static void rms_norm(Stream&, Tensor<const T> x, Tensor<const T> w, float eps, Tensor<T> y, Tensor<float> rstd);
+  template <class T>
+  static void rms_norm_backward(Stream&, Tensor<const T> x, Tensor<const T> w, Tensor<const float> rstd,
+                                Tensor<const T> dy, Tensor<T> dx, Write dx_write, Tensor<float> dw, Write dw_write);
+
+  static void rotary_table(Stream&, float theta, Tensor<float> table);
+  template <class T>
+  static void rope(Stream&, Tensor<T> x, Tensor<const float> table, Rotation rotation);
+
+  template <class T>
+  static void attention(Stream&, const AttentionShape&, Tensor<const T> q, Tensor<const T> k, Tensor<const T> v,
+                        Tensor<T> out, Tensor<float> lse);
+  template <class T>
+  static void attention_backward(Stream&, const AttentionShape&, Tensor<const T> q, Tensor<const T> k,
+                                 Tensor<const T> v, Tensor<const T> out, Tensor<const float> lse, Tensor<const T> dout,
+                                 Tensor<T> dq, Tensor<T> dk, Tensor<T> dv);
+
+  template <class T>
+  static void swiglu(Stream&, Tensor<const T> gate, Tensor<const T> up, Tensor<T> h);
+  template <class T>
+  static void swiglu_backward(Stream&, Tensor<T> gate, Tensor<T> up, Tensor<T> dh);
+
+  template <class T>
+  static void embedding(Stream&, Tensor<const T> table, Tensor<const std::int32_t> tokens, Tensor<T> out);
+  template <class T>
+  static void embedding_backward(Stream&, Tensor<const std::int32_t> tokens, Tensor<const T> dy, Tensor<float> dtable,
+                                 Write write);
+
+  template <class T>
+  static void cross_entropy(Stream&, Tensor<T> logits, Tensor<const std::int32_t> targets, float scale,
+                            Tensor<double> loss);
+  template <class T>
+  static void cross_entropy_loss(Stream&, Tensor<const T> logits, Tensor<const std::int32_t> targets,
+                                 Tensor<double> loss);
+
+  template <class T>
+  static void add(Stream&, Tensor<const T> x, Tensor<T> y);
+  template <class X, class Y>
+  static void copy(Stream&, Tensor<const X> x, Tensor<Y> y);
+  template <class T>
+  static void fill(Stream&, Tensor<T> y, float value);
+
+  static void sum_of_squares(Stream&, Tensor<const float> x, Tensor<double> sum);
+  static void adamw(Stream&, const AdamWStep&, Tensor<float> main, Tensor<float> first_moment,
+                    Tensor<float> second_moment, Tensor<const float> gradient, Tensor<bf16> model);
+};
+
+/// Plans for a CPU stream of `threads`, which may be more than this machine has.
+class Meta::Stream {
+ public:
+  Stream(Arena& arena, int threads);
+  Stream(Stream&&) noexcept;
+  ~Stream();
+
+  Arena& arena() const { return *arena_; }
+  int threads() const { return threads_; }
+  Counters counters;
+
+  struct Planner;  ///< the CPU's stream that is asked for scratch sizes; it never computes
+  Planner& planner() const { return *planner_; }
+
+ private:
+  Arena* arena_;
+  int threads_;
+  std::unique_ptr<Planner> planner_;
 };
 
 }  // namespace fsdp::device

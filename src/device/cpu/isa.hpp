@@ -28,11 +28,13 @@ const Table& table();
 /// The table of kernels for this machine.
 template <class Table>
 const Table& kernels() {
+#if defined(__x86_64__)  // elsewhere only the baseline is compiled
   switch (detected_isa()) {
     case Isa::avx512: return table<Table, Isa::avx512>();
     case Isa::avx2: return table<Table, Isa::avx2>();
     case Isa::baseline: break;
   }
+#endif
   return table<Table, Isa::baseline>();
 }
 

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+# Finds everything that Tessera uses, and tells what it found.
+
+set_property(GLOBAL PROPERTY TESSERA_TABLE "")
+
+# A row of the table. `detail` is a version, or why something is missing.
+function(tessera_row name found detail)
+  set(state "not found")
+  if(found)
+    set(state "found")
+  endif()
+  set_property(GLOBAL APPEND PROPERTY TESSERA_TABLE "${name}|${state}|${detail}")
+endfunction()
+
+function(tessera_print_table)
+  get_property(rows GLOBAL PROPERTY TESSERA_TABLE)
+  message(STATUS "tessera ${PROJECT_VERSION}, ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}, ${CMAKE_BUILD_TYPE}")
+  foreach(row IN LISTS rows)
+    string(REPLACE "|" ";" row "${row}")
+    list(GET row 0 name)
+    list(GET row 1 state)
+    list(GET row 2 detail)
+    string(SUBSTRING "${name}                  " 0 18 name)
+    string(SUBSTRING "${state}           " 0 11 state)
+    message(STATUS "  ${name}${state}${detail}")
+  endforeach()
+endfunction()
+
+# Required: without one of these nothing can be built. The message names Debian's package.
+macro(tessera_require package debian label)
+  find_package(${package} ${ARGN} QUIET)
+  if(NOT ${package}_FOUND)
+    message(FATAL_ERROR "tessera: ${label} is missing. On Debian: apt-get install ${debian}, or run cmake/dependencies.sh")
+  endif()
+  if(NOT ${package}_VERSION)
+    set(${package}_VERSION "${${package}_CXX_VERSION}")
+  endif()
+  tessera_row("${label}" TRUE "${${package}_VERSION}")
+endmacro()
+
+# MPI, CUDA, NCCL: AUTO, ON or OFF. Sets TESSERA_HAVE_<part>.
+macro(tessera_optional part package)
+  set(TESSERA_HAVE_${part} FALSE)
+  if(TESSERA_ENABLE_${part} STREQUAL "OFF")
+    tessera_row("${part}" FALSE "switched off")
+  else()
+    find_package(${package} ${ARGN} QUIET)
+    if(${package}_FOUND)
+      set(TESSERA_HAVE_${part} TRUE)
+    elseif(TESSERA_ENABLE_${part} STREQUAL "ON")
+      message(FATAL_ERROR "tessera: TESSERA_ENABLE_${part} is ON and ${part} was not found; "
+                          "install it, or set TESSERA_ENABLE_${part} to AUTO or OFF")
+    else()
+      tessera_row("${part}" FALSE "")
+    endif()
+  endif()
+endmacro()
+
+set(MPI_CXX_SKIP_MPICXX TRUE)  # the C interface is all that we use
+tessera_optional(MPI MPI COMPONENTS CXX)
+if(TESSERA_HAVE_MPI)
+  tessera_row("MPI" TRUE "standard ${MPI_CXX_VERSION}")
+endif()
+tessera_optional(CUDA CUDAToolkit)
+if(TESSERA_HAVE_CUDA)
+  tessera_row("CUDA" TRUE "${CUDAToolkit_VERSION} (no part of Tessera uses it yet)")
+endif()
+tessera_optional(NCCL NCCL)
+if(TESSERA_HAVE_NCCL)
+  tessera_row("NCCL" TRUE "${NCCL_VERSION} (no part of Tessera uses it yet)")
+endif()
+
+# With clang, libomp comes before oneDNN's libgomp in the search order and serves both: one pool of threads. clang's
+# -fopenmp=libgomp would ignore every pragma.
+tessera_require(OpenMP "g++, or libomp-dev for clang" "OpenMP" COMPONENTS CXX)
+find_package(Threads REQUIRED)
+# Not oneDNN's own dnnl-config.cmake: Debian's asks for OpenCL's headers, which neither the package nor we need.
+tessera_require(oneDNN libdnnl-dev "oneDNN" 2.6)
+tessera_require(Boost libboost-dev "Boost" 1.74)
+tessera_require(range-v3 librange-v3-dev "range-v3" CONFIG)
+tessera_require(nlohmann_json nlohmann-json3-dev "nlohmann-json" CONFIG)
+tessera_require(CLI11 libcli11-dev "CLI11" CONFIG)
+tessera_require(tomlplusplus libtomlplusplus-dev "toml++" CONFIG)
+
+if(TESSERA_BUILD_TESTS)
+  tessera_require(GTest libgtest-dev "GoogleTest" CONFIG)
+  tessera_require(Python3 python3 "Python" COMPONENTS Interpreter)
+endif()
+if(TESSERA_BUILD_BENCH)
+  find_package(benchmark CONFIG QUIET)
+  tessera_row("Google Benchmark" "${benchmark_FOUND}" "${benchmark_VERSION}")
+endif()

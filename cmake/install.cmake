@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+# `cmake --install`: headers under include/tessera/, libraries, the program, and the package that find_package reads.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(package_directory "${CMAKE_INSTALL_LIBDIR}/cmake/tessera")
+set(targets tessera)
+set(TESSERA_COMPONENTS "")
+if(TARGET tessera_mpi)
+  list(APPEND targets tessera_mpi)
+  list(APPEND TESSERA_COMPONENTS mpi)
+endif()
+
+install(TARGETS ${targets} EXPORT tessera
+  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+  FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/tessera")
+if(TARGET tessera_program)
+  install(TARGETS tessera_program RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endif()
+install(EXPORT tessera FILE tesseraTargets.cmake NAMESPACE tessera:: DESTINATION "${package_directory}")
+
+configure_package_config_file(cmake/tesseraConfig.cmake.in "${PROJECT_BINARY_DIR}/tesseraConfig.cmake"
+  INSTALL_DESTINATION "${package_directory}")
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/tesseraConfig.cmake" "${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake"
+  cmake/FindoneDNN.cmake DESTINATION "${package_directory}")
+install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")

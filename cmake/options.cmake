@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+# What a user can choose, and the defaults of a build that is not somebody's sub-project.
+
+foreach(part MPI CUDA NCCL)
+  set(TESSERA_ENABLE_${part} AUTO CACHE STRING "Build with ${part}: AUTO (if found), ON (missing is an error), OFF")
+  set_property(CACHE TESSERA_ENABLE_${part} PROPERTY STRINGS AUTO ON OFF)
+  if(NOT TESSERA_ENABLE_${part} MATCHES "^(AUTO|ON|OFF)$")
+    message(FATAL_ERROR "tessera: TESSERA_ENABLE_${part} is '${TESSERA_ENABLE_${part}}'; it may be AUTO, ON or OFF")
+  endif()
+endforeach()
+
+option(TESSERA_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(TESSERA_BUILD_BENCH "Build the micro-benchmarks (needs Google Benchmark)" ${PROJECT_IS_TOP_LEVEL})
+option(TESSERA_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
+option(TESSERA_INSTALL "Write install rules" ${PROJECT_IS_TOP_LEVEL})
+option(TESSERA_CHECK_FORMAT "Let a test compare every file with .clang-format (needs clang-format 14)" OFF)
+
+set(TESSERA_STACKS "default" CACHE STRING
+  "Stacks of the program, each sharding/comm/precision (see cmake/stacks.cmake); 'default' for all that this build can have")
+set(TESSERA_TEST_AREAS "all" CACHE STRING "Folders of tests/ to build unit tests from, or 'all'")
+set(TESSERA_TEST_PREFIX "" CACHE STRING "Put before the name of every test, to tell presets apart")
+
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+# The version stands in the header, for those who use the headers without CMake, and must be the project's.
+file(STRINGS "${PROJECT_SOURCE_DIR}/include/fsdp/version.hpp" version_line REGEX "std::string_view version_string")
+if(NOT version_line MATCHES "\"${PROJECT_VERSION}\"")
+  message(FATAL_ERROR "tessera: project(VERSION) is ${PROJECT_VERSION}, but include/fsdp/version.hpp says otherwise: ${version_line}")
+endif()

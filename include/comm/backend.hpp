@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The typed front of a backend that moves bytes of host memory: what Self, Threads, Mpi and Simulated share.
+///
+/// A core is one rank with its element types erased. It has `rank`, `size`, `monitor`, `scratch_bytes`, `split`, and
+///  - `Transfer& prepare()`: the next transfer's description, to be filled in; `Ticket start()`: starts it;
+///  - `test(ticket)`, `wait(ticket)`: as AsyncRequest says; `abandon(ticket)`: this rank has failed and will not wait.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <comm/communicator.hpp>
+#include <comm/transfer.hpp>
+
+namespace fsdp::comm {
+
+/// Number of a transfer on its communicator, from 0.
+using Ticket = std::uint64_t;
+
+/// A started transfer of `Core`. Must not outlive its communicator; several are waited for in the order they were
+/// started.
+template <class Core>
+class TransferRequest {
+ public:
+  TransferRequest() = default;
+  TransferRequest(Core& core, Ticket ticket) : core_(&core), ticket_(ticket), exceptions_(std::uncaught_exceptions()) {}
+  TransferRequest(TransferRequest&& other) noexcept
+      : core_(std::exchange(other.core_, nullptr)), ticket_(other.ticket_), exceptions_(other.exceptions_) {}
+  TransferRequest& operator=(TransferRequest&& other) noexcept {
+    finish();
+    core_ = std::exchange(other.core_, nullptr);
+    ticket_ = other.ticket_;
+    exceptions_ = other.exceptions_;
+    return *this;
+  }
+  ~TransferRequest() { finish(); }
+
+  bool test() {
+    if (core_ == nullptr) return true;
+    if (!core_->test(ticket_)) return false;
+    core_ = nullptr;
+    return true;
+  }
+  void wait() {
+    if (Core* const core = std::exchange(core_, nullptr)) core->wait(ticket_);
+  }
+
+ private:
+  /// Waits, or gives up at once while an exception unwinds this rank; a failure shows in the next collective.
+  void finish() noexcept {
+    if (core_ == nullptr) return;
+    if (std::uncaught_exceptions() > exceptions_) {
+      std::exchange(core_, nullptr)->abandon(ticket_);
+      return;
+    }
+    try {
+      wait();
+    } catch (const std::exception&) {
+    }
+  }
+
+  Core* core_ = nullptr;
+  Ticket ticket_ = 0;
+  int exceptions_ = 0;  ///< in flight when this was made
+};
+
+/// values = the rows of `gathered` (one per rank, values.size() each) combined in rank order.
+template <class T>
+void combine_in_rank_order(std::span<const T> gathered, Reduction reduction, std::span<T> values) {
+  std::copy_n(gathered.begin(), values.size(), values.begin());
+  for (std::size_t at = values.size(); at < gathered.size(); ++at) {
+    T& value = values[at % values.size()];
+    switch (reduction) {
+      case Reduction::sum:
+        value += gathered[at];
+        break;
+      case Reduction::max:
+        value = std::max(value, gathered[at]);
+        break;
+      case Reduction::min:
+        value = std::min(value, gathered[at]);
+        break;
+    }
+  }
+}
+
+/// Everything of a Communicator but its name, split and launch.
+template <class Core, class DeviceType>
+class Backend {
+ public:
+  using Device = DeviceType;
+  using Request = TransferRequest<Core>;
+
+  explicit Backend(std::unique_ptr<Core> core) : core_(std::move(core)) {}
+
+  int rank() const { return core_->rank(); }
+  int size() const { return core_->size(); }
+  Monitor& monitor() { return core_->monitor(); }
+  const Monitor& monitor() const { return core_->monitor(); }
+  /// Bytes that this communicator holds from its making to its end, besides the caller's tensors.
+  std::int64_t scratch_bytes() const { return core_->scratch_bytes(); }
+
+  template <class T>
+  Request all_gather(std::span<const Segment<T>> segments) {
+    describe(core_->prepare(), Op::all_gather, segments, dtype_of<T>());
+    return start();
+  }
+  template <class Wire>
+  Request reduce_scatter(std::span<const Segment<float>> segments, Write write) {
+    describe(core_->prepare(), Op::reduce_scatter, segments, dtype_of<Wire>(), write);
+    return start();
+  }
+  template <class Wire>
+  Request all_reduce(std::span<const Segment<float>> segments) {
+    describe(core_->prepare(), Op::all_reduce, segments, dtype_of<Wire>());
+    return start();
+  }
+
+  void reduce(std::span<double> values, Reduction reduction) { reduce_values(values, reduction); }
+  void reduce(std::span<std::int64_t> values, Reduction reduction) { reduce_values(values, reduction); }
+
+  void broadcast(std::span<std::byte> bytes, int root) {
+    counts_.assign(1, static_cast<std::int64_t>(bytes.size()));
+    move_bytes(Op::broadcast, {.local = bytes.data(), .full = bytes.data(), .counts = counts_}, root);
+  }
+  void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all) {
+    counts_.assign(static_cast<std::size_t>(size()), static_cast<std::int64_t>(mine.size()));
+    move_bytes(Op::all_gather, {.local = const_cast<std::byte*>(mine.data()), .full = all.data(), .counts = counts_},
+               0);
+  }
+  void barrier() {
+    describe(core_->prepare(), Op::barrier, std::span<const Segment<std::uint8_t>>{}, DType::u8);
+    start().wait();
+  }
+
+ protected:
+  Core& core() { return *core_; }
+
+ private:
+  Request start() { return Request(*core_, core_->start()); }
+
+  void move_bytes(Op op, const ByteSegment& segment, int root) {
+    Transfer& transfer = core_->prepare();
+    describe(transfer, op, std::span<const Segment<std::uint8_t>>{}, DType::u8);
+    transfer.root = root;
+    transfer.segments.push_back(segment);
+    start().wait();
+  }
+
+  template <class T>
+  void reduce_values(std::span<T> values, Reduction reduction) {
+    if (values.empty()) return barrier();
+    std::vector<T> gathered(values.size() * static_cast<std::size_t>(size()));
+    gather_bytes(std::as_bytes(values), std::as_writable_bytes(std::span(gathered)));
+    combine_in_rank_order(std::span<const T>(gathered), reduction, values);
+  }
+
+  std::unique_ptr<Core> core_;
+  std::vector<std::int64_t> counts_;  ///< of blocking calls
+};
+
+}  // namespace fsdp::comm

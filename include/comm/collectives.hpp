@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The collectives as everything above calls them: arguments checked, ranks compared, recorded, timed, errors
+/// explained.
+///
+/// Which of that happens at run time is in the communicator's `monitor().options`. Backends are never called past this
+/// layer. `segments` is a std::vector, std::array or std::span of Segment<T>.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include <comm/checks.hpp>
+#include <comm/communicator.hpp>
+#include <comm/pending.hpp>
+#include <fsdp/core/checked.hpp>
+
+namespace fsdp::comm {
+
+namespace detail {
+
+template <class T>
+std::type_identity<T> element_of(const Segment<T>&);
+
+/// T of a contiguous range of Segment<T>.
+template <class Segments>
+using ElementOf = typename decltype(element_of(*std::declval<const Segments&>().data()))::type;
+
+template <class Segments>
+std::span<const Segment<ElementOf<Segments>>> view_of(const Segments& segments) {
+  return {segments.data(), segments.size()};
+}
+
+/// Sizes of a list of segments, all checked.
+struct Sizes {
+  std::int64_t elements = 0;      ///< of all `full`
+  std::int64_t own_elements = 0;  ///< of all `local`
+  std::int64_t own_copied = 0;    ///< of those `local` that do not lie in place
+  std::uint64_t hash = 0xcbf29ce484222325u;
+};
+
+template <class T>
+Sizes sizes_of(std::span<const Segment<T>> segments, int rank, int size, Op op, Write write) {
+  Sizes sizes;
+  for (std::size_t index = 0; index < segments.size(); ++index) {
+    const Segment<T>& segment = segments[index];
+    require(segment.counts.size() == static_cast<std::size_t>(size), name_of(op), ": segment ", index, " has ",
+            segment.counts.size(), " counts for ", size, " ranks; give one count per rank, 0 where a rank has nothing");
+    std::int64_t total = 0;
+    std::int64_t begin = 0;
+    for (int peer = 0; peer < size; ++peer) {
+      const std::int64_t count = segment.counts[static_cast<std::size_t>(peer)];
+      require(count >= 0, name_of(op), ": segment ", index, " has ", count, " elements for rank ", peer);
+      if (peer == rank) begin = total;
+      total = checked_add(total, count);
+      sizes.hash = mix(sizes.hash, count);
+    }
+    const std::int64_t own = segment.counts[static_cast<std::size_t>(rank)];
+    require((segment.full != nullptr || total == 0) && (segment.local != nullptr || own == 0), name_of(op),
+            ": segment ", index, " has no memory for its ", total, " elements");
+    const bool in_place = own == 0 || segment.local == segment.full + begin;
+    require(in_place || op != Op::all_reduce, "all_reduce: `local` of segment ", index,
+            " must lie in its place inside `full`; the sum is gathered there");
+    require(!in_place || own == 0 || op != Op::reduce_scatter || write == Write::overwrite, "reduce_scatter: segment ",
+            index,
+            " would add the sum to one of its own contributions; accumulate into "
+            "memory outside `full`");
+    sizes.elements = checked_add(sizes.elements, total);
+    sizes.own_elements += own;
+    if (!in_place) sizes.own_copied += own;
+  }
+  return sizes;
+}
+
+/// Numbers, records and compares a collective that is about to start.
+template <Communicator C>
+Event enter(C& c, Op op, DType dtype, std::int64_t elements, Label label, std::int64_t segments, std::uint64_t hash,
+            std::uint8_t variant) {
+  Monitor& monitor = c.monitor();
+  const Event event{.sequence = monitor.sequence++,
+                    .op = op,
+                    .dtype = dtype,
+                    .bytes = checked_multiply(elements, size_of(dtype)),
+                    .label = label};
+  ++monitor.totals.collectives;
+  if (monitor.options.record) monitor.events.push_back(event);
+  if (monitor.options.checks && c.size() > 1)
+    watch(monitor, event, [&] { check_agreement(c, fingerprint_of(event, segments, hash, variant)); });
+  return event;
+}
+
+template <class C, class Wire>
+consteval bool check_wire() {
+  static_assert(
+      supports_wire<C, Wire>,
+      "fsdp: this communicator cannot reduce with this wire type, because it has no sum of it; take float as "
+      "the precision policy's Reduce, or another communicator (supports_wire in comm/communicator.hpp lists them)");
+  return true;
+}
+
+}  // namespace detail
+
+/// Every rank's `local` goes to its place in every rank's `full`.
+template <Communicator C, class Segments>
+[[nodiscard]] Pending<C> all_gather(C& c, const Segments& segments, Label label = {}) {
+  using T = detail::ElementOf<Segments>;
+  const auto list = detail::view_of(segments);
+  const auto sizes = detail::sizes_of(list, c.rank(), c.size(), Op::all_gather, Write::overwrite);
+  const Event event = detail::enter(c, Op::all_gather, dtype_of<T>(), sizes.elements, label,
+                                    static_cast<std::int64_t>(list.size()), sizes.hash, 0);
+  c.monitor().totals.copied_bytes +=
+      (sizes.elements - sizes.own_elements + sizes.own_copied) * static_cast<std::int64_t>(sizeof(T));
+  return {watch(c.monitor(), event, [&] { return c.all_gather(list); }), c.monitor(), event};
+}
+
+/// local = or += the sum over ranks of this rank's piece of their `full`: contributions rounded to Wire, summed in
+/// float in rank order.
+template <class Wire, Communicator C, class Segments>
+[[nodiscard]] Pending<C> reduce_scatter(C& c, const Segments& segments, Write write, Label label = {}) {
+  static_assert(detail::check_wire<C, Wire>());
+  const std::span<const Segment<float>> list = detail::view_of(segments);
+  const auto sizes = detail::sizes_of(list, c.rank(), c.size(), Op::reduce_scatter, write);
+  const Event event =
+      detail::enter(c, Op::reduce_scatter, dtype_of<Wire>(), sizes.elements, label,
+                    static_cast<std::int64_t>(list.size()), sizes.hash, static_cast<std::uint8_t>(write));
+  c.monitor().totals.copied_bytes += sizes.own_elements * (c.size() - 1) * static_cast<std::int64_t>(sizeof(Wire));
+  return {watch(c.monitor(), event, [&] { return c.template reduce_scatter<Wire>(list, write); }), c.monitor(), event};
+}
+
+/// full = the sum over ranks of their `full`: a reduce_scatter in place and an all_gather of its results.
+template <class Wire, Communicator C, class Segments>
+[[nodiscard]] Pending<C> all_reduce(C& c, const Segments& segments, Label label = {}) {
+  static_assert(detail::check_wire<C, Wire>());
+  const std::span<const Segment<float>> list = detail::view_of(segments);
+  const auto sizes = detail::sizes_of(list, c.rank(), c.size(), Op::all_reduce, Write::overwrite);
+  const Event event = detail::enter(c, Op::all_reduce, dtype_of<Wire>(), sizes.elements, label,
+                                    static_cast<std::int64_t>(list.size()), sizes.hash, 0);
+  c.monitor().totals.copied_bytes += sizes.own_elements * (c.size() - 1) * static_cast<std::int64_t>(sizeof(Wire)) +
+                                     (sizes.elements - sizes.own_elements) * static_cast<std::int64_t>(sizeof(float));
+  return {watch(c.monitor(), event, [&] { return c.template all_reduce<Wire>(list); }), c.monitor(), event};
+}
+
+/// Combines a few values (double or std::int64_t) of all ranks, in rank order, into every rank's `values`.
+template <Communicator C, class T>
+void reduce(C& c, std::span<T> values, Reduction reduction, Label label = {}) {
+  const auto count = static_cast<std::int64_t>(values.size());
+  const Event event =
+      detail::enter(c, Op::reduce, dtype_of<T>(), count, label, 1, 0, static_cast<std::uint8_t>(reduction));
+  c.monitor().totals.copied_bytes += count * (c.size() - 1) * static_cast<std::int64_t>(sizeof(T));
+  watch(c.monitor(), event, [&] { c.reduce(values, reduction); });
+}
+
+/// The sum of one value over all ranks, in rank order.
+template <Communicator C>
+double sum_over_ranks(C& c, double value, Label label = {}) {
+  reduce(c, std::span(&value, 1), Reduction::sum, label);
+  return value;
+}
+
+/// Root's bytes go to every rank.
+template <Communicator C>
+void broadcast(C& c, std::span<std::byte> bytes, int root, Label label = {}) {
+  require(root >= 0 && root < c.size(), "broadcast: rank ", root, " of ", c.size(), " is not there");
+  const auto count = static_cast<std::int64_t>(bytes.size());
+  const Event event = detail::enter(c, Op::broadcast, DType::u8, count, label, 1, 0, static_cast<std::uint8_t>(root));
+  if (c.rank() != root) c.monitor().totals.copied_bytes += count;
+  watch(c.monitor(), event, [&] { c.broadcast(bytes, root); });
+}
+
+/// all = every rank's `mine`, in rank order; all have the same size.
+template <Communicator C>
+void gather_bytes(C& c, std::span<const std::byte> mine, std::span<std::byte> all, Label label = {}) {
+  require(all.size() == mine.size() * static_cast<std::size_t>(c.size()), "gather_bytes: ", all.size(),
+          " bytes were given for ", c.size(), " ranks of ", mine.size(), " bytes each");
+  const auto count = static_cast<std::int64_t>(all.size());
+  const Event event = detail::enter(c, Op::gather_bytes, DType::u8, count, label, 1, 0, 0);
+  c.monitor().totals.copied_bytes += count;
+  watch(c.monitor(), event, [&] { c.gather_bytes(mine, all); });
+}
+
+/// Returns when all ranks have come.
+template <Communicator C>
+void barrier(C& c, Label label = {}) {
+  const Event event = detail::enter(c, Op::barrier, DType::u8, 0, label, 0, 0, 0);
+  watch(c.monitor(), event, [&] { c.barrier(); });
+}
+
+/// Ranks r with equal color_of(r) form a new communicator, ordered by their rank here, with the same options.
+template <Communicator C, class ColorOf>
+C split(C& c, ColorOf color_of) {
+  const int color = color_of(c.rank());
+  if constexpr (requires { c.split_into({}); }) {
+    int ranks = 0;
+    int rank = 0;
+    for (int peer = 0; peer < c.size(); ++peer) {
+      if (color_of(peer) != color) continue;
+      if (peer < c.rank()) ++rank;
+      ++ranks;
+    }
+    return c.split_into({.ranks = ranks, .rank = rank});
+  } else {
+    return watch(c.monitor(), Event{.sequence = c.monitor().sequence, .label = {.what = "split"}},
+                 [&] { return c.split(color); });
+  }
+}
+
+}  // namespace fsdp::comm

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Ranks as a grid: axis 0 replicates (or shards the outer way), axis 1 shards consecutive ranks.
+#pragma once
+
+#include <utility>
+
+#include <comm/collectives.hpp>
+
+namespace fsdp::comm {
+
+/// Rank r of `world` is at (r / shards, r % shards). All ranks make their meshes in the same order.
+template <Communicator C>
+class Mesh {
+ public:
+  Mesh(C world, int shards)
+      : world_(std::move(world)),
+        shards_(checked(world_, shards)),
+        replicate_(comm::split(world_, [shards](int rank) { return rank % shards; })),
+        shard_(comm::split(world_, [shards](int rank) { return rank / shards; })) {}
+
+  C& world() { return world_; }
+  const C& world() const { return world_; }
+  C& replicate_axis() { return replicate_; }  ///< ranks that hold the same shard
+  const C& replicate_axis() const { return replicate_; }
+  C& shard_axis() { return shard_; }  ///< consecutive ranks, which hold one replica together
+  const C& shard_axis() const { return shard_; }
+  int shards() const { return shards_; }
+
+ private:
+  static int checked(const C& world, int shards) {
+    require<InputError>(shards > 0 && world.size() % shards == 0, "mesh: ", world.size(),
+                        " ranks cannot form groups of ", shards,
+                        "; the number of ranks must be a multiple of the group's");
+    return shards;
+  }
+
+  C world_;
+  int shards_;
+  C replicate_;
+  C shard_;
+};
+
+}  // namespace fsdp::comm

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A started collective with what is known about it: label, sizes, times.
+#pragma once
+
+#include <chrono>
+#include <utility>
+
+#include <comm/communicator.hpp>
+
+namespace fsdp::comm {
+
+/// Counts one call into a backend: what it did not spend moving is waiting. Adds what was asked to its errors.
+class Watched {
+ public:
+  Watched(Monitor& monitor, const Event& event);
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+  ~Watched();
+
+  /// "rank 0, all_gather of unit 3 (...), after 20 s: " and the error's text.
+  CollectiveError explain(const CollectiveError& error) const;
+
+ private:
+  double seconds() const;
+
+  Monitor& monitor_;
+  double copied_before_;
+  std::chrono::steady_clock::time_point begin_;
+};
+
+/// Calls `call` and rethrows its CollectiveError with what was asked.
+template <class Call>
+decltype(auto) watch(Monitor& monitor, const Event& event, Call call) {
+  const Watched watched(monitor, event);
+  try {
+    return call();
+  } catch (const CollectiveError& error) {
+    throw watched.explain(error);
+  }
+}
+
+/// The rest of a collective. Destroying one that was not waited for waits for it; it must not outlive its communicator.
+template <Communicator C>
+class Pending {
+ public:
+  Pending() = default;
+  Pending(typename C::Request request, Monitor& monitor, const Event& event)
+      : request_(std::move(request)), monitor_(&monitor), event_(event) {}
+  Pending(Pending&& other) noexcept = default;
+  Pending& operator=(Pending&& other) noexcept = default;
+
+  /// Makes progress; says whether all is done.
+  bool test() {
+    return monitor_ == nullptr || watch(*monitor_, event_, [&] { return request_.test(); });
+  }
+  /// Returns when this rank's results are in place and no peer uses this rank's memory any more.
+  void wait() {
+    if (monitor_ != nullptr) watch(*monitor_, event_, [&] { request_.wait(); });
+  }
+
+ private:
+  typename C::Request request_;
+  Monitor* monitor_ = nullptr;
+  Event event_;
+};
+
+}  // namespace fsdp::comm

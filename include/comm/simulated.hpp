@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// One rank of a world that does not exist: the dry run's communicator. It moves nothing and never waits.
+///
+/// What other ranks would send is taken to be what this rank has: a sum of values is size times this rank's value.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include <comm/communicator.hpp>
+#include <comm/launch.hpp>
+#include <fsdp/device/meta.hpp>
+
+namespace fsdp::comm {
+
+/// Which rank of how many, and the scratch of the communicator that it stands for (see Mpi::scratch_bytes_for).
+struct SimulatedWorld {
+  int ranks = 1;
+  int rank = 0;
+  std::int64_t scratch_bytes = 0;
+};
+
+template <class DeviceType = device::Meta>
+class Simulated {
+ public:
+  using Device = DeviceType;
+  static constexpr std::string_view name = "simulated";
+
+  struct Request {
+    Request() = default;
+    Request(Request&&) = default;
+    Request& operator=(Request&&) = default;
+    bool test() const { return true; }
+    void wait() const {}
+  };
+
+  explicit Simulated(const SimulatedWorld& world, const Options& options = {})
+      : world_(world), monitor_(std::make_unique<Monitor>()) {
+    require<InputError>(world.ranks > 0 && world.rank >= 0 && world.rank < world.ranks, "simulated communicator: rank ",
+                        world.rank, " of ", world.ranks, " was asked for; ranks are 0 to size - 1");
+    monitor_->rank = world.rank;
+    monitor_->options = options;
+  }
+
+  int rank() const { return world_.rank; }
+  int size() const { return world_.ranks; }
+  Monitor& monitor() { return *monitor_; }
+  const Monitor& monitor() const { return *monitor_; }
+  std::int64_t scratch_bytes() const { return world_.scratch_bytes; }
+
+  template <class T>
+  Request all_gather(std::span<const Segment<T>>) {
+    return {};
+  }
+  template <class Wire>
+  Request reduce_scatter(std::span<const Segment<float>>, Write) {
+    return {};
+  }
+  template <class Wire>
+  Request all_reduce(std::span<const Segment<float>>) {
+    return {};
+  }
+
+  void reduce(std::span<double> values, Reduction reduction) { repeat(values, reduction); }
+  void reduce(std::span<std::int64_t> values, Reduction reduction) { repeat(values, reduction); }
+  void broadcast(std::span<std::byte>, int) {}
+  void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all) {
+    if (!mine.empty())
+      for (std::size_t at = 0; at < all.size(); ++at) all[at] = mine[at % mine.size()];
+  }
+  void barrier() {}
+
+  /// Nobody can say the other ranks' colors: they are taken to be this rank's. Use `split(communicator, color_of)` of
+  /// comm/collectives.hpp, which knows them all.
+  Simulated split(int) { return split_into(world_); }
+  /// This rank's place in a smaller world.
+  Simulated split_into(const SimulatedWorld& world) {
+    SimulatedWorld part = world;
+    part.scratch_bytes = world_.scratch_bytes;
+    return Simulated(part, monitor_->options);
+  }
+
+  template <class F>
+  static int run(const SimulatedWorld& world, const Options& options, F f) {
+    Simulated simulated(world, options);
+    return run_rank(f, simulated);
+  }
+
+ private:
+  template <class T>
+  void repeat(std::span<T> values, Reduction reduction) {
+    if (reduction != Reduction::sum) return;
+    for (T& value : values) value *= static_cast<T>(world_.ranks);
+  }
+
+  SimulatedWorld world_;
+  std::unique_ptr<Monitor> monitor_;
+};
+
+template <class DeviceType>
+inline constexpr bool supports_wire<Simulated<DeviceType>, bf16> = true;
+
+}  // namespace fsdp::comm

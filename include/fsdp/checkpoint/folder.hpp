@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Checkpoints: `<dir>/step-00001000/` with config.json, model.safetensors, optimizer.safetensors and trainer.json.
+///
+/// A checkpoint is written beside, as `step-00001000.tmp-<id>`, synced and renamed: it is there whole or not at all.
+/// `<dir>/latest` holds the newest one's name. Nothing in it depends on the number of ranks.
+/// Not here: who owns which range, and how ranks agree; the trainer passes both in.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fsdp/checkpoint/model_files.hpp>
+#include <fsdp/checkpoint/safetensors.hpp>
+#include <fsdp/models/llama_config.hpp>
+
+namespace fsdp::checkpoint {
+
+/// What a run needs beside weights and moments to go on as if it had never stopped.
+struct TrainerState {
+  std::int64_t step = 0;            ///< steps done; also the position in the learning-rate schedule
+  std::int64_t tokens = 0;          ///< seen in all steps
+  std::int64_t epoch = 0;           ///< of the data
+  std::int64_t index = 0;           ///< windows of this epoch that were used
+  std::uint64_t seed = 0;           ///< of data order and initial weights
+  std::int64_t windows = 0;         ///< training windows; another number means other data
+  std::int64_t seq_len = 0;         ///< tokens per window
+  std::int64_t schedule_steps = 0;  ///< the run's --steps: the schedule's length
+
+  friend bool operator==(const TrainerState&, const TrainerState&) = default;
+};
+
+/// The three values kept for each weight.
+enum class Part : std::uint8_t { weight, exp_avg, exp_avg_sq };
+
+/// A checkpoint being written by all ranks. Made on every rank with equal arguments; nothing touches the disk until
+/// `create`. If the object of the rank that created is destroyed before `commit`, nothing remains on disk.
+class Save {
+ public:
+  /// `id`: a number on which the ranks agree; runs that share `dir` at the same time need different ones.
+  Save(std::filesystem::path dir, std::int64_t step, std::uint64_t id, const LlamaConfig& config);
+  Save(Save&&) = delete;
+  ~Save();
+
+  const std::vector<NamedShape>& parameters() const { return parameters_; }  ///< the order of `parameter` below
+
+  void create();  ///< rank 0: folder, config.json and both files at full size
+  void join();    ///< the others, after `create`
+  /// Elements [begin, begin + values.size()) of a parameter.
+  void write(Part part, std::size_t parameter, std::int64_t begin, std::span<const float> values);
+  void sync();                             ///< every rank, after its writes
+  void commit(const TrainerState& state);  ///< rank 0, after every rank's `sync`
+  void abort() noexcept;                   ///< removes what was written and not committed
+
+  std::filesystem::path path() const { return dir_ / name_; }  ///< of the finished checkpoint
+
+ private:
+  std::filesystem::path dir_, temporary_;
+  std::string name_, config_text_;
+  std::vector<NamedShape> parameters_;
+  FilePlan model_plan_, optimizer_plan_;
+  std::optional<SharedFile> model_, optimizer_;
+  bool created_ = false;
+};
+
+/// Runs a save on one rank. `all(ok)` tells every rank whether all of them were ok (an all-reduce; the identity on one
+/// rank); `write_mine` calls Save::write for this rank's ranges. If any rank fails, every rank throws and nothing is
+/// left.
+void save(Save& checkpoint, int rank, const TrainerState& state, const std::function<bool(bool)>& all,
+          const std::function<void(Save&)>& write_mine);
+
+/// The newest complete checkpoint in a directory; incomplete ones are skipped with a warning.
+std::optional<std::filesystem::path> find_latest(const std::filesystem::path& dir, const Warn& warn = {});
+
+/// A checkpoint opened to resume from.
+class Checkpoint {
+ public:
+  /// `path`: a step's folder (an incomplete one is an error), or a directory of them (the newest complete one).
+  static Checkpoint open(std::filesystem::path path, const Warn& warn = {});
+
+  const std::filesystem::path& path() const { return path_; }
+  const LlamaConfig& config() const { return model_.config; }
+  const TrainerState& state() const { return state_; }
+
+  /// Throws InputError naming the first tensor (name, both shapes) or size that differs from `config`.
+  void check_same_model(const LlamaConfig& config) const;
+
+  /// Elements [begin, begin + count) of a parameter, to the bit as they were written.
+  void read(Part part, const std::string& name, std::int64_t begin, std::int64_t count, float* out) const;
+
+ private:
+  Checkpoint(std::filesystem::path path, ModelFiles model, SafetensorsFile optimizer, const TrainerState& state)
+      : path_(std::move(path)), model_(std::move(model)), optimizer_(std::move(optimizer)), state_(state) {}
+
+  std::filesystem::path path_;
+  ModelFiles model_;
+  SafetensorsFile optimizer_;
+  TrainerState state_;
+};
+
+}  // namespace fsdp::checkpoint

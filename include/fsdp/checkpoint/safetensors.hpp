@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// One safetensors file: a strict reader of ranges, and a writer that many ranks use on one file at once.
+///
+/// The reader trusts nothing: the whole header is checked against the file's size before a tensor is read.
+/// Not here: which tensors a model needs (checkpoint/model_files.hpp). Sharded sets of files are not read.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fsdp/models/named_shape.hpp>
+
+namespace fsdp::checkpoint {
+
+/// An open file, owned.
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int number) : number_(number) {}
+  FileDescriptor(FileDescriptor&& other) noexcept;
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
+  ~FileDescriptor();
+
+  int get() const { return number_; }
+  bool open() const { return number_ >= 0; }
+
+ private:
+  int number_ = -1;
+};
+
+/// A tensor in a file.
+struct TensorInfo {
+  std::string name = {};
+  std::string dtype = {};                ///< as written: "F32", "BF16", ...
+  std::vector<std::int64_t> shape = {};  ///< row-major
+  std::int64_t elements = 0;
+  std::int64_t offset = 0;  ///< of its first byte, from the file's start; not aligned
+  std::int64_t bytes = 0;
+};
+
+/// A file that was opened and checked. Reading from several threads at once is allowed.
+class SafetensorsFile {
+ public:
+  /// Throws InputError, naming the file and, where there is one, the tensor.
+  explicit SafetensorsFile(std::filesystem::path path);
+
+  const std::filesystem::path& path() const { return path_; }
+  std::span<const TensorInfo> tensors() const { return tensors_; }  ///< in the order of their offsets
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const TensorInfo* find(std::string_view name) const;  ///< nullptr where there is none
+  const TensorInfo& at(std::string_view name) const;    ///< throws InputError where there is none
+
+  /// Elements [begin, begin + count) of a tensor, converted from F64, F32, BF16 or F16. Only their bytes are read.
+  void read_range(const TensorInfo& tensor, std::int64_t begin, std::int64_t count, float* out) const;
+  void read_range(const TensorInfo& tensor, std::int64_t begin, std::int64_t count, double* out) const;
+
+ private:
+  template <class T>
+  void read_as(const TensorInfo& tensor, std::int64_t begin, std::int64_t count, T* out) const;
+
+  std::filesystem::path path_;
+  FileDescriptor file_;
+  std::vector<TensorInfo> tensors_;
+  std::map<std::string, std::size_t, std::less<>> by_name_;
+  std::map<std::string, std::string> metadata_;
+};
+
+/// Where everything of a float32 file stands. A pure function of the tensors, so every rank makes the same plan.
+struct FilePlan {
+  std::string header = {};               ///< the 8 bytes of length and the JSON, padded to a multiple of 8
+  std::vector<NamedShape> tensors = {};  ///< as given
+  std::vector<std::int64_t> offsets =
+      {};  ///< of tensors[i], from the file's start; in the file they are sorted by name
+  std::int64_t file_bytes = 0;
+};
+
+/// Throws InputError on a repeated or unusable name.
+FilePlan plan_file(std::vector<NamedShape> tensors, const std::map<std::string, std::string>& metadata = {});
+
+/// One file being written by several ranks. One calls `create`; after it the others call `join`.
+class SharedFile {
+ public:
+  /// Makes the file, reserves all its bytes (so a full disk is found here) and writes the header. Never overwrites.
+  static SharedFile create(const std::filesystem::path& path, FilePlan plan);
+  static SharedFile join(const std::filesystem::path& path, FilePlan plan);
+
+  const FilePlan& plan() const { return plan_; }
+
+  /// Elements [begin, begin + values.size()) of plan().tensors[tensor].
+  void write_range(std::size_t tensor, std::int64_t begin, std::span<const float> values) const;
+
+  /// What this rank wrote is on disk when this returns; the file is closed.
+  void finish();
+
+ private:
+  SharedFile(std::filesystem::path path, FilePlan plan, FileDescriptor file)
+      : path_(std::move(path)), plan_(std::move(plan)), file_(std::move(file)) {}
+
+  std::filesystem::path path_;
+  FilePlan plan_;
+  FileDescriptor file_;
+};
+
+}  // namespace fsdp::checkpoint

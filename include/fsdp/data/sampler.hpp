@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Which windows a step uses, and which of them are a rank's: the same data whatever the number of ranks.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace fsdp::data {
+
+/// A permutation of [0, size) computed entry by entry: a Feistel network over the next power of four, walked until the
+/// value falls inside. The same on every machine and compiler.
+class Permutation {
+ public:
+  Permutation(std::uint64_t seed, std::uint64_t number, std::int64_t size);
+  std::int64_t operator()(std::int64_t i) const;
+
+ private:
+  std::uint64_t key_;
+  std::int64_t size_;
+  int half_bits_;
+};
+
+/// How far the data were read.
+struct Position {
+  std::int64_t epoch = 0;
+  std::int64_t index = 0;  ///< windows of this epoch that were used
+
+  friend bool operator==(const Position&, const Position&) = default;
+};
+
+/// One rank's part of one micro-batch.
+struct Share {
+  std::int64_t rank = 0, ranks = 1;
+  std::int64_t micro_batch = 0, micro_batches = 1;
+};
+
+/// Throws InputError, naming the nearest sizes that work, unless the batch divides over ranks x micro-batches.
+void check_batch(std::int64_t batch, std::int64_t ranks, std::int64_t micro_batches);
+
+/// Draws batches without replacement in each epoch; a batch that reaches an epoch's end goes on in the next one.
+class Sampler {
+ public:
+  Sampler(std::uint64_t seed, std::int64_t windows, std::int64_t batch);
+
+  Position position() const { return position_; }
+  void restore(Position position);  ///< throws InputError where the position is not inside an epoch
+  void advance();                   ///< to the next step
+
+  std::vector<std::int64_t> batch() const;                    ///< windows of this step, in order
+  std::vector<std::int64_t> slice(const Share& share) const;  ///< micro-batches, then ranks, cut the batch in order
+
+ private:
+  std::vector<std::int64_t> draw(std::int64_t begin, std::int64_t count) const;
+
+  std::uint64_t seed_;
+  std::int64_t windows_, batch_;
+  Position position_;
+};
+
+}  // namespace fsdp::data

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A corpus cut into windows of a sequence length, each token with its next, and the part of them that is held out.
+///
+/// Window i is bytes [i * S, (i + 1) * S]: the input is all but the last, the target all but the first.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <fsdp/data/corpus.hpp>
+
+namespace fsdp::data {
+
+/// At most `limit` of the numbers [begin, begin + count), evenly spread; all of them where `limit` is 0.
+std::vector<std::int64_t> evenly_spread(std::int64_t begin, std::int64_t count, std::int64_t limit);
+
+class Windows {
+ public:
+  /// The last `validation_fraction` of the windows are held out: at least one where the fraction is above 0.
+  /// Throws InputError where the data hold no window, or none would be left to train on. The corpus must outlive this.
+  Windows(const Corpus& corpus, std::int64_t seq_len, double validation_fraction, std::int64_t vocab_size = 256);
+
+  std::int64_t seq_len() const { return seq_len_; }
+  std::int64_t count() const { return count_; }                   ///< of all windows
+  std::int64_t training() const { return count_ - validation_; }  ///< windows [0, training())
+  std::int64_t validation() const { return validation_; }         ///< windows [training(), count())
+  /// At most `limit` held-out windows, evenly spread; all of them where `limit` is 0.
+  std::vector<std::int64_t> validation_windows(std::int64_t limit = 0) const;
+
+  /// Tokens and next tokens of one window, seq_len() each. Throws InputError on a byte that is not below vocab_size.
+  void fill(std::int64_t window, std::int32_t* tokens, std::int32_t* targets) const;
+
+ private:
+  const Corpus* corpus_;
+  std::int64_t seq_len_, count_, validation_, vocab_size_;
+};
+
+}  // namespace fsdp::data

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a device is: memory, a stream, and the operations.
+///
+/// A device is a struct of static functions. It has
+/// - `name`, `counts_only` (whether its tensors have no storage), and memory: `allocate(bytes)`, `deallocate`,
+/// `poison`, `unpoison`, `unbacked(offset)`, for `Arena` and `Block`;
+/// - `Stream`: `arena()`, `threads()`, `counters`. Operations on one stream happen in order;
+/// - the operations that device/cpu.hpp describes, each for float and bf16.
+/// To add one: a header here, its operations in src/device/NAME/, its shapes and costs from src/device/costs.hpp, and
+/// `static_assert(check_device<Name>())` in tests/device/.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/device/memory.hpp>
+#include <fsdp/device/operations.hpp>
+
+namespace fsdp::device {
+namespace detail {
+
+template <class D>
+concept Named = requires {
+  { D::name } -> std::convertible_to<std::string_view>;
+  requires D::counts_only || !D::counts_only;
+};
+
+template <class D>
+concept Memory = requires(std::byte* data, std::int64_t bytes) {
+  { D::allocate(bytes) } -> std::same_as<std::byte*>;
+  { D::unbacked(bytes) } -> std::same_as<std::byte*>;
+  D::deallocate(data, bytes);
+  D::poison(data, bytes);
+  D::unpoison(data, bytes);
+};
+
+template <class D>
+concept HasArena = std::same_as<typename D::Arena, Arena<D>>;
+
+template <class D>
+concept HasStream = requires(typename D::Stream& stream) {
+  { stream.arena() } -> std::same_as<Arena<D>&>;
+  { stream.threads() } -> std::convertible_to<int>;
+  { stream.counters } -> std::same_as<Counters&>;
+}
+&&std::move_constructible<typename D::Stream>;
+
+template <class D, class A, class C>
+concept Multiplies = requires(typename D::Stream& stream, Operand<A> a, Tensor<C> c) {
+  D::matmul(stream, a, a, c, Write::accumulate);
+};
+
+template <class D, class T>
+concept Norms = requires(typename D::Stream& stream, Tensor<const T> x, Tensor<T> y, Tensor<float> sums) {
+  D::template rms_norm<T>(stream, x, x, 1e-5f, y, sums);
+  D::template rms_norm_backward<T>(stream, x, x, sums, x, y, Write::overwrite, sums, Write::overwrite);
+};
+
+template <class D, class T>
+concept Rotates = requires(typename D::Stream& stream, Tensor<T> x, Tensor<float> table) {
+  D::rotary_table(stream, 1e4f, table);
+  D::template rope<T>(stream, x, table, Rotation::forward);
+};
+
+template <class D, class T>
+concept Attends = requires(typename D::Stream& stream, const AttentionShape& shape, Tensor<const T> x, Tensor<T> y,
+                           Tensor<float> lse) {
+  D::template attention<T>(stream, shape, x, x, x, y, lse);
+  D::template attention_backward<T>(stream, shape, x, x, x, x, lse, x, y, y, y);
+};
+
+template <class D, class T>
+concept Gates = requires(typename D::Stream& stream, Tensor<const T> x, Tensor<T> y) {
+  D::template swiglu<T>(stream, x, x, y);
+  D::template swiglu_backward<T>(stream, y, y, y);
+};
+
+template <class D, class T>
+concept Embeds = requires(typename D::Stream& stream, Tensor<const T> x, Tensor<T> y, Tensor<float> table,
+                          Tensor<const std::int32_t> tokens) {
+  D::template embedding<T>(stream, x, tokens, y);
+  D::template embedding_backward<T>(stream, tokens, x, table, Write::overwrite);
+};
+
+template <class D, class T>
+concept Scores = requires(typename D::Stream& stream, Tensor<const T> x, Tensor<T> y,
+                          Tensor<const std::int32_t> targets, Tensor<double> loss) {
+  D::template cross_entropy<T>(stream, y, targets, 1.0f, loss);
+  D::template cross_entropy_loss<T>(stream, x, targets, loss);
+};
+
+template <class D, class T>
+concept Moves = requires(typename D::Stream& stream, Tensor<const T> x, Tensor<T> y, Tensor<float> wide,
+                         Tensor<bf16> narrow) {
+  D::template add<T>(stream, x, y);
+  D::template copy<T, float>(stream, x, wide);
+  D::template copy<T, bf16>(stream, x, narrow);
+  D::template fill<T>(stream, y, 0.0f);
+};
+
+template <class D>
+concept Optimizes = requires(typename D::Stream& stream, const AdamWStep& step, Tensor<float> x, Tensor<bf16> model,
+                             Tensor<double> sum) {
+  D::sum_of_squares(stream, x, sum);
+  D::adamw(stream, step, x, x, x, x, model);
+};
+
+template <class D, class T>
+concept Operates = Multiplies<D, T, T> && Multiplies<D, T, float> && Norms<D, T> && Rotates<D, T> && Attends<D, T> &&
+    Gates<D, T> && Embeds<D, T> && Scores<D, T> && Moves<D, T>;
+
+}  // namespace detail
+
+/// A device: see the head of this file.
+template <class D>
+concept Device = detail::Named<D> && detail::Memory<D> && detail::HasArena<D> && detail::HasStream<D> &&
+    detail::Operates<D, float> && detail::Operates<D, bf16> && detail::Optimizes<D>;
+
+/// Says in words what a type lacks to be a device. Call it where the type is first used.
+template <class D>
+consteval bool check_device() {
+  using namespace detail;
+  static_assert(
+      Named<D>,
+      "fsdp: a device lacks its name or kind; give it static constexpr std::string_view name and bool counts_only");
+  static_assert(Memory<D>,
+                "fsdp: a device lacks memory; it needs static allocate(bytes), deallocate(data, bytes), "
+                "poison, unpoison and unbacked(offset), as device/cpu.hpp has them");
+  static_assert(HasArena<D>, "fsdp: a device lacks its arena; write using Arena = device::Arena<ThisDevice>");
+  static_assert(HasStream<D>, "fsdp: a device lacks a movable Stream with arena(), threads() and counters");
+  static_assert(Multiplies<D, float, float> && Multiplies<D, bf16, bf16> && Multiplies<D, bf16, float>,
+                "fsdp: a device lacks matmul for (float, float), (bf16, bf16) or (bf16, float); see device/cpu.hpp");
+  static_assert(Norms<D, float> && Norms<D, bf16>, "fsdp: a device lacks rms_norm or rms_norm_backward");
+  static_assert(Rotates<D, float> && Rotates<D, bf16>, "fsdp: a device lacks rotary_table or rope");
+  static_assert(Attends<D, float> && Attends<D, bf16>, "fsdp: a device lacks attention or attention_backward");
+  static_assert(Gates<D, float> && Gates<D, bf16>, "fsdp: a device lacks swiglu or swiglu_backward");
+  static_assert(Embeds<D, float> && Embeds<D, bf16>, "fsdp: a device lacks embedding or embedding_backward");
+  static_assert(Scores<D, float> && Scores<D, bf16>, "fsdp: a device lacks cross_entropy or cross_entropy_loss");
+  static_assert(Moves<D, float> && Moves<D, bf16>, "fsdp: a device lacks add, copy to float and bf16, or fill");
+  static_assert(Optimizes<D>, "fsdp: a device lacks sum_of_squares or adamw");
+  return Device<D>;
+}
+
+}  // namespace fsdp::device

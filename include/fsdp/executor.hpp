@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Runs a schedule on a ShardedModule, event by event, and nothing else.
+///
+/// Activations: what backward needs grows from the arena's low end, last in first out; the residual gradient [T, H] is at the
+/// high end. A unit's slot is freed by its release event; a gradient slot when its reduction is done, which the next
+/// backward waits for.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/nn/module.hpp>
+#include <fsdp/sharded_module.hpp>
+#include <fsdp/sharding/schedule.hpp>
+#include <fsdp/sharding/slots.hpp>
+
+namespace fsdp {
+
+/// Told about every event that ran; for traces. Times are the caller's to take.
+struct Observer {
+  void (*before)(void* state, const sharding::Event& event) = nullptr;
+  void (*after)(void* state, const sharding::Event& event) = nullptr;
+  void* state = nullptr;
+};
+
+template <class Model>
+class Executor {
+ public:
+  using Module = ShardedModule<Model>;
+  using Device = typename Module::Device;
+  using Compute = typename Module::Compute;
+  using Arena = typename Device::Arena;
+  using End = typename Arena::End;
+
+  explicit Executor(Module& module, Observer observer = {})
+      : module_(module),
+        entry_(module.model().entry()),
+        block_(module.model().block()),
+        head_(module.model().head()),
+        observer_(observer),
+        context_{.arena = module.arena(), .stream = module.stream(), .tiling = module.tiling()},
+        saved_(static_cast<std::size_t>(module.model().blocks())),
+        marks_(static_cast<std::size_t>(module.model().blocks())) {
+    context_.sequence_length = module.shape().sequence_length;
+    context_.poll = [](void* self) { static_cast<Executor*>(self)->progress(); };
+    context_.poll_state = this;
+  }
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  /// Forward and backward of all micro-batches. The gradients are those of scale * (sum of the valid targets' losses over all
+  /// ranks and micro-batches); this rank's part of that sum, unscaled, is returned.
+  double train(std::span<const MicroBatch> micro_batches, float scale) {
+    require(static_cast<int>(micro_batches.size()) == module_.shape().micro_batches, "train: ", micro_batches.size(),
+            " micro-batches given to a module planned for ", module_.shape().micro_batches);
+    for (auto& group : module_.groups()) group.begin_step();
+    return run(micro_batches, scale, sharding::Pass::train);
+  }
+
+  /// Sum of the valid targets' losses on this rank.
+  double evaluate(const MicroBatch& batch) {
+    logits_ = {};
+    return run({&batch, 1}, 0.0f, sharding::Pass::evaluate);
+  }
+
+  /// Logits [T, V] of one sequence, with weights that were gathered once and are kept.
+  void logits(Tensor<const std::int32_t> tokens, Tensor<Compute> out) {
+    logits_ = out;
+    const MicroBatch batch{.tokens = tokens, .targets = {}, .sequences = 1};
+    run({&batch, 1}, 0.0f, sharding::Pass::evaluate);
+  }
+
+ private:
+  static constexpr std::size_t unit_index(int unit) { return static_cast<std::size_t>(unit - 1); }
+
+  double run(std::span<const MicroBatch> micro_batches, float scale, sharding::Pass pass) {
+    micro_batches_ = micro_batches;
+    scale_ = scale;
+    pass_ = pass;
+    loss_ = 0;
+    const auto start = context_.arena.mark(End::low);
+    const auto positions = context_.template save<float>(module_.model().positions_shape(context_.sequence_length));
+    module_.model().fill_positions(context_.stream, positions);
+    context_.rotary = positions;
+    for (const sharding::Event& event : module_.schedule(pass)) {
+      if (observer_.before != nullptr) observer_.before(observer_.state, event);
+      execute(event);
+      if (observer_.after != nullptr) observer_.after(observer_.state, event);
+    }
+    finish_reductions();
+    context_.arena.release(End::low, start);
+    return loss_;
+  }
+
+  void execute(const sharding::Event& event) {
+    using sharding::Action;
+    switch (event.action) {
+      case Action::gather: return gather(event.index);
+      case Action::release: return release(event.index);
+      case Action::forward: return forward(event.index, event.micro_batch);
+      case Action::loss: return loss(event.index);
+      case Action::backward: return backward(event.index);
+      case Action::reduce: return reduce(event.index);
+    }
+  }
+
+  void gather(int index) {
+    auto& group = module_.groups()[static_cast<std::size_t>(index)];
+    if (group.is_gathered()) return;  // generation keeps what it gathered once
+    group.unshard(module_.communicator(), module_.weight_slot(weight_slots_.take(index, 0)));
+    gathering_.push_back(index);
+  }
+
+  void release(int index) {
+    module_.groups()[static_cast<std::size_t>(index)].reshard();
+    weight_slots_.give_back(index);
+  }
+
+  void reduce(int index) {
+    module_.groups()[static_cast<std::size_t>(index)].reduce(module_.communicator(), context_.stream);
+    reducing_.push_back(index);
+  }
+
+  void finish_reductions() {
+    for (int index : reducing_) {
+      module_.groups()[static_cast<std::size_t>(index)].wait_for_reduction();
+      gradient_slots_.give_back(index);
+    }
+    reducing_.clear();
+  }
+
+  /// Called by long loops in modules.
+  void progress() {
+    for (int index : gathering_) module_.groups()[static_cast<std::size_t>(index)].progress();
+  }
+
+  /// Views of a unit's gathered weights, waiting for those still on their way.
+  template <class Unit>
+  typename Unit::Weights weights(const Unit&, int unit) {
+    for (int group : module_.uses()[static_cast<std::size_t>(unit)].groups) {
+      module_.groups()[static_cast<std::size_t>(group)].wait_for_weights();
+      std::erase(gathering_, group);
+    }
+    std::array<Tensor<const Compute>, Unit::parameter_count> list;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const auto reference = module_.references(unit)[i];
+      list[i] = module_.groups()[static_cast<std::size_t>(reference.group)].weight(reference.index);
+    }
+    return nn::unflatten<Unit::template FieldsOf, Tensor<const Compute>>(list);
+  }
+
+  /// Views of a unit's gradients, in slots that no reduction reads any more.
+  template <class Unit>
+  typename Unit::Gradients gradients(const Unit&, int unit) {
+    finish_reductions();
+    for (int index : module_.uses()[static_cast<std::size_t>(unit)].groups) {
+      auto& group = module_.groups()[static_cast<std::size_t>(index)];
+      if (gradient_slots_.holds(index)) continue;
+      group.begin_gradient(group.in_place() ? nullptr : module_.gradient_slot(gradient_slots_.take(index, 0)));
+    }
+    std::array<nn::GradientView<typename Module::Accumulate>, Unit::parameter_count> list;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const auto reference = module_.references(unit)[i];
+      list[i] = module_.groups()[static_cast<std::size_t>(reference.group)].gradient(reference.index);
+    }
+    return nn::unflatten<Unit::template FieldsOf, nn::GradientView<typename Module::Accumulate>>(list);
+  }
+
+  Shape stream_shape() const { return {context_.tokens(), module_.model().hidden()}; }
+
+  void forward(int unit, int micro_batch) {
+    if (unit == 0) {
+      batch_ = micro_batches_[static_cast<std::size_t>(micro_batch)];
+      context_.sequences = batch_.sequences;
+      entry_mark_ = context_.arena.mark(End::low);
+      x_ = context_.template save<Compute>(stream_shape());
+      if (pass_ == sharding::Pass::evaluate) y_ = context_.template save<Compute>(stream_shape());
+      return entry_.forward(context_, weights(entry_, unit), batch_.tokens, x_);
+    }
+    auto& mark = marks_[unit_index(unit)];
+    mark = context_.arena.mark(End::low);
+    if (pass_ == sharding::Pass::train) y_ = context_.template save<Compute>(stream_shape());
+    block_.forward(context_, weights(block_, unit), saved_[unit_index(unit)], x_, y_);
+    std::swap(x_, y_);
+    if (pass_ == sharding::Pass::evaluate) context_.arena.release(End::low, mark);
+  }
+
+  void loss(int unit) {
+    const Tensor<double> loss(&loss_, {1});
+    if (pass_ == sharding::Pass::train) {
+      gradient_mark_ = context_.arena.mark(End::high);
+      dx_ = context_.arena.template allocate<Compute>(End::high, stream_shape());
+      const auto unit_weights = weights(head_, unit);
+      return head_.loss(context_, unit_weights, gradients(head_, unit), x_, batch_.targets, scale_, dx_, loss);
+    }
+    if (logits_.data() != nullptr)
+      head_.logits(context_, weights(head_, unit), x_, logits_);
+    else
+      head_.loss_only(context_, weights(head_, unit), x_, batch_.targets, loss);
+    context_.arena.release(End::low, entry_mark_);
+  }
+
+  void backward(int unit) {
+    if (unit == 0) {
+      entry_.backward(context_, gradients(entry_, unit), batch_.tokens, dx_);
+      context_.arena.release(End::low, entry_mark_);
+      return context_.arena.release(End::high, gradient_mark_);
+    }
+    const auto unit_weights = weights(block_, unit);
+    block_.backward(context_, unit_weights, gradients(block_, unit), saved_[unit_index(unit)], dx_);
+    context_.arena.release(End::low, marks_[unit_index(unit)]);
+  }
+
+  Module& module_;
+  typename Model::Entry entry_;
+  typename Model::Block block_;
+  typename Model::Head head_;
+  Observer observer_;
+  nn::Context<typename Module::Local> context_;
+  std::vector<typename Model::Block::Saved> saved_;
+  std::vector<typename Arena::Mark> marks_;
+  typename Arena::Mark entry_mark_;
+  typename Arena::Mark gradient_mark_;
+  sharding::Slots weight_slots_;
+  sharding::Slots gradient_slots_;
+  std::vector<int> gathering_;  ///< groups whose weights are on their way
+  std::vector<int> reducing_;
+  std::span<const MicroBatch> micro_batches_;
+  sharding::Pass pass_ = sharding::Pass::train;
+  MicroBatch batch_;
+  float scale_ = 0;
+  double loss_ = 0;
+  Tensor<Compute> x_, y_, dx_, logits_;
+};
+
+}  // namespace fsdp

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Llama as a list of units: embedding, equal blocks, head. Names and conventions are Hugging Face's.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/models/llama_config.hpp>
+#include <fsdp/nn/embedding.hpp>
+#include <fsdp/nn/loss_head.hpp>
+#include <fsdp/nn/transformer_block.hpp>
+#include <fsdp/stack.hpp>
+
+namespace fsdp {
+
+/// Model FLOPs of one trained token, recomputation not counted: 6 a matmul weight, and causal attention's
+/// 2 forward and 4 backward x heads x S x head_dim a layer (the convention of PaLM, halved for the causal mask).
+inline double model_flops_per_token(const LlamaConfig& config, std::int64_t sequence_length) {
+  const double matmul_weights =
+      static_cast<double>(config.layers) *
+          (static_cast<double>(config.hidden_size) * static_cast<double>(2 * (config.heads + config.kv_heads) * config.head_dim) +
+           3.0 * static_cast<double>(config.hidden_size) * static_cast<double>(config.intermediate_size)) +
+      static_cast<double>(config.vocab_size) * static_cast<double>(config.hidden_size);
+  const double attention = 6.0 * static_cast<double>(config.layers * config.heads * config.head_dim) *
+                           static_cast<double>(sequence_length);
+  return 6.0 * matmul_weights + attention;
+}
+
+template <class StackT>
+class Llama {
+ public:
+  using Stack = StackT;
+  using Local = typename Stack::Local;
+  using Entry = nn::Embedding<Local>;
+  using Block = nn::TransformerBlock<Local>;
+  using Head = nn::LossHead<Local>;
+  /// The same model on another stack: what the dry run is made of.
+  template <class Other>
+  using On = Llama<Other>;
+
+  static_assert(nn::EntryModule<Entry, Local> && nn::Module<Block, Local> && nn::LossModule<Head, Local>);
+
+  /// Throws InputError where the sizes do not fit together.
+  explicit Llama(const LlamaConfig& config) : config_(config) { validate(config); }
+
+  const LlamaConfig& config() const { return config_; }
+  std::int64_t hidden() const { return config_.hidden_size; }
+
+  Entry entry() const { return {{}, config_.vocab_size, config_.hidden_size}; }
+  int blocks() const { return static_cast<int>(config_.layers); }
+  Block block() const {
+    const auto eps = static_cast<float>(config_.rms_norm_eps);
+    return {{},
+            {{}, config_.hidden_size, config_.heads, config_.kv_heads, config_.head_dim, eps},
+            {{}, config_.hidden_size, config_.intermediate_size, eps}};
+  }
+  Head head() const {
+    return {{}, config_.vocab_size, config_.hidden_size, static_cast<float>(config_.rms_norm_eps), config_.tied};
+  }
+  /// Before the names of block `index`'s parameters.
+  std::string prefix(int index) const { return "model.layers." + std::to_string(index) + "."; }
+
+  /// The rotary table that all blocks read.
+  Shape positions_shape(std::int64_t sequence_length) const { return {sequence_length, config_.head_dim}; }
+  void fill_positions(typename Stack::Device::Stream& stream, Tensor<float> table) const {
+    Stack::Device::rotary_table(stream, static_cast<float>(config_.rope_theta), table);
+  }
+
+ private:
+  LlamaConfig config_;
+};
+
+}  // namespace fsdp

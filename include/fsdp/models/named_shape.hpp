@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A parameter as a checkpoint sees it: its name and global shape, nothing about ranks.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <fsdp/core/checked.hpp>
+
+namespace fsdp {
+
+struct NamedShape {
+  std::string name = {};                 ///< Hugging Face's, such as "model.norm.weight"
+  std::vector<std::int64_t> shape = {};  ///< [out, in] for a linear layer's weight
+
+  friend bool operator==(const NamedShape&, const NamedShape&) = default;
+};
+
+/// Elements of a shape; 1 for rank 0. Throws InputError where the product overflows.
+inline std::int64_t elements_of(std::span<const std::int64_t> shape) {
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : shape) elements = checked_multiply(elements, extent);
+  return elements;
+}
+
+/// "[256, 64]".
+inline std::string shape_text(std::span<const std::int64_t> shape) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+}  // namespace fsdp

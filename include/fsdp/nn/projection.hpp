@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Linear layers that read the same input, as few matmuls as their weights' places allow.
+///
+/// Weights are [out, in] and y = x W^T. Gathered weights stand one after the other in their slot; where no padding lies
+/// between them, several are one taller weight and their matmuls are one. Gradients stand the same way.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/device/operations.hpp>
+#include <fsdp/nn/module.hpp>
+
+namespace fsdp::nn {
+
+/// Whether the matrices follow each other in memory without a gap.
+template <class T, std::size_t N>
+bool adjacent(const std::array<Tensor<T>, N>& matrices) {
+  for (std::size_t i = 1; i < N; ++i)
+    if (matrices[i].data() != matrices[i - 1].data() + matrices[i - 1].numel()) return false;
+  return true;
+}
+
+/// The matrices as one of all their rows; only if adjacent.
+template <class T, std::size_t N>
+Tensor<T> stacked(const std::array<Tensor<T>, N>& matrices) {
+  std::int64_t rows = 0;
+  for (const Tensor<T>& matrix : matrices) rows += matrix.rows();
+  return Tensor<T>(matrices[0].data(), {rows, matrices[0].columns()});
+}
+
+/// y = [x W0^T, x W1^T, ...]: x [T, in], y [T, out0 + out1 + ...].
+template <class L, std::size_t N>
+void project(Context<L>& context, Tensor<const typename L::Compute> x,
+             const std::array<Tensor<const typename L::Compute>, N>& weights, Tensor<typename L::Compute> y) {
+  using Device = typename L::Device;
+  using Compute = typename L::Compute;
+  if (adjacent(weights)) {
+    Device::template matmul<Compute, Compute>(context.stream, x, device::transposed(stacked(weights)), y);
+    return;
+  }
+  std::int64_t column = 0;
+  for (const auto& weight : weights) {
+    Device::template matmul<Compute, Compute>(context.stream, x, device::transposed(weight),
+                                              y.slice_columns(column, column + weight.rows()));
+    column += weight.rows();
+  }
+}
+
+/// dx = sum of dy_i W_i: dy [T, out0 + out1 + ...], dx [T, in], overwritten.
+template <class L, std::size_t N>
+void project_backward_input(Context<L>& context, Tensor<const typename L::Compute> dy,
+                            const std::array<Tensor<const typename L::Compute>, N>& weights,
+                            Tensor<typename L::Compute> dx) {
+  using Device = typename L::Device;
+  using Compute = typename L::Compute;
+  if (adjacent(weights)) {
+    Device::template matmul<Compute, Compute>(context.stream, dy, stacked(weights), dx);
+    return;
+  }
+  std::int64_t column = 0;
+  for (const auto& weight : weights) {
+    Device::template matmul<Compute, Compute>(context.stream, dy.slice_columns(column, column + weight.rows()), weight, dx,
+                                              column == 0 ? Write::overwrite : Write::accumulate);
+    column += weight.rows();
+  }
+}
+
+/// dW_i (+)= dy_i^T x, in Accumulate.
+template <class L, std::size_t N>
+void project_backward_weight(Context<L>& context, Tensor<const typename L::Compute> dy,
+                             Tensor<const typename L::Compute> x,
+                             const std::array<GradientView<typename L::Accumulate>, N>& gradients) {
+  using Device = typename L::Device;
+  using Compute = typename L::Compute;
+  using Accumulate = typename L::Accumulate;
+  std::array<Tensor<Accumulate>, N> tensors;
+  bool alike = true;
+  for (std::size_t i = 0; i < N; ++i) {
+    tensors[i] = gradients[i].tensor;
+    alike = alike && *gradients[i].written == *gradients[0].written;
+  }
+  if (alike && adjacent(tensors)) {
+    Write write = Write::overwrite;
+    for (const auto& gradient : gradients) write = gradient.next();
+    Device::template matmul<Compute, Accumulate>(context.stream, device::transposed(dy), x, stacked(tensors), write);
+    return;
+  }
+  std::int64_t column = 0;
+  for (const auto& gradient : gradients) {
+    const std::int64_t rows = gradient.tensor.rows();
+    Device::template matmul<Compute, Accumulate>(context.stream, device::transposed(dy.slice_columns(column, column + rows)), x,
+                                                 gradient.tensor, gradient.next());
+    column += rows;
+  }
+}
+
+}  // namespace fsdp::nn

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Windows of text as the tensors of micro-batches; host memory that is filled anew each step.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <fsdp/data/sampler.hpp>
+#include <fsdp/data/windows.hpp>
+#include <fsdp/sharded_module.hpp>
+
+namespace fsdp::train {
+
+/// One rank's tokens and targets of one step.
+class Batches {
+ public:
+  Batches(const data::Windows& windows, std::int64_t sequences, int micro_batches);
+
+  /// This rank's share of the sampler's step.
+  void draw(const data::Sampler& sampler, std::int64_t rank, std::int64_t ranks);
+  /// Given windows as one micro-batch; what is missing to `sequences` is repeated with ignored targets.
+  const MicroBatch& fill(std::span<const std::int64_t> windows);
+
+  std::span<const MicroBatch> micro_batches() const { return micro_batches_; }
+  std::int64_t valid_targets() const;  ///< of all micro-batches
+
+ private:
+  void fill(std::size_t micro_batch, std::span<const std::int64_t> windows);
+
+  const data::Windows* windows_;
+  std::int64_t sequences_;
+  std::vector<std::int32_t> tokens_, targets_;  // [micro_batches, sequences, S]
+  std::vector<MicroBatch> micro_batches_;
+};
+
+}  // namespace fsdp::train

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A row of a program's table of stacks: what one compiled stack can do.
+#pragma once
+
+#include <fsdp/train/options.hpp>
+
+namespace fsdp::train {
+
+/// A compiled stack: its short names and what it can do.
+struct CompiledStack {
+  const char* sharding = "";
+  const char* comm = "";
+  const char* precision = "";
+  int (*train)(const TrainOptions&) = nullptr;
+  int (*evaluate)(const EvalOptions&) = nullptr;
+  int (*generate)(const GenerateOptions&) = nullptr;
+};
+
+}  // namespace fsdp::train

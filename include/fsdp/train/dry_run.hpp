@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The dry run: the same model on a device without storage and a communicator without peers. It gives the exact peak.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <comm/simulated.hpp>
+#include <fsdp/device/meta.hpp>
+#include <fsdp/executor.hpp>
+#include <fsdp/optim/adamw.hpp>
+#include <fsdp/sharded_module.hpp>
+
+namespace fsdp::train {
+
+/// What is planned for: a step on one of `ranks` ranks.
+struct PlanRequest {
+  int ranks = 1;
+  int rank = 0;
+  std::int64_t sequences = 1;  ///< the most in one micro-batch
+  RunShape shape;              ///< its activation_bytes are not read
+  Purpose purpose = Purpose::train;
+  std::vector<device::MatmulRecord>* matmuls = nullptr;  ///< where to list a training step's, or nullptr
+};
+
+/// What a step takes.
+struct Plan {
+  device::BytesByKind bytes{};
+  std::int64_t activation_bytes = 0;  ///< the arena that the step needs
+  device::Counters work;              ///< of one training step, the optimizer apart
+
+  std::int64_t peak_bytes() const {
+    std::int64_t sum = 0;
+    for (const std::int64_t part : bytes) sum += part;
+    return sum;
+  }
+};
+
+/// Runs one step (and one evaluation) of the model on Meta.
+template <class Model>
+Plan plan(const Model& model, typename Model::Stack::Sharding sharding, typename Model::Stack::Tiling tiling,
+          const PlanRequest& request) {
+  using MetaModel = typename Model::template On<typename Model::Stack::template WithComm<comm::Simulated<device::Meta>>>;
+  comm::Simulated<device::Meta> communicator({.ranks = request.ranks, .rank = request.rank});
+  ShardedModule<MetaModel> module(communicator, MetaModel(model.config()), sharding, tiling, request.shape, request.purpose);
+  Executor<MetaModel> executor(module);
+
+  auto* const unread = reinterpret_cast<const std::int32_t*>(device::Meta::unbacked(0));
+  const Tensor<const std::int32_t> tokens(unread, {request.sequences * request.shape.sequence_length});
+  const MicroBatch batch{.tokens = tokens, .targets = tokens, .sequences = request.sequences};
+  Plan result;
+  if (request.purpose == Purpose::train) {
+    optim::AdamW<MetaModel> optimizer(module, {});
+    module.stream().counters.matmuls = request.matmuls;
+    const std::vector<MicroBatch> batches(static_cast<std::size_t>(request.shape.micro_batches), batch);
+    executor.train(batches, 1.0f);
+    result.work = module.stream().counters;
+    result.work.matmuls = nullptr;
+    module.stream().counters.matmuls = nullptr;
+    optimizer.step(0.0, optim::gradient_norm(module));
+    executor.evaluate(batch);
+    result.bytes = module.peak_bytes();
+  } else if (request.purpose == Purpose::evaluate) {
+    executor.evaluate(batch);
+    result.bytes = module.peak_bytes();
+  } else {
+    auto* const logits = reinterpret_cast<typename Model::Stack::Precision::Compute*>(device::Meta::unbacked(0));
+    executor.logits(tokens, {logits, {tokens.numel(), model.config().vocab_size}});
+    result.bytes = module.peak_bytes();
+  }
+  result.activation_bytes = module.arena().peak();
+  return result;
+}
+
+}  // namespace fsdp::train

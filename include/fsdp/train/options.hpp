@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a user asks of each sub-command: plain values, with the defaults that `--help` prints.
+///
+/// To add a flag: a field here and a line in src/cli/bind.cpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fsdp/models/llama_config.hpp>
+#include <fsdp/train/schedule.hpp>
+#include <fsdp/train/stack_choice.hpp>
+
+namespace fsdp::train {
+
+/// `--model` and the sizes that change a preset.
+struct ModelChoice {
+  std::string name = "small";  ///< a preset, or a folder with config.json and model.safetensors
+  std::optional<std::int64_t> hidden = {}, layers = {}, heads = {}, kv_heads = {}, head_dim = {}, intermediate = {},
+                              vocab = {};
+  std::optional<bool> tied = {};
+
+  friend bool operator==(const ModelChoice&, const ModelChoice&) = default;
+};
+
+struct TrainOptions {
+  std::vector<std::string> data = {};
+  ModelChoice model = {};
+  std::int64_t steps = 1000;
+  std::int64_t seq_len = 512;
+  std::int64_t batch_size = 8;  ///< sequences per step, over all ranks and micro-batches
+  std::int64_t grad_accum = 1;  ///< micro-batches
+  double lr = 1e-3;
+  LrShape lr_schedule = LrShape::cosine;
+  std::int64_t warmup = 0;
+  double weight_decay = 0.1;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double clip = 1.0;  ///< global gradient norm; 0 is off
+  std::uint64_t seed = 0;
+  double validation_fraction = 0.01;
+  std::int64_t validation_every = 0;      ///< steps; 0: only at the end
+  std::int64_t validation_windows = 256;  ///< at most, evenly spread; 0: all
+  std::string checkpoint_dir = {};
+  std::int64_t checkpoint_every = 0;  ///< steps; 0: only at the end
+  std::string resume = {};            ///< a checkpoint, or a directory of them
+  std::string metrics = {};
+  std::string trace = {};
+  std::int64_t log_every = 1;  ///< steps between console lines; the metrics file gets every step
+  bool dry_run = false;
+  std::int64_t ranks = 0;  ///< of the dry run; 0: those of --comm
+  bool print_schedule = false;
+  StackChoice stack = {};
+  std::vector<std::string> given = {};  ///< flags that the user set, without dashes, sorted
+
+  friend bool operator==(const TrainOptions&, const TrainOptions&) = default;
+};
+
+struct EvalOptions {
+  std::string model = {};
+  std::vector<std::string> data = {};
+  std::int64_t seq_len = 512;
+  std::int64_t batch_size = 1;
+  std::int64_t windows = 0;  ///< at most, evenly spread; 0: all
+  StackChoice stack = {};
+  std::vector<std::string> given = {};
+
+  friend bool operator==(const EvalOptions&, const EvalOptions&) = default;
+};
+
+struct GenerateOptions {
+  std::string model = {};
+  std::string prompt = {};
+  std::int64_t tokens = 200;
+  double temperature = 0.8;  ///< 0: always the likeliest byte
+  std::uint64_t seed = 0;
+  StackChoice stack = {};
+  std::vector<std::string> given = {};
+
+  friend bool operator==(const GenerateOptions&, const GenerateOptions&) = default;
+};
+
+struct BenchOptions {
+  std::string what = {};  ///< mlp, step, comm or optim
+  std::int64_t hidden = 1024, intermediate = 0, layers = 4, heads = 16, kv_heads = 4,
+               vocab = 8192;             ///< 0: the command's own
+  std::int64_t seq_len = 0;              ///< 0: the command's own
+  std::int64_t parameters = 50'000'000;  ///< optim
+  std::int64_t bytes = 64'000'000;       ///< comm: of each collective
+  std::int64_t repeats = 7;              ///< the median is printed
+  StackChoice stack = {};
+  std::vector<std::string> given = {};
+
+  friend bool operator==(const BenchOptions&, const BenchOptions&) = default;
+};
+
+/// Throws InputError with one sentence about the first value that cannot work on this number of ranks.
+void validate(const TrainOptions& options, std::int64_t ranks);
+
+/// The schedule that the options describe.
+LrSchedule schedule_of(const TrainOptions& options);
+
+/// The sizes of the model: a preset with its overrides, or a folder's config.json, which takes none. Validated.
+/// Where hidden or heads change and head_dim is not given, it is hidden / heads where that is whole.
+LlamaConfig resolve_model(const ModelChoice& choice);
+
+/// Whether `--model` names a folder with weights and not a preset.
+bool is_folder(const ModelChoice& choice);
+
+/// For a program with one compiled stack: throws InputError where a flag that was given asks for another.
+/// Numbers that do not change the type (tiles, ranks) are free where `fixed` has the same kind.
+void refuse_other_stack(const TrainOptions& options, const StackChoice& fixed);
+
+}  // namespace fsdp::train

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Between files and shards: each rank reads and writes the ranges that it holds, and nothing else.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <comm/collectives.hpp>
+#include <fsdp/checkpoint/folder.hpp>
+#include <fsdp/checkpoint/model_files.hpp>
+#include <fsdp/optim/adamw.hpp>
+#include <fsdp/sharded_module.hpp>
+
+namespace fsdp::train {
+
+/// Weights from a folder that was checked to have them all.
+template <class Model>
+void load_weights(ShardedModule<Model>& module, const checkpoint::SafetensorsFile& file) {
+  for (const auto& piece : module.pieces())
+    file.read_range(file.at(piece.parameter->name), piece.begin, piece.main.numel(), piece.main.data());
+  module.sync_model_weights();
+}
+
+/// Weights and moments of a checkpoint, to the bit.
+template <class Model>
+void restore(ShardedModule<Model>& module, optim::AdamW<Model>& optimizer, const checkpoint::Checkpoint& from) {
+  using checkpoint::Part;
+  for (const auto& piece : module.pieces()) {
+    const auto read = [&](Part part, Tensor<float> values) {
+      from.read(part, piece.parameter->name, piece.begin, values.numel(), values.data());
+    };
+    read(Part::weight, piece.main);
+    read(Part::exp_avg, optimizer.first_moment(piece));
+    read(Part::exp_avg_sq, optimizer.second_moment(piece));
+  }
+  optimizer.steps = from.state().step;
+  module.sync_model_weights();
+}
+
+/// Writes this rank's ranges; where every rank holds everything, rank 0 does.
+template <class Model>
+void write_shards(const ShardedModule<Model>& module, const optim::AdamW<Model>& optimizer, checkpoint::Save& save) {
+  using checkpoint::Part;
+  if (!ShardedModule<Model>::Group::sharded && module.communicator().rank() != 0) return;
+  std::map<std::string, std::size_t> index;
+  for (std::size_t i = 0; i < save.parameters().size(); ++i) index[save.parameters()[i].name] = i;
+  for (const auto& piece : module.pieces()) {
+    const std::size_t parameter = index.at(piece.parameter->name);
+    const auto write = [&](Part part, Tensor<const float> values) {
+      save.write(part, parameter, piece.begin, std::span(values.data(), static_cast<std::size_t>(values.numel())));
+    };
+    write(Part::weight, piece.main);
+    write(Part::exp_avg, optimizer.first_moment(piece));
+    write(Part::exp_avg_sq, optimizer.second_moment(piece));
+  }
+}
+
+}  // namespace fsdp::train

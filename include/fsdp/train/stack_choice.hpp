@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The run-time names of the four policies, as `--sharding`, `--precision`, `--tiling` and `--comm` give them.
+///
+/// These are values that pick a compiled stack; the types themselves are in sharding/, precision/, tiling/ and comm/.
+/// To add a name: its kind here, its parser and name in src/train/stack_choice.cpp.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <tiling/policies.hpp>
+
+namespace fsdp::train {
+
+struct ShardingChoice {
+  enum class Kind : std::uint8_t { fsdp2, zero1, zero2, zero3, hybrid, replicated };
+  Kind kind = Kind::fsdp2;
+  bool reshard = true;      ///< fsdp2: release the weights after forward
+  std::int64_t number = 0;  ///< fsdp2:K and hybrid:K: ranks per group; 0 where not given
+  bool full = false;        ///< hybrid: the optimizer is sharded over groups too
+
+  friend bool operator==(const ShardingChoice&, const ShardingChoice&) = default;
+};
+
+enum class PrecisionChoice : std::uint8_t { fp32, bf16 };
+
+struct CommChoice {
+  enum class Kind : std::uint8_t { self, threads, mpi, nccl };
+  Kind kind = Kind::threads;
+  std::int64_t ranks = 1;  ///< threads: how many; the launcher knows it for mpi and nccl
+
+  friend bool operator==(const CommChoice&, const CommChoice&) = default;
+};
+
+struct TilingChoice {
+  enum class Kind : std::uint8_t { off, tiles, tokens, budget };
+  Kind kind = Kind::off;
+  std::int64_t number = 0;  ///< tiles, tokens per tile, or bytes
+
+  friend bool operator==(const TilingChoice&, const TilingChoice&) = default;
+};
+
+/// What all sub-commands take.
+struct StackChoice {
+  ShardingChoice sharding;
+  PrecisionChoice precision = PrecisionChoice::bf16;
+  TilingChoice tiling;
+  CommChoice comm;
+  std::int64_t threads = 0;      ///< per rank; 0: cores / ranks, at least 1
+  double deadline_seconds = 20;  ///< of every collective
+
+  friend bool operator==(const StackChoice&, const StackChoice&) = default;
+};
+
+/// From the written form; each throws InputError with the nearest name.
+ShardingChoice parse_sharding(std::string_view text);
+PrecisionChoice parse_precision(std::string_view text);
+TilingChoice parse_tiling(std::string_view text);
+CommChoice parse_comm(std::string_view text);
+
+/// The written form that parses to the same value.
+std::string name_of(const ShardingChoice& choice);
+std::string name_of(PrecisionChoice choice);
+std::string name_of(const TilingChoice& choice);
+std::string name_of(const CommChoice& choice);
+std::string name_of(const StackChoice& choice);  ///< "fsdp2 threads:2 bf16 tokens:512"
+
+/// The tiling policy. Throws InputError for a budget, which no stack is compiled with.
+tiling::RunTime policy_of(const TilingChoice& choice);
+
+/// Threads of each rank: the choice, or the cores of this machine divided by its ranks.
+std::int64_t threads_per_rank(std::int64_t asked, std::int64_t cores, std::int64_t ranks_here);
+
+}  // namespace fsdp::train

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The version of these headers. CMake refuses to configure when it is not project(VERSION).
+#pragma once
+
+#include <compare>
+#include <string_view>
+
+namespace fsdp {
+
+struct Version {
+  int major = 0;
+  int minor = 0;
+  int patch = 0;
+
+  friend constexpr auto operator<=>(const Version&, const Version&) = default;
+};
+
+inline constexpr Version version{.major = 0, .minor = 1, .patch = 0};
+inline constexpr std::string_view version_string = "0.1.0";
+
+}  // namespace fsdp

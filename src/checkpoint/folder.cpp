@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/checkpoint/folder.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include <fsdp/core/error.hpp>
+
+#include "../models/strict_json.hpp"
+#include "trainer_state.hpp"
+
+namespace fsdp::checkpoint {
+namespace {
+
+/// The step of a finished checkpoint's folder name; -1 for any other name, a temporary one among them.
+std::int64_t step_of(std::string_view name) {
+  constexpr std::string_view prefix = "step-";
+  if (!name.starts_with(prefix)) return -1;
+  name.remove_prefix(prefix.size());
+  std::int64_t step = -1;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+  return error == std::errc() && end == name.data() + name.size() && name.size() >= 8 ? step : -1;
+}
+
+std::string suffix_of(Part part) { return part == Part::exp_avg ? ".exp_avg" : ".exp_avg_sq"; }
+
+/// Everything that `Checkpoint` needs, checked.
+struct Opened {
+  ModelFiles model;
+  SafetensorsFile optimizer;
+  TrainerState state;
+};
+
+Opened open_complete(const std::filesystem::path& path, const Warn& warn) {
+  const TrainerFile trainer = read_trainer_file(path / "trainer.json");
+  Opened opened{.model = open_model(path, warn),
+                .optimizer = SafetensorsFile(path / "optimizer.safetensors"),
+                .state = trainer.state};
+  const std::vector<NamedShape> parameters = parameter_list(opened.model.config);
+  require<InputError>(hash_of(parameters) == trainer.sizes_hash, path.string(),
+                      ": config.json is not the one that trainer.json was written with");
+  std::vector<NamedShape> moments;
+  for (const NamedShape& parameter : parameters)
+    for (const Part part : {Part::exp_avg, Part::exp_avg_sq})
+      moments.push_back({parameter.name + suffix_of(part), parameter.shape});
+  check_tensors(opened.optimizer, moments);
+  return opened;
+}
+
+/// Finished checkpoints, newest first; the one that `latest` names comes before all.
+std::vector<std::filesystem::path> candidates(const std::filesystem::path& dir) {
+  std::vector<std::pair<std::int64_t, std::filesystem::path>> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(dir, error)) {
+    const std::int64_t step = step_of(entry.path().filename().string());
+    if (step >= 0 && entry.is_directory(error)) found.emplace_back(step, entry.path());
+  }
+  std::ranges::sort(found, std::greater{}, &std::pair<std::int64_t, std::filesystem::path>::first);
+  std::string latest;
+  if (std::filesystem::exists(dir / "latest", error)) {
+    try {
+      latest = read_small_file(dir / "latest", 256);
+    } catch (const InputError&) {
+      latest.clear();
+    }
+  }
+  while (!latest.empty() && latest.back() == '\n') latest.pop_back();
+  std::ranges::stable_sort(found, [&](const auto& a, const auto& b) {
+    return a.second.filename() == latest && b.second.filename() != latest;
+  });
+  std::vector<std::filesystem::path> paths;
+  for (auto& [step, path] : found) paths.push_back(std::move(path));
+  return paths;
+}
+
+Opened open_newest(std::filesystem::path& path, const Warn& warn) {
+  std::error_code error;
+  require<InputError>(std::filesystem::is_directory(path, error), path.string(), ": no such checkpoint");
+  const bool step_folder = std::filesystem::exists(path / "config.json", error) ||
+                           std::filesystem::exists(path / "trainer.json", error) ||
+                           step_of(path.filename().string()) >= 0;
+  if (step_folder) return open_complete(path, warn);
+  for (const std::filesystem::path& candidate : candidates(path)) {
+    try {
+      Opened opened = open_complete(candidate, warn);
+      path = candidate;
+      return opened;
+    } catch (const InputError& broken) {
+      if (warn) warn(message("skipping ", candidate.string(), ": ", broken.what()));
+    }
+  }
+  throw InputError(message(path.string(), ": holds no complete checkpoint"));
+}
+
+}  // namespace
+
+std::optional<std::filesystem::path> find_latest(const std::filesystem::path& dir, const Warn& warn) {
+  for (const std::filesystem::path& candidate : candidates(dir)) {
+    try {
+      open_complete(candidate, {});
+      return candidate;
+    } catch (const InputError& broken) {
+      if (warn) warn(message("skipping ", candidate.string(), ": ", broken.what()));
+    }
+  }
+  return std::nullopt;
+}
+
+Checkpoint Checkpoint::open(std::filesystem::path path, const Warn& warn) {
+  Opened opened = open_newest(path, warn);
+  return {std::move(path), std::move(opened.model), std::move(opened.optimizer), opened.state};
+}
+
+void Checkpoint::check_same_model(const LlamaConfig& config) const {
+  const std::vector<NamedShape> stored = parameter_list(model_.config);
+  const std::vector<NamedShape> wanted = parameter_list(config);
+  const std::string prefix = path_.string() + ": a checkpoint of another model: ";
+  for (const NamedShape& tensor : wanted) {
+    const TensorInfo* there = model_.weights.find(tensor.name);
+    const bool listed = std::ranges::any_of(stored, [&](const NamedShape& s) { return s.name == tensor.name; });
+    require<InputError>(there != nullptr && listed, prefix, "it has no tensor \"", tensor.name,
+                        "\", which this model has with shape ", shape_text(tensor.shape));
+    require<InputError>(there->shape == tensor.shape, prefix, "tensor \"", tensor.name, "\" has shape ",
+                        shape_text(there->shape), " in it and ", shape_text(tensor.shape), " in this model");
+  }
+  for (const NamedShape& tensor : stored)
+    require<InputError>(std::ranges::any_of(wanted, [&](const NamedShape& w) { return w.name == tensor.name; }), prefix,
+                        "its tensor \"", tensor.name, "\" of shape ", shape_text(tensor.shape),
+                        " is not in this model");
+  const LlamaConfig& c = model_.config;
+  require<InputError>(c.heads == config.heads && c.kv_heads == config.kv_heads && c.head_dim == config.head_dim, prefix,
+                      c.heads, " heads, ", c.kv_heads, " key-value heads of ", c.head_dim, " in it and ", config.heads,
+                      ", ", config.kv_heads, " of ", config.head_dim, " in this model");
+  require<InputError>(c.rms_norm_eps == config.rms_norm_eps && c.rope_theta == config.rope_theta, prefix,
+                      "rms_norm_eps ", c.rms_norm_eps, " and rope_theta ", c.rope_theta, " in it, ",
+                      config.rms_norm_eps, " and ", config.rope_theta, " in this model");
+}
+
+void Checkpoint::read(Part part, const std::string& name, std::int64_t begin, std::int64_t count, float* out) const {
+  const SafetensorsFile& file = part == Part::weight ? model_.weights : optimizer_;
+  file.read_range(file.at(part == Part::weight ? name : name + suffix_of(part)), begin, count, out);
+}
+
+}  // namespace fsdp::checkpoint

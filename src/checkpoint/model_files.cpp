@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/checkpoint/model_files.hpp>
+
+#include <set>
+#include <utility>
+#include <vector>
+
+#include <fsdp/core/error.hpp>
+
+namespace fsdp::checkpoint {
+namespace {
+
+constexpr std::size_t most_listed = 10;
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size() && i < most_listed; ++i) text += (i == 0 ? "" : ", ") + names[i];
+  if (names.size() > most_listed) text += " and " + std::to_string(names.size() - most_listed) + " more";
+  return text;
+}
+
+bool is_rotary_cache(const std::string& name) { return name.ends_with(".rotary_emb.inv_freq"); }
+
+}  // namespace
+
+void check_tensors(const SafetensorsFile& file, std::span<const NamedShape> expected,
+                   const std::function<bool(const std::string&)>& ignored) {
+  const std::string path = file.path().string();
+  std::vector<std::string> missing, unknown;
+  std::set<std::string> names;
+  for (const NamedShape& tensor : expected) {
+    names.insert(tensor.name);
+    const TensorInfo* stored = file.find(tensor.name);
+    if (stored == nullptr) {
+      missing.push_back(tensor.name);
+      continue;
+    }
+    require<InputError>(stored->shape == tensor.shape, path, ": tensor \"", tensor.name, "\" has shape ",
+                        shape_text(stored->shape), " where the model has ", shape_text(tensor.shape));
+    require<InputError>(
+        stored->dtype == "F32" || stored->dtype == "BF16" || stored->dtype == "F16" || stored->dtype == "F64", path,
+        ": tensor \"", tensor.name, "\" is ", stored->dtype, "; weights must be F32, BF16, F16 or F64");
+  }
+  for (const TensorInfo& tensor : file.tensors())
+    if (!names.contains(tensor.name) && !(ignored && ignored(tensor.name))) unknown.push_back(tensor.name);
+  require<InputError>(missing.empty(), path, ": lacks ", missing.size(), " tensors of the model: ", listed(missing),
+                      unknown.empty() ? "" : "; and has unknown ones: ", listed(unknown));
+  require<InputError>(unknown.empty(), path, ": has ", unknown.size(),
+                      " tensors that the model lacks: ", listed(unknown));
+}
+
+ModelFiles open_model(const std::filesystem::path& folder, const Warn& warn) {
+  std::error_code error;
+  require<InputError>(std::filesystem::is_directory(folder, error), folder.string(), ": no such folder");
+  ModelFiles model{.config = read_llama_config(folder), .weights = SafetensorsFile(folder / "model.safetensors")};
+  const bool tied = model.config.tied;
+  check_tensors(model.weights, parameter_list(model.config),
+                [&](const std::string& name) { return is_rotary_cache(name) || (tied && name == "lm_head.weight"); });
+  if (warn && tied && model.weights.find("lm_head.weight") != nullptr)
+    warn(message(model.weights.path().string(),
+                 ": lm_head.weight is ignored, since config.json ties the head to the embedding"));
+  return model;
+}
+
+}  // namespace fsdp::checkpoint

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include <fsdp/checkpoint/safetensors.hpp>
+#include <fsdp/core/checked.hpp>
+#include <fsdp/core/error.hpp>
+
+#include "posix.hpp"
+
+namespace fsdp::checkpoint {
+
+FilePlan plan_file(std::vector<NamedShape> tensors, const std::map<std::string, std::string>& metadata) {
+  std::vector<std::size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::sort(order, {}, [&](std::size_t i) -> const std::string& { return tensors[i].name; });
+
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  std::vector<std::int64_t> offsets(tensors.size());
+  std::int64_t end = 0;
+  std::string text = header.dump();
+  text.pop_back();
+  for (std::size_t place = 0; place < order.size(); ++place) {
+    const NamedShape& tensor = tensors[order[place]];
+    require<InputError>(!tensor.name.empty() && tensor.name != "__metadata__",
+                        "safetensors: no tensor can be called \"", tensor.name, "\"");
+    require<InputError>(place == 0 || tensors[order[place - 1]].name != tensor.name,
+                        "safetensors: two tensors are called \"", tensor.name, "\"");
+    const std::int64_t begin = end;
+    end = checked_add(end, checked_multiply(elements_of(tensor.shape), sizeof(float)));
+    offsets[order[place]] = begin;
+    const nlohmann::ordered_json entry = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
+    text += (text.size() > 1 ? "," : "") + nlohmann::json(tensor.name).dump() + ":" + entry.dump();
+  }
+  text += '}';
+  text.resize(static_cast<std::size_t>(round_up(static_cast<std::int64_t>(text.size()), 8)), ' ');
+  require<InputError>(text.size() <= 25'000'000, "safetensors: a header of ", text.size(),
+                      " bytes is too long to be read");
+
+  const std::uint64_t length = text.size();
+  FilePlan plan{.header = std::string(sizeof length, '\0') + text, .tensors = std::move(tensors), .offsets = offsets};
+  std::memcpy(plan.header.data(), &length, sizeof length);
+  for (std::int64_t& offset : plan.offsets) offset += static_cast<std::int64_t>(plan.header.size());
+  plan.file_bytes = checked_add(end, static_cast<std::int64_t>(plan.header.size()));
+  return plan;
+}
+
+SharedFile SharedFile::create(const std::filesystem::path& path, FilePlan plan) {
+  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
+  if (!file.open()) throw_errno(path, "created");
+  errno = ::posix_fallocate(file.get(), 0, plan.file_bytes);
+  if (errno != 0) throw_errno(path, message("given its ", plan.file_bytes, " bytes (is the disk full?)"));
+  write_all(file, path, plan.header.data(), plan.header.size(), 0);
+  return {path, std::move(plan), std::move(file)};
+}
+
+SharedFile SharedFile::join(const std::filesystem::path& path, FilePlan plan) {
+  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (!file.open()) throw_errno(path, "opened for writing (do all ranks see the same directory?)");
+  struct stat status {};
+  require<InputError>(::fstat(file.get(), &status) == 0 && status.st_size == plan.file_bytes, path.string(), ": has ",
+                      status.st_size, " bytes where ", plan.file_bytes,
+                      " were planned; do all ranks see the same file?");
+  return {path, std::move(plan), std::move(file)};
+}
+
+void SharedFile::write_range(std::size_t tensor, std::int64_t begin, std::span<const float> values) const {
+  require(tensor < plan_.tensors.size() && begin >= 0, path_.string(), ": no such tensor or range");
+  const std::int64_t elements = elements_of(plan_.tensors[tensor].shape);
+  require(begin <= elements && static_cast<std::int64_t>(values.size()) <= elements - begin, path_.string(),
+          ": range of ", values.size(), " elements from ", begin, " is outside tensor \"", plan_.tensors[tensor].name,
+          "\" of ", elements);
+  write_all(file_, path_, values.data(), values.size_bytes(),
+            plan_.offsets[tensor] + begin * static_cast<std::int64_t>(sizeof(float)));
+}
+
+void SharedFile::finish() {
+  sync_file(file_, path_);
+  file_ = FileDescriptor();
+}
+
+}  // namespace fsdp::checkpoint

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <exception>
+#include <iomanip>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include <fsdp/checkpoint/folder.hpp>
+#include <fsdp/core/error.hpp>
+
+#include "posix.hpp"
+#include "trainer_state.hpp"
+
+namespace fsdp::checkpoint {
+namespace {
+
+std::string step_name(std::int64_t step) {
+  std::ostringstream name;
+  name << "step-" << std::setw(8) << std::setfill('0') << step;
+  return name.str();
+}
+
+/// Two tensors for each parameter, in the order of Part.
+std::vector<NamedShape> moments_of(std::span<const NamedShape> parameters) {
+  std::vector<NamedShape> moments;
+  for (const NamedShape& parameter : parameters) {
+    moments.push_back({parameter.name + ".exp_avg", parameter.shape});
+    moments.push_back({parameter.name + ".exp_avg_sq", parameter.shape});
+  }
+  return moments;
+}
+
+/// Puts `from` in the place of `to`. A folder that is already there is exchanged in one step and ends up at `from`.
+void rename_over(const std::filesystem::path& from, const std::filesystem::path& to) {
+  if (::rename(from.c_str(), to.c_str()) == 0) return;
+  if (errno != ENOTEMPTY && errno != EEXIST) throw_errno(to, "renamed to");
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return;
+  const std::filesystem::path aside = from.string() + ".replaced";  // a file system that cannot exchange
+  if (::rename(to.c_str(), aside.c_str()) != 0) throw_errno(to, "moved aside");
+  if (::rename(from.c_str(), to.c_str()) != 0) throw_errno(to, "renamed to");
+  std::error_code ignored;
+  std::filesystem::remove_all(aside, ignored);
+}
+
+}  // namespace
+
+Save::Save(std::filesystem::path dir, std::int64_t step, std::uint64_t id, const LlamaConfig& config)
+    : dir_(std::move(dir)),
+      name_(step_name(step)),
+      config_text_(to_json(config)),
+      parameters_(parameter_list(config)),
+      model_plan_(plan_file(parameters_, {{"format", "pt"}})),
+      optimizer_plan_(plan_file(moments_of(parameters_))) {
+  temporary_ = dir_ / (name_ + ".tmp-" + std::to_string(id));
+}
+
+Save::~Save() {
+  if (created_) abort();
+}
+
+void Save::create() {
+  std::error_code error;
+  std::filesystem::create_directories(dir_, error);
+  require<InputError>(!error, dir_.string(), ": cannot be created: ", error.message());
+  std::filesystem::remove_all(temporary_, error);  // left by a run that was killed
+  if (!std::filesystem::create_directory(temporary_, error) || error)
+    throw InputError(message(temporary_.string(), ": cannot be created: ", error.message()));
+  created_ = true;
+  model_ = SharedFile::create(temporary_ / "model.safetensors", model_plan_);
+  optimizer_ = SharedFile::create(temporary_ / "optimizer.safetensors", optimizer_plan_);
+  write_new_file(temporary_ / "config.json", config_text_);
+}
+
+void Save::join() {
+  model_ = SharedFile::join(temporary_ / "model.safetensors", model_plan_);
+  optimizer_ = SharedFile::join(temporary_ / "optimizer.safetensors", optimizer_plan_);
+}
+
+void Save::write(Part part, std::size_t parameter, std::int64_t begin, std::span<const float> values) {
+  require(model_.has_value() && optimizer_.has_value(), "checkpoint: write needs create or join before it");
+  if (part == Part::weight)
+    model_->write_range(parameter, begin, values);
+  else
+    optimizer_->write_range(2 * parameter + (part == Part::exp_avg ? 0 : 1), begin, values);
+}
+
+void Save::sync() {
+  require(model_.has_value() && optimizer_.has_value(), "checkpoint: sync needs create or join before it");
+  model_->finish();
+  optimizer_->finish();
+  model_.reset();
+  optimizer_.reset();
+}
+
+void Save::commit(const TrainerState& state) {
+  require(created_ && !model_.has_value(), "checkpoint: commit needs create and sync before it");
+  const TrainerFile file{.state = state, .sizes_hash = hash_of(parameters_)};
+  write_new_file(temporary_ / "trainer.json", to_json(file));
+  sync_directory(temporary_);
+  rename_over(temporary_, path());
+  created_ = false;
+  std::error_code ignored;
+  std::filesystem::remove_all(temporary_, ignored);  // an older checkpoint of this step
+  sync_directory(dir_);
+
+  const std::filesystem::path fresh = dir_ / ("latest.tmp-" + name_);
+  std::filesystem::remove(fresh, ignored);
+  write_new_file(fresh, name_ + "\n");
+  rename_over(fresh, dir_ / "latest");
+  sync_directory(dir_);
+}
+
+void Save::abort() noexcept {
+  model_.reset();
+  optimizer_.reset();
+  if (!created_) return;
+  created_ = false;
+  std::error_code ignored;
+  std::filesystem::remove_all(temporary_, ignored);
+}
+
+void save(Save& checkpoint, int rank, const TrainerState& state, const std::function<bool(bool)>& all,
+          const std::function<void(Save&)>& write_mine) {
+  std::exception_ptr mine;
+  const auto stage = [&](auto&& work) {
+    try {
+      work();
+    } catch (...) {
+      mine = std::current_exception();
+    }
+    if (all(mine == nullptr)) return;
+    checkpoint.abort();
+    if (mine) std::rethrow_exception(mine);
+    throw InputError(message(checkpoint.path().string(),
+                             ": another rank could not write its part of the checkpoint; nothing of it was kept"));
+  };
+  stage([&] {
+    if (rank == 0) checkpoint.create();
+  });
+  stage([&] {
+    if (rank != 0) checkpoint.join();
+    write_mine(checkpoint);
+    checkpoint.sync();
+  });
+  stage([&] {
+    if (rank == 0) checkpoint.commit(state);
+  });
+}
+
+}  // namespace fsdp::checkpoint

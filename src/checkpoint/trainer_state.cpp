@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer_state.hpp"
+
+#include <array>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include <fsdp/core/error.hpp>
+
+#include "../models/strict_json.hpp"
+
+namespace fsdp::checkpoint {
+namespace {
+
+constexpr std::int64_t format_version = 1;
+
+/// The whole numbers of trainer.json; the seed, which is unsigned, stands beside them.
+template <class File, class Visit>
+void for_each_number(File& file, Visit visit) {
+  visit("step", file.state.step);
+  visit("tokens", file.state.tokens);
+  visit("epoch", file.state.epoch);
+  visit("index", file.state.index);
+  visit("windows", file.state.windows);
+  visit("seq_len", file.state.seq_len);
+  visit("schedule_steps", file.state.schedule_steps);
+}
+
+}  // namespace
+
+std::string hash_of(std::span<const NamedShape> parameters) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  const auto add = [&](std::string_view text) {
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  };
+  for (const NamedShape& parameter : parameters) {
+    add(parameter.name);
+    add(shape_text(parameter.shape));
+  }
+  std::string text;
+  for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[(hash >> shift) & 15];
+  return text;
+}
+
+std::string to_json(const TrainerFile& file) {
+  nlohmann::ordered_json object = {{"format_version", format_version}, {"sizes_hash", file.sizes_hash}};
+  object["seed"] = file.state.seed;
+  for_each_number(file, [&](const char* key, std::int64_t value) { object[key] = value; });
+  return object.dump(2) + "\n";
+}
+
+TrainerFile read_trainer_file(const std::filesystem::path& path) {
+  const std::string source = path.string();
+  const nlohmann::json object = parse_strict(read_small_file(path, 65536), source);
+  require<InputError>(object.is_object(), source, ": not a JSON object");
+  const auto number = [&](const char* key) {
+    require<InputError>(object.contains(key) && object.at(key).is_number_unsigned(), source, ": \"", key,
+                        "\" must be a whole number that is not negative");
+    return object.at(key).get<std::uint64_t>();
+  };
+  require<InputError>(number("format_version") == format_version, source, ": format version ", number("format_version"),
+                      "; this program reads version ", format_version);
+  TrainerFile file;
+  std::size_t keys = 3;
+  file.state.seed = number("seed");
+  for_each_number(file, [&](const char* key, std::int64_t& value) {
+    const std::uint64_t stored = number(key);
+    require<InputError>(stored <= INT64_MAX, source, ": \"", key, "\" is too large");
+    value = static_cast<std::int64_t>(stored);
+    ++keys;
+  });
+  require<InputError>(object.contains("sizes_hash") && object.at("sizes_hash").is_string(), source,
+                      ": \"sizes_hash\" must be a string");
+  file.sizes_hash = object.at("sizes_hash").get<std::string>();
+  require<InputError>(object.size() == keys, source, ": has ", object.size(), " keys where ", keys, " are known");
+  return file;
+}
+
+}  // namespace fsdp::checkpoint

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// trainer.json: a checkpoint's last file, whose presence says that the others are whole.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include <fsdp/checkpoint/folder.hpp>
+
+namespace fsdp::checkpoint {
+
+/// trainer.json beside what is needed to trust the other files.
+struct TrainerFile {
+  TrainerState state;
+  std::string sizes_hash;  ///< of all names and shapes
+};
+
+/// FNV-1a over names and shapes, as 16 hexadecimal digits.
+std::string hash_of(std::span<const NamedShape> parameters);
+
+std::string to_json(const TrainerFile& file);
+
+/// Strict: an unknown format version, key or type is an InputError.
+TrainerFile read_trainer_file(const std::filesystem::path& path);
+
+}  // namespace fsdp::checkpoint

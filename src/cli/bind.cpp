@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "flag_set.hpp"
+
+namespace fsdp::cli {
+namespace {
+
+void bind(FlagSet& flags, train::StackChoice& stack) {
+  flags.add(
+      "sharding", stack.sharding,
+      "fsdp2 | fsdp2:no-reshard | fsdp2:K | zero1 | zero2 | zero3 | hybrid:K | hybrid:K:full | replicated; K ranks "
+      "per group");
+  flags.add("precision", stack.precision, "fp32 | bf16 (bf16 compute, fp32 main weights and reduction)");
+  flags.add("tiling", stack.tiling, "off | tiles:N | tokens:N | budget:BYTES");
+  flags.add("comm", stack.comm, "self | threads:N | mpi | nccl");
+  flags.add("threads", stack.threads, "threads per rank; 0: cores / ranks");
+  flags.add("deadline", stack.deadline_seconds, "seconds that a collective may take");
+}
+
+void bind(FlagSet& flags, train::ModelChoice& model) {
+  flags.add("model", model.name, "preset (tiny, small), or a folder with config.json and model.safetensors");
+  flags.add("hidden", model.hidden, "hidden size, instead of the preset's");
+  flags.add("layers", model.layers, "number of layers, instead of the preset's");
+  flags.add("heads", model.heads, "number of heads, instead of the preset's");
+  flags.add("kv-heads", model.kv_heads, "number of key-value heads, instead of the preset's");
+  flags.add("head-dim", model.head_dim, "head dimension, instead of hidden / heads");
+  flags.add("intermediate", model.intermediate, "width of the MLP, instead of the preset's");
+  flags.add("vocab", model.vocab, "vocabulary, instead of the preset's");
+  flags.add("tied", model.tied, "the head uses the embedding's weight (--tied=false: it does not)");
+}
+
+}  // namespace
+
+void bind(FlagSet& flags, train::TrainOptions& o) {
+  flags.add("data", o.data, "text files or folders; binary files are skipped");
+  bind(flags, o.model);
+  flags.add("steps", o.steps, "optimizer steps of the whole run");
+  flags.add("seq-len", o.seq_len, "tokens per sequence");
+  flags.add("batch-size", o.batch_size, "sequences per step, over all ranks and micro-batches");
+  flags.add("grad-accum", o.grad_accum, "micro-batches per step");
+  flags.add("lr", o.lr, "learning rate after warm-up");
+  flags.add("lr-schedule", o.lr_schedule, "constant | cosine (down to a tenth at the last step)");
+  flags.add("warmup", o.warmup, "steps of linear warm-up");
+  flags.add("weight-decay", o.weight_decay, "on tensors of rank 2");
+  flags.add("beta1", o.beta1, "AdamW's first moment");
+  flags.add("beta2", o.beta2, "AdamW's second moment");
+  flags.add("eps", o.eps, "AdamW's epsilon");
+  flags.add("clip", o.clip, "largest global gradient norm; 0 is off");
+  flags.add("seed", o.seed, "of initial weights and data order");
+  flags.add("validation-fraction", o.validation_fraction, "last part of the windows, held out");
+  flags.add("validation-every", o.validation_every, "steps; 0: only at the end");
+  flags.add("validation-windows", o.validation_windows, "held-out windows used, evenly spread; 0: all");
+  flags.add("checkpoint-dir", o.checkpoint_dir, "where checkpoints are written");
+  flags.add("checkpoint-every", o.checkpoint_every, "steps; 0: only at the end");
+  flags.add("resume", o.resume, "a checkpoint, or a directory of them (the newest complete one)");
+  flags.add("metrics", o.metrics, "file that JSON lines are appended to");
+  flags.add("trace", o.trace, "file for a Chrome trace");
+  flags.add("log-every", o.log_every, "steps between lines on the console");
+  flags.add("dry-run", o.dry_run, "print the peak memory and train nothing");
+  flags.add("ranks", o.ranks, "of the dry run; 0: those of --comm");
+  flags.add("print-schedule", o.print_schedule, "print the schedule of a step and train nothing");
+  bind(flags, o.stack);
+}
+
+void bind(FlagSet& flags, train::EvalOptions& o) {
+  flags.add("model", o.model, "folder with config.json and model.safetensors");
+  flags.add("data", o.data, "text files or folders");
+  flags.add("seq-len", o.seq_len, "tokens per sequence");
+  flags.add("batch-size", o.batch_size, "sequences at a time");
+  flags.add("windows", o.windows, "windows used, evenly spread; 0: all");
+  bind(flags, o.stack);
+}
+
+void bind(FlagSet& flags, train::GenerateOptions& o) {
+  flags.add("model", o.model, "folder with config.json and model.safetensors");
+  flags.add("prompt", o.prompt, "text to go on from");
+  flags.add("tokens", o.tokens, "bytes to write");
+  flags.add("temperature", o.temperature, "0: always the likeliest byte");
+  flags.add("seed", o.seed, "of the draws");
+  bind(flags, o.stack);
+}
+
+void bind(FlagSet& flags, train::BenchOptions& o) {
+  flags.add("hidden", o.hidden, "hidden size");
+  flags.add("intermediate", o.intermediate, "width of the MLP; 0: 3072 for mlp, 2816 for step");
+  flags.add("layers", o.layers, "layers of step's model");
+  flags.add("heads", o.heads, "heads of step's model");
+  flags.add("kv-heads", o.kv_heads, "key-value heads of step's model");
+  flags.add("vocab", o.vocab, "vocabulary of step's model");
+  flags.add("seq-len", o.seq_len, "tokens per sequence; 0: 4096 for mlp, 2048 for step");
+  flags.add("parameters", o.parameters, "weights of optim");
+  flags.add("bytes", o.bytes, "of each collective of comm");
+  flags.add("repeats", o.repeats, "the median is printed");
+  bind(flags, o.stack);
+}
+
+}  // namespace fsdp::cli

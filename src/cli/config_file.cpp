@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/nearest.hpp>
+
+#include "flag_set.hpp"
+
+namespace fsdp::cli {
+namespace {
+
+/// A scalar as the command line would give it.
+std::string scalar_text(const toml::node& node, const std::string& where) {
+  if (const auto* text = node.as_string()) return text->get();
+  if (const auto* number = node.as_integer()) return to_text(number->get());
+  if (const auto* number = node.as_floating_point()) return to_text(number->get());
+  if (const auto* truth = node.as_boolean()) return to_text(truth->get());
+  throw InputError(where + ": must be text, a number, true or false");
+}
+
+void set_all(FlagSet& flags, const toml::table& table, const std::string& path,
+             const std::vector<std::string>& sections, std::vector<std::string>& given) {
+  for (const auto& [key, node] : table) {
+    std::string name(key.str());
+    if (node.is_table() && std::ranges::find(sections, name) != sections.end()) continue;
+    std::ranges::replace(name, '_', '-');
+    const std::string where = path + ": " + name;
+    const Flag* flag = flags.find(name);
+    require<InputError>(flag != nullptr, path, ": unknown key '", key.str(), "'; ", suggestion(name, flags.names()));
+    std::vector<std::string> texts;
+    if (const toml::array* array = node.as_array())
+      for (const toml::node& entry : *array) texts.push_back(scalar_text(entry, where));
+    else
+      texts.push_back(scalar_text(node, where));
+    try {
+      flag->set(texts);
+    } catch (const InputError& error) {
+      throw InputError(path + ": " + error.what());
+    }
+    given.push_back(name);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> apply_file(FlagSet& flags, const std::string& path, const std::string& section,
+                                    const std::vector<std::string>& sections) {
+  toml::table table;
+  try {
+    table = toml::parse_file(path);
+  } catch (const toml::parse_error& error) {
+    const auto line = error.source().begin.line;
+    throw InputError(message("--config ", path, ": ", error.description(), line > 0 ? message(" at line ", line) : ""));
+  }
+  std::vector<std::string> given;
+  set_all(flags, table, path, sections, given);
+  if (const toml::table* own = table[section].as_table()) set_all(flags, *own, path, {}, given);
+  return given;
+}
+
+namespace {
+
+/// TOML's integers end at 2^63 - 1; a larger seed is written as text, which is read as well.
+bool is_beyond_toml(const std::string& number) {
+  const std::string largest = "9223372036854775807";
+  if (number.find_first_not_of("0123456789") != std::string::npos || number.size() < largest.size()) return false;
+  return number.size() > largest.size() || number > largest;
+}
+
+}  // namespace
+
+std::string write_toml(const FlagSet& flags) {
+  const auto quoted = [](const std::string& text) {
+    return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  };
+  std::ostringstream out;
+  for (const Flag& flag : flags.flags()) {
+    const std::vector<std::string> texts = flag.get();
+    if (texts.empty()) continue;
+    out << flag.name << " = ";
+    if (flag.kind == FlagKind::list) {
+      out << '[';
+      for (std::size_t i = 0; i < texts.size(); ++i) out << (i == 0 ? "" : ", ") << quoted(texts[i]);
+      out << "]\n";
+    } else {
+      out << (flag.kind == FlagKind::text || is_beyond_toml(texts.front()) ? quoted(texts.front()) : texts.front())
+          << '\n';
+    }
+  }
+  return out.str();
+}
+
+}  // namespace fsdp::cli

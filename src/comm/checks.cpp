@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <comm/checks.hpp>
+
+#include <algorithm>
+
+namespace fsdp::comm {
+namespace {
+
+std::string words(const Fingerprint& print) {
+  const Event event{.sequence = print.sequence,
+                    .op = print.op,
+                    .dtype = print.dtype,
+                    .bytes = print.bytes,
+                    .label = {.what = std::string_view(print.what.data()), .unit = print.unit}};
+  return describe(event);
+}
+
+/// What two ranks differ in where their descriptions read alike.
+std::string_view hidden_difference(const Fingerprint& a, const Fingerprint& b) {
+  if (words(a) != words(b)) return "";
+  if (a.segments != b.segments) return "; the numbers of segments differ";
+  if (a.sizes != b.sizes) return "; the counts of elements by rank differ";
+  if (a.variant != b.variant) return "; what is done with the values (Write, Reduction or root) differs";
+  return "";
+}
+
+}  // namespace
+
+Fingerprint fingerprint_of(const Event& event, std::int64_t segments, std::uint64_t sizes, std::uint8_t variant) {
+  Fingerprint print{.sequence = event.sequence,
+                    .bytes = event.bytes,
+                    .sizes = sizes,
+                    .segments = segments,
+                    .unit = event.label.unit,
+                    .op = event.op,
+                    .dtype = event.dtype,
+                    .variant = variant};
+  std::copy_n(event.label.what.begin(), std::min(event.label.what.size(), print.what.size() - 1), print.what.begin());
+  return print;
+}
+
+void require_agreement(std::span<const Fingerprint> by_rank) {
+  const auto other =
+      std::find_if(by_rank.begin(), by_rank.end(), [&](const auto& print) { return !(print == by_rank[0]); });
+  if (other == by_rank.end()) return;
+  throw CollectiveError(message("ranks disagree: rank 0 is in ", words(by_rank[0]), ", rank ", other - by_rank.begin(),
+                                " is in ", words(*other), hidden_difference(by_rank[0], *other),
+                                "; every rank must make the same collectives in the same order"));
+}
+
+}  // namespace fsdp::comm

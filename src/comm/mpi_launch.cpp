@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The life of one process of comm::Mpi: start, failure, end.
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include <comm/mpi.hpp>
+
+#include "messages.hpp"
+#include "mpi_signal.hpp"
+
+namespace fsdp::comm {
+namespace {
+
+/// One line, written at once so that those of several processes do not mix. Then the launcher may end this process
+/// silently.
+void print_failure(int rank, const std::string& what) {
+  std::signal(SIGTERM, SIG_DFL);
+  const std::string prefix = message("rank ", rank);
+  const std::string line = (what.starts_with(prefix) ? "" : prefix + ": ") + what + "\n";
+  std::fputs(line.c_str(), stderr);
+  std::fflush(stderr);
+}
+
+}  // namespace
+
+int run_mpi(const Options& options, const std::function<int(std::unique_ptr<MpiRank>)>& f) {
+  MpiProcess process;
+  const int rank = process.rank();
+  install_termination_report(rank);
+  try {
+    return f(std::make_unique<MpiRank>(Messages(), options));
+  } catch (const InputError& error) {
+    // Wrong flags are wrong on every rank: say so once, and end in order.
+    const std::string what = error.what();
+    if (process.agree(std::as_bytes(std::span(what)))) {
+      if (rank == 0) std::fprintf(stderr, "%s\n", what.c_str());
+      return 2;
+    }
+    print_failure(rank, what);
+  } catch (const std::exception& error) {
+    print_failure(rank, error.what());
+  } catch (...) {
+    print_failure(rank, "an exception of unknown type");
+  }
+  MpiProcess::abort(2);
+}
+
+}  // namespace fsdp::comm

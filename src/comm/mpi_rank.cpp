@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mpi_engine.hpp"
+
+namespace fsdp::comm {
+
+MpiRank::MpiRank(Messages messages, const Options& options)
+    : engine_(std::make_unique<Engine>(std::move(messages), options)) {}
+MpiRank::~MpiRank() = default;
+
+int MpiRank::rank() const { return engine_->messages().rank(); }
+int MpiRank::size() const { return engine_->messages().size(); }
+Monitor& MpiRank::monitor() { return engine_->monitor; }
+const Monitor& MpiRank::monitor() const { return engine_->monitor; }
+std::int64_t MpiRank::scratch_bytes() const { return scratch_bytes_for(size()); }
+std::int64_t MpiRank::scratch_bytes_for(int ranks) { return PieceSum::scratch_bytes_for(ranks); }
+
+Transfer& MpiRank::prepare() { return engine_->prepare(); }
+Ticket MpiRank::start() { return engine_->start(); }
+bool MpiRank::test(Ticket ticket) { return engine_->test(ticket); }
+void MpiRank::wait(Ticket ticket) { engine_->wait(ticket); }
+void MpiRank::abandon(Ticket) noexcept { engine_->give_up(); }
+
+std::unique_ptr<MpiRank> MpiRank::split(int color) {
+  return std::make_unique<MpiRank>(engine_->messages().split(color), engine_->monitor.options);
+}
+
+}  // namespace fsdp::comm

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mpi_sum.hpp"
+
+#include <algorithm>
+
+#include <fsdp/core/checked.hpp>
+
+namespace fsdp::comm {
+namespace {
+
+constexpr std::int64_t cache_line = 64;
+/// Shared by all pieces under way: small enough to stay in the last-level cache.
+constexpr std::int64_t largest_scratch = 4 << 20;
+constexpr std::int64_t smallest_piece = 4 << 10;
+
+}  // namespace
+
+std::int64_t PieceSum::scratch_bytes_for(int ranks) {
+  if (ranks == 1) return 0;
+  const std::int64_t pieces = 2 * slots * (ranks - 1);
+  const std::int64_t piece = std::max(largest_scratch / pieces / smallest_piece, std::int64_t{1}) * smallest_piece;
+  return pieces * piece + cache_line;
+}
+
+PieceSum::PieceSum(Messages& messages, std::int64_t scratch_bytes)
+    : messages_(messages),
+      memory_(static_cast<std::size_t>(scratch_bytes)),
+      to_send_(static_cast<std::size_t>(messages.size())),
+      contributions_(static_cast<std::size_t>(messages.size())) {
+  if (memory_.empty()) return;
+  const auto address = reinterpret_cast<std::uintptr_t>(memory_.data());
+  scratch_ = memory_.data() + (cache_line - address % cache_line) % cache_line;
+  piece_bytes_ = (scratch_bytes - cache_line) / (2 * slots * (messages.size() - 1));
+}
+
+void PieceSum::begin(std::uint64_t ticket, const Transfer& transfer) {
+  ticket_ = ticket;
+  transfer_ = &transfer;
+  if (messages_.size() == 1) {
+    for (const ByteSegment& segment : transfer.segments) {
+      const Contribution own{.data = segment.full};
+      sum_in_order({&own, 1}, transfer.wire, segment.count(0), transfer.write, reinterpret_cast<float*>(segment.local));
+    }
+    return;
+  }
+  piece_elements_ = piece_bytes_ / size_of(transfer.wire);
+  to_receive_ = {};
+  std::fill(to_send_.begin(), to_send_.end(), Cursor{});
+  for (std::int64_t slot = 0; slot < slots; ++slot) {
+    post_receives(slot);
+    for (int step = 1; step < messages_.size(); ++step) post_send((messages_.rank() + step) % messages_.size(), slot);
+  }
+}
+
+void PieceSum::on(const Message& message) {
+  if (message.sent) {
+    --sending_;
+    post_send(message.peer, message.piece);
+    return;
+  }
+  if (--missing_[static_cast<std::size_t>(message.piece)] > 0) return;
+  sum(message.piece);
+  --receiving_;
+  post_receives(message.piece);
+}
+
+bool PieceSum::next(Cursor& cursor, int rank, Piece& piece) const {
+  for (; cursor.segment < transfer_->segments.size(); ++cursor.segment, cursor.offset = 0) {
+    const ByteSegment& segment = transfer_->segments[cursor.segment];
+    if (cursor.offset >= segment.count(rank)) continue;
+    piece = {.segment = cursor.segment,
+             .begin = segment.begin(rank) + cursor.offset,
+             .count = std::min(piece_elements_, segment.count(rank) - cursor.offset),
+             .own_begin = cursor.offset};
+    cursor.offset += piece.count;
+    return true;
+  }
+  return false;
+}
+
+void PieceSum::post_receives(std::int64_t slot) {
+  Piece& piece = arriving_[static_cast<std::size_t>(slot)];
+  if (!next(to_receive_, messages_.rank(), piece)) return;
+  ++receiving_;
+  missing_[static_cast<std::size_t>(slot)] = messages_.size() - 1;
+  for (int peer = 0; peer < messages_.size(); ++peer)
+    if (peer != messages_.rank())
+      messages_.receive({.transfer = ticket_, .kind = MessageKind::piece, .sent = false, .peer = peer, .piece = slot},
+                        scratch(false, slot, peer), piece.count * size_of(transfer_->wire));
+}
+
+void PieceSum::post_send(int peer, std::int64_t slot) {
+  Piece piece;
+  if (!next(to_send_[static_cast<std::size_t>(peer)], peer, piece)) return;
+  ++sending_;
+  const std::byte* data = transfer_->segments[piece.segment].full + piece.begin * transfer_->element_bytes();
+  if (transfer_->wire == DType::bf16) {
+    std::byte* const rounded = scratch(true, slot, peer);
+    round_to_bf16(reinterpret_cast<const float*>(data), piece.count, reinterpret_cast<bf16*>(rounded));
+    data = rounded;
+  }
+  messages_.send({.transfer = ticket_, .kind = MessageKind::piece, .sent = true, .peer = peer, .piece = slot}, data,
+                 piece.count * size_of(transfer_->wire));
+}
+
+void PieceSum::sum(std::int64_t slot) {
+  const Piece& piece = arriving_[static_cast<std::size_t>(slot)];
+  const ByteSegment& segment = transfer_->segments[piece.segment];
+  for (int peer = 0; peer < messages_.size(); ++peer) {
+    Contribution& contribution = contributions_[static_cast<std::size_t>(peer)];
+    if (peer == messages_.rank())
+      contribution = {.data = segment.full + piece.begin * transfer_->element_bytes()};
+    else
+      contribution = {.data = scratch(false, slot, peer), .stored = transfer_->wire};
+  }
+  sum_in_order(contributions_, transfer_->wire, piece.count, transfer_->write,
+               reinterpret_cast<float*>(segment.local) + piece.own_begin);
+}
+
+std::byte* PieceSum::scratch(bool sent, std::int64_t slot, int peer) {
+  const std::int64_t column = peer < messages_.rank() ? peer : peer - 1;
+  const std::int64_t row = (sent ? slots : 0) + slot;
+  return scratch_ + (row * (messages_.size() - 1) + column) * piece_bytes_;
+}
+
+}  // namespace fsdp::comm

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The exchange behind a reduce_scatter: pieces of every peer's contribution arrive in bounded scratch and are summed
+/// there.
+///
+/// Float contributions leave straight from the caller's memory; bf16 ones are rounded into scratch first. Two pieces
+/// per peer and direction are under way, so that one is summed while the next arrives.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <comm/transfer.hpp>
+
+#include "messages.hpp"
+
+namespace fsdp::comm {
+
+class PieceSum {
+ public:
+  PieceSum(Messages& messages, std::int64_t scratch_bytes);
+
+  static std::int64_t scratch_bytes_for(int ranks);
+
+  /// Starts the sum of one transfer; the one before must be done.
+  void begin(std::uint64_t ticket, const Transfer& transfer);
+  /// A message of kind `piece` was completed.
+  void on(const Message& message);
+  bool idle() const { return transfer_ == nullptr; }
+  bool done() const { return receiving_ == 0 && sending_ == 0; }
+  void end() { transfer_ = nullptr; }
+  std::uint64_t ticket() const { return ticket_; }
+
+ private:
+  static constexpr std::int64_t slots = 2;
+
+  /// Elements of one segment, at most piece_elements_ of them.
+  struct Piece {
+    std::size_t segment = 0;
+    std::int64_t begin = 0;  ///< in `full`
+    std::int64_t count = 0;
+    std::int64_t own_begin = 0;  ///< in the rank's piece of the segment
+  };
+  /// Walks over the pieces of one rank's part.
+  struct Cursor {
+    std::size_t segment = 0;
+    std::int64_t offset = 0;
+  };
+
+  bool next(Cursor& cursor, int rank, Piece& piece) const;
+  void post_receives(std::int64_t slot);
+  void post_send(int peer, std::int64_t slot);
+  void sum(std::int64_t slot);
+  std::byte* scratch(bool sent, std::int64_t slot, int peer);
+
+  Messages& messages_;
+  std::vector<std::byte> memory_;
+  std::byte* scratch_ = nullptr;  ///< memory_, aligned
+  std::int64_t piece_bytes_ = 0;
+
+  std::uint64_t ticket_ = 0;
+  const Transfer* transfer_ = nullptr;
+  std::int64_t piece_elements_ = 0;
+  std::vector<Cursor> to_send_;  ///< by peer
+  Cursor to_receive_;
+  std::array<Piece, slots> arriving_;
+  std::array<int, slots> missing_{};  ///< peers whose part of the slot's piece has not arrived
+  int receiving_ = 0;                 ///< slots in use
+  std::int64_t sending_ = 0;          ///< messages
+  std::vector<Contribution> contributions_;
+};
+
+}  // namespace fsdp::comm

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <comm/threads.hpp>
+
+#include <algorithm>
+#include <thread>
+
+#include "threads_group.hpp"
+
+namespace fsdp::comm {
+
+ThreadsRank::ThreadsRank(std::shared_ptr<ThreadsGroup> group, int rank, int world_rank, const Options& options)
+    : group_(std::move(group)),
+      rank_(rank),
+      world_rank_(world_rank),
+      exceptions_(std::uncaught_exceptions()),
+      copied_(static_cast<std::size_t>(group_->size())),
+      contributions_(static_cast<std::size_t>(group_->size())) {
+  monitor_.rank = rank;
+  monitor_.options = options;
+}
+
+ThreadsRank::~ThreadsRank() {
+  // The launch reports a rank that an exception ends.
+  if (std::uncaught_exceptions() > exceptions_) return;
+  group_->peer(rank_).left.store(true);
+  group_->world->signal();
+}
+
+int ThreadsRank::size() const { return group_->size(); }
+
+Transfer& ThreadsRank::prepare() {
+  if (next_ >= ThreadsPeer::depth) wait(next_ - ThreadsPeer::depth);
+  return group_->peer(rank_).transfers[next_ % ThreadsPeer::depth];
+}
+
+Ticket ThreadsRank::start() {
+  throw_if_poisoned();
+  const Ticket ticket = next_++;
+  group_->peer(rank_).published.store(next_);
+  group_->world->signal();
+  progress();
+  return ticket;
+}
+
+bool ThreadsRank::test(Ticket ticket) {
+  progress();
+  if (complete(ticket)) return true;
+  throw_if_poisoned();
+  return false;
+}
+
+void ThreadsRank::wait(Ticket ticket) {
+  ThreadsWorld& world = *group_->world;
+  static const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const Clock::time_point begin = Clock::now();
+  Clock::time_point deadline = begin + monitor_.options.deadline;
+  for (;;) {
+    const std::uint64_t seen = world.version();
+    const bool expired = Clock::now() >= deadline;
+    const bool moved = progress();
+    if (complete(ticket)) return;
+    throw_if_poisoned();
+    if (moved) {
+      deadline = Clock::now() + monitor_.options.deadline;
+      continue;
+    }
+    if (const std::string left = missing(ticket, true); !left.empty())
+      fail(message(left,
+                   " has ended and will not take part; every rank must make the same collectives in the same order"));
+    if (expired) fail(missed_deadline(Clock::now() - begin, missing(ticket, false), monitor_.options));
+    world.await_change(seen, size() <= cores, deadline);
+  }
+}
+
+void ThreadsRank::abandon(Ticket) noexcept {
+  group_->world->poison(world_rank_, "an exception ended it while a collective was in flight");
+  let_peers_finish_reading();
+}
+
+std::unique_ptr<ThreadsRank> ThreadsRank::split(int color) {
+  struct Vote {
+    int color;
+    std::shared_ptr<ThreadsGroup>* group;
+  };
+  // The lowest rank of each color makes the group; all copy its pointer before it goes out of scope.
+  std::shared_ptr<ThreadsGroup> made;
+  const Vote mine{.color = color, .group = &made};
+  std::vector<Vote> votes(static_cast<std::size_t>(size()));
+  const std::vector<std::int64_t> counts(votes.size(), sizeof(Vote));
+  const auto gather = [&] {
+    Transfer& transfer = prepare();
+    describe(transfer, Op::all_gather, std::span<const Segment<std::uint8_t>>{}, DType::u8);
+    transfer.segments.push_back({.local = reinterpret_cast<std::byte*>(const_cast<Vote*>(&mine)),
+                                 .full = reinterpret_cast<std::byte*>(votes.data()),
+                                 .counts = counts});
+    wait(start());
+  };
+  gather();
+  int ranks = 0;
+  int rank = 0;
+  int leader = -1;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (votes[static_cast<std::size_t>(peer)].color != color) continue;
+    if (leader < 0) leader = peer;
+    if (peer < rank_) ++rank;
+    ++ranks;
+  }
+  if (leader == rank_) made = std::make_shared<ThreadsGroup>(group_->world, ranks);
+  gather();
+  std::shared_ptr<ThreadsGroup> group = *votes[static_cast<std::size_t>(leader)].group;
+  gather();
+  return std::make_unique<ThreadsRank>(std::move(group), rank, world_rank_, monitor_.options);
+}
+
+/// Works at transfers in the order they were started, as far as peers have come. Says whether anything was done.
+bool ThreadsRank::progress() {
+  bool moved = false;
+  try {
+    while (active_ < next_) {
+      const Reading reading(group_->peer(rank_).reading);
+      if (group_->world->poisoned()) break;
+      const Ticket before = active_;
+      const bool advanced = advance(group_->peer(rank_).transfers[active_ % ThreadsPeer::depth]);
+      moved = moved || advanced;
+      if (active_ == before) break;
+    }
+  } catch (const CollectiveError& mismatch) {
+    fail(mismatch.what());
+  }
+  return moved;
+}
+
+bool ThreadsRank::advance(const Transfer& transfer) {
+  const std::uint64_t reduced_step = 2 * active_ + 1;
+  const std::uint64_t last_step = 2 * active_ + 2;
+  switch (transfer.op) {
+    case Op::all_gather:
+      return gather_from_ready(transfer, &ThreadsRank::published);
+    case Op::reduce_scatter:
+      if (!all_published()) return false;
+      sum_own_pieces(transfer);
+      set_finished(last_step);
+      return true;
+    case Op::all_reduce: {
+      // A peer that has summed its pieces reads nobody's pieces any more: its piece may be read, and this rank's copy
+      // of it be overwritten.
+      bool moved = false;
+      if (group_->peer(rank_).finished.load() < reduced_step) {
+        if (!all_published()) return false;
+        sum_own_pieces(transfer);
+        set_finished(reduced_step);
+        moved = true;
+      }
+      return gather_from_ready(transfer, &ThreadsRank::reduced) || moved;
+    }
+    case Op::broadcast:
+      if (transfer.root != rank_) {
+        if (!published(transfer.root)) return false;
+        const Stopwatch copying(monitor_.totals.copy_seconds);
+        copy_bytes(transfer.segments[0].local, active_transfer_of(transfer.root).segments[0].local,
+                   transfer.segments[0].count(0));
+      }
+      set_finished(last_step);
+      return true;
+    case Op::barrier:
+    case Op::reduce:
+    case Op::gather_bytes:
+      set_finished(last_step);
+      return true;
+  }
+  return false;
+}
+
+bool ThreadsRank::gather_from_ready(const Transfer& transfer, bool (ThreadsRank::*ready)(int) const) {
+  bool moved = false;
+  bool all = true;
+  for (int step = 0; step < size(); ++step) {
+    const int peer = (rank_ + step) % size();  // every rank starts elsewhere
+    char& copied = copied_[static_cast<std::size_t>(peer)];
+    if (copied != 0) continue;
+    if (!(this->*ready)(peer)) {
+      all = false;
+      continue;
+    }
+    copy_from(transfer, peer);
+    copied = 1;
+    moved = true;
+  }
+  if (all) {
+    std::fill(copied_.begin(), copied_.end(), char{0});
+    set_finished(2 * active_ + 2);
+  }
+  return moved || all;
+}
+
+bool ThreadsRank::published(int peer) const { return group_->peer(peer).published.load() > active_; }
+
+bool ThreadsRank::reduced(int peer) const { return group_->peer(peer).finished.load() >= 2 * active_ + 1; }
+
+bool ThreadsRank::all_published() const {
+  for (int peer = 0; peer < size(); ++peer)
+    if (!published(peer)) return false;
+  return true;
+}
+
+void ThreadsRank::sum_own_pieces(const Transfer& transfer) {
+  const Stopwatch copying(monitor_.totals.copy_seconds);
+  for (std::size_t index = 0; index < transfer.segments.size(); ++index) {
+    const ByteSegment& segment = transfer.segments[index];
+    const std::int64_t offset = segment.begin(rank_) * transfer.element_bytes();
+    for (int peer = 0; peer < size(); ++peer)
+      contributions_[static_cast<std::size_t>(peer)] = {.data = active_transfer_of(peer).segments[index].full + offset};
+    sum_in_order(contributions_, transfer.wire, segment.count(rank_), transfer.write,
+                 reinterpret_cast<float*>(segment.local));
+  }
+}
+
+void ThreadsRank::copy_from(const Transfer& transfer, int peer) {
+  const Stopwatch copying(monitor_.totals.copy_seconds);
+  if (peer == rank_) return copy_own_piece(transfer, rank_);
+  const Transfer& from = active_transfer_of(peer);
+  for (std::size_t index = 0; index < transfer.segments.size(); ++index) {
+    const ByteSegment& segment = transfer.segments[index];
+    copy_bytes(segment.full + segment.begin(peer) * transfer.element_bytes(), from.segments[index].local,
+               segment.count(peer) * transfer.element_bytes());
+  }
+}
+
+/// A peer's description of the active transfer, which must be of the same kind.
+const Transfer& ThreadsRank::active_transfer_of(int peer) const {
+  const Transfer& mine = group_->peer(rank_).transfers[active_ % ThreadsPeer::depth];
+  const Transfer& theirs = group_->peer(peer).transfers[active_ % ThreadsPeer::depth];
+  require<CollectiveError>(
+      theirs.op == mine.op && theirs.dtype == mine.dtype && theirs.segments.size() == mine.segments.size(),
+      "ranks disagree: rank ", rank_, " is in ", name_of(mine.op), " (", name_of(mine.dtype), ", ",
+      mine.segments.size(), " segments), rank ", peer, " is in ", name_of(theirs.op), " (", name_of(theirs.dtype), ", ",
+      theirs.segments.size(), " segments); Options::checks tells more");
+  return theirs;
+}
+
+void ThreadsRank::set_finished(std::uint64_t step) {
+  group_->peer(rank_).finished.store(step);
+  if (step == 2 * active_ + 2) ++active_;
+  group_->world->signal();
+}
+
+bool ThreadsRank::complete(Ticket ticket) const {
+  for (int peer = 0; peer < size(); ++peer)
+    if (group_->peer(peer).finished.load() < 2 * ticket + 2) return false;
+  return true;
+}
+
+/// The peers that hold up a transfer, in words; on request only those that will never come.
+std::string ThreadsRank::missing(Ticket ticket, bool only_left) const {
+  std::string text;
+  for (int peer = 0; peer < size(); ++peer) {
+    ThreadsPeer& other = group_->peer(peer);
+    const bool left = other.left.load();  // read first: what such a peer has finished is final
+    if (peer == rank_ || (only_left && !left) || other.finished.load() >= 2 * ticket + 2) continue;
+    text += message(text.empty() ? "rank " : ", rank ", peer);
+    if (!only_left) text += other.published.load() > ticket ? " (has come, not finished)" : " (has not come)";
+  }
+  return text;
+}
+
+void ThreadsRank::let_peers_finish_reading() const noexcept {
+  for (int peer = 0; peer < size(); ++peer)
+    while (peer != rank_ && group_->peer(peer).reading.load()) std::this_thread::yield();
+}
+
+void ThreadsRank::fail(const std::string& reason) {
+  group_->world->poison(world_rank_, reason);
+  let_peers_finish_reading();
+  throw CollectiveError(reason);
+}
+
+void ThreadsRank::throw_if_poisoned() const {
+  const ThreadsWorld& world = *group_->world;
+  if (!world.poisoned()) return;
+  let_peers_finish_reading();
+  throw CollectiveError(message("rank ", world.failed_rank(), " failed: ", world.failure()));
+}
+
+}  // namespace fsdp::comm

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "threads_group.hpp"
+
+#include <thread>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace fsdp::comm {
+namespace {
+
+/// Longer than a peer's start takes to be seen, shorter than a time slice.
+constexpr std::chrono::microseconds longest_spin{50};
+
+void relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+}  // namespace
+
+void ThreadsWorld::signal() {
+  version_.fetch_add(1);
+  if (sleepers_.load() == 0) return;
+  // A sleeper counted itself before it looked at the version. Passing through its mutex makes sure that it now sleeps.
+  { const std::lock_guard lock(mutex_); }
+  changed_.notify_all();
+}
+
+void ThreadsWorld::await_change(std::uint64_t seen, bool spin, Clock::time_point deadline) {
+  // Between looks the core is offered to others: the peer that is waited for may be queued on it.
+  const Clock::time_point end = Clock::now() + (spin ? longest_spin : std::chrono::microseconds(0));
+  do {
+    for (int i = 0; i < (spin ? 32 : 1); ++i) {
+      if (version() != seen) return;
+      relax();
+    }
+    std::this_thread::yield();
+  } while (Clock::now() < end);
+  if (version() != seen) return;
+  sleepers_.fetch_add(1);
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait_until(lock, deadline, [&] { return version() != seen; });
+  }
+  sleepers_.fetch_sub(1);
+}
+
+void ThreadsWorld::poison(int rank, std::string_view reason) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (poisoned()) return;
+    try {
+      failure_ = reason;
+    } catch (const std::exception&) {  // out of memory: the rank's number is known all the same
+    }
+    failed_.store(rank);
+  }
+  signal();
+}
+
+std::string ThreadsWorld::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+}  // namespace fsdp::comm

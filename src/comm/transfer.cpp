@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <comm/transfer.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "sum_loops.hpp"
+
+namespace fsdp::comm {
+namespace {
+
+/// Elements of a result from which it is written past the caches.
+constexpr std::int64_t least_streamed = 1 << 20;
+
+/// Calls body(begin, end) on parts of [0, count), one per thread, cut at multiples of `sum_block`.
+template <class Body>
+void split_over_threads(std::int64_t count, std::int64_t element_bytes, const Body& body) {
+#ifdef _OPENMP
+  constexpr std::int64_t least_parallel_bytes = 1 << 20;  // below, a second thread costs more than it brings
+  const std::int64_t threads = omp_get_max_threads();
+  if (threads > 1 && count * element_bytes >= least_parallel_bytes && omp_in_parallel() == 0) {
+    const std::int64_t part = (count / threads / sum_block + 1) * sum_block;
+#pragma omp parallel for schedule(static)
+    for (std::int64_t thread = 0; thread < threads; ++thread) {
+      const std::int64_t begin = std::min(thread * part, count);
+      body(begin, std::min(begin + part, count));
+    }
+    return;
+  }
+#else
+  static_cast<void>(element_bytes);
+#endif
+  body(std::int64_t{0}, count);
+}
+
+}  // namespace
+
+std::int64_t ByteSegment::begin(int rank) const {
+  return std::accumulate(counts.begin(), counts.begin() + rank, std::int64_t{0});
+}
+
+void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
+  if (bytes == 0) return;
+  split_over_threads(bytes, 1, [&](std::int64_t begin, std::int64_t end) {
+    if (end > begin) std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin));
+  });
+}
+
+void sum_in_order(std::span<const Contribution> contributions, DType wire, std::int64_t count, Write write, float* to) {
+  const bool unchanged = contributions.size() == 1 && wire == DType::f32 && write == Write::overwrite &&
+                         contributions[0].data == reinterpret_cast<const std::byte*>(to);
+  if (unchanged) return;
+  const bool in_place = std::any_of(contributions.begin(), contributions.end(), [&](const Contribution& contribution) {
+    return contribution.data == reinterpret_cast<const std::byte*>(to);
+  });
+  const bool streamed = count >= least_streamed && !in_place;
+  const SumLoops& loops = sum_loops();
+  const SumBlock sum{.contributions = contributions, .wire = wire, .write = write, .streamed = streamed, .to = to};
+  split_over_threads(count, sizeof(float), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t at = begin; at < end; at += sum_block) loops.sum(sum, at, std::min(sum_block, end - at));
+    if (streamed) finish_streaming();
+  });
+}
+
+void round_to_bf16(const float* from, std::int64_t count, bf16* to) { sum_loops().round(from, count, to); }
+
+void copy_own_piece(const Transfer& transfer, int rank) {
+  for (const ByteSegment& segment : transfer.segments) {
+    std::byte* const place = segment.full + segment.begin(rank) * transfer.element_bytes();
+    if (place != segment.local) copy_bytes(place, segment.local, segment.count(rank) * transfer.element_bytes());
+  }
+}
+
+}  // namespace fsdp::comm

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/data/windows.hpp>
+
+#include <algorithm>
+
+#include <fsdp/core/checked.hpp>
+#include <fsdp/core/error.hpp>
+
+namespace fsdp::data {
+
+std::vector<std::int64_t> evenly_spread(std::int64_t begin, std::int64_t count, std::int64_t limit) {
+  const std::int64_t taken = limit > 0 ? std::min(limit, count) : count;
+  std::vector<std::int64_t> numbers;
+  for (std::int64_t i = 0; i < taken; ++i)
+    numbers.push_back(begin + static_cast<std::int64_t>(static_cast<double>(i) * static_cast<double>(count) /
+                                                        static_cast<double>(taken)));
+  return numbers;
+}
+
+Windows::Windows(const Corpus& corpus, std::int64_t seq_len, double validation_fraction, std::int64_t vocab_size)
+    : corpus_(&corpus), seq_len_(seq_len), count_(0), validation_(0), vocab_size_(vocab_size) {
+  require<InputError>(seq_len >= 1, "data: a sequence length of ", seq_len, "; it must be at least 1");
+  require<InputError>(validation_fraction >= 0 && validation_fraction < 1, "data: a held-out fraction of ",
+                      validation_fraction, "; it must be at least 0 and below 1");
+  count_ = (corpus.size() - 1) / seq_len;
+  require<InputError>(count_ >= 1, "data: a sequence of ", seq_len, " tokens and the next one do not fit into the ",
+                      corpus.size(), " bytes of the data; shorten --seq-len or give more data");
+  if (validation_fraction > 0)
+    validation_ =
+        std::max<std::int64_t>(static_cast<std::int64_t>(static_cast<double>(count_) * validation_fraction), 1);
+  require<InputError>(validation_ < count_, "data: ", count_, " windows of ", seq_len,
+                      " tokens leave none to train on after ", validation_,
+                      " held-out ones; give more data or --validation-fraction 0");
+}
+
+std::vector<std::int64_t> Windows::validation_windows(std::int64_t limit) const {
+  return evenly_spread(training(), validation_, limit);
+}
+
+void Windows::fill(std::int64_t window, std::int32_t* tokens, std::int32_t* targets) const {
+  require(window >= 0 && window < count_, "data: window ", window, " of ", count_);
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(seq_len_) + 1);
+  corpus_->copy(window * seq_len_, bytes);
+  const std::int64_t largest = *std::ranges::max_element(bytes);
+  require<InputError>(largest < vocab_size_, "data: window ", window, " holds byte ", largest,
+                      ", which is not below the model's vocabulary of ", vocab_size_);
+  std::ranges::copy(bytes.begin(), bytes.end() - 1, tokens);
+  std::ranges::copy(bytes.begin() + 1, bytes.end(), targets);
+}
+
+}  // namespace fsdp::data

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Attention's backward pass (Dao 2023, FlashAttention-2, algorithm 2), queries outside and keys inside.
+///
+/// Tiles are held transposed, keys x queries: then only the product for dq has a transposed left operand. A thread
+/// sums dk and dv of a whole sequence in float; dq of a block of queries is complete when its keys are through. Work is
+/// one key-value head of one sequence; what does not divide among the threads is split by blocks of queries and summed
+/// in order.
+#include "attention.hpp"
+
+namespace fsdp::device {
+namespace cpu {
+namespace {
+
+struct BackwardKeys {
+  MatmulKey scores;    ///< keys x queries, and values x dout
+  MatmulKey to_keys;   ///< onto dk and dv
+  MatmulKey to_query;  ///< onto dq; its left operand is transposed
+};
+
+struct BackwardMatmuls {
+  const Matmul* scores = nullptr;
+  const Matmul* to_keys = nullptr;
+  const Matmul* to_query = nullptr;
+};
+
+/// One thread's scratch. dv follows dk, both [S, d].
+struct BackwardLayout {
+  std::int64_t dk = 0, dv = 0, query = 0, dout = 0, key = 0, value = 0, scores = 0, gradient = 0, dq = 0, lse = 0,
+               delta = 0, matmul = 0;
+  std::int64_t bytes = 0;
+};
+
+BackwardKeys backward_keys(const AttentionBlocks& blocks, const AttentionBlocks& tile, std::int64_t d, DType dtype) {
+  const std::int64_t leading = tile_leading(blocks.queries);
+  const std::int64_t narrow = leading * size_of(DType::f32) / size_of(dtype);
+  return {.scores = {.a = dtype,
+                     .m = tile.keys,
+                     .n = tile.queries,
+                     .k = d,
+                     .lda = d,
+                     .ldb = d,
+                     .ldc = leading,
+                     .b_transposed = true,
+                     .single_thread = true},
+          .to_keys = {.a = dtype,
+                      .m = tile.keys,
+                      .n = d,
+                      .k = tile.queries,
+                      .lda = narrow,
+                      .ldb = d,
+                      .ldc = d,
+                      .accumulate = true,
+                      .single_thread = true},
+          .to_query = {.a = dtype,
+                       .m = tile.queries,
+                       .n = d,
+                       .k = tile.keys,
+                       .lda = narrow,
+                       .ldb = d,
+                       .ldc = d,
+                       .a_transposed = true,
+                       .accumulate = true,
+                       .single_thread = true}};
+}
+
+BackwardLayout backward_layout(Cpu::Stream& stream, const AttentionShape& shape, const AttentionBlocks& blocks,
+                               DType dtype) {
+  std::int64_t matmul_bytes = 0;
+  for (const AttentionBlocks& tile : tile_extents(shape.sequence_length, blocks)) {
+    const BackwardKeys keys = backward_keys(blocks, tile, shape.head_dim, dtype);
+    for (const MatmulKey& key : {keys.scores, keys.to_keys, keys.to_query})
+      matmul_bytes = std::max(matmul_bytes, stream.cache().matmul_scratch(key));
+  }
+  const std::int64_t d = shape.head_dim, real = size_of(DType::f32);
+  ScratchLayout scratch;
+  BackwardLayout layout;
+  layout.dk = scratch.place(shape.sequence_length * d, real);
+  layout.dv = scratch.place(shape.sequence_length * d, real);
+  layout.query = scratch.place(blocks.queries * d, size_of(dtype));
+  layout.dout = scratch.place(blocks.queries * d, size_of(dtype));
+  layout.key = scratch.place(blocks.keys * d, size_of(dtype));
+  layout.value = scratch.place(blocks.keys * d, size_of(dtype));
+  layout.scores = scratch.place(blocks.keys * tile_leading(blocks.queries), real);
+  layout.gradient = scratch.place(blocks.keys * tile_leading(blocks.queries), real);
+  layout.dq = scratch.place(blocks.queries * d, real);
+  layout.lse = scratch.place(blocks.queries, real);
+  layout.delta = scratch.place(blocks.queries, real);
+  layout.matmul = scratch.place(matmul_bytes, 1);
+  layout.bytes = scratch.bytes();
+  return layout;
+}
+
+/// One call: everything that its tasks read.
+template <class T>
+struct Backward {
+  const AttentionShape& shape;
+  AttentionBlocks blocks;
+  BackwardLayout layout;
+  ByExtent<BackwardMatmuls> matmuls;
+  Tensor<const T> q, k, v, out, dout;
+  Tensor<const float> lse;
+  Tensor<T> dq, dk, dv;
+  std::byte* scratch;
+
+  std::int64_t group() const { return shape.heads / shape.kv_heads; }
+  std::int64_t query_blocks() const { return ceil_divide(shape.sequence_length, blocks.queries); }
+  template <class U>
+  U* at(std::int64_t slot, std::int64_t offset) const {
+    return reinterpret_cast<U*>(scratch + slot * layout.bytes + offset);
+  }
+
+  void clear(std::int64_t slot) const;
+  void run_block(std::int64_t sequence, std::int64_t head, const QueryBlock& queries, std::int64_t slot) const;
+  void run_tile(GradientTile& tile, std::int64_t first_key, std::int64_t slot) const;
+  void store(std::int64_t unit, std::int64_t slot, std::int64_t slots, std::int64_t begin, std::int64_t end) const;
+  void run_whole(std::int64_t unit, std::int64_t slot) const;
+};
+
+template <class T>
+void Backward<T>::clear(std::int64_t slot) const {
+  std::fill_n(at<float>(slot, layout.dk), shape.sequence_length * shape.head_dim, 0.0f);
+  std::fill_n(at<float>(slot, layout.dv), shape.sequence_length * shape.head_dim, 0.0f);
+}
+
+/// Makes dq of one block of queries and adds its part of dk and dv.
+template <class T>
+void Backward<T>::run_block(std::int64_t sequence, std::int64_t head, const QueryBlock& queries,
+                            std::int64_t slot) const {
+  const AttentionBackward<T>& pass = attention_backward_kernels<T>();
+  const auto pack = attention_forward_kernels<T>().pack;
+  const std::int64_t d = shape.head_dim, first = sequence * shape.sequence_length, kv_head = head / group();
+  const auto rows = [&](const auto& matrix) {
+    return head_rows(matrix, head, d, first + queries.begin, first + queries.end);
+  };
+  pack(rows(q), at<T>(slot, layout.query));
+  pack(rows(dout), at<T>(slot, layout.dout));
+  pass.delta(rows(out), rows(dout), at<float>(slot, layout.delta));
+  const float* const logs = lse.row(sequence * shape.heads + head) + queries.begin;
+  std::transform(logs, logs + queries.queries(), at<float>(slot, layout.lse),
+                 [](float value) { return value * std::numbers::log2e_v<float>; });
+  std::fill_n(at<float>(slot, layout.dq), queries.queries() * d, 0.0f);
+  GradientTile tile{.scores = at<float>(slot, layout.scores),
+                    .gradient = at<float>(slot, layout.gradient),
+                    .columns = queries.queries(),
+                    .leading = tile_leading(blocks.queries),
+                    .scale = std::numbers::log2e_v<float> * score_scale(shape),
+                    .lse = at<float>(slot, layout.lse),
+                    .delta = at<float>(slot, layout.delta)};
+  for (std::int64_t begin = 0; begin < queries.end; begin += blocks.keys) {
+    const std::int64_t end = std::min(begin + blocks.keys, queries.end);
+    pack(head_rows(k, kv_head, d, first + begin, first + end), at<T>(slot, layout.key));
+    pack(head_rows(v, kv_head, d, first + begin, first + end), at<T>(slot, layout.value));
+    tile.rows = end - begin;
+    tile.hidden = begin - queries.begin;
+    run_tile(tile, begin, slot);
+  }
+  pass.store_sum(at<float>(slot, layout.dq), 1, 0, score_scale(shape), rows(dq));
+}
+
+template <class T>
+void Backward<T>::run_tile(GradientTile& tile, std::int64_t first_key, std::int64_t slot) const {
+  const BackwardMatmuls& matmul = matmuls(tile.columns, tile.rows);
+  std::byte* const work = at<std::byte>(slot, layout.matmul);
+  const T* const key = at<T>(slot, layout.key);
+  const T* const query = at<T>(slot, layout.query);
+  const T* const gradient = at<T>(slot, layout.dout);
+  run(*matmul.scores, key, query, tile.scores, work);
+  run(*matmul.scores, at<T>(slot, layout.value), gradient, tile.gradient, work);
+  attention_backward_kernels<T>().gradient(tile);
+  run(*matmul.to_keys, tile.scores, gradient, at<float>(slot, layout.dv) + first_key * shape.head_dim, work);
+  run(*matmul.to_keys, tile.gradient, query, at<float>(slot, layout.dk) + first_key * shape.head_dim, work);
+  run(*matmul.to_query, tile.gradient, key, at<float>(slot, layout.dq), work);
+}
+
+/// Writes keys [begin, end) of dk and dv: the sum of `slots` slots from `slot`.
+template <class T>
+void Backward<T>::store(std::int64_t unit, std::int64_t slot, std::int64_t slots, std::int64_t begin,
+                        std::int64_t end) const {
+  const AttentionBackward<T>& pass = attention_backward_kernels<T>();
+  const std::int64_t d = shape.head_dim, first = unit / shape.kv_heads * shape.sequence_length;
+  const std::int64_t head = unit % shape.kv_heads, distance = layout.bytes / size_of(DType::f32);
+  pass.store_sum(at<float>(slot, layout.dk) + begin * d, slots, distance, score_scale(shape),
+                 head_rows(dk, head, d, first + begin, first + end));
+  pass.store_sum(at<float>(slot, layout.dv) + begin * d, slots, distance, 1.0f,
+                 head_rows(dv, head, d, first + begin, first + end));
+}
+
+template <class T>
+void Backward<T>::run_whole(std::int64_t unit, std::int64_t slot) const {
+  clear(slot);
+  for (std::int64_t member = 0; member < group(); ++member)
+    for (std::int64_t block = 0; block < query_blocks(); ++block)
+      run_block(unit / shape.kv_heads, unit % shape.kv_heads * group() + member, query_block(shape, blocks, block),
+                slot);
+  store(unit, slot, 1, 0, shape.sequence_length);
+}
+
+/// One unit by all threads: part p of its queries in slot p, then the sum over slots.
+template <class T>
+void run_split(const Backward<T>& backward, const QuerySplit& split, int threads, std::int64_t unit) {
+  const AttentionShape& shape = backward.shape;
+  for_each_task(threads, threads, [&](std::int64_t part, int) {
+    backward.clear(part);
+    for (std::int64_t index = 0; index < std::ssize(split.part); ++index) {
+      if (split.part[static_cast<std::size_t>(index)] != part) continue;
+      const std::int64_t head = unit % shape.kv_heads * backward.group() + index / backward.query_blocks();
+      backward.run_block(unit / shape.kv_heads, head,
+                         query_block(shape, backward.blocks, index % backward.query_blocks()), part);
+    }
+  });
+  const std::int64_t rows = backward.blocks.keys;
+  for_each_task(threads, ceil_divide(shape.sequence_length, rows), [&](std::int64_t block, int) {
+    backward.store(unit, 0, threads, block * rows, std::min((block + 1) * rows, shape.sequence_length));
+  });
+}
+
+/// Whole units while they fill all threads; the rest is split if that ends earlier.
+template <class T>
+void run_all(const Backward<T>& backward, int threads) {
+  const std::int64_t units = backward.shape.sequences * backward.shape.kv_heads, rest = units % threads;
+  const QuerySplit split = split_queries(threads, backward.group(), backward.query_blocks());
+  const bool whole = rest * split.longest >= split.total;
+  const std::int64_t whole_units = whole ? units : units - rest;
+  for_each_task(threads, whole_units, [&](std::int64_t unit, int thread) { backward.run_whole(unit, thread); });
+  for (std::int64_t unit = whole_units; unit < units; ++unit) run_split(backward, split, threads, unit);
+}
+
+}  // namespace
+
+std::int64_t attention_backward_scratch(Cpu::Stream& stream, const AttentionShape& shape, DType dtype) {
+  return stream.threads() * backward_layout(stream, shape, attention_blocks(shape, true), dtype).bytes;
+}
+
+}  // namespace cpu
+
+template <class T>
+void Cpu::attention_backward(Stream& stream, const AttentionShape& shape, Tensor<const T> q, Tensor<const T> k,
+                             Tensor<const T> v, Tensor<const T> out, Tensor<const float> lse, Tensor<const T> dout,
+                             Tensor<T> dq, Tensor<T> dk, Tensor<T> dv) {
+  const std::int64_t columns = shape.heads * shape.head_dim, kv_columns = shape.kv_heads * shape.head_dim;
+  for (const Tensor<const T>& matrix : {q, out, dout, Tensor<const T>(dq)})
+    cpu::require_rows("q, out, dout or dq", matrix.shape(), shape.tokens(), columns);
+  for (const Tensor<const T>& matrix : {k, v, Tensor<const T>(dk), Tensor<const T>(dv)})
+    cpu::require_rows("k, v, dk or dv", matrix.shape(), shape.tokens(), kv_columns);
+  cpu::require_rows("lse", lse.shape(), shape.sequences * shape.heads, shape.sequence_length);
+  if (shape.tokens() == 0) return;
+  const cpu::AttentionBlocks blocks = cpu::attention_blocks(shape, true);
+  const cpu::BackwardLayout layout = cpu::backward_layout(stream, shape, blocks, dtype_of<T>());
+  Arena::Frame frame(stream.arena());
+  const auto scratch = frame.allocate<std::uint8_t>({stream.threads() * layout.bytes}, MemoryKind::scratch);
+  cpu::Backward<T> backward{.shape = shape,
+                            .blocks = blocks,
+                            .layout = layout,
+                            .matmuls = {},
+                            .q = q,
+                            .k = k,
+                            .v = v,
+                            .out = out,
+                            .dout = dout,
+                            .lse = lse,
+                            .dq = dq,
+                            .dk = dk,
+                            .dv = dv,
+                            .scratch = reinterpret_cast<std::byte*>(scratch.data())};
+  Stream::Cache& cache = stream.cache();
+  for (const cpu::AttentionBlocks& tile : cpu::tile_extents(shape.sequence_length, blocks)) {
+    const cpu::BackwardKeys keys = cpu::backward_keys(blocks, tile, shape.head_dim, dtype_of<T>());
+    backward.matmuls.add(tile, {.scores = &cache.matmul(keys.scores),
+                                .to_keys = &cache.matmul(keys.to_keys),
+                                .to_query = &cache.matmul(keys.to_query)});
+  }
+  cpu::run_all(backward, stream.threads());
+  stream.counters.attention_flops +=
+      5 * shape.sequences * shape.heads * shape.sequence_length * shape.sequence_length * shape.head_dim;
+}
+
+template void Cpu::attention_backward(Stream&, const AttentionShape&, Tensor<const float>, Tensor<const float>,
+                                      Tensor<const float>, Tensor<const float>, Tensor<const float>,
+                                      Tensor<const float>, Tensor<float>, Tensor<float>, Tensor<float>);
+template void Cpu::attention_backward(Stream&, const AttentionShape&, Tensor<const bf16>, Tensor<const bf16>,
+                                      Tensor<const bf16>, Tensor<const bf16>, Tensor<const float>, Tensor<const bf16>,
+                                      Tensor<bf16>, Tensor<bf16>, Tensor<bf16>);
+
+}  // namespace fsdp::device

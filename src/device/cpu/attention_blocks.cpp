@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// How attention cuts a sequence and shares it out.
+#include <numeric>
+
+#include <fsdp/core/error.hpp>
+
+#include "attention.hpp"
+
+namespace fsdp::device::cpu {
+
+AttentionBlocks attention_blocks(const AttentionShape& shape, bool backward) {
+  const std::int64_t length = shape.sequence_length;
+  const std::int64_t queries = length <= 512 ? 64 : length <= 2048 ? 128 : 256, keys = backward ? 256 : 512;
+  return {.queries = std::min(queries, length), .keys = std::min(keys, length)};
+}
+
+std::vector<AttentionBlocks> tile_extents(std::int64_t sequence_length, const AttentionBlocks& blocks) {
+  std::vector<AttentionBlocks> extents;
+  const auto add = [&](const AttentionBlocks& extent) {
+    if (std::find(extents.begin(), extents.end(), extent) == extents.end()) extents.push_back(extent);
+  };
+  for (std::int64_t begin = 0; begin < sequence_length; begin += blocks.queries) {
+    const std::int64_t end = std::min(begin + blocks.queries, sequence_length);
+    if (end >= blocks.keys) add({.queries = end - begin, .keys = blocks.keys});
+    if (end % blocks.keys != 0) add({.queries = end - begin, .keys = end % blocks.keys});
+  }
+  return extents;
+}
+
+QuerySplit split_queries(std::int64_t parts, std::int64_t group, std::int64_t query_blocks) {
+  QuerySplit split{.part = std::vector<std::int64_t>(static_cast<std::size_t>(group * query_blocks))};
+  std::vector<std::int64_t> load(static_cast<std::size_t>(parts), 0);
+  for (std::int64_t block = query_blocks - 1; block >= 0; --block)
+    for (std::int64_t member = 0; member < group; ++member) {
+      const auto least = std::min_element(load.begin(), load.end());
+      split.part[static_cast<std::size_t>(member * query_blocks + block)] = least - load.begin();
+      *least += block + 1;
+    }
+  split.longest = *std::max_element(load.begin(), load.end());
+  split.total = std::accumulate(load.begin(), load.end(), std::int64_t{0});
+  return split;
+}
+
+void require_rows(const char* name, const Shape& shape, std::int64_t rows, std::int64_t columns) {
+  require(shape == Shape{rows, columns}, "attention: ", name, " is not [", rows, ", ", columns,
+          "] as the attention shape says");
+}
+
+}  // namespace fsdp::device::cpu

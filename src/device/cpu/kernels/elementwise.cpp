@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Sums, conversions and SwiGLU over ranges of elements.
+#include "tables.hpp"
+#include "vector.hpp"
+
+namespace fsdp::device::cpu {
+namespace {
+
+template <class X, class Y>
+void add(const X* x, Y* y, std::int64_t count) {
+  for_vectors(count, [=](std::int64_t i, auto part)
+                         FSDP_INLINE_LAMBDA { store(y + i, load(y + i, part) + load(x + i, part), part); });
+}
+
+template <class X, class Y>
+void convert(const X* x, Y* y, std::int64_t count) {
+  for_vectors(count, [=](std::int64_t i, auto part) FSDP_INLINE_LAMBDA { store(y + i, load(x + i, part), part); });
+}
+
+template <class T>
+void fill(T* y, float value, std::int64_t count) {
+  const T rounded(value);
+  for (std::int64_t i = 0; i < count; ++i) y[i] = rounded;
+}
+
+FSDP_INLINE Floats sigmoid(Floats x) { return 1.0f / (1.0f + exponential(-x)); }
+
+template <class T>
+void swiglu(const T* gate, const T* up, T* h, std::int64_t count) {
+  for_vectors(count, [=](std::int64_t i, auto part) FSDP_INLINE_LAMBDA {
+    const Floats g = load(gate + i, part);
+    store(h + i, g * sigmoid(g) * load(up + i, part), part);
+  });
+}
+
+template <class T>
+void swiglu_backward(T* gate, T* up, T* dh, std::int64_t count) {
+  for_vectors(count, [=](std::int64_t i, auto part) FSDP_INLINE_LAMBDA {
+    const Floats g = load(gate + i, part);
+    const Floats u = load(up + i, part);
+    const Floats d = load(dh + i, part);
+    const Floats s = sigmoid(g);
+    const Floats silu = g * s;
+    store(gate + i, d * u * (s * (1.0f + g * (1.0f - s))), part);
+    store(up + i, d * silu, part);
+    store(dh + i, silu * u, part);
+  });
+}
+
+template <class T>
+constexpr ElementwiseFunctions<T> functions = {.add = add<T, T>,
+                                               .fill = fill<T>,
+                                               .from_float = convert<float, T>,
+                                               .to_float = convert<T, float>,
+                                               .add_to_float = add<T, float>,
+                                               .swiglu = swiglu<T>,
+                                               .swiglu_backward = swiglu_backward<T>};
+constexpr ElementwiseKernels exported = {{functions<float>, functions<bf16>}};
+
+}  // namespace
+}  // namespace fsdp::device::cpu
+
+FSDP_EXPORT_KERNELS(ElementwiseKernels)

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// AdamW and the squared norm over ranges of float shards.
+#include "tables.hpp"
+#include "vector.hpp"
+
+namespace fsdp::device::cpu {
+namespace {
+
+template <bool with_model>
+void update(const AdamWFactors& f, float* main, float* first_moment, float* second_moment, const float* gradient,
+            bf16* model, std::int64_t count) {
+  for_vectors(count, [=](std::int64_t i, auto part) FSDP_INLINE_LAMBDA {
+    const Floats g = load(gradient + i, part) * f.gradient_scale;
+    const Floats m = load(first_moment + i, part) * f.beta1 + g * f.one_minus_beta1;
+    const Floats v = load(second_moment + i, part) * f.beta2 + g * g * f.one_minus_beta2;
+    const Floats denominator = square_root(v) * f.inverse_root_correction2 + f.eps;
+    const Floats w = load(main + i, part) * f.decay - m / denominator * f.step_size;
+    store(first_moment + i, m, part);
+    store(second_moment + i, v, part);
+    store(main + i, w, part);
+    if constexpr (with_model) store(model + i, w, part);
+  });
+}
+
+void adamw(const AdamWFactors& factors, float* main, float* first_moment, float* second_moment, const float* gradient,
+           bf16* model, std::int64_t count) {
+  if (model == nullptr)
+    update<false>(factors, main, first_moment, second_moment, gradient, model, count);
+  else
+    update<true>(factors, main, first_moment, second_moment, gradient, model, count);
+}
+
+using Doubles [[gnu::vector_size(lanes * 4)]] = double;
+using FewFloats [[gnu::vector_size(lanes * 2)]] = float;
+
+double sum_of_squares(const float* x, std::int64_t count) {
+  constexpr std::int64_t width = lanes / 2;
+  constexpr std::int64_t sums = 16;
+  Doubles partial[sums / width] = {};
+  std::int64_t i = 0;
+  for (; i + sums <= count; i += sums) {
+    for (std::int64_t j = 0; j < sums / width; ++j) {
+      FewFloats few;
+      __builtin_memcpy(&few, x + i + j * width, sizeof few);
+      const Doubles value = __builtin_convertvector(few, Doubles);
+      partial[j] += value * value;  // the product of two floats is exact, fused or not
+    }
+  }
+  double total = 0;
+  for (const Doubles& some : partial)
+    for (std::int64_t lane = 0; lane < width; ++lane) total += some[lane];
+  for (; i < count; ++i) total += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  return total;
+}
+
+constexpr OptimizerKernels exported = {.adamw = adamw, .sum_of_squares = sum_of_squares};
+
+}  // namespace
+}  // namespace fsdp::device::cpu
+
+FSDP_EXPORT_KERNELS(OptimizerKernels)

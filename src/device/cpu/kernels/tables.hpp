@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What the kernels of one instruction set offer: tables of plain functions over rows or ranges of elements.
+///
+/// A kernel runs on the caller's thread. Strides count elements from one row to the next.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <fsdp/core/bf16.hpp>
+
+#include "../isa.hpp"
+
+namespace fsdp::device::cpu {
+
+/// One set of functions for each element type.
+template <template <class> class Functions>
+struct ByType {
+  Functions<float> f32;
+  Functions<bf16> half;
+
+  template <class T>
+  const Functions<T>& of() const {
+    if constexpr (std::is_same_v<T, float>)
+      return f32;
+    else
+      return half;
+  }
+};
+
+template <class T>
+struct ElementwiseFunctions {
+  void (*add)(const T* x, T* y, std::int64_t count);
+  void (*fill)(T* y, float value, std::int64_t count);
+  void (*from_float)(const float* x, T* y, std::int64_t count);
+  void (*to_float)(const T* x, float* y, std::int64_t count);
+  void (*add_to_float)(const T* x, float* y, std::int64_t count);
+  void (*swiglu)(const T* gate, const T* up, T* h, std::int64_t count);
+  void (*swiglu_backward)(T* gate, T* up, T* dh, std::int64_t count);
+};
+struct ElementwiseKernels : ByType<ElementwiseFunctions> {};
+
+template <class T>
+struct NormFunctions {
+  void (*forward)(const T* x, std::int64_t x_stride, const T* w, float eps, T* y, std::int64_t y_stride, float* rstd,
+                  std::int64_t rows, std::int64_t columns);
+  /// Adds to dw[columns], row after row. dx may be dy.
+  void (*backward)(const T* x, std::int64_t x_stride, const T* w, const float* rstd, const T* dy,
+                   std::int64_t dy_stride, T* dx, std::int64_t dx_stride, bool accumulate, float* dw, std::int64_t rows,
+                   std::int64_t columns);
+};
+struct NormKernels : ByType<NormFunctions> {};
+
+template <class T>
+struct RopeFunctions {
+  /// One token: `heads` heads of `head_dim`, one after the other; `sign` is 1 forward, -1 backward.
+  void (*rotate)(T* x, const float* table_row, float sign, std::int64_t heads, std::int64_t head_dim);
+};
+struct RopeKernels : ByType<RopeFunctions> {};
+
+template <class T>
+struct SoftmaxFunctions {
+  /// The row's largest value, and the sum of exp(value - largest).
+  void (*maximum_and_sum)(const T* row, std::int64_t count, float* maximum, double* sum);
+  /// row = exp(row - maximum) * factor.
+  void (*scaled_exponential)(T* row, std::int64_t count, float maximum, float factor);
+};
+struct SoftmaxKernels : ByType<SoftmaxFunctions> {};
+
+/// Constants of a step, folded: see adamw.cpp.
+struct AdamWFactors {
+  float gradient_scale, beta1, one_minus_beta1, beta2, one_minus_beta2, inverse_root_correction2, eps, decay, step_size;
+};
+struct OptimizerKernels {
+  /// `model` may be null.
+  void (*adamw)(const AdamWFactors& factors, float* main, float* first_moment, float* second_moment,
+                const float* gradient, bf16* model, std::int64_t count);
+  /// In double, in sixteen interleaved sums: the same bits from every set.
+  double (*sum_of_squares)(const float* x, std::int64_t count);
+};
+
+}  // namespace fsdp::device::cpu

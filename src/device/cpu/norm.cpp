@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// RMS norm, forward and backward.
+#include <algorithm>
+
+#include <fsdp/device/cpu.hpp>
+
+#include "../costs.hpp"
+#include "kernels/tables.hpp"
+#include "threads.hpp"
+
+namespace fsdp::device {
+
+template <class T>
+void Cpu::rms_norm(Stream& stream, Tensor<const T> x, Tensor<const T> w, float eps, Tensor<T> y, Tensor<float> rstd) {
+  const costs::Cost cost = costs::rms_norm(x, w, y, rstd);
+  stream.counters.elementwise_bytes += cost.bytes;
+  const auto& kernel = cpu::kernels<cpu::NormKernels>().of<T>();
+  const cpu::Division rows{.count = x.rows(), .step = 1, .bytes = cost.bytes};
+  cpu::for_parts(stream, rows, [&](std::int64_t begin, std::int64_t end, int) {
+    kernel.forward(x.row(begin), x.row_stride(), w.data(), eps, y.row(begin), y.row_stride(), rstd.data() + begin,
+                   end - begin, x.columns());
+  });
+}
+
+template <class T>
+void Cpu::rms_norm_backward(Stream& stream, Tensor<const T> x, Tensor<const T> w, Tensor<const float> rstd,
+                            Tensor<const T> dy, Tensor<T> dx, Write dx_write, Tensor<float> dw, Write dw_write) {
+  const costs::Cost cost = costs::rms_norm_backward(x, w, rstd, dy, dx, dx_write, dw, dw_write, stream.threads());
+  stream.counters.elementwise_bytes += cost.bytes;
+  const auto& kernel = cpu::kernels<cpu::NormKernels>().of<T>();
+  const std::int64_t columns = x.columns();
+  if (dw_write == Write::overwrite) std::fill_n(dw.data(), columns, 0.0f);
+
+  // One thread adds straight into dw; several add into partial sums, which are then added in the order of the threads.
+  const std::int64_t stride = costs::partial_stride(columns);
+  const int threads = stream.threads();
+  Arena::Frame frame(stream.arena());
+  float* partials = dw.data();
+  if (threads > 1) {
+    partials = frame.allocate<float>({threads, stride}, MemoryKind::scratch).data();
+    std::fill_n(partials, threads * stride, 0.0f);
+  }
+  const cpu::Division rows{.count = x.rows(), .step = 1, .bytes = cost.bytes};
+  cpu::for_parts(stream, rows, [&](std::int64_t begin, std::int64_t end, int part) {
+    kernel.backward(x.row(begin), x.row_stride(), w.data(), rstd.data() + begin, dy.row(begin), dy.row_stride(),
+                    dx.row(begin), dx.row_stride(), dx_write == Write::accumulate, partials + part * stride,
+                    end - begin, columns);
+  });
+  if (threads == 1) return;
+  const auto& sums = cpu::kernels<cpu::ElementwiseKernels>().of<float>();
+  for (int part = 0; part < threads; ++part) sums.add(partials + part * stride, dw.data(), columns);
+}
+
+template void Cpu::rms_norm<float>(Stream&, Tensor<const float>, Tensor<const float>, float, Tensor<float>,
+                                   Tensor<float>);
+template void Cpu::rms_norm<bf16>(Stream&, Tensor<const bf16>, Tensor<const bf16>, float, Tensor<bf16>, Tensor<float>);
+template void Cpu::rms_norm_backward<float>(Stream&, Tensor<const float>, Tensor<const float>, Tensor<const float>,
+                                            Tensor<const float>, Tensor<float>, Write, Tensor<float>, Write);
+template void Cpu::rms_norm_backward<bf16>(Stream&, Tensor<const bf16>, Tensor<const bf16>, Tensor<const float>,
+                                           Tensor<const bf16>, Tensor<bf16>, Write, Tensor<float>, Write);
+
+}  // namespace fsdp::device

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Meta's operations: costs without work.
+#include <omp.h>
+
+#include <fsdp/device/meta.hpp>
+
+#include "costs.hpp"
+
+namespace fsdp::device {
+
+struct Meta::Stream::Planner {
+  explicit Planner(int threads) : stream(arena, threads) {}
+
+  Cpu::Arena arena;  ///< empty: descriptors take nothing from it
+  Cpu::Stream stream;
+};
+
+namespace {
+
+/// Scratch is held for a moment, so that the arena's peak is the CPU's.
+void take(Meta::Stream& stream, std::int64_t scratch) {
+  Meta::Arena::Frame frame(stream.arena());
+  frame.allocate<std::uint8_t>({scratch}, MemoryKind::scratch);
+}
+
+void charge(Meta::Stream& stream, const costs::Cost& cost) {
+  stream.counters.elementwise_bytes += cost.bytes;
+  take(stream, cost.scratch);
+}
+
+}  // namespace
+
+Meta::Stream::Stream(Arena& arena, int threads) : arena_(&arena), threads_(threads) {
+  const int before = omp_get_max_threads();  // a CPU stream sets the team size; planning must not
+  planner_ = std::make_unique<Planner>(threads);
+  omp_set_num_threads(before);
+}
+
+Meta::Stream::Stream(Stream&&) noexcept = default;
+Meta::Stream::~Stream() = default;
+
+template <class A, class C>
+void Meta::matmul(Stream& stream, Operand<A> a, Operand<A> b, Tensor<C> c, Write write) {
+  const MatmulRecord problem = costs::matmul(a, b, c, write);
+  costs::count(stream.counters, problem);
+  take(stream, Cpu::matmul_scratch(stream.planner().stream, problem, a.tensor.row_stride(), b.tensor.row_stride(),
+                                   c.row_stride()));
+}
+
+template <class T>
+void Meta::rms_norm(Stream& stream, Tensor<const T> x, Tensor<const T> w, float, Tensor<T> y, Tensor<float> rstd) {
+  charge(stream, costs::rms_norm(x, w, y, rstd));
+}
+
+template <class T>
+void Meta::rms_norm_backward(Stream& stream, Tensor<const T> x, Tensor<const T> w, Tensor<const float> rstd,
+                             Tensor<const T> dy, Tensor<T> dx, Write dx_write, Tensor<float> dw, Write dw_write) {
+  charge(stream, costs::rms_norm_backward(x, w, rstd, dy, dx, dx_write, dw, dw_write, stream.threads()));
+}
+
+void Meta::rotary_table(Stream& stream, float, Tensor<float> table) { charge(stream, costs::rotary_table(table)); }
+
+template <class T>
+void Meta::rope(Stream& stream, Tensor<T> x, Tensor<const float> table, Rotation) {
+  charge(stream, costs::rope(x, table));
+}
+
+template <class T>
+void Meta::attention(Stream& stream, const AttentionShape& shape, Tensor<const T> q, Tensor<const T> k,
+                     Tensor<const T> v, Tensor<T> out, Tensor<float> lse) {
+  costs::require_attention(shape, q, k, v, out.shape(), lse.shape());
+  stream.counters.attention_flops += costs::attention_flops(shape, false);
+  take(stream, Cpu::attention_scratch(stream.planner().stream, shape, dtype_of<T>(), false));
+}
+
+template <class T>
+void Meta::attention_backward(Stream& stream, const AttentionShape& shape, Tensor<const T> q, Tensor<const T> k,
+                              Tensor<const T> v, Tensor<const T> out, Tensor<const float> lse, Tensor<const T> dout,
+                              Tensor<T> dq, Tensor<T> dk, Tensor<T> dv) {
+  costs::require_attention(shape, q, k, v, out.shape(), lse.shape());
+  costs::require_attention<T>(shape, dq, dk, dv, dout.shape(), lse.shape());
+  stream.counters.attention_flops += costs::attention_flops(shape, true);
+  take(stream, Cpu::attention_scratch(stream.planner().stream, shape, dtype_of<T>(), true));
+}
+
+template <class T>
+void Meta::swiglu(Stream& stream, Tensor<const T> gate, Tensor<const T> up, Tensor<T> h) {
+  charge(stream, costs::swiglu(gate, up, h));
+}
+
+template <class T>
+void Meta::swiglu_backward(Stream& stream, Tensor<T> gate, Tensor<T> up, Tensor<T> dh) {
+  charge(stream, costs::swiglu_backward(gate, up, dh));
+}
+
+template <class T>
+void Meta::embedding(Stream& stream, Tensor<const T> table, Tensor<const std::int32_t> tokens, Tensor<T> out) {
+  charge(stream, costs::embedding(table, tokens, out));
+}
+
+template <class T>
+void Meta::embedding_backward(Stream& stream, Tensor<const std::int32_t> tokens, Tensor<const T> dy,
+                              Tensor<float> dtable, Write write) {
+  charge(stream, costs::embedding_backward(tokens, dy, dtable, write));
+}
+
+template <class T>
+void Meta::cross_entropy(Stream& stream, Tensor<T> logits, Tensor<const std::int32_t> targets, float,
+                         Tensor<double> loss) {
+  charge(stream, costs::cross_entropy(logits, targets, loss, 2));
+}
+
+template <class T>
+void Meta::cross_entropy_loss(Stream& stream, Tensor<const T> logits, Tensor<const std::int32_t> targets,
+                              Tensor<double> loss) {
+  charge(stream, costs::cross_entropy(logits, targets, loss, 1));
+}
+
+template <class T>
+void Meta::add(Stream& stream, Tensor<const T> x, Tensor<T> y) {
+  charge(stream, costs::add(x, y));
+}
+
+template <class X, class Y>
+void Meta::copy(Stream& stream, Tensor<const X> x, Tensor<Y> y) {
+  charge(stream, costs::copy(x, y));
+}
+
+template <class T>
+void Meta::fill(Stream& stream, Tensor<T> y, float) {
+  charge(stream, costs::fill(y));
+}
+
+void Meta::sum_of_squares(Stream& stream, Tensor<const float> x, Tensor<double> sum) {
+  charge(stream, costs::sum_of_squares(x, sum));
+}
+
+void Meta::adamw(Stream& stream, const AdamWStep&, Tensor<float> main, Tensor<float> first_moment,
+                 Tensor<float> second_moment, Tensor<const float> gradient, Tensor<bf16> model) {
+  charge(stream, costs::adamw(main, first_moment, second_moment, gradient, model));
+}
+
+#define FSDP_META_OPERATIONS(T)                                                                                       \
+  template void Meta::matmul<T, T>(Stream&, Operand<T>, Operand<T>, Tensor<T>, Write);                                \
+  template void Meta::rms_norm<T>(Stream&, Tensor<const T>, Tensor<const T>, float, Tensor<T>, Tensor<float>);        \
+  template void Meta::rms_norm_backward<T>(Stream&, Tensor<const T>, Tensor<const T>, Tensor<const float>,            \
+                                           Tensor<const T>, Tensor<T>, Write, Tensor<float>, Write);                  \
+  template void Meta::rope<T>(Stream&, Tensor<T>, Tensor<const float>, Rotation);                                     \
+  template void Meta::attention<T>(Stream&, const AttentionShape&, Tensor<const T>, Tensor<const T>, Tensor<const T>, \
+                                   Tensor<T>, Tensor<float>);                                                         \
+  template void Meta::attention_backward<T>(Stream&, const AttentionShape&, Tensor<const T>, Tensor<const T>,         \
+                                            Tensor<const T>, Tensor<const T>, Tensor<const float>, Tensor<const T>,   \
+                                            Tensor<T>, Tensor<T>, Tensor<T>);                                         \
+  template void Meta::swiglu<T>(Stream&, Tensor<const T>, Tensor<const T>, Tensor<T>);                                \
+  template void Meta::swiglu_backward<T>(Stream&, Tensor<T>, Tensor<T>, Tensor<T>);                                   \
+  template void Meta::embedding<T>(Stream&, Tensor<const T>, Tensor<const std::int32_t>, Tensor<T>);                  \
+  template void Meta::embedding_backward<T>(Stream&, Tensor<const std::int32_t>, Tensor<const T>, Tensor<float>,      \
+                                            Write);                                                                   \
+  template void Meta::cross_entropy<T>(Stream&, Tensor<T>, Tensor<const std::int32_t>, float, Tensor<double>);        \
+  template void Meta::cross_entropy_loss<T>(Stream&, Tensor<const T>, Tensor<const std::int32_t>, Tensor<double>);    \
+  template void Meta::add<T>(Stream&, Tensor<const T>, Tensor<T>);                                                    \
+  template void Meta::copy<T, float>(Stream&, Tensor<const T>, Tensor<float>);                                        \
+  template void Meta::copy<T, bf16>(Stream&, Tensor<const T>, Tensor<bf16>);                                          \
+  template void Meta::fill<T>(Stream&, Tensor<T>, float);
+FSDP_META_OPERATIONS(float)
+FSDP_META_OPERATIONS(bf16)
+template void Meta::matmul<bf16, float>(Stream&, Operand<bf16>, Operand<bf16>, Tensor<float>, Write);
+template void Meta::fill<double>(Stream&, Tensor<double>, float);
+
+}  // namespace fsdp::device

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strict_json.hpp"
+
+#include <fstream>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fsdp/core/error.hpp>
+
+namespace fsdp {
+namespace {
+
+/// Builds the value event by event, so that a limit stops the parser before anything large exists.
+class Builder : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  Builder(const std::string& source, const JsonLimits& limits) : source_(source), limits_(limits) {}
+
+  nlohmann::json take() { return std::move(root_); }
+
+  bool null() override { return scalar(nullptr); }
+  bool boolean(bool value) override { return scalar(value); }
+  bool number_integer(number_integer_t value) override { return scalar(value); }
+  bool number_unsigned(number_unsigned_t value) override { return scalar(value); }
+  bool number_float(number_float_t value, const string_t&) override { return scalar(value); }
+  bool string(string_t& value) override {
+    check_text(value);
+    return scalar(std::move(value));
+  }
+  bool binary(binary_t&) override { return false; }
+
+  bool start_object(std::size_t) override { return start(nlohmann::json::object()); }
+  bool key(string_t& name) override {
+    check_text(name);
+    require<InputError>(!open_.back()->contains(name), source_, ": the key \"", name, "\" stands twice in one object");
+    key_ = std::move(name);
+    return true;
+  }
+  bool end_object() override { return end(); }
+  bool start_array(std::size_t) override { return start(nlohmann::json::array()); }
+  bool end_array() override { return end(); }
+
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) override {
+    throw InputError(message(source_, ": not valid JSON at byte ", position, " (", error.what(), ")"));
+  }
+
+ private:
+  void check_text(const std::string& text) const {
+    require<InputError>(text.size() <= limits_.text, source_, ": a string of ", text.size(), " bytes; at most ",
+                        limits_.text, " are allowed");
+  }
+
+  nlohmann::json* place(nlohmann::json value) {
+    require<InputError>(++values_ <= limits_.values, source_, ": more than ", limits_.values, " values");
+    if (open_.empty()) return &(root_ = std::move(value));
+    nlohmann::json& parent = *open_.back();
+    if (parent.is_object()) return &(parent[key_] = std::move(value));
+    require<InputError>(parent.size() < limits_.array, source_, ": an array of more than ", limits_.array, " entries");
+    parent.push_back(std::move(value));
+    return &parent.back();
+  }
+
+  bool scalar(nlohmann::json value) {
+    place(std::move(value));
+    return true;
+  }
+
+  bool start(nlohmann::json value) {
+    require<InputError>(open_.size() < limits_.depth, source_, ": nested deeper than ", limits_.depth, " levels");
+    open_.push_back(place(std::move(value)));
+    return true;
+  }
+
+  bool end() {
+    open_.pop_back();
+    return true;
+  }
+
+  const std::string& source_;
+  const JsonLimits& limits_;
+  nlohmann::json root_;
+  std::vector<nlohmann::json*> open_;  // a parent gets no new entries while a child is open
+  std::string key_;
+  std::size_t values_ = 0;
+};
+
+}  // namespace
+
+nlohmann::json parse_strict(std::string_view text, const std::string& source, const JsonLimits& limits) {
+  Builder builder(source, limits);
+  const bool whole = nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
+  require<InputError>(whole, source, ": not valid JSON");
+  return builder.take();
+}
+
+std::string read_small_file(const std::filesystem::path& path, std::int64_t most_bytes) {
+  std::error_code error;
+  require<InputError>(std::filesystem::is_regular_file(path, error), path.string(), ": no such file");
+  const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(path, error));
+  require<InputError>(!error && bytes <= most_bytes, path.string(), ": ", bytes, " bytes; at most ", most_bytes,
+                      " are read");
+  std::ifstream stream(path, std::ios::binary);
+  std::string text(static_cast<std::size_t>(bytes), '\0');
+  stream.read(text.data(), bytes);
+  require<InputError>(stream.gcount() == bytes, path.string(), ": cannot be read");
+  return text;
+}
+
+}  // namespace fsdp

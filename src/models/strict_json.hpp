@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// JSON from files that nobody vouches for: bounded in every direction, and a repeated key is an error.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+namespace fsdp {
+
+struct JsonLimits {
+  std::size_t depth = 8;        ///< of nested objects and arrays
+  std::size_t values = 100000;  ///< keys and array entries together
+  std::size_t array = 100000;   ///< entries of one array
+  std::size_t text = 65536;     ///< bytes of one string or key
+};
+
+/// Throws InputError "`source`: ..." for anything but one well-formed value within the limits.
+nlohmann::json parse_strict(std::string_view text, const std::string& source, const JsonLimits& limits = {});
+
+/// A whole regular file of at most `most_bytes`. Throws InputError.
+std::string read_small_file(const std::filesystem::path& path, std::int64_t most_bytes);
+
+}  // namespace fsdp

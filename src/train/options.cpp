@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/train/options.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <system_error>
+
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/nearest.hpp>
+#include <fsdp/data/sampler.hpp>
+
+namespace fsdp::train {
+namespace {
+
+struct AtLeast {
+  const char* flag;
+  std::int64_t value;
+  std::int64_t least;
+};
+
+bool is_preset(const std::string& name) {
+  const std::vector<std::string> names = llama_preset_names();
+  return std::ranges::find(names, name) != names.end();
+}
+
+void require_in(bool holds, const char* flag, double value, const char* range) {
+  require<InputError>(holds && std::isfinite(value), flag, " ", value, " must be ", range);
+}
+
+}  // namespace
+
+void validate(const TrainOptions& o, std::int64_t ranks) {
+  require<InputError>(!o.data.empty() || o.dry_run || o.print_schedule,
+                      "--data is missing; give files or folders of text");
+  const std::array least = {AtLeast{"--steps", o.steps, 1},
+                            AtLeast{"--seq-len", o.seq_len, 1},
+                            AtLeast{"--batch-size", o.batch_size, 1},
+                            AtLeast{"--grad-accum", o.grad_accum, 1},
+                            AtLeast{"--warmup", o.warmup, 0},
+                            AtLeast{"--validation-every", o.validation_every, 0},
+                            AtLeast{"--validation-windows", o.validation_windows, 0},
+                            AtLeast{"--checkpoint-every", o.checkpoint_every, 0},
+                            AtLeast{"--log-every", o.log_every, 1},
+                            AtLeast{"--ranks", o.ranks, 0},
+                            AtLeast{"--threads", o.stack.threads, 0}};
+  for (const AtLeast& flag : least)
+    require<InputError>(flag.value >= flag.least, flag.flag, " ", flag.value, " must be at least ", flag.least);
+  require_in(o.lr >= 0, "--lr", o.lr, "at least 0");
+  require_in(o.weight_decay >= 0, "--weight-decay", o.weight_decay, "at least 0");
+  require_in(o.beta1 >= 0 && o.beta1 < 1, "--beta1", o.beta1, "at least 0 and below 1");
+  require_in(o.beta2 >= 0 && o.beta2 < 1, "--beta2", o.beta2, "at least 0 and below 1");
+  require_in(o.eps > 0, "--eps", o.eps, "above 0");
+  require_in(o.clip >= 0, "--clip", o.clip, "at least 0 (0 is off)");
+  require_in(o.validation_fraction >= 0 && o.validation_fraction < 1, "--validation-fraction", o.validation_fraction,
+             "at least 0 and below 1");
+  require_in(o.stack.deadline_seconds > 0, "--deadline", o.stack.deadline_seconds, "above 0 seconds");
+  require<InputError>(o.ranks == 0 || o.dry_run, "--ranks is for --dry-run only; use --comm threads:", o.ranks);
+  data::check_batch(o.batch_size, ranks, o.grad_accum);
+}
+
+LrSchedule schedule_of(const TrainOptions& options) {
+  return {.shape = options.lr_schedule, .peak = options.lr, .warmup = options.warmup, .steps = options.steps};
+}
+
+bool is_folder(const ModelChoice& choice) { return !is_preset(choice.name); }
+
+LlamaConfig resolve_model(const ModelChoice& choice) {
+  if (is_folder(choice)) {
+    std::error_code error;
+    require<InputError>(std::filesystem::is_directory(choice.name, error), "--model ", choice.name,
+                        " is neither a preset nor a folder; ", suggestion(choice.name, llama_preset_names()),
+                        ", or a folder with config.json and model.safetensors");
+    ModelChoice without_sizes;
+    without_sizes.name = choice.name;
+    require<InputError>(choice == without_sizes, "--model ", choice.name,
+                        " is a folder whose config.json gives all sizes; drop --hidden, --layers, --heads, --kv-heads, "
+                        "--head-dim, --intermediate, --vocab and --tied");
+    return read_llama_config(choice.name);
+  }
+  LlamaConfig config = llama_preset(choice.name);
+  config.hidden_size = choice.hidden.value_or(config.hidden_size);
+  config.layers = choice.layers.value_or(config.layers);
+  config.heads = choice.heads.value_or(config.heads);
+  config.kv_heads = choice.kv_heads.value_or(config.kv_heads);
+  config.intermediate_size = choice.intermediate.value_or(config.intermediate_size);
+  config.vocab_size = choice.vocab.value_or(config.vocab_size);
+  config.tied = choice.tied.value_or(config.tied);
+  const bool reshaped = choice.hidden.has_value() || choice.heads.has_value();
+  if (reshaped && config.heads > 0 && config.hidden_size % config.heads == 0)
+    config.head_dim = config.hidden_size / config.heads;
+  config.head_dim = choice.head_dim.value_or(config.head_dim);
+  validate(config);
+  return config;
+}
+
+void refuse_other_stack(const TrainOptions& options, const StackChoice& fixed) {
+  const auto check = [&](const char* flag, const auto& asked, const auto& compiled, bool same) {
+    const bool given = std::ranges::find(options.given, flag) != options.given.end();
+    require<InputError>(!given || same, "--", flag, " ", name_of(asked),
+                        " contradicts this program, which is compiled for ", name_of(compiled),
+                        "; leave the flag out, or use the tessera program");
+  };
+  const StackChoice& stack = options.stack;
+  const bool same_form =
+      stack.sharding.kind == fixed.sharding.kind && stack.sharding.reshard == fixed.sharding.reshard &&
+      (stack.sharding.number > 0) == (fixed.sharding.number > 0) && stack.sharding.full == fixed.sharding.full;
+  check("sharding", stack.sharding, fixed.sharding, same_form);
+  check("precision", stack.precision, fixed.precision, stack.precision == fixed.precision);
+  check("tiling", stack.tiling, fixed.tiling, stack.tiling == fixed.tiling);
+  check("comm", stack.comm, fixed.comm, stack.comm.kind == fixed.comm.kind);
+}
+
+}  // namespace fsdp::train

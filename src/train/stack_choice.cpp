@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/train/stack_choice.hpp>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <vector>
+
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/nearest.hpp>
+
+namespace fsdp::train {
+namespace {
+
+const std::vector<std::string> sharding_names = {"fsdp2", "fsdp2:no-reshard", "fsdp2:K",       "zero1",     "zero2",
+                                                 "zero3", "hybrid:K",         "hybrid:K:full", "replicated"};
+const std::vector<std::string> precision_names = {"fp32", "bf16"};
+const std::vector<std::string> tiling_names = {"off", "tiles:N", "tokens:N", "budget:BYTES"};
+const std::vector<std::string> comm_names = {"self", "threads:N", "mpi", "nccl"};
+
+[[noreturn]] void unknown(std::string_view flag, std::string_view text, const std::vector<std::string>& names) {
+  throw InputError(message("--", flag, " ", text, " is not known; ", suggestion(text, names)));
+}
+
+/// The number after "PREFIX:", at least 1; 0 where the text is anything else.
+std::int64_t number_after(std::string_view text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return 0;
+  text.remove_prefix(prefix.size());
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() && number >= 1 ? number : 0;
+}
+
+std::string with_number(std::string_view name, std::int64_t number) {
+  return std::string(name) + ":" + std::to_string(number);
+}
+
+}  // namespace
+
+ShardingChoice parse_sharding(std::string_view text) {
+  using Kind = ShardingChoice::Kind;
+  if (text == "fsdp2") return {};
+  if (text == "fsdp2:no-reshard") return {.reshard = false};
+  if (text == "zero1") return {.kind = Kind::zero1};
+  if (text == "zero2") return {.kind = Kind::zero2};
+  if (text == "zero3") return {.kind = Kind::zero3};
+  if (text == "replicated") return {.kind = Kind::replicated};
+  if (const std::int64_t k = number_after(text, "fsdp2:"); k > 0) return {.number = k};
+  if (const std::int64_t k = number_after(text, "hybrid:"); k > 0) return {.kind = Kind::hybrid, .number = k};
+  if (text.ends_with(":full"))
+    if (const std::int64_t k = number_after(text.substr(0, text.size() - 5), "hybrid:"); k > 0)
+      return {.kind = Kind::hybrid, .number = k, .full = true};
+  unknown("sharding", text, sharding_names);
+}
+
+PrecisionChoice parse_precision(std::string_view text) {
+  if (text == "fp32") return PrecisionChoice::fp32;
+  if (text == "bf16") return PrecisionChoice::bf16;
+  unknown("precision", text, precision_names);
+}
+
+TilingChoice parse_tiling(std::string_view text) {
+  using Kind = TilingChoice::Kind;
+  if (text == "off") return {};
+  if (const std::int64_t n = number_after(text, "tiles:"); n > 0) return {.kind = Kind::tiles, .number = n};
+  if (const std::int64_t n = number_after(text, "tokens:"); n > 0) return {.kind = Kind::tokens, .number = n};
+  if (const std::int64_t n = number_after(text, "budget:"); n > 0) return {.kind = Kind::budget, .number = n};
+  unknown("tiling", text, tiling_names);
+}
+
+CommChoice parse_comm(std::string_view text) {
+  using Kind = CommChoice::Kind;
+  if (text == "self") return {.kind = Kind::self};
+  if (text == "mpi") return {.kind = Kind::mpi};
+  if (text == "nccl") return {.kind = Kind::nccl};
+  if (const std::int64_t n = number_after(text, "threads:"); n > 0) {
+    require<InputError>(n <= 1024, "--comm ", text, ": at most 1024 ranks run as threads");
+    return {.kind = Kind::threads, .ranks = n};
+  }
+  unknown("comm", text, comm_names);
+}
+
+std::string name_of(const ShardingChoice& choice) {
+  using Kind = ShardingChoice::Kind;
+  switch (choice.kind) {
+    case Kind::zero1:
+      return "zero1";
+    case Kind::zero2:
+      return "zero2";
+    case Kind::zero3:
+      return "zero3";
+    case Kind::replicated:
+      return "replicated";
+    case Kind::hybrid:
+      return with_number("hybrid", choice.number) + (choice.full ? ":full" : "");
+    case Kind::fsdp2:
+      break;
+  }
+  if (choice.number > 0) return with_number("fsdp2", choice.number);
+  return choice.reshard ? "fsdp2" : "fsdp2:no-reshard";
+}
+
+std::string name_of(PrecisionChoice choice) { return choice == PrecisionChoice::fp32 ? "fp32" : "bf16"; }
+
+std::string name_of(const TilingChoice& choice) {
+  using Kind = TilingChoice::Kind;
+  switch (choice.kind) {
+    case Kind::tiles:
+      return with_number("tiles", choice.number);
+    case Kind::tokens:
+      return with_number("tokens", choice.number);
+    case Kind::budget:
+      return with_number("budget", choice.number);
+    case Kind::off:
+      break;
+  }
+  return "off";
+}
+
+std::string name_of(const CommChoice& choice) {
+  using Kind = CommChoice::Kind;
+  switch (choice.kind) {
+    case Kind::self:
+      return "self";
+    case Kind::mpi:
+      return "mpi";
+    case Kind::nccl:
+      return "nccl";
+    case Kind::threads:
+      break;
+  }
+  return with_number("threads", choice.ranks);
+}
+
+std::string name_of(const StackChoice& choice) {
+  return name_of(choice.sharding) + " " + name_of(choice.comm) + " " + name_of(choice.precision) + " " +
+         name_of(choice.tiling);
+}
+
+tiling::RunTime policy_of(const TilingChoice& choice) {
+  switch (choice.kind) {
+    case TilingChoice::Kind::tiles:
+      return tiling::RunTime::tiles(choice.number);
+    case TilingChoice::Kind::tokens:
+      return tiling::RunTime::tokens(choice.number);
+    case TilingChoice::Kind::off:
+      return tiling::Untiled{};
+    case TilingChoice::Kind::budget:
+      break;
+  }
+  throw InputError(message("--tiling ", name_of(choice), " is not compiled; compiled are off, tiles:N and tokens:N"));
+}
+
+std::int64_t threads_per_rank(std::int64_t asked, std::int64_t cores, std::int64_t ranks_here) {
+  return asked > 0 ? asked : std::max<std::int64_t>(cores / std::max<std::int64_t>(ranks_here, 1), 1);
+}
+
+}  // namespace fsdp::train

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/checkpoint/model_files.hpp>
+
+#include <gtest/gtest.h>
+
+#include "support/temporary_folder.hpp"
+
+namespace fsdp::checkpoint {
+namespace {
+
+using test::golden;
+using test::TemporaryFolder;
+
+LlamaConfig tied_tiny() {
+  LlamaConfig config = llama_preset("tiny");
+  config.tied = true;
+  return config;
+}
+
+/// A folder of this model with these tensors, all zero.
+void write_model(const TemporaryFolder& folder, const LlamaConfig& config, std::vector<NamedShape> tensors) {
+  folder.write("config.json", to_json(config));
+  SharedFile::create(folder.path() / "model.safetensors", plan_file(std::move(tensors))).finish();
+}
+
+TEST(OpenModel, ReadsTheGoldenFolders) {
+  for (const char* name : {"llama-gqa", "llama-odd"}) {
+    const ModelFiles model = open_model(golden(name));
+    EXPECT_EQ(model.weights.tensors().size(), parameter_list(model.config).size());
+  }
+}
+
+TEST(OpenModel, ATiedHeadMayBeStoredAndRotaryCachesAreIgnored) {
+  const TemporaryFolder folder;
+  std::vector<NamedShape> tensors = parameter_list(tied_tiny());
+  tensors.push_back({"lm_head.weight", {256, 96}});
+  tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", {8}});
+  write_model(folder, tied_tiny(), tensors);
+  std::string warning;
+  open_model(folder.path(), [&](const std::string& text) { warning = text; });
+  EXPECT_NE(warning.find("lm_head.weight is ignored"), std::string::npos) << warning;
+}
+
+TEST(OpenModel, ListsMissingAndUnknownNamesUpToTen) {
+  const TemporaryFolder folder;
+  std::vector<NamedShape> tensors = parameter_list(llama_preset("tiny"));
+  tensors.erase(tensors.begin() + 2, tensors.begin() + 14);
+  tensors.push_back({"extra", {1}});
+  write_model(folder, llama_preset("tiny"), tensors);
+  const std::string said = test::input_error_of([&] { open_model(folder.path()); });
+  EXPECT_NE(said.find("lacks 12 tensors of the model: model.layers.0.self_attn.q_proj.weight, "), std::string::npos);
+  EXPECT_NE(said.find(" and 2 more; and has unknown ones: extra"), std::string::npos) << said;
+}
+
+TEST(OpenModel, NamesAWrongShapeAMissingFileAndAShortFile) {
+  const TemporaryFolder folder;
+  std::vector<NamedShape> tensors = parameter_list(llama_preset("tiny"));
+  tensors[4].shape = {96, 32};
+  write_model(folder, llama_preset("tiny"), tensors);
+  EXPECT_INPUT_ERROR(open_model(folder.path()),
+                     "self_attn.v_proj.weight\" has shape [96, 32] where the model has [32, 96]");
+  std::filesystem::resize_file(folder.path() / "model.safetensors", 100000);
+  EXPECT_INPUT_ERROR(open_model(folder.path()), "model.safetensors: its tensors take");
+  std::filesystem::remove(folder.path() / "model.safetensors");
+  EXPECT_INPUT_ERROR(open_model(folder.path()), "model.safetensors: cannot be opened: No such file");
+  std::filesystem::remove(folder.path() / "config.json");
+  EXPECT_INPUT_ERROR(open_model(folder.path()), "config.json: no such file");
+  EXPECT_INPUT_ERROR(open_model(folder.path() / "absent"), "no such folder");
+}
+
+}  // namespace
+}  // namespace fsdp::checkpoint

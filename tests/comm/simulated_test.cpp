@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <comm/simulated.hpp>
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <comm/collectives.hpp>
+#include <comm/mesh.hpp>
+
+namespace fsdp::comm {
+namespace {
+
+using Counts = std::vector<std::int64_t>;
+
+TEST(Simulated, RecordsAndCountsWithoutTouchingMemory) {
+  Simulated<> c({.ranks = 4, .rank = 1}, {.record = true});
+  const Counts counts{10, 20, 0, 10};
+  auto* const full = reinterpret_cast<float*>(device::Meta::unbacked(0));
+  auto* const local = reinterpret_cast<float*>(device::Meta::unbacked(4096));
+  const std::vector<Segment<float>> segments{{local, full, counts}};
+
+  all_gather(c, segments, {.what = "weights", .unit = 0}).wait();
+  EXPECT_EQ(c.monitor().totals.copied_bytes, 40 * 4);  // 20 from peers, 20 of its own that do not lie in place
+  reduce_scatter<bf16>(c, segments, Write::accumulate).wait();
+  EXPECT_EQ(c.monitor().totals.copied_bytes, 40 * 4 + 20 * 3 * 2);
+  all_reduce<float>(c, std::vector<Segment<float>>{{full + 10, full, counts}}).wait();
+  EXPECT_EQ(c.monitor().totals.copied_bytes, 40 * 4 + 20 * 3 * 2 + 20 * 3 * 4 + 20 * 4);
+
+  const std::vector<Event> expected{
+      {0, Op::all_gather, DType::f32, 160, {"weights", 0}},
+      {1, Op::reduce_scatter, DType::bf16, 80, {}},
+      {2, Op::all_reduce, DType::f32, 160, {}},
+  };
+  EXPECT_EQ(c.monitor().events, expected);
+}
+
+TEST(Simulated, OtherRanksHaveTheSameValues) {
+  Simulated<> c({.ranks = 8, .rank = 3});
+  EXPECT_EQ(sum_over_ranks(c, 2.5), 20.0);
+  std::int64_t most = 7;
+  reduce(c, std::span(&most, 1), Reduction::max);
+  EXPECT_EQ(most, 7);
+}
+
+TEST(Simulated, AMeshHasItsRanksWhereThreadsWouldHaveThem) {
+  const Mesh<Simulated<>> mesh(Simulated<>({.ranks = 12, .rank = 7}), 4);
+  EXPECT_EQ(mesh.shard_axis().size(), 4);
+  EXPECT_EQ(mesh.shard_axis().rank(), 3);
+  EXPECT_EQ(mesh.replicate_axis().size(), 3);
+  EXPECT_EQ(mesh.replicate_axis().rank(), 1);
+}
+
+TEST(Simulated, RefusesARankThatIsNotThere) { EXPECT_THROW(Simulated<>({.ranks = 2, .rank = 2}), InputError); }
+
+}  // namespace
+}  // namespace fsdp::comm

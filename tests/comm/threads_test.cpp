@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <comm/threads.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include <comm/collectives.hpp>
+
+namespace fsdp::comm {
+namespace {
+
+using std::chrono::milliseconds;
+using Counts = std::vector<std::int64_t>;
+
+constexpr Options impatient{.deadline = milliseconds(100)};
+
+/// What the CollectiveError of `call` says; empty where there is none.
+template <class Call>
+std::string failure_of(Call call) {
+  try {
+    call();
+  } catch (const CollectiveError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(Threads, ReturnsTheFirstStatusByRankThatIsNotZero) {
+  EXPECT_EQ(Threads<>::run(3, {}, [](auto& c) { return c.rank() == 0 ? 0 : 10 + c.rank(); }), 11);
+  EXPECT_EQ(Threads<>::run(2, {}, [](auto& c) { barrier(c); }), 0);
+  EXPECT_THROW(Threads<>::run(0, {}, [](auto&) {}), InputError);
+}
+
+TEST(Threads, ARankThatNeverComesIsNamedAtTheDeadline) {
+  std::atomic<bool> done = false;
+  const std::string text = failure_of([&] {
+    Threads<>::run(3, impatient, [&](auto& c) {
+      while (c.rank() == 1 && !done) std::this_thread::sleep_for(milliseconds(1));
+      const std::string seen = failure_of([&] { barrier(c, {.what = "step", .unit = 4}); });
+      EXPECT_TRUE(contains(seen, "barrier of step, unit 4 (u8, 0 elements, sequence 0), after ")) << seen;
+      done = true;
+      throw CollectiveError(seen);
+    });
+  });
+  EXPECT_TRUE(contains(text, "for rank 1 (has not come)")) << text;
+  EXPECT_TRUE(contains(text, "deadline is 0.100 s")) << text;
+}
+
+TEST(Threads, ARankThatHasReturnedIsNotWaitedFor) {
+  const std::string text = failure_of([] {
+    Threads<>::run(2, {}, [](auto& c) {
+      if (c.rank() == 0) barrier(c);
+    });
+  });
+  EXPECT_TRUE(contains(text, "rank 1 has ended")) << text;
+}
+
+TEST(Threads, AThrowingRankFreesTheOthersAndItsErrorIsTheOneThrown) {
+  std::atomic<int> freed = 0;
+  EXPECT_THROW(Threads<>::run(4, {},
+                              [&](auto& c) {
+                                barrier(c);
+                                if (c.rank() == 2) throw InputError("no such file");
+                                const std::string text = failure_of([&] { barrier(c); });
+                                EXPECT_TRUE(contains(text, "rank 2 failed: no such file")) << text;
+                                if (!text.empty()) ++freed;
+                                barrier(c);
+                              }),
+               InputError);
+  EXPECT_EQ(freed, 3);
+}
+
+TEST(Threads, AFailureReachesCommunicatorsThatWereSplit) {
+  EXPECT_THROW(Threads<>::run(4, {},
+                              [](auto& c) {
+                                auto part = split(c, [](int rank) { return rank % 2; });
+                                if (c.rank() == 3) throw InputError("ends alone");
+                                const std::string text = failure_of([&] {
+                                  for (;;) barrier(part);
+                                });
+                                EXPECT_TRUE(contains(text, "rank 3 failed")) << text;
+                              }),
+               InputError);
+}
+
+TEST(Threads, UnwindingWithCollectivesInFlightNeitherHangsNorThrows) {
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THROW(Threads<>::run(2, {},
+                              [](auto& c) {
+                                const Counts counts{1 << 18, 1 << 18};
+                                std::vector<float> full(1 << 19);
+                                std::vector<float> local(1 << 18);
+                                const std::vector<Segment<float>> segments{{local.data(), full.data(), counts}};
+                                const auto first = all_gather(c, segments);
+                                const auto second = reduce_scatter<float>(c, segments, Write::overwrite);
+                                if (c.rank() == 1) throw InputError("while two are in flight");
+                              }),
+               InputError);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+}
+
+TEST(Threads, DifferentCollectivesAtOnceAreAnErrorEvenWithoutChecks) {
+  const std::string text = failure_of([] {
+    Threads<>::run(2, {}, [](auto& c) {
+      const Counts counts{1, 1};
+      float values[3] = {};
+      const std::vector<Segment<float>> one{{values, values + 1, counts}};
+      if (c.rank() == 0)
+        all_gather(c, one).wait();
+      else
+        reduce_scatter<float>(c, one, Write::overwrite).wait();
+    });
+  });
+  EXPECT_TRUE(contains(text, "ranks disagree")) << text;
+}
+
+TEST(Threads, WaitingIsCountedApartFromCopying) {
+  Threads<>::run(2, {}, [](auto& c) {
+    if (c.rank() == 1) std::this_thread::sleep_for(milliseconds(50));
+    barrier(c);
+    EXPECT_GT(c.monitor().totals.waiting_seconds, c.rank() == 0 ? 0.03 : 0.0);
+    EXPECT_LT(c.monitor().totals.copy_seconds, 0.02);
+  });
+}
+
+/// ThreadSanitizer's own memory for so many elements would be eight times as large.
+#if defined(__SANITIZE_THREAD__)
+constexpr bool under_thread_sanitizer = true;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+constexpr bool under_thread_sanitizer = true;
+#else
+constexpr bool under_thread_sanitizer = false;
+#endif
+#else
+constexpr bool under_thread_sanitizer = false;
+#endif
+
+/// Maps one small file again and again, so that more elements than 2^31 need little memory.
+class RepeatedMemory {
+ public:
+  explicit RepeatedMemory(std::int64_t bytes) : bytes_(static_cast<std::size_t>(bytes)) {
+    constexpr std::size_t block = std::size_t{1} << 24;
+    const int file = memfd_create("elements", 0);
+    EXPECT_EQ(ftruncate(file, block), 0);
+    void* const base = mmap(nullptr, bytes_ + block, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    data_ = static_cast<std::uint8_t*>(base);
+    for (std::size_t at = 0; at < bytes_; at += block)
+      EXPECT_NE(mmap(data_ + at, block, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0), MAP_FAILED);
+    close(file);
+  }
+  RepeatedMemory(const RepeatedMemory&) = delete;
+  RepeatedMemory& operator=(const RepeatedMemory&) = delete;
+  ~RepeatedMemory() { munmap(data_, bytes_ + (std::size_t{1} << 24)); }
+  std::uint8_t* data() const { return data_; }
+
+ private:
+  std::size_t bytes_;
+  std::uint8_t* data_ = nullptr;
+};
+
+TEST(Threads, GathersMoreElementsThanAnIntCounts) {
+  if (under_thread_sanitizer) GTEST_SKIP();
+  constexpr std::int64_t many = (std::int64_t{1} << 31) + 77;
+  Threads<>::run(2, {}, [](auto& c) {
+    const Counts counts{many, 2};
+    const RepeatedMemory full(many + 2);
+    std::uint8_t pair[2] = {11, 22};
+    std::uint8_t* const local = c.rank() == 0 ? full.data() : pair;
+    if (c.rank() == 0) {
+      local[0] = 3;
+      local[many % (1 << 24) - 1] = 7;  // the last block is the first one, mapped again
+    }
+    all_gather(c, std::vector<Segment<std::uint8_t>>{{local, full.data(), counts}}).wait();
+    EXPECT_EQ(full.data()[many], 11);
+    EXPECT_EQ(full.data()[many + 1], 22);
+    EXPECT_EQ(full.data()[many - 1], 7);
+    EXPECT_EQ(c.monitor().totals.copied_bytes, c.rank() == 0 ? 2 : many + 2);
+  });
+}
+
+}  // namespace
+}  // namespace fsdp::comm

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles the cases of one file: case 0 must pass, every other must fail and say what the file expects.
+
+usage: expect.py FILE COMPILER [FLAG...]
+
+Case n is the code under `#if CASE == n`. The file lists the cases with what the compiler's output must contain:
+    // expect 1: fsdp: StaticTiles<N> needs at least one tile
+"""
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+
+def compile_case(file, command, case):
+    result = subprocess.run([*command, "-fsyntax-only", f"-DCASE={case}", str(file)], capture_output=True, text=True)
+    return result.returncode == 0, result.stderr
+
+
+def check(file, command):
+    """All that is wrong with the file, one text each."""
+    text = Path(file).read_text()
+    expected = {int(case): sentence for case, sentence in re.findall(r"^// expect (\d+): (.+?)\s*$", text, re.MULTILINE)}
+    cases = {int(case) for case in re.findall(r"^#\s*(?:el)?if CASE == (\d+)", text, re.MULTILINE)}
+    if not expected or cases - {0} != set(expected):
+        return [f"the cases {sorted(cases)} and the expectations {sorted(expected)} are not the same"]
+
+    wrong = []
+    passed, output = compile_case(file, command, 0)
+    if not passed:
+        wrong.append(f"case 0 must compile:\n{output}")
+    for case, sentence in sorted(expected.items()):
+        passed, output = compile_case(file, command, case)
+        if passed:
+            wrong.append(f"case {case} compiles; it must fail with: {sentence}")
+        elif sentence not in output:
+            wrong.append(f"case {case} fails without saying: {sentence}\n{output}")
+    return wrong
+
+
+def main():
+    wrong = check(sys.argv[1], sys.argv[2:])
+    for sentence in wrong:
+        print(sentence)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""expect.py tells a case that fails as it should from one that does not. usage: expect_self_test.py COMPILER [FLAG...]"""
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import expect
+
+COMMAND = sys.argv[1:]
+
+
+def check(text):
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "case.cpp"
+        file.write_text(text)
+        return expect.check(file, COMMAND)
+
+
+class Expect(unittest.TestCase):
+    def test_a_case_that_fails_with_the_sentence(self):
+        self.assertEqual([], check('// expect 1: too small\n#if CASE == 1\nstatic_assert(false, "too small");\n#endif\n'))
+
+    def test_a_case_that_compiles(self):
+        self.assertIn("case 1 compiles", check("// expect 1: x\n#if CASE == 1\n#endif\n")[0])
+
+    def test_a_case_that_fails_for_another_reason(self):
+        self.assertIn("without saying", check('// expect 1: too small\n#if CASE == 1\nstatic_assert(false, "b");\n#endif\n')[0])
+
+    def test_case_0_that_fails(self):
+        self.assertIn("case 0 must compile", check('// expect 1: small\nstatic_assert(false, "small");\n#if CASE == 1\n#endif\n')[0])
+
+    def test_a_case_without_an_expectation(self):
+        self.assertIn("not the same", check("// expect 1: x\n#if CASE == 1\n#elif CASE == 2\n#endif\n")[0])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

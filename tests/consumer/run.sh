@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds the smallest example as a user would, and runs it.
+# usage: run.sh install|subdirectory SOURCE BUILD COMPILER [COMPONENT]
+set -euo pipefail
+way=$1 source=$2 build=$3 compiler=$4 component=${5:-}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+main=$source/tests/consumer/main.cpp
+[ -f "$source/examples/minimal/main.cpp" ] && main=$source/examples/minimal/main.cpp
+
+configure() {
+  cmake -G Ninja -S "$source/tests/consumer" -B "$work/build" -DCMAKE_CXX_COMPILER="$compiler" \
+    -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" -DMAIN="$main" "$@"
+}
+
+if [ "$way" = install ]; then
+  cmake --install "$build" --prefix "$work/prefix" >"$work/installed"
+  for part in nccl unheard-of; do
+    if configure -DCMAKE_PREFIX_PATH="$work/prefix" -DCOMPONENTS="$part" >"$work/refused" 2>&1; then
+      echo "find_package(tessera COMPONENTS $part) succeeded"
+      exit 1
+    fi
+    grep -q "component '$part'" "$work/refused" || { cat "$work/refused"; exit 1; }
+  done
+  configure -DCMAKE_PREFIX_PATH="$work/prefix" -DCOMPONENTS="$component"
+else
+  configure -DTESSERA_SOURCE="$source"
+fi
+cmake --build "$work/build"
+"$work/build/consumer"

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/core/error.hpp>
+
+#include <type_traits>
+
+#include <gtest/gtest.h>
+
+namespace fsdp {
+namespace {
+
+template <class E>
+inline constexpr bool in_family = std::is_base_of_v<Error, E>&& std::is_base_of_v<std::runtime_error, E>;
+static_assert(in_family<InputError> && in_family<LogicError> && in_family<MemoryError>);
+static_assert(!std::is_base_of_v<InputError, LogicError> && !std::is_base_of_v<LogicError, InputError>);
+
+TEST(Require, DoesNothingWhereTheConditionHolds) { EXPECT_NO_THROW(require(true, "never said")); }
+
+TEST(Require, JoinsItsPartsIntoOneMessage) {
+  try {
+    require<InputError>(false, "heads ", 6, " by ", 4.5, std::string(": no"));
+    FAIL() << "require let a false condition pass";
+  } catch (const InputError& error) {
+    EXPECT_STREQ(error.what(), "heads 6 by 4.5: no");
+  }
+}
+
+TEST(Require, ThrowsALogicErrorUnlessToldOtherwise) {
+  EXPECT_THROW(require(false, "a bug"), LogicError);
+  EXPECT_THROW(require<MemoryError>(false, "full"), MemoryError);
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/core/nearest.hpp>
+
+#include <gtest/gtest.h>
+
+namespace fsdp {
+namespace {
+
+TEST(EditDistance, CountsInsertionsDeletionsReplacementsAndSwaps) {
+  EXPECT_EQ(edit_distance("small", "small"), 0u);
+  EXPECT_EQ(edit_distance("smal", "small"), 1u);
+  EXPECT_EQ(edit_distance("smalll", "small"), 1u);
+  EXPECT_EQ(edit_distance("smoll", "small"), 1u);
+  EXPECT_EQ(edit_distance("samll", "small"), 1u);
+  EXPECT_EQ(edit_distance("", "tiny"), 4u);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
+}
+
+TEST(Nearest, PicksTheFirstOfTheClosest) {
+  const std::vector<std::string> words = {"zero1", "zero2", "fsdp2"};
+  EXPECT_EQ(nearest("fsdp", words), "fsdp2");
+  EXPECT_EQ(nearest("zero3", words), "zero1");
+  EXPECT_EQ(nearest("x", {}), "");
+  EXPECT_EQ(suggestion("fdsp2", words), "did you mean 'fsdp2'? Known: zero1, zero2, fsdp2");
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/data/sampler.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "support/temporary_folder.hpp"
+
+namespace fsdp::data {
+namespace {
+
+using List = std::vector<std::int64_t>;
+
+List sorted(List list) {
+  std::ranges::sort(list);
+  return list;
+}
+
+List all_below(std::int64_t size) {
+  List list(static_cast<std::size_t>(size));
+  std::iota(list.begin(), list.end(), 0);
+  return list;
+}
+
+TEST(Permutation, HasEveryValueOnceForEverySize) {
+  for (const std::int64_t size : {1, 2, 3, 4, 5, 6, 15, 16, 17, 100, 257, 4096, 4097}) {
+    const Permutation order(7, 3, size);
+    List values;
+    for (std::int64_t i = 0; i < size; ++i) values.push_back(order(i));
+    EXPECT_EQ(sorted(values), all_below(size)) << size;
+  }
+}
+
+TEST(Permutation, IsTheSameForEver) {
+  const Permutation order(1, 0, 10);
+  List values;
+  for (std::int64_t i = 0; i < 10; ++i) values.push_back(order(i));
+  EXPECT_EQ(values, (List{4, 2, 8, 7, 9, 0, 3, 5, 1, 6}));
+}
+
+TEST(Permutation, SeedsAndEpochsDiffer) {
+  std::set<List> seen;
+  for (const std::uint64_t seed : {0, 1, 2})
+    for (const std::uint64_t epoch : {0, 1, 2}) {
+      const Permutation order(seed, epoch, 50);
+      List values;
+      for (std::int64_t i = 0; i < 50; ++i) values.push_back(order(i));
+      seen.insert(values);
+    }
+  EXPECT_EQ(seen.size(), 9u);
+}
+
+TEST(Permutation, SpreadsFirstValuesEvenly) {
+  std::vector<int> counts(6, 0);
+  for (std::uint64_t epoch = 0; epoch < 6000; ++epoch) ++counts[static_cast<std::size_t>(Permutation(3, epoch, 6)(0))];
+  for (const int count : counts) EXPECT_NEAR(count, 1000, 150);  // 5 standard deviations
+}
+
+TEST(Sampler, NoWindowTwiceInAnEpochAlsoWhereABatchSpansTwo) {
+  Sampler sampler(5, 23, 4);
+  List drawn;
+  while (drawn.size() < 3 * 23) {
+    const List batch = sampler.batch();
+    drawn.insert(drawn.end(), batch.begin(), batch.end());
+    sampler.advance();
+  }
+  for (std::ptrdiff_t epoch = 0; epoch < 3; ++epoch)
+    EXPECT_EQ(sorted(List(drawn.begin() + epoch * 23, drawn.begin() + (epoch + 1) * 23)), all_below(23));
+  EXPECT_EQ(sampler.position(), (Position{.epoch = 3, .index = 3}));
+}
+
+TEST(Sampler, ABatchMayBeLargerThanTheData) {
+  Sampler sampler(5, 3, 8);
+  const List batch = sampler.batch();
+  EXPECT_EQ(sorted(List(batch.begin(), batch.begin() + 3)), all_below(3));
+  EXPECT_EQ(sorted(List(batch.begin() + 3, batch.begin() + 6)), all_below(3));
+  sampler.advance();
+  EXPECT_EQ(sampler.position(), (Position{.epoch = 2, .index = 2}));
+}
+
+TEST(Sampler, SharesOfAllRanksAreTheBatchWhateverTheirNumber) {
+  Sampler sampler(9, 17, 12);
+  for (int step = 0; step < 5; ++step) {
+    for (const std::int64_t ranks : {1, 2, 3, 4, 6, 12})
+      for (std::int64_t micro_batches = 1; micro_batches * ranks <= 12; ++micro_batches) {
+        if (12 % (ranks * micro_batches) != 0) continue;
+        List together;
+        for (std::int64_t m = 0; m < micro_batches; ++m)
+          for (std::int64_t r = 0; r < ranks; ++r) {
+            const List mine =
+                sampler.slice({.rank = r, .ranks = ranks, .micro_batch = m, .micro_batches = micro_batches});
+            together.insert(together.end(), mine.begin(), mine.end());
+          }
+        EXPECT_EQ(together, sampler.batch());
+      }
+    sampler.advance();
+  }
+}
+
+TEST(Sampler, GoesOnWhereItWasRestored) {
+  Sampler first(9, 17, 4);
+  for (int step = 0; step < 6; ++step) first.advance();
+  Sampler second(9, 17, 4);
+  second.restore(first.position());
+  for (int step = 0; step < 20; ++step) {
+    EXPECT_EQ(first.batch(), second.batch());
+    first.advance();
+    second.advance();
+  }
+}
+
+TEST(Sampler, APositionOfOtherDataIsAnInputError) {
+  Sampler sampler(9, 17, 4);
+  EXPECT_INPUT_ERROR(sampler.restore({.epoch = 0, .index = 17}), "17 training windows");
+  EXPECT_INPUT_ERROR(sampler.restore({.epoch = -1, .index = 0}), "epoch -1");
+}
+
+TEST(CheckBatch, NamesTheNearestSizesThatWork) {
+  EXPECT_NO_THROW(check_batch(12, 3, 4));
+  EXPECT_INPUT_ERROR(check_batch(7, 2, 2), "shared by 2 ranks x 2 micro-batches; the nearest sizes that can: 4 and 8");
+  EXPECT_INPUT_ERROR(check_batch(3, 2, 2), "nearest sizes that can: 4");
+  EXPECT_INPUT_ERROR(check_batch(0, 1, 1), "at least 1");
+  EXPECT_INPUT_ERROR(check_batch(4, 1, 0), "at least 1");
+  EXPECT_INPUT_ERROR(Sampler(9, 17, 4).slice({.ranks = 3}), "3 ranks");
+}
+
+}  // namespace
+}  // namespace fsdp::data

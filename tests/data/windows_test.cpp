@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/data/windows.hpp>
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "support/temporary_folder.hpp"
+
+namespace fsdp::data {
+namespace {
+
+using test::TemporaryFolder;
+
+class WindowsTest : public ::testing::Test {
+ protected:
+  Corpus corpus(const std::string& text) {
+    const std::vector<std::filesystem::path> paths = {folder_.write("text", text)};
+    return Corpus(paths);
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(WindowsTest, AreConsecutiveAndEachTokenHasItsNext) {
+  const Corpus text = corpus("abcdefghi");
+  const Windows windows(text, 4, 0);
+  ASSERT_EQ(windows.count(), 2);
+  std::vector<std::int32_t> tokens(4), targets(4);
+  windows.fill(1, tokens.data(), targets.data());
+  EXPECT_EQ(tokens, (std::vector<std::int32_t>{'e', 'f', 'g', 'h'}));
+  EXPECT_EQ(targets, (std::vector<std::int32_t>{'f', 'g', 'h', 'i'}));
+  EXPECT_EQ(Windows(corpus("abcdefgh"), 4, 0).count(), 1);
+  EXPECT_EQ(Windows(corpus("ab"), 1, 0).count(), 1);
+  EXPECT_THROW(windows.fill(2, tokens.data(), targets.data()), LogicError);
+}
+
+TEST_F(WindowsTest, TheGoldenTextHasSix) {
+  const std::vector<std::filesystem::path> paths = {test::golden("llama-gqa") / "text.bin"};
+  const Corpus text(paths);
+  EXPECT_EQ(Windows(text, 17, 0).training(), 6);
+}
+
+TEST_F(WindowsTest, TheLastPartIsHeldOut) {
+  const Corpus text = corpus(std::string(1001, 'x'));
+  const Windows windows(text, 10, 0.25);
+  EXPECT_EQ(windows.training(), 75);
+  EXPECT_EQ(windows.validation(), 25);
+  EXPECT_EQ(Windows(text, 10, 0.001).validation(), 1);
+  EXPECT_EQ(windows.validation_windows(4), (std::vector<std::int64_t>{75, 81, 87, 93}));
+  EXPECT_EQ(windows.validation_windows(99).size(), 25u);
+  EXPECT_EQ(windows.validation_windows().back(), 99);
+  EXPECT_TRUE(Windows(text, 10, 0).validation_windows(5).empty());
+}
+
+TEST_F(WindowsTest, WhatCannotWorkIsAnInputErrorWithBothNumbers) {
+  const Corpus text = corpus("abcdefgh");
+  EXPECT_INPUT_ERROR(Windows(text, 8, 0), "a sequence of 8 tokens and the next one do not fit into the 8 bytes");
+  EXPECT_INPUT_ERROR(Windows(text, 0, 0), "at least 1");
+  EXPECT_INPUT_ERROR(Windows(text, 4, 1.0), "below 1");
+  EXPECT_INPUT_ERROR(Windows(text, 4, -0.1), "at least 0");
+  EXPECT_INPUT_ERROR(Windows(text, 4, 0.5), "leave none to train on");
+}
+
+TEST_F(WindowsTest, AByteOutsideTheVocabularyIsAnInputError) {
+  const Corpus text = corpus("abcdefgh");
+  std::vector<std::int32_t> tokens(7), targets(7);
+  EXPECT_NO_THROW(Windows(text, 7, 0, 'h' + 1).fill(0, tokens.data(), targets.data()));
+  EXPECT_INPUT_ERROR(Windows(text, 7, 0, 'h').fill(0, tokens.data(), targets.data()), "holds byte 104");
+}
+
+}  // namespace
+}  // namespace fsdp::data

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/device/meta.hpp>
+
+#include <omp.h>
+
+#include "reference.hpp"
+
+namespace fsdp::device {
+namespace {
+
+using namespace reference;
+
+/// What one operation left behind on a device.
+struct Trace {
+  std::int64_t matmul_flops = 0, attention_flops = 0, elementwise_bytes = 0, peak = 0, peak_scratch = 0, used = 0;
+  friend bool operator==(const Trace&, const Trace&) = default;
+};
+
+std::ostream& operator<<(std::ostream& out, const Trace& t) {
+  return out << t.matmul_flops << " flops, " << t.attention_flops << " in attention, " << t.elementwise_bytes
+             << " bytes, peak " << t.peak << " with scratch " << t.peak_scratch << ", used " << t.used;
+}
+
+/// Runs `operation(arena, stream)` after its inputs were made; both devices start with an empty arena.
+template <class Device, class Operation>
+Trace trace(typename Device::Arena arena, int threads, const Operation& operation) {
+  typename Device::Stream stream(arena, threads);
+  operation(arena, stream);
+  return {stream.counters.matmul_flops,
+          stream.counters.attention_flops,
+          stream.counters.elementwise_bytes,
+          arena.peak(),
+          arena.peak_scratch(),
+          arena.used()};
+}
+
+/// Makes tensors in an arena, zeroed where there is storage.
+template <class Device>
+struct Maker {
+  typename Device::Arena& arena;
+
+  template <class T>
+  Tensor<T> make(const Shape& shape) const {
+    const Tensor<T> tensor = arena.template allocate<T>(Device::Arena::End::low, shape);
+    if constexpr (std::is_same_v<Device, Cpu>) std::fill_n(tensor.data(), tensor.numel(), T{});
+    return tensor;
+  }
+};
+
+template <class Operation>
+void expect_equal_costs(const char* name, const Operation& operation) {
+  for (const int threads : team_sizes()) {
+    Ledger ledger;
+    const Trace cpu = trace<Cpu>(Cpu::Arena(ledger, std::int64_t{4} << 20), threads, operation);
+    const Trace meta = trace<Meta>(Meta::Arena::unbounded(), threads, operation);
+    EXPECT_EQ(cpu, meta) << name << " with " << threads << " threads";
+    EXPECT_GT(cpu.matmul_flops + cpu.attention_flops + cpu.elementwise_bytes, 0) << name;
+  }
+}
+
+template <class T>
+class MetaCosts : public testing::Test {};
+using Types = testing::Types<float, bf16>;
+TYPED_TEST_SUITE(MetaCosts, Types);
+
+template <class T>
+struct DeviceOf;
+template <class Device>
+struct DeviceOf<Arena<Device>> {
+  using type = Device;
+};
+
+TYPED_TEST(MetaCosts, OfMatmulsAreTheCpus) {
+  using T = TypeParam;
+  for (const std::int64_t m : {1, 15, 300})
+    for (int flags = 0; flags < 8; ++flags)
+      expect_equal_costs("matmul", [&](auto& arena, auto& stream) {
+        using D = typename DeviceOf<std::remove_reference_t<decltype(arena)>>::type;
+        const Maker<D> maker{arena};
+        const bool ta = flags & 1, tb = flags & 2;
+        const Tensor<T> a = maker.template make<T>(ta ? Shape{64, m} : Shape{m, 64});
+        const Tensor<T> b = maker.template make<T>(tb ? Shape{48, 64} : Shape{64, 48});
+        const Tensor<T> c = maker.template make<T>({m, 60});
+        const Tensor<float> sums = maker.template make<float>({m, 48});
+        const Write write = flags & 4 ? Write::accumulate : Write::overwrite;
+        D::template matmul<T, T>(stream, {a, ta}, {b, tb}, c.slice_columns(2, 50), write);
+        D::template matmul<T, float>(stream, {a, ta}, {b, tb}, sums, write);
+      });
+}
+
+TYPED_TEST(MetaCosts, OfElementwiseOperationsAreTheCpus) {
+  using T = TypeParam;
+  const Shape shape{37, 96};
+  const auto check = [&](const char* name, const auto& operation) {
+    expect_equal_costs(name, [&](auto& arena, auto& stream) {
+      using D = typename DeviceOf<std::remove_reference_t<decltype(arena)>>::type;
+      const Maker<D> maker{arena};
+      operation(D{}, stream, maker.template make<T>(shape), maker.template make<T>(shape),
+                maker.template make<T>(shape), maker.template make<T>({96}), maker.template make<float>(shape),
+                maker.template make<float>({96}), maker.template make<std::int32_t>({37}),
+                maker.template make<double>({1}));
+    });
+  };
+  // x, y, z [37, 96]; w [96]; wide [37, 96] and sums [96] of float; tokens [37]; total [1].
+  check("rms_norm", [](auto d, auto& s, auto x, auto y, auto, auto w, auto, auto sums, auto, auto) {
+    decltype(d)::template rms_norm<T>(s, x, w, 1, y, sums.slice(0, 37));
+  });
+  for (const Write write : {Write::overwrite, Write::accumulate})
+    check("rms_norm_backward",
+          [write](auto d, auto& s, auto x, auto y, auto z, auto w, auto wide, auto sums, auto, auto) {
+            const Tensor<float> rstd(wide.data(), {37});
+            decltype(d)::template rms_norm_backward<T>(s, x, w, rstd, y, z, write, sums, write);
+          });
+  check("rope", [](auto d, auto& s, auto x, auto, auto, auto, auto wide, auto, auto, auto) {
+    const Tensor<float> table(wide.data(), {5, 16});
+    decltype(d)::rotary_table(s, 1e4f, table);
+    decltype(d)::template rope<T>(s, x, table, Rotation::forward);
+  });
+  check("swiglu", [](auto d, auto& s, auto x, auto y, auto z, auto, auto, auto, auto, auto) {
+    decltype(d)::template swiglu<T>(s, x, y, z);
+  });
+  check("swiglu_backward", [](auto d, auto& s, auto x, auto y, auto z, auto, auto, auto, auto, auto) {
+    decltype(d)::template swiglu_backward<T>(s, x, y, z);
+  });
+  check("embedding", [](auto d, auto& s, auto x, auto y, auto, auto, auto, auto, auto tokens, auto) {
+    decltype(d)::template embedding<T>(s, x, tokens, y);
+  });
+  for (const Write write : {Write::overwrite, Write::accumulate})
+    check("embedding_backward", [write](auto d, auto& s, auto x, auto, auto, auto, auto wide, auto, auto tokens, auto) {
+      decltype(d)::template embedding_backward<T>(s, tokens, x, wide, write);
+    });
+  check("cross_entropy", [](auto d, auto& s, auto x, auto, auto, auto, auto, auto, auto tokens, auto total) {
+    decltype(d)::template cross_entropy<T>(s, x, tokens, 1, total);
+  });
+  check("cross_entropy_loss", [](auto d, auto& s, auto x, auto, auto, auto, auto, auto, auto tokens, auto total) {
+    decltype(d)::template cross_entropy_loss<T>(s, x, tokens, total);
+  });
+  check("add", [](auto d, auto& s, auto x, auto y, auto...) { decltype(d)::template add<T>(s, x, y); });
+  check("copy", [](auto d, auto& s, auto x, auto, auto, auto, auto wide, auto...) {
+    decltype(d)::template copy<T, float>(s, x, wide);
+  });
+  check("fill", [](auto d, auto& s, auto x, auto...) { decltype(d)::template fill<T>(s, x, 1); });
+}
+
+TEST(MetaCosts, OfTheOptimizerAreTheCpus) {
+  for (const bool with_model : {false, true})
+    expect_equal_costs("adamw", [&](auto& arena, auto& stream) {
+      using D = typename DeviceOf<std::remove_reference_t<decltype(arena)>>::type;
+      const Maker<D> maker{arena};
+      const Tensor<float> x = maker.template make<float>({50001});
+      const Tensor<bf16> model = with_model ? maker.template make<bf16>({50001}) : Tensor<bf16>();
+      D::adamw(stream, {}, x, x, x, x, model);
+      D::sum_of_squares(stream, x, maker.template make<double>({1}));
+    });
+}
+
+TYPED_TEST(MetaCosts, OfAttentionAreTheCpus) {
+  using T = TypeParam;
+  for (const std::int64_t length : {1, 7, 257}) {
+    const AttentionShape shape{.sequences = 2, .sequence_length = length, .heads = 4, .kv_heads = 2, .head_dim = 16};
+    expect_equal_costs("attention", [&](auto& arena, auto& stream) {
+      using D = typename DeviceOf<std::remove_reference_t<decltype(arena)>>::type;
+      const Maker<D> maker{arena};
+      const Tensor<T> q = maker.template make<T>({shape.tokens(), 64}),
+                      out = maker.template make<T>({shape.tokens(), 64});
+      const Tensor<T> k = maker.template make<T>({shape.tokens(), 32}),
+                      v = maker.template make<T>({shape.tokens(), 32});
+      const Tensor<float> lse = maker.template make<float>({8, length});
+      D::template attention<T>(stream, shape, q, k, v, out, lse);
+      D::template attention_backward<T>(stream, shape, q, k, v, out, lse, out, q, k, v);
+    });
+  }
+}
+
+TEST(Meta, PlansForMoreThreadsThanTheMachineHasAndLeavesTheTeamSizeAlone) {
+  const int before = omp_get_max_threads();
+  Meta::Arena arena = Meta::Arena::unbounded();
+  Meta::Stream few(arena, 1), many(arena, 96);
+  EXPECT_EQ(omp_get_max_threads(), before);
+  const Tensor<bf16> a = arena.allocate<bf16>(Meta::Arena::End::low, {4096, 1 << 20});  // no memory stands behind it
+  const Tensor<bf16> c = arena.allocate<bf16>(Meta::Arena::End::low, {4096, 4096});
+  const std::int64_t tensors = arena.used();
+  Meta::matmul<bf16, bf16>(few, a, transposed(a), c);
+  const std::int64_t one = arena.peak() - tensors;
+  Meta::matmul<bf16, bf16>(many, a, transposed(a), c);
+  EXPECT_GT(arena.peak() - tensors, 8 * one);
+  EXPECT_EQ(omp_get_max_threads(), before);
+  EXPECT_EQ(arena.used(), tensors);
+}
+
+TEST(Meta, RefusesTheShapesThatTheCpuRefuses) {
+  Meta::Arena arena = Meta::Arena::unbounded();
+  Meta::Stream stream(arena, 1);
+  const Tensor<float> x(nullptr, {2, 3}), y(nullptr, {3, 2});
+  EXPECT_THROW(Meta::add<float>(stream, x, y), LogicError);
+  EXPECT_THROW((Meta::matmul<float, float>(stream, x, x, y)), LogicError);
+}
+
+}  // namespace
+}  // namespace fsdp::device

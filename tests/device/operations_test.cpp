@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Operations on activations against float64, in float and bf16.
+#include "reference.hpp"
+
+namespace fsdp::device {
+namespace {
+
+using namespace reference;
+
+template <class T>
+class Operations : public testing::Test {};
+using Types = testing::Types<float, bf16>;
+TYPED_TEST_SUITE(Operations, Types);
+
+Values norm_reference(const Values& x, const Values& w, double eps) {
+  Values y;
+  for (std::size_t begin = 0; begin < x.size(); begin += w.size()) {
+    double squares = 0;
+    for (std::size_t i = 0; i < w.size(); ++i) squares += x[begin + i] * x[begin + i];
+    const double scale = 1 / std::sqrt(squares / static_cast<double>(w.size()) + eps);
+    for (std::size_t i = 0; i < w.size(); ++i) y.push_back(x[begin + i] * scale * w[i]);
+  }
+  return y;
+}
+
+TYPED_TEST(Operations, RmsNormIsTheReferenceWithinRounding) {
+  using T = TypeParam;
+  for (const Case& c : cases()) {
+    Rank rank(c.threads);
+    const auto x = Matrix<T>::random(1, c.rows, c.columns, c.gap, 3), w = Matrix<T>::random(2, 1, c.columns);
+    Matrix<T> y(c.rows, c.columns, c.gap);
+    Matrix<float> rstd(1, c.rows);
+    Cpu::rms_norm<T>(rank.stream, x.view(), w.vector_input(), 1e-5f, y.view(), rstd.vector());
+    EXPECT_LT(difference(y.values(), norm_reference(x.values(), w.values(), 1e-5f)), 2 * tolerance<T>());
+    EXPECT_TRUE(y.gaps_untouched());
+  }
+}
+
+TYPED_TEST(Operations, RmsNormBackwardIsTheFiniteDifferenceAndMayAccumulateOverDy) {
+  using T = TypeParam;
+  for (const Case& c : cases()) {
+    if (c.rows * c.columns > 1100) continue;
+    for (const bool in_place : {false, true})
+      for (const Write write : {Write::overwrite, Write::accumulate}) {
+        Rank rank(c.threads);
+        const auto x = Matrix<T>::random(1, c.rows, c.columns, c.gap), w = Matrix<T>::random(2, 1, c.columns);
+        auto dy = Matrix<T>::random(3, c.rows, c.columns, c.gap);
+        Matrix<T> y(c.rows, c.columns), dx(c.rows, c.columns, 2 * c.gap);
+        Matrix<float> rstd(1, c.rows), dw(1, c.columns);
+        const bool adds = write == Write::accumulate;
+        if (adds) dx = Matrix<T>::random(4, c.rows, c.columns, 2 * c.gap), dw = Matrix<float>::random(5, 1, c.columns);
+        Cpu::rms_norm<T>(rank.stream, x.view(), w.vector_input(), 1e-5f, y.view(), rstd.vector());
+        const Values seed = dy.values();
+        Matrix<T>& out = in_place ? dy : dx;
+        const Values dx_before = out.values(), dw_before = dw.values();
+        Cpu::rms_norm_backward<T>(rank.stream, x.view(), w.vector_input(), rstd.vector(), dy.input(), out.view(), write,
+                                  dw.vector(), write);
+        Values dx_expected = finite_differences(
+            [&](const Values& at) { return dot(norm_reference(at, w.values(), 1e-5f), seed); }, x.values());
+        Values dw_expected = finite_differences(
+            [&](const Values& at) { return dot(norm_reference(x.values(), at, 1e-5f), seed); }, w.values());
+        if (adds) dx_expected = plus(dx_expected, dx_before), dw_expected = plus(dw_expected, dw_before);
+        // With one column dx is a difference of equal numbers.
+        EXPECT_LT(difference(out.values(), dx_expected), c.columns == 1 ? 1e9 : 2 * tolerance<T>());
+        EXPECT_LT(difference(dw.values(), dw_expected), 4e-6);
+        EXPECT_TRUE(out.gaps_untouched());
+      }
+  }
+}
+
+TEST(RmsNorm, BackwardOfManyRowsIsTheSumOverRowsForAnyNumberOfThreads) {
+  const Case c{67, 1031, 3, 3};
+  const auto x = Matrix<float>::random(1, c.rows, c.columns, c.gap), w = Matrix<float>::random(2, 1, c.columns);
+  const auto dy = Matrix<float>::random(3, c.rows, c.columns, c.gap);
+  Values expected(static_cast<std::size_t>(c.columns));
+  const Values ones(expected.size(), 1.0), normalised = norm_reference(x.values(), ones, 1e-5f), seed = dy.values();
+  for (std::size_t i = 0; i < seed.size(); ++i) expected[i % expected.size()] += seed[i] * normalised[i];
+  for (const int threads : team_sizes()) {
+    Rank rank(threads);
+    Matrix<float> y(c.rows, c.columns), dx(c.rows, c.columns), rstd(1, c.rows), dw(1, c.columns);
+    Cpu::rms_norm<float>(rank.stream, x.view(), w.vector_input(), 1e-5f, y.view(), rstd.vector());
+    Cpu::rms_norm_backward<float>(rank.stream, x.view(), w.vector_input(), rstd.vector(), dy.view(), dx.view(),
+                                  Write::overwrite, dw.vector(), Write::overwrite);
+    EXPECT_LT(difference(dw.values(), expected), 2e-6);
+  }
+}
+
+TYPED_TEST(Operations, RopeRotatesByHalvesAndBackwardRotatesBack) {
+  using T = TypeParam;
+  for (const std::int64_t head_dim : {2, 6, 14, 30, 64, 514})
+    for (const int threads : team_sizes()) {
+      Rank rank(threads);
+      const std::int64_t positions = 5, tokens = 10, heads = 3, half = head_dim / 2;
+      Matrix<float> table(positions, head_dim);
+      auto x = Matrix<T>::random(1, tokens, heads * head_dim, 4);
+      const Values before = x.values();
+      Cpu::rotary_table(rank.stream, 1e4f, table.view());
+      Cpu::rope<T>(rank.stream, x.view(), table.view(), Rotation::forward);
+      Values expected = before;
+      for (std::int64_t t = 0; t < tokens; ++t)
+        for (std::int64_t i = 0; i < heads * head_dim; ++i) {
+          if (i % head_dim >= half) continue;
+          const double exponent = -2.0 * static_cast<double>(i % head_dim) / static_cast<double>(head_dim);
+          const double angle = static_cast<double>(t % positions) * std::pow(1e4, exponent);
+          const auto low = static_cast<std::size_t>(t * heads * head_dim + i),
+                     high = low + static_cast<std::size_t>(half);
+          expected[low] = before[low] * std::cos(angle) - before[high] * std::sin(angle);
+          expected[high] = before[high] * std::cos(angle) + before[low] * std::sin(angle);
+        }
+      EXPECT_LT(difference(x.values(), expected), tolerance<T>());
+      Cpu::rope<T>(rank.stream, x.view(), table.view(), Rotation::backward);
+      EXPECT_LT(difference(x.values(), before), 2 * tolerance<T>());
+      EXPECT_TRUE(x.gaps_untouched());
+    }
+}
+
+double swiglu_reference(double gate, double up) { return gate / (1 + std::exp(-gate)) * up; }
+
+TYPED_TEST(Operations, SwiGluIsTheReferenceAndItsBackwardTheFiniteDifference) {
+  using T = TypeParam;
+  for (const Case& c : cases()) {
+    Rank rank(c.threads);
+    auto gate = Matrix<T>::random(1, c.rows, c.columns, c.gap, 12), up = Matrix<T>::random(2, c.rows, c.columns, 1);
+    auto dh = Matrix<T>::random(3, c.rows, c.columns, c.gap);
+    Matrix<T> h(c.rows, c.columns, c.gap);
+    const Values g = gate.values(), u = up.values(), d = dh.values();
+    Values h_expected, dgate_expected, dup_expected;
+    for (std::size_t i = 0; i < g.size(); ++i) {
+      constexpr double step = 1e-5;
+      h_expected.push_back(swiglu_reference(g[i], u[i]));
+      dgate_expected.push_back(d[i] * (swiglu_reference(g[i] + step, u[i]) - swiglu_reference(g[i] - step, u[i])) /
+                               (2 * step));
+      dup_expected.push_back(d[i] * swiglu_reference(g[i], 1));
+    }
+    Cpu::swiglu<T>(rank.stream, gate.input(), up.input(), h.view());
+    EXPECT_LT(difference(h.values(), h_expected), tolerance<T>());
+    Cpu::swiglu_backward<T>(rank.stream, gate.view(), up.view(), dh.view());
+    EXPECT_EQ(dh.values(), h.values());
+    EXPECT_LT(difference(gate.values(), dgate_expected), tolerance<T>());
+    EXPECT_LT(difference(up.values(), dup_expected), tolerance<T>());
+    EXPECT_TRUE(gate.gaps_untouched() && up.gaps_untouched() && dh.gaps_untouched() && h.gaps_untouched());
+  }
+}
+
+TYPED_TEST(Operations, SwiGluKeepsNanAndStaysFiniteAtExtremes) {
+  using T = TypeParam;
+  Rank rank(1);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  Matrix<T> gate(1, 5), up(1, 5), h(1, 5);
+  const std::vector<float> values = {nan, 1e4f, -1e4f, -95.0f, 100.0f};
+  gate.set([&](std::int64_t i) { return values[static_cast<std::size_t>(i)]; });
+  up.set([](std::int64_t) { return 1.0; });
+  Cpu::swiglu<T>(rank.stream, gate.input(), up.input(), h.view());
+  EXPECT_TRUE(std::isnan(h.at(0, 0)));
+  EXPECT_NEAR(h.at(0, 1) / 1e4, 1, 0.01);
+  EXPECT_EQ(h.at(0, 2), 0);
+  EXPECT_NEAR(h.at(0, 3), 0, 1e-38);
+  EXPECT_NEAR(h.at(0, 4) / 100, 1, 0.01);
+}
+
+TYPED_TEST(Operations, AddCopyAndFillCoverEveryElementAndNoGap) {
+  using T = TypeParam;
+  for (const Case& c : cases()) {
+    Rank rank(c.threads);
+    const auto x = Matrix<T>::random(1, c.rows, c.columns, c.gap);
+    auto y = Matrix<T>::random(2, c.rows, c.columns, 2 * c.gap);
+    Matrix<float> wide(c.rows, c.columns, c.gap);
+    Matrix<bf16> narrow(c.rows, c.columns, 1);
+    const Values expected = plus(x.values(), y.values());
+    Cpu::add<T>(rank.stream, x.view(), y.view());
+    EXPECT_LT(difference(y.values(), expected), tolerance<T>());
+    Cpu::copy<T, float>(rank.stream, x.view(), wide.view());
+    EXPECT_EQ(wide.values(), x.values());
+    Cpu::copy<T, bf16>(rank.stream, x.view(), narrow.view());
+    Matrix<bf16> rounded(c.rows, c.columns);
+    const Values exact = x.values();
+    rounded.set([&](std::int64_t i) { return exact[static_cast<std::size_t>(i)]; });
+    EXPECT_EQ(narrow.values(), rounded.values());
+    Cpu::fill<T>(rank.stream, y.view(), -2);
+    EXPECT_EQ(y.values(), Values(expected.size(), -2));
+    EXPECT_TRUE(y.gaps_untouched() && wide.gaps_untouched() && narrow.gaps_untouched());
+  }
+}
+
+TYPED_TEST(Operations, RmsNormShowsNan) {
+  using T = TypeParam;
+  Rank rank(1);
+  auto x = Matrix<T>::random(1, 2, 40);
+  const auto w = Matrix<T>::random(2, 1, 40);
+  x.at(1, 39) = T(std::numeric_limits<float>::quiet_NaN());
+  Matrix<T> y(2, 40);
+  Matrix<float> rstd(1, 2);
+  Cpu::rms_norm<T>(rank.stream, x.view(), w.vector_input(), 1e-5f, y.view(), rstd.vector());
+  EXPECT_TRUE(std::isfinite(rstd.at(0, 0)) && std::isnan(rstd.at(0, 1)) && std::isnan(y.at(1, 0)));
+}
+
+}  // namespace
+}  // namespace fsdp::device

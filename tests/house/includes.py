@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks every #include of include/ and src/ against the floors of the house, and a few words that have no place there.
+
+usage: includes.py ROOT
+
+A file of include/fsdp/nn/ or src/nn/ may include what FLOORS lists for nn, its own folder, and the standard library.
+"""
+import re
+import sys
+from pathlib import Path
+
+BUFFER = ["core", "device", "comm"]
+FLOOR_4 = ["core", "device", "comm", "tiling", "precision", "buffer", "nn", "sharding"]
+FLOOR_5 = FLOOR_4 + ["stack"]
+FLOOR_6 = FLOOR_5 + ["models"]
+
+# place -> places it may include, besides itself. On floor 7 the trainer stands above the other three.
+FLOORS = {
+    "core": [],
+    "device": ["core"],
+    "comm": ["core", "device"],
+    "tiling": ["core"],
+    "precision": ["core"],
+    "buffer": BUFFER,
+    "nn": ["core", "device", "tiling", "precision"],
+    "sharding": ["core", "buffer"],
+    "stack": FLOOR_4,
+    "models": FLOOR_5,
+    "optim": FLOOR_6,
+    "data": FLOOR_6,
+    "checkpoint": FLOOR_6 + ["optim", "data"],
+    "train": FLOOR_6 + ["optim", "data", "checkpoint"],
+    "top": FLOOR_6 + ["optim", "data", "checkpoint", "train"],
+}
+
+ONE_FILE = {  # what stands in exactly one file each
+    "MPI": r"mpi\.h",
+    "NCCL": r"nccl\.h",
+    "oneDNN": r"(oneapi/dnnl/)?dnnl.*\.(h|hpp)",
+    "cuBLAS": r"cublas.*\.h",
+}
+RANGES = r"range/v3/.*"  # .cpp only: neither nvcc nor a consumer shall see it
+NOT_INSTALLED = r"(nlohmann|CLI|toml\+\+|gtest|benchmark)/.*"  # an installed header may not ask for these
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|R"([^(\s]*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+
+
+def place_of(path):
+    """The row of FLOORS that a path below include/ or src/ belongs to, or None."""
+    parts = Path(path).parts
+    if parts[0] == "fsdp":
+        parts = parts[1:]
+        if len(parts) == 1:
+            return {"fsdp.hpp": "top", "version.hpp": "core"}.get(parts[0], "stack")
+    if parts[0] in ("cli", "stacks"):
+        return "top"
+    return parts[0] if len(parts) > 1 and parts[0] in FLOORS else None
+
+
+def resolve(root, file, quote, name):
+    """The path below include/ or src/ of one of our own files, or None for anybody else's."""
+    homes = [root / "include", root / "src"]
+    candidates = [file.parent / name] if quote == '"' else []
+    for candidate in candidates + [home / name for home in homes]:
+        for home in homes:
+            if candidate.is_file() and candidate.resolve().is_relative_to(home.resolve()):
+                return candidate.resolve().relative_to(home.resolve())
+    return None
+
+
+def check(root):
+    """All that is wrong below root, one sentence each."""
+    wrong = []
+    users = {library: [] for library in ONE_FILE}
+    files = [f for home in ("include", "src") for f in sorted((root / home).rglob("*")) if f.suffix in
+             (".hpp", ".cpp", ".cuh", ".cu", ".h", ".in")]
+    for file in files:
+        path = file.relative_to(root)
+        place = place_of(Path(*path.parts[1:]))
+        if place is None:
+            wrong.append(f"{path}: stands on no floor; see FLOORS in tests/house/includes.py")
+            continue
+        text = file.read_text()
+        for match in INCLUDE.finditer(text):
+            quote, name = match.groups()
+            where = f"{path}:{text.count(chr(10), 0, match.start(2)) + 1}"
+            for library, pattern in ONE_FILE.items():
+                if re.fullmatch(pattern, name) and path not in users[library]:
+                    users[library].append(path)
+            if re.fullmatch(RANGES, name) and file.suffix != ".cpp":
+                wrong.append(f"{where}: <{name}> is for .cpp files only")
+            if re.fullmatch(NOT_INSTALLED, name) and path.parts[0] == "include":
+                wrong.append(f"{where}: an installed header includes <{name}>, which its users may not have")
+            ours = resolve(root, file, quote, name)
+            if ours is None:
+                if name.split("/")[0] in ("fsdp", "comm", "tiling"):
+                    wrong.append(f"{where}: {name} does not exist")
+                continue
+            target = place_of(ours)
+            if target != place and target not in FLOORS[place]:
+                wrong.append(f"{where}: {place} may not include {target} ({name})")
+        code = NOT_CODE.sub(lambda m: "\n" * m.group().count("\n"), text)
+        for match in re.finditer(r"\bvirtual\b", code):
+            wrong.append(f"{path}:{code.count(chr(10), 0, match.start()) + 1}: 'virtual' has no place here")
+    for library, paths in users.items():
+        if len(paths) > 1:
+            wrong.append(f"{library} is included by more than one file: {', '.join(map(str, paths))}")
+    return wrong, len(files)
+
+
+def main():
+    wrong, files = check(Path(sys.argv[1]))
+    for sentence in wrong:
+        print(sentence)
+    print(f"{files} files, {len(wrong)} wrong")
+    return 1 if wrong or not files else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

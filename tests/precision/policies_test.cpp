@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/precision/policies.hpp>
+
+#include <gtest/gtest.h>
+
+namespace fsdp {
+namespace {
+
+struct WithoutAccumulate {
+  using Compute = bf16;
+  using Main = float;
+  using Reduce = float;
+  [[maybe_unused]] static constexpr std::string_view name = "without";
+};
+
+/// There is no matmul of this type.
+struct DoubleCompute : Fp32 {
+  using Compute = double;
+};
+
+/// What a user may write: everything in bf16 but the optimizer's weights.
+struct NarrowGradients {
+  using Compute = bf16;
+  using Main = float;
+  using Accumulate = bf16;
+  using Reduce = bf16;
+  [[maybe_unused]] static constexpr std::string_view name = "narrow";
+};
+
+static_assert(check_precision<Fp32>() && check_precision<Bf16Mixed>() && check_precision<NarrowGradients>());
+static_assert(!Precision<int> && !Precision<WithoutAccumulate> && !Precision<DoubleCompute>);
+
+template <class P, class Compute, class Main, class Accumulate, class Reduce>
+inline constexpr bool has_types =
+    std::is_same_v<typename P::Compute, Compute>&& std::is_same_v<typename P::Main, Main>&&
+        std::is_same_v<typename P::Accumulate, Accumulate>&& std::is_same_v<typename P::Reduce, Reduce>;
+
+static_assert(has_types<Fp32, float, float, float, float>);
+static_assert(has_types<Bf16Mixed, bf16, float, float, float>, "the default: only what is computed with is narrow");
+
+TEST(Precision, NamesAreThoseOfTheProgram) {
+  EXPECT_EQ(Fp32::name, "fp32");
+  EXPECT_EQ(Bf16Mixed::name, "bf16");
+}
+
+}  // namespace
+}  // namespace fsdp

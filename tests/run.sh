@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what is missing, builds, and runs every test; ends with ctest's summary.
+#
+# usage: tests/run.sh [PRESET...]     default: release. All tests of all presets run in one ctest.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+presets=("$@")
+[ ${#presets[@]} -gt 0 ] || presets=(release)
+
+phase() {  # NAME COMMAND...: runs it and prints how long it took; its status is the command's
+  local name=$1 start=$SECONDS status=0
+  shift
+  echo "== $name"
+  "$@" || status=$?
+  echo "== $name: $((SECONDS - start)) s$([ "$status" -eq 0 ] || echo ", FAILED")"
+  return "$status"
+}
+
+build() { cmake --preset "$1" && cmake --build --preset "$1" -- -k 0; }
+
+phase "dependencies" cmake/dependencies.sh
+
+failed=()
+mkdir -p build/tests
+echo "# Written by tests/run.sh: the tests of these presets as one." >build/tests/CTestTestfile.cmake
+for preset in "${presets[@]}"; do
+  phase "build $preset" build "$preset" || failed+=("$preset")
+  echo "subdirs(\"$PWD/build/$preset\")" >>build/tests/CTestTestfile.cmake
+done
+[ ${#failed[@]} -eq 0 ] || echo "== NOT BUILT COMPLETELY: ${failed[*]}; what could not be built fails below"
+
+status=0
+ctest --test-dir build/tests --output-on-failure --no-tests=error -j "$(nproc)" || status=$?
+[ ${#failed[@]} -eq 0 ] && exit "$status"
+exit 1

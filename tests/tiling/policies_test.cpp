@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tiling/policies.hpp>
+
+#include <limits>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace fsdp::tiling {
+namespace {
+
+struct WrongResult {
+  int plan(const Problem&) const { return 1; }
+};
+struct NotConst {
+  TilePlan plan(const Problem&) { return {}; }
+};
+
+static_assert(check_tiling<Untiled>() && check_tiling<StaticTiles<4>>() && check_tiling<TokensPerTile<4>>());
+static_assert(check_tiling<RunTime>());
+static_assert(!Tiling<int> && !Tiling<WrongResult> && !Tiling<NotConst>);
+static_assert(Untiled{}.plan({.tokens = 3}).tiles.size() == 1, "a plan can be made at compile time");
+
+constexpr std::int64_t kept_per_token = 7;
+constexpr std::int64_t tile_per_token = 10;
+constexpr std::int64_t lengths[] = {1, 2, 3, 5, 7, 9, 1000, 4097};
+constexpr std::int64_t numbers[] = {1, 2, 3, 4, 5, 8, 999, 1000, 1001, 4096, 4097, 5000};
+
+Problem problem_of(std::int64_t tokens) {
+  return {.tokens = tokens, .kept_bytes_per_token = kept_per_token, .tile_bytes_per_token = tile_per_token};
+}
+
+/// What every plan owes: all tokens once and in order, no empty tile, and the bytes of its tiles.
+void expect_sound(const TilePlan& plan, std::int64_t tokens) {
+  std::int64_t end = 0, longest = 0, kept = 0;
+  for (const Tile& tile : plan.tiles) {
+    EXPECT_EQ(tile.begin, end);
+    EXPECT_GT(tile.tokens(), 0);
+    longest = std::max(longest, tile.tokens());
+    kept += tile.kept ? tile.tokens() : 0;
+    end = tile.end;
+  }
+  EXPECT_EQ(end, tokens);
+  EXPECT_EQ(plan.tile_bytes, longest * tile_per_token);
+  EXPECT_EQ(plan.kept_bytes, kept * kept_per_token);
+  EXPECT_EQ(plan.peak_bytes(), plan.tile_bytes + plan.kept_bytes);
+}
+
+void expect_same(const TilePlan& a, const TilePlan& b) {
+  EXPECT_EQ(a.tiles, b.tiles);
+  EXPECT_EQ(a.kept_bytes, b.kept_bytes);
+  EXPECT_EQ(a.tile_bytes, b.tile_bytes);
+}
+
+TEST(Untiled, IsOneKeptTile) {
+  for (const std::int64_t tokens : lengths) {
+    const TilePlan plan = Untiled{}.plan(problem_of(tokens));
+    expect_sound(plan, tokens);
+    EXPECT_EQ(plan.tiles, (std::vector<Tile>{{.begin = 0, .end = tokens, .kept = true}}));
+  }
+}
+
+TEST(StaticTiles, FewerTilesThanAskedForWhenTokensDoNotDivide) {
+  const TilePlan plan = StaticTiles<4>{}.plan({.tokens = 5, .tile_bytes_per_token = 10});
+
+  EXPECT_EQ(plan.tiles, (std::vector<Tile>{{0, 2}, {2, 4}, {4, 5}}));
+  EXPECT_EQ(plan.peak_bytes(), 20);
+}
+
+TEST(StaticTiles, EqualTilesWhereTokensDivide) {
+  EXPECT_EQ(StaticTiles<3>{}.plan(problem_of(9)).tiles, (std::vector<Tile>{{0, 3}, {3, 6}, {6, 9}}));
+}
+
+TEST(StaticTiles, NeverMoreTilesThanTokens) {
+  EXPECT_EQ(StaticTiles<8>{}.plan(problem_of(3)).tiles, (std::vector<Tile>{{0, 1}, {1, 2}, {2, 3}}));
+  EXPECT_EQ(StaticTiles<8>{}.plan(problem_of(1)).tiles, (std::vector<Tile>{{0, 1}}));
+}
+
+TEST(TokensPerTile, OnlyTheLastTileIsShorter) {
+  EXPECT_EQ(TokensPerTile<3>{}.plan(problem_of(7)).tiles, (std::vector<Tile>{{0, 3}, {3, 6}, {6, 7}}));
+}
+
+TEST(TokensPerTile, AShorterSequenceIsOneTileOfItsLength) {
+  const TilePlan plan = TokensPerTile<4096>{}.plan(problem_of(5));
+  EXPECT_EQ(plan.tiles, (std::vector<Tile>{{0, 5}}));
+  EXPECT_EQ(plan.tile_bytes, 5 * tile_per_token);
+}
+
+TEST(TokensPerTile, OneTokenMoreIsOneTileMore) {
+  EXPECT_EQ(TokensPerTile<4096>{}.plan(problem_of(4096)).tiles.size(), 1u);
+  EXPECT_EQ(TokensPerTile<4096>{}.plan(problem_of(4097)).tiles, (std::vector<Tile>{{0, 4096}, {4096, 4097}}));
+}
+
+TEST(EveryPolicy, CoversEveryLengthOnceAndInOrder) {
+  for (const std::int64_t tokens : lengths) {
+    for (const std::int64_t number : numbers) {
+      SCOPED_TRACE(std::to_string(tokens) + " tokens, " + std::to_string(number));
+      const TilePlan counted = RunTime::tiles(number).plan(problem_of(tokens));
+      expect_sound(counted, tokens);
+      EXPECT_LE(static_cast<std::int64_t>(counted.tiles.size()), number);
+      EXPECT_EQ(counted.kept_bytes, 0);
+
+      const TilePlan fixed = RunTime::tokens(number).plan(problem_of(tokens));
+      expect_sound(fixed, tokens);
+      EXPECT_EQ(static_cast<std::int64_t>(fixed.tiles.size()), ceil_divide(tokens, number));
+      EXPECT_EQ(fixed.tiles.front().tokens(), std::min(tokens, number));
+      EXPECT_EQ(fixed.kept_bytes, 0);
+    }
+  }
+}
+
+TEST(EveryPolicy, ASequenceOfNothingHasNoTile) {
+  for (const RunTime& policy : {RunTime(), RunTime::tiles(4), RunTime::tokens(4)}) {
+    const TilePlan plan = policy.plan(problem_of(0));
+    EXPECT_TRUE(plan.tiles.empty());
+    EXPECT_EQ(plan.peak_bytes(), 0);
+  }
+}
+
+TEST(EveryPolicy, SurvivesTheLargestNumber) {
+  constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+  expect_sound(RunTime::tokens(largest).plan(problem_of(5)), 5);
+  expect_sound(RunTime::tiles(largest).plan(problem_of(5)), 5);
+}
+
+TEST(RunTime, PlansAsThePolicyThatItHolds) {
+  for (const std::int64_t tokens : lengths) {
+    expect_same(RunTime().plan(problem_of(tokens)), Untiled{}.plan(problem_of(tokens)));
+    expect_same(RunTime(Untiled{}).plan(problem_of(tokens)), Untiled{}.plan(problem_of(tokens)));
+    expect_same(RunTime::tiles(4).plan(problem_of(tokens)), StaticTiles<4>{}.plan(problem_of(tokens)));
+    expect_same(RunTime::tokens(4).plan(problem_of(tokens)), TokensPerTile<4>{}.plan(problem_of(tokens)));
+  }
+}
+
+TEST(RunTime, IsEqualOnlyToItself) {
+  EXPECT_EQ(RunTime(), RunTime(Untiled{}));
+  EXPECT_EQ(RunTime::tiles(4), RunTime::tiles(4));
+  EXPECT_NE(RunTime::tiles(4), RunTime::tiles(5));
+  EXPECT_NE(RunTime::tiles(4), RunTime::tokens(4));
+}
+
+TEST(RunTime, RefusesNumbersBelowOneAndSaysWhich) {
+  EXPECT_THROW(RunTime::tiles(-3), InputError);
+  EXPECT_THROW(RunTime::tokens(0), InputError);
+  try {
+    RunTime::tiles(0);
+    FAIL() << "tiles:0 was accepted";
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("tiles:0"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace fsdp::tiling

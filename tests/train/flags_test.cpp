@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/train/flags.hpp>
+
+#include <gtest/gtest.h>
+
+#include "support/temporary_folder.hpp"
+
+namespace fsdp::cli {
+namespace {
+
+using test::TemporaryFolder;
+using train::TrainOptions;
+
+Command parse_words(std::vector<const char*> words) {
+  words.insert(words.begin(), "tessera");
+  return parse(static_cast<int>(words.size()), words.data());
+}
+
+TrainOptions train_of(std::vector<const char*> words) {
+  words.insert(words.begin(), "train");
+  return std::get<TrainOptions>(parse_words(std::move(words)));
+}
+
+/// Every field of the options away from its default.
+TrainOptions everything() {
+  TrainOptions o;
+  o.data = {"a b", "c\"d\\e\n", "ä"};
+  o.model = {.name = "tiny",
+             .hidden = 64,
+             .layers = 2,
+             .heads = 4,
+             .kv_heads = 1,
+             .head_dim = 8,
+             .intermediate = 100,
+             .vocab = 300,
+             .tied = false};
+  o.steps = 7, o.seq_len = 33, o.batch_size = 6, o.grad_accum = 3, o.lr = 0.1 + 0.2, o.warmup = 5;
+  o.lr_schedule = train::LrShape::constant;
+  o.weight_decay = 0.05, o.beta1 = 0.8, o.beta2 = 0.99, o.eps = 1e-12, o.clip = 0, o.seed = 0xffffffffffffffffu;
+  o.validation_fraction = 0.25, o.validation_every = 3, o.validation_windows = 9;
+  o.checkpoint_dir = "out", o.checkpoint_every = 4, o.resume = "there", o.metrics = "m.jsonl", o.trace = "t.json";
+  o.log_every = 10, o.dry_run = true, o.ranks = 16, o.print_schedule = true;
+  o.stack = {.sharding = train::parse_sharding("hybrid:2:full"),
+             .precision = train::PrecisionChoice::fp32,
+             .tiling = train::parse_tiling("tokens:512"),
+             .comm = train::parse_comm("threads:4"),
+             .threads = 3,
+             .deadline_seconds = 2.5};
+  return o;
+}
+
+TEST(Flags, DefaultsAreThoseOfTheStruct) { EXPECT_EQ(train_of({}), TrainOptions()); }
+
+TEST(Flags, ReadTheIssuesGoldenCommand) {
+  const TrainOptions o = train_of({"--model",
+                                   "DIR",
+                                   "--data",
+                                   "DIR/text.bin",
+                                   "--seq-len",
+                                   "17",
+                                   "--batch-size",
+                                   "6",
+                                   "--validation-fraction",
+                                   "0",
+                                   "--steps",
+                                   "20",
+                                   "--lr",
+                                   "1e-3",
+                                   "--lr-schedule",
+                                   "constant",
+                                   "--weight-decay",
+                                   "0.1",
+                                   "--clip",
+                                   "0",
+                                   "--precision",
+                                   "fp32",
+                                   "--metrics",
+                                   "F"});
+  EXPECT_EQ(o.data, std::vector<std::string>{"DIR/text.bin"});
+  EXPECT_EQ(o.lr, 1e-3);
+  EXPECT_EQ(o.clip, 0);
+  EXPECT_EQ(o.stack.precision, train::PrecisionChoice::fp32);
+  EXPECT_EQ(o.given.size(), 12u);
+  EXPECT_EQ(o.given.front(), "batch-size");
+}
+
+TEST(Flags, AListTakesAllWordsUpToTheNextFlag) {
+  const TrainOptions o = train_of({"--data", "a", "b", "c", "--steps=5"});
+  EXPECT_EQ(o.data, (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_EQ(o.steps, 5);
+}
+
+TEST(Flags, SwitchesStandAloneOrWithAValue) {
+  EXPECT_TRUE(train_of({"--dry-run"}).dry_run);
+  EXPECT_FALSE(train_of({"--dry-run=false"}).dry_run);
+  EXPECT_EQ(train_of({"--tied"}).model.tied, true);
+  EXPECT_EQ(train_of({"--tied=false"}).model.tied, false);
+  EXPECT_EQ(train_of({}).model.tied, std::nullopt);
+}
+
+TEST(Flags, AnUnknownOneIsAnErrorWithTheNearest) {
+  EXPECT_INPUT_ERROR(train_of({"--stesp", "3"}), "unknown flag --stesp; did you mean --steps?");
+  EXPECT_INPUT_ERROR(train_of({"--seq_len=3"}), "unknown flag --seq_len; did you mean --seq-len?");
+  EXPECT_INPUT_ERROR(train_of({"--data", "x", "--lrr", "1"}), "did you mean --lr?");
+  EXPECT_INPUT_ERROR(train_of({"stray"}), "unexpected argument 'stray'");
+  EXPECT_INPUT_ERROR(parse_words({"trian"}), "unknown command 'trian'; did you mean 'train'?");
+  EXPECT_INPUT_ERROR(parse_words({}), "no command was given");
+  EXPECT_INPUT_ERROR(parse_words({"bench", "mpl"}), "did you mean 'mlp'?");
+}
+
+TEST(Flags, BadValuesAreInputErrors) {
+  EXPECT_INPUT_ERROR(train_of({"--steps", "1e3"}), "--steps '1e3' is not a whole number");
+  EXPECT_INPUT_ERROR(train_of({"--steps", "99999999999999999999"}), "not a whole number");
+  EXPECT_INPUT_ERROR(train_of({"--seed", "-1"}), "at least 0");
+  EXPECT_INPUT_ERROR(train_of({"--lr", "fast"}), "not a number");
+  EXPECT_INPUT_ERROR(train_of({"--lr", "nan"}), "not a finite number");
+  EXPECT_INPUT_ERROR(train_of({"--lr-schedule", "cosin"}), "did you mean 'cosine'?");
+  EXPECT_INPUT_ERROR(train_of({"--sharding", "fsdp3"}), "did you mean 'fsdp2'?");
+  EXPECT_INPUT_ERROR(train_of({"--dry-run=maybe"}), "maybe");
+  EXPECT_THROW(train_of({"--steps"}), InputError);
+  EXPECT_THROW(train_of({"--steps", "1", "--steps", "2"}), InputError);
+  EXPECT_EQ(train_of({"--steps", "010"}).steps, 10);
+  EXPECT_EQ(train_of({"--lr", "-1"}).lr, -1);
+}
+
+TEST(Flags, EveryCommandHasHelpThatNamesItsFlags) {
+  for (const char* command : {"train", "eval", "generate", "bench"}) {
+    const std::string text = std::get<Help>(parse_words({command, "--help"})).text;
+    for (const char* flag : {"--sharding", "--precision", "--tiling", "--comm", "--threads", "--config"})
+      EXPECT_NE(text.find(flag), std::string::npos) << command << flag;
+  }
+  EXPECT_NE(std::get<Help>(parse_words({"--help"})).text.find("generate"), std::string::npos);
+}
+
+TEST(Flags, TheOtherCommandsAreRead) {
+  const auto eval =
+      std::get<train::EvalOptions>(parse_words({"eval", "--model", "D", "--data", "f", "--seq-len", "9"}));
+  EXPECT_EQ(eval.model, "D");
+  EXPECT_EQ(eval.seq_len, 9);
+  const auto generate = std::get<train::GenerateOptions>(
+      parse_words({"generate", "--model", "D", "--prompt", "", "--tokens", "5", "--temperature", "0"}));
+  EXPECT_EQ(generate.prompt, "");
+  EXPECT_EQ(generate.temperature, 0);
+  const auto bench = std::get<train::BenchOptions>(parse_words({"bench", "comm", "--comm", "threads:2"}));
+  EXPECT_EQ(bench.what, "comm");
+  EXPECT_EQ(bench.stack.comm.ranks, 2);
+  EXPECT_INPUT_ERROR(parse_words({"eval", "--data", "f"}), "--model is missing");
+  EXPECT_INPUT_ERROR(parse_words({"generate"}), "--model is missing");
+}
+
+TEST(ConfigFile, GivesBackEveryOption) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("run.toml", to_toml(everything())).string();
+  TrainOptions read = train_of({"--config", path.c_str()});
+  EXPECT_EQ(read.given.size(), 41u);
+  read.given.clear();
+  EXPECT_EQ(read, everything());
+}
+
+TEST(ConfigFile, TheCommandLineWinsOverItAndASectionOverItsTop) {
+  const TemporaryFolder folder;
+  const std::string path =
+      folder.write("run.toml", "steps = 5\nseq_len = 64\nlr = 1\n[train]\nlr = 0.5\n[eval]\nwindows = 3\n").string();
+  const TrainOptions o = train_of({"--steps", "9", "--config", path.c_str()});
+  EXPECT_EQ(o.steps, 9);
+  EXPECT_EQ(o.seq_len, 64);
+  EXPECT_EQ(o.lr, 0.5);
+  EXPECT_EQ(o.given, (std::vector<std::string>{"lr", "seq-len", "steps"}));
+}
+
+TEST(ConfigFile, MistakesAreInputErrorsThatNameTheFile) {
+  const TemporaryFolder folder;
+  const auto said = [&](const std::string& toml) {
+    const std::string path = folder.write("run.toml", toml).string();
+    const std::string text = test::input_error_of([&] { train_of({"--config", path.c_str()}); });
+    EXPECT_NE(text.find("run.toml"), std::string::npos) << text;
+    return text;
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  has(said("stpes = 5"), "unknown key 'stpes'; did you mean 'steps'?");
+  has(said("[train]\nwindows = 5"), "unknown key 'windows'");
+  has(said("[trian]\nsteps = 5"), "unknown key 'trian'");
+  has(said("steps = 5.5"), "--steps '5.5' is not a whole number");
+  has(said("steps = [1, 2]"), "takes one value and got 2");
+  has(said("steps = 2020-01-01"), "must be text, a number");
+  has(said("steps = "), "at line 1");
+  has(said("sharding = \"zero33\""), "did you mean 'zero3'?");
+  has(said("dry-run = \"yes\""), "neither true nor false");
+  EXPECT_INPUT_ERROR(train_of({"--config", "/nonexistent.toml"}), "/nonexistent.toml");
+}
+
+TEST(ParseTrain, NeedsNoSubCommand) {
+  const std::vector<const char*> words = {"program", "--steps", "3"};
+  EXPECT_EQ(std::get<TrainOptions>(parse_train(3, words.data())).steps, 3);
+  const std::vector<const char*> help = {"program", "-h"};
+  EXPECT_NE(std::get<Help>(parse_train(2, help.data())).text.find("--steps"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace fsdp::cli

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/train/stack_choice.hpp>
+
+#include <gtest/gtest.h>
+
+#include "support/temporary_folder.hpp"
+
+namespace fsdp::train {
+namespace {
+
+TEST(ParseSharding, EveryNameIsReadAndWrittenBack) {
+  for (const char* name :
+       {"fsdp2", "fsdp2:no-reshard", "fsdp2:2", "zero1", "zero2", "zero3", "hybrid:2", "hybrid:4:full", "replicated"})
+    EXPECT_EQ(name_of(parse_sharding(name)), name);
+  EXPECT_EQ(parse_sharding("hybrid:4:full"),
+            (ShardingChoice{.kind = ShardingChoice::Kind::hybrid, .number = 4, .full = true}));
+  EXPECT_FALSE(parse_sharding("fsdp2:no-reshard").reshard);
+}
+
+TEST(ParseSharding, AnythingElseIsAnErrorWithTheNearestName) {
+  EXPECT_INPUT_ERROR(parse_sharding("fdsp2"), "--sharding fdsp2 is not known; did you mean 'fsdp2'?");
+  EXPECT_INPUT_ERROR(parse_sharding("zero4"), "zero1");
+  EXPECT_INPUT_ERROR(parse_sharding("fsdp2:no-reshrd"), "did you mean 'fsdp2:no-reshard'?");
+  for (const char* bad : {"", "fsdp2:", "fsdp2:0", "fsdp2:-1", "fsdp2:2x", "hybrid", "hybrid:full", "hybrid::full",
+                          "hybrid:0:full", "zero3:2", "FSDP2", "fsdp2:99999999999999999999"})
+    EXPECT_THROW(parse_sharding(bad), InputError) << bad;
+}
+
+TEST(ParseTiling, ReadsPolicies) {
+  for (const char* name : {"off", "tiles:4", "tokens:512", "budget:1000000"})
+    EXPECT_EQ(name_of(parse_tiling(name)), name);
+  EXPECT_EQ(policy_of(parse_tiling("off")), tiling::RunTime());
+  EXPECT_EQ(policy_of(parse_tiling("tiles:4")), tiling::RunTime::tiles(4));
+  EXPECT_EQ(policy_of(parse_tiling("tokens:512")), tiling::RunTime::tokens(512));
+  EXPECT_INPUT_ERROR(policy_of(parse_tiling("budget:5")), "budget:5 is not compiled");
+  EXPECT_INPUT_ERROR(parse_tiling("tile:4"), "did you mean 'tiles:N'?");
+  EXPECT_INPUT_ERROR(parse_tiling("tiles:0"), "is not known");
+}
+
+TEST(ParsePrecisionAndComm, ReadNamesAndRefuseOthers) {
+  EXPECT_EQ(name_of(parse_precision("fp32")), "fp32");
+  EXPECT_EQ(name_of(parse_precision("bf16")), "bf16");
+  EXPECT_INPUT_ERROR(parse_precision("fp16"), "--precision fp16");
+  for (const char* name : {"self", "threads:3", "mpi", "nccl"}) EXPECT_EQ(name_of(parse_comm(name)), name);
+  EXPECT_INPUT_ERROR(parse_comm("thread:2"), "did you mean 'threads:N'?");
+  EXPECT_INPUT_ERROR(parse_comm("threads:5000"), "at most 1024");
+}
+
+TEST(ThreadsPerRank, AreTheCoresSharedByTheRanks) {
+  EXPECT_EQ(threads_per_rank(0, 8, 3), 2);
+  EXPECT_EQ(threads_per_rank(0, 2, 4), 1);
+  EXPECT_EQ(threads_per_rank(5, 2, 4), 5);
+}
+
+}  // namespace
+}  // namespace fsdp::train
