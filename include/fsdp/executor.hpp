@@ -112,13 +112,13 @@ class Executor {
   void gather(int index) {
     auto& group = module_.groups()[static_cast<std::size_t>(index)];
     if (group.is_gathered()) return;  // generation keeps what it gathered once
-    group.unshard(module_.communicator(), module_.weight_slot(weight_slots_.take(index, 0)));
+    group.unshard(module_.communicator(), module_.weight_slot(weight_slots_.take(index, 0)).open());
     gathering_.push_back(index);
   }
 
   void release(int index) {
     module_.groups()[static_cast<std::size_t>(index)].reshard();
-    weight_slots_.give_back(index);
+    module_.weight_slot(weight_slots_.give_back(index)).close();
   }
 
   void reduce(int index) {
@@ -129,7 +129,7 @@ class Executor {
   void finish_reductions() {
     for (int index : reducing_) {
       module_.groups()[static_cast<std::size_t>(index)].wait_for_reduction();
-      gradient_slots_.give_back(index);
+      if (gradient_slots_.holds(index)) module_.gradient_slot(gradient_slots_.give_back(index)).close();
     }
     reducing_.clear();
   }
@@ -161,7 +161,7 @@ class Executor {
     for (int index : module_.uses()[static_cast<std::size_t>(unit)].groups) {
       auto& group = module_.groups()[static_cast<std::size_t>(index)];
       if (gradient_slots_.holds(index)) continue;
-      group.begin_gradient(group.in_place() ? nullptr : module_.gradient_slot(gradient_slots_.take(index, 0)));
+      group.begin_gradient(group.in_place() ? nullptr : module_.gradient_slot(gradient_slots_.take(index, 0)).open());
     }
     std::array<nn::GradientView<typename Module::Accumulate>, Unit::parameter_count> list;
     for (std::size_t i = 0; i < list.size(); ++i) {

@@ -133,9 +133,25 @@ class ShardedModule {
     return names;
   }
 
-  /// A slot for gathered weights or for gradients on their way out.
-  Compute* weight_slot(int index) const { return weight_slots_[static_cast<std::size_t>(index)]; }
-  Accumulate* gradient_slot(int index) const { return gradient_slots_[static_cast<std::size_t>(index)]; }
+  /// Memory that groups take turns in; nullptr where a group's buffer at rest serves.
+  template <class T>
+  struct Slot {
+    T* data = nullptr;
+    std::int64_t size = 0;  ///< elements
+
+    /// Makes the slot usable, or unusable (see Device::poison) until it is opened again.
+    T* open() const {
+      if (data != nullptr) Device::unpoison(reinterpret_cast<std::byte*>(data), bytes());
+      return data;
+    }
+    void close() const {
+      if (data != nullptr) Device::poison(reinterpret_cast<std::byte*>(data), bytes());
+    }
+    std::int64_t bytes() const { return size * static_cast<std::int64_t>(sizeof(T)); }
+  };
+
+  const Slot<Compute>& weight_slot(int index) const { return weight_slots_[static_cast<std::size_t>(index)]; }
+  const Slot<Accumulate>& gradient_slot(int index) const { return gradient_slots_[static_cast<std::size_t>(index)]; }
 
   /// Which tensor of which group a unit's i-th parameter is.
   struct Reference {
@@ -219,8 +235,11 @@ class ShardedModule {
     }
     sharding::Schedule both = training_;
     both.insert(both.end(), evaluation_.begin(), evaluation_.end());
-    const auto make_slots = [&]<class T>(std::vector<T*>& slots, const std::vector<std::int64_t>& sizes, Kind kind) {
-      for (const std::int64_t size : sizes) slots.push_back(size == 0 ? nullptr : keep<T>(kind, size));
+    const auto make_slots = [&]<class T>(std::vector<Slot<T>>& slots, const std::vector<std::int64_t>& sizes, Kind kind) {
+      for (const std::int64_t size : sizes) {
+        slots.push_back({size == 0 ? nullptr : keep<T>(kind, size), size});
+        slots.back().close();
+      }
     };
     make_slots(weight_slots_, sharding::weight_slots(both, full_sizes).sizes, Kind::gathered);
     if (purpose_ == Purpose::train)
@@ -261,8 +280,8 @@ class ShardedModule {
   std::vector<std::vector<Reference>> references_;
   std::vector<Group> groups_;
   std::vector<Block> blocks_;
-  std::vector<Compute*> weight_slots_;
-  std::vector<Accumulate*> gradient_slots_;
+  std::vector<Slot<Compute>> weight_slots_;
+  std::vector<Slot<Accumulate>> gradient_slots_;
   std::vector<Piece> pieces_;
   std::int64_t resting_size_ = 0;
 };

@@ -3,7 +3,7 @@
 /// How a sequence is cut: all tiling policies.
 ///
 /// A policy is a pure function from a problem to a TilePlan. It owns no memory and sees neither device nor communicator.
-/// To add one: a struct with `plan` here, its cases in tests/tiling/policies_test.cpp, its name in src/cli/flags.cpp.
+/// To add one: a struct with `plan` here, its cases in tests/tiling/policies_test.cpp, its name in src/train/stack_choice.cpp.
 #pragma once
 
 #include <algorithm>

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <fsdp/checkpoint/folder.hpp>
 #include <fsdp/core/error.hpp>
@@ -47,6 +48,18 @@ void rename_over(const std::filesystem::path& from, const std::filesystem::path&
   std::filesystem::remove_all(aside, ignored);
 }
 
+/// Removes what runs that were killed while they saved have left. One run at a time writes into a folder.
+void remove_leftovers(const std::filesystem::path& dir) {
+  std::error_code error;
+  std::vector<std::filesystem::path> leftovers;
+  for (const auto& entry : std::filesystem::directory_iterator(dir, error)) {
+    const std::string name = entry.path().filename().string();
+    const bool ours = name.starts_with("step-") || name.starts_with("latest.");
+    if (ours && name.find(".tmp-") != std::string::npos) leftovers.push_back(entry.path());
+  }
+  for (const std::filesystem::path& path : leftovers) std::filesystem::remove_all(path, error);
+}
+
 }  // namespace
 
 Save::Save(std::filesystem::path dir, std::int64_t step, std::uint64_t id, const LlamaConfig& config)
@@ -67,7 +80,7 @@ void Save::create() {
   std::error_code error;
   std::filesystem::create_directories(dir_, error);
   require<InputError>(!error, dir_.string(), ": cannot be created: ", error.message());
-  std::filesystem::remove_all(temporary_, error);  // left by a run that was killed
+  remove_leftovers(dir_);
   if (!std::filesystem::create_directory(temporary_, error) || error)
     throw InputError(message(temporary_.string(), ": cannot be created: ", error.message()));
   created_ = true;
@@ -110,8 +123,13 @@ void Save::commit(const TrainerState& state) {
 
   const std::filesystem::path fresh = dir_ / ("latest.tmp-" + name_);
   std::filesystem::remove(fresh, ignored);
-  write_new_file(fresh, name_ + "\n");
-  rename_over(fresh, dir_ / "latest");
+  try {
+    write_new_file(fresh, name_ + "\n");
+    rename_over(fresh, dir_ / "latest");
+  } catch (const InputError&) {
+    std::filesystem::remove(fresh, ignored);
+    throw;
+  }
   sync_directory(dir_);
 }
 
@@ -136,6 +154,7 @@ void save(Save& checkpoint, int rank, const TrainerState& state, const std::func
     if (all(mine == nullptr)) return;
     checkpoint.abort();
     if (mine) std::rethrow_exception(mine);
+    all(true);  // does not return where the rank that has the reason ends the others with it
     throw InputError(message(checkpoint.path().string(),
                              ": another rank could not write its part of the checkpoint; nothing of it was kept"));
   };

@@ -86,9 +86,9 @@ void bind(FlagSet& flags, train::BenchOptions& o) {
   flags.add("heads", o.heads, "heads of step's model");
   flags.add("kv-heads", o.kv_heads, "key-value heads of step's model");
   flags.add("vocab", o.vocab, "vocabulary of step's model");
-  flags.add("seq-len", o.seq_len, "tokens per sequence; 0: 4096 for mlp, 2048 for step");
+  flags.add("seq-len", o.seq_len, "tokens per sequence; 0: 2048 and 4096 for mlp, 2048 for step");
   flags.add("parameters", o.parameters, "weights of optim");
-  flags.add("bytes", o.bytes, "of each collective of comm");
+  flags.add("bytes", o.bytes, "of each collective of comm; 0: 1 MiB, 16 MiB and 64 MB");
   flags.add("repeats", o.repeats, "the median is printed");
   bind(flags, o.stack);
 }

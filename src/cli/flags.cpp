@@ -159,11 +159,19 @@ std::variant<Help, train::TrainOptions> parse_train(int argc, const char* const*
   return options;
 }
 
-std::string to_toml(const train::TrainOptions& options) {
-  train::TrainOptions copy = options;
+namespace {
+
+template <class Options>
+std::string toml_of(Options options) {
   FlagSet flags;
-  bind(flags, copy);
+  bind(flags, options);
   return write_toml(flags);
 }
+
+}  // namespace
+
+std::string to_toml(const train::TrainOptions& options) { return toml_of(options); }
+std::string to_toml(const train::EvalOptions& options) { return toml_of(options); }
+std::string to_toml(const train::GenerateOptions& options) { return toml_of(options); }
 
 }  // namespace fsdp::cli

@@ -2,7 +2,9 @@
 /// @file
 /// The program: reads the command line, picks a compiled stack, runs the sub-command.
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <string>
 #include <variant>
@@ -11,6 +13,8 @@
 #include <comm/launch.hpp>
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/nearest.hpp>
+#include <fsdp/train/bench/alone.hpp>
+#include <fsdp/train/bench/check.hpp>
 #include <fsdp/train/compiled_stack.hpp>
 #include <fsdp/train/flags.hpp>
 
@@ -38,13 +42,24 @@ train::CompiledStack find_stack(const train::StackChoice& asked) {
   const std::string sharding = train::name_of(asked.sharding);
   const std::string comm = kind_of(train::name_of(asked.comm));
   const std::string precision = train::name_of(asked.precision);
-  std::string known;
+  std::string known, closest;
+  int most = -1;
+  bool has_comm = false;
   for (const train::CompiledStack& stack : compiled_stacks()) {
-    if (sharding == stack.sharding && comm == stack.comm && precision == stack.precision) return stack;
-    known += message("\n  --sharding ", stack.sharding, " --comm ", stack.comm, " --precision ", stack.precision);
+    const bool same_comm = comm == stack.comm;
+    const int same = (sharding == stack.sharding) + same_comm + (precision == stack.precision);
+    if (same == 3) return stack;
+    const std::string flags =
+        message("--sharding ", stack.sharding, " --comm ", stack.comm, " --precision ", stack.precision);
+    has_comm = has_comm || same_comm;
+    known += "\n  " + flags;
+    if (same > most) most = same, closest = flags;
   }
-  throw InputError(message("this program was compiled without the stack ", sharding, " / ", comm, " / ", precision,
-                           ". It has:", known, "\nAnother is compiled by these lines:\n",
+  const std::string why = has_comm        ? ""
+                          : comm == "mpi" ? " (it was built without MPI: install Open MPI and build again)"
+                                          : message(" (it was built without ", comm, ")");
+  throw InputError(message("this program was compiled without the stack ", sharding, " / ", comm, " / ", precision, why,
+                           "; the nearest is ", closest, ". It has:", known, "\nAnother is compiled by these lines:\n",
                            "  #include <comm/threads.hpp>\n  #include <fsdp/fsdp.hpp>\n",
                            "  using Stack = fsdp::Stack<fsdp::Zero3, fsdp::comm::Threads<>, fsdp::Bf16Mixed, "
                            "fsdp::tiling::RunTime>;\n",
@@ -52,11 +67,19 @@ train::CompiledStack find_stack(const train::StackChoice& asked) {
                            "    return fsdp::train_main<fsdp::Llama<Stack>>(argc, argv); }"));
 }
 
-/// A process that mpirun started is a rank of MPI unless it is told otherwise.
+/// A process that mpirun started is a rank of MPI unless it is told otherwise. One rank alone is one thread.
 template <class Options>
 Options launched(Options options) {
+  using Kind = train::CommChoice::Kind;
+  train::CommChoice& comm = options.stack.comm;
   const bool given = std::find(options.given.begin(), options.given.end(), "comm") != options.given.end();
-  if (!given && comm::launched_by_mpi()) options.stack.comm.kind = train::CommChoice::Kind::mpi;
+  if (!given && comm::launched_by_mpi()) comm.kind = Kind::mpi;
+  const char* const processes = std::getenv("OMPI_COMM_WORLD_SIZE");  // NOLINT(concurrency-mt-unsafe): no threads yet
+  require<InputError>(
+      comm.kind == Kind::mpi || comm.kind == Kind::nccl || processes == nullptr || std::atoi(processes) <= 1, "--comm ",
+      train::name_of(comm), " in each of mpirun's ", processes == nullptr ? "" : processes,
+      " processes would train as many models; leave --comm out, or say --comm mpi");
+  if (comm.kind == Kind::self) comm = {.kind = Kind::threads, .ranks = 1};
   return options;
 }
 
@@ -74,13 +97,23 @@ struct Run {
     const auto resolved = launched(options);
     return find_stack(resolved.stack).generate(resolved);
   }
-  int operator()(const train::BenchOptions&) const { throw InputError("bench: coming"); }
+  int operator()(const train::BenchOptions& options) const {
+    train::bench::check(options);
+    if (options.what == "mlp") return train::bench::measure_mlp(options);
+    if (options.what == "optim") return train::bench::measure_optim(options);
+    auto resolved = launched(options);
+    if (options.what == "step") return find_stack(resolved.stack).bench_step(resolved);
+    const bool given = std::find(options.given.begin(), options.given.end(), "comm") != options.given.end();
+    if (!given) resolved.stack.comm.ranks = 2;  // one thread has nobody to talk to
+    return find_stack(resolved.stack).bench_comm(resolved);
+  }
 };
 
 }  // namespace
 }  // namespace fsdp
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow further is an error of write, which says so
   try {
     return std::visit(fsdp::Run{}, fsdp::cli::parse(argc, argv));
   } catch (const std::exception& error) {

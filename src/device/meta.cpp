@@ -5,9 +5,16 @@
 
 #include <fsdp/device/meta.hpp>
 
+#include <atomic>
+
 #include "costs.hpp"
 
 namespace fsdp::device {
+
+std::byte* Meta::allocate(std::int64_t bytes) {
+  static std::atomic<std::uintptr_t> next{std::uintptr_t{1} << 60};
+  return reinterpret_cast<std::byte*>(next.fetch_add(static_cast<std::uintptr_t>(round_up(bytes, alignment))));
+}
 
 struct Meta::Stream::Planner {
   explicit Planner(int threads) : stream(arena, threads) {}

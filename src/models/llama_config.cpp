@@ -28,11 +28,11 @@ const std::array presets = {
             .head_dim = 16}},
     Preset{"small",
            {.vocab_size = 256,
-            .hidden_size = 256,
-            .intermediate_size = 704,
+            .hidden_size = 128,
+            .intermediate_size = 384,
             .layers = 4,
-            .heads = 8,
-            .kv_heads = 4,
+            .heads = 4,
+            .kv_heads = 2,
             .head_dim = 32}},
 };
 

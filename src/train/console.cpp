@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <iomanip>
 #include <sstream>
 #include <string_view>
+#include <system_error>
 
 namespace fsdp::train {
 namespace {
@@ -36,12 +38,21 @@ bool set_and_not_empty(const char* name) {
   return value != nullptr && *value != '\0';
 }
 
+/// mpirun hands its ranks a terminal of its own, whatever its output is: what counts is the launcher's.
+bool launcher_has_terminal(int descriptor) {
+  if (!set_and_not_empty("OMPI_COMM_WORLD_SIZE")) return true;
+  std::error_code error;
+  const std::string link = "/proc/" + std::to_string(::getppid()) + "/fd/" + std::to_string(descriptor);
+  const std::string target = std::filesystem::read_symlink(link, error).string();
+  return target.starts_with("/dev/pts/") || target.starts_with("/dev/tty") || target == "/dev/console";
+}
+
 }  // namespace
 
 ConsoleStyle style_of(std::FILE* stream) {
   const char* term = std::getenv("TERM");  // NOLINT(concurrency-mt-unsafe)
   const bool dumb = term == nullptr || std::string_view(term) == "dumb";
-  const bool terminal = ::isatty(::fileno(stream)) == 1 && !dumb;
+  const bool terminal = ::isatty(::fileno(stream)) == 1 && launcher_has_terminal(::fileno(stream)) && !dumb;
   return {.terminal = terminal, .colour = terminal && !set_and_not_empty("NO_COLOR")};
 }
 

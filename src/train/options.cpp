@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fsdp/train/options.hpp>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
+#include <span>
 #include <system_error>
 
 #include <fsdp/core/error.hpp>
@@ -23,6 +28,11 @@ struct AtLeast {
 bool is_preset(const std::string& name) {
   const std::vector<std::string> names = llama_preset_names();
   return std::ranges::find(names, name) != names.end();
+}
+
+void require_least(std::span<const AtLeast> flags) {
+  for (const AtLeast& flag : flags)
+    require<InputError>(flag.value >= flag.least, flag.flag, " ", flag.value, " must be at least ", flag.least);
 }
 
 void require_in(bool holds, const char* flag, double value, const char* range) {
@@ -45,8 +55,7 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
                             AtLeast{"--log-every", o.log_every, 1},
                             AtLeast{"--ranks", o.ranks, 0},
                             AtLeast{"--threads", o.stack.threads, 0}};
-  for (const AtLeast& flag : least)
-    require<InputError>(flag.value >= flag.least, flag.flag, " ", flag.value, " must be at least ", flag.least);
+  require_least(least);
   require_in(o.lr >= 0, "--lr", o.lr, "at least 0");
   require_in(o.weight_decay >= 0, "--weight-decay", o.weight_decay, "at least 0");
   require_in(o.beta1 >= 0 && o.beta1 < 1, "--beta1", o.beta1, "at least 0 and below 1");
@@ -56,8 +65,22 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
   require_in(o.validation_fraction >= 0 && o.validation_fraction < 1, "--validation-fraction", o.validation_fraction,
              "at least 0 and below 1");
   require_in(o.stack.deadline_seconds > 0, "--deadline", o.stack.deadline_seconds, "above 0 seconds");
-  require<InputError>(o.ranks == 0 || o.dry_run, "--ranks is for --dry-run only; use --comm threads:", o.ranks);
+  require<InputError>(o.ranks == 0 || o.dry_run || o.print_schedule,
+                      "--ranks is for --dry-run only; use --comm threads:", o.ranks);
   data::check_batch(o.batch_size, ranks, o.grad_accum);
+}
+
+void validate(const EvalOptions& o) {
+  require_least(std::array{AtLeast{"--seq-len", o.seq_len, 1}, AtLeast{"--batch-size", o.batch_size, 1},
+                           AtLeast{"--windows", o.windows, 0}, AtLeast{"--threads", o.stack.threads, 0}});
+  require_in(o.stack.deadline_seconds > 0, "--deadline", o.stack.deadline_seconds, "above 0 seconds");
+}
+
+void validate(const GenerateOptions& o) {
+  require<InputError>(!o.prompt.empty(), "--prompt is empty; give at least one byte to continue from");
+  require_least(std::array{AtLeast{"--tokens", o.tokens, 0}, AtLeast{"--threads", o.stack.threads, 0}});
+  require_in(o.temperature >= 0, "--temperature", o.temperature, "at least 0 (0: always the likeliest byte)");
+  require_in(o.stack.deadline_seconds > 0, "--deadline", o.stack.deadline_seconds, "above 0 seconds");
 }
 
 LrSchedule schedule_of(const TrainOptions& options) {
@@ -93,6 +116,31 @@ LlamaConfig resolve_model(const ModelChoice& choice) {
   config.head_dim = choice.head_dim.value_or(config.head_dim);
   validate(config);
   return config;
+}
+
+LlamaConfig resolve_model(const TrainOptions& options) {
+  LlamaConfig config = resolve_model(options.model);
+  if (is_folder(options.model))
+    require_positions(config, options.seq_len, options.model.name);
+  else
+    config.max_position_embeddings = std::max(config.max_position_embeddings, options.seq_len);
+  return config;
+}
+
+void require_positions(const LlamaConfig& config, std::int64_t seq_len, const std::string& folder) {
+  require<InputError>(seq_len <= config.max_position_embeddings, "--seq-len ", seq_len, " is longer than the ",
+                      config.max_position_embeddings, " positions of --model ", folder,
+                      "; shorten it, or raise max_position_embeddings in its config.json");
+}
+
+void require_writable(const std::string& checkpoint_dir) {
+  if (checkpoint_dir.empty()) return;
+  std::error_code error;
+  std::filesystem::path there = std::filesystem::absolute(checkpoint_dir, error);
+  while (!std::filesystem::exists(there, error) && there.has_relative_path()) there = there.parent_path();
+  errno = std::filesystem::is_directory(there, error) ? 0 : ENOTDIR;
+  require<InputError>(errno == 0 && ::access(there.c_str(), W_OK | X_OK) == 0, "--checkpoint-dir ", checkpoint_dir,
+                      ": cannot be written: ", there.string(), ": ", std::strerror(errno));
 }
 
 void refuse_other_stack(const TrainOptions& options, const StackChoice& fixed) {

@@ -25,9 +25,9 @@ std::string start_text(const StartRecord& record, std::int64_t corpus_bytes, std
                        std::int64_t training_windows, std::int64_t held_out_windows, std::int64_t peak_bytes) {
   std::ostringstream text;
   text << "stack     " << record.stack << ", " << record.world << (record.world == 1 ? " rank x " : " ranks x ")
-       << record.threads << (record.threads == 1 ? " thread\n" : " threads\n")
-       << "model     " << record.model_name << ": " << record.parameters << " parameters, " << record.model.layers
-       << " layers, hidden " << record.model.hidden_size << '\n'
+       << record.threads << (record.threads == 1 ? " thread\n" : " threads\n") << "model     " << record.model_name
+       << ": " << record.parameters << " parameters, " << record.model.layers << " layers, hidden "
+       << record.model.hidden_size << '\n'
        << "data      " << bytes_text(corpus_bytes) << " in " << files << " files (" << record.skipped_binary
        << " binary ones skipped), " << training_windows << " windows to train on, " << held_out_windows << " held out\n"
        << "memory    " << bytes_text(peak_bytes) << " of tensors on each rank";
@@ -47,8 +47,8 @@ std::string memory_table(const device::BytesByKind& bytes, const std::string& ti
   std::ostringstream text;
   std::int64_t sum = 0;
   const auto row = [&](std::string_view name, std::int64_t value) {
-    text << "  " << std::left << std::setw(12) << name << std::right << std::setw(16) << value << "  " << bytes_text(value)
-         << '\n';
+    text << "  " << std::left << std::setw(12) << name << std::right << std::setw(16) << value << "  "
+         << bytes_text(value) << '\n';
   };
   text << title << '\n';
   for (std::size_t kind = 0; kind < bytes.size(); ++kind) {

@@ -83,18 +83,12 @@ CommChoice parse_comm(std::string_view text) {
 std::string name_of(const ShardingChoice& choice) {
   using Kind = ShardingChoice::Kind;
   switch (choice.kind) {
-    case Kind::zero1:
-      return "zero1";
-    case Kind::zero2:
-      return "zero2";
-    case Kind::zero3:
-      return "zero3";
-    case Kind::replicated:
-      return "replicated";
-    case Kind::hybrid:
-      return with_number("hybrid", choice.number) + (choice.full ? ":full" : "");
-    case Kind::fsdp2:
-      break;
+    case Kind::zero1: return "zero1";
+    case Kind::zero2: return "zero2";
+    case Kind::zero3: return "zero3";
+    case Kind::replicated: return "replicated";
+    case Kind::hybrid: return with_number("hybrid", choice.number) + (choice.full ? ":full" : "");
+    case Kind::fsdp2: break;
   }
   if (choice.number > 0) return with_number("fsdp2", choice.number);
   return choice.reshard ? "fsdp2" : "fsdp2:no-reshard";
@@ -105,14 +99,10 @@ std::string name_of(PrecisionChoice choice) { return choice == PrecisionChoice::
 std::string name_of(const TilingChoice& choice) {
   using Kind = TilingChoice::Kind;
   switch (choice.kind) {
-    case Kind::tiles:
-      return with_number("tiles", choice.number);
-    case Kind::tokens:
-      return with_number("tokens", choice.number);
-    case Kind::budget:
-      return with_number("budget", choice.number);
-    case Kind::off:
-      break;
+    case Kind::tiles: return with_number("tiles", choice.number);
+    case Kind::tokens: return with_number("tokens", choice.number);
+    case Kind::budget: return with_number("budget", choice.number);
+    case Kind::off: break;
   }
   return "off";
 }
@@ -120,14 +110,10 @@ std::string name_of(const TilingChoice& choice) {
 std::string name_of(const CommChoice& choice) {
   using Kind = CommChoice::Kind;
   switch (choice.kind) {
-    case Kind::self:
-      return "self";
-    case Kind::mpi:
-      return "mpi";
-    case Kind::nccl:
-      return "nccl";
-    case Kind::threads:
-      break;
+    case Kind::self: return "self";
+    case Kind::mpi: return "mpi";
+    case Kind::nccl: return "nccl";
+    case Kind::threads: break;
   }
   return with_number("threads", choice.ranks);
 }
@@ -139,14 +125,10 @@ std::string name_of(const StackChoice& choice) {
 
 tiling::RunTime policy_of(const TilingChoice& choice) {
   switch (choice.kind) {
-    case TilingChoice::Kind::tiles:
-      return tiling::RunTime::tiles(choice.number);
-    case TilingChoice::Kind::tokens:
-      return tiling::RunTime::tokens(choice.number);
-    case TilingChoice::Kind::off:
-      return tiling::Untiled{};
-    case TilingChoice::Kind::budget:
-      break;
+    case TilingChoice::Kind::tiles: return tiling::RunTime::tiles(choice.number);
+    case TilingChoice::Kind::tokens: return tiling::RunTime::tokens(choice.number);
+    case TilingChoice::Kind::off: return tiling::Untiled{};
+    case TilingChoice::Kind::budget: break;
   }
   throw InputError(message("--tiling ", name_of(choice), " is not compiled; compiled are off, tiles:N and tokens:N"));
 }

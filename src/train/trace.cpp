@@ -5,6 +5,7 @@
 #include <cstring>
 #include <fstream>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -38,9 +39,12 @@ std::string trace_json(const std::vector<TraceEvent>& events) {
 
 Trace::Trace(std::filesystem::path path) : path_(std::move(path)) {
   if (path_.empty()) return;
+  std::error_code error;
+  const bool existed = std::filesystem::exists(path_, error);
   errno = 0;
-  const std::ofstream file(path_);
+  const std::ofstream file(path_, std::ios::app);
   require<InputError>(file.is_open(), "--trace ", path_.string(), ": cannot be written: ", std::strerror(errno));
+  if (!existed) std::filesystem::remove(path_, error);  // written at the end; a run that fails leaves none
 }
 
 void Trace::add(TraceEvent event) {

@@ -86,10 +86,22 @@ std::vector<comm::Segment<T>> segments(const Layout& layout, T* local, T* full) 
   return list;
 }
 
-/// Anything that is not in the table.
+/// Anything that is not in the table, or a reduction that names no wire type.
 template <class C, class T, class Device, Placement From, Placement To, class... Rest>
 void redistribute(C&, const DistributedBuffer<T, Device, From>&, const DistributedBuffer<T, Device, To>&, Rest&&...) {
-  static_assert(!std::is_same_v<T, T>,
+  constexpr bool reduction = std::is_same_v<From, Partial> && !std::is_same_v<To, Partial>;
+  static_assert(!reduction,
+                "fsdp: redistribute of a partial sum rounds what it sends to a wire type: write redistribute<float>(...)");
+  static_assert(reduction,
+                "fsdp: redistribute cannot change this placement into that one; the moves are Shard to Replicate, Partial "
+                "to Shard, Partial to Replicate and Replicate to Shard: go through one of these");
+}
+/// The same with a wire type, or a reduction whose partial sum is still needed.
+template <class Wire, class C, class T, class Device, Placement From, Placement To, class... Rest>
+void redistribute(C&, const DistributedBuffer<T, Device, From>&, const DistributedBuffer<T, Device, To>&, Rest&&...) {
+  constexpr bool reduction = std::is_same_v<From, Partial> && !std::is_same_v<To, Partial>;
+  static_assert(!reduction, "fsdp: redistribute uses a partial sum up: pass it with std::move");
+  static_assert(reduction,
                 "fsdp: redistribute cannot change this placement into that one; the moves are Shard to Replicate, Partial "
                 "to Shard, Partial to Replicate and Replicate to Shard: go through one of these");
 }

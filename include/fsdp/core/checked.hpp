@@ -21,7 +21,8 @@ inline std::int64_t checked_multiply(std::int64_t a, std::int64_t b) {
   return product;
 }
 
-constexpr std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+/// a / b rounded up, for a >= 0 and b > 0.
+constexpr std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return a / b + (a % b > 0 ? 1 : 0); }
 
 /// The smallest multiple of `step` that is not below `value`.
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t step) { return ceil_divide(value, step) * step; }

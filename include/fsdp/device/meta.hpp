@@ -29,7 +29,8 @@ struct Meta {
   static std::byte* unbacked(std::int64_t offset) {
     return reinterpret_cast<std::byte*>((std::uintptr_t{1} << 62) + static_cast<std::uintptr_t>(offset));
   }
-  static std::byte* allocate(std::int64_t) { return unbacked(0); }
+  /// Ranges of such addresses that do not overlap, so that views of different blocks differ.
+  static std::byte* allocate(std::int64_t bytes);
   static void deallocate(std::byte*, std::int64_t) {}
   static void poison(std::byte*, std::int64_t) {}
   static void unpoison(std::byte*, std::int64_t) {}

@@ -3,7 +3,7 @@
 /// Which element type each role has: all precision policies.
 ///
 /// To add one: a struct with the five members here, its cases in tests/precision/policies_test.cpp, its name in
-/// src/cli/flags.cpp.
+/// src/train/stack_choice.cpp.
 #pragma once
 
 #include <concepts>

@@ -30,7 +30,12 @@ struct Slots {
     return static_cast<int>(slot);
   }
   bool holds(int group) const { return std::find(holder.begin(), holder.end(), group) != holder.end(); }
-  void give_back(int group) { std::replace(holder.begin(), holder.end(), group, -1); }
+  /// Frees the slot that `group` holds; returns its index.
+  int give_back(int group) {
+    const auto place = std::find(holder.begin(), holder.end(), group);
+    *place = -1;
+    return static_cast<int>(place - holder.begin());
+  }
 };
 
 /// Slots for gathered weights of a schedule; `elements` of each group.

@@ -3,7 +3,7 @@
 /// Which placement weights, gradients and optimizer state have at rest and in use: all sharding strategies.
 ///
 /// To add one: a struct with the members of the concept here, its lists in tests/sharding/schedule_test.cpp, its name in
-/// src/cli/flags.cpp and cmake/stacks.cmake.
+/// src/train/stack_choice.cpp and cmake/stacks.cmake.
 #pragma once
 
 #include <concepts>

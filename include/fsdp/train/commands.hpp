@@ -19,6 +19,8 @@
 #include <fsdp/executor.hpp>
 #include <fsdp/optim/initialize.hpp>
 #include <fsdp/train/batches.hpp>
+#include <fsdp/train/bench/collectives.hpp>
+#include <fsdp/train/bench/step.hpp>
 #include <fsdp/train/compiled_stack.hpp>
 #include <fsdp/train/dry_run.hpp>
 #include <fsdp/train/flags.hpp>
@@ -74,7 +76,7 @@ template <class Model>
 void describe(const TrainOptions& options) {
   using Tiling = typename Model::Stack::Tiling;
   const typename Model::Stack::Sharding sharding{};
-  const Model model(resolve_model(options.model));
+  const Model model(resolve_model(options));
   const int ranks = dry_run_ranks(options);
   validate(options, ranks);
   const int threads = static_cast<int>(
@@ -151,14 +153,18 @@ struct LoadedModule {
 template <class Model>
 int evaluate(const EvalOptions& options) {
   using Comm = typename Model::Stack::Comm;
+  validate(options);
   return launch<Comm>(options.stack, [&options](Comm& communicator) {
+    agree_on_arguments(communicator, cli::to_toml(options));
+    const data::Corpus corpus(std::vector<std::filesystem::path>(options.data.begin(), options.data.end()));
+    require_positions(read_llama_config(options.model), options.seq_len, options.model);
     const std::int64_t sequences = std::max<std::int64_t>(1, options.batch_size / communicator.size());
     LoadedModule<Model> loaded(communicator, options.model, options.stack, sequences, options.seq_len, Purpose::evaluate);
-    const data::Corpus corpus(std::vector<std::filesystem::path>(options.data.begin(), options.data.end()));
     const data::Windows windows(corpus, options.seq_len, 0.0, loaded.model.config().vocab_size);
     Batches batches(windows, sequences, 1);
     const MeanLoss mean = mean_loss(loaded.executor, communicator, batches, sequences,
                                     data::evenly_spread(0, windows.count(), options.windows));
+    require<Error>(std::isfinite(mean.loss), "the mean loss is ", std::abs(mean.loss), "; look at the weights of --model ", options.model);
     if (communicator.rank() == 0) std::printf("%s\n", mean_loss_json(mean.loss, mean.tokens).c_str());
   });
 }
@@ -168,11 +174,17 @@ template <class Model>
 int generate(const GenerateOptions& options) {
   using Comm = typename Model::Stack::Comm;
   using Compute = typename Model::Stack::Precision::Compute;
+  validate(options);
   return launch<Comm>(options.stack, [&options](Comm& communicator) {
-    require<InputError>(!options.prompt.empty(), "--prompt is empty; give at least one byte to continue from");
-    constexpr std::int64_t context = 256;  // bytes that each new one may look back at
+    agree_on_arguments(communicator, cli::to_toml(options));
+    // Bytes that each new one may look back at.
+    const std::int64_t context = std::min<std::int64_t>(256, read_llama_config(options.model).max_position_embeddings);
     LoadedModule<Model> loaded(communicator, options.model, options.stack, 1, context, Purpose::generate);
     const std::int64_t vocabulary = loaded.model.config().vocab_size;
+    const auto known = static_cast<std::size_t>(std::min<std::int64_t>(vocabulary, 256));  // tokens that are bytes
+    for (const char c : options.prompt)
+      require<InputError>(static_cast<unsigned char>(c) < known, "--prompt holds byte ", static_cast<int>(static_cast<unsigned char>(c)),
+                          ", which is not below the model's vocabulary of ", vocabulary);
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(context));
     std::vector<Compute> memory(static_cast<std::size_t>(context * vocabulary));
     const Tensor<Compute> logits(memory.data(), {context, vocabulary});
@@ -190,11 +202,16 @@ int generate(const GenerateOptions& options) {
       loaded.executor.logits(Tensor<const std::int32_t>(tokens.data(), {context}), logits);
       const Compute* const last = logits.row(static_cast<std::int64_t>(used) - 1);
       const double uniform = static_cast<double>(optim::mixed(options.seed ^ optim::mixed(static_cast<std::uint64_t>(i))) >> 11) * 0x1p-53;
-      text.push_back(static_cast<char>(sample(std::span<const Compute>(last, static_cast<std::size_t>(vocabulary)), options.temperature, uniform)));
+      text.push_back(static_cast<char>(sample(std::span<const Compute>(last, known), options.temperature, uniform)));
       print(text.size() - 1);
     }
     if (communicator.rank() == 0) std::printf("\n");
   });
+}
+
+template <class Model>
+int bench_step(const BenchOptions& options) {
+  return bench::measure_step<Model>(options, tiling_of<typename Model::Stack::Tiling>(options.stack));
 }
 
 template <class Model>
@@ -204,7 +221,9 @@ CompiledStack compiled_stack(const char* sharding, const char* comm, const char*
           .precision = precision,
           .train = train<Model>,
           .evaluate = evaluate<Model>,
-          .generate = generate<Model>};
+          .generate = generate<Model>,
+          .bench_step = bench_step<Model>,
+          .bench_comm = bench::measure_comm<typename Model::Stack::Comm>};
 }
 
 }  // namespace fsdp::train

@@ -15,6 +15,8 @@ struct CompiledStack {
   int (*train)(const TrainOptions&) = nullptr;
   int (*evaluate)(const EvalOptions&) = nullptr;
   int (*generate)(const GenerateOptions&) = nullptr;
+  int (*bench_step)(const BenchOptions&) = nullptr;
+  int (*bench_comm)(const BenchOptions&) = nullptr;
 };
 
 }  // namespace fsdp::train

@@ -27,5 +27,7 @@ std::variant<Help, train::TrainOptions> parse_train(int argc, const char* const*
 
 /// All options as the TOML file that gives them.
 std::string to_toml(const train::TrainOptions& options);
+std::string to_toml(const train::EvalOptions& options);
+std::string to_toml(const train::GenerateOptions& options);
 
 }  // namespace fsdp::cli

@@ -90,7 +90,7 @@ struct BenchOptions {
                vocab = 8192;             ///< 0: the command's own
   std::int64_t seq_len = 0;              ///< 0: the command's own
   std::int64_t parameters = 50'000'000;  ///< optim
-  std::int64_t bytes = 64'000'000;       ///< comm: of each collective
+  std::int64_t bytes = 0;                ///< comm: of each collective; 0: the command's own
   std::int64_t repeats = 7;              ///< the median is printed
   StackChoice stack = {};
   std::vector<std::string> given = {};
@@ -100,6 +100,8 @@ struct BenchOptions {
 
 /// Throws InputError with one sentence about the first value that cannot work on this number of ranks.
 void validate(const TrainOptions& options, std::int64_t ranks);
+void validate(const EvalOptions& options);
+void validate(const GenerateOptions& options);
 
 /// The schedule that the options describe.
 LrSchedule schedule_of(const TrainOptions& options);
@@ -107,6 +109,15 @@ LrSchedule schedule_of(const TrainOptions& options);
 /// The sizes of the model: a preset with its overrides, or a folder's config.json, which takes none. Validated.
 /// Where hidden or heads change and head_dim is not given, it is hidden / heads where that is whole.
 LlamaConfig resolve_model(const ModelChoice& choice);
+
+/// The model for sequences of --seq-len: a preset's number of positions grows to it, a folder's must hold it.
+LlamaConfig resolve_model(const TrainOptions& options);
+
+/// Throws InputError where sequences are longer than the positions that a folder's config.json gives.
+void require_positions(const LlamaConfig& config, std::int64_t seq_len, const std::string& folder);
+
+/// Throws InputError where --checkpoint-dir could not be created or written to: a run should not learn it at its end.
+void require_writable(const std::string& checkpoint_dir);
 
 /// Whether `--model` names a folder with weights and not a preset.
 bool is_folder(const ModelChoice& choice);

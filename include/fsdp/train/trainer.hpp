@@ -58,7 +58,7 @@ class Trainer {
           typename Model::Stack::Tiling tiling)
       : communicator_(communicator),
         options_(options),
-        model_(resolve_model(options.model)),
+        model_(resolve_model(options)),
         corpus_(paths(options.data)),
         windows_(corpus_, options.seq_len, options.validation_fraction, model_.config().vocab_size),
         sampler_(options.seed, windows_.training(), options.batch_size),
@@ -73,7 +73,7 @@ class Trainer {
         trace_(options.trace.empty() ? std::filesystem::path() : trace_path(options.trace, communicator.rank())),
         executor_(module_, trace_.on() ? observer() : Observer{}),
         batches_(windows_, request_.sequences, request_.shape.micro_batches) {
-    if (leads()) metrics_ = Metrics(options.metrics);
+    if (leads()) require_writable(options.checkpoint_dir);
   }
 
   void run() {
@@ -120,6 +120,7 @@ class Trainer {
       load_weights(module_, checkpoint::open_model(options_.model.name, warn).weights);
     else
       optim::initialize(module_, options_.seed);
+    if (leads()) metrics_ = Metrics(options_.metrics);
     peak_ = measure_matmul_peak(communicator_, module_);
     if (!leads()) return;
     const StartRecord record{.stack = name_of(options_.stack),
@@ -147,6 +148,8 @@ class Trainer {
                         "; resume with the same --data, --seq-len and --validation-fraction");
     require<InputError>(state.seed == options_.seed, "--resume ", from.path().string(), ": the run's seed was ", state.seed,
                         "; resume with --seed ", state.seed);
+    require<InputError>(state.step <= options_.steps, "--resume ", from.path().string(), ": is at step ", state.step,
+                        " already; --steps ", options_.steps, " counts those of the whole run");
     train::restore(module_, optimizer_, from);
     sampler_.restore({.epoch = state.epoch, .index = state.index});
     tokens_ = state.tokens;
@@ -160,8 +163,8 @@ class Trainer {
     const double loss_sum = executor_.train(batches_.micro_batches(), 1.0f / static_cast<float>(std::max<std::int64_t>(targets, 1)));
     const double loss = comm::sum_over_ranks(communicator_, loss_sum, {"loss"}) / static_cast<double>(targets);
     const double norm = optim::gradient_norm(module_);
-    require<Error>(std::isfinite(loss) && std::isfinite(norm), "step ", step + 1, ": loss is ", loss,
-                   " and the gradient norm is ", norm,
+    require<Error>(std::isfinite(loss) && std::isfinite(norm), "step ", step + 1, ": loss is ", std::abs(loss),
+                   " and the gradient norm is ", std::abs(norm),
                    "; stopped before any weight was touched. Lower --lr, or look at the data of this step");
     const double lr = lr_at(schedule_of(options_), step);
     optimizer_.step(lr, norm);

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// A whole sharded trainer: pick four policies, get a program. Without arguments it plans a step and prints its memory.
+#include <comm/threads.hpp>
+#include <fsdp/fsdp.hpp>
+
+using Stack = fsdp::Stack<fsdp::FullyShard<fsdp::ReshardAfterForward::yes>,  // sharding: FSDP2
+                          fsdp::comm::Threads<>,                             // ranks are threads of this process
+                          fsdp::Bf16Mixed,                                   // bf16 compute, fp32 main weights
+                          fsdp::tiling::TokensPerTile<256>>;                 // MLP and loss, 256 tokens at a time
+
+int main(int argc, char** argv) {
+  const char* const plan[] = {argv[0], "--dry-run", "--model", "tiny"};
+  return argc > 1 ? fsdp::train_main<fsdp::Llama<Stack>>(argc, argv) : fsdp::train_main<fsdp::Llama<Stack>>(4, plan);
+}

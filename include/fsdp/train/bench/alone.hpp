@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `tessera bench mlp` and `tessera bench optim`: what one rank computes alone, so that no stack is needed.
+#pragma once
+
+#include <fsdp/train/options.hpp>
+
+namespace fsdp::train::bench {
+
+/// The SwiGLU MLP, tiled and not, against its nine matmuls. Prints one line for each sequence length and tiling.
+int measure_mlp(const BenchOptions& options);
+
+/// AdamW against a triad. Prints one line for each precision.
+int measure_optim(const BenchOptions& options);
+
+}  // namespace fsdp::train::bench

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/train/bench/check.hpp>
+
+#include <fsdp/core/error.hpp>
+
+namespace fsdp::train::bench {
+
+void check(const BenchOptions& options) {
+  const auto at_least = [](const char* flag, std::int64_t value, std::int64_t least) {
+    require<InputError>(value >= least, "bench: --", flag, " ", value, " is too small; give at least ", least);
+  };
+  at_least("repeats", options.repeats, 1);
+  at_least("seq-len", options.seq_len, 0);
+  at_least("hidden", options.hidden, 1);
+  at_least("intermediate", options.intermediate, 0);
+  at_least("heads", options.heads, 1);
+  at_least("parameters", options.parameters, 1);
+  if (options.bytes != 0) at_least("bytes", options.bytes, 4);  // one float
+}
+
+}  // namespace fsdp::train::bench

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/train/bench/collectives.hpp>
+
+#include <algorithm>
+#include <numeric>
+
+#include <fsdp/core/checked.hpp>
+
+namespace fsdp::train::bench {
+
+std::vector<std::int64_t> collective_bytes(const BenchOptions& options) {
+  if (options.bytes == 0) return {std::int64_t{1} << 20, std::int64_t{16} << 20, 64'000'000};
+  return {options.bytes};
+}
+
+CollectiveBuffers::CollectiveBuffers(std::int64_t bytes, int rank, int ranks)
+    : elements_(bytes / 4), rank_(static_cast<std::size_t>(rank)) {
+  const std::int64_t chunk = ceil_divide(elements_, ranks);
+  for (int peer = 0; peer < ranks; ++peer)
+    counts_.push_back(std::clamp<std::int64_t>(elements_ - peer * chunk, 0, chunk));
+  begin_ = std::accumulate(counts_.begin(), counts_.begin() + rank, std::int64_t{0});
+  full_ = CpuBlock(ledger_, device::MemoryKind::scratch, elements_ * 4);
+  shard_ = CpuBlock(ledger_, device::MemoryKind::scratch, std::max<std::int64_t>(chunk, 1) * 4);
+  // Written once, so that no page is still the system's page of zeros. Zero stays zero, however often it is summed.
+  std::fill_n(data(full_), elements_, 0.0f);
+  std::fill_n(data(shard_), chunk, 0.0f);
+}
+
+int calls_per_sample(std::int64_t bytes) {
+  constexpr std::int64_t bytes_per_sample = 64'000'000;
+  return static_cast<int>(std::clamp<std::int64_t>(bytes_per_sample / bytes, 1, 64));
+}
+
+}  // namespace fsdp::train::bench

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/buffer/distributed_buffer.hpp>
+
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include <comm/self.hpp>
+#include <comm/threads.hpp>
+
+namespace fsdp::buffer {
+namespace {
+
+using Comm = comm::Threads<>;
+template <class P, class T = float>
+using Buffer = DistributedBuffer<T, device::Cpu, P>;
+
+constexpr comm::Label label{"test", 0};
+const std::vector<Shape> shapes = {{5, 3}, {1}, {9, 11}, {2, 64}};
+
+/// What rank `rank` contributes to element `i` of tensor `tensor`: sums of these are rounded.
+float value(int rank, std::size_t tensor, std::int64_t i) {
+  return 0.1f * static_cast<float>(rank + 1) + 1.7f * static_cast<float>(tensor) +
+         0.013f * static_cast<float>(i * (rank + 2));
+}
+
+/// A full buffer of what `rank` contributes; `pad` in the padding.
+std::vector<float> contribution(const Layout& layout, int rank, float pad) {
+  std::vector<float> full(static_cast<std::size_t>(layout.full_size), pad);
+  for (std::size_t t = 0; t < layout.shapes.size(); ++t)
+    for (std::int64_t i = 0; i < layout.shapes[t].numel(); ++i)
+      full[static_cast<std::size_t>(layout.offsets[t] + i)] = value(rank, t, i);
+  return full;
+}
+
+/// The sum over ranks in rank order, in float, each contribution rounded to Wire.
+template <class Wire = float>
+float sum(int ranks, std::size_t tensor, std::int64_t i) {
+  float total = static_cast<float>(Wire(value(0, tensor, i)));
+  for (int rank = 1; rank < ranks; ++rank) total += static_cast<float>(Wire(value(rank, tensor, i)));
+  return total;
+}
+
+template <class F>
+void on_ranks_1_to_4(F f) {
+  for (int ranks = 1; ranks <= 4; ++ranks) Comm::run(ranks, {.checks = true}, [&](Comm& c) { f(c); });
+}
+
+template <class L>
+void gathers_what_each_rank_holds() {
+  on_ranks_1_to_4([](Comm& c) {
+    const Layout layout = L::build(shapes, c.size());
+    std::vector<float> local(static_cast<std::size_t>(layout.local_size), 0.0f);
+    std::vector<float> full(static_cast<std::size_t>(layout.full_size), -1.0f);
+    const Buffer<Shard> from(layout, c.rank(), local.data());
+    const Buffer<Replicate> to(layout, c.rank(), full.data());
+    for (const Piece& part : from.pieces())
+      for (std::int64_t i = 0; i < part.count; ++i)
+        from.piece(part)[i] = value(7, static_cast<std::size_t>(part.tensor), part.begin + i);
+
+    redistribute(c, from, to, label).wait();
+
+    for (std::size_t t = 0; t < shapes.size(); ++t)
+      for (std::int64_t i = 0; i < shapes[t].numel(); ++i)
+        ASSERT_EQ(to.tensor(static_cast<std::int64_t>(t)).data()[i], value(7, t, i))
+            << c.size() << " ranks, tensor " << t;
+  });
+}
+
+template <class L, class Wire>
+void sums_each_ranks_part() {
+  on_ranks_1_to_4([](Comm& c) {
+    const Layout layout = L::build(shapes, c.size());
+    std::vector<float> full = contribution(layout, c.rank(), 0.0f);
+    std::vector<float> local(static_cast<std::size_t>(layout.local_size), 0.25f);
+    const Buffer<Shard> to(layout, c.rank(), local.data());
+
+    Buffer<Partial> from(layout, c.rank(), full.data());
+    redistribute<Wire>(c, std::move(from), to, Write::accumulate, label).wait();
+    for (const Piece& part : to.pieces())
+      for (std::int64_t i = 0; i < part.count; ++i)
+        ASSERT_EQ(to.piece(part)[i],
+                  0.25f + sum<Wire>(c.size(), static_cast<std::size_t>(part.tensor), part.begin + i));
+
+    Buffer<Partial> again(layout, c.rank(), full.data());
+    redistribute<Wire>(c, std::move(again), to, Write::overwrite, label).wait();
+    for (const Piece& part : to.pieces())
+      for (std::int64_t i = 0; i < part.count; ++i)
+        ASSERT_EQ(to.piece(part)[i], sum<Wire>(c.size(), static_cast<std::size_t>(part.tensor), part.begin + i));
+  });
+}
+
+template <class L>
+void sums_everything_on_every_rank() {
+  on_ranks_1_to_4([](Comm& c) {
+    const Layout layout = L::build(shapes, c.size());
+    std::vector<float> full = contribution(layout, c.rank(), 0.0f);
+    Buffer<Partial> from(layout, c.rank(), full.data());
+    const Buffer<Replicate> to(layout, c.rank(), full.data());
+
+    redistribute<float>(c, std::move(from), to, label).wait();
+
+    for (std::size_t t = 0; t < shapes.size(); ++t)
+      for (std::int64_t i = 0; i < shapes[t].numel(); ++i)
+        ASSERT_EQ(to.tensor(static_cast<std::int64_t>(t)).data()[i], sum(c.size(), t, i))
+            << c.size() << " ranks, tensor " << t;
+  });
+}
+
+TEST(Redistribute, ShardToReplicateGathers) {
+  gathers_what_each_rank_holds<PerParameter>();
+  gathers_what_each_rank_holds<Flat>();
+}
+
+TEST(Redistribute, PartialToShardSumsInRankOrderToTheBit) {
+  sums_each_ranks_part<PerParameter, float>();
+  sums_each_ranks_part<Flat, float>();
+}
+
+TEST(Redistribute, PartialToShardRoundsWhatItSendsToTheWireType) { sums_each_ranks_part<PerParameter, bf16>(); }
+
+TEST(Redistribute, PartialToReplicateSumsInRankOrderToTheBit) {
+  sums_everything_on_every_rank<PerParameter>();
+  sums_everything_on_every_rank<Flat>();
+}
+
+TEST(Redistribute, ReplicateToShardIsAViewOfThisRanksPart) {
+  on_ranks_1_to_4([](Comm& c) {
+    const Layout layout = Flat::build(shapes, c.size());
+    std::vector<float> full = contribution(layout, 3, 0.0f);
+    const Buffer<Replicate> from(layout, c.rank(), full.data());
+
+    const Buffer<Shard> part = redistribute(c, from);
+
+    EXPECT_EQ(part.data(), full.data() + layout.local_size * c.rank());
+    EXPECT_EQ(part.size(), layout.local_size);
+    for (const Piece& piece : part.pieces())
+      EXPECT_EQ(part.piece(piece)[0], value(3, static_cast<std::size_t>(piece.tensor), piece.begin));
+  });
+}
+
+TEST(Redistribute, APerParameterShardIsNoViewOfTheWhole) {
+  comm::Self<> alone;
+  const Layout layout = PerParameter::build(shapes, 1);
+  std::vector<float> full(static_cast<std::size_t>(layout.full_size));
+  EXPECT_THROW(redistribute(alone, Buffer<Replicate>(layout, 0, full.data())), LogicError);
+}
+
+TEST(DistributedBuffer, APartialSumThatWasReducedThrowsWhenItIsUsedAgain) {
+  Comm::run(2, {}, [](Comm& c) {
+    const Layout layout = PerParameter::build(shapes, c.size());
+    std::vector<float> full = contribution(layout, c.rank(), 0.0f);
+    std::vector<float> local(static_cast<std::size_t>(layout.local_size));
+    Buffer<Partial> from(layout, c.rank(), full.data());
+    EXPECT_TRUE(from.placed());
+
+    redistribute<float>(c, std::move(from), Buffer<Shard>(layout, c.rank(), local.data()), Write::overwrite, label)
+        .wait();
+
+    EXPECT_FALSE(from.placed());
+    EXPECT_THROW((void)from.tensor(0), LogicError);
+    EXPECT_THROW((void)from.data(), LogicError);
+  });
+}
+
+TEST(DistributedBuffer, AnUnplacedBufferThrows) { EXPECT_THROW((void)Buffer<Replicate>().data(), LogicError); }
+
+TEST(DistributedBuffer, AnAllReduceElsewhereThrows) {
+  comm::Self<> alone;
+  const Layout layout = Flat::build(shapes, 1);
+  std::vector<float> from = contribution(layout, 0, 0.0f), to(from.size());
+  EXPECT_THROW((void)redistribute<float>(alone, Buffer<Partial>(layout, 0, from.data()),
+                                         Buffer<Replicate>(layout, 0, to.data()), label),
+               LogicError);
+}
+
+template <class T>
+concept HasTensor = requires(T buffer) {
+  buffer.tensor(0);
+};
+static_assert(HasTensor<Buffer<Replicate>> && HasTensor<Buffer<Partial>> && !HasTensor<Buffer<Shard>>);
+static_assert(!Placement<int>);
+
+}  // namespace
+}  // namespace fsdp::buffer

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/buffer/layout.hpp>
+
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+namespace fsdp::buffer {
+namespace {
+
+using Counts = std::vector<std::int64_t>;
+
+const std::vector<Shape> uneven = {{5, 3}, {2, 70}, {1}, {7}, {64, 2}, {3, 3}};
+
+/// Every element of every tensor is in one piece of one rank, and no two pieces of a rank share memory.
+template <class L>
+void expect_each_element_once(int ranks) {
+  const Layout layout = L::build(uneven, ranks);
+  std::vector<std::vector<int>> owners;
+  for (const Shape& shape : layout.shapes) owners.emplace_back(static_cast<std::size_t>(shape.numel()));
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::vector<int> used(static_cast<std::size_t>(layout.local_size));
+    for (const Piece& piece : layout.pieces(rank)) {
+      EXPECT_GT(piece.count, 0);
+      for (std::int64_t i = 0; i < piece.count; ++i) {
+        ++owners.at(static_cast<std::size_t>(piece.tensor)).at(static_cast<std::size_t>(piece.begin + i));
+        EXPECT_EQ(used.at(static_cast<std::size_t>(piece.local + i))++, 0);
+      }
+    }
+  }
+  for (const auto& tensor : owners) EXPECT_EQ(tensor, std::vector<int>(tensor.size(), 1)) << ranks << " ranks";
+}
+
+/// A run's parts follow each other and stay inside both buffers.
+template <class L>
+void expect_runs_inside(int ranks) {
+  const Layout layout = L::build(uneven, ranks);
+  for (const Run& run : layout.runs) {
+    ASSERT_EQ(run.counts.size(), static_cast<std::size_t>(ranks));
+    EXPECT_LE(run.full + std::accumulate(run.counts.begin(), run.counts.end(), std::int64_t{0}), layout.full_size);
+    for (int rank = 0; rank < ranks; ++rank) {
+      EXPECT_LE(run.local + run.counts[static_cast<std::size_t>(rank)], layout.local_size);
+      if (rank > 0) {
+        EXPECT_EQ(run.begin(rank), run.begin(rank - 1) + run.counts[static_cast<std::size_t>(rank - 1)]);
+      }
+    }
+  }
+}
+
+TEST(Layout, PiecesCoverEachElementExactlyOnce) {
+  for (int ranks = 1; ranks <= 8; ++ranks) {
+    expect_each_element_once<PerParameter>(ranks);
+    expect_each_element_once<Flat>(ranks);
+    expect_runs_inside<PerParameter>(ranks);
+    expect_runs_inside<Flat>(ranks);
+  }
+}
+
+TEST(Layout, TensorsStartAtMultiplesOf64Elements) {
+  for (int ranks = 1; ranks <= 8; ++ranks) {
+    for (const Layout& layout : {PerParameter::build(uneven, ranks), Flat::build(uneven, ranks)}) {
+      EXPECT_EQ(layout.offsets, (Counts{0, 64, 256, 320, 384, 512}));
+      EXPECT_EQ(layout.local_size % 64, 0);
+      EXPECT_GE(layout.local_size * ranks, layout.full_size);
+    }
+    for (const buffer::Run& run : PerParameter::build(uneven, ranks).runs) EXPECT_EQ(run.local % 64, 0);
+  }
+}
+
+TEST(PerParameter, CutsRowsAsTorchChunkDoes) {
+  const std::vector<Shape> shapes = {{5, 3}, {7}, {1}, {6, 2}};
+  const Layout three = PerParameter::build(shapes, 3);
+  EXPECT_EQ(three.runs[0].counts, (Counts{6, 6, 3}));  // 5 rows: 2, 2, 1
+  EXPECT_EQ(three.runs[1].counts, (Counts{3, 3, 1}));
+  EXPECT_EQ(three.runs[2].counts, (Counts{1, 0, 0}));
+  EXPECT_EQ(three.runs[3].counts, (Counts{4, 4, 4}));
+
+  const Layout four = PerParameter::build(shapes, 4);
+  EXPECT_EQ(four.runs[0].counts, (Counts{6, 6, 3, 0}));  // chunks of 2: the last rank has none
+  EXPECT_EQ(four.runs[1].counts, (Counts{2, 2, 2, 1}));
+  EXPECT_EQ(four.runs[2].counts, (Counts{1, 0, 0, 0}));
+  EXPECT_EQ(four.runs[3].counts, (Counts{4, 4, 4, 0}));  // not 2, 2, 1, 1 rows
+}
+
+TEST(PerParameter, PiecesAreWholeRowsInTheOrderOfTheLocalBuffer) {
+  const std::vector<Shape> shapes = {{5, 3}, {1}, {100}};
+  const Layout layout = PerParameter::build(shapes, 2);
+  EXPECT_EQ(layout.local_size, 64 + 64 + 64);
+  EXPECT_EQ(layout.pieces(0), (std::vector<Piece>{{.tensor = 0, .begin = 0, .count = 9, .local = 0},
+                                                  {.tensor = 1, .begin = 0, .count = 1, .local = 64},
+                                                  {.tensor = 2, .begin = 0, .count = 50, .local = 128}}));
+  EXPECT_EQ(layout.pieces(1), (std::vector<Piece>{{.tensor = 0, .begin = 9, .count = 6, .local = 0},
+                                                  {.tensor = 2, .begin = 50, .count = 50, .local = 128}}));
+}
+
+TEST(PerParameter, ARankMayHoldNothing) {
+  const std::vector<Shape> shapes = {{1, 8}};
+  const Layout layout = PerParameter::build(shapes, 3);
+  EXPECT_EQ(layout.pieces(0).size(), 1u);
+  EXPECT_TRUE(layout.pieces(1).empty());
+  EXPECT_TRUE(layout.pieces(2).empty());
+}
+
+TEST(Flat, IsOneRangeInEqualPartsWhereverTheCutsFall) {
+  const std::vector<Shape> shapes = {{3, 50}, {10}};
+  const Layout layout = Flat::build(shapes, 2);
+  EXPECT_EQ(layout.full_size, 256);  // 192 and 64
+  EXPECT_EQ(layout.local_size, 128);
+  ASSERT_EQ(layout.runs.size(), 1u);
+  EXPECT_EQ(layout.runs[0], (buffer::Run{.full = 0, .local = 0, .counts = {128, 128}}));
+  EXPECT_EQ(layout.pieces(0), (std::vector<Piece>{{.tensor = 0, .begin = 0, .count = 128, .local = 0}}));
+  EXPECT_EQ(layout.pieces(1), (std::vector<Piece>{{.tensor = 0, .begin = 128, .count = 22, .local = 0},
+                                                  {.tensor = 1, .begin = 0, .count = 10, .local = 64}}));
+}
+
+TEST(Flat, PadsToTheRanksAndLeavesTrailingRanksEmpty) {
+  const std::vector<Shape> shapes = {{3}};
+  const Layout layout = Flat::build(shapes, 3);
+  EXPECT_EQ(layout.full_size, 192);
+  EXPECT_EQ(layout.pieces(0).size(), 1u);
+  EXPECT_TRUE(layout.pieces(2).empty());
+}
+
+TEST(Layout, AnEmptyGroupTakesNoMemory) {
+  EXPECT_EQ(PerParameter::build({}, 3).full_size, 0);
+  EXPECT_EQ(Flat::build({}, 3).local_size, 0);
+  EXPECT_TRUE(Flat::build({}, 3).pieces(1).empty());
+}
+
+static_assert(LayoutPolicy<PerParameter> && LayoutPolicy<Flat>);
+static_assert(!LayoutPolicy<Layout> && !LayoutPolicy<int>);
+
+}  // namespace
+}  // namespace fsdp::buffer

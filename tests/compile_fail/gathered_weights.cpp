@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gathered weights are read-only views of their own: they are no tensors that an optimizer could step.
+// expect 1: Tensor<const float>
+// expect 2: Tensor<const float>
+#include <comm/threads.hpp>
+#include <fsdp/device/cpu.hpp>
+#include <fsdp/parameter_group.hpp>
+#include <fsdp/stack.hpp>
+
+namespace fsdp {
+
+using Group = ParameterGroup<Stack<FullyShard<>, comm::Threads<>, Fp32, tiling::Untiled>>;
+
+void step(device::Cpu::Stream& stream, const Group& group, const device::AdamWStep& constants, Tensor<float> moment) {
+  const Tensor<float> main = group.main().piece({});
+#if CASE == 0
+  device::Cpu::adamw(stream, constants, main, moment, moment, group.main_gradient().piece({}), {});
+#elif CASE == 1
+  device::Cpu::adamw(stream, constants, group.weight(0), moment, moment, group.main_gradient().piece({}), {});
+#elif CASE == 2
+  const Tensor<float> writable = group.weight(0);
+#endif
+}
+
+}  // namespace fsdp

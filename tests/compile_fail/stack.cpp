@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect 1: fsdp: a precision policy lacks the type Accumulate (gradients being summed), so backward has nowhere
+// expect 2: fsdp: this communicator cannot reduce the precision's wire type Reduce; choose a precision whose Reduce it
+// expect 3: fsdp: a sharding strategy lacks the type AtRest (the placement of weights between steps)
+// expect 4: fsdp: a tiling policy lacks TilePlan plan(const Problem&) const; see tiling/policies.hpp
+// expect 5: fsdp: a communicator says whose memory it moves
+// expect 6: fsdp: AdamW and the weight-gradient matmuls work in float
+#include <comm/threads.hpp>
+#include <fsdp/stack.hpp>
+
+namespace fsdp {
+
+struct WithoutGradients {
+  using Compute = float;
+  using Main = float;
+  using Reduce = float;
+  static constexpr std::string_view name = "no gradients";
+};
+
+struct Bf16Wire : Fp32 {
+  using Reduce = bf16;
+};
+
+struct Bf16Main : Bf16Mixed {
+  using Main = bf16;
+};
+
+/// Says nothing about wire types: float alone is supported.
+struct FloatOnly : comm::Threads<> {
+  FloatOnly split(int color);
+};
+
+struct Nothing {};
+
+#if CASE == 0
+Stack<FullyShard<>, comm::Threads<>, Bf16Wire, tiling::Untiled> stack;
+Stack<Zero3, FloatOnly, Fp32, tiling::Untiled> other;
+#elif CASE == 1
+Stack<FullyShard<>, comm::Threads<>, WithoutGradients, tiling::Untiled> stack;
+#elif CASE == 2
+Stack<FullyShard<>, FloatOnly, Bf16Wire, tiling::Untiled> stack;
+#elif CASE == 3
+Stack<Nothing, comm::Threads<>, Fp32, tiling::Untiled> stack;
+#elif CASE == 4
+Stack<FullyShard<>, comm::Threads<>, Fp32, Nothing> stack;
+#elif CASE == 5
+Stack<FullyShard<>, Nothing, Fp32, tiling::Untiled> stack;
+#elif CASE == 6
+Stack<FullyShard<>, comm::Threads<>, Bf16Main, tiling::Untiled> stack;
+#endif
+
+}  // namespace fsdp

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Compares runs of a golden folder with the float64 values in it. A folder's numbers: tests/golden/make_llama.py.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <fsdp/checkpoint/safetensors.hpp>
+#include <fsdp/models/llama_config.hpp>
+
+#include <support/stack_runner.hpp>
+#include <support/temporary_folder.hpp>
+
+namespace fsdp::test {
+
+/// A folder, its 6 windows of text and what PyTorch made of them.
+struct Golden {
+  explicit Golden(const std::string& name)
+      : folder(golden(name)), config(read_llama_config(folder)), expected(folder / "expected.safetensors") {
+    const std::string text = content_of(folder / "text.bin");
+    length = expected.at("logits").shape.at(1);
+    for (std::size_t begin = 0; begin + static_cast<std::size_t>(length) < text.size();
+         begin += static_cast<std::size_t>(length)) {
+      Window window;
+      for (std::size_t i = begin; i < begin + static_cast<std::size_t>(length); ++i) {
+        window.tokens.push_back(static_cast<unsigned char>(text[i]));
+        window.targets.push_back(static_cast<unsigned char>(text[i + 1]));
+      }
+      windows.push_back(window);
+    }
+  }
+
+  std::vector<double> read(std::string_view name) const {
+    const auto& tensor = expected.at(name);
+    std::vector<double> values(static_cast<std::size_t>(tensor.elements));
+    expected.read_range(tensor, 0, tensor.elements, values.data());
+    return values;
+  }
+
+  /// The 20 steps that made the folder, over so many places.
+  RunOptions options(int ranks, int micro_batches, tiling::RunTime tiling, double clip) const {
+    return {.config = config,
+            .sequence_length = length,
+            .most_sequences = most_dealt(windows.size(), ranks, micro_batches),
+            .ranks = ranks,
+            .micro_batches = micro_batches,
+            .steps = 20,
+            .tiling = tiling,
+            .clip = clip,
+            .batch = deal(windows),
+            .model = folder};
+  }
+
+  std::filesystem::path folder;
+  LlamaConfig config;
+  checkpoint::SafetensorsFile expected;
+  std::int64_t length = 0;
+  std::vector<Window> windows;
+};
+
+inline void expect_close(const Values& found, const Golden& golden, const std::string& prefix, double bound) {
+  EXPECT_EQ(found.size(), parameter_list(golden.config).size());
+  for (const auto& [name, values] : found)
+    EXPECT_LE(relative(values, golden.read(prefix + name)), bound) << prefix << name;
+}
+
+/// Losses and norms 1e-5, gradients and the weights after 20 steps 1e-4, logits 1e-5, all relative.
+inline void expect_golden(const RunResults& results, const Golden& golden) {
+  EXPECT_LE(largest_relative({results.losses.front()}, golden.read("loss")), 1e-5);
+  EXPECT_LE(largest_relative(results.losses, golden.read("adamw.losses")), 1e-5);
+  EXPECT_LE(largest_relative(results.norms, golden.read("adamw.grad_norms")), 1e-5);
+  expect_close(results.gradients, golden, "grad.", 1e-4);
+  expect_close(results.weights, golden, "adamw.", 1e-4);
+  if (results.logits.empty()) return;
+  const std::vector<double> expected = golden.read("logits");
+  std::vector<float> logits;
+  for (const auto& window : results.logits) logits.insert(logits.end(), window.begin(), window.end());
+  EXPECT_LE(relative(logits, expected), 1e-5);
+}
+
+struct GoldenFolder {
+  const char* name;
+  double clip;  ///< the folder's --clip
+};
+inline constexpr GoldenFolder golden_folders[] = {{"llama-gqa", 0.0}, {"llama-odd", 1.0}};
+
+struct NamedTiling {
+  const char* name;
+  tiling::RunTime policy;
+  int number;
+};
+inline std::vector<NamedTiling> golden_tilings() {
+  return {{"tiles:2", tiling::RunTime::tiles(2), 1}, {"tokens:5", tiling::RunTime::tokens(5), 2}, {"off", {}, 3}};
+}
+
+}  // namespace fsdp::test

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+#include <tuple>
+
+#include <gtest/gtest.h>
+
+#include <models/golden_check.hpp>
+
+namespace fsdp::test {
+namespace {
+
+/// Whether every tiling meets every number of micro-batches; otherwise each meets one, for the sake of time.
+constexpr bool crossed([[maybe_unused]] int ranks) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return false;
+#else
+  return ranks <= 2;
+#endif
+}
+
+/// Strategy, ranks.
+class Golden20Steps : public ::testing::TestWithParam<std::tuple<std::string_view, int>> {};
+
+TEST_P(Golden20Steps, EqualPyTorchsWhateverTheMicroBatchesAndTiles) {
+  const auto [strategy, ranks] = GetParam();
+  for (const auto& [name, clip] : golden_folders) {
+    const Golden golden(name);
+    for (const int micro_batches : {1, 2, 3})
+      for (const auto& [tiling_name, tiling, number] : golden_tilings()) {
+        if (!crossed(ranks) && number != micro_batches) continue;
+        SCOPED_TRACE(message(name, ", ", micro_batches, " micro-batches, tiling ", tiling_name));
+        RunOptions options = golden.options(ranks, micro_batches, tiling, clip);
+        if (micro_batches == 1) options.logits_of = golden.windows;
+        expect_golden(run(strategy, options), golden);
+      }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(OnThreads, Golden20Steps,
+                         ::testing::Combine(::testing::ValuesIn(strategies), ::testing::Values(1, 2, 3, 6)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param)) + "_" + std::to_string(std::get<1>(info.param)) +
+                                  "ranks";
+                         });
+
+TEST(Golden, TheFirstLossIsThatOfEvaluation) {
+  const Golden golden("llama-odd");
+  RunOptions options = golden.options(2, 1, {}, 1.0);
+  options.steps = 1;
+  options.evaluated = golden.windows;
+  EXPECT_LE(largest_relative({run("fsdp2", options).first_evaluation}, golden.read("loss")), 1e-5);
+}
+
+TEST(Golden, AStepThatIsForgottenIsFound) {
+  const Golden golden("llama-gqa");
+  RunOptions options = golden.options(1, 1, {}, 0.0);
+  options.steps = 19;
+  const RunResults results = run("fsdp2", options);
+  double largest = 0;
+  for (const auto& [name, values] : results.weights)
+    largest = std::max(largest, relative(values, golden.read("adamw." + name)));
+  EXPECT_GT(largest, 1e-4);
+}
+
+TEST(Golden, AnotherClippingIsFound) {
+  const Golden golden("llama-odd");
+  const RunResults results = run("replicated", golden.options(1, 1, {}, 0.0));
+  EXPECT_GT(largest_relative(results.losses, golden.read("adamw.losses")), 1e-5);
+}
+
+}  // namespace
+}  // namespace fsdp::test

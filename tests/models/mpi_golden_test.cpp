@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include <comm/mpi_world.hpp>
+#include <models/golden_check.hpp>
+#include <support/stacks/mpi_runners.hpp>
+
+namespace fsdp::test {
+namespace {
+
+class Golden20StepsOverMpi : public ::testing::TestWithParam<std::string_view> {};
+
+/// Each tiling meets one number of micro-batches; their product is run on threads.
+TEST_P(Golden20StepsOverMpi, EqualPyTorchs) {
+  for (const auto& [name, clip] : golden_folders) {
+    const Golden golden(name);
+    for (const auto& [tiling_name, tiling, micro_batches] : golden_tilings()) {
+      SCOPED_TRACE(message(name, ", ", micro_batches, " micro-batches, tiling ", tiling_name));
+      RunOptions options = golden.options(comm::mpi_world().size(), micro_batches, tiling, clip);
+      if (micro_batches == 1) options.logits_of = golden.windows;
+      expect_golden(run_mpi(GetParam(), options), golden);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, Golden20StepsOverMpi, ::testing::ValuesIn(strategies),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace fsdp::test

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The two ends of a model under test, embedding and head: their memory on any device.
+#pragma once
+
+#include <fsdp/nn/embedding.hpp>
+#include <fsdp/nn/loss_head.hpp>
+
+#include "unit.hpp"
+
+namespace fsdp::nn::reference {
+
+/// A head with its weights, gradients and hidden states. The loss starts at `initial_loss`.
+template <class Device, class Precision>
+class Head {
+ public:
+  using L = Local<Device, Precision, tiling::RunTime>;
+  static constexpr double initial_loss = 3;
+
+  TestRank<Device> rank;
+  LossHead<L> module;
+  Fields<Device, LossHead<L>> fields;
+  Slot<Device, typename L::Compute> stream;  // x, dx: [T, H] each
+  Slot<Device, typename L::Compute> logits;  // [T, V]
+  Slot<Device, std::int32_t> targets;        // [T]
+  Slot<Device, double> loss_slot;            // [1]
+  int polls = 0;
+  Context<L> context;
+
+  Head(const Sizes& sizes, const Run<>& run)
+      : rank(run.threads),
+        module{{}, sizes.vocabulary, sizes.hidden, sizes.eps},
+        fields(module, run.placing),
+        stream(std::vector<Shape>(2, {sizes.tokens(), sizes.hidden}), Placing::padded),
+        logits(Shape{sizes.tokens(), sizes.vocabulary}),
+        targets(Shape{sizes.tokens()}),
+        loss_slot(Shape{1}),
+        context{.arena = rank.arena,
+                .stream = rank.stream,
+                .tiling = run.tiling,
+                .sequences = sizes.sequences,
+                .sequence_length = sizes.length,
+                .poll = [](void* count) { ++*static_cast<int*>(count); },
+                .poll_state = &polls} {}
+  void loss(float scale) {
+    module.loss(context, fields.weight_views(), fields.gradient_views(), stream[0], targets[0], scale, stream[1],
+                loss_slot[0]);
+  }
+  void loss_only() { module.loss_only(context, fields.weight_views(), stream[0], targets[0], loss_slot[0]); }
+  void all_logits() { module.logits(context, fields.weight_views(), stream[0], logits[0]); }
+};
+
+/// An embedding with its table, gradient, tokens and residual stream.
+template <class Device, class Precision>
+class Entry {
+ public:
+  using L = Local<Device, Precision, tiling::RunTime>;
+
+  TestRank<Device> rank;
+  Embedding<L> module;
+  Fields<Device, Embedding<L>> fields;
+  Slot<Device, typename L::Compute> stream;  // y, dy: [T, H] each
+  Slot<Device, std::int32_t> tokens;         // [T]
+  Context<L> context;
+
+  Entry(const Sizes& sizes, const Run<>& run)
+      : rank(run.threads),
+        module{{}, sizes.vocabulary, sizes.hidden},
+        fields(module, run.placing),
+        stream(std::vector<Shape>(2, {sizes.tokens(), sizes.hidden}), Placing::padded),
+        tokens(Shape{sizes.tokens()}),
+        context{.arena = rank.arena,
+                .stream = rank.stream,
+                .tiling = run.tiling,
+                .sequences = sizes.sequences,
+                .sequence_length = sizes.length} {}
+  void forward() { module.forward(context, fields.weight_views(), tokens[0], stream[0]); }
+  void backward() { module.backward(context, fields.gradient_views(), tokens[0], stream[1]); }
+};
+
+}  // namespace fsdp::nn::reference

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/nn/module.hpp>
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include <fsdp/device/cpu.hpp>
+#include <fsdp/device/meta.hpp>
+#include <fsdp/nn/embedding.hpp>
+#include <fsdp/nn/loss_head.hpp>
+#include <fsdp/nn/transformer_block.hpp>
+
+namespace fsdp::nn {
+namespace {
+
+template <class L>
+struct WithoutBackward : SwiGluMlp<L> {
+  void backward() const;
+};
+template <class L>
+struct WithoutParameters : SwiGluMlp<L> {
+  void parameters() const;
+};
+template <class L>
+struct EntryThatWantsWeightsInBackward : Embedding<L> {
+  void backward(Context<L>&, const typename Embedding<L>::Weights&, const typename Embedding<L>::Gradients&,
+                Tensor<const std::int32_t>, Tensor<const typename L::Compute>) const;
+};
+template <class L>
+struct WithoutLossOnly : LossHead<L> {
+  void loss_only() const;
+};
+
+template <class L>
+consteval bool concepts_hold() {
+  static_assert(Module<SwiGluMlp<L>, L> && Module<ResidualAttention<L>, L>);
+  static_assert(Module<ResidualMlp<L>, L> && Module<TransformerBlock<L>, L>);
+  static_assert(EntryModule<Embedding<L>, L> && LossModule<LossHead<L>, L>);
+
+  static_assert(!Module<int, L> && !EntryModule<int, L> && !LossModule<int, L>);
+  static_assert(!Module<WithoutBackward<L>, L> && !Module<WithoutParameters<L>, L>);
+  static_assert(!Module<Embedding<L>, L> && !Module<LossHead<L>, L>);
+  static_assert(!EntryModule<SwiGluMlp<L>, L> && !EntryModule<EntryThatWantsWeightsInBackward<L>, L>);
+  static_assert(!LossModule<SwiGluMlp<L>, L> && !LossModule<WithoutLossOnly<L>, L>);
+  return true;
+}
+static_assert(concepts_hold<Local<device::Cpu, Fp32, tiling::RunTime>>());
+static_assert(concepts_hold<Local<device::Cpu, Bf16Mixed, tiling::Untiled>>());
+static_assert(concepts_hold<Local<device::Meta, Bf16Mixed, tiling::StaticTiles<4>>>());
+
+using L = Local<device::Meta, Fp32, tiling::RunTime>;
+static_assert(!Module<SwiGluMlp<L>, Local<device::Cpu, Fp32, tiling::RunTime>>, "modules of another device do not fit");
+static_assert(std::is_same_v<ModuleTypes<Local<device::Cpu, Bf16Mixed, tiling::RunTime>, SwiGluFields>::Weights,
+                             SwiGluFields<Tensor<const bf16>>>);
+static_assert(std::is_same_v<ModuleTypes<Local<device::Cpu, Bf16Mixed, tiling::RunTime>, SwiGluFields>::Gradients,
+                             SwiGluFields<GradientView<float>>>);
+static_assert(TransformerBlock<L>::parameter_count == 9 && LossHead<L>::parameter_count == 2);
+
+/// "name [extents]", with "= 1" where the values begin as ones.
+template <class M>
+std::vector<std::string> described(const M& module) {
+  std::vector<std::string> list;
+  for (const Parameter& parameter : flatten<M::template FieldsOf>(module.parameters())) {
+    std::string text = parameter.name;
+    for (std::int64_t axis = 0; axis < parameter.shape.rank; ++axis)
+      text += (axis == 0 ? " [" : ", ") + std::to_string(parameter.shape[axis]);
+    list.push_back(text + (parameter.initial == Initial::ones ? "] = 1" : "]"));
+  }
+  return list;
+}
+
+TEST(Parameters, OfABlockStandInTheOrderOfItsFields) {
+  const TransformerBlock<L> block{
+      {}, {{}, 12, 6, 3, 4, 1e-5f}, {{}, 12, 35, 1e-5f}};  // hidden 12, 6 heads of which 3 key-value, of 4
+  EXPECT_EQ(described(block),
+            (std::vector<std::string>{"input_layernorm.weight [12] = 1", "self_attn.q_proj.weight [24, 12]",
+                                      "self_attn.k_proj.weight [12, 12]", "self_attn.v_proj.weight [12, 12]",
+                                      "self_attn.o_proj.weight [12, 24]", "post_attention_layernorm.weight [12] = 1",
+                                      "mlp.gate_proj.weight [35, 12]", "mlp.up_proj.weight [35, 12]",
+                                      "mlp.down_proj.weight [12, 35]"}));
+}
+
+TEST(Parameters, OfATiedHeadAreTheEmbeddings) {
+  const Embedding<L> embedding{{}, 257, 7};
+  EXPECT_EQ(described(embedding), (std::vector<std::string>{"/model.embed_tokens.weight [257, 7]"}));
+  for (const bool tied : {false, true}) {
+    const LossHead<L> head{{}, 257, 7, 1e-5f, tied};
+    const std::string name = tied ? "/model.embed_tokens.weight" : "/lm_head.weight";
+    EXPECT_EQ(described(head), (std::vector<std::string>{"/model.norm.weight [7] = 1", name + " [257, 7]"}));
+  }
+}
+
+TEST(Flatten, KeepsTheOrderOfNestedFieldsAndUnflattenTurnsItBack) {
+  const BlockFields<int> fields{{1, 2, 3, 4, 5}, {6, {7, 8, 9}}};
+  const std::array<int, 9> list = flatten<BlockFields>(fields);
+  EXPECT_EQ(list, (std::array<int, 9>{1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  const BlockFields<int> back = unflatten<BlockFields>(list);
+  EXPECT_EQ(back.attention.out, 5);
+  EXPECT_EQ(back.mlp.norm, 6);
+  EXPECT_EQ(back.mlp.mlp.down, 9);
+}
+
+TEST(GradientView, OverwritesAtItsFirstWriteAndAddsAfterwardsInEveryCopy) {
+  bool written = false;
+  const GradientView<float> view{{}, &written};
+  const GradientView<float> copy = view;
+  EXPECT_EQ(view.next(), Write::overwrite);
+  EXPECT_EQ(copy.next(), Write::accumulate);
+  EXPECT_EQ(view.next(), Write::accumulate);
+  written = false;  // reduced
+  EXPECT_EQ(copy.next(), Write::overwrite);
+}
+
+TEST(Adjacent, MatricesFollowEachOtherWithoutAGap) {
+  std::array<float, 100> memory{};
+  const Tensor<float> first(memory.data(), {3, 7});
+  const Tensor<float> next(memory.data() + 21, {2, 7});
+  const Tensor<float> later(memory.data() + 64, {2, 7});
+  EXPECT_TRUE(adjacent<float>(std::array{first, next}));
+  EXPECT_FALSE(adjacent<float>(std::array{first, later}));
+  EXPECT_FALSE(adjacent<float>(std::array{next, first}));
+  EXPECT_FALSE(adjacent<float>(std::array{first, next, later}));
+  EXPECT_EQ(stacked<float>(std::array{first, next}).shape(), (Shape{5, 7}));
+}
+
+TEST(Context, PollsOnlyWhereThereIsSomethingToPoll) {
+  device::Meta::Arena arena = device::Meta::Arena::unbounded();
+  device::Meta::Stream stream(arena, 1);
+  Context<L> context{.arena = arena, .stream = stream, .sequences = 3, .sequence_length = 5};
+  EXPECT_EQ(context.tokens(), 15);
+  context.progress();
+  int polls = 0;
+  context.poll = [](void* count) { ++*static_cast<int*>(count); };
+  context.poll_state = &polls;
+  context.progress();
+  EXPECT_EQ(polls, 1);
+}
+
+}  // namespace
+}  // namespace fsdp::nn

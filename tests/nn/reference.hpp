@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Every module written plainly in float64, one number at a time, and their gradients by central differences.
+///
+/// Matrices are flat and row-major. Weights come in the order of the modules' parameters. No function here knows tiles.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "device/reference.hpp"
+
+namespace fsdp::nn::reference {
+
+using device::reference::Values;
+using ValueList = std::vector<Values>;
+
+/// Sizes of a problem; a module looks at those that it has.
+struct Sizes {
+  std::int64_t sequences = 1;
+  std::int64_t length = 1;
+  std::int64_t hidden = 1;
+  std::int64_t intermediate = 1;
+  std::int64_t heads = 1;
+  std::int64_t kv_heads = 1;
+  std::int64_t head_dim = 2;
+  std::int64_t vocabulary = 1;
+  float eps = 1e-2f;
+  float theta = 100;
+
+  std::int64_t tokens() const { return sequences * length; }
+};
+
+inline std::size_t at(std::int64_t row, std::int64_t columns, std::int64_t column) {
+  return static_cast<std::size_t>(row * columns + column);
+}
+
+inline std::int64_t count(const Values& values) { return static_cast<std::int64_t>(values.size()); }
+
+/// y = x W^T, where W is [out, in].
+inline Values linear(const Values& x, const Values& w, std::int64_t in) {
+  const std::int64_t rows = count(x) / in, out = count(w) / in;
+  Values y(static_cast<std::size_t>(rows * out));
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t o = 0; o < out; ++o) {
+      double sum = 0;
+      for (std::int64_t i = 0; i < in; ++i) sum += x[at(row, in, i)] * w[at(o, in, i)];
+      y[at(row, out, o)] = sum;
+    }
+  return y;
+}
+
+inline Values rms_norm(const Values& x, const Values& w, double eps) {
+  const std::int64_t columns = count(w), rows = count(x) / columns;
+  Values y(x.size());
+  for (std::int64_t row = 0; row < rows; ++row) {
+    double squares = 0;
+    for (std::int64_t c = 0; c < columns; ++c) squares += x[at(row, columns, c)] * x[at(row, columns, c)];
+    const double rstd = 1 / std::sqrt(squares / static_cast<double>(columns) + eps);
+    for (std::int64_t c = 0; c < columns; ++c)
+      y[at(row, columns, c)] = x[at(row, columns, c)] * rstd * w[static_cast<std::size_t>(c)];
+  }
+  return y;
+}
+
+/// Weights: gate, up, down.
+inline Values swiglu_mlp(const Sizes& sizes, const ValueList& w, const Values& x) {
+  Values h = linear(x, w[0], sizes.hidden);
+  const Values up = linear(x, w[1], sizes.hidden);
+  for (std::size_t i = 0; i < h.size(); ++i) h[i] = h[i] / (1 + std::exp(-h[i])) * up[i];
+  return linear(h, w[2], sizes.intermediate);
+}
+
+/// Rotates every head of x [T, heads d] to its token's position, by halves.
+inline Values rotate(const Sizes& sizes, Values x, std::int64_t heads) {
+  const std::int64_t d = sizes.head_dim, half = d / 2;
+  for (std::int64_t t = 0; t < sizes.tokens(); ++t)
+    for (std::int64_t head = 0; head < heads; ++head)
+      for (std::int64_t i = 0; i < half; ++i) {
+        const double frequency =
+            std::pow(static_cast<double>(sizes.theta), -2.0 * static_cast<double>(i) / static_cast<double>(d));
+        const double angle = static_cast<double>(t % sizes.length) * frequency;
+        double& first = x[at(t, heads * d, head * d + i)];
+        double& second = x[at(t, heads * d, head * d + half + i)];
+        const double before = first;
+        first = before * std::cos(angle) - second * std::sin(angle);
+        second = second * std::cos(angle) + before * std::sin(angle);
+      }
+  return x;
+}
+
+/// Causal attention of one query: token `t`, head `head`; `out` gets head_dim numbers.
+inline void attend(const Sizes& sizes, const Values& q, const Values& k, const Values& v, std::int64_t t,
+                   std::int64_t head, double* out) {
+  const std::int64_t d = sizes.head_dim, kv = head / (sizes.heads / sizes.kv_heads), first = t - t % sizes.length;
+  Values score;
+  for (std::int64_t key = first; key <= t; ++key) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < d; ++i)
+      sum += q[at(t, sizes.heads * d, head * d + i)] * k[at(key, sizes.kv_heads * d, kv * d + i)];
+    score.push_back(sum / std::sqrt(static_cast<double>(d)));
+  }
+  const double most = *std::max_element(score.begin(), score.end());
+  double total = 0;
+  for (double& s : score) total += s = std::exp(s - most);
+  for (std::int64_t i = 0; i < d; ++i) {
+    out[i] = 0;
+    for (std::int64_t key = first; key <= t; ++key)
+      out[i] += score[static_cast<std::size_t>(key - first)] / total * v[at(key, sizes.kv_heads * d, kv * d + i)];
+  }
+}
+
+/// Weights: norm, q, k, v, out.
+inline Values residual_attention(const Sizes& sizes, const ValueList& w, const Values& x) {
+  const Values normed = rms_norm(x, w[0], static_cast<double>(sizes.eps));
+  const Values q = rotate(sizes, linear(normed, w[1], sizes.hidden), sizes.heads);
+  const Values k = rotate(sizes, linear(normed, w[2], sizes.hidden), sizes.kv_heads);
+  const Values v = linear(normed, w[3], sizes.hidden);
+  const std::int64_t columns = sizes.heads * sizes.head_dim;
+  Values out(static_cast<std::size_t>(sizes.tokens() * columns));
+  for (std::int64_t t = 0; t < sizes.tokens(); ++t)
+    for (std::int64_t head = 0; head < sizes.heads; ++head)
+      attend(sizes, q, k, v, t, head, &out[at(t, columns, head * sizes.head_dim)]);
+  return device::reference::plus(x, linear(out, w[4], columns));
+}
+
+/// Weights: norm, gate, up, down.
+inline Values residual_mlp(const Sizes& sizes, const ValueList& w, const Values& x) {
+  const Values normed = rms_norm(x, w[0], static_cast<double>(sizes.eps));
+  return device::reference::plus(x, swiglu_mlp(sizes, {w[1], w[2], w[3]}, normed));
+}
+
+/// Weights: those of attention, then those of the MLP.
+inline Values transformer_block(const Sizes& sizes, const ValueList& w, const Values& x) {
+  const Values middle = residual_attention(sizes, {w[0], w[1], w[2], w[3], w[4]}, x);
+  return residual_mlp(sizes, {w[5], w[6], w[7], w[8]}, middle);
+}
+
+inline Values embedding(const Sizes& sizes, const Values& table, const std::vector<std::int32_t>& tokens) {
+  Values y;
+  for (const std::int32_t token : tokens)
+    for (std::int64_t c = 0; c < sizes.hidden; ++c) y.push_back(table[at(token, sizes.hidden, c)]);
+  return y;
+}
+
+/// Weights: norm, weight.
+inline Values logits(const Sizes& sizes, const ValueList& w, const Values& x) {
+  return linear(rms_norm(x, w[0], static_cast<double>(sizes.eps)), w[1], sizes.hidden);
+}
+
+/// Sum of the negative log likelihoods of the targets that are not negative.
+inline double loss(const Sizes& sizes, const ValueList& w, const Values& x, const std::vector<std::int32_t>& targets) {
+  const Values score = logits(sizes, w, x);
+  double sum = 0;
+  for (std::int64_t t = 0; t < sizes.tokens(); ++t) {
+    const std::int32_t target = targets[static_cast<std::size_t>(t)];
+    if (target < 0) continue;
+    double total = 0;
+    for (std::int64_t c = 0; c < sizes.vocabulary; ++c) total += std::exp(score[at(t, sizes.vocabulary, c)]);
+    sum += std::log(total) - score[at(t, sizes.vocabulary, target)];
+  }
+  return sum;
+}
+
+/// The gradients of f(w, x) by each of the weights, then by x.
+inline ValueList gradients(const std::function<double(const ValueList&, const Values&)>& f, const ValueList& w,
+                           const Values& x) {
+  ValueList result;
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    ValueList changed = w;
+    result.push_back(device::reference::finite_differences(
+        [&](const Values& value) {
+          changed[i] = value;
+          return f(changed, x);
+        },
+        w[i]));
+  }
+  result.push_back(device::reference::finite_differences([&](const Values& value) { return f(w, value); }, x));
+  return result;
+}
+
+/// L2 norm of the difference over the expected L2 norm; infinite where a number is not finite. Gradients that vanish
+/// (of q and k, where every query sees one key) are measured against 0.1, which is small beside all others.
+inline double relative(const Values& found, const Values& expected) {
+  if (found.size() != expected.size()) return std::numeric_limits<double>::infinity();
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    difference += (found[i] - expected[i]) * (found[i] - expected[i]);
+    norm += expected[i] * expected[i];
+  }
+  const double ratio = std::sqrt(difference) / std::max(std::sqrt(norm), 0.1);
+  return std::isfinite(ratio) ? ratio : std::numeric_limits<double>::infinity();
+}
+
+/// The largest of them over a list of tensors.
+inline double relative(const ValueList& found, const ValueList& expected) {
+  if (found.size() != expected.size()) return std::numeric_limits<double>::infinity();
+  double most = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) most = std::max(most, relative(found[i], expected[i]));
+  return most;
+}
+
+}  // namespace fsdp::nn::reference

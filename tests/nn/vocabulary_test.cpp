@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where tokens are: fsdp/nn/embedding.hpp and fsdp/nn/loss_head.hpp.
+#include "head.hpp"
+
+namespace fsdp::nn {
+namespace {
+
+using namespace reference;
+using tiling::RunTime;
+using Targets = std::vector<std::int32_t>;
+
+template <class Precision>
+class Vocabulary : public testing::Test {};
+using Precisions = testing::Types<Fp32, Bf16Mixed>;
+TYPED_TEST_SUITE(Vocabulary, Precisions);
+
+/// Repeats some of them, and leaves some of a large vocabulary out.
+Targets some_tokens(const Sizes& sizes, std::int64_t seed = 0) {
+  Targets tokens;
+  for (std::int64_t t = 0; t < sizes.tokens(); ++t)
+    tokens.push_back(static_cast<std::int32_t>((seed + 5 * (t / 2) + 1) % sizes.vocabulary));
+  return tokens;
+}
+
+Values as_values(const Targets& list) { return {list.begin(), list.end()}; }
+
+/// Sum of the losses, logits, and gradients of norm, weight and x.
+struct LossOutcome {
+  double loss = 0;
+  Values logits;
+  ValueList gradients;
+};
+
+/// `micro_batches` times the same batch; NaN in all memory that must not be read, and nothing written beside the
+/// outputs.
+template <class Precision>
+LossOutcome found_loss(const Sizes& sizes, const Targets& targets, float scale, const Run<>& run) {
+  using Compute = typename Precision::Compute;
+  Head<device::Cpu, Precision> head(sizes, run);
+  const ValueList weights = random_weights<Compute>(head.fields.shapes);
+  for (std::size_t i = 0; i < weights.size(); ++i) head.fields.weights.set(i, weights[i]);
+  const Values x = random_values<Compute>(1, sizes.tokens() * sizes.hidden);
+  head.stream.set(0, x);
+  head.targets.set(0, as_values(targets));
+  const std::int64_t used = head.rank.arena.used();
+  const auto run_it = [&](auto operation) {
+    head.loss_slot.set(0, {head.initial_loss});
+    head.rank.poison_free_memory();
+    operation();
+    EXPECT_EQ(head.rank.arena.used(), used);
+    return head.loss_slot.values(0)[0] - head.initial_loss;
+  };
+
+  LossOutcome result;
+  for (int batch = 0; batch < run.micro_batches; ++batch) result.loss = run_it([&] { head.loss(scale); });
+  EXPECT_NEAR(run_it([&] { head.loss_only(); }), result.loss, 1e-7 * std::abs(result.loss));
+  EXPECT_EQ(run_it([&] { head.all_logits(); }), 0);
+  result.logits = head.logits.values(0);
+  result.gradients = head.fields.gradients.all_values();
+  result.gradients.push_back(head.stream.values(1));
+
+  EXPECT_EQ(head.stream.values(0), x);
+  EXPECT_EQ(head.targets.values(0), as_values(targets));
+  EXPECT_EQ(head.fields.weights.all_values(), weights);
+  EXPECT_TRUE(head.fields.weights.guards_untouched() && head.fields.gradients.guards_untouched());
+  EXPECT_TRUE(head.stream.guards_untouched() && head.logits.guards_untouched() && head.targets.guards_untouched());
+  EXPECT_TRUE(head.loss_slot.guards_untouched() && head.rank.sentinels_untouched());
+  return result;
+}
+
+template <class Precision>
+LossOutcome expected_loss(const Sizes& sizes, const Targets& targets, float scale) {
+  using Compute = typename Precision::Compute;
+  const ValueList weights = random_weights<Compute>({{sizes.hidden}, {sizes.vocabulary, sizes.hidden}});
+  const Values x = random_values<Compute>(1, sizes.tokens() * sizes.hidden);
+  const auto scaled = [&](const ValueList& w, const Values& in) {
+    return static_cast<double>(scale) * loss(sizes, w, in, targets);
+  };
+  return {loss(sizes, weights, x, targets), logits(sizes, weights, x), gradients(scaled, weights, x)};
+}
+
+template <class Precision>
+void expect_loss(const LossOutcome& found, const LossOutcome& expected) {
+  EXPECT_NEAR(found.loss, expected.loss, forward_tolerance<Precision> * std::abs(expected.loss));
+  EXPECT_LE(relative(found.logits, expected.logits), forward_tolerance<Precision>);
+  ASSERT_EQ(found.gradients.size(), expected.gradients.size());
+  for (std::size_t i = 0; i < expected.gradients.size(); ++i)
+    EXPECT_LE(relative(found.gradients[i], expected.gradients[i]), gradient_tolerance<Precision>) << "gradient " << i;
+}
+
+TYPED_TEST(Vocabulary, LossAndGradientsFollowFloat64AtOddSizesInAnyTiles) {
+  for (const Sizes& sizes :
+       {Sizes{.length = 5, .hidden = 1, .vocabulary = 7}, Sizes{.length = 1, .hidden = 7, .vocabulary = 3},
+        Sizes{.length = 7, .hidden = 15, .vocabulary = 5, .eps = 1e-5f},
+        Sizes{.sequences = 3, .length = 2, .hidden = 3, .vocabulary = 257},
+        Sizes{.length = 5, .hidden = 3, .vocabulary = 2}}) {
+    const LossOutcome expected = expected_loss<TypeParam>(sizes, some_tokens(sizes), 0.75f);
+    for (const RunTime& tiling : {RunTime{}, RunTime::tiles(4), RunTime::tokens(3), RunTime::tokens(100)})
+      for (const Placing placing : {Placing::adjacent, Placing::padded}) {
+        SCOPED_TRACE(testing::Message() << sizes.tokens() << " tokens, " << sizes.hidden << ", " << sizes.vocabulary);
+        const Run<> run{.tiling = tiling, .placing = placing, .threads = placing == Placing::padded ? 2 : 1};
+        expect_loss<TypeParam>(found_loss<TypeParam>(sizes, some_tokens(sizes), 0.75f, run), expected);
+      }
+  }
+}
+
+TYPED_TEST(Vocabulary, IgnoredTargetsGiveNeitherLossNorGradient) {
+  const Sizes sizes{.length = 9, .hidden = 7, .vocabulary = 15};
+  Targets targets = some_tokens(sizes);
+  for (const std::size_t ignored : {0u, 3u, 4u, 5u, 8u}) targets[ignored] = ignored % 2 == 0 ? -1 : -100;
+  const LossOutcome expected = expected_loss<TypeParam>(sizes, targets, 2);
+  for (const RunTime& tiling : {RunTime{}, RunTime::tiles(3), RunTime::tokens(1)}) {
+    const LossOutcome found = found_loss<TypeParam>(sizes, targets, 2, Run<>{.tiling = tiling});
+    expect_loss<TypeParam>(found, expected);
+    for (const std::int64_t row : {0, 3, 4, 5, 8})
+      for (std::int64_t c = 0; c < sizes.hidden; ++c) EXPECT_EQ(found.gradients[2][at(row, sizes.hidden, c)], 0);
+  }
+}
+
+TYPED_TEST(Vocabulary, NothingButIgnoredTargetsGiveZeroEverywhere) {
+  const Sizes sizes{.length = 5, .hidden = 7, .vocabulary = 15};
+  for (const RunTime& tiling : {RunTime{}, RunTime::tiles(4)}) {
+    const LossOutcome found = found_loss<TypeParam>(sizes, Targets(5, -1), 2, Run<>{.tiling = tiling});
+    EXPECT_EQ(found.loss, 0);
+    for (const Values& gradient : found.gradients) EXPECT_EQ(gradient, Values(gradient.size(), 0.0));
+  }
+}
+
+TYPED_TEST(Vocabulary, TiledGivesTheUntiledLossAndGradients) {
+  constexpr bool exact = std::is_same_v<TypeParam, Fp32>;
+  for (const std::int64_t length : {1, 2, 3, 5, 7, 9, 100}) {
+    const Sizes sizes{.length = length, .hidden = 7, .vocabulary = 15};
+    const Targets targets = some_tokens(sizes);
+    const LossOutcome untiled = found_loss<TypeParam>(sizes, targets, 0.5f, {});
+    const LossOutcome expected = exact ? untiled : expected_loss<TypeParam>(sizes, targets, 0.5f);
+    for (const RunTime& tiling : {RunTime::tiles(1), RunTime::tiles(4), RunTime::tiles(200), RunTime::tokens(3)}) {
+      SCOPED_TRACE(testing::Message() << length << " tokens");
+      const LossOutcome tiled = found_loss<TypeParam>(sizes, targets, 0.5f, Run<>{.tiling = tiling});
+      EXPECT_NEAR(tiled.loss, untiled.loss, 1e-6 * untiled.loss);
+      for (std::size_t i = 0; i < expected.gradients.size(); ++i)
+        EXPECT_LE(relative(tiled.gradients[i], expected.gradients[i]),
+                  exact ? 1e-6 : 1.5 * relative(untiled.gradients[i], expected.gradients[i]))
+            << "gradient " << i;
+    }
+  }
+}
+
+TYPED_TEST(Vocabulary, HeadAddsUpWeightGradientsOverMicroBatchesAndOverwritesDx) {
+  const Sizes sizes{.length = 5, .hidden = 7, .vocabulary = 15};
+  LossOutcome expected = expected_loss<TypeParam>(sizes, some_tokens(sizes), 0.5f);
+  for (std::size_t i = 0; i < 2; ++i)
+    for (double& value : expected.gradients[i]) value *= 3;
+  for (const RunTime& tiling : {RunTime{}, RunTime::tiles(4)}) {
+    const Run<> run{.tiling = tiling, .micro_batches = 3};
+    expect_loss<TypeParam>(found_loss<TypeParam>(sizes, some_tokens(sizes), 0.5f, run), expected);
+  }
+}
+
+TYPED_TEST(Vocabulary, EmbeddingTakesRowsAndAddsGradientsOfRepeatedTokens) {
+  using Compute = typename TypeParam::Compute;
+  for (const Sizes& sizes :
+       {Sizes{.length = 1, .hidden = 1, .vocabulary = 1}, Sizes{.length = 9, .hidden = 7, .vocabulary = 3},
+        Sizes{.sequences = 3, .length = 5, .hidden = 15, .vocabulary = 257}}) {
+    Entry<device::Cpu, TypeParam> entry(sizes, {});
+    const Values table = random_weights<Compute>(entry.fields.shapes)[0];
+    Values gradient(table.size(), 0.0);
+    entry.fields.weights.set(0, table);
+    const std::int64_t used = entry.rank.arena.used();
+    for (const std::int64_t seed : {0, 1}) {  // two micro-batches
+      const Targets tokens = some_tokens(sizes, seed);
+      const Values dy = random_values<Compute>(2 + static_cast<std::uint64_t>(seed), sizes.tokens() * sizes.hidden);
+      entry.tokens.set(0, as_values(tokens));
+      entry.stream.poison();
+      entry.stream.set(1, dy);
+      entry.rank.poison_free_memory();
+      entry.forward();
+      EXPECT_EQ(entry.stream.values(0), embedding(sizes, table, tokens));
+      entry.stream.set(0, Values(dy.size(), NAN));
+      entry.backward();
+      for (std::int64_t t = 0; t < sizes.tokens(); ++t)
+        for (std::int64_t c = 0; c < sizes.hidden; ++c)
+          gradient[at(tokens[static_cast<std::size_t>(t)], sizes.hidden, c)] += dy[at(t, sizes.hidden, c)];
+      EXPECT_LE(relative(entry.fields.gradients.values(0), gradient), 1e-6);
+      EXPECT_EQ(entry.stream.values(1), dy);
+    }
+    EXPECT_EQ(entry.rank.arena.used(), used);
+    EXPECT_EQ(entry.fields.weights.values(0), table);
+    EXPECT_TRUE(entry.fields.weights.guards_untouched() && entry.fields.gradients.guards_untouched());
+    EXPECT_TRUE(entry.stream.guards_untouched() && entry.tokens.guards_untouched());
+    EXPECT_TRUE(entry.rank.sentinels_untouched());
+  }
+}
+
+}  // namespace
+}  // namespace fsdp::nn

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Wrong flags, data and model sizes: one line that says what is wrong, status 2, and nothing on disk.
+set -euo pipefail
+source "$(dirname "$0")/../support/program.sh"
+
+text 300 text.txt
+: >empty.txt
+mkdir folder && : >folder/empty.txt && printf 'a\0b' >folder/binary
+mkdir made
+cat >small.toml <<'END'
+model = "tiny"
+seq-len = 16
+steps = 2
+precision = "fp32"
+metrics = "made/metrics.jsonl"
+trace = "made/trace.json"
+checkpoint-dir = "made/checkpoints"
+END
+train=("$program" train --config small.toml)
+
+echo "== data"
+expect_error 'data is missing' "${train[@]}"
+expect_error 'nowhere: no such file or folder' "${train[@]}" --data nowhere
+expect_error 'nowhere: no such file or folder' "${train[@]}" --data text.txt --data nowhere
+expect_error 'empty.txt holds no text' "${train[@]}" --data empty.txt
+expect_error 'folder holds no text \(1 binary files were skipped\)' "${train[@]}" --data folder
+expect_error '/dev/null: neither a file nor a folder' "${train[@]}" --data /dev/null
+expect_error '512 tokens .* do not fit into the 300 bytes' "${train[@]}" --seq-len 512 --data text.txt
+expect_error '1 windows .* leave none to train on' "${train[@]}" --seq-len 299 --data text.txt
+expect_error 'byte [0-9]+, which is not below the model.s vocabulary of 11' "$program" train --model tiny --vocab 11 \
+  --seq-len 16 --data text.txt --comm threads:2
+
+echo "== sizes"
+expect_error '6 heads are not divisible by 4 key-value heads' "${train[@]}" --data text.txt --kv-heads 4
+expect_error 'head dimension is 15.* even' "${train[@]}" --data text.txt --head-dim 15
+expect_error 'layers is 0; it must be 1 to' "${train[@]}" --data text.txt --layers 0
+expect_error '9 sequences cannot be shared by 2 ranks x 2 micro-batches; .* 8 and 12' \
+  "${train[@]}" --data text.txt --batch-size 9 --grad-accum 2 --comm threads:2
+for flag in --steps --seq-len --batch-size --grad-accum --log-every; do
+  expect_error "$flag 0 must be at least 1" "${train[@]}" --data text.txt --comm threads:2 $flag 0
+done
+expect_error 'lr -1 must be at least 0' "${train[@]}" --data text.txt --lr=-1
+expect_error 'beta2 1 must be at least 0 and below 1' "${train[@]}" --data text.txt --beta2 1
+expect_error 'validation-fraction 1 must be' "${train[@]}" --data text.txt --validation-fraction 1
+expect_error 'deadline 0 must be above 0' "${train[@]}" --data text.txt --deadline 0
+expect_error 'ranks is for --dry-run only' "${train[@]}" --data text.txt --ranks 2
+
+echo "== words"
+expect_error 'unknown flag --stpes; did you mean --steps' "$program" train --stpes 3
+expect_error 'unknown flag --promt; did you mean --prompt' "$program" generate --promt x
+expect_error "unknown command 'evla'; did you mean 'eval'" "$program" evla
+expect_error 'no command was given' "$program"
+expect_error "no bench is called 'setp'; did you mean 'step'" "$program" bench setp
+expect_error "unexpected argument 'more.txt'" "$program" train more.txt --data text.txt
+expect_error "tinny is neither a preset nor a folder; did you mean 'tiny'" \
+  "$program" train --data text.txt --model tinny
+expect_error "fsdp3 is not known; did you mean 'fsdp2'" "${train[@]}" --data text.txt --sharding fsdp3
+expect_error "tile:4 is not known; did you mean 'tiles:N'" "${train[@]}" --data text.txt --tiling tile:4
+expect_error "thread:2 is not known; did you mean 'threads:N'" "${train[@]}" --data text.txt --comm thread:2
+expect_error "fp23 is not known; did you mean 'fp32'" "${train[@]}" --data text.txt --precision fp23
+expect_error "cosin is not known; did you mean 'cosine'" "${train[@]}" --data text.txt --lr-schedule cosin
+expect_error "--lr 'much' is not a number" "${train[@]}" --data text.txt --lr much
+expect_error '--lr .nan. is not a finite number' "${train[@]}" --data text.txt --lr nan
+expect_error '--steps' "$program" train --data text.txt --steps
+expect_error '--seed' "${train[@]}" --data text.txt --seed 1 --seed 2
+expect_error 'budget:1000 is not compiled' "${train[@]}" --data text.txt --tiling budget:1000
+
+echo "== stacks: those that there are, and the lines that compile another"
+refused 'compiled without the stack fsdp2 / nccl / fp32.*without nccl.*nearest is --sharding fsdp2 .*--precision fp32' \
+  "${train[@]}" --data text.txt --comm nccl
+contains "$err" '^  --sharding replicated --comm threads --precision bf16$'
+contains "$err" 'fsdp::train_main<fsdp::Llama<Stack>>'
+refused 'compiled without the stack zero1 / threads / fp32' "${train[@]}" --data text.txt --sharding zero1
+if ! grep -q -- '--comm mpi' "$err"; then
+  refused 'built without MPI' "${train[@]}" --data text.txt --comm mpi
+fi
+
+echo "== eval and generate"
+model=$golden/llama-gqa
+expect_error 'model is missing' "$program" eval --data text.txt
+expect_error 'data is missing' "$program" eval --model "$model"
+expect_error 'tiny.*no such' "$program" eval --model tiny --data text.txt
+expect_error 'seq-len 0 must be at least 1' "$program" eval --model "$model" --data text.txt --seq-len 0
+expect_error 'batch-size 0 must be at least 1' "$program" eval --model "$model" --data text.txt --batch-size 0
+expect_error '4097 is longer than the 4096 positions' "$program" eval --model "$model" --data text.txt --seq-len 4097
+expect_error '4097 is longer than the 4096 positions' "${train[@]}" --model "$model" --data text.txt --seq-len 4097
+expect_error 'prompt is empty' "$program" generate --model "$model"
+expect_error 'tokens -1 must be at least 0' "$program" generate --model "$model" --prompt a --tokens -1
+expect_error 'temperature -1 must be at least 0' "$program" generate --model "$model" --prompt a --temperature -1
+
+echo "== what is asked for once is asked for twice"
+tessera train --model tiny --data text.txt text.txt --data text.txt --seq-len 16 --steps 1
+contains "$out" '900 B in 3 files'
+tessera train --model tiny --data text.txt --seq-len 16 --steps 1 --comm self
+contains "$out" 'fsdp2 threads:1'
+
+echo "== a preset's number of positions grows with --seq-len"
+text 5001 long.txt
+tessera train --model tiny --layers 1 --data long.txt --seq-len 5000 --batch-size 1 --steps 1 --validation-fraction 0 \
+  --checkpoint-dir long
+contains long/step-00000001/config.json '"max_position_embeddings": 5000'

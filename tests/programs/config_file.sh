@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# --config: a TOML file says what flags say; the command line wins; what is unknown is refused.
+set -euo pipefail
+source "$(dirname "$0")/../support/program.sh"
+
+text 1000 text.txt
+cat >run.toml <<'END'
+# For every sub-command
+precision = "fp32"
+
+[train]
+seq_len = 16  # as in --seq-len, or with an underscore
+data = ["text.txt"]
+model = "tiny"
+layers = 1
+tied = true
+steps = 3
+batch-size = 4
+lr = 2e-3
+lr-schedule = "constant"
+seed = 5
+sharding = "zero3"
+comm = "threads:2"
+tiling = "tiles:2"
+
+[generate]
+prompt = "the "
+END
+tessera train --config run.toml --metrics file.jsonl
+tessera train --metrics flags.jsonl --precision fp32 --seq-len 16 --data text.txt --model tiny --layers 1 --tied \
+  --steps 3 --batch-size 4 --lr 2e-3 --lr-schedule constant --seed 5 --sharding zero3 --comm threads:2 --tiling tiles:2
+same <(steps file.jsonl) <(steps flags.jsonl)
+same <(head -1 file.jsonl) <(head -1 flags.jsonl)
+contains file.jsonl '"stack":"zero3 threads:2 fp32 tiles:2"'
+
+tessera train --config run.toml --steps 2 --seed=6 --metrics wins.jsonl
+[ "$(steps wins.jsonl | wc -l)" -eq 2 ] || fail "--steps 2 did not win"
+contains wins.jsonl '"seed":6'
+tessera generate --config run.toml --model "$golden/llama-odd" --tokens 1
+contains "$out" '^the '
+
+bad() { printf '%b\n' "$1" >bad.toml && expect_error "$2" "$program" train --config bad.toml --data text.txt; }
+bad 'stpes = 3' "unknown key 'stpes'; did you mean 'steps'"
+bad '[train]\nbatchsize = 3' "unknown key 'batchsize'; did you mean 'batch-size'"
+bad 'steps = "many"' "bad.toml: --steps 'many' is not a whole number"
+bad 'steps = 1.5' "is not a whole number"
+bad 'steps = ' 'bad.toml: .*line 1'
+bad 'sharding = "fsdp3"' "fsdp3 is not known; did you mean 'fsdp2'"
+expect_error 'nowhere.toml' "$program" train --config nowhere.toml --data text.txt

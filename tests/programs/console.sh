@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What a run prints: whole lines into a file, a progress line that is overwritten on a terminal; metrics line by line.
+set -euo pipefail
+source "$(dirname "$0")/../support/program.sh"
+
+text 3000 text.txt
+run=(train --data text.txt --model tiny --seq-len 16 --steps 10 --precision fp32 --threads 1)
+tessera "${run[@]}" --log-every 4 --validation-every 5 --metrics metrics.jsonl --trace trace.json --checkpoint-dir saved
+lacks "$out" $'[\r\033]'
+[ "$(grep -c '^step .* tok/s' "$out")" -eq 4 ] || fail "not the lines of steps 1, 4, 8 and 10"
+contains "$out" '^step 5  held-out loss [0-9.]+ nats per token'
+contains "$out" '^checkpoint saved/step-00000010'
+[ ! -s "$err" ] || fail "something on stderr"
+
+python3 - <<'END'
+import json
+lines = [json.loads(line) for line in open('metrics.jsonl')]
+assert [line.get('event', line.get('step')) for line in lines] == \
+    ['start', 1, 2, 3, 4, 5, 'validation', 6, 7, 8, 9, 10, 'validation', 'summary'], lines
+assert {'stack', 'model', 'seed', 'world', 'threads'} <= lines[0].keys()
+for line in lines:
+    if 'event' not in line:
+        assert {'loss', 'grad_norm', 'lr', 'tokens', 'tokens_per_second', 'step_seconds', 'peak_bytes', 'tflops', 'mfu',
+                'mfu_peak'} <= line.keys(), line
+        assert line['tokens'] == 128 * line['step'] and line['mfu_peak'].startswith('matmul f32'), line
+assert {'validation_loss', 'tokens', 'seconds', 'peak_bytes'} <= lines[-1].keys()
+events = json.load(open('trace.json'))['traceEvents']
+assert len(events) > 100 and {'gather 0', 'forward 1'} & {event['name'] for event in events}
+END
+
+if command -v script >/dev/null; then
+  TERM=xterm timeout "$limit" script -qec "$program ${run[*]} --log-every 100" /dev/null </dev/null >"$out"
+  contains "$out" $'\r\033\\[K'
+  contains "$out" '% +step [0-9]+/10 .* left'
+  TERM=dumb timeout "$limit" script -qec "$program ${run[*]} --log-every 100" /dev/null </dev/null >"$out"
+  lacks "$out" $'\033'
+else
+  echo "skipped: a terminal (no script(1))"
+fi

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# --dry-run: a table that adds up to what a run then takes, to the byte; at once and without memory, for any model.
+set -euo pipefail
+source "$(dirname "$0")/../support/program.sh"
+
+text 3000 text.txt
+
+# table FILE: checks that the kinds add up, prints the peak.
+table() { awk '$2 ~ /^[0-9]+$/ && $1 != "peak" { sum += $2; kinds++ } $1 == "peak" { peak = $2 }
+               END { if (kinds != 6 || sum != peak || !peak) exit 1; printf "%.0f\n", peak }' "$1" ||
+  fail "the table of $1"; }
+
+for stack in "fsdp2 fp32 off threads:2" "fsdp2 bf16 tiles:3 threads:2" "zero3 fp32 tokens:7 threads:2" \
+  "zero3 bf16 off threads:3" "replicated fp32 off threads:2" "replicated bf16 tokens:100 threads:1"; do
+  read -r sharding precision tiling comm <<<"$stack"
+  for more in "--grad-accum 1" "--grad-accum 2 --tied --vocab 300"; do
+    echo "== $stack $more"
+    # shellcheck disable=SC2206
+    flags=(--model tiny --seq-len 33 --batch-size 12 --steps 2 --threads 1 --sharding "$sharding"
+           --precision "$precision" --tiling "$tiling" --comm "$comm" $more)
+    tessera train --dry-run "${flags[@]}"
+    planned=$(table "$out")
+    rm -f metrics.jsonl
+    tessera train --data text.txt --metrics metrics.jsonl "${flags[@]}"
+    [ "$(summary metrics.jsonl peak_bytes)" -eq "$planned" ] ||
+      fail "planned $planned bytes, took $(summary metrics.jsonl peak_bytes)"
+  done
+done
+
+echo "== a large model on many ranks takes no memory"
+large=(train --dry-run --hidden 4096 --layers 32 --heads 32 --kv-heads 8 --intermediate 14336 --vocab 128256
+       --seq-len 8192 --batch-size 64)
+peaks=()
+for ranks in 1 8 64; do
+  (ulimit -v 2000000; timeout 20 "$program" "${large[@]}" --ranks $ranks >"$out" 2>"$err") || fail "$ranks ranks"
+  peaks+=("$(table "$out")")
+  contains "$out" " $ranks ranks?,"
+done
+((peaks[0] > peaks[1] && peaks[1] > peaks[2])) || fail "peaks do not fall: ${peaks[*]}"
+expect_error 'cannot be shared by 7 ranks' "$program" "${large[@]}" --ranks 7
+[ "$(listing)" = "$(printf '.\n./metrics.jsonl\n./text.txt')" ] || fail "left files: $(listing)"
+
+echo "== the schedule of a step, in order"
+tessera train --print-schedule --model tiny --layers 1 --seq-len 16 --comm threads:2 --sharding fsdp2
+awk '{ print $3, $4, $5 }' "$out" | sed 's/ *$//' >schedule
+for event in 'gather embedding' 'loss head' 'backward embedding'; do contains schedule "^$event$"; done
+[ "$(grep -c '^gather' schedule)" -ge 3 ] || fail "$(cat schedule)"
+[ "$(grep -c '^reduce' schedule)" -eq 3 ] || fail "$(cat schedule)"
+tessera train --print-schedule --model tiny --layers 1 --seq-len 16 --comm threads:2 --sharding replicated
+lacks "$out" 'gather'

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# 20 AdamW steps of each golden folder through the program give its float64 losses; eval gives the first of them.
+set -euo pipefail
+source "$(dirname "$0")/../support/program.sh"
+
+# expected FOLDER TENSOR...: values of expected.safetensors, tensors side by side.
+expected() { python3 -c "
+import json, struct, sys
+data = open(sys.argv[1] + '/expected.safetensors', 'rb').read()
+length, = struct.unpack('<Q', data[:8])
+header, body = json.loads(data[8:8 + length]), data[8 + length:]
+columns = []
+for name in sys.argv[2:]:
+    begin, end = header[name]['data_offsets']
+    columns.append(struct.unpack(f'<{(end - begin) // 8}d', body[begin:end]))
+for row in zip(*columns): print(*(repr(value) for value in row))" "$@"; }
+
+# run NAME CLIP FLAG...: the losses and gradient norms of the run, to 1e-5 relative.
+run() {
+  local name=$1 clip=$2 folder=$golden/$1
+  shift 2
+  local length=$((($(stat -c %s "$folder/text.bin") - 1) / 6))
+  rm -f metrics.jsonl
+  tessera train --model "$folder" --data "$folder/text.bin" --seq-len $length --batch-size 6 --validation-fraction 0 \
+    --steps 20 --lr 1e-3 --lr-schedule constant --weight-decay 0.1 --clip "$clip" --precision fp32 --threads 1 \
+    --metrics metrics.jsonl "$@"
+  steps metrics.jsonl | cut -d' ' -f2,3 >found
+  expected "$folder" adamw.losses adamw.grad_norms >wanted
+  [ "$(wc -l <found)" -eq 20 ] || fail "$name: $(wc -l <found) steps"
+  close found wanted 1e-5
+  ! cut -d' ' -f1 found | grep -Evq '^([0-9]\.?){9,}$' || fail "$name: losses with fewer than 9 digits"
+
+  tessera eval --model "$folder" --data "$folder/text.bin" --seq-len $length --batch-size 4 --precision fp32
+  python3 -c "
+import json, sys
+print(repr(json.load(open(sys.argv[1]))['loss']))
+assert json.load(open(sys.argv[1]))['tokens'] == int(sys.argv[2])" "$out" $((6 * length)) >found
+  expected "$folder" loss >wanted
+  close found wanted 1e-5
+}
+
+run llama-gqa 0
+run llama-odd 0.5
+run llama-gqa 0 --comm threads:3 --sharding zero3 --grad-accum 2 --tiling tiles:4
+run llama-odd 0.5 --comm threads:2 --sharding replicated --grad-accum 3 --tiling tokens:3

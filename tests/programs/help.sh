@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# --help of every sub-command ends with status 0 and names every flag.
+set -euo pipefail
+source "$(dirname "$0")/../support/program.sh"
+
+names() { for flag in "$@"; do contains "$out" "^  (-h,)?--${flag}[ =]"; done; }
+stack=(config sharding precision tiling comm threads deadline help)
+
+tessera --help
+for command in train eval generate bench; do contains "$out" "^  $command "; done
+tessera train --help
+names "${stack[@]}" data model hidden layers heads kv-heads head-dim intermediate vocab tied steps seq-len batch-size \
+  grad-accum lr lr-schedule warmup weight-decay beta1 beta2 eps clip seed validation-fraction validation-every \
+  checkpoint-dir checkpoint-every resume metrics trace log-every dry-run ranks print-schedule
+tessera eval --help
+names "${stack[@]}" model data seq-len batch-size windows
+tessera generate --help
+names "${stack[@]}" model prompt tokens temperature seed
+tessera bench --help
+names "${stack[@]}" seq-len repeats

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Ranks started with different arguments, errors of all ranks and of one: every process ends with status 2 and a reason.
+set -euo pipefail
+source "$(dirname "$0")/../support/program.sh"
+
+text 3000 text.txt
+base=("$program" train --data text.txt --model tiny --seq-len 16 --precision fp32)
+mpirun=(mpirun --oversubscribe)
+
+# both PATTERN FLAGS FLAGS: one rank with each; status 2, one of the lines matches.
+both() {
+  # shellcheck disable=SC2086
+  refused "$1" "${mpirun[@]}" -np 1 "${base[@]}" --steps 3 $2 : -np 1 "${base[@]}" --steps 3 $3
+}
+
+echo "== different arguments"
+both "different arguments: rank 0 has 'seed = 1', rank 1 has 'seed = 2'" "--seed 1" "--seed 2"
+both "rank 0 has 'sharding = \"fsdp2\"', rank 1 has 'sharding = \"zero3\"'" "--comm mpi" "--sharding zero3"
+both "comm threads:1 in each of mpirun's 2 processes" "--comm mpi" "--comm threads:1"
+both "unknown flag --seeed; did you mean --seed" "--seed 1" "--seeed 1"
+evaluate=("$program" eval --model "$golden/llama-gqa" --data text.txt)
+refused "different arguments: rank 0 has 'seq-len = 16', rank 1 has 'seq-len = 17'" \
+  "${mpirun[@]}" -np 1 "${evaluate[@]}" --seq-len 16 : -np 1 "${evaluate[@]}" --seq-len 17
+
+echo "== an error that all ranks meet is said once; one that a rank meets alone ends the others"
+refused 'data: nowhere: no such file' "${mpirun[@]}" -np 3 "${base[@]}" --batch-size 6 --data nowhere
+[ "$(grep -c nowhere "$err")" -eq 1 ] || fail "said more than once"
+refused 'rank 0: --metrics /dev/full: cannot be written' "${mpirun[@]}" -np 2 "${base[@]}" --metrics /dev/full
+refused 'rank 0: .*checkpoint-dir text.txt/c: cannot be written' \
+  "${mpirun[@]}" -np 2 "${base[@]}" --checkpoint-dir text.txt/c
+refused 'step 2: .*stopped before any weight was touched' \
+  "${mpirun[@]}" -np 2 "${base[@]}" --steps 5 --lr 1e30 --clip 0 --checkpoint-dir checkpoints

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs under mpirun: the golden losses, the dry run's peak to the byte, plain lines in a file, a checkpoint taken over.
+set -euo pipefail
+source "$(dirname "$0")/../support/program.sh"
+
+# on NP ARG...: must end with status 0; its output is in $out and $err.
+on() {
+  local status=0
+  timeout "$limit" mpirun --oversubscribe -np "$1" "$program" "${@:2}" >"$out" 2>"$err" || status=$?
+  [ "$status" -eq 0 ] || fail "status $status: $*"
+}
+
+loss_of() { sed 's/.*"loss":\([^,]*\),.*/\1/' "$1"; }  # FILE: what eval printed
+
+text 3000 text.txt
+model=$golden/llama-gqa
+length=$((($(stat -c %s "$model/text.bin") - 1) / 6))
+flags=(train --model "$model" --data "$model/text.bin" --seq-len "$length" --batch-size 6 --validation-fraction 0
+       --steps 20 --lr 1e-3 --lr-schedule constant --weight-decay 0.1 --clip 0 --precision fp32 --threads 1)
+tessera "${flags[@]}" --metrics one.jsonl
+for stack in "2 fsdp2" "3 zero3" "2 replicated"; do
+  read -r ranks sharding <<<"$stack"
+  echo "== $stack"
+  rm -f many.jsonl threads.jsonl
+  on "$ranks" "${flags[@]}" --sharding "$sharding" --metrics many.jsonl --checkpoint-dir saved
+  lacks "$out" $'[\r\033]'
+  contains "$out" "^stack +$sharding mpi fp32 off, $ranks ranks x 1 thread"
+  close <(steps many.jsonl) <(steps one.jsonl) 1e-5
+  tessera "${flags[@]}" --sharding "$sharding" --comm "threads:$ranks" --metrics threads.jsonl
+  same <(steps many.jsonl) <(steps threads.jsonl)
+
+  tessera "${flags[@]}" --sharding "$sharding" --comm mpi --dry-run --ranks "$ranks"
+  planned=$(awk '$1 == "peak" { print $2 }' "$out")
+  [ "$(summary many.jsonl peak_bytes)" -eq "$planned" ] ||
+    fail "planned $planned bytes, took $(summary many.jsonl peak_bytes)"
+
+  on "$ranks" eval --model saved/step-00000020 --data "$model/text.bin" --seq-len $length --precision fp32 --threads 1
+  loss_of "$out" >many
+  tessera eval --model saved/step-00000020 --data "$model/text.bin" --seq-len $length --precision fp32 --threads 1
+  close many <(loss_of "$out") 1e-6
+done
+
+echo "== the checkpoint of two processes goes on in one, and the other way round"
+flags=(train --model tiny --data text.txt --seq-len 16 --steps 6 --precision fp32 --threads 1)
+rm -rf saved ./*.jsonl
+on 2 "${flags[@]}" --checkpoint-dir saved --checkpoint-every 3 --metrics whole.jsonl
+rm -r saved/step-00000006
+tessera "${flags[@]}" --comm threads:2 --resume saved --metrics threads.jsonl
+same <(steps whole.jsonl 4) <(steps threads.jsonl)
+on 2 "${flags[@]}" --resume saved --metrics mpi.jsonl
+same <(steps whole.jsonl 4) <(steps mpi.jsonl)

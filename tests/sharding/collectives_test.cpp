@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a step sends, as the communicator recorded it.
+#include <algorithm>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include <support/small_llama.hpp>
+
+namespace fsdp::test {
+namespace {
+
+/// "all_gather 0, ..." by unit or shared group, in the order of their start.
+std::string text_of(const std::vector<comm::Event>& events) {
+  std::string text;
+  for (const comm::Event& event : events) {
+    const bool gathers = event.op == comm::Op::all_gather && event.label.what == "weights";
+    const bool reduces = event.label.what == "gradients";
+    EXPECT_TRUE(gathers || reduces) << comm::describe(event);
+    text += (text.empty() ? "" : ", ") + std::string(comm::name_of(event.op)) + " " + std::to_string(event.label.unit);
+  }
+  return text;
+}
+
+std::int64_t count(const std::vector<comm::Event>& events, comm::Op op, int unit) {
+  return std::count_if(events.begin(), events.end(),
+                       [&](const comm::Event& event) { return event.op == op && event.label.unit == unit; });
+}
+
+RunResults one_step(std::string_view stack, RunOptions options) {
+  options.steps = 1;
+  return run(stack, options);
+}
+
+constexpr auto three_blocks =
+    "all_gather 0, all_gather 1, all_gather 2, all_gather 3, all_gather 4, "
+    "reduce_scatter 4, all_gather 2, reduce_scatter 3, all_gather 1, reduce_scatter 2, reduce_scatter 1";
+
+TEST(Collectives, OfAStepOfThreeBlocksAreTheHandWrittenList) {
+  const std::string once = std::string(three_blocks) + ", reduce_scatter 0";
+  for (const auto strategy : {"fsdp2", "zero3"}) {
+    EXPECT_EQ(text_of(one_step(strategy, uneven_options(2)).events), once) << strategy;
+    EXPECT_EQ(text_of(one_step(strategy, uneven_options(2, 2)).events),
+              std::string(three_blocks) + ", all_gather 0, reduce_scatter 0, " +
+                  once.substr(std::string("all_gather 0, ").size()));
+  }
+  for (const int micro_batches : {1, 3})
+    EXPECT_EQ(text_of(one_step("replicated", uneven_options(2, micro_batches)).events),
+              "all_reduce 4, all_reduce 3, all_reduce 2, all_reduce 1, all_reduce 0");
+}
+
+TEST(Collectives, GathersAndReductionsHaveTheBytesOfTheirTensors) {
+  const RunResults results = one_step("fsdp2", uneven_options(2));
+  ASSERT_EQ(results.events.size(), 12u);
+  EXPECT_EQ(results.events[0].bytes, 37 * 19 * 4);
+  EXPECT_EQ(results.events[1].bytes, (2 * 19 + 18 * 19 + 2 * 6 * 19 + 19 * 18 + 3 * 29 * 19) * 4);
+  EXPECT_EQ(results.events[4].bytes, (19 + 37 * 19) * 4);
+  EXPECT_EQ(results.events.back().bytes, 37 * 19 * 4);
+}
+
+TEST(Collectives, Bf16GathersHalfTheBytesAndReducesInFloat) {
+  const RunResults fp32 = one_step("fsdp2", uneven_options(2));
+  const RunResults bf16 = one_step("fsdp2/bf16", uneven_options(2));
+  ASSERT_EQ(bf16.events.size(), fp32.events.size());
+  for (std::size_t i = 0; i < fp32.events.size(); ++i)
+    EXPECT_EQ(bf16.events[i].bytes * (fp32.events[i].op == comm::Op::all_gather ? 2 : 1), fp32.events[i].bytes);
+}
+
+TEST(Collectives, AnUntiedEmbeddingIsNeverGatheredInBackward) {
+  for (const int micro_batches : {1, 2, 3})
+    for (const auto strategy : {"fsdp2", "zero3"}) {
+      const auto events = one_step(strategy, uneven_options(2, micro_batches)).events;
+      EXPECT_EQ(count(events, comm::Op::all_gather, 0), micro_batches);
+      EXPECT_EQ(count(events, comm::Op::all_gather, 1), 2 * micro_batches);
+    }
+}
+
+TEST(Collectives, ATiedTableIsGatheredAndReducedOnceAMicroBatch) {
+  constexpr int table = 5;  // after the five units' groups
+  for (const int micro_batches : {1, 2}) {
+    RunOptions options = uneven_options(2, micro_batches);
+    options.config.tied = true;
+    const auto events = one_step("fsdp2", options).events;
+    EXPECT_EQ(count(events, comm::Op::all_gather, table), micro_batches);
+    EXPECT_EQ(count(events, comm::Op::reduce_scatter, table), micro_batches);
+    EXPECT_EQ(count(events, comm::Op::all_gather, 0), 0);
+  }
+}
+
+TEST(Collectives, DoNotDependOnTheTileCount) {
+  const auto untiled = text_of(one_step("fsdp2", uneven_options(2, 2)).events);
+  for (const auto tiling : {tiling::RunTime::tiles(2), tiling::RunTime::tiles(5), tiling::RunTime::tokens(1)}) {
+    RunOptions options = uneven_options(2, 2);
+    options.tiling = tiling;
+    EXPECT_EQ(text_of(one_step("fsdp2", options).events), untiled);
+  }
+}
+
+TEST(Collectives, RanksWithDifferentTileCountsRunTheSameList) {
+  RunOptions options = uneven_options(3);
+  options.tiling = tiling::RunTime::tokens(5);
+  options.batch = [](const Place& place) { return some_windows(static_cast<std::size_t>(1 + 2 * place.rank), 7, 37); };
+  options.most_sequences = 5;
+  EXPECT_EQ(text_of(one_step("fsdp2", options).events), std::string(three_blocks) + ", reduce_scatter 0");
+}
+
+TEST(Collectives, OneRankMovesNothing) {
+  for (const auto strategy : strategies) {
+    const RunResults results = one_step(strategy, uneven_options(1));
+    EXPECT_EQ(results.memory.front().copied_bytes, 0) << strategy;
+    EXPECT_TRUE(results.events.empty()) << strategy;
+  }
+}
+
+TEST(Collectives, GeneratingGathersEveryGroupOnceAndKeepsIt) {
+  for (const auto strategy : {"fsdp2", "zero3"}) {
+    RunOptions options = uneven_options(2);
+    options.logits_of = some_windows(3, 7, 37);
+    const RunResults results = one_step(strategy, options);
+    EXPECT_EQ(results.logits.size(), 3u);
+    EXPECT_EQ(text_of(results.generating_events),
+              "all_gather 0, all_gather 1, all_gather 2, all_gather 3, all_gather 4");
+  }
+}
+
+}  // namespace
+}  // namespace fsdp::test

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensor memory is what the dry run said, to the byte, and views are where the collectives work.
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+#include <support/small_llama.hpp>
+
+namespace fsdp::test {
+namespace {
+
+/// Three steps and evaluations before and after them.
+RunOptions with_evaluation(RunOptions options) {
+  options.steps = 3;
+  options.collects = false;
+  options.evaluated = some_windows(1, options.sequence_length, options.config.vocab_size);
+  return options;
+}
+
+/// Sizes that divide by 2 and 4 and start at multiples of 64 elements.
+RunOptions even_options(int ranks, int micro_batches) {
+  RunOptions options = uneven_options(ranks, micro_batches);
+  options.config = {.vocab_size = 64,
+                    .hidden_size = 32,
+                    .intermediate_size = 64,
+                    .layers = 2,
+                    .heads = 4,
+                    .kv_heads = 2,
+                    .head_dim = 8};
+  options.sequence_length = 16;
+  options.batch = deal(some_windows(12, 16, 64));
+  return options;
+}
+
+constexpr std::string_view stacks[] = {"fsdp2", "zero3", "replicated", "fsdp2/bf16"};
+
+void expect_the_plan(std::string_view stack, const RunOptions& options) {
+  const RunResults results = run(stack, with_evaluation(options));
+  ASSERT_EQ(results.memory.size(), static_cast<std::size_t>(options.ranks));
+  for (const Memory& memory : results.memory) {
+    SCOPED_TRACE(message(stack, ", ", options.ranks, " ranks, ", options.micro_batches, " micro-batches, hidden ",
+                         options.config.hidden_size, ", sequence ", options.sequence_length));
+    EXPECT_EQ(memory.used, memory.planned);
+    EXPECT_EQ(memory.used_activations, memory.planned_activations);
+    EXPECT_EQ(std::accumulate(memory.used.begin(), memory.used.end(), std::int64_t{0}),
+              std::accumulate(memory.planned.begin(), memory.planned.end(), std::int64_t{0}));
+    EXPECT_GT(memory.used_activations, 0);
+  }
+}
+
+TEST(Memory, ThePeakIsTheDryRunsToTheByte) {
+  for (const auto stack : stacks)
+    for (const int ranks : {1, 2, 3})
+      for (const int micro_batches : {1, 2}) {
+        expect_the_plan(stack, uneven_options(ranks, micro_batches));
+        expect_the_plan(stack, even_options(ranks, micro_batches));
+      }
+}
+
+TEST(Memory, ThePeakIsTheDryRunsToTheByteWhereItIsTiled) {
+  for (const auto tiling : {tiling::RunTime::tiles(2), tiling::RunTime::tokens(5), tiling::RunTime::tokens(1000)})
+    for (const auto stack : stacks) {
+      RunOptions options = uneven_options(2);
+      options.tiling = tiling;
+      expect_the_plan(stack, options);
+      options.config.tied = true;
+      expect_the_plan(stack, options);
+    }
+}
+
+TEST(Memory, OneTokenAndOneLayerArePlannedToTheByteToo) {
+  RunOptions options = uneven_options(2);
+  options.config.layers = 1;
+  options.sequence_length = 1;
+  options.most_sequences = 1;
+  options.batch = deal(some_windows(2, 1, 37));
+  for (const auto stack : stacks) expect_the_plan(stack, options);
+}
+
+TEST(Memory, UnequalMicroBatchesStayInsideThePlanForTheLargest) {
+  RunOptions options = uneven_options(2, 2);
+  options.most_sequences = 4;
+  options.batch = [](const Place& place) {
+    return some_windows(static_cast<std::size_t>(1 + place.rank + 2 * place.micro_batch), 7, 37);  // 1 and 3, 2 and 4
+  };
+  const RunResults results = run("fsdp2", with_evaluation(options));
+  EXPECT_LT(results.memory[0].used_activations, results.memory[0].planned_activations);
+  EXPECT_EQ(results.memory[1].used_activations, results.memory[1].planned_activations);
+}
+
+TEST(Memory, ASteadyStepAllocatesNoTensorMemory) {
+  for (const auto stack : stacks)
+    for (const int ranks : {1, 3}) {
+      const RunResults results = run(stack, with_evaluation(uneven_options(ranks, 2)));
+      for (const Memory& memory : results.memory) {
+        EXPECT_GT(memory.allocations_after_first_step, 0);
+        EXPECT_EQ(memory.allocations_at_end, memory.allocations_after_first_step) << stack << ", " << ranks << " ranks";
+      }
+    }
+}
+
+/// The watching communicator compares every view with the memory of the group's last gather and next reduction.
+TEST(Memory, EveryWeightLiesInItsSlotAndEveryGradientInWhatTheReductionReads) {
+  for (const int micro_batches : {1, 2}) {
+    const RunResults results = run("watched", with_evaluation(uneven_options(3, micro_batches)));
+    // 3 steps and 2 evaluations: 1 tensor of the embedding, 9 of each of 3 blocks, 2 of the head; blocks' backward
+    // again.
+    const std::int64_t forward = 1 + 3 * 9 + 2, backward = 3 * 9, gradients = forward;
+    for (const Memory& memory : results.memory)
+      EXPECT_EQ(memory.views_checked, 3 * micro_batches * (forward + backward + gradients) + 2 * forward);
+  }
+}
+
+TEST(Memory, TiedWeightsLieInTheirSlotsToo) {
+  RunOptions options = uneven_options(2);
+  options.config.tied = true;
+  EXPECT_GT(run("watched", with_evaluation(options)).memory.front().views_checked, 0);
+}
+
+TEST(Memory, ReshardingTakesTwoWeightSlotsAndOneGradientSlot) {
+  for (const auto strategy : {"fsdp2", "zero3"}) {
+    const Memory memory = run(strategy, with_evaluation(uneven_options(2, 2))).memory.front();
+    EXPECT_EQ(memory.weight_slots, 2) << strategy;
+    EXPECT_EQ(memory.gradient_slots, 1) << strategy;
+  }
+}
+
+TEST(Memory, ViewsAreTheBuffersAtRestOnOneRankAndWhereReplicated) {
+  for (const auto& [stack, ranks] : {std::pair("fsdp2", 1), std::pair("zero3", 1), std::pair("replicated", 3)}) {
+    const Memory memory = run(stack, with_evaluation(uneven_options(ranks))).memory.front();
+    EXPECT_EQ(memory.weight_slots, 0);
+    EXPECT_EQ(memory.gradient_slots, 0);
+    EXPECT_GT(memory.views_checked, 0);
+  }
+}
+
+}  // namespace
+}  // namespace fsdp::test

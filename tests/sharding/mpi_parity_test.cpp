@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes do the same arithmetic as threads: rank 0 runs the same ranks as threads too and compares.
+#include <gtest/gtest.h>
+
+#include <comm/mpi_world.hpp>
+#include <support/small_llama.hpp>
+#include <support/stacks/mpi_runners.hpp>
+
+namespace fsdp::test {
+namespace {
+
+using Names = std::vector<std::string>;
+
+TEST(MpiParity, EveryStrategyGivesTheLossesAndWeightsOfThreadsToTheBit) {
+  const int ranks = comm::mpi_world().size();
+  for (const auto strategy : strategies) {
+    SCOPED_TRACE(strategy);
+    const RunResults found = run_mpi(strategy, uneven_options(ranks));
+    EXPECT_EQ(found.losses.size(), 10u);
+    EXPECT_EQ(found.memory.front().used, found.memory.front().planned);
+    if (comm::mpi_world().rank() != 0) continue;
+    const RunResults threads = run(strategy, uneven_options(ranks));
+    EXPECT_EQ(found.losses, threads.losses);
+    EXPECT_EQ(found.norms, threads.norms);
+    EXPECT_EQ(tensors_that_differ(found.weights, threads.weights), Names{});
+    EXPECT_EQ(tensors_that_differ(found.initial, threads.initial), Names{});
+    const RunResults alone = run(strategy, uneven_options(1));
+    EXPECT_LE(largest_relative(found.losses, alone.losses), 1e-5);
+    EXPECT_LE(largest_relative(found.weights, alone.weights), 1e-4);
+  }
+}
+
+TEST(MpiParity, StrategiesGiveTheSameLossesAndWeightsToTheBit) {
+  const RunOptions options = uneven_options(comm::mpi_world().size());
+  const RunResults first = run_mpi("fsdp2", options);
+  for (const auto strategy : {"zero3", "replicated"}) {
+    const RunResults other = run_mpi(strategy, options);
+    EXPECT_EQ(other.losses, first.losses) << strategy;
+    EXPECT_EQ(tensors_that_differ(other.weights, first.weights), Names{}) << strategy;
+  }
+}
+
+TEST(MpiParity, UnequalMicroBatchesGiveTheGradientOfThreads) {
+  RunOptions options = uneven_options(comm::mpi_world().size(), 2);
+  options.most_sequences = 2 * options.ranks;
+  options.steps = 2;
+  options.batch = [](const Place& place) {
+    return some_windows(static_cast<std::size_t>(place.rank + place.ranks * place.micro_batch), 7,
+                        37);  // rank 0: none first
+  };
+  const RunResults found = run_mpi("fsdp2", options);
+  if (comm::mpi_world().rank() != 0) return;
+  const RunResults threads = run("fsdp2", options);
+  EXPECT_EQ(found.losses, threads.losses);
+  EXPECT_EQ(tensors_that_differ(found.gradients, threads.gradients), Names{});
+}
+
+}  // namespace
+}  // namespace fsdp::test

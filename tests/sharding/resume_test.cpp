@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints of sharded runs: written by some ranks, read by others.
+#include <gtest/gtest.h>
+
+#include <support/small_llama.hpp>
+#include <support/temporary_folder.hpp>
+
+namespace fsdp::test {
+namespace {
+
+using Names = std::vector<std::string>;
+
+RunOptions saving(int ranks, const std::filesystem::path& to) {
+  RunOptions options = uneven_options(ranks);
+  options.steps = 5;
+  options.save_to = to;
+  return options;
+}
+
+RunOptions resuming(int ranks, int steps, const std::filesystem::path& from) {
+  RunOptions options = uneven_options(ranks);
+  options.steps = steps;
+  options.resume = from;
+  options.seed = 99;  // not read
+  return options;
+}
+
+TEST(Resume, ReadsEveryValueToTheBitWhateverWroteIt) {
+  for (const auto writer : {"fsdp2", "zero3", "replicated"}) {
+    const TemporaryFolder folder;
+    const RunResults saved = run(writer, saving(3, folder.path()));
+    for (const auto& [reader, ranks] : {std::pair("zero3", 2), std::pair("fsdp2", 4), std::pair("replicated", 2)}) {
+      SCOPED_TRACE(message(writer, " to ", reader));
+      const RunResults read = run(reader, resuming(ranks, 5, folder.path()));
+      EXPECT_TRUE(read.losses.empty());
+      EXPECT_EQ(tensors_that_differ(read.weights, saved.weights), Names{});
+      EXPECT_EQ(tensors_that_differ(read.first_moments, saved.first_moments), Names{});
+      EXPECT_EQ(tensors_that_differ(read.second_moments, saved.second_moments), Names{});
+    }
+  }
+}
+
+TEST(Resume, GoesOnToTheBitOnTheSameRanks) {
+  for (const auto stack : {"fsdp2", "zero3", "replicated", "fsdp2/bf16"}) {
+    const TemporaryFolder folder;
+    run(stack, saving(3, folder.path()));
+    const RunResults resumed = run(stack, resuming(3, 10, folder.path()));
+    const RunResults whole = run(stack, uneven_options(3));
+    EXPECT_EQ(resumed.losses, std::vector<double>(whole.losses.begin() + 5, whole.losses.end())) << stack;
+    EXPECT_EQ(tensors_that_differ(resumed.weights, whole.weights), Names{}) << stack;
+  }
+}
+
+TEST(Resume, FollowsOnOtherRanks) {
+  const TemporaryFolder folder;
+  run("fsdp2", saving(3, folder.path()));
+  const RunResults resumed = run("zero3", resuming(2, 10, folder.path()));
+  const RunResults whole = run("fsdp2", uneven_options(3));
+  EXPECT_LE(largest_relative(resumed.losses, std::vector<double>(whole.losses.begin() + 5, whole.losses.end())), 1e-5);
+  EXPECT_LE(largest_relative(resumed.weights, whole.weights), 1e-4);
+}
+
+}  // namespace
+}  // namespace fsdp::test

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Looks at a ShardedModule while a schedule runs: are weights and gradients where they must be?
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <comm/communicator.hpp>
+#include <fsdp/executor.hpp>
+#include <fsdp/sharded_module.hpp>
+#include <fsdp/sharding/slots.hpp>
+
+namespace fsdp::test {
+
+/// Addresses [begin, end).
+struct Range {
+  const void* begin = nullptr;
+  const void* end = nullptr;
+
+  bool holds(const Range& inner) const {
+    const std::less_equal<const void*> before;
+    return begin != nullptr && before(begin, inner.begin) && before(inner.end, end);
+  }
+};
+
+template <class T>
+Range range_of(const T* data, std::int64_t elements) {
+  return {data, data + elements};
+}
+
+/// The `full` memory that a communicator was last given, by unit.
+struct Moved {
+  std::map<int, Range> gathered, reduced;
+};
+
+template <class Model>
+class MemoryWatch {
+ public:
+  using Module = ShardedModule<Model>;
+
+  explicit MemoryWatch(Module& module) : module_(module) {
+    std::vector<std::int64_t> sizes;
+    for (const auto& group : module.groups()) sizes.push_back(group.in_place() ? 0 : group.layout().full_size);
+    sharding::Schedule both = module.schedule(sharding::Pass::train);
+    const auto& evaluation = module.schedule(sharding::Pass::evaluate);
+    both.insert(both.end(), evaluation.begin(), evaluation.end());
+    const auto list = [](std::vector<Range>& ranges, const std::vector<std::int64_t>& expected, auto slot_at) {
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        const auto& slot = slot_at(static_cast<int>(i));
+        EXPECT_EQ(slot.size, expected[i]);
+        if (slot.size > 0) ranges.push_back(range_of(slot.data, slot.size));
+      }
+    };
+    list(
+        weight_slots_,
+        sharding::weight_slots(both, sizes).sizes, [&](int i) -> const auto& { return module.weight_slot(i); });
+    list(
+        gradient_slots_, sharding::gradient_slots(module.schedule(sharding::Pass::train), module.uses(), sizes).sizes,
+        [&](int i) -> const auto& { return module.gradient_slot(i); });
+  }
+
+  Observer observer() {
+    return {.before = [](void* self, const sharding::Event& event) { static_cast<MemoryWatch*>(self)->before(event); },
+            .after = [](void* self, const sharding::Event& event) { static_cast<MemoryWatch*>(self)->after(event); },
+            .state = this};
+  }
+  /// Whether computations write gradients from now on.
+  void set_training(bool training) { training_ = training; }
+  std::int64_t weight_slots() const { return static_cast<std::int64_t>(weight_slots_.size()); }
+  std::int64_t gradient_slots() const { return static_cast<std::int64_t>(gradient_slots_.size()); }
+  std::int64_t checked() const { return checked_; }
+
+ private:
+  using Action = sharding::Action;
+
+  auto& group(int index) { return module_.groups()[static_cast<std::size_t>(index)]; }
+
+  void before(const sharding::Event& event) {
+    if (event.action != Action::forward && event.action != Action::loss && event.action != Action::backward) return;
+    const auto& use = module_.uses()[static_cast<std::size_t>(event.index)];
+    if (event.action == Action::backward && !use.backward_needs_weights) return;
+    for (const int index : use.groups) {
+      ASSERT_TRUE(group(index).is_gathered());
+      for (std::int64_t i = 0; i < count(index); ++i) {
+        const auto weight = group(index).weight(i);
+        expect_inside(range_of(weight.data(), weight.numel()), weight_slots_, index, at_rest(group(index).model()),
+                      true);
+      }
+    }
+  }
+
+  void after(const sharding::Event& event) {
+    if (training_ && (event.action == Action::loss || event.action == Action::backward)) {
+      for (const int index : module_.uses()[static_cast<std::size_t>(event.index)].groups) {
+        auto& views = gradients_[index];
+        views.clear();
+        for (std::int64_t i = 0; i < count(index); ++i) {
+          const auto gradient = group(index).gradient(i).tensor;
+          views.push_back(range_of(gradient.data(), gradient.numel()));
+        }
+      }
+    }
+    if (event.action != Action::reduce) return;
+    for (const Range& view : gradients_[event.index])
+      expect_inside(view, gradient_slots_, event.index, at_rest(group(event.index).main_gradient()), false);
+  }
+
+  template <class Buffer>
+  static Range at_rest(const Buffer& buffer) {
+    return range_of(buffer.data(), buffer.size());
+  }
+  std::int64_t count(int index) { return static_cast<std::int64_t>(group(index).parameters().size()); }
+
+  /// In the buffer at rest where nothing moves; else in a slot, and in what the communicator was given.
+  void expect_inside(const Range& view, const std::vector<Range>& slots, int index, const Range& rest, bool weight) {
+    ++checked_;
+    if (group(index).in_place()) {
+      EXPECT_TRUE(rest.holds(view)) << "group " << index;
+      return;
+    }
+    bool found = false;
+    for (const Range& slot : slots) found = found || slot.holds(view);
+    EXPECT_TRUE(found) << (weight ? "a weight" : "a gradient") << " of group " << index << " is in no slot";
+    if constexpr (requires { module_.communicator().moved; }) {
+      const Moved& moved = module_.communicator().moved;
+      EXPECT_TRUE((weight ? moved.gathered : moved.reduced).at(index).holds(view))
+          << (weight ? "a weight" : "a gradient") << " of group " << index << " is not where the collective works";
+    }
+  }
+
+  Module& module_;
+  bool training_ = false;
+  std::vector<Range> weight_slots_, gradient_slots_;
+  std::map<int, std::vector<Range>> gradients_;
+  std::int64_t checked_ = 0;
+};
+
+}  // namespace fsdp::test

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the scripts of tests/programs share. `source` it with the program's path as $1: it changes into an empty folder,
+# which is removed at the end, and sets `program` and `golden`. Every run is under `timeout`.
+program=$(realpath "$1")
+golden=$(realpath "${TESSERA_TEST_DATA:-$(dirname "${BASH_SOURCE[0]}")/..}")/golden
+export OMP_WAIT_POLICY=passive    # tests share cores: threads that wait should not spin
+limit=${TESSERA_TEST_LIMIT:-120}  # seconds of one run
+
+folder=$(mktemp -d "$PWD/run.XXXXXX")  # work: where commands run; out, err: what the last one printed
+trap 'rm -rf "$folder"' EXIT
+mkdir "$folder/work"
+cd "$folder/work"
+out=$folder/out
+err=$folder/err
+
+fail() {
+  echo "FAILED: $*"
+  echo "--- stdout"; tail -n 20 "$out" 2>/dev/null || true
+  echo "--- stderr"; tail -n 20 "$err" 2>/dev/null || true
+  exit 1
+}
+
+# tessera ARG...: must end with status 0; its output is in $out and $err.
+tessera() {
+  local status=0
+  timeout "$limit" "$program" "$@" >"$out" 2>"$err" || status=$?
+  [ "$status" -eq 0 ] || fail "status $status: tessera $*"
+}
+
+contains() { grep -Eq -- "$2" "$1" || fail "no /$2/ in $1"; }  # FILE PATTERN
+lacks() { ! grep -Eq -- "$2" "$1" || fail "/$2/ in $1"; }
+same() { cmp "$1" "$2" || fail "$1 and $2 differ"; }
+
+listing() { find . | LC_ALL=C sort; }
+
+# refused PATTERN COMMAND...: status 2, a reason on stderr that matches, nothing new on disk.
+refused() {
+  local pattern=$1 status=0 before
+  shift
+  before=$(listing)
+  timeout "$limit" "$@" >"$out" 2>"$err" || status=$?
+  [ "$status" -eq 2 ] || fail "status $status instead of 2: $*"
+  contains "$err" "$pattern"
+  [ "$before" = "$(listing)" ] || fail "left files behind: $* $(diff <(echo "$before") <(listing))"
+}
+
+# expect_error PATTERN COMMAND...: refused, in one line.
+expect_error() {
+  refused "$@"
+  [ "$(wc -l <"$err")" -eq 1 ] || fail "more than one line on stderr: ${*:2}"
+}
+
+# text BYTES FILE: repeatable text.
+text() { python3 -c "
+import sys
+words = 'the rank holds a shard of every weight and gathers the next while it computes this one'.split()
+state, made = 1, []
+while sum(map(len, made)) < int(sys.argv[1]):
+    state = state * 6364136223846793005 + 1442695040888963407 & (1 << 64) - 1
+    made.append(words[state >> 33 & 15] + (' ' if state >> 40 & 7 else '.\n'))
+open(sys.argv[2], 'w').write(''.join(made)[:int(sys.argv[1])])" "$1" "$2"; }
+
+# steps METRICS [FIRST]: "step loss grad_norm lr" of each step from FIRST on, as printed.
+steps() { python3 -c "
+import json, sys
+for line in open(sys.argv[1]):
+    record = json.loads(line, parse_float=str)
+    if 'event' not in record and record['step'] >= int(sys.argv[2]):
+        print(record['step'], record['loss'], record['grad_norm'], record['lr'])" "$1" "${2:-1}"; }
+
+# summary METRICS KEY: a value of the last record.
+summary() { python3 -c "
+import json, sys
+record = json.loads(open(sys.argv[1]).readlines()[-1])
+assert record['event'] == 'summary', record
+print(record[sys.argv[2]])" "$1" "$2"; }
+
+# close FILE FILE TOLERANCE: the numbers of both files, one after another, differ by no more than that, relatively.
+close() { python3 -c "
+import sys
+a, b = ([float(word) for word in open(path).read().split()] for path in sys.argv[1:3])
+assert len(a) == len(b) > 0, (len(a), len(b))
+worst = max(abs(x - y) / max(abs(y), 1e-30) for x, y in zip(a, b))
+assert worst <= float(sys.argv[3]), f'relative difference {worst}'" "$1" "$2" "$3" || fail "$1 and $2 are not close"; }

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What tests/support/stack_runner.hpp does, for one stack. Included by tests/support/stacks/ only: it compiles slowly.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <comm/collectives.hpp>
+#include <fsdp/checkpoint/folder.hpp>
+#include <fsdp/executor.hpp>
+#include <fsdp/models/llama.hpp>
+#include <fsdp/optim/adamw.hpp>
+#include <fsdp/optim/initialize.hpp>
+#include <fsdp/train/dry_run.hpp>
+#include <fsdp/train/shards_io.hpp>
+
+#include <support/memory_watch.hpp>
+#include <support/stack_runner.hpp>
+
+namespace fsdp::test {
+
+/// Windows as one micro-batch; keeps its memory until `clear`.
+class BatchMemory {
+ public:
+  MicroBatch add(const std::vector<Window>& windows) {
+    tokens_.emplace_back();
+    targets_.emplace_back();
+    for (const Window& window : windows) {
+      tokens_.back().insert(tokens_.back().end(), window.tokens.begin(), window.tokens.end());
+      targets_.back().insert(targets_.back().end(), window.targets.begin(), window.targets.end());
+    }
+    return {.tokens = view(tokens_.back()), .targets = view(targets_.back()), .sequences = std::ssize(windows)};
+  }
+  std::int64_t valid_targets() const {
+    std::int64_t valid = 0;
+    for (const auto& list : targets_) valid += std::count_if(list.begin(), list.end(), [](auto t) { return t >= 0; });
+    return valid;
+  }
+
+ private:
+  static Tensor<const std::int32_t> view(const std::vector<std::int32_t>& list) {
+    return {list.data(), {std::ssize(list)}};
+  }
+  std::vector<std::vector<std::int32_t>> tokens_, targets_;  // moving a vector keeps its elements where they are
+};
+
+/// The whole tensors of which every rank holds view(piece). Each element must be held once, or by all ranks alike.
+template <class Module, class View>
+Values collect(Module& module, View view) {
+  constexpr bool sharded = Module::Group::sharded;
+  std::map<std::string, std::size_t> offsets;
+  std::size_t total = 0;
+  const auto parameters = parameter_list(module.model().config());
+  for (const NamedShape& parameter : parameters) {
+    offsets[parameter.name] = total;
+    total += static_cast<std::size_t>(elements_of(parameter.shape));
+  }
+  std::vector<std::int64_t> bits(total), holders(total);
+  const auto for_each = [&](auto f) {
+    for (const auto& piece : module.pieces()) {
+      const auto values = view(piece);
+      const std::size_t at = offsets.at(piece.parameter->name) + static_cast<std::size_t>(piece.begin);
+      for (std::int64_t i = 0; i < values.numel(); ++i)
+        f(at + static_cast<std::size_t>(i), std::bit_cast<std::int32_t>(values[i]));
+    }
+  };
+  auto& communicator = module.communicator();
+  if (sharded || communicator.rank() == 0)
+    for_each([&](std::size_t at, std::int32_t value) {
+      bits[at] += value;
+      ++holders[at];
+    });
+  comm::reduce(communicator, std::span(bits), comm::Reduction::sum, {"collected values"});
+  comm::reduce(communicator, std::span(holders), comm::Reduction::sum, {"holders"});
+  EXPECT_EQ(std::count(holders.begin(), holders.end(), 1), std::ssize(holders))
+      << "an element is held by none or by several";
+  std::int64_t other = 0;
+  for_each([&](std::size_t at, std::int32_t value) { other += bits[at] == value ? 0 : 1; });
+  EXPECT_EQ(other, 0) << "elements that differ between ranks";
+
+  Values values;
+  for (const NamedShape& parameter : parameters) {
+    auto& list = values[parameter.name];
+    for (std::int64_t i = 0; i < elements_of(parameter.shape); ++i)
+      list.push_back(
+          std::bit_cast<float>(static_cast<std::int32_t>(bits[offsets[parameter.name] + static_cast<std::size_t>(i)])));
+  }
+  return values;
+}
+
+template <class Model>
+void begin(ShardedModule<Model>& module, const RunOptions& options) {
+  if (options.model.empty())
+    optim::initialize(module, options.seed);
+  else
+    train::load_weights(module, checkpoint::open_model(options.model).weights);
+}
+
+/// Logits of each window from a module that gathers once and keeps.
+template <class Model>
+std::vector<std::vector<float>> logits(typename Model::Stack::Comm& communicator, const RunOptions& options) {
+  using Compute = typename Model::Stack::Precision::Compute;
+  const Model model(options.config);
+  train::PlanRequest request{.ranks = communicator.size(),
+                             .rank = communicator.rank(),
+                             .sequences = 1,
+                             .shape = {.sequence_length = options.sequence_length},
+                             .purpose = Purpose::generate};
+  const train::Plan plan = train::plan(model, {}, options.tiling, request);
+  request.shape.activation_bytes = plan.activation_bytes;
+  ShardedModule<Model> module(communicator, model, {}, options.tiling, request.shape, Purpose::generate);
+  Executor<Model> executor(module);
+  begin(module, options);
+  std::vector<std::vector<float>> all;
+  for (const Window& window : options.logits_of) {
+    BatchMemory memory;
+    std::vector<Compute> out(window.tokens.size() * static_cast<std::size_t>(options.config.vocab_size));
+    executor.logits(memory.add({window}).tokens, {out.data(), {std::ssize(window.tokens), options.config.vocab_size}});
+    all.emplace_back(out.begin(), out.end());
+  }
+  EXPECT_EQ(module.arena().peak(), plan.activation_bytes);
+  return all;
+}
+
+template <class Model>
+void save(const ShardedModule<Model>& module, const optim::AdamW<Model>& optimizer, const RunOptions& options) {
+  auto& communicator = module.communicator();
+  checkpoint::Save save(options.save_to, optimizer.steps, 1, options.config);
+  const auto all = [&](bool ok) {
+    std::int64_t every = ok ? 1 : 0;
+    comm::reduce(communicator, std::span<std::int64_t>(&every, 1), comm::Reduction::min, {"checkpoint"});
+    return every == 1;
+  };
+  const checkpoint::TrainerState state{.step = optimizer.steps,
+                                       .seed = options.seed,
+                                       .windows = 1,
+                                       .seq_len = options.sequence_length,
+                                       .schedule_steps = options.steps};
+  checkpoint::save(save, communicator.rank(), state, all,
+                   [&](checkpoint::Save& file) { train::write_shards(module, optimizer, file); });
+}
+
+template <class Model>
+RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptions& options) {
+  const auto sum = [&](double value) { return comm::sum_over_ranks(communicator, value, {"test"}); };
+  const int rank = communicator.rank();
+  const Model model(options.config);
+  train::PlanRequest request{
+      .ranks = communicator.size(),
+      .rank = rank,
+      .sequences = options.most_sequences,
+      .shape = {.sequence_length = options.sequence_length, .micro_batches = options.micro_batches}};
+  const train::Plan plan = train::plan(model, {}, options.tiling, request);
+  request.shape.activation_bytes = plan.activation_bytes;
+  ShardedModule<Model> module(communicator, model, {}, options.tiling, request.shape);
+  optim::AdamW<Model> optimizer(module, {.clip = options.clip});
+  MemoryWatch<Model> watch(module);
+  Executor<Model> executor(module, watch.observer());
+  if (options.resume.empty())
+    begin(module, options);
+  else
+    train::restore(module, optimizer, checkpoint::Checkpoint::open(options.resume));
+
+  RunResults results;
+  Memory memory{.planned = plan.bytes, .planned_activations = plan.activation_bytes};
+  const auto collect_weights = [&] { return collect(module, [](const auto& piece) { return piece.main; }); };
+  const auto evaluate = [&] {
+    if (options.evaluated.empty()) return 0.0;
+    watch.set_training(false);
+    double loss = 0, valid = 0;
+    for (const Window& window : options.evaluated) {
+      BatchMemory batch;
+      const MicroBatch one = batch.add({window});
+      loss += executor.evaluate(one);
+      valid += static_cast<double>(batch.valid_targets());
+    }
+    return sum(loss) / sum(valid);
+  };
+  if (options.collects) results.initial = collect_weights();
+  results.first_evaluation = evaluate();
+
+  for (std::int64_t step = optimizer.steps; step < options.steps; ++step) {
+    BatchMemory batch;
+    std::vector<MicroBatch> micro_batches;
+    for (int m = 0; m < options.micro_batches; ++m)
+      micro_batches.push_back(batch.add(options.batch({.step = static_cast<int>(step),
+                                                       .rank = rank,
+                                                       .ranks = communicator.size(),
+                                                       .micro_batch = m,
+                                                       .micro_batches = options.micro_batches})));
+    const double targets = sum(static_cast<double>(batch.valid_targets()));
+    auto& monitor = communicator.monitor();
+    monitor.events.clear();
+    const std::int64_t copied = monitor.totals.copied_bytes;
+    watch.set_training(true);
+    const double loss = executor.train(micro_batches, 1.0f / static_cast<float>(targets));
+    if (memory.copied_bytes == 0) memory.copied_bytes = monitor.totals.copied_bytes - copied;
+    results.events = monitor.events;
+    results.losses.push_back(sum(loss) / targets);
+    if (options.collects && results.gradients.empty())
+      results.gradients = collect(module, [](const auto& piece) { return piece.gradient; });
+    results.norms.push_back(optim::gradient_norm(module));
+    optimizer.step(options.lr, results.norms.back());
+    if (memory.allocations_after_first_step == 0) memory.allocations_after_first_step = module.ledger().allocations();
+  }
+  results.last_evaluation = evaluate();
+
+  if (options.collects) {
+    results.weights = collect_weights();
+    results.first_moments = collect(module, [&](const auto& piece) { return optimizer.first_moment(piece); });
+    results.second_moments = collect(module, [&](const auto& piece) { return optimizer.second_moment(piece); });
+  }
+  memory.used = module.peak_bytes();
+  memory.used_activations = module.arena().peak();
+  memory.allocations_at_end = module.ledger().allocations();
+  memory.weight_slots = watch.weight_slots();
+  memory.gradient_slots = watch.gradient_slots();
+  memory.views_checked = watch.checked();
+  results.memory.push_back(memory);
+  if (!options.save_to.empty()) save(module, optimizer, options);
+  if (!options.logits_of.empty()) {
+    communicator.monitor().events.clear();
+    results.logits = logits<Model>(communicator, options);
+    results.generating_events = communicator.monitor().events;
+  }
+  return results;
+}
+
+/// On as many threads as options.ranks. All ranks must report the same losses and norms, to the bit.
+template <class Model>
+RunResults run_threads(const RunOptions& options) {
+  using Comm = typename Model::Stack::Comm;
+  std::vector<RunResults> by_rank(static_cast<std::size_t>(options.ranks));
+  Comm::run(options.ranks, comm::Options{.deadline = std::chrono::seconds(120), .record = true},
+            [&](Comm& communicator) {
+              if constexpr (requires { communicator.steps_on_own_gradients; })
+                communicator.steps_on_own_gradients = options.steps_on_own_gradients;
+              by_rank[static_cast<std::size_t>(communicator.rank())] = run_on_rank<Model>(communicator, options);
+            });
+  RunResults results = std::move(by_rank.front());
+  for (std::size_t rank = 1; rank < by_rank.size(); ++rank) {
+    EXPECT_EQ(by_rank[rank].losses, results.losses);
+    EXPECT_EQ(by_rank[rank].norms, results.norms);
+    EXPECT_EQ(by_rank[rank].logits, results.logits);
+    results.memory.push_back(by_rank[rank].memory.front());
+  }
+  return results;
+}
+
+}  // namespace fsdp::test

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Runs training steps of a small Llama on any of the stacks that the tests compile, and collects what every rank saw.
+///
+/// The stacks themselves are in tests/support/stacks/, one a file; tests that include only this header compile quickly.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <comm/monitor.hpp>
+#include <fsdp/device/memory.hpp>
+#include <fsdp/models/llama_config.hpp>
+#include <tiling/policies.hpp>
+
+namespace fsdp::test {
+
+/// Tokens and targets of one sequence; a negative target is ignored.
+struct Window {
+  std::vector<std::int32_t> tokens, targets;
+};
+
+/// Whose micro-batch is asked for.
+struct Place {
+  int step = 0;
+  int rank = 0;
+  int ranks = 1;
+  int micro_batch = 0;
+  int micro_batches = 1;
+};
+
+using Batch = std::function<std::vector<Window>(const Place&)>;
+
+struct RunOptions {
+  LlamaConfig config;
+  std::int64_t sequence_length = 0;
+  std::int64_t most_sequences = 1;  ///< in one micro-batch: what is planned for
+  int ranks = 1;
+  int micro_batches = 1;
+  int steps = 10;  ///< those of a resumed run included
+  tiling::RunTime tiling = {};
+  double lr = 1e-3;
+  double clip = 0;
+  std::uint64_t seed = 1;
+  Batch batch;  ///< must be the same function on every rank
+  std::vector<Window> evaluated =
+      {};  ///< given to `evaluate` before the first and after the last step, on rank 0's part
+  std::vector<Window> logits_of = {};   ///< computed by a module that only generates, with the first weights
+  std::filesystem::path model = {};     ///< starting weights; otherwise initial values from the seed
+  std::filesystem::path resume = {};    ///< a checkpoint to go on from
+  std::filesystem::path save_to = {};   ///< where the last step's checkpoint goes
+  bool collects = true;                 ///< weights, gradients and moments
+  bool steps_on_own_gradients = false;  ///< only the stack "watched": gradients are not summed over ranks
+};
+
+/// Whole tensors by name.
+using Values = std::map<std::string, std::vector<float>>;
+
+/// What one rank's memory was.
+struct Memory {
+  device::BytesByKind planned{}, used{};
+  std::int64_t planned_activations = 0, used_activations = 0;
+  std::int64_t allocations_after_first_step = 0, allocations_at_end = 0;
+  std::int64_t weight_slots = 0, gradient_slots = 0;  ///< that hold something
+  std::int64_t views_checked = 0;                     ///< weights and gradients seen inside the slots
+  std::int64_t copied_bytes = 0;                      ///< by all collectives of the first step
+};
+
+struct RunResults {
+  std::vector<double> losses, norms;
+  double first_evaluation = 0, last_evaluation = 0;  ///< mean loss of `evaluated`
+  Values initial, gradients, weights;                ///< gradients: of the first step
+  Values first_moments, second_moments;
+  std::vector<std::vector<float>> logits;      // [windows][S * V]
+  std::vector<comm::Event> events;             ///< collectives of the last step's forward and backward, on rank 0
+  std::vector<comm::Event> generating_events;  ///< collectives of all of logits_of
+  std::vector<Memory> memory;                  ///< by rank
+};
+
+/// "fsdp2", "zero3", "replicated" in float over Threads, "fsdp2/bf16" in mixed precision, and "watched": FullyShard on
+/// a communicator that can leave sums out and remembers what memory it was given. Throws InputError for any other.
+RunResults run(std::string_view stack, const RunOptions& options);
+
+inline constexpr std::string_view strategies[] = {"fsdp2", "zero3", "replicated"};
+
+/// Deals windows to the places of a step in turn; a place without any gets one whose targets are all ignored.
+inline Batch deal(std::vector<Window> windows) {
+  return [windows = std::move(windows)](const Place& place) {
+    const auto places = static_cast<std::size_t>(place.ranks * place.micro_batches);
+    const auto mine = static_cast<std::size_t>(place.micro_batch * place.ranks + place.rank);
+    std::vector<Window> dealt;
+    for (std::size_t i = mine; i < windows.size(); i += places) dealt.push_back(windows[i]);
+    if (!dealt.empty()) return dealt;
+    dealt.push_back(windows.front());
+    dealt.back().targets.assign(dealt.back().targets.size(), -1);
+    return dealt;
+  };
+}
+
+/// Windows that `deal` gives to one place at most.
+inline std::int64_t most_dealt(std::size_t windows, int ranks, int micro_batches) {
+  const auto places = static_cast<std::int64_t>(ranks) * micro_batches;
+  return (static_cast<std::int64_t>(windows) + places - 1) / places;
+}
+
+/// Text that can be learnt: each token depends on the one before, with some noise.
+inline std::vector<Window> some_windows(std::size_t count, std::int64_t length, std::int64_t vocabulary) {
+  std::vector<Window> windows(count);
+  std::uint64_t state = 12345;
+  const auto next = [&](std::int64_t token) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    const auto noise = static_cast<std::int64_t>(state >> 62);
+    return (token * 5 + 3 + (noise == 0 ? 1 : 0)) % vocabulary;
+  };
+  std::int64_t token = 1;
+  for (Window& window : windows)
+    for (std::int64_t i = 0; i < length; ++i) {
+      window.tokens.push_back(static_cast<std::int32_t>(token));
+      token = next(token);
+      window.targets.push_back(static_cast<std::int32_t>(token));
+    }
+  return windows;
+}
+
+/// L2 norm of the difference over the L2 norm of the reference.
+template <class Found, class Expected>
+double relative(const Found& found, const Expected& expected) {
+  if (found.size() != expected.size()) return INFINITY;
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double distance = static_cast<double>(found[i]) - static_cast<double>(expected[i]);
+    difference += distance * distance;
+    norm += static_cast<double>(expected[i]) * static_cast<double>(expected[i]);
+  }
+  return std::sqrt(difference) / (norm > 0 ? std::sqrt(norm) : 1.0);
+}
+
+/// The largest `relative` of any tensor; infinite where names or sizes differ.
+inline double largest_relative(const Values& found, const Values& expected) {
+  if (found.size() != expected.size()) return INFINITY;
+  double largest = 0;
+  for (const auto& [name, values] : expected) {
+    const auto it = found.find(name);
+    const double error = it == found.end() ? INFINITY : relative(it->second, values);
+    largest = std::isnan(error) ? INFINITY : std::max(largest, error);
+  }
+  return largest;
+}
+
+/// The largest relative difference of two lists of numbers, one by one.
+inline double largest_relative(const std::vector<double>& found, const std::vector<double>& expected) {
+  if (found.size() != expected.size()) return INFINITY;
+  double largest = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double error = std::abs(found[i] - expected[i]) / std::abs(expected[i]);
+    largest = std::isnan(error) ? INFINITY : std::max(largest, error);
+  }
+  return largest;
+}
+
+/// Names of tensors whose bits differ anywhere.
+inline std::vector<std::string> tensors_that_differ(const Values& a, const Values& b) {
+  std::vector<std::string> names;
+  const auto bits_differ = [](float x, float y) {
+    return std::bit_cast<std::uint32_t>(x) != std::bit_cast<std::uint32_t>(y);
+  };
+  for (const auto& [name, values] : a) {
+    const auto it = b.find(name);
+    bool differ = it == b.end() || it->second.size() != values.size();
+    for (std::size_t i = 0; !differ && i < values.size(); ++i) differ = bits_differ(values[i], it->second[i]);
+    if (differ) names.push_back(name);
+  }
+  if (a.size() != b.size()) names.push_back("(another number of tensors)");
+  return names;
+}
+
+}  // namespace fsdp::test

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The stacks that the tests compile: each function is defined in the file of its name.
+#pragma once
+
+#include <support/stack_runner.hpp>
+
+namespace fsdp::test {
+
+RunResults run_fsdp2(const RunOptions& options);
+RunResults run_zero3(const RunOptions& options);
+RunResults run_replicated(const RunOptions& options);
+RunResults run_fsdp2_bf16(const RunOptions& options);
+RunResults run_watched(const RunOptions& options);
+
+}  // namespace fsdp::test
