@@ -78,15 +78,9 @@ void combine_in_rank_order(std::span<const T> gathered, Reduction reduction, std
   for (std::size_t at = values.size(); at < gathered.size(); ++at) {
     T& value = values[at % values.size()];
     switch (reduction) {
-      case Reduction::sum:
-        value += gathered[at];
-        break;
-      case Reduction::max:
-        value = std::max(value, gathered[at]);
-        break;
-      case Reduction::min:
-        value = std::min(value, gathered[at]);
-        break;
+      case Reduction::sum: value += gathered[at]; break;
+      case Reduction::max: value = std::max(value, gathered[at]); break;
+      case Reduction::min: value = std::min(value, gathered[at]); break;
     }
   }
 }

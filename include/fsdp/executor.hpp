@@ -2,9 +2,9 @@
 /// @file
 /// Runs a schedule on a ShardedModule, event by event, and nothing else.
 ///
-/// Activations: what backward needs grows from the arena's low end, last in first out; the residual gradient [T, H] is at the
-/// high end. A unit's slot is freed by its release event; a gradient slot when its reduction is done, which the next
-/// backward waits for.
+/// Activations: what backward needs grows from the arena's low end, last in first out; the residual gradient [T, H] is
+/// at the high end. A unit's slot is freed by its release event; a gradient slot when its reduction is done, which the
+/// next backward waits for.
 #pragma once
 
 #include <array>
@@ -53,8 +53,8 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  /// Forward and backward of all micro-batches. The gradients are those of scale * (sum of the valid targets' losses over all
-  /// ranks and micro-batches); this rank's part of that sum, unscaled, is returned.
+  /// Forward and backward of all micro-batches. The gradients are those of scale * (sum of the valid targets' losses
+  /// over all ranks and micro-batches); this rank's part of that sum, unscaled, is returned.
   double train(std::span<const MicroBatch> micro_batches, float scale) {
     require(static_cast<int>(micro_batches.size()) == module_.shape().micro_batches, "train: ", micro_batches.size(),
             " micro-batches given to a module planned for ", module_.shape().micro_batches);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A whole program from one stack: `int main(int argc, char** argv) { return fsdp::train_main<fsdp::Llama<Stack>>(argc, argv); }`
+/// A whole program from one stack: `int main(int argc, char** argv) { return fsdp::train_main<fsdp::Llama<Stack>>(argc,
+/// argv); }`
 ///
 /// The communicator's header (comm/threads.hpp, comm/mpi.hpp, comm/self.hpp) is included by the program itself.
 #pragma once

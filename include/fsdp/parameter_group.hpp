@@ -24,8 +24,9 @@ struct NamedParameter {
   nn::Initial initial = nn::Initial::normal;
 };
 
-/// Main weights, model weights and main gradients of a group, placed as the strategy has them at rest, and the gathered and
-/// partial forms while a unit computes. Only `unshard` makes gathered weights; `reduce` uses the partial gradient up.
+/// Main weights, model weights and main gradients of a group, placed as the strategy has them at rest, and the gathered
+/// and partial forms while a unit computes. Only `unshard` makes gathered weights; `reduce` uses the partial gradient
+/// up.
 template <class Stack>
 class ParameterGroup {
  public:
@@ -112,8 +113,9 @@ class ParameterGroup {
     if (communicator.size() == 1) return;
     const comm::Label label{"gradients", index_};
     if constexpr (sharded)
-      reducing_ = buffer::redistribute<Wire>(communicator, std::move(partial_), main_gradient_,
-                                             std::exchange(reduced_, true) ? Write::accumulate : Write::overwrite, label);
+      reducing_ =
+          buffer::redistribute<Wire>(communicator, std::move(partial_), main_gradient_,
+                                     std::exchange(reduced_, true) ? Write::accumulate : Write::overwrite, label);
     else
       reducing_ = buffer::redistribute<Wire>(communicator, std::move(partial_), main_gradient_, label);
   }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A model whose weights, gradients and optimizer state are sharded over ranks: memory, groups, and the steps it can run.
+/// A model whose weights, gradients and optimizer state are sharded over ranks: memory, groups, and the steps it can
+/// run.
 ///
-/// A model is an entry module that reads tokens, a list of equal blocks, and a loss module (see models/llama.hpp). Memory is
-/// planned from the schedule and allocated in the constructor; a step allocates no tensor memory.
+/// A model is an entry module that reads tokens, a list of equal blocks, and a loss module (see models/llama.hpp).
+/// Memory is planned from the schedule and allocated in the constructor; a step allocates no tensor memory.
 #pragma once
 
 #include <algorithm>
@@ -70,7 +71,8 @@ class ShardedModule {
     if (purpose == Purpose::train) training_ = sharding::make_schedule(rules_, uses_, shape.micro_batches);
     evaluation_ = sharding::make_schedule(rules_, uses_, 1, sharding::Pass::evaluate);
     if (purpose == Purpose::generate)
-      std::erase_if(evaluation_, [](const sharding::Event& event) { return event.action == sharding::Action::release; });
+      std::erase_if(evaluation_,
+                    [](const sharding::Event& event) { return event.action == sharding::Action::release; });
     allocate();
   }
   ShardedModule(const ShardedModule&) = delete;
@@ -211,7 +213,8 @@ class ShardedModule {
       uses_.push_back(std::move(use));
     }
     for (std::size_t group = 0; group < lists.size(); ++group)
-      groups_.emplace_back(std::move(lists[group]), static_cast<int>(group), communicator_->rank(), communicator_->size());
+      groups_.emplace_back(std::move(lists[group]), static_cast<int>(group), communicator_->rank(),
+                           communicator_->size());
   }
 
   void allocate() {
@@ -235,7 +238,8 @@ class ShardedModule {
     }
     sharding::Schedule both = training_;
     both.insert(both.end(), evaluation_.begin(), evaluation_.end());
-    const auto make_slots = [&]<class T>(std::vector<Slot<T>>& slots, const std::vector<std::int64_t>& sizes, Kind kind) {
+    const auto make_slots = [&]<class T>(std::vector<Slot<T>>& slots, const std::vector<std::int64_t>& sizes,
+                                         Kind kind) {
       for (const std::int64_t size : sizes) {
         slots.push_back({size == 0 ? nullptr : keep<T>(kind, size), size});
         slots.back().close();

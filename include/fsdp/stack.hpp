@@ -31,11 +31,13 @@ struct Stack {
   using Tiling = TilingT;
   using Local = nn::Local<Device, Precision, Tiling>;
 
-  static_assert(comm::supports_wire<Comm, typename Precision::Reduce>,
-                "fsdp: this communicator cannot reduce the precision's wire type Reduce; choose a precision whose Reduce it "
-                "supports (float always is), or another backend");
-  static_assert(std::is_same_v<typename Precision::Main, float> && std::is_same_v<typename Precision::Accumulate, float>,
-                "fsdp: AdamW and the weight-gradient matmuls work in float; make the precision's Main and Accumulate float");
+  static_assert(
+      comm::supports_wire<Comm, typename Precision::Reduce>,
+      "fsdp: this communicator cannot reduce the precision's wire type Reduce; choose a precision whose Reduce it "
+      "supports (float always is), or another backend");
+  static_assert(
+      std::is_same_v<typename Precision::Main, float> && std::is_same_v<typename Precision::Accumulate, float>,
+      "fsdp: AdamW and the weight-gradient matmuls work in float; make the precision's Main and Accumulate float");
 
   /// The same stack on another communicator, and so on another device: what the dry run is made of.
   template <class OtherComm>

@@ -2,8 +2,9 @@
 /// @file
 /// How a sequence is cut: all tiling policies.
 ///
-/// A policy is a pure function from a problem to a TilePlan. It owns no memory and sees neither device nor communicator.
-/// To add one: a struct with `plan` here, its cases in tests/tiling/policies_test.cpp, its name in src/train/stack_choice.cpp.
+/// A policy is a pure function from a problem to a TilePlan. It owns no memory and sees neither device nor
+/// communicator. To add one: a struct with `plan` here, its cases in tests/tiling/policies_test.cpp, its name in
+/// src/train/stack_choice.cpp.
 #pragma once
 
 #include <algorithm>
@@ -33,8 +34,9 @@ concept Tiling = std::copyable<Policy> && requires(const Policy policy, const Pr
 template <class Policy>
 consteval bool check_tiling() {
   static_assert(std::copyable<Policy>, "fsdp: a tiling policy is copied to every rank; give it a copy constructor");
-  static_assert(requires(const Policy policy, const Problem& problem) { policy.plan(problem); },
-                "fsdp: a tiling policy lacks TilePlan plan(const Problem&) const; see tiling/policies.hpp");
+  static_assert(
+      requires(const Policy policy, const Problem& problem) { policy.plan(problem); },
+      "fsdp: a tiling policy lacks TilePlan plan(const Problem&) const; see tiling/policies.hpp");
   return Tiling<Policy>;
 }
 

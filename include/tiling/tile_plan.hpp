@@ -8,7 +8,8 @@
 
 namespace fsdp::tiling {
 
-/// Tokens [begin, end) of a sequence. A kept tile's activations stay from forward to backward; the others are recomputed.
+/// Tokens [begin, end) of a sequence. A kept tile's activations stay from forward to backward; the others are
+/// recomputed.
 struct Tile {
   std::int64_t begin = 0;
   std::int64_t end = 0;

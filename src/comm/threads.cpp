@@ -134,8 +134,7 @@ bool ThreadsRank::advance(const Transfer& transfer) {
   const std::uint64_t reduced_step = 2 * active_ + 1;
   const std::uint64_t last_step = 2 * active_ + 2;
   switch (transfer.op) {
-    case Op::all_gather:
-      return gather_from_ready(transfer, &ThreadsRank::published);
+    case Op::all_gather: return gather_from_ready(transfer, &ThreadsRank::published);
     case Op::reduce_scatter:
       if (!all_published()) return false;
       sum_own_pieces(transfer);
@@ -164,9 +163,7 @@ bool ThreadsRank::advance(const Transfer& transfer) {
       return true;
     case Op::barrier:
     case Op::reduce:
-    case Op::gather_bytes:
-      set_finished(last_step);
-      return true;
+    case Op::gather_bytes: set_finished(last_step); return true;
   }
   return false;
 }

@@ -48,9 +48,7 @@ class DistributedBuffer {
   std::int64_t size() const { return sharded ? layout_->local_size : layout_->full_size; }
 
   /// Tensor `index`, whole.
-  Tensor<T> tensor(std::int64_t index) const
-    requires(!sharded)
-  {
+  Tensor<T> tensor(std::int64_t index) const requires(!sharded) {
     const auto i = static_cast<std::size_t>(index);
     return Tensor<T>(data() + layout_->offsets[i], layout_->shapes[i]);
   }
@@ -90,28 +88,31 @@ std::vector<comm::Segment<T>> segments(const Layout& layout, T* local, T* full) 
 template <class C, class T, class Device, Placement From, Placement To, class... Rest>
 void redistribute(C&, const DistributedBuffer<T, Device, From>&, const DistributedBuffer<T, Device, To>&, Rest&&...) {
   constexpr bool reduction = std::is_same_v<From, Partial> && !std::is_same_v<To, Partial>;
-  static_assert(!reduction,
-                "fsdp: redistribute of a partial sum rounds what it sends to a wire type: write redistribute<float>(...)");
-  static_assert(reduction,
-                "fsdp: redistribute cannot change this placement into that one; the moves are Shard to Replicate, Partial "
-                "to Shard, Partial to Replicate and Replicate to Shard: go through one of these");
+  static_assert(
+      !reduction,
+      "fsdp: redistribute of a partial sum rounds what it sends to a wire type: write redistribute<float>(...)");
+  static_assert(
+      reduction,
+      "fsdp: redistribute cannot change this placement into that one; the moves are Shard to Replicate, Partial "
+      "to Shard, Partial to Replicate and Replicate to Shard: go through one of these");
 }
 /// The same with a wire type, or a reduction whose partial sum is still needed.
 template <class Wire, class C, class T, class Device, Placement From, Placement To, class... Rest>
 void redistribute(C&, const DistributedBuffer<T, Device, From>&, const DistributedBuffer<T, Device, To>&, Rest&&...) {
   constexpr bool reduction = std::is_same_v<From, Partial> && !std::is_same_v<To, Partial>;
   static_assert(!reduction, "fsdp: redistribute uses a partial sum up: pass it with std::move");
-  static_assert(reduction,
-                "fsdp: redistribute cannot change this placement into that one; the moves are Shard to Replicate, Partial "
-                "to Shard, Partial to Replicate and Replicate to Shard: go through one of these");
+  static_assert(
+      reduction,
+      "fsdp: redistribute cannot change this placement into that one; the moves are Shard to Replicate, Partial "
+      "to Shard, Partial to Replicate and Replicate to Shard: go through one of these");
 }
 
 /// All-gather: `to`'s tensors are whole when the result was waited for.
 template <class C, class T, class Device>
 comm::Pending<C> redistribute(C& communicator, const DistributedBuffer<T, Device, Shard>& from,
                               const DistributedBuffer<T, Device, Replicate>& to, comm::Label label) {
-  return comm::all_gather(communicator, std::span<const comm::Segment<T>>(segments(from.layout(), from.data(), to.data())),
-                          label);
+  return comm::all_gather(communicator,
+                          std::span<const comm::Segment<T>>(segments(from.layout(), from.data(), to.data())), label);
 }
 
 /// Reduce-scatter of a partial sum, which is used up; `to` is replaced or added to. Wire is the element type sent.
@@ -119,7 +120,8 @@ template <class Wire, class C, class T, class Device>
 comm::Pending<C> redistribute(C& communicator, DistributedBuffer<T, Device, Partial>&& from,
                               const DistributedBuffer<T, Device, Shard>& to, Write write, comm::Label label) {
   return comm::reduce_scatter<Wire>(
-      communicator, std::span<const comm::Segment<T>>(segments(from.layout(), to.data(), from.consume())), write, label);
+      communicator, std::span<const comm::Segment<T>>(segments(from.layout(), to.data(), from.consume())), write,
+      label);
 }
 
 /// All-reduce in place: `from` and `to` are the same memory; `from` is used up.

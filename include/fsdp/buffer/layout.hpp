@@ -2,9 +2,9 @@
 /// @file
 /// Which element of a group of tensors is whose: the layouts.
 ///
-/// A layout places every tensor of a group in one full buffer and says which parts of it each rank holds. It depends on shapes
-/// and the number of ranks alone, so every rank computes the same one, for every dtype. To add a layout: a struct with `build`
-/// here, its cases in tests/buffer/layout_test.cpp.
+/// A layout places every tensor of a group in one full buffer and says which parts of it each rank holds. It depends on
+/// shapes and the number of ranks alone, so every rank computes the same one, for every dtype. To add a layout: a
+/// struct with `build` here, its cases in tests/buffer/layout_test.cpp.
 #pragma once
 
 #include <algorithm>
@@ -88,8 +88,8 @@ inline Layout place(std::span<const Shape> shapes) {
   return layout;
 }
 
-/// Each tensor cut along its first axis into chunks of ceil(rows / ranks); trailing ranks may have short or empty chunks.
-/// Every rank's buffer has room for a whole chunk. Source: FSDP2 (torch.chunk).
+/// Each tensor cut along its first axis into chunks of ceil(rows / ranks); trailing ranks may have short or empty
+/// chunks. Every rank's buffer has room for a whole chunk. Source: FSDP2 (torch.chunk).
 struct PerParameter {
   static constexpr std::string_view name = "per-parameter";
 

@@ -55,9 +55,7 @@ class Tensor {
     return view;
   }
 
-  constexpr operator Tensor<const T>() const
-    requires(!std::is_const_v<T>)
-  {
+  constexpr operator Tensor<const T>() const requires(!std::is_const_v<T>) {
     return shape_.rank == 2 ? Tensor<const T>::strided(data_, rows(), columns(), row_stride_)
                             : Tensor<const T>(data_, shape_);
   }
@@ -69,8 +67,8 @@ class Tensor {
   constexpr std::int64_t numel() const { return shape_.numel(); }
   constexpr std::int64_t bytes() const { return numel() * static_cast<std::int64_t>(sizeof(T)); }
   constexpr std::int64_t rows() const { return shape_[0]; }
-  constexpr std::int64_t columns() const { return shape_[1]; }          ///< rank 2 only
-  constexpr std::int64_t row_stride() const { return row_stride_; }     ///< rank 2 only
+  constexpr std::int64_t columns() const { return shape_[1]; }       ///< rank 2 only
+  constexpr std::int64_t row_stride() const { return row_stride_; }  ///< rank 2 only
   constexpr bool contiguous() const { return shape_.rank != 2 || row_stride_ == shape_[1] || shape_[0] <= 1; }
   constexpr T* row(std::int64_t index) const { return data_ + index * row_stride_; }
   constexpr T& operator[](std::int64_t index) const { return data_[index]; }  ///< rank 1 only

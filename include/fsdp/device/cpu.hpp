@@ -32,7 +32,8 @@ struct Cpu {
   static void unpoison(std::byte* data, std::int64_t bytes);
   static std::byte* unbacked(std::int64_t) { return nullptr; }
 
-  /// c = a b, or c += a b: [M, K] x [K, N] -> [M, N], summed in float. (A, C) is (float, float), (bf16, bf16), (bf16, float).
+  /// c = a b, or c += a b: [M, K] x [K, N] -> [M, N], summed in float. (A, C) is (float, float), (bf16, bf16), (bf16,
+  /// float).
   template <class A, class C>
   static void matmul(Stream&, Operand<A> a, Operand<A> b, Tensor<C> c, Write write = Write::overwrite);
   /// Scratch bytes that this matmul takes from the arena: what Meta asks.
@@ -49,19 +50,20 @@ struct Cpu {
 
   /// table [S, head_dim]: cos of position * theta^(-2i/d) for i < d/2, then sin.
   static void rotary_table(Stream&, float theta, Tensor<float> table);
-  /// Rotates all heads of x [T, heads * head_dim] in place, by halves (rotate_half); row t is position t % S of table [S, d].
+  /// Rotates all heads of x [T, heads * head_dim] in place, by halves (rotate_half); row t is position t % S of table
+  /// [S, d].
   template <class T>
   static void rope(Stream&, Tensor<T> x, Tensor<const float> table, Rotation rotation);
 
-  /// Causal grouped-query attention, scaled by 1 / sqrt(head_dim), blockwise with an online softmax: memory linear in the
-  /// sequence (Dao 2023, FlashAttention-2). lse [sequences * heads, S] keeps log sum exp for backward.
+  /// Causal grouped-query attention, scaled by 1 / sqrt(head_dim), blockwise with an online softmax: memory linear in
+  /// the sequence (Dao 2023, FlashAttention-2). lse [sequences * heads, S] keeps log sum exp for backward.
   template <class T>
   static void attention(Stream&, const AttentionShape&, Tensor<const T> q, Tensor<const T> k, Tensor<const T> v,
                         Tensor<T> out, Tensor<float> lse);
   template <class T>
-  static void attention_backward(Stream&, const AttentionShape&, Tensor<const T> q, Tensor<const T> k, Tensor<const T> v,
-                                 Tensor<const T> out, Tensor<const float> lse, Tensor<const T> dout, Tensor<T> dq,
-                                 Tensor<T> dk, Tensor<T> dv);
+  static void attention_backward(Stream&, const AttentionShape&, Tensor<const T> q, Tensor<const T> k,
+                                 Tensor<const T> v, Tensor<const T> out, Tensor<const float> lse, Tensor<const T> dout,
+                                 Tensor<T> dq, Tensor<T> dk, Tensor<T> dv);
   /// Scratch bytes of the two above.
   static std::int64_t attention_scratch(Stream&, const AttentionShape&, DType dtype, bool backward);
 
@@ -102,13 +104,14 @@ struct Cpu {
   /// Adds the sum of squares to sum[0], in double, in an order that does not depend on the number of threads.
   static void sum_of_squares(Stream&, Tensor<const float> x, Tensor<double> sum);
 
-  /// One pass over contiguous shards: moments and main weights are updated, model weights (bf16) written; an empty `model`
-  /// says that the main weights are the model weights.
+  /// One pass over contiguous shards: moments and main weights are updated, model weights (bf16) written; an empty
+  /// `model` says that the main weights are the model weights.
   static void adamw(Stream&, const AdamWStep&, Tensor<float> main, Tensor<float> first_moment,
                     Tensor<float> second_moment, Tensor<const float> gradient, Tensor<bf16> model);
 };
 
-/// A rank's queue of work: its threads, its scratch, its counters. Not shared between ranks. Operations on it run at once.
+/// A rank's queue of work: its threads, its scratch, its counters. Not shared between ranks. Operations on it run at
+/// once.
 class Cpu::Stream {
  public:
   /// Takes matmul scratch from `arena`. `threads` >= 1 becomes the OpenMP team size of the calling thread.

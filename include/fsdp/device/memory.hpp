@@ -122,9 +122,11 @@ class Arena {
   /// A tensor at one end, uninitialised. Throws MemoryError when the two ends would meet.
   template <class T>
   Tensor<T> allocate(End end, const Shape& shape, MemoryKind kind = MemoryKind::activations) {
-    const std::int64_t bytes = round_up(checked_multiply(shape.numel(), static_cast<std::int64_t>(sizeof(T))), alignment);
+    const std::int64_t bytes =
+        round_up(checked_multiply(shape.numel(), static_cast<std::int64_t>(sizeof(T))), alignment);
     require<MemoryError>(low_ + high_ + bytes <= capacity_, "activation arena: ", bytes, " bytes asked for, ",
-                         capacity_ - low_ - high_, " of ", capacity_, " left; the dry run planned less than this step needs");
+                         capacity_ - low_ - high_, " of ", capacity_,
+                         " left; the dry run planned less than this step needs");
     const std::int64_t offset = end == End::low ? low_ : base() - high_ - bytes;
     (end == End::low ? low_ : high_) += bytes;
     if (kind == MemoryKind::scratch) scratch_ += bytes;

@@ -65,8 +65,8 @@ struct MatmulRecord {
 /// Work that a stream was asked for since it was made.
 struct Counters {
   std::int64_t matmul_flops = 0;
-  std::int64_t attention_flops = 0;     ///< forward 2, backward 5 x heads x S^2 x head_dim per sequence: the causal half
-  std::int64_t elementwise_bytes = 0;   ///< least memory traffic of everything that is neither
+  std::int64_t attention_flops = 0;    ///< forward 2, backward 5 x heads x S^2 x head_dim per sequence: the causal half
+  std::int64_t elementwise_bytes = 0;  ///< least memory traffic of everything that is neither
   std::vector<MatmulRecord>* matmuls = nullptr;  ///< where to list them, or nullptr
 };
 

@@ -20,11 +20,12 @@ namespace fsdp {
 inline double model_flops_per_token(const LlamaConfig& config, std::int64_t sequence_length) {
   const double matmul_weights =
       static_cast<double>(config.layers) *
-          (static_cast<double>(config.hidden_size) * static_cast<double>(2 * (config.heads + config.kv_heads) * config.head_dim) +
+          (static_cast<double>(config.hidden_size) *
+               static_cast<double>(2 * (config.heads + config.kv_heads) * config.head_dim) +
            3.0 * static_cast<double>(config.hidden_size) * static_cast<double>(config.intermediate_size)) +
       static_cast<double>(config.vocab_size) * static_cast<double>(config.hidden_size);
-  const double attention = 6.0 * static_cast<double>(config.layers * config.heads * config.head_dim) *
-                           static_cast<double>(sequence_length);
+  const double attention =
+      6.0 * static_cast<double>(config.layers * config.heads * config.head_dim) * static_cast<double>(sequence_length);
   return 6.0 * matmul_weights + attention;
 }
 

@@ -30,7 +30,8 @@ struct Embedding : ModuleTypes<L, EmbeddingFields> {
 
   Parameters parameters() const { return {{"/model.embed_tokens.weight", {vocabulary, hidden}}}; }
 
-  void forward(Context<L>& context, const Weights& weights, Tensor<const std::int32_t> tokens, Tensor<Compute> y) const {
+  void forward(Context<L>& context, const Weights& weights, Tensor<const std::int32_t> tokens,
+               Tensor<Compute> y) const {
     Device::template embedding<Compute>(context.stream, weights.table, tokens, y);
   }
 

@@ -2,7 +2,8 @@
 /// @file
 /// The head of a language model: final norm, vocabulary projection and cross-entropy, tile by tile.
 ///
-/// Loss and gradients are made in one go, so that logits exist for one tile at a time and never as [tokens, vocabulary].
+/// Loss and gradients are made in one go, so that logits exist for one tile at a time and never as [tokens,
+/// vocabulary].
 #pragma once
 
 #include <cstdint>
@@ -54,8 +55,8 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
       project_backward_input<L, 1>(context, logits, {weights.weight}, normed.y);
       context.progress();
       Device::template rms_norm_backward<Compute>(context.stream, normed.x, weights.norm, normed.rstd, normed.y,
-                                                  dx.slice(tile.begin, tile.end), Write::overwrite, gradients.norm.tensor,
-                                                  gradients.norm.next());
+                                                  dx.slice(tile.begin, tile.end), Write::overwrite,
+                                                  gradients.norm.tensor, gradients.norm.next());
     }
   }
 
@@ -78,9 +79,10 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
   }
 
   tiling::TilePlan plan(const Context<L>& context) const {
-    return context.tiling.plan({.tokens = context.tokens(),
-                                .kept_bytes_per_token = 0,
-                                .tile_bytes_per_token = (vocabulary + hidden) * static_cast<std::int64_t>(sizeof(Compute))});
+    return context.tiling.plan(
+        {.tokens = context.tokens(),
+         .kept_bytes_per_token = 0,
+         .tile_bytes_per_token = (vocabulary + hidden) * static_cast<std::int64_t>(sizeof(Compute))});
   }
 
  private:
@@ -94,7 +96,8 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     const Hidden hidden_tile{.x = x.slice(tile.begin, tile.end),
                              .y = frame.template allocate<Compute>({tile.tokens(), hidden}),
                              .rstd = frame.template allocate<float>({tile.tokens()})};
-    Device::template rms_norm<Compute>(context.stream, hidden_tile.x, weights.norm, eps, hidden_tile.y, hidden_tile.rstd);
+    Device::template rms_norm<Compute>(context.stream, hidden_tile.x, weights.norm, eps, hidden_tile.y,
+                                       hidden_tile.rstd);
     return hidden_tile;
   }
 };

@@ -2,9 +2,10 @@
 /// @file
 /// What a module is: pure functions over gathered weights, and the types that they are written in.
 ///
-/// A module owns no weights. It lists its parameters in an aggregate `Fields<V>` of one type, nested for composite modules; the
-/// same aggregate carries the gathered weights and the gradients. `flatten` turns it into an array and `unflatten` back.
-/// All that a module's template sees is `Local`: device, precision, tiling; never a communicator, never a sharding.
+/// A module owns no weights. It lists its parameters in an aggregate `Fields<V>` of one type, nested for composite
+/// modules; the same aggregate carries the gathered weights and the gradients. `flatten` turns it into an array and
+/// `unflatten` back. All that a module's template sees is `Local`: device, precision, tiling; never a communicator,
+/// never a sharding.
 #pragma once
 
 #include <array>
@@ -36,7 +37,8 @@ struct Local {
 /// How a parameter begins: normal with deviation 0.02, or ones.
 enum class Initial : std::uint8_t { normal, ones };
 
-/// A parameter as a module names it. `name` is a literal: the checkpoint's name without the unit's prefix, or with a leading
+/// A parameter as a module names it. `name` is a literal: the checkpoint's name without the unit's prefix, or with a
+/// leading
 /// '/' the whole name, for weights that two units may share.
 struct Parameter {
   const char* name = "";

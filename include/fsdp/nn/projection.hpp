@@ -63,8 +63,8 @@ void project_backward_input(Context<L>& context, Tensor<const typename L::Comput
   }
   std::int64_t column = 0;
   for (const auto& weight : weights) {
-    Device::template matmul<Compute, Compute>(context.stream, dy.slice_columns(column, column + weight.rows()), weight, dx,
-                                              column == 0 ? Write::overwrite : Write::accumulate);
+    Device::template matmul<Compute, Compute>(context.stream, dy.slice_columns(column, column + weight.rows()), weight,
+                                              dx, column == 0 ? Write::overwrite : Write::accumulate);
     column += weight.rows();
   }
 }
@@ -92,7 +92,8 @@ void project_backward_weight(Context<L>& context, Tensor<const typename L::Compu
   std::int64_t column = 0;
   for (const auto& gradient : gradients) {
     const std::int64_t rows = gradient.tensor.rows();
-    Device::template matmul<Compute, Accumulate>(context.stream, device::transposed(dy.slice_columns(column, column + rows)), x,
+    Device::template matmul<Compute, Accumulate>(context.stream,
+                                                 device::transposed(dy.slice_columns(column, column + rows)), x,
                                                  gradient.tensor, gradient.next());
     column += rows;
   }

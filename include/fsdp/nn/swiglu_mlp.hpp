@@ -2,8 +2,9 @@
 /// @file
 /// The SwiGLU MLP, down(silu(gate(x)) * up(x)), cut into tiles of tokens.
 ///
-/// Weights are gathered once for all tiles. A kept tile's gate and up stay for backward; the others are recomputed there,
-/// never down. Backward runs in place on three tile buffers: gate, up and dh become dgate, dup and h (DESIGN, "Tiling").
+/// Weights are gathered once for all tiles. A kept tile's gate and up stay for backward; the others are recomputed
+/// there, never down. Backward runs in place on three tile buffers: gate, up and dh become dgate, dup and h (DESIGN,
+/// "Tiling").
 #pragma once
 
 #include <array>
@@ -117,7 +118,7 @@ struct SwiGluMlp : ModuleTypes<L, SwiGluFields> {
       typename L::Frame frame(context.arena);
       const std::int64_t t = tile.tokens();
       const auto gate_up = tile.kept ? saved.kept.slice(kept, kept + t)
-                                     : frame.template allocate<Compute>({t, 2 * intermediate});       // [t, 2 I]
+                                     : frame.template allocate<Compute>({t, 2 * intermediate});              // [t, 2 I]
       const auto h = tile.kept ? frame.template allocate<Compute>({t, intermediate}) : Tile::gate(gate_up);  // [t, I]
       kept += tile.kept ? t : 0;
       Tile::expand(context, weights, x.slice(tile.begin, tile.end), gate_up);
@@ -131,10 +132,10 @@ struct SwiGluMlp : ModuleTypes<L, SwiGluFields> {
     for (const tiling::Tile& tile : plan(context).tiles) {
       typename L::Frame frame(context.arena);
       const std::int64_t t = tile.tokens();
-      const auto x = saved.x.slice(tile.begin, tile.end);                                             // [t, H]
+      const auto x = saved.x.slice(tile.begin, tile.end);  // [t, H]
       const auto gate_up = tile.kept ? saved.kept.slice(kept, kept + t)
-                                     : frame.template allocate<Compute>({t, 2 * intermediate});       // [t, 2 I]
-      const auto dh = frame.template allocate<Compute>({t, intermediate});                            // [t, I]
+                                     : frame.template allocate<Compute>({t, 2 * intermediate});  // [t, 2 I]
+      const auto dh = frame.template allocate<Compute>({t, intermediate});                       // [t, I]
       kept += tile.kept ? t : 0;
       if (!tile.kept) Tile::expand(context, weights, x, gate_up);
       const auto d = dy.slice(tile.begin, tile.end);

@@ -2,9 +2,9 @@
 /// @file
 /// A pre-norm transformer block: x + attention(norm(x)), then + mlp(norm(.)).
 ///
-/// Saved for backward: the block's input, rotated q and k with v, attention's output and log-sum-exp, the stream between the two
-/// halves, and gate and up of kept tiles. Normalised inputs are made again. The residual gradient is one [T, H] tensor
-/// that every half adds to in place.
+/// Saved for backward: the block's input, rotated q and k with v, attention's output and log-sum-exp, the stream
+/// between the two halves, and gate and up of kept tiles. Normalised inputs are made again. The residual gradient is
+/// one [T, H] tensor that every half adds to in place.
 #pragma once
 
 #include <cstdint>
@@ -198,13 +198,13 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
     for (const tiling::Tile& tile : plan(context).tiles) {
       typename L::Frame frame(context.arena);
       const std::int64_t t = tile.tokens();
-      const auto normed = normalise(context, weights, saved, tile, frame);                       // [t, H], then its gradient
+      const auto normed = normalise(context, weights, saved, tile, frame);  // [t, H], then its gradient
       const auto gate_up = tile.kept ? saved.kept.slice(kept, kept + t)
                                      : frame.template allocate<Compute>({t, 2 * intermediate});  // [t, 2 I]
       const auto dh = frame.template allocate<Compute>({t, intermediate});                       // [t, I]
       kept += tile.kept ? t : 0;
       if (!tile.kept) Tile::expand(context, weights.mlp, normed, gate_up);
-      const auto d = dy.slice(tile.begin, tile.end);                                             // [t, H]
+      const auto d = dy.slice(tile.begin, tile.end);  // [t, H]
       Tile::backward(context, weights.mlp, gradients.mlp, normed, gate_up, dh, d, normed);
       Device::template rms_norm_backward<Compute>(context.stream, saved.x.slice(tile.begin, tile.end), weights.norm,
                                                   saved.rstd.slice(tile.begin, tile.end), normed, d, Write::accumulate,

@@ -80,7 +80,9 @@ class AdamW {
  private:
   using Block = device::Block<Device>;
 
-  std::int64_t bytes() const { return checked_multiply(module_->resting_size(), static_cast<std::int64_t>(sizeof(float))); }
+  std::int64_t bytes() const {
+    return checked_multiply(module_->resting_size(), static_cast<std::int64_t>(sizeof(float)));
+  }
   static Tensor<float> view(const Block& block, const Piece& piece) {
     return {reinterpret_cast<float*>(block.data()) + piece.resting, piece.main.shape()};
   }

@@ -39,23 +39,28 @@ concept Precision = requires {
   typename P::Accumulate;
   typename P::Reduce;
   { P::name } -> std::convertible_to<std::string_view>;
-} && Real<typename P::Compute>;
+}
+&&Real<typename P::Compute>;
 
 /// Says in words what a type lacks to be a precision policy.
 template <class P>
 consteval bool check_precision() {
-  static_assert(requires { typename P::Compute; },
-                "fsdp: a precision policy lacks the type Compute (weights and activations in use); add "
-                "'using Compute = fsdp::bf16;' or float");
-  static_assert(requires { typename P::Main; },
-                "fsdp: a precision policy lacks the type Main (the optimizer's weights); add 'using Main = float;'");
-  static_assert(requires { typename P::Accumulate; },
-                "fsdp: a precision policy lacks the type Accumulate (gradients being summed), so backward has nowhere to "
-                "write; add 'using Accumulate = float;'");
-  static_assert(requires { typename P::Reduce; },
-                "fsdp: a precision policy lacks the type Reduce (gradients on the wire); add 'using Reduce = float;'");
-  static_assert(requires { P::name; },
-                "fsdp: a precision policy lacks a name; add 'static constexpr std::string_view name'");
+  static_assert(
+      requires { typename P::Compute; },
+      "fsdp: a precision policy lacks the type Compute (weights and activations in use); add "
+      "'using Compute = fsdp::bf16;' or float");
+  static_assert(
+      requires { typename P::Main; },
+      "fsdp: a precision policy lacks the type Main (the optimizer's weights); add 'using Main = float;'");
+  static_assert(
+      requires { typename P::Accumulate; },
+      "fsdp: a precision policy lacks the type Accumulate (gradients being summed), so backward has nowhere to "
+      "write; add 'using Accumulate = float;'");
+  static_assert(
+      requires { typename P::Reduce; },
+      "fsdp: a precision policy lacks the type Reduce (gradients on the wire); add 'using Reduce = float;'");
+  static_assert(
+      requires { P::name; }, "fsdp: a precision policy lacks a name; add 'static constexpr std::string_view name'");
   return Precision<P>;
 }
 

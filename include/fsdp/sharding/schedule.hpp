@@ -2,9 +2,9 @@
 /// @file
 /// The schedule of a step as a value: gathers, computations, releases and reductions, in order.
 ///
-/// Strategies give rules, a model gives its units' groups of weights; `make_schedule` derives the list. The executor runs that
-/// list and nothing else. Gathering for backward is derived too: a unit whose backward takes no weights does not appear
-/// as a user of them.
+/// Strategies give rules, a model gives its units' groups of weights; `make_schedule` derives the list. The executor
+/// runs that list and nothing else. Gathering for backward is derived too: a unit whose backward takes no weights does
+/// not appear as a user of them.
 #pragma once
 
 #include <algorithm>
@@ -88,17 +88,19 @@ struct Interval {
 
 /// Merges a group's uses into the intervals that the rules ask for.
 /// A group with uses in several units (a tied weight) is held through a micro-batch where others are held per use.
-/// A use that would be gathered for again at once is one with the use before: that keeps the last block through the head.
-constexpr std::vector<Interval> held(const std::vector<int>& uses, const std::vector<Compute>& computes, const Rules& rules,
-                                     bool shared) {
+/// A use that would be gathered for again at once is one with the use before: that keeps the last block through the
+/// head.
+constexpr std::vector<Interval> held(const std::vector<int>& uses, const std::vector<Compute>& computes,
+                                     const Rules& rules, bool shared) {
   std::vector<Interval> intervals;
   for (int use : uses) {
     bool extend = false;
     if (!intervals.empty()) {
       const bool same_micro_batch = computes[static_cast<std::size_t>(intervals.back().last)].micro_batch ==
                                     computes[static_cast<std::size_t>(use)].micro_batch;
-      extend = rules.hold == Hold::step || (same_micro_batch && (shared || rules.hold == Hold::micro_batch ||
-                                                                 use - rules.prefetch_depth <= intervals.back().last + 1));
+      extend = rules.hold == Hold::step ||
+               (same_micro_batch &&
+                (shared || rules.hold == Hold::micro_batch || use - rules.prefetch_depth <= intervals.back().last + 1));
     }
     if (extend)
       intervals.back().last = use;

@@ -12,7 +12,8 @@
 
 namespace fsdp::sharding {
 
-/// Who is where, from a walk through a schedule: a taker gets the lowest free slot, each slot is as large as its largest taker.
+/// Who is where, from a walk through a schedule: a taker gets the lowest free slot, each slot is as large as its
+/// largest taker.
 struct Slots {
   std::vector<std::int64_t> sizes;  ///< elements of each slot
   std::vector<int> holder;          ///< group in each slot now, or -1

@@ -2,8 +2,8 @@
 /// @file
 /// Which placement weights, gradients and optimizer state have at rest and in use: all sharding strategies.
 ///
-/// To add one: a struct with the members of the concept here, its lists in tests/sharding/schedule_test.cpp, its name in
-/// src/train/stack_choice.cpp and cmake/stacks.cmake.
+/// To add one: a struct with the members of the concept here, its lists in tests/sharding/schedule_test.cpp, its name
+/// in src/train/stack_choice.cpp and cmake/stacks.cmake.
 #pragma once
 
 #include <concepts>
@@ -57,26 +57,30 @@ struct Replicated {
   }
 };
 
-/// A sharding strategy: the placement at rest of weights, gradients and optimizer state, a layout, and the step's rules.
+/// A sharding strategy: the placement at rest of weights, gradients and optimizer state, a layout, and the step's
+/// rules.
 template <class S>
 concept ShardingStrategy = std::copyable<S> && buffer::Placement<typename S::AtRest> &&
-                           buffer::LayoutPolicy<typename S::Layout> && requires(const S strategy) {
-                             { strategy.rules() } -> std::same_as<sharding::Rules>;
-                             { S::name } -> std::convertible_to<std::string_view>;
-                           };
+    buffer::LayoutPolicy<typename S::Layout> && requires(const S strategy) {
+  { strategy.rules() } -> std::same_as<sharding::Rules>;
+  { S::name } -> std::convertible_to<std::string_view>;
+};
 
 /// Says in words what a type lacks to be a sharding strategy.
 template <class S>
 consteval bool check_sharding() {
-  static_assert(requires { typename S::AtRest; },
-                "fsdp: a sharding strategy lacks the type AtRest (the placement of weights between steps); add "
-                "'using AtRest = fsdp::buffer::Shard;' or Replicate");
-  static_assert(requires { typename S::Layout; },
-                "fsdp: a sharding strategy lacks the type Layout; add 'using Layout = fsdp::buffer::PerParameter;' or Flat");
-  static_assert(requires(const S strategy) { strategy.rules(); },
-                "fsdp: a sharding strategy lacks fsdp::sharding::Rules rules() const; see fsdp/sharding/strategies.hpp");
-  static_assert(requires { S::name; },
-                "fsdp: a sharding strategy lacks a name; add 'static constexpr std::string_view name'");
+  static_assert(
+      requires { typename S::AtRest; },
+      "fsdp: a sharding strategy lacks the type AtRest (the placement of weights between steps); add "
+      "'using AtRest = fsdp::buffer::Shard;' or Replicate");
+  static_assert(
+      requires { typename S::Layout; },
+      "fsdp: a sharding strategy lacks the type Layout; add 'using Layout = fsdp::buffer::PerParameter;' or Flat");
+  static_assert(
+      requires(const S strategy) { strategy.rules(); },
+      "fsdp: a sharding strategy lacks fsdp::sharding::Rules rules() const; see fsdp/sharding/strategies.hpp");
+  static_assert(
+      requires { S::name; }, "fsdp: a sharding strategy lacks a name; add 'static constexpr std::string_view name'");
   return ShardingStrategy<S>;
 }
 

@@ -64,7 +64,8 @@ StackChoice choice_of(const StackChoice& asked) {
   fixed.precision = parse_precision(Stack::Precision::name);
   fixed.tiling = choice_of<typename Stack::Tiling>(asked.tiling);
   const std::string comm(Stack::Comm::name);
-  if (name_of(asked.comm).substr(0, comm.size()) != comm) fixed.comm = parse_comm(comm == "threads" ? "threads:1" : comm);
+  if (name_of(asked.comm).substr(0, comm.size()) != comm)
+    fixed.comm = parse_comm(comm == "threads" ? "threads:1" : comm);
   return fixed;
 }
 
@@ -83,10 +84,12 @@ void describe(const TrainOptions& options) {
       threads_per_rank(options.stack.threads, device::available_cores(), ranks_on_this_machine(ranks)));
   const PlanRequest request = plan_request(options, ranks, threads);
   if (options.print_schedule) {
-    using MetaModel = typename Model::template On<typename Model::Stack::template WithComm<comm::Simulated<device::Meta>>>;
+    using MetaModel =
+        typename Model::template On<typename Model::Stack::template WithComm<comm::Simulated<device::Meta>>>;
     comm::Simulated<device::Meta> communicator({.ranks = ranks, .rank = 0});
     const ShardedModule<MetaModel> module(communicator, MetaModel(model.config()), sharding, Tiling{}, request.shape);
-    std::fputs(schedule_text(module.schedule(sharding::Pass::train), module.unit_names(), module.group_names()).c_str(), stdout);
+    std::fputs(schedule_text(module.schedule(sharding::Pass::train), module.unit_names(), module.group_names()).c_str(),
+               stdout);
   }
   if (options.dry_run) {
     const Plan step = plan(model, sharding, tiling_of<Tiling>(options.stack), request);
@@ -116,8 +119,8 @@ template <class Model>
 struct LoadedModule {
   using Stack = typename Model::Stack;
 
-  LoadedModule(typename Stack::Comm& communicator, const std::string& folder, const StackChoice& stack, std::int64_t sequences,
-               std::int64_t sequence_length, Purpose purpose)
+  LoadedModule(typename Stack::Comm& communicator, const std::string& folder, const StackChoice& stack,
+               std::int64_t sequences, std::int64_t sequence_length, Purpose purpose)
       : files(checkpoint::open_model(folder,
                                      [&](const std::string& text) {
                                        if (communicator.rank() == 0)
@@ -159,12 +162,14 @@ int evaluate(const EvalOptions& options) {
     const data::Corpus corpus(std::vector<std::filesystem::path>(options.data.begin(), options.data.end()));
     require_positions(read_llama_config(options.model), options.seq_len, options.model);
     const std::int64_t sequences = std::max<std::int64_t>(1, options.batch_size / communicator.size());
-    LoadedModule<Model> loaded(communicator, options.model, options.stack, sequences, options.seq_len, Purpose::evaluate);
+    LoadedModule<Model> loaded(communicator, options.model, options.stack, sequences, options.seq_len,
+                               Purpose::evaluate);
     const data::Windows windows(corpus, options.seq_len, 0.0, loaded.model.config().vocab_size);
     Batches batches(windows, sequences, 1);
     const MeanLoss mean = mean_loss(loaded.executor, communicator, batches, sequences,
                                     data::evenly_spread(0, windows.count(), options.windows));
-    require<Error>(std::isfinite(mean.loss), "the mean loss is ", std::abs(mean.loss), "; look at the weights of --model ", options.model);
+    require<Error>(std::isfinite(mean.loss), "the mean loss is ", std::abs(mean.loss),
+                   "; look at the weights of --model ", options.model);
     if (communicator.rank() == 0) std::printf("%s\n", mean_loss_json(mean.loss, mean.tokens).c_str());
   });
 }
@@ -183,7 +188,8 @@ int generate(const GenerateOptions& options) {
     const std::int64_t vocabulary = loaded.model.config().vocab_size;
     const auto known = static_cast<std::size_t>(std::min<std::int64_t>(vocabulary, 256));  // tokens that are bytes
     for (const char c : options.prompt)
-      require<InputError>(static_cast<unsigned char>(c) < known, "--prompt holds byte ", static_cast<int>(static_cast<unsigned char>(c)),
+      require<InputError>(static_cast<unsigned char>(c) < known, "--prompt holds byte ",
+                          static_cast<int>(static_cast<unsigned char>(c)),
                           ", which is not below the model's vocabulary of ", vocabulary);
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(context));
     std::vector<Compute> memory(static_cast<std::size_t>(context * vocabulary));
@@ -201,7 +207,8 @@ int generate(const GenerateOptions& options) {
                      [](char c) { return static_cast<std::int32_t>(static_cast<unsigned char>(c)); });
       loaded.executor.logits(Tensor<const std::int32_t>(tokens.data(), {context}), logits);
       const Compute* const last = logits.row(static_cast<std::int64_t>(used) - 1);
-      const double uniform = static_cast<double>(optim::mixed(options.seed ^ optim::mixed(static_cast<std::uint64_t>(i))) >> 11) * 0x1p-53;
+      const double uniform =
+          static_cast<double>(optim::mixed(options.seed ^ optim::mixed(static_cast<std::uint64_t>(i))) >> 11) * 0x1p-53;
       text.push_back(static_cast<char>(sample(std::span<const Compute>(last, known), options.temperature, uniform)));
       print(text.size() - 1);
     }

@@ -61,8 +61,8 @@ void agree_on_arguments(Comm& communicator, const std::string& arguments) {
       const auto start = begin == std::string::npos ? 0 : begin + 1;
       return whole.substr(start, whole.find('\n', at) - start);
     };
-    throw InputError(message("ranks were started with different arguments: rank 0 has '", line_at(all.data()), "', rank ",
-                             rank, " has '", line_at(theirs), "'; start all ranks with the same"));
+    throw InputError(message("ranks were started with different arguments: rank 0 has '", line_at(all.data()),
+                             "', rank ", rank, " has '", line_at(theirs), "'; start all ranks with the same"));
   }
 }
 

@@ -20,8 +20,8 @@
 namespace fsdp::train {
 
 /// What is about to be trained, in a few lines.
-std::string start_text(const StartRecord& record, std::int64_t corpus_bytes, std::int64_t files, std::int64_t training_windows,
-                       std::int64_t held_out_windows, std::int64_t peak_bytes);
+std::string start_text(const StartRecord& record, std::int64_t corpus_bytes, std::int64_t files,
+                       std::int64_t training_windows, std::int64_t held_out_windows, std::int64_t peak_bytes);
 
 /// What was trained, and where it is.
 std::string summary_text(const SummaryRecord& record);
@@ -62,8 +62,10 @@ MatmulPeak measure_matmul_peak(Comm& communicator, ShardedModule<Model>& module)
   const Tensor<const Compute> a(memory.data(), {size, size}), b(memory.data() + size * size, {size, size});
   const Tensor<Compute> c(memory.data() + 2 * size * size, {size, size});
   device::Ledger ledger;
-  const device::MatmulRecord problem{.m = size, .n = size, .k = size, .operands = dtype_of<Compute>(), .result = dtype_of<Compute>()};
-  typename Device::Arena arena(ledger, Device::matmul_scratch(module.stream(), problem, size, size, size) + device::alignment);
+  const device::MatmulRecord problem{
+      .m = size, .n = size, .k = size, .operands = dtype_of<Compute>(), .result = dtype_of<Compute>()};
+  typename Device::Arena arena(ledger,
+                               Device::matmul_scratch(module.stream(), problem, size, size, size) + device::alignment);
   typename Device::Stream stream(arena, module.stream().threads());
   double best = std::numeric_limits<double>::max();
   for (int i = 0; i < repeats; ++i) {
@@ -74,7 +76,8 @@ MatmulPeak measure_matmul_peak(Comm& communicator, ShardedModule<Model>& module)
     if (i > 0 && seconds < best) best = seconds;
   }
   const double rate = comm::sum_over_ranks(communicator, 2.0 * size * size * size / best, {"matmul peak"});
-  return {.flops_per_second = rate, .name = peak_name(dtype_of<Compute>(), size, communicator.size(), stream.threads(), rate)};
+  return {.flops_per_second = rate,
+          .name = peak_name(dtype_of<Compute>(), size, communicator.size(), stream.threads(), rate)};
 }
 
 }  // namespace fsdp::train

@@ -146,8 +146,8 @@ class Trainer {
                         from.path().string(), ": was trained on ", state.windows, " windows of ", state.seq_len,
                         " tokens, these data and flags give ", windows_.training(), " of ", options_.seq_len,
                         "; resume with the same --data, --seq-len and --validation-fraction");
-    require<InputError>(state.seed == options_.seed, "--resume ", from.path().string(), ": the run's seed was ", state.seed,
-                        "; resume with --seed ", state.seed);
+    require<InputError>(state.seed == options_.seed, "--resume ", from.path().string(), ": the run's seed was ",
+                        state.seed, "; resume with --seed ", state.seed);
     require<InputError>(state.step <= options_.steps, "--resume ", from.path().string(), ": is at step ", state.step,
                         " already; --steps ", options_.steps, " counts those of the whole run");
     train::restore(module_, optimizer_, from);
@@ -160,7 +160,8 @@ class Trainer {
     batches_.draw(sampler_, communicator_.rank(), communicator_.size());
     std::int64_t targets = batches_.valid_targets();
     comm::reduce(communicator_, std::span<std::int64_t>(&targets, 1), comm::Reduction::sum, {"valid targets"});
-    const double loss_sum = executor_.train(batches_.micro_batches(), 1.0f / static_cast<float>(std::max<std::int64_t>(targets, 1)));
+    const double loss_sum =
+        executor_.train(batches_.micro_batches(), 1.0f / static_cast<float>(std::max<std::int64_t>(targets, 1)));
     const double loss = comm::sum_over_ranks(communicator_, loss_sum, {"loss"}) / static_cast<double>(targets);
     const double norm = optim::gradient_norm(module_);
     require<Error>(std::isfinite(loss) && std::isfinite(norm), "step ", step + 1, ": loss is ", std::abs(loss),
@@ -196,8 +197,8 @@ class Trainer {
     const MeanLoss mean = mean_loss(executor_, communicator_, batches_, request_.sequences, held_out);
     if (leads()) {
       metrics_.write(ValidationRecord{.step = optimizer_.steps, .validation_loss = mean.loss, .tokens = mean.tokens});
-      console_->line(message("step ", optimizer_.steps, "  held-out loss ", mean.loss, " nats per token over ", mean.tokens,
-                             " tokens"));
+      console_->line(message("step ", optimizer_.steps, "  held-out loss ", mean.loss, " nats per token over ",
+                             mean.tokens, " tokens"));
     }
     return mean.loss;
   }
@@ -245,15 +246,17 @@ class Trainer {
   }
 
   Observer observer() {
-    return {.before = [](void* self, const sharding::Event&) { static_cast<Trainer*>(self)->event_begin_ = Clock::now(); },
-            .after =
-                [](void* self, const sharding::Event& event) {
-                  auto& trainer = *static_cast<Trainer*>(self);
-                  trainer.trace_.add(trace_event(event, trainer.communicator_.rank(),
-                                                 std::chrono::duration<double>(trainer.event_begin_ - trainer.start_).count(),
-                                                 seconds_since(trainer.event_begin_)));
-                },
-            .state = this};
+    return {
+        .before = [](void* self, const sharding::Event&) { static_cast<Trainer*>(self)->event_begin_ = Clock::now(); },
+        .after =
+            [](void* self, const sharding::Event& event) {
+              auto& trainer = *static_cast<Trainer*>(self);
+              trainer.trace_.add(
+                  trace_event(event, trainer.communicator_.rank(),
+                              std::chrono::duration<double>(trainer.event_begin_ - trainer.start_).count(),
+                              seconds_since(trainer.event_begin_)));
+            },
+        .state = this};
   }
 
   Clock::time_point start_ = Clock::now();

@@ -19,7 +19,8 @@ struct MeanLoss {
   std::int64_t tokens = 0;
 };
 
-/// Every rank evaluates equally often, so that their collectives agree: a rank without windows computes on ignored targets.
+/// Every rank evaluates equally often, so that their collectives agree: a rank without windows computes on ignored
+/// targets.
 template <class Model>
 MeanLoss mean_loss(Executor<Model>& executor, typename Model::Stack::Comm& communicator, Batches& batches,
                    std::int64_t sequences, std::span<const std::int64_t> windows) {
