@@ -10,14 +10,17 @@
 #      @SHARDING_TYPE@ @COMM_TYPE@ @PRECISION_TYPE@     the C++ types
 #      @COMM_HEADER@     the backend's header, as in #include <@COMM_HEADER@>
 #  - a line in the header <stacks.inc> that sources of <target> can include, after defining what it shall mean:
-#      FSDP_STACK(fsdp2_threads_bf16, "fsdp2", "threads", "bf16")
+#      FSDP_STACK(fsdp2_threads_bf16)
 #
 # The dry run needs no stack of its own: every stack carries its own twin on Meta.
 #
 # To add a policy: its short name and type below, and in the list of short names of its axis.
 
-set(TESSERA_SHARDING_NAMES fsdp2 zero3 replicated)
+set(TESSERA_SHARDING_NAMES fsdp2 fsdp2_no_reshard zero1 zero2 zero3 replicated)
 set(TESSERA_SHARDING_fsdp2 "fsdp::FullyShard<fsdp::ReshardAfterForward::yes>")
+set(TESSERA_SHARDING_fsdp2_no_reshard "fsdp::FullyShard<fsdp::ReshardAfterForward::no>")
+set(TESSERA_SHARDING_zero1 "fsdp::Zero1")
+set(TESSERA_SHARDING_zero2 "fsdp::Zero2")
 set(TESSERA_SHARDING_zero3 "fsdp::Zero3")
 set(TESSERA_SHARDING_replicated "fsdp::Replicated")
 
@@ -69,6 +72,9 @@ function(tessera_add_stack target)
   set(source "${PROJECT_BINARY_DIR}/stacks/${STACK_NAME}.cpp")
   configure_file("${TESSERA_STACK_TEMPLATE}" "${source}" @ONLY)
   target_sources(${target} PRIVATE "${source}")
+  # A stack calls kernels and has no loops of its own worth more of the compiler's time.
+  set_source_files_properties("${source}" TARGET_DIRECTORY ${target} PROPERTIES
+    COMPILE_OPTIONS "$<$<CONFIG:Release>:-O1>")
 
   get_target_property(listed ${target} TESSERA_STACK_LINES)
   if(NOT listed)
@@ -78,7 +84,7 @@ function(tessera_add_stack target)
     target_include_directories(${target} PRIVATE "${directory}")
   endif()
   set_property(TARGET ${target} APPEND PROPERTY TESSERA_STACK_LINES
-    "FSDP_STACK(${STACK_NAME}, \"${SHARDING}\", \"${COMM}\", \"${PRECISION}\")")
+    "FSDP_STACK(${STACK_NAME})")
 endfunction()
 
 # Adds all of a list of sharding/comm/precision; the word 'default' stands for tessera_default_stacks.

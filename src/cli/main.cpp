@@ -19,7 +19,7 @@
 #include <fsdp/train/flags.hpp>
 
 namespace fsdp::stacks {
-#define FSDP_STACK(name, sharding, comm, precision) train::CompiledStack name();
+#define FSDP_STACK(name) train::CompiledStack name();
 #include <stacks.inc>
 #undef FSDP_STACK
 }  // namespace fsdp::stacks
@@ -29,7 +29,7 @@ namespace {
 
 std::vector<train::CompiledStack> compiled_stacks() {
   std::vector<train::CompiledStack> list;
-#define FSDP_STACK(name, sharding, comm, precision) list.push_back(stacks::name());
+#define FSDP_STACK(name) list.push_back(stacks::name());
 #include <stacks.inc>
 #undef FSDP_STACK
   return list;

@@ -26,7 +26,7 @@ TEST_P(Golden20StepsOverMpi, EqualPyTorchs) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Strategies, Golden20StepsOverMpi, ::testing::ValuesIn(strategies),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& info) { return test_name(info.param); });
 
 }  // namespace
 }  // namespace fsdp::test

@@ -71,7 +71,7 @@ refused 'compiled without the stack fsdp2 / nccl / fp32.*without nccl.*nearest i
   "${train[@]}" --data text.txt --comm nccl
 contains "$err" '^  --sharding replicated --comm threads --precision bf16$'
 contains "$err" 'fsdp::train_main<fsdp::Llama<Stack>>'
-refused 'compiled without the stack zero1 / threads / fp32' "${train[@]}" --data text.txt --sharding zero1
+refused 'compiled without the stack hybrid:2 / threads / fp32' "${train[@]}" --data text.txt --sharding hybrid:2
 if ! grep -q -- '--comm mpi' "$err"; then
   refused 'built without MPI' "${train[@]}" --data text.txt --comm mpi
 fi

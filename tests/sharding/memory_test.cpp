@@ -32,7 +32,8 @@ RunOptions even_options(int ranks, int micro_batches) {
   return options;
 }
 
-constexpr std::string_view stacks[] = {"fsdp2", "zero3", "replicated", "fsdp2/bf16"};
+constexpr std::string_view stacks[] = {"fsdp2", "fsdp2:no-reshard", "zero1",     "zero2",
+                                       "zero3", "replicated",       "fsdp2/bf16"};
 
 void expect_the_plan(std::string_view stack, const RunOptions& options) {
   const RunResults results = run(stack, with_evaluation(options));

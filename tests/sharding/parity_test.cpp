@@ -28,7 +28,7 @@ TEST(Parity, StrategiesGiveTheSameLossesAndWeightsToTheBitAndFollowOneRank) {
     SCOPED_TRACE(message(ranks, " ranks"));
     const RunResults first = run("fsdp2", uneven_options(ranks));
     EXPECT_TRUE(follows(first, alone));
-    for (const auto strategy : {"zero3", "replicated"}) {
+    for (const auto strategy : {"fsdp2:no-reshard", "zero1", "zero2", "zero3", "replicated"}) {
       SCOPED_TRACE(strategy);
       expect_same_bits(run(strategy, uneven_options(ranks)), first);
     }
@@ -39,14 +39,17 @@ TEST(Parity, ARunIsRepeatedToTheBit) {
   expect_same_bits(run("fsdp2", uneven_options(3)), run("fsdp2", uneven_options(3)));
 }
 
-/// Replicated sums micro-batches before ranks, the others ranks before micro-batches: equal but for rounding.
-TEST(Parity, WithMicroBatchesShardedStrategiesAgreeToTheBitAndReplicatedFollows) {
+/// Some sum micro-batches before ranks, the others ranks before micro-batches: equal but for rounding.
+TEST(Parity, WithMicroBatchesStrategiesThatReduceAtTheSameTimeAgreeToTheBit) {
   const RunResults alone = run("fsdp2", uneven_options(1));
   for (const int micro_batches : {2, 3}) {
     const RunResults first = run("fsdp2", uneven_options(2, micro_batches));
-    expect_same_bits(run("zero3", uneven_options(2, micro_batches)), first);
+    for (const auto strategy : {"fsdp2:no-reshard", "zero2", "zero3"})
+      expect_same_bits(run(strategy, uneven_options(2, micro_batches)), first);
     EXPECT_TRUE(follows(first, alone));
-    EXPECT_TRUE(follows(run("replicated", uneven_options(2, micro_batches)), alone));
+    const RunResults last = run("replicated", uneven_options(2, micro_batches));
+    expect_same_bits(run("zero1", uneven_options(2, micro_batches)), last);
+    EXPECT_TRUE(follows(last, alone));
   }
 }
 

@@ -143,6 +143,28 @@ TEST(Schedule, ReplicatedGathersNothingAndReducesOnTheLastMicroBatchOnly) {
             "backward 1:1 reduce 1:1 backward 0:1 reduce 0:1");
 }
 
+TEST(Schedule, Zero1GathersOnceAStepAndReducesOnTheLastMicroBatchOnly) {
+  EXPECT_EQ(training<Zero1>(1),
+            "gather 0 gather 1 forward 0 gather 2 forward 1 gather 3 forward 2 gather 4 forward 3 "
+            "loss 4 reduce 4 backward 3 reduce 3 backward 2 reduce 2 backward 1 reduce 1 "
+            "backward 0 release 0 release 1 release 2 release 3 release 4 reduce 0");
+  EXPECT_EQ(training<Zero1>(2),
+            "gather 0 gather 1 forward 0 gather 2 forward 1 gather 3 forward 2 gather 4 forward 3 "
+            "loss 4 backward 3 backward 2 backward 1 backward 0 "
+            "forward 0:1 forward 1:1 forward 2:1 forward 3:1 "
+            "loss 4:1 reduce 4:1 backward 3:1 reduce 3:1 backward 2:1 reduce 2:1 backward 1:1 reduce 1:1 "
+            "backward 0:1 release 0:1 release 1:1 release 2:1 release 3:1 release 4:1 reduce 0:1");
+}
+
+TEST(Schedule, Zero2GathersOnceAStepAndReducesEveryMicroBatch) {
+  EXPECT_EQ(training<Zero2>(2),
+            "gather 0 gather 1 forward 0 gather 2 forward 1 gather 3 forward 2 gather 4 forward 3 "
+            "loss 4 reduce 4 backward 3 reduce 3 backward 2 reduce 2 backward 1 reduce 1 backward 0 reduce 0 "
+            "forward 0:1 forward 1:1 forward 2:1 forward 3:1 "
+            "loss 4:1 reduce 4:1 backward 3:1 reduce 3:1 backward 2:1 reduce 2:1 backward 1:1 reduce 1:1 "
+            "backward 0:1 release 0:1 release 1:1 release 2:1 release 3:1 release 4:1 reduce 0:1");
+}
+
 TEST(Schedule, ATiedTableIsGatheredOnceAndReducedOnceAfterItsLastGradient) {
   EXPECT_EQ(text_of(make_schedule(FullyShard<>{}.rules(), three_blocks_tied(), 1)),
             "gather 5 gather 1 forward 0 "

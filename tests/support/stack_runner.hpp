@@ -5,6 +5,7 @@
 /// The stacks themselves are in tests/support/stacks/, one a file; tests that include only this header compile quickly.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -88,7 +89,15 @@ struct RunResults {
 /// a communicator that can leave sums out and remembers what memory it was given. Throws InputError for any other.
 RunResults run(std::string_view stack, const RunOptions& options);
 
-inline constexpr std::string_view strategies[] = {"fsdp2", "zero3", "replicated"};
+inline constexpr std::string_view strategies[] = {"fsdp2", "fsdp2:no-reshard", "zero1", "zero2", "zero3", "replicated"};
+
+/// A strategy's name as GoogleTest allows it in the name of a test.
+inline std::string test_name(std::string_view strategy) {
+  std::string name(strategy);
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return c == ':' || c == '-'; }, '_');
+  return name;
+}
 
 /// Deals windows to the places of a step in turn; a place without any gets one whose targets are all ignored.
 inline Batch deal(std::vector<Window> windows) {

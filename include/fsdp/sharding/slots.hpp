@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include <fsdp/core/error.hpp>
 #include <fsdp/sharding/schedule.hpp>
 
 namespace fsdp::sharding {
@@ -34,6 +35,7 @@ struct Slots {
   /// Frees the slot that `group` holds; returns its index.
   int give_back(int group) {
     const auto place = std::find(holder.begin(), holder.end(), group);
+    require(place != holder.end(), "group ", group, " holds no slot to give back");
     *place = -1;
     return static_cast<int>(place - holder.begin());
   }

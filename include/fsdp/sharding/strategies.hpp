@@ -34,6 +34,25 @@ struct FullyShard {
   }
 };
 
+/// ZeRO stage 1: the optimizer's state is sharded. Weights are gathered at their first use in a step and kept to its
+/// end; gradients are summed over micro-batches and reduce-scattered once.
+struct Zero1 {
+  static constexpr std::string_view name = "zero1";
+  using AtRest = buffer::Shard;
+  using Layout = buffer::Flat;
+
+  constexpr sharding::Rules rules() const { return {.hold = sharding::Hold::step, .reduce_every_micro_batch = false}; }
+};
+
+/// ZeRO stage 2: as stage 1, with gradients reduce-scattered after every micro-batch, so that only their shard is kept.
+struct Zero2 {
+  static constexpr std::string_view name = "zero2";
+  using AtRest = buffer::Shard;
+  using Layout = buffer::Flat;
+
+  constexpr sharding::Rules rules() const { return {.hold = sharding::Hold::step, .reduce_every_micro_batch = true}; }
+};
+
 /// ZeRO stage 3: as FSDP2, with each unit's tensors as one range cut into equal parts.
 struct Zero3 {
   static constexpr std::string_view name = "zero3";

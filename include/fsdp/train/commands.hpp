@@ -222,10 +222,11 @@ int bench_step(const BenchOptions& options) {
 }
 
 template <class Model>
-CompiledStack compiled_stack(const char* sharding, const char* comm, const char* precision) {
-  return {.sharding = sharding,
-          .comm = comm,
-          .precision = precision,
+CompiledStack compiled_stack() {
+  using Stack = typename Model::Stack;
+  return {.sharding = Stack::Sharding::name,
+          .comm = Stack::Comm::name,
+          .precision = Stack::Precision::name,
           .train = train<Model>,
           .evaluate = evaluate<Model>,
           .generate = generate<Model>,

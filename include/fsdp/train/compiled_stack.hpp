@@ -3,15 +3,17 @@
 /// A row of a program's table of stacks: what one compiled stack can do.
 #pragma once
 
+#include <string_view>
+
 #include <fsdp/train/options.hpp>
 
 namespace fsdp::train {
 
 /// A compiled stack: its short names and what it can do.
 struct CompiledStack {
-  const char* sharding = "";
-  const char* comm = "";
-  const char* precision = "";
+  std::string_view sharding;
+  std::string_view comm;
+  std::string_view precision;
   int (*train)(const TrainOptions&) = nullptr;
   int (*evaluate)(const EvalOptions&) = nullptr;
   int (*generate)(const GenerateOptions&) = nullptr;

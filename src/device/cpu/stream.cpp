@@ -3,6 +3,8 @@
 /// The CPU's stream: its team size and its cache of oneDNN primitives.
 #include <omp.h>
 
+#include <mutex>
+
 #include <fsdp/core/error.hpp>
 #include <fsdp/device/cpu.hpp>
 
@@ -50,12 +52,19 @@ dnnl::matmul::primitive_desc describe(const cpu::MatmulKey& key, const dnnl::eng
   return {problem, attributes, engine};
 }
 
-/// oneDNN's errors in our family: which problem, what it said.
+/// Ranks that are threads share oneDNN's cache of primitives; it synchronises itself in ways that ThreadSanitizer
+/// cannot see. Primitives are made once a problem, so that taking turns costs nothing.
+std::mutex making_primitives;
+
+/// Makes something of oneDNN's, its errors in our family: which problem, what it said.
 template <class Body>
 decltype(auto) explained(const cpu::MatmulKey& key, Body body) {
+  const std::lock_guard turn(making_primitives);
   try {
     return body();
   } catch (const dnnl::error& error) {
+    require<InputError>(error.status != dnnl_unimplemented || key.a != DType::bf16,
+                        "oneDNN has no bf16 matmul on this processor (it needs AVX-512); use --precision fp32");
     throw LogicError(message("matmul [", key.m, ", ", key.k, "] x [", key.k, ", ", key.n, "] of ", name_of(key.a),
                              " to ", name_of(key.c), ", leading dimensions ", key.lda, " ", key.ldb, " ", key.ldc,
                              ": oneDNN says ", error.what()));

@@ -8,6 +8,9 @@
 namespace fsdp::test {
 
 RunResults run_fsdp2(const RunOptions& options);
+RunResults run_fsdp2_no_reshard(const RunOptions& options);
+RunResults run_zero1(const RunOptions& options);
+RunResults run_zero2(const RunOptions& options);
 RunResults run_zero3(const RunOptions& options);
 RunResults run_replicated(const RunOptions& options);
 RunResults run_fsdp2_bf16(const RunOptions& options);
