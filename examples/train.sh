@@ -22,14 +22,14 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_
 [ -t 1 ] || export TERM=dumb  # mpirun makes every output look like a terminal
 
 mpirun -np 2 build/release/bin/tessera train --model small --data "${data[@]}" --comm mpi --sharding fsdp2 \
-  --precision bf16 --tiling tokens:1024 --seq-len 256 --batch-size 16 --steps 850 --lr 6e-3 --warmup 50 --log-every 50 \
+  --precision bf16 --tiling tokens:1024 --seq-len 256 --batch-size 16 --steps 1000 --lr 6e-3 --warmup 50 --log-every 50 \
   --checkpoint-dir "$run/checkpoints" --metrics "$run/metrics.jsonl"
 
 checkpoint=$run/checkpoints/$(cat "$run/checkpoints/latest")
 echo
 echo "What the model writes after '#ifndef BOOST_':"
 echo
-build/release/bin/tessera generate --model "$checkpoint" --prompt '#ifndef BOOST_' --tokens 300 --temperature 0.7
+build/release/bin/tessera generate --model "$checkpoint" --prompt '#ifndef BOOST_' --tokens 300 --temperature 0.8
 echo
 tail -n 1 "$run/metrics.jsonl"
 echo "model    $checkpoint"
