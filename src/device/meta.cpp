@@ -69,8 +69,8 @@ void Meta::rms_norm_backward(Stream& stream, Tensor<const T> x, Tensor<const T> 
 void Meta::rotary_table(Stream& stream, float, Tensor<float> table) { charge(stream, costs::rotary_table(table)); }
 
 template <class T>
-void Meta::rope(Stream& stream, Tensor<T> x, Tensor<const float> table, Rotation) {
-  charge(stream, costs::rope(x, table));
+void Meta::rope(Stream& stream, Tensor<T> x, Tensor<const float> table, Rotation, CumulativeLengths documents) {
+  charge(stream, costs::rope(x, table, documents));
 }
 
 template <class T>
@@ -153,7 +153,7 @@ void Meta::adamw(Stream& stream, const AdamWStep&, Tensor<float> main, Tensor<fl
   template void Meta::rms_norm<T>(Stream&, Tensor<const T>, Tensor<const T>, float, Tensor<T>, Tensor<float>);        \
   template void Meta::rms_norm_backward<T>(Stream&, Tensor<const T>, Tensor<const T>, Tensor<const float>,            \
                                            Tensor<const T>, Tensor<T>, Write, Tensor<float>, Write);                  \
-  template void Meta::rope<T>(Stream&, Tensor<T>, Tensor<const float>, Rotation);                                     \
+  template void Meta::rope<T>(Stream&, Tensor<T>, Tensor<const float>, Rotation, CumulativeLengths);                  \
   template void Meta::attention<T>(Stream&, const AttentionShape&, Tensor<const T>, Tensor<const T>, Tensor<const T>, \
                                    Tensor<T>, Tensor<float>);                                                         \
   template void Meta::attention_backward<T>(Stream&, const AttentionShape&, Tensor<const T>, Tensor<const T>,         \

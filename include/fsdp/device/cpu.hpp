@@ -50,13 +50,16 @@ struct Cpu {
 
   /// table [S, head_dim]: cos of position * theta^(-2i/d) for i < d/2, then sin.
   static void rotary_table(Stream&, float theta, Tensor<float> table);
-  /// Rotates all heads of x [T, heads * head_dim] in place, by halves (rotate_half); row t is position t % S of table
-  /// [S, d].
+  /// Rotates all heads of x [T, heads * head_dim] in place, by halves (rotate_half); the i-th row of a document takes
+  /// position i of table [S, d]. Without documents each S rows are one.
   template <class T>
-  static void rope(Stream&, Tensor<T> x, Tensor<const float> table, Rotation rotation);
+  static void rope(Stream&, Tensor<T> x, Tensor<const float> table, Rotation rotation,
+                   CumulativeLengths documents = {});
 
   /// Causal grouped-query attention, scaled by 1 / sqrt(head_dim), blockwise with an online softmax: memory linear in
-  /// the sequence (Dao 2023, FlashAttention-2). lse [sequences * heads, S] keeps log sum exp for backward.
+  /// the sequence (Dao 2023, FlashAttention-2). lse [sequences * heads, S] keeps log sum exp for backward. Blocks of
+  /// keys that no query of a block sees, in the future or in other documents, are skipped; scratch does not depend on
+  /// documents.
   template <class T>
   static void attention(Stream&, const AttentionShape&, Tensor<const T> q, Tensor<const T> k, Tensor<const T> v,
                         Tensor<T> out, Tensor<float> lse);

@@ -47,7 +47,8 @@ struct Meta {
 
   static void rotary_table(Stream&, float theta, Tensor<float> table);
   template <class T>
-  static void rope(Stream&, Tensor<T> x, Tensor<const float> table, Rotation rotation);
+  static void rope(Stream&, Tensor<T> x, Tensor<const float> table, Rotation rotation,
+                   CumulativeLengths documents = {});
 
   template <class T>
   static void attention(Stream&, const AttentionShape&, Tensor<const T> q, Tensor<const T> k, Tensor<const T> v,
