@@ -37,6 +37,9 @@ void bind(FlagSet& flags, train::TrainOptions& o) {
   flags.add("seq-len", o.seq_len, "tokens per sequence");
   flags.add("batch-size", o.batch_size, "sequences per step, over all ranks and micro-batches");
   flags.add("grad-accum", o.grad_accum, "micro-batches per step");
+  flags.add(
+      "document-separator", o.document_separator,
+      "byte (0 to 255; 10 is a newline) after which a new document begins: no attention across, positions restart");
   flags.add("lr", o.lr, "learning rate after warm-up");
   flags.add("lr-schedule", o.lr_schedule, "constant | cosine (down to a tenth at the last step)");
   flags.add("warmup", o.warmup, "steps of linear warm-up");
@@ -67,6 +70,9 @@ void bind(FlagSet& flags, train::EvalOptions& o) {
   flags.add("seq-len", o.seq_len, "tokens per sequence");
   flags.add("batch-size", o.batch_size, "sequences at a time");
   flags.add("windows", o.windows, "windows used, evenly spread; 0: all");
+  flags.add(
+      "document-separator", o.document_separator,
+      "byte (0 to 255; 10 is a newline) after which a new document begins: no attention across, positions restart");
   bind(flags, o.stack);
 }
 

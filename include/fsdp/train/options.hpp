@@ -31,8 +31,9 @@ struct TrainOptions {
   ModelChoice model = {};
   std::int64_t steps = 1000;
   std::int64_t seq_len = 512;
-  std::int64_t batch_size = 8;  ///< sequences per step, over all ranks and micro-batches
-  std::int64_t grad_accum = 1;  ///< micro-batches
+  std::int64_t batch_size = 8;                          ///< sequences per step, over all ranks and micro-batches
+  std::int64_t grad_accum = 1;                          ///< micro-batches
+  std::optional<std::int64_t> document_separator = {};  ///< a byte; none: every window is one document
   double lr = 1e-3;
   LrShape lr_schedule = LrShape::cosine;
   std::int64_t warmup = 0;
@@ -66,6 +67,7 @@ struct EvalOptions {
   std::int64_t seq_len = 512;
   std::int64_t batch_size = 1;
   std::int64_t windows = 0;  ///< at most, evenly spread; 0: all
+  std::optional<std::int64_t> document_separator = {};
   StackChoice stack = {};
   std::vector<std::string> given = {};
 
