@@ -33,6 +33,7 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
   std::int64_t hidden = 0;
   std::int64_t intermediate = 0;
   float eps = 1e-5f;
+  std::int64_t repeats = 1;  ///< units like this whose kept tiles are alive together: a model's blocks
 
   struct Saved {
     Tensor<const Compute> x;  // [T, H]
@@ -46,7 +47,7 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
   }
 
   tiling::TilePlan plan(const Context<L>& context) const {
-    return context.tiling.plan(swiglu_problem<L>(context.tokens(), intermediate, hidden));
+    return context.tiling.plan(Tile::problem(context.tokens(), hidden, intermediate, hidden, repeats));
   }
 
   void forward(Context<L>& context, const Weights& weights, Saved& saved, Tensor<const Compute> x,
@@ -54,50 +55,32 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
     const tiling::TilePlan tiles = plan(context);
     saved = {.x = x,
              .rstd = context.template save<float>({context.tokens()}),
-             .kept = save_kept<L>(context, tiles, 2 * intermediate)};
+             .kept = Tile::save_kept(context, tiles, intermediate)};
     Device::template copy<Compute, Compute>(context.stream, x, y);
-    std::int64_t kept = 0;
-    for (const tiling::Tile& tile : tiles.tiles) {
-      typename L::Frame frame(context.arena);
-      const std::int64_t t = tile.tokens();
-      const auto gate_up = tile.kept ? saved.kept.slice(kept, kept + t)
-                                     : frame.template allocate<Compute>({t, 2 * intermediate});  // [t, 2 I]
-      kept += tile.kept ? t : 0;
-      {
-        typename L::Frame inner(context.arena);
-        Tile::expand(context, weights.mlp, normalise(context, weights, saved, tile, inner), gate_up);
-      }
-      const auto h = tile.kept ? frame.template allocate<Compute>({t, intermediate}) : Tile::gate(gate_up);  // [t, I]
-      Tile::contract(context, weights.mlp, gate_up, h, y.slice(tile.begin, tile.end), Write::accumulate);
-    }
+    Tile::for_each(context, tiles, weights.mlp, saved.kept, [&](const Tile& tile, typename L::Frame& frame) {
+      const auto normed = normalise(context, weights, saved, tile, frame);  // [t, H]
+      tile.forward(normed, tile.rows(y), Write::accumulate);
+    });
   }
 
   void backward(Context<L>& context, const Weights& weights, const Gradients& gradients, const Saved& saved,
                 Tensor<Compute> dy) const {
-    std::int64_t kept = 0;
-    for (const tiling::Tile& tile : plan(context).tiles) {
-      typename L::Frame frame(context.arena);
-      const std::int64_t t = tile.tokens();
+    Tile::for_each(context, plan(context), weights.mlp, saved.kept, [&](const Tile& tile, typename L::Frame& frame) {
       const auto normed = normalise(context, weights, saved, tile, frame);  // [t, H], then its gradient
-      const auto gate_up = tile.kept ? saved.kept.slice(kept, kept + t)
-                                     : frame.template allocate<Compute>({t, 2 * intermediate});  // [t, 2 I]
-      const auto dh = frame.template allocate<Compute>({t, intermediate});                       // [t, I]
-      kept += tile.kept ? t : 0;
-      if (!tile.kept) Tile::expand(context, weights.mlp, normed, gate_up);
-      const auto d = dy.slice(tile.begin, tile.end);  // [t, H]
-      Tile::backward(context, weights.mlp, gradients.mlp, normed, gate_up, dh, d, normed);
-      Device::template rms_norm_backward<Compute>(context.stream, saved.x.slice(tile.begin, tile.end), weights.norm,
-                                                  saved.rstd.slice(tile.begin, tile.end), normed, d, Write::accumulate,
+      const auto d = tile.rows(dy);                                         // [t, H]
+      tile.backward(gradients.mlp, normed, d, normed);
+      Device::template rms_norm_backward<Compute>(context.stream, tile.rows(saved.x), weights.norm,
+                                                  tile.rows(saved.rstd), normed, d, Write::accumulate,
                                                   gradients.norm.tensor, gradients.norm.next());
-    }
+    });
   }
 
  private:
-  Tensor<Compute> normalise(Context<L>& context, const Weights& weights, const Saved& saved, const tiling::Tile& tile,
+  Tensor<Compute> normalise(Context<L>& context, const Weights& weights, const Saved& saved, const Tile& tile,
                             typename L::Frame& frame) const {
-    const auto normed = frame.template allocate<Compute>({tile.tokens(), hidden});
-    Device::template rms_norm<Compute>(context.stream, saved.x.slice(tile.begin, tile.end), weights.norm, eps, normed,
-                                       saved.rstd.slice(tile.begin, tile.end));
+    const auto x = tile.rows(saved.x);                                // [t, H]
+    const auto normed = frame.template allocate<Compute>(x.shape());  // [t, H]
+    Device::template rms_norm<Compute>(context.stream, x, weights.norm, eps, normed, tile.rows(saved.rstd));
     return normed;
   }
 };

@@ -52,6 +52,8 @@ TilingChoice choice_of(const TilingChoice& asked) {
     return {.kind = TilingChoice::Kind::tiles, .number = Tiling::tile_count};
   else if constexpr (requires { Tiling::tokens_per_tile; })
     return {.kind = TilingChoice::Kind::tokens, .number = Tiling::tokens_per_tile};
+  else if constexpr (requires { std::integral_constant<std::int64_t, Tiling::bytes>{}; })
+    return {.kind = TilingChoice::Kind::budget, .number = Tiling::bytes};
   else
     return asked;
 }
