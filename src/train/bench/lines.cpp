@@ -43,6 +43,23 @@ std::string json_line(const MlpLine& l) {
   return object.dump();
 }
 
+std::string json_line(const AttentionLine& l) {
+  const Object object = {{"bench", "attention"},
+                         {"seq", l.seq},
+                         {"heads", l.heads},
+                         {"kv_heads", l.kv_heads},
+                         {"head_dim", l.head_dim},
+                         {"precision", l.precision},
+                         {"threads", l.threads},
+                         {"forward_ms", readable(l.forward_ms)},
+                         {"backward_ms", readable(l.backward_ms)},
+                         {"scratch_bytes", l.scratch_bytes},
+                         {"matmul_gflops", readable(l.matmul_gflops)},
+                         {"forward_ratio", readable(l.forward_ratio)},
+                         {"backward_ratio", readable(l.backward_ratio)}};
+  return object.dump();
+}
+
 std::string json_line(const StepLine& l) {
   Object object = {{"bench", "step"},
                    {"stack", l.stack},

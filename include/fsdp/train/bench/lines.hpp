@@ -28,6 +28,19 @@ struct MlpLine {
 };
 std::string json_line(const MlpLine& line);
 
+/// Attention of one sequence.
+struct AttentionLine {
+  std::int64_t seq = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  std::string precision;
+  int threads = 1;
+  double forward_ms = 0, backward_ms = 0;
+  std::int64_t scratch_bytes = 0;  ///< of the pass that takes more
+  double matmul_gflops = 0;        ///< of a 1024 x 1024 x 1024 matmul
+  double forward_ratio = 0;        ///< 2 x heads x S^2 x head_dim FLOPs a second over that rate
+  double backward_ratio = 0;       ///< 5 x
+};
+std::string json_line(const AttentionLine& line);
+
 /// The least that a step could take, by parts, and the rates that they were divided by.
 struct StepFloorParts {
   double matmul_ms = 0, attention_ms = 0, elementwise_ms = 0, optimizer_ms = 0;
