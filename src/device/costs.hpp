@@ -129,6 +129,21 @@ Cost cross_entropy(const Tensor<T>& logits, const Tensor<const std::int32_t>& ta
   return {.bytes = passes * logits.bytes() + targets.bytes(), .scratch = logits.rows() * 8};
 }
 
+/// `passes` over a block of columns: 2 where it is replaced, 1 where only read.
+template <class T, class S>
+Cost cross_entropy_block(const Tensor<const T>& logits, const Tensor<const std::int32_t>& targets,
+                         const Tensor<S>& state, int passes) {
+  require(logits.rank() == 2 && logits.rows() == targets.numel() && state.shape() == Shape{logits.rows(), 3},
+          "cross_entropy: ", targets.numel(), " targets for ", logits.rank() == 2 ? logits.rows() : 0,
+          " rows of logits, whose state must be [rows, 3]");
+  return {.bytes = passes * logits.bytes() + targets.bytes() + state.bytes()};
+}
+
+inline Cost cross_entropy_sum(const Tensor<const double>& state, const Tensor<double>& loss) {
+  require(state.rank() == 2 && state.columns() == 3 && loss.numel() >= 1, "cross_entropy: a state is [rows, 3]");
+  return {.bytes = state.bytes()};
+}
+
 template <class T>
 Cost add(const Tensor<const T>& x, const Tensor<T>& y) {
   require_same_shape("add", x, y);

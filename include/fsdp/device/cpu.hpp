@@ -85,8 +85,8 @@ struct Cpu {
   static void embedding_backward(Stream&, Tensor<const std::int32_t> tokens, Tensor<const T> dy, Tensor<float> dtable,
                                  Write write);
 
-  /// Adds to loss[0] the negative log likelihood of every row with a target >= 0, and replaces the logits [t, V] by
-  /// scale * (softmax - one_hot); rows whose target is negative get gradient 0.
+  /// Adds to loss[0] the negative log likelihood of every row, and replaces the logits [t, V] by
+  /// scale * (softmax - one_hot). Throws InputError where a target is not in [0, V).
   template <class T>
   static void cross_entropy(Stream&, Tensor<T> logits, Tensor<const std::int32_t> targets, float scale,
                             Tensor<double> loss);
@@ -94,6 +94,18 @@ struct Cpu {
   template <class T>
   static void cross_entropy_loss(Stream&, Tensor<const T> logits, Tensor<const std::int32_t> targets,
                                  Tensor<double> loss);
+
+  // The same in blocks of columns, where [t, V] is too large to exist: `fold` every block from column 0 on, then `sum`,
+  // then `gradient` of blocks in any order. Targets count from column 0 and are in the vocabulary.
+  static constexpr std::int64_t cross_entropy_state = 3;  ///< doubles a row: maximum, sum of exp, the target's logit
+  /// Columns [first, first + c) of the logits go into `state` [t, 3].
+  template <class T>
+  static void cross_entropy_fold(Stream&, Tensor<const T> logits, std::int64_t first,
+                                 Tensor<const std::int32_t> targets, Tensor<double> state);
+  static void cross_entropy_sum(Stream&, Tensor<const double> state, Tensor<double> loss);
+  template <class T>
+  static void cross_entropy_gradient(Stream&, Tensor<T> logits, std::int64_t first, Tensor<const std::int32_t> targets,
+                                     float scale, Tensor<const double> state);
 
   /// y += x.
   template <class T>
