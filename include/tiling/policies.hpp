@@ -45,11 +45,12 @@ struct Untiled {
   friend constexpr bool operator==(const Untiled&, const Untiled&) = default;
 };
 
-/// Cuts every `tokens_per_tile` tokens; the last tile may be shorter. Nothing is kept, unless that saves no memory:
-/// no policy takes more than Untiled does.
+/// As few tiles as hold `tokens_per_tile` tokens each, of equal length but for the last. Nothing is kept, unless that
+/// saves no memory: no policy takes more than Untiled does.
 constexpr TilePlan cut(const Problem& problem, std::int64_t tokens_per_tile) {
+  const std::int64_t count = ceil_divide(problem.tokens, tokens_per_tile);
   std::vector<Tile> tiles;
-  append_tiles(tiles, 0, problem.tokens, tokens_per_tile, false);
+  append_tiles(tiles, 0, problem.tokens, count == 0 ? 1 : ceil_divide(problem.tokens, count), false);
   const TilePlan plan = priced(problem, std::move(tiles));
   const TilePlan untiled = Untiled{}.plan(problem);
   return plan.peak_bytes() < untiled.peak_bytes() ? plan : untiled;
@@ -69,7 +70,7 @@ struct StaticTiles {
   constexpr TilePlan plan(const Problem& problem) const { return cut_into(problem, N); }
 };
 
-/// N tokens a tile, recomputed in backward; a shorter sequence is one shorter tile.
+/// At most N tokens a tile, recomputed in backward: as few tiles as possible, of equal length.
 template <std::int64_t N>
 struct TokensPerTile {
   static_assert(N > 0, "fsdp: TokensPerTile<N> needs at least one token a tile");

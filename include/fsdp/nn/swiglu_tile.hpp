@@ -61,7 +61,7 @@ class SwiGluTile {
       typename L::Frame frame(context.arena);
       SwiGluTile self(context, weights, tile);
       if (tile.kept) {
-        self.gate_up_ = kept.slice(row, row + tile.tokens());
+        self.kept_ = kept.slice(row, row + tile.tokens());
         row += tile.tokens();
       } else {
         self.block_ = plan.columns_per_block;
@@ -80,10 +80,10 @@ class SwiGluTile {
   void forward(Tensor<const Compute> x, Tensor<Compute> y, Write write) const {
     if (block_ > 0) return forward_blocked(x, y, write);
     typename L::Frame frame(context_->arena);
-    const auto gate_up = take_gate_up(frame);                                                             // [t, 2 I]
-    const auto h = tile_.kept ? frame.template allocate<Compute>({tokens(), columns()}) : gate(gate_up);  // [t, I]
-    expand(*weights_, x, gate_up);
-    contract(*weights_, gate_up, h, y, write);
+    const GateUp g = take_gate_up(frame);
+    const auto h = frame.template allocate<Compute>({tokens(), columns()});  // [t, I]
+    expand(*weights_, x, g);
+    contract(*weights_, g, h, y, write);
   }
 
   /// dx = gradient of x, written after x and dy were last read: dx may be either.
@@ -91,77 +91,104 @@ class SwiGluTile {
                 Tensor<Compute> dx) const {
     if (block_ > 0) return backward_blocked(gradients, x, dy, dx);
     typename L::Frame frame(context_->arena);
-    const auto gate_up = take_gate_up(frame);                                 // [t, 2 I]
+    const GateUp g = take_gate_up(frame);
     const auto dh = frame.template allocate<Compute>({tokens(), columns()});  // [t, I]
-    if (!tile_.kept) expand(*weights_, x, gate_up);
-    backward_weights(*weights_, gradients, x, gate_up, dh, dy);
-    backward_input(*weights_, gate_up, dx, Write::overwrite);
+    if (!tile_.kept) expand(*weights_, x, g);
+    Device::template matmul<Compute, Compute>(context_->stream, dy, weights_->down, dh);
+    context_->progress();
+    backward_weights(gradients, x, g, dh, dy);
+    backward_input(*weights_, g, dx, Write::overwrite);
   }
 
  private:
+  /// Gate and up in one buffer: side by side where one matmul makes both, else one after the other, since oneDNN takes
+  /// large scratch for outputs with gaps.
+  struct GateUp {
+    Tensor<Compute> gate, up;  // [t, c]
+    Tensor<Compute> both;      // [t, 2 c], or empty
+  };
+
   SwiGluTile(Context<L>& context, const Weights& weights, const tiling::Tile& tile)
       : context_(&context), weights_(&weights), tile_(tile) {}
 
   std::int64_t tokens() const { return tile_.tokens(); }
   std::int64_t columns() const { return weights_->gate.rows(); }
-  Tensor<Compute> take_gate_up(typename L::Frame& frame) const {
-    return tile_.kept ? gate_up_ : frame.template allocate<Compute>({tokens(), 2 * columns()});
+
+  static GateUp split(const Weights& weights, Tensor<Compute> buffer) {
+    const std::int64_t half = buffer.columns() / 2;
+    if (adjacent(std::array{weights.gate, weights.up}))
+      return {buffer.slice_columns(0, half), buffer.slice_columns(half, 2 * half), buffer};
+    const Shape shape{buffer.rows(), half};
+    return {{buffer.data(), shape}, {buffer.data() + shape.numel(), shape}, {}};
   }
-  static Tensor<Compute> gate(Tensor<Compute> gate_up) { return gate_up.slice_columns(0, gate_up.columns() / 2); }
-  static Tensor<Compute> up(Tensor<Compute> gate_up) {
-    return gate_up.slice_columns(gate_up.columns() / 2, gate_up.columns());
+  GateUp take_gate_up(typename L::Frame& frame) const {
+    return split(*weights_, tile_.kept ? kept_ : frame.template allocate<Compute>({tokens(), 2 * columns()}));
   }
 
-  // The parts of a tile, or of a block of its columns: weights [c, H], [c, H] and [H, c], gate_up [t, 2 c], h [t, c].
+  // The parts of a tile, or of a block of its columns: weights [c, H], [c, H] and [H, c], h and dh [t, c].
 
-  /// gate_up = [gate(x), up(x)].
-  void expand(const Weights& weights, Tensor<const Compute> x, Tensor<Compute> gate_up) const {
-    project<L, 2>(*context_, x, {weights.gate, weights.up}, gate_up);
+  void expand(const Weights& weights, Tensor<const Compute> x, const GateUp& g) const {
+    if (g.both.data() != nullptr) {
+      project<L, 2>(*context_, x, {weights.gate, weights.up}, g.both);
+    } else {
+      project<L, 1>(*context_, x, {weights.gate}, g.gate);
+      project<L, 1>(*context_, x, {weights.up}, g.up);
+    }
     context_->progress();
   }
-  /// y (+)= down(h), where h is made of gate_up and may be its gate half.
+  /// y (+)= down(h), where h is made of gate and up and may be gate.
   template <class C>
-  void contract(const Weights& weights, Tensor<Compute> gate_up, Tensor<Compute> h, Tensor<C> y, Write write) const {
-    Device::template swiglu<Compute>(context_->stream, gate(gate_up), up(gate_up), h);
+  void contract(const Weights& weights, const GateUp& g, Tensor<Compute> h, Tensor<C> y, Write write) const {
+    Device::template swiglu<Compute>(context_->stream, g.gate, g.up, h);
     Device::template matmul<Compute, C>(context_->stream, h, device::transposed(weights.down), y, write);
     context_->progress();
   }
-  /// gate_up becomes its gradient, dh becomes h.
-  void backward_weights(const Weights& weights, const Gradients& gradients, Tensor<const Compute> x,
-                        Tensor<Compute> gate_up, Tensor<Compute> dh, Tensor<const Compute> dy) const {
-    Device::template matmul<Compute, Compute>(context_->stream, dy, weights.down, dh);
-    context_->progress();
-    Device::template swiglu_backward<Compute>(context_->stream, gate(gate_up), up(gate_up), dh);
+  /// Gate and up become their gradients, dh becomes h.
+  void backward_weights(const Gradients& gradients, Tensor<const Compute> x, const GateUp& g, Tensor<Compute> dh,
+                        Tensor<const Compute> dy) const {
+    Device::template swiglu_backward<Compute>(context_->stream, g.gate, g.up, dh);
     project_backward_weight<L, 1>(*context_, dy, dh, {gradients.down});
     context_->progress();
-    project_backward_weight<L, 2>(*context_, gate_up, x, {gradients.gate, gradients.up});
+    if (g.both.data() != nullptr) {
+      project_backward_weight<L, 2>(*context_, g.both, x, {gradients.gate, gradients.up});
+    } else {
+      project_backward_weight<L, 1>(*context_, g.gate, x, {gradients.gate});
+      project_backward_weight<L, 1>(*context_, g.up, x, {gradients.up});
+    }
     context_->progress();
   }
+  /// dx (+)= what gate's and up's gradients give.
   template <class C>
-  void backward_input(const Weights& weights, Tensor<const Compute> gate_up, Tensor<C> dx, Write write) const {
-    project_backward_input<L, 2>(*context_, gate_up, {weights.gate, weights.up}, dx, write);
+  void backward_input(const Weights& weights, const GateUp& g, Tensor<C> dx, Write write) const {
+    if (g.both.data() != nullptr) {
+      project_backward_input<L, 2>(*context_, g.both, {weights.gate, weights.up}, dx, write);
+    } else {
+      project_backward_input<L, 1>(*context_, g.gate, {weights.gate}, dx, write);
+      project_backward_input<L, 1>(*context_, g.up, {weights.up}, dx, Write::accumulate);
+    }
     context_->progress();
   }
 
-  /// Calls body(first column, one past the last) for each block of columns.
+  /// Calls body(weights of the block, first column, one past the last) for each block of columns.
   template <class Body>
   void for_each_block(Body body) const {
-    for (std::int64_t begin = 0; begin < columns(); begin += block_) body(begin, std::min(begin + block_, columns()));
-  }
-  Weights block_of(std::int64_t begin, std::int64_t end) const {
-    return {weights_->gate.slice(begin, end), weights_->up.slice(begin, end), weights_->down.slice_columns(begin, end)};
+    for (std::int64_t begin = 0; begin < columns(); begin += block_) {
+      const std::int64_t end = std::min(begin + block_, columns());
+      const Weights part{weights_->gate.slice(begin, end), weights_->up.slice(begin, end),
+                         weights_->down.slice_columns(begin, end)};
+      body(part, begin, end);
+    }
   }
 
   void forward_blocked(Tensor<const Compute> x, Tensor<Compute> y, Write write) const {
     typename L::Frame frame(context_->arena);
     const auto sum = frame.template allocate<float>(y.shape());  // [t, H]
     if (write == Write::accumulate) Device::template copy<Compute, float>(context_->stream, y, sum);
-    for_each_block([&](std::int64_t begin, std::int64_t end) {
+    for_each_block([&](const Weights& weights, std::int64_t begin, std::int64_t end) {
       typename L::Frame inner(context_->arena);
-      const auto gate_up = inner.template allocate<Compute>({tokens(), 2 * (end - begin)});  // [t, 2 c]
-      const Weights weights = block_of(begin, end);
-      expand(weights, x, gate_up);
-      contract(weights, gate_up, gate(gate_up), sum, begin == 0 ? write : Write::accumulate);
+      const GateUp g = split(weights, inner.template allocate<Compute>({tokens(), 2 * (end - begin)}));
+      expand(weights, x, g);
+      contract(weights, g, g.gate, sum, begin == 0 ? write : Write::accumulate);
     });
     Device::template copy<float, Compute>(context_->stream, sum, y);
   }
@@ -171,28 +198,37 @@ class SwiGluTile {
     typename L::Frame frame(context_->arena);
     const auto sum = frame.template allocate<float>(dx.shape());  // [t, H]
     const std::array<bool, 3> written = {*gradients.gate.written, *gradients.up.written, *gradients.down.written};
-    for_each_block([&](std::int64_t begin, std::int64_t end) {
+    for_each_block([&](const Weights& weights, std::int64_t begin, std::int64_t end) {
       typename L::Frame inner(context_->arena);
-      const auto gate_up = inner.template allocate<Compute>({tokens(), 2 * (end - begin)});  // [t, 2 c]
-      const auto dh = inner.template allocate<Compute>({tokens(), end - begin});             // [t, c]
-      const Weights weights = block_of(begin, end);
       std::array<bool, 3> first = written;  // every block writes its own part of each gradient
       const Gradients part{{gradients.gate.tensor.slice(begin, end), &first[0]},
                            {gradients.up.tensor.slice(begin, end), &first[1]},
                            {gradients.down.tensor.slice_columns(begin, end), &first[2]}};
-      expand(weights, x, gate_up);
-      backward_weights(weights, part, x, gate_up, dh, dy);
-      backward_input(weights, gate_up, sum, begin == 0 ? Write::overwrite : Write::accumulate);
+      const auto dh = inner.template allocate<Compute>({tokens(), end - begin});  // [t, c]
+      multiply_by_slice(dy, weights.down, dh);
+      const GateUp g = split(weights, inner.template allocate<Compute>({tokens(), 2 * (end - begin)}));
+      expand(weights, x, g);
+      backward_weights(part, x, g, dh, dy);
+      backward_input(weights, g, sum, begin == 0 ? Write::overwrite : Write::accumulate);
     });
     *gradients.gate.written = *gradients.up.written = *gradients.down.written = true;
     Device::template copy<float, Compute>(context_->stream, sum, dx);
   }
 
+  /// dh = dy down, by way of float: oneDNN takes more scratch than that to round what it read with gaps.
+  void multiply_by_slice(Tensor<const Compute> dy, Tensor<const Compute> down, Tensor<Compute> dh) const {
+    typename L::Frame frame(context_->arena);
+    const auto wide = frame.template allocate<float>(dh.shape());  // [t, c]
+    Device::template matmul<Compute, float>(context_->stream, dy, down, wide);
+    context_->progress();
+    Device::template copy<float, Compute>(context_->stream, wide, dh);
+  }
+
   Context<L>* context_;
   const Weights* weights_;
   tiling::Tile tile_;
-  Tensor<Compute> gate_up_{};  // [t, 2 I], of a kept tile
-  std::int64_t block_ = 0;     // columns at a time; 0: all
+  Tensor<Compute> kept_{};  // [t, 2 I], of a kept tile
+  std::int64_t block_ = 0;  // columns at a time; 0: all
 };
 
 }  // namespace fsdp::nn
