@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/nn/module.hpp>
@@ -97,20 +99,30 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     project<L, 1>(context, normed, {weights.weight}, logits);
   }
 
+  /// Rows of a tile are a multiple of this many, where there are several tiles: one number a row fills whole cache
+  /// lines, so that the plan is exact to the byte.
+  static constexpr std::int64_t row_step = device::alignment / std::int64_t{sizeof(float)};
+
   /// Nothing is kept; of blocks of columns all but one are computed again for the gradient.
   tiling::TilePlan plan(const Context<L>& context) const {
     constexpr auto size = std::int64_t{sizeof(Compute)};
     constexpr auto wide = std::int64_t{sizeof(typename L::Accumulate)};
-    tiling::TilePlan plan = context.tiling.plan(
-        {.tokens = context.tokens(),
-         .columns = vocabulary,
-         .tile_bytes_per_token = hidden * size + std::int64_t{sizeof(float) + sizeof(std::int32_t)},
-         .tile_bytes_per_token_column = size,
-         .blocked_bytes_per_token =
-             hidden * std::int64_t{sizeof(float)} + Device::cross_entropy_state * std::int64_t{sizeof(double)},
-         .traffic_per_tile = vocabulary * hidden * (2 * size + 2 * wide)});  // forward and dx; the gradient twice
+    const tiling::Problem problem{
+        .tokens = context.tokens(),
+        .columns = vocabulary,
+        .tile_bytes_per_token = hidden * size + std::int64_t{sizeof(float) + sizeof(std::int32_t)},
+        .tile_bytes_per_token_column = size,
+        .blocked_bytes_per_token =
+            hidden * std::int64_t{sizeof(float)} + Device::cross_entropy_state * std::int64_t{sizeof(double)},
+        .traffic_per_tile = vocabulary * hidden * (2 * size + 2 * wide)};  // forward and dx; the gradient twice
+    tiling::TilePlan plan = context.tiling.plan(problem);
+    if (plan.tiles.size() > 1 && plan.longest_tile() % row_step != 0 && plan.longest_tile() > row_step) {
+      std::vector<tiling::Tile> tiles;
+      append_tiles(tiles, 0, problem.tokens, plan.longest_tile() / row_step * row_step, false);
+      plan = priced(problem, std::move(tiles), plan.columns_per_block);
+    }
     if (const std::int64_t block = plan.columns_per_block; block > 0)
-      plan.recomputed_flops = 2 * context.tokens() * hidden * ((vocabulary - 1) / block * block);
+      plan.recomputed_flops = 2 * problem.tokens * hidden * ((vocabulary - 1) / block * block);
     return plan;
   }
 
