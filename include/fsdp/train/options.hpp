@@ -88,8 +88,8 @@ struct GenerateOptions {
 
 struct BenchOptions {
   std::string what = {};  ///< mlp, attention, head, step, comm or optim
-  std::int64_t hidden = 1024, intermediate = 0, layers = 4, heads = 16, kv_heads = 4,
-               vocab = 8192;             ///< 0: the command's own
+  std::int64_t hidden = 1024, intermediate = 0, layers = 4, heads = 16, kv_heads = 4;
+  std::int64_t vocab = 0;                ///< 0: the command's own, and so below
   std::int64_t head_dim = 0;             ///< attention; 0: 64 and 128
   std::int64_t seq_len = 0;              ///< 0: the command's own
   std::int64_t parameters = 50'000'000;  ///< optim

@@ -60,6 +60,24 @@ std::string json_line(const AttentionLine& l) {
   return object.dump();
 }
 
+std::string json_line(const HeadLine& l) {
+  const Object object = {{"bench", "head"},
+                         {"tokens", l.tokens},
+                         {"hidden", l.hidden},
+                         {"vocabulary", l.vocabulary},
+                         {"tiling", l.tiling},
+                         {"precision", l.precision},
+                         {"threads", l.threads},
+                         {"tokens_per_tile", l.tokens_per_tile},
+                         {"columns_per_block", l.columns_per_block},
+                         {"ms", readable(l.milliseconds)},
+                         {"matmul_ms", readable(l.matmul_ms)},
+                         {"ratio", readable(l.ratio)},
+                         {"planned_bytes", l.planned_bytes},
+                         {"arena_bytes", l.arena_bytes}};
+  return object.dump();
+}
+
 std::string json_line(const StepLine& l) {
   Object object = {{"bench", "step"},
                    {"stack", l.stack},

@@ -13,6 +13,9 @@ int measure_mlp(const BenchOptions& options);
 /// Attention forward and backward against the rate of a matmul. Prints one line for each head size.
 int measure_attention(const BenchOptions& options);
 
+/// The head against its three matmuls. Prints one line for each tiling.
+int measure_head(const BenchOptions& options);
+
 /// AdamW against a triad. Prints one line for each precision.
 int measure_optim(const BenchOptions& options);
 

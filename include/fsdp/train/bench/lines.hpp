@@ -41,6 +41,20 @@ struct AttentionLine {
 };
 std::string json_line(const AttentionLine& line);
 
+/// A head's loss and all its gradients.
+struct HeadLine {
+  std::int64_t tokens = 0, hidden = 0, vocabulary = 0;
+  std::string tiling, precision;
+  int threads = 1;
+  std::int64_t tokens_per_tile = 0, columns_per_block = 0;
+  double milliseconds = 0;
+  double matmul_ms = 0;  ///< the three matmuls, all tokens at once
+  double ratio = 0;
+  std::int64_t planned_bytes = 0;  ///< the tiling plan's: workspace of a tile
+  std::int64_t arena_bytes = 0;    ///< and matmul scratch
+};
+std::string json_line(const HeadLine& line);
+
 /// The least that a step could take, by parts, and the rates that they were divided by.
 struct StepFloorParts {
   double matmul_ms = 0, attention_ms = 0, elementwise_ms = 0, optimizer_ms = 0;
