@@ -8,7 +8,7 @@
 
 #include <comm/threads.hpp>
 #include <fsdp/device/cpu.hpp>
-#include <fsdp/sharded_module.hpp>
+#include <fsdp/train/batches.hpp>
 
 namespace fsdp::train {
 namespace {
@@ -20,12 +20,12 @@ std::vector<std::string> complaints(int ranks, const std::vector<int>& refusing)
   Comm::run(ranks, {}, [&](Comm& communicator) {
     const int rank = communicator.rank();
     try {
-      const std::int64_t valid = sum_valid_targets(communicator, [&]() -> std::int64_t {
+      const BatchCounts counts = sum_counts(communicator, [&]() -> BatchCounts {
         for (const int bad : refusing)
           if (rank == bad) throw InputError("window " + std::string(static_cast<std::size_t>(10 * rank), 'x'));
-        return rank + 1;
+        return {.valid_targets = rank + 1, .squares = 10 * rank};
       });
-      told[static_cast<std::size_t>(rank)] = std::to_string(valid);
+      told[static_cast<std::size_t>(rank)] = message(counts.valid_targets, " and ", counts.squares);
     } catch (const InputError& error) {
       told[static_cast<std::size_t>(rank)] = error.what();
     }
@@ -33,12 +33,12 @@ std::vector<std::string> complaints(int ranks, const std::vector<int>& refusing)
   return told;
 }
 
-TEST(ValidTargets, AreSummedOverRanks) {
-  EXPECT_EQ(complaints(1, {}), (std::vector<std::string>{"1"}));
-  EXPECT_EQ(complaints(3, {}), (std::vector<std::string>(3, "6")));
+TEST(BatchCounts, AreSummedOverRanks) {
+  EXPECT_EQ(complaints(1, {}), (std::vector<std::string>{"1 and 0"}));
+  EXPECT_EQ(complaints(3, {}), (std::vector<std::string>(3, "6 and 30")));
 }
 
-TEST(ValidTargets, AnErrorOfOneRankIsThatOfAll) {
+TEST(BatchCounts, AnErrorOfOneRankIsThatOfAll) {
   EXPECT_EQ(complaints(1, {0}), (std::vector<std::string>{"window "}));
   EXPECT_EQ(complaints(3, {2}), (std::vector<std::string>(3, "window " + std::string(20, 'x'))));
   EXPECT_EQ(complaints(3, {1, 2}), (std::vector<std::string>(3, "window " + std::string(10, 'x'))));
@@ -70,6 +70,15 @@ TEST(MicroBatch, HasItsTokensAndTargetsInTheVocabularyAndDocumentsThatCoverIt) {
   EXPECT_NE(complaint(negative, good, {}).find("token 2 is -1"), std::string::npos);
   EXPECT_NE(complaint(good, too_large, {}).find("target 5 is 10, outside the vocabulary of 10"), std::string::npos);
   EXPECT_NE(complaint(good, good, {0, 5, 8}).find("over the end of a sequence"), std::string::npos);
+}
+
+TEST(BatchCounts, AreOfValidTargetsAndDocuments) {
+  const std::vector<std::int32_t> tokens(8, 1), targets = {1, -1, 1, 1, -5, -1, 0, 1};
+  const std::vector<std::int64_t> documents = {0, 1, 4, 4, 8};
+  MicroBatch batch{.tokens = {tokens.data(), {8}}, .targets = {targets.data(), {8}}, .sequences = 2};
+  EXPECT_EQ(counts_of({&batch, 1}), (BatchCounts{.valid_targets = 5, .squares = 32}));
+  batch.documents = documents;
+  EXPECT_EQ(counts_of({&batch, 1}), (BatchCounts{.valid_targets = 5, .squares = 1 + 9 + 16}));
 }
 
 }  // namespace

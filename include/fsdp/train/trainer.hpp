@@ -158,10 +158,11 @@ class Trainer {
 
   void train_step(std::int64_t step) {
     const auto begin = Clock::now();
-    const std::int64_t targets = sum_valid_targets(communicator_, [&] {
+    const BatchCounts counts = sum_counts(communicator_, [&] {
       batches_.draw(sampler_, communicator_.rank(), communicator_.size());
-      return valid_targets(batches_.micro_batches());
+      return counts_of(batches_.micro_batches());
     });
+    const std::int64_t targets = counts.valid_targets;
     const double loss_sum =
         executor_.train(batches_.micro_batches(), 1.0f / static_cast<float>(std::max<std::int64_t>(targets, 1)));
     const double loss = comm::sum_over_ranks(communicator_, loss_sum, {"loss"}) / static_cast<double>(targets);
@@ -177,7 +178,7 @@ class Trainer {
     const double seconds = seconds_since(begin);
     last_loss_ = loss;
     if (!leads()) return;
-    const double flops = model_flops_per_token(model_.config(), options_.seq_len) * static_cast<double>(step_tokens);
+    const double flops = model_flops(model_.config(), step_tokens, counts.squares);
     const StepRecord record{.step = step + 1,
                             .loss = loss,
                             .grad_norm = norm,
