@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <fsdp/device/operations.hpp>
+
 namespace fsdp::train {
 
 BatchCounts counts_of(std::span<const MicroBatch> micro_batches) {
