@@ -89,7 +89,10 @@ void bind(FlagSet& flags, train::BenchOptions& o) {
   flags.add("seq-len", o.seq_len, "tokens per sequence; 0: 2048 and 4096 for mlp, 2048 for step");
   flags.add("parameters", o.parameters, "weights of optim");
   flags.add("bytes", o.bytes, "of each collective of comm; 0: 1 MiB, 16 MiB and 64 MB");
-  flags.add("repeats", o.repeats, "the median is printed");
+  flags.add("repeats", o.repeats, "the median is printed; 1 of mlp --table where it is not given");
+  flags.add("table", o.table, "mlp: time and bytes of the published tiled MLP's setting, on two ranks");
+  flags.add("up-to", o.up_to, "longest sequence that mlp --table times; of longer ones it tells the bytes");
+  flags.add("dry-run", o.dry_run, "mlp --table: bytes alone, in seconds");
   bind(flags, o.stack);
 }
 

@@ -92,6 +92,9 @@ struct BenchOptions {
   std::int64_t parameters = 50'000'000;  ///< optim
   std::int64_t bytes = 0;                ///< comm: of each collective; 0: the command's own
   std::int64_t repeats = 7;              ///< the median is printed
+  bool table = false;                    ///< mlp: the published setting
+  bool dry_run = false;                  ///< mlp --table: bytes alone
+  std::int64_t up_to = 8192;             ///< mlp --table: the longest sequence that is timed
   StackChoice stack = {};
   std::vector<std::string> given = {};
 
