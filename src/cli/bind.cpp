@@ -10,7 +10,9 @@ void bind(FlagSet& flags, train::StackChoice& stack) {
       "fsdp2 | fsdp2:no-reshard | fsdp2:K | zero1 | zero2 | zero3 | hybrid:K | hybrid:K:full | replicated; K ranks "
       "per group");
   flags.add("precision", stack.precision, "fp32 | bf16 (bf16 compute, fp32 main weights and reduction)");
-  flags.add("tiling", stack.tiling, "off | tiles:N | tokens:N | budget:BYTES");
+  flags.add("tiling", stack.tiling,
+            "off | tiles:N | tokens:N | budget:BYTES (as 512MiB, for what is kept and a tile) | budget:auto (train: "
+            "what --memory leaves)");
   flags.add("comm", stack.comm, "self | threads:N | mpi | nccl");
   flags.add("threads", stack.threads, "threads per rank; 0: cores / ranks");
   flags.add("deadline", stack.deadline_seconds, "seconds that a collective may take");
@@ -57,6 +59,7 @@ void bind(FlagSet& flags, train::TrainOptions& o) {
   flags.add("log-every", o.log_every, "steps between lines on the console");
   flags.add("dry-run", o.dry_run, "print the peak memory and train nothing");
   flags.add("ranks", o.ranks, "of the dry run; 0: those of --comm");
+  flags.add("memory", o.memory, "bytes of each rank (8GiB) for budget:auto; left out: its part of the machine's");
   flags.add("print-schedule", o.print_schedule, "print the schedule of a step and train nothing");
   bind(flags, o.stack);
 }

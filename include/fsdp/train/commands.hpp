@@ -18,6 +18,7 @@
 #include <fsdp/data/windows.hpp>
 #include <fsdp/executor.hpp>
 #include <fsdp/optim/initialize.hpp>
+#include <fsdp/train/auto_budget.hpp>
 #include <fsdp/train/batches.hpp>
 #include <fsdp/train/bench/collectives.hpp>
 #include <fsdp/train/bench/step.hpp>
@@ -94,7 +95,13 @@ void describe(const TrainOptions& options) {
                stdout);
   }
   if (options.dry_run) {
-    const Plan step = plan(model, sharding, tiling_of<Tiling>(options.stack), request);
+    TrainOptions resolved = options;
+    if (has_auto_budget(options)) {
+      const std::int64_t memory = memory_of_rank(options, ranks);
+      resolved = with_budget<Model>(options, ranks, threads, memory);
+      print_budget(resolved, memory);
+    }
+    const Plan step = plan(model, sharding, tiling_of<Tiling>(resolved.stack), request);
     std::fputs(memory_table(step.bytes, message(Model::Stack::name(), ", ", ranks, " ranks, ", request.sequences, " x ",
                                                 options.seq_len, " tokens a micro-batch: bytes of each rank"))
                    .c_str(),
@@ -112,7 +119,8 @@ int train(const TrainOptions& options) {
   return launch<Comm>(options.stack, [&options](Comm& communicator) {
     agree_on_arguments(communicator, cli::to_toml(options));
     validate(options, communicator.size());
-    Trainer<Model>(communicator, options, {}, tiling_of<typename Model::Stack::Tiling>(options.stack)).run();
+    const TrainOptions resolved = with_budget<Model>(communicator, options);
+    Trainer<Model>(communicator, resolved, {}, tiling_of<typename Model::Stack::Tiling>(resolved.stack)).run();
   });
 }
 

@@ -52,7 +52,8 @@ struct TrainOptions {
   std::string trace = {};
   std::int64_t log_every = 1;  ///< steps between console lines; the metrics file gets every step
   bool dry_run = false;
-  std::int64_t ranks = 0;  ///< of the dry run; 0: those of --comm
+  std::int64_t ranks = 0;   ///< of the dry run; 0: those of --comm
+  std::string memory = {};  ///< of each rank, for budget:auto; empty: its part of what the machine has left
   bool print_schedule = false;
   StackChoice stack = {};
   std::vector<std::string> given = {};  ///< flags that the user set, without dashes, sorted

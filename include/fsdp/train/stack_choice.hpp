@@ -60,6 +60,9 @@ PrecisionChoice parse_precision(std::string_view text);
 TilingChoice parse_tiling(std::string_view text);
 CommChoice parse_comm(std::string_view text);
 
+/// "4096", "512MiB", "2GiB"; throws InputError, which names the flag, where it is anything else or not positive.
+std::int64_t parse_bytes(std::string_view flag, std::string_view text);
+
 /// The written form that parses to the same value.
 std::string name_of(const ShardingChoice& choice);
 std::string name_of(PrecisionChoice choice);

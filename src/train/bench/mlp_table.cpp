@@ -2,8 +2,6 @@
 /// @file
 /// The setting of the published tiled MLP: one MLP sharded over ranks, its gather, forward, backward and reduction;
 /// no optimizer moments. Source of the figures: ms-swift, pull request 7090 (two H800, FSDP2, bf16, 4 tiles).
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
