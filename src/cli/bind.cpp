@@ -8,7 +8,9 @@ void bind(FlagSet& flags, train::StackChoice& stack) {
   flags.add(
       "sharding", stack.sharding,
       "fsdp2 | fsdp2:no-reshard | fsdp2:K | zero1 | zero2 | zero3 | hybrid:K | hybrid:K:full | replicated; K ranks "
-      "per group");
+      "per group. Behind fsdp2, zero3 and hybrid:K also :prefetch=N (units gathered ahead); behind fsdp2 and hybrid:K "
+      ":deferred (reduce after the last micro-batch); behind zero3 :persist=N (tensors up to N elements stay gathered) "
+      "and :live=N (most elements gathered at a time)");
   flags.add("precision", stack.precision, "fp32 | bf16 (bf16 compute, fp32 main weights and reduction)");
   flags.add("tiling", stack.tiling, "off | tiles:N | tokens:N | budget:BYTES");
   flags.add("comm", stack.comm, "self | threads:N | mpi | nccl");

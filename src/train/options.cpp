@@ -151,10 +151,7 @@ void refuse_other_stack(const TrainOptions& options, const StackChoice& fixed) {
                         "; leave the flag out, or use the tessera program");
   };
   const StackChoice& stack = options.stack;
-  const bool same_form =
-      stack.sharding.kind == fixed.sharding.kind && stack.sharding.reshard == fixed.sharding.reshard &&
-      (stack.sharding.number > 0) == (fixed.sharding.number > 0) && stack.sharding.full == fixed.sharding.full;
-  check("sharding", stack.sharding, fixed.sharding, same_form);
+  check("sharding", stack.sharding, fixed.sharding, kind_name(stack.sharding) == kind_name(fixed.sharding));
   check("precision", stack.precision, fixed.precision, stack.precision == fixed.precision);
   check("tiling", stack.tiling, fixed.tiling, stack.tiling == fixed.tiling);
   check("comm", stack.comm, fixed.comm, stack.comm.kind == fixed.comm.kind);

@@ -28,6 +28,7 @@
 #include <fsdp/train/options.hpp>
 #include <fsdp/train/report.hpp>
 #include <fsdp/train/sampling.hpp>
+#include <fsdp/train/sharding_of.hpp>
 #include <fsdp/train/shards_io.hpp>
 #include <fsdp/train/trainer.hpp>
 #include <fsdp/train/validation.hpp>
@@ -60,7 +61,11 @@ TilingChoice choice_of(const TilingChoice& asked) {
 template <class Stack>
 StackChoice choice_of(const StackChoice& asked) {
   StackChoice fixed = asked;
-  fixed.sharding = parse_sharding(Stack::Sharding::name);
+  std::string kind(Stack::Sharding::name);
+  if (kind != kind_name(asked.sharding)) {
+    if (const auto at = kind.find('K'); at != std::string::npos) kind.replace(at, 1, "1");
+    fixed.sharding = parse_sharding(kind);
+  }
   fixed.precision = parse_precision(Stack::Precision::name);
   fixed.tiling = choice_of<typename Stack::Tiling>(asked.tiling);
   const std::string comm(Stack::Comm::name);
@@ -76,7 +81,7 @@ int dry_run_ranks(const TrainOptions& options);
 template <class Model>
 void describe(const TrainOptions& options) {
   using Tiling = typename Model::Stack::Tiling;
-  const typename Model::Stack::Sharding sharding{};
+  const auto sharding = sharding_of<typename Model::Stack::Sharding>(options.stack.sharding);
   const Model model(resolve_model(options));
   const int ranks = dry_run_ranks(options);
   validate(options, ranks);
@@ -87,7 +92,8 @@ void describe(const TrainOptions& options) {
     using MetaModel =
         typename Model::template On<typename Model::Stack::template WithComm<comm::Simulated<device::Meta>>>;
     comm::Simulated<device::Meta> communicator({.ranks = ranks, .rank = 0});
-    const ShardedModule<MetaModel> module(communicator, MetaModel(model.config()), sharding, Tiling{}, request.shape);
+    const ShardedModule<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding, Tiling{},
+                                          request.shape);
     std::fputs(schedule_text(module.schedule(sharding::Pass::train), module.unit_names(), module.group_names()).c_str(),
                stdout);
   }
@@ -110,7 +116,10 @@ int train(const TrainOptions& options) {
   return launch<Comm>(options.stack, [&options](Comm& communicator) {
     agree_on_arguments(communicator, cli::to_toml(options));
     validate(options, communicator.size());
-    Trainer<Model>(communicator, options, {}, tiling_of<typename Model::Stack::Tiling>(options.stack)).run();
+    using Stack = typename Model::Stack;
+    Trainer<Model>(communicator, options, sharding_of<typename Stack::Sharding>(options.stack.sharding),
+                   tiling_of<typename Stack::Tiling>(options.stack))
+        .run();
   });
 }
 
@@ -127,7 +136,8 @@ struct LoadedModule {
                                          std::fprintf(stderr, "tessera: warning: %s\n", text.c_str());
                                      })),
         model(files.config),
-        module(communicator, model, {}, tiling_of<typename Stack::Tiling>(stack),
+        module(communicator, model, sharding_of<typename Stack::Sharding>(stack.sharding),
+               tiling_of<typename Stack::Tiling>(stack),
                planned(communicator, stack, sequences, sequence_length, purpose), purpose),
         executor(module) {
     load_weights(module, files.weights);
@@ -147,7 +157,9 @@ struct LoadedModule {
                         .shape = {.sequence_length = sequence_length, .threads = rank_threads(stack, communicator)},
                         .purpose = purpose};
     request.shape.activation_bytes =
-        plan(model, {}, tiling_of<typename Stack::Tiling>(stack), request).activation_bytes;
+        plan(model, sharding_of<typename Stack::Sharding>(stack.sharding), tiling_of<typename Stack::Tiling>(stack),
+             request)
+            .activation_bytes;
     return request.shape;
   }
 };

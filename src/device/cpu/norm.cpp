@@ -30,14 +30,15 @@ void Cpu::rms_norm_backward(Stream& stream, Tensor<const T> x, Tensor<const T> w
   stream.counters.elementwise_bytes += cost.bytes;
   const auto& kernel = cpu::kernels<cpu::NormKernels>().of<T>();
   const std::int64_t columns = x.columns();
-  if (dw_write == Write::overwrite) std::fill_n(dw.data(), columns, 0.0f);
+  const bool wants_dw = dw.data() != nullptr;
+  if (wants_dw && dw_write == Write::overwrite) std::fill_n(dw.data(), columns, 0.0f);
 
   // One thread adds straight into dw; several add into partial sums, which are then added in the order of the threads.
   const std::int64_t stride = costs::partial_stride(columns);
   const int threads = stream.threads();
   Arena::Frame frame(stream.arena());
   float* partials = dw.data();
-  if (threads > 1) {
+  if (threads > 1 || !wants_dw) {
     partials = frame.allocate<float>({threads, stride}, MemoryKind::scratch).data();
     std::fill_n(partials, threads * stride, 0.0f);
   }
@@ -47,7 +48,7 @@ void Cpu::rms_norm_backward(Stream& stream, Tensor<const T> x, Tensor<const T> w
                     dx.row(begin), dx.row_stride(), dx_write == Write::accumulate, partials + part * stride,
                     end - begin, columns);
   });
-  if (threads == 1) return;
+  if (threads == 1 || !wants_dw) return;
   const auto& sums = cpu::kernels<cpu::ElementwiseKernels>().of<float>();
   for (int part = 0; part < threads; ++part) sums.add(partials + part * stride, dw.data(), columns);
 }
