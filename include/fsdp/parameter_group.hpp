@@ -56,8 +56,7 @@ class ParameterGroup {
   static constexpr bool one_copy = std::is_same_v<Main, Compute>;  ///< the main weights are the model weights
   static constexpr bool optimizer_sharded_across = std::is_same_v<Across, Shard>;
 
-  ParameterGroup(std::vector<NamedParameter> parameters, int index, const Axes& axes,
-                 const sharding::GroupRules& rules)
+  ParameterGroup(std::vector<NamedParameter> parameters, int index, const Axes& axes, const sharding::GroupRules& rules)
       : parameters_(std::move(parameters)),
         index_(index),
         axes_(axes),
@@ -179,10 +178,9 @@ class ParameterGroup {
         written_[i] = true;
       }
     if (!in_place())
-      reducing_ =
-          buffer::redistribute<Wire>(*axes_.shard, std::move(partial_), summed_,
-                                     std::exchange(reduced_, true) ? Write::accumulate : Write::overwrite,
-                                     {"gradients", index_});
+      reducing_ = buffer::redistribute<Wire>(*axes_.shard, std::move(partial_), summed_,
+                                             std::exchange(reduced_, true) ? Write::accumulate : Write::overwrite,
+                                             {"gradients", index_});
     else if (rules_.across == sharding::Across::nothing)
       start_across("gradients");
   }

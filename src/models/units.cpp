@@ -26,9 +26,9 @@ void check_patterns(const std::vector<std::string>& patterns, UnitLists units, c
   for (const auto& unit : units)
     for (const NamedParameter& parameter : unit) names.push_back(parameter.name);
   for (const std::string& pattern : patterns)
-    require<InputError>(std::any_of(names.begin(), names.end(),
-                                    [&](const std::string& name) { return matches_any({pattern}, name); }),
-                        what, " '", pattern, "' matches no parameter of the model; ", suggestion(pattern, names));
+    require<InputError>(
+        std::any_of(names.begin(), names.end(), [&](const std::string& name) { return matches_any({pattern}, name); }),
+        what, " '", pattern, "' matches no parameter of the model; ", suggestion(pattern, names));
 }
 
 std::int64_t elements_of(const std::vector<NamedParameter>& parameters) {
@@ -105,7 +105,8 @@ void name_after(std::string& name, const std::string& unit) {
     name = unit;
   else if (!name.ends_with(unit))
     name = name.substr(0, std::min(name.find(" and "), name.find(" to "))) +
-           (name.find(" and ") == std::string::npos && name.find(" to ") == std::string::npos ? " and " : " to ") + unit;
+           (name.find(" and ") == std::string::npos && name.find(" to ") == std::string::npos ? " and " : " to ") +
+           unit;
 }
 
 }  // namespace
@@ -131,8 +132,11 @@ UnitGroups group_parameters(UnitLists units, const Units& choices, std::int64_t 
   UnitGroups result;
   for (auto& [key, number] : numbers) {
     number = static_cast<int>(result.groups.size());
-    result.groups.push_back(
-        {.name = key.shared, .parameters = {}, .exempt = key.exempt, .frozen = key.frozen, .persistent = key.persistent});
+    result.groups.push_back({.name = key.shared,
+                             .parameters = {},
+                             .exempt = key.exempt,
+                             .frozen = key.frozen,
+                             .persistent = key.persistent});
   }
   std::map<std::string, Reference> seen;
   bool trains = false;
@@ -148,7 +152,8 @@ UnitGroups group_parameters(UnitLists units, const Units& choices, std::int64_t 
       references.push_back(place->second);
       if (std::find(use.groups.begin(), use.groups.end(), number) == use.groups.end()) use.groups.push_back(number);
       trains = trains || !group.frozen;
-      if (keys[unit][i].shared.empty()) name_after(group.name, unit_name(static_cast<int>(unit), static_cast<int>(units.size())));
+      if (keys[unit][i].shared.empty())
+        name_after(group.name, unit_name(static_cast<int>(unit), static_cast<int>(units.size())));
     }
     result.references.push_back(std::move(references));
     result.uses.push_back(std::move(use));

@@ -14,8 +14,8 @@ namespace fsdp::train {
 namespace {
 
 const std::vector<std::string> sharding_names = {
-    "fsdp2", "fsdp2:no-reshard", "fsdp2:K",       "fsdp2:deferred", "fsdp2:prefetch=N", "zero1",     "zero2",
-    "zero3", "zero3:persist=N",  "zero3:live=N",  "hybrid:K",       "hybrid:K:full",    "replicated"};
+    "fsdp2", "fsdp2:no-reshard", "fsdp2:K",      "fsdp2:deferred", "fsdp2:prefetch=N", "zero1",     "zero2",
+    "zero3", "zero3:persist=N",  "zero3:live=N", "hybrid:K",       "hybrid:K:full",    "replicated"};
 const std::vector<std::string> precision_names = {"fp32", "bf16"};
 const std::vector<std::string> tiling_names = {"off", "tiles:N", "tokens:N", "budget:BYTES"};
 const std::vector<std::string> comm_names = {"self", "threads:N", "mpi", "nccl"};
@@ -41,9 +41,9 @@ std::string with_number(std::string_view name, std::int64_t number) {
 
 ShardingChoice parse_sharding(std::string_view text) {
   using Kind = ShardingChoice::Kind;
-  static const std::map<std::string_view, Kind> kinds = {{"fsdp2", Kind::fsdp2},      {"zero1", Kind::zero1},
-                                                         {"zero2", Kind::zero2},      {"zero3", Kind::zero3},
-                                                         {"hybrid", Kind::hybrid},    {"replicated", Kind::replicated}};
+  static const std::map<std::string_view, Kind> kinds = {{"fsdp2", Kind::fsdp2},   {"zero1", Kind::zero1},
+                                                         {"zero2", Kind::zero2},   {"zero3", Kind::zero3},
+                                                         {"hybrid", Kind::hybrid}, {"replicated", Kind::replicated}};
   std::vector<std::string_view> parts;
   for (std::string_view rest = text;; rest.remove_prefix(parts.back().size() + 1)) {
     parts.push_back(rest.substr(0, rest.find(':')));

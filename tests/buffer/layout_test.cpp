@@ -149,7 +149,8 @@ void expect_whole_rows(const std::vector<Shape>& shapes, int ranks) {
 }
 
 TEST(Rows, SplitsNoRowAndDoesNotDependOnPlacementOrElementType) {
-  const std::vector<Shape> block = {{64}, {64, 64}, {16, 64}, {16, 64}, {64, 64}, {64}, {192, 64}, {192, 64}, {64, 192}};
+  const std::vector<Shape> block = {{64}, {64, 64},  {16, 64},  {16, 64}, {64, 64},
+                                    {64}, {192, 64}, {192, 64}, {64, 192}};
   for (int ranks = 1; ranks <= 9; ++ranks) {
     expect_whole_rows(uneven, ranks);
     expect_whole_rows(block, ranks);
@@ -173,7 +174,8 @@ TEST(Rows, BoundsThePaddingOfCoprimeRows) {
 TEST(Layout, CutAcrossHoldsEachElementOnce) {
   for (const int shards : {1, 2, 3})
     for (const int replicas : {1, 2, 4}) {
-      for (Layout layout : {PerParameter::build(uneven, shards), Flat::build(uneven, shards), Rows::build(uneven, shards)}) {
+      for (Layout layout :
+           {PerParameter::build(uneven, shards), Flat::build(uneven, shards), Rows::build(uneven, shards)}) {
         layout.cut_across(replicas);
         EXPECT_EQ(layout.across_size() * replicas, layout.local_size);
         std::vector<int> held(static_cast<std::size_t>(layout.shapes.size()) * 1000);

@@ -29,15 +29,16 @@ void use(Comm& world) {
   make<Hybrid>(comm::Mesh(world, 2));
   make<FullyShard<>>(comm::Mesh(world));
   Buffer<Replicate, Shard> shard;
-  redistribute(world, shard, Buffer<Replicate, Replicate>(), {}).wait();
+  redistribute(world, shard, Buffer<Replicate, Replicate>(), comm::Label{}).wait();
 #elif CASE == 1
   make<Hybrid>(comm::Mesh(world));
 #elif CASE == 2
   make<FullyShard<>>(comm::Mesh(world, 2));
 #elif CASE == 3
   Buffer<Shard, Replicate> buffer;
+  (void)world;
 #elif CASE == 4
-  redistribute(world, Buffer<Shard, Shard>(), Buffer<Replicate, Replicate>(), {});
+  redistribute(world, Buffer<Shard, Shard>(), Buffer<Replicate, Replicate>(), comm::Label{});
 #endif
 }
 

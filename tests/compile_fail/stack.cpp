@@ -20,10 +20,6 @@ struct WithoutGradients {
   static constexpr std::string_view name = "no gradients";
 };
 
-struct Bf16Wire : Fp32 {
-  using Reduce = bf16;
-};
-
 struct Bf16Main : Bf16Mixed {
   using Main = bf16;
 };
@@ -40,13 +36,13 @@ struct TwoAxes : Zero3 {
 };
 
 #if CASE == 0
-Stack<FullyShard<>, comm::Threads<>, Bf16Wire, tiling::Untiled> stack;
+Stack<FullyShard<>, comm::Threads<>, Bf16Wire<Fp32>, tiling::Untiled> stack;
 Stack<Zero3, FloatOnly, Fp32, tiling::Untiled> other;
 Stack<HybridShard<Zero2>, comm::Threads<>, Bf16Mixed, tiling::Untiled> hybrid;
 #elif CASE == 1
 Stack<FullyShard<>, comm::Threads<>, WithoutGradients, tiling::Untiled> stack;
 #elif CASE == 2
-Stack<FullyShard<>, FloatOnly, Bf16Wire, tiling::Untiled> stack;
+Stack<FullyShard<>, FloatOnly, Bf16Wire<Fp32>, tiling::Untiled> stack;
 #elif CASE == 3
 Stack<Nothing, comm::Threads<>, Fp32, tiling::Untiled> stack;
 #elif CASE == 4

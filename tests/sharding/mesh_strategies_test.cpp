@@ -10,7 +10,8 @@ namespace {
 using Names = std::vector<std::string>;
 
 std::int64_t count(const std::vector<comm::Event>& events, std::string_view what) {
-  return std::count_if(events.begin(), events.end(), [&](const comm::Event& event) { return event.label.what == what; });
+  return std::count_if(events.begin(), events.end(),
+                       [&](const comm::Event& event) { return event.label.what == what; });
 }
 
 TEST(Mesh, StrategiesFollowOneRank) {

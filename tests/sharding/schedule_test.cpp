@@ -402,7 +402,8 @@ TEST(Slots, TwoForWeightsAndOneForGradientsWhereWeightsAreResharded) {
   constexpr std::array<std::int64_t, 5> elements = {100, 10, 20, 10, 200};
   for (const int micro_batches : {1, 2, 3}) {
     const Schedule schedule = make_schedule(FullyShard<>{}.rules(), three_blocks(), micro_batches);
-    EXPECT_EQ(gradient_slots(schedule, three_blocks(), all_trained(5), elements).sizes, (std::vector<std::int64_t>{200}));
+    EXPECT_EQ(gradient_slots(schedule, three_blocks(), all_trained(5), elements).sizes,
+              (std::vector<std::int64_t>{200}));
     const Slots weights = weight_slots(schedule, elements);
     EXPECT_EQ(weights.sizes.size(), 2u);
     EXPECT_EQ(weights.holder, (std::vector<int>{-1, -1}));
@@ -415,7 +416,8 @@ TEST(Slots, ATiedTableKeepsASlotOfItsOwn) {
   constexpr std::array<std::int64_t, 6> elements = {0, 10, 10, 10, 1, 100};
   const Schedule schedule = make_schedule(Zero3{}.rules(), three_blocks_tied(), 1);
   EXPECT_EQ(weight_slots(schedule, elements).sizes, (std::vector<std::int64_t>{100, 10, 10}));
-  EXPECT_EQ(gradient_slots(schedule, three_blocks_tied(), all_trained(6), elements).sizes, (std::vector<std::int64_t>{10, 100}));
+  EXPECT_EQ(gradient_slots(schedule, three_blocks_tied(), all_trained(6), elements).sizes,
+            (std::vector<std::int64_t>{10, 100}));
 }
 
 TEST(Slots, WithoutReshardingAllBlocksAreHeldAtOnce) {
@@ -428,7 +430,8 @@ TEST(Slots, ReplicatedTakesNone) {
   constexpr std::array<std::int64_t, 5> nothing_moves = {};
   const Schedule schedule = make_schedule(Replicated{}.rules(), three_blocks(), 2);
   EXPECT_EQ(weight_slots(schedule, nothing_moves).sizes, std::vector<std::int64_t>{});
-  for (const std::int64_t size : gradient_slots(schedule, three_blocks(), all_trained(5), nothing_moves).sizes) EXPECT_EQ(size, 0);
+  for (const std::int64_t size : gradient_slots(schedule, three_blocks(), all_trained(5), nothing_moves).sizes)
+    EXPECT_EQ(size, 0);
 }
 
 }  // namespace

@@ -93,7 +93,8 @@ TEST(Units, HowTheyAreCutChangesNoBit) {
   for (const auto stack : {"fsdp2", "zero1", "zero3", "fsdp2:2", "hybrid:2"}) {
     SCOPED_TRACE(stack);
     const RunResults first = trained(stack, 2, {}, 2);
-    for (const Units& units : {Units{.blocks_per_unit = 2}, Units{.merge_below = 5000}, Units{.keep_last_block = false}}) {
+    for (const Units& units :
+         {Units{.blocks_per_unit = 2}, Units{.merge_below = 5000}, Units{.keep_last_block = false}}) {
       const RunResults other = trained(stack, 2, units, 2);
       EXPECT_EQ(other.losses, first.losses);
       EXPECT_EQ(tensors_that_differ(other.weights, first.weights), Names{});
@@ -141,7 +142,8 @@ TEST(Units, FrozenParametersStayAndTheOthersMove) {
 
 TEST(Units, WhatIsTrainedBesideFrozenParametersHasTheSameGradient) {
   const RunResults all = trained("fsdp2", 2, {});
-  for (const Names& frozen : {Names{"model.layers.0.*", "*embed*"}, Names{"*.mlp.*"}, Names{"*layernorm*", "lm_head*"}}) {
+  for (const Names& frozen :
+       {Names{"model.layers.0.*", "*embed*"}, Names{"*.mlp.*"}, Names{"*layernorm*", "lm_head*"}}) {
     const RunResults some = trained("fsdp2", 2, {.frozen = frozen});
     for (const auto& [name, gradient] : some.gradients) {
       if (matches_any(frozen, name)) continue;
@@ -157,7 +159,8 @@ TEST(Units, AFrozenPrefixTakesLessMemoryAndFewerCollectives) {
   for (const auto kind : {MemoryKind::activations, MemoryKind::gradients, MemoryKind::optimizer})
     EXPECT_LT(top.memory[0].used[static_cast<std::size_t>(kind)], all.memory[0].used[static_cast<std::size_t>(kind)]);
   const auto count = [](const RunResults& results, comm::Op op) {
-    return std::count_if(results.events.begin(), results.events.end(), [&](const auto& event) { return event.op == op; });
+    return std::count_if(results.events.begin(), results.events.end(),
+                         [&](const auto& event) { return event.op == op; });
   };
   EXPECT_EQ(count(top, comm::Op::all_gather), 5);      // each unit once: the last block stays
   EXPECT_EQ(count(top, comm::Op::reduce_scatter), 2);  // last block and head

@@ -61,7 +61,9 @@ class MemoryWatch {
         weight_slots_,
         sharding::weight_slots(both, sizes).sizes, [&](int i) -> const auto& { return module.weight_slot(i); });
     list(
-        gradient_slots_, sharding::gradient_slots(module.schedule(sharding::Pass::train), module.uses(), module.group_rules(), sizes).sizes,
+        gradient_slots_,
+        sharding::gradient_slots(module.schedule(sharding::Pass::train), module.uses(), module.group_rules(), sizes)
+            .sizes,
         [&](int i) -> const auto& { return module.gradient_slot(i); });
   }
 

@@ -74,10 +74,10 @@ Values collect(Module& module, View view) {
     }
   };
   auto& communicator = module.communicator();
-    for_each(true, [&](std::size_t at, std::int32_t value) {
-      bits[at] += value;
-      ++holders[at];
-    });
+  for_each(true, [&](std::size_t at, std::int32_t value) {
+    bits[at] += value;
+    ++holders[at];
+  });
   comm::reduce(communicator, std::span(bits), comm::Reduction::sum, {"collected values"});
   comm::reduce(communicator, std::span(holders), comm::Reduction::sum, {"holders"});
   EXPECT_EQ(std::count(holders.begin(), holders.end(), 1), std::ssize(holders))

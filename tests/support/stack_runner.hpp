@@ -92,8 +92,8 @@ struct RunResults {
 };
 
 /// What --sharding takes, with its numbers, in float over Threads; with "/bf16" behind it in mixed precision, with
-/// "/rows" in that layout; and "watched": FullyShard on a communicator that can leave sums out and remembers what memory
-/// it was given. Throws InputError for what the tests do not compile.
+/// "/rows" in that layout; and "watched": FullyShard on a communicator that can leave sums out and remembers what
+/// memory it was given. Throws InputError for what the tests do not compile.
 RunResults run(std::string_view stack, const RunOptions& options);
 
 inline constexpr std::string_view strategies[] = {"fsdp2", "fsdp2:no-reshard", "zero1", "zero2", "zero3", "replicated"};

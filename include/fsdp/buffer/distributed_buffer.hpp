@@ -37,6 +37,7 @@ template <class T, class Device, Placement... P>
 class DistributedBuffer {
  public:
   using At = Placements<P...>;
+  static_assert(At::axes > 0);  // asks Placements whether these fit together
 
   DistributedBuffer() = default;
   DistributedBuffer(const Layout& layout, Coordinates at, T* data) : layout_(&layout), at_(at), data_(data) {}
@@ -101,8 +102,7 @@ namespace detail {
 template <class T>
 std::vector<comm::Segment<T>> segments_in_place(const Layout& layout, Coordinates at, T* full, std::size_t axes,
                                                 std::size_t axis) {
-  if (axes == 2 && axis == 0)
-    return {{full + layout.across.begin(at.replica), full, layout.across.counts}};
+  if (axes == 2 && axis == 0) return {{full + layout.across.begin(at.replica), full, layout.across.counts}};
   std::vector<comm::Segment<T>> list;
   for (const Run& run : layout.runs) list.push_back({full + run.begin(at.shard), full + run.full, run.counts});
   return list;
@@ -126,16 +126,15 @@ struct Between {
 };
 
 template <class From, class To>
-inline constexpr bool reduces = change<From, To>.move == Move::reduce_scatter ||
-                                change<From, To>.move == Move::all_reduce;
+inline constexpr bool reduces =
+    change<From, To>.move == Move::reduce_scatter || change<From, To>.move == Move::all_reduce;
 
 }  // namespace detail
 
 /// Anything that is not in the table, or a reduction that names no wire type.
 template <class C, class T, class Device, Placement... F, Placement... G, class... Rest>
 void redistribute(C&, const DistributedBuffer<T, Device, F...>&, const DistributedBuffer<T, Device, G...>&, Rest&&...) {
-  constexpr bool reduction =
-      detail::reduces<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>;
+  constexpr bool reduction = detail::reduces<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>;
   static_assert(
       !reduction,
       "fsdp: redistribute of a partial sum rounds what it sends to a wire type: write redistribute<float>(...)");
@@ -147,8 +146,7 @@ void redistribute(C&, const DistributedBuffer<T, Device, F...>&, const Distribut
 /// The same with a wire type, or a reduction whose partial sum is still needed.
 template <class Wire, class C, class T, class Device, Placement... F, Placement... G, class... Rest>
 void redistribute(C&, const DistributedBuffer<T, Device, F...>&, const DistributedBuffer<T, Device, G...>&, Rest&&...) {
-  constexpr bool reduction =
-      detail::reduces<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>;
+  constexpr bool reduction = detail::reduces<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>;
   static_assert(!reduction, "fsdp: redistribute uses a partial sum up: pass it with std::move");
   static_assert(
       reduction,
@@ -158,9 +156,11 @@ void redistribute(C&, const DistributedBuffer<T, Device, F...>&, const Distribut
 
 /// All-gather: `to` is whole on the axis when the result was waited for.
 template <class C, class T, class Device, Placement... F, Placement... G>
-  requires(change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>.move == Move::all_gather)
-comm::Pending<C> redistribute(C& communicator, const DistributedBuffer<T, Device, F...>& from,
-                              const DistributedBuffer<T, Device, G...>& to, comm::Label label) {
+requires(change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>.move ==
+         Move::all_gather) comm::Pending<C> redistribute(C& communicator,
+                                                         const DistributedBuffer<T, Device, F...>& from,
+                                                         const DistributedBuffer<T, Device, G...>& to,
+                                                         comm::Label label) {
   using Between = detail::Between<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>;
   const auto list = detail::segments_between<Between>(from.layout(), from.at(), from.data(), to.data());
   return comm::all_gather(communicator, std::span<const comm::Segment<T>>(list), label);
@@ -168,9 +168,10 @@ comm::Pending<C> redistribute(C& communicator, const DistributedBuffer<T, Device
 
 /// Reduce-scatter of a partial sum, which is used up; `to` is replaced or added to. Wire is the element type sent.
 template <class Wire, class C, class T, class Device, Placement... F, Placement... G>
-  requires(change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>.move == Move::reduce_scatter)
-comm::Pending<C> redistribute(C& communicator, DistributedBuffer<T, Device, F...>&& from,
-                              const DistributedBuffer<T, Device, G...>& to, Write write, comm::Label label) {
+requires(change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>.move ==
+         Move::reduce_scatter) comm::Pending<C> redistribute(C& communicator, DistributedBuffer<T, Device, F...>&& from,
+                                                             const DistributedBuffer<T, Device, G...>& to, Write write,
+                                                             comm::Label label) {
   using Between = detail::Between<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>;
   const auto list = detail::segments_between<Between>(from.layout(), from.at(), to.data(), from.consume());
   return comm::reduce_scatter<Wire>(communicator, std::span<const comm::Segment<T>>(list), write, label);
@@ -178,9 +179,10 @@ comm::Pending<C> redistribute(C& communicator, DistributedBuffer<T, Device, F...
 
 /// All-reduce in place: `from` and `to` are the same memory; `from` is used up.
 template <class Wire, class C, class T, class Device, Placement... F, Placement... G>
-  requires(change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>.move == Move::all_reduce)
-comm::Pending<C> redistribute(C& communicator, DistributedBuffer<T, Device, F...>&& from,
-                              const DistributedBuffer<T, Device, G...>& to, comm::Label label) {
+requires(change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>.move ==
+         Move::all_reduce) comm::Pending<C> redistribute(C& communicator, DistributedBuffer<T, Device, F...>&& from,
+                                                         const DistributedBuffer<T, Device, G...>& to,
+                                                         comm::Label label) {
   T* const full = from.consume();
   require(full == to.data(), "redistribute: an all-reduce is in place");
   constexpr auto axis = change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>.axis;

@@ -93,7 +93,9 @@ struct Layout {
   /// Cuts the local buffer into equal parts over `ranks`, padding it where they do not divide it.
   void cut_across(int ranks) {
     if (ranks > 1) local_size = round_up(local_size, element_alignment * ranks);
-    across = {.full = 0, .local = 0, .counts = std::vector<std::int64_t>(static_cast<std::size_t>(ranks), local_size / ranks)};
+    across = {.full = 0,
+              .local = 0,
+              .counts = std::vector<std::int64_t>(static_cast<std::size_t>(ranks), local_size / ranks)};
   }
 };
 

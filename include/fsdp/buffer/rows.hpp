@@ -79,10 +79,11 @@ struct Rows {
       end = layout.offsets[i] + shapes[i].numel();
       std::int64_t border = round_up(end, chunk);
       if (end == border) continue;
-      const auto partner = std::find_if(large.begin() + static_cast<std::ptrdiff_t>(next) + 1, large.end(), [&](auto k) {
-        const std::int64_t odd = shapes[k].numel() % chunk;
-        return !placed(k) && odd > 0 && odd <= border - end;
-      });
+      const auto partner =
+          std::find_if(large.begin() + static_cast<std::ptrdiff_t>(next) + 1, large.end(), [&](auto k) {
+            const std::int64_t odd = shapes[k].numel() % chunk;
+            return !placed(k) && odd > 0 && odd <= border - end;
+          });
       std::int64_t limit = border;
       if (partner != large.end()) {
         limit = border - shapes[*partner].numel() % chunk;
@@ -99,8 +100,9 @@ struct Rows {
     }
     layout.full_size = round_up(end, chunk * ranks);
     layout.local_size = layout.full_size / ranks;
-    layout.runs = {
-        {.full = 0, .local = 0, .counts = std::vector<std::int64_t>(static_cast<std::size_t>(ranks), layout.local_size)}};
+    layout.runs = {{.full = 0,
+                    .local = 0,
+                    .counts = std::vector<std::int64_t>(static_cast<std::size_t>(ranks), layout.local_size)}};
     return layout;
   }
 

@@ -29,8 +29,9 @@ consteval DType dtype_of() {
 
 /// An element type that tensors may have.
 template <class T>
-concept Element = std::is_same_v<T, double> || std::is_same_v<T, float> || std::is_same_v<T, bf16> ||
-    std::is_same_v<T, f16> || std::is_same_v<T, std::int64_t> || std::is_same_v<T, std::int32_t> || std::is_same_v<T, std::uint8_t>;
+concept Element =
+    std::is_same_v<T, double> || std::is_same_v<T, float> || std::is_same_v<T, bf16> || std::is_same_v<T, f16> ||
+    std::is_same_v<T, std::int64_t> || std::is_same_v<T, std::int32_t> || std::is_same_v<T, std::uint8_t>;
 
 /// An element type that matmul and activations may have.
 template <class T>

@@ -32,9 +32,8 @@ double gradient_norm(ShardedModule<Model>& module) {
   double sum = 0;
   for (const auto& piece : module.pieces())
     if (piece.owned && piece.trainable)
-    Device::sum_of_squares(module.stream(), piece.gradient, Tensor<double>(&sum, {1}));
-  if (module.communicator().size() > 1)
-    sum = comm::sum_over_ranks(module.communicator(), sum, {"gradient norm"});
+      Device::sum_of_squares(module.stream(), piece.gradient, Tensor<double>(&sum, {1}));
+  if (module.communicator().size() > 1) sum = comm::sum_over_ranks(module.communicator(), sum, {"gradient norm"});
   return std::sqrt(sum);
 }
 

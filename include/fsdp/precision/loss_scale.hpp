@@ -38,8 +38,9 @@ class DynamicLossScale {
   /// After a step's gradients; `finite` must be the same on every rank. Throws Error where no scale can help.
   void update(bool finite) {
     if (!finite) {
-      require<Error>(state_.scale > smallest, "loss scale: gradients are not finite at the smallest scale, 2^-24; "
-                                              "lower the learning rate, or look at the data of this step");
+      require<Error>(state_.scale > smallest,
+                     "loss scale: gradients are not finite at the smallest scale, 2^-24; "
+                     "lower the learning rate, or look at the data of this step");
       state_ = {.scale = state_.scale * backoff, .sound_steps = 0};
     } else if (++state_.sound_steps == interval) {
       state_ = {.scale = std::fmin(state_.scale * growth, largest), .sound_steps = 0};

@@ -68,7 +68,7 @@ struct Rules {
   bool group_after_forward = false;  ///< after forward k ranks keep the weights together, and gather them from there
   bool keep_last_block = true;       ///< the last block's weights stay through the head
   std::int64_t persistence_threshold = 0;  ///< tensors up to so many elements are held through a step once gathered
-  std::int64_t live_bound = 0;       ///< most elements gathered per use at a time; 0: as many as prefetching asks for
+  std::int64_t live_bound = 0;  ///< most elements gathered per use at a time; 0: as many as prefetching asks for
 };
 
 /// What differs between the groups of one model.
@@ -263,7 +263,8 @@ class Scheduler {
         if (rules_.live_bound > 0 && ahead > now && live_ + rules.elements > rules_.live_bound) return false;
         live_ += rules.elements;
       }
-      const bool again = life.issued > 0 && at(life.gathered[life.issued - 1].first).micro_batch == at(ahead).micro_batch;
+      const bool again =
+          life.issued > 0 && at(life.gathered[life.issued - 1].first).micro_batch == at(ahead).micro_batch;
       schedule_.push_back({rules_.group_after_forward && again ? Action::gather_in_group : Action::gather, group,
                            at(ahead).micro_batch});
       ++life.issued;
@@ -323,9 +324,8 @@ constexpr Schedule make_schedule(const Rules& rules, const std::vector<UnitUse>&
   int groups = 0;
   for (const UnitUse& unit : units)
     for (int group : unit.groups) groups = std::max(groups, group + 1);
-  const GroupRules alike{.hold = rules.hold,
-                         .reduce_every_micro_batch = rules.reduce_every_micro_batch,
-                         .across = rules.across};
+  const GroupRules alike{
+      .hold = rules.hold, .reduce_every_micro_batch = rules.reduce_every_micro_batch, .across = rules.across};
   return make_schedule(rules, units, std::vector<GroupRules>(static_cast<std::size_t>(groups), alike), micro_batches,
                        pass);
 }

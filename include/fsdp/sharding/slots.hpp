@@ -41,7 +41,9 @@ struct Slots {
   }
 };
 
-constexpr bool takes_weight_slot(Action action) { return action == Action::gather || action == Action::gather_in_group; }
+constexpr bool takes_weight_slot(Action action) {
+  return action == Action::gather || action == Action::gather_in_group;
+}
 
 /// Slots for gathered weights of a schedule; `elements` of each group.
 inline Slots weight_slots(const Schedule& schedule, std::span<const std::int64_t> elements) {

@@ -117,8 +117,7 @@ struct HybridShard {
   int ranks_per_group() const { return group; }
   constexpr sharding::Rules rules() const {
     sharding::Rules rules = inner.rules();
-    rules.across =
-        optimizer == OptimizerAcross::replicated ? sharding::Across::all_reduce : sharding::Across::shard;
+    rules.across = optimizer == OptimizerAcross::replicated ? sharding::Across::all_reduce : sharding::Across::shard;
     return rules;
   }
 };
@@ -142,7 +141,7 @@ concept ShardingStrategy = std::copyable<S> && buffer::Placement<typename S::AtR
 template <class S>
 inline constexpr int mesh_axes_of = 1;
 template <class S>
-  requires requires { S::mesh_axes; }
+requires requires { S::mesh_axes; }
 inline constexpr int mesh_axes_of<S> = S::mesh_axes;
 
 namespace detail {
@@ -151,7 +150,7 @@ struct AcrossOf {
   using Type = buffer::Replicate;
 };
 template <class S>
-  requires requires { typename S::Across; }
+requires requires { typename S::Across; }
 struct AcrossOf<S> {
   using Type = typename S::Across;
 };

@@ -156,10 +156,9 @@ struct LoadedModule {
                         .sequences = sequences,
                         .shape = {.sequence_length = sequence_length, .threads = rank_threads(stack, communicator)},
                         .purpose = purpose};
-    request.shape.activation_bytes =
-        plan(model, sharding_of<typename Stack::Sharding>(stack.sharding), tiling_of<typename Stack::Tiling>(stack),
-             request)
-            .activation_bytes;
+    request.shape.activation_bytes = plan(model, sharding_of<typename Stack::Sharding>(stack.sharding),
+                                          tiling_of<typename Stack::Tiling>(stack), request)
+                                         .activation_bytes;
     return request.shape;
   }
 };

@@ -17,13 +17,13 @@ namespace fsdp::train {
 struct ShardingChoice {
   enum class Kind : std::uint8_t { fsdp2, zero1, zero2, zero3, hybrid, replicated };
   Kind kind = Kind::fsdp2;
-  bool reshard = true;                ///< fsdp2: release the weights after forward
-  std::int64_t number = 0;            ///< fsdp2:K and hybrid:K: ranks per group; 0 where not given
-  bool full = false;                  ///< hybrid: the optimizer is sharded over groups too
-  bool deferred = false;              ///< fsdp2, hybrid: gradients are reduced after the last micro-batch only
-  std::int64_t prefetch_depth = 1;    ///< fsdp2, zero3, hybrid: computations that weights are gathered ahead
-  std::int64_t persistence = 0;       ///< zero3: tensors up to so many elements are gathered once a step
-  std::int64_t live_bound = 0;        ///< zero3: most elements gathered at a time; 0: no bound
+  bool reshard = true;              ///< fsdp2: release the weights after forward
+  std::int64_t number = 0;          ///< fsdp2:K and hybrid:K: ranks per group; 0 where not given
+  bool full = false;                ///< hybrid: the optimizer is sharded over groups too
+  bool deferred = false;            ///< fsdp2, hybrid: gradients are reduced after the last micro-batch only
+  std::int64_t prefetch_depth = 1;  ///< fsdp2, zero3, hybrid: computations that weights are gathered ahead
+  std::int64_t persistence = 0;     ///< zero3: tensors up to so many elements are gathered once a step
+  std::int64_t live_bound = 0;      ///< zero3: most elements gathered at a time; 0: no bound
 
   friend bool operator==(const ShardingChoice&, const ShardingChoice&) = default;
 };

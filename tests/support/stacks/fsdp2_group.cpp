@@ -7,7 +7,8 @@
 namespace fsdp::test {
 
 RunResults run_fsdp2_group(const RunOptions& options) {
-  return run_threads<Llama<Stack<FullyShard<ReshardAfterForward::to_group>, comm::Threads<>, Fp32, tiling::RunTime>>>(options);
+  return run_threads<Llama<Stack<FullyShard<ReshardAfterForward::to_group>, comm::Threads<>, Fp32, tiling::RunTime>>>(
+      options);
 }
 
 }  // namespace fsdp::test

@@ -8,7 +8,8 @@
 namespace fsdp::test {
 
 RunResults run_fsdp2_rows(const RunOptions& options) {
-  return run_threads<Llama<Stack<WithLayout<FullyShard<>, buffer::Rows>, comm::Threads<>, Fp32, tiling::RunTime>>>(options);
+  return run_threads<Llama<Stack<WithLayout<FullyShard<>, buffer::Rows>, comm::Threads<>, Fp32, tiling::RunTime>>>(
+      options);
 }
 
 }  // namespace fsdp::test

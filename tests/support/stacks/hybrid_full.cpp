@@ -7,7 +7,9 @@
 namespace fsdp::test {
 
 RunResults run_hybrid_full(const RunOptions& options) {
-  return run_threads<Llama<Stack<HybridShard<FullyShard<>, OptimizerAcross::sharded>, comm::Threads<>, Fp32, tiling::RunTime>>>(options);
+  return run_threads<
+      Llama<Stack<HybridShard<FullyShard<>, OptimizerAcross::sharded>, comm::Threads<>, Fp32, tiling::RunTime>>>(
+      options);
 }
 
 }  // namespace fsdp::test

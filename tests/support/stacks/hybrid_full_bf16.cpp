@@ -7,7 +7,9 @@
 namespace fsdp::test {
 
 RunResults run_hybrid_full_bf16(const RunOptions& options) {
-  return run_threads<Llama<Stack<HybridShard<FullyShard<>, OptimizerAcross::sharded>, comm::Threads<>, Bf16Mixed, tiling::RunTime>>>(options);
+  return run_threads<
+      Llama<Stack<HybridShard<FullyShard<>, OptimizerAcross::sharded>, comm::Threads<>, Bf16Mixed, tiling::RunTime>>>(
+      options);
 }
 
 }  // namespace fsdp::test

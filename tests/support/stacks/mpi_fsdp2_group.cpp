@@ -7,7 +7,8 @@
 namespace fsdp::test {
 
 RunResults run_mpi_fsdp2_group(const RunOptions& options) {
-  return run_on_rank<Llama<Stack<FullyShard<ReshardAfterForward::to_group>, comm::Mpi<>, Fp32, tiling::RunTime>>>(comm::mpi_world(), options);
+  return run_on_rank<Llama<Stack<FullyShard<ReshardAfterForward::to_group>, comm::Mpi<>, Fp32, tiling::RunTime>>>(
+      comm::mpi_world(), options);
 }
 
 }  // namespace fsdp::test

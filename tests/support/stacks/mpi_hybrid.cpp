@@ -7,7 +7,8 @@
 namespace fsdp::test {
 
 RunResults run_mpi_hybrid(const RunOptions& options) {
-  return run_on_rank<Llama<Stack<HybridShard<FullyShard<>>, comm::Mpi<>, Fp32, tiling::RunTime>>>(comm::mpi_world(), options);
+  return run_on_rank<Llama<Stack<HybridShard<FullyShard<>>, comm::Mpi<>, Fp32, tiling::RunTime>>>(comm::mpi_world(),
+                                                                                                  options);
 }
 
 }  // namespace fsdp::test

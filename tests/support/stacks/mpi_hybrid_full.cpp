@@ -7,7 +7,9 @@
 namespace fsdp::test {
 
 RunResults run_mpi_hybrid_full(const RunOptions& options) {
-  return run_on_rank<Llama<Stack<HybridShard<FullyShard<>, OptimizerAcross::sharded>, comm::Mpi<>, Fp32, tiling::RunTime>>>(comm::mpi_world(), options);
+  return run_on_rank<
+      Llama<Stack<HybridShard<FullyShard<>, OptimizerAcross::sharded>, comm::Mpi<>, Fp32, tiling::RunTime>>>(
+      comm::mpi_world(), options);
 }
 
 }  // namespace fsdp::test

@@ -25,14 +25,10 @@ RunResults run_mpi_replicated(const RunOptions& options);
 
 inline RunResults run_mpi(std::string_view strategy, const RunOptions& options) {
   static const std::map<std::string, RunResults (*)(const RunOptions&)> compiled = {
-      {"fsdp2", run_mpi_fsdp2},
-      {"fsdp2:no-reshard", run_mpi_fsdp2_no_reshard},
-      {"fsdp2:K", run_mpi_fsdp2_group},
-      {"zero1", run_mpi_zero1},
-      {"zero2", run_mpi_zero2},
-      {"zero3", run_mpi_zero3},
-      {"hybrid:K", run_mpi_hybrid},
-      {"hybrid:K:full", run_mpi_hybrid_full},
+      {"fsdp2", run_mpi_fsdp2},           {"fsdp2:no-reshard", run_mpi_fsdp2_no_reshard},
+      {"fsdp2:K", run_mpi_fsdp2_group},   {"zero1", run_mpi_zero1},
+      {"zero2", run_mpi_zero2},           {"zero3", run_mpi_zero3},
+      {"hybrid:K", run_mpi_hybrid},       {"hybrid:K:full", run_mpi_hybrid_full},
       {"replicated", run_mpi_replicated},
   };
   RunOptions chosen = options;
