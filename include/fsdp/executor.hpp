@@ -79,6 +79,9 @@ class Executor {
   static constexpr std::size_t unit_index(int unit) { return static_cast<std::size_t>(unit - 1); }
 
   double run(std::span<const MicroBatch> micro_batches, float scale, sharding::Pass pass) {
+    if constexpr (!Device::counts_only)
+      for (const MicroBatch& batch : micro_batches)
+        require_micro_batch(batch, context_.sequence_length, module_.model().config().vocab_size);
     micro_batches_ = micro_batches;
     scale_ = scale;
     pass_ = pass;
@@ -186,6 +189,7 @@ class Executor {
     if (unit == 0) {
       batch_ = micro_batches_[static_cast<std::size_t>(micro_batch)];
       context_.sequences = batch_.sequences;
+      context_.documents = batch_.documents;
       entry_mark_ = context_.arena.mark(End::low);
       x_ = context_.template save<Compute>(stream_shape());
       if (!saves(1)) y_ = context_.template save<Compute>(stream_shape());

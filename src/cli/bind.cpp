@@ -39,6 +39,9 @@ void bind(FlagSet& flags, train::TrainOptions& o) {
   flags.add("seq-len", o.seq_len, "tokens per sequence");
   flags.add("batch-size", o.batch_size, "sequences per step, over all ranks and micro-batches");
   flags.add("grad-accum", o.grad_accum, "micro-batches per step");
+  flags.add(
+      "document-separator", o.document_separator,
+      "byte (0 to 255; 10 is a newline) after which a new document begins: no attention across, positions restart");
   flags.add("lr", o.lr, "learning rate after warm-up");
   flags.add("lr-schedule", o.lr_schedule, "constant | cosine (down to a tenth at the last step)");
   flags.add("warmup", o.warmup, "steps of linear warm-up");
@@ -69,6 +72,9 @@ void bind(FlagSet& flags, train::EvalOptions& o) {
   flags.add("seq-len", o.seq_len, "tokens per sequence");
   flags.add("batch-size", o.batch_size, "sequences at a time");
   flags.add("windows", o.windows, "windows used, evenly spread; 0: all");
+  flags.add(
+      "document-separator", o.document_separator,
+      "byte (0 to 255; 10 is a newline) after which a new document begins: no attention across, positions restart");
   bind(flags, o.stack);
 }
 
@@ -85,10 +91,12 @@ void bind(FlagSet& flags, train::BenchOptions& o) {
   flags.add("hidden", o.hidden, "hidden size");
   flags.add("intermediate", o.intermediate, "width of the MLP; 0: 3072 for mlp, 2816 for step");
   flags.add("layers", o.layers, "layers of step's model");
-  flags.add("heads", o.heads, "heads of step's model");
-  flags.add("kv-heads", o.kv_heads, "key-value heads of step's model");
-  flags.add("vocab", o.vocab, "vocabulary of step's model");
-  flags.add("seq-len", o.seq_len, "tokens per sequence; 0: 2048 and 4096 for mlp, 2048 for step");
+  flags.add("heads", o.heads, "heads of attention and of step's model");
+  flags.add("kv-heads", o.kv_heads, "key-value heads of attention and of step's model");
+  flags.add("head-dim", o.head_dim, "head size of attention; 0: 64 and 128");
+  flags.add("vocab", o.vocab, "vocabulary of head and of step's model; 0: 32000 for head, 8192 for step");
+  flags.add("seq-len", o.seq_len,
+            "tokens per sequence; 0: 2048 and 4096 for mlp, 4096 for attention and head, 2048 for step");
   flags.add("parameters", o.parameters, "weights of optim");
   flags.add("bytes", o.bytes, "of each collective of comm; 0: 1 MiB, 16 MiB and 64 MB");
   flags.add("repeats", o.repeats, "the median is printed");

@@ -100,6 +100,8 @@ struct Run {
   int operator()(const train::BenchOptions& options) const {
     train::bench::check(options);
     if (options.what == "mlp") return train::bench::measure_mlp(options);
+    if (options.what == "attention") return train::bench::measure_attention(options);
+    if (options.what == "head") return train::bench::measure_head(options);
     if (options.what == "optim") return train::bench::measure_optim(options);
     auto resolved = launched(options);
     if (options.what == "step") return find_stack(resolved.stack).bench_step(resolved);

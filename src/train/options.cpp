@@ -39,6 +39,11 @@ void require_in(bool holds, const char* flag, double value, const char* range) {
   require<InputError>(holds && std::isfinite(value), flag, " ", value, " must be ", range);
 }
 
+void require_separator(const std::optional<std::int64_t>& separator) {
+  require<InputError>(!separator || (*separator >= 0 && *separator <= 255), "--document-separator ",
+                      separator.value_or(0), " must be a byte: 0 to 255");
+}
+
 }  // namespace
 
 void validate(const TrainOptions& o, std::int64_t ranks) {
@@ -67,6 +72,7 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
   require_in(o.stack.deadline_seconds > 0, "--deadline", o.stack.deadline_seconds, "above 0 seconds");
   require<InputError>(o.ranks == 0 || o.dry_run || o.print_schedule,
                       "--ranks is for --dry-run only; use --comm threads:", o.ranks);
+  require_separator(o.document_separator);
   data::check_batch(o.batch_size, ranks, o.grad_accum);
 }
 
@@ -74,6 +80,7 @@ void validate(const EvalOptions& o) {
   require_least(std::array{AtLeast{"--seq-len", o.seq_len, 1}, AtLeast{"--batch-size", o.batch_size, 1},
                            AtLeast{"--windows", o.windows, 0}, AtLeast{"--threads", o.stack.threads, 0}});
   require_in(o.stack.deadline_seconds > 0, "--deadline", o.stack.deadline_seconds, "above 0 seconds");
+  require_separator(o.document_separator);
 }
 
 void validate(const GenerateOptions& o) {

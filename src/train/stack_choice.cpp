@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <map>
+#include <limits>
 #include <vector>
 
 #include <fsdp/core/error.hpp>
@@ -17,7 +18,7 @@ const std::vector<std::string> sharding_names = {
     "fsdp2", "fsdp2:no-reshard", "fsdp2:K",      "fsdp2:deferred", "fsdp2:prefetch=N", "zero1",     "zero2",
     "zero3", "zero3:persist=N",  "zero3:live=N", "hybrid:K",       "hybrid:K:full",    "replicated"};
 const std::vector<std::string> precision_names = {"fp32", "bf16"};
-const std::vector<std::string> tiling_names = {"off", "tiles:N", "tokens:N", "budget:BYTES"};
+const std::vector<std::string> tiling_names = {"off", "tiles:N", "tokens:N", "budget:BYTES", "budget:auto"};
 const std::vector<std::string> comm_names = {"self", "threads:N", "mpi", "nccl"};
 
 [[noreturn]] void unknown(std::string_view flag, std::string_view text, const std::vector<std::string>& names) {
@@ -31,6 +32,20 @@ std::int64_t number_after(std::string_view text, std::string_view prefix) {
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size() && number >= 1 ? number : 0;
+}
+
+/// "4096", "512MiB", "2GiB"; 0 where the text is anything else or more than an int64.
+std::int64_t bytes_of(std::string_view text) {
+  static constexpr std::array<std::string_view, 4> units = {"KiB", "MiB", "GiB", "TiB"};
+  std::int64_t scale = 1;
+  for (std::size_t i = 0; i < units.size(); ++i)
+    if (text.ends_with(units[i])) {
+      text.remove_suffix(units[i].size());
+      scale = std::int64_t{1} << (10 * (i + 1));
+      break;
+    }
+  const std::int64_t number = number_after(text, "");
+  return number <= std::numeric_limits<std::int64_t>::max() / scale ? number * scale : 0;
 }
 
 std::string with_number(std::string_view name, std::int64_t number) {
@@ -90,7 +105,9 @@ TilingChoice parse_tiling(std::string_view text) {
   if (text == "off") return {};
   if (const std::int64_t n = number_after(text, "tiles:"); n > 0) return {.kind = Kind::tiles, .number = n};
   if (const std::int64_t n = number_after(text, "tokens:"); n > 0) return {.kind = Kind::tokens, .number = n};
-  if (const std::int64_t n = number_after(text, "budget:"); n > 0) return {.kind = Kind::budget, .number = n};
+  if (text == "budget:auto") return {.kind = Kind::budget};
+  if (text.starts_with("budget:"))
+    if (const std::int64_t n = bytes_of(text.substr(7)); n > 0) return {.kind = Kind::budget, .number = n};
   unknown("tiling", text, tiling_names);
 }
 
@@ -137,7 +154,7 @@ std::string name_of(const TilingChoice& choice) {
   switch (choice.kind) {
     case Kind::tiles: return with_number("tiles", choice.number);
     case Kind::tokens: return with_number("tokens", choice.number);
-    case Kind::budget: return with_number("budget", choice.number);
+    case Kind::budget: return choice.number > 0 ? with_number("budget", choice.number) : "budget:auto";
     case Kind::off: break;
   }
   return "off";
@@ -166,7 +183,9 @@ tiling::RunTime policy_of(const TilingChoice& choice) {
     case TilingChoice::Kind::off: return tiling::Untiled{};
     case TilingChoice::Kind::budget: break;
   }
-  throw InputError(message("--tiling ", name_of(choice), " is not compiled; compiled are off, tiles:N and tokens:N"));
+  require<InputError>(choice.number > 0, "--tiling budget:auto is solved by `tessera train` alone; give bytes, ",
+                      "as in budget:512MiB");
+  return tiling::RunTime::budget(choice.number);
 }
 
 std::int64_t threads_per_rank(std::int64_t asked, std::int64_t cores, std::int64_t ranks_here) {

@@ -91,6 +91,9 @@ concept Scores = requires(typename D::Stream& stream, Tensor<const T> x, Tensor<
                           Tensor<const std::int32_t> targets, Tensor<double> loss) {
   D::template cross_entropy<T>(stream, y, targets, 1.0f, loss);
   D::template cross_entropy_loss<T>(stream, x, targets, loss);
+  D::template cross_entropy_fold<T>(stream, x, D::cross_entropy_state, targets, loss);
+  D::template cross_entropy_gradient<T>(stream, y, 0, targets, 1.0f, loss);
+  D::cross_entropy_sum(stream, loss, loss);
 };
 
 template <class D, class T>
@@ -143,7 +146,8 @@ consteval bool check_device() {
   static_assert(Attends<D, float> && Attends<D, bf16>, "fsdp: a device lacks attention or attention_backward");
   static_assert(Gates<D, float> && Gates<D, bf16>, "fsdp: a device lacks swiglu or swiglu_backward");
   static_assert(Embeds<D, float> && Embeds<D, bf16>, "fsdp: a device lacks embedding or embedding_backward");
-  static_assert(Scores<D, float> && Scores<D, bf16>, "fsdp: a device lacks cross_entropy or cross_entropy_loss");
+  static_assert(Scores<D, float> && Scores<D, bf16>,
+                "fsdp: a device lacks cross_entropy, cross_entropy_loss, or _fold, _gradient and _sum");
   static_assert(Moves<D, float> && Moves<D, bf16>, "fsdp: a device lacks add, copy to float and bf16, or fill");
   static_assert(Optimizes<D>, "fsdp: a device lacks sum_of_squares or adamw");
   return Device<D>;

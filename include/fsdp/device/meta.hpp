@@ -47,7 +47,8 @@ struct Meta {
 
   static void rotary_table(Stream&, float theta, Tensor<float> table);
   template <class T>
-  static void rope(Stream&, Tensor<T> x, Tensor<const float> table, Rotation rotation);
+  static void rope(Stream&, Tensor<T> x, Tensor<const float> table, Rotation rotation,
+                   CumulativeLengths documents = {});
 
   template <class T>
   static void attention(Stream&, const AttentionShape&, Tensor<const T> q, Tensor<const T> k, Tensor<const T> v,
@@ -74,6 +75,14 @@ struct Meta {
   template <class T>
   static void cross_entropy_loss(Stream&, Tensor<const T> logits, Tensor<const std::int32_t> targets,
                                  Tensor<double> loss);
+  static constexpr std::int64_t cross_entropy_state = Cpu::cross_entropy_state;
+  template <class T>
+  static void cross_entropy_fold(Stream&, Tensor<const T> logits, std::int64_t first,
+                                 Tensor<const std::int32_t> targets, Tensor<double> state);
+  static void cross_entropy_sum(Stream&, Tensor<const double> state, Tensor<double> loss);
+  template <class T>
+  static void cross_entropy_gradient(Stream&, Tensor<T> logits, std::int64_t first, Tensor<const std::int32_t> targets,
+                                     float scale, Tensor<const double> state);
 
   template <class T>
   static void add(Stream&, Tensor<const T> x, Tensor<T> y);

@@ -60,7 +60,7 @@ class Llama {
     const auto eps = static_cast<float>(config_.rms_norm_eps);
     return {{},
             {{}, config_.hidden_size, config_.heads, config_.kv_heads, config_.head_dim, eps},
-            {{}, config_.hidden_size, config_.intermediate_size, eps}};
+            {{}, config_.hidden_size, config_.intermediate_size, eps, config_.layers}};
   }
   Head head() const {
     return {{}, config_.vocab_size, config_.hidden_size, static_cast<float>(config_.rms_norm_eps), config_.tied};

@@ -53,6 +53,8 @@ TilingChoice choice_of(const TilingChoice& asked) {
     return {.kind = TilingChoice::Kind::tiles, .number = Tiling::tile_count};
   else if constexpr (requires { Tiling::tokens_per_tile; })
     return {.kind = TilingChoice::Kind::tokens, .number = Tiling::tokens_per_tile};
+  else if constexpr (requires { std::integral_constant<std::int64_t, Tiling::bytes>{}; })
+    return {.kind = TilingChoice::Kind::budget, .number = Tiling::bytes};
   else
     return asked;
 }
@@ -176,7 +178,7 @@ int evaluate(const EvalOptions& options) {
     LoadedModule<Model> loaded(communicator, options.model, options.stack, sequences, options.seq_len,
                                Purpose::evaluate);
     const data::Windows windows(corpus, options.seq_len, 0.0, loaded.model.config().vocab_size);
-    Batches batches(windows, sequences, 1);
+    Batches batches(windows, sequences, 1, options.document_separator);
     const MeanLoss mean = mean_loss(loaded.executor, communicator, batches, sequences,
                                     data::evenly_spread(0, windows.count(), options.windows));
     require<Error>(std::isfinite(mean.loss), "the mean loss is ", std::abs(mean.loss),

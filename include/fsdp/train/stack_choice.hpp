@@ -41,7 +41,7 @@ struct CommChoice {
 struct TilingChoice {
   enum class Kind : std::uint8_t { off, tiles, tokens, budget };
   Kind kind = Kind::off;
-  std::int64_t number = 0;  ///< tiles, tokens per tile, or bytes
+  std::int64_t number = 0;  ///< tiles, tokens per tile, or bytes; budget: 0 is what memory is left
 
   friend bool operator==(const TilingChoice&, const TilingChoice&) = default;
 };
@@ -74,7 +74,7 @@ std::string name_of(const TilingChoice& choice);
 std::string name_of(const CommChoice& choice);
 std::string name_of(const StackChoice& choice);  ///< "fsdp2 threads:2 bf16 tokens:512"
 
-/// The tiling policy. Throws InputError for a budget, which no stack is compiled with.
+/// The tiling policy. Throws InputError for a budget whose bytes are not known yet.
 tiling::RunTime policy_of(const TilingChoice& choice);
 
 /// Threads of each rank: the choice, or the cores of this machine divided by its ranks.

@@ -43,6 +43,41 @@ std::string json_line(const MlpLine& l) {
   return object.dump();
 }
 
+std::string json_line(const AttentionLine& l) {
+  const Object object = {{"bench", "attention"},
+                         {"seq", l.seq},
+                         {"heads", l.heads},
+                         {"kv_heads", l.kv_heads},
+                         {"head_dim", l.head_dim},
+                         {"precision", l.precision},
+                         {"threads", l.threads},
+                         {"forward_ms", readable(l.forward_ms)},
+                         {"backward_ms", readable(l.backward_ms)},
+                         {"scratch_bytes", l.scratch_bytes},
+                         {"matmul_gflops", readable(l.matmul_gflops)},
+                         {"forward_ratio", readable(l.forward_ratio)},
+                         {"backward_ratio", readable(l.backward_ratio)}};
+  return object.dump();
+}
+
+std::string json_line(const HeadLine& l) {
+  const Object object = {{"bench", "head"},
+                         {"tokens", l.tokens},
+                         {"hidden", l.hidden},
+                         {"vocabulary", l.vocabulary},
+                         {"tiling", l.tiling},
+                         {"precision", l.precision},
+                         {"threads", l.threads},
+                         {"tokens_per_tile", l.tokens_per_tile},
+                         {"columns_per_block", l.columns_per_block},
+                         {"ms", readable(l.milliseconds)},
+                         {"matmul_ms", readable(l.matmul_ms)},
+                         {"ratio", readable(l.ratio)},
+                         {"planned_bytes", l.planned_bytes},
+                         {"arena_bytes", l.arena_bytes}};
+  return object.dump();
+}
+
 std::string json_line(const StepLine& l) {
   Object object = {{"bench", "step"},
                    {"stack", l.stack},

@@ -28,6 +28,33 @@ struct MlpLine {
 };
 std::string json_line(const MlpLine& line);
 
+/// Attention of one sequence.
+struct AttentionLine {
+  std::int64_t seq = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  std::string precision;
+  int threads = 1;
+  double forward_ms = 0, backward_ms = 0;
+  std::int64_t scratch_bytes = 0;  ///< of the pass that takes more
+  double matmul_gflops = 0;        ///< of a 1024 x 1024 x 1024 matmul
+  double forward_ratio = 0;        ///< 2 x heads x S^2 x head_dim FLOPs a second over that rate
+  double backward_ratio = 0;       ///< 5 x
+};
+std::string json_line(const AttentionLine& line);
+
+/// A head's loss and all its gradients.
+struct HeadLine {
+  std::int64_t tokens = 0, hidden = 0, vocabulary = 0;
+  std::string tiling, precision;
+  int threads = 1;
+  std::int64_t tokens_per_tile = 0, columns_per_block = 0;
+  double milliseconds = 0;
+  double matmul_ms = 0;  ///< the three matmuls, all tokens at once
+  double ratio = 0;
+  std::int64_t planned_bytes = 0;  ///< the tiling plan's: workspace of a tile
+  std::int64_t arena_bytes = 0;    ///< and matmul scratch
+};
+std::string json_line(const HeadLine& line);
+
 /// The least that a step could take, by parts, and the rates that they were divided by.
 struct StepFloorParts {
   double matmul_ms = 0, attention_ms = 0, elementwise_ms = 0, optimizer_ms = 0;
