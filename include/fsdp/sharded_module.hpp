@@ -252,7 +252,10 @@ class ShardedModule {
 
   template <class T>
   T* keep(Kind kind, std::int64_t elements) {
-    blocks_.emplace_back(ledger_, kind, checked_multiply(elements, static_cast<std::int64_t>(sizeof(T))));
+    const std::int64_t bytes = checked_multiply(elements, static_cast<std::int64_t>(sizeof(T)));
+    // Other ranks may read the rest, but never gathered weights.
+    blocks_.emplace_back(ledger_, kind, bytes,
+                         kind == Kind::gathered ? nullptr : comm::shared_memory(*communicator_, bytes));
     return reinterpret_cast<T*>(blocks_.back().data());
   }
 
