@@ -32,27 +32,37 @@ MpiRank::Engine::Engine(Messages messages, const Options& options)
     : messages_(std::move(messages)),
       windows_(std::make_shared<Windows>(messages_.rank(), messages_.size(), options.windows,
                                          [this](auto mine, auto all) { messages_.exchange(mine, all); })),
+      process_(messages_.rank()),
       sum_(messages_, PieceSum::scratch_bytes_for(messages_.size())),
       exceptions_(std::uncaught_exceptions()) {
   monitor.rank = messages_.rank();
   monitor.options = options;
-  find_processes(messages_.rank());
+  find_processes();
 }
 
 MpiRank::Engine::Engine(Engine& parent, int color)
     : messages_(parent.messages_.split(color)),
       windows_(parent.windows_),
+      process_(parent.process_),
       sum_(messages_, PieceSum::scratch_bytes_for(messages_.size())),
       exceptions_(std::uncaught_exceptions()) {
   monitor.rank = messages_.rank();
   monitor.options = parent.monitor.options;
-  find_processes(parent.process_of_[static_cast<std::size_t>(parent.messages_.rank())]);
+  find_processes();
 }
 
-void MpiRank::Engine::find_processes(int own) {
+/// Windows are shared with those that want them, where this rank does.
+void MpiRank::Engine::find_processes() {
+  const int mine = monitor.options.windows ? process_ : nobody;
   process_of_.resize(static_cast<std::size_t>(messages_.size()));
-  messages_.exchange(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(process_of_)));
+  messages_.exchange(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(process_of_)));
+  if (mine == nobody) std::fill(process_of_.begin(), process_of_.end(), nobody);
   for (InFlight& transfer : in_flight_) transfer.peers.resize(process_of_.size());
+}
+
+bool MpiRank::Engine::shares_with(int peer) const {
+  const int process = process_of_[static_cast<std::size_t>(peer)];
+  return process != nobody && windows_->shares_with(process);
 }
 
 MpiRank::Engine::~Engine() {

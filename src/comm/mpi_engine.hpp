@@ -54,6 +54,7 @@ class MpiRank::Engine {
  private:
   using Clock = std::chrono::steady_clock;
   static constexpr std::uint64_t depth = 32;
+  static constexpr int nobody = -1;
 
   /// The first message of a transfer between two ranks.
   struct Arrival {
@@ -83,7 +84,7 @@ class MpiRank::Engine {
     bool sum_to_come = false;
   };
 
-  void find_processes(int own);
+  void find_processes();
   InFlight& slot(Ticket ticket) { return in_flight_[ticket % depth]; }
   bool complete(Ticket ticket);
   bool progress();
@@ -101,7 +102,7 @@ class MpiRank::Engine {
 
   // In mpi_reading.cpp: what lies in windows.
   void find_places(InFlight& transfer) const;
-  bool shares_with(int peer) const { return windows_->shares_with(process_of_[static_cast<std::size_t>(peer)]); }
+  bool shares_with(int peer) const;
   bool is_read_by(const InFlight& transfer, int peer) const {
     return transfer.arrival.in_windows != 0 && shares_with(peer);
   }
@@ -113,7 +114,8 @@ class MpiRank::Engine {
 
   Messages messages_;
   std::shared_ptr<Windows> windows_;
-  std::vector<int> process_of_;  ///< in windows_, by rank
+  int process_;                  ///< this one, in windows_
+  std::vector<int> process_of_;  ///< by rank; nobody where windows are switched off, here or there
   PieceSum sum_;
   std::array<InFlight, depth> in_flight_;
   std::deque<Ticket> sums_;  ///< to come, after the one under way

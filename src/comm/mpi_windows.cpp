@@ -97,7 +97,7 @@ Windows::~Windows() {
 std::shared_ptr<std::byte> Windows::allocate(const std::shared_ptr<Windows>& windows, std::int64_t bytes) {
   const auto refused = [bytes](const char* call) {
     return MemoryError(message("the system gave no window of ", bytes, " bytes (", call, ": ", std::strerror(errno),
-                               "); lower the model or the batch, or run without windows"));
+                               "); lower the model or the batch, or switch shared windows off"));
   };
   const std::size_t size = mapped_bytes(bytes);
   const int file = memfd_create("tessera-window", MFD_CLOEXEC);
@@ -145,7 +145,7 @@ const std::byte* Windows::map(int process, const Place& place) {
   const std::string path = path_of(process, place.file);
   const auto refused = [&](const char* call, const char* why) {
     return CollectiveError(message("cannot read the memory of rank ", process, " (", call, " ", path, ": ", why,
-                                   "); run without windows"));
+                                   "); switch shared windows off"));
   };
   const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) throw refused("open", std::strerror(errno));
