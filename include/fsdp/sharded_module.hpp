@@ -360,7 +360,10 @@ class ShardedModule {
   }
   template <class T>
   T* keep(Kind kind, std::int64_t elements) {
-    blocks_.emplace_back(ledger_, kind, bytes_of<T>(elements));
+    const std::int64_t bytes = bytes_of<T>(elements);
+    // Other ranks may read the rest, but never gathered weights.
+    blocks_.emplace_back(ledger_, kind, bytes,
+                         kind == Kind::gathered ? nullptr : comm::shared_memory(mesh_.world(), bytes));
     return reinterpret_cast<T*>(blocks_.back().data());
   }
 

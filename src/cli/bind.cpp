@@ -16,6 +16,8 @@ void bind(FlagSet& flags, train::StackChoice& stack) {
   flags.add("comm", stack.comm, "self | threads:N | mpi | nccl");
   flags.add("threads", stack.threads, "threads per rank; 0: cores / ranks");
   flags.add("deadline", stack.deadline_seconds, "seconds that a collective may take");
+  flags.add("shared-windows", stack.windows,
+            "mpi: ranks of one machine read each other's memory (--shared-windows=false: they send it)");
 }
 
 void bind(FlagSet& flags, train::ModelChoice& model) {

@@ -54,6 +54,7 @@ struct StackChoice {
   CommChoice comm;
   std::int64_t threads = 0;      ///< per rank; 0: cores / ranks, at least 1
   double deadline_seconds = 20;  ///< of every collective
+  bool windows = true;           ///< ranks of one machine under MPI read each other's memory
 
   friend bool operator==(const StackChoice&, const StackChoice&) = default;
 };

@@ -116,17 +116,19 @@ std::string json_line(const StepLine& l) {
 }
 
 std::string json_line(const CommLine& l) {
-  return Object({{"bench", "comm"},
-                 {"backend", l.backend},
-                 {"op", l.op},
+  Object object = {{"bench", "comm"}, {"backend", l.backend}};
+  if (!l.way.empty()) object["way"] = l.way;
+  object.update({{"op", l.op},
                  {"bytes", l.bytes},
                  {"ranks", l.ranks},
                  {"threads", l.threads},
                  {"ms", readable(l.milliseconds)},
                  {"gb_per_second", readable(l.gb_per_second)},
                  {"memcpy_gb_per_second", readable(l.memcpy_gb_per_second)},
-                 {"ratio", readable(l.ratio)}})
-      .dump();
+                 {"ratio", readable(l.ratio)}});
+  if (l.library_milliseconds) object["library_ms"] = readable(*l.library_milliseconds);
+  if (l.ratio_to_library) object["ratio_to_library"] = readable(*l.ratio_to_library);
+  return object.dump();
 }
 
 std::string json_line(const OptimLine& l) {

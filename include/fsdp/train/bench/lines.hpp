@@ -90,11 +90,14 @@ struct StepLine {
 std::string json_line(const StepLine& line);
 
 struct CommLine {
-  std::string backend, op;
+  std::string backend;
+  std::string way;  ///< "windows" or "messages"; empty where a backend has one way only
+  std::string op;
   std::int64_t bytes = 0;  ///< of the whole tensor
   int ranks = 1, threads = 1;
   double milliseconds = 0;
   double gb_per_second = 0, memcpy_gb_per_second = 0, ratio = 0;
+  std::optional<double> library_milliseconds = {}, ratio_to_library = {};  ///< MPI's own collective
 };
 std::string json_line(const CommLine& line);
 
