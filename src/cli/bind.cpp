@@ -8,7 +8,9 @@ void bind(FlagSet& flags, train::StackChoice& stack) {
   flags.add(
       "sharding", stack.sharding,
       "fsdp2 | fsdp2:no-reshard | fsdp2:K | zero1 | zero2 | zero3 | hybrid:K | hybrid:K:full | replicated; K ranks "
-      "per group");
+      "per group. Behind fsdp2, zero3 and hybrid:K also :prefetch=N (units gathered ahead); behind fsdp2 and hybrid:K "
+      ":deferred (reduce after the last micro-batch); behind zero3 :persist=N (tensors up to N elements stay gathered) "
+      "and :live=N (most elements gathered at a time)");
   flags.add("precision", stack.precision, "fp32 | bf16 (bf16 compute, fp32 main weights and reduction)");
   flags.add("tiling", stack.tiling,
             "off | tiles:N | tokens:N | budget:BYTES (as 512MiB, for what is kept and a tile) | budget:auto (train: "
@@ -16,6 +18,8 @@ void bind(FlagSet& flags, train::StackChoice& stack) {
   flags.add("comm", stack.comm, "self | threads:N | mpi | nccl");
   flags.add("threads", stack.threads, "threads per rank; 0: cores / ranks");
   flags.add("deadline", stack.deadline_seconds, "seconds that a collective may take");
+  flags.add("shared-windows", stack.windows,
+            "mpi: ranks of one machine read each other's memory (--shared-windows=false: they send it)");
 }
 
 void bind(FlagSet& flags, train::ModelChoice& model) {
@@ -39,6 +43,9 @@ void bind(FlagSet& flags, train::TrainOptions& o) {
   flags.add("seq-len", o.seq_len, "tokens per sequence");
   flags.add("batch-size", o.batch_size, "sequences per step, over all ranks and micro-batches");
   flags.add("grad-accum", o.grad_accum, "micro-batches per step");
+  flags.add(
+      "document-separator", o.document_separator,
+      "byte (0 to 255; 10 is a newline) after which a new document begins: no attention across, positions restart");
   flags.add("lr", o.lr, "learning rate after warm-up");
   flags.add("lr-schedule", o.lr_schedule, "constant | cosine (down to a tenth at the last step)");
   flags.add("warmup", o.warmup, "steps of linear warm-up");
@@ -70,6 +77,9 @@ void bind(FlagSet& flags, train::EvalOptions& o) {
   flags.add("seq-len", o.seq_len, "tokens per sequence");
   flags.add("batch-size", o.batch_size, "sequences at a time");
   flags.add("windows", o.windows, "windows used, evenly spread; 0: all");
+  flags.add(
+      "document-separator", o.document_separator,
+      "byte (0 to 255; 10 is a newline) after which a new document begins: no attention across, positions restart");
   bind(flags, o.stack);
 }
 
@@ -86,10 +96,12 @@ void bind(FlagSet& flags, train::BenchOptions& o) {
   flags.add("hidden", o.hidden, "hidden size");
   flags.add("intermediate", o.intermediate, "width of the MLP; 0: 3072 for mlp, 2816 for step");
   flags.add("layers", o.layers, "layers of step's model");
-  flags.add("heads", o.heads, "heads of step's model");
-  flags.add("kv-heads", o.kv_heads, "key-value heads of step's model");
-  flags.add("vocab", o.vocab, "vocabulary of step's model");
-  flags.add("seq-len", o.seq_len, "tokens per sequence; 0: 2048 and 4096 for mlp, 2048 for step");
+  flags.add("heads", o.heads, "heads of attention and of step's model");
+  flags.add("kv-heads", o.kv_heads, "key-value heads of attention and of step's model");
+  flags.add("head-dim", o.head_dim, "head size of attention; 0: 64 and 128");
+  flags.add("vocab", o.vocab, "vocabulary of head and of step's model; 0: 32000 for head, 8192 for step");
+  flags.add("seq-len", o.seq_len,
+            "tokens per sequence; 0: 2048 and 4096 for mlp, 4096 for attention and head, 2048 for step");
   flags.add("parameters", o.parameters, "weights of optim");
   flags.add("bytes", o.bytes, "of each collective of comm; 0: 1 MiB, 16 MiB and 64 MB");
   flags.add("repeats", o.repeats, "the median is printed; 1 of mlp --table where it is not given");

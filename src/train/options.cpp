@@ -39,6 +39,11 @@ void require_in(bool holds, const char* flag, double value, const char* range) {
   require<InputError>(holds && std::isfinite(value), flag, " ", value, " must be ", range);
 }
 
+void require_separator(const std::optional<std::int64_t>& separator) {
+  require<InputError>(!separator || (*separator >= 0 && *separator <= 255), "--document-separator ",
+                      separator.value_or(0), " must be a byte: 0 to 255");
+}
+
 }  // namespace
 
 void validate(const TrainOptions& o, std::int64_t ranks) {
@@ -72,6 +77,7 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
   require_in(o.stack.deadline_seconds > 0, "--deadline", o.stack.deadline_seconds, "above 0 seconds");
   require<InputError>(o.ranks == 0 || o.dry_run || o.print_schedule,
                       "--ranks is for --dry-run only; use --comm threads:", o.ranks);
+  require_separator(o.document_separator);
   data::check_batch(o.batch_size, ranks, o.grad_accum);
 }
 
@@ -79,6 +85,7 @@ void validate(const EvalOptions& o) {
   require_least(std::array{AtLeast{"--seq-len", o.seq_len, 1}, AtLeast{"--batch-size", o.batch_size, 1},
                            AtLeast{"--windows", o.windows, 0}, AtLeast{"--threads", o.stack.threads, 0}});
   require_in(o.stack.deadline_seconds > 0, "--deadline", o.stack.deadline_seconds, "above 0 seconds");
+  require_separator(o.document_separator);
 }
 
 void validate(const GenerateOptions& o) {
@@ -156,10 +163,7 @@ void refuse_other_stack(const TrainOptions& options, const StackChoice& fixed) {
                         "; leave the flag out, or use the tessera program");
   };
   const StackChoice& stack = options.stack;
-  const bool same_form =
-      stack.sharding.kind == fixed.sharding.kind && stack.sharding.reshard == fixed.sharding.reshard &&
-      (stack.sharding.number > 0) == (fixed.sharding.number > 0) && stack.sharding.full == fixed.sharding.full;
-  check("sharding", stack.sharding, fixed.sharding, same_form);
+  check("sharding", stack.sharding, fixed.sharding, kind_name(stack.sharding) == kind_name(fixed.sharding));
   check("precision", stack.precision, fixed.precision, stack.precision == fixed.precision);
   check("tiling", stack.tiling, fixed.tiling, stack.tiling == fixed.tiling);
   check("comm", stack.comm, fixed.comm, stack.comm.kind == fixed.comm.kind);

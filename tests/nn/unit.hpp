@@ -102,6 +102,7 @@ class Unit {
   Fields<Device, Module> fields;
   Slot<Device, Compute> stream;  // x, y, dy: [T, H] each
   Slot<Device, float> rotary;    // [S, d]
+  std::vector<std::int64_t> documents;
   typename Module::Saved saved{};
   int polls = 0;
   Context<L> context;
@@ -113,11 +114,13 @@ class Unit {
         fields(module, run.placing),
         stream(std::vector<Shape>(3, {sizes.tokens(), sizes.hidden}), Placing::padded),
         rotary(Shape{sizes.length, sizes.head_dim}),
+        documents(sizes.documents),
         context{.arena = rank.arena,
                 .stream = rank.stream,
                 .tiling = run.tiling,
                 .sequences = sizes.sequences,
                 .sequence_length = sizes.length,
+                .documents = documents,
                 .rotary = rotary[0],
                 .poll = [](void* count) { ++*static_cast<int*>(count); },
                 .poll_state = &polls} {

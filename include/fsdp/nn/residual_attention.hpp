@@ -70,7 +70,8 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
       project<L, 3>(context, normed, {weights.q, weights.k, weights.v}, saved.qkv);
     }
     context.progress();
-    Device::template rope<Compute>(context.stream, rotated(saved.qkv), context.rotary, device::Rotation::forward);
+    Device::template rope<Compute>(context.stream, rotated(saved.qkv), context.rotary, device::Rotation::forward,
+                                   context.documents);
     Device::template attention<Compute>(context.stream, problem(context), q(saved.qkv), k(saved.qkv), v(saved.qkv),
                                         saved.out, saved.lse);
     context.progress();
@@ -96,7 +97,8 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
                                                    v(saved.qkv), saved.out, saved.lse, dout, q(dqkv), k(dqkv), v(dqkv));
     }
     context.progress();
-    Device::template rope<Compute>(context.stream, rotated(dqkv), context.rotary, device::Rotation::backward);
+    Device::template rope<Compute>(context.stream, rotated(dqkv), context.rotary, device::Rotation::backward,
+                                   context.documents);
     const auto normed = frame.template allocate<Compute>({tokens, hidden});  // [T, H], then its gradient
     Device::template rms_norm<Compute>(context.stream, saved.x, weights.norm, eps, normed, saved.rstd);
     project_backward_weight<L, 3>(context, dqkv, normed, {gradients.q, gradients.k, gradients.v});
@@ -127,7 +129,8 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
             .sequence_length = context.sequence_length,
             .heads = heads,
             .kv_heads = kv_heads,
-            .head_dim = head_dim};
+            .head_dim = head_dim,
+            .documents = context.documents};
   }
 };
 

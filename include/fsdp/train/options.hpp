@@ -31,8 +31,9 @@ struct TrainOptions {
   ModelChoice model = {};
   std::int64_t steps = 1000;
   std::int64_t seq_len = 512;
-  std::int64_t batch_size = 8;  ///< sequences per step, over all ranks and micro-batches
-  std::int64_t grad_accum = 1;  ///< micro-batches
+  std::int64_t batch_size = 8;                          ///< sequences per step, over all ranks and micro-batches
+  std::int64_t grad_accum = 1;                          ///< micro-batches
+  std::optional<std::int64_t> document_separator = {};  ///< a byte; none: every window is one document
   double lr = 1e-3;
   LrShape lr_schedule = LrShape::cosine;
   std::int64_t warmup = 0;
@@ -67,6 +68,7 @@ struct EvalOptions {
   std::int64_t seq_len = 512;
   std::int64_t batch_size = 1;
   std::int64_t windows = 0;  ///< at most, evenly spread; 0: all
+  std::optional<std::int64_t> document_separator = {};
   StackChoice stack = {};
   std::vector<std::string> given = {};
 
@@ -86,9 +88,10 @@ struct GenerateOptions {
 };
 
 struct BenchOptions {
-  std::string what = {};  ///< mlp, step, comm or optim
-  std::int64_t hidden = 1024, intermediate = 0, layers = 4, heads = 16, kv_heads = 4,
-               vocab = 8192;             ///< 0: the command's own
+  std::string what = {};  ///< mlp, attention, head, step, comm or optim
+  std::int64_t hidden = 1024, intermediate = 0, layers = 4, heads = 16, kv_heads = 4;
+  std::int64_t vocab = 0;                ///< 0: the command's own, and so below
+  std::int64_t head_dim = 0;             ///< attention; 0: 64 and 128
   std::int64_t seq_len = 0;              ///< 0: the command's own
   std::int64_t parameters = 50'000'000;  ///< optim
   std::int64_t bytes = 0;                ///< comm: of each collective; 0: the command's own

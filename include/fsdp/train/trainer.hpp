@@ -25,6 +25,7 @@
 #include <fsdp/models/llama.hpp>
 #include <fsdp/optim/adamw.hpp>
 #include <fsdp/optim/initialize.hpp>
+#include <fsdp/train/agree.hpp>
 #include <fsdp/train/batches.hpp>
 #include <fsdp/train/console.hpp>
 #include <fsdp/train/dry_run.hpp>
@@ -72,7 +73,7 @@ class Trainer {
                              .clip = options.clip}),
         trace_(options.trace.empty() ? std::filesystem::path() : trace_path(options.trace, communicator.rank())),
         executor_(module_, trace_.on() ? observer() : Observer{}),
-        batches_(windows_, request_.sequences, request_.shape.micro_batches) {
+        batches_(windows_, request_.sequences, request_.shape.micro_batches, options.document_separator) {
     if (leads()) require_writable(options.checkpoint_dir);
   }
 
@@ -157,9 +158,10 @@ class Trainer {
 
   void train_step(std::int64_t step) {
     const auto begin = Clock::now();
-    batches_.draw(sampler_, communicator_.rank(), communicator_.size());
-    std::int64_t targets = batches_.valid_targets();
-    comm::reduce(communicator_, std::span<std::int64_t>(&targets, 1), comm::Reduction::sum, {"valid targets"});
+    const std::int64_t targets = sum_valid_targets(communicator_, [&] {
+      batches_.draw(sampler_, communicator_.rank(), communicator_.size());
+      return valid_targets(batches_.micro_batches());
+    });
     const double loss_sum =
         executor_.train(batches_.micro_batches(), 1.0f / static_cast<float>(std::max<std::int64_t>(targets, 1)));
     const double loss = comm::sum_over_ranks(communicator_, loss_sum, {"loss"}) / static_cast<double>(targets);

@@ -16,6 +16,12 @@ void check(const BenchOptions& options) {
   at_least("hidden", options.hidden, 1);
   at_least("intermediate", options.intermediate, 0);
   at_least("heads", options.heads, 1);
+  at_least("kv-heads", options.kv_heads, 1);
+  at_least("head-dim", options.head_dim, 0);
+  at_least("vocab", options.vocab, 0);
+  if (options.what == "attention")
+    require<InputError>(options.heads % options.kv_heads == 0, "bench: --heads ", options.heads,
+                        " are not divisible by --kv-heads ", options.kv_heads);
   at_least("up-to", options.up_to, 0);
   const auto given = [&](const char* flag) {
     return std::find(options.given.begin(), options.given.end(), flag) != options.given.end();

@@ -74,6 +74,41 @@ std::string json_line(const MlpTableLine& l) {
   return object.dump();
 }
 
+std::string json_line(const AttentionLine& l) {
+  const Object object = {{"bench", "attention"},
+                         {"seq", l.seq},
+                         {"heads", l.heads},
+                         {"kv_heads", l.kv_heads},
+                         {"head_dim", l.head_dim},
+                         {"precision", l.precision},
+                         {"threads", l.threads},
+                         {"forward_ms", readable(l.forward_ms)},
+                         {"backward_ms", readable(l.backward_ms)},
+                         {"scratch_bytes", l.scratch_bytes},
+                         {"matmul_gflops", readable(l.matmul_gflops)},
+                         {"forward_ratio", readable(l.forward_ratio)},
+                         {"backward_ratio", readable(l.backward_ratio)}};
+  return object.dump();
+}
+
+std::string json_line(const HeadLine& l) {
+  const Object object = {{"bench", "head"},
+                         {"tokens", l.tokens},
+                         {"hidden", l.hidden},
+                         {"vocabulary", l.vocabulary},
+                         {"tiling", l.tiling},
+                         {"precision", l.precision},
+                         {"threads", l.threads},
+                         {"tokens_per_tile", l.tokens_per_tile},
+                         {"columns_per_block", l.columns_per_block},
+                         {"ms", readable(l.milliseconds)},
+                         {"matmul_ms", readable(l.matmul_ms)},
+                         {"ratio", readable(l.ratio)},
+                         {"planned_bytes", l.planned_bytes},
+                         {"arena_bytes", l.arena_bytes}};
+  return object.dump();
+}
+
 std::string json_line(const StepLine& l) {
   Object object = {{"bench", "step"},
                    {"stack", l.stack},
@@ -112,17 +147,19 @@ std::string json_line(const StepLine& l) {
 }
 
 std::string json_line(const CommLine& l) {
-  return Object({{"bench", "comm"},
-                 {"backend", l.backend},
-                 {"op", l.op},
+  Object object = {{"bench", "comm"}, {"backend", l.backend}};
+  if (!l.way.empty()) object["way"] = l.way;
+  object.update({{"op", l.op},
                  {"bytes", l.bytes},
                  {"ranks", l.ranks},
                  {"threads", l.threads},
                  {"ms", readable(l.milliseconds)},
                  {"gb_per_second", readable(l.gb_per_second)},
                  {"memcpy_gb_per_second", readable(l.memcpy_gb_per_second)},
-                 {"ratio", readable(l.ratio)}})
-      .dump();
+                 {"ratio", readable(l.ratio)}});
+  if (l.library_milliseconds) object["library_ms"] = readable(*l.library_milliseconds);
+  if (l.ratio_to_library) object["ratio_to_library"] = readable(*l.ratio_to_library);
+  return object.dump();
 }
 
 std::string json_line(const OptimLine& l) {

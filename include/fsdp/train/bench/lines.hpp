@@ -45,6 +45,33 @@ struct MlpTableLine {
 };
 std::string json_line(const MlpTableLine& line);
 
+/// Attention of one sequence.
+struct AttentionLine {
+  std::int64_t seq = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  std::string precision;
+  int threads = 1;
+  double forward_ms = 0, backward_ms = 0;
+  std::int64_t scratch_bytes = 0;  ///< of the pass that takes more
+  double matmul_gflops = 0;        ///< of a 1024 x 1024 x 1024 matmul
+  double forward_ratio = 0;        ///< 2 x heads x S^2 x head_dim FLOPs a second over that rate
+  double backward_ratio = 0;       ///< 5 x
+};
+std::string json_line(const AttentionLine& line);
+
+/// A head's loss and all its gradients.
+struct HeadLine {
+  std::int64_t tokens = 0, hidden = 0, vocabulary = 0;
+  std::string tiling, precision;
+  int threads = 1;
+  std::int64_t tokens_per_tile = 0, columns_per_block = 0;
+  double milliseconds = 0;
+  double matmul_ms = 0;  ///< the three matmuls, all tokens at once
+  double ratio = 0;
+  std::int64_t planned_bytes = 0;  ///< the tiling plan's: workspace of a tile
+  std::int64_t arena_bytes = 0;    ///< and matmul scratch
+};
+std::string json_line(const HeadLine& line);
+
 /// The least that a step could take, by parts, and the rates that they were divided by.
 struct StepFloorParts {
   double matmul_ms = 0, attention_ms = 0, elementwise_ms = 0, optimizer_ms = 0;
@@ -80,11 +107,14 @@ struct StepLine {
 std::string json_line(const StepLine& line);
 
 struct CommLine {
-  std::string backend, op;
+  std::string backend;
+  std::string way;  ///< "windows" or "messages"; empty where a backend has one way only
+  std::string op;
   std::int64_t bytes = 0;  ///< of the whole tensor
   int ranks = 1, threads = 1;
   double milliseconds = 0;
   double gb_per_second = 0, memcpy_gb_per_second = 0, ratio = 0;
+  std::optional<double> library_milliseconds = {}, ratio_to_library = {};  ///< MPI's own collective
 };
 std::string json_line(const CommLine& line);
 

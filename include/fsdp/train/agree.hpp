@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Bad data stop every rank before any computes: an InputError of one becomes that of all.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include <comm/collectives.hpp>
+#include <fsdp/core/error.hpp>
+
+namespace fsdp::train {
+
+/// Calls `prepare`, which makes this rank's micro-batches and counts their valid targets, and returns the sum over
+/// ranks. Where it throws InputError on any rank, all throw that of the first such rank.
+template <comm::Communicator C, class Prepare>
+std::int64_t sum_valid_targets(C& communicator, const Prepare& prepare) {
+  std::string complaint;
+  std::array<std::int64_t, 2> sums{};  // valid targets, ranks that refuse their data
+  try {
+    sums[0] = prepare();
+  } catch (const InputError& error) {
+    complaint = error.what();
+    sums[1] = 1;
+  }
+  const bool refuses = sums[1] != 0;
+  comm::reduce(communicator, std::span<std::int64_t>(sums), comm::Reduction::sum, {"valid targets"});
+  if (sums[1] == 0) return sums[0];
+
+  std::array<std::int64_t, 1> first = {refuses ? communicator.rank() : communicator.size()};
+  comm::reduce(communicator, std::span<std::int64_t>(first), comm::Reduction::min, {"bad data"});
+  const auto root = static_cast<int>(first[0]);
+  std::array<std::int64_t, 1> length = {std::ssize(complaint)};
+  comm::broadcast(communicator, std::as_writable_bytes(std::span(length)), root, {"bad data"});
+  complaint.resize(static_cast<std::size_t>(length[0]));
+  comm::broadcast(communicator, std::as_writable_bytes(std::span(complaint)), root, {"bad data"});
+  throw InputError(complaint);
+}
+
+}  // namespace fsdp::train
