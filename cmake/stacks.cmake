@@ -16,12 +16,15 @@
 #
 # To add a policy: its short name and type below, and in the list of short names of its axis.
 
-set(TESSERA_SHARDING_NAMES fsdp2 fsdp2_no_reshard zero1 zero2 zero3 replicated)
+set(TESSERA_SHARDING_NAMES fsdp2 fsdp2_no_reshard fsdp2_group zero1 zero2 zero3 hybrid hybrid_full replicated)
 set(TESSERA_SHARDING_fsdp2 "fsdp::FullyShard<fsdp::ReshardAfterForward::yes>")
 set(TESSERA_SHARDING_fsdp2_no_reshard "fsdp::FullyShard<fsdp::ReshardAfterForward::no>")
+set(TESSERA_SHARDING_fsdp2_group "fsdp::FullyShard<fsdp::ReshardAfterForward::to_group>")
 set(TESSERA_SHARDING_zero1 "fsdp::Zero1")
 set(TESSERA_SHARDING_zero2 "fsdp::Zero2")
 set(TESSERA_SHARDING_zero3 "fsdp::Zero3")
+set(TESSERA_SHARDING_hybrid "fsdp::HybridShard<fsdp::FullyShard<>>")
+set(TESSERA_SHARDING_hybrid_full "fsdp::HybridShard<fsdp::FullyShard<>, fsdp::OptimizerAcross::sharded>")
 set(TESSERA_SHARDING_replicated "fsdp::Replicated")
 
 set(TESSERA_COMM_NAMES self threads mpi)

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -187,6 +188,16 @@ template <Communicator C>
 void barrier(C& c, Label label = {}) {
   const Event event = detail::enter(c, Op::barrier, DType::u8, 0, label, 0, 0, 0);
   watch(c.monitor(), event, [&] { c.barrier(); });
+}
+
+/// Zeroed memory that other ranks can read where it lies, for what collectives read (`local` of a gather, `full` of a
+/// reduction); nullptr where the communicator has none, or no need of it. It may outlive the communicator.
+template <Communicator C>
+std::shared_ptr<std::byte> shared_memory(C& c, std::int64_t bytes) {
+  if constexpr (requires { c.shared_memory(bytes); })
+    return bytes == 0 ? nullptr : c.shared_memory(bytes);
+  else
+    return nullptr;
 }
 
 /// Ranks r with equal color_of(r) form a new communicator, ordered by their rank here, with the same options.

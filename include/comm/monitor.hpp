@@ -29,6 +29,7 @@ struct Options {
   bool checks = false;                         ///< compare op, dtype, sizes and sequence number on every rank first
   bool record = false;                         ///< keep an Event for every collective
   std::int64_t message_bytes = 1 << 30;        ///< longest single message; MPI 3 counts in int
+  bool windows = true;  ///< Mpi: ranks of one machine read each other's shared_memory in place; a split asks again
 };
 
 /// What a collective is for, in error messages, records and traces.

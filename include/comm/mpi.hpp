@@ -3,14 +3,16 @@
 /// Ranks are processes that mpirun started. This header does not need mpi.h; a build without MPI omits
 /// src/comm/mpi*.cpp and src/comm/messages.cpp.
 ///
-/// Pieces travel in point-to-point messages and are summed here, in rank order: MPI has no bf16, and Open MPI's own
-/// nonblocking reductions move 3 to 4 times the bytes. Messages progress only inside calls: long computations should
-/// `test` what they wait for later.
+/// Ranks of one machine read what lies in each other's `shared_memory` where it is, as those of Threads do. All else
+/// travels in point-to-point messages and is summed here, in rank order: MPI has no bf16, and Open MPI's own
+/// nonblocking reductions move 3 to 4 times the bytes. The bits are the same either way. Messages progress only inside
+/// calls: long computations should `test` what they wait for later.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -44,9 +46,13 @@ class MpiRank {
   void wait(Ticket ticket);
   void abandon(Ticket ticket) noexcept;
   std::unique_ptr<MpiRank> split(int color);
+  std::shared_ptr<std::byte> shared_memory(std::int64_t bytes);
+  void library_all_gather(std::span<const float> local, std::span<float> full);
+  void library_reduce_scatter(std::span<const float> full, std::span<float> local);
 
  private:
   class Engine;
+  explicit MpiRank(std::unique_ptr<Engine> engine);
   std::unique_ptr<Engine> engine_;
 };
 
@@ -60,6 +66,15 @@ class Mpi : public Backend<MpiRank, DeviceType> {
   static constexpr std::string_view name = "mpi";
 
   Mpi split(int color) { return Mpi(this->core().split(color)); }
+  /// See comm::shared_memory.
+  std::shared_ptr<std::byte> shared_memory(std::int64_t bytes) { return this->core().shared_memory(bytes); }
+  /// MPI's own collectives over equal pieces, which `tessera bench comm` measures ours against.
+  void library_all_gather(std::span<const float> local, std::span<float> full) {
+    this->core().library_all_gather(local, full);
+  }
+  void library_reduce_scatter(std::span<const float> full, std::span<float> local) {
+    this->core().library_reduce_scatter(full, local);
+  }
   /// What scratch_bytes() is with so many ranks, for the dry run.
   static std::int64_t scratch_bytes_for(int ranks) { return MpiRank::scratch_bytes_for(ranks); }
 

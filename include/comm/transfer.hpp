@@ -40,6 +40,20 @@ struct Transfer {
   bool reduces() const { return op == Op::reduce_scatter || op == Op::all_reduce; }
 };
 
+/// What ranks must agree on in a transfer, in so few bytes that each tells it to all, checks or not.
+struct Outline {
+  Op op = Op::barrier;
+  DType dtype = DType::u8;
+  std::int64_t segments = 0;
+
+  friend bool operator==(const Outline&, const Outline&) = default;
+};
+inline Outline outline_of(const Transfer& transfer) {
+  return {.op = transfer.op, .dtype = transfer.dtype, .segments = static_cast<std::int64_t>(transfer.segments.size())};
+}
+/// Throws CollectiveError, with both sides, unless they are the same.
+void require_same(int rank, const Outline& mine, int peer, const Outline& theirs);
+
 /// Fills `transfer`, keeping its memory.
 template <class T>
 void describe(Transfer& transfer, Op op, std::span<const Segment<T>> segments, DType wire,

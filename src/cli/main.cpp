@@ -39,7 +39,7 @@ std::string kind_of(const std::string& name) { return name.substr(0, name.find('
 
 /// The compiled stack that was asked for. Throws InputError with those that there are and the way to compile another.
 train::CompiledStack find_stack(const train::StackChoice& asked) {
-  const std::string sharding = train::name_of(asked.sharding);
+  const std::string sharding = train::kind_name(asked.sharding);
   const std::string comm = kind_of(train::name_of(asked.comm));
   const std::string precision = train::name_of(asked.precision);
   std::string known, closest;

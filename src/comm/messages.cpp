@@ -102,6 +102,24 @@ std::span<const Message> Messages::poll() {
   return state.completed;
 }
 
+void Messages::exchange(std::span<const std::byte> mine, std::span<std::byte> all) {
+  const int length = length_of(static_cast<std::int64_t>(mine.size()));
+  check(MPI_Allgather(mine.data(), length, MPI_BYTE, all.data(), length, MPI_BYTE, state_->communicator),
+        "MPI_Allgather");
+}
+
+void Messages::library_all_gather(std::span<const float> local, std::span<float> full) {
+  const int count = length_of(static_cast<std::int64_t>(local.size()));
+  check(MPI_Allgather(local.data(), count, MPI_FLOAT, full.data(), count, MPI_FLOAT, state_->communicator),
+        "MPI_Allgather");
+}
+
+void Messages::library_reduce_scatter(std::span<const float> full, std::span<float> local) {
+  const int count = length_of(static_cast<std::int64_t>(local.size()));
+  check(MPI_Reduce_scatter_block(full.data(), local.data(), count, MPI_FLOAT, MPI_SUM, state_->communicator),
+        "MPI_Reduce_scatter_block");
+}
+
 Messages Messages::split(int color) {
   Messages part(std::make_unique<State>());
   check(MPI_Comm_split(state_->communicator, color, rank_, &part.state_->communicator), "MPI_Comm_split");

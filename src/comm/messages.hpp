@@ -12,7 +12,7 @@
 namespace fsdp::comm {
 
 /// What a message is for; its tag.
-enum class MessageKind : std::uint8_t { arrival, data, piece, sum };
+enum class MessageKind : std::uint8_t { arrival, places, data, piece, sum, reduced, done };
 
 /// A message that was sent or received as a whole.
 struct Message {
@@ -40,6 +40,12 @@ class Messages {
   void receive(const Message& message, std::byte* data, std::int64_t bytes);
   /// Messages that were completed since the last call. Valid until the next one.
   std::span<const Message> poll();
+
+  /// Gives `mine` of every rank to all, in rank order; for the making of a communicator: it has no deadline.
+  void exchange(std::span<const std::byte> mine, std::span<std::byte> all);
+  /// MPI's own collectives, that ours are measured against.
+  void library_all_gather(std::span<const float> local, std::span<float> full);
+  void library_reduce_scatter(std::span<const float> full, std::span<float> local);
 
   Messages split(int color);
   /// Never returns memory to MPI: after a failure, when messages may still be under way.

@@ -30,15 +30,39 @@ void pause(Clock::duration idle) {
 
 MpiRank::Engine::Engine(Messages messages, const Options& options)
     : messages_(std::move(messages)),
+      windows_(std::make_shared<Windows>(messages_.rank(), messages_.size(), options.windows,
+                                         [this](auto mine, auto all) { messages_.exchange(mine, all); })),
+      process_(messages_.rank()),
       sum_(messages_, PieceSum::scratch_bytes_for(messages_.size())),
       exceptions_(std::uncaught_exceptions()) {
   monitor.rank = messages_.rank();
   monitor.options = options;
-  const auto size = static_cast<std::size_t>(messages_.size());
-  for (InFlight& transfer : in_flight_) {
-    transfer.expected_from.resize(size);
-    transfer.arrived.resize(size);
-  }
+  find_processes();
+}
+
+MpiRank::Engine::Engine(Engine& parent, int color)
+    : messages_(parent.messages_.split(color)),
+      windows_(parent.windows_),
+      process_(parent.process_),
+      sum_(messages_, PieceSum::scratch_bytes_for(messages_.size())),
+      exceptions_(std::uncaught_exceptions()) {
+  monitor.rank = messages_.rank();
+  monitor.options = parent.monitor.options;
+  find_processes();
+}
+
+/// Windows are shared with those that want them, where this rank does.
+void MpiRank::Engine::find_processes() {
+  const int mine = monitor.options.windows ? process_ : nobody;
+  process_of_.resize(static_cast<std::size_t>(messages_.size()));
+  messages_.exchange(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(process_of_)));
+  if (mine == nobody) std::fill(process_of_.begin(), process_of_.end(), nobody);
+  for (InFlight& transfer : in_flight_) transfer.peers.resize(process_of_.size());
+}
+
+bool MpiRank::Engine::shares_with(int peer) const {
+  const int process = process_of_[static_cast<std::size_t>(peer)];
+  return process != nobody && windows_->shares_with(process);
 }
 
 MpiRank::Engine::~Engine() {
@@ -48,6 +72,12 @@ MpiRank::Engine::~Engine() {
 void MpiRank::Engine::give_up() noexcept {
   failed_ = true;
   messages_.leave_behind();
+}
+
+std::shared_ptr<std::byte> MpiRank::Engine::shared_memory(std::int64_t bytes) {
+  for (int peer = 0; peer < messages_.size(); ++peer)
+    if (peer != messages_.rank() && shares_with(peer)) return Windows::allocate(windows_, bytes);
+  return nullptr;
 }
 
 void MpiRank::Engine::require_alive() const {
@@ -66,32 +96,53 @@ Ticket MpiRank::Engine::start() {
   InFlight& transfer = slot(ticket);
   transfer.ticket = ticket;
   transfer.outstanding = 0;
-  std::fill(transfer.expected_from.begin(), transfer.expected_from.end(), 0);
-  std::fill(transfer.arrived.begin(), transfer.arrived.end(), char{0});
   transfer.not_arrived = messages_.size() - 1;
-  for (int step = 1; step < messages_.size(); ++step) {
-    const int peer = (messages_.rank() + step) % messages_.size();
-    receive(transfer, MessageKind::arrival, peer, nullptr, 0);
-    send(transfer, MessageKind::arrival, peer, nullptr, 0);
-  }
+  transfer.not_settled = 0;
+  transfer.sends = false;
   transfer.sum_to_come = transfer.transfer.reduces();
-  if (transfer.sum_to_come) sums_.push_back(ticket);
-  if (transfer.transfer.op == Op::all_gather) {
-    post_gather(transfer, MessageKind::data);
-    copy_own_piece(transfer.transfer, messages_.rank());
+  windows_->forget_released();
+  find_places(transfer);
+  for (Peer& peer : transfer.peers) {
+    peer.sources.clear();
+    peer.expected = 0;
+    peer.arrived = false;
+    peer.reduced = false;
   }
-  if (transfer.transfer.op == Op::broadcast) post_broadcast(transfer);
+  for (int step = 1; step < messages_.size(); ++step) announce(transfer, (messages_.rank() + step) % messages_.size());
+  if (transfer.sum_to_come) sums_.push_back(ticket);
+  if (transfer.transfer.op == Op::all_gather) copy_own_piece(transfer.transfer, messages_.rank());
   progress();
   monitor.totals.copy_seconds += seconds_between(begin, Clock::now());
   return ticket;
 }
 
+/// Tells a peer that this rank has come, and sends or receives what needs nothing of the peer first.
+void MpiRank::Engine::announce(InFlight& transfer, int peer) {
+  const auto arrival_of = [](Arrival& arrival) { return std::as_writable_bytes(std::span(&arrival, 1)); };
+  const auto theirs = arrival_of(transfer.peers[static_cast<std::size_t>(peer)].arrival);
+  receive(transfer, MessageKind::arrival, peer, theirs.data(), static_cast<std::int64_t>(theirs.size()));
+  const auto mine = arrival_of(transfer.arrival);
+  send(transfer, MessageKind::arrival, peer, mine.data(), static_cast<std::int64_t>(mine.size()));
+  if (is_read_by(transfer, peer)) {
+    const auto places = std::as_bytes(std::span(transfer.places));
+    send(transfer, MessageKind::places, peer, places.data(), static_cast<std::int64_t>(places.size()));
+    receive(transfer, MessageKind::done, peer, nullptr, 0);
+  } else if (!transfer.transfer.reduces()) {
+    send_part(transfer, MessageKind::data, peer);
+  }
+  if (shares_with(peer))
+    ++transfer.not_settled;
+  else if (!transfer.transfer.reduces())
+    receive_part(transfer, MessageKind::data, peer);
+}
+
 bool MpiRank::Engine::test(Ticket ticket) {
   require_alive();
   const Clock::time_point begin = Clock::now();
+  const double read_before = read_seconds_;
   progress();
   if (complete(ticket)) return true;
-  if (slot(ticket).not_arrived == 0) monitor.totals.copy_seconds += seconds_between(begin, Clock::now());
+  count_copying(slot(ticket), begin, read_before);
   return false;
 }
 
@@ -102,15 +153,21 @@ void MpiRank::Engine::wait(Ticket ticket) {
   Clock::time_point last_moved = begin;
   Clock::time_point now = begin;
   while (!complete(ticket)) {
+    const double read_before = read_seconds_;
     const bool moved = progress();
     if (!moved) pause(now - last_moved);
-    const Clock::time_point before = std::exchange(now, Clock::now());
-    if (slot(ticket).not_arrived == 0) monitor.totals.copy_seconds += seconds_between(before, now);
+    count_copying(slot(ticket), std::exchange(now, Clock::now()), read_before);
     if (moved) last_moved = now;
     if (now - last_moved < monitor.options.deadline || complete(ticket)) continue;
     give_up();
     throw CollectiveError(missed_deadline(now - last_moved, missing(slot(ticket)), monitor.options));
   }
+}
+
+/// Of the time since `begin`: reading windows, or all of it where messages move and all peers are there.
+void MpiRank::Engine::count_copying(const InFlight& transfer, Clock::time_point begin, double read_before) {
+  const bool moves = transfer.sends && transfer.not_arrived == 0;
+  monitor.totals.copy_seconds += moves ? seconds_between(begin, Clock::now()) : read_seconds_ - read_before;
 }
 
 bool MpiRank::Engine::complete(Ticket ticket) {
@@ -129,22 +186,20 @@ bool MpiRank::Engine::progress() {
   }
 }
 
-/// Starts the next sum where there is room, and what follows a sum that is done.
+/// Starts the next sum where there is room and every peer's way is known, and what follows a sum that is done.
 bool MpiRank::Engine::advance_sums() {
   bool moved = false;
   for (;;) {
     if (sum_.idle()) {
-      if (sums_.empty()) return moved;
-      sum_.begin(sums_.front(), slot(sums_.front()).transfer);
+      if (sums_.empty() || slot(sums_.front()).not_settled > 0) return moved;
+      begin_sum(slot(sums_.front()));
       sums_.pop_front();
       moved = true;
     }
     if (!sum_.done()) return moved;
     InFlight& transfer = slot(sum_.ticket());
-    transfer.sum_to_come = false;
-    // Peers have received all that they sum: their results may now overwrite it.
-    if (transfer.transfer.op == Op::all_reduce) post_gather(transfer, MessageKind::sum);
     sum_.end();
+    after_sum(transfer);
     moved = true;
   }
 }
@@ -154,59 +209,77 @@ void MpiRank::Engine::on(const Message& message) {
   InFlight& transfer = slot(message.transfer);
   --transfer.outstanding;
   if (message.sent) return;
-  --transfer.expected_from[static_cast<std::size_t>(message.peer)];
-  if (message.kind != MessageKind::arrival) return;
-  transfer.arrived[static_cast<std::size_t>(message.peer)] = 1;
-  --transfer.not_arrived;
+  Peer& peer = transfer.peers[static_cast<std::size_t>(message.peer)];
+  --peer.expected;
+  switch (message.kind) {
+    case MessageKind::arrival: return on_arrival(transfer, message.peer);
+    case MessageKind::places: return on_places(transfer, message.peer);
+    case MessageKind::reduced:
+      peer.reduced = true;
+      if (!transfer.sum_to_come) read_part(transfer, message.peer);
+      return;
+    case MessageKind::data:
+    case MessageKind::piece:
+    case MessageKind::sum:
+    case MessageKind::done: return;
+  }
+}
+
+/// What is said about data goes whole; data in messages of bounded length.
+std::int64_t MpiRank::Engine::longest(MessageKind kind, std::int64_t bytes) const {
+  const bool is_data = kind == MessageKind::data || kind == MessageKind::sum;
+  return is_data ? monitor.options.message_bytes : std::max<std::int64_t>(bytes, 1);
 }
 
 void MpiRank::Engine::send(InFlight& to, MessageKind kind, int peer, const std::byte* data, std::int64_t bytes) {
-  for (std::int64_t at = 0; at == 0 || at < bytes; at += monitor.options.message_bytes) {
+  const std::int64_t step = longest(kind, bytes);
+  for (std::int64_t at = 0; at == 0 || at < bytes; at += step) {
     ++to.outstanding;
     messages_.send({.transfer = to.ticket, .kind = kind, .sent = true, .peer = peer}, data + at,
-                   std::min(bytes - at, monitor.options.message_bytes));
+                   std::min(bytes - at, step));
   }
 }
 
 void MpiRank::Engine::receive(InFlight& to, MessageKind kind, int peer, std::byte* data, std::int64_t bytes) {
-  for (std::int64_t at = 0; at == 0 || at < bytes; at += monitor.options.message_bytes) {
+  const std::int64_t step = longest(kind, bytes);
+  for (std::int64_t at = 0; at == 0 || at < bytes; at += step) {
     ++to.outstanding;
-    ++to.expected_from[static_cast<std::size_t>(peer)];
+    ++to.peers[static_cast<std::size_t>(peer)].expected;
     messages_.receive({.transfer = to.ticket, .kind = kind, .sent = false, .peer = peer}, data + at,
-                      std::min(bytes - at, monitor.options.message_bytes));
+                      std::min(bytes - at, step));
   }
 }
 
-void MpiRank::Engine::post_gather(InFlight& gather, MessageKind kind) {
-  const std::int64_t element = gather.transfer.element_bytes();
-  for (const ByteSegment& segment : gather.transfer.segments) {
-    for (int step = 1; step < messages_.size(); ++step) {
-      const int to = (messages_.rank() + step) % messages_.size();
-      const int from = (messages_.rank() + messages_.size() - step) % messages_.size();
-      if (segment.count(from) > 0)
-        receive(gather, kind, from, segment.full + segment.begin(from) * element, segment.count(from) * element);
-      if (segment.count(messages_.rank()) > 0)
-        send(gather, kind, to, segment.local, segment.count(messages_.rank()) * element);
-    }
+/// This rank's part of a gather (or of the gather that ends an all_reduce) or of a broadcast.
+void MpiRank::Engine::send_part(InFlight& to, MessageKind kind, int peer) {
+  const Transfer& asked = to.transfer;
+  if (asked.op == Op::broadcast && asked.root != messages_.rank()) return;
+  for (const ByteSegment& segment : asked.segments) {
+    const std::int64_t bytes = asked.element_bytes() * segment.count(asked.op == Op::broadcast ? 0 : messages_.rank());
+    if (bytes > 0) send(to, kind, peer, segment.local, bytes);
+    to.sends = to.sends || bytes > 0;
   }
 }
 
-void MpiRank::Engine::post_broadcast(InFlight& broadcast) {
-  const ByteSegment& segment = broadcast.transfer.segments[0];
-  const int root = broadcast.transfer.root;
-  if (segment.counts[0] == 0) return;
-  if (messages_.rank() != root) return receive(broadcast, MessageKind::data, root, segment.local, segment.counts[0]);
-  for (int peer = 0; peer < messages_.size(); ++peer)
-    if (peer != root) send(broadcast, MessageKind::data, peer, segment.local, segment.counts[0]);
+void MpiRank::Engine::receive_part(InFlight& to, MessageKind kind, int peer) {
+  const Transfer& asked = to.transfer;
+  if (asked.op == Op::broadcast && asked.root != peer) return;
+  for (const ByteSegment& segment : asked.segments) {
+    const bool whole = asked.op == Op::broadcast;
+    const std::int64_t bytes = asked.element_bytes() * segment.count(whole ? 0 : peer);
+    std::byte* const data = whole ? segment.local : segment.full + segment.begin(peer) * asked.element_bytes();
+    if (bytes > 0) receive(to, kind, peer, data, bytes);
+    to.sends = to.sends || bytes > 0;
+  }
 }
 
 /// The peers that hold up a transfer, in words.
 std::string MpiRank::Engine::missing(const InFlight& transfer) const {
   std::string text;
   for (int peer = 0; peer < messages_.size(); ++peer) {
-    const auto index = static_cast<std::size_t>(peer);
-    const bool came = transfer.arrived[index] != 0;
-    if (peer == messages_.rank() || (came && transfer.expected_from[index] == 0 && !transfer.sum_to_come)) continue;
+    const Peer& other = transfer.peers[static_cast<std::size_t>(peer)];
+    const bool came = other.arrived;
+    if (peer == messages_.rank() || (came && other.expected == 0 && !transfer.sum_to_come)) continue;
     text += message(text.empty() ? "rank " : ", rank ", peer, came ? " (has come, not finished)" : " (has not come)");
   }
   return text.empty() ? "peers to receive what this rank sends" : text;

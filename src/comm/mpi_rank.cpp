@@ -5,6 +5,7 @@ namespace fsdp::comm {
 
 MpiRank::MpiRank(Messages messages, const Options& options)
     : engine_(std::make_unique<Engine>(std::move(messages), options)) {}
+MpiRank::MpiRank(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
 MpiRank::~MpiRank() = default;
 
 int MpiRank::rank() const { return engine_->messages().rank(); }
@@ -21,7 +22,16 @@ void MpiRank::wait(Ticket ticket) { engine_->wait(ticket); }
 void MpiRank::abandon(Ticket) noexcept { engine_->give_up(); }
 
 std::unique_ptr<MpiRank> MpiRank::split(int color) {
-  return std::make_unique<MpiRank>(engine_->messages().split(color), engine_->monitor.options);
+  return std::unique_ptr<MpiRank>(new MpiRank(std::make_unique<Engine>(*engine_, color)));
+}
+
+std::shared_ptr<std::byte> MpiRank::shared_memory(std::int64_t bytes) { return engine_->shared_memory(bytes); }
+
+void MpiRank::library_all_gather(std::span<const float> local, std::span<float> full) {
+  engine_->messages().library_all_gather(local, full);
+}
+void MpiRank::library_reduce_scatter(std::span<const float> full, std::span<float> local) {
+  engine_->messages().library_reduce_scatter(full, local);
 }
 
 }  // namespace fsdp::comm

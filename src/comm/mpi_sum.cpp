@@ -33,22 +33,23 @@ PieceSum::PieceSum(Messages& messages, std::int64_t scratch_bytes)
   piece_bytes_ = (scratch_bytes - cache_line) / (2 * slots * (messages.size() - 1));
 }
 
-void PieceSum::begin(std::uint64_t ticket, const Transfer& transfer) {
+void PieceSum::begin(std::uint64_t ticket, const Transfer& transfer, std::span<const SumPeer> peers) {
   ticket_ = ticket;
   transfer_ = &transfer;
-  if (messages_.size() == 1) {
-    for (const ByteSegment& segment : transfer.segments) {
-      const Contribution own{.data = segment.full};
-      sum_in_order({&own, 1}, transfer.wire, segment.count(0), transfer.write, reinterpret_cast<float*>(segment.local));
-    }
-    return;
-  }
+  peers_ = peers;
+  arrive_from_ = 0;
+  for (int peer = 0; peer < messages_.size(); ++peer) arrive_from_ += arrives_from(peer);
   piece_elements_ = piece_bytes_ / size_of(transfer.wire);
   to_receive_ = {};
   std::fill(to_send_.begin(), to_send_.end(), Cursor{});
   for (std::int64_t slot = 0; slot < slots; ++slot) {
-    post_receives(slot);
+    if (arrive_from_ > 0) post_receives(slot);
     for (int step = 1; step < messages_.size(); ++step) post_send((messages_.rank() + step) % messages_.size(), slot);
+  }
+  if (arrive_from_ > 0) return;
+  for (std::size_t index = 0; index < transfer.segments.size(); ++index) {
+    const ByteSegment& segment = transfer.segments[index];
+    sum({.segment = index, .begin = segment.begin(messages_.rank()), .count = segment.count(messages_.rank())}, 0);
   }
 }
 
@@ -58,8 +59,9 @@ void PieceSum::on(const Message& message) {
     post_send(message.peer, message.piece);
     return;
   }
-  if (--missing_[static_cast<std::size_t>(message.piece)] > 0) return;
-  sum(message.piece);
+  const auto slot = static_cast<std::size_t>(message.piece);
+  if (--missing_[slot] > 0) return;
+  sum(arriving_[slot], message.piece);
   --receiving_;
   post_receives(message.piece);
 }
@@ -82,16 +84,17 @@ void PieceSum::post_receives(std::int64_t slot) {
   Piece& piece = arriving_[static_cast<std::size_t>(slot)];
   if (!next(to_receive_, messages_.rank(), piece)) return;
   ++receiving_;
-  missing_[static_cast<std::size_t>(slot)] = messages_.size() - 1;
+  missing_[static_cast<std::size_t>(slot)] = arrive_from_;
   for (int peer = 0; peer < messages_.size(); ++peer)
-    if (peer != messages_.rank())
+    if (arrives_from(peer))
       messages_.receive({.transfer = ticket_, .kind = MessageKind::piece, .sent = false, .peer = peer, .piece = slot},
                         scratch(false, slot, peer), piece.count * size_of(transfer_->wire));
 }
 
 void PieceSum::post_send(int peer, std::int64_t slot) {
   Piece piece;
-  if (!next(to_send_[static_cast<std::size_t>(peer)], peer, piece)) return;
+  if (peers_[static_cast<std::size_t>(peer)].reads || !next(to_send_[static_cast<std::size_t>(peer)], peer, piece))
+    return;
   ++sending_;
   const std::byte* data = transfer_->segments[piece.segment].full + piece.begin * transfer_->element_bytes();
   if (transfer_->wire == DType::bf16) {
@@ -103,18 +106,24 @@ void PieceSum::post_send(int peer, std::int64_t slot) {
                  piece.count * size_of(transfer_->wire));
 }
 
-void PieceSum::sum(std::int64_t slot) {
-  const Piece& piece = arriving_[static_cast<std::size_t>(slot)];
+void PieceSum::sum(const Piece& piece, std::int64_t slot) {
   const ByteSegment& segment = transfer_->segments[piece.segment];
+  const std::int64_t offset = piece.begin * transfer_->element_bytes();
   for (int peer = 0; peer < messages_.size(); ++peer) {
     Contribution& contribution = contributions_[static_cast<std::size_t>(peer)];
     if (peer == messages_.rank())
-      contribution = {.data = segment.full + piece.begin * transfer_->element_bytes()};
-    else
+      contribution = {.data = segment.full + offset};
+    else if (arrives_from(peer))
       contribution = {.data = scratch(false, slot, peer), .stored = transfer_->wire};
+    else
+      contribution = {.data = peers_[static_cast<std::size_t>(peer)].sources[piece.segment] + offset};
   }
   sum_in_order(contributions_, transfer_->wire, piece.count, transfer_->write,
                reinterpret_cast<float*>(segment.local) + piece.own_begin);
+}
+
+bool PieceSum::arrives_from(int peer) const {
+  return peer != messages_.rank() && peers_[static_cast<std::size_t>(peer)].sources.empty();
 }
 
 std::byte* PieceSum::scratch(bool sent, std::int64_t slot, int peer) {

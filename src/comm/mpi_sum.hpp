@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The exchange behind a reduce_scatter: pieces of every peer's contribution arrive in bounded scratch and are summed
-/// there.
+/// The exchange behind a reduce_scatter: contributions of peers are read where they lie, or arrive piece by piece in
+/// bounded scratch, and are summed.
 ///
-/// Float contributions leave straight from the caller's memory; bf16 ones are rounded into scratch first. Two pieces
-/// per peer and direction are under way, so that one is summed while the next arrives.
+/// Of what is sent, float contributions leave straight from the caller's memory; bf16 ones are rounded into scratch
+/// first. Two pieces per peer and direction are under way, so that one is summed while the next arrives.
 #pragma once
 
 #include <array>
@@ -19,14 +19,21 @@
 
 namespace fsdp::comm {
 
+/// How a peer and this rank get at each other's contributions.
+struct SumPeer {
+  std::span<const std::byte* const> sources;  ///< its `full` by segment, to be read; empty: pieces arrive
+  bool reads = false;                         ///< it reads this rank's contribution: nothing is sent
+};
+
 class PieceSum {
  public:
   PieceSum(Messages& messages, std::int64_t scratch_bytes);
 
   static std::int64_t scratch_bytes_for(int ranks);
 
-  /// Starts the sum of one transfer; the one before must be done.
-  void begin(std::uint64_t ticket, const Transfer& transfer);
+  /// Starts the sum of one transfer; the one before must be done. There is one peer for each rank, this one's unused.
+  /// Where no pieces arrive, all is summed on return.
+  void begin(std::uint64_t ticket, const Transfer& transfer, std::span<const SumPeer> peers);
   /// A message of kind `piece` was completed.
   void on(const Message& message);
   bool idle() const { return transfer_ == nullptr; }
@@ -50,10 +57,11 @@ class PieceSum {
     std::int64_t offset = 0;
   };
 
+  bool arrives_from(int peer) const;
   bool next(Cursor& cursor, int rank, Piece& piece) const;
   void post_receives(std::int64_t slot);
   void post_send(int peer, std::int64_t slot);
-  void sum(std::int64_t slot);
+  void sum(const Piece& piece, std::int64_t slot);
   std::byte* scratch(bool sent, std::int64_t slot, int peer);
 
   Messages& messages_;
@@ -63,6 +71,8 @@ class PieceSum {
 
   std::uint64_t ticket_ = 0;
   const Transfer* transfer_ = nullptr;
+  std::span<const SumPeer> peers_;
+  int arrive_from_ = 0;  ///< peers that send pieces
   std::int64_t piece_elements_ = 0;
   std::vector<Cursor> to_send_;  ///< by peer
   Cursor to_receive_;

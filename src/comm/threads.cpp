@@ -227,11 +227,7 @@ void ThreadsRank::copy_from(const Transfer& transfer, int peer) {
 const Transfer& ThreadsRank::active_transfer_of(int peer) const {
   const Transfer& mine = group_->peer(rank_).transfers[active_ % ThreadsPeer::depth];
   const Transfer& theirs = group_->peer(peer).transfers[active_ % ThreadsPeer::depth];
-  require<CollectiveError>(
-      theirs.op == mine.op && theirs.dtype == mine.dtype && theirs.segments.size() == mine.segments.size(),
-      "ranks disagree: rank ", rank_, " is in ", name_of(mine.op), " (", name_of(mine.dtype), ", ",
-      mine.segments.size(), " segments), rank ", peer, " is in ", name_of(theirs.op), " (", name_of(theirs.dtype), ", ",
-      theirs.segments.size(), " segments); Options::checks tells more");
+  require_same(rank_, outline_of(mine), peer, outline_of(theirs));
   return theirs;
 }
 

@@ -44,6 +44,13 @@ std::int64_t ByteSegment::begin(int rank) const {
   return std::accumulate(counts.begin(), counts.begin() + rank, std::int64_t{0});
 }
 
+void require_same(int rank, const Outline& mine, int peer, const Outline& theirs) {
+  require<CollectiveError>(mine == theirs, "ranks disagree: rank ", rank, " is in ", name_of(mine.op), " (",
+                           name_of(mine.dtype), ", ", mine.segments, " segments), rank ", peer, " is in ",
+                           name_of(theirs.op), " (", name_of(theirs.dtype), ", ", theirs.segments,
+                           " segments); Options::checks tells more");
+}
+
 void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
   if (bytes == 0) return;
   split_over_threads(bytes, 1, [&](std::int64_t begin, std::int64_t end) {

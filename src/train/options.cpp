@@ -61,6 +61,11 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
                             AtLeast{"--ranks", o.ranks, 0},
                             AtLeast{"--threads", o.stack.threads, 0}};
   require_least(least);
+  if (!o.memory.empty()) {
+    parse_bytes("memory", o.memory);
+    require<InputError>(o.stack.tiling == TilingChoice{.kind = TilingChoice::Kind::budget}, "--memory ", o.memory,
+                        " belongs to --tiling budget:auto, not to ", name_of(o.stack.tiling));
+  }
   require_in(o.lr >= 0, "--lr", o.lr, "at least 0");
   require_in(o.weight_decay >= 0, "--weight-decay", o.weight_decay, "at least 0");
   require_in(o.beta1 >= 0 && o.beta1 < 1, "--beta1", o.beta1, "at least 0 and below 1");
@@ -158,10 +163,7 @@ void refuse_other_stack(const TrainOptions& options, const StackChoice& fixed) {
                         "; leave the flag out, or use the tessera program");
   };
   const StackChoice& stack = options.stack;
-  const bool same_form =
-      stack.sharding.kind == fixed.sharding.kind && stack.sharding.reshard == fixed.sharding.reshard &&
-      (stack.sharding.number > 0) == (fixed.sharding.number > 0) && stack.sharding.full == fixed.sharding.full;
-  check("sharding", stack.sharding, fixed.sharding, same_form);
+  check("sharding", stack.sharding, fixed.sharding, kind_name(stack.sharding) == kind_name(fixed.sharding));
   check("precision", stack.precision, fixed.precision, stack.precision == fixed.precision);
   check("tiling", stack.tiling, fixed.tiling, stack.tiling == fixed.tiling);
   check("comm", stack.comm, fixed.comm, stack.comm.kind == fixed.comm.kind);

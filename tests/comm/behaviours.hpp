@@ -8,6 +8,9 @@
 
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -17,7 +20,35 @@
 
 namespace fsdp::comm {
 
-using Floats = std::vector<float>;
+/// Where values that collectives read are put: in a communicator's shared memory while one is set, else on the heap.
+struct ValueMemory {
+  static inline thread_local std::function<std::shared_ptr<std::byte>(std::int64_t)> shared;
+  static inline thread_local std::map<void*, std::shared_ptr<std::byte>> lent;
+};
+
+template <class T>
+struct ValueAllocator {
+  using value_type = T;
+  ValueAllocator() = default;
+  template <class U>
+  ValueAllocator(const ValueAllocator<U>&) {}
+  T* allocate(std::size_t count) {
+    if (!ValueMemory::shared || count == 0) return std::allocator<T>().allocate(count);
+    auto memory = ValueMemory::shared(static_cast<std::int64_t>(count * sizeof(T)));
+    if (!memory) return std::allocator<T>().allocate(count);
+    T* const values = reinterpret_cast<T*>(memory.get());
+    ValueMemory::lent[values] = std::move(memory);
+    return values;
+  }
+  void deallocate(T* values, std::size_t count) {
+    if (ValueMemory::lent.erase(values) == 0) std::allocator<T>().deallocate(values, count);
+  }
+  friend bool operator==(const ValueAllocator&, const ValueAllocator&) { return true; }
+};
+
+template <class T>
+using Values = std::vector<T, ValueAllocator<T>>;
+using Floats = Values<float>;
 using Counts = std::vector<std::int64_t>;
 
 /// The number of elements of ranks before `rank`.
@@ -68,13 +99,13 @@ struct GathersUnevenAndEmptyPieces {
   template <class C>
   static void check(C& c) {
     const Counts counts = uneven_counts(c.size());
-    std::vector<std::int32_t> full(total_of(counts), -1);
-    std::vector<std::int32_t> local(static_cast<std::size_t>(count_of(counts, c.rank())) + 1, c.rank());
+    Values<std::int32_t> full(total_of(counts), -1);
+    Values<std::int32_t> local(static_cast<std::size_t>(count_of(counts, c.rank())) + 1, c.rank());
     const std::vector<Segment<std::int32_t>> segments{{local.data(), full.data(), counts}};
 
     all_gather(c, segments).wait();
 
-    std::vector<std::int32_t> expected;
+    Values<std::int32_t> expected;
     for (int rank = 0; rank < c.size(); ++rank)
       expected.insert(expected.end(), static_cast<std::size_t>(count_of(counts, rank)), rank);
     EXPECT_EQ(full, expected);
@@ -86,7 +117,7 @@ struct GathersInPlaceWithoutCopyingItself {
   template <class C>
   static void check(C& c) {
     const Counts counts(static_cast<std::size_t>(c.size()), 5);
-    std::vector<bf16> full(5 * static_cast<std::size_t>(c.size()));
+    Values<bf16> full(5 * static_cast<std::size_t>(c.size()));
     bf16* const local = full.data() + 5 * c.rank();
     std::fill_n(local, 5, bf16(static_cast<float>(c.rank())));
     const std::int64_t bytes_before = c.monitor().totals.copied_bytes;

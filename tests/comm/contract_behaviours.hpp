@@ -55,8 +55,8 @@ struct AnUnwaitedRequestIsWaitedForWhenDestroyed {
   template <class C>
   static void check(C& c) {
     const Counts counts(static_cast<std::size_t>(c.size()), 3);
-    std::vector<std::uint8_t> full(3 * static_cast<std::size_t>(c.size()), 99);
-    std::vector<std::uint8_t> local(3, static_cast<std::uint8_t>(c.rank()));
+    Values<std::uint8_t> full(3 * static_cast<std::size_t>(c.size()), 99);
+    Values<std::uint8_t> local(3, static_cast<std::uint8_t>(c.rank()));
     {
       Pending<C> moved_from = all_gather(c, std::vector<Segment<std::uint8_t>>{{local.data(), full.data(), counts}});
       const Pending<C> owner = std::move(moved_from);

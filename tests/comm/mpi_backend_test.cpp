@@ -26,6 +26,34 @@ TYPED_TEST(MpiBackend, APartOfAllProcesses) {
   TypeParam::check(part);
 }
 
+/// Every value lies in a window, which this process and its peers map.
+class InWindows {
+ public:
+  explicit InWindows(Mpi<>& communicator) {
+    ValueMemory::shared = [&communicator](std::int64_t bytes) { return shared_memory(communicator, bytes); };
+  }
+  InWindows(const InWindows&) = delete;
+  InWindows& operator=(const InWindows&) = delete;
+  ~InWindows() { ValueMemory::shared = nullptr; }
+};
+
+TYPED_TEST(MpiBackend, ThroughWindows) {
+  const InWindows in_windows(mpi_world());
+  TypeParam::check(mpi_world());
+}
+
+TYPED_TEST(MpiBackend, ThroughTheWindowsOfAPart) {
+  Mpi<> part = split(mpi_world(), [](int rank) { return rank == 0 ? 0 : 1; });
+  const InWindows in_windows(part);
+  TypeParam::check(part);
+}
+
+TYPED_TEST(MpiBackend, ThroughWindowsOfSomeRanks) {
+  if (mpi_world().rank() % 2 == 1) return TypeParam::check(mpi_world());
+  const InWindows in_windows(mpi_world());
+  TypeParam::check(mpi_world());
+}
+
 TEST(Mpi, HoldsScratchOfAFixedSize) {
   EXPECT_EQ(mpi_world().scratch_bytes(), Mpi<>::scratch_bytes_for(mpi_world().size()));
   EXPECT_EQ(Mpi<>::scratch_bytes_for(1), 0);

@@ -61,7 +61,9 @@ class MemoryWatch {
         weight_slots_,
         sharding::weight_slots(both, sizes).sizes, [&](int i) -> const auto& { return module.weight_slot(i); });
     list(
-        gradient_slots_, sharding::gradient_slots(module.schedule(sharding::Pass::train), module.uses(), sizes).sizes,
+        gradient_slots_,
+        sharding::gradient_slots(module.schedule(sharding::Pass::train), module.uses(), module.group_rules(), sizes)
+            .sizes,
         [&](int i) -> const auto& { return module.gradient_slot(i); });
   }
 
@@ -98,6 +100,7 @@ class MemoryWatch {
   void after(const sharding::Event& event) {
     if (training_ && (event.action == Action::loss || event.action == Action::backward)) {
       for (const int index : module_.uses()[static_cast<std::size_t>(event.index)].groups) {
+        if (!group(index).rules().trainable) continue;
         auto& views = gradients_[index];
         views.clear();
         for (std::int64_t i = 0; i < count(index); ++i) {
@@ -108,7 +111,7 @@ class MemoryWatch {
     }
     if (event.action != Action::reduce) return;
     for (const Range& view : gradients_[event.index])
-      expect_inside(view, gradient_slots_, event.index, at_rest(group(event.index).main_gradient()), false);
+      expect_inside(view, gradient_slots_, event.index, at_rest(group(event.index).summed_gradient()), false);
   }
 
   template <class Buffer>

@@ -19,6 +19,8 @@
 #include <comm/monitor.hpp>
 #include <fsdp/device/memory.hpp>
 #include <fsdp/models/llama_config.hpp>
+#include <fsdp/train/stack_choice.hpp>
+#include <fsdp/units.hpp>
 #include <tiling/policies.hpp>
 
 namespace fsdp::test {
@@ -41,6 +43,8 @@ using Batch = std::function<std::vector<Window>(const Place&)>;
 
 struct RunOptions {
   LlamaConfig config;
+  Units units = {};
+  train::ShardingChoice sharding = {};  ///< numbers of the strategy; `run` fills it from the stack's name
   std::int64_t sequence_length = 0;
   std::int64_t most_sequences = 1;  ///< in one micro-batch: what is planned for
   int ranks = 1;
@@ -81,21 +85,27 @@ struct RunResults {
   Values first_moments, second_moments;
   std::vector<std::vector<float>> logits;      // [windows][S * V]
   std::vector<comm::Event> events;             ///< collectives of the last step's forward and backward, on rank 0
+  std::vector<comm::Event> across_events;      ///< those on the mesh's outer axis
+  std::vector<comm::Event> inner_events;       ///< and on its inner one
   std::vector<comm::Event> generating_events;  ///< collectives of all of logits_of
   std::vector<Memory> memory;                  ///< by rank
 };
 
-/// "fsdp2", "zero3", "replicated" in float over Threads, "fsdp2/bf16" in mixed precision, and "watched": FullyShard on
-/// a communicator that can leave sums out and remembers what memory it was given. Throws InputError for any other.
+/// What --sharding takes, with its numbers, in float over Threads; with "/bf16" behind it in mixed precision, with
+/// "/rows" in that layout; and "watched": FullyShard on a communicator that can leave sums out and remembers what
+/// memory it was given. Throws InputError for what the tests do not compile.
 RunResults run(std::string_view stack, const RunOptions& options);
 
 inline constexpr std::string_view strategies[] = {"fsdp2", "fsdp2:no-reshard", "zero1", "zero2", "zero3", "replicated"};
+
+/// Strategies on a mesh of two axes, for an even number of ranks.
+inline constexpr std::string_view mesh_strategies[] = {"fsdp2:2", "hybrid:2", "hybrid:2:full"};
 
 /// A strategy's name as GoogleTest allows it in the name of a test.
 inline std::string test_name(std::string_view strategy) {
   std::string name(strategy);
   std::replace_if(
-      name.begin(), name.end(), [](char c) { return c == ':' || c == '-'; }, '_');
+      name.begin(), name.end(), [](char c) { return c == ':' || c == '-' || c == '/' || c == '='; }, '_');
   return name;
 }
 

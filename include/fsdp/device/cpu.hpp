@@ -119,6 +119,11 @@ struct Cpu {
   /// Adds the sum of squares to sum[0], in double, in an order that does not depend on the number of threads.
   static void sum_of_squares(Stream&, Tensor<const float> x, Tensor<double> sum);
 
+  template <class T>
+  static void adamw(Stream&, const AdamWStep&, Tensor<const T>, Tensor<float>, Tensor<float>, Tensor<const float>,
+                    Tensor<bf16>) {
+    refuse_gathered_weights<T>();
+  }
   /// One pass over contiguous shards: moments and main weights are updated, model weights (bf16) written; an empty
   /// `model` says that the main weights are the model weights.
   static void adamw(Stream&, const AdamWStep&, Tensor<float> main, Tensor<float> first_moment,

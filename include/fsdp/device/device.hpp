@@ -123,6 +123,10 @@ template <class D>
 concept Device = detail::Named<D> && detail::Memory<D> && detail::HasArena<D> && detail::HasStream<D> &&
     detail::Operates<D, float> && detail::Operates<D, bf16> && detail::Optimizes<D>;
 
+/// Whether a device computes in T; one that can do more than float and bf16 specialises it.
+template <class D, class T>
+inline constexpr bool computes_in = std::is_same_v<T, float> || std::is_same_v<T, bf16>;
+
 /// Says in words what a type lacks to be a device. Call it where the type is first used.
 template <class D>
 consteval bool check_device() {

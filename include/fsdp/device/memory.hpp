@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -61,8 +62,13 @@ template <class Device>
 class Block {
  public:
   Block() = default;
-  Block(Ledger& ledger, MemoryKind kind, std::int64_t bytes)
-      : data_(Device::allocate(bytes)), bytes_(bytes), ledger_(&ledger), kind_(kind) {
+  /// Holds `lent` memory where there is some (see comm::shared_memory), else its own.
+  Block(Ledger& ledger, MemoryKind kind, std::int64_t bytes, std::shared_ptr<std::byte> lent = nullptr)
+      : lent_(std::move(lent)),
+        data_(lent_ ? lent_.get() : Device::allocate(bytes)),
+        bytes_(bytes),
+        ledger_(&ledger),
+        kind_(kind) {
     ledger.add(kind, bytes);
   }
   Block(Block&& other) noexcept { swap(other); }
@@ -74,7 +80,10 @@ class Block {
   ~Block() {
     if (ledger_ == nullptr) return;
     ledger_->remove(kind_, bytes_);
-    Device::deallocate(data_, bytes_);
+    if (lent_)
+      Device::unpoison(data_, bytes_);
+    else
+      Device::deallocate(data_, bytes_);
   }
 
   std::byte* data() const { return data_; }
@@ -82,11 +91,13 @@ class Block {
 
  private:
   void swap(Block& other) noexcept {
+    std::swap(lent_, other.lent_);
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
     std::swap(ledger_, other.ledger_);
     std::swap(kind_, other.kind_);
   }
+  std::shared_ptr<std::byte> lent_;
   std::byte* data_ = nullptr;
   std::int64_t bytes_ = 0;
   Ledger* ledger_ = nullptr;

@@ -92,6 +92,11 @@ struct Meta {
   static void fill(Stream&, Tensor<T> y, float value);
 
   static void sum_of_squares(Stream&, Tensor<const float> x, Tensor<double> sum);
+  template <class T>
+  static void adamw(Stream&, const AdamWStep&, Tensor<const T>, Tensor<float>, Tensor<float>, Tensor<const float>,
+                    Tensor<bf16>) {
+    refuse_gathered_weights<T>();
+  }
   static void adamw(Stream&, const AdamWStep&, Tensor<float> main, Tensor<float> first_moment,
                     Tensor<float> second_moment, Tensor<const float> gradient, Tensor<bf16> model);
 };

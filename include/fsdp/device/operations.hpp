@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include <fsdp/core/checked.hpp>
@@ -67,6 +68,14 @@ struct AdamWStep {
   float correction1 = 1;     ///< 1 - beta1^step
   float correction2 = 1;     ///< 1 - beta2^step
 };
+
+/// What a device says to an optimizer that is given read-only weights.
+template <class T>
+constexpr void refuse_gathered_weights() {
+  static_assert(!std::is_same_v<T, T>,
+                "fsdp: an optimizer steps main weights at rest; gathered weights are read-only views that the next "
+                "gather replaces. Give it the pieces of a ShardedModule (pieces(), main())");
+}
 
 /// One matmul [m, k] x [k, n] that was asked for.
 struct MatmulRecord {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/models/llama_config.hpp>
@@ -12,6 +13,7 @@
 #include <fsdp/nn/loss_head.hpp>
 #include <fsdp/nn/transformer_block.hpp>
 #include <fsdp/stack.hpp>
+#include <fsdp/units.hpp>
 
 namespace fsdp {
 
@@ -45,9 +47,12 @@ class Llama {
   static_assert(nn::EntryModule<Entry, Local> && nn::Module<Block, Local> && nn::LossModule<Head, Local>);
 
   /// Throws InputError where the sizes do not fit together.
-  explicit Llama(const LlamaConfig& config) : config_(config) { validate(config); }
+  explicit Llama(const LlamaConfig& config, Units units = {}) : config_(config), units_(std::move(units)) {
+    validate(config);
+  }
 
   const LlamaConfig& config() const { return config_; }
+  const Units& units() const { return units_; }
   std::int64_t hidden() const { return config_.hidden_size; }
 
   Entry entry() const { return {{}, config_.vocab_size, config_.hidden_size}; }
@@ -72,6 +77,7 @@ class Llama {
 
  private:
   LlamaConfig config_;
+  Units units_;
 };
 
 }  // namespace fsdp

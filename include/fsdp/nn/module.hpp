@@ -53,6 +53,8 @@ struct GradientView {
   Tensor<T> tensor;
   bool* written = nullptr;
 
+  /// A frozen weight's gradient has a shape and no memory; nobody writes it.
+  bool wanted() const { return tensor.data() != nullptr; }
   /// How the next write goes in: the first replaces what the memory held, later ones add (beta = 0, then 1).
   Write next() const { return std::exchange(*written, true) ? Write::accumulate : Write::overwrite; }
 };

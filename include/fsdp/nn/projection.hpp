@@ -70,7 +70,7 @@ void project_backward_input(Context<L>& context, Tensor<const typename L::Comput
   }
 }
 
-/// dW_i (+)= dy_i^T x, in Accumulate.
+/// dW_i (+)= dy_i^T x, in Accumulate; nothing for a frozen weight.
 template <class L, std::size_t N>
 void project_backward_weight(Context<L>& context, Tensor<const typename L::Compute> dy,
                              Tensor<const typename L::Compute> x,
@@ -82,7 +82,7 @@ void project_backward_weight(Context<L>& context, Tensor<const typename L::Compu
   bool alike = true;
   for (std::size_t i = 0; i < N; ++i) {
     tensors[i] = gradients[i].tensor;
-    alike = alike && *gradients[i].written == *gradients[0].written;
+    alike = alike && gradients[i].wanted() && *gradients[i].written == *gradients[0].written;
   }
   if (alike && adjacent(tensors)) {
     Write write = Write::overwrite;
@@ -93,9 +93,10 @@ void project_backward_weight(Context<L>& context, Tensor<const typename L::Compu
   std::int64_t column = 0;
   for (const auto& gradient : gradients) {
     const std::int64_t rows = gradient.tensor.rows();
-    Device::template matmul<Compute, Accumulate>(context.stream,
-                                                 device::transposed(dy.slice_columns(column, column + rows)), x,
-                                                 gradient.tensor, gradient.next());
+    if (gradient.wanted())
+      Device::template matmul<Compute, Accumulate>(context.stream,
+                                                   device::transposed(dy.slice_columns(column, column + rows)), x,
+                                                   gradient.tensor, gradient.next());
     column += rows;
   }
 }

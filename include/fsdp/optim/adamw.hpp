@@ -31,9 +31,9 @@ double gradient_norm(ShardedModule<Model>& module) {
   using Device = typename ShardedModule<Model>::Device;
   double sum = 0;
   for (const auto& piece : module.pieces())
-    Device::sum_of_squares(module.stream(), piece.gradient, Tensor<double>(&sum, {1}));
-  if constexpr (ShardedModule<Model>::Group::sharded)
-    sum = comm::sum_over_ranks(module.communicator(), sum, {"gradient norm"});
+    if (piece.owned && piece.trainable)
+      Device::sum_of_squares(module.stream(), piece.gradient, Tensor<double>(&sum, {1}));
+  if (module.communicator().size() > 1) sum = comm::sum_over_ranks(module.communicator(), sum, {"gradient norm"});
   return std::sqrt(sum);
 }
 
@@ -68,6 +68,7 @@ class AdamW {
         .correction1 = static_cast<float>(1 - std::pow(options_.beta1, static_cast<double>(steps))),
         .correction2 = static_cast<float>(1 - std::pow(options_.beta2, static_cast<double>(steps)))};
     for (const Piece& piece : module_->pieces()) {
+      if (!piece.trainable) continue;
       constants.weight_decay = piece.parameter->shape.rank == 2 ? static_cast<float>(options_.weight_decay) : 0.0f;
       Device::adamw(module_->stream(), constants, piece.main, first_moment(piece), second_moment(piece), piece.gradient,
                     rounded(piece));
@@ -81,7 +82,7 @@ class AdamW {
   using Block = device::Block<Device>;
 
   std::int64_t bytes() const {
-    return checked_multiply(module_->resting_size(), static_cast<std::int64_t>(sizeof(float)));
+    return checked_multiply(module_->trained_size(), static_cast<std::int64_t>(sizeof(float)));
   }
   static Tensor<float> view(const Block& block, const Piece& piece) {
     return {reinterpret_cast<float*>(block.data()) + piece.resting, piece.main.shape()};

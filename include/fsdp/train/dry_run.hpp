@@ -44,8 +44,8 @@ Plan plan(const Model& model, typename Model::Stack::Sharding sharding, typename
   using MetaModel =
       typename Model::template On<typename Model::Stack::template WithComm<comm::Simulated<device::Meta>>>;
   comm::Simulated<device::Meta> communicator({.ranks = request.ranks, .rank = request.rank});
-  ShardedModule<MetaModel> module(communicator, MetaModel(model.config()), sharding, tiling, request.shape,
-                                  request.purpose);
+  ShardedModule<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding, tiling,
+                                  request.shape, request.purpose);
   Executor<MetaModel> executor(module);
 
   auto* const unread = reinterpret_cast<const std::int32_t*>(device::Meta::unbacked(0));

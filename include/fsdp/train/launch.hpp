@@ -25,6 +25,7 @@ template <class Comm, class F>
 int launch(const StackChoice& choice, F f) {
   comm::Options options;
   options.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(choice.deadline_seconds * 1000));
+  options.windows = choice.windows;
   if constexpr (requires { Comm::run(1, options, std::move(f)); })
     return Comm::run(static_cast<int>(choice.comm.ranks), options, std::move(f));
   else

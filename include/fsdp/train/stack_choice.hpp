@@ -17,9 +17,13 @@ namespace fsdp::train {
 struct ShardingChoice {
   enum class Kind : std::uint8_t { fsdp2, zero1, zero2, zero3, hybrid, replicated };
   Kind kind = Kind::fsdp2;
-  bool reshard = true;      ///< fsdp2: release the weights after forward
-  std::int64_t number = 0;  ///< fsdp2:K and hybrid:K: ranks per group; 0 where not given
-  bool full = false;        ///< hybrid: the optimizer is sharded over groups too
+  bool reshard = true;              ///< fsdp2: release the weights after forward
+  std::int64_t number = 0;          ///< fsdp2:K and hybrid:K: ranks per group; 0 where not given
+  bool full = false;                ///< hybrid: the optimizer is sharded over groups too
+  bool deferred = false;            ///< fsdp2, hybrid: gradients are reduced after the last micro-batch only
+  std::int64_t prefetch_depth = 1;  ///< fsdp2, zero3, hybrid: computations that weights are gathered ahead
+  std::int64_t persistence = 0;     ///< zero3: tensors up to so many elements are gathered once a step
+  std::int64_t live_bound = 0;      ///< zero3: most elements gathered at a time; 0: no bound
 
   friend bool operator==(const ShardingChoice&, const ShardingChoice&) = default;
 };
@@ -50,6 +54,7 @@ struct StackChoice {
   CommChoice comm;
   std::int64_t threads = 0;      ///< per rank; 0: cores / ranks, at least 1
   double deadline_seconds = 20;  ///< of every collective
+  bool windows = true;           ///< ranks of one machine under MPI read each other's memory
 
   friend bool operator==(const StackChoice&, const StackChoice&) = default;
 };
@@ -59,6 +64,12 @@ ShardingChoice parse_sharding(std::string_view text);
 PrecisionChoice parse_precision(std::string_view text);
 TilingChoice parse_tiling(std::string_view text);
 CommChoice parse_comm(std::string_view text);
+
+/// "4096", "512MiB", "2GiB"; throws InputError, which names the flag, where it is anything else or not positive.
+std::int64_t parse_bytes(std::string_view flag, std::string_view text);
+
+/// The strategy's kind without its numbers, as its type is named: "fsdp2:K", "hybrid:K:full", "zero3".
+std::string kind_name(const ShardingChoice& choice);
 
 /// The written form that parses to the same value.
 std::string name_of(const ShardingChoice& choice);

@@ -30,7 +30,8 @@ void Cpu::rms_norm_backward(Stream& stream, Tensor<const T> x, Tensor<const T> w
   stream.counters.elementwise_bytes += cost.bytes;
   const auto& kernel = cpu::kernels<cpu::NormKernels>().of<T>();
   const std::int64_t columns = x.columns();
-  if (dw_write == Write::overwrite) std::fill_n(dw.data(), columns, 0.0f);
+  const bool wants_dw = dw.data() != nullptr;
+  if (wants_dw && dw_write == Write::overwrite) std::fill_n(dw.data(), columns, 0.0f);
 
   // Rows are summed in chunks, chunks into one sum a thread, and those into dw in the order of the threads: over long
   // sequences a plain float sum would lose digits.
@@ -39,7 +40,8 @@ void Cpu::rms_norm_backward(Stream& stream, Tensor<const T> x, Tensor<const T> w
   const int threads = stream.threads();
   const auto& sums = cpu::kernels<cpu::ElementwiseKernels>().of<float>();
   Arena::Frame frame(stream.arena());
-  const auto scratch = frame.allocate<float>({threads == 1 ? 1 : 2 * threads, stride}, MemoryKind::scratch);
+  const auto scratch =
+      frame.allocate<float>({(threads > 1 && wants_dw ? 2 : 1) * threads, stride}, MemoryKind::scratch);
   std::fill_n(scratch.data(), scratch.numel(), 0.0f);
   const auto sum_of = [&](int part) { return threads == 1 ? dw.data() : scratch.row(threads + part); };
   const cpu::Division rows{.count = x.rows(), .step = 1, .bytes = cost.bytes};
@@ -50,10 +52,10 @@ void Cpu::rms_norm_backward(Stream& stream, Tensor<const T> x, Tensor<const T> w
       kernel.backward(x.row(row), x.row_stride(), w.data(), rstd.data() + row, dy.row(row), dy.row_stride(),
                       dx.row(row), dx.row_stride(), dx_write == Write::accumulate, chunk,
                       std::min(chunk_rows, end - row), columns);
-      sums.add(chunk, sum_of(part), columns);
+      if (wants_dw) sums.add(chunk, sum_of(part), columns);
     }
   });
-  if (threads == 1) return;
+  if (threads == 1 || !wants_dw) return;
   for (int part = 0; part < threads; ++part) sums.add(sum_of(part), dw.data(), columns);
 }
 

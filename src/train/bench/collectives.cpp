@@ -19,11 +19,12 @@ CollectiveBuffers::CollectiveBuffers(std::int64_t bytes, int rank, int ranks)
   for (int peer = 0; peer < ranks; ++peer)
     counts_.push_back(std::clamp<std::int64_t>(elements_ - peer * chunk, 0, chunk));
   begin_ = std::accumulate(counts_.begin(), counts_.begin() + rank, std::int64_t{0});
-  full_ = CpuBlock(ledger_, device::MemoryKind::scratch, elements_ * 4);
-  shard_ = CpuBlock(ledger_, device::MemoryKind::scratch, std::max<std::int64_t>(chunk, 1) * 4);
-  // Written once, so that no page is still the system's page of zeros. Zero stays zero, however often it is summed.
+}
+
+void CollectiveBuffers::touch() {
+  // Zero stays zero, however often it is summed.
   std::fill_n(data(full_), elements_, 0.0f);
-  std::fill_n(data(shard_), chunk, 0.0f);
+  std::fill_n(data(shard_), counts_[0], 0.0f);
 }
 
 int calls_per_sample(std::int64_t bytes) {

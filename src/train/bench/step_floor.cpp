@@ -81,8 +81,12 @@ Observer PhaseClock::observer() {
                   case Action::loss: clock.phases_.loss_ms += passed; break;
                   case Action::backward: clock.phases_.backward_ms += passed; break;
                   case Action::gather:
+                  case Action::gather_in_group:
+                  case Action::gather_across:
+                  case Action::keep:
                   case Action::release:
-                  case Action::reduce: clock.phases_.exchange_ms += passed; break;
+                  case Action::reduce:
+                  case Action::reduce_across: clock.phases_.exchange_ms += passed; break;
                 }
               },
           .state = this};

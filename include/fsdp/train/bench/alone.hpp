@@ -10,6 +10,9 @@ namespace fsdp::train::bench {
 /// The SwiGLU MLP, tiled and not, against its nine matmuls. Prints one line for each sequence length and tiling.
 int measure_mlp(const BenchOptions& options);
 
+/// The published setting, several ranks as threads: a line for each length and tiling (`tessera bench mlp --table`).
+int measure_mlp_table(const BenchOptions& options);
+
 /// Attention forward and backward against the rate of a matmul. Prints one line for each head size.
 int measure_attention(const BenchOptions& options);
 

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The part of MpiRank::Engine that reads peers' windows, and what follows a sum.
+#include "mpi_engine.hpp"
+
+namespace fsdp::comm {
+
+/// Looks up what peers read of this rank: `local` in a gather, all of `full` in a reduction, root's bytes in a
+/// broadcast. All of it must lie in windows.
+void MpiRank::Engine::find_places(InFlight& transfer) const {
+  const Transfer& asked = transfer.transfer;
+  transfer.arrival = {.outline = outline_of(asked)};
+  transfer.places.assign(asked.segments.size(), {});
+  if (asked.op == Op::barrier || (asked.op == Op::broadcast && asked.root != messages_.rank())) return;
+  bool found_some = false;
+  for (std::size_t index = 0; index < asked.segments.size(); ++index) {
+    const ByteSegment& segment = asked.segments[index];
+    const int ranks = messages_.size();
+    const std::int64_t count = asked.reduces()             ? segment.begin(ranks - 1) + segment.count(ranks - 1)
+                               : asked.op == Op::broadcast ? segment.counts[0]
+                                                           : segment.count(messages_.rank());
+    if (count == 0) continue;
+    const std::byte* const data = asked.reduces() ? segment.full : segment.local;
+    transfer.places[index] = windows_->find(data, count * asked.element_bytes());
+    if (transfer.places[index].window == 0) return;
+    found_some = true;
+  }
+  transfer.arrival.in_windows = found_some;
+}
+
+void MpiRank::Engine::on_arrival(InFlight& transfer, int peer) {
+  Peer& from = transfer.peers[static_cast<std::size_t>(peer)];
+  from.arrived = true;
+  --transfer.not_arrived;
+  try {
+    require_same(messages_.rank(), transfer.arrival.outline, peer, from.arrival.outline);
+  } catch (const CollectiveError&) {
+    give_up();
+    throw;
+  }
+  if (!shares_with(peer)) return;
+  if (from.arrival.in_windows != 0) {
+    from.places.resize(transfer.transfer.segments.size());
+    const auto bytes = std::as_writable_bytes(std::span(from.places));
+    return receive(transfer, MessageKind::places, peer, bytes.data(), static_cast<std::int64_t>(bytes.size()));
+  }
+  --transfer.not_settled;
+  if (!transfer.transfer.reduces()) receive_part(transfer, MessageKind::data, peer);
+}
+
+void MpiRank::Engine::on_places(InFlight& transfer, int peer) {
+  Peer& from = transfer.peers[static_cast<std::size_t>(peer)];
+  from.sources.clear();
+  for (const Place& place : from.places)
+    from.sources.push_back(place.window == 0 ? nullptr
+                                             : windows_->map(process_of_[static_cast<std::size_t>(peer)], place));
+  --transfer.not_settled;
+  if (!transfer.transfer.reduces()) return read_part(transfer, peer);
+  if (transfer.transfer.op == Op::all_reduce) receive(transfer, MessageKind::reduced, peer, nullptr, 0);
+}
+
+void MpiRank::Engine::begin_sum(InFlight& transfer) {
+  transfer.sum_peers.clear();
+  for (int peer = 0; peer < messages_.size(); ++peer) {
+    const Peer& from = transfer.peers[static_cast<std::size_t>(peer)];
+    const bool self = peer == messages_.rank();
+    transfer.sum_peers.push_back({.sources = from.sources, .reads = self || is_read_by(transfer, peer)});
+    transfer.sends = transfer.sends || (!self && (from.sources.empty() || !is_read_by(transfer, peer)));
+  }
+  const Clock::time_point begin = Clock::now();
+  sum_.begin(transfer.ticket, transfer.transfer, transfer.sum_peers);
+  read_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// This rank's sums stand in their place; peers have received all that they sum, unless they read it.
+void MpiRank::Engine::after_sum(InFlight& transfer) {
+  transfer.sum_to_come = false;
+  for (int step = 1; step < messages_.size(); ++step) {
+    const int peer = (messages_.rank() + step) % messages_.size();
+    const Peer& from = transfer.peers[static_cast<std::size_t>(peer)];
+    if (transfer.transfer.op == Op::reduce_scatter) {
+      if (!from.sources.empty()) send(transfer, MessageKind::done, peer, nullptr, 0);
+      continue;
+    }
+    if (is_read_by(transfer, peer))
+      send(transfer, MessageKind::reduced, peer, nullptr, 0);
+    else
+      send_part(transfer, MessageKind::sum, peer);
+    if (from.sources.empty())
+      receive_part(transfer, MessageKind::sum, peer);
+    else if (from.reduced)
+      read_part(transfer, peer);
+  }
+}
+
+/// Copies a peer's piece, or root's bytes, out of its window.
+void MpiRank::Engine::read_part(InFlight& transfer, int peer) {
+  const Clock::time_point begin = Clock::now();
+  const Transfer& asked = transfer.transfer;
+  const Peer& from = transfer.peers[static_cast<std::size_t>(peer)];
+  for (std::size_t index = 0; index < asked.segments.size(); ++index) {
+    const ByteSegment& segment = asked.segments[index];
+    if (asked.op == Op::broadcast) {
+      copy_bytes(segment.local, from.sources[index], segment.counts[0]);
+      continue;
+    }
+    const std::int64_t offset = segment.begin(peer) * asked.element_bytes();
+    copy_bytes(segment.full + offset, from.sources[index] + (asked.reduces() ? offset : 0),
+               segment.count(peer) * asked.element_bytes());
+  }
+  read_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
+  send(transfer, MessageKind::done, peer, nullptr, 0);
+}
+
+}  // namespace fsdp::comm

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mpi_windows.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <random>
+
+#include <comm/monitor.hpp>
+#include <fsdp/core/checked.hpp>
+
+namespace fsdp::comm {
+namespace {
+
+constexpr std::int64_t page = 4096;
+/// As blocks of other memory (src/device/cpu/memory.cpp).
+constexpr std::int64_t huge_page_threshold = std::int64_t{32} << 20;
+
+/// Stands in the page behind a window's bytes.
+struct Stamp {
+  std::array<std::uint64_t, 2> nonce{};  ///< of the process: a descriptor may have been given to another file
+  std::uint64_t number = 0;
+  std::atomic<std::uint32_t> released = 0;  ///< by its owner: peers unmap it
+};
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+
+Stamp* stamp_of(std::byte* data, std::int64_t bytes) { return reinterpret_cast<Stamp*>(data + round_up(bytes, page)); }
+const Stamp* stamp_of(const std::byte* data, std::int64_t bytes) {
+  return reinterpret_cast<const Stamp*>(data + round_up(bytes, page));
+}
+std::size_t mapped_bytes(std::int64_t bytes) { return static_cast<std::size_t>(round_up(bytes, page) + page); }
+
+/// What a process says of itself, so that others can try to read it.
+struct Greeting {
+  std::array<std::uint64_t, 2> nonce{};  ///< also in the file; 0, 0: wants no windows
+  std::int64_t pid = 0;
+  std::int64_t file = -1;
+};
+
+/// A descriptor that is closed at the end of its scope.
+class File {
+ public:
+  explicit File(int descriptor) : descriptor_(descriptor) {}
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  int get() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+}  // namespace
+
+Windows::Windows(int rank, int size, bool enabled, const Exchange& exchange)
+    : rank_(rank), peers_(static_cast<std::size_t>(size)) {
+  const File file(enabled && size > 1 ? memfd_create("tessera-greeting", MFD_CLOEXEC) : -1);
+  Greeting mine;
+  if (file.get() >= 0) {
+    std::random_device random;
+    for (std::uint64_t& word : nonce_) word = std::uint64_t{random()} << 32 | random() | 1;
+    if (write(file.get(), nonce_.data(), sizeof nonce_) == static_cast<ssize_t>(sizeof nonce_))
+      mine = {.nonce = nonce_, .pid = getpid(), .file = file.get()};
+  }
+  std::vector<Greeting> greetings(peers_.size());
+  exchange(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(greetings)));
+
+  // Whether it is the same machine, and whether the system lets us, shows in what can be read.
+  std::vector<char> reads(peers_.size());
+  for (std::size_t process = 0; process < peers_.size(); ++process) {
+    const Greeting& theirs = greetings[process];
+    peers_[process] = {.nonce = theirs.nonce, .pid = theirs.pid};
+    if (static_cast<int>(process) == rank_ || theirs.nonce == Nonce{} || nonce_ == Nonce{}) continue;
+    const File opened(open(path_of(static_cast<int>(process), theirs.file).c_str(), O_RDONLY | O_CLOEXEC));
+    Nonce found{};
+    reads[process] = opened.get() >= 0 &&
+                     pread(opened.get(), found.data(), sizeof found, 0) == static_cast<ssize_t>(sizeof found) &&
+                     found == theirs.nonce;
+  }
+  std::vector<char> all(reads.size() * reads.size());
+  exchange(std::as_bytes(std::span(reads)), std::as_writable_bytes(std::span(all)));
+  for (std::size_t process = 0; process < peers_.size(); ++process)
+    peers_[process].shares = reads[process] != 0 && all[process * reads.size() + static_cast<std::size_t>(rank_)] != 0;
+}
+
+Windows::~Windows() {
+  for (const Mapped& mapped : mapped_) munmap(const_cast<std::byte*>(mapped.data), mapped_bytes(mapped.bytes));
+}
+
+std::shared_ptr<std::byte> Windows::allocate(const std::shared_ptr<Windows>& windows, std::int64_t bytes) {
+  const auto refused = [bytes](const char* call) {
+    return MemoryError(message("the system gave no window of ", bytes, " bytes (", call, ": ", std::strerror(errno),
+                               "); lower the model or the batch, or switch shared windows off"));
+  };
+  const std::size_t size = mapped_bytes(bytes);
+  const int file = memfd_create("tessera-window", MFD_CLOEXEC);
+  if (file < 0) throw refused("memfd_create");
+  if (ftruncate(file, static_cast<off_t>(size)) != 0) {
+    const MemoryError error = refused("ftruncate");
+    close(file);
+    throw error;
+  }
+  void* const address = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (address == MAP_FAILED) {
+    const MemoryError error = refused("mmap");
+    close(file);
+    throw error;
+  }
+  auto* const data = static_cast<std::byte*>(address);
+  if (bytes >= huge_page_threshold) madvise(address, size, MADV_HUGEPAGE);  // a wish: failure changes nothing
+  Stamp* const stamp = new (stamp_of(data, bytes)) Stamp;
+  stamp->nonce = windows->nonce_;
+  stamp->number = ++windows->made_;
+  windows->own_.push_back({.number = stamp->number, .file = file, .data = data, .bytes = bytes});
+  return {data, [windows](std::byte* given_back) { windows->release(given_back); }};
+}
+
+void Windows::release(const std::byte* data) noexcept {
+  const auto own = std::find_if(own_.begin(), own_.end(), [data](const Own& window) { return window.data == data; });
+  stamp_of(own->data, own->bytes)->released.store(1);
+  munmap(own->data, mapped_bytes(own->bytes));
+  close(own->file);
+  own_.erase(own);
+  forget_released();
+}
+
+Place Windows::find(const std::byte* data, std::int64_t bytes) const {
+  for (const Own& window : own_)
+    if (data >= window.data && data + bytes <= window.data + window.bytes)
+      return {.window = window.number, .file = window.file, .bytes = window.bytes, .offset = data - window.data};
+  return {};
+}
+
+const std::byte* Windows::map(int process, const Place& place) {
+  for (const Mapped& mapped : mapped_)
+    if (mapped.process == process && mapped.number == place.window) return mapped.data + place.offset;
+
+  const std::string path = path_of(process, place.file);
+  const auto refused = [&](const char* call, const char* why) {
+    return CollectiveError(message("cannot read the memory of rank ", process, " (", call, " ", path, ": ", why,
+                                   "); switch shared windows off"));
+  };
+  const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) throw refused("open", std::strerror(errno));
+  constexpr const char* another = "it is not the window that was sent";
+  const auto size = static_cast<off_t>(mapped_bytes(place.bytes));
+  if (lseek(file.get(), 0, SEEK_END) != size) throw refused("open", another);
+  void* const address = mmap(nullptr, mapped_bytes(place.bytes), PROT_READ, MAP_SHARED, file.get(), 0);
+  if (address == MAP_FAILED) throw refused("mmap", std::strerror(errno));
+  const auto* const data = static_cast<const std::byte*>(address);
+  const Stamp& stamp = *stamp_of(data, place.bytes);
+  if (stamp.number != place.window || stamp.nonce != peers_[static_cast<std::size_t>(process)].nonce) {
+    munmap(address, mapped_bytes(place.bytes));
+    throw refused("open", another);
+  }
+  if (place.bytes >= huge_page_threshold) madvise(address, mapped_bytes(place.bytes), MADV_HUGEPAGE);
+  mapped_.push_back({.process = process, .number = place.window, .data = data, .bytes = place.bytes});
+  return data + place.offset;
+}
+
+void Windows::forget_released() {
+  std::erase_if(mapped_, [](const Mapped& mapped) {
+    if (stamp_of(mapped.data, mapped.bytes)->released.load() == 0) return false;
+    munmap(const_cast<std::byte*>(mapped.data), mapped_bytes(mapped.bytes));
+    return true;
+  });
+}
+
+std::string Windows::path_of(int process, std::int64_t file) const {
+  return message("/proc/", peers_[static_cast<std::size_t>(process)].pid, "/fd/", file);
+}
+
+}  // namespace fsdp::comm
