@@ -34,7 +34,8 @@ TrainOptions everything() {
              .intermediate = 100,
              .vocab = 300,
              .tied = false};
-  o.steps = 7, o.seq_len = 33, o.batch_size = 6, o.grad_accum = 3, o.lr = 0.1 + 0.2, o.warmup = 5;
+  o.steps = 7, o.seq_len = 33, o.batch_size = 6, o.grad_accum = 3, o.document_separator = 10;
+  o.lr = 0.1 + 0.2, o.warmup = 5;
   o.lr_schedule = train::LrShape::constant;
   o.weight_decay = 0.05, o.beta1 = 0.8, o.beta2 = 0.99, o.eps = 1e-12, o.clip = 0, o.seed = 0xffffffffffffffffu;
   o.validation_fraction = 0.25, o.validation_every = 3, o.validation_windows = 9;
@@ -152,7 +153,7 @@ TEST(ConfigFile, GivesBackEveryOption) {
   const TemporaryFolder folder;
   const std::string path = folder.write("run.toml", to_toml(everything())).string();
   TrainOptions read = train_of({"--config", path.c_str()});
-  EXPECT_EQ(read.given.size(), 42u);
+  EXPECT_EQ(read.given.size(), 44u);
   read.given.clear();
   EXPECT_EQ(read, everything());
 }
