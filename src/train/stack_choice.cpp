@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <map>
 #include <limits>
+#include <map>
 #include <vector>
 
 #include <fsdp/core/error.hpp>

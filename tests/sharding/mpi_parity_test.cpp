@@ -40,6 +40,23 @@ TEST(MpiParity, StrategiesGiveTheSameLossesAndWeightsToTheBit) {
   }
 }
 
+TEST(MpiParity, StrategiesOnTwoAxesGiveTheBitsOfThreads) {
+  const int ranks = comm::mpi_world().size();
+  for (const auto strategy : {"fsdp2:2", "hybrid:2", "hybrid:2:full", "hybrid:1", "hybrid:1:full"})
+    for (const int micro_batches : {1, 3}) {
+      if (ranks % train::parse_sharding(strategy).number != 0) continue;
+      SCOPED_TRACE(strategy);
+      RunOptions options = uneven_options(ranks, micro_batches);
+      options.steps = 4;
+      const RunResults found = run_mpi(strategy, options);
+      EXPECT_EQ(found.memory.front().used, found.memory.front().planned);
+      if (comm::mpi_world().rank() != 0) continue;
+      const RunResults threads = run(strategy, options);
+      EXPECT_EQ(found.losses, threads.losses);
+      EXPECT_EQ(tensors_that_differ(found.weights, threads.weights), Names{});
+    }
+}
+
 TEST(MpiParity, UnequalMicroBatchesGiveTheGradientOfThreads) {
   RunOptions options = uneven_options(comm::mpi_world().size(), 2);
   options.most_sequences = 2 * options.ranks;

@@ -97,6 +97,25 @@ TEST(Parity, Bf16FollowsTheLossCurveOfFp32WithinOnePercent) {
   }
 }
 
+TEST(Parity, ClippingAtEachStepFollowsOneRanksNormWithNaNInThePadding) {
+  RunOptions options = uneven_options(1);
+  options.clip = 0.1;
+  const RunResults alone = run("fsdp2", options);
+  for (const double norm : alone.norms) EXPECT_GT(norm, 2 * options.clip) << "nothing was clipped";
+  for (const auto& [stack, ranks] :
+       {std::pair("fsdp2", 3), std::pair("fsdp2:no-reshard", 3), std::pair("zero1", 3), std::pair("zero2", 3),
+        std::pair("zero3", 3), std::pair("zero3:persist=19", 3), std::pair("replicated", 3), std::pair("fsdp2/rows", 3),
+        std::pair("fsdp2:2", 4), std::pair("hybrid:2", 4), std::pair("hybrid:2:full", 4)}) {
+    SCOPED_TRACE(stack);
+    options = uneven_options(ranks);
+    options.clip = 0.1;
+    options.nan_in_padding = true;
+    const RunResults found = run(stack, options);
+    EXPECT_LE(largest_relative(found.norms, alone.norms), 1e-6);
+    EXPECT_LE(largest_relative(found.losses, alone.losses), 1e-6);
+  }
+}
+
 TEST(InitialValues, DoNotDependOnSharding) {
   RunOptions options = uneven_options(1);
   options.steps = 0;

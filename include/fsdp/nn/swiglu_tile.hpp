@@ -86,6 +86,12 @@ class SwiGluTile {
     contract(*weights_, g, h, y, write);
   }
 
+  /// Makes gate and up of a kept tile again; nothing of another, whose backward does so itself.
+  void replay(Tensor<const Compute> x) const {
+    if (tile_.kept) expand(*weights_, x, split(*weights_, kept_));
+  }
+  bool kept() const { return tile_.kept; }
+
   /// dx = gradient of x, written after x and dy were last read: dx may be either.
   void backward(const Gradients& gradients, Tensor<const Compute> x, Tensor<const Compute> dy,
                 Tensor<Compute> dx) const {
