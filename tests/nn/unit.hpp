@@ -108,7 +108,8 @@ class Unit {
   Context<L> context;
 
   Unit(const Sizes& sizes, const Run<Tiling>& run)
-      : rank(run.threads),
+      : rank(run.threads, (std::int64_t{1} << 20) * (sizes.length > 500 ? 4 : 1) +
+                              16 * sizes.tokens() * (sizes.hidden + sizes.intermediate)),
         module(Kind::template make<L>(sizes)),
         fields(module, run.placing),
         stream(std::vector<Shape>(3, {sizes.tokens(), sizes.hidden}), Placing::padded),

@@ -18,9 +18,10 @@
 
 namespace fsdp {
 
-/// Model FLOPs of one trained token, recomputation not counted: 6 a matmul weight, and causal attention's
-/// 2 forward and 4 backward x heads x S x head_dim a layer (the convention of PaLM, halved for the causal mask).
-inline double model_flops_per_token(const LlamaConfig& config, std::int64_t sequence_length) {
+/// Model FLOPs of trained tokens, recomputation not counted: 6 a token and matmul weight, and causal attention's
+/// 2 forward and 4 backward x heads x head_dim x length^2 a document and layer (the convention of PaLM, halved for the
+/// causal mask). `squares`: the sum of length^2.
+inline double model_flops(const LlamaConfig& config, std::int64_t tokens, std::int64_t squares) {
   const double matmul_weights =
       static_cast<double>(config.layers) *
           (static_cast<double>(config.hidden_size) *
@@ -28,8 +29,8 @@ inline double model_flops_per_token(const LlamaConfig& config, std::int64_t sequ
            3.0 * static_cast<double>(config.hidden_size) * static_cast<double>(config.intermediate_size)) +
       static_cast<double>(config.vocab_size) * static_cast<double>(config.hidden_size);
   const double attention =
-      6.0 * static_cast<double>(config.layers * config.heads * config.head_dim) * static_cast<double>(sequence_length);
-  return 6.0 * matmul_weights + attention;
+      6.0 * static_cast<double>(config.layers * config.heads * config.head_dim) * static_cast<double>(squares);
+  return 6.0 * matmul_weights * static_cast<double>(tokens) + attention;
 }
 
 template <class StackT>

@@ -161,11 +161,12 @@ class Trainer {
 
   void train_step(std::int64_t step) {
     const auto begin = Clock::now();
-    const std::int64_t targets = sum_valid_targets(communicator_, [&] {
+    const BatchCounts counts = sum_counts(communicator_, [&] {
       batches_.draw(sampler_, communicator_.rank(), communicator_.size());
-      return valid_targets(batches_.micro_batches());
+      return counts_of(batches_.micro_batches());
     });
-    const auto [loss, norm] = loss_and_norm(step, static_cast<double>(std::max<std::int64_t>(targets, 1)));
+    const auto [loss, norm] =
+        loss_and_norm(step, static_cast<double>(std::max<std::int64_t>(counts.valid_targets, 1)));
     const double lr = lr_at(schedule_of(options_), step);
     optimizer_.step(lr, norm, gradient_scale_);
     sampler_.advance();
@@ -174,7 +175,7 @@ class Trainer {
     const double seconds = seconds_since(begin);
     last_loss_ = loss;
     if (!leads()) return;
-    const double flops = model_flops_per_token(model_.config(), options_.seq_len) * static_cast<double>(step_tokens);
+    const double flops = model_flops(model_.config(), step_tokens, counts.squares);
     const StepRecord record{.step = step + 1,
                             .loss = loss,
                             .grad_norm = norm,
