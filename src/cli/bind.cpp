@@ -12,7 +12,9 @@ void bind(FlagSet& flags, train::StackChoice& stack) {
       ":deferred (reduce after the last micro-batch); behind zero3 :persist=N (tensors up to N elements stay gathered) "
       "and :live=N (most elements gathered at a time)");
   flags.add("precision", stack.precision, "fp32 | bf16 (bf16 compute, fp32 main weights and reduction)");
-  flags.add("tiling", stack.tiling, "off | tiles:N | tokens:N | budget:BYTES");
+  flags.add("tiling", stack.tiling,
+            "off | tiles:N | tokens:N | budget:BYTES (as 512MiB, for what is kept and a tile) | budget:auto (train: "
+            "what --memory leaves)");
   flags.add("comm", stack.comm, "self | threads:N | mpi | nccl");
   flags.add("threads", stack.threads, "threads per rank; 0: cores / ranks");
   flags.add("deadline", stack.deadline_seconds, "seconds that a collective may take");
@@ -72,6 +74,7 @@ void bind(FlagSet& flags, train::TrainOptions& o) {
   flags.add("log-every", o.log_every, "steps between lines on the console");
   flags.add("dry-run", o.dry_run, "print the peak memory and train nothing");
   flags.add("ranks", o.ranks, "of the dry run; 0: those of --comm");
+  flags.add("memory", o.memory, "bytes of each rank (8GiB) for budget:auto; left out: its part of the machine's");
   flags.add("print-schedule", o.print_schedule, "print the schedule of a step and train nothing");
   bind(flags, o.stack);
 }
@@ -109,7 +112,10 @@ void bind(FlagSet& flags, train::BenchOptions& o) {
             "tokens per sequence; 0: 2048 and 4096 for mlp, 4096 for attention and head, 2048 for step");
   flags.add("parameters", o.parameters, "weights of optim");
   flags.add("bytes", o.bytes, "of each collective of comm; 0: 1 MiB, 16 MiB and 64 MB");
-  flags.add("repeats", o.repeats, "the median is printed");
+  flags.add("repeats", o.repeats, "the median is printed; 1 of mlp --table where it is not given");
+  flags.add("table", o.table, "mlp: time and bytes of the published tiled MLP's setting, on two ranks");
+  flags.add("up-to", o.up_to, "longest sequence that mlp --table times; of longer ones it tells the bytes");
+  flags.add("dry-run", o.dry_run, "mlp --table: bytes alone, in seconds");
   bind(flags, o.stack);
 }
 

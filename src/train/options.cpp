@@ -65,6 +65,11 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
                             AtLeast{"--ranks", o.ranks, 0},
                             AtLeast{"--threads", o.stack.threads, 0}};
   require_least(least);
+  if (!o.memory.empty()) {
+    parse_bytes("memory", o.memory);
+    require<InputError>(o.stack.tiling == TilingChoice{.kind = TilingChoice::Kind::budget}, "--memory ", o.memory,
+                        " belongs to --tiling budget:auto, not to ", name_of(o.stack.tiling));
+  }
   require_in(o.lr >= 0, "--lr", o.lr, "at least 0");
   require_in(o.weight_decay >= 0, "--weight-decay", o.weight_decay, "at least 0");
   require_in(o.beta1 >= 0 && o.beta1 < 1, "--beta1", o.beta1, "at least 0 and below 1");

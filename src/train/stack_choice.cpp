@@ -123,6 +123,13 @@ CommChoice parse_comm(std::string_view text) {
   unknown("comm", text, comm_names);
 }
 
+std::int64_t parse_bytes(std::string_view flag, std::string_view text) {
+  const std::int64_t bytes = bytes_of(text);
+  require<InputError>(bytes > 0, "--", flag, " '", text,
+                      "' is not a number of bytes; give one such as 8589934592 or 8GiB");
+  return bytes;
+}
+
 std::string kind_name(const ShardingChoice& choice) {
   using Kind = ShardingChoice::Kind;
   switch (choice.kind) {

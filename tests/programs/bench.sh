@@ -56,6 +56,40 @@ line = lines[0]
 assert line["tokens_per_tile"] < 512 and line["columns_per_block"] < 500 and line["planned_bytes"] <= 60000
 PY
 
+check mlp --table --hidden 64 --intermediate 192 --seq-len 500 --comm threads:3 <<'PY'
+assert [line["tiling"].split(":")[0] for line in lines] == ["off", "tiles", "tokens", "budget"]
+for line in lines:
+    assert line["bench"] == "mlp_table" and line["ranks"] == 3 and line["seq"] == 500
+    positive(line, "forward_ms", "backward_ms", "peak_bytes", "activation_bytes")
+    assert line["peak_bytes"] <= lines[0]["peak_bytes"]
+    assert ("ratio_to_untiled" in line) == (line["tiling"] != "off")
+assert abs(lines[1]["flops_to_untiled"] - 22 / 18) < 1e-4 and lines[1]["peak_bytes"] < lines[0]["peak_bytes"]
+PY
+
+"$program" bench mlp --table --dry-run --threads 1 > lines.txt
+python3 - <<'PY'
+import json
+lines = [json.loads(line) for line in open("lines.txt")]
+table = {(line["seq"], line["tiling"].split(":")[0]): line for line in lines}
+assert len(table) == len(lines) == 7 * 4
+for (seq, tiling), line in table.items():
+    assert line["hidden"] == 4096 and line["intermediate"] == 12288 and line["ranks"] == 2
+    assert "forward_ms" not in line and line["threads"] >= 1
+    assert line["peak_bytes"] == sum(line[part] for part in line if part.endswith("_bytes")
+                                     and part != "peak_bytes" and not part.startswith("published")), line
+    assert line["peak_bytes"] <= table[seq, "off"]["peak_bytes"], line
+    assert line["published_untiled_bytes"] > 0 and line["published_tiled_bytes"] > 0
+    if tiling == "budget":  # may use what the published tiled run uses; that counts one sharded copy of the weights
+        as_published = line["peak_bytes"] - line["model_bytes"] - line["gradient_shard_bytes"]
+        assert as_published <= line["published_tiled_bytes"], line
+        assert line["flops_to_untiled"] <= 1.06, line
+longest = 131072
+assert table[longest, "off"]["published_untiled_bytes"] == 22240 << 20
+assert table[longest, "off"]["published_tiled_bytes"] == 10176 << 20
+assert table[longest, "tokens"]["peak_bytes"] <= 4.84 * 2**30, table[longest, "tokens"]
+assert table[longest, "tiles"]["peak_bytes"] <= 6.81 * 2**30, table[longest, "tiles"]
+PY
+
 step_expectations='
 assert len(lines) == 1
 line = lines[0]
@@ -105,6 +139,9 @@ refused() {
   fi
 }
 refused step --repeats 0
+refused step --table
+refused mlp --up-to 4
+refused mlp --dry-run
 refused step --heads 3
 refused attention --heads 3
 refused attention --head-dim -1

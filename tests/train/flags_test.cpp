@@ -39,7 +39,7 @@ TrainOptions everything() {
   o.weight_decay = 0.05, o.beta1 = 0.8, o.beta2 = 0.99, o.eps = 1e-12, o.clip = 0, o.seed = 0xffffffffffffffffu;
   o.validation_fraction = 0.25, o.validation_every = 3, o.validation_windows = 9;
   o.checkpoint_dir = "out", o.checkpoint_every = 4, o.resume = "there", o.metrics = "m.jsonl", o.trace = "t.json";
-  o.log_every = 10, o.dry_run = true, o.ranks = 16, o.print_schedule = true;
+  o.log_every = 10, o.dry_run = true, o.ranks = 16, o.memory = "8GiB", o.print_schedule = true;
   o.stack = {.sharding = train::parse_sharding("hybrid:2:full"),
              .precision = train::PrecisionChoice::fp32,
              .tiling = train::parse_tiling("tokens:512"),
@@ -152,7 +152,7 @@ TEST(ConfigFile, GivesBackEveryOption) {
   const TemporaryFolder folder;
   const std::string path = folder.write("run.toml", to_toml(everything())).string();
   TrainOptions read = train_of({"--config", path.c_str()});
-  EXPECT_EQ(read.given.size(), 41u);
+  EXPECT_EQ(read.given.size(), 42u);
   read.given.clear();
   EXPECT_EQ(read, everything());
 }

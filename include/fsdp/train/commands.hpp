@@ -18,6 +18,7 @@
 #include <fsdp/data/windows.hpp>
 #include <fsdp/executor.hpp>
 #include <fsdp/optim/initialize.hpp>
+#include <fsdp/train/auto_budget.hpp>
 #include <fsdp/train/batches.hpp>
 #include <fsdp/train/bench/collectives.hpp>
 #include <fsdp/train/bench/step.hpp>
@@ -100,7 +101,13 @@ void describe(const TrainOptions& options) {
                stdout);
   }
   if (options.dry_run) {
-    const Plan step = plan(model, sharding, tiling_of<Tiling>(options.stack), request);
+    TrainOptions resolved = options;
+    if (has_auto_budget(options)) {
+      const std::int64_t memory = memory_of_rank(options, ranks);
+      resolved = with_budget<Model>(options, ranks, threads, memory);
+      print_budget(resolved, memory);
+    }
+    const Plan step = plan(model, sharding, tiling_of<Tiling>(resolved.stack), request);
     std::fputs(memory_table(step.bytes, message(Model::Stack::name(), ", ", ranks, " ranks, ", request.sequences, " x ",
                                                 options.seq_len, " tokens a micro-batch: bytes of each rank"))
                    .c_str(),
@@ -119,8 +126,9 @@ int train(const TrainOptions& options) {
     agree_on_arguments(communicator, cli::to_toml(options));
     validate(options, communicator.size());
     using Stack = typename Model::Stack;
-    Trainer<Model>(communicator, options, sharding_of<typename Stack::Sharding>(options.stack.sharding),
-                   tiling_of<typename Stack::Tiling>(options.stack))
+    const TrainOptions resolved = with_budget<Model>(communicator, options);
+    Trainer<Model>(communicator, resolved, sharding_of<typename Stack::Sharding>(resolved.stack.sharding),
+                   tiling_of<typename Stack::Tiling>(resolved.stack))
         .run();
   });
 }

@@ -57,7 +57,8 @@ struct TrainOptions {
   std::string trace = {};
   std::int64_t log_every = 1;  ///< steps between console lines; the metrics file gets every step
   bool dry_run = false;
-  std::int64_t ranks = 0;  ///< of the dry run; 0: those of --comm
+  std::int64_t ranks = 0;   ///< of the dry run; 0: those of --comm
+  std::string memory = {};  ///< of each rank, for budget:auto; empty: its part of what the machine has left
   bool print_schedule = false;
   StackChoice stack = {};
   std::vector<std::string> given = {};  ///< flags that the user set, without dashes, sorted
@@ -99,6 +100,9 @@ struct BenchOptions {
   std::int64_t parameters = 50'000'000;  ///< optim
   std::int64_t bytes = 0;                ///< comm: of each collective; 0: the command's own
   std::int64_t repeats = 7;              ///< the median is printed
+  bool table = false;                    ///< mlp: the published setting
+  bool dry_run = false;                  ///< mlp --table: bytes alone
+  std::int64_t up_to = 8192;             ///< mlp --table: the longest sequence that is timed
   StackChoice stack = {};
   std::vector<std::string> given = {};
 

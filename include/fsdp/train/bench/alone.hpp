@@ -16,6 +16,9 @@ int measure_attention(const BenchOptions& options);
 /// The head against its three matmuls. Prints one line for each tiling.
 int measure_head(const BenchOptions& options);
 
+/// The published setting, several ranks as threads: a line for each length and tiling (`tessera bench mlp --table`).
+int measure_mlp_table(const BenchOptions& options);
+
 /// AdamW against a triad. Prints one line for each precision.
 int measure_optim(const BenchOptions& options);
 
