@@ -152,6 +152,7 @@ template <class Model>
 RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptions& options) {
   const auto sum = [&](double value) { return comm::sum_over_ranks(communicator, value, {"test"}); };
   const int rank = communicator.rank();
+  communicator.monitor().options.before = options.before;
   const Model model(options.config);
   train::PlanRequest request{
       .ranks = communicator.size(),
