@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Processes do the same arithmetic as threads: rank 0 runs the same ranks as threads too and compares.
+#include <chrono>
+
 #include <gtest/gtest.h>
 
 #include <comm/mpi_world.hpp>
@@ -55,6 +57,16 @@ TEST(MpiParity, StrategiesOnTwoAxesGiveTheBitsOfThreads) {
       EXPECT_EQ(found.losses, threads.losses);
       EXPECT_EQ(tensors_that_differ(found.weights, threads.weights), Names{});
     }
+}
+
+TEST(MpiParity, DelaysBeforeCollectivesChangeNoBit) {
+  RunOptions options = uneven_options(comm::mpi_world().size());
+  options.steps = 4;
+  const RunResults usual = run_mpi("fsdp2", options);
+  options.before = comm::random_delays(2, std::chrono::microseconds(300));
+  const RunResults delayed = run_mpi("fsdp2", options);
+  EXPECT_EQ(delayed.losses, usual.losses);
+  EXPECT_EQ(tensors_that_differ(delayed.weights, usual.weights), Names{});
 }
 
 TEST(MpiParity, UnequalMicroBatchesGiveTheGradientOfThreads) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategies and numbers of ranks are different ways to do the same arithmetic.
+#include <chrono>
+
 #include <gtest/gtest.h>
 
 #include <support/small_llama.hpp>
@@ -32,6 +34,17 @@ TEST(Parity, StrategiesGiveTheSameLossesAndWeightsToTheBitAndFollowOneRank) {
       SCOPED_TRACE(strategy);
       expect_same_bits(run(strategy, uneven_options(ranks)), first);
     }
+  }
+}
+
+TEST(Parity, DelaysBeforeCollectivesChangeNoBit) {
+  for (const auto strategy : strategies) {
+    SCOPED_TRACE(strategy);
+    RunOptions options = uneven_options(3);
+    options.steps = 4;
+    const RunResults usual = run(strategy, options);
+    options.before = comm::random_delays(1, std::chrono::microseconds(300));
+    expect_same_bits(run(strategy, options), usual);
   }
 }
 

@@ -153,6 +153,7 @@ template <class Model>
 RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptions& options) {
   const auto sum = [&](double value) { return comm::sum_over_ranks(communicator, value, {"test"}); };
   const int rank = communicator.rank();
+  communicator.monitor().options.before = options.before;
   const Model model(options.config, options.units);
   const auto sharding = train::sharding_of<typename Model::Stack::Sharding>(options.sharding);
   train::PlanRequest request{

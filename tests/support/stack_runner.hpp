@@ -57,10 +57,11 @@ struct RunOptions {
   Batch batch;  ///< must be the same function on every rank
   std::vector<Window> evaluated =
       {};  ///< given to `evaluate` before the first and after the last step, on rank 0's part
-  std::vector<Window> logits_of = {};   ///< computed by a module that only generates, with the first weights
-  std::filesystem::path model = {};     ///< starting weights; otherwise initial values from the seed
-  std::filesystem::path resume = {};    ///< a checkpoint to go on from
-  std::filesystem::path save_to = {};   ///< where the last step's checkpoint goes
+  std::vector<Window> logits_of = {};  ///< computed by a module that only generates, with the first weights
+  std::filesystem::path model = {};    ///< starting weights; otherwise initial values from the seed
+  std::filesystem::path resume = {};   ///< a checkpoint to go on from
+  std::filesystem::path save_to = {};  ///< where the last step's checkpoint goes
+  std::function<void(int rank, const comm::Event&)> before = {};  ///< called before each collective
   bool nan_in_padding = false;          ///< gradients' memory is NaN before the first step writes to it
   bool collects = true;                 ///< weights, gradients and moments
   bool steps_on_own_gradients = false;  ///< only the stack "watched": gradients are not summed over ranks

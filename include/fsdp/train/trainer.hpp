@@ -165,8 +165,7 @@ class Trainer {
       batches_.draw(sampler_, communicator_.rank(), communicator_.size());
       return counts_of(batches_.micro_batches());
     });
-    const auto [loss, norm] =
-        loss_and_norm(step, static_cast<double>(std::max<std::int64_t>(counts.valid_targets, 1)));
+    const auto [loss, norm] = loss_and_norm(step, static_cast<double>(std::max<std::int64_t>(counts.valid_targets, 1)));
     const double lr = lr_at(schedule_of(options_), step);
     optimizer_.step(lr, norm, gradient_scale_);
     sampler_.advance();
