@@ -207,9 +207,8 @@ class SwiGluTile {
     for_each_block([&](const Weights& weights, std::int64_t begin, std::int64_t end) {
       typename L::Frame inner(context_->arena);
       std::array<bool, 3> first = written;  // every block writes its own part of each gradient
-      const Gradients part{{gradients.gate.tensor.slice(begin, end), &first[0]},
-                           {gradients.up.tensor.slice(begin, end), &first[1]},
-                           {gradients.down.tensor.slice_columns(begin, end), &first[2]}};
+      const Gradients part{gradients.gate.rows(begin, end, &first[0]), gradients.up.rows(begin, end, &first[1]),
+                           gradients.down.columns(begin, end, &first[2])};
       const auto dh = inner.template allocate<Compute>({tokens(), end - begin});  // [t, c]
       multiply_by_slice(dy, weights.down, dh);
       const GateUp g = split(weights, inner.template allocate<Compute>({tokens(), 2 * (end - begin)}));
