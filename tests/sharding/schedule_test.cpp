@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/sharding/schedule.hpp>
+#include <fsdp/sharding/scheduler.hpp>
 
 #include <algorithm>
 #include <array>
