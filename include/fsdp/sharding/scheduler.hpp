@@ -183,6 +183,7 @@ class Scheduler {
         life.crossed = true;
       }
       if (life.issued >= life.gathered.size() || life.gathered[life.issued].first != ahead) continue;
+      if (life.issued > 0 && life.gathered[life.issued - 1].last >= now) continue;  // not released yet
       if (counts(group)) {
         if (rules_.live_bound > 0 && ahead > now && live_ + rules.elements > rules_.live_bound) return false;
         live_ += rules.elements;
