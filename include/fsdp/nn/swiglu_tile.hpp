@@ -6,7 +6,9 @@
 /// be computed in blocks of intermediate columns as well; then what is summed over blocks is summed in float.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include <fsdp/core/tensor.hpp>
@@ -203,12 +205,10 @@ class SwiGluTile {
                         Tensor<Compute> dx) const {
     typename L::Frame frame(context_->arena);
     const auto sum = frame.template allocate<float>(dx.shape());  // [t, H]
-    const std::array<bool, 3> written = {*gradients.gate.written, *gradients.up.written, *gradients.down.written};
     for_each_block([&](const Weights& weights, std::int64_t begin, std::int64_t end) {
       typename L::Frame inner(context_->arena);
-      std::array<bool, 3> first = written;  // every block writes its own part of each gradient
-      const Gradients part{gradients.gate.rows(begin, end, &first[0]), gradients.up.rows(begin, end, &first[1]),
-                           gradients.down.columns(begin, end, &first[2])};
+      Flags written{};
+      const Gradients part = part_of(gradients, begin, end, written);
       const auto dh = inner.template allocate<Compute>({tokens(), end - begin});  // [t, c]
       multiply_by_slice(dy, weights.down, dh);
       const GateUp g = split(weights, inner.template allocate<Compute>({tokens(), 2 * (end - begin)}));
@@ -216,8 +216,24 @@ class SwiGluTile {
       backward_weights(part, x, g, dh, dy);
       backward_input(weights, g, sum, begin == 0 ? Write::overwrite : Write::accumulate);
     });
-    *gradients.gate.written = *gradients.up.written = *gradients.down.written = true;
+    for (const auto* gradient : {&gradients.gate, &gradients.up, &gradients.down})
+      if (gradient->wanted()) *gradient->written = true;
     Device::template copy<float, Compute>(context_->stream, sum, dx);
+  }
+
+  using Flags = std::array<bool, 3>;
+  /// A block's part of each gradient, with flags of its own: every block's first write overwrites.
+  static Gradients part_of(const Gradients& whole, std::int64_t begin, std::int64_t end, Flags& written) {
+    Gradients part = whole;
+    if (whole.gate.wanted()) part.gate.tensor = whole.gate.tensor.slice(begin, end);
+    if (whole.up.wanted()) part.up.tensor = whole.up.tensor.slice(begin, end);
+    if (whole.down.wanted()) part.down.tensor = whole.down.tensor.slice_columns(begin, end);
+    std::size_t i = 0;
+    for (auto* gradient : {&part.gate, &part.up, &part.down}) {
+      written[i] = gradient->wanted() && *gradient->written;
+      gradient->written = &written[i++];
+    }
+    return part;
   }
 
   /// dh = dy down, by way of float: oneDNN takes more scratch than that to round what it read with gaps.
