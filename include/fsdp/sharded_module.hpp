@@ -92,11 +92,12 @@ class ShardedModule {
   }
   const std::vector<sharding::UnitUse>& uses() const { return uses_; }
 
-  /// Tensor memory by kind; what activations and scratch were at their common peak.
+  /// Tensor memory by kind; what activations and scratch were at their common peak, with the communicator's scratch.
   device::BytesByKind peak_bytes() const {
     device::BytesByKind bytes = ledger_.current();
     bytes[static_cast<std::size_t>(device::MemoryKind::activations)] = arena_.peak() - arena_.peak_scratch();
-    bytes[static_cast<std::size_t>(device::MemoryKind::scratch)] = arena_.peak_scratch();
+    bytes[static_cast<std::size_t>(device::MemoryKind::scratch)] =
+        arena_.peak_scratch() + communicator_->scratch_bytes();
     return bytes;
   }
 
