@@ -104,11 +104,12 @@ class ShardedModule {
   /// The lowest unit that has a backward: what stands before it needs nothing saved.
   int first_backward() const { return first_backward_; }
 
-  /// Tensor memory by kind; what activations and scratch were at their common peak.
+  /// Tensor memory by kind; what activations and scratch were at their common peak, with the communicator's scratch.
   device::BytesByKind peak_bytes() const {
     device::BytesByKind bytes = ledger_.current();
     bytes[static_cast<std::size_t>(device::MemoryKind::activations)] = arena_.peak() - arena_.peak_scratch();
-    bytes[static_cast<std::size_t>(device::MemoryKind::scratch)] = arena_.peak_scratch();
+    bytes[static_cast<std::size_t>(device::MemoryKind::scratch)] =
+        arena_.peak_scratch() + communicator_->scratch_bytes();
     return bytes;
   }
 
