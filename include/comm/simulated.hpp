@@ -25,6 +25,14 @@ struct SimulatedWorld {
   std::int64_t scratch_bytes = 0;
 };
 
+/// What one rank of communicator C, with so many ranks, stands in.
+template <class C>
+SimulatedWorld simulated_world(int ranks, int rank) {
+  SimulatedWorld world{.ranks = ranks, .rank = rank};
+  if constexpr (requires { C::scratch_bytes_for(ranks); }) world.scratch_bytes = C::scratch_bytes_for(ranks);
+  return world;
+}
+
 template <class DeviceType = device::Meta>
 class Simulated {
  public:

@@ -11,6 +11,7 @@
 #include <fsdp/models/llama_config.hpp>
 #include <fsdp/nn/embedding.hpp>
 #include <fsdp/nn/loss_head.hpp>
+#include <fsdp/nn/recomputed.hpp>
 #include <fsdp/nn/transformer_block.hpp>
 #include <fsdp/stack.hpp>
 #include <fsdp/units.hpp>
@@ -38,7 +39,7 @@ class Llama {
   using Stack = StackT;
   using Local = typename Stack::Local;
   using Entry = nn::Embedding<Local>;
-  using Block = nn::TransformerBlock<Local>;
+  using Block = nn::Recomputed<nn::TransformerBlock<Local>, Local>;
   using Head = nn::LossHead<Local>;
   /// The same model on another stack: what the dry run is made of.
   template <class Other>
@@ -59,9 +60,12 @@ class Llama {
   int blocks() const { return static_cast<int>(config_.layers); }
   Block block() const {
     const auto eps = static_cast<float>(config_.rms_norm_eps);
+    const std::int64_t alive = units_.recompute ? 1 : config_.layers;  // blocks whose activations are kept together
     return {{},
-            {{}, config_.hidden_size, config_.heads, config_.kv_heads, config_.head_dim, eps},
-            {{}, config_.hidden_size, config_.intermediate_size, eps, config_.layers}};
+            {{},
+             {{}, config_.hidden_size, config_.heads, config_.kv_heads, config_.head_dim, eps},
+             {{}, config_.hidden_size, config_.intermediate_size, eps, alive}},
+            units_.recompute};
   }
   Head head() const {
     return {{}, config_.vocab_size, config_.hidden_size, static_cast<float>(config_.rms_norm_eps), config_.tied};

@@ -88,6 +88,12 @@ class SwiGluTile {
     contract(*weights_, g, h, y, write);
   }
 
+  /// Makes gate and up of a kept tile again; nothing of another, whose backward does so itself.
+  void replay(Tensor<const Compute> x) const {
+    if (tile_.kept) expand(*weights_, x, split(*weights_, kept_));
+  }
+  bool kept() const { return tile_.kept; }
+
   /// dx = gradient of x, written after x and dy were last read: dx may be either.
   void backward(const Gradients& gradients, Tensor<const Compute> x, Tensor<const Compute> dy,
                 Tensor<Compute> dx) const {
@@ -210,24 +216,16 @@ class SwiGluTile {
       backward_weights(part, x, g, dh, dy);
       backward_input(weights, g, sum, begin == 0 ? Write::overwrite : Write::accumulate);
     });
-    for (const auto* gradient : {&gradients.gate, &gradients.up, &gradients.down})
-      if (gradient->wanted()) *gradient->written = true;
+    *gradients.gate.written = *gradients.up.written = *gradients.down.written = true;
     Device::template copy<float, Compute>(context_->stream, sum, dx);
   }
 
   using Flags = std::array<bool, 3>;
   /// A block's part of each gradient, with flags of its own: every block's first write overwrites.
   static Gradients part_of(const Gradients& whole, std::int64_t begin, std::int64_t end, Flags& written) {
-    Gradients part = whole;
-    if (whole.gate.wanted()) part.gate.tensor = whole.gate.tensor.slice(begin, end);
-    if (whole.up.wanted()) part.up.tensor = whole.up.tensor.slice(begin, end);
-    if (whole.down.wanted()) part.down.tensor = whole.down.tensor.slice_columns(begin, end);
-    std::size_t i = 0;
-    for (auto* gradient : {&part.gate, &part.up, &part.down}) {
-      written[i] = gradient->wanted() && *gradient->written;
-      gradient->written = &written[i++];
-    }
-    return part;
+    written = {*whole.gate.written, *whole.up.written, *whole.down.written};
+    return {whole.gate.rows(begin, end, &written[0]), whole.up.rows(begin, end, &written[1]),
+            whole.down.columns(begin, end, &written[2])};
   }
 
   /// dh = dy down, by way of float: oneDNN takes more scratch than that to round what it read with gaps.
