@@ -72,7 +72,8 @@ Plan plan(const Model& model, typename Model::Stack::Sharding sharding, typename
     executor.evaluate(batch);
     result.bytes = module.peak_bytes();
   } else if (request.purpose == Purpose::evaluate) {
-    for (std::int64_t sequences = 1; sequences <= request.sequences; ++sequences) executor.evaluate(batch_of(sequences));
+    for (std::int64_t sequences = 1; sequences <= request.sequences; ++sequences)
+      executor.evaluate(batch_of(sequences));
     result.bytes = module.peak_bytes();
   } else {
     auto* const logits = reinterpret_cast<typename Model::Stack::Precision::Compute*>(device::Meta::unbacked(0));
