@@ -89,6 +89,7 @@ Event enter(C& c, Op op, DType dtype, std::int64_t elements, Label label, std::i
                     .label = label};
   ++monitor.totals.collectives;
   if (monitor.options.record) monitor.events.push_back(event);
+  if (monitor.options.before) monitor.options.before(c.rank(), event);
   if (monitor.options.checks && c.size() > 1)
     watch(monitor, event, [&] { check_agreement(c, fingerprint_of(event, segments, hash, variant)); });
   return event;

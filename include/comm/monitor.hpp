@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,15 +23,6 @@ class CollectiveError : public Error {
 
 enum class Op : std::uint8_t { all_gather, reduce_scatter, all_reduce, reduce, broadcast, gather_bytes, barrier };
 std::string_view name_of(Op op);
-
-/// Run-time switches of one communicator.
-struct Options {
-  std::chrono::milliseconds deadline{20'000};  ///< longest wait for other ranks in one collective
-  bool checks = false;                         ///< compare op, dtype, sizes and sequence number on every rank first
-  bool record = false;                         ///< keep an Event for every collective
-  std::int64_t message_bytes = 1 << 30;        ///< longest single message; MPI 3 counts in int
-  bool windows = true;  ///< Mpi: ranks of one machine read each other's shared_memory in place; a split asks again
-};
 
 /// What a collective is for, in error messages, records and traces.
 struct Label {
@@ -50,6 +42,21 @@ struct Event {
 
   friend bool operator==(const Event&, const Event&) = default;
 };
+
+/// Run-time switches of one communicator.
+struct Options {
+  std::chrono::milliseconds deadline{20'000};  ///< longest wait for other ranks in one collective
+  bool checks = false;                         ///< compare op, dtype, sizes and sequence number on every rank first
+  bool record = false;                         ///< keep an Event for every collective
+  std::int64_t message_bytes = 1 << 30;        ///< longest single message; MPI 3 counts in int
+  bool windows = true;  ///< Mpi: ranks of one machine read each other's shared_memory in place; a split asks again
+  /// Called on this rank before each collective. For tests of one's own stack: whatever it delays (random_delays) must
+  /// change no result, and where it throws or ends the rank, the others must end by the deadline.
+  std::function<void(int rank, const Event&)> before = {};
+};
+
+/// For Options::before: sleeps up to `longest`, as long as `seed`, the rank and the collective's number say.
+std::function<void(int rank, const Event&)> random_delays(std::uint64_t seed, std::chrono::microseconds longest);
 
 /// An event in words: "all_gather of weights, unit 3 (f32, 1024 elements, sequence 17)".
 std::string describe(const Event& event);

@@ -36,6 +36,8 @@ class Executor {
   using Compute = typename Module::Compute;
   using Arena = typename Device::Arena;
   using End = typename Arena::End;
+  using Far = typename Module::Far;
+  using FarArena = typename Far::Arena;
 
   explicit Executor(Module& module, Observer observer = {})
       : module_(module),
@@ -45,7 +47,9 @@ class Executor {
         observer_(observer),
         context_{.arena = module.arena(), .stream = module.stream(), .tiling = module.tiling()},
         saved_(static_cast<std::size_t>(module.model().blocks())),
-        marks_(static_cast<std::size_t>(module.model().blocks())) {
+        marks_(static_cast<std::size_t>(module.model().blocks())),
+        offloads_inputs_(module.model().units().offload_inputs),
+        far_inputs_(static_cast<std::size_t>(module.model().blocks())) {
     context_.sequence_length = module.shape().sequence_length;
     context_.poll = [](void* self) { static_cast<Executor*>(self)->progress(); };
     context_.poll_state = this;
@@ -192,19 +196,38 @@ class Executor {
       context_.documents = batch_.documents;
       entry_mark_ = context_.arena.mark(End::low);
       x_ = context_.template save<Compute>(stream_shape());
-      if (!saves(1)) y_ = context_.template save<Compute>(stream_shape());
+      if (!saves_here(1)) y_ = context_.template save<Compute>(stream_shape());
       return entry_.forward(context_, weights(entry_, unit), batch_.tokens, x_);
     }
     auto& mark = marks_[unit_index(unit)];
     mark = context_.arena.mark(End::low);
-    if (saves(unit)) y_ = context_.template save<Compute>(stream_shape());
+    if (saves_here(unit)) y_ = context_.template save<Compute>(stream_shape());
+    if (saves(unit) && offloads_inputs_) send_input(unit);
     block_.forward(context_, weights(block_, unit), saved_[unit_index(unit)], x_, y_);
     std::swap(x_, y_);
-    if (!saves(unit)) context_.arena.release(End::low, mark);
+    if (!saves_here(unit)) context_.arena.release(End::low, mark);
+  }
+
+  /// A block's input goes to far memory, last in first out, and comes back for its backward.
+  void send_input(int unit) {
+    auto& far = module_.far_arena();
+    FarInput& input = far_inputs_[unit_index(unit)];
+    input.mark = far.mark(FarArena::End::low);
+    input.x = far.template allocate<Compute>(FarArena::End::low, stream_shape());
+    Far::template transfer<Compute>(context_.stream, x_, input.x);
+  }
+  void fetch_input(int unit) {
+    const FarInput& input = far_inputs_[unit_index(unit)];
+    Far::template transfer<Compute>(context_.stream, input.x, x_);
+    saved_[unit_index(unit)].x = x_;
+    module_.far_arena().release(FarArena::End::low, input.mark);
   }
 
   /// Whether a unit's forward keeps what its backward needs; two buffers in turn serve the units that have none.
   bool saves(int unit) const { return pass_ == sharding::Pass::train && unit >= module_.first_backward(); }
+
+  /// Whether it keeps them in the activation arena.
+  bool saves_here(int unit) const { return saves(unit) && !offloads_inputs_; }
 
   void finish_micro_batch() {
     context_.arena.release(End::low, entry_mark_);
@@ -232,6 +255,7 @@ class Executor {
     if (unit == 0) {
       entry_.backward(context_, gradients(entry_, unit), batch_.tokens, dx_);
     } else {
+      if (offloads_inputs_) fetch_input(unit);
       const auto unit_weights = weights(block_, unit);
       block_.backward(context_, unit_weights, gradients(block_, unit), saved_[unit_index(unit)], dx_);
       context_.arena.release(End::low, marks_[unit_index(unit)]);
@@ -247,6 +271,12 @@ class Executor {
   nn::Context<typename Module::Local> context_;
   std::vector<typename Model::Block::Saved> saved_;
   std::vector<typename Arena::Mark> marks_;
+  struct FarInput {
+    Tensor<Compute> x;  // [T, H]
+    typename FarArena::Mark mark;
+  };
+  bool offloads_inputs_;
+  std::vector<FarInput> far_inputs_;
   typename Arena::Mark entry_mark_;
   typename Arena::Mark gradient_mark_;
   sharding::Slots weight_slots_;

@@ -47,13 +47,18 @@ class ParameterGroup {
   using Wire = typename Stack::Precision::Reduce;
   using Axes = GroupAxes<Comm>;
   using Across = typename Stack::OptimizerAcross;  ///< placement of what the optimizer steps, over the outer axis
+  using MainSpace = typename Stack::OptimizerSpace;
+  static constexpr bool offloaded = !std::is_same_v<MainSpace, Device>;
   template <class T, class... P>
   using Buffer = buffer::DistributedBuffer<T, Device, P...>;
   using Shard = buffer::Shard;
   using Replicate = buffer::Replicate;
   using Partial = buffer::Partial;
 
-  static constexpr bool one_copy = std::is_same_v<Main, Compute>;  ///< the main weights are the model weights
+  using MainBuffer = buffer::DistributedBuffer<Main, MainSpace, Across, Shard>;
+
+  /// Whether the main weights are the model weights.
+  static constexpr bool one_copy = std::is_same_v<Main, Compute> && !offloaded;
   static constexpr bool optimizer_sharded_across = std::is_same_v<Across, Shard>;
 
   ParameterGroup(std::vector<NamedParameter> parameters, int index, const Axes& axes, const sharding::GroupRules& rules)
@@ -85,7 +90,7 @@ class ParameterGroup {
   std::int64_t main_size() const { return optimizer_sharded_across ? layout_->across_size() : layout_->local_size; }
   std::int64_t kept_size() const { return kept_layout_ == nullptr ? 0 : kept_layout_->local_size; }
 
-  /// Where types agree `main` is not read: the main weights lie among the model weights.
+  /// With one_copy `main` is not read: the main weights lie among the model weights.
   void place(Main* main, Compute* model, Accumulate* gradient, Compute* kept) {
     model_ = {*layout_, at_, model};
     summed_ = {*layout_, at_, gradient};
@@ -100,7 +105,7 @@ class ParameterGroup {
   }
 
   /// What the optimizer steps, its rounded copy among the model weights, and its gradient.
-  const Buffer<Main, Across, Shard>& main() const { return main_; }
+  const MainBuffer& main() const { return main_; }
   const Buffer<Compute, Across, Shard>& model_part() const { return model_part_; }
   const Buffer<Accumulate, Across, Shard>& main_gradient() const { return main_gradient_; }
   /// Model weights, and gradients as the inner axis summed them.
@@ -233,7 +238,7 @@ class ParameterGroup {
   bool reduced_ = false;
   std::unique_ptr<bool[]> written_;
   Compute* kept_data_ = nullptr;
-  Buffer<Main, Across, Shard> main_;
+  MainBuffer main_;
   Buffer<Compute, Replicate, Shard> model_;
   Buffer<Compute, Across, Shard> model_part_;
   Buffer<Accumulate, Partial, Shard> summed_;

@@ -18,6 +18,7 @@
 #include <comm/mesh.hpp>
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/documents.hpp>
+#include <fsdp/device/far.hpp>
 #include <fsdp/device/memory.hpp>
 #include <fsdp/nn/module.hpp>
 #include <fsdp/parameter_group.hpp>
@@ -53,7 +54,8 @@ struct RunShape {
   std::int64_t sequence_length = 0;
   int micro_batches = 1;
   int threads = 1;
-  std::int64_t activation_bytes = 0;  ///< the arena, from the dry run; ignored where the device only counts
+  std::int64_t activation_bytes = 0;      ///< the arena, from the dry run; ignored where the device only counts
+  std::int64_t far_activation_bytes = 0;  ///< the same for block inputs in far memory
 };
 
 /// What a ShardedModule is for. Generating gathers every weight once and keeps it.
@@ -71,7 +73,7 @@ class ShardedModule {
   using Main = typename Group::Main;
   using Compute = typename Group::Compute;
   using Accumulate = typename Group::Accumulate;
-
+  using Far = device::Far<Device>;
   using Mesh = comm::Mesh<Comm, Stack::mesh_axes>;
 
   /// `communicator` must outlive the module. Weights are zero until `initialize`d or loaded.
@@ -88,7 +90,8 @@ class ShardedModule {
         tiling_(tiling),
         shape_(shape),
         purpose_(purpose),
-        arena_(make_arena(shape)),
+        arena_(make_arena<Device>(ledger_, shape.activation_bytes)),
+        far_arena_(make_arena<Far>(far_ledger_, shape.far_activation_bytes)),
         stream_(arena_, shape.threads),
         rules_(settled(sharding.rules())) {
     collect_groups();
@@ -118,6 +121,11 @@ class ShardedModule {
   typename Device::Arena& arena() { return arena_; }
   typename Device::Stream& stream() { return stream_; }
   device::Ledger& ledger() { return ledger_; }
+  /// Counts what lives in far memory, activations apart.
+  device::Ledger& far_ledger() { return far_ledger_; }
+  typename Far::Arena& far_arena() { return far_arena_; }
+  /// Peak of tensor memory in far memory.
+  std::int64_t far_bytes() const { return far_ledger_.peak() + (Device::counts_only ? far_arena_.peak() : 0); }
   std::vector<Group>& groups() { return groups_; }
   const std::vector<Group>& groups() const { return groups_; }
   const sharding::Schedule& schedule(sharding::Pass pass) const {
@@ -223,11 +231,12 @@ class ShardedModule {
   using Kind = device::MemoryKind;
   using Block = device::Block<Device>;
 
-  typename Device::Arena make_arena(const RunShape& shape) {
+  template <class Space>
+  static typename Space::Arena make_arena(device::Ledger& ledger, std::int64_t bytes) {
     if constexpr (Device::counts_only)
-      return Device::Arena::unbounded();
+      return Space::Arena::unbounded();
     else
-      return typename Device::Arena(ledger_, shape.activation_bytes);
+      return typename Space::Arena(ledger, bytes);
   }
 
   static Mesh make_mesh(Comm& communicator, const typename Stack::Sharding& sharding) {
@@ -323,7 +332,12 @@ class ShardedModule {
   void allocate() {
     Sizes all;
     for (const Group& group : groups_) all.add(group);
-    Main* const main = Group::one_copy ? nullptr : keep<Main>(Kind::weights, all.main);
+    Main* main = nullptr;
+    if constexpr (Group::offloaded)
+      main = reinterpret_cast<Main*>(
+          far_blocks_.emplace_back(far_ledger_, Kind::weights, bytes_of<Main>(all.main)).data());
+    else if constexpr (!Group::one_copy)
+      main = keep<Main>(Kind::weights, all.main);
     Compute* const model = keep<Compute>(Kind::weights, all.model);
     Accumulate* const gradient = purpose_ == Purpose::train ? keep<Accumulate>(Kind::gradients, all.gradient) : nullptr;
     const bool keeps = purpose_ == Purpose::train && all.kept > 0;
@@ -389,8 +403,9 @@ class ShardedModule {
   typename Stack::Tiling tiling_;
   RunShape shape_;
   Purpose purpose_;
-  device::Ledger ledger_;
+  device::Ledger ledger_, far_ledger_;
   typename Device::Arena arena_;
+  typename Far::Arena far_arena_;
   typename Device::Stream stream_;
   sharding::Rules rules_;
   sharding::Schedule training_;
@@ -401,6 +416,7 @@ class ShardedModule {
   std::vector<std::string> group_names_;
   std::vector<Group> groups_;
   std::vector<Block> blocks_;
+  std::vector<device::Block<Far>> far_blocks_;
   std::vector<Slot<Compute>> weight_slots_;
   std::vector<Slot<Accumulate>> gradient_slots_;
   std::vector<Piece> pieces_;

@@ -8,6 +8,7 @@
 
 #include <comm/collectives.hpp>
 #include <fsdp/device/device.hpp>
+#include <fsdp/device/far.hpp>
 #include <fsdp/nn/module.hpp>
 #include <fsdp/precision/policies.hpp>
 #include <fsdp/sharding/strategies.hpp>
@@ -31,6 +32,8 @@ struct Stack {
   using Tiling = TilingT;
   using OptimizerAcross = OptimizerPlacement<Sharding>;
   static constexpr int mesh_axes = mesh_axes_of<Sharding>;
+  /// Where main weights and optimizer state live.
+  using OptimizerSpace = std::conditional_t<offloads_optimizer_of<Sharding>, device::Far<Device>, Device>;
   using Local = nn::Local<Device, Precision, Tiling>;
 
   static_assert(

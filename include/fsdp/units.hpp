@@ -23,11 +23,15 @@ struct NamedParameter {
 
 /// Choices about a model's units, whatever the strategy. Patterns are whole names with * and ?, as in a shell.
 struct Units {
-  int blocks_per_unit = 1;               ///< blocks whose weights are gathered and reduced together
+  std::int64_t blocks_per_unit = 1;      ///< blocks whose weights are gathered and reduced together
   std::int64_t merge_below = 0;          ///< a unit of fewer elements joins its neighbour
+  bool recompute = false;                ///< blocks save their input alone (nn/recomputed.hpp)
+  bool offload_inputs = false;           ///< what recomputed blocks save lives in far memory (device/far.hpp)
   bool keep_last_block = true;           ///< the last block's weights stay through the head
-  std::vector<std::string> exempt = {};  ///< not sharded: every rank holds them whole and all-reduces their gradients
+  std::vector<std::string> exempt = {};  ///< not sharded: whole on every rank, gradients all-reduced once a step
   std::vector<std::string> frozen = {};  ///< not trained: no gradient, no optimizer state, no reduction
+
+  friend bool operator==(const Units&, const Units&) = default;
 };
 
 /// Whether a shell pattern matches the name.

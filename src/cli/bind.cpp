@@ -54,6 +54,14 @@ void bind(FlagSet& flags, train::TrainOptions& o) {
   flags.add("beta2", o.beta2, "AdamW's second moment");
   flags.add("eps", o.eps, "AdamW's epsilon");
   flags.add("clip", o.clip, "largest global gradient norm; 0 is off");
+  flags.add("loss-scale", o.loss_scale,
+            "off | dynamic | dynamic:INITIAL (a power of two); steps that overflow are skipped");
+  flags.add("recompute", o.units.recompute, "blocks keep their input alone and make the rest again in backward");
+  flags.add("blocks-per-unit", o.units.blocks_per_unit, "blocks gathered and reduced together");
+  flags.add("merge-units-below", o.units.merge_below, "a unit of fewer weights joins its neighbour; 0: none does");
+  flags.add("keep-last-block", o.units.keep_last_block, "the last block's weights stay through the head");
+  flags.add("exempt", o.units.exempt, "parameters that every rank holds whole (names with * and ?)");
+  flags.add("freeze", o.units.frozen, "parameters that are not trained (names with * and ?)");
   flags.add("seed", o.seed, "of initial weights and data order");
   flags.add("validation-fraction", o.validation_fraction, "last part of the windows, held out");
   flags.add("validation-every", o.validation_every, "steps; 0: only at the end");

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <comm/monitor.hpp>
 
+#include <array>
 #include <iomanip>
+#include <random>
 #include <sstream>
+#include <thread>
 
 namespace fsdp::comm {
 
@@ -35,6 +38,16 @@ std::string in_seconds(std::chrono::duration<double> seconds) {
 
 std::string missed_deadline(std::chrono::duration<double> waited, std::string_view whom, const Options& options) {
   return message("waited ", in_seconds(waited), " for ", whom, "; the deadline is ", in_seconds(options.deadline));
+}
+
+std::function<void(int, const Event&)> random_delays(std::uint64_t seed, std::chrono::microseconds longest) {
+  return [seed, longest](int rank, const Event& event) {
+    std::seed_seq key{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32),
+                      static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(event.sequence)};
+    std::array<std::uint32_t, 1> word{};
+    key.generate(word.begin(), word.end());
+    std::this_thread::sleep_for(longest * (word[0] >> 8) / (1 << 24));
+  };
 }
 
 }  // namespace fsdp::comm

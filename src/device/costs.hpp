@@ -73,7 +73,7 @@ Cost rms_norm_backward(const Tensor<const T>& x, const Tensor<const T>& w, const
   const auto times = [](Write write) { return write == Write::accumulate ? 2 : 1; };
   return {.bytes = x.bytes() + w.bytes() + rstd.bytes() + dy.bytes() + times(dx_write) * dx.bytes() +
                    times(dw_write) * dw.bytes(),
-          .scratch = (threads > 1 && dw.data() != nullptr ? 2 : 1) * threads * partial_stride(x.columns()) * 4};
+          .scratch = (threads == 1 ? 1 : 2 * threads) * partial_stride(x.columns()) * 4};
 }
 
 inline Cost rotary_table(const Tensor<float>& table) {
@@ -193,13 +193,7 @@ void require_attention(const AttentionShape& shape, const Tensor<const T>& q, co
 
 /// Causal: half of each document's square. Forward two products, backward five.
 inline std::int64_t attention_flops(const AttentionShape& shape, bool backward) {
-  std::int64_t squares = checked_multiply(shape.tokens(), shape.sequence_length);
-  if (!shape.documents.empty()) squares = 0;
-  for (std::size_t i = 1; i < shape.documents.size(); ++i) {
-    const std::int64_t length = shape.documents[i] - shape.documents[i - 1];
-    squares += checked_multiply(length, length);
-  }
-  return (backward ? 5 : 2) * checked_multiply(checked_multiply(shape.heads, shape.head_dim), squares);
+  return (backward ? 5 : 2) * checked_multiply(checked_multiply(shape.heads, shape.head_dim), shape.squares());
 }
 
 }  // namespace fsdp::device::costs

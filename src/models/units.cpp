@@ -122,6 +122,8 @@ UnitGroups group_parameters(UnitLists units, const Units& choices, std::int64_t 
                       " blocks make no unit; give at least 1");
   require<InputError>(choices.merge_below >= 0, "units: merge_below is ", choices.merge_below,
                       " elements; give 0 to merge nothing");
+  require<InputError>(choices.recompute || !choices.offload_inputs,
+                      "units: inputs in far memory are all that blocks may save; recompute the rest as well");
   check_patterns(choices.exempt, units, "units: exempt pattern");
   check_patterns(choices.frozen, units, "units: frozen pattern");
 

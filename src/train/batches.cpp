@@ -3,14 +3,22 @@
 
 #include <algorithm>
 
+#include <fsdp/device/operations.hpp>
+
 namespace fsdp::train {
 
-std::int64_t valid_targets(std::span<const MicroBatch> micro_batches) {
-  std::int64_t valid = 0;
-  for (const MicroBatch& batch : micro_batches)
-    valid += std::count_if(batch.targets.data(), batch.targets.data() + batch.targets.numel(),
-                           [](std::int32_t target) { return target >= 0; });
-  return valid;
+BatchCounts counts_of(std::span<const MicroBatch> micro_batches) {
+  BatchCounts counts;
+  for (const MicroBatch& batch : micro_batches) {
+    counts.valid_targets += std::count_if(batch.targets.data(), batch.targets.data() + batch.targets.numel(),
+                                          [](std::int32_t target) { return target >= 0; });
+    const device::AttentionShape shape{
+        .sequences = batch.sequences,
+        .sequence_length = batch.tokens.numel() / std::max<std::int64_t>(batch.sequences, 1),
+        .documents = batch.documents};
+    counts.squares += shape.squares();
+  }
+  return counts;
 }
 
 Batches::Batches(const data::Windows& windows, std::int64_t sequences, int micro_batches,

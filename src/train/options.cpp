@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -49,6 +50,7 @@ void require_separator(const std::optional<std::int64_t>& separator) {
 void validate(const TrainOptions& o, std::int64_t ranks) {
   require<InputError>(!o.data.empty() || o.dry_run || o.print_schedule,
                       "--data is missing; give files or folders of text");
+  (void)loss_scale_of(o);
   const std::array least = {AtLeast{"--steps", o.steps, 1},
                             AtLeast{"--seq-len", o.seq_len, 1},
                             AtLeast{"--batch-size", o.batch_size, 1},
@@ -58,6 +60,8 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
                             AtLeast{"--validation-windows", o.validation_windows, 0},
                             AtLeast{"--checkpoint-every", o.checkpoint_every, 0},
                             AtLeast{"--log-every", o.log_every, 1},
+                            AtLeast{"--blocks-per-unit", o.units.blocks_per_unit, 1},
+                            AtLeast{"--merge-units-below", o.units.merge_below, 0},
                             AtLeast{"--ranks", o.ranks, 0},
                             AtLeast{"--threads", o.stack.threads, 0}};
   require_least(least);
@@ -93,6 +97,20 @@ void validate(const GenerateOptions& o) {
   require_least(std::array{AtLeast{"--tokens", o.tokens, 0}, AtLeast{"--threads", o.stack.threads, 0}});
   require_in(o.temperature >= 0, "--temperature", o.temperature, "at least 0 (0: always the likeliest byte)");
   require_in(o.stack.deadline_seconds > 0, "--deadline", o.stack.deadline_seconds, "above 0 seconds");
+}
+
+std::optional<DynamicLossScale> loss_scale_of(const TrainOptions& options) {
+  const std::string& text = options.loss_scale;
+  if (text == "off") return std::nullopt;
+  if (text == "dynamic") return DynamicLossScale();
+  double scale = 0;
+  constexpr std::string_view prefix = "dynamic:";
+  const char* const end = text.data() + text.size();
+  if (text.starts_with(prefix)) {
+    const auto [last, error] = std::from_chars(text.data() + prefix.size(), end, scale);
+    if (error == std::errc() && last == end) return DynamicLossScale({.scale = scale, .sound_steps = 0});
+  }
+  throw InputError(message("--loss-scale ", text, " is not known; write off, dynamic or dynamic:INITIAL"));
 }
 
 LrSchedule schedule_of(const TrainOptions& options) {

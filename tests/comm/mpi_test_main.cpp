@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// main of the tests that run under mpirun: every process runs all tests; those after the first print only failures.
+#include <cstdlib>
+#include <string>
+
 #include <gtest/gtest.h>
 
 #include "mpi_world.hpp"
@@ -20,6 +23,15 @@ class PrintFailures : public ::testing::EmptyTestEventListener {
   }
 };
 
+/// TESSERA_TEST_NO_WINDOWS lists ranks of the job that stand for other machines.
+bool wants_windows() {
+  const auto variable = [](const char* name) {
+    const char* const value = std::getenv(name);
+    return std::string(" ") + (value == nullptr ? "" : value) + " ";
+  };
+  return variable("TESSERA_TEST_NO_WINDOWS").find(variable("OMPI_COMM_WORLD_RANK")) == std::string::npos;
+}
+
 }  // namespace
 
 Mpi<>& mpi_world() { return *world; }
@@ -28,7 +40,7 @@ Mpi<>& mpi_world() { return *world; }
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
-  return fsdp::comm::Mpi<>::run({}, [](fsdp::comm::Mpi<>& communicator) {
+  return fsdp::comm::Mpi<>::run({.windows = fsdp::comm::wants_windows()}, [](fsdp::comm::Mpi<>& communicator) {
     fsdp::comm::world = &communicator;
     if (communicator.rank() != 0) {
       ::testing::TestEventListeners& listeners = ::testing::UnitTest::GetInstance()->listeners();

@@ -20,7 +20,7 @@ namespace {
 using std::chrono::milliseconds;
 using Counts = std::vector<std::int64_t>;
 
-constexpr Options impatient{.deadline = milliseconds(100)};
+const Options impatient{.deadline = milliseconds(100)};
 
 /// What the CollectiveError of `call` says; empty where there is none.
 template <class Call>

@@ -81,10 +81,16 @@ refused 'compiled without the stack fsdp2 / nccl / fp32.*without nccl.*nearest i
   "${train[@]}" --data text.txt --comm nccl
 contains "$err" '^  --sharding replicated --comm threads --precision bf16$'
 contains "$err" 'fsdp::train_main<fsdp::Llama<Stack>>'
-refused 'compiled without the stack hybrid:2 / threads / fp32' "${train[@]}" --data text.txt --sharding hybrid:2
 if ! grep -q -- '--comm mpi' "$err"; then
   refused 'built without MPI' "${train[@]}" --data text.txt --comm mpi
 fi
+
+echo "== strategies and units that do not fit"
+refused 'mesh: 3 ranks cannot form groups of 2' "${train[@]}" --data text.txt --comm threads:3 --batch-size 3 --sharding hybrid:2
+refused 'a bound of 10 live elements holds no unit' "${train[@]}" --data text.txt --comm threads:2 --batch-size 2 --sharding zero3:live=10
+refused 'matches no parameter' "${train[@]}" --data text.txt --freeze nothing
+refused 'every parameter is frozen' "${train[@]}" --data text.txt --freeze '*'
+refused 'not a power of two' "${train[@]}" --data text.txt --loss-scale dynamic:3
 
 echo "== eval and generate"
 model=$golden/llama-gqa

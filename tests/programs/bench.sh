@@ -36,6 +36,26 @@ assert len(lines) == 1 and lines[0]["tiling"] == "tokens:16" and lines[0]["preci
 positive(lines[0], "ratio_to_untiled")
 PY
 
+check attention --seq-len 96 --heads 2 --kv-heads 1 <<'PY'
+assert [line["head_dim"] for line in lines] == [64, 128]
+for line in lines:
+    assert line["seq"] == 96 and line["heads"] == 2 and line["kv_heads"] == 1 and line["precision"] == "bf16"
+    positive(line, "forward_ms", "backward_ms", "scratch_bytes", "matmul_gflops", "forward_ratio", "backward_ratio")
+PY
+check attention --seq-len 33 --heads 1 --kv-heads 1 --head-dim 6 --precision fp32 <<'PY'
+assert len(lines) == 1 and lines[0]["head_dim"] == 6 and lines[0]["precision"] == "fp32"
+PY
+
+check head --seq-len 40 --hidden 32 --vocab 500 <<'PY'
+assert len(lines) == 1 and lines[0]["tiling"] == "tokens:1024" and lines[0]["vocabulary"] == 500
+positive(lines[0], "ms", "matmul_ms", "ratio", "planned_bytes")
+assert lines[0]["arena_bytes"] >= lines[0]["planned_bytes"]
+PY
+check head --seq-len 512 --hidden 32 --vocab 500 --tiling budget:60000 --precision fp32 <<'PY'
+line = lines[0]
+assert line["tokens_per_tile"] < 512 and line["columns_per_block"] < 500 and line["planned_bytes"] <= 60000
+PY
+
 check mlp --table --hidden 64 --intermediate 192 --seq-len 500 --comm threads:3 <<'PY'
 assert [line["tiling"].split(":")[0] for line in lines] == ["off", "tiles", "tokens", "budget"]
 for line in lines:
@@ -123,6 +143,9 @@ refused step --table
 refused mlp --up-to 4
 refused mlp --dry-run
 refused step --heads 3
+refused attention --heads 3
+refused attention --head-dim -1
+refused head --vocab -1
 refused mlp --seq-len -1
 refused comm --bytes 1
 refused optim --parameters 0

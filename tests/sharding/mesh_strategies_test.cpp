@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strategies on a mesh of two axes: resharding over k ranks, HSDP, HFSDP; and layouts.
+#include <algorithm>
+#include <ostream>
+#include <utility>
+
 #include <gtest/gtest.h>
 
 #include <support/small_llama.hpp>
@@ -92,6 +96,41 @@ TEST(Mesh, CollectivesOfAStepAreThoseOfTheFormulas) {
     EXPECT_EQ(count(full.across_events, "weights across"), 5);
     EXPECT_EQ(count(full.across_events, "gradients across"), 5);
     EXPECT_EQ(full.across_events.size(), 10u);
+  }
+}
+
+struct Counts {
+  std::int64_t gathers, scatters, reduces;
+  friend bool operator==(const Counts&, const Counts&) = default;
+  friend std::ostream& operator<<(std::ostream& out, const Counts& c) {
+    return out << c.gathers << " gathers, " << c.scatters << " reduce-scatters, " << c.reduces << " all-reduces";
+  }
+};
+
+TEST(Collectives, OfEveryStrategyAreThoseOfTheFormulas) {
+  constexpr std::int64_t blocks = 3, units = blocks + 2;
+  for (const std::int64_t m : {1, 2, 3}) {
+    const std::pair<const char*, Counts> expected[] = {
+        {"fsdp2", {(units + blocks - 1) * m, units * m, 0}},
+        {"fsdp2/rows", {(units + blocks - 1) * m, units * m, 0}},
+        {"zero3", {(units + blocks - 1) * m, units * m, 0}},
+        {"zero3:prefetch=3", {(units + blocks - 2) * m, units * m, 0}},  // a block more stays through the head
+        {"zero3:persist=19", {(units + blocks - 1) * m + 4, units * m + 4 * m, 0}},  // norms of 3 blocks and the head
+        {"fsdp2:no-reshard", {units * m, units * m, 0}},
+        {"fsdp2:deferred", {(units + blocks - 1) * m, units, 0}},
+        {"zero1", {units, units, 0}},
+        {"zero2", {units, units * m, 0}},
+        {"replicated", {0, 0, units}}};
+    for (const auto& [stack, counts] : expected) {
+      RunOptions options = uneven_options(2, static_cast<int>(m));
+      options.steps = 2;
+      const RunResults results = run(stack, options);
+      const auto of = [&](comm::Op op) {
+        return std::count_if(results.events.begin(), results.events.end(), [&](const auto& e) { return e.op == op; });
+      };
+      EXPECT_EQ((Counts{of(comm::Op::all_gather), of(comm::Op::reduce_scatter), of(comm::Op::all_reduce)}), counts)
+          << stack << ", " << m << " micro-batches";
+    }
   }
 }
 

@@ -152,6 +152,17 @@ TEST(Units, WhatIsTrainedBesideFrozenParametersHasTheSameGradient) {
   }
 }
 
+TEST(Units, FrozenWeightsMayBeComputedInBlocksOfColumns) {
+  RunOptions options = uneven_options(2);
+  options.steps = 3;
+  options.units.frozen = {"*gate_proj*", "*down_proj*", "lm_head*"};
+  const RunResults whole = run("fsdp2", options);
+  options.tiling = tiling::RunTime::budget(1500);  // less than a row of gate, up and h, or of logits, of some tokens
+  const RunResults blocked = run("fsdp2", options);
+  EXPECT_LE(largest_relative(blocked.losses, whole.losses), 1e-6);
+  EXPECT_LE(largest_relative(blocked.weights, whole.weights), 1e-4);
+}
+
 TEST(Units, AFrozenPrefixTakesLessMemoryAndFewerCollectives) {
   const RunResults all = trained("fsdp2", 2, {});
   const RunResults top = trained("fsdp2", 2, {.frozen = {"*embed*", "model.layers.0.*", "model.layers.1.*"}});

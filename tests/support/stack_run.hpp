@@ -153,6 +153,7 @@ template <class Model>
 RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptions& options) {
   const auto sum = [&](double value) { return comm::sum_over_ranks(communicator, value, {"test"}); };
   const int rank = communicator.rank();
+  communicator.monitor().options.before = options.before;
   const Model model(options.config, options.units);
   const auto sharding = train::sharding_of<typename Model::Stack::Sharding>(options.sharding);
   train::PlanRequest request{
@@ -162,10 +163,12 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
       .shape = {.sequence_length = options.sequence_length, .micro_batches = options.micro_batches}};
   const train::Plan plan = train::plan(model, sharding, options.tiling, request);
   request.shape.activation_bytes = plan.activation_bytes;
+  request.shape.far_activation_bytes = plan.far_activation_bytes;
   ShardedModule<Model> module(communicator, model, sharding, options.tiling, request.shape);
   optim::AdamW<Model> optimizer(module, {.clip = options.clip});
   MemoryWatch<Model> watch(module);
   Executor<Model> executor(module, watch.observer());
+  if (options.nan_in_padding) watch.fill_gradients_with_nan();
   if (options.resume.empty())
     begin(module, options);
   else
@@ -230,6 +233,8 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   }
   memory.used = module.peak_bytes();
   memory.used_activations = module.arena().peak();
+  memory.planned_far = plan.far_bytes;
+  memory.used_far = module.far_bytes();
   memory.allocations_at_end = module.ledger().allocations();
   memory.weight_slots = watch.weight_slots();
   memory.gradient_slots = watch.gradient_slots();

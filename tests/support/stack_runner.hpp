@@ -57,10 +57,12 @@ struct RunOptions {
   Batch batch;  ///< must be the same function on every rank
   std::vector<Window> evaluated =
       {};  ///< given to `evaluate` before the first and after the last step, on rank 0's part
-  std::vector<Window> logits_of = {};   ///< computed by a module that only generates, with the first weights
-  std::filesystem::path model = {};     ///< starting weights; otherwise initial values from the seed
-  std::filesystem::path resume = {};    ///< a checkpoint to go on from
-  std::filesystem::path save_to = {};   ///< where the last step's checkpoint goes
+  std::vector<Window> logits_of = {};  ///< computed by a module that only generates, with the first weights
+  std::filesystem::path model = {};    ///< starting weights; otherwise initial values from the seed
+  std::filesystem::path resume = {};   ///< a checkpoint to go on from
+  std::filesystem::path save_to = {};  ///< where the last step's checkpoint goes
+  std::function<void(int rank, const comm::Event&)> before = {};  ///< called before each collective
+  bool nan_in_padding = false;          ///< gradients' memory is NaN before the first step writes to it
   bool collects = true;                 ///< weights, gradients and moments
   bool steps_on_own_gradients = false;  ///< only the stack "watched": gradients are not summed over ranks
 };
@@ -72,6 +74,7 @@ using Values = std::map<std::string, std::vector<float>>;
 struct Memory {
   device::BytesByKind planned{}, used{};
   std::int64_t planned_activations = 0, used_activations = 0;
+  std::int64_t planned_far = 0, used_far = 0;  ///< in far memory
   std::int64_t allocations_after_first_step = 0, allocations_at_end = 0;
   std::int64_t weight_slots = 0, gradient_slots = 0;  ///< that hold something
   std::int64_t views_checked = 0;                     ///< weights and gradients seen inside the slots
@@ -92,8 +95,9 @@ struct RunResults {
 };
 
 /// What --sharding takes, with its numbers, in float over Threads; with "/bf16" behind it in mixed precision, with
-/// "/rows" in that layout; and "watched": FullyShard on a communicator that can leave sums out and remembers what
-/// memory it was given. Throws InputError for what the tests do not compile.
+/// "/rows" in that layout, "/offload" with the optimizer in far memory, "/bf16-wire" with gradients rounded on their
+/// way; and "watched": FullyShard on a communicator that can leave sums out and remembers what memory it was given.
+/// Throws InputError for what the tests do not compile.
 RunResults run(std::string_view stack, const RunOptions& options);
 
 inline constexpr std::string_view strategies[] = {"fsdp2", "fsdp2:no-reshard", "zero1", "zero2", "zero3", "replicated"};

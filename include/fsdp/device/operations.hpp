@@ -3,10 +3,12 @@
 /// What every device's operations take: operands, problem sizes, optimizer constants, counters.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 #include <vector>
 
+#include <fsdp/core/checked.hpp>
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/documents.hpp>
 
@@ -41,6 +43,14 @@ struct AttentionShape {
   CumulativeLengths documents = {};  ///< of packed documents; empty: each sequence is one
 
   std::int64_t tokens() const { return sequences * sequence_length; }
+  /// Sum of the squares of the documents' lengths.
+  std::int64_t squares() const {
+    if (documents.empty()) return checked_multiply(tokens(), sequence_length);
+    std::int64_t sum = 0;
+    for (std::size_t i = 1; i < documents.size(); ++i)
+      sum += checked_multiply(documents[i] - documents[i - 1], documents[i] - documents[i - 1]);
+    return sum;
+  }
   Document document(std::int64_t token) const { return document_of(documents, sequence_length, token); }
 };
 

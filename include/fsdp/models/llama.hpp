@@ -11,15 +11,17 @@
 #include <fsdp/models/llama_config.hpp>
 #include <fsdp/nn/embedding.hpp>
 #include <fsdp/nn/loss_head.hpp>
+#include <fsdp/nn/recomputed.hpp>
 #include <fsdp/nn/transformer_block.hpp>
 #include <fsdp/stack.hpp>
 #include <fsdp/units.hpp>
 
 namespace fsdp {
 
-/// Model FLOPs of one trained token, recomputation not counted: 6 a matmul weight, and causal attention's
-/// 2 forward and 4 backward x heads x S x head_dim a layer (the convention of PaLM, halved for the causal mask).
-inline double model_flops_per_token(const LlamaConfig& config, std::int64_t sequence_length) {
+/// Model FLOPs of trained tokens, recomputation not counted: 6 a token and matmul weight, and causal attention's
+/// 2 forward and 4 backward x heads x head_dim x length^2 a document and layer (the convention of PaLM, halved for the
+/// causal mask). `squares`: the sum of length^2.
+inline double model_flops(const LlamaConfig& config, std::int64_t tokens, std::int64_t squares) {
   const double matmul_weights =
       static_cast<double>(config.layers) *
           (static_cast<double>(config.hidden_size) *
@@ -27,8 +29,8 @@ inline double model_flops_per_token(const LlamaConfig& config, std::int64_t sequ
            3.0 * static_cast<double>(config.hidden_size) * static_cast<double>(config.intermediate_size)) +
       static_cast<double>(config.vocab_size) * static_cast<double>(config.hidden_size);
   const double attention =
-      6.0 * static_cast<double>(config.layers * config.heads * config.head_dim) * static_cast<double>(sequence_length);
-  return 6.0 * matmul_weights + attention;
+      6.0 * static_cast<double>(config.layers * config.heads * config.head_dim) * static_cast<double>(squares);
+  return 6.0 * matmul_weights * static_cast<double>(tokens) + attention;
 }
 
 template <class StackT>
@@ -37,7 +39,7 @@ class Llama {
   using Stack = StackT;
   using Local = typename Stack::Local;
   using Entry = nn::Embedding<Local>;
-  using Block = nn::TransformerBlock<Local>;
+  using Block = nn::Recomputed<nn::TransformerBlock<Local>, Local>;
   using Head = nn::LossHead<Local>;
   /// The same model on another stack: what the dry run is made of.
   template <class Other>
@@ -58,9 +60,12 @@ class Llama {
   int blocks() const { return static_cast<int>(config_.layers); }
   Block block() const {
     const auto eps = static_cast<float>(config_.rms_norm_eps);
+    const std::int64_t alive = units_.recompute ? 1 : config_.layers;  // blocks whose activations are kept together
     return {{},
-            {{}, config_.hidden_size, config_.heads, config_.kv_heads, config_.head_dim, eps},
-            {{}, config_.hidden_size, config_.intermediate_size, eps, config_.layers}};
+            {{},
+             {{}, config_.hidden_size, config_.heads, config_.kv_heads, config_.head_dim, eps},
+             {{}, config_.hidden_size, config_.intermediate_size, eps, alive}},
+            units_.recompute};
   }
   Head head() const {
     return {{}, config_.vocab_size, config_.hidden_size, static_cast<float>(config_.rms_norm_eps), config_.tied};

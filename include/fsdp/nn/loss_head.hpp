@@ -189,8 +189,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
       }
       Device::template cross_entropy_gradient<Compute>(context.stream, logits, begin, rows.targets, scale, all.state);
       bool first = written;  // every block writes its own part of the gradient
-      project_backward_weight<L, 1>(context, logits, rows.normed,
-                                    {{{gradients.weight.tensor.slice(begin, end), &first}}});
+      project_backward_weight<L, 1>(context, logits, rows.normed, {gradients.weight.rows(begin, end, &first)});
       context.progress();
       project_backward_input<L, 1, float>(context, logits, {weights.weight.slice(begin, end)}, sum,
                                           begin == last ? Write::overwrite : Write::accumulate);

@@ -55,6 +55,15 @@ struct GradientView {
 
   /// A frozen weight's gradient has a shape and no memory; nobody writes it.
   bool wanted() const { return tensor.data() != nullptr; }
+  /// Rows or columns of it, which know by `part_written` whether their own first write is still to come.
+  GradientView rows(std::int64_t begin, std::int64_t end, bool* part_written) const {
+    return {wanted() ? tensor.slice(begin, end) : Tensor<T>(nullptr, {end - begin, tensor.columns()}), part_written};
+  }
+  GradientView columns(std::int64_t begin, std::int64_t end, bool* part_written) const {
+    return {wanted() ? tensor.slice_columns(begin, end) : Tensor<T>(nullptr, {tensor.rows(), end - begin}),
+            part_written};
+  }
+
   /// How the next write goes in: the first replaces what the memory held, later ones add (beta = 0, then 1).
   Write next() const { return std::exchange(*written, true) ? Write::accumulate : Write::overwrite; }
 };

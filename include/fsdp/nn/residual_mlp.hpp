@@ -53,13 +53,20 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
   void forward(Context<L>& context, const Weights& weights, Saved& saved, Tensor<const Compute> x,
                Tensor<Compute> y) const {
     const tiling::TilePlan tiles = plan(context);
-    saved = {.x = x,
-             .rstd = context.template save<float>({context.tokens()}),
-             .kept = Tile::save_kept(context, tiles, intermediate)};
+    saved = begin(context, tiles, x);
     Device::template copy<Compute, Compute>(context.stream, x, y);
     Tile::for_each(context, tiles, weights.mlp, saved.kept, [&](const Tile& tile, typename L::Frame& frame) {
       const auto normed = normalise(context, weights, saved, tile, frame);  // [t, H]
       tile.forward(normed, tile.rows(y), Write::accumulate);
+    });
+  }
+
+  /// What forward saves, without its output: nothing is computed for tiles that backward recomputes anyway.
+  void replay(Context<L>& context, const Weights& weights, Saved& saved, Tensor<const Compute> x) const {
+    const tiling::TilePlan tiles = plan(context);
+    saved = begin(context, tiles, x);
+    Tile::for_each(context, tiles, weights.mlp, saved.kept, [&](const Tile& tile, typename L::Frame& frame) {
+      if (tile.kept()) tile.replay(normalise(context, weights, saved, tile, frame));
     });
   }
 
@@ -76,6 +83,11 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
   }
 
  private:
+  Saved begin(Context<L>& context, const tiling::TilePlan& tiles, Tensor<const Compute> x) const {
+    return {.x = x,
+            .rstd = context.template save<float>({context.tokens()}),
+            .kept = Tile::save_kept(context, tiles, intermediate)};
+  }
   Tensor<Compute> normalise(Context<L>& context, const Weights& weights, const Saved& saved, const Tile& tile,
                             typename L::Frame& frame) const {
     const auto x = tile.rows(saved.x);                                // [t, H]

@@ -6,9 +6,7 @@
 /// be computed in blocks of intermediate columns as well; then what is summed over blocks is summed in float.
 #pragma once
 
-#include <algorithm>
 #include <array>
-#include <cstddef>
 #include <cstdint>
 
 #include <fsdp/core/tensor.hpp>
@@ -87,6 +85,12 @@ class SwiGluTile {
     expand(*weights_, x, g);
     contract(*weights_, g, h, y, write);
   }
+
+  /// Makes gate and up of a kept tile again; nothing of another, whose backward does so itself.
+  void replay(Tensor<const Compute> x) const {
+    if (tile_.kept) expand(*weights_, x, split(*weights_, kept_));
+  }
+  bool kept() const { return tile_.kept; }
 
   /// dx = gradient of x, written after x and dy were last read: dx may be either.
   void backward(const Gradients& gradients, Tensor<const Compute> x, Tensor<const Compute> dy,
@@ -199,10 +203,12 @@ class SwiGluTile {
                         Tensor<Compute> dx) const {
     typename L::Frame frame(context_->arena);
     const auto sum = frame.template allocate<float>(dx.shape());  // [t, H]
+    const std::array<bool, 3> written = {*gradients.gate.written, *gradients.up.written, *gradients.down.written};
     for_each_block([&](const Weights& weights, std::int64_t begin, std::int64_t end) {
       typename L::Frame inner(context_->arena);
-      Flags written{};
-      const Gradients part = part_of(gradients, begin, end, written);
+      std::array<bool, 3> first = written;  // every block writes its own part of each gradient
+      const Gradients part{gradients.gate.rows(begin, end, &first[0]), gradients.up.rows(begin, end, &first[1]),
+                           gradients.down.columns(begin, end, &first[2])};
       const auto dh = inner.template allocate<Compute>({tokens(), end - begin});  // [t, c]
       multiply_by_slice(dy, weights.down, dh);
       const GateUp g = split(weights, inner.template allocate<Compute>({tokens(), 2 * (end - begin)}));
@@ -210,24 +216,8 @@ class SwiGluTile {
       backward_weights(part, x, g, dh, dy);
       backward_input(weights, g, sum, begin == 0 ? Write::overwrite : Write::accumulate);
     });
-    for (const auto* gradient : {&gradients.gate, &gradients.up, &gradients.down})
-      if (gradient->wanted()) *gradient->written = true;
+    *gradients.gate.written = *gradients.up.written = *gradients.down.written = true;
     Device::template copy<float, Compute>(context_->stream, sum, dx);
-  }
-
-  using Flags = std::array<bool, 3>;
-  /// A block's part of each gradient, with flags of its own: every block's first write overwrites.
-  static Gradients part_of(const Gradients& whole, std::int64_t begin, std::int64_t end, Flags& written) {
-    Gradients part = whole;
-    if (whole.gate.wanted()) part.gate.tensor = whole.gate.tensor.slice(begin, end);
-    if (whole.up.wanted()) part.up.tensor = whole.up.tensor.slice(begin, end);
-    if (whole.down.wanted()) part.down.tensor = whole.down.tensor.slice_columns(begin, end);
-    std::size_t i = 0;
-    for (auto* gradient : {&part.gate, &part.up, &part.down}) {
-      written[i] = gradient->wanted() && *gradient->written;
-      gradient->written = &written[i++];
-    }
-    return part;
   }
 
   /// dh = dy down, by way of float: oneDNN takes more scratch than that to round what it read with gaps.

@@ -47,6 +47,13 @@ struct TransformerBlock : ModuleTypes<L, BlockFields> {
     mlp.forward(context, weights.mlp, saved.mlp, middle, y);
   }
 
+  /// What forward saves, from the block's input; the MLP's output is not made.
+  void replay(Context<L>& context, const Weights& weights, Saved& saved, Tensor<const Compute> x) const {
+    const auto middle = context.template save<Compute>({context.tokens(), attention.hidden});  // [T, H]
+    attention.forward(context, weights.attention, saved.attention, x, middle);
+    mlp.replay(context, weights.mlp, saved.mlp, middle);
+  }
+
   void backward(Context<L>& context, const Weights& weights, const Gradients& gradients, const Saved& saved,
                 Tensor<Compute> dy) const {
     mlp.backward(context, weights.mlp, gradients.mlp, saved.mlp, dy);

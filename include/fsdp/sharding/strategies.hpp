@@ -122,6 +122,13 @@ struct HybridShard {
   }
 };
 
+/// A strategy whose main weights and optimizer state live in the device's far memory (device/far.hpp); gradients go
+/// there and stepped weights come back in pieces. Source: ZeRO-Offload (Ren et al. 2021).
+template <class Strategy>
+struct Offload : Strategy {
+  static constexpr bool offloads_optimizer = true;
+};
+
 /// A strategy with another layout.
 template <class Strategy, buffer::LayoutPolicy L>
 struct WithLayout : Strategy {
@@ -159,6 +166,13 @@ struct AcrossOf<S> {
 /// Placement, over the mesh's outer axis, of what the optimizer steps: Replicate unless the strategy says otherwise.
 template <class S>
 using OptimizerPlacement = typename detail::AcrossOf<S>::Type;
+
+/// Whether main weights and optimizer state live in far memory.
+template <class S>
+inline constexpr bool offloads_optimizer_of = false;
+template <class S>
+requires requires { S::offloads_optimizer; }
+inline constexpr bool offloads_optimizer_of<S> = S::offloads_optimizer;
 
 /// Says in words what a type lacks to be a sharding strategy.
 template <class S>

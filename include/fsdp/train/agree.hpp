@@ -14,21 +14,30 @@
 
 namespace fsdp::train {
 
-/// Calls `prepare`, which makes this rank's micro-batches and counts their valid targets, and returns the sum over
-/// ranks. Where it throws InputError on any rank, all throw that of the first such rank.
+/// What micro-batches hold.
+struct BatchCounts {
+  std::int64_t valid_targets = 0;
+  std::int64_t squares = 0;  ///< sum of the squares of the documents' lengths: twice the pairs that attention sees
+
+  friend bool operator==(const BatchCounts&, const BatchCounts&) = default;
+};
+
+/// Calls `prepare`, which makes this rank's micro-batches and counts what they hold, and returns the sums over ranks.
+/// Where it throws InputError on any rank, all throw that of the first such rank.
 template <comm::Communicator C, class Prepare>
-std::int64_t sum_valid_targets(C& communicator, const Prepare& prepare) {
+BatchCounts sum_counts(C& communicator, const Prepare& prepare) {
   std::string complaint;
-  std::array<std::int64_t, 2> sums{};  // valid targets, ranks that refuse their data
+  std::array<std::int64_t, 3> sums{};  // the counts; ranks that refuse their data
   try {
-    sums[0] = prepare();
+    const BatchCounts own = prepare();
+    sums = {own.valid_targets, own.squares, 0};
   } catch (const InputError& error) {
     complaint = error.what();
-    sums[1] = 1;
+    sums[2] = 1;
   }
-  const bool refuses = sums[1] != 0;
+  const bool refuses = sums[2] != 0;
   comm::reduce(communicator, std::span<std::int64_t>(sums), comm::Reduction::sum, {"valid targets"});
-  if (sums[1] == 0) return sums[0];
+  if (sums[2] == 0) return {.valid_targets = sums[0], .squares = sums[1]};
 
   std::array<std::int64_t, 1> first = {refuses ? communicator.rank() : communicator.size()};
   comm::reduce(communicator, std::span<std::int64_t>(first), comm::Reduction::min, {"bad data"});

@@ -64,7 +64,7 @@ std::int64_t largest_budget(const Model& model, typename Model::Stack::Sharding 
 /// The options with the budget's bytes in place of `auto`.
 template <class Model>
 TrainOptions with_budget(TrainOptions options, int ranks, int threads, std::int64_t memory) {
-  const Model model(resolve_model(options));
+  const Model model(resolve_model(options), options.units);
   const auto sharding = sharding_of<typename Model::Stack::Sharding>(options.stack.sharding);
   options.stack.tiling.number = largest_budget(model, sharding, plan_request(options, ranks, threads), memory);
   return options;

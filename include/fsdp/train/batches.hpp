@@ -11,11 +11,11 @@
 #include <fsdp/data/sampler.hpp>
 #include <fsdp/data/windows.hpp>
 #include <fsdp/sharded_module.hpp>
+#include <fsdp/train/agree.hpp>
 
 namespace fsdp::train {
 
-/// Targets that are not ignored.
-std::int64_t valid_targets(std::span<const MicroBatch> micro_batches);
+BatchCounts counts_of(std::span<const MicroBatch> micro_batches);
 
 /// One rank's tokens and targets of one step.
 class Batches {

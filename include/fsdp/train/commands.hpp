@@ -85,7 +85,7 @@ template <class Model>
 void describe(const TrainOptions& options) {
   using Tiling = typename Model::Stack::Tiling;
   const auto sharding = sharding_of<typename Model::Stack::Sharding>(options.stack.sharding);
-  const Model model(resolve_model(options));
+  const Model model(resolve_model(options), options.units);
   const int ranks = dry_run_ranks(options);
   validate(options, ranks);
   const int threads = static_cast<int>(

@@ -27,8 +27,10 @@ struct PlanRequest {
 /// What a step takes.
 struct Plan {
   device::BytesByKind bytes{};
-  std::int64_t activation_bytes = 0;  ///< the arena that the step needs
-  device::Counters work;              ///< of one training step, the optimizer apart
+  std::int64_t activation_bytes = 0;      ///< the arena that the step needs
+  std::int64_t far_activation_bytes = 0;  ///< the same in far memory
+  std::int64_t far_bytes = 0;             ///< all of far memory, beside `bytes`
+  device::Counters work;                  ///< of one training step, the optimizer apart
 
   std::int64_t peak_bytes() const {
     std::int64_t sum = 0;
@@ -81,6 +83,8 @@ Plan plan(const Model& model, typename Model::Stack::Sharding sharding, typename
     result.bytes = module.peak_bytes();
   }
   result.activation_bytes = module.arena().peak();
+  result.far_activation_bytes = module.far_arena().peak();
+  result.far_bytes = module.far_bytes();
   return result;
 }
 

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include <fsdp/models/llama_config.hpp>
+#include <fsdp/precision/loss_scale.hpp>
 #include <fsdp/train/schedule.hpp>
 #include <fsdp/train/stack_choice.hpp>
+#include <fsdp/units.hpp>
 
 namespace fsdp::train {
 
@@ -41,7 +43,9 @@ struct TrainOptions {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
-  double clip = 1.0;  ///< global gradient norm; 0 is off
+  double clip = 1.0;               ///< global gradient norm; 0 is off
+  std::string loss_scale = "off";  ///< off, dynamic, or dynamic:INITIAL
+  Units units = {};
   std::uint64_t seed = 0;
   double validation_fraction = 0.01;
   std::int64_t validation_every = 0;      ///< steps; 0: only at the end
@@ -109,6 +113,9 @@ struct BenchOptions {
 void validate(const TrainOptions& options, std::int64_t ranks);
 void validate(const EvalOptions& options);
 void validate(const GenerateOptions& options);
+
+/// What --loss-scale says; nothing where it is off.
+std::optional<DynamicLossScale> loss_scale_of(const TrainOptions& options);
 
 /// The schedule that the options describe.
 LrSchedule schedule_of(const TrainOptions& options);

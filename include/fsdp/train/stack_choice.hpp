@@ -65,11 +65,11 @@ PrecisionChoice parse_precision(std::string_view text);
 TilingChoice parse_tiling(std::string_view text);
 CommChoice parse_comm(std::string_view text);
 
-/// "4096", "512MiB", "2GiB"; throws InputError, which names the flag, where it is anything else or not positive.
-std::int64_t parse_bytes(std::string_view flag, std::string_view text);
-
 /// The strategy's kind without its numbers, as its type is named: "fsdp2:K", "hybrid:K:full", "zero3".
 std::string kind_name(const ShardingChoice& choice);
+
+/// "4096", "512MiB", "2GiB"; throws InputError, which names the flag, where it is anything else or not positive.
+std::int64_t parse_bytes(std::string_view flag, std::string_view text);
 
 /// The written form that parses to the same value.
 std::string name_of(const ShardingChoice& choice);

@@ -31,10 +31,11 @@ MeanLoss mean_loss(Executor<Model>& executor, typename Model::Stack::Comm& commu
     const std::int64_t from = std::min(count, begin + sequences * communicator.rank());
     const std::int64_t to = std::min(count, from + sequences);
     const MicroBatch* batch = nullptr;
-    tokens += sum_valid_targets(communicator, [&] {
-      batch = &batches.fill(windows.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(to - from)));
-      return valid_targets({batch, 1});
-    });
+    tokens += sum_counts(communicator, [&] {
+                batch =
+                    &batches.fill(windows.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(to - from)));
+                return counts_of({batch, 1});
+              }).valid_targets;
     sum += executor.evaluate(*batch);
   }
   const double total = comm::sum_over_ranks(communicator, sum, {"validation loss"});

@@ -43,37 +43,6 @@ std::string json_line(const MlpLine& l) {
   return object.dump();
 }
 
-std::string json_line(const MlpTableLine& l) {
-  Object object = {{"bench", "mlp_table"},
-                   {"seq", l.seq},
-                   {"tiling", l.tiling},
-                   {"plan", l.plan},
-                   {"precision", l.precision},
-                   {"ranks", l.ranks},
-                   {"threads", l.threads},
-                   {"hidden", l.hidden},
-                   {"intermediate", l.intermediate},
-                   {"peak_bytes", l.peak_bytes},
-                   {"activation_bytes", l.activation_bytes},
-                   {"stream_bytes", l.stream_bytes},
-                   {"main_bytes", l.main_bytes},
-                   {"model_bytes", l.model_bytes},
-                   {"gathered_bytes", l.gathered_bytes},
-                   {"gradient_bytes", l.gradient_bytes},
-                   {"gradient_shard_bytes", l.gradient_shard_bytes},
-                   {"matmul_flops", l.matmul_flops}};
-  const auto add = [&object](const char* name, const std::optional<double>& value) {
-    if (value) object[name] = readable(*value);
-  };
-  add("forward_ms", l.forward_ms);
-  add("backward_ms", l.backward_ms);
-  add("ratio_to_untiled", l.ratio_to_untiled);
-  add("flops_to_untiled", l.flops_to_untiled);
-  if (l.published_untiled_bytes) object["published_untiled_bytes"] = *l.published_untiled_bytes;
-  if (l.published_tiled_bytes) object["published_tiled_bytes"] = *l.published_tiled_bytes;
-  return object.dump();
-}
-
 std::string json_line(const AttentionLine& l) {
   const Object object = {{"bench", "attention"},
                          {"seq", l.seq},
@@ -106,6 +75,37 @@ std::string json_line(const HeadLine& l) {
                          {"ratio", readable(l.ratio)},
                          {"planned_bytes", l.planned_bytes},
                          {"arena_bytes", l.arena_bytes}};
+  return object.dump();
+}
+
+std::string json_line(const MlpTableLine& l) {
+  Object object = {{"bench", "mlp_table"},
+                   {"seq", l.seq},
+                   {"tiling", l.tiling},
+                   {"plan", l.plan},
+                   {"precision", l.precision},
+                   {"ranks", l.ranks},
+                   {"threads", l.threads},
+                   {"hidden", l.hidden},
+                   {"intermediate", l.intermediate},
+                   {"peak_bytes", l.peak_bytes},
+                   {"activation_bytes", l.activation_bytes},
+                   {"stream_bytes", l.stream_bytes},
+                   {"main_bytes", l.main_bytes},
+                   {"model_bytes", l.model_bytes},
+                   {"gathered_bytes", l.gathered_bytes},
+                   {"gradient_bytes", l.gradient_bytes},
+                   {"gradient_shard_bytes", l.gradient_shard_bytes},
+                   {"matmul_flops", l.matmul_flops}};
+  const auto add = [&object](const char* name, const std::optional<double>& value) {
+    if (value) object[name] = readable(*value);
+  };
+  add("forward_ms", l.forward_ms);
+  add("backward_ms", l.backward_ms);
+  add("ratio_to_untiled", l.ratio_to_untiled);
+  add("flops_to_untiled", l.flops_to_untiled);
+  if (l.published_untiled_bytes) object["published_untiled_bytes"] = *l.published_untiled_bytes;
+  if (l.published_tiled_bytes) object["published_tiled_bytes"] = *l.published_tiled_bytes;
   return object.dump();
 }
 

@@ -18,6 +18,9 @@ RunResults run_hybrid(const RunOptions& options);
 RunResults run_hybrid_full(const RunOptions& options);
 RunResults run_hybrid_full_bf16(const RunOptions& options);
 RunResults run_fsdp2_rows(const RunOptions& options);
+RunResults run_fsdp2_offload(const RunOptions& options);
+RunResults run_hybrid_offload_bf16(const RunOptions& options);
+RunResults run_fsdp2_bf16_wire(const RunOptions& options);
 RunResults run_fsdp2_bf16(const RunOptions& options);
 RunResults run_watched(const RunOptions& options);
 
