@@ -71,6 +71,8 @@ class ShardedModule {
                     [](const sharding::Event& event) { return event.action == sharding::Action::release; });
     first_backward_ = sharding::first_backward(uses_, group_rules_);
     allocate();
+    for (const Comm* communicator : communicators())
+      if constexpr (requires { communicator->scratch_bytes(); }) communicator_scratch_ += communicator->scratch_bytes();
   }
   ShardedModule(const ShardedModule&) = delete;
   ShardedModule& operator=(const ShardedModule&) = delete;
@@ -104,12 +106,11 @@ class ShardedModule {
   /// The lowest unit that has a backward: what stands before it needs nothing saved.
   int first_backward() const { return first_backward_; }
 
-  /// Tensor memory by kind; what activations and scratch were at their common peak, with the communicator's scratch.
+  /// Tensor memory by kind; what activations and scratch were at their common peak, with the communicators' scratch.
   device::BytesByKind peak_bytes() const {
     device::BytesByKind bytes = ledger_.current();
     bytes[static_cast<std::size_t>(device::MemoryKind::activations)] = arena_.peak() - arena_.peak_scratch();
-    bytes[static_cast<std::size_t>(device::MemoryKind::scratch)] =
-        arena_.peak_scratch() + communicator_->scratch_bytes();
+    bytes[static_cast<std::size_t>(device::MemoryKind::scratch)] = arena_.peak_scratch() + communicator_scratch_;
     return bytes;
   }
 
@@ -335,6 +336,7 @@ class ShardedModule {
   std::vector<Slot<Accumulate, Device>> gradient_slots_;
   std::vector<Piece> pieces_;
   std::int64_t trained_size_ = 0;
+  std::int64_t communicator_scratch_ = 0;
   int first_backward_ = 0;
 };
 

@@ -6,9 +6,7 @@
 /// be computed in blocks of intermediate columns as well; then what is summed over blocks is summed in float.
 #pragma once
 
-#include <algorithm>
 #include <array>
-#include <cstddef>
 #include <cstdint>
 
 #include <fsdp/core/tensor.hpp>

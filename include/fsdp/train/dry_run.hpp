@@ -39,7 +39,7 @@ struct Plan {
   }
 };
 
-/// Runs one step (and one evaluation) of the model on Meta.
+/// Runs one step (and one evaluation) of the model on Meta, with every number of sequences that a micro-batch may have.
 template <class Model>
 Plan plan(const Model& model, typename Model::Stack::Sharding sharding, typename Model::Stack::Tiling tiling,
           const PlanRequest& request) {
@@ -53,21 +53,30 @@ Plan plan(const Model& model, typename Model::Stack::Sharding sharding, typename
 
   auto* const unread = reinterpret_cast<const std::int32_t*>(device::Meta::unbacked(0));
   const Tensor<const std::int32_t> tokens(unread, {request.sequences * request.shape.sequence_length});
-  const MicroBatch batch{.tokens = tokens, .targets = tokens, .sequences = request.sequences};
+  const auto batch_of = [&](std::int64_t sequences) {
+    const auto part = tokens.slice(0, sequences * request.shape.sequence_length);
+    return MicroBatch{.tokens = part, .targets = part, .sequences = sequences};
+  };
+  const MicroBatch batch = batch_of(request.sequences);
+  const auto train = [&](const MicroBatch& one) {
+    executor.train(std::vector<MicroBatch>(static_cast<std::size_t>(request.shape.micro_batches), one), 1.0f);
+  };
   Plan result;
   if (request.purpose == Purpose::train) {
     optim::AdamW<MetaModel> optimizer(module, {});
     module.stream().counters.matmuls = request.matmuls;
-    const std::vector<MicroBatch> batches(static_cast<std::size_t>(request.shape.micro_batches), batch);
-    executor.train(batches, 1.0f);
+    train(batch);
     result.work = module.stream().counters;
     result.work.matmuls = nullptr;
     module.stream().counters.matmuls = nullptr;
+    // A smaller micro-batch is cut anew, perhaps into longer tiles.
+    for (std::int64_t sequences = 1; sequences < request.sequences; ++sequences) train(batch_of(sequences));
     optimizer.step(0.0, optim::gradient_norm(module));
     executor.evaluate(batch);
     result.bytes = module.peak_bytes();
   } else if (request.purpose == Purpose::evaluate) {
-    executor.evaluate(batch);
+    for (std::int64_t sequences = 1; sequences <= request.sequences; ++sequences)
+      executor.evaluate(batch_of(sequences));
     result.bytes = module.peak_bytes();
   } else {
     auto* const logits = reinterpret_cast<typename Model::Stack::Precision::Compute*>(device::Meta::unbacked(0));
