@@ -46,7 +46,8 @@ TrainOptions everything() {
              .tiling = train::parse_tiling("tokens:512"),
              .comm = train::parse_comm("threads:4"),
              .threads = 3,
-             .deadline_seconds = 2.5};
+             .deadline_seconds = 2.5,
+             .windows = false};
   return o;
 }
 
