@@ -17,49 +17,17 @@
 
 #include <comm/mesh.hpp>
 #include <fsdp/core/tensor.hpp>
-#include <fsdp/device/documents.hpp>
 #include <fsdp/device/far.hpp>
 #include <fsdp/device/memory.hpp>
+#include <fsdp/micro_batch.hpp>
 #include <fsdp/nn/module.hpp>
 #include <fsdp/parameter_group.hpp>
-#include <fsdp/sharding/schedule.hpp>
+#include <fsdp/sharding/scheduler.hpp>
 #include <fsdp/sharding/slots.hpp>
+#include <fsdp/slot.hpp>
 #include <fsdp/units.hpp>
 
 namespace fsdp {
-
-/// Tokens of one micro-batch on one rank; sequences of equal length, one after the other. A negative target is ignored.
-/// Packed documents cut sequences further (device/documents.hpp).
-struct MicroBatch {
-  Tensor<const std::int32_t> tokens;   // [sequences * S]
-  Tensor<const std::int32_t> targets;  // [sequences * S]
-  std::int64_t sequences = 0;
-  device::CumulativeLengths documents = {};  ///< [documents + 1]; empty: each sequence is one
-};
-
-/// Throws InputError unless tokens and targets are in the vocabulary and the documents cover them.
-inline void require_micro_batch(const MicroBatch& batch, std::int64_t sequence_length, std::int64_t vocabulary) {
-  for (std::int64_t t = 0; t < batch.tokens.numel(); ++t)
-    require<InputError>(batch.tokens[t] >= 0 && batch.tokens[t] < vocabulary, "token ", t, " is ", batch.tokens[t],
-                        ", outside the vocabulary of ", vocabulary);
-  const bool has_targets = batch.targets.data() != nullptr;  // logits alone need none
-  for (std::int64_t t = 0; has_targets && t < batch.targets.numel(); ++t)
-    require<InputError>(batch.targets[t] < vocabulary, "target ", t, " is ", batch.targets[t],
-                        ", outside the vocabulary of ", vocabulary, "; give a negative one where none counts");
-  device::require_documents(batch.documents, batch.tokens.numel(), sequence_length);
-}
-
-/// What a ShardedModule is planned for; nothing larger may run on it.
-struct RunShape {
-  std::int64_t sequence_length = 0;
-  int micro_batches = 1;
-  int threads = 1;
-  std::int64_t activation_bytes = 0;      ///< the arena, from the dry run; ignored where the device only counts
-  std::int64_t far_activation_bytes = 0;  ///< the same for block inputs in far memory
-};
-
-/// What a ShardedModule is for. Generating gathers every weight once and keeps it.
-enum class Purpose : std::uint8_t { train, evaluate, generate };
 
 template <class ModelT>
 class ShardedModule {
@@ -103,6 +71,8 @@ class ShardedModule {
                     [](const sharding::Event& event) { return event.action == sharding::Action::release; });
     first_backward_ = sharding::first_backward(uses_, group_rules_);
     allocate();
+    for (const Comm* communicator : communicators())
+      if constexpr (requires { communicator->scratch_bytes(); }) communicator_scratch_ += communicator->scratch_bytes();
   }
   ShardedModule(const ShardedModule&) = delete;
   ShardedModule& operator=(const ShardedModule&) = delete;
@@ -136,11 +106,11 @@ class ShardedModule {
   /// The lowest unit that has a backward: what stands before it needs nothing saved.
   int first_backward() const { return first_backward_; }
 
-  /// Tensor memory by kind; what activations and scratch were at their common peak.
+  /// Tensor memory by kind; what activations and scratch were at their common peak, with the communicators' scratch.
   device::BytesByKind peak_bytes() const {
     device::BytesByKind bytes = ledger_.current();
     bytes[static_cast<std::size_t>(device::MemoryKind::activations)] = arena_.peak() - arena_.peak_scratch();
-    bytes[static_cast<std::size_t>(device::MemoryKind::scratch)] = arena_.peak_scratch();
+    bytes[static_cast<std::size_t>(device::MemoryKind::scratch)] = arena_.peak_scratch() + communicator_scratch_;
     return bytes;
   }
 
@@ -161,33 +131,6 @@ class ShardedModule {
   /// Elements that are trained on this rank, padding included.
   std::int64_t trained_size() const { return trained_size_; }
 
-  /// Gives `access(parameter, tensor)` each parameter whose name matches one of `names` (with * and ?), whole and in
-  /// Main, on every rank. With `write`, each rank's own part of what the tensor then holds becomes the weight, so all
-  /// ranks must write the same. Memory of one group at a time is taken beside the plan and given back. Collective.
-  /// Idea: DeepSpeed's GatheredParameters and FSDP's summon_full_params.
-  template <class Access>
-  void with_full_parameters(const std::vector<std::string>& names, Access access, bool write = false) {
-    const std::vector<bool> wanted = groups_with(names);
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
-      if (!wanted[g]) continue;
-      Group& group = groups_[g];
-      const Block part(ledger_, Kind::gathered, bytes_of<Main>(group.model_size()));
-      const Block full(ledger_, Kind::gathered, bytes_of<Main>(group.layout().full_size));
-      Main* const data = reinterpret_cast<Main*>(full.data());
-      group.gather_main(stream_, reinterpret_cast<Main*>(part.data()), data);
-      for (std::size_t i = 0; i < group.parameters().size(); ++i)
-        if (matches_any(names, group.parameters()[i].name))
-          access(group.parameters()[i], Tensor<Main>(data + group.layout().offsets[i], group.layout().shapes[i]));
-      if (!write) continue;
-      for (const buffer::Piece& piece : group.main().pieces()) {
-        const std::int64_t at = group.layout().offsets[static_cast<std::size_t>(piece.tensor)] + piece.begin;
-        Device::template copy<Main, Main>(stream_, Tensor<const Main>(data + at, {piece.count}),
-                                          group.main().piece(piece));
-      }
-    }
-    if (write) sync_model_weights();
-  }
-
   /// Rounds the main weights into the model weights; after they were set from outside.
   void sync_model_weights() {
     if constexpr (!Group::one_copy)
@@ -204,25 +147,10 @@ class ShardedModule {
   }
   const std::vector<std::string>& group_names() const { return group_names_; }
 
-  /// Memory that groups take turns in; nullptr where a group's buffer at rest serves.
-  template <class T>
-  struct Slot {
-    T* data = nullptr;
-    std::int64_t size = 0;  ///< elements
-
-    /// Makes the slot usable, or unusable (see Device::poison) until it is opened again.
-    T* open() const {
-      if (data != nullptr) Device::unpoison(reinterpret_cast<std::byte*>(data), bytes());
-      return data;
-    }
-    void close() const {
-      if (data != nullptr) Device::poison(reinterpret_cast<std::byte*>(data), bytes());
-    }
-    std::int64_t bytes() const { return size * static_cast<std::int64_t>(sizeof(T)); }
-  };
-
-  const Slot<Compute>& weight_slot(int index) const { return weight_slots_[static_cast<std::size_t>(index)]; }
-  const Slot<Accumulate>& gradient_slot(int index) const { return gradient_slots_[static_cast<std::size_t>(index)]; }
+  const Slot<Compute, Device>& weight_slot(int index) const { return weight_slots_[static_cast<std::size_t>(index)]; }
+  const Slot<Accumulate, Device>& gradient_slot(int index) const {
+    return gradient_slots_[static_cast<std::size_t>(index)];
+  }
 
   /// Which tensor of which group a unit's i-th parameter is.
   const std::vector<Reference>& references(int unit) const { return references_[static_cast<std::size_t>(unit)]; }
@@ -305,19 +233,6 @@ class ShardedModule {
     }
   }
 
-  /// Which groups hold a parameter that is asked for. Throws InputError for a name that matches none.
-  std::vector<bool> groups_with(const std::vector<std::string>& names) const {
-    std::vector<bool> wanted(groups_.size());
-    for (const std::string& name : names) {
-      bool found = false;
-      for (std::size_t g = 0; g < groups_.size(); ++g)
-        for (const NamedParameter& parameter : groups_[g].parameters())
-          if (matches_any({name}, parameter.name)) found = wanted[g] = true;
-      require<InputError>(found, "with_full_parameters: '", name, "' matches no parameter of the model");
-    }
-    return wanted;
-  }
-
   /// Elements of every group's buffers at rest, one group after the other.
   struct Sizes {
     std::int64_t main = 0, model = 0, gradient = 0, kept = 0;
@@ -355,7 +270,7 @@ class ShardedModule {
     }
     sharding::Schedule both = training_;
     both.insert(both.end(), evaluation_.begin(), evaluation_.end());
-    const auto make_slots = [&]<class T>(std::vector<Slot<T>>& slots, const std::vector<std::int64_t>& sizes,
+    const auto make_slots = [&]<class T>(std::vector<Slot<T, Device>>& slots, const std::vector<std::int64_t>& sizes,
                                          Kind kind) {
       for (const std::int64_t size : sizes) {
         slots.push_back({size == 0 ? nullptr : keep<T>(kind, size), size});
@@ -417,10 +332,11 @@ class ShardedModule {
   std::vector<Group> groups_;
   std::vector<Block> blocks_;
   std::vector<device::Block<Far>> far_blocks_;
-  std::vector<Slot<Compute>> weight_slots_;
-  std::vector<Slot<Accumulate>> gradient_slots_;
+  std::vector<Slot<Compute, Device>> weight_slots_;
+  std::vector<Slot<Accumulate, Device>> gradient_slots_;
   std::vector<Piece> pieces_;
   std::int64_t trained_size_ = 0;
+  std::int64_t communicator_scratch_ = 0;
   int first_backward_ = 0;
 };
 

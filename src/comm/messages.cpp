@@ -108,6 +108,10 @@ void Messages::exchange(std::span<const std::byte> mine, std::span<std::byte> al
         "MPI_Allgather");
 }
 
+void Messages::exchange_each(std::span<const std::byte> mine, std::span<std::byte> all) {
+  check(MPI_Alltoall(mine.data(), 1, MPI_BYTE, all.data(), 1, MPI_BYTE, state_->communicator), "MPI_Alltoall");
+}
+
 void Messages::library_all_gather(std::span<const float> local, std::span<float> full) {
   const int count = length_of(static_cast<std::int64_t>(local.size()));
   check(MPI_Allgather(local.data(), count, MPI_FLOAT, full.data(), count, MPI_FLOAT, state_->communicator),

@@ -43,6 +43,8 @@ class Messages {
 
   /// Gives `mine` of every rank to all, in rank order; for the making of a communicator: it has no deadline.
   void exchange(std::span<const std::byte> mine, std::span<std::byte> all);
+  /// Byte r of `mine` becomes byte rank() of rank r's `all`.
+  void exchange_each(std::span<const std::byte> mine, std::span<std::byte> all);
   /// MPI's own collectives, that ours are measured against.
   void library_all_gather(std::span<const float> local, std::span<float> full);
   void library_reduce_scatter(std::span<const float> full, std::span<float> local);

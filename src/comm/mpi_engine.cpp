@@ -30,8 +30,7 @@ void pause(Clock::duration idle) {
 
 MpiRank::Engine::Engine(Messages messages, const Options& options)
     : messages_(std::move(messages)),
-      windows_(std::make_shared<Windows>(messages_.rank(), messages_.size(), options.windows,
-                                         [this](auto mine, auto all) { messages_.exchange(mine, all); })),
+      windows_(std::make_shared<Windows>(messages_, options.windows)),
       process_(messages_.rank()),
       sum_(messages_, PieceSum::scratch_bytes_for(messages_.size())),
       exceptions_(std::uncaught_exceptions()) {
@@ -141,9 +140,8 @@ bool MpiRank::Engine::test(Ticket ticket) {
   const Clock::time_point begin = Clock::now();
   const double read_before = read_seconds_;
   progress();
-  if (complete(ticket)) return true;
   count_copying(slot(ticket), begin, read_before);
-  return false;
+  return complete(ticket);
 }
 
 void MpiRank::Engine::wait(Ticket ticket) {

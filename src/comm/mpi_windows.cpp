@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <random>
 
 #include <comm/monitor.hpp>
@@ -37,10 +38,18 @@ std::size_t mapped_bytes(std::int64_t bytes) { return static_cast<std::size_t>(r
 
 /// What a process says of itself, so that others can try to read it.
 struct Greeting {
-  std::array<std::uint64_t, 2> nonce{};  ///< also in the file; 0, 0: wants no windows
-  std::int64_t pid = 0;
+  std::array<char, 36> machine{};
+  std::array<std::uint64_t, 2> nonce{};  ///< also in the file
+  std::int64_t pid = 0;                  ///< 0: it has no windows
   std::int64_t file = -1;
 };
+
+/// The same on all processes of one running kernel.
+std::array<char, 36> this_machine() {
+  std::array<char, 36> id{};
+  std::ifstream("/proc/sys/kernel/random/boot_id").read(id.data(), id.size());
+  return id;
+}
 
 /// A descriptor that is closed at the end of its scope.
 class File {
@@ -59,35 +68,36 @@ class File {
 
 }  // namespace
 
-Windows::Windows(int rank, int size, bool enabled, const Exchange& exchange)
-    : rank_(rank), peers_(static_cast<std::size_t>(size)) {
-  const File file(enabled && size > 1 ? memfd_create("tessera-greeting", MFD_CLOEXEC) : -1);
+Windows::Windows(Messages& messages, bool enabled)
+    : rank_(messages.rank()), peers_(static_cast<std::size_t>(messages.size())) {
+  const File file(enabled && messages.size() > 1 ? memfd_create("tessera-greeting", MFD_CLOEXEC) : -1);
   Greeting mine;
   if (file.get() >= 0) {
     std::random_device random;
     for (std::uint64_t& word : nonce_) word = std::uint64_t{random()} << 32 | random() | 1;
     if (write(file.get(), nonce_.data(), sizeof nonce_) == static_cast<ssize_t>(sizeof nonce_))
-      mine = {.nonce = nonce_, .pid = getpid(), .file = file.get()};
+      mine = {.machine = this_machine(), .nonce = nonce_, .pid = getpid(), .file = file.get()};
   }
   std::vector<Greeting> greetings(peers_.size());
-  exchange(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(greetings)));
+  messages.exchange(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(greetings)));
 
-  // Whether it is the same machine, and whether the system lets us, shows in what can be read.
+  // Machines may run several sets of processes that do not see each other, and the system may forbid reading: try.
   std::vector<char> reads(peers_.size());
   for (std::size_t process = 0; process < peers_.size(); ++process) {
     const Greeting& theirs = greetings[process];
     peers_[process] = {.nonce = theirs.nonce, .pid = theirs.pid};
-    if (static_cast<int>(process) == rank_ || theirs.nonce == Nonce{} || nonce_ == Nonce{}) continue;
-    const File opened(open(path_of(static_cast<int>(process), theirs.file).c_str(), O_RDONLY | O_CLOEXEC));
+    if (static_cast<int>(process) == rank_ || theirs.pid == 0 || mine.pid == 0 || theirs.machine != mine.machine)
+      continue;
+    const File opened(open(path_of(static_cast<int>(process), theirs.file).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     Nonce found{};
     reads[process] = opened.get() >= 0 &&
                      pread(opened.get(), found.data(), sizeof found, 0) == static_cast<ssize_t>(sizeof found) &&
                      found == theirs.nonce;
   }
-  std::vector<char> all(reads.size() * reads.size());
-  exchange(std::as_bytes(std::span(reads)), std::as_writable_bytes(std::span(all)));
+  std::vector<char> read_by(peers_.size());
+  messages.exchange_each(std::as_bytes(std::span(reads)), std::as_writable_bytes(std::span(read_by)));
   for (std::size_t process = 0; process < peers_.size(); ++process)
-    peers_[process].shares = reads[process] != 0 && all[process * reads.size() + static_cast<std::size_t>(rank_)] != 0;
+    peers_[process].shares = reads[process] != 0 && read_by[process] != 0;
 }
 
 Windows::~Windows() {

@@ -11,11 +11,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "messages.hpp"
 
 namespace fsdp::comm {
 
@@ -31,11 +32,8 @@ struct Place {
 /// from one; processes are named by their rank in the first of them. Used by the thread that calls MPI.
 class Windows {
  public:
-  /// Gives `mine` of every rank to all, one after the other.
-  using Exchange = std::function<void(std::span<const std::byte> mine, std::span<std::byte> all)>;
-
   /// Collective. Finds out which processes can read each other; none can where `enabled` is false on one of the two.
-  Windows(int rank, int size, bool enabled, const Exchange& exchange);
+  Windows(Messages& messages, bool enabled);
   Windows(const Windows&) = delete;
   Windows& operator=(const Windows&) = delete;
   ~Windows();

@@ -73,7 +73,7 @@ Cost rms_norm_backward(const Tensor<const T>& x, const Tensor<const T>& w, const
   const auto times = [](Write write) { return write == Write::accumulate ? 2 : 1; };
   return {.bytes = x.bytes() + w.bytes() + rstd.bytes() + dy.bytes() + times(dx_write) * dx.bytes() +
                    times(dw_write) * dw.bytes(),
-          .scratch = (threads == 1 ? 1 : 2 * threads) * partial_stride(x.columns()) * 4};
+          .scratch = (threads > 1 && dw.data() != nullptr ? 2 : 1) * threads * partial_stride(x.columns()) * 4};
 }
 
 inline Cost rotary_table(const Tensor<float>& table) {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chrono>
+#include <fstream>
 #include <string>
 #include <thread>
 
 #include <gtest/gtest.h>
 
 #include <comm/mpi.hpp>
+#include <comm/simulated.hpp>
 
 #include "contract_behaviours.hpp"
 #include "mpi_world.hpp"
@@ -56,8 +58,59 @@ TYPED_TEST(MpiBackend, ThroughWindowsOfSomeRanks) {
 
 TEST(Mpi, HoldsScratchOfAFixedSize) {
   EXPECT_EQ(mpi_world().scratch_bytes(), Mpi<>::scratch_bytes_for(mpi_world().size()));
+  EXPECT_EQ(Simulated<>(simulated_world<Mpi<>>(8, 3)).scratch_bytes(), Mpi<>::scratch_bytes_for(8));
   EXPECT_EQ(Mpi<>::scratch_bytes_for(1), 0);
   EXPECT_LE(Mpi<>::scratch_bytes_for(8), 5 << 20);
+}
+
+TEST(Mpi, DifferentCollectivesAtOnceAreAnErrorEvenWithoutChecks) {
+  Mpi<>& world = mpi_world();
+  if (world.size() == 1) return;
+  const auto begin = std::chrono::steady_clock::now();
+  for (const bool windows : {true, false}) {
+    world.monitor().options.windows = windows;
+    Mpi<> part = split(world, [](int) { return 0; });
+    const Counts counts(static_cast<std::size_t>(world.size()), 1);
+    const InWindows in_windows(world);
+    Floats values(counts.size() + 1);
+    const std::vector<Segment<float>> one{{values.data(), values.data() + 1, counts}};
+    try {
+      if (part.rank() == 0)
+        all_gather(part, one).wait();
+      else
+        reduce_scatter<float>(part, one, Write::overwrite).wait();
+      EXPECT_NE(part.rank(), 0) << "nobody saw that ranks disagree";
+    } catch (const CollectiveError& error) {
+      EXPECT_NE(std::string(error.what()).find("ranks disagree: rank "), std::string::npos) << error.what();
+    }
+    barrier(world);
+  }
+  world.monitor().options.windows = true;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+}
+
+TEST(Mpi, WindowsAreGivenBackByAllThatMappedThem) {
+  Mpi<>& world = mpi_world();
+  const bool has_windows = shared_memory(world, 1) != nullptr;
+  const auto windows = [] {
+    std::ifstream maps("/proc/self/maps");
+    int found = 0;
+    for (std::string line; std::getline(maps, line);) found += line.find("tessera-window") != std::string::npos;
+    return found;
+  };
+  const Counts counts(static_cast<std::size_t>(world.size()), 1 << 10);
+  Floats full(total_of(counts));
+  const auto gather = [&] {
+    const InWindows in_windows(world);
+    const Floats local(1 << 10);
+    all_gather(world, std::vector<Segment<float>>{{const_cast<float*>(local.data()), full.data(), counts}}).wait();
+    EXPECT_GE(windows(), has_windows ? 2 : 0);
+    barrier(world);
+  };
+  for (int i = 0; i < 5; ++i) gather();
+  barrier(world);  // all have given theirs back: the next transfer sees that
+  barrier(world);
+  EXPECT_EQ(windows(), 0);
 }
 
 TEST(Mpi, AMissedDeadlineNamesWhatAndWhom) {

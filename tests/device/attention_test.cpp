@@ -13,8 +13,17 @@ const AttentionShape shapes[] = {
     {1, 300, 1, 1, 64}, {1, 511, 2, 1, 3}, {1, 257, 4, 4, 128}, {1, 769, 1, 1, 80}, {1, 2307, 1, 1, 2},
 };
 
+/// Every head size and group size at a length that no block divides, then all of `shapes`.
+std::vector<AttentionShape> all_shapes() {
+  std::vector<AttentionShape> list;
+  for (const std::int64_t head_dim : {16, 64, 80, 128})
+    for (const std::int64_t group : {1, 4, 8}) list.push_back({1, 97, 8, 8 / group, head_dim});
+  list.insert(list.end(), std::begin(shapes), std::end(shapes));
+  return list;
+}
+
 TEST(Attention, IsTheReferenceInFloat) {
-  for (const AttentionShape& shape : shapes) {
+  for (const AttentionShape& shape : all_shapes()) {
     const Results expected = attend(shape, Buffers<float>(shape).inputs(), Rounding::none);
     for (const int threads : {1, 2}) {
       const Errors found = run<float>(shape, threads, expected);
@@ -25,7 +34,7 @@ TEST(Attention, IsTheReferenceInFloat) {
 }
 
 TEST(Attention, IsAsExactInBf16AsAnUnblockedComputation) {
-  for (const AttentionShape& shape : shapes) {
+  for (const AttentionShape& shape : all_shapes()) {
     const Inputs inputs = Buffers<bf16>(shape).inputs();
     const Results expected = attend(shape, inputs, Rounding::none);
     const Errors rounded = errors(attend(shape, inputs, Rounding::operands), expected);

@@ -215,5 +215,23 @@ TYPED_TEST(LargeVocabulary, HoldsOnTheCpuWhatWasPlannedWhereEveryTargetCounts) {
   }
 }
 
+TYPED_TEST(LargeVocabulary, RowsThatAreLeftOutNeverTakeMoreThanWasPlanned) {
+  const Sizes sizes{.length = 200, .hidden = 64, .vocabulary = 300};
+  for (const RunTime& tiling : {RunTime{}, RunTime::tokens(64), RunTime::budget(40000)})
+    for (const int threads : device::reference::team_sizes()) {
+      LargeHead<device::Meta, TypeParam> planned(sizes, tiling, threads, 0);
+      planned.loss(1);
+      LargeHead<device::Cpu, TypeParam> head(sizes, tiling, threads, planned.arena.peak());
+      const Tensor<std::int32_t> targets = head.target_list();
+      for (const std::int64_t apart : {1, 2, 3, 7, 50, 200})
+        for (const std::int64_t together : {1, 2, 199}) {
+          for (std::int64_t t = 0; t < sizes.tokens(); ++t) targets[t] = t % (apart + together) < together ? 5 : -1;
+          EXPECT_NO_THROW(head.loss(1)) << apart << " " << together;
+          EXPECT_NO_THROW(head.loss_only()) << apart << " " << together;
+        }
+      EXPECT_LE(head.arena.peak(), planned.arena.peak());
+    }
+}
+
 }  // namespace
 }  // namespace fsdp::nn

@@ -96,7 +96,7 @@ line = lines[0]
 positive(line, "tokens_per_second", "step_ms", "floor_ms", "ratio", "peak_bytes", "floor_matmul_ms", "floor_attention_ms",
          "floor_elementwise_ms", "floor_optimizer_ms", "forward_ms", "loss_ms", "backward_ms", "optimizer_ms", "loss")
 assert line["allocations"] == 0, line
-assert line["communication_ms"] >= 0 and line["waiting_ms"] >= 0
+assert line["communication_ms"] >= 0 and line["waiting_ms"] >= 0 and 0 <= line["communication_share"] < 1
 '
 for precision in fp32 bf16; do
   check step $model --precision $precision --tiling tiles:2 <<PY

@@ -32,6 +32,23 @@ for precision in fp32 bf16; do
   rm -r whole* lines* words* absent*
 done
 
+echo "== windows of two documents are windows of one each"
+python3 -c 'print("\n".join(("%d the rank holds a shard" % i).ljust(31) for i in range(16)))' >even.txt  # 32 bytes each
+printf x >>even.txt
+all=(--data even.txt --model tiny --precision fp32 --validation-fraction 0 --steps 2 --comm threads:2 --seed 1)
+tessera train "${all[@]}" --seq-len 64 --batch-size 8 --document-separator 10 --metrics packed.jsonl
+tessera train "${all[@]}" --seq-len 32 --batch-size 16 --metrics alone.jsonl
+python3 <<'PY'
+import json
+def steps(name):
+    return [line for line in map(json.loads, open(name)) if "grad_norm" in line]
+packed, alone = steps("packed.jsonl"), steps("alone.jsonl")
+assert len(packed) == len(alone) == 2
+for a, b in zip(packed, alone):
+    for name in ("loss", "grad_norm"):
+        assert abs(a[name] / b[name] - 1) < 1e-5, (name, a[name], b[name])
+PY
+
 echo "== eval"
 run model
 tessera eval --model model/step-00000003 --data text.txt --seq-len 96 && cp "$out" whole.json

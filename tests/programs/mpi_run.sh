@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs under mpirun: the golden losses, the dry run's peak to the byte, plain lines in a file, a checkpoint taken over.
+# Runs under mpirun: the golden losses, with shared windows and without, the dry run's peak to the byte, plain lines in a file, a checkpoint taken over.
 set -euo pipefail
 source "$(dirname "$0")/../support/program.sh"
 
@@ -29,6 +29,9 @@ for stack in "2 fsdp2" "3 zero3" "2 replicated"; do
   close <(steps many.jsonl) <(steps one.jsonl) 1e-5
   tessera "${flags[@]}" --sharding "$sharding" --comm "threads:$ranks" --metrics threads.jsonl
   same <(steps many.jsonl) <(steps threads.jsonl)
+  rm -f messages.jsonl
+  on "$ranks" "${flags[@]}" --sharding "$sharding" --metrics messages.jsonl --shared-windows=false
+  same <(steps many.jsonl) <(steps messages.jsonl)
 
   tessera "${flags[@]}" --sharding "$sharding" --comm mpi --dry-run --ranks "$ranks"
   planned=$(awk '$1 == "peak" { print $2 }' "$out")

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <comm/threads.hpp>
+#include <fsdp/full_parameters.hpp>
 #include <fsdp/models/llama.hpp>
 #include <fsdp/optim/initialize.hpp>
 #include <fsdp/sharded_module.hpp>
@@ -40,7 +41,7 @@ template <class Sharding, class Precision>
 void reads_and_writes(int ranks, Sharding sharding) {
   with_module<Sharding, Precision>(ranks, sharding, [](auto& module) {
     int seen = 0;
-    module.with_full_parameters({"*"}, [&](const NamedParameter& parameter, Tensor<float> whole) {
+    with_full_parameters(module, {"*"}, [&](const NamedParameter& parameter, Tensor<float> whole) {
       ++seen;
       EXPECT_EQ(whole.shape(), parameter.shape);
       for (std::int64_t i = 0; i < whole.numel(); ++i) ASSERT_EQ(whole[i], initial(parameter, i)) << parameter.name;
@@ -51,8 +52,8 @@ void reads_and_writes(int ranks, Sharding sharding) {
     const auto half = [](const NamedParameter&, Tensor<float> whole) {
       for (std::int64_t i = 0; i < whole.numel(); ++i) whole[i] *= 0.5f;
     };
-    module.with_full_parameters({"*.mlp.*"}, half, true);
-    module.with_full_parameters({"*norm*"}, half);  // not written back
+    with_full_parameters(module, {"*.mlp.*"}, half, Access::write);
+    with_full_parameters(module, {"*norm*"}, half);  // not written back
     EXPECT_EQ(module.ledger().current()[0], resting);
     for (const auto& piece : module.pieces()) {
       const float factor = piece.parameter->name.find(".mlp.") != std::string::npos ? 0.5f : 1.0f;
@@ -72,7 +73,7 @@ TEST(FullParameters, AreReadAndWrittenWhole) {
 
 TEST(FullParameters, ANameThatMatchesNothingIsAnError) {
   EXPECT_THROW((with_module<FullyShard<>, Bf16Mixed>(
-                   2, {}, [](auto& module) { module.with_full_parameters({"nothing"}, [](auto&&...) {}); })),
+                   2, {}, [](auto& module) { with_full_parameters(module, {"nothing"}, [](auto&&...) {}); })),
                InputError);
 }
 

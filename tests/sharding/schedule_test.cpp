@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/sharding/schedule.hpp>
+#include <fsdp/sharding/scheduler.hpp>
 
 #include <algorithm>
 #include <array>
@@ -307,6 +307,38 @@ TEST(Schedule, TheLastBlockMayBeGivenUpBeforeTheHead) {
             std::string("gather 0 gather 1 forward 0 release 0 gather 2 forward 1 release 1 gather 3 forward 2 release "
                         "2 gather 4 forward 3 release 3 gather 3 loss 4 release 4 reduce 4")
                 .substr(0, 150));
+}
+
+/// Whoever computes finds its weights gathered; nothing is gathered twice or released twice.
+void expect_sound(const Schedule& schedule, const std::vector<UnitUse>& units) {
+  std::vector<bool> held(6);
+  const auto at = [&](int group) -> std::vector<bool>::reference { return held[static_cast<std::size_t>(group)]; };
+  for (const Event& event : schedule) {
+    const UnitUse* const unit = computes(event.action) ? &units[static_cast<std::size_t>(event.index)] : nullptr;
+    if (event.action == Action::gather || event.action == Action::gather_in_group) {
+      EXPECT_FALSE(at(event.index)) << "gathered twice";
+      at(event.index) = true;
+    } else if (event.action == Action::release) {
+      EXPECT_TRUE(at(event.index)) << "released twice";
+      at(event.index) = false;
+    } else if (unit != nullptr && (event.action != Action::backward || unit->backward_needs_weights)) {
+      for (const int group : unit->groups) EXPECT_TRUE(at(group)) << "computed without its weights";
+    }
+  }
+  EXPECT_EQ(held, std::vector<bool>(6)) << "held at the end";
+}
+
+TEST(Schedule, IsSoundForEveryDepthAndNumberOfMicroBatches) {
+  for (const int depth : {0, 1, 2, 3, 4, 7, 20})
+    for (const int micro_batches : {1, 2, 3})
+      for (const auto& units : {three_blocks(), three_blocks_tied()})
+        for (const Hold hold : {Hold::use, Hold::micro_batch, Hold::step})
+          for (const bool group : {false, true}) {
+            SCOPED_TRACE(message("depth ", depth, ", ", micro_batches, " micro-batches"));
+            const Rules rules{.hold = hold, .prefetch_depth = depth, .group_after_forward = group};
+            expect_sound(make_schedule(rules, units, micro_batches), units);
+            expect_sound(make_schedule(rules, units, 1, Pass::evaluate), units);
+          }
 }
 
 /// The most elements gathered at a time, as a walk through the schedule finds them.

@@ -203,12 +203,10 @@ class SwiGluTile {
                         Tensor<Compute> dx) const {
     typename L::Frame frame(context_->arena);
     const auto sum = frame.template allocate<float>(dx.shape());  // [t, H]
-    const std::array<bool, 3> written = {*gradients.gate.written, *gradients.up.written, *gradients.down.written};
     for_each_block([&](const Weights& weights, std::int64_t begin, std::int64_t end) {
       typename L::Frame inner(context_->arena);
-      std::array<bool, 3> first = written;  // every block writes its own part of each gradient
-      const Gradients part{gradients.gate.rows(begin, end, &first[0]), gradients.up.rows(begin, end, &first[1]),
-                           gradients.down.columns(begin, end, &first[2])};
+      Flags written{};
+      const Gradients part = part_of(gradients, begin, end, written);
       const auto dh = inner.template allocate<Compute>({tokens(), end - begin});  // [t, c]
       multiply_by_slice(dy, weights.down, dh);
       const GateUp g = split(weights, inner.template allocate<Compute>({tokens(), 2 * (end - begin)}));
@@ -218,6 +216,14 @@ class SwiGluTile {
     });
     *gradients.gate.written = *gradients.up.written = *gradients.down.written = true;
     Device::template copy<float, Compute>(context_->stream, sum, dx);
+  }
+
+  using Flags = std::array<bool, 3>;
+  /// A block's part of each gradient, with flags of its own: every block's first write overwrites.
+  static Gradients part_of(const Gradients& whole, std::int64_t begin, std::int64_t end, Flags& written) {
+    written = {*whole.gate.written, *whole.up.written, *whole.down.written};
+    return {whole.gate.rows(begin, end, &written[0]), whole.up.rows(begin, end, &written[1]),
+            whole.down.columns(begin, end, &written[2])};
   }
 
   /// dh = dy down, by way of float: oneDNN takes more scratch than that to round what it read with gaps.

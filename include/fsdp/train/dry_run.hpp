@@ -45,7 +45,8 @@ Plan plan(const Model& model, typename Model::Stack::Sharding sharding, typename
           const PlanRequest& request) {
   using MetaModel =
       typename Model::template On<typename Model::Stack::template WithComm<comm::Simulated<device::Meta>>>;
-  comm::Simulated<device::Meta> communicator({.ranks = request.ranks, .rank = request.rank});
+  comm::Simulated<device::Meta> communicator(
+      comm::simulated_world<typename Model::Stack::Comm>(request.ranks, request.rank));
   ShardedModule<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding, tiling,
                                   request.shape, request.purpose);
   Executor<MetaModel> executor(module);

@@ -40,7 +40,8 @@ void Cpu::rms_norm_backward(Stream& stream, Tensor<const T> x, Tensor<const T> w
   const int threads = stream.threads();
   const auto& sums = cpu::kernels<cpu::ElementwiseKernels>().of<float>();
   Arena::Frame frame(stream.arena());
-  const auto scratch = frame.allocate<float>({threads == 1 ? 1 : 2 * threads, stride}, MemoryKind::scratch);
+  const auto scratch =
+      frame.allocate<float>({(threads > 1 && wants_dw ? 2 : 1) * threads, stride}, MemoryKind::scratch);
   std::fill_n(scratch.data(), scratch.numel(), 0.0f);
   const auto sum_of = [&](int part) { return threads == 1 ? dw.data() : scratch.row(threads + part); };
   const cpu::Division rows{.count = x.rows(), .step = 1, .bytes = cost.bytes};

@@ -122,6 +122,7 @@ std::string json_line(const StepLine& l) {
                    {"floor_ms", readable(l.floor_ms)},
                    {"ratio", readable(l.ratio)},
                    {"communication_ms", readable(l.communication_ms)},
+                   {"communication_share", readable(l.communication_ms / l.step_ms)},
                    {"waiting_ms", readable(l.waiting_ms)},
                    {"copied_bytes", l.copied_bytes},
                    {"allocations", l.allocations},
