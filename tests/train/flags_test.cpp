@@ -152,7 +152,7 @@ TEST(ConfigFile, GivesBackEveryOption) {
   const TemporaryFolder folder;
   const std::string path = folder.write("run.toml", to_toml(everything())).string();
   TrainOptions read = train_of({"--config", path.c_str()});
-  EXPECT_EQ(read.given.size(), 42u);
+  EXPECT_EQ(read.given.size(), 48u);
   read.given.clear();
   EXPECT_EQ(read, everything());
 }
