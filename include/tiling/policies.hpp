@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <concepts>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include <fsdp/core/checked.hpp>
 #include <fsdp/core/error.hpp>

@@ -89,6 +89,12 @@ assert table[longest, "off"]["published_tiled_bytes"] == 10176 << 20
 assert table[longest, "tokens"]["peak_bytes"] <= 4.84 * 2**30, table[longest, "tokens"]
 assert table[longest, "tiles"]["peak_bytes"] <= 6.81 * 2**30, table[longest, "tiles"]
 PY
+python3 "$(dirname "$0")/../../bench/figure.py" lines.txt figure.svg
+python3 - <<'PY'
+import xml.etree.ElementTree as tree
+marks = [mark for mark in tree.parse("figure.svg").iter() if mark.tag.endswith("circle")]
+assert len(marks) == 7 * 4 and all(mark.get("fill") == "#fff" for mark in marks), "nothing of a dry run was run"
+PY
 
 step_expectations='
 assert len(lines) == 1

@@ -38,6 +38,8 @@ least=$(table "$out")
 for memory in $((untiled + 5)) $(((untiled + least) / 2)); do
   tessera train --dry-run "${auto[@]}" --tiling budget:auto --memory $memory
   contains "$out" '^--tiling budget:auto is budget:[0-9]*: what .* a rank leave$'
+  contains "$out" '^tiling: MLP of a block, [0-9]* tiles? of .* tokens.* kept; [0-9]* bytes; [0-9]* FLOPs recomputed$'
+  contains "$out" '^tiling: head, [0-9]* tile'
   budget=$(sed -n 's/.*auto is \(budget:[0-9]*\).*/\1/p' "$out")
   planned=$(table "$out")
   ((planned <= memory && planned <= untiled && planned >= least)) || fail "$memory bytes gave a plan of $planned"

@@ -9,6 +9,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <type_traits>
 
 #include <comm/collectives.hpp>
 #include <fsdp/core/error.hpp>
@@ -64,10 +65,14 @@ std::int64_t largest_budget(const Model& model, typename Model::Stack::Sharding 
 /// The options with the budget's bytes in place of `auto`.
 template <class Model>
 TrainOptions with_budget(TrainOptions options, int ranks, int threads, std::int64_t memory) {
-  const Model model(resolve_model(options), options.units);
-  const auto sharding = sharding_of<typename Model::Stack::Sharding>(options.stack.sharding);
-  options.stack.tiling.number = largest_budget(model, sharding, plan_request(options, ranks, threads), memory);
-  return options;
+  if constexpr (std::is_same_v<typename Model::Stack::Tiling, tiling::RunTime>) {
+    const Model model(resolve_model(options), options.units);
+    const auto sharding = sharding_of<typename Model::Stack::Sharding>(options.stack.sharding);
+    options.stack.tiling.number = largest_budget(model, sharding, plan_request(options, ranks, threads), memory);
+    return options;
+  } else {
+    throw InputError("--tiling budget:auto: the type of this program's stack fixes its tiling");
+  }
 }
 
 inline bool has_auto_budget(const TrainOptions& options) {

@@ -107,7 +107,9 @@ void describe(const TrainOptions& options) {
       resolved = with_budget<Model>(options, ranks, threads, memory);
       print_budget(resolved, memory);
     }
-    const Plan step = plan(model, sharding, tiling_of<Tiling>(resolved.stack), request);
+    const Tiling tiling = tiling_of<Tiling>(resolved.stack);
+    const Plan step = plan(model, sharding, tiling, request);
+    std::fputs(tiling_text(model, tiling, request).c_str(), stdout);
     std::fputs(memory_table(step.bytes, message(Model::Stack::name(), ", ", ranks, " ranks, ", request.sequences, " x ",
                                                 options.seq_len, " tokens a micro-batch: bytes of each rank"))
                    .c_str(),

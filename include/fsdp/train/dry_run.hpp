@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <comm/simulated.hpp>
@@ -87,6 +88,23 @@ Plan plan(const Model& model, typename Model::Stack::Sharding sharding, typename
   result.far_activation_bytes = module.far_arena().peak();
   result.far_bytes = module.far_bytes();
   return result;
+}
+
+/// How a full micro-batch is cut, in words, a line for each of a model's units that is tiled.
+template <class Model>
+std::string tiling_text(const Model& model, typename Model::Stack::Tiling tiling, const PlanRequest& request) {
+  using MetaModel =
+      typename Model::template On<typename Model::Stack::template WithComm<comm::Simulated<device::Meta>>>;
+  auto arena = device::Meta::Arena::unbounded();
+  device::Meta::Stream stream(arena, request.shape.threads);
+  const nn::Context<typename MetaModel::Local> context{.arena = arena,
+                                                       .stream = stream,
+                                                       .tiling = tiling,
+                                                       .sequences = request.sequences,
+                                                       .sequence_length = request.shape.sequence_length};
+  const MetaModel meta(model.config(), model.units());
+  return message("tiling: MLP of a block, ", meta.block().block.mlp.plan(context), "\ntiling: head, ",
+                 meta.head().plan(context), "\n");
 }
 
 }  // namespace fsdp::train
