@@ -161,7 +161,7 @@ TEST(ConfigFile, GivesBackEveryOption) {
   const TemporaryFolder folder;
   const std::string path = folder.write("run.toml", to_toml(everything())).string();
   TrainOptions read = train_of({"--config", path.c_str()});
-  EXPECT_EQ(read.given.size(), 49u);
+  EXPECT_EQ(read.given.size(), 51u);
   read.given.clear();
   EXPECT_EQ(read, everything());
 }
