@@ -220,13 +220,14 @@ class ShardedModule {
 
   void allocate() {
     for (const Group& group : groups_) resting_size_ += group.resting_size();
-    Main* main = keep<Main>(Kind::weights, resting_size_);
+    Main* main = keep<Main>(Kind::weights, resting_size_, Group::one_copy);
     Compute* model = nullptr;
     if constexpr (Group::one_copy)
       model = main;
     else
-      model = keep<Compute>(Kind::weights, resting_size_);
-    Accumulate* gradient = purpose_ == Purpose::train ? keep<Accumulate>(Kind::gradients, resting_size_) : nullptr;
+      model = keep<Compute>(Kind::weights, resting_size_, true);
+    Accumulate* gradient =
+        purpose_ == Purpose::train ? keep<Accumulate>(Kind::gradients, resting_size_, !Group::sharded) : nullptr;
 
     std::int64_t offset = 0;
     std::vector<std::int64_t> full_sizes;
@@ -242,7 +243,7 @@ class ShardedModule {
     const auto make_slots = [&]<class T>(std::vector<Slot<T>>& slots, const std::vector<std::int64_t>& sizes,
                                          Kind kind) {
       for (const std::int64_t size : sizes) {
-        slots.push_back({size == 0 ? nullptr : keep<T>(kind, size), size});
+        slots.push_back({size == 0 ? nullptr : keep<T>(kind, size, kind == Kind::gradients), size});
         slots.back().close();
       }
     };
@@ -251,12 +252,12 @@ class ShardedModule {
       make_slots(gradient_slots_, sharding::gradient_slots(training_, uses_, full_sizes).sizes, Kind::gradients);
   }
 
+  /// A block of its own; in the communicator's shared memory where collectives let other ranks read it: the weights
+  /// that are gathered and the gradients that are reduced. Nothing else, since pages of other memory may be larger.
   template <class T>
-  T* keep(Kind kind, std::int64_t elements) {
+  T* keep(Kind kind, std::int64_t elements, bool read_by_peers) {
     const std::int64_t bytes = checked_multiply(elements, static_cast<std::int64_t>(sizeof(T)));
-    // Other ranks may read the rest, but never gathered weights.
-    blocks_.emplace_back(ledger_, kind, bytes,
-                         kind == Kind::gathered ? nullptr : comm::shared_memory(*communicator_, bytes));
+    blocks_.emplace_back(ledger_, kind, bytes, read_by_peers ? comm::shared_memory(*communicator_, bytes) : nullptr);
     return reinterpret_cast<T*>(blocks_.back().data());
   }
 

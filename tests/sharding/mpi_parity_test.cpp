@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Processes do the same arithmetic as threads: rank 0 runs the same ranks as threads too and compares.
 #include <chrono>
+#include <cstdint>
+#include <span>
 
 #include <gtest/gtest.h>
 
+#include <comm/collectives.hpp>
 #include <comm/mpi_world.hpp>
 #include <support/small_llama.hpp>
 #include <support/stacks/mpi_runners.hpp>
@@ -39,6 +42,24 @@ TEST(MpiParity, StrategiesGiveTheSameLossesAndWeightsToTheBit) {
     const RunResults other = run_mpi(strategy, options);
     EXPECT_EQ(other.losses, first.losses) << strategy;
     EXPECT_EQ(tensors_that_differ(other.weights, first.weights), Names{}) << strategy;
+  }
+}
+
+TEST(MpiParity, WeightsAndGradientsAreReadWhereTheyLie) {
+  comm::Mpi<>& world = comm::mpi_world();
+  std::int64_t windows = comm::shared_memory(world, 1) != nullptr;
+  comm::reduce(world, std::span<std::int64_t>(&windows, 1), comm::Reduction::min);
+  if (windows == 0) return;  // this rank alone, or ranks that stand for other machines
+  const comm::Totals& totals = world.monitor().totals;
+  for (const auto strategy : strategies) {
+    RunOptions options = uneven_options(world.size());
+    options.steps = 2;
+    options.collects = false;
+    const comm::Totals before = totals;
+    run_mpi(strategy, options);
+    // A gather also copies the rank's own piece: with two ranks at least 11 of 20 bytes are read only if both are.
+    const std::int64_t copied = totals.copied_bytes - before.copied_bytes;
+    EXPECT_GT(totals.shared_bytes - before.shared_bytes, copied * 11 / 20) << strategy << " of " << copied;
   }
 }
 
