@@ -72,6 +72,7 @@ struct Totals {
   double copy_seconds = 0;        ///< moving and summing; counted by the backend
   double waiting_seconds = 0;     ///< all other time inside a collective: another rank was not there yet
   std::int64_t copied_bytes = 0;  ///< read or received from other ranks, plus copies within this one
+  std::int64_t shared_bytes = 0;  ///< of these, over Mpi, read in other ranks' windows
   std::int64_t collectives = 0;
 };
 

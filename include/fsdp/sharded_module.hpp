@@ -228,8 +228,9 @@ class ShardedModule {
     for (GroupedParameters& group : unit_groups.groups) {
       group_names_.push_back(group.name);
       group_rules_.push_back(rules_of(group, rules_));
-      groups_.emplace_back(std::move(group.parameters), static_cast<int>(groups_.size()), axes_of(group),
-                           group_rules_.back());
+      const GroupAxes<Comm> axes = axes_of(group);
+      reduces_across_ = reduces_across_ || axes.across != nullptr;
+      groups_.emplace_back(std::move(group.parameters), static_cast<int>(groups_.size()), axes, group_rules_.back());
     }
   }
 
@@ -252,11 +253,12 @@ class ShardedModule {
       main = reinterpret_cast<Main*>(
           far_blocks_.emplace_back(far_ledger_, Kind::weights, bytes_of<Main>(all.main)).data());
     else if constexpr (!Group::one_copy)
-      main = keep<Main>(Kind::weights, all.main);
-    Compute* const model = keep<Compute>(Kind::weights, all.model);
-    Accumulate* const gradient = purpose_ == Purpose::train ? keep<Accumulate>(Kind::gradients, all.gradient) : nullptr;
+      main = keep<Main>(Kind::weights, all.main, false);
+    Compute* const model = keep<Compute>(Kind::weights, all.model, true);
+    Accumulate* const gradient =
+        purpose_ == Purpose::train ? keep<Accumulate>(Kind::gradients, all.gradient, reduces_across_) : nullptr;
     const bool keeps = purpose_ == Purpose::train && all.kept > 0;
-    Compute* const kept = keeps ? keep<Compute>(Kind::weights, all.kept) : nullptr;
+    Compute* const kept = keeps ? keep<Compute>(Kind::weights, all.kept, true) : nullptr;
 
     Sizes at;
     std::vector<std::int64_t> full_sizes;
@@ -273,7 +275,7 @@ class ShardedModule {
     const auto make_slots = [&]<class T>(std::vector<Slot<T, Device>>& slots, const std::vector<std::int64_t>& sizes,
                                          Kind kind) {
       for (const std::int64_t size : sizes) {
-        slots.push_back({size == 0 ? nullptr : keep<T>(kind, size), size});
+        slots.push_back({size == 0 ? nullptr : keep<T>(kind, size, kind == Kind::gradients), size});
         slots.back().close();
       }
     };
@@ -287,12 +289,12 @@ class ShardedModule {
   static std::int64_t bytes_of(std::int64_t elements) {
     return checked_multiply(elements, static_cast<std::int64_t>(sizeof(T)));
   }
+  /// A block of its own; in the communicator's shared memory where collectives let other ranks read it: the weights
+  /// that are gathered and the gradients that are reduced. Nothing else, since pages of other memory may be larger.
   template <class T>
-  T* keep(Kind kind, std::int64_t elements) {
+  T* keep(Kind kind, std::int64_t elements, bool read_by_peers) {
     const std::int64_t bytes = bytes_of<T>(elements);
-    // Other ranks may read the rest, but never gathered weights.
-    blocks_.emplace_back(ledger_, kind, bytes,
-                         kind == Kind::gathered ? nullptr : comm::shared_memory(mesh_.world(), bytes));
+    blocks_.emplace_back(ledger_, kind, bytes, read_by_peers ? comm::shared_memory(mesh_.world(), bytes) : nullptr);
     return reinterpret_cast<T*>(blocks_.back().data());
   }
 
@@ -337,6 +339,7 @@ class ShardedModule {
   std::vector<Piece> pieces_;
   std::int64_t trained_size_ = 0;
   std::int64_t communicator_scratch_ = 0;
+  bool reduces_across_ = false;  ///< gradients at rest are read by other ranks
   int first_backward_ = 0;
 };
 

@@ -67,6 +67,10 @@ void MpiRank::Engine::begin_sum(InFlight& transfer) {
     transfer.sum_peers.push_back({.sources = from.sources, .reads = self || is_read_by(transfer, peer)});
     transfer.sends = transfer.sends || (!self && (from.sources.empty() || !is_read_by(transfer, peer)));
   }
+  for (const ByteSegment& segment : transfer.transfer.segments)
+    for (const Peer& from : transfer.peers)
+      if (!from.sources.empty())
+        monitor.totals.shared_bytes += segment.count(messages_.rank()) * size_of(transfer.transfer.wire);
   const Clock::time_point begin = Clock::now();
   sum_.begin(transfer.ticket, transfer.transfer, transfer.sum_peers);
   read_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
@@ -100,13 +104,12 @@ void MpiRank::Engine::read_part(InFlight& transfer, int peer) {
   const Peer& from = transfer.peers[static_cast<std::size_t>(peer)];
   for (std::size_t index = 0; index < asked.segments.size(); ++index) {
     const ByteSegment& segment = asked.segments[index];
-    if (asked.op == Op::broadcast) {
-      copy_bytes(segment.local, from.sources[index], segment.counts[0]);
-      continue;
-    }
-    const std::int64_t offset = segment.begin(peer) * asked.element_bytes();
-    copy_bytes(segment.full + offset, from.sources[index] + (asked.reduces() ? offset : 0),
-               segment.count(peer) * asked.element_bytes());
+    const bool whole = asked.op == Op::broadcast;
+    const std::int64_t bytes = segment.count(whole ? 0 : peer) * asked.element_bytes();
+    const std::int64_t offset = whole ? 0 : segment.begin(peer) * asked.element_bytes();
+    copy_bytes((whole ? segment.local : segment.full) + offset, from.sources[index] + (asked.reduces() ? offset : 0),
+               bytes);
+    monitor.totals.shared_bytes += bytes;
   }
   read_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
   send(transfer, MessageKind::done, peer, nullptr, 0);

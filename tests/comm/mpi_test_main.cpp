@@ -13,14 +13,19 @@ namespace {
 
 Mpi<>* world = nullptr;
 
-/// Prints failed assertions with the rank, and nothing else.
+/// Prints failed assertions with the rank, and nothing else. It must not ask UnitTest what runs: while a failure is
+/// reported, GoogleTest holds the lock that this would take.
 class PrintFailures : public ::testing::EmptyTestEventListener {
+  void OnTestStart(const ::testing::TestInfo& test) override {
+    test_ = std::string(test.test_suite_name()) + "." + test.name();
+  }
   void OnTestPartResult(const ::testing::TestPartResult& result) override {
     if (!result.failed()) return;
-    const ::testing::TestInfo* const test = ::testing::UnitTest::GetInstance()->current_test_info();
-    std::fprintf(stderr, "rank %d: %s: %s:%d: %s\n", world->rank(), test != nullptr ? test->name() : "?",
+    std::fprintf(stderr, "rank %d: %s: %s:%d: %s\n", world->rank(), test_.c_str(),
                  result.file_name() != nullptr ? result.file_name() : "?", result.line_number(), result.message());
   }
+
+  std::string test_ = "?";
 };
 
 /// TESSERA_TEST_NO_WINDOWS lists ranks of the job that stand for other machines.

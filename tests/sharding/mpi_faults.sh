@@ -26,7 +26,10 @@ processes() {
   echo "$found"
 }
 
-shared_memory() { find /dev/shm -maxdepth 1 ! -name 'tessera-test-*' 2>/dev/null | LC_ALL=C sort; }
+# What is there besides the files of tests and of Open MPI, whose other jobs come and go.
+shared_memory() {
+  find /dev/shm -maxdepth 1 ! -name 'tessera-test-*' ! -name 'vader_segment.*' 2>/dev/null | LC_ALL=C sort
+}
 
 # ends PHASE SIGNAL PATTERN WITHOUT: a job whose rank 1 gets the signal; a line matches. WITHOUT: ranks without windows.
 ends() {

@@ -2,9 +2,12 @@
 // Processes do the same arithmetic as threads: rank 0 runs the same ranks as threads too and compares.
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <span>
 
 #include <gtest/gtest.h>
 
+#include <comm/collectives.hpp>
 #include <comm/mpi_world.hpp>
 #include <support/small_llama.hpp>
 #include <support/stacks/mpi_runners.hpp>
@@ -35,6 +38,24 @@ TEST(MpiParity, EveryStrategyGivesTheLossesAndWeightsOfThreadsToTheBit) {
         EXPECT_EQ(tensors_that_differ(found.weights, threads.weights), Names{});
         EXPECT_EQ(tensors_that_differ(found.initial, threads.initial), Names{});
       }
+  }
+}
+
+TEST(MpiParity, WeightsAndGradientsAreReadWhereTheyLie) {
+  comm::Mpi<>& world = comm::mpi_world();
+  std::int64_t windows = comm::shared_memory(world, 1) != nullptr;
+  comm::reduce(world, std::span<std::int64_t>(&windows, 1), comm::Reduction::min);
+  if (windows == 0) return;  // this rank alone, or ranks that stand for other machines
+  const comm::Totals& totals = world.monitor().totals;
+  for (const auto strategy : strategies) {
+    RunOptions options = uneven_options(world.size());
+    options.steps = 2;
+    options.collects = false;
+    const comm::Totals before = totals;
+    run_mpi(strategy, options);
+    // A gather also copies the rank's own piece: with two ranks at least 11 of 20 bytes are read only if both are.
+    const std::int64_t copied = totals.copied_bytes - before.copied_bytes;
+    EXPECT_GT(totals.shared_bytes - before.shared_bytes, copied * 11 / 20) << strategy << " of " << copied;
   }
 }
 
