@@ -132,6 +132,11 @@ struct RecordsWhatWasAskedFor {
   template <class C>
   static void check(C& c) {
     c.monitor().options.record = true;
+    std::vector<Event> announced;
+    c.monitor().options.before = [&](int rank, const Event& event) {
+      EXPECT_EQ(rank, c.rank());
+      announced.push_back(event);
+    };
     const std::int64_t n = c.size();
     const Counts counts(static_cast<std::size_t>(n), 4);
     Floats full(4 * static_cast<std::size_t>(n));
@@ -147,6 +152,7 @@ struct RecordsWhatWasAskedFor {
     sum_over_ranks(c, 1, {.what = "loss"});
     barrier(c);
     c.monitor().options.record = false;
+    c.monitor().options.before = nullptr;
     barrier(c);
 
     const std::vector<Event> expected{
@@ -157,6 +163,7 @@ struct RecordsWhatWasAskedFor {
         {first + 4, Op::barrier, DType::u8, 0, {}},
     };
     EXPECT_EQ(c.monitor().events, expected);
+    EXPECT_EQ(announced, expected);
     c.monitor().events.clear();
   }
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <comm/threads.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <string>
@@ -122,6 +123,25 @@ TEST(Threads, DifferentCollectivesAtOnceAreAnErrorEvenWithoutChecks) {
     });
   });
   EXPECT_TRUE(contains(text, "ranks disagree")) << text;
+}
+
+TEST(Threads, RandomDelaysDifferByRankAndCollective) {
+  const auto delay = random_delays(5, milliseconds(20));
+  const auto seconds = [&](int rank, std::int64_t sequence) {
+    const auto begin = std::chrono::steady_clock::now();
+    delay(rank, {.sequence = sequence, .label = {}});
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  double least = 1;
+  double most = 0;
+  for (int rank : {0, 1})
+    for (std::int64_t sequence = 0; sequence < 8; ++sequence) {
+      const double once = seconds(rank, sequence);
+      least = std::min(least, once);
+      most = std::max(most, once);
+      EXPECT_LT(once, 0.1);
+    }
+  EXPECT_GT(most - least, 0.005);
 }
 
 TEST(Threads, WaitingIsCountedApartFromCopying) {

@@ -5,7 +5,7 @@ set -euo pipefail
 source "$(dirname "$0")/../support/program.sh"
 
 names() { for flag in "$@"; do contains "$out" "^  (-h,)?--${flag}[ =]"; done; }
-stack=(config sharding precision tiling comm threads deadline help)
+stack=(config sharding precision tiling comm threads deadline shared-windows help)
 
 tessera --help
 for command in train eval generate bench; do contains "$out" "^  $command "; done

@@ -53,9 +53,10 @@ class BatchMemory {
   std::vector<std::vector<std::int32_t>> tokens_, targets_;  // moving a vector keeps its elements where they are
 };
 
-/// The whole tensors of which every rank holds view(piece). Each element must be held once, or by all ranks alike.
+/// The whole tensors of which every rank holds view(piece); zero where `of_trained` and frozen. Each element must be
+/// owned once, and be the same in every replica.
 template <class Module, class View>
-Values collect(Module& module, View view) {
+Values collect(Module& module, View view, bool of_trained = false) {
   std::map<std::string, std::size_t> offsets;
   std::size_t total = 0;
   const auto parameters = parameter_list(module.model().config());
@@ -66,7 +67,7 @@ Values collect(Module& module, View view) {
   std::vector<std::int64_t> bits(total), holders(total);
   const auto for_each = [&](bool owned_only, auto f) {
     for (const auto& piece : module.pieces()) {
-      if (owned_only && !piece.owned) continue;
+      if ((owned_only && !piece.owned) || (of_trained && !piece.trainable)) continue;
       const auto values = view(piece);
       const std::size_t at = offsets.at(piece.parameter->name) + static_cast<std::size_t>(piece.begin);
       for (std::int64_t i = 0; i < values.numel(); ++i)
@@ -74,6 +75,11 @@ Values collect(Module& module, View view) {
     }
   };
   auto& communicator = module.communicator();
+  for (const auto& group : module.groups())
+    for (const auto& parameter : group.parameters())
+      if (of_trained && !group.rules().trainable && communicator.rank() == 0)
+        std::fill_n(holders.begin() + static_cast<std::ptrdiff_t>(offsets.at(parameter.name)),
+                    parameter.shape.numel(), 1);
   for_each(true, [&](std::size_t at, std::int32_t value) {
     bits[at] += value;
     ++holders[at];
@@ -219,7 +225,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
     }
     results.losses.push_back(sum(loss) / targets);
     if (options.collects && results.gradients.empty())
-      results.gradients = collect(module, [](const auto& piece) { return piece.gradient; });
+      results.gradients = collect(module, [](const auto& piece) { return piece.gradient; }, true);
     results.norms.push_back(optim::gradient_norm(module));
     optimizer.step(options.lr, results.norms.back());
     if (memory.allocations_after_first_step == 0) memory.allocations_after_first_step = module.ledger().allocations();
@@ -228,8 +234,8 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
 
   if (options.collects) {
     results.weights = collect_weights();
-    results.first_moments = collect(module, [&](const auto& piece) { return optimizer.first_moment(piece); });
-    results.second_moments = collect(module, [&](const auto& piece) { return optimizer.second_moment(piece); });
+    results.first_moments = collect(module, [&](const auto& piece) { return optimizer.first_moment(piece); }, true);
+    results.second_moments = collect(module, [&](const auto& piece) { return optimizer.second_moment(piece); }, true);
   }
   memory.used = module.peak_bytes();
   memory.used_activations = module.arena().peak();

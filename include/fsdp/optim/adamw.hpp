@@ -87,6 +87,7 @@ class AdamW {
     }
   }
 
+  /// Empty where a piece is frozen.
   Tensor<float> first_moment(const Piece& piece) const { return view(first_, piece); }
   Tensor<float> second_moment(const Piece& piece) const { return view(second_, piece); }
 
@@ -104,6 +105,7 @@ class AdamW {
     return checked_multiply(module_->trained_size(), static_cast<std::int64_t>(sizeof(float)));
   }
   static Tensor<float> view(const Block& block, const Piece& piece) {
+    if (!piece.trainable) return {};
     return {reinterpret_cast<float*>(block.data()) + piece.resting, piece.main.shape()};
   }
   static Tensor<bf16> rounded(Tensor<Compute> model) {

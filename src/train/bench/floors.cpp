@@ -127,11 +127,11 @@ Copies::Copies(std::int64_t bytes, int threads)
   std::memset(from_.data(), 1, static_cast<std::size_t>(bytes));
 }
 
-void Copies::run() {
-  const std::int64_t part = round_up(ceil_divide(bytes(), threads_), device::alignment);
+void Copies::run(std::int64_t first, std::int64_t count) {
+  const std::int64_t part = round_up(ceil_divide(count, threads_), device::alignment);
   const auto copy = [&](std::int64_t thread) {
-    const std::int64_t begin = std::min(thread * part, bytes());
-    const std::int64_t end = std::min(begin + part, bytes());
+    const std::int64_t begin = first + std::min(thread * part, count);
+    const std::int64_t end = first + std::min((thread + 1) * part, count);
     if (begin < end) std::memcpy(to_.data() + begin, from_.data() + begin, static_cast<std::size_t>(end - begin));
   };
   if (threads_ == 1) return copy(0);

@@ -28,49 +28,55 @@ namespace fsdp::train::bench {
 /// Bytes of each collective: what was asked for, or 1 MiB, 16 MiB and 64 MB.
 std::vector<std::int64_t> collective_bytes(const BenchOptions& options);
 
-/// One tensor of floats cut into nearly equal pieces, and all memory that its collectives need on one rank.
+/// Calls of one sample: enough for some milliseconds.
+int calls_per_sample(std::int64_t bytes);
+
+/// Tensors of floats, one for each call of a sample, cut into nearly equal pieces, with all memory that their
+/// collectives need on one rank. Calls take turns, so that each finds its tensor out of the caches, as a step does.
 class CollectiveBuffers {
  public:
   /// `memory(bytes)` is a communicator's shared memory, or nullptr.
   template <class Memory>
   CollectiveBuffers(std::int64_t bytes, int rank, int ranks, Memory memory) : CollectiveBuffers(bytes, rank, ranks) {
-    full_ = {ledger_, device::MemoryKind::scratch, full_bytes(), memory(full_bytes())};
-    shard_ = {ledger_, device::MemoryKind::scratch, shard_bytes(), memory(shard_bytes())};
+    const auto block = [&](std::int64_t elements) {
+      const std::int64_t size = elements * calls_ * 4;
+      return CpuBlock(ledger_, device::MemoryKind::scratch, size, memory(size));
+    };
+    full_ = block(full_stride_);
+    shard_ = block(shard_stride_);
     touch();
   }
   CollectiveBuffers(const CollectiveBuffers&) = delete;
   CollectiveBuffers& operator=(const CollectiveBuffers&) = delete;
 
-  std::int64_t bytes() const { return elements_ * 4; }
+  int calls() const { return calls_; }
+  std::int64_t bytes() const { return elements_ * 4; }  ///< of one tensor
   std::int64_t own_bytes() const { return counts_[rank_] * 4; }
   /// This rank's piece lies apart from the whole, as a shard at rest does.
-  std::vector<comm::Segment<float>> apart() const { return {{data(shard_), data(full_), counts_}}; }
+  std::vector<comm::Segment<float>> apart(int call) const { return {{shard(call), full(call), counts_}}; }
   /// This rank's piece lies in its place.
-  std::vector<comm::Segment<float>> in_place() const { return {{data(full_) + begin_, data(full_), counts_}}; }
+  std::vector<comm::Segment<float>> in_place(int call) const { return {{full(call) + begin_, full(call), counts_}}; }
   /// Equal pieces, as MPI's collectives want them: up to ranks - 1 elements are left out.
-  std::span<float> whole() const { return {data(full_), equal_piece() * counts_.size()}; }
-  std::span<float> piece() const { return {data(shard_), equal_piece()}; }
+  std::span<float> whole(int call) const { return {full(call), equal_piece() * counts_.size()}; }
+  std::span<float> piece(int call) const { return {shard(call), equal_piece()}; }
 
  private:
-  static float* data(const CpuBlock& block) { return reinterpret_cast<float*>(block.data()); }
-
   CollectiveBuffers(std::int64_t bytes, int rank, int ranks);
-  std::int64_t full_bytes() const { return elements_ * 4; }
-  std::int64_t shard_bytes() const { return std::max<std::int64_t>(counts_[0], 1) * 4; }
+  float* full(int call) const { return reinterpret_cast<float*>(full_.data()) + call * full_stride_; }
+  float* shard(int call) const { return reinterpret_cast<float*>(shard_.data()) + call * shard_stride_; }
   std::size_t equal_piece() const { return static_cast<std::size_t>(elements_) / counts_.size(); }
   /// Written once, so that no page is still the system's page of zeros.
   void touch();
 
   std::int64_t elements_;
+  int calls_;
   std::size_t rank_;
   std::vector<std::int64_t> counts_;
   std::int64_t begin_ = 0;
+  std::int64_t full_stride_ = 0, shard_stride_ = 0;  ///< elements from one call's tensor to the next
   device::Ledger ledger_;
   CpuBlock full_, shard_;
 };
-
-/// Calls of one sample: enough for some milliseconds.
-int calls_per_sample(std::int64_t bytes);
 
 /// One way that data may take: a communicator, and the cases of its collectives.
 template <class Comm>
@@ -87,11 +93,16 @@ struct CommWay {
 
   template <class Add>
   void add_cases(const Add& add) {
-    gather = add([this, apart = buffers.apart()] { comm::all_gather(*communicator, apart).wait(); });
-    scatter = add([this, apart = buffers.apart()] {
-      comm::reduce_scatter<float>(*communicator, apart, Write::overwrite).wait();
-    });
-    reduce = add([this, whole = buffers.in_place()] { comm::all_reduce<float>(*communicator, whole).wait(); });
+    std::vector<std::vector<comm::Segment<float>>> apart, in_place;
+    for (int call = 0; call < buffers.calls(); ++call) {
+      apart.push_back(buffers.apart(call));
+      in_place.push_back(buffers.in_place(call));
+    }
+    const auto of = [](const auto& list, int call) -> const auto& { return list[static_cast<std::size_t>(call)]; };
+    gather = add([=, this](int call) { comm::all_gather(*communicator, of(apart, call)).wait(); });
+    scatter = add(
+        [=, this](int call) { comm::reduce_scatter<float>(*communicator, of(apart, call), Write::overwrite).wait(); });
+    reduce = add([=, this](int call) { comm::all_reduce<float>(*communicator, of(in_place, call)).wait(); });
   }
 };
 
@@ -100,20 +111,21 @@ template <class Comm>
 void measure_collectives(const BenchOptions& options, std::list<CommWay<Comm>>& ways, int threads) {
   Comm& communicator = *ways.front().communicator;
   const CollectiveBuffers& buffers = ways.front().buffers;
-  const int calls = calls_per_sample(buffers.bytes());
-  Copies copies(buffers.bytes(), threads);
+  const int calls = buffers.calls();
+  Copies copies(buffers.bytes() * calls, threads);
   Rounds rounds;
-  const auto add = [&](auto call) {
-    return rounds.add([call, calls] {
-      for (int i = 0; i < calls; ++i) call();
+  const auto add = [&](auto body) {
+    return rounds.add([body, calls] {
+      for (int call = 0; call < calls; ++call) body(call);
     });
   };
-  const std::size_t copy_case = add([&] { copies.run(); });
+  const std::size_t copy_case = add([&](int call) { copies.run(call * buffers.bytes(), buffers.bytes()); });
   for (CommWay<Comm>& way : ways) way.add_cases(add);
   std::optional<std::size_t> library_gather, library_scatter;
-  if constexpr (requires { communicator.library_all_gather(buffers.piece(), buffers.whole()); }) {
-    library_gather = add([&] { communicator.library_all_gather(buffers.piece(), buffers.whole()); });
-    library_scatter = add([&] { communicator.library_reduce_scatter(buffers.whole(), buffers.piece()); });
+  if constexpr (requires { communicator.library_all_gather(buffers.piece(0), buffers.whole(0)); }) {
+    library_gather = add([&](int call) { communicator.library_all_gather(buffers.piece(call), buffers.whole(call)); });
+    library_scatter =
+        add([&](int call) { communicator.library_reduce_scatter(buffers.whole(call), buffers.piece(call)); });
   }
   rounds.run(options.repeats, [&] { comm::barrier(communicator, {"bench"}); });
   comm::reduce(communicator, rounds.samples(), comm::Reduction::max, {"bench"});

@@ -49,7 +49,9 @@ class Copies {
  public:
   Copies(std::int64_t bytes, int threads);
 
-  void run();
+  void run() { run(0, bytes()); }
+  /// A part of it.
+  void run(std::int64_t begin, std::int64_t count);
   std::int64_t bytes() const { return from_.bytes(); }
 
  private:
