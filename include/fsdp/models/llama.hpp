@@ -10,6 +10,7 @@
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/models/llama_config.hpp>
 #include <fsdp/nn/embedding.hpp>
+#include <fsdp/nn/instances.hpp>
 #include <fsdp/nn/loss_head.hpp>
 #include <fsdp/nn/recomputed.hpp>
 #include <fsdp/nn/transformer_block.hpp>
