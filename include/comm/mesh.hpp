@@ -3,24 +3,40 @@
 /// Ranks as a grid: axis 0 replicates (or shards the outer way), axis 1 shards consecutive ranks.
 #pragma once
 
-#include <utility>
-
 #include <comm/collectives.hpp>
 
 namespace fsdp::comm {
 
-/// Rank r of `world` is at (r / shards, r % shards). All ranks make their meshes in the same order.
-template <Communicator C>
-class Mesh {
- public:
-  Mesh(C world, int shards)
-      : world_(std::move(world)),
-        shards_(checked(world_, shards)),
-        replicate_(comm::split(world_, [shards](int rank) { return rank % shards; })),
-        shard_(comm::split(world_, [shards](int rank) { return rank / shards; })) {}
+/// The ranks of a communicator, which must outlive the mesh, on `axes` axes.
+template <Communicator C, int axes>
+class Mesh;
 
-  C& world() { return world_; }
-  const C& world() const { return world_; }
+/// One axis: all ranks.
+template <Communicator C>
+class Mesh<C, 1> {
+ public:
+  explicit Mesh(C& world) : world_(&world) {}
+  C& world() const { return *world_; }
+
+ private:
+  C* world_;
+};
+
+template <Communicator C>
+Mesh(C&) -> Mesh<C, 1>;
+
+/// Two axes: rank r of `world` is at (r / shards, r % shards). All ranks make their meshes in the same order. Throws
+/// InputError where groups of `shards` do not fill the world.
+template <Communicator C>
+class Mesh<C, 2> {
+ public:
+  Mesh(C& world, int shards)
+      : world_(&world),
+        shards_(checked(world, shards)),
+        replicate_(comm::split(world, [shards](int rank) { return rank % shards; })),
+        shard_(comm::split(world, [shards](int rank) { return rank / shards; })) {}
+
+  C& world() const { return *world_; }
   C& replicate_axis() { return replicate_; }  ///< ranks that hold the same shard
   const C& replicate_axis() const { return replicate_; }
   C& shard_axis() { return shard_; }  ///< consecutive ranks, which hold one replica together
@@ -35,10 +51,13 @@ class Mesh {
     return shards;
   }
 
-  C world_;
+  C* world_;
   int shards_;
   C replicate_;
   C shard_;
 };
+
+template <Communicator C>
+Mesh(C&, int) -> Mesh<C, 2>;
 
 }  // namespace fsdp::comm

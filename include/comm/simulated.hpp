@@ -18,18 +18,19 @@
 
 namespace fsdp::comm {
 
-/// Which rank of how many, and the scratch of the communicator that it stands for (see Mpi::scratch_bytes_for).
+/// Which rank of how many, and the scratch of the communicator that it stands for: a function of its ranks (see
+/// Mpi::scratch_bytes_for), or nullptr where there is none.
 struct SimulatedWorld {
   int ranks = 1;
   int rank = 0;
-  std::int64_t scratch_bytes = 0;
+  std::int64_t (*scratch_bytes_for)(int ranks) = nullptr;
 };
 
 /// What one rank of communicator C, with so many ranks, stands in.
 template <class C>
 SimulatedWorld simulated_world(int ranks, int rank) {
   SimulatedWorld world{.ranks = ranks, .rank = rank};
-  if constexpr (requires { C::scratch_bytes_for(ranks); }) world.scratch_bytes = C::scratch_bytes_for(ranks);
+  if constexpr (requires { C::scratch_bytes_for(ranks); }) world.scratch_bytes_for = &C::scratch_bytes_for;
   return world;
 }
 
@@ -59,7 +60,9 @@ class Simulated {
   int size() const { return world_.ranks; }
   Monitor& monitor() { return *monitor_; }
   const Monitor& monitor() const { return *monitor_; }
-  std::int64_t scratch_bytes() const { return world_.scratch_bytes; }
+  std::int64_t scratch_bytes() const {
+    return world_.scratch_bytes_for == nullptr ? 0 : world_.scratch_bytes_for(world_.ranks);
+  }
 
   template <class T>
   Request all_gather(std::span<const Segment<T>>) {
@@ -89,7 +92,7 @@ class Simulated {
   /// This rank's place in a smaller world.
   Simulated split_into(const SimulatedWorld& world) {
     SimulatedWorld part = world;
-    part.scratch_bytes = world_.scratch_bytes;
+    part.scratch_bytes_for = world_.scratch_bytes_for;
     return Simulated(part, monitor_->options);
   }
 

@@ -36,6 +36,8 @@ class Executor {
   using Compute = typename Module::Compute;
   using Arena = typename Device::Arena;
   using End = typename Arena::End;
+  using Far = typename Module::Far;
+  using FarArena = typename Far::Arena;
 
   explicit Executor(Module& module, Observer observer = {})
       : module_(module),
@@ -45,7 +47,9 @@ class Executor {
         observer_(observer),
         context_{.arena = module.arena(), .stream = module.stream(), .tiling = module.tiling()},
         saved_(static_cast<std::size_t>(module.model().blocks())),
-        marks_(static_cast<std::size_t>(module.model().blocks())) {
+        marks_(static_cast<std::size_t>(module.model().blocks())),
+        offloads_inputs_(module.model().units().offload_inputs),
+        far_inputs_(static_cast<std::size_t>(module.model().blocks())) {
     context_.sequence_length = module.shape().sequence_length;
     context_.poll = [](void* self) { static_cast<Executor*>(self)->progress(); };
     context_.poll_state = this;
@@ -79,6 +83,9 @@ class Executor {
   static constexpr std::size_t unit_index(int unit) { return static_cast<std::size_t>(unit - 1); }
 
   double run(std::span<const MicroBatch> micro_batches, float scale, sharding::Pass pass) {
+    if constexpr (!Device::counts_only)
+      for (const MicroBatch& batch : micro_batches)
+        require_micro_batch(batch, context_.sequence_length, module_.model().config().vocab_size);
     micro_batches_ = micro_batches;
     scale_ = scale;
     pass_ = pass;
@@ -100,35 +107,44 @@ class Executor {
   void execute(const sharding::Event& event) {
     using sharding::Action;
     switch (event.action) {
-      case Action::gather: return gather(event.index);
+      case Action::gather: return gather(event);
+      case Action::gather_in_group: return gather(event);
+      case Action::gather_across: return group(event.index).gather_across();
+      case Action::keep: return group(event.index).keep(context_.stream);
       case Action::release: return release(event.index);
       case Action::forward: return forward(event.index, event.micro_batch);
       case Action::loss: return loss(event.index);
       case Action::backward: return backward(event.index);
       case Action::reduce: return reduce(event.index);
+      case Action::reduce_across: return group(event.index).reduce_across();
     }
   }
 
-  void gather(int index) {
-    auto& group = module_.groups()[static_cast<std::size_t>(index)];
-    if (group.is_gathered()) return;  // generation keeps what it gathered once
-    group.unshard(module_.communicator(), module_.weight_slot(weight_slots_.take(index, 0)).open());
-    gathering_.push_back(index);
+  typename Module::Group& group(int index) { return module_.groups()[static_cast<std::size_t>(index)]; }
+
+  void gather(const sharding::Event& event) {
+    if (group(event.index).is_gathered()) return;  // generation keeps what it gathered once
+    Compute* const slot = module_.weight_slot(weight_slots_.take(event.index, 0)).open();
+    if (event.action == sharding::Action::gather)
+      group(event.index).unshard(slot);
+    else
+      group(event.index).unshard_in_group(slot);
+    gathering_.push_back(event.index);
   }
 
   void release(int index) {
-    module_.groups()[static_cast<std::size_t>(index)].reshard();
+    group(index).reshard();
     module_.weight_slot(weight_slots_.give_back(index)).close();
   }
 
   void reduce(int index) {
-    module_.groups()[static_cast<std::size_t>(index)].reduce(module_.communicator(), context_.stream);
+    group(index).reduce(context_.stream);
     reducing_.push_back(index);
   }
 
   void finish_reductions() {
     for (int index : reducing_) {
-      module_.groups()[static_cast<std::size_t>(index)].wait_for_reduction();
+      group(index).wait_for_reduction();
       if (gradient_slots_.holds(index)) module_.gradient_slot(gradient_slots_.give_back(index)).close();
     }
     reducing_.clear();
@@ -136,20 +152,21 @@ class Executor {
 
   /// Called by long loops in modules.
   void progress() {
-    for (int index : gathering_) module_.groups()[static_cast<std::size_t>(index)].progress();
+    for (int index : gathering_) group(index).progress();
+    for (int index : reducing_) group(index).progress();
   }
 
   /// Views of a unit's gathered weights, waiting for those still on their way.
   template <class Unit>
   typename Unit::Weights weights(const Unit&, int unit) {
-    for (int group : module_.uses()[static_cast<std::size_t>(unit)].groups) {
-      module_.groups()[static_cast<std::size_t>(group)].wait_for_weights();
-      std::erase(gathering_, group);
+    for (int index : module_.uses()[static_cast<std::size_t>(unit)].groups) {
+      group(index).wait_for_weights();
+      std::erase(gathering_, index);
     }
     std::array<Tensor<const Compute>, Unit::parameter_count> list;
     for (std::size_t i = 0; i < list.size(); ++i) {
       const auto reference = module_.references(unit)[i];
-      list[i] = module_.groups()[static_cast<std::size_t>(reference.group)].weight(reference.index);
+      list[i] = group(reference.group).weight(reference.index);
     }
     return nn::unflatten<Unit::template FieldsOf, Tensor<const Compute>>(list);
   }
@@ -159,14 +176,13 @@ class Executor {
   typename Unit::Gradients gradients(const Unit&, int unit) {
     finish_reductions();
     for (int index : module_.uses()[static_cast<std::size_t>(unit)].groups) {
-      auto& group = module_.groups()[static_cast<std::size_t>(index)];
-      if (gradient_slots_.holds(index)) continue;
-      group.begin_gradient(group.in_place() ? nullptr : module_.gradient_slot(gradient_slots_.take(index, 0)).open());
+      if (!group(index).rules().trainable || gradient_slots_.holds(index)) continue;
+      group(index).begin_gradient(module_.gradient_slot(gradient_slots_.take(index, 0)).open());
     }
     std::array<nn::GradientView<typename Module::Accumulate>, Unit::parameter_count> list;
     for (std::size_t i = 0; i < list.size(); ++i) {
       const auto reference = module_.references(unit)[i];
-      list[i] = module_.groups()[static_cast<std::size_t>(reference.group)].gradient(reference.index);
+      list[i] = group(reference.group).gradient(reference.index);
     }
     return nn::unflatten<Unit::template FieldsOf, nn::GradientView<typename Module::Accumulate>>(list);
   }
@@ -177,17 +193,45 @@ class Executor {
     if (unit == 0) {
       batch_ = micro_batches_[static_cast<std::size_t>(micro_batch)];
       context_.sequences = batch_.sequences;
+      context_.documents = batch_.documents;
       entry_mark_ = context_.arena.mark(End::low);
       x_ = context_.template save<Compute>(stream_shape());
-      if (pass_ == sharding::Pass::evaluate) y_ = context_.template save<Compute>(stream_shape());
+      if (!saves_here(1)) y_ = context_.template save<Compute>(stream_shape());
       return entry_.forward(context_, weights(entry_, unit), batch_.tokens, x_);
     }
     auto& mark = marks_[unit_index(unit)];
     mark = context_.arena.mark(End::low);
-    if (pass_ == sharding::Pass::train) y_ = context_.template save<Compute>(stream_shape());
+    if (saves_here(unit)) y_ = context_.template save<Compute>(stream_shape());
+    if (saves(unit) && offloads_inputs_) send_input(unit);
     block_.forward(context_, weights(block_, unit), saved_[unit_index(unit)], x_, y_);
     std::swap(x_, y_);
-    if (pass_ == sharding::Pass::evaluate) context_.arena.release(End::low, mark);
+    if (!saves_here(unit)) context_.arena.release(End::low, mark);
+  }
+
+  /// A block's input goes to far memory, last in first out, and comes back for its backward.
+  void send_input(int unit) {
+    auto& far = module_.far_arena();
+    FarInput& input = far_inputs_[unit_index(unit)];
+    input.mark = far.mark(FarArena::End::low);
+    input.x = far.template allocate<Compute>(FarArena::End::low, stream_shape());
+    Far::template transfer<Compute>(context_.stream, x_, input.x);
+  }
+  void fetch_input(int unit) {
+    const FarInput& input = far_inputs_[unit_index(unit)];
+    Far::template transfer<Compute>(context_.stream, input.x, x_);
+    saved_[unit_index(unit)].x = x_;
+    module_.far_arena().release(FarArena::End::low, input.mark);
+  }
+
+  /// Whether a unit's forward keeps what its backward needs; two buffers in turn serve the units that have none.
+  bool saves(int unit) const { return pass_ == sharding::Pass::train && unit >= module_.first_backward(); }
+
+  /// Whether it keeps them in the activation arena.
+  bool saves_here(int unit) const { return saves(unit) && !offloads_inputs_; }
+
+  void finish_micro_batch() {
+    context_.arena.release(End::low, entry_mark_);
+    if (pass_ == sharding::Pass::train) context_.arena.release(End::high, gradient_mark_);
   }
 
   void loss(int unit) {
@@ -196,24 +240,27 @@ class Executor {
       gradient_mark_ = context_.arena.mark(End::high);
       dx_ = context_.arena.template allocate<Compute>(End::high, stream_shape());
       const auto unit_weights = weights(head_, unit);
-      return head_.loss(context_, unit_weights, gradients(head_, unit), x_, batch_.targets, scale_, dx_, loss);
+      head_.loss(context_, unit_weights, gradients(head_, unit), x_, batch_.targets, scale_, dx_, loss);
+      if (unit == module_.first_backward()) finish_micro_batch();
+      return;
     }
     if (logits_.data() != nullptr)
       head_.logits(context_, weights(head_, unit), x_, logits_);
     else
       head_.loss_only(context_, weights(head_, unit), x_, batch_.targets, loss);
-    context_.arena.release(End::low, entry_mark_);
+    finish_micro_batch();
   }
 
   void backward(int unit) {
     if (unit == 0) {
       entry_.backward(context_, gradients(entry_, unit), batch_.tokens, dx_);
-      context_.arena.release(End::low, entry_mark_);
-      return context_.arena.release(End::high, gradient_mark_);
+    } else {
+      if (offloads_inputs_) fetch_input(unit);
+      const auto unit_weights = weights(block_, unit);
+      block_.backward(context_, unit_weights, gradients(block_, unit), saved_[unit_index(unit)], dx_);
+      context_.arena.release(End::low, marks_[unit_index(unit)]);
     }
-    const auto unit_weights = weights(block_, unit);
-    block_.backward(context_, unit_weights, gradients(block_, unit), saved_[unit_index(unit)], dx_);
-    context_.arena.release(End::low, marks_[unit_index(unit)]);
+    if (unit == module_.first_backward()) finish_micro_batch();
   }
 
   Module& module_;
@@ -224,6 +271,12 @@ class Executor {
   nn::Context<typename Module::Local> context_;
   std::vector<typename Model::Block::Saved> saved_;
   std::vector<typename Arena::Mark> marks_;
+  struct FarInput {
+    Tensor<Compute> x;  // [T, H]
+    typename FarArena::Mark mark;
+  };
+  bool offloads_inputs_;
+  std::vector<FarInput> far_inputs_;
   typename Arena::Mark entry_mark_;
   typename Arena::Mark gradient_mark_;
   sharding::Slots weight_slots_;

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// A group of tensors that are gathered and reduced together: three buffers, and where they are now.
+///
+/// Over the mesh's inner axis tensors are always sharded; one rank alone, or a replicated group, is a shard that is
+/// whole. Over the outer axis weights are replicated and gradients reduced once a step; the optimizer's part may be
+/// sharded there too.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -14,14 +17,20 @@
 #include <comm/collectives.hpp>
 #include <fsdp/buffer/distributed_buffer.hpp>
 #include <fsdp/nn/module.hpp>
+#include <fsdp/sharding/schedule.hpp>
+#include <fsdp/units.hpp>
 
 namespace fsdp {
 
-/// A parameter of a model: its checkpoint name, global shape and beginning.
-struct NamedParameter {
-  std::string name;
-  Shape shape;
-  nn::Initial initial = nn::Initial::normal;
+/// The communicators of a group; nullptr where an axis has one rank.
+template <class Comm>
+struct GroupAxes {
+  Comm* shard = nullptr;   ///< cuts the tensors
+  Comm* across = nullptr;  ///< holds the same shards
+  Comm* keep = nullptr;    ///< keeps the weights together after forward (FullyShard over k ranks)
+
+  static int size(const Comm* axis) { return axis == nullptr ? 1 : axis->size(); }
+  static int rank(const Comm* axis) { return axis == nullptr ? 0 : axis->rank(); }
 };
 
 /// Main weights, model weights and main gradients of a group, placed as the strategy has them at rest, and the gathered
@@ -36,52 +45,111 @@ class ParameterGroup {
   using Compute = typename Stack::Precision::Compute;
   using Accumulate = typename Stack::Precision::Accumulate;
   using Wire = typename Stack::Precision::Reduce;
-  using AtRest = typename Stack::Sharding::AtRest;
-  template <class T, class P>
-  using Buffer = buffer::DistributedBuffer<T, Device, P>;
+  using Axes = GroupAxes<Comm>;
+  using Across = typename Stack::OptimizerAcross;  ///< placement of what the optimizer steps, over the outer axis
+  using MainSpace = typename Stack::OptimizerSpace;
+  static constexpr bool offloaded = !std::is_same_v<MainSpace, Device>;
+  template <class T, class... P>
+  using Buffer = buffer::DistributedBuffer<T, Device, P...>;
+  using Shard = buffer::Shard;
+  using Replicate = buffer::Replicate;
+  using Partial = buffer::Partial;
 
-  static constexpr bool sharded = std::is_same_v<AtRest, buffer::Shard>;
-  static constexpr bool one_copy = std::is_same_v<Main, Compute>;  ///< the main weights are the model weights
+  using MainBuffer = buffer::DistributedBuffer<Main, MainSpace, Across, Shard>;
 
-  ParameterGroup(std::vector<NamedParameter> parameters, int index, int rank, int ranks)
-      : parameters_(std::move(parameters)), index_(index), rank_(rank), in_place_(!sharded || ranks == 1) {
+  /// Whether the main weights are the model weights.
+  static constexpr bool one_copy = std::is_same_v<Main, Compute> && !offloaded;
+  static constexpr bool optimizer_sharded_across = std::is_same_v<Across, Shard>;
+
+  ParameterGroup(std::vector<NamedParameter> parameters, int index, const Axes& axes, const sharding::GroupRules& rules)
+      : parameters_(std::move(parameters)),
+        index_(index),
+        axes_(axes),
+        rules_(rules),
+        at_(Axes::rank(axes.shard), Axes::rank(axes.across)) {
     std::vector<Shape> shapes;
     for (const NamedParameter& parameter : parameters_) shapes.push_back(parameter.shape);
-    layout_ = std::make_unique<const buffer::Layout>(Stack::Sharding::Layout::build(shapes, ranks));
+    auto layout = std::make_unique<buffer::Layout>(Stack::Sharding::Layout::build(shapes, Axes::size(axes.shard)));
+    layout->cut_across(Axes::size(axes.across));
+    layout_ = std::move(layout);
+    if (axes.keep != nullptr)
+      kept_layout_ = std::make_unique<const buffer::Layout>(Stack::Sharding::Layout::build(shapes, axes.keep->size()));
     written_ = std::make_unique<bool[]>(parameters_.size());
   }
 
   const std::vector<NamedParameter>& parameters() const { return parameters_; }
   const buffer::Layout& layout() const { return *layout_; }
-  /// Whether gathered weights and partial gradients are the buffers at rest: replicated, or alone. Nothing moves then.
-  bool in_place() const { return in_place_; }
-  /// Elements at rest on this rank.
-  std::int64_t resting_size() const { return sharded ? layout_->local_size : layout_->full_size; }
+  const sharding::GroupRules& rules() const { return rules_; }
+  /// Whether gathered weights and partial gradients are the buffers at rest: replicated, or alone.
+  bool in_place() const { return axes_.shard == nullptr; }
+  /// Whether this rank is the one that counts what it holds: of replicas, the first.
+  bool owns() const { return optimizer_sharded_across || at_.replica == 0; }
 
-  void place(Main* main, Compute* model, Accumulate* gradient) {
-    main_ = {*layout_, rank_, main};
-    model_ = {*layout_, rank_, model};
-    main_gradient_ = {*layout_, rank_, gradient};
+  /// Elements of the buffers at rest on this rank.
+  std::int64_t model_size() const { return layout_->local_size; }
+  std::int64_t main_size() const { return optimizer_sharded_across ? layout_->across_size() : layout_->local_size; }
+  std::int64_t kept_size() const { return kept_layout_ == nullptr ? 0 : kept_layout_->local_size; }
+
+  /// With one_copy `main` is not read: the main weights lie among the model weights.
+  void place(Main* main, Compute* model, Accumulate* gradient, Compute* kept) {
+    model_ = {*layout_, at_, model};
+    summed_ = {*layout_, at_, gradient};
+    kept_data_ = kept;
+    const std::int64_t part = optimizer_sharded_across ? layout_->across.begin(at_.replica) : 0;
+    model_part_ = {*layout_, at_, model + part};
+    main_gradient_ = {*layout_, at_, gradient == nullptr ? nullptr : gradient + part};
+    if constexpr (one_copy)
+      main_ = model_part_;
+    else
+      main_ = {*layout_, at_, main};
   }
 
-  const Buffer<Main, AtRest>& main() const { return main_; }
-  const Buffer<Compute, AtRest>& model() const { return model_; }
-  const Buffer<Accumulate, AtRest>& main_gradient() const { return main_gradient_; }
+  /// What the optimizer steps, its rounded copy among the model weights, and its gradient.
+  const MainBuffer& main() const { return main_; }
+  const Buffer<Compute, Across, Shard>& model_part() const { return model_part_; }
+  const Buffer<Accumulate, Across, Shard>& main_gradient() const { return main_gradient_; }
+  /// Model weights, and gradients as the inner axis summed them.
+  const Buffer<Compute, Replicate, Shard>& model() const { return model_; }
+  const Buffer<Accumulate, Partial, Shard>& summed_gradient() const { return summed_; }
+
+  /// Starts to gather the model weights' parts over the outer axis, in place.
+  void gather_across() {
+    if constexpr (optimizer_sharded_across)
+      if (axes_.across != nullptr)
+        crossing_ = buffer::redistribute(*axes_.across, model_part_, model_, {"weights across", index_});
+  }
 
   /// Starts to gather into `slot`, of layout().full_size elements; nullptr where in_place().
-  void unshard(Comm& communicator, Compute* slot) {
-    if constexpr (sharded) {
-      if (!in_place_) {
-        gathered_ = {*layout_, rank_, slot};
-        gathering_ = buffer::redistribute(communicator, model_, gathered_, {"weights", index_});
-        return;
-      }
+  void unshard(Compute* slot) {
+    crossing_.wait();
+    gathered_ = {*layout_, at_, in_place() ? model_.data() : slot};
+    if (!in_place()) gathering_ = buffer::redistribute(*axes_.shard, model_, gathered_, {"weights", index_});
+  }
+  /// Copies this rank's part, of the k ranks that keep the weights together, out of the gathered weights.
+  void keep(typename Device::Stream& stream) {
+    for (const buffer::Run& run : kept_layout_->runs) {
+      const int rank = axes_.keep->rank();
+      const Shape count{run.counts[static_cast<std::size_t>(rank)]};
+      Device::template copy<Compute, Compute>(stream, Tensor<const Compute>(gathered_.data() + run.begin(rank), count),
+                                              Tensor<Compute>(kept_data_ + run.local, count));
     }
-    gathered_ = {*layout_, rank_, model_.data()};
+  }
+  /// Starts to gather from the kept parts into `slot`.
+  void unshard_in_group(Compute* slot) {
+    const Coordinates at(axes_.keep->rank());
+    gathered_ = {*layout_, at_, slot};
+    gathering_ = buffer::redistribute(*axes_.keep, Buffer<Compute, Shard>(*kept_layout_, at, kept_data_),
+                                      Buffer<Compute, Replicate>(*kept_layout_, at, slot), {"kept weights", index_});
   }
   bool is_gathered() const { return gathered_.placed(); }
-  void progress() { gathering_.test(); }
-  void wait_for_weights() { gathering_.wait(); }
+  void progress() {
+    gathering_.test();
+    reducing_.test();
+  }
+  void wait_for_weights() {
+    crossing_.wait();
+    gathering_.wait();
+  }
   /// Gives the gathered weights up.
   void reshard() { gathered_.consume(); }
 
@@ -90,11 +158,14 @@ class ParameterGroup {
 
   /// Names the buffer that this unit's backward writes into; `slot` is nullptr where in_place().
   void begin_gradient(Accumulate* slot) {
-    partial_ = {*layout_, rank_, in_place_ ? main_gradient_.data() : slot};
-    if (!in_place_) std::fill_n(written_.get(), parameters_.size(), false);
+    partial_ = {*layout_, at_, in_place() ? summed_.data() : slot};
+    if (!in_place()) std::fill_n(written_.get(), parameters_.size(), false);
   }
+  /// A frozen group's views have a shape and no memory.
   nn::GradientView<Accumulate> gradient(std::int64_t i) const {
-    return {partial_.tensor(i), &written_[static_cast<std::size_t>(i)]};
+    const auto index = static_cast<std::size_t>(i);
+    return {rules_.trainable ? partial_.tensor(i) : Tensor<Accumulate>(nullptr, layout_->shapes[index]),
+            &written_[index]};
   }
 
   /// At the start of a step: the next reduction, or the first write where in place, replaces what is there.
@@ -103,37 +174,78 @@ class ParameterGroup {
     std::fill_n(written_.get(), parameters_.size(), false);
   }
 
-  /// Clears the gradients that nothing was written to, then starts the reduction.
-  void reduce(Comm& communicator, typename Device::Stream& stream) {
+  /// Clears the gradients that nothing was written to, then starts the reduction over the inner axis; of a replicated
+  /// group, over the outer one.
+  void reduce(typename Device::Stream& stream) {
     for (std::size_t i = 0; i < parameters_.size(); ++i)
       if (!written_[i]) {
         Device::template fill<Accumulate>(stream, partial_.tensor(static_cast<std::int64_t>(i)), 0.0f);
         written_[i] = true;
       }
-    if (communicator.size() == 1) return;
-    const comm::Label label{"gradients", index_};
-    if constexpr (sharded)
-      reducing_ =
-          buffer::redistribute<Wire>(communicator, std::move(partial_), main_gradient_,
-                                     std::exchange(reduced_, true) ? Write::accumulate : Write::overwrite, label);
-    else
-      reducing_ = buffer::redistribute<Wire>(communicator, std::move(partial_), main_gradient_, label);
+    if (!in_place())
+      reducing_ = buffer::redistribute<Wire>(*axes_.shard, std::move(partial_), summed_,
+                                             std::exchange(reduced_, true) ? Write::accumulate : Write::overwrite,
+                                             {"gradients", index_});
+    else if (rules_.across == sharding::Across::nothing)
+      start_across("gradients");
+  }
+  /// Starts the reduction over the outer axis of what the inner one summed.
+  void reduce_across() {
+    reducing_.wait();
+    start_across("gradients across");
   }
   void wait_for_reduction() { reducing_.wait(); }
 
+  /// Gathers the main weights, whole, into `full` (layout().full_size elements) and waits. `part` is workspace of
+  /// model_size() elements.
+  void gather_main(typename Device::Stream& stream, Main* part, Main* full) const {
+    const Buffer<Main, Replicate, Shard> shard(*layout_, at_, part);
+    const std::int64_t begin = optimizer_sharded_across ? layout_->across.begin(at_.replica) : 0;
+    Device::template copy<Main, Main>(stream, Tensor<const Main>(main_.data(), {main_.size()}),
+                                      Tensor<Main>(part + begin, {main_.size()}));
+    if constexpr (optimizer_sharded_across)
+      if (axes_.across != nullptr)
+        buffer::redistribute(*axes_.across, buffer::own_part(shard), shard, {"main weights across", index_}).wait();
+    if (in_place())
+      Device::template copy<Main, Main>(stream, Tensor<const Main>(part, {layout_->full_size}),
+                                        Tensor<Main>(full, {layout_->full_size}));
+    else
+      buffer::redistribute(*axes_.shard, shard, Buffer<Main, Replicate, Replicate>(*layout_, at_, full),
+                           {"main weights", index_})
+          .wait();
+  }
+
  private:
+  using Coordinates = buffer::Coordinates;
+
+  void start_across(const char* what) {
+    if (axes_.across == nullptr) return;
+    auto sum = summed_;
+    const comm::Label label{what, index_};
+    if constexpr (optimizer_sharded_across)
+      reducing_ = buffer::redistribute<Wire>(*axes_.across, std::move(sum), main_gradient_, Write::overwrite, label);
+    else
+      reducing_ = buffer::redistribute<Wire>(*axes_.across, std::move(sum), main_gradient_, label);
+  }
+
   std::vector<NamedParameter> parameters_;
   std::unique_ptr<const buffer::Layout> layout_;
+  std::unique_ptr<const buffer::Layout> kept_layout_;
   int index_;
-  int rank_;
-  bool in_place_;
+  Axes axes_;
+  sharding::GroupRules rules_;
+  Coordinates at_;
   bool reduced_ = false;
   std::unique_ptr<bool[]> written_;
-  Buffer<Main, AtRest> main_;
-  Buffer<Compute, AtRest> model_;
-  Buffer<Accumulate, AtRest> main_gradient_;
-  Buffer<Compute, buffer::Replicate> gathered_;
-  Buffer<Accumulate, buffer::Partial> partial_;
+  Compute* kept_data_ = nullptr;
+  MainBuffer main_;
+  Buffer<Compute, Replicate, Shard> model_;
+  Buffer<Compute, Across, Shard> model_part_;
+  Buffer<Accumulate, Partial, Shard> summed_;
+  Buffer<Accumulate, Across, Shard> main_gradient_;
+  Buffer<Compute, Replicate, Replicate> gathered_;
+  Buffer<Accumulate, Partial, Partial> partial_;
+  comm::Pending<Comm> crossing_;
   comm::Pending<Comm> gathering_;
   comm::Pending<Comm> reducing_;
 };

@@ -9,38 +9,25 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <comm/mesh.hpp>
 #include <fsdp/core/tensor.hpp>
+#include <fsdp/device/far.hpp>
 #include <fsdp/device/memory.hpp>
+#include <fsdp/micro_batch.hpp>
 #include <fsdp/nn/module.hpp>
 #include <fsdp/parameter_group.hpp>
-#include <fsdp/sharding/schedule.hpp>
+#include <fsdp/sharding/scheduler.hpp>
 #include <fsdp/sharding/slots.hpp>
+#include <fsdp/slot.hpp>
+#include <fsdp/units.hpp>
 
 namespace fsdp {
-
-/// Tokens of one micro-batch on one rank; sequences of equal length, one after the other. A negative target is ignored.
-struct MicroBatch {
-  Tensor<const std::int32_t> tokens;   // [sequences * S]
-  Tensor<const std::int32_t> targets;  // [sequences * S]
-  std::int64_t sequences = 0;
-};
-
-/// What a ShardedModule is planned for; nothing larger may run on it.
-struct RunShape {
-  std::int64_t sequence_length = 0;
-  int micro_batches = 1;
-  int threads = 1;
-  std::int64_t activation_bytes = 0;  ///< the arena, from the dry run; ignored where the device only counts
-};
-
-/// What a ShardedModule is for. Generating gathers every weight once and keeps it.
-enum class Purpose : std::uint8_t { train, evaluate, generate };
 
 template <class ModelT>
 class ShardedModule {
@@ -54,50 +41,76 @@ class ShardedModule {
   using Main = typename Group::Main;
   using Compute = typename Group::Compute;
   using Accumulate = typename Group::Accumulate;
+  using Far = device::Far<Device>;
+  using Mesh = comm::Mesh<Comm, Stack::mesh_axes>;
 
   /// `communicator` must outlive the module. Weights are zero until `initialize`d or loaded.
   ShardedModule(Comm& communicator, Model model, typename Stack::Sharding sharding, typename Stack::Tiling tiling,
                 const RunShape& shape, Purpose purpose = Purpose::train)
-      : communicator_(&communicator),
+      : ShardedModule(make_mesh(communicator, sharding), std::move(model), sharding, tiling, shape, purpose) {}
+
+  /// On a mesh of as many axes as the strategy works on.
+  template <int axes>
+  ShardedModule(comm::Mesh<Comm, axes> mesh, Model model, typename Stack::Sharding sharding,
+                typename Stack::Tiling tiling, const RunShape& shape, Purpose purpose = Purpose::train)
+      : mesh_(fitting(std::move(mesh))),
         model_(std::move(model)),
         tiling_(tiling),
         shape_(shape),
         purpose_(purpose),
-        arena_(make_arena(shape)),
-        stream_(arena_, shape.threads) {
+        arena_(make_arena<Device>(ledger_, shape.activation_bytes)),
+        far_arena_(make_arena<Far>(far_ledger_, shape.far_activation_bytes)),
+        stream_(arena_, shape.threads),
+        rules_(settled(sharding.rules())) {
     collect_groups();
-    rules_ = sharding.rules();
-    if (purpose == Purpose::generate && rules_.hold != sharding::Hold::always) rules_.hold = sharding::Hold::step;
-    if (purpose == Purpose::train) training_ = sharding::make_schedule(rules_, uses_, shape.micro_batches);
-    evaluation_ = sharding::make_schedule(rules_, uses_, 1, sharding::Pass::evaluate);
+    if (purpose == Purpose::train)
+      training_ = sharding::make_schedule(rules_, uses_, group_rules_, shape.micro_batches);
+    evaluation_ = sharding::make_schedule(rules_, uses_, group_rules_, 1, sharding::Pass::evaluate);
     if (purpose == Purpose::generate)
       std::erase_if(evaluation_,
                     [](const sharding::Event& event) { return event.action == sharding::Action::release; });
+    first_backward_ = sharding::first_backward(uses_, group_rules_);
     allocate();
+    for (const Comm* communicator : communicators())
+      if constexpr (requires { communicator->scratch_bytes(); }) communicator_scratch_ += communicator->scratch_bytes();
   }
   ShardedModule(const ShardedModule&) = delete;
   ShardedModule& operator=(const ShardedModule&) = delete;
 
-  Comm& communicator() const { return *communicator_; }
+  Comm& communicator() const { return mesh_.world(); }
+  Mesh& mesh() { return mesh_; }
+  /// The world and, where the strategy works on two axes, the outer and the inner one.
+  std::vector<Comm*> communicators() {
+    std::vector<Comm*> list{&mesh_.world()};
+    if constexpr (Stack::mesh_axes == 2) list.insert(list.end(), {&mesh_.replicate_axis(), &mesh_.shard_axis()});
+    return list;
+  }
   const Model& model() const { return model_; }
   const RunShape& shape() const { return shape_; }
   const typename Stack::Tiling& tiling() const { return tiling_; }
   typename Device::Arena& arena() { return arena_; }
   typename Device::Stream& stream() { return stream_; }
   device::Ledger& ledger() { return ledger_; }
+  /// Counts what lives in far memory, activations apart.
+  device::Ledger& far_ledger() { return far_ledger_; }
+  typename Far::Arena& far_arena() { return far_arena_; }
+  /// Peak of tensor memory in far memory.
+  std::int64_t far_bytes() const { return far_ledger_.peak() + (Device::counts_only ? far_arena_.peak() : 0); }
   std::vector<Group>& groups() { return groups_; }
   const std::vector<Group>& groups() const { return groups_; }
   const sharding::Schedule& schedule(sharding::Pass pass) const {
     return pass == sharding::Pass::train ? training_ : evaluation_;
   }
   const std::vector<sharding::UnitUse>& uses() const { return uses_; }
+  const std::vector<sharding::GroupRules>& group_rules() const { return group_rules_; }
+  /// The lowest unit that has a backward: what stands before it needs nothing saved.
+  int first_backward() const { return first_backward_; }
 
-  /// Tensor memory by kind; what activations and scratch were at their common peak, with the communicator's scratch.
+  /// Tensor memory by kind; what activations and scratch were at their common peak, with the communicators' scratch.
   device::BytesByKind peak_bytes() const {
     device::BytesByKind bytes = ledger_.current();
     bytes[static_cast<std::size_t>(device::MemoryKind::activations)] = arena_.peak() - arena_.peak_scratch();
-    bytes[static_cast<std::size_t>(device::MemoryKind::scratch)] =
-        arena_.peak_scratch() + communicator_->scratch_bytes();
+    bytes[static_cast<std::size_t>(device::MemoryKind::scratch)] = arena_.peak_scratch() + communicator_scratch_;
     return bytes;
   }
 
@@ -108,13 +121,15 @@ class ShardedModule {
     Tensor<Main> main;
     Tensor<Compute> model;  ///< the same memory as `main` where the types agree
     Tensor<const Accumulate> gradient;
-    std::int64_t resting = 0;  ///< where it starts among all that this rank holds: the index into optimizer state
+    std::int64_t resting = 0;  ///< where it starts among all that is trained here: the index into optimizer state
+    bool trainable = true;
+    bool owned = true;  ///< of replicas, one rank owns a piece: it writes files and counts in norms
   };
 
   /// Everything this rank holds at rest; evaluation has no gradients.
   const std::vector<Piece>& pieces() const { return pieces_; }
-  /// Elements of all buffers at rest, padding included.
-  std::int64_t resting_size() const { return resting_size_; }
+  /// Elements that are trained on this rank, padding included.
+  std::int64_t trained_size() const { return trained_size_; }
 
   /// Rounds the main weights into the model weights; after they were set from outside.
   void sync_model_weights() {
@@ -125,56 +140,75 @@ class ShardedModule {
 
   /// Names of units and groups, for people.
   std::vector<std::string> unit_names() const {
-    std::vector<std::string> names{"embedding"};
-    for (int i = 0; i < model_.blocks(); ++i) names.push_back("block " + std::to_string(i));
-    names.push_back("head");
+    std::vector<std::string> names;
+    const int units = static_cast<int>(uses_.size());
+    for (int unit = 0; unit < units; ++unit) names.push_back(unit_name(unit, units));
     return names;
   }
-  std::vector<std::string> group_names() const {
-    std::vector<std::string> names = unit_names();
-    for (std::size_t i = names.size(); i < groups_.size(); ++i) names.push_back(groups_[i].parameters().front().name);
-    return names;
+  const std::vector<std::string>& group_names() const { return group_names_; }
+
+  const Slot<Compute, Device>& weight_slot(int index) const { return weight_slots_[static_cast<std::size_t>(index)]; }
+  const Slot<Accumulate, Device>& gradient_slot(int index) const {
+    return gradient_slots_[static_cast<std::size_t>(index)];
   }
-
-  /// Memory that groups take turns in; nullptr where a group's buffer at rest serves.
-  template <class T>
-  struct Slot {
-    T* data = nullptr;
-    std::int64_t size = 0;  ///< elements
-
-    /// Makes the slot usable, or unusable (see Device::poison) until it is opened again.
-    T* open() const {
-      if (data != nullptr) Device::unpoison(reinterpret_cast<std::byte*>(data), bytes());
-      return data;
-    }
-    void close() const {
-      if (data != nullptr) Device::poison(reinterpret_cast<std::byte*>(data), bytes());
-    }
-    std::int64_t bytes() const { return size * static_cast<std::int64_t>(sizeof(T)); }
-  };
-
-  const Slot<Compute>& weight_slot(int index) const { return weight_slots_[static_cast<std::size_t>(index)]; }
-  const Slot<Accumulate>& gradient_slot(int index) const { return gradient_slots_[static_cast<std::size_t>(index)]; }
 
   /// Which tensor of which group a unit's i-th parameter is.
-  struct Reference {
-    int group = 0;
-    int index = 0;
-  };
   const std::vector<Reference>& references(int unit) const { return references_[static_cast<std::size_t>(unit)]; }
 
  private:
   using Kind = device::MemoryKind;
   using Block = device::Block<Device>;
 
-  typename Device::Arena make_arena(const RunShape& shape) {
+  template <class Space>
+  static typename Space::Arena make_arena(device::Ledger& ledger, std::int64_t bytes) {
     if constexpr (Device::counts_only)
-      return Device::Arena::unbounded();
+      return Space::Arena::unbounded();
     else
-      return typename Device::Arena(ledger_, shape.activation_bytes);
+      return typename Space::Arena(ledger, bytes);
   }
 
-  /// One group a unit, and after them one for each weight that two units share.
+  static Mesh make_mesh(Comm& communicator, const typename Stack::Sharding& sharding) {
+    if constexpr (Stack::mesh_axes == 1)
+      return Mesh(communicator);
+    else
+      return Mesh(communicator, sharding.ranks_per_group());
+  }
+  template <int axes>
+  static Mesh fitting(comm::Mesh<Comm, axes>&& mesh) {
+    static_assert(axes >= Stack::mesh_axes,
+                  "fsdp: a hybrid strategy on a mesh of one axis has nothing to replicate over; make the mesh with "
+                  "comm::Mesh(world, ranks per group), or take the inner strategy alone");
+    static_assert(axes <= Stack::mesh_axes,
+                  "fsdp: this strategy works on all ranks alike, and the mesh has two axes; make it with "
+                  "comm::Mesh(world), or wrap the strategy in HybridShard");
+    return std::move(mesh);
+  }
+
+  /// A group of one rank keeps everything, one of all ranks is the world: neither needs parts of its own.
+  sharding::Rules settled(sharding::Rules rules) const {
+    if constexpr (Stack::mesh_axes == 2)
+      if (rules.group_after_forward && (mesh_.shards() == 1 || mesh_.shards() == mesh_.world().size())) {
+        rules.group_after_forward = false;
+        if (mesh_.shards() == 1 && mesh_.world().size() > 1) rules.hold = sharding::Hold::micro_batch;
+      }
+    if (purpose_ == Purpose::generate && rules.hold != sharding::Hold::always) rules.hold = sharding::Hold::step;
+    rules.keep_last_block = model_.units().keep_last_block;
+    return rules;
+  }
+
+  GroupAxes<Comm> axes_of(const GroupedParameters& group) {
+    const auto axis = [](Comm& communicator) { return communicator.size() > 1 ? &communicator : nullptr; };
+    Comm* const world = axis(mesh_.world());
+    if (group.exempt || !std::is_same_v<typename Stack::Sharding::AtRest, buffer::Shard>)
+      return {.shard = nullptr, .across = world};
+    if constexpr (Stack::mesh_axes == 2) {
+      if (rules_.across != sharding::Across::nothing)
+        return {.shard = axis(mesh_.shard_axis()), .across = axis(mesh_.replicate_axis())};
+      return {.shard = world, .keep = rules_.group_after_forward ? &mesh_.shard_axis() : nullptr};
+    }
+    return {.shard = world};
+  }
+
   void collect_groups() {
     std::vector<std::vector<NamedParameter>> units;
     const auto add_unit = [&](const auto& module, const std::string& prefix) {
@@ -188,59 +222,59 @@ class ShardedModule {
     for (int i = 0; i < model_.blocks(); ++i) add_unit(model_.block(), model_.prefix(i));
     add_unit(model_.head(), "");
 
-    std::map<std::string, int> users;
-    for (const auto& unit : units)
-      for (const NamedParameter& parameter : unit) ++users[parameter.name];
-    std::vector<std::vector<NamedParameter>> lists(units.size());
-    std::map<std::string, int> shared;
-    for (std::size_t unit = 0; unit < units.size(); ++unit) {
-      std::vector<Reference> references;
-      sharding::UnitUse use{.groups = {}, .backward_needs_weights = unit != 0};
-      for (const NamedParameter& parameter : units[unit]) {
-        std::size_t group = unit;
-        bool is_new = true;
-        if (users[parameter.name] > 1) {
-          const auto [place, inserted] = shared.try_emplace(parameter.name, static_cast<int>(lists.size()));
-          if (inserted) lists.emplace_back();
-          group = static_cast<std::size_t>(place->second);
-          is_new = inserted;
-        }
-        if (is_new) lists[group].push_back(parameter);
-        references.push_back({static_cast<int>(group), static_cast<int>(is_new ? lists[group].size() - 1 : 0)});
-        if (std::find(use.groups.begin(), use.groups.end(), static_cast<int>(group)) == use.groups.end())
-          use.groups.push_back(static_cast<int>(group));
-      }
-      references_.push_back(std::move(references));
-      uses_.push_back(std::move(use));
+    UnitGroups unit_groups = group_parameters(units, model_.units(), rules_.persistence_threshold);
+    uses_ = std::move(unit_groups.uses);
+    references_ = std::move(unit_groups.references);
+    for (GroupedParameters& group : unit_groups.groups) {
+      group_names_.push_back(group.name);
+      group_rules_.push_back(rules_of(group, rules_));
+      groups_.emplace_back(std::move(group.parameters), static_cast<int>(groups_.size()), axes_of(group),
+                           group_rules_.back());
     }
-    for (std::size_t group = 0; group < lists.size(); ++group)
-      groups_.emplace_back(std::move(lists[group]), static_cast<int>(group), communicator_->rank(),
-                           communicator_->size());
   }
 
-  void allocate() {
-    for (const Group& group : groups_) resting_size_ += group.resting_size();
-    Main* main = keep<Main>(Kind::weights, resting_size_, Group::one_copy);
-    Compute* model = nullptr;
-    if constexpr (Group::one_copy)
-      model = main;
-    else
-      model = keep<Compute>(Kind::weights, resting_size_, true);
-    Accumulate* gradient =
-        purpose_ == Purpose::train ? keep<Accumulate>(Kind::gradients, resting_size_, !Group::sharded) : nullptr;
+  /// Elements of every group's buffers at rest, one group after the other.
+  struct Sizes {
+    std::int64_t main = 0, model = 0, gradient = 0, kept = 0;
+    void add(const Group& group) {
+      main += group.main_size();
+      model += group.model_size();
+      gradient += group.rules().trainable ? group.model_size() : 0;
+      kept += group.kept_size();
+    }
+  };
 
-    std::int64_t offset = 0;
+  void allocate() {
+    Sizes all;
+    for (const Group& group : groups_) all.add(group);
+    Main* main = nullptr;
+    if constexpr (Group::offloaded)
+      main = reinterpret_cast<Main*>(
+          far_blocks_.emplace_back(far_ledger_, Kind::weights, bytes_of<Main>(all.main)).data());
+    else if constexpr (!Group::one_copy)
+      main = keep<Main>(Kind::weights, all.main, false);
+    Compute* const model = keep<Compute>(Kind::weights, all.model, true);
+    // Summed gradients are read by peers where they are partial sums: of replicated groups, or over the outer axis.
+    const bool partial = rules_.across != sharding::Across::nothing ||
+                         std::any_of(groups_.begin(), groups_.end(), [](const Group& g) { return g.in_place(); });
+    Accumulate* const gradient =
+        purpose_ == Purpose::train ? keep<Accumulate>(Kind::gradients, all.gradient, partial) : nullptr;
+    const bool keeps = purpose_ == Purpose::train && all.kept > 0;
+    Compute* const kept = keeps ? keep<Compute>(Kind::weights, all.kept, true) : nullptr;
+
+    Sizes at;
     std::vector<std::int64_t> full_sizes;
     for (Group& group : groups_) {
-      group.place(main + offset, model + offset, gradient == nullptr ? nullptr : gradient + offset);
-      list_pieces(group, offset);
-      offset += group.resting_size();
+      const bool trains = gradient != nullptr && group.rules().trainable;
+      group.place(main + at.main, model + at.model, trains ? gradient + at.gradient : nullptr, kept + at.kept);
+      list_pieces(group);
+      at.add(group);
       full_sizes.push_back(group.in_place() ? 0 : group.layout().full_size);
-      if constexpr (!Group::sharded) group.unshard(*communicator_, nullptr);
+      if (group.rules().hold == sharding::Hold::always) group.unshard(nullptr);
     }
     sharding::Schedule both = training_;
     both.insert(both.end(), evaluation_.begin(), evaluation_.end());
-    const auto make_slots = [&]<class T>(std::vector<Slot<T>>& slots, const std::vector<std::int64_t>& sizes,
+    const auto make_slots = [&]<class T>(std::vector<Slot<T, Device>>& slots, const std::vector<std::int64_t>& sizes,
                                          Kind kind) {
       for (const std::int64_t size : sizes) {
         slots.push_back({size == 0 ? nullptr : keep<T>(kind, size, kind == Kind::gradients), size});
@@ -249,50 +283,65 @@ class ShardedModule {
     };
     make_slots(weight_slots_, sharding::weight_slots(both, full_sizes).sizes, Kind::gathered);
     if (purpose_ == Purpose::train)
-      make_slots(gradient_slots_, sharding::gradient_slots(training_, uses_, full_sizes).sizes, Kind::gradients);
+      make_slots(gradient_slots_, sharding::gradient_slots(training_, uses_, group_rules_, full_sizes).sizes,
+                 Kind::gradients);
   }
 
-  /// A block of its own; in the communicator's shared memory where collectives let other ranks read it: the weights
-  /// that are gathered and the gradients that are reduced. Nothing else, since pages of other memory may be larger.
+  template <class T>
+  static std::int64_t bytes_of(std::int64_t elements) {
+    return checked_multiply(elements, static_cast<std::int64_t>(sizeof(T)));
+  }
+  /// A block of its own; in the communicator's shared memory where other ranks read it step by step: the weights that
+  /// are gathered and the gradients that are reduced. Nothing else, since pages of other memory may be larger.
   template <class T>
   T* keep(Kind kind, std::int64_t elements, bool read_by_peers) {
-    const std::int64_t bytes = checked_multiply(elements, static_cast<std::int64_t>(sizeof(T)));
-    blocks_.emplace_back(ledger_, kind, bytes, read_by_peers ? comm::shared_memory(*communicator_, bytes) : nullptr);
+    const std::int64_t bytes = bytes_of<T>(elements);
+    blocks_.emplace_back(ledger_, kind, bytes, read_by_peers ? comm::shared_memory(mesh_.world(), bytes) : nullptr);
     return reinterpret_cast<T*>(blocks_.back().data());
   }
 
-  void list_pieces(const Group& group, std::int64_t offset) {
+  void list_pieces(const Group& group) {
+    const bool trains = group.rules().trainable;
     for (const buffer::Piece& part : group.main().pieces()) {
       Piece piece{.parameter = &group.parameters()[static_cast<std::size_t>(part.tensor)],
                   .begin = part.begin,
                   .main = group.main().piece(part),
-                  .model = group.model().piece(part),
+                  .model = group.model_part().piece(part),
                   .gradient = {},
-                  .resting = offset + part.local};
-      if (purpose_ == Purpose::train) piece.gradient = group.main_gradient().piece(part);
+                  .resting = trained_size_ + part.local,
+                  .trainable = trains,
+                  .owned = group.owns()};
+      if (purpose_ == Purpose::train && trains) piece.gradient = group.main_gradient().piece(part);
       pieces_.push_back(piece);
     }
+    if (trains) trained_size_ += group.main_size();
   }
 
-  Comm* communicator_;
+  Mesh mesh_;
   Model model_;
   typename Stack::Tiling tiling_;
   RunShape shape_;
   Purpose purpose_;
-  device::Ledger ledger_;
+  device::Ledger ledger_, far_ledger_;
   typename Device::Arena arena_;
+  typename Far::Arena far_arena_;
   typename Device::Stream stream_;
   sharding::Rules rules_;
   sharding::Schedule training_;
   sharding::Schedule evaluation_;
   std::vector<sharding::UnitUse> uses_;
   std::vector<std::vector<Reference>> references_;
+  std::vector<sharding::GroupRules> group_rules_;
+  std::vector<std::string> group_names_;
   std::vector<Group> groups_;
   std::vector<Block> blocks_;
-  std::vector<Slot<Compute>> weight_slots_;
-  std::vector<Slot<Accumulate>> gradient_slots_;
+  std::vector<device::Block<Far>> far_blocks_;
+  std::vector<Slot<Compute, Device>> weight_slots_;
+  std::vector<Slot<Accumulate, Device>> gradient_slots_;
   std::vector<Piece> pieces_;
-  std::int64_t resting_size_ = 0;
+  std::int64_t trained_size_ = 0;
+  std::int64_t communicator_scratch_ = 0;
+  int first_backward_ = 0;
 };
 
 }  // namespace fsdp

@@ -8,6 +8,7 @@
 
 #include <comm/collectives.hpp>
 #include <fsdp/device/device.hpp>
+#include <fsdp/device/far.hpp>
 #include <fsdp/nn/module.hpp>
 #include <fsdp/precision/policies.hpp>
 #include <fsdp/sharding/strategies.hpp>
@@ -29,8 +30,16 @@ struct Stack {
   using Device = typename CommT::Device;
   using Precision = PrecisionT;
   using Tiling = TilingT;
+  using OptimizerAcross = OptimizerPlacement<Sharding>;
+  static constexpr int mesh_axes = mesh_axes_of<Sharding>;
+  /// Where main weights and optimizer state live.
+  using OptimizerSpace = std::conditional_t<offloads_optimizer_of<Sharding>, device::Far<Device>, Device>;
   using Local = nn::Local<Device, Precision, Tiling>;
 
+  static_assert(
+      device::computes_in<Device, typename Precision::Compute>,
+      "fsdp: this device has no matmul in the precision's Compute type (oneDNN has none in f16 on CPU); take Bf16Mixed "
+      "or Fp32, or a device that computes in f16");
   static_assert(
       comm::supports_wire<Comm, typename Precision::Reduce>,
       "fsdp: this communicator cannot reduce the precision's wire type Reduce; choose a precision whose Reduce it "

@@ -10,19 +10,16 @@
 #include <algorithm>
 #include <concepts>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include <fsdp/core/checked.hpp>
 #include <fsdp/core/error.hpp>
+#include <tiling/budget.hpp>
+#include <tiling/problem.hpp>
 #include <tiling/tile_plan.hpp>
 
 namespace fsdp::tiling {
-
-/// Sizes that a policy may look at.
-struct Problem {
-  std::int64_t tokens = 0;
-  std::int64_t kept_bytes_per_token = 0;  ///< what backward needs if a token is not recomputed
-  std::int64_t tile_bytes_per_token = 0;  ///< workspace while a token's tile is computed
-};
 
 /// A tiling policy: `policy.plan(problem)` covers [0, problem.tokens) in order, never with an empty tile.
 template <class Policy>
@@ -40,25 +37,26 @@ consteval bool check_tiling() {
   return Tiling<Policy>;
 }
 
-/// Cuts every `tokens_per_tile` tokens; the last tile may be shorter.
-constexpr TilePlan cut(const Problem& problem, std::int64_t tokens_per_tile) {
-  TilePlan plan;
-  for (std::int64_t begin = 0; begin < problem.tokens; begin += tokens_per_tile)
-    plan.tiles.push_back({.begin = begin, .end = std::min(begin + tokens_per_tile, problem.tokens)});
-  plan.tile_bytes = std::min(tokens_per_tile, problem.tokens) * problem.tile_bytes_per_token;
-  return plan;
-}
-
 /// One tile, its activations kept: the usual, untiled computation.
 struct Untiled {
   constexpr TilePlan plan(const Problem& problem) const {
-    TilePlan plan = cut(problem, std::max<std::int64_t>(problem.tokens, 1));
-    for (Tile& tile : plan.tiles) tile.kept = true;
-    plan.kept_bytes = problem.tokens * problem.kept_bytes_per_token;
-    return plan;
+    std::vector<Tile> tiles;
+    append_tiles(tiles, 0, problem.tokens, problem.tokens, true);
+    return priced(problem, std::move(tiles));
   }
   friend constexpr bool operator==(const Untiled&, const Untiled&) = default;
 };
+
+/// As few tiles as hold `tokens_per_tile` tokens each, of equal length but for the last. Nothing is kept, unless that
+/// saves no memory: no policy takes more than Untiled does.
+constexpr TilePlan cut(const Problem& problem, std::int64_t tokens_per_tile) {
+  const std::int64_t count = ceil_divide(problem.tokens, tokens_per_tile);
+  std::vector<Tile> tiles;
+  append_tiles(tiles, 0, problem.tokens, count == 0 ? 1 : ceil_divide(problem.tokens, count), false);
+  const TilePlan plan = priced(problem, std::move(tiles));
+  const TilePlan untiled = Untiled{}.plan(problem);
+  return plan.peak_bytes() < untiled.peak_bytes() ? plan : untiled;
+}
 
 /// At most `count` tiles of equal length, recomputed in backward. 5 tokens in 4 tiles are tiles of 2, 2 and 1.
 constexpr TilePlan cut_into(const Problem& problem, std::int64_t count) {
@@ -74,7 +72,7 @@ struct StaticTiles {
   constexpr TilePlan plan(const Problem& problem) const { return cut_into(problem, N); }
 };
 
-/// N tokens a tile, recomputed in backward; a shorter sequence is one shorter tile.
+/// At most N tokens a tile, recomputed in backward: as few tiles as possible, of equal length.
 template <std::int64_t N>
 struct TokensPerTile {
   static_assert(N > 0, "fsdp: TokensPerTile<N> needs at least one token a tile");
@@ -95,11 +93,16 @@ class RunTime {
     require<InputError>(per_tile > 0, "tiling: tokens:", per_tile, " has no token; give a length of at least 1");
     return RunTime(Kind::tokens, per_tile);
   }
+  static RunTime budget(std::int64_t bytes) {
+    require<InputError>(bytes > 0, "tiling: budget:", bytes, " holds nothing; give at least 1 byte");
+    return RunTime(Kind::budget, bytes);
+  }
 
   constexpr TilePlan plan(const Problem& problem) const {
     switch (kind_) {
       case Kind::tiles: return cut_into(problem, number_);
       case Kind::tokens: return cut(problem, number_);
+      case Kind::budget: return plan_within(problem, number_);
       case Kind::off: break;
     }
     return Untiled{}.plan(problem);
@@ -107,7 +110,7 @@ class RunTime {
   friend constexpr bool operator==(const RunTime&, const RunTime&) = default;
 
  private:
-  enum class Kind : std::uint8_t { off, tiles, tokens };
+  enum class Kind : std::uint8_t { off, tiles, tokens, budget };
   constexpr RunTime(Kind kind, std::int64_t number) : kind_(kind), number_(number) {}
   Kind kind_ = Kind::off;
   std::int64_t number_ = 0;

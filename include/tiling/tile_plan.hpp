@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A sequence of tokens cut into tiles: borders, and which tiles keep their activations.
+/// A sequence of tokens cut into tiles: borders, which tiles keep their activations, what that costs.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <ostream>
 #include <vector>
 
 namespace fsdp::tiling {
@@ -22,10 +25,34 @@ struct Tile {
 /// What a policy decided. The tiles cover the sequence once, in order; forward and backward use the same plan.
 struct TilePlan {
   std::vector<Tile> tiles;
-  std::int64_t kept_bytes = 0;  ///< activations of kept tiles
-  std::int64_t tile_bytes = 0;  ///< workspace of the largest tile, shared by all
+  std::int64_t columns_per_block = 0;  ///< a tile is computed that many columns at a time; 0: all at once
+  std::int64_t kept_bytes = 0;         ///< activations of one unit's kept tiles
+  std::int64_t tile_bytes = 0;         ///< workspace of the largest tile, shared by all
+  std::int64_t repeats = 1;            ///< units whose kept tiles are alive together
+  std::int64_t recomputed_flops = 0;   ///< of one unit's backward
 
-  constexpr std::int64_t peak_bytes() const { return kept_bytes + tile_bytes; }
+  constexpr std::int64_t peak_bytes() const { return repeats * kept_bytes + tile_bytes; }
+  constexpr std::int64_t kept_tokens() const {
+    std::int64_t tokens = 0;
+    for (const Tile& tile : tiles) tokens += tile.kept ? tile.tokens() : 0;
+    return tokens;
+  }
+  constexpr std::int64_t longest_tile() const {
+    std::int64_t tokens = 0;
+    for (const Tile& tile : tiles) tokens = std::max(tokens, tile.tokens());
+    return tokens;
+  }
+  friend constexpr bool operator==(const TilePlan&, const TilePlan&) = default;
 };
+
+/// In words: "4 tiles of up to 2048 tokens, 1 kept; 7340032 bytes; 123456 FLOPs recomputed".
+inline std::ostream& operator<<(std::ostream& out, const TilePlan& plan) {
+  const auto kept = std::count_if(plan.tiles.begin(), plan.tiles.end(), [](const Tile& tile) { return tile.kept; });
+  out << plan.tiles.size() << (plan.tiles.size() == 1 ? " tile of " : " tiles of up to ") << plan.longest_tile()
+      << " tokens";
+  if (plan.columns_per_block > 0) out << " in blocks of " << plan.columns_per_block << " columns";
+  return out << ", " << kept << " kept; " << plan.peak_bytes() << " bytes; " << plan.recomputed_flops
+             << " FLOPs recomputed";
+}
 
 }  // namespace fsdp::tiling

@@ -47,6 +47,8 @@ std::string to_json(const TrainerFile& file) {
   nlohmann::ordered_json object = {{"format_version", format_version}, {"sizes_hash", file.sizes_hash}};
   object["seed"] = file.state.seed;
   for_each_number(file, [&](const char* key, std::int64_t value) { object[key] = value; });
+  if (const auto& scale = file.state.loss_scale)
+    object["loss_scale"] = {{"scale", scale->scale}, {"sound_steps", scale->sound_steps}};
   return object.dump(2) + "\n";
 }
 
@@ -73,6 +75,16 @@ TrainerFile read_trainer_file(const std::filesystem::path& path) {
   require<InputError>(object.contains("sizes_hash") && object.at("sizes_hash").is_string(), source,
                       ": \"sizes_hash\" must be a string");
   file.sizes_hash = object.at("sizes_hash").get<std::string>();
+  if (object.contains("loss_scale")) {
+    const auto& scale = object.at("loss_scale");
+    const bool sound = scale.is_object() && scale.size() == 2 && scale.contains("scale") &&
+                       scale.at("scale").is_number() && scale.contains("sound_steps") &&
+                       scale.at("sound_steps").is_number_unsigned();
+    require<InputError>(sound, source, ": \"loss_scale\" must hold a scale and a number of sound_steps");
+    file.state.loss_scale = {.scale = scale.at("scale").get<double>(),
+                             .sound_steps = scale.at("sound_steps").get<std::int64_t>()};
+    ++keys;
+  }
   require<InputError>(object.size() == keys, source, ": has ", object.size(), " keys where ", keys, " are known");
   return file;
 }

@@ -17,7 +17,7 @@ namespace fsdp::cli {
 namespace {
 
 const std::vector<std::string> command_names = {"train", "eval", "generate", "bench"};
-const std::vector<std::string> bench_names = {"mlp", "step", "comm", "optim"};
+const std::vector<std::string> bench_names = {"mlp", "attention", "head", "step", "comm", "optim"};
 
 /// One sub-command while it is parsed: CLI11 collects texts, which the flags then read.
 class Parsed {
@@ -115,7 +115,7 @@ Command parse(int argc, const char* const* argv) {
   CLI::App& eval_app = *app.add_subcommand("eval", "mean loss of a model over text, as JSON");
   CLI::App& generate_app = *app.add_subcommand("generate", "write text with a trained model");
   CLI::App& bench_app = *app.add_subcommand("bench", "measure; one JSON object a line");
-  bench_app.add_option("what", bench.what, "mlp | step | comm | optim")->type_name("");
+  bench_app.add_option("what", bench.what, "mlp | attention | head | step | comm | optim")->type_name("");
   const auto train_flags = declare(train_app, train, "train");
   const auto eval_flags = declare(eval_app, eval, "eval");
   const auto generate_flags = declare(generate_app, generate, "generate");

@@ -39,7 +39,7 @@ std::string kind_of(const std::string& name) { return name.substr(0, name.find('
 
 /// The compiled stack that was asked for. Throws InputError with those that there are and the way to compile another.
 train::CompiledStack find_stack(const train::StackChoice& asked) {
-  const std::string sharding = train::name_of(asked.sharding);
+  const std::string sharding = train::kind_name(asked.sharding);
   const std::string comm = kind_of(train::name_of(asked.comm));
   const std::string precision = train::name_of(asked.precision);
   std::string known, closest;
@@ -100,6 +100,8 @@ struct Run {
   int operator()(const train::BenchOptions& options) const {
     train::bench::check(options);
     if (options.what == "mlp") return train::bench::measure_mlp(options);
+    if (options.what == "attention") return train::bench::measure_attention(options);
+    if (options.what == "head") return train::bench::measure_head(options);
     if (options.what == "optim") return train::bench::measure_optim(options);
     auto resolved = launched(options);
     if (options.what == "step") return find_stack(resolved.stack).bench_step(resolved);

@@ -17,6 +17,14 @@ std::vector<std::int64_t> evenly_spread(std::int64_t begin, std::int64_t count, 
   return numbers;
 }
 
+void append_documents(std::span<const std::int32_t> tokens, std::int32_t separator,
+                      std::vector<std::int64_t>& lengths) {
+  const std::int64_t start = lengths.back();
+  for (std::int64_t t = 1; t < std::ssize(tokens); ++t)
+    if (tokens[static_cast<std::size_t>(t) - 1] == separator) lengths.push_back(start + t);
+  lengths.push_back(start + std::ssize(tokens));
+}
+
 Windows::Windows(const Corpus& corpus, std::int64_t seq_len, double validation_fraction, std::int64_t vocab_size)
     : corpus_(&corpus), seq_len_(seq_len), count_(0), validation_(0), vocab_size_(vocab_size) {
   require<InputError>(seq_len >= 1, "data: a sequence length of ", seq_len, "; it must be at least 1");

@@ -73,7 +73,7 @@ Cost rms_norm_backward(const Tensor<const T>& x, const Tensor<const T>& w, const
   const auto times = [](Write write) { return write == Write::accumulate ? 2 : 1; };
   return {.bytes = x.bytes() + w.bytes() + rstd.bytes() + dy.bytes() + times(dx_write) * dx.bytes() +
                    times(dw_write) * dw.bytes(),
-          .scratch = threads == 1 ? 0 : threads * partial_stride(x.columns()) * 4};
+          .scratch = (threads > 1 && dw.data() != nullptr ? 2 : 1) * threads * partial_stride(x.columns()) * 4};
 }
 
 inline Cost rotary_table(const Tensor<float>& table) {
@@ -82,11 +82,12 @@ inline Cost rotary_table(const Tensor<float>& table) {
 }
 
 template <class T>
-Cost rope(const Tensor<T>& x, const Tensor<const float>& table) {
+Cost rope(const Tensor<T>& x, const Tensor<const float>& table, CumulativeLengths documents) {
   require(x.rank() == 2 && table.rank() == 2 && table.columns() > 0 && table.columns() % 2 == 0 &&
               x.columns() % table.columns() == 0 && (table.rows() > 0 || x.rows() == 0),
           "rope: heads of ", table.rank() == 2 ? table.columns() : 0, " do not divide ",
           x.rank() == 2 ? x.columns() : 0, " columns");
+  require_documents(documents, x.rows(), table.rows());
   return {.bytes = 2 * x.bytes() + std::min(x.rows(), table.rows()) * table.columns() * 4};
 }
 
@@ -126,6 +127,21 @@ Cost cross_entropy(const Tensor<T>& logits, const Tensor<const std::int32_t>& ta
           "cross_entropy: ", targets.numel(), " targets for ", logits.rank() == 2 ? logits.rows() : 0,
           " rows of logits");
   return {.bytes = passes * logits.bytes() + targets.bytes(), .scratch = logits.rows() * 8};
+}
+
+/// `passes` over a block of columns: 2 where it is replaced, 1 where only read.
+template <class T, class S>
+Cost cross_entropy_block(const Tensor<const T>& logits, const Tensor<const std::int32_t>& targets,
+                         const Tensor<S>& state, int passes) {
+  require(logits.rank() == 2 && logits.rows() == targets.numel() && state.shape() == Shape{logits.rows(), 3},
+          "cross_entropy: ", targets.numel(), " targets for ", logits.rank() == 2 ? logits.rows() : 0,
+          " rows of logits, whose state must be [rows, 3]");
+  return {.bytes = passes * logits.bytes() + targets.bytes() + state.bytes()};
+}
+
+inline Cost cross_entropy_sum(const Tensor<const double>& state, const Tensor<double>& loss) {
+  require(state.rank() == 2 && state.columns() == 3 && loss.numel() >= 1, "cross_entropy: a state is [rows, 3]");
+  return {.bytes = state.bytes()};
 }
 
 template <class T>
@@ -172,13 +188,12 @@ void require_attention(const AttentionShape& shape, const Tensor<const T>& q, co
   require(q.shape() == queries && out == queries && k.shape() == keys && v.shape() == keys &&
               lse == Shape{shape.sequences * shape.heads, shape.sequence_length},
           "attention: q and out must be [", queries[0], ", ", queries[1], "], k and v [", keys[0], ", ", keys[1], "]");
+  require_documents(shape.documents, shape.tokens(), shape.sequence_length);
 }
 
-/// Causal: half of the full rectangle. Forward two products, backward five.
+/// Causal: half of each document's square. Forward two products, backward five.
 inline std::int64_t attention_flops(const AttentionShape& shape, bool backward) {
-  const std::int64_t product = checked_multiply(checked_multiply(shape.sequences * shape.heads, shape.head_dim),
-                                                checked_multiply(shape.sequence_length, shape.sequence_length));
-  return (backward ? 5 : 2) * product;
+  return (backward ? 5 : 2) * checked_multiply(checked_multiply(shape.heads, shape.head_dim), shape.squares());
 }
 
 }  // namespace fsdp::device::costs

@@ -69,8 +69,8 @@ void Meta::rms_norm_backward(Stream& stream, Tensor<const T> x, Tensor<const T> 
 void Meta::rotary_table(Stream& stream, float, Tensor<float> table) { charge(stream, costs::rotary_table(table)); }
 
 template <class T>
-void Meta::rope(Stream& stream, Tensor<T> x, Tensor<const float> table, Rotation) {
-  charge(stream, costs::rope(x, table));
+void Meta::rope(Stream& stream, Tensor<T> x, Tensor<const float> table, Rotation, CumulativeLengths documents) {
+  charge(stream, costs::rope(x, table, documents));
 }
 
 template <class T>
@@ -125,6 +125,22 @@ void Meta::cross_entropy_loss(Stream& stream, Tensor<const T> logits, Tensor<con
 }
 
 template <class T>
+void Meta::cross_entropy_fold(Stream& stream, Tensor<const T> logits, std::int64_t, Tensor<const std::int32_t> targets,
+                              Tensor<double> state) {
+  charge(stream, costs::cross_entropy_block(logits, targets, state, 1));
+}
+
+void Meta::cross_entropy_sum(Stream& stream, Tensor<const double> state, Tensor<double> loss) {
+  charge(stream, costs::cross_entropy_sum(state, loss));
+}
+
+template <class T>
+void Meta::cross_entropy_gradient(Stream& stream, Tensor<T> logits, std::int64_t, Tensor<const std::int32_t> targets,
+                                  float, Tensor<const double> state) {
+  charge(stream, costs::cross_entropy_block(Tensor<const T>(logits), targets, state, 2));
+}
+
+template <class T>
 void Meta::add(Stream& stream, Tensor<const T> x, Tensor<T> y) {
   charge(stream, costs::add(x, y));
 }
@@ -153,7 +169,7 @@ void Meta::adamw(Stream& stream, const AdamWStep&, Tensor<float> main, Tensor<fl
   template void Meta::rms_norm<T>(Stream&, Tensor<const T>, Tensor<const T>, float, Tensor<T>, Tensor<float>);        \
   template void Meta::rms_norm_backward<T>(Stream&, Tensor<const T>, Tensor<const T>, Tensor<const float>,            \
                                            Tensor<const T>, Tensor<T>, Write, Tensor<float>, Write);                  \
-  template void Meta::rope<T>(Stream&, Tensor<T>, Tensor<const float>, Rotation);                                     \
+  template void Meta::rope<T>(Stream&, Tensor<T>, Tensor<const float>, Rotation, CumulativeLengths);                  \
   template void Meta::attention<T>(Stream&, const AttentionShape&, Tensor<const T>, Tensor<const T>, Tensor<const T>, \
                                    Tensor<T>, Tensor<float>);                                                         \
   template void Meta::attention_backward<T>(Stream&, const AttentionShape&, Tensor<const T>, Tensor<const T>,         \
@@ -166,6 +182,10 @@ void Meta::adamw(Stream& stream, const AdamWStep&, Tensor<float> main, Tensor<fl
                                             Write);                                                                   \
   template void Meta::cross_entropy<T>(Stream&, Tensor<T>, Tensor<const std::int32_t>, float, Tensor<double>);        \
   template void Meta::cross_entropy_loss<T>(Stream&, Tensor<const T>, Tensor<const std::int32_t>, Tensor<double>);    \
+  template void Meta::cross_entropy_fold<T>(Stream&, Tensor<const T>, std::int64_t, Tensor<const std::int32_t>,       \
+                                            Tensor<double>);                                                          \
+  template void Meta::cross_entropy_gradient<T>(Stream&, Tensor<T>, std::int64_t, Tensor<const std::int32_t>, float,  \
+                                                Tensor<const double>);                                                \
   template void Meta::add<T>(Stream&, Tensor<const T>, Tensor<T>);                                                    \
   template void Meta::copy<T, float>(Stream&, Tensor<const T>, Tensor<float>);                                        \
   template void Meta::copy<T, bf16>(Stream&, Tensor<const T>, Tensor<bf16>);                                          \

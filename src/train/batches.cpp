@@ -3,10 +3,30 @@
 
 #include <algorithm>
 
+#include <fsdp/device/operations.hpp>
+
 namespace fsdp::train {
 
-Batches::Batches(const data::Windows& windows, std::int64_t sequences, int micro_batches)
-    : windows_(&windows), sequences_(sequences) {
+BatchCounts counts_of(std::span<const MicroBatch> micro_batches) {
+  BatchCounts counts;
+  for (const MicroBatch& batch : micro_batches) {
+    counts.valid_targets += std::count_if(batch.targets.data(), batch.targets.data() + batch.targets.numel(),
+                                          [](std::int32_t target) { return target >= 0; });
+    const device::AttentionShape shape{
+        .sequences = batch.sequences,
+        .sequence_length = batch.tokens.numel() / std::max<std::int64_t>(batch.sequences, 1),
+        .documents = batch.documents};
+    counts.squares += shape.squares();
+  }
+  return counts;
+}
+
+Batches::Batches(const data::Windows& windows, std::int64_t sequences, int micro_batches,
+                 std::optional<std::int64_t> separator)
+    : windows_(&windows),
+      sequences_(sequences),
+      separator_(separator),
+      documents_(static_cast<std::size_t>(micro_batches)) {
   const std::int64_t tokens = sequences * windows.seq_len();
   tokens_.resize(static_cast<std::size_t>(tokens * micro_batches));
   targets_.resize(tokens_.size());
@@ -28,19 +48,22 @@ const MicroBatch& Batches::fill(std::span<const std::int64_t> windows) {
   return micro_batches_.front();
 }
 
-std::int64_t Batches::valid_targets() const {
-  return std::count_if(targets_.begin(), targets_.end(), [](std::int32_t target) { return target >= 0; });
-}
-
 void Batches::fill(std::size_t micro_batch, std::span<const std::int64_t> windows) {
   const std::int64_t length = windows_->seq_len();
   const std::int64_t start = static_cast<std::int64_t>(micro_batch) * sequences_ * length;
+  std::vector<std::int64_t>& documents = documents_[micro_batch];
+  documents.assign(1, 0);
   for (std::int64_t i = 0; i < sequences_; ++i) {
     const bool present = i < static_cast<std::int64_t>(windows.size());
     std::int32_t* const targets = targets_.data() + start + i * length;
-    windows_->fill(present ? windows[static_cast<std::size_t>(i)] : 0, tokens_.data() + start + i * length, targets);
+    std::int32_t* const tokens = tokens_.data() + start + i * length;
+    windows_->fill(present ? windows[static_cast<std::size_t>(i)] : 0, tokens, targets);
     if (!present) std::fill_n(targets, length, -1);
+    if (separator_)
+      data::append_documents({tokens, static_cast<std::size_t>(length)}, static_cast<std::int32_t>(*separator_),
+                             documents);
   }
+  if (separator_) micro_batches_[micro_batch].documents = documents;
 }
 
 }  // namespace fsdp::train

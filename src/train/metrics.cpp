@@ -53,17 +53,19 @@ std::string json_line(const StartRecord& r) {
 }
 
 std::string json_line(const StepRecord& r) {
-  return line_of({{"step", r.step},
-                  {"loss", number(r.loss)},
-                  {"grad_norm", number(r.grad_norm)},
-                  {"lr", number(r.lr)},
-                  {"tokens", r.tokens},
-                  {"tokens_per_second", number(r.tokens_per_second)},
-                  {"step_seconds", number(r.step_seconds)},
-                  {"peak_bytes", r.peak_bytes},
-                  {"tflops", number(r.tflops)},
-                  {"mfu", number(r.mfu)},
-                  {"mfu_peak", text_or_null(r.mfu_peak)}});
+  nlohmann::ordered_json object = {{"step", r.step},
+                                   {"loss", number(r.loss)},
+                                   {"grad_norm", number(r.grad_norm)},
+                                   {"lr", number(r.lr)},
+                                   {"tokens", r.tokens},
+                                   {"tokens_per_second", number(r.tokens_per_second)},
+                                   {"step_seconds", number(r.step_seconds)},
+                                   {"peak_bytes", r.peak_bytes},
+                                   {"tflops", number(r.tflops)},
+                                   {"mfu", number(r.mfu)},
+                                   {"mfu_peak", text_or_null(r.mfu_peak)}};
+  if (r.loss_scale) object["loss_scale"] = *r.loss_scale;
+  return line_of(object);
 }
 
 std::string json_line(const ValidationRecord& r) {

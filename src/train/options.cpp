@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -39,11 +40,17 @@ void require_in(bool holds, const char* flag, double value, const char* range) {
   require<InputError>(holds && std::isfinite(value), flag, " ", value, " must be ", range);
 }
 
+void require_separator(const std::optional<std::int64_t>& separator) {
+  require<InputError>(!separator || (*separator >= 0 && *separator <= 255), "--document-separator ",
+                      separator.value_or(0), " must be a byte: 0 to 255");
+}
+
 }  // namespace
 
 void validate(const TrainOptions& o, std::int64_t ranks) {
   require<InputError>(!o.data.empty() || o.dry_run || o.print_schedule,
                       "--data is missing; give files or folders of text");
+  (void)loss_scale_of(o);
   const std::array least = {AtLeast{"--steps", o.steps, 1},
                             AtLeast{"--seq-len", o.seq_len, 1},
                             AtLeast{"--batch-size", o.batch_size, 1},
@@ -53,9 +60,16 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
                             AtLeast{"--validation-windows", o.validation_windows, 0},
                             AtLeast{"--checkpoint-every", o.checkpoint_every, 0},
                             AtLeast{"--log-every", o.log_every, 1},
+                            AtLeast{"--blocks-per-unit", o.units.blocks_per_unit, 1},
+                            AtLeast{"--merge-units-below", o.units.merge_below, 0},
                             AtLeast{"--ranks", o.ranks, 0},
                             AtLeast{"--threads", o.stack.threads, 0}};
   require_least(least);
+  if (!o.memory.empty()) {
+    parse_bytes("memory", o.memory);
+    require<InputError>(o.stack.tiling == TilingChoice{.kind = TilingChoice::Kind::budget}, "--memory ", o.memory,
+                        " belongs to --tiling budget:auto, not to ", name_of(o.stack.tiling));
+  }
   require_in(o.lr >= 0, "--lr", o.lr, "at least 0");
   require_in(o.weight_decay >= 0, "--weight-decay", o.weight_decay, "at least 0");
   require_in(o.beta1 >= 0 && o.beta1 < 1, "--beta1", o.beta1, "at least 0 and below 1");
@@ -67,6 +81,7 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
   require_in(o.stack.deadline_seconds > 0, "--deadline", o.stack.deadline_seconds, "above 0 seconds");
   require<InputError>(o.ranks == 0 || o.dry_run || o.print_schedule,
                       "--ranks is for --dry-run only; use --comm threads:", o.ranks);
+  require_separator(o.document_separator);
   data::check_batch(o.batch_size, ranks, o.grad_accum);
 }
 
@@ -74,6 +89,7 @@ void validate(const EvalOptions& o) {
   require_least(std::array{AtLeast{"--seq-len", o.seq_len, 1}, AtLeast{"--batch-size", o.batch_size, 1},
                            AtLeast{"--windows", o.windows, 0}, AtLeast{"--threads", o.stack.threads, 0}});
   require_in(o.stack.deadline_seconds > 0, "--deadline", o.stack.deadline_seconds, "above 0 seconds");
+  require_separator(o.document_separator);
 }
 
 void validate(const GenerateOptions& o) {
@@ -81,6 +97,20 @@ void validate(const GenerateOptions& o) {
   require_least(std::array{AtLeast{"--tokens", o.tokens, 0}, AtLeast{"--threads", o.stack.threads, 0}});
   require_in(o.temperature >= 0, "--temperature", o.temperature, "at least 0 (0: always the likeliest byte)");
   require_in(o.stack.deadline_seconds > 0, "--deadline", o.stack.deadline_seconds, "above 0 seconds");
+}
+
+std::optional<DynamicLossScale> loss_scale_of(const TrainOptions& options) {
+  const std::string& text = options.loss_scale;
+  if (text == "off") return std::nullopt;
+  if (text == "dynamic") return DynamicLossScale();
+  double scale = 0;
+  constexpr std::string_view prefix = "dynamic:";
+  const char* const end = text.data() + text.size();
+  if (text.starts_with(prefix)) {
+    const auto [last, error] = std::from_chars(text.data() + prefix.size(), end, scale);
+    if (error == std::errc() && last == end) return DynamicLossScale({.scale = scale, .sound_steps = 0});
+  }
+  throw InputError(message("--loss-scale ", text, " is not known; write off, dynamic or dynamic:INITIAL"));
 }
 
 LrSchedule schedule_of(const TrainOptions& options) {
@@ -151,10 +181,7 @@ void refuse_other_stack(const TrainOptions& options, const StackChoice& fixed) {
                         "; leave the flag out, or use the tessera program");
   };
   const StackChoice& stack = options.stack;
-  const bool same_form =
-      stack.sharding.kind == fixed.sharding.kind && stack.sharding.reshard == fixed.sharding.reshard &&
-      (stack.sharding.number > 0) == (fixed.sharding.number > 0) && stack.sharding.full == fixed.sharding.full;
-  check("sharding", stack.sharding, fixed.sharding, same_form);
+  check("sharding", stack.sharding, fixed.sharding, kind_name(stack.sharding) == kind_name(fixed.sharding));
   check("precision", stack.precision, fixed.precision, stack.precision == fixed.precision);
   check("tiling", stack.tiling, fixed.tiling, stack.tiling == fixed.tiling);
   check("comm", stack.comm, fixed.comm, stack.comm.kind == fixed.comm.kind);

@@ -61,13 +61,10 @@ std::string memory_table(const device::BytesByKind& bytes, const std::string& ti
 
 std::string schedule_text(const sharding::Schedule& schedule, const std::vector<std::string>& units,
                           const std::vector<std::string>& groups) {
-  using sharding::Action;
   std::ostringstream text;
   for (const sharding::Event& event : schedule) {
-    const bool computes =
-        event.action == Action::forward || event.action == Action::loss || event.action == Action::backward;
-    text << "micro-batch " << event.micro_batch << "  " << std::left << std::setw(9) << sharding::name_of(event.action)
-         << (computes ? units : groups)[static_cast<std::size_t>(event.index)] << '\n';
+    text << "micro-batch " << event.micro_batch << "  " << std::left << std::setw(15) << sharding::name_of(event.action)
+         << ' ' << (sharding::computes(event.action) ? units : groups)[static_cast<std::size_t>(event.index)] << '\n';
   }
   return text.str();
 }
@@ -77,8 +74,7 @@ std::string mean_loss_json(double loss, std::int64_t tokens) {
 }
 
 TraceEvent trace_event(const sharding::Event& event, int rank, double begin_seconds, double seconds) {
-  using sharding::Action;
-  const bool communicates = event.action == Action::gather || event.action == Action::reduce;
+  const bool communicates = !sharding::computes(event.action) && event.action != sharding::Action::release;
   return {.name = std::string(sharding::name_of(event.action)) + " " + std::to_string(event.index),
           .category = communicates ? "comm" : "compute",
           .begin_microseconds = begin_seconds * 1e6,

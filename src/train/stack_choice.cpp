@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <limits>
+#include <map>
 #include <vector>
 
 #include <fsdp/core/error.hpp>
@@ -12,10 +14,11 @@
 namespace fsdp::train {
 namespace {
 
-const std::vector<std::string> sharding_names = {"fsdp2", "fsdp2:no-reshard", "fsdp2:K",       "zero1",     "zero2",
-                                                 "zero3", "hybrid:K",         "hybrid:K:full", "replicated"};
+const std::vector<std::string> sharding_names = {
+    "fsdp2", "fsdp2:no-reshard", "fsdp2:K",      "fsdp2:deferred", "fsdp2:prefetch=N", "zero1",     "zero2",
+    "zero3", "zero3:persist=N",  "zero3:live=N", "hybrid:K",       "hybrid:K:full",    "replicated"};
 const std::vector<std::string> precision_names = {"fp32", "bf16"};
-const std::vector<std::string> tiling_names = {"off", "tiles:N", "tokens:N", "budget:BYTES"};
+const std::vector<std::string> tiling_names = {"off", "tiles:N", "tokens:N", "budget:BYTES", "budget:auto"};
 const std::vector<std::string> comm_names = {"self", "threads:N", "mpi", "nccl"};
 
 [[noreturn]] void unknown(std::string_view flag, std::string_view text, const std::vector<std::string>& names) {
@@ -31,6 +34,20 @@ std::int64_t number_after(std::string_view text, std::string_view prefix) {
   return error == std::errc() && end == text.data() + text.size() && number >= 1 ? number : 0;
 }
 
+/// "4096", "512MiB", "2GiB"; 0 where the text is anything else or more than an int64.
+std::int64_t bytes_of(std::string_view text) {
+  static constexpr std::array<std::string_view, 4> units = {"KiB", "MiB", "GiB", "TiB"};
+  std::int64_t scale = 1;
+  for (std::size_t i = 0; i < units.size(); ++i)
+    if (text.ends_with(units[i])) {
+      text.remove_suffix(units[i].size());
+      scale = std::int64_t{1} << (10 * (i + 1));
+      break;
+    }
+  const std::int64_t number = number_after(text, "");
+  return number <= std::numeric_limits<std::int64_t>::max() / scale ? number * scale : 0;
+}
+
 std::string with_number(std::string_view name, std::int64_t number) {
   return std::string(name) + ":" + std::to_string(number);
 }
@@ -39,18 +56,42 @@ std::string with_number(std::string_view name, std::int64_t number) {
 
 ShardingChoice parse_sharding(std::string_view text) {
   using Kind = ShardingChoice::Kind;
-  if (text == "fsdp2") return {};
-  if (text == "fsdp2:no-reshard") return {.reshard = false};
-  if (text == "zero1") return {.kind = Kind::zero1};
-  if (text == "zero2") return {.kind = Kind::zero2};
-  if (text == "zero3") return {.kind = Kind::zero3};
-  if (text == "replicated") return {.kind = Kind::replicated};
-  if (const std::int64_t k = number_after(text, "fsdp2:"); k > 0) return {.number = k};
-  if (const std::int64_t k = number_after(text, "hybrid:"); k > 0) return {.kind = Kind::hybrid, .number = k};
-  if (text.ends_with(":full"))
-    if (const std::int64_t k = number_after(text.substr(0, text.size() - 5), "hybrid:"); k > 0)
-      return {.kind = Kind::hybrid, .number = k, .full = true};
-  unknown("sharding", text, sharding_names);
+  static const std::map<std::string_view, Kind> kinds = {{"fsdp2", Kind::fsdp2},   {"zero1", Kind::zero1},
+                                                         {"zero2", Kind::zero2},   {"zero3", Kind::zero3},
+                                                         {"hybrid", Kind::hybrid}, {"replicated", Kind::replicated}};
+  std::vector<std::string_view> parts;
+  for (std::string_view rest = text;; rest.remove_prefix(parts.back().size() + 1)) {
+    parts.push_back(rest.substr(0, rest.find(':')));
+    if (parts.back().size() == rest.size()) break;
+  }
+  const auto kind = kinds.find(parts.front());
+  if (kind == kinds.end()) unknown("sharding", text, sharding_names);
+  ShardingChoice choice{.kind = kind->second};
+  const bool grouped = choice.kind == Kind::fsdp2 || choice.kind == Kind::hybrid;
+  const bool gathers_ahead = grouped || choice.kind == Kind::zero3;
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    const std::string_view part = parts[i];
+    const auto number = [&](std::string_view key) { return number_after(part, key); };
+    if (part == "no-reshard" && choice.kind == Kind::fsdp2 && choice.number == 0)
+      choice.reshard = false;
+    else if (part == "full" && choice.kind == Kind::hybrid)
+      choice.full = true;
+    else if (part == "deferred" && grouped)
+      choice.deferred = true;
+    else if (grouped && choice.number == 0 && choice.reshard && number("") > 0)
+      choice.number = number("");
+    else if (gathers_ahead && (number("prefetch=") > 0 || part == "prefetch=0"))
+      choice.prefetch_depth = number("prefetch=");
+    else if (choice.kind == Kind::zero3 && number("persist=") > 0)
+      choice.persistence = number("persist=");
+    else if (choice.kind == Kind::zero3 && number("live=") > 0)
+      choice.live_bound = number("live=");
+    else
+      unknown("sharding", text, sharding_names);
+  }
+  require<InputError>(choice.kind != Kind::hybrid || choice.number > 0, "--sharding ", text,
+                      " does not say how many ranks hold a model together; write hybrid:K");
+  return choice;
 }
 
 PrecisionChoice parse_precision(std::string_view text) {
@@ -64,7 +105,9 @@ TilingChoice parse_tiling(std::string_view text) {
   if (text == "off") return {};
   if (const std::int64_t n = number_after(text, "tiles:"); n > 0) return {.kind = Kind::tiles, .number = n};
   if (const std::int64_t n = number_after(text, "tokens:"); n > 0) return {.kind = Kind::tokens, .number = n};
-  if (const std::int64_t n = number_after(text, "budget:"); n > 0) return {.kind = Kind::budget, .number = n};
+  if (text == "budget:auto") return {.kind = Kind::budget};
+  if (text.starts_with("budget:"))
+    if (const std::int64_t n = bytes_of(text.substr(7)); n > 0) return {.kind = Kind::budget, .number = n};
   unknown("tiling", text, tiling_names);
 }
 
@@ -80,18 +123,35 @@ CommChoice parse_comm(std::string_view text) {
   unknown("comm", text, comm_names);
 }
 
-std::string name_of(const ShardingChoice& choice) {
+std::int64_t parse_bytes(std::string_view flag, std::string_view text) {
+  const std::int64_t bytes = bytes_of(text);
+  require<InputError>(bytes > 0, "--", flag, " '", text,
+                      "' is not a number of bytes; give one such as 8589934592 or 8GiB");
+  return bytes;
+}
+
+std::string kind_name(const ShardingChoice& choice) {
   using Kind = ShardingChoice::Kind;
   switch (choice.kind) {
     case Kind::zero1: return "zero1";
     case Kind::zero2: return "zero2";
     case Kind::zero3: return "zero3";
     case Kind::replicated: return "replicated";
-    case Kind::hybrid: return with_number("hybrid", choice.number) + (choice.full ? ":full" : "");
+    case Kind::hybrid: return choice.full ? "hybrid:K:full" : "hybrid:K";
     case Kind::fsdp2: break;
   }
-  if (choice.number > 0) return with_number("fsdp2", choice.number);
+  if (choice.number > 0) return "fsdp2:K";
   return choice.reshard ? "fsdp2" : "fsdp2:no-reshard";
+}
+
+std::string name_of(const ShardingChoice& choice) {
+  std::string name = kind_name(choice);
+  if (const auto at = name.find('K'); at != std::string::npos) name.replace(at, 1, std::to_string(choice.number));
+  if (choice.deferred) name += ":deferred";
+  if (choice.prefetch_depth != 1) name += ":prefetch=" + std::to_string(choice.prefetch_depth);
+  if (choice.persistence > 0) name += ":persist=" + std::to_string(choice.persistence);
+  if (choice.live_bound > 0) name += ":live=" + std::to_string(choice.live_bound);
+  return name;
 }
 
 std::string name_of(PrecisionChoice choice) { return choice == PrecisionChoice::fp32 ? "fp32" : "bf16"; }
@@ -101,7 +161,7 @@ std::string name_of(const TilingChoice& choice) {
   switch (choice.kind) {
     case Kind::tiles: return with_number("tiles", choice.number);
     case Kind::tokens: return with_number("tokens", choice.number);
-    case Kind::budget: return with_number("budget", choice.number);
+    case Kind::budget: return choice.number > 0 ? with_number("budget", choice.number) : "budget:auto";
     case Kind::off: break;
   }
   return "off";
@@ -130,7 +190,9 @@ tiling::RunTime policy_of(const TilingChoice& choice) {
     case TilingChoice::Kind::off: return tiling::Untiled{};
     case TilingChoice::Kind::budget: break;
   }
-  throw InputError(message("--tiling ", name_of(choice), " is not compiled; compiled are off, tiles:N and tokens:N"));
+  require<InputError>(choice.number > 0, "--tiling budget:auto is solved by `tessera train` alone; give bytes, ",
+                      "as in budget:512MiB");
+  return tiling::RunTime::budget(choice.number);
 }
 
 std::int64_t threads_per_rank(std::int64_t asked, std::int64_t cores, std::int64_t ranks_here) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fsdp/buffer/layout.hpp>
+#include <fsdp/buffer/rows.hpp>
 
 #include <numeric>
 
@@ -53,6 +54,8 @@ TEST(Layout, PiecesCoverEachElementExactlyOnce) {
     expect_each_element_once<Flat>(ranks);
     expect_runs_inside<PerParameter>(ranks);
     expect_runs_inside<Flat>(ranks);
+    expect_each_element_once<Rows>(ranks);
+    expect_runs_inside<Rows>(ranks);
   }
 }
 
@@ -119,6 +122,75 @@ TEST(Flat, PadsToTheRanksAndLeavesTrailingRanksEmpty) {
   EXPECT_EQ(layout.full_size, 192);
   EXPECT_EQ(layout.pieces(0).size(), 1u);
   EXPECT_TRUE(layout.pieces(2).empty());
+}
+
+/// Offsets and sizes that Megatron's tests of DBuffer assert.
+TEST(Rows, PlacesTensorsWhereDBufferDoes) {
+  const std::vector<Shape> first = {{5, 4}, {2, 6}, {3}};
+  EXPECT_EQ(Rows::build(first, 2).offsets, (Counts{0, 24, 20}));
+  EXPECT_EQ(Rows::build(first, 2).full_size, 48);
+  const std::vector<Shape> second = {{4, 4}, {1, 6}};
+  EXPECT_EQ(Rows::build(second, 1).offsets, (Counts{0, 18}));
+  EXPECT_EQ(Rows::build(second, 2).full_size, 24);
+  const std::vector<Shape> third = {{2, 6}, {4, 4}, {4, 4}, {1, 2}, {1, 6}};
+  EXPECT_EQ(Rows::build(third, 5).offsets, (Counts{0, 12, 32, 28, 48}));
+  EXPECT_EQ(Rows::build(third, 5).full_size, 60);
+}
+
+void expect_whole_rows(const std::vector<Shape>& shapes, int ranks) {
+  const Layout layout = Rows::build(shapes, ranks);
+  for (int rank = 0; rank < ranks; ++rank)
+    for (const Piece& piece : layout.pieces(rank)) {
+      const Shape& shape = shapes[static_cast<std::size_t>(piece.tensor)];
+      const std::int64_t row = shape.numel() / shape[0];
+      EXPECT_EQ(piece.begin % row, 0);
+      EXPECT_EQ(piece.count % row, 0);
+    }
+}
+
+TEST(Rows, SplitsNoRowAndDoesNotDependOnPlacementOrElementType) {
+  const std::vector<Shape> block = {{64}, {64, 64},  {16, 64},  {16, 64}, {64, 64},
+                                    {64}, {192, 64}, {192, 64}, {64, 192}};
+  for (int ranks = 1; ranks <= 9; ++ranks) {
+    expect_whole_rows(uneven, ranks);
+    expect_whole_rows(block, ranks);
+    EXPECT_EQ(Rows::build(block, ranks).offsets, Rows::build(block, 1).offsets);
+  }
+}
+
+TEST(Rows, BoundsThePaddingOfCoprimeRows) {
+  const std::vector<Shape> shapes = {{1024, 50257}, {50257, 1024}, {1024}};
+  std::int64_t elements = 0;
+  for (const Shape& shape : shapes) elements += shape.numel();
+  for (const int ranks : {1, 2, 8, 64}) {
+    const Layout layout = Rows::build(shapes, ranks);
+    EXPECT_EQ(layout.full_size, elements) << "the multiple is 51463168 elements a rank";
+    EXPECT_LT(layout.local_size, elements / ranks + 2 * 50257);
+    expect_whole_rows(shapes, ranks);
+    EXPECT_EQ(layout.offsets, Rows::build(shapes, 1).offsets);
+  }
+}
+
+TEST(Layout, CutAcrossHoldsEachElementOnce) {
+  for (const int shards : {1, 2, 3})
+    for (const int replicas : {1, 2, 4}) {
+      for (Layout layout :
+           {PerParameter::build(uneven, shards), Flat::build(uneven, shards), Rows::build(uneven, shards)}) {
+        layout.cut_across(replicas);
+        EXPECT_EQ(layout.across_size() * replicas, layout.local_size);
+        std::vector<int> held(static_cast<std::size_t>(layout.shapes.size()) * 1000);
+        for (int shard = 0; shard < shards; ++shard)
+          for (int replica = 0; replica < replicas; ++replica)
+            for (const Piece& piece : layout.pieces_across(shard, replica)) {
+              EXPECT_LE(piece.local + piece.count, layout.across_size());
+              for (std::int64_t i = 0; i < piece.count; ++i)
+                ++held.at(static_cast<std::size_t>(piece.tensor * 1000 + piece.begin + i));
+            }
+        for (std::size_t t = 0; t < layout.shapes.size(); ++t)
+          for (std::int64_t i = 0; i < layout.shapes[t].numel(); ++i)
+            EXPECT_EQ(held[t * 1000 + static_cast<std::size_t>(i)], 1);
+      }
+    }
 }
 
 TEST(Layout, AnEmptyGroupTakesNoMemory) {

@@ -11,7 +11,7 @@ namespace {
 TEST(Mesh, RowsShardConsecutiveRanksAndColumnsReplicate) {
   Threads<>::run(6, {}, [](Threads<>& world) {
     const int rank = world.rank();
-    Mesh<Threads<>> mesh(std::move(world), 2);
+    Mesh mesh(world, 2);
     EXPECT_EQ(mesh.shard_axis().size(), 2);
     EXPECT_EQ(mesh.shard_axis().rank(), rank % 2);
     EXPECT_EQ(mesh.replicate_axis().size(), 3);
@@ -22,7 +22,7 @@ TEST(Mesh, RowsShardConsecutiveRanksAndColumnsReplicate) {
 }
 
 TEST(Mesh, RefusesGroupsThatDoNotFill) {
-  EXPECT_THROW(Threads<>::run(3, {}, [](Threads<>& world) { Mesh<Threads<>>(std::move(world), 2); }), InputError);
+  EXPECT_THROW(Threads<>::run(3, {}, [](Threads<>& world) { Mesh(world, 2); }), InputError);
 }
 
 }  // namespace

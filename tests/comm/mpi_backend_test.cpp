@@ -58,7 +58,7 @@ TYPED_TEST(MpiBackend, ThroughWindowsOfSomeRanks) {
 
 TEST(Mpi, HoldsScratchOfAFixedSize) {
   EXPECT_EQ(mpi_world().scratch_bytes(), Mpi<>::scratch_bytes_for(mpi_world().size()));
-  EXPECT_EQ(simulated_world<Mpi<>>(8, 3).scratch_bytes, Mpi<>::scratch_bytes_for(8));
+  EXPECT_EQ(Simulated<>(simulated_world<Mpi<>>(8, 3)).scratch_bytes(), Mpi<>::scratch_bytes_for(8));
   EXPECT_EQ(Mpi<>::scratch_bytes_for(1), 0);
   EXPECT_LE(Mpi<>::scratch_bytes_for(8), 5 << 20);
 }

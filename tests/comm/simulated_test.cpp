@@ -44,7 +44,8 @@ TEST(Simulated, OtherRanksHaveTheSameValues) {
 }
 
 TEST(Simulated, AMeshHasItsRanksWhereThreadsWouldHaveThem) {
-  const Mesh<Simulated<>> mesh(Simulated<>({.ranks = 12, .rank = 7}), 4);
+  Simulated<> world({.ranks = 12, .rank = 7});
+  const Mesh mesh(world, 4);
   EXPECT_EQ(mesh.shard_axis().size(), 4);
   EXPECT_EQ(mesh.shard_axis().rank(), 3);
   EXPECT_EQ(mesh.replicate_axis().size(), 3);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gathered weights are read-only views of their own: they are no tensors that an optimizer could step.
-// expect 1: Tensor<const float>
+// expect 1: fsdp: an optimizer steps main weights at rest; gathered weights are read-only views
 // expect 2: Tensor<const float>
 #include <comm/threads.hpp>
 #include <fsdp/device/cpu.hpp>

@@ -5,6 +5,9 @@
 // expect 4: fsdp: a tiling policy lacks TilePlan plan(const Problem&) const; see tiling/policies.hpp
 // expect 5: fsdp: a communicator says whose memory it moves
 // expect 6: fsdp: AdamW and the weight-gradient matmuls work in float
+// expect 7: fsdp: this device has no matmul in the precision's Compute type (oneDNN has none in f16 on CPU)
+// expect 8: fsdp: HybridShard replicates what its inner strategy shards; Replicated shards nothing
+// expect 9: fsdp: a sharding strategy on a mesh of two axes lacks int ranks_per_group() const
 #include <comm/threads.hpp>
 #include <fsdp/stack.hpp>
 
@@ -15,10 +18,6 @@ struct WithoutGradients {
   using Main = float;
   using Reduce = float;
   static constexpr std::string_view name = "no gradients";
-};
-
-struct Bf16Wire : Fp32 {
-  using Reduce = bf16;
 };
 
 struct Bf16Main : Bf16Mixed {
@@ -32,13 +31,18 @@ struct FloatOnly : comm::Threads<> {
 
 struct Nothing {};
 
+struct TwoAxes : Zero3 {
+  static constexpr int mesh_axes = 2;
+};
+
 #if CASE == 0
-Stack<FullyShard<>, comm::Threads<>, Bf16Wire, tiling::Untiled> stack;
+Stack<FullyShard<>, comm::Threads<>, Bf16Wire<Fp32>, tiling::Untiled> stack;
 Stack<Zero3, FloatOnly, Fp32, tiling::Untiled> other;
+Stack<HybridShard<Zero2>, comm::Threads<>, Bf16Mixed, tiling::Untiled> hybrid;
 #elif CASE == 1
 Stack<FullyShard<>, comm::Threads<>, WithoutGradients, tiling::Untiled> stack;
 #elif CASE == 2
-Stack<FullyShard<>, FloatOnly, Bf16Wire, tiling::Untiled> stack;
+Stack<FullyShard<>, FloatOnly, Bf16Wire<Fp32>, tiling::Untiled> stack;
 #elif CASE == 3
 Stack<Nothing, comm::Threads<>, Fp32, tiling::Untiled> stack;
 #elif CASE == 4
@@ -47,6 +51,12 @@ Stack<FullyShard<>, comm::Threads<>, Fp32, Nothing> stack;
 Stack<FullyShard<>, Nothing, Fp32, tiling::Untiled> stack;
 #elif CASE == 6
 Stack<FullyShard<>, comm::Threads<>, Bf16Main, tiling::Untiled> stack;
+#elif CASE == 7
+Stack<FullyShard<>, comm::Threads<>, Fp16Mixed, tiling::Untiled> stack;
+#elif CASE == 8
+Stack<HybridShard<Replicated>, comm::Threads<>, Fp32, tiling::Untiled> stack;
+#elif CASE == 9
+Stack<TwoAxes, comm::Threads<>, Fp32, tiling::Untiled> stack;
 #endif
 
 }  // namespace fsdp

@@ -21,6 +21,20 @@ class WindowsTest : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
+TEST(Documents, BeginWithTheWindowAndAfterEverySeparator) {
+  const auto lengths = [](const std::string& window, std::vector<std::int64_t> before = {0}) {
+    const std::vector<std::int32_t> tokens(window.begin(), window.end());
+    append_documents(tokens, ';', before);
+    return before;
+  };
+  using Lengths = std::vector<std::int64_t>;
+  EXPECT_EQ(lengths("abcd"), (Lengths{0, 4}));
+  EXPECT_EQ(lengths("ab;c"), (Lengths{0, 3, 4}));
+  EXPECT_EQ(lengths(";a;;b"), (Lengths{0, 1, 3, 4, 5}));
+  EXPECT_EQ(lengths("abc;"), (Lengths{0, 4}));  // nothing follows in this window
+  EXPECT_EQ(lengths("a;b", {0, 2, 7}), (Lengths{0, 2, 7, 9, 10}));
+}
+
 TEST_F(WindowsTest, AreConsecutiveAndEachTokenHasItsNext) {
   const Corpus text = corpus("abcdefghi");
   const Windows windows(text, 4, 0);

@@ -135,6 +135,13 @@ TYPED_TEST(MetaCosts, OfElementwiseOperationsAreTheCpus) {
   check("cross_entropy_loss", [](auto d, auto& s, auto x, auto, auto, auto, auto, auto, auto tokens, auto total) {
     decltype(d)::template cross_entropy_loss<T>(s, x, tokens, total);
   });
+  check("cross_entropy_fold and the like",
+        [](auto d, auto& s, auto x, auto, auto, auto, auto wide, auto, auto tokens, auto total) {
+          const Tensor<double> state(reinterpret_cast<double*>(wide.data()), {37, 3});
+          decltype(d)::template cross_entropy_fold<T>(s, x, 0, tokens, state);
+          decltype(d)::cross_entropy_sum(s, state, total);
+          decltype(d)::template cross_entropy_gradient<T>(s, x, 0, tokens, 1, state);
+        });
   check("add", [](auto d, auto& s, auto x, auto y, auto...) { decltype(d)::template add<T>(s, x, y); });
   check("copy", [](auto d, auto& s, auto x, auto, auto, auto, auto wide, auto...) {
     decltype(d)::template copy<T, float>(s, x, wide);

@@ -66,7 +66,7 @@ TYPED_TEST(Vocabulary, CrossEntropyAddsTheLossAndLeavesItsGradient) {
     auto logits = Matrix<T>::random(1, c.rows, c.columns, c.gap, 9);
     std::vector<std::int32_t> targets;
     for (std::int64_t t = 0; t < c.rows; ++t)
-      targets.push_back(t % 3 == 2 ? -100 : static_cast<std::int32_t>((t * 7 + c.columns / 2) % c.columns));
+      targets.push_back(static_cast<std::int32_t>((t * 7 + c.columns / 2) % c.columns));
     const Tensor<const std::int32_t> ids(targets.data(), {c.rows});
     const Values before = logits.values();
     Values expected;
@@ -75,10 +75,10 @@ TYPED_TEST(Vocabulary, CrossEntropyAddsTheLossAndLeavesItsGradient) {
       const auto first = before.begin() + t * c.columns;
       Values row(first, first + c.columns);
       const std::int32_t target = targets[static_cast<std::size_t>(t)];
-      const double lse = target < 0 ? 0 : loss_reference(row, target) + row[static_cast<std::size_t>(target)];
-      if (target >= 0) total += loss_reference(row, target);
+      const double lse = loss_reference(row, target) + row[static_cast<std::size_t>(target)];
+      total += loss_reference(row, target);
       for (std::int64_t i = 0; i < c.columns; ++i)
-        expected.push_back(target < 0 ? 0 : 0.5 * (std::exp(row[static_cast<std::size_t>(i)] - lse) - (i == target)));
+        expected.push_back(0.5 * (std::exp(row[static_cast<std::size_t>(i)] - lse) - (i == target)));
     }
     double loss = 10, loss_only = 10;
     Cpu::cross_entropy_loss<T>(rank.stream, logits.input(), ids, {&loss_only, {1}});
@@ -93,6 +93,38 @@ TYPED_TEST(Vocabulary, CrossEntropyAddsTheLossAndLeavesItsGradient) {
     }
     EXPECT_TRUE(logits.gaps_untouched());
   }
+}
+
+TYPED_TEST(Vocabulary, CrossEntropyInBlocksOfColumnsIsThatOfWholeRows) {
+  using T = TypeParam;
+  for (const Case& c : cases())
+    for (const std::int64_t block : {std::int64_t{1}, std::int64_t{5}, c.columns / 2 + 1, c.columns}) {
+      if (c.columns / block > 300) continue;
+      Rank rank(c.threads);
+      auto whole = Matrix<T>::random(1, c.rows, c.columns, c.gap, 9), blocks = whole;
+      std::vector<std::int32_t> targets;
+      for (std::int64_t t = 0; t < c.rows; ++t)
+        targets.push_back(static_cast<std::int32_t>((t * 7 + c.columns / 2) % c.columns));
+      const Tensor<const std::int32_t> ids(targets.data(), {c.rows});
+      double loss = 10, found = 10;
+      Cpu::cross_entropy<T>(rank.stream, whole.view(), ids, 0.5f, {&loss, {1}});
+      std::vector<double> memory(static_cast<std::size_t>(3 * c.rows), NAN);
+      const Tensor<double> state(memory.data(), {c.rows, 3});
+      const auto for_blocks = [&](const auto& f) {
+        for (std::int64_t begin = 0; begin < c.columns; begin += block)
+          f(blocks.view().slice_columns(begin, std::min(begin + block, c.columns)), begin);
+      };
+      for_blocks([&](Tensor<T> part, std::int64_t begin) {
+        Cpu::cross_entropy_fold<T>(rank.stream, part, begin, ids, state);
+      });
+      Cpu::cross_entropy_sum(rank.stream, state, {&found, {1}});
+      for_blocks([&](Tensor<T> part, std::int64_t begin) {
+        Cpu::cross_entropy_gradient<T>(rank.stream, part, begin, ids, 0.5f, state);
+      });
+      EXPECT_NEAR(found, loss, 1e-7 * loss);
+      EXPECT_LT(difference(blocks.values(), whole.values()), tolerance<T>());
+      EXPECT_TRUE(blocks.gaps_untouched());
+    }
 }
 
 TEST(CrossEntropy, GradientIsTheFiniteDifferenceOfTheLoss) {
@@ -123,10 +155,12 @@ TEST(CrossEntropy, RefusesATargetOutsideTheVocabularyBeforeItWrites) {
   Rank rank(1);
   auto logits = Matrix<float>::random(1, 2, 7);
   const Values before = logits.values();
-  const std::vector<std::int32_t> targets = {1, 7};
   double loss = 3;
-  EXPECT_THROW(Cpu::cross_entropy<float>(rank.stream, logits.view(), {targets.data(), {2}}, 1, {&loss, {1}}),
-               InputError);
+  for (const std::int32_t bad : {7, -1}) {
+    const std::vector<std::int32_t> targets = {1, bad};
+    EXPECT_THROW(Cpu::cross_entropy<float>(rank.stream, logits.view(), {targets.data(), {2}}, 1, {&loss, {1}}),
+                 InputError);
+  }
   EXPECT_EQ(logits.values(), before);
   EXPECT_EQ(loss, 3);
 }

@@ -31,8 +31,16 @@ struct Sizes {
   std::int64_t vocabulary = 1;
   float eps = 1e-2f;
   float theta = 100;
+  std::vector<std::int64_t> documents = {};  ///< cumulative lengths; empty: each sequence is one
 
   std::int64_t tokens() const { return sequences * length; }
+  /// The first token that a token attends to.
+  std::int64_t first(std::int64_t token) const {
+    std::int64_t first = token - token % length;
+    for (const std::int64_t begin : documents)
+      if (begin <= token) first = std::max(first, begin);
+    return first;
+  }
 };
 
 inline std::size_t at(std::int64_t row, std::int64_t columns, std::int64_t column) {
@@ -83,7 +91,7 @@ inline Values rotate(const Sizes& sizes, Values x, std::int64_t heads) {
       for (std::int64_t i = 0; i < half; ++i) {
         const double frequency =
             std::pow(static_cast<double>(sizes.theta), -2.0 * static_cast<double>(i) / static_cast<double>(d));
-        const double angle = static_cast<double>(t % sizes.length) * frequency;
+        const double angle = static_cast<double>(t - sizes.first(t)) * frequency;
         double& first = x[at(t, heads * d, head * d + i)];
         double& second = x[at(t, heads * d, head * d + half + i)];
         const double before = first;
@@ -96,7 +104,7 @@ inline Values rotate(const Sizes& sizes, Values x, std::int64_t heads) {
 /// Causal attention of one query: token `t`, head `head`; `out` gets head_dim numbers.
 inline void attend(const Sizes& sizes, const Values& q, const Values& k, const Values& v, std::int64_t t,
                    std::int64_t head, double* out) {
-  const std::int64_t d = sizes.head_dim, kv = head / (sizes.heads / sizes.kv_heads), first = t - t % sizes.length;
+  const std::int64_t d = sizes.head_dim, kv = head / (sizes.heads / sizes.kv_heads), first = sizes.first(t);
   Values score;
   for (std::int64_t key = first; key <= t; ++key) {
     double sum = 0;

@@ -111,18 +111,19 @@ template <class Device>
 class TestRank {
  public:
   using Arena = typename Device::Arena;
-  static Arena make(device::Ledger& ledger) {
+  static Arena make(device::Ledger& ledger, std::int64_t bytes) {
     if constexpr (Device::counts_only)
       return Arena::unbounded();
     else
-      return Arena(ledger, std::int64_t{1} << 20);
+      return Arena(ledger, bytes);
   }
 
   device::Ledger ledger;
-  Arena arena = make(ledger);
+  Arena arena;
   typename Device::Stream stream;
 
-  explicit TestRank(int threads) : stream(arena, std::min(threads, device::reference::team_sizes().back())) {
+  explicit TestRank(int threads, std::int64_t bytes = std::int64_t{1} << 20)
+      : arena(make(ledger, bytes)), stream(arena, std::min(threads, device::reference::team_sizes().back())) {
     low_ = arena.template allocate<float>(Arena::End::low, {16});
     high_ = arena.template allocate<float>(Arena::End::high, {16});
     for (const Tensor<float>& sentinel : {low_, high_})

@@ -55,6 +55,15 @@ TYPED_TEST(ResidualUnit, FollowsFloat64AtOddSizesWhereverItsWeightsStand) {
   }
 }
 
+TYPED_TEST(ResidualUnit, FollowsFloat64WithPackedDocuments) {
+  Sizes sizes{.sequences = 2, .length = 9, .hidden = 7, .intermediate = 5, .heads = 4, .kv_heads = 2, .head_dim = 6};
+  sizes.documents = {0, 1, 5, 5, 9, 12, 18};
+  const Outcome expected = expected_outcome<typename TypeParam::Kind, typename TypeParam::Precision>(sizes);
+  for (const RunTime& tiling : {RunTime{}, RunTime::tokens(4)})
+    for (const int threads : {1, 2})
+      expect_float64s<TypeParam>(sizes, expected, {.tiling = tiling, .threads = threads});
+}
+
 TYPED_TEST(ResidualUnit, AddsUpTheGradientsOfMicroBatchesAfterTheFirstOverwroteTheMemory) {
   const Sizes sizes{
       .sequences = 2, .length = 5, .hidden = 7, .intermediate = 5, .heads = 2, .kv_heads = 1, .head_dim = 2};

@@ -102,21 +102,25 @@ class Unit {
   Fields<Device, Module> fields;
   Slot<Device, Compute> stream;  // x, y, dy: [T, H] each
   Slot<Device, float> rotary;    // [S, d]
+  std::vector<std::int64_t> documents;
   typename Module::Saved saved{};
   int polls = 0;
   Context<L> context;
 
   Unit(const Sizes& sizes, const Run<Tiling>& run)
-      : rank(run.threads),
+      : rank(run.threads, (std::int64_t{1} << 20) * (sizes.length > 500 ? 4 : 1) +
+                              16 * sizes.tokens() * (sizes.hidden + sizes.intermediate)),
         module(Kind::template make<L>(sizes)),
         fields(module, run.placing),
         stream(std::vector<Shape>(3, {sizes.tokens(), sizes.hidden}), Placing::padded),
         rotary(Shape{sizes.length, sizes.head_dim}),
+        documents(sizes.documents),
         context{.arena = rank.arena,
                 .stream = rank.stream,
                 .tiling = run.tiling,
                 .sequences = sizes.sequences,
                 .sequence_length = sizes.length,
+                .documents = documents,
                 .rotary = rotary[0],
                 .poll = [](void* count) { ++*static_cast<int*>(count); },
                 .poll_state = &polls} {

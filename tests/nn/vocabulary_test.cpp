@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where tokens are: fsdp/nn/embedding.hpp and fsdp/nn/loss_head.hpp.
+#include <set>
+
 #include "head.hpp"
 
 namespace fsdp::nn {
@@ -57,6 +59,8 @@ LossOutcome found_loss(const Sizes& sizes, const Targets& targets, float scale, 
   EXPECT_EQ(run_it([&] { head.all_logits(); }), 0);
   result.logits = head.logits.values(0);
   result.gradients = head.fields.gradients.all_values();
+  for (std::size_t i = 0; i < 2; ++i)  // the reduction clears what nothing was written to
+    if (!head.fields.written[i]) std::fill(result.gradients[i].begin(), result.gradients[i].end(), 0.0);
   result.gradients.push_back(head.stream.values(1));
 
   EXPECT_EQ(head.stream.values(0), x);
@@ -101,6 +105,55 @@ TYPED_TEST(Vocabulary, LossAndGradientsFollowFloat64AtOddSizesInAnyTiles) {
         const Run<> run{.tiling = tiling, .placing = placing, .threads = placing == Placing::padded ? 2 : 1};
         expect_loss<TypeParam>(found_loss<TypeParam>(sizes, some_tokens(sizes), 0.75f, run), expected);
       }
+  }
+}
+
+/// The smallest budgets, so that one row and 64 columns are computed at a time, up to two blocks.
+TYPED_TEST(Vocabulary, BlocksOfColumnsFollowFloat64) {
+  const Sizes sizes{.length = 7, .hidden = 3, .vocabulary = 150};
+  Targets targets = some_tokens(sizes);
+  targets[0] = 149;
+  targets[2] = -1;
+  targets[5] = 64;
+  const LossOutcome expected = expected_loss<TypeParam>(sizes, targets, 0.75f);
+  LossOutcome tripled = expected;
+  for (std::size_t i = 0; i < 2; ++i)
+    for (double& value : tripled.gradients[i]) value *= 3;
+  std::set<std::int64_t> blocks, tiles;
+  for (const std::int64_t bytes : {600, 1000, 2000, 2500})
+    for (const Placing placing : {Placing::adjacent, Placing::padded}) {
+      SCOPED_TRACE(bytes);
+      Run<> run{.tiling = RunTime::budget(bytes), .placing = placing, .threads = placing == Placing::padded ? 2 : 1};
+      Head<device::Cpu, TypeParam> head(sizes, run);
+      const tiling::TilePlan plan = head.module.plan(head.context);
+      blocks.insert(plan.columns_per_block);
+      tiles.insert(std::ssize(plan.tiles));
+      expect_loss<TypeParam>(found_loss<TypeParam>(sizes, targets, 0.75f, run), expected);
+      run.micro_batches = 3;
+      expect_loss<TypeParam>(found_loss<TypeParam>(sizes, targets, 0.75f, run), tripled);
+    }
+  EXPECT_TRUE(blocks.contains(64) && tiles.size() > 1);
+}
+
+TYPED_TEST(Vocabulary, BlocksOfColumnsRepeatToTheBit) {
+  const Sizes sizes{.length = 50, .hidden = 15, .vocabulary = 300};
+  const Run<> run{.tiling = RunTime::budget(20000), .threads = 2};
+  const LossOutcome a = found_loss<TypeParam>(sizes, some_tokens(sizes), 1, run);
+  const LossOutcome b = found_loss<TypeParam>(sizes, some_tokens(sizes), 1, run);
+  EXPECT_TRUE(a.loss == b.loss && a.gradients == b.gradients);
+}
+
+/// What is left out leaves no trace: the rows that count give the same alone.
+TYPED_TEST(Vocabulary, IgnoredRowsAreLeftOutBeforeAnythingIsComputed) {
+  const Sizes sizes{.length = 48, .hidden = 16, .vocabulary = 96};
+  for (const RunTime& tiling : {RunTime{}, RunTime::tokens(16)}) {
+    Targets targets = some_tokens(sizes);
+    for (std::size_t t = 0; t < targets.size(); ++t)
+      if (t % 3 != 1) targets[t] = -1;
+    Head<device::Cpu, TypeParam> head(sizes, {.tiling = tiling});
+    head.targets.set(0, as_values(targets));
+    head.loss(1);
+    EXPECT_EQ(head.rank.stream.counters.matmul_flops, 6 * 16 * sizes.hidden * sizes.vocabulary);
   }
 }
 

@@ -64,17 +64,33 @@ expect_error "--lr 'much' is not a number" "${train[@]}" --data text.txt --lr mu
 expect_error '--lr .nan. is not a finite number' "${train[@]}" --data text.txt --lr nan
 expect_error '--steps' "$program" train --data text.txt --steps
 expect_error '--seed' "${train[@]}" --data text.txt --seed 1 --seed 2
-expect_error 'budget:1000 is not compiled' "${train[@]}" --data text.txt --tiling budget:1000
+
+echo "== tiling"
+for bad in tiles:0 tiles:-2 tokens:0 budget:0 budget:12MB; do
+  expect_error "tiling $bad is not known" "${train[@]}" --data text.txt --tiling $bad
+done
+expect_error 'budget of 100 bytes does not hold one tile of one token; give at least [0-9]' \
+  "${train[@]}" --data text.txt --tiling budget:100 --comm threads:2
+expect_error "--memory '1GB' is not a number of bytes" "${train[@]}" --data text.txt --tiling budget:auto --memory 1GB
+expect_error '--memory 1GiB belongs to --tiling budget:auto' "${train[@]}" --data text.txt --memory 1GiB
+expect_error 'hold no step of this model' "${train[@]}" --data text.txt --tiling budget:auto --memory 1MiB --comm threads:2
+expect_error 'give bytes' "$program" eval --model "$golden/llama-gqa" --data text.txt --tiling budget:auto
 
 echo "== stacks: those that there are, and the lines that compile another"
 refused 'compiled without the stack fsdp2 / nccl / fp32.*without nccl.*nearest is --sharding fsdp2 .*--precision fp32' \
   "${train[@]}" --data text.txt --comm nccl
 contains "$err" '^  --sharding replicated --comm threads --precision bf16$'
 contains "$err" 'fsdp::train_main<fsdp::Llama<Stack>>'
-refused 'compiled without the stack hybrid:2 / threads / fp32' "${train[@]}" --data text.txt --sharding hybrid:2
 if ! grep -q -- '--comm mpi' "$err"; then
   refused 'built without MPI' "${train[@]}" --data text.txt --comm mpi
 fi
+
+echo "== strategies and units that do not fit"
+refused 'mesh: 3 ranks cannot form groups of 2' "${train[@]}" --data text.txt --comm threads:3 --batch-size 3 --sharding hybrid:2
+refused 'a bound of 10 live elements holds no unit' "${train[@]}" --data text.txt --comm threads:2 --batch-size 2 --sharding zero3:live=10
+refused 'matches no parameter' "${train[@]}" --data text.txt --freeze nothing
+refused 'every parameter is frozen' "${train[@]}" --data text.txt --freeze '*'
+refused 'not a power of two' "${train[@]}" --data text.txt --loss-scale dynamic:3
 
 echo "== eval and generate"
 model=$golden/llama-gqa

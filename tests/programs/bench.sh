@@ -36,6 +36,66 @@ assert len(lines) == 1 and lines[0]["tiling"] == "tokens:16" and lines[0]["preci
 positive(lines[0], "ratio_to_untiled")
 PY
 
+check attention --seq-len 96 --heads 2 --kv-heads 1 <<'PY'
+assert [line["head_dim"] for line in lines] == [64, 128]
+for line in lines:
+    assert line["seq"] == 96 and line["heads"] == 2 and line["kv_heads"] == 1 and line["precision"] == "bf16"
+    positive(line, "forward_ms", "backward_ms", "scratch_bytes", "matmul_gflops", "forward_ratio", "backward_ratio")
+PY
+check attention --seq-len 33 --heads 1 --kv-heads 1 --head-dim 6 --precision fp32 <<'PY'
+assert len(lines) == 1 and lines[0]["head_dim"] == 6 and lines[0]["precision"] == "fp32"
+PY
+
+check head --seq-len 40 --hidden 32 --vocab 500 <<'PY'
+assert len(lines) == 1 and lines[0]["tiling"] == "tokens:1024" and lines[0]["vocabulary"] == 500
+positive(lines[0], "ms", "matmul_ms", "ratio", "planned_bytes")
+assert lines[0]["arena_bytes"] >= lines[0]["planned_bytes"]
+PY
+check head --seq-len 512 --hidden 32 --vocab 500 --tiling budget:60000 --precision fp32 <<'PY'
+line = lines[0]
+assert line["tokens_per_tile"] < 512 and line["columns_per_block"] < 500 and line["planned_bytes"] <= 60000
+PY
+
+check mlp --table --hidden 64 --intermediate 192 --seq-len 500 --comm threads:3 <<'PY'
+assert [line["tiling"].split(":")[0] for line in lines] == ["off", "tiles", "tokens", "budget"]
+for line in lines:
+    assert line["bench"] == "mlp_table" and line["ranks"] == 3 and line["seq"] == 500
+    positive(line, "forward_ms", "backward_ms", "peak_bytes", "activation_bytes")
+    assert line["peak_bytes"] <= lines[0]["peak_bytes"]
+    assert ("ratio_to_untiled" in line) == (line["tiling"] != "off")
+assert abs(lines[1]["flops_to_untiled"] - 22 / 18) < 1e-4 and lines[1]["peak_bytes"] < lines[0]["peak_bytes"]
+PY
+
+"$program" bench mlp --table --dry-run --threads 1 > lines.txt
+python3 - <<'PY'
+import json
+lines = [json.loads(line) for line in open("lines.txt")]
+table = {(line["seq"], line["tiling"].split(":")[0]): line for line in lines}
+assert len(table) == len(lines) == 7 * 4
+for (seq, tiling), line in table.items():
+    assert line["hidden"] == 4096 and line["intermediate"] == 12288 and line["ranks"] == 2
+    assert "forward_ms" not in line and line["threads"] >= 1
+    assert line["peak_bytes"] == sum(line[part] for part in line if part.endswith("_bytes")
+                                     and part != "peak_bytes" and not part.startswith("published")), line
+    assert line["peak_bytes"] <= table[seq, "off"]["peak_bytes"], line
+    assert line["published_untiled_bytes"] > 0 and line["published_tiled_bytes"] > 0
+    if tiling == "budget":  # may use what the published tiled run uses; that counts one sharded copy of the weights
+        as_published = line["peak_bytes"] - line["model_bytes"] - line["gradient_shard_bytes"]
+        assert as_published <= line["published_tiled_bytes"], line
+        assert line["flops_to_untiled"] <= 1.06, line
+longest = 131072
+assert table[longest, "off"]["published_untiled_bytes"] == 22240 << 20
+assert table[longest, "off"]["published_tiled_bytes"] == 10176 << 20
+assert table[longest, "tokens"]["peak_bytes"] <= 4.84 * 2**30, table[longest, "tokens"]
+assert table[longest, "tiles"]["peak_bytes"] <= 6.81 * 2**30, table[longest, "tiles"]
+PY
+python3 "$(dirname "$0")/../../bench/figure.py" lines.txt figure.svg
+python3 - <<'PY'
+import xml.etree.ElementTree as tree
+marks = [mark for mark in tree.parse("figure.svg").iter() if mark.tag.endswith("circle")]
+assert len(marks) == 7 * 4 and all(mark.get("fill") == "#fff" for mark in marks), "nothing of a dry run was run"
+PY
+
 step_expectations='
 assert len(lines) == 1
 line = lines[0]
@@ -85,7 +145,13 @@ refused() {
   fi
 }
 refused step --repeats 0
+refused step --table
+refused mlp --up-to 4
+refused mlp --dry-run
 refused step --heads 3
+refused attention --heads 3
+refused attention --head-dim -1
+refused head --vocab -1
 refused mlp --seq-len -1
 refused comm --bytes 1
 refused optim --parameters 0

@@ -12,7 +12,8 @@ table() { awk '$2 ~ /^[0-9]+$/ && $1 != "peak" { sum += $2; kinds++ } $1 == "pea
   fail "the table of $1"; }
 
 for stack in "fsdp2 fp32 off threads:2" "fsdp2 bf16 tiles:3 threads:2" "zero3 fp32 tokens:7 threads:2" \
-  "zero3 bf16 off threads:3" "replicated fp32 off threads:2" "replicated bf16 tokens:100 threads:1"; do
+  "zero3 bf16 off threads:3" "replicated fp32 off threads:2" "replicated bf16 tokens:100 threads:1" \
+  "fsdp2 bf16 budget:60KiB threads:2" "zero3 fp32 budget:250KiB threads:2"; do
   read -r sharding precision tiling comm <<<"$stack"
   for more in "--grad-accum 1" "--grad-accum 2 --tied --vocab 300"; do
     echo "== $stack $more"
@@ -27,6 +28,29 @@ for stack in "fsdp2 fp32 off threads:2" "fsdp2 bf16 tiles:3 threads:2" "zero3 fp
       fail "planned $planned bytes, took $(summary metrics.jsonl peak_bytes)"
   done
 done
+
+echo "== budget:auto takes what the memory leaves, and the run stays within it"
+auto=(--model tiny --layers 3 --seq-len 400 --batch-size 2 --steps 1 --threads 1 --comm threads:2)
+tessera train --dry-run "${auto[@]}"
+untiled=$(table "$out")
+tessera train --dry-run "${auto[@]}" --tiling tiles:400
+least=$(table "$out")
+for memory in $((untiled + 5)) $(((untiled + least) / 2)); do
+  tessera train --dry-run "${auto[@]}" --tiling budget:auto --memory $memory
+  contains "$out" '^--tiling budget:auto is budget:[0-9]*: what .* a rank leave$'
+  contains "$out" '^tiling: MLP of a block, [0-9]* tiles? of .* tokens.* kept; [0-9]* bytes; [0-9]* FLOPs recomputed$'
+  contains "$out" '^tiling: head, [0-9]* tile'
+  budget=$(sed -n 's/.*auto is \(budget:[0-9]*\).*/\1/p' "$out")
+  planned=$(table "$out")
+  ((planned <= memory && planned <= untiled && planned >= least)) || fail "$memory bytes gave a plan of $planned"
+  rm -f metrics.jsonl
+  tessera train --data text.txt --metrics metrics.jsonl "${auto[@]}" --tiling budget:auto --memory $memory
+  contains "$out" "auto is $budget:"
+  contains metrics.jsonl "$budget"
+  [ "$(summary metrics.jsonl peak_bytes)" -eq "$planned" ] || fail "took $(summary metrics.jsonl peak_bytes)"
+done
+tessera train --dry-run "${auto[@]}" --tiling budget:auto
+[ "$(table "$out")" -eq "$untiled" ] || fail "a small model is tiled where memory is ample"
 
 echo "== a large model on many ranks takes no memory"
 large=(train --dry-run --hidden 4096 --layers 32 --heads 32 --kv-heads 8 --intermediate 14336 --vocab 128256

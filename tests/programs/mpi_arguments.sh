@@ -26,6 +26,12 @@ refused "different arguments: rank 0 has 'seq-len = 16', rank 1 has 'seq-len = 1
 echo "== an error that all ranks meet is said once; one that a rank meets alone ends the others"
 refused 'data: nowhere: no such file' "${mpirun[@]}" -np 3 "${base[@]}" --batch-size 6 --data nowhere
 [ "$(grep -c nowhere "$err")" -eq 1 ] || fail "said more than once"
+# A byte outside the vocabulary, in a window that one rank alone draws: no rank computes on, and it is said once.
+{ head -c 85 text.txt; printf '\310'; tail -c +87 text.txt; } >one-byte.txt
+refused 'data: window 5 holds byte 200, which is not below the model.s vocabulary of 128' "${mpirun[@]}" -np 2 \
+  "$program" train --data one-byte.txt --model tiny --vocab 128 --seq-len 16 --precision fp32 --batch-size 2 \
+  --validation-fraction 0 --steps 500 --log-every 1000
+[ "$(grep -c 'holds byte' "$err")" -eq 1 ] || fail "said more than once"
 refused 'rank 0: --metrics /dev/full: cannot be written' "${mpirun[@]}" -np 2 "${base[@]}" --metrics /dev/full
 refused 'rank 0: .*checkpoint-dir text.txt/c: cannot be written' \
   "${mpirun[@]}" -np 2 "${base[@]}" --checkpoint-dir text.txt/c

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Processes do the same arithmetic as threads: rank 0 runs the same ranks as threads too and compares.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <span>
@@ -16,32 +17,27 @@ namespace {
 
 using Names = std::vector<std::string>;
 
+/// Among threads, strategies are compared with each other (parity_test.cpp).
 TEST(MpiParity, EveryStrategyGivesTheLossesAndWeightsOfThreadsToTheBit) {
   const int ranks = comm::mpi_world().size();
-  for (const auto strategy : strategies) {
-    SCOPED_TRACE(strategy);
-    const RunResults found = run_mpi(strategy, uneven_options(ranks));
-    EXPECT_EQ(found.losses.size(), 10u);
-    EXPECT_EQ(found.memory.front().used, found.memory.front().planned);
-    if (comm::mpi_world().rank() != 0) continue;
-    const RunResults threads = run(strategy, uneven_options(ranks));
-    EXPECT_EQ(found.losses, threads.losses);
-    EXPECT_EQ(found.norms, threads.norms);
-    EXPECT_EQ(tensors_that_differ(found.weights, threads.weights), Names{});
-    EXPECT_EQ(tensors_that_differ(found.initial, threads.initial), Names{});
-    const RunResults alone = run(strategy, uneven_options(1));
-    EXPECT_LE(largest_relative(found.losses, alone.losses), 1e-5);
-    EXPECT_LE(largest_relative(found.weights, alone.weights), 1e-4);
-  }
-}
-
-TEST(MpiParity, StrategiesGiveTheSameLossesAndWeightsToTheBit) {
-  const RunOptions options = uneven_options(comm::mpi_world().size());
-  const RunResults first = run_mpi("fsdp2", options);
-  for (const auto strategy : {"zero3", "replicated"}) {
-    const RunResults other = run_mpi(strategy, options);
-    EXPECT_EQ(other.losses, first.losses) << strategy;
-    EXPECT_EQ(tensors_that_differ(other.weights, first.weights), Names{}) << strategy;
+  for (const auto strategy : {"fsdp2", "fsdp2:no-reshard", "fsdp2:deferred", "zero1", "zero2", "zero3", "replicated",
+                              "fsdp2:2", "hybrid:1", "hybrid:2", "hybrid:1:full", "hybrid:2:full"}) {
+    if (ranks % std::max<std::int64_t>(train::parse_sharding(strategy).number, 1) != 0) continue;
+    for (const int micro_batches : {1, 3})
+      for (const bool recompute : {false, true}) {
+        SCOPED_TRACE(message(strategy, ", ", micro_batches, " micro-batches", recompute ? ", recomputed" : ""));
+        RunOptions options = uneven_options(ranks, micro_batches);
+        options.units.recompute = recompute;
+        const RunResults found = run_mpi(strategy, options);
+        EXPECT_EQ(found.losses.size(), 10u);
+        EXPECT_EQ(found.memory.front().used, found.memory.front().planned);
+        if (comm::mpi_world().rank() != 0) continue;
+        const RunResults threads = run(strategy, options);
+        EXPECT_EQ(found.losses, threads.losses);
+        EXPECT_EQ(found.norms, threads.norms);
+        EXPECT_EQ(tensors_that_differ(found.weights, threads.weights), Names{});
+        EXPECT_EQ(tensors_that_differ(found.initial, threads.initial), Names{});
+      }
   }
 }
 

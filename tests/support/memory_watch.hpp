@@ -3,7 +3,9 @@
 /// Looks at a ShardedModule while a schedule runs: are weights and gradients where they must be?
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -61,8 +63,23 @@ class MemoryWatch {
         weight_slots_,
         sharding::weight_slots(both, sizes).sizes, [&](int i) -> const auto& { return module.weight_slot(i); });
     list(
-        gradient_slots_, sharding::gradient_slots(module.schedule(sharding::Pass::train), module.uses(), sizes).sizes,
-        [&](int i) -> const auto& { return module.gradient_slot(i); });
+        gradient_slots_,
+        sharding::gradient_slots(module.schedule(sharding::Pass::train), module.uses(), module.group_rules(), sizes)
+            .sizes,
+        [&](int i) -> const auto& {
+          gradient_slots_made_ = i + 1;
+          return module.gradient_slot(i);
+        });
+  }
+
+  /// What a step does not write stays NaN: nobody may read it.
+  void fill_gradients_with_nan() {
+    for (auto& group : module_.groups())
+      if (group.rules().trainable) std::fill_n(group.summed_gradient().data(), group.summed_gradient().size(), NAN);
+    for (int i = 0; i < gradient_slots_made_; ++i) {
+      const auto& slot = module_.gradient_slot(i);
+      std::fill_n(slot.open(), slot.size, NAN);
+    }
   }
 
   Observer observer() {
@@ -98,6 +115,7 @@ class MemoryWatch {
   void after(const sharding::Event& event) {
     if (training_ && (event.action == Action::loss || event.action == Action::backward)) {
       for (const int index : module_.uses()[static_cast<std::size_t>(event.index)].groups) {
+        if (!group(index).rules().trainable) continue;
         auto& views = gradients_[index];
         views.clear();
         for (std::int64_t i = 0; i < count(index); ++i) {
@@ -108,7 +126,7 @@ class MemoryWatch {
     }
     if (event.action != Action::reduce) return;
     for (const Range& view : gradients_[event.index])
-      expect_inside(view, gradient_slots_, event.index, at_rest(group(event.index).main_gradient()), false);
+      expect_inside(view, gradient_slots_, event.index, at_rest(group(event.index).summed_gradient()), false);
   }
 
   template <class Buffer>
@@ -136,6 +154,7 @@ class MemoryWatch {
 
   Module& module_;
   bool training_ = false;
+  int gradient_slots_made_ = 0;
   std::vector<Range> weight_slots_, gradient_slots_;
   std::map<int, std::vector<Range>> gradients_;
   std::int64_t checked_ = 0;

@@ -20,6 +20,7 @@
 #include <fsdp/optim/adamw.hpp>
 #include <fsdp/optim/initialize.hpp>
 #include <fsdp/train/dry_run.hpp>
+#include <fsdp/train/sharding_of.hpp>
 #include <fsdp/train/shards_io.hpp>
 
 #include <support/memory_watch.hpp>
@@ -52,10 +53,10 @@ class BatchMemory {
   std::vector<std::vector<std::int32_t>> tokens_, targets_;  // moving a vector keeps its elements where they are
 };
 
-/// The whole tensors of which every rank holds view(piece). Each element must be held once, or by all ranks alike.
+/// The whole tensors of which every rank holds view(piece); zero where `of_trained` and frozen. Each element must be
+/// owned once, and be the same in every replica.
 template <class Module, class View>
-Values collect(Module& module, View view) {
-  constexpr bool sharded = Module::Group::sharded;
+Values collect(Module& module, View view, bool of_trained = false) {
   std::map<std::string, std::size_t> offsets;
   std::size_t total = 0;
   const auto parameters = parameter_list(module.model().config());
@@ -64,8 +65,9 @@ Values collect(Module& module, View view) {
     total += static_cast<std::size_t>(elements_of(parameter.shape));
   }
   std::vector<std::int64_t> bits(total), holders(total);
-  const auto for_each = [&](auto f) {
+  const auto for_each = [&](bool owned_only, auto f) {
     for (const auto& piece : module.pieces()) {
+      if ((owned_only && !piece.owned) || (of_trained && !piece.trainable)) continue;
       const auto values = view(piece);
       const std::size_t at = offsets.at(piece.parameter->name) + static_cast<std::size_t>(piece.begin);
       for (std::int64_t i = 0; i < values.numel(); ++i)
@@ -73,17 +75,21 @@ Values collect(Module& module, View view) {
     }
   };
   auto& communicator = module.communicator();
-  if (sharded || communicator.rank() == 0)
-    for_each([&](std::size_t at, std::int32_t value) {
-      bits[at] += value;
-      ++holders[at];
-    });
+  for (const auto& group : module.groups())
+    for (const auto& parameter : group.parameters())
+      if (of_trained && !group.rules().trainable && communicator.rank() == 0)
+        std::fill_n(holders.begin() + static_cast<std::ptrdiff_t>(offsets.at(parameter.name)),
+                    parameter.shape.numel(), 1);
+  for_each(true, [&](std::size_t at, std::int32_t value) {
+    bits[at] += value;
+    ++holders[at];
+  });
   comm::reduce(communicator, std::span(bits), comm::Reduction::sum, {"collected values"});
   comm::reduce(communicator, std::span(holders), comm::Reduction::sum, {"holders"});
   EXPECT_EQ(std::count(holders.begin(), holders.end(), 1), std::ssize(holders))
       << "an element is held by none or by several";
   std::int64_t other = 0;
-  for_each([&](std::size_t at, std::int32_t value) { other += bits[at] == value ? 0 : 1; });
+  for_each(false, [&](std::size_t at, std::int32_t value) { other += bits[at] == value ? 0 : 1; });
   EXPECT_EQ(other, 0) << "elements that differ between ranks";
 
   Values values;
@@ -108,15 +114,16 @@ void begin(ShardedModule<Model>& module, const RunOptions& options) {
 template <class Model>
 std::vector<std::vector<float>> logits(typename Model::Stack::Comm& communicator, const RunOptions& options) {
   using Compute = typename Model::Stack::Precision::Compute;
-  const Model model(options.config);
+  const Model model(options.config, options.units);
+  const auto sharding = train::sharding_of<typename Model::Stack::Sharding>(options.sharding);
   train::PlanRequest request{.ranks = communicator.size(),
                              .rank = communicator.rank(),
                              .sequences = 1,
                              .shape = {.sequence_length = options.sequence_length},
                              .purpose = Purpose::generate};
-  const train::Plan plan = train::plan(model, {}, options.tiling, request);
+  const train::Plan plan = train::plan(model, sharding, options.tiling, request);
   request.shape.activation_bytes = plan.activation_bytes;
-  ShardedModule<Model> module(communicator, model, {}, options.tiling, request.shape, Purpose::generate);
+  ShardedModule<Model> module(communicator, model, sharding, options.tiling, request.shape, Purpose::generate);
   Executor<Model> executor(module);
   begin(module, options);
   std::vector<std::vector<float>> all;
@@ -153,18 +160,21 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   const auto sum = [&](double value) { return comm::sum_over_ranks(communicator, value, {"test"}); };
   const int rank = communicator.rank();
   communicator.monitor().options.before = options.before;
-  const Model model(options.config);
+  const Model model(options.config, options.units);
+  const auto sharding = train::sharding_of<typename Model::Stack::Sharding>(options.sharding);
   train::PlanRequest request{
       .ranks = communicator.size(),
       .rank = rank,
       .sequences = options.most_sequences,
       .shape = {.sequence_length = options.sequence_length, .micro_batches = options.micro_batches}};
-  const train::Plan plan = train::plan(model, {}, options.tiling, request);
+  const train::Plan plan = train::plan(model, sharding, options.tiling, request);
   request.shape.activation_bytes = plan.activation_bytes;
-  ShardedModule<Model> module(communicator, model, {}, options.tiling, request.shape);
+  request.shape.far_activation_bytes = plan.far_activation_bytes;
+  ShardedModule<Model> module(communicator, model, sharding, options.tiling, request.shape);
   optim::AdamW<Model> optimizer(module, {.clip = options.clip});
   MemoryWatch<Model> watch(module);
   Executor<Model> executor(module, watch.observer());
+  if (options.nan_in_padding) watch.fill_gradients_with_nan();
   if (options.resume.empty())
     begin(module, options);
   else
@@ -198,16 +208,24 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
                                                        .micro_batch = m,
                                                        .micro_batches = options.micro_batches})));
     const double targets = sum(static_cast<double>(batch.valid_targets()));
-    auto& monitor = communicator.monitor();
-    monitor.events.clear();
-    const std::int64_t copied = monitor.totals.copied_bytes;
+    const auto copied_bytes = [&] {
+      std::int64_t bytes = 0;
+      for (auto* axis : module.communicators()) bytes += axis->monitor().totals.copied_bytes;
+      return bytes;
+    };
+    for (auto* axis : module.communicators()) axis->monitor().events.clear();
+    const std::int64_t copied = copied_bytes();
     watch.set_training(true);
     const double loss = executor.train(micro_batches, 1.0f / static_cast<float>(targets));
-    if (memory.copied_bytes == 0) memory.copied_bytes = monitor.totals.copied_bytes - copied;
-    results.events = monitor.events;
+    if (memory.copied_bytes == 0) memory.copied_bytes = copied_bytes() - copied;
+    results.events = communicator.monitor().events;
+    if (const auto axes = module.communicators(); axes.size() == 3) {
+      results.across_events = axes[1]->monitor().events;
+      results.inner_events = axes[2]->monitor().events;
+    }
     results.losses.push_back(sum(loss) / targets);
     if (options.collects && results.gradients.empty())
-      results.gradients = collect(module, [](const auto& piece) { return piece.gradient; });
+      results.gradients = collect(module, [](const auto& piece) { return piece.gradient; }, true);
     results.norms.push_back(optim::gradient_norm(module));
     optimizer.step(options.lr, results.norms.back());
     if (memory.allocations_after_first_step == 0) memory.allocations_after_first_step = module.ledger().allocations();
@@ -216,11 +234,13 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
 
   if (options.collects) {
     results.weights = collect_weights();
-    results.first_moments = collect(module, [&](const auto& piece) { return optimizer.first_moment(piece); });
-    results.second_moments = collect(module, [&](const auto& piece) { return optimizer.second_moment(piece); });
+    results.first_moments = collect(module, [&](const auto& piece) { return optimizer.first_moment(piece); }, true);
+    results.second_moments = collect(module, [&](const auto& piece) { return optimizer.second_moment(piece); }, true);
   }
   memory.used = module.peak_bytes();
   memory.used_activations = module.arena().peak();
+  memory.planned_far = plan.far_bytes;
+  memory.used_far = module.far_bytes();
   memory.allocations_at_end = module.ledger().allocations();
   memory.weight_slots = watch.weight_slots();
   memory.gradient_slots = watch.gradient_slots();

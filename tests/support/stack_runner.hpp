@@ -19,6 +19,8 @@
 #include <comm/monitor.hpp>
 #include <fsdp/device/memory.hpp>
 #include <fsdp/models/llama_config.hpp>
+#include <fsdp/train/stack_choice.hpp>
+#include <fsdp/units.hpp>
 #include <tiling/policies.hpp>
 
 namespace fsdp::test {
@@ -41,6 +43,8 @@ using Batch = std::function<std::vector<Window>(const Place&)>;
 
 struct RunOptions {
   LlamaConfig config;
+  Units units = {};
+  train::ShardingChoice sharding = {};  ///< numbers of the strategy; `run` fills it from the stack's name
   std::int64_t sequence_length = 0;
   std::int64_t most_sequences = 1;  ///< in one micro-batch: what is planned for
   int ranks = 1;
@@ -58,7 +62,8 @@ struct RunOptions {
   std::filesystem::path resume = {};   ///< a checkpoint to go on from
   std::filesystem::path save_to = {};  ///< where the last step's checkpoint goes
   std::function<void(int rank, const comm::Event&)> before = {};  ///< called before each collective
-  bool collects = true;                                           ///< weights, gradients and moments
+  bool nan_in_padding = false;          ///< gradients' memory is NaN before the first step writes to it
+  bool collects = true;                 ///< weights, gradients and moments
   bool steps_on_own_gradients = false;  ///< only the stack "watched": gradients are not summed over ranks
 };
 
@@ -69,6 +74,7 @@ using Values = std::map<std::string, std::vector<float>>;
 struct Memory {
   device::BytesByKind planned{}, used{};
   std::int64_t planned_activations = 0, used_activations = 0;
+  std::int64_t planned_far = 0, used_far = 0;  ///< in far memory
   std::int64_t allocations_after_first_step = 0, allocations_at_end = 0;
   std::int64_t weight_slots = 0, gradient_slots = 0;  ///< that hold something
   std::int64_t views_checked = 0;                     ///< weights and gradients seen inside the slots
@@ -82,21 +88,28 @@ struct RunResults {
   Values first_moments, second_moments;
   std::vector<std::vector<float>> logits;      // [windows][S * V]
   std::vector<comm::Event> events;             ///< collectives of the last step's forward and backward, on rank 0
+  std::vector<comm::Event> across_events;      ///< those on the mesh's outer axis
+  std::vector<comm::Event> inner_events;       ///< and on its inner one
   std::vector<comm::Event> generating_events;  ///< collectives of all of logits_of
   std::vector<Memory> memory;                  ///< by rank
 };
 
-/// "fsdp2", "zero3", "replicated" in float over Threads, "fsdp2/bf16" in mixed precision, and "watched": FullyShard on
-/// a communicator that can leave sums out and remembers what memory it was given. Throws InputError for any other.
+/// What --sharding takes, with its numbers, in float over Threads; with "/bf16" behind it in mixed precision, with
+/// "/rows" in that layout, "/offload" with the optimizer in far memory, "/bf16-wire" with gradients rounded on their
+/// way; and "watched": FullyShard on a communicator that can leave sums out and remembers what memory it was given.
+/// Throws InputError for what the tests do not compile.
 RunResults run(std::string_view stack, const RunOptions& options);
 
 inline constexpr std::string_view strategies[] = {"fsdp2", "fsdp2:no-reshard", "zero1", "zero2", "zero3", "replicated"};
+
+/// Strategies on a mesh of two axes, for an even number of ranks.
+inline constexpr std::string_view mesh_strategies[] = {"fsdp2:2", "hybrid:2", "hybrid:2:full"};
 
 /// A strategy's name as GoogleTest allows it in the name of a test.
 inline std::string test_name(std::string_view strategy) {
   std::string name(strategy);
   std::replace_if(
-      name.begin(), name.end(), [](char c) { return c == ':' || c == '-'; }, '_');
+      name.begin(), name.end(), [](char c) { return c == ':' || c == '-' || c == '/' || c == '='; }, '_');
   return name;
 }
 

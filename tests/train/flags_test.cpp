@@ -34,12 +34,20 @@ TrainOptions everything() {
              .intermediate = 100,
              .vocab = 300,
              .tied = false};
-  o.steps = 7, o.seq_len = 33, o.batch_size = 6, o.grad_accum = 3, o.lr = 0.1 + 0.2, o.warmup = 5;
+  o.steps = 7, o.seq_len = 33, o.batch_size = 6, o.grad_accum = 3, o.document_separator = 10;
+  o.lr = 0.1 + 0.2, o.warmup = 5;
   o.lr_schedule = train::LrShape::constant;
   o.weight_decay = 0.05, o.beta1 = 0.8, o.beta2 = 0.99, o.eps = 1e-12, o.clip = 0, o.seed = 0xffffffffffffffffu;
   o.validation_fraction = 0.25, o.validation_every = 3, o.validation_windows = 9;
+  o.loss_scale = "dynamic:64";
+  o.units = {.blocks_per_unit = 2,
+             .merge_below = 100,
+             .recompute = true,
+             .keep_last_block = false,
+             .exempt = {"*norm*"},
+             .frozen = {"a", "b*"}};
   o.checkpoint_dir = "out", o.checkpoint_every = 4, o.resume = "there", o.metrics = "m.jsonl", o.trace = "t.json";
-  o.log_every = 10, o.dry_run = true, o.ranks = 16, o.print_schedule = true;
+  o.log_every = 10, o.dry_run = true, o.ranks = 16, o.memory = "8GiB", o.print_schedule = true;
   o.stack = {.sharding = train::parse_sharding("hybrid:2:full"),
              .precision = train::PrecisionChoice::fp32,
              .tiling = train::parse_tiling("tokens:512"),
@@ -153,7 +161,7 @@ TEST(ConfigFile, GivesBackEveryOption) {
   const TemporaryFolder folder;
   const std::string path = folder.write("run.toml", to_toml(everything())).string();
   TrainOptions read = train_of({"--config", path.c_str()});
-  EXPECT_EQ(read.given.size(), 42u);
+  EXPECT_EQ(read.given.size(), 49u);
   read.given.clear();
   EXPECT_EQ(read, everything());
 }

@@ -27,12 +27,18 @@ TEST(ParseSharding, AnythingElseIsAnErrorWithTheNearestName) {
 }
 
 TEST(ParseTiling, ReadsPolicies) {
-  for (const char* name : {"off", "tiles:4", "tokens:512", "budget:1000000"})
+  for (const char* name : {"off", "tiles:4", "tokens:512", "budget:1000000", "budget:auto"})
     EXPECT_EQ(name_of(parse_tiling(name)), name);
   EXPECT_EQ(policy_of(parse_tiling("off")), tiling::RunTime());
   EXPECT_EQ(policy_of(parse_tiling("tiles:4")), tiling::RunTime::tiles(4));
   EXPECT_EQ(policy_of(parse_tiling("tokens:512")), tiling::RunTime::tokens(512));
-  EXPECT_INPUT_ERROR(policy_of(parse_tiling("budget:5")), "budget:5 is not compiled");
+  EXPECT_EQ(policy_of(parse_tiling("budget:5")), tiling::RunTime::budget(5));
+  EXPECT_EQ(parse_tiling("budget:3KiB").number, 3 * 1024);
+  EXPECT_EQ(name_of(parse_tiling("budget:512MiB")), "budget:536870912");
+  EXPECT_EQ(parse_tiling("budget:2GiB").number, std::int64_t{2} << 30);
+  EXPECT_INPUT_ERROR(policy_of(parse_tiling("budget:auto")), "give bytes");
+  for (const char* bad : {"budget:0", "budget:-1", "budget:", "budget:MiB", "budget:1MB", "budget:9999999TiB"})
+    EXPECT_INPUT_ERROR(parse_tiling(bad), "is not known");
   EXPECT_INPUT_ERROR(parse_tiling("tile:4"), "did you mean 'tiles:N'?");
   EXPECT_INPUT_ERROR(parse_tiling("tiles:0"), "is not known");
 }

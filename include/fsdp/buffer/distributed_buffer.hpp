@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A group of tensors in one flat buffer per rank, with its placement in the type, and the moves between placements.
+/// A group of tensors in one flat buffer per rank, with its placements in the type, and the moves between placements.
 ///
-/// A DistributedBuffer is a view; blocks own the memory. `redistribute` is overload resolution:
+/// A DistributedBuffer is a view; blocks own the memory. `redistribute` is overload resolution, over the axis that
+/// changes and with that axis' communicator:
 ///   Shard -> Replicate   all-gather
 ///   Partial -> Shard     reduce-scatter
 ///   Partial -> Replicate all-reduce, in place
 ///   Replicate -> Shard   no communication: a view of this rank's part
-/// Anything else does not compile. Idea: DBuffer of Megatron-FSDP; there the placement is a run-time value.
+/// Anything else does not compile. Over the outer axis of a mesh, collectives are in place: each rank's part lies in
+/// the range that is gathered or reduced. Idea: DBuffer of Megatron-FSDP; there the placement is a run-time value.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -17,45 +20,51 @@
 
 #include <comm/collectives.hpp>
 #include <fsdp/buffer/layout.hpp>
+#include <fsdp/buffer/placement.hpp>
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/tensor.hpp>
 
 namespace fsdp::buffer {
 
-struct Shard {};      ///< each rank holds its pieces
-struct Replicate {};  ///< each rank holds everything
-struct Partial {};    ///< each rank holds everything; the value is the sum over ranks
+/// A rank's place in a mesh.
+struct Coordinates {
+  constexpr Coordinates(int shard = 0, int replica = 0) : shard(shard), replica(replica) {}
+  int shard;    ///< on the axis that cuts tensors
+  int replica;  ///< on the outer axis
+};
 
-template <class P>
-concept Placement = std::is_same_v<P, Shard> || std::is_same_v<P, Replicate> || std::is_same_v<P, Partial>;
-
-template <class T, class Device, Placement P>
+template <class T, class Device, Placement... P>
 class DistributedBuffer {
  public:
-  static constexpr bool sharded = std::is_same_v<P, Shard>;
+  using At = Placements<P...>;
+  static_assert(At::axes > 0);  // asks Placements whether these fit together
 
   DistributedBuffer() = default;
-  DistributedBuffer(const Layout& layout, int rank, T* data) : layout_(&layout), rank_(rank), data_(data) {}
+  DistributedBuffer(const Layout& layout, Coordinates at, T* data) : layout_(&layout), at_(at), data_(data) {}
 
   const Layout& layout() const { return *layout_; }
-  int rank() const { return rank_; }
+  Coordinates at() const { return at_; }
   bool placed() const { return data_ != nullptr; }
   T* data() const {
     require(data_ != nullptr, "distributed buffer: used before it was placed or after it was reduced");
     return data_;
   }
   /// Elements of this rank's buffer.
-  std::int64_t size() const { return sharded ? layout_->local_size : layout_->full_size; }
+  std::int64_t size() const {
+    if constexpr (At::shards_shards) return layout_->across_size();
+    return At::shards_tensors ? layout_->local_size : layout_->full_size;
+  }
 
   /// Tensor `index`, whole.
-  Tensor<T> tensor(std::int64_t index) const requires(!sharded) {
+  Tensor<T> tensor(std::int64_t index) const requires(!At::shards_tensors) {
     const auto i = static_cast<std::size_t>(index);
     return Tensor<T>(data() + layout_->offsets[i], layout_->shapes[i]);
   }
 
-  /// What this rank holds; a Replicate buffer holds every tensor whole.
+  /// What this rank holds; a buffer that is not sharded holds every tensor whole.
   std::vector<Piece> pieces() const {
-    if constexpr (sharded) return layout_->pieces(rank_);
+    if constexpr (At::shards_shards) return layout_->pieces_across(at_.shard, at_.replica);
+    if constexpr (At::shards_tensors) return layout_->pieces(at_.shard);
     std::vector<Piece> whole;
     for (std::size_t i = 0; i < layout_->shapes.size(); ++i)
       whole.push_back({.tensor = static_cast<std::int64_t>(i),
@@ -71,9 +80,12 @@ class DistributedBuffer {
 
  private:
   const Layout* layout_ = nullptr;
-  int rank_ = 0;
+  Coordinates at_;
   T* data_ = nullptr;
 };
+
+template <class From, class To>
+inline constexpr Change change = change_of<typename From::At, typename To::At>();
 
 /// Segments of a collective between a local and a full buffer of one layout.
 template <class T>
@@ -84,54 +96,97 @@ std::vector<comm::Segment<T>> segments(const Layout& layout, T* local, T* full) 
   return list;
 }
 
+namespace detail {
+
+/// Of a collective whose local parts lie in place inside `full`.
+template <class T>
+std::vector<comm::Segment<T>> segments_in_place(const Layout& layout, Coordinates at, T* full, std::size_t axes,
+                                                std::size_t axis) {
+  if (axes == 2 && axis == 0) return {{full + layout.across.begin(at.replica), full, layout.across.counts}};
+  std::vector<comm::Segment<T>> list;
+  for (const Run& run : layout.runs) list.push_back({full + run.begin(at.shard), full + run.full, run.counts});
+  return list;
+}
+
+/// Segments over the axis that changes: from `local`, or in place over the outer axis.
+template <class Change_, class T>
+std::vector<comm::Segment<T>> segments_between(const Layout& layout, Coordinates at, T* local, T* full) {
+  if constexpr (Change_::outer) {
+    require(local == full + layout.across.begin(at.replica),
+            "redistribute: over the outer axis a rank's part lies in the whole");
+    return segments_in_place(layout, at, full, 2, 0);
+  } else {
+    return segments(layout, local, full);
+  }
+}
+
+template <class From, class To>
+struct Between {
+  static constexpr bool outer = From::At::axes == 2 && change<From, To>.axis == 0;
+};
+
+template <class From, class To>
+inline constexpr bool reduces =
+    change<From, To>.move == Move::reduce_scatter || change<From, To>.move == Move::all_reduce;
+
+}  // namespace detail
+
 /// Anything that is not in the table, or a reduction that names no wire type.
-template <class C, class T, class Device, Placement From, Placement To, class... Rest>
-void redistribute(C&, const DistributedBuffer<T, Device, From>&, const DistributedBuffer<T, Device, To>&, Rest&&...) {
-  constexpr bool reduction = std::is_same_v<From, Partial> && !std::is_same_v<To, Partial>;
+template <class C, class T, class Device, Placement... F, Placement... G, class... Rest>
+void redistribute(C&, const DistributedBuffer<T, Device, F...>&, const DistributedBuffer<T, Device, G...>&, Rest&&...) {
+  constexpr bool reduction = detail::reduces<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>;
   static_assert(
       !reduction,
       "fsdp: redistribute of a partial sum rounds what it sends to a wire type: write redistribute<float>(...)");
   static_assert(
       reduction,
       "fsdp: redistribute cannot change this placement into that one; the moves are Shard to Replicate, Partial "
-      "to Shard, Partial to Replicate and Replicate to Shard: go through one of these");
+      "to Shard, Partial to Replicate and Replicate to Shard, on one axis at a time: go through one of these");
 }
 /// The same with a wire type, or a reduction whose partial sum is still needed.
-template <class Wire, class C, class T, class Device, Placement From, Placement To, class... Rest>
-void redistribute(C&, const DistributedBuffer<T, Device, From>&, const DistributedBuffer<T, Device, To>&, Rest&&...) {
-  constexpr bool reduction = std::is_same_v<From, Partial> && !std::is_same_v<To, Partial>;
+template <class Wire, class C, class T, class Device, Placement... F, Placement... G, class... Rest>
+void redistribute(C&, const DistributedBuffer<T, Device, F...>&, const DistributedBuffer<T, Device, G...>&, Rest&&...) {
+  constexpr bool reduction = detail::reduces<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>;
   static_assert(!reduction, "fsdp: redistribute uses a partial sum up: pass it with std::move");
   static_assert(
       reduction,
       "fsdp: redistribute cannot change this placement into that one; the moves are Shard to Replicate, Partial "
-      "to Shard, Partial to Replicate and Replicate to Shard: go through one of these");
+      "to Shard, Partial to Replicate and Replicate to Shard, on one axis at a time: go through one of these");
 }
 
-/// All-gather: `to`'s tensors are whole when the result was waited for.
-template <class C, class T, class Device>
-comm::Pending<C> redistribute(C& communicator, const DistributedBuffer<T, Device, Shard>& from,
-                              const DistributedBuffer<T, Device, Replicate>& to, comm::Label label) {
-  return comm::all_gather(communicator,
-                          std::span<const comm::Segment<T>>(segments(from.layout(), from.data(), to.data())), label);
+/// All-gather: `to` is whole on the axis when the result was waited for.
+template <class C, class T, class Device, Placement... F, Placement... G>
+requires(change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>.move ==
+         Move::all_gather) comm::Pending<C> redistribute(C& communicator,
+                                                         const DistributedBuffer<T, Device, F...>& from,
+                                                         const DistributedBuffer<T, Device, G...>& to,
+                                                         comm::Label label) {
+  using Between = detail::Between<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>;
+  const auto list = detail::segments_between<Between>(from.layout(), from.at(), from.data(), to.data());
+  return comm::all_gather(communicator, std::span<const comm::Segment<T>>(list), label);
 }
 
 /// Reduce-scatter of a partial sum, which is used up; `to` is replaced or added to. Wire is the element type sent.
-template <class Wire, class C, class T, class Device>
-comm::Pending<C> redistribute(C& communicator, DistributedBuffer<T, Device, Partial>&& from,
-                              const DistributedBuffer<T, Device, Shard>& to, Write write, comm::Label label) {
-  return comm::reduce_scatter<Wire>(
-      communicator, std::span<const comm::Segment<T>>(segments(from.layout(), to.data(), from.consume())), write,
-      label);
+template <class Wire, class C, class T, class Device, Placement... F, Placement... G>
+requires(change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>.move ==
+         Move::reduce_scatter) comm::Pending<C> redistribute(C& communicator, DistributedBuffer<T, Device, F...>&& from,
+                                                             const DistributedBuffer<T, Device, G...>& to, Write write,
+                                                             comm::Label label) {
+  using Between = detail::Between<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>;
+  const auto list = detail::segments_between<Between>(from.layout(), from.at(), to.data(), from.consume());
+  return comm::reduce_scatter<Wire>(communicator, std::span<const comm::Segment<T>>(list), write, label);
 }
 
 /// All-reduce in place: `from` and `to` are the same memory; `from` is used up.
-template <class Wire, class C, class T, class Device>
-comm::Pending<C> redistribute(C& communicator, DistributedBuffer<T, Device, Partial>&& from,
-                              const DistributedBuffer<T, Device, Replicate>& to, comm::Label label) {
+template <class Wire, class C, class T, class Device, Placement... F, Placement... G>
+requires(change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>.move ==
+         Move::all_reduce) comm::Pending<C> redistribute(C& communicator, DistributedBuffer<T, Device, F...>&& from,
+                                                         const DistributedBuffer<T, Device, G...>& to,
+                                                         comm::Label label) {
   T* const full = from.consume();
   require(full == to.data(), "redistribute: an all-reduce is in place");
-  std::vector<comm::Segment<T>> list;
-  for (const Run& run : to.layout().runs) list.push_back({full + run.begin(to.rank()), full + run.full, run.counts});
+  constexpr auto axis = change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>.axis;
+  const auto list = detail::segments_in_place(to.layout(), to.at(), full, sizeof...(F), axis);
   return comm::all_reduce<Wire>(communicator, std::span<const comm::Segment<T>>(list), label);
 }
 
@@ -141,6 +196,12 @@ DistributedBuffer<T, Device, Shard> redistribute(C& communicator, const Distribu
   const Layout& layout = from.layout();
   require(layout.runs.size() == 1, "redistribute: only a flat layout's shard is a view of the replicated buffer");
   return {layout, communicator.rank(), from.data() + layout.runs.front().begin(communicator.rank())};
+}
+
+/// This rank's part, over the outer axis, of a buffer that is replicated there.
+template <class T, class Device>
+DistributedBuffer<T, Device, Shard, Shard> own_part(const DistributedBuffer<T, Device, Replicate, Shard>& from) {
+  return {from.layout(), from.at(), from.data() + from.layout().across.begin(from.at().replica)};
 }
 
 }  // namespace fsdp::buffer

@@ -49,6 +49,7 @@ struct Layout {
   std::vector<Run> runs;
   std::int64_t full_size = 0;   ///< elements, padding included
   std::int64_t local_size = 0;  ///< elements, padding included; the same on every rank
+  Run across;                   ///< equal parts of the local buffer, over a mesh's outer axis; set by cut_across
 
   /// What `rank` holds, in the order of the local buffer.
   std::vector<Piece> pieces(int rank) const {
@@ -67,6 +68,34 @@ struct Layout {
       }
     }
     return held;
+  }
+
+  /// Elements of a local buffer that is cut over the outer axis too.
+  std::int64_t across_size() const { return across.counts.front(); }
+
+  /// What rank (shard, replica) of a mesh holds of it then, in the order of its buffer.
+  std::vector<Piece> pieces_across(int shard, int replica) const {
+    const std::int64_t begin = across.begin(replica);
+    const std::int64_t end = begin + across_size();
+    std::vector<Piece> held;
+    for (const Piece& piece : pieces(shard)) {
+      const std::int64_t from = std::max(begin, piece.local);
+      const std::int64_t to = std::min(end, piece.local + piece.count);
+      if (from < to)
+        held.push_back({.tensor = piece.tensor,
+                        .begin = piece.begin + from - piece.local,
+                        .count = to - from,
+                        .local = from - begin});
+    }
+    return held;
+  }
+
+  /// Cuts the local buffer into equal parts over `ranks`, padding it where they do not divide it.
+  void cut_across(int ranks) {
+    if (ranks > 1) local_size = round_up(local_size, element_alignment * ranks);
+    across = {.full = 0,
+              .local = 0,
+              .counts = std::vector<std::int64_t>(static_cast<std::size_t>(ranks), local_size / ranks)};
   }
 };
 

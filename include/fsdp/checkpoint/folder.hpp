@@ -19,6 +19,7 @@
 #include <fsdp/checkpoint/model_files.hpp>
 #include <fsdp/checkpoint/safetensors.hpp>
 #include <fsdp/models/llama_config.hpp>
+#include <fsdp/precision/loss_scale.hpp>
 
 namespace fsdp::checkpoint {
 
@@ -32,6 +33,7 @@ struct TrainerState {
   std::int64_t windows = 0;         ///< training windows; another number means other data
   std::int64_t seq_len = 0;         ///< tokens per window
   std::int64_t schedule_steps = 0;  ///< the run's --steps: the schedule's length
+  std::optional<DynamicLossScale::State> loss_scale = {};
 
   friend bool operator==(const TrainerState&, const TrainerState&) = default;
 };

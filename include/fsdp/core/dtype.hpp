@@ -8,10 +8,11 @@
 #include <type_traits>
 
 #include <fsdp/core/bf16.hpp>
+#include <fsdp/core/f16.hpp>
 
 namespace fsdp {
 
-enum class DType : std::uint8_t { f64, f32, bf16, i64, i32, u8 };
+enum class DType : std::uint8_t { f64, f32, bf16, f16, i64, i32, u8 };
 
 /// The tag of element type T.
 template <class T>
@@ -20,6 +21,7 @@ consteval DType dtype_of() {
   if constexpr (std::is_same_v<Element, double>) return DType::f64;
   if constexpr (std::is_same_v<Element, float>) return DType::f32;
   if constexpr (std::is_same_v<Element, bf16>) return DType::bf16;
+  if constexpr (std::is_same_v<Element, f16>) return DType::f16;
   if constexpr (std::is_same_v<Element, std::int64_t>) return DType::i64;
   if constexpr (std::is_same_v<Element, std::int32_t>) return DType::i32;
   if constexpr (std::is_same_v<Element, std::uint8_t>) return DType::u8;
@@ -27,12 +29,13 @@ consteval DType dtype_of() {
 
 /// An element type that tensors may have.
 template <class T>
-concept Element = std::is_same_v<T, double> || std::is_same_v<T, float> || std::is_same_v<T, bf16> ||
+concept Element =
+    std::is_same_v<T, double> || std::is_same_v<T, float> || std::is_same_v<T, bf16> || std::is_same_v<T, f16> ||
     std::is_same_v<T, std::int64_t> || std::is_same_v<T, std::int32_t> || std::is_same_v<T, std::uint8_t>;
 
 /// An element type that matmul and activations may have.
 template <class T>
-concept Real = std::is_same_v<T, float> || std::is_same_v<T, bf16>;
+concept Real = std::is_same_v<T, float> || std::is_same_v<T, bf16> || std::is_same_v<T, f16>;
 
 constexpr std::int64_t size_of(DType dtype) {
   switch (dtype) {
@@ -40,7 +43,8 @@ constexpr std::int64_t size_of(DType dtype) {
     case DType::i64: return 8;
     case DType::f32:
     case DType::i32: return 4;
-    case DType::bf16: return 2;
+    case DType::bf16:
+    case DType::f16: return 2;
     case DType::u8: return 1;
   }
   return 0;
@@ -51,6 +55,7 @@ constexpr std::string_view name_of(DType dtype) {
     case DType::f64: return "f64";
     case DType::f32: return "f32";
     case DType::bf16: return "bf16";
+    case DType::f16: return "f16";
     case DType::i64: return "i64";
     case DType::i32: return "i32";
     case DType::u8: return "u8";

@@ -16,6 +16,10 @@ namespace fsdp::data {
 /// At most `limit` of the numbers [begin, begin + count), evenly spread; all of them where `limit` is 0.
 std::vector<std::int64_t> evenly_spread(std::int64_t begin, std::int64_t count, std::int64_t limit);
 
+/// Appends the documents of a window to cumulative lengths that end where it begins: the window's first token begins
+/// one, and so does each token after a separator.
+void append_documents(std::span<const std::int32_t> tokens, std::int32_t separator, std::vector<std::int64_t>& lengths);
+
 class Windows {
  public:
   /// The last `validation_fraction` of the windows are held out: at least one where the fraction is above 0.

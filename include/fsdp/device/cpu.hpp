@@ -50,13 +50,16 @@ struct Cpu {
 
   /// table [S, head_dim]: cos of position * theta^(-2i/d) for i < d/2, then sin.
   static void rotary_table(Stream&, float theta, Tensor<float> table);
-  /// Rotates all heads of x [T, heads * head_dim] in place, by halves (rotate_half); row t is position t % S of table
-  /// [S, d].
+  /// Rotates all heads of x [T, heads * head_dim] in place, by halves (rotate_half); the i-th row of a document takes
+  /// position i of table [S, d]. Without documents each S rows are one.
   template <class T>
-  static void rope(Stream&, Tensor<T> x, Tensor<const float> table, Rotation rotation);
+  static void rope(Stream&, Tensor<T> x, Tensor<const float> table, Rotation rotation,
+                   CumulativeLengths documents = {});
 
   /// Causal grouped-query attention, scaled by 1 / sqrt(head_dim), blockwise with an online softmax: memory linear in
-  /// the sequence (Dao 2023, FlashAttention-2). lse [sequences * heads, S] keeps log sum exp for backward.
+  /// the sequence (Dao 2023, FlashAttention-2). lse [sequences * heads, S] keeps log sum exp for backward. Blocks of
+  /// keys that no query of a block sees, in the future or in other documents, are skipped; scratch does not depend on
+  /// documents.
   template <class T>
   static void attention(Stream&, const AttentionShape&, Tensor<const T> q, Tensor<const T> k, Tensor<const T> v,
                         Tensor<T> out, Tensor<float> lse);
@@ -82,8 +85,8 @@ struct Cpu {
   static void embedding_backward(Stream&, Tensor<const std::int32_t> tokens, Tensor<const T> dy, Tensor<float> dtable,
                                  Write write);
 
-  /// Adds to loss[0] the negative log likelihood of every row with a target >= 0, and replaces the logits [t, V] by
-  /// scale * (softmax - one_hot); rows whose target is negative get gradient 0.
+  /// Adds to loss[0] the negative log likelihood of every row, and replaces the logits [t, V] by
+  /// scale * (softmax - one_hot). Throws InputError where a target is not in [0, V).
   template <class T>
   static void cross_entropy(Stream&, Tensor<T> logits, Tensor<const std::int32_t> targets, float scale,
                             Tensor<double> loss);
@@ -91,6 +94,18 @@ struct Cpu {
   template <class T>
   static void cross_entropy_loss(Stream&, Tensor<const T> logits, Tensor<const std::int32_t> targets,
                                  Tensor<double> loss);
+
+  // The same in blocks of columns, where [t, V] is too large to exist: `fold` every block from column 0 on, then `sum`,
+  // then `gradient` of blocks in any order. Targets count from column 0 and are in the vocabulary.
+  static constexpr std::int64_t cross_entropy_state = 3;  ///< doubles a row: maximum, sum of exp, the target's logit
+  /// Columns [first, first + c) of the logits go into `state` [t, 3].
+  template <class T>
+  static void cross_entropy_fold(Stream&, Tensor<const T> logits, std::int64_t first,
+                                 Tensor<const std::int32_t> targets, Tensor<double> state);
+  static void cross_entropy_sum(Stream&, Tensor<const double> state, Tensor<double> loss);
+  template <class T>
+  static void cross_entropy_gradient(Stream&, Tensor<T> logits, std::int64_t first, Tensor<const std::int32_t> targets,
+                                     float scale, Tensor<const double> state);
 
   /// y += x.
   template <class T>
@@ -104,6 +119,11 @@ struct Cpu {
   /// Adds the sum of squares to sum[0], in double, in an order that does not depend on the number of threads.
   static void sum_of_squares(Stream&, Tensor<const float> x, Tensor<double> sum);
 
+  template <class T>
+  static void adamw(Stream&, const AdamWStep&, Tensor<const T>, Tensor<float>, Tensor<float>, Tensor<const float>,
+                    Tensor<bf16>) {
+    refuse_gathered_weights<T>();
+  }
   /// One pass over contiguous shards: moments and main weights are updated, model weights (bf16) written; an empty
   /// `model` says that the main weights are the model weights.
   static void adamw(Stream&, const AdamWStep&, Tensor<float> main, Tensor<float> first_moment,

@@ -91,6 +91,9 @@ concept Scores = requires(typename D::Stream& stream, Tensor<const T> x, Tensor<
                           Tensor<const std::int32_t> targets, Tensor<double> loss) {
   D::template cross_entropy<T>(stream, y, targets, 1.0f, loss);
   D::template cross_entropy_loss<T>(stream, x, targets, loss);
+  D::template cross_entropy_fold<T>(stream, x, D::cross_entropy_state, targets, loss);
+  D::template cross_entropy_gradient<T>(stream, y, 0, targets, 1.0f, loss);
+  D::cross_entropy_sum(stream, loss, loss);
 };
 
 template <class D, class T>
@@ -120,6 +123,10 @@ template <class D>
 concept Device = detail::Named<D> && detail::Memory<D> && detail::HasArena<D> && detail::HasStream<D> &&
     detail::Operates<D, float> && detail::Operates<D, bf16> && detail::Optimizes<D>;
 
+/// Whether a device computes in T; one that can do more than float and bf16 specialises it.
+template <class D, class T>
+inline constexpr bool computes_in = std::is_same_v<T, float> || std::is_same_v<T, bf16>;
+
 /// Says in words what a type lacks to be a device. Call it where the type is first used.
 template <class D>
 consteval bool check_device() {
@@ -139,7 +146,8 @@ consteval bool check_device() {
   static_assert(Attends<D, float> && Attends<D, bf16>, "fsdp: a device lacks attention or attention_backward");
   static_assert(Gates<D, float> && Gates<D, bf16>, "fsdp: a device lacks swiglu or swiglu_backward");
   static_assert(Embeds<D, float> && Embeds<D, bf16>, "fsdp: a device lacks embedding or embedding_backward");
-  static_assert(Scores<D, float> && Scores<D, bf16>, "fsdp: a device lacks cross_entropy or cross_entropy_loss");
+  static_assert(Scores<D, float> && Scores<D, bf16>,
+                "fsdp: a device lacks cross_entropy, cross_entropy_loss, or _fold, _gradient and _sum");
   static_assert(Moves<D, float> && Moves<D, bf16>, "fsdp: a device lacks add, copy to float and bf16, or fill");
   static_assert(Optimizes<D>, "fsdp: a device lacks sum_of_squares or adamw");
   return Device<D>;

@@ -141,6 +141,7 @@ class Arena {
     const std::int64_t offset = end == End::low ? low_ : base() - high_ - bytes;
     (end == End::low ? low_ : high_) += bytes;
     if (kind == MemoryKind::scratch) scratch_ += bytes;
+    peak_held_ = std::max(peak_held_, low_ + high_ - scratch_);
     if (low_ + high_ > peak_) {
       peak_ = low_ + high_;
       peak_scratch_ = scratch_;
@@ -163,7 +164,8 @@ class Arena {
 
   std::int64_t capacity() const { return capacity_; }
   std::int64_t used() const { return low_ + high_; }
-  std::int64_t peak() const { return peak_; }                  ///< most bytes ever held at once
+  std::int64_t peak() const { return peak_; }            ///< most bytes ever held at once
+  std::int64_t peak_held() const { return peak_held_; }  ///< most bytes ever held at once apart from matmul scratch
   std::int64_t peak_scratch() const { return peak_scratch_; }  ///< of those, matmul scratch
 
   /// Releases what was allocated at the high end during its lifetime.
@@ -200,6 +202,7 @@ class Arena {
   std::int64_t high_ = 0;
   std::int64_t scratch_ = 0;
   std::int64_t peak_ = 0;
+  std::int64_t peak_held_ = 0;
   std::int64_t peak_scratch_ = 0;
 };
 

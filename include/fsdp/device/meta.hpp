@@ -47,7 +47,8 @@ struct Meta {
 
   static void rotary_table(Stream&, float theta, Tensor<float> table);
   template <class T>
-  static void rope(Stream&, Tensor<T> x, Tensor<const float> table, Rotation rotation);
+  static void rope(Stream&, Tensor<T> x, Tensor<const float> table, Rotation rotation,
+                   CumulativeLengths documents = {});
 
   template <class T>
   static void attention(Stream&, const AttentionShape&, Tensor<const T> q, Tensor<const T> k, Tensor<const T> v,
@@ -74,6 +75,14 @@ struct Meta {
   template <class T>
   static void cross_entropy_loss(Stream&, Tensor<const T> logits, Tensor<const std::int32_t> targets,
                                  Tensor<double> loss);
+  static constexpr std::int64_t cross_entropy_state = Cpu::cross_entropy_state;
+  template <class T>
+  static void cross_entropy_fold(Stream&, Tensor<const T> logits, std::int64_t first,
+                                 Tensor<const std::int32_t> targets, Tensor<double> state);
+  static void cross_entropy_sum(Stream&, Tensor<const double> state, Tensor<double> loss);
+  template <class T>
+  static void cross_entropy_gradient(Stream&, Tensor<T> logits, std::int64_t first, Tensor<const std::int32_t> targets,
+                                     float scale, Tensor<const double> state);
 
   template <class T>
   static void add(Stream&, Tensor<const T> x, Tensor<T> y);
@@ -83,6 +92,11 @@ struct Meta {
   static void fill(Stream&, Tensor<T> y, float value);
 
   static void sum_of_squares(Stream&, Tensor<const float> x, Tensor<double> sum);
+  template <class T>
+  static void adamw(Stream&, const AdamWStep&, Tensor<const T>, Tensor<float>, Tensor<float>, Tensor<const float>,
+                    Tensor<bf16>) {
+    refuse_gathered_weights<T>();
+  }
   static void adamw(Stream&, const AdamWStep&, Tensor<float> main, Tensor<float> first_moment,
                     Tensor<float> second_moment, Tensor<const float> gradient, Tensor<bf16> model);
 };

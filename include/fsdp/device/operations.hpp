@@ -3,10 +3,14 @@
 /// What every device's operations take: operands, problem sizes, optimizer constants, counters.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
+#include <fsdp/core/checked.hpp>
 #include <fsdp/core/tensor.hpp>
+#include <fsdp/device/documents.hpp>
 
 namespace fsdp::device {
 
@@ -28,15 +32,26 @@ Operand<std::remove_const_t<T>> transposed(Tensor<T> matrix) {
   return {Tensor<const std::remove_const_t<T>>(matrix), true};
 }
 
-/// Sequences of equal length, laid one after the other: token t is position t % sequence_length.
+/// Sequences of equal length, laid one after the other. A token attends to itself and those before it in its document,
+/// which is its sequence unless `documents` cuts that further.
 struct AttentionShape {
   std::int64_t sequences = 1;
   std::int64_t sequence_length = 0;
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;  ///< divides heads; query heads [h * g, (h + 1) * g) share key-value head h
   std::int64_t head_dim = 0;
+  CumulativeLengths documents = {};  ///< of packed documents; empty: each sequence is one
 
   std::int64_t tokens() const { return sequences * sequence_length; }
+  /// Sum of the squares of the documents' lengths.
+  std::int64_t squares() const {
+    if (documents.empty()) return checked_multiply(tokens(), sequence_length);
+    std::int64_t sum = 0;
+    for (std::size_t i = 1; i < documents.size(); ++i)
+      sum += checked_multiply(documents[i] - documents[i - 1], documents[i] - documents[i - 1]);
+    return sum;
+  }
+  Document document(std::int64_t token) const { return document_of(documents, sequence_length, token); }
 };
 
 /// Forward rotates a query or key to its position, backward rotates a gradient back.
@@ -54,6 +69,14 @@ struct AdamWStep {
   float correction2 = 1;     ///< 1 - beta2^step
 };
 
+/// What a device says to an optimizer that is given read-only weights.
+template <class T>
+constexpr void refuse_gathered_weights() {
+  static_assert(!std::is_same_v<T, T>,
+                "fsdp: an optimizer steps main weights at rest; gathered weights are read-only views that the next "
+                "gather replaces. Give it the pieces of a ShardedModule (pieces(), main())");
+}
+
 /// One matmul [m, k] x [k, n] that was asked for.
 struct MatmulRecord {
   std::int64_t m = 0, n = 0, k = 0;
@@ -65,8 +88,8 @@ struct MatmulRecord {
 /// Work that a stream was asked for since it was made.
 struct Counters {
   std::int64_t matmul_flops = 0;
-  std::int64_t attention_flops = 0;    ///< forward 2, backward 5 x heads x S^2 x head_dim per sequence: the causal half
-  std::int64_t elementwise_bytes = 0;  ///< least memory traffic of everything that is neither
+  std::int64_t attention_flops = 0;  ///< forward 2, backward 5 x heads x length^2 x head_dim per document: causal half
+  std::int64_t elementwise_bytes = 0;            ///< least memory traffic of everything that is neither
   std::vector<MatmulRecord>* matmuls = nullptr;  ///< where to list them, or nullptr
 };
 

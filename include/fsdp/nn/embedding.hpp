@@ -37,6 +37,7 @@ struct Embedding : ModuleTypes<L, EmbeddingFields> {
 
   void backward(Context<L>& context, const Gradients& gradients, Tensor<const std::int32_t> tokens,
                 Tensor<const Compute> dy) const {
+    if (!gradients.table.wanted()) return;
     Device::template embedding_backward<Compute>(context.stream, tokens, dy, gradients.table.tensor,
                                                  gradients.table.next());
   }

@@ -3,14 +3,19 @@
 /// The head of a language model: final norm, vocabulary projection and cross-entropy, tile by tile.
 ///
 /// Loss and gradients are made in one go, so that logits exist for one tile at a time and never as [tokens,
-/// vocabulary].
+/// vocabulary]. Where even a tile's logits are too many, they exist for one block of the vocabulary at a time. Tokens
+/// without a target are left out.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/nn/module.hpp>
 #include <fsdp/nn/projection.hpp>
+#include <fsdp/nn/valid_rows.hpp>
 #include <tiling/policies.hpp>
 
 namespace fsdp::nn {
@@ -40,65 +45,177 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
   }
 
   /// Adds the sum of the tokens' negative log likelihoods to loss[0]; dx and the weights' gradients are those of
-  /// scale * that sum. Negative targets are ignored.
+  /// scale * that sum. Rows with a negative target are left out before anything is computed: their dx is 0. Without any
+  /// other row no gradient is written.
   void loss(Context<L>& context, const Weights& weights, const Gradients& gradients, Tensor<const Compute> x,
             Tensor<const std::int32_t> targets, float scale, Tensor<Compute> dx, Tensor<double> loss) const {
-    for (const tiling::Tile& tile : plan(context).tiles) {
+    const tiling::TilePlan plan = this->plan(context);
+    const RowRuns valid = valid_rows(targets, Device::counts_only);
+    for (const RowRun& gap : rows_between(valid, targets.numel()))
+      Device::template fill<Compute>(context.stream, dx.slice(gap.begin, gap.end), 0.0f);
+    for (const RowRuns& runs : cut_rows(valid, plan.longest_tile())) {
       typename L::Frame frame(context.arena);
-      Hidden normed = normalise(context, weights, x, tile, frame);
-      const auto logits = frame.template allocate<Compute>({tile.tokens(), vocabulary});  // [t, V], then their gradient
-      project<L, 1>(context, normed.y, {weights.weight}, logits);
-      context.progress();
-      Device::template cross_entropy<Compute>(context.stream, logits, targets.slice(tile.begin, tile.end), scale, loss);
-      project_backward_weight<L, 1>(context, logits, normed.y, {gradients.weight});
-      context.progress();
-      project_backward_input<L, 1>(context, logits, {weights.weight}, normed.y);
-      context.progress();
-      Device::template rms_norm_backward<Compute>(context.stream, normed.x, weights.norm, normed.rstd, normed.y,
-                                                  dx.slice(tile.begin, tile.end), Write::overwrite,
-                                                  gradients.norm.tensor, gradients.norm.next());
+      const Rows rows = gather(context, weights, x, targets, runs, frame);
+      if (plan.columns_per_block > 0)
+        blocks(context, weights, gradients, rows, plan.columns_per_block, scale, loss);
+      else
+        whole(context, weights, gradients, rows, scale, loss);
+      std::int64_t row = 0;
+      for (const RowRun& run : runs) {
+        const std::int64_t end = row + run.rows();
+        Device::template rms_norm_backward<Compute>(context.stream, x.slice(run.begin, run.end), weights.norm,
+                                                    rows.rstd.slice(row, end), rows.normed.slice(row, end),
+                                                    dx.slice(run.begin, run.end), Write::overwrite,
+                                                    gradients.norm.tensor, gradients.norm.next());
+        row = end;
+      }
     }
   }
 
   void loss_only(Context<L>& context, const Weights& weights, Tensor<const Compute> x,
                  Tensor<const std::int32_t> targets, Tensor<double> loss) const {
-    for (const tiling::Tile& tile : plan(context).tiles) {
+    const tiling::TilePlan plan = this->plan(context);
+    for (const RowRuns& runs : cut_rows(valid_rows(targets, Device::counts_only), plan.longest_tile())) {
       typename L::Frame frame(context.arena);
-      const auto logits = frame.template allocate<Compute>({tile.tokens(), vocabulary});  // [t, V]
-      project<L, 1>(context, normalise(context, weights, x, tile, frame).y, {weights.weight}, logits);
-      Device::template cross_entropy_loss<Compute>(context.stream, logits, targets.slice(tile.begin, tile.end), loss);
+      const Rows rows = gather(context, weights, x, targets, runs, frame);
+      if (plan.columns_per_block > 0) {
+        const Blocks all = fold_blocks(context, weights, rows, plan.columns_per_block, frame);
+        Device::cross_entropy_sum(context.stream, all.state, loss);
+        continue;
+      }
+      const auto logits = frame.template allocate<Compute>({rows.targets.numel(), vocabulary});  // [t, V]
+      project<L, 1>(context, rows.normed, {weights.weight}, logits);
       context.progress();
+      Device::template cross_entropy_loss<Compute>(context.stream, logits, rows.targets, loss);
     }
   }
 
   /// All logits [T, V]: for generation and tests, where T is small.
   void logits(Context<L>& context, const Weights& weights, Tensor<const Compute> x, Tensor<Compute> logits) const {
     typename L::Frame frame(context.arena);
-    const tiling::Tile all{.begin = 0, .end = x.rows()};
-    project<L, 1>(context, normalise(context, weights, x, all, frame).y, {weights.weight}, logits);
+    const auto normed = frame.template allocate<Compute>({x.rows(), hidden});  // [T, H]
+    const auto rstd = frame.template allocate<float>({x.rows()});              // [T]
+    Device::template rms_norm<Compute>(context.stream, x, weights.norm, eps, normed, rstd);
+    project<L, 1>(context, normed, {weights.weight}, logits);
   }
 
+  /// Rows of a tile are a multiple of this many, where there are several tiles: one number a row fills whole cache
+  /// lines, so that the plan is exact to the byte.
+  static constexpr std::int64_t row_step = device::alignment / std::int64_t{sizeof(float)};
+
+  /// Nothing is kept; of blocks of columns all but one are computed again for the gradient.
   tiling::TilePlan plan(const Context<L>& context) const {
-    return context.tiling.plan(
-        {.tokens = context.tokens(),
-         .kept_bytes_per_token = 0,
-         .tile_bytes_per_token = (vocabulary + hidden) * static_cast<std::int64_t>(sizeof(Compute))});
+    constexpr auto size = std::int64_t{sizeof(Compute)};
+    constexpr auto wide = std::int64_t{sizeof(typename L::Accumulate)};
+    const tiling::Problem problem{
+        .tokens = context.tokens(),
+        .columns = vocabulary,
+        .tile_bytes_per_token = hidden * size + std::int64_t{sizeof(float) + sizeof(std::int32_t)},
+        .tile_bytes_per_token_column = size,
+        .blocked_bytes_per_token =
+            hidden * std::int64_t{sizeof(float)} + Device::cross_entropy_state * std::int64_t{sizeof(double)},
+        .traffic_per_tile = vocabulary * hidden * (2 * size + 2 * wide)};  // forward and dx; the gradient twice
+    tiling::TilePlan plan = context.tiling.plan(problem);
+    if (plan.tiles.size() > 1 && plan.longest_tile() % row_step != 0 && plan.longest_tile() > row_step) {
+      std::vector<tiling::Tile> tiles;
+      append_tiles(tiles, 0, problem.tokens, plan.longest_tile() / row_step * row_step, false);
+      plan = priced(problem, std::move(tiles), plan.columns_per_block);
+    }
+    if (const std::int64_t block = plan.columns_per_block; block > 0)
+      plan.recomputed_flops = 2 * problem.tokens * hidden * ((vocabulary - 1) / block * block);
+    return plan;
   }
 
  private:
-  struct Hidden {
-    Tensor<const Compute> x;  // [t, H]
-    Tensor<Compute> y;        // [t, H], normalised
-    Tensor<float> rstd;       // [t]
+  /// The rows of a tile, side by side whatever lay between them.
+  struct Rows {
+    Tensor<Compute> normed;        // [t, H], then its gradient
+    Tensor<float> rstd;            // [t]
+    Tensor<std::int32_t> targets;  // [t]
   };
-  Hidden normalise(Context<L>& context, const Weights& weights, Tensor<const Compute> x, const tiling::Tile& tile,
-                   typename L::Frame& frame) const {
-    const Hidden hidden_tile{.x = x.slice(tile.begin, tile.end),
-                             .y = frame.template allocate<Compute>({tile.tokens(), hidden}),
-                             .rstd = frame.template allocate<float>({tile.tokens()})};
-    Device::template rms_norm<Compute>(context.stream, hidden_tile.x, weights.norm, eps, hidden_tile.y,
-                                       hidden_tile.rstd);
-    return hidden_tile;
+  /// What blocks of columns share.
+  struct Blocks {
+    Tensor<double> state;    // [t, 3]
+    Tensor<Compute> logits;  // [t, c]: of the last block
+  };
+
+  Rows gather(Context<L>& context, const Weights& weights, Tensor<const Compute> x, Tensor<const std::int32_t> targets,
+              const RowRuns& runs, typename L::Frame& frame) const {
+    const std::int64_t tokens = count_rows(runs);
+    const Rows rows{.normed = frame.template allocate<Compute>({tokens, hidden}),
+                    .rstd = frame.template allocate<float>({tokens}),
+                    .targets = frame.template allocate<std::int32_t>({tokens})};
+    std::int64_t row = 0;
+    for (const RowRun& run : runs) {
+      const std::int64_t end = row + run.rows();
+      Device::template rms_norm<Compute>(context.stream, x.slice(run.begin, run.end), weights.norm, eps,
+                                         rows.normed.slice(row, end), rows.rstd.slice(row, end));
+      if constexpr (!Device::counts_only)
+        std::copy_n(targets.data() + run.begin, run.rows(), rows.targets.data() + row);
+      row = end;
+    }
+    return rows;
+  }
+
+  /// All columns at once: normed becomes its gradient.
+  void whole(Context<L>& context, const Weights& weights, const Gradients& gradients, const Rows& rows, float scale,
+             Tensor<double> loss) const {
+    typename L::Frame frame(context.arena);
+    const auto logits = frame.template allocate<Compute>({rows.targets.numel(), vocabulary});  // [t, V], then gradient
+    project<L, 1>(context, rows.normed, {weights.weight}, logits);
+    context.progress();
+    Device::template cross_entropy<Compute>(context.stream, logits, rows.targets, scale, loss);
+    project_backward_weight<L, 1>(context, logits, rows.normed, {gradients.weight});
+    context.progress();
+    project_backward_input<L, 1, Compute>(context, logits, {weights.weight}, rows.normed);
+    context.progress();
+  }
+
+  /// The same in blocks of columns, twice over them: for log sum exp, then back for the gradient.
+  void blocks(Context<L>& context, const Weights& weights, const Gradients& gradients, const Rows& rows,
+              std::int64_t columns, float scale, Tensor<double> loss) const {
+    typename L::Frame frame(context.arena);
+    const auto sum = frame.template allocate<float>({rows.targets.numel(), hidden});  // [t, H], the gradient of normed
+    const Blocks all = fold_blocks(context, weights, rows, columns, frame);
+    Device::cross_entropy_sum(context.stream, all.state, loss);
+    const bool written = *gradients.weight.written;
+    const std::int64_t last = (vocabulary - 1) / columns * columns;
+    for (std::int64_t begin = last; begin >= 0; begin -= columns) {
+      const std::int64_t end = std::min(begin + columns, vocabulary);
+      const auto logits = block_of(all.logits, end - begin);
+      if (begin != last) {
+        project<L, 1>(context, rows.normed, {weights.weight.slice(begin, end)}, logits);
+        context.progress();
+      }
+      Device::template cross_entropy_gradient<Compute>(context.stream, logits, begin, rows.targets, scale, all.state);
+      bool first = written;  // every block writes its own part of the gradient
+      project_backward_weight<L, 1>(context, logits, rows.normed, {gradients.weight.rows(begin, end, &first)});
+      context.progress();
+      project_backward_input<L, 1, float>(context, logits, {weights.weight.slice(begin, end)}, sum,
+                                          begin == last ? Write::overwrite : Write::accumulate);
+      context.progress();
+    }
+    *gradients.weight.written = true;
+    Device::template copy<float, Compute>(context.stream, sum, rows.normed);
+  }
+
+  /// The state of all blocks; the last one's logits stay.
+  Blocks fold_blocks(Context<L>& context, const Weights& weights, const Rows& rows, std::int64_t columns,
+                     typename L::Frame& frame) const {
+    const std::int64_t tokens = rows.targets.numel();
+    const Blocks all{.state = frame.template allocate<double>({tokens, Device::cross_entropy_state}),
+                     .logits = frame.template allocate<Compute>({tokens, columns})};
+    for (std::int64_t begin = 0; begin < vocabulary; begin += columns) {
+      const std::int64_t end = std::min(begin + columns, vocabulary);
+      const auto logits = block_of(all.logits, end - begin);
+      project<L, 1>(context, rows.normed, {weights.weight.slice(begin, end)}, logits);
+      context.progress();
+      Device::template cross_entropy_fold<Compute>(context.stream, logits, begin, rows.targets, all.state);
+    }
+    return all;
+  }
+  static Tensor<Compute> block_of(Tensor<Compute> logits, std::int64_t columns) {
+    return {logits.data(), {logits.rows(), columns}};
   }
 };
 

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include <fsdp/core/tensor.hpp>
+#include <fsdp/device/documents.hpp>
 #include <fsdp/device/memory.hpp>
 #include <fsdp/precision/policies.hpp>
 #include <tiling/policies.hpp>
@@ -52,11 +53,22 @@ struct GradientView {
   Tensor<T> tensor;
   bool* written = nullptr;
 
+  /// A frozen weight's gradient has a shape and no memory; nobody writes it.
+  bool wanted() const { return tensor.data() != nullptr; }
+  /// Rows or columns of it, which know by `part_written` whether their own first write is still to come.
+  GradientView rows(std::int64_t begin, std::int64_t end, bool* part_written) const {
+    return {wanted() ? tensor.slice(begin, end) : Tensor<T>(nullptr, {end - begin, tensor.columns()}), part_written};
+  }
+  GradientView columns(std::int64_t begin, std::int64_t end, bool* part_written) const {
+    return {wanted() ? tensor.slice_columns(begin, end) : Tensor<T>(nullptr, {tensor.rows(), end - begin}),
+            part_written};
+  }
+
   /// How the next write goes in: the first replaces what the memory held, later ones add (beta = 0, then 1).
   Write next() const { return std::exchange(*written, true) ? Write::accumulate : Write::overwrite; }
 };
 
-/// What a module may use while it computes. Tensors are [tokens, ...]; token t is position t % sequence_length.
+/// What a module may use while it computes. Tensors are [tokens, ...]; positions count from the start of a document.
 template <class L>
 struct Context {
   typename L::Arena& arena;
@@ -64,7 +76,8 @@ struct Context {
   typename L::Tiling tiling{};
   std::int64_t sequences = 1;
   std::int64_t sequence_length = 0;
-  Tensor<const float> rotary{};  ///< [sequence_length, head_dim]: cos of each pair, then sin
+  device::CumulativeLengths documents{};  ///< of packed documents; empty: each sequence is one
+  Tensor<const float> rotary{};           ///< [sequence_length, head_dim]: cos of each pair, then sin
   void (*poll)(void*) = nullptr;
   void* poll_state = nullptr;
 

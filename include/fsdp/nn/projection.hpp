@@ -24,9 +24,10 @@ bool adjacent(const std::array<Tensor<T>, N>& matrices) {
   return true;
 }
 
-/// The matrices as one of all their rows; only if adjacent.
+/// The matrices as one of all their rows; only if adjacent. One alone may be a slice of columns.
 template <class T, std::size_t N>
 Tensor<T> stacked(const std::array<Tensor<T>, N>& matrices) {
+  if constexpr (N == 1) return matrices[0];
   std::int64_t rows = 0;
   for (const Tensor<T>& matrix : matrices) rows += matrix.rows();
   return Tensor<T>(matrices[0].data(), {rows, matrices[0].columns()});
@@ -50,26 +51,26 @@ void project(Context<L>& context, Tensor<const typename L::Compute> x,
   }
 }
 
-/// dx = sum of dy_i W_i: dy [T, out0 + out1 + ...], dx [T, in], overwritten.
-template <class L, std::size_t N>
+/// dx (+)= sum of dy_i W_i: dy [T, out0 + out1 + ...], dx [T, in].
+template <class L, std::size_t N, class C>
 void project_backward_input(Context<L>& context, Tensor<const typename L::Compute> dy,
-                            const std::array<Tensor<const typename L::Compute>, N>& weights,
-                            Tensor<typename L::Compute> dx) {
+                            const std::array<Tensor<const typename L::Compute>, N>& weights, Tensor<C> dx,
+                            Write write = Write::overwrite) {
   using Device = typename L::Device;
   using Compute = typename L::Compute;
   if (adjacent(weights)) {
-    Device::template matmul<Compute, Compute>(context.stream, dy, stacked(weights), dx);
+    Device::template matmul<Compute, C>(context.stream, dy, stacked(weights), dx, write);
     return;
   }
   std::int64_t column = 0;
   for (const auto& weight : weights) {
-    Device::template matmul<Compute, Compute>(context.stream, dy.slice_columns(column, column + weight.rows()), weight,
-                                              dx, column == 0 ? Write::overwrite : Write::accumulate);
+    Device::template matmul<Compute, C>(context.stream, dy.slice_columns(column, column + weight.rows()), weight, dx,
+                                        column == 0 ? write : Write::accumulate);
     column += weight.rows();
   }
 }
 
-/// dW_i (+)= dy_i^T x, in Accumulate.
+/// dW_i (+)= dy_i^T x, in Accumulate; nothing for a frozen weight.
 template <class L, std::size_t N>
 void project_backward_weight(Context<L>& context, Tensor<const typename L::Compute> dy,
                              Tensor<const typename L::Compute> x,
@@ -81,7 +82,7 @@ void project_backward_weight(Context<L>& context, Tensor<const typename L::Compu
   bool alike = true;
   for (std::size_t i = 0; i < N; ++i) {
     tensors[i] = gradients[i].tensor;
-    alike = alike && *gradients[i].written == *gradients[0].written;
+    alike = alike && gradients[i].wanted() && *gradients[i].written == *gradients[0].written;
   }
   if (alike && adjacent(tensors)) {
     Write write = Write::overwrite;
@@ -92,9 +93,10 @@ void project_backward_weight(Context<L>& context, Tensor<const typename L::Compu
   std::int64_t column = 0;
   for (const auto& gradient : gradients) {
     const std::int64_t rows = gradient.tensor.rows();
-    Device::template matmul<Compute, Accumulate>(context.stream,
-                                                 device::transposed(dy.slice_columns(column, column + rows)), x,
-                                                 gradient.tensor, gradient.next());
+    if (gradient.wanted())
+      Device::template matmul<Compute, Accumulate>(context.stream,
+                                                   device::transposed(dy.slice_columns(column, column + rows)), x,
+                                                   gradient.tensor, gradient.next());
     column += rows;
   }
 }

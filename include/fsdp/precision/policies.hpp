@@ -31,6 +31,22 @@ struct Bf16Mixed {
   static constexpr std::string_view name = "bf16";
 };
 
+/// f16 weights and activations in use, the rest in float; with a loss scale, for f16's range is small.
+struct Fp16Mixed {
+  using Compute = f16;
+  using Main = float;
+  using Accumulate = float;
+  using Reduce = float;
+  static constexpr std::string_view name = "fp16";
+};
+
+/// Another policy with gradients rounded to bf16 on the wire: half the bytes of every reduction, still summed in float.
+template <class P>
+struct Bf16Wire : P {
+  using Reduce = bf16;
+  static constexpr std::string_view name = "bf16-wire";
+};
+
 /// A precision policy.
 template <class P>
 concept Precision = requires {

@@ -41,24 +41,30 @@ struct Slots {
   }
 };
 
+constexpr bool takes_weight_slot(Action action) {
+  return action == Action::gather || action == Action::gather_in_group;
+}
+
 /// Slots for gathered weights of a schedule; `elements` of each group.
 inline Slots weight_slots(const Schedule& schedule, std::span<const std::int64_t> elements) {
   Slots slots;
   for (const Event& event : schedule) {
-    if (event.action == Action::gather) slots.take(event.index, elements[static_cast<std::size_t>(event.index)]);
+    if (takes_weight_slot(event.action)) slots.take(event.index, elements[static_cast<std::size_t>(event.index)]);
     if (event.action == Action::release) slots.give_back(event.index);
   }
   return slots;
 }
 
 /// Slots for gradients on their way to a reduction that is done before the next backward begins.
+/// Frozen groups have none: their `elements` are not read.
 inline Slots gradient_slots(const Schedule& schedule, const std::vector<UnitUse>& units,
-                            std::span<const std::int64_t> elements) {
+                            const std::vector<GroupRules>& groups, std::span<const std::int64_t> elements) {
   Slots slots;
   for (const Event& event : schedule) {
     if (event.action == Action::loss || event.action == Action::backward)
       for (int group : units[static_cast<std::size_t>(event.index)].groups)
-        if (!slots.holds(group)) slots.take(group, elements[static_cast<std::size_t>(group)]);
+        if (groups[static_cast<std::size_t>(group)].trainable && !slots.holds(group))
+          slots.take(group, elements[static_cast<std::size_t>(group)]);
     if (event.action == Action::reduce) slots.give_back(event.index);
   }
   return slots;

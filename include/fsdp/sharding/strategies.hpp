@@ -9,6 +9,7 @@
 #include <concepts>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 #include <fsdp/buffer/distributed_buffer.hpp>
 #include <fsdp/buffer/layout.hpp>
@@ -16,21 +17,32 @@
 
 namespace fsdp {
 
-/// Whether FullyShard gives a unit's gathered weights up after its forward and gathers again for its backward.
-enum class ReshardAfterForward : std::uint8_t { no, yes };
+/// What FullyShard does with a unit's gathered weights between its forward and its backward: keeps them, gives them up
+/// and gathers them again, or gives up all but a part and gathers that again from a few neighbouring ranks.
+enum class ReshardAfterForward : std::uint8_t { no, yes, to_group };
+
+/// When gradients are reduced: after every micro-batch, so that shards are kept between them, or partial sums once.
+enum class ReduceGradients : std::uint8_t { every_micro_batch, last_micro_batch };
 
 /// FSDP2: every tensor cut along its first axis; weights gathered unit by unit, gradients reduce-scattered at once.
 template <ReshardAfterForward reshard = ReshardAfterForward::yes>
 struct FullyShard {
-  static constexpr std::string_view name = reshard == ReshardAfterForward::yes ? "fsdp2" : "fsdp2:no-reshard";
+  static constexpr std::string_view name = reshard == ReshardAfterForward::yes  ? "fsdp2"
+                                           : reshard == ReshardAfterForward::no ? "fsdp2:no-reshard"
+                                                                                : "fsdp2:K";
+  static constexpr int mesh_axes = reshard == ReshardAfterForward::to_group ? 2 : 1;
   using AtRest = buffer::Shard;
   using Layout = buffer::PerParameter;
   int prefetch_depth = 1;
+  ReduceGradients reduce = ReduceGradients::every_micro_batch;
+  int group = 1;  ///< to_group: ranks that keep the weights together after forward
 
+  int ranks_per_group() const requires(mesh_axes == 2) { return group; }
   constexpr sharding::Rules rules() const {
-    return {.hold = reshard == ReshardAfterForward::yes ? sharding::Hold::use : sharding::Hold::micro_batch,
-            .reduce_every_micro_batch = true,
-            .prefetch_depth = prefetch_depth};
+    return {.hold = reshard == ReshardAfterForward::no ? sharding::Hold::micro_batch : sharding::Hold::use,
+            .reduce_every_micro_batch = reduce == ReduceGradients::every_micro_batch,
+            .prefetch_depth = prefetch_depth,
+            .group_after_forward = reshard == ReshardAfterForward::to_group};
   }
 };
 
@@ -53,15 +65,22 @@ struct Zero2 {
   constexpr sharding::Rules rules() const { return {.hold = sharding::Hold::step, .reduce_every_micro_batch = true}; }
 };
 
-/// ZeRO stage 3: as FSDP2, with each unit's tensors as one range cut into equal parts.
+/// ZeRO stage 3: as FSDP2, with each unit's tensors as one range cut into equal parts. Tensors up to the threshold are
+/// treated as in stage 2. Source: DeepSpeed's param_persistence_threshold and max_live_parameters.
 struct Zero3 {
   static constexpr std::string_view name = "zero3";
   using AtRest = buffer::Shard;
   using Layout = buffer::Flat;
   int prefetch_depth = 1;
+  std::int64_t persistence_threshold = 0;  ///< elements of a tensor
+  std::int64_t live_bound = 0;             ///< elements gathered at a time, persistent and tied ones apart; 0: no bound
 
   constexpr sharding::Rules rules() const {
-    return {.hold = sharding::Hold::use, .reduce_every_micro_batch = true, .prefetch_depth = prefetch_depth};
+    return {.hold = sharding::Hold::use,
+            .reduce_every_micro_batch = true,
+            .prefetch_depth = prefetch_depth,
+            .persistence_threshold = persistence_threshold,
+            .live_bound = live_bound};
   }
 };
 
@@ -76,6 +95,46 @@ struct Replicated {
   }
 };
 
+/// What HybridShard does with the optimizer's part over the mesh's outer axis.
+enum class OptimizerAcross : std::uint8_t { replicated, sharded };
+
+/// Inner's strategy over groups of consecutive ranks, each of which holds a whole model (HSDP): gradients are reduced
+/// inside a group as Inner does, and between groups once a step. With the optimizer sharded between groups too (HFSDP)
+/// that is a reduce-scatter, and the stepped weights are gathered between groups at their first use.
+template <class Inner, OptimizerAcross optimizer = OptimizerAcross::replicated>
+struct HybridShard {
+  static_assert(std::is_same_v<typename Inner::AtRest, buffer::Shard>,
+                "fsdp: HybridShard replicates what its inner strategy shards; Replicated shards nothing: use it alone, "
+                "or put FullyShard, Zero1, Zero2 or Zero3 inside");
+  static constexpr std::string_view name = optimizer == OptimizerAcross::replicated ? "hybrid:K" : "hybrid:K:full";
+  static constexpr int mesh_axes = 2;
+  using AtRest = buffer::Shard;
+  using Across = std::conditional_t<optimizer == OptimizerAcross::replicated, buffer::Replicate, buffer::Shard>;
+  using Layout = typename Inner::Layout;
+  int group = 1;  ///< ranks that hold a model together
+  Inner inner{};
+
+  int ranks_per_group() const { return group; }
+  constexpr sharding::Rules rules() const {
+    sharding::Rules rules = inner.rules();
+    rules.across = optimizer == OptimizerAcross::replicated ? sharding::Across::all_reduce : sharding::Across::shard;
+    return rules;
+  }
+};
+
+/// A strategy whose main weights and optimizer state live in the device's far memory (device/far.hpp); gradients go
+/// there and stepped weights come back in pieces. Source: ZeRO-Offload (Ren et al. 2021).
+template <class Strategy>
+struct Offload : Strategy {
+  static constexpr bool offloads_optimizer = true;
+};
+
+/// A strategy with another layout.
+template <class Strategy, buffer::LayoutPolicy L>
+struct WithLayout : Strategy {
+  using Layout = L;
+};
+
 /// A sharding strategy: the placement at rest of weights, gradients and optimizer state, a layout, and the step's
 /// rules.
 template <class S>
@@ -84,6 +143,36 @@ concept ShardingStrategy = std::copyable<S> && buffer::Placement<typename S::AtR
   { strategy.rules() } -> std::same_as<sharding::Rules>;
   { S::name } -> std::convertible_to<std::string_view>;
 };
+
+/// Axes of the mesh that a strategy works on: 1 unless it says otherwise.
+template <class S>
+inline constexpr int mesh_axes_of = 1;
+template <class S>
+requires requires { S::mesh_axes; }
+inline constexpr int mesh_axes_of<S> = S::mesh_axes;
+
+namespace detail {
+template <class S>
+struct AcrossOf {
+  using Type = buffer::Replicate;
+};
+template <class S>
+requires requires { typename S::Across; }
+struct AcrossOf<S> {
+  using Type = typename S::Across;
+};
+}  // namespace detail
+
+/// Placement, over the mesh's outer axis, of what the optimizer steps: Replicate unless the strategy says otherwise.
+template <class S>
+using OptimizerPlacement = typename detail::AcrossOf<S>::Type;
+
+/// Whether main weights and optimizer state live in far memory.
+template <class S>
+inline constexpr bool offloads_optimizer_of = false;
+template <class S>
+requires requires { S::offloads_optimizer; }
+inline constexpr bool offloads_optimizer_of<S> = S::offloads_optimizer;
 
 /// Says in words what a type lacks to be a sharding strategy.
 template <class S>
@@ -100,6 +189,9 @@ consteval bool check_sharding() {
       "fsdp: a sharding strategy lacks fsdp::sharding::Rules rules() const; see fsdp/sharding/strategies.hpp");
   static_assert(
       requires { S::name; }, "fsdp: a sharding strategy lacks a name; add 'static constexpr std::string_view name'");
+  static_assert(
+      mesh_axes_of<S> == 1 || requires(const S strategy) { strategy.ranks_per_group(); },
+      "fsdp: a sharding strategy on a mesh of two axes lacks int ranks_per_group() const, the ranks of its inner axis");
   return ShardingStrategy<S>;
 }
 

@@ -4,19 +4,25 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include <fsdp/data/sampler.hpp>
 #include <fsdp/data/windows.hpp>
 #include <fsdp/sharded_module.hpp>
+#include <fsdp/train/agree.hpp>
 
 namespace fsdp::train {
+
+BatchCounts counts_of(std::span<const MicroBatch> micro_batches);
 
 /// One rank's tokens and targets of one step.
 class Batches {
  public:
-  Batches(const data::Windows& windows, std::int64_t sequences, int micro_batches);
+  /// `separator`: a byte that ends a document; without one every window is a document.
+  Batches(const data::Windows& windows, std::int64_t sequences, int micro_batches,
+          std::optional<std::int64_t> separator);
 
   /// This rank's share of the sampler's step.
   void draw(const data::Sampler& sampler, std::int64_t rank, std::int64_t ranks);
@@ -24,14 +30,15 @@ class Batches {
   const MicroBatch& fill(std::span<const std::int64_t> windows);
 
   std::span<const MicroBatch> micro_batches() const { return micro_batches_; }
-  std::int64_t valid_targets() const;  ///< of all micro-batches
 
  private:
   void fill(std::size_t micro_batch, std::span<const std::int64_t> windows);
 
   const data::Windows* windows_;
   std::int64_t sequences_;
-  std::vector<std::int32_t> tokens_, targets_;  // [micro_batches, sequences, S]
+  std::optional<std::int64_t> separator_;
+  std::vector<std::int32_t> tokens_, targets_;        // [micro_batches, sequences, S]
+  std::vector<std::vector<std::int64_t>> documents_;  // [micro_batches][documents + 1]
   std::vector<MicroBatch> micro_batches_;
 };
 

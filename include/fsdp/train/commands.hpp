@@ -18,6 +18,7 @@
 #include <fsdp/data/windows.hpp>
 #include <fsdp/executor.hpp>
 #include <fsdp/optim/initialize.hpp>
+#include <fsdp/train/auto_budget.hpp>
 #include <fsdp/train/batches.hpp>
 #include <fsdp/train/bench/collectives.hpp>
 #include <fsdp/train/bench/step.hpp>
@@ -28,6 +29,7 @@
 #include <fsdp/train/options.hpp>
 #include <fsdp/train/report.hpp>
 #include <fsdp/train/sampling.hpp>
+#include <fsdp/train/sharding_of.hpp>
 #include <fsdp/train/shards_io.hpp>
 #include <fsdp/train/trainer.hpp>
 #include <fsdp/train/validation.hpp>
@@ -52,6 +54,8 @@ TilingChoice choice_of(const TilingChoice& asked) {
     return {.kind = TilingChoice::Kind::tiles, .number = Tiling::tile_count};
   else if constexpr (requires { Tiling::tokens_per_tile; })
     return {.kind = TilingChoice::Kind::tokens, .number = Tiling::tokens_per_tile};
+  else if constexpr (requires { std::integral_constant<std::int64_t, Tiling::bytes>{}; })
+    return {.kind = TilingChoice::Kind::budget, .number = Tiling::bytes};
   else
     return asked;
 }
@@ -60,7 +64,11 @@ TilingChoice choice_of(const TilingChoice& asked) {
 template <class Stack>
 StackChoice choice_of(const StackChoice& asked) {
   StackChoice fixed = asked;
-  fixed.sharding = parse_sharding(Stack::Sharding::name);
+  std::string kind(Stack::Sharding::name);
+  if (kind != kind_name(asked.sharding)) {
+    if (const auto at = kind.find('K'); at != std::string::npos) kind.replace(at, 1, "1");
+    fixed.sharding = parse_sharding(kind);
+  }
   fixed.precision = parse_precision(Stack::Precision::name);
   fixed.tiling = choice_of<typename Stack::Tiling>(asked.tiling);
   const std::string comm(Stack::Comm::name);
@@ -76,8 +84,8 @@ int dry_run_ranks(const TrainOptions& options);
 template <class Model>
 void describe(const TrainOptions& options) {
   using Tiling = typename Model::Stack::Tiling;
-  const typename Model::Stack::Sharding sharding{};
-  const Model model(resolve_model(options));
+  const auto sharding = sharding_of<typename Model::Stack::Sharding>(options.stack.sharding);
+  const Model model(resolve_model(options), options.units);
   const int ranks = dry_run_ranks(options);
   validate(options, ranks);
   const int threads = static_cast<int>(
@@ -87,12 +95,21 @@ void describe(const TrainOptions& options) {
     using MetaModel =
         typename Model::template On<typename Model::Stack::template WithComm<comm::Simulated<device::Meta>>>;
     comm::Simulated<device::Meta> communicator({.ranks = ranks, .rank = 0});
-    const ShardedModule<MetaModel> module(communicator, MetaModel(model.config()), sharding, Tiling{}, request.shape);
+    const ShardedModule<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding, Tiling{},
+                                          request.shape);
     std::fputs(schedule_text(module.schedule(sharding::Pass::train), module.unit_names(), module.group_names()).c_str(),
                stdout);
   }
   if (options.dry_run) {
-    const Plan step = plan(model, sharding, tiling_of<Tiling>(options.stack), request);
+    TrainOptions resolved = options;
+    if (has_auto_budget(options)) {
+      const std::int64_t memory = memory_of_rank(options, ranks);
+      resolved = with_budget<Model>(options, ranks, threads, memory);
+      print_budget(resolved, memory);
+    }
+    const Tiling tiling = tiling_of<Tiling>(resolved.stack);
+    const Plan step = plan(model, sharding, tiling, request);
+    std::fputs(tiling_text(model, tiling, request).c_str(), stdout);
     std::fputs(memory_table(step.bytes, message(Model::Stack::name(), ", ", ranks, " ranks, ", request.sequences, " x ",
                                                 options.seq_len, " tokens a micro-batch: bytes of each rank"))
                    .c_str(),
@@ -110,7 +127,11 @@ int train(const TrainOptions& options) {
   return launch<Comm>(options.stack, [&options](Comm& communicator) {
     agree_on_arguments(communicator, cli::to_toml(options));
     validate(options, communicator.size());
-    Trainer<Model>(communicator, options, {}, tiling_of<typename Model::Stack::Tiling>(options.stack)).run();
+    using Stack = typename Model::Stack;
+    const TrainOptions resolved = with_budget<Model>(communicator, options);
+    Trainer<Model>(communicator, resolved, sharding_of<typename Stack::Sharding>(resolved.stack.sharding),
+                   tiling_of<typename Stack::Tiling>(resolved.stack))
+        .run();
   });
 }
 
@@ -127,7 +148,8 @@ struct LoadedModule {
                                          std::fprintf(stderr, "tessera: warning: %s\n", text.c_str());
                                      })),
         model(files.config),
-        module(communicator, model, {}, tiling_of<typename Stack::Tiling>(stack),
+        module(communicator, model, sharding_of<typename Stack::Sharding>(stack.sharding),
+               tiling_of<typename Stack::Tiling>(stack),
                planned(communicator, stack, sequences, sequence_length, purpose), purpose),
         executor(module) {
     load_weights(module, files.weights);
@@ -146,8 +168,9 @@ struct LoadedModule {
                         .sequences = sequences,
                         .shape = {.sequence_length = sequence_length, .threads = rank_threads(stack, communicator)},
                         .purpose = purpose};
-    request.shape.activation_bytes =
-        plan(model, {}, tiling_of<typename Stack::Tiling>(stack), request).activation_bytes;
+    request.shape.activation_bytes = plan(model, sharding_of<typename Stack::Sharding>(stack.sharding),
+                                          tiling_of<typename Stack::Tiling>(stack), request)
+                                         .activation_bytes;
     return request.shape;
   }
 };
@@ -165,7 +188,7 @@ int evaluate(const EvalOptions& options) {
     LoadedModule<Model> loaded(communicator, options.model, options.stack, sequences, options.seq_len,
                                Purpose::evaluate);
     const data::Windows windows(corpus, options.seq_len, 0.0, loaded.model.config().vocab_size);
-    Batches batches(windows, sequences, 1);
+    Batches batches(windows, sequences, 1, options.document_separator);
     const MeanLoss mean = mean_loss(loaded.executor, communicator, batches, sequences,
                                     data::evenly_spread(0, windows.count(), options.windows));
     require<Error>(std::isfinite(mean.loss), "the mean loss is ", std::abs(mean.loss),

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <comm/simulated.hpp>
@@ -27,8 +28,10 @@ struct PlanRequest {
 /// What a step takes.
 struct Plan {
   device::BytesByKind bytes{};
-  std::int64_t activation_bytes = 0;  ///< the arena that the step needs
-  device::Counters work;              ///< of one training step, the optimizer apart
+  std::int64_t activation_bytes = 0;      ///< the arena that the step needs
+  std::int64_t far_activation_bytes = 0;  ///< the same in far memory
+  std::int64_t far_bytes = 0;             ///< all of far memory, beside `bytes`
+  device::Counters work;                  ///< of one training step, the optimizer apart
 
   std::int64_t peak_bytes() const {
     std::int64_t sum = 0;
@@ -37,7 +40,7 @@ struct Plan {
   }
 };
 
-/// Runs one step (and one evaluation) of the model on Meta.
+/// Runs one step (and one evaluation) of the model on Meta, with every number of sequences that a micro-batch may have.
 template <class Model>
 Plan plan(const Model& model, typename Model::Stack::Sharding sharding, typename Model::Stack::Tiling tiling,
           const PlanRequest& request) {
@@ -45,27 +48,36 @@ Plan plan(const Model& model, typename Model::Stack::Sharding sharding, typename
       typename Model::template On<typename Model::Stack::template WithComm<comm::Simulated<device::Meta>>>;
   comm::Simulated<device::Meta> communicator(
       comm::simulated_world<typename Model::Stack::Comm>(request.ranks, request.rank));
-  ShardedModule<MetaModel> module(communicator, MetaModel(model.config()), sharding, tiling, request.shape,
-                                  request.purpose);
+  ShardedModule<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding, tiling,
+                                  request.shape, request.purpose);
   Executor<MetaModel> executor(module);
 
   auto* const unread = reinterpret_cast<const std::int32_t*>(device::Meta::unbacked(0));
   const Tensor<const std::int32_t> tokens(unread, {request.sequences * request.shape.sequence_length});
-  const MicroBatch batch{.tokens = tokens, .targets = tokens, .sequences = request.sequences};
+  const auto batch_of = [&](std::int64_t sequences) {
+    const auto part = tokens.slice(0, sequences * request.shape.sequence_length);
+    return MicroBatch{.tokens = part, .targets = part, .sequences = sequences};
+  };
+  const MicroBatch batch = batch_of(request.sequences);
+  const auto train = [&](const MicroBatch& one) {
+    executor.train(std::vector<MicroBatch>(static_cast<std::size_t>(request.shape.micro_batches), one), 1.0f);
+  };
   Plan result;
   if (request.purpose == Purpose::train) {
     optim::AdamW<MetaModel> optimizer(module, {});
     module.stream().counters.matmuls = request.matmuls;
-    const std::vector<MicroBatch> batches(static_cast<std::size_t>(request.shape.micro_batches), batch);
-    executor.train(batches, 1.0f);
+    train(batch);
     result.work = module.stream().counters;
     result.work.matmuls = nullptr;
     module.stream().counters.matmuls = nullptr;
+    // A smaller micro-batch is cut anew, perhaps into longer tiles.
+    for (std::int64_t sequences = 1; sequences < request.sequences; ++sequences) train(batch_of(sequences));
     optimizer.step(0.0, optim::gradient_norm(module));
     executor.evaluate(batch);
     result.bytes = module.peak_bytes();
   } else if (request.purpose == Purpose::evaluate) {
-    executor.evaluate(batch);
+    for (std::int64_t sequences = 1; sequences <= request.sequences; ++sequences)
+      executor.evaluate(batch_of(sequences));
     result.bytes = module.peak_bytes();
   } else {
     auto* const logits = reinterpret_cast<typename Model::Stack::Precision::Compute*>(device::Meta::unbacked(0));
@@ -73,7 +85,26 @@ Plan plan(const Model& model, typename Model::Stack::Sharding sharding, typename
     result.bytes = module.peak_bytes();
   }
   result.activation_bytes = module.arena().peak();
+  result.far_activation_bytes = module.far_arena().peak();
+  result.far_bytes = module.far_bytes();
   return result;
+}
+
+/// How a full micro-batch is cut, in words, a line for each of a model's units that is tiled.
+template <class Model>
+std::string tiling_text(const Model& model, typename Model::Stack::Tiling tiling, const PlanRequest& request) {
+  using MetaModel =
+      typename Model::template On<typename Model::Stack::template WithComm<comm::Simulated<device::Meta>>>;
+  auto arena = device::Meta::Arena::unbounded();
+  device::Meta::Stream stream(arena, request.shape.threads);
+  const nn::Context<typename MetaModel::Local> context{.arena = arena,
+                                                       .stream = stream,
+                                                       .tiling = tiling,
+                                                       .sequences = request.sequences,
+                                                       .sequence_length = request.shape.sequence_length};
+  const MetaModel meta(model.config(), model.units());
+  return message("tiling: MLP of a block, ", meta.block().block.mlp.plan(context), "\ntiling: head, ",
+                 meta.head().plan(context), "\n");
 }
 
 }  // namespace fsdp::train

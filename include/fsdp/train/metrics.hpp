@@ -29,9 +29,10 @@ struct StartRecord {
 };
 
 struct StepRecord {
-  std::int64_t step = 0;  ///< the first is 1
-  double loss = 0;        ///< mean over the step's targets, before the update
-  double grad_norm = 0;   ///< global, before clipping
+  std::int64_t step = 0;                  ///< the first is 1
+  double loss = 0;                        ///< mean over the step's targets, before the update
+  double grad_norm = 0;                   ///< global, before clipping
+  std::optional<double> loss_scale = {};  ///< where it is on
   double lr = 0;
   std::int64_t tokens = 0;  ///< seen so far, this step included
   double tokens_per_second = 0;

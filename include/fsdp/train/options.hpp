@@ -11,8 +11,10 @@
 #include <vector>
 
 #include <fsdp/models/llama_config.hpp>
+#include <fsdp/precision/loss_scale.hpp>
 #include <fsdp/train/schedule.hpp>
 #include <fsdp/train/stack_choice.hpp>
+#include <fsdp/units.hpp>
 
 namespace fsdp::train {
 
@@ -31,8 +33,9 @@ struct TrainOptions {
   ModelChoice model = {};
   std::int64_t steps = 1000;
   std::int64_t seq_len = 512;
-  std::int64_t batch_size = 8;  ///< sequences per step, over all ranks and micro-batches
-  std::int64_t grad_accum = 1;  ///< micro-batches
+  std::int64_t batch_size = 8;                          ///< sequences per step, over all ranks and micro-batches
+  std::int64_t grad_accum = 1;                          ///< micro-batches
+  std::optional<std::int64_t> document_separator = {};  ///< a byte; none: every window is one document
   double lr = 1e-3;
   LrShape lr_schedule = LrShape::cosine;
   std::int64_t warmup = 0;
@@ -40,7 +43,9 @@ struct TrainOptions {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
-  double clip = 1.0;  ///< global gradient norm; 0 is off
+  double clip = 1.0;               ///< global gradient norm; 0 is off
+  std::string loss_scale = "off";  ///< off, dynamic, or dynamic:INITIAL
+  Units units = {};
   std::uint64_t seed = 0;
   double validation_fraction = 0.01;
   std::int64_t validation_every = 0;      ///< steps; 0: only at the end
@@ -52,7 +57,8 @@ struct TrainOptions {
   std::string trace = {};
   std::int64_t log_every = 1;  ///< steps between console lines; the metrics file gets every step
   bool dry_run = false;
-  std::int64_t ranks = 0;  ///< of the dry run; 0: those of --comm
+  std::int64_t ranks = 0;   ///< of the dry run; 0: those of --comm
+  std::string memory = {};  ///< of each rank, for budget:auto; empty: its part of what the machine has left
   bool print_schedule = false;
   StackChoice stack = {};
   std::vector<std::string> given = {};  ///< flags that the user set, without dashes, sorted
@@ -66,6 +72,7 @@ struct EvalOptions {
   std::int64_t seq_len = 512;
   std::int64_t batch_size = 1;
   std::int64_t windows = 0;  ///< at most, evenly spread; 0: all
+  std::optional<std::int64_t> document_separator = {};
   StackChoice stack = {};
   std::vector<std::string> given = {};
 
@@ -85,13 +92,17 @@ struct GenerateOptions {
 };
 
 struct BenchOptions {
-  std::string what = {};  ///< mlp, step, comm or optim
-  std::int64_t hidden = 1024, intermediate = 0, layers = 4, heads = 16, kv_heads = 4,
-               vocab = 8192;             ///< 0: the command's own
+  std::string what = {};  ///< mlp, attention, head, step, comm or optim
+  std::int64_t hidden = 1024, intermediate = 0, layers = 4, heads = 16, kv_heads = 4;
+  std::int64_t vocab = 0;                ///< 0: the command's own, and so below
+  std::int64_t head_dim = 0;             ///< attention; 0: 64 and 128
   std::int64_t seq_len = 0;              ///< 0: the command's own
   std::int64_t parameters = 50'000'000;  ///< optim
   std::int64_t bytes = 0;                ///< comm: of each collective; 0: the command's own
   std::int64_t repeats = 7;              ///< the median is printed
+  bool table = false;                    ///< mlp: the published setting
+  bool dry_run = false;                  ///< mlp --table: bytes alone
+  std::int64_t up_to = 8192;             ///< mlp --table: the longest sequence that is timed
   StackChoice stack = {};
   std::vector<std::string> given = {};
 
@@ -102,6 +113,9 @@ struct BenchOptions {
 void validate(const TrainOptions& options, std::int64_t ranks);
 void validate(const EvalOptions& options);
 void validate(const GenerateOptions& options);
+
+/// What --loss-scale says; nothing where it is off.
+std::optional<DynamicLossScale> loss_scale_of(const TrainOptions& options);
 
 /// The schedule that the options describe.
 LrSchedule schedule_of(const TrainOptions& options);

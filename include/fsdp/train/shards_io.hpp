@@ -42,14 +42,14 @@ void restore(ShardedModule<Model>& module, optim::AdamW<Model>& optimizer, const
   module.sync_model_weights();
 }
 
-/// Writes this rank's ranges; where every rank holds everything, rank 0 does.
+/// Writes the ranges that this rank owns.
 template <class Model>
 void write_shards(const ShardedModule<Model>& module, const optim::AdamW<Model>& optimizer, checkpoint::Save& save) {
   using checkpoint::Part;
-  if (!ShardedModule<Model>::Group::sharded && module.communicator().rank() != 0) return;
   std::map<std::string, std::size_t> index;
   for (std::size_t i = 0; i < save.parameters().size(); ++i) index[save.parameters()[i].name] = i;
   for (const auto& piece : module.pieces()) {
+    if (!piece.owned) continue;
     const std::size_t parameter = index.at(piece.parameter->name);
     const auto write = [&](Part part, Tensor<const float> values) {
       save.write(part, parameter, piece.begin, std::span(values.data(), static_cast<std::size_t>(values.numel())));

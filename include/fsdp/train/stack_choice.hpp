@@ -17,9 +17,13 @@ namespace fsdp::train {
 struct ShardingChoice {
   enum class Kind : std::uint8_t { fsdp2, zero1, zero2, zero3, hybrid, replicated };
   Kind kind = Kind::fsdp2;
-  bool reshard = true;      ///< fsdp2: release the weights after forward
-  std::int64_t number = 0;  ///< fsdp2:K and hybrid:K: ranks per group; 0 where not given
-  bool full = false;        ///< hybrid: the optimizer is sharded over groups too
+  bool reshard = true;              ///< fsdp2: release the weights after forward
+  std::int64_t number = 0;          ///< fsdp2:K and hybrid:K: ranks per group; 0 where not given
+  bool full = false;                ///< hybrid: the optimizer is sharded over groups too
+  bool deferred = false;            ///< fsdp2, hybrid: gradients are reduced after the last micro-batch only
+  std::int64_t prefetch_depth = 1;  ///< fsdp2, zero3, hybrid: computations that weights are gathered ahead
+  std::int64_t persistence = 0;     ///< zero3: tensors up to so many elements are gathered once a step
+  std::int64_t live_bound = 0;      ///< zero3: most elements gathered at a time; 0: no bound
 
   friend bool operator==(const ShardingChoice&, const ShardingChoice&) = default;
 };
@@ -37,7 +41,7 @@ struct CommChoice {
 struct TilingChoice {
   enum class Kind : std::uint8_t { off, tiles, tokens, budget };
   Kind kind = Kind::off;
-  std::int64_t number = 0;  ///< tiles, tokens per tile, or bytes
+  std::int64_t number = 0;  ///< tiles, tokens per tile, or bytes; budget: 0 is what memory is left
 
   friend bool operator==(const TilingChoice&, const TilingChoice&) = default;
 };
@@ -61,6 +65,12 @@ PrecisionChoice parse_precision(std::string_view text);
 TilingChoice parse_tiling(std::string_view text);
 CommChoice parse_comm(std::string_view text);
 
+/// The strategy's kind without its numbers, as its type is named: "fsdp2:K", "hybrid:K:full", "zero3".
+std::string kind_name(const ShardingChoice& choice);
+
+/// "4096", "512MiB", "2GiB"; throws InputError, which names the flag, where it is anything else or not positive.
+std::int64_t parse_bytes(std::string_view flag, std::string_view text);
+
 /// The written form that parses to the same value.
 std::string name_of(const ShardingChoice& choice);
 std::string name_of(PrecisionChoice choice);
@@ -68,7 +78,7 @@ std::string name_of(const TilingChoice& choice);
 std::string name_of(const CommChoice& choice);
 std::string name_of(const StackChoice& choice);  ///< "fsdp2 threads:2 bf16 tokens:512"
 
-/// The tiling policy. Throws InputError for a budget, which no stack is compiled with.
+/// The tiling policy. Throws InputError for a budget whose bytes are not known yet.
 tiling::RunTime policy_of(const TilingChoice& choice);
 
 /// Threads of each rank: the choice, or the cores of this machine divided by its ranks.

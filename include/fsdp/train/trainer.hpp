@@ -25,6 +25,7 @@
 #include <fsdp/models/llama.hpp>
 #include <fsdp/optim/adamw.hpp>
 #include <fsdp/optim/initialize.hpp>
+#include <fsdp/train/agree.hpp>
 #include <fsdp/train/batches.hpp>
 #include <fsdp/train/console.hpp>
 #include <fsdp/train/dry_run.hpp>
@@ -58,7 +59,7 @@ class Trainer {
           typename Model::Stack::Tiling tiling)
       : communicator_(communicator),
         options_(options),
-        model_(resolve_model(options)),
+        model_(resolve_model(options), options.units),
         corpus_(paths(options.data)),
         windows_(corpus_, options.seq_len, options.validation_fraction, model_.config().vocab_size),
         sampler_(options.seed, windows_.training(), options.batch_size),
@@ -72,7 +73,8 @@ class Trainer {
                              .clip = options.clip}),
         trace_(options.trace.empty() ? std::filesystem::path() : trace_path(options.trace, communicator.rank())),
         executor_(module_, trace_.on() ? observer() : Observer{}),
-        batches_(windows_, request_.sequences, request_.shape.micro_batches) {
+        batches_(windows_, request_.sequences, request_.shape.micro_batches, options.document_separator) {
+    loss_scale_ = loss_scale_of(options);
     if (leads()) require_writable(options.checkpoint_dir);
   }
 
@@ -102,6 +104,7 @@ class Trainer {
   RunShape planned_shape() const {
     RunShape shape = request_.shape;
     shape.activation_bytes = plan_.activation_bytes;
+    shape.far_activation_bytes = plan_.far_activation_bytes;
     return shape;
   }
   std::int64_t peak_bytes() const {
@@ -153,32 +156,29 @@ class Trainer {
     train::restore(module_, optimizer_, from);
     sampler_.restore({.epoch = state.epoch, .index = state.index});
     tokens_ = state.tokens;
+    if (loss_scale_ && state.loss_scale) loss_scale_ = DynamicLossScale(*state.loss_scale);
   }
 
   void train_step(std::int64_t step) {
     const auto begin = Clock::now();
-    batches_.draw(sampler_, communicator_.rank(), communicator_.size());
-    std::int64_t targets = batches_.valid_targets();
-    comm::reduce(communicator_, std::span<std::int64_t>(&targets, 1), comm::Reduction::sum, {"valid targets"});
-    const double loss_sum =
-        executor_.train(batches_.micro_batches(), 1.0f / static_cast<float>(std::max<std::int64_t>(targets, 1)));
-    const double loss = comm::sum_over_ranks(communicator_, loss_sum, {"loss"}) / static_cast<double>(targets);
-    const double norm = optim::gradient_norm(module_);
-    require<Error>(std::isfinite(loss) && std::isfinite(norm), "step ", step + 1, ": loss is ", std::abs(loss),
-                   " and the gradient norm is ", std::abs(norm),
-                   "; stopped before any weight was touched. Lower --lr, or look at the data of this step");
+    const BatchCounts counts = sum_counts(communicator_, [&] {
+      batches_.draw(sampler_, communicator_.rank(), communicator_.size());
+      return counts_of(batches_.micro_batches());
+    });
+    const auto [loss, norm] = loss_and_norm(step, static_cast<double>(std::max<std::int64_t>(counts.valid_targets, 1)));
     const double lr = lr_at(schedule_of(options_), step);
-    optimizer_.step(lr, norm);
+    optimizer_.step(lr, norm, gradient_scale_);
     sampler_.advance();
     const std::int64_t step_tokens = options_.batch_size * options_.seq_len;
     tokens_ += step_tokens;
     const double seconds = seconds_since(begin);
     last_loss_ = loss;
     if (!leads()) return;
-    const double flops = model_flops_per_token(model_.config(), options_.seq_len) * static_cast<double>(step_tokens);
+    const double flops = model_flops(model_.config(), step_tokens, counts.squares);
     const StepRecord record{.step = step + 1,
                             .loss = loss,
                             .grad_norm = norm,
+                            .loss_scale = loss_scale_ ? std::optional(gradient_scale_) : std::nullopt,
                             .lr = lr,
                             .tokens = tokens_,
                             .tokens_per_second = static_cast<double>(step_tokens) / seconds,
@@ -189,6 +189,30 @@ class Trainer {
                             .mfu_peak = peak_.name};
     metrics_.write(record);
     console_->step(record);
+  }
+
+  struct LossAndNorm {
+    double loss, norm;
+  };
+
+  /// Forward and backward; with a loss scale, again at a smaller one where gradients overflow on any rank. The norm is
+  /// unscaled.
+  LossAndNorm loss_and_norm(std::int64_t step, double targets) {
+    for (;;) {
+      gradient_scale_ = loss_scale_ ? loss_scale_->scale() : 1.0;
+      const double sum = executor_.train(batches_.micro_batches(), static_cast<float>(gradient_scale_ / targets));
+      const double loss = comm::sum_over_ranks(communicator_, sum, {"loss"}) / targets;
+      const double norm = optim::gradient_norm(module_) / gradient_scale_;
+      const bool finite = std::isfinite(norm);
+      require<Error>(std::isfinite(loss) && (finite || loss_scale_), "step ", step + 1, ": loss is ", std::abs(loss),
+                     " and the gradient norm is ", std::abs(norm),
+                     "; stopped before any weight was touched. Lower --lr, or look at the data of this step");
+      if (loss_scale_) loss_scale_->update(finite);
+      if (finite) return {loss, norm};
+      if (leads())
+        console_->line(message("step ", step + 1, ": gradients overflow at loss scale ", gradient_scale_, "; again at ",
+                               loss_scale_->scale()));
+    }
   }
 
   std::optional<double> validate_now() {
@@ -209,14 +233,16 @@ class Trainer {
     comm::broadcast(communicator_, std::as_writable_bytes(std::span(&id, 1)), 0, {"checkpoint"});
     checkpoint::Save save(options_.checkpoint_dir, optimizer_.steps, id, model_.config());
     const auto position = sampler_.position();
-    const checkpoint::TrainerState state{.step = optimizer_.steps,
-                                         .tokens = tokens_,
-                                         .epoch = position.epoch,
-                                         .index = position.index,
-                                         .seed = options_.seed,
-                                         .windows = windows_.training(),
-                                         .seq_len = options_.seq_len,
-                                         .schedule_steps = options_.steps};
+    const checkpoint::TrainerState state{
+        .step = optimizer_.steps,
+        .tokens = tokens_,
+        .epoch = position.epoch,
+        .index = position.index,
+        .seed = options_.seed,
+        .windows = windows_.training(),
+        .seq_len = options_.seq_len,
+        .schedule_steps = options_.steps,
+        .loss_scale = loss_scale_ ? std::optional(loss_scale_->state()) : std::nullopt};
     const auto all = [&](bool ok) {
       std::int64_t every = ok ? 1 : 0;
       comm::reduce(communicator_, std::span<std::int64_t>(&every, 1), comm::Reduction::min, {"checkpoint"});
@@ -277,6 +303,8 @@ class Trainer {
   Metrics metrics_;
   std::optional<Console> console_;
   MatmulPeak peak_;
+  std::optional<DynamicLossScale> loss_scale_;
+  double gradient_scale_ = 1;  ///< of the last backward
   std::int64_t tokens_ = 0;
   std::optional<double> last_loss_;
   std::string checkpoint_path_;

@@ -4,12 +4,12 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <span>
 
 #include <comm/collectives.hpp>
 #include <fsdp/executor.hpp>
+#include <fsdp/train/agree.hpp>
 #include <fsdp/train/batches.hpp>
 
 namespace fsdp::train {
@@ -30,14 +30,16 @@ MeanLoss mean_loss(Executor<Model>& executor, typename Model::Stack::Comm& commu
   for (std::int64_t begin = 0; begin < count; begin += sequences * communicator.size()) {
     const std::int64_t from = std::min(count, begin + sequences * communicator.rank());
     const std::int64_t to = std::min(count, from + sequences);
-    const MicroBatch& batch =
-        batches.fill(windows.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(to - from)));
-    sum += executor.evaluate(batch);
-    tokens += (to - from) * (batch.tokens.numel() / batch.sequences);
+    const MicroBatch* batch = nullptr;
+    tokens += sum_counts(communicator, [&] {
+                batch =
+                    &batches.fill(windows.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(to - from)));
+                return counts_of({batch, 1});
+              }).valid_targets;
+    sum += executor.evaluate(*batch);
   }
-  std::array<double, 2> totals = {sum, static_cast<double>(tokens)};
-  comm::reduce(communicator, std::span<double>(totals), comm::Reduction::sum, {"validation loss"});
-  return {.loss = totals[1] > 0 ? totals[0] / totals[1] : 0.0, .tokens = static_cast<std::int64_t>(totals[1])};
+  const double total = comm::sum_over_ranks(communicator, sum, {"validation loss"});
+  return {.loss = tokens > 0 ? total / static_cast<double>(tokens) : 0.0, .tokens = tokens};
 }
 
 }  // namespace fsdp::train

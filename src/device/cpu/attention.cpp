@@ -3,6 +3,8 @@
 /// Attention's forward pass: tiles of scores by oneDNN, an online softmax in between (Dao 2023, FlashAttention-2).
 #include "attention.hpp"
 
+#include "../costs.hpp"
+
 namespace fsdp::device {
 namespace cpu {
 namespace {
@@ -80,7 +82,27 @@ struct Forward {
   Tensor<float> lse;
 
   void run_block(std::int64_t sequence, std::int64_t head, const QueryBlock& queries, std::byte* scratch) const;
+  void softmax(const SoftmaxTile& tile, std::int64_t sequence, std::int64_t first_query, std::int64_t first_key) const;
 };
+
+/// The tile's rows, each document's with the keys that it sees.
+template <class T>
+void Forward<T>::softmax(const SoftmaxTile& tile, std::int64_t sequence, std::int64_t first_query,
+                         std::int64_t first_key) const {
+  for_each_document(shape, sequence, first_query, first_query + tile.rows,
+                    [&](std::int64_t begin, std::int64_t end, const Document& document) {
+                      const std::int64_t row = begin - first_query;
+                      SoftmaxTile part = tile;
+                      part.scores += row * tile.leading;
+                      part.maximum += row;
+                      part.sum += row;
+                      part.out += row * tile.head_dim;
+                      part.rows = end - begin;
+                      part.visible = begin - first_key + 1;
+                      part.first = std::clamp<std::int64_t>(document.begin - first_key, 0, tile.columns);
+                      attention_forward_kernels<T>().softmax(part);
+                    });
+}
 
 /// All keys of one block of queries of one head.
 template <class T>
@@ -104,15 +126,14 @@ void Forward<T>::run_block(std::int64_t sequence, std::int64_t head, const Query
   std::fill_n(tile.sum, tile.rows, 0.0f);
   std::fill_n(tile.out, tile.rows * d, 0.0f);
   pass.pack(head_rows(q, head, d, first + queries.begin, first + queries.end), query);
-  for (std::int64_t begin = 0; begin < queries.end; begin += blocks.keys) {
+  for (std::int64_t begin = queries.first_key; begin < queries.end; begin += blocks.keys) {
     const std::int64_t end = std::min(begin + blocks.keys, queries.end);
     const ForwardMatmuls& matmul = matmuls(tile.rows, end - begin);
     pass.pack(head_rows(k, kv_head, d, first + begin, first + end), key);
     pass.pack(head_rows(v, kv_head, d, first + begin, first + end), value);
     tile.columns = end - begin;
-    tile.visible = queries.begin - begin + 1;
     run(*matmul.scores, query, key, tile.scores, scratch + layout.matmul);
-    pass.softmax(tile);
+    softmax(tile, sequence, queries.begin, begin);
     run(*matmul.gather, tile.scores, value, tile.out, scratch + layout.matmul);
   }
   pass.finish(tile, head_rows(out, head, d, first + queries.begin, first + queries.end),
@@ -140,11 +161,8 @@ std::int64_t attention_forward_scratch(Cpu::Stream& stream, const AttentionShape
 template <class T>
 void Cpu::attention(Stream& stream, const AttentionShape& shape, Tensor<const T> q, Tensor<const T> k,
                     Tensor<const T> v, Tensor<T> out, Tensor<float> lse) {
-  cpu::require_rows("q", q.shape(), shape.tokens(), shape.heads * shape.head_dim);
-  cpu::require_rows("k", k.shape(), shape.tokens(), shape.kv_heads * shape.head_dim);
-  cpu::require_rows("v", v.shape(), shape.tokens(), shape.kv_heads * shape.head_dim);
-  cpu::require_rows("out", out.shape(), shape.tokens(), shape.heads * shape.head_dim);
-  cpu::require_rows("lse", lse.shape(), shape.sequences * shape.heads, shape.sequence_length);
+  costs::require_attention(shape, q, k, v, out.shape(), lse.shape());
+  stream.counters.attention_flops += costs::attention_flops(shape, false);
   if (shape.tokens() == 0) return;
   const cpu::AttentionBlocks blocks = cpu::attention_blocks(shape, false);
   cpu::Forward<T> forward{.shape = shape,
@@ -167,11 +185,10 @@ void Cpu::attention(Stream& stream, const AttentionShape& shape, Tensor<const T>
   const std::int64_t heads = shape.sequences * shape.heads, count = cpu::query_blocks(shape, blocks);
   // The last queries see the most keys: longest tasks first, so that threads end together.
   cpu::for_each_task(threads, heads * count, [&](std::int64_t task, int thread) {
-    const std::int64_t head = task % heads;
-    forward.run_block(head / shape.heads, head % shape.heads, cpu::query_block(shape, blocks, count - 1 - task / heads),
+    const std::int64_t head = task % heads, sequence = head / shape.heads;
+    forward.run_block(sequence, head % shape.heads, cpu::query_block(shape, blocks, sequence, count - 1 - task / heads),
                       reinterpret_cast<std::byte*>(scratch.data()) + thread * forward.layout.bytes);
   });
-  stream.counters.attention_flops += 2 * heads * shape.sequence_length * shape.sequence_length * shape.head_dim;
 }
 
 std::int64_t Cpu::attention_scratch(Stream& stream, const AttentionShape& shape, DType dtype, bool backward) {

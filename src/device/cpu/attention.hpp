@@ -38,28 +38,42 @@ AttentionBlocks attention_blocks(const AttentionShape& shape, bool backward);
 /// The distinct extents of the tiles that a sequence is cut into; few, because each needs primitives of its own.
 std::vector<AttentionBlocks> tile_extents(std::int64_t sequence_length, const AttentionBlocks& blocks);
 
-/// Queries [begin, end) of a sequence; they see keys [0, end), in tiles of at most `keys`.
+/// Queries [begin, end) of a sequence; they see keys [first_key, end) at most, in tiles of at most `keys`. Tiles stand
+/// on one grid whatever the documents, so that few primitives serve all and scratch is known beforehand.
 struct QueryBlock {
   std::int64_t begin = 0;
   std::int64_t end = 0;
+  std::int64_t first_key = 0;  ///< a border of tiles: no query sees a key of the tiles before it
 
   std::int64_t queries() const { return end - begin; }
 };
 
-inline QueryBlock query_block(const AttentionShape& shape, const AttentionBlocks& blocks, std::int64_t index) {
-  const std::int64_t begin = index * blocks.queries;
-  return {.begin = begin, .end = std::min(begin + blocks.queries, shape.sequence_length)};
+QueryBlock query_block(const AttentionShape& shape, const AttentionBlocks& blocks, std::int64_t sequence,
+                       std::int64_t index);
+
+/// body(begin, end, document) for each document's part of tokens [begin, end) of a sequence, counted from its start.
+template <class Body>
+void for_each_document(const AttentionShape& shape, std::int64_t sequence, std::int64_t begin, std::int64_t end,
+                       const Body& body) {
+  const std::int64_t start = sequence * shape.sequence_length;
+  while (begin < end) {
+    const Document found = shape.document(start + begin);
+    const Document document{.begin = found.begin - start, .end = found.end - start};
+    const std::int64_t stop = std::min(document.end, end);
+    body(begin, stop, document);
+    begin = stop;
+  }
 }
 
 /// The queries of all heads of a group, shared out among parts that work at once.
 struct QuerySplit {
   std::vector<std::int64_t> part;  ///< of each block: index member * query_blocks + block
-  std::int64_t longest = 0;        ///< work of the fullest part, in blocks of keys
+  std::int64_t longest = 0;        ///< work of the fullest part, in keys
   std::int64_t total = 0;          ///< of all parts
 };
 
-/// The longest blocks first, each to the part with the least so far.
-QuerySplit split_queries(std::int64_t parts, std::int64_t group, std::int64_t query_blocks);
+/// The last blocks first, which see the most keys, each to the part with the least so far. `keys`: of each block.
+QuerySplit split_queries(std::int64_t parts, std::int64_t group, const std::vector<std::int64_t>& keys);
 
 /// Floats from one row of a tile to the next: whole vectors, and not a power of two, which would crowd few cache sets.
 constexpr std::int64_t tile_leading(std::int64_t columns) { return round_up(columns, 16) + 16; }
@@ -134,8 +148,5 @@ void for_each_task(int threads, std::int64_t tasks, const Body& body) {
 /// Bytes of scratch of each pass.
 std::int64_t attention_forward_scratch(Cpu::Stream& stream, const AttentionShape& shape, DType dtype);
 std::int64_t attention_backward_scratch(Cpu::Stream& stream, const AttentionShape& shape, DType dtype);
-
-/// Throws LogicError unless the extents agree.
-void require_rows(const char* name, const Shape& shape, std::int64_t rows, std::int64_t columns);
 
 }  // namespace fsdp::device::cpu

@@ -8,6 +8,8 @@
 /// in order.
 #include "attention.hpp"
 
+#include "../costs.hpp"
+
 namespace fsdp::device {
 namespace cpu {
 namespace {
@@ -112,7 +114,11 @@ struct Backward {
 
   void clear(std::int64_t slot) const;
   void run_block(std::int64_t sequence, std::int64_t head, const QueryBlock& queries, std::int64_t slot) const;
-  void run_tile(GradientTile& tile, std::int64_t first_key, std::int64_t slot) const;
+  void run_tile(const GradientTile& tile, std::int64_t sequence, std::int64_t first_query, std::int64_t first_key,
+                std::int64_t slot) const;
+  void gradient(const GradientTile& tile, std::int64_t sequence, std::int64_t first_query,
+                std::int64_t first_key) const;
+  QuerySplit split(std::int64_t unit, int parts) const;
   void store(std::int64_t unit, std::int64_t slot, std::int64_t slots, std::int64_t begin, std::int64_t end) const;
   void run_whole(std::int64_t unit, std::int64_t slot) const;
 };
@@ -147,28 +153,45 @@ void Backward<T>::run_block(std::int64_t sequence, std::int64_t head, const Quer
                     .scale = std::numbers::log2e_v<float> * score_scale(shape),
                     .lse = at<float>(slot, layout.lse),
                     .delta = at<float>(slot, layout.delta)};
-  for (std::int64_t begin = 0; begin < queries.end; begin += blocks.keys) {
+  for (std::int64_t begin = queries.first_key; begin < queries.end; begin += blocks.keys) {
     const std::int64_t end = std::min(begin + blocks.keys, queries.end);
     pack(head_rows(k, kv_head, d, first + begin, first + end), at<T>(slot, layout.key));
     pack(head_rows(v, kv_head, d, first + begin, first + end), at<T>(slot, layout.value));
     tile.rows = end - begin;
-    tile.hidden = begin - queries.begin;
-    run_tile(tile, begin, slot);
+    run_tile(tile, sequence, queries.begin, begin, slot);
   }
   pass.store_sum(at<float>(slot, layout.dq), 1, 0, score_scale(shape), rows(dq));
 }
 
+/// The tile's rows, each document's with the queries that see it.
 template <class T>
-void Backward<T>::run_tile(GradientTile& tile, std::int64_t first_key, std::int64_t slot) const {
+void Backward<T>::gradient(const GradientTile& tile, std::int64_t sequence, std::int64_t first_query,
+                           std::int64_t first_key) const {
+  for_each_document(shape, sequence, first_key, first_key + tile.rows,
+                    [&](std::int64_t begin, std::int64_t end, const Document& document) {
+                      const std::int64_t row = begin - first_key;
+                      GradientTile part = tile;
+                      part.scores += row * tile.leading;
+                      part.gradient += row * tile.leading;
+                      part.rows = end - begin;
+                      part.hidden = begin - first_query;
+                      part.seen = std::clamp<std::int64_t>(document.end - first_query, 0, tile.columns);
+                      attention_backward_kernels<T>().gradient(part);
+                    });
+}
+
+template <class T>
+void Backward<T>::run_tile(const GradientTile& tile, std::int64_t sequence, std::int64_t first_query,
+                           std::int64_t first_key, std::int64_t slot) const {
   const BackwardMatmuls& matmul = matmuls(tile.columns, tile.rows);
   std::byte* const work = at<std::byte>(slot, layout.matmul);
   const T* const key = at<T>(slot, layout.key);
   const T* const query = at<T>(slot, layout.query);
-  const T* const gradient = at<T>(slot, layout.dout);
+  const T* const output_gradient = at<T>(slot, layout.dout);
   run(*matmul.scores, key, query, tile.scores, work);
-  run(*matmul.scores, at<T>(slot, layout.value), gradient, tile.gradient, work);
-  attention_backward_kernels<T>().gradient(tile);
-  run(*matmul.to_keys, tile.scores, gradient, at<float>(slot, layout.dv) + first_key * shape.head_dim, work);
+  run(*matmul.scores, at<T>(slot, layout.value), output_gradient, tile.gradient, work);
+  gradient(tile, sequence, first_query, first_key);
+  run(*matmul.to_keys, tile.scores, output_gradient, at<float>(slot, layout.dv) + first_key * shape.head_dim, work);
   run(*matmul.to_keys, tile.gradient, query, at<float>(slot, layout.dk) + first_key * shape.head_dim, work);
   run(*matmul.to_query, tile.gradient, key, at<float>(slot, layout.dq), work);
 }
@@ -191,9 +214,19 @@ void Backward<T>::run_whole(std::int64_t unit, std::int64_t slot) const {
   clear(slot);
   for (std::int64_t member = 0; member < group(); ++member)
     for (std::int64_t block = 0; block < query_blocks(); ++block)
-      run_block(unit / shape.kv_heads, unit % shape.kv_heads * group() + member, query_block(shape, blocks, block),
-                slot);
+      run_block(unit / shape.kv_heads, unit % shape.kv_heads * group() + member,
+                query_block(shape, blocks, unit / shape.kv_heads, block), slot);
   store(unit, slot, 1, 0, shape.sequence_length);
+}
+
+template <class T>
+QuerySplit Backward<T>::split(std::int64_t unit, int parts) const {
+  std::vector<std::int64_t> keys;
+  for (std::int64_t block = 0; block < query_blocks(); ++block) {
+    const QueryBlock queries = query_block(shape, blocks, unit / shape.kv_heads, block);
+    keys.push_back(queries.end - queries.first_key);
+  }
+  return split_queries(parts, group(), keys);
 }
 
 /// One unit by all threads: part p of its queries in slot p, then the sum over slots.
@@ -206,7 +239,8 @@ void run_split(const Backward<T>& backward, const QuerySplit& split, int threads
       if (split.part[static_cast<std::size_t>(index)] != part) continue;
       const std::int64_t head = unit % shape.kv_heads * backward.group() + index / backward.query_blocks();
       backward.run_block(unit / shape.kv_heads, head,
-                         query_block(shape, backward.blocks, index % backward.query_blocks()), part);
+                         query_block(shape, backward.blocks, unit / shape.kv_heads, index % backward.query_blocks()),
+                         part);
     }
   });
   const std::int64_t rows = backward.blocks.keys;
@@ -219,11 +253,17 @@ void run_split(const Backward<T>& backward, const QuerySplit& split, int threads
 template <class T>
 void run_all(const Backward<T>& backward, int threads) {
   const std::int64_t units = backward.shape.sequences * backward.shape.kv_heads, rest = units % threads;
-  const QuerySplit split = split_queries(threads, backward.group(), backward.query_blocks());
-  const bool whole = rest * split.longest >= split.total;
-  const std::int64_t whole_units = whole ? units : units - rest;
+  std::vector<QuerySplit> splits;
+  std::int64_t whole = 0, split = 0;  // work until the last thread is done with the rest, either way
+  for (std::int64_t unit = units - rest; unit < units; ++unit) {
+    splits.push_back(backward.split(unit, threads));
+    whole = std::max(whole, splits.back().total);
+    split += splits.back().longest;
+  }
+  const std::int64_t whole_units = split >= whole ? units : units - rest;
   for_each_task(threads, whole_units, [&](std::int64_t unit, int thread) { backward.run_whole(unit, thread); });
-  for (std::int64_t unit = whole_units; unit < units; ++unit) run_split(backward, split, threads, unit);
+  for (std::int64_t unit = whole_units; unit < units; ++unit)
+    run_split(backward, splits[static_cast<std::size_t>(unit - whole_units)], threads, unit);
 }
 
 }  // namespace
@@ -238,12 +278,9 @@ template <class T>
 void Cpu::attention_backward(Stream& stream, const AttentionShape& shape, Tensor<const T> q, Tensor<const T> k,
                              Tensor<const T> v, Tensor<const T> out, Tensor<const float> lse, Tensor<const T> dout,
                              Tensor<T> dq, Tensor<T> dk, Tensor<T> dv) {
-  const std::int64_t columns = shape.heads * shape.head_dim, kv_columns = shape.kv_heads * shape.head_dim;
-  for (const Tensor<const T>& matrix : {q, out, dout, Tensor<const T>(dq)})
-    cpu::require_rows("q, out, dout or dq", matrix.shape(), shape.tokens(), columns);
-  for (const Tensor<const T>& matrix : {k, v, Tensor<const T>(dk), Tensor<const T>(dv)})
-    cpu::require_rows("k, v, dk or dv", matrix.shape(), shape.tokens(), kv_columns);
-  cpu::require_rows("lse", lse.shape(), shape.sequences * shape.heads, shape.sequence_length);
+  costs::require_attention(shape, q, k, v, out.shape(), lse.shape());
+  costs::require_attention<T>(shape, dq, dk, dv, dout.shape(), lse.shape());
+  stream.counters.attention_flops += costs::attention_flops(shape, true);
   if (shape.tokens() == 0) return;
   const cpu::AttentionBlocks blocks = cpu::attention_blocks(shape, true);
   const cpu::BackwardLayout layout = cpu::backward_layout(stream, shape, blocks, dtype_of<T>());
@@ -271,8 +308,6 @@ void Cpu::attention_backward(Stream& stream, const AttentionShape& shape, Tensor
                                 .to_query = &cache.matmul(keys.to_query)});
   }
   cpu::run_all(backward, stream.threads());
-  stream.counters.attention_flops +=
-      5 * shape.sequences * shape.heads * shape.sequence_length * shape.sequence_length * shape.head_dim;
 }
 
 template void Cpu::attention_backward(Stream&, const AttentionShape&, Tensor<const float>, Tensor<const float>,

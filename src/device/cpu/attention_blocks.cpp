@@ -28,23 +28,28 @@ std::vector<AttentionBlocks> tile_extents(std::int64_t sequence_length, const At
   return extents;
 }
 
-QuerySplit split_queries(std::int64_t parts, std::int64_t group, std::int64_t query_blocks) {
+QueryBlock query_block(const AttentionShape& shape, const AttentionBlocks& blocks, std::int64_t sequence,
+                       std::int64_t index) {
+  const std::int64_t start = sequence * shape.sequence_length, begin = index * blocks.queries;
+  const std::int64_t document = shape.document(start + begin).begin - start;
+  return {.begin = begin,
+          .end = std::min(begin + blocks.queries, shape.sequence_length),
+          .first_key = document - document % blocks.keys};
+}
+
+QuerySplit split_queries(std::int64_t parts, std::int64_t group, const std::vector<std::int64_t>& keys) {
+  const std::int64_t query_blocks = std::ssize(keys);
   QuerySplit split{.part = std::vector<std::int64_t>(static_cast<std::size_t>(group * query_blocks))};
   std::vector<std::int64_t> load(static_cast<std::size_t>(parts), 0);
   for (std::int64_t block = query_blocks - 1; block >= 0; --block)
     for (std::int64_t member = 0; member < group; ++member) {
       const auto least = std::min_element(load.begin(), load.end());
       split.part[static_cast<std::size_t>(member * query_blocks + block)] = least - load.begin();
-      *least += block + 1;
+      *least += keys[static_cast<std::size_t>(block)];
     }
   split.longest = *std::max_element(load.begin(), load.end());
   split.total = std::accumulate(load.begin(), load.end(), std::int64_t{0});
   return split;
-}
-
-void require_rows(const char* name, const Shape& shape, std::int64_t rows, std::int64_t columns) {
-  require(shape == Shape{rows, columns}, "attention: ", name, " is not [", rows, ", ", columns,
-          "] as the attention shape says");
 }
 
 }  // namespace fsdp::device::cpu

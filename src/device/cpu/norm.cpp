@@ -30,26 +30,33 @@ void Cpu::rms_norm_backward(Stream& stream, Tensor<const T> x, Tensor<const T> w
   stream.counters.elementwise_bytes += cost.bytes;
   const auto& kernel = cpu::kernels<cpu::NormKernels>().of<T>();
   const std::int64_t columns = x.columns();
-  if (dw_write == Write::overwrite) std::fill_n(dw.data(), columns, 0.0f);
+  const bool wants_dw = dw.data() != nullptr;
+  if (wants_dw && dw_write == Write::overwrite) std::fill_n(dw.data(), columns, 0.0f);
 
-  // One thread adds straight into dw; several add into partial sums, which are then added in the order of the threads.
+  // Rows are summed in chunks, chunks into one sum a thread, and those into dw in the order of the threads: over long
+  // sequences a plain float sum would lose digits.
+  constexpr std::int64_t chunk_rows = 128;
   const std::int64_t stride = costs::partial_stride(columns);
   const int threads = stream.threads();
+  const auto& sums = cpu::kernels<cpu::ElementwiseKernels>().of<float>();
   Arena::Frame frame(stream.arena());
-  float* partials = dw.data();
-  if (threads > 1) {
-    partials = frame.allocate<float>({threads, stride}, MemoryKind::scratch).data();
-    std::fill_n(partials, threads * stride, 0.0f);
-  }
+  const auto scratch =
+      frame.allocate<float>({(threads > 1 && wants_dw ? 2 : 1) * threads, stride}, MemoryKind::scratch);
+  std::fill_n(scratch.data(), scratch.numel(), 0.0f);
+  const auto sum_of = [&](int part) { return threads == 1 ? dw.data() : scratch.row(threads + part); };
   const cpu::Division rows{.count = x.rows(), .step = 1, .bytes = cost.bytes};
   cpu::for_parts(stream, rows, [&](std::int64_t begin, std::int64_t end, int part) {
-    kernel.backward(x.row(begin), x.row_stride(), w.data(), rstd.data() + begin, dy.row(begin), dy.row_stride(),
-                    dx.row(begin), dx.row_stride(), dx_write == Write::accumulate, partials + part * stride,
-                    end - begin, columns);
+    float* const chunk = scratch.row(part);
+    for (std::int64_t row = begin; row < end; row += chunk_rows) {
+      std::fill_n(chunk, columns, 0.0f);
+      kernel.backward(x.row(row), x.row_stride(), w.data(), rstd.data() + row, dy.row(row), dy.row_stride(),
+                      dx.row(row), dx.row_stride(), dx_write == Write::accumulate, chunk,
+                      std::min(chunk_rows, end - row), columns);
+      if (wants_dw) sums.add(chunk, sum_of(part), columns);
+    }
   });
-  if (threads == 1) return;
-  const auto& sums = cpu::kernels<cpu::ElementwiseKernels>().of<float>();
-  for (int part = 0; part < threads; ++part) sums.add(partials + part * stride, dw.data(), columns);
+  if (threads == 1 || !wants_dw) return;
+  for (int part = 0; part < threads; ++part) sums.add(sum_of(part), dw.data(), columns);
 }
 
 template void Cpu::rms_norm<float>(Stream&, Tensor<const float>, Tensor<const float>, float, Tensor<float>,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Rotary position embedding (Su et al. 2021), Hugging Face's rotate_half layout.
+#include <algorithm>
 #include <cmath>
 
 #include <fsdp/device/cpu.hpp>
@@ -31,20 +32,23 @@ void Cpu::rotary_table(Stream& stream, float theta, Tensor<float> table) {
 }
 
 template <class T>
-void Cpu::rope(Stream& stream, Tensor<T> x, Tensor<const float> table, Rotation rotation) {
-  const costs::Cost cost = costs::rope(x, table);
+void Cpu::rope(Stream& stream, Tensor<T> x, Tensor<const float> table, Rotation rotation, CumulativeLengths documents) {
+  const costs::Cost cost = costs::rope(x, table, documents);
   stream.counters.elementwise_bytes += cost.bytes;
   const auto& kernel = cpu::kernels<cpu::RopeKernels>().of<T>();
   const float sign = rotation == Rotation::forward ? 1.0f : -1.0f;
   const std::int64_t head_dim = table.columns();
   const cpu::Division tokens{.count = x.rows(), .step = 1, .bytes = cost.bytes};
   cpu::for_parts(stream, tokens, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t token = begin; token < end; ++token)
-      kernel.rotate(x.row(token), table.row(token % table.rows()), sign, x.columns() / head_dim, head_dim);
+    for (std::int64_t token = begin; token < end;) {
+      const Document document = document_of(documents, table.rows(), token);
+      for (; token < std::min(end, document.end); ++token)
+        kernel.rotate(x.row(token), table.row(token - document.begin), sign, x.columns() / head_dim, head_dim);
+    }
   });
 }
 
-template void Cpu::rope<float>(Stream&, Tensor<float>, Tensor<const float>, Rotation);
-template void Cpu::rope<bf16>(Stream&, Tensor<bf16>, Tensor<const float>, Rotation);
+template void Cpu::rope<float>(Stream&, Tensor<float>, Tensor<const float>, Rotation, CumulativeLengths);
+template void Cpu::rope<bf16>(Stream&, Tensor<bf16>, Tensor<const float>, Rotation, CumulativeLengths);
 
 }  // namespace fsdp::device

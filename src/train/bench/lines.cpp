@@ -43,6 +43,72 @@ std::string json_line(const MlpLine& l) {
   return object.dump();
 }
 
+std::string json_line(const AttentionLine& l) {
+  const Object object = {{"bench", "attention"},
+                         {"seq", l.seq},
+                         {"heads", l.heads},
+                         {"kv_heads", l.kv_heads},
+                         {"head_dim", l.head_dim},
+                         {"precision", l.precision},
+                         {"threads", l.threads},
+                         {"forward_ms", readable(l.forward_ms)},
+                         {"backward_ms", readable(l.backward_ms)},
+                         {"scratch_bytes", l.scratch_bytes},
+                         {"matmul_gflops", readable(l.matmul_gflops)},
+                         {"forward_ratio", readable(l.forward_ratio)},
+                         {"backward_ratio", readable(l.backward_ratio)}};
+  return object.dump();
+}
+
+std::string json_line(const HeadLine& l) {
+  const Object object = {{"bench", "head"},
+                         {"tokens", l.tokens},
+                         {"hidden", l.hidden},
+                         {"vocabulary", l.vocabulary},
+                         {"tiling", l.tiling},
+                         {"precision", l.precision},
+                         {"threads", l.threads},
+                         {"tokens_per_tile", l.tokens_per_tile},
+                         {"columns_per_block", l.columns_per_block},
+                         {"ms", readable(l.milliseconds)},
+                         {"matmul_ms", readable(l.matmul_ms)},
+                         {"ratio", readable(l.ratio)},
+                         {"planned_bytes", l.planned_bytes},
+                         {"arena_bytes", l.arena_bytes}};
+  return object.dump();
+}
+
+std::string json_line(const MlpTableLine& l) {
+  Object object = {{"bench", "mlp_table"},
+                   {"seq", l.seq},
+                   {"tiling", l.tiling},
+                   {"plan", l.plan},
+                   {"precision", l.precision},
+                   {"ranks", l.ranks},
+                   {"threads", l.threads},
+                   {"hidden", l.hidden},
+                   {"intermediate", l.intermediate},
+                   {"peak_bytes", l.peak_bytes},
+                   {"activation_bytes", l.activation_bytes},
+                   {"stream_bytes", l.stream_bytes},
+                   {"main_bytes", l.main_bytes},
+                   {"model_bytes", l.model_bytes},
+                   {"gathered_bytes", l.gathered_bytes},
+                   {"gradient_bytes", l.gradient_bytes},
+                   {"gradient_shard_bytes", l.gradient_shard_bytes},
+                   {"matmul_flops", l.matmul_flops}};
+  const auto add = [&object](const char* name, const std::optional<double>& value) {
+    if (value) object[name] = readable(*value);
+  };
+  add("forward_ms", l.forward_ms);
+  add("backward_ms", l.backward_ms);
+  add("ratio_to_untiled", l.ratio_to_untiled);
+  add("flops_to_untiled", l.flops_to_untiled);
+  if (l.published_untiled_bytes) object["published_untiled_bytes"] = *l.published_untiled_bytes;
+  if (l.published_tiled_bytes) object["published_tiled_bytes"] = *l.published_tiled_bytes;
+  return object.dump();
+}
+
 std::string json_line(const StepLine& l) {
   Object object = {{"bench", "step"},
                    {"stack", l.stack},

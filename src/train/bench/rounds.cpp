@@ -19,11 +19,11 @@ std::size_t Rounds::add(Action body, Action prepare) {
   return cases_.size() - 1;
 }
 
-void Rounds::run(std::int64_t count, const Action& before_each) {
+void Rounds::run(std::int64_t count, const Action& before_each, bool warm_up) {
   using Clock = std::chrono::steady_clock;
   rounds_ = static_cast<std::size_t>(count);
   seconds_.assign(cases_.size() * rounds_, 0);
-  for (std::size_t round = 0; round <= rounds_; ++round)  // the first is not counted
+  for (std::size_t round = warm_up ? 0 : 1; round <= rounds_; ++round)  // round 0 is not counted
     for (std::size_t at = 0; at < cases_.size(); ++at) {
       if (cases_[at].prepare) cases_[at].prepare();
       if (before_each) before_each();

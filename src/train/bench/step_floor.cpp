@@ -81,8 +81,12 @@ Observer PhaseClock::observer() {
                   case Action::loss: clock.phases_.loss_ms += passed; break;
                   case Action::backward: clock.phases_.backward_ms += passed; break;
                   case Action::gather:
+                  case Action::gather_in_group:
+                  case Action::gather_across:
+                  case Action::keep:
                   case Action::release:
-                  case Action::reduce: clock.phases_.exchange_ms += passed; break;
+                  case Action::reduce:
+                  case Action::reduce_across: clock.phases_.exchange_ms += passed; break;
                 }
               },
           .state = this};
@@ -100,7 +104,7 @@ StepPhases PhaseClock::mean(std::int64_t steps) const {
 LlamaConfig step_model(const BenchOptions& options) {
   require<InputError>(options.hidden % options.heads == 0, "--hidden ", options.hidden,
                       " is not a multiple of --heads ", options.heads, "; change one of them");
-  return {.vocab_size = options.vocab,
+  return {.vocab_size = options.vocab > 0 ? options.vocab : 8192,
           .hidden_size = options.hidden,
           .intermediate_size = options.intermediate > 0 ? options.intermediate : 2816,
           .layers = options.layers,

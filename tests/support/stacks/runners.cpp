@@ -1,20 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <support/stacks/runners.hpp>
 
+#include <map>
+#include <string>
+
 #include <fsdp/core/error.hpp>
 
 namespace fsdp::test {
 
 RunResults run(std::string_view stack, const RunOptions& options) {
-  if (stack == "fsdp2") return run_fsdp2(options);
-  if (stack == "fsdp2:no-reshard") return run_fsdp2_no_reshard(options);
-  if (stack == "zero1") return run_zero1(options);
-  if (stack == "zero2") return run_zero2(options);
-  if (stack == "zero3") return run_zero3(options);
-  if (stack == "replicated") return run_replicated(options);
-  if (stack == "fsdp2/bf16") return run_fsdp2_bf16(options);
+  static const std::map<std::string, RunResults (*)(const RunOptions&)> compiled = {
+      {"fsdp2", run_fsdp2},
+      {"fsdp2:no-reshard", run_fsdp2_no_reshard},
+      {"fsdp2:K", run_fsdp2_group},
+      {"fsdp2/rows", run_fsdp2_rows},
+      {"fsdp2/bf16", run_fsdp2_bf16},
+      {"fsdp2/offload", run_fsdp2_offload},
+      {"fsdp2/bf16-wire", run_fsdp2_bf16_wire},
+      {"hybrid:K:full/offload/bf16", run_hybrid_offload_bf16},
+      {"zero1", run_zero1},
+      {"zero2", run_zero2},
+      {"zero3", run_zero3},
+      {"hybrid:K", run_hybrid},
+      {"hybrid:K:full", run_hybrid_full},
+      {"hybrid:K:full/bf16", run_hybrid_full_bf16},
+      {"replicated", run_replicated},
+  };
   if (stack == "watched") return run_watched(options);
-  throw InputError(message("no stack of the tests is called '", stack, "'"));
+  const auto slash = std::min(stack.find('/'), stack.size());
+  RunOptions chosen = options;
+  chosen.sharding = train::parse_sharding(stack.substr(0, slash));
+  const auto found = compiled.find(train::kind_name(chosen.sharding) + std::string(stack.substr(slash)));
+  require<InputError>(found != compiled.end(), "no stack of the tests is called '", stack, "'");
+  return found->second(chosen);
 }
 
 }  // namespace fsdp::test

@@ -13,6 +13,14 @@ RunResults run_zero1(const RunOptions& options);
 RunResults run_zero2(const RunOptions& options);
 RunResults run_zero3(const RunOptions& options);
 RunResults run_replicated(const RunOptions& options);
+RunResults run_fsdp2_group(const RunOptions& options);
+RunResults run_hybrid(const RunOptions& options);
+RunResults run_hybrid_full(const RunOptions& options);
+RunResults run_hybrid_full_bf16(const RunOptions& options);
+RunResults run_fsdp2_rows(const RunOptions& options);
+RunResults run_fsdp2_offload(const RunOptions& options);
+RunResults run_hybrid_offload_bf16(const RunOptions& options);
+RunResults run_fsdp2_bf16_wire(const RunOptions& options);
 RunResults run_fsdp2_bf16(const RunOptions& options);
 RunResults run_watched(const RunOptions& options);
 

@@ -28,6 +28,50 @@ struct MlpLine {
 };
 std::string json_line(const MlpLine& line);
 
+/// Attention of one sequence.
+struct AttentionLine {
+  std::int64_t seq = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  std::string precision;
+  int threads = 1;
+  double forward_ms = 0, backward_ms = 0;
+  std::int64_t scratch_bytes = 0;  ///< of the pass that takes more
+  double matmul_gflops = 0;        ///< of a 1024 x 1024 x 1024 matmul
+  double forward_ratio = 0;        ///< 2 x heads x S^2 x head_dim FLOPs a second over that rate
+  double backward_ratio = 0;       ///< 5 x
+};
+std::string json_line(const AttentionLine& line);
+
+/// A head's loss and all its gradients.
+struct HeadLine {
+  std::int64_t tokens = 0, hidden = 0, vocabulary = 0;
+  std::string tiling, precision;
+  int threads = 1;
+  std::int64_t tokens_per_tile = 0, columns_per_block = 0;
+  double milliseconds = 0;
+  double matmul_ms = 0;  ///< the three matmuls, all tokens at once
+  double ratio = 0;
+  std::int64_t planned_bytes = 0;  ///< the tiling plan's: workspace of a tile
+  std::int64_t arena_bytes = 0;    ///< and matmul scratch
+};
+std::string json_line(const HeadLine& line);
+
+/// The MLP in the published setting, on each of several ranks.
+struct MlpTableLine {
+  std::int64_t seq = 0;
+  std::string tiling, plan, precision;
+  int ranks = 1, threads = 1;
+  std::int64_t hidden = 0, intermediate = 0;
+  std::int64_t peak_bytes = 0;        ///< of one rank: the sum of the next seven
+  std::int64_t activation_bytes = 0;  ///< the arena's peak: kept gate and up, tiles, matmul scratch
+  std::int64_t stream_bytes = 0;      ///< x, out and dout (which becomes dx)
+  std::int64_t main_bytes = 0, model_bytes = 0, gathered_bytes = 0, gradient_bytes = 0, gradient_shard_bytes = 0;
+  std::int64_t matmul_flops = 0;                  ///< of a forward and a backward
+  std::optional<double> forward_ms, backward_ms;  ///< with gather and reduction; of the slowest rank
+  std::optional<double> ratio_to_untiled, flops_to_untiled;
+  std::optional<std::int64_t> published_untiled_bytes, published_tiled_bytes;
+};
+std::string json_line(const MlpTableLine& line);
+
 /// The least that a step could take, by parts, and the rates that they were divided by.
 struct StepFloorParts {
   double matmul_ms = 0, attention_ms = 0, elementwise_ms = 0, optimizer_ms = 0;

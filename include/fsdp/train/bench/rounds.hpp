@@ -22,8 +22,9 @@ class Rounds {
   /// Returns the case's number. `prepare` runs before each `body` and is not timed.
   std::size_t add(Action body, Action prepare = {});
 
-  /// One round that is not counted, then `count` rounds. `before_each` runs before every body: a barrier of ranks.
-  void run(std::int64_t count, const Action& before_each = {});
+  /// One round that is not counted where `warm_up`, then `count` rounds. `before_each` runs before every body: a
+  /// barrier of ranks.
+  void run(std::int64_t count, const Action& before_each = {}, bool warm_up = true);
 
   /// Seconds of every case in every round, to be made the same on all ranks by a reduction.
   std::span<double> samples() { return seconds_; }

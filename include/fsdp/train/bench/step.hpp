@@ -159,7 +159,7 @@ class StepRun {
     return {.matmuls = matmuls_,
             .attention_flops = plan_.work.attention_flops,
             .elementwise_bytes = plan_.work.elementwise_bytes,
-            .optimizer_bytes = (rounds_weights ? 30 : 28) * module_.resting_size(),
+            .optimizer_bytes = (rounds_weights ? 30 : 28) * module_.trained_size(),
             .activation_bytes = plan_.activation_bytes,
             .compute = dtype_of<typename Stack::Precision::Compute>(),
             .threads = request_.shape.threads};

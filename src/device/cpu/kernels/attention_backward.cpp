@@ -39,8 +39,10 @@ void gradient(const GradientTile& tile) {
     const std::int64_t hidden = tile.hidden + row;
     std::int64_t column = 0;
     for (; column < tile.columns && column < hidden; column += lanes)
-      gradient_lanes<T>(tile, scores, gradients, column, ~below(hidden - column));
-    for (; column < tile.columns; column += lanes) gradient_lanes<T>(tile, scores, gradients, column, all);
+      gradient_lanes<T>(tile, scores, gradients, column, ~below(hidden - column) & below(tile.seen - column));
+    for (; column + lanes <= tile.seen; column += lanes) gradient_lanes<T>(tile, scores, gradients, column, all);
+    for (; column < tile.columns; column += lanes)
+      gradient_lanes<T>(tile, scores, gradients, column, below(tile.seen - column));
   }
 }
 

@@ -32,12 +32,21 @@ float row_maximum(const float* row, std::int64_t visible) {
   return largest(larger(first, second));
 }
 
-/// row becomes 2^(scale * row - maximum), 0 from `visible` on; returns its sum before rounding to T.
+/// row becomes 2^(scale * row - maximum), 0 outside [first, visible); returns its sum before rounding to T.
 template <class T>
-float exponentiate(float* row, std::int64_t visible, std::int64_t columns, float scale, float maximum) {
+float exponentiate(float* row, std::int64_t first, std::int64_t visible, std::int64_t columns, float scale,
+                   float maximum) {
   T* const probabilities = reinterpret_cast<T*>(row);
   Floats sums = {};
   std::int64_t column = 0;
+  for (; column + lanes <= first; column += lanes) store_operand(probabilities + column, Floats{});
+  if (column < first) {
+    const Integers seen = ~below(first - column) & below(visible - column);
+    const Floats power = select(seen, power_of_two(load(row + column) * scale - maximum), Floats{});
+    store_operand(probabilities + column, power);
+    sums += power;
+    column += lanes;
+  }
   for (; column + lanes <= visible; column += lanes) {
     const Floats power = power_of_two(load(row + column) * scale - maximum);
     store_operand(probabilities + column, power);
@@ -63,11 +72,11 @@ void softmax(const SoftmaxTile& tile) {
   for (std::int64_t row = 0; row < tile.rows; ++row) {
     float* const scores = tile.scores + row * tile.leading;
     const std::int64_t seen = tile.visible + row;
-    const std::int64_t visible = seen < 0 ? 0 : seen < tile.columns ? seen : tile.columns;
+    const std::int64_t visible = seen < tile.first ? tile.first : seen < tile.columns ? seen : tile.columns;
     const float before = tile.maximum[row];
-    float maximum = row_maximum(scores, visible) * tile.scale;
+    float maximum = row_maximum(scores + tile.first, visible - tile.first) * tile.scale;
     maximum = maximum > before ? maximum : before;
-    const float sum = exponentiate<T>(scores, visible, tile.columns, tile.scale, maximum);
+    const float sum = exponentiate<T>(scores, tile.first, visible, tile.columns, tile.scale, maximum);
     if (maximum != before) {
       const float shrink = power_of_two(broadcast(before - maximum))[0];
       multiply(tile.out + row * tile.head_dim, tile.head_dim, shrink);

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Placements of a buffer over a mesh, one per axis, and which collective changes one list of them into another.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace fsdp::buffer {
+
+struct Shard {};      ///< each rank holds its pieces
+struct Replicate {};  ///< each rank holds everything
+struct Partial {};    ///< each rank holds everything; the value is the sum over ranks
+
+template <class P>
+concept Placement = std::is_same_v<P, Shard> || std::is_same_v<P, Replicate> || std::is_same_v<P, Partial>;
+
+/// Placements of all axes. Axis 0 is the outer one; the last cuts a group's tensors over consecutive ranks. Shards form
+/// a suffix or stand alone, so that a local buffer is one contiguous range.
+template <Placement... P>
+struct Placements {
+  static constexpr std::size_t axes = sizeof...(P);
+  static_assert(axes == 1 || axes == 2, "fsdp: a buffer has a placement for each of a mesh's axes, one or two");
+  static constexpr std::array<bool, axes> sharded{std::is_same_v<P, Shard>...};
+  static constexpr std::array<bool, axes> partial{std::is_same_v<P, Partial>...};
+  static_assert(axes == 1 || !sharded.front() || sharded.back(),
+                "fsdp: a buffer sharded over the outer axis alone is no contiguous range; shard the inner axis first");
+  static constexpr bool shards_tensors = sharded.back();  ///< tensors are cut over the inner axis
+  static constexpr bool shards_shards = axes == 2 && sharded.front() && sharded.back();
+};
+
+enum class Move : std::uint8_t { impossible, all_gather, reduce_scatter, all_reduce, view };
+
+/// A collective over one axis.
+struct Change {
+  Move move = Move::impossible;
+  std::size_t axis = 0;
+};
+
+/// What turns From into To: exactly one axis may change.
+template <class From, class To>
+consteval Change change_of() {
+  if constexpr (From::axes != To::axes) {
+    return {};
+  } else {
+    Change change;
+    int changes = 0;
+    for (std::size_t axis = 0; axis < From::axes; ++axis) {
+      const bool sharded = From::sharded[axis], partial = From::partial[axis];
+      const bool to_sharded = To::sharded[axis], to_partial = To::partial[axis];
+      if (sharded == to_sharded && partial == to_partial) continue;
+      ++changes;
+      change.axis = axis;
+      if (to_partial)
+        change.move = Move::impossible;
+      else if (sharded)
+        change.move = Move::all_gather;
+      else if (partial)
+        change.move = to_sharded ? Move::reduce_scatter : Move::all_reduce;
+      else
+        change.move = Move::view;
+    }
+    return changes == 1 ? change : Change{};
+  }
+}
+
+}  // namespace fsdp::buffer

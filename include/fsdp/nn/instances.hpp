@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Modules that the library holds compiled: those of the program's stacks, on the CPU and on Meta.
+///
+/// A stack with one of these Locals links them; any other compiles its own. src/nn/ instantiates them, one Local a
+/// file.
+#pragma once
+
+#include <fsdp/device/cpu.hpp>
+#include <fsdp/device/meta.hpp>
+#include <fsdp/nn/embedding.hpp>
+#include <fsdp/nn/loss_head.hpp>
+#include <fsdp/nn/recomputed.hpp>
+#include <fsdp/nn/transformer_block.hpp>
+#include <fsdp/precision/policies.hpp>
+#include <tiling/policies.hpp>
+
+namespace fsdp::nn {
+
+/// All modules of a Llama; `how` is `extern template` or `template`.
+#define FSDP_NN_INSTANCES(how, ...)                                  \
+  how struct Embedding<__VA_ARGS__>;                                 \
+  how class SwiGluTile<__VA_ARGS__>;                                 \
+  how struct ResidualMlp<__VA_ARGS__>;                               \
+  how struct ResidualAttention<__VA_ARGS__>;                         \
+  how struct TransformerBlock<__VA_ARGS__>;                          \
+  how struct Recomputed<TransformerBlock<__VA_ARGS__>, __VA_ARGS__>; \
+  how struct LossHead<__VA_ARGS__>;
+
+using CpuFp32 = Local<device::Cpu, Fp32, tiling::RunTime>;
+using CpuBf16 = Local<device::Cpu, Bf16Mixed, tiling::RunTime>;
+using MetaFp32 = Local<device::Meta, Fp32, tiling::RunTime>;
+using MetaBf16 = Local<device::Meta, Bf16Mixed, tiling::RunTime>;
+
+FSDP_NN_INSTANCES(extern template, CpuFp32)
+FSDP_NN_INSTANCES(extern template, CpuBf16)
+FSDP_NN_INSTANCES(extern template, MetaFp32)
+FSDP_NN_INSTANCES(extern template, MetaBf16)
+
+}  // namespace fsdp::nn

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A block that saves its input alone and makes the rest again in backward (activation checkpointing).
+///
+/// Source: Chen et al. 2016. `replay` refills what the block saves and makes no output; what comes last in a block and
+/// is needed by nobody's backward is not computed again, and a tiled MLP that recomputes anyway is not replayed at all.
+/// The replay runs inside backward, on the weights that were gathered for it.
+#pragma once
+
+#include <concepts>
+
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/nn/module.hpp>
+
+namespace fsdp::nn {
+
+/// A module that can refill its Saved from its input, without making the output.
+template <class B, class L>
+concept Replayable = Module<B, L> && requires(const B block, Context<L>& context, const typename B::Weights& weights,
+                                              typename B::Saved& saved, Tensor<const typename L::Compute> x) {
+  block.replay(context, weights, saved, x);
+};
+
+template <class Block, class L>
+struct Recomputed : ModuleTypes<L, Block::template FieldsOf> {
+  using Types = ModuleTypes<L, Block::template FieldsOf>;
+  using typename Types::Compute;
+  using typename Types::Gradients;
+  using typename Types::Parameters;
+  using typename Types::Weights;
+  using End = typename L::Arena::End;
+  static_assert(Replayable<Block, L>,
+                "fsdp: Recomputed makes a block's activations again by its replay(context, weights, saved, x), which "
+                "this block lacks; see nn/transformer_block.hpp");
+
+  Block block;
+  bool on = true;  ///< a value, so that one program can do both
+
+  struct Saved {
+    Tensor<const Compute> x;        // [T, H]
+    typename Block::Saved forward;  ///< where nothing is recomputed
+  };
+
+  Parameters parameters() const { return block.parameters(); }
+
+  void forward(Context<L>& context, const Weights& weights, Saved& saved, Tensor<const Compute> x,
+               Tensor<Compute> y) const {
+    saved.x = x;
+    const auto mark = context.arena.mark(End::low);
+    block.forward(context, weights, saved.forward, x, y);
+    if (on) context.arena.release(End::low, mark);
+  }
+
+  void backward(Context<L>& context, const Weights& weights, const Gradients& gradients, const Saved& saved,
+                Tensor<Compute> dy) const {
+    if (!on) return block.backward(context, weights, gradients, saved.forward, dy);
+    const auto mark = context.arena.mark(End::low);
+    typename Block::Saved again;
+    block.replay(context, weights, again, saved.x);
+    block.backward(context, weights, gradients, again, dy);
+    context.arena.release(End::low, mark);
+  }
+};
+
+}  // namespace fsdp::nn

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The second half of a transformer block: x + mlp(norm(x)), tile by tile.
+///
+/// Saved for backward: the input, and gate and up of kept tiles. The normalised input is made again.
+#pragma once
+
+#include <cstdint>
+
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/nn/module.hpp>
+#include <fsdp/nn/swiglu_mlp.hpp>
+
+namespace fsdp::nn {
+
+template <class V>
+struct ResidualMlpFields {
+  V norm;  // [H]
+  SwiGluFields<V> mlp;
+};
+
+/// x + mlp(rms_norm(x)), tile by tile: of a [T, H] only the stream itself is kept.
+template <class L>
+struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
+  using Types = ModuleTypes<L, ResidualMlpFields>;
+  using typename Types::Compute;
+  using typename Types::Gradients;
+  using typename Types::Parameters;
+  using typename Types::Weights;
+  using Device = typename L::Device;
+  using Tile = SwiGluTile<L>;
+
+  std::int64_t hidden = 0;
+  std::int64_t intermediate = 0;
+  float eps = 1e-5f;
+  std::int64_t repeats = 1;  ///< units like this whose kept tiles are alive together: a model's blocks
+
+  struct Saved {
+    Tensor<const Compute> x;  // [T, H]
+    Tensor<float> rstd;       // [T]
+    Tensor<Compute> kept;     // [kept tokens, 2 I]
+  };
+
+  Parameters parameters() const {
+    return {{"post_attention_layernorm.weight", {hidden}, Initial::ones},
+            SwiGluMlp<L>{{}, hidden, intermediate}.parameters()};
+  }
+
+  tiling::TilePlan plan(const Context<L>& context) const {
+    return context.tiling.plan(Tile::problem(context.tokens(), hidden, intermediate, hidden, repeats));
+  }
+
+  void forward(Context<L>& context, const Weights& weights, Saved& saved, Tensor<const Compute> x,
+               Tensor<Compute> y) const {
+    const tiling::TilePlan tiles = plan(context);
+    saved = begin(context, tiles, x);
+    Device::template copy<Compute, Compute>(context.stream, x, y);
+    Tile::for_each(context, tiles, weights.mlp, saved.kept, [&](const Tile& tile, typename L::Frame& frame) {
+      const auto normed = normalise(context, weights, saved, tile, frame);  // [t, H]
+      tile.forward(normed, tile.rows(y), Write::accumulate);
+    });
+  }
+
+  /// What forward saves, without its output: nothing is computed for tiles that backward recomputes anyway.
+  void replay(Context<L>& context, const Weights& weights, Saved& saved, Tensor<const Compute> x) const {
+    const tiling::TilePlan tiles = plan(context);
+    saved = begin(context, tiles, x);
+    Tile::for_each(context, tiles, weights.mlp, saved.kept, [&](const Tile& tile, typename L::Frame& frame) {
+      if (tile.kept()) tile.replay(normalise(context, weights, saved, tile, frame));
+    });
+  }
+
+  void backward(Context<L>& context, const Weights& weights, const Gradients& gradients, const Saved& saved,
+                Tensor<Compute> dy) const {
+    Tile::for_each(context, plan(context), weights.mlp, saved.kept, [&](const Tile& tile, typename L::Frame& frame) {
+      const auto normed = normalise(context, weights, saved, tile, frame);  // [t, H], then its gradient
+      const auto d = tile.rows(dy);                                         // [t, H]
+      tile.backward(gradients.mlp, normed, d, normed);
+      Device::template rms_norm_backward<Compute>(context.stream, tile.rows(saved.x), weights.norm,
+                                                  tile.rows(saved.rstd), normed, d, Write::accumulate,
+                                                  gradients.norm.tensor, gradients.norm.next());
+    });
+  }
+
+ private:
+  Saved begin(Context<L>& context, const tiling::TilePlan& tiles, Tensor<const Compute> x) const {
+    return {.x = x,
+            .rstd = context.template save<float>({context.tokens()}),
+            .kept = Tile::save_kept(context, tiles, intermediate)};
+  }
+  Tensor<Compute> normalise(Context<L>& context, const Weights& weights, const Saved& saved, const Tile& tile,
+                            typename L::Frame& frame) const {
+    const auto x = tile.rows(saved.x);                                // [t, H]
+    const auto normed = frame.template allocate<Compute>(x.shape());  // [t, H]
+    Device::template rms_norm<Compute>(context.stream, x, weights.norm, eps, normed, tile.rows(saved.rstd));
+    return normed;
+  }
+};
+
+}  // namespace fsdp::nn

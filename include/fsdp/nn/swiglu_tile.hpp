@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// One tile of a SwiGLU MLP: what its matmuls are, which memory they take, and what a tiling policy is told of it.
+///
+/// Backward runs in place on three tile buffers: gate, up and dh become dgate, dup and h (DESIGN, "Tiling"). A tile may
+/// be computed in blocks of intermediate columns as well; then what is summed over blocks is summed in float.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/nn/module.hpp>
+#include <fsdp/nn/projection.hpp>
+#include <tiling/policies.hpp>
+
+namespace fsdp::nn {
+
+template <class V>
+struct SwiGluFields {
+  V gate, up, down;  // [I, H], [I, H], [H, I]
+};
+
+/// A tile's input, weights, memory, and how to compute with them; SwiGluMlp and ResidualMlp are loops over it.
+template <class L>
+class SwiGluTile {
+ public:
+  using Device = typename L::Device;
+  using Compute = typename L::Compute;
+  using Weights = SwiGluFields<Tensor<const Compute>>;
+  using Gradients = SwiGluFields<GradientView<typename L::Accumulate>>;
+
+  /// A kept token costs gate and up; a tile costs gate, up and h, and `extra_columns` of the unit's own.
+  static tiling::Problem problem(std::int64_t tokens, std::int64_t hidden, std::int64_t intermediate,
+                                 std::int64_t extra_columns, std::int64_t repeats) {
+    const auto size = static_cast<std::int64_t>(sizeof(Compute));
+    const auto wide = static_cast<std::int64_t>(sizeof(typename L::Accumulate));
+    const std::int64_t weight = hidden * intermediate;
+    return {.tokens = tokens,
+            .columns = intermediate,
+            .kept_bytes_per_token = 2 * intermediate * size,
+            .tile_bytes_per_token = extra_columns * size,
+            .tile_bytes_per_token_column = 3 * size,
+            .blocked_bytes_per_token = hidden * static_cast<std::int64_t>(sizeof(float)),
+            .recomputed_flops_per_token = 4 * weight,
+            .traffic_per_tile = 3 * weight * (3 * size + 2 * wide),  // forward, again, dx; gradients read and written
+            .repeats = repeats};
+  }
+
+  /// Gate and up of the kept tiles, one after the other.
+  static Tensor<Compute> save_kept(Context<L>& context, const tiling::TilePlan& plan, std::int64_t intermediate) {
+    return context.template save<Compute>({plan.kept_tokens(), 2 * intermediate});  // [kept tokens, 2 I]
+  }
+
+  /// Calls body(tile, ...) for each of the plan's tiles, in a frame of its own. `kept` is what save_kept gave.
+  template <class Body>
+  static void for_each(Context<L>& context, const tiling::TilePlan& plan, const Weights& weights, Tensor<Compute> kept,
+                       Body body) {
+    std::int64_t row = 0;
+    for (const tiling::Tile& tile : plan.tiles) {
+      typename L::Frame frame(context.arena);
+      SwiGluTile self(context, weights, tile);
+      if (tile.kept) {
+        self.kept_ = kept.slice(row, row + tile.tokens());
+        row += tile.tokens();
+      } else {
+        self.block_ = plan.columns_per_block;
+      }
+      body(self, frame);
+    }
+  }
+
+  /// The tile's rows of a tensor of all tokens.
+  template <class T>
+  Tensor<T> rows(Tensor<T> all) const {
+    return all.slice(tile_.begin, tile_.end);
+  }
+
+  /// y (+)= down(silu(gate(x)) up(x)).
+  void forward(Tensor<const Compute> x, Tensor<Compute> y, Write write) const {
+    if (block_ > 0) return forward_blocked(x, y, write);
+    typename L::Frame frame(context_->arena);
+    const GateUp g = take_gate_up(frame);
+    const auto h = frame.template allocate<Compute>({tokens(), columns()});  // [t, I]
+    expand(*weights_, x, g);
+    contract(*weights_, g, h, y, write);
+  }
+
+  /// Makes gate and up of a kept tile again; nothing of another, whose backward does so itself.
+  void replay(Tensor<const Compute> x) const {
+    if (tile_.kept) expand(*weights_, x, split(*weights_, kept_));
+  }
+  bool kept() const { return tile_.kept; }
+
+  /// dx = gradient of x, written after x and dy were last read: dx may be either.
+  void backward(const Gradients& gradients, Tensor<const Compute> x, Tensor<const Compute> dy,
+                Tensor<Compute> dx) const {
+    if (block_ > 0) return backward_blocked(gradients, x, dy, dx);
+    typename L::Frame frame(context_->arena);
+    const GateUp g = take_gate_up(frame);
+    const auto dh = frame.template allocate<Compute>({tokens(), columns()});  // [t, I]
+    if (!tile_.kept) expand(*weights_, x, g);
+    Device::template matmul<Compute, Compute>(context_->stream, dy, weights_->down, dh);
+    context_->progress();
+    backward_weights(gradients, x, g, dh, dy);
+    backward_input(*weights_, g, dx, Write::overwrite);
+  }
+
+ private:
+  /// Gate and up in one buffer: side by side where one matmul makes both, else one after the other, since oneDNN takes
+  /// large scratch for outputs with gaps.
+  struct GateUp {
+    Tensor<Compute> gate, up;  // [t, c]
+    Tensor<Compute> both;      // [t, 2 c], or empty
+  };
+
+  SwiGluTile(Context<L>& context, const Weights& weights, const tiling::Tile& tile)
+      : context_(&context), weights_(&weights), tile_(tile) {}
+
+  std::int64_t tokens() const { return tile_.tokens(); }
+  std::int64_t columns() const { return weights_->gate.rows(); }
+
+  static GateUp split(const Weights& weights, Tensor<Compute> buffer) {
+    const std::int64_t half = buffer.columns() / 2;
+    if (adjacent(std::array{weights.gate, weights.up}))
+      return {buffer.slice_columns(0, half), buffer.slice_columns(half, 2 * half), buffer};
+    const Shape shape{buffer.rows(), half};
+    return {{buffer.data(), shape}, {buffer.data() + shape.numel(), shape}, {}};
+  }
+  GateUp take_gate_up(typename L::Frame& frame) const {
+    return split(*weights_, tile_.kept ? kept_ : frame.template allocate<Compute>({tokens(), 2 * columns()}));
+  }
+
+  // The parts of a tile, or of a block of its columns: weights [c, H], [c, H] and [H, c], h and dh [t, c].
+
+  void expand(const Weights& weights, Tensor<const Compute> x, const GateUp& g) const {
+    if (g.both.data() != nullptr) {
+      project<L, 2>(*context_, x, {weights.gate, weights.up}, g.both);
+    } else {
+      project<L, 1>(*context_, x, {weights.gate}, g.gate);
+      project<L, 1>(*context_, x, {weights.up}, g.up);
+    }
+    context_->progress();
+  }
+  /// y (+)= down(h), where h is made of gate and up and may be gate.
+  template <class C>
+  void contract(const Weights& weights, const GateUp& g, Tensor<Compute> h, Tensor<C> y, Write write) const {
+    Device::template swiglu<Compute>(context_->stream, g.gate, g.up, h);
+    Device::template matmul<Compute, C>(context_->stream, h, device::transposed(weights.down), y, write);
+    context_->progress();
+  }
+  /// Gate and up become their gradients, dh becomes h.
+  void backward_weights(const Gradients& gradients, Tensor<const Compute> x, const GateUp& g, Tensor<Compute> dh,
+                        Tensor<const Compute> dy) const {
+    Device::template swiglu_backward<Compute>(context_->stream, g.gate, g.up, dh);
+    project_backward_weight<L, 1>(*context_, dy, dh, {gradients.down});
+    context_->progress();
+    if (g.both.data() != nullptr) {
+      project_backward_weight<L, 2>(*context_, g.both, x, {gradients.gate, gradients.up});
+    } else {
+      project_backward_weight<L, 1>(*context_, g.gate, x, {gradients.gate});
+      project_backward_weight<L, 1>(*context_, g.up, x, {gradients.up});
+    }
+    context_->progress();
+  }
+  /// dx (+)= what gate's and up's gradients give.
+  template <class C>
+  void backward_input(const Weights& weights, const GateUp& g, Tensor<C> dx, Write write) const {
+    if (g.both.data() != nullptr) {
+      project_backward_input<L, 2>(*context_, g.both, {weights.gate, weights.up}, dx, write);
+    } else {
+      project_backward_input<L, 1>(*context_, g.gate, {weights.gate}, dx, write);
+      project_backward_input<L, 1>(*context_, g.up, {weights.up}, dx, Write::accumulate);
+    }
+    context_->progress();
+  }
+
+  /// Calls body(weights of the block, first column, one past the last) for each block of columns.
+  template <class Body>
+  void for_each_block(Body body) const {
+    for (std::int64_t begin = 0; begin < columns(); begin += block_) {
+      const std::int64_t end = std::min(begin + block_, columns());
+      const Weights part{weights_->gate.slice(begin, end), weights_->up.slice(begin, end),
+                         weights_->down.slice_columns(begin, end)};
+      body(part, begin, end);
+    }
+  }
+
+  void forward_blocked(Tensor<const Compute> x, Tensor<Compute> y, Write write) const {
+    typename L::Frame frame(context_->arena);
+    const auto sum = frame.template allocate<float>(y.shape());  // [t, H]
+    if (write == Write::accumulate) Device::template copy<Compute, float>(context_->stream, y, sum);
+    for_each_block([&](const Weights& weights, std::int64_t begin, std::int64_t end) {
+      typename L::Frame inner(context_->arena);
+      const GateUp g = split(weights, inner.template allocate<Compute>({tokens(), 2 * (end - begin)}));
+      expand(weights, x, g);
+      contract(weights, g, g.gate, sum, begin == 0 ? write : Write::accumulate);
+    });
+    Device::template copy<float, Compute>(context_->stream, sum, y);
+  }
+
+  void backward_blocked(const Gradients& gradients, Tensor<const Compute> x, Tensor<const Compute> dy,
+                        Tensor<Compute> dx) const {
+    typename L::Frame frame(context_->arena);
+    const auto sum = frame.template allocate<float>(dx.shape());  // [t, H]
+    for_each_block([&](const Weights& weights, std::int64_t begin, std::int64_t end) {
+      typename L::Frame inner(context_->arena);
+      Flags written{};
+      const Gradients part = part_of(gradients, begin, end, written);
+      const auto dh = inner.template allocate<Compute>({tokens(), end - begin});  // [t, c]
+      multiply_by_slice(dy, weights.down, dh);
+      const GateUp g = split(weights, inner.template allocate<Compute>({tokens(), 2 * (end - begin)}));
+      expand(weights, x, g);
+      backward_weights(part, x, g, dh, dy);
+      backward_input(weights, g, sum, begin == 0 ? Write::overwrite : Write::accumulate);
+    });
+    *gradients.gate.written = *gradients.up.written = *gradients.down.written = true;
+    Device::template copy<float, Compute>(context_->stream, sum, dx);
+  }
+
+  using Flags = std::array<bool, 3>;
+  /// A block's part of each gradient, with flags of its own: every block's first write overwrites.
+  static Gradients part_of(const Gradients& whole, std::int64_t begin, std::int64_t end, Flags& written) {
+    written = {*whole.gate.written, *whole.up.written, *whole.down.written};
+    return {whole.gate.rows(begin, end, &written[0]), whole.up.rows(begin, end, &written[1]),
+            whole.down.columns(begin, end, &written[2])};
+  }
+
+  /// dh = dy down, by way of float: oneDNN takes more scratch than that to round what it read with gaps.
+  void multiply_by_slice(Tensor<const Compute> dy, Tensor<const Compute> down, Tensor<Compute> dh) const {
+    typename L::Frame frame(context_->arena);
+    const auto wide = frame.template allocate<float>(dh.shape());  // [t, c]
+    Device::template matmul<Compute, float>(context_->stream, dy, down, wide);
+    context_->progress();
+    Device::template copy<float, Compute>(context_->stream, wide, dh);
+  }
+
+  Context<L>* context_;
+  const Weights* weights_;
+  tiling::Tile tile_;
+  Tensor<Compute> kept_{};  // [t, 2 I], of a kept tile
+  std::int64_t block_ = 0;  // columns at a time; 0: all
+};
+
+}  // namespace fsdp::nn

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Dynamic loss scaling: gradients are multiplied by a power of two that keeps small ones above a narrow type's floor.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include <fsdp/core/error.hpp>
+
+namespace fsdp {
+
+/// The scale grows after `interval` sound steps and shrinks at once where a gradient is not finite; that step is
+/// skipped. Source: Micikevicius et al. 2018; constants are those of PyTorch's GradScaler.
+class DynamicLossScale {
+ public:
+  struct State {
+    double scale = 65536;
+    std::int64_t sound_steps = 0;  ///< since the scale last changed
+    friend bool operator==(const State&, const State&) = default;
+  };
+
+  static constexpr double growth = 2, backoff = 0.5;
+  static constexpr std::int64_t interval = 2000;
+  static constexpr double smallest = 0x1p-24, largest = 0x1p200;
+
+  DynamicLossScale() = default;
+  /// Throws InputError unless the scale is a power of two between 2^-24 and 2^200: others would round.
+  explicit DynamicLossScale(const State& state) : state_(state) {
+    int exponent = 0;
+    require<InputError>(std::frexp(state.scale, &exponent) == 0.5 && state.scale >= smallest && state.scale <= largest,
+                        "loss scale: ", state.scale, " is not a power of two between 2^-24 and 2^200");
+  }
+
+  const State& state() const { return state_; }
+  double scale() const { return state_.scale; }
+
+  /// After a step's gradients; `finite` must be the same on every rank. Throws Error where no scale can help.
+  void update(bool finite) {
+    if (!finite) {
+      require<Error>(state_.scale > smallest,
+                     "loss scale: gradients are not finite at the smallest scale, 2^-24; "
+                     "lower the learning rate, or look at the data of this step");
+      state_ = {.scale = state_.scale * backoff, .sound_steps = 0};
+    } else if (++state_.sound_steps == interval) {
+      state_ = {.scale = std::fmin(state_.scale * growth, largest), .sound_steps = 0};
+    }
+  }
+
+ private:
+  State state_;
+};
+
+}  // namespace fsdp

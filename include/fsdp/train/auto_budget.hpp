@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `--tiling budget:auto`: the largest budget with which a rank's dry run stays within its memory.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+#include <optional>
+#include <span>
+#include <type_traits>
+
+#include <comm/collectives.hpp>
+#include <fsdp/core/error.hpp>
+#include <fsdp/train/available_memory.hpp>
+#include <fsdp/train/dry_run.hpp>
+#include <fsdp/train/launch.hpp>
+#include <fsdp/train/options.hpp>
+#include <fsdp/train/report.hpp>
+#include <fsdp/train/sharding_of.hpp>
+#include <fsdp/train/stack_choice.hpp>
+#include <fsdp/train/trainer.hpp>
+
+namespace fsdp::train {
+
+/// Bytes that one rank may take: --memory, or nine tenths of what the machine has left, shared by its ranks.
+inline std::int64_t memory_of_rank(const TrainOptions& options, int ranks) {
+  if (!options.memory.empty()) return parse_bytes("memory", options.memory);
+  return available_memory() / 10 * 9 / ranks_on_this_machine(ranks);
+}
+
+/// The largest budget whose peak is at most `memory`, to one part in 256. A rank plans before it allocates, so this is
+/// what everything else leaves. Throws InputError with what the smallest budget would take.
+template <class Model>
+std::int64_t largest_budget(const Model& model, typename Model::Stack::Sharding sharding, const PlanRequest& request,
+                            std::int64_t memory) {
+  const auto peak = [&](const tiling::RunTime& tiling) { return plan(model, sharding, tiling, request).peak_bytes(); };
+  if (peak(tiling::Untiled{}) <= memory) return std::max<std::int64_t>(memory, 1);
+  const auto budgeted = [&](std::int64_t bytes) -> std::optional<std::int64_t> {
+    try {
+      return peak(tiling::RunTime::budget(bytes));
+    } catch (const InputError&) {
+      return std::nullopt;  // below the smallest that does: every other reason was found out untiled
+    }
+  };
+  std::int64_t low = 0, high = std::max<std::int64_t>(memory, 1), best = 0;
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  while (high - low > std::max<std::int64_t>(low / 256, 1)) {
+    const std::int64_t middle = low + (high - low) / 2;
+    const std::optional<std::int64_t> bytes = budgeted(middle);
+    if (bytes) least = std::min(least, *bytes);
+    if (bytes && *bytes <= memory) best = middle;
+    (!bytes || *bytes <= memory ? low : high) = middle;
+  }
+  require<InputError>(best > 0, "--tiling budget:auto: ", memory, " bytes (", bytes_text(memory),
+                      ") a rank hold no step of this model, however it is tiled",
+                      least < std::numeric_limits<std::int64_t>::max()
+                          ? message("; one takes ", least, " (", bytes_text(least), ")")
+                          : "",
+                      "; give more --memory, more ranks or shorter sequences");
+  return best;
+}
+
+/// The options with the budget's bytes in place of `auto`.
+template <class Model>
+TrainOptions with_budget(TrainOptions options, int ranks, int threads, std::int64_t memory) {
+  if constexpr (std::is_same_v<typename Model::Stack::Tiling, tiling::RunTime>) {
+    const Model model(resolve_model(options), options.units);
+    const auto sharding = sharding_of<typename Model::Stack::Sharding>(options.stack.sharding);
+    options.stack.tiling.number = largest_budget(model, sharding, plan_request(options, ranks, threads), memory);
+    return options;
+  } else {
+    throw InputError("--tiling budget:auto: the type of this program's stack fixes its tiling");
+  }
+}
+
+inline bool has_auto_budget(const TrainOptions& options) {
+  return options.stack.tiling == TilingChoice{.kind = TilingChoice::Kind::budget};
+}
+
+inline void print_budget(const TrainOptions& resolved, std::int64_t memory) {
+  std::printf("--tiling budget:auto is %s: what %s a rank leave\n", name_of(resolved.stack.tiling).c_str(),
+              bytes_text(memory).c_str());
+}
+
+/// The same on all ranks: that of the rank with least memory.
+template <class Model, class Comm>
+TrainOptions with_budget(Comm& communicator, const TrainOptions& options) {
+  if (!has_auto_budget(options)) return options;
+  std::int64_t memory = memory_of_rank(options, communicator.size());
+  comm::reduce(communicator, std::span<std::int64_t>(&memory, 1), comm::Reduction::min, {"memory"});
+  TrainOptions resolved =
+      with_budget<Model>(options, communicator.size(), rank_threads(options.stack, communicator), memory);
+  if (communicator.rank() == 0) print_budget(resolved, memory);
+  return resolved;
+}
+
+}  // namespace fsdp::train

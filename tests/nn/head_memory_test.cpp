@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// A head with a large vocabulary: what it holds, to the byte, and what it computes within that.
+#include <algorithm>
+#include <numeric>
+
+#include "head.hpp"
+
+namespace fsdp::nn {
+namespace {
+
+using namespace reference;
+using tiling::RunTime;
+
+constexpr std::int64_t mebi = std::int64_t{1} << 20;
+
+/// A head of Llama 3's vocabulary with its memory, in an arena of exactly `arena_bytes`.
+template <class Device, class Precision>
+struct LargeHead {
+  using L = Local<Device, Precision, RunTime>;
+  using Compute = typename L::Compute;
+  using Accumulate = typename L::Accumulate;
+
+  LossHead<L> module;
+  std::int64_t tokens;
+  device::Ledger ledger;
+  device::Block<Device> x, dx, weights, gradients, targets;
+  typename Device::Arena arena;
+  typename Device::Stream stream;
+  Context<L> context;
+  std::array<bool, 2> written{};
+  double loss_sum = 0;
+
+  LargeHead(const Sizes& sizes, const RunTime& tiling, int threads, std::int64_t arena_bytes)
+      : module{{}, sizes.vocabulary, sizes.hidden, sizes.eps},
+        tokens(sizes.tokens()),
+        x(block<Compute>(tokens * sizes.hidden)),
+        dx(block<Compute>(tokens * sizes.hidden)),
+        weights(block<Compute>((sizes.vocabulary + 1) * sizes.hidden)),
+        gradients(block<Accumulate>((sizes.vocabulary + 1) * sizes.hidden)),
+        targets(block<std::int32_t>(tokens)),
+        arena(make(ledger, arena_bytes)),
+        stream(arena, threads),
+        context{.arena = arena, .stream = stream, .tiling = tiling, .sequence_length = tokens} {}
+
+  template <class T>
+  device::Block<Device> block(std::int64_t elements) {
+    return {ledger, device::MemoryKind::weights, elements * std::int64_t{sizeof(T)}};
+  }
+  static typename Device::Arena make(device::Ledger& ledger, std::int64_t bytes) {
+    if constexpr (Device::counts_only)
+      return Device::Arena::unbounded();
+    else
+      return typename Device::Arena(ledger, bytes);
+  }
+  template <class T>
+  static T* data(const device::Block<Device>& block) {
+    return reinterpret_cast<T*>(block.data());
+  }
+  template <class T>
+  Tensor<T> stream_of(const device::Block<Device>& block) const {
+    return {data<T>(block), {tokens, module.hidden}};
+  }
+  /// Norm [H], then the weight [V, H].
+  template <class T>
+  std::array<Tensor<T>, 2> fields(const device::Block<Device>& block) const {
+    return {Tensor<T>{data<T>(block), {module.hidden}},
+            Tensor<T>{data<T>(block) + module.hidden, {module.vocabulary, module.hidden}}};
+  }
+  Tensor<std::int32_t> target_list() const { return {data<std::int32_t>(targets), {tokens}}; }
+
+  void loss(float scale) {
+    const auto w = fields<const Compute>(weights);
+    const auto g = fields<Accumulate>(gradients);
+    module.loss(context, {w[0], w[1]}, {{g[0], &written[0]}, {g[1], &written[1]}}, stream_of<const Compute>(x),
+                target_list(), scale, stream_of<Compute>(dx), {&loss_sum, {1}});
+  }
+  void loss_only() {
+    const auto w = fields<const Compute>(weights);
+    module.loss_only(context, {w[0], w[1]}, stream_of<const Compute>(x), target_list(), {&loss_sum, {1}});
+  }
+};
+
+template <class Precision>
+class LargeVocabulary : public testing::Test {};
+using Precisions = testing::Types<Fp32, Bf16Mixed>;
+TYPED_TEST_SUITE(LargeVocabulary, Precisions);
+
+TYPED_TEST(LargeVocabulary, NeverHoldsMoreThanItsBudget) {
+  for (const std::int64_t hidden : {64, 4096})
+    for (const std::int64_t mebibytes : {5, 17, 100, 1024, 8192})
+      for (const bool gradients : {true, false}) {
+        const Sizes sizes{.length = 8192, .hidden = hidden, .vocabulary = 128256};
+        LargeHead<device::Meta, TypeParam> head(sizes, RunTime::budget(mebibytes * mebi), 2, 0);
+        const tiling::TilePlan plan = head.module.plan(head.context);
+        gradients ? head.loss(1) : head.loss_only();
+        EXPECT_LE(plan.peak_bytes(), mebibytes * mebi);
+        const std::int64_t row = (hidden + sizes.vocabulary) * std::int64_t{sizeof(typename TypeParam::Compute)} + 8;
+        EXPECT_EQ(plan.columns_per_block > 0, tiling::shortest_tile * row > mebibytes * mebi) << plan;
+        if (gradients)
+          EXPECT_EQ(head.arena.peak_held(), plan.peak_bytes()) << plan;
+        else
+          EXPECT_LE(head.arena.peak_held(), plan.peak_bytes()) << plan;
+        const std::int64_t work = 2 * sizes.tokens() * hidden * sizes.vocabulary;
+        EXPECT_EQ(head.stream.counters.matmul_flops, gradients ? 3 * work + plan.recomputed_flops : work) << plan;
+      }
+}
+
+/// Loss and gradients of given rows in float64.
+struct Expected {
+  double loss = 0;
+  Values norm, weight, dx;  // [H], [V, H], [rows, H]
+};
+
+Expected in_float64(const Sizes& sizes, const Values& norm, const Values& weight, const Values& x,
+                    const std::vector<std::int32_t>& targets, double scale) {
+  const auto hidden = static_cast<std::size_t>(sizes.hidden), vocabulary = static_cast<std::size_t>(sizes.vocabulary);
+  Expected result{.loss = 0, .norm = Values(hidden), .weight = Values(weight.size()), .dx = Values(x.size())};
+  const Values normed = rms_norm(x, norm, static_cast<double>(sizes.eps));
+  Values p(vocabulary), dn(hidden);
+  for (std::size_t t = 0; t < targets.size(); ++t) {
+    const double* const n = &normed[t * hidden];
+    double total = 0;
+    for (std::size_t v = 0; v < vocabulary; ++v)
+      total += p[v] = std::exp(std::inner_product(n, n + hidden, &weight[v * hidden], 0.0));
+    const auto target = static_cast<std::size_t>(targets[t]);
+    result.loss += std::log(total) - std::log(p[target]);
+    std::fill(dn.begin(), dn.end(), 0.0);
+    for (std::size_t v = 0; v < vocabulary; ++v) {
+      const double dz = scale * (p[v] / total - (v == target));
+      for (std::size_t h = 0; h < hidden; ++h) {
+        result.weight[v * hidden + h] += dz * n[h];
+        dn[h] += dz * weight[v * hidden + h];
+      }
+    }
+    double squares = 0, product = 0;
+    for (std::size_t h = 0; h < hidden; ++h) squares += x[t * hidden + h] * x[t * hidden + h];
+    const double rstd = 1 / std::sqrt(squares / static_cast<double>(hidden) + static_cast<double>(sizes.eps));
+    for (std::size_t h = 0; h < hidden; ++h) product += dn[h] * norm[h] * x[t * hidden + h];
+    for (std::size_t h = 0; h < hidden; ++h) {
+      result.norm[h] += dn[h] * x[t * hidden + h] * rstd;
+      result.dx[t * hidden + h] =
+          rstd * (dn[h] * norm[h] - x[t * hidden + h] * rstd * rstd * product / static_cast<double>(hidden));
+    }
+  }
+  return result;
+}
+
+template <class T>
+Values values_of(Tensor<T> tensor) {
+  return Values(tensor.data(), tensor.data() + tensor.numel());
+}
+
+TYPED_TEST(LargeVocabulary, FollowsFloat64WithinItsBudgetWhereFewOf8192TokensCount) {
+  using Compute = typename TypeParam::Compute;
+  const Sizes sizes{.length = 8192, .hidden = 64, .vocabulary = 128256, .eps = 1e-5f};
+  const RunTime tiling = RunTime::budget(5 * mebi);
+  LargeHead<device::Meta, TypeParam> planned(sizes, tiling, 2, 0);
+  planned.loss(1);
+  LargeHead<device::Cpu, TypeParam> head(sizes, tiling, 2, planned.arena.peak());
+  ASSERT_GT(head.module.plan(head.context).columns_per_block, 0);
+
+  const auto w = head.template fields<Compute>(head.weights);
+  const ValueList weights = random_weights<Compute>({w[0].shape(), w[1].shape()});
+  for (std::size_t i = 0; i < 2; ++i)
+    std::transform(weights[i].begin(), weights[i].end(), w[i].data(),
+                   [](double v) { return Compute(static_cast<float>(v)); });
+  const auto x = head.template stream_of<Compute>(head.x);
+  const Tensor<std::int32_t> targets = head.target_list();
+  Values some_x;
+  std::vector<std::int32_t> some_targets, rows;
+  for (std::int64_t t = 0; t < sizes.tokens(); ++t) {
+    const bool counts = t % 701 == 700 || t == 701 || t == 8191;
+    targets[t] = counts ? static_cast<std::int32_t>(t * 9973 % sizes.vocabulary) : -1;
+    const Values row = counts ? random_values<Compute>(static_cast<std::uint64_t>(t), sizes.hidden)
+                              : Values(64, NAN);  // never looked at
+    std::transform(row.begin(), row.end(), x.row(t), [](double v) { return Compute(static_cast<float>(v)); });
+    if (!counts) continue;
+    rows.push_back(static_cast<std::int32_t>(t));
+    some_targets.push_back(targets[t]);
+    some_x.insert(some_x.end(), row.begin(), row.end());
+  }
+  head.loss(0.5f);
+
+  const Expected expected = in_float64(sizes, weights[0], weights[1], some_x, some_targets, 0.5);
+  EXPECT_NEAR(head.loss_sum, expected.loss, forward_tolerance<TypeParam> * expected.loss);
+  const auto g = head.template fields<typename TypeParam::Accumulate>(head.gradients);
+  EXPECT_LE(relative(values_of(g[0]), expected.norm), gradient_tolerance<TypeParam>);
+  EXPECT_LE(relative(values_of(g[1]), expected.weight), gradient_tolerance<TypeParam>);
+  const auto dx = head.template stream_of<Compute>(head.dx);
+  Values found;
+  for (std::int64_t t = 0; t < sizes.tokens(); ++t)
+    for (std::int64_t h = 0; h < 64; ++h) {
+      const auto value = static_cast<double>(static_cast<float>(dx.row(t)[h]));
+      if (targets[t] >= 0)
+        found.push_back(value);
+      else
+        ASSERT_EQ(value, 0) << t;
+    }
+  EXPECT_LE(relative(found, expected.dx), gradient_tolerance<TypeParam>);
+  EXPECT_LE(head.arena.peak_held(), 5 * mebi);
+}
+
+TYPED_TEST(LargeVocabulary, HoldsOnTheCpuWhatWasPlannedWhereEveryTargetCounts) {
+  for (const std::int64_t kibibytes : {40, 100, 400, 4000}) {
+    const Sizes sizes{.length = 512, .hidden = 32, .vocabulary = 1024};
+    const RunTime tiling = RunTime::budget(kibibytes * 1024);
+    LargeHead<device::Meta, TypeParam> planned(sizes, tiling, 2, 0);
+    LargeHead<device::Cpu, TypeParam> head(sizes, tiling, 2, std::int64_t{64} << 20);
+    planned.loss(1);
+    head.loss(1);
+    EXPECT_EQ(head.arena.peak(), planned.arena.peak());
+    EXPECT_EQ(head.arena.peak_held(), planned.arena.peak_held());
+    EXPECT_EQ(head.arena.peak_held(), head.module.plan(head.context).peak_bytes()) << head.module.plan(head.context);
+    EXPECT_LE(head.arena.peak_held(), kibibytes * 1024);
+  }
+}
+
+TYPED_TEST(LargeVocabulary, RowsThatAreLeftOutNeverTakeMoreThanWasPlanned) {
+  const Sizes sizes{.length = 200, .hidden = 64, .vocabulary = 300};
+  for (const RunTime& tiling : {RunTime{}, RunTime::tokens(64), RunTime::budget(40000)})
+    for (const int threads : device::reference::team_sizes()) {
+      LargeHead<device::Meta, TypeParam> planned(sizes, tiling, threads, 0);
+      planned.loss(1);
+      LargeHead<device::Cpu, TypeParam> head(sizes, tiling, threads, planned.arena.peak());
+      const Tensor<std::int32_t> targets = head.target_list();
+      for (const std::int64_t apart : {1, 2, 3, 7, 50, 200})
+        for (const std::int64_t together : {1, 2, 199}) {
+          for (std::int64_t t = 0; t < sizes.tokens(); ++t) targets[t] = t % (apart + together) < together ? 5 : -1;
+          EXPECT_NO_THROW(head.loss(1)) << apart << " " << together;
+          EXPECT_NO_THROW(head.loss_only()) << apart << " " << together;
+        }
+      EXPECT_LE(head.arena.peak(), planned.arena.peak());
+    }
+}
+
+}  // namespace
+}  // namespace fsdp::nn

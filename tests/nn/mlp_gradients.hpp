@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The MLP's gradients in float64 by the chain rule, where central differences would take too long.
+#pragma once
+
+#include "reference.hpp"
+
+namespace fsdp::nn::reference {
+
+/// x W: x [T, out], W [out, in].
+inline Values times(const Values& x, const Values& w, std::int64_t out) {
+  const std::int64_t rows = count(x) / out, in = count(w) / out;
+  Values y(static_cast<std::size_t>(rows * in));
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t o = 0; o < out; ++o)
+      for (std::int64_t i = 0; i < in; ++i) y[at(row, in, i)] += x[at(row, out, o)] * w[at(o, in, i)];
+  return y;
+}
+
+/// dy^T x: dy [T, out], x [T, in].
+inline Values outer(const Values& dy, const Values& x, std::int64_t out, std::int64_t in) {
+  Values dw(static_cast<std::size_t>(out * in));
+  for (std::int64_t row = 0; row < count(x) / in; ++row)
+    for (std::int64_t o = 0; o < out; ++o)
+      for (std::int64_t i = 0; i < in; ++i) dw[at(o, in, i)] += dy[at(row, out, o)] * x[at(row, in, i)];
+  return dw;
+}
+
+/// Gradients of gate, up, down and x.
+inline ValueList swiglu_mlp_gradients(const Sizes& s, const ValueList& w, const Values& x, const Values& dy) {
+  Values gate = linear(x, w[0], s.hidden), up = linear(x, w[1], s.hidden);
+  const Values dh = times(dy, w[2], s.hidden);
+  Values h = dh;
+  for (std::size_t i = 0; i < h.size(); ++i) {
+    const double sigmoid = 1 / (1 + std::exp(-gate[i])), silu = gate[i] * sigmoid;
+    h[i] = silu * up[i];
+    gate[i] = dh[i] * up[i] * (sigmoid + silu * (1 - sigmoid));
+    up[i] = dh[i] * silu;
+  }
+  return {outer(gate, x, s.intermediate, s.hidden), outer(up, x, s.intermediate, s.hidden),
+          outer(dy, h, s.hidden, s.intermediate),
+          device::reference::plus(times(gate, w[0], s.intermediate), times(up, w[1], s.intermediate))};
+}
+
+/// Gradients of norm, gate, up, down and x of x + mlp(norm(x)).
+inline ValueList residual_mlp_gradients(const Sizes& s, const ValueList& w, const Values& x, const Values& dy) {
+  const auto eps = static_cast<double>(s.eps);
+  const Values normed = rms_norm(x, w[0], eps);
+  ValueList result = swiglu_mlp_gradients(s, {w[1], w[2], w[3]}, normed, dy);
+  const Values dnormed = result.back();
+  Values dnorm(w[0].size()), dx = dy;
+  for (std::int64_t row = 0; row < s.tokens(); ++row) {
+    double squares = 0, along = 0;
+    for (std::int64_t c = 0; c < s.hidden; ++c) squares += x[at(row, s.hidden, c)] * x[at(row, s.hidden, c)];
+    const double rstd = 1 / std::sqrt(squares / static_cast<double>(s.hidden) + eps);
+    for (std::int64_t c = 0; c < s.hidden; ++c) {
+      const std::size_t i = at(row, s.hidden, c);
+      dnorm[static_cast<std::size_t>(c)] += dnormed[i] * x[i] * rstd;
+      along += dnormed[i] * w[0][static_cast<std::size_t>(c)] * x[i];
+    }
+    for (std::int64_t c = 0; c < s.hidden; ++c) {
+      const std::size_t i = at(row, s.hidden, c);
+      dx[i] += rstd * (dnormed[i] * w[0][static_cast<std::size_t>(c)] -
+                       x[i] * rstd * rstd * along / static_cast<double>(s.hidden));
+    }
+  }
+  result.back() = dx;
+  result.insert(result.begin(), dnorm);
+  return result;
+}
+
+}  // namespace fsdp::nn::reference

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every tiling policy gives what the untiled MLP gives, in the memory and with the work that its plan says.
+#include <ostream>
+
+#include "mlp_gradients.hpp"
+#include "unit.hpp"
+
+namespace fsdp::nn {
+namespace {
+
+using namespace reference;
+using device::Cpu;
+using device::Meta;
+using tiling::RunTime;
+
+const std::vector<std::int64_t> lengths = {1, 2, 3, 5, 7, 9, 1000, 4097};
+
+/// An MLP alone, or in its half of a block: the columns that its tile needs besides the MLP's, and its gradients.
+template <class KindT>
+struct Case;
+template <>
+struct Case<BareMlp> {
+  static std::int64_t extra_columns(const Sizes&) { return 0; }
+  static std::int64_t saved_besides(const Sizes&) { return 0; }
+  static ValueList gradients(const Sizes& s, const ValueList& w, const Values& x, const Values& dy) {
+    return swiglu_mlp_gradients(s, w, x, dy);
+  }
+};
+template <>
+struct Case<MlpHalf> {
+  static std::int64_t extra_columns(const Sizes& s) { return s.hidden; }
+  static std::int64_t saved_besides(const Sizes& s) { return round_up(4 * s.tokens(), device::alignment); }  // rstd
+  static ValueList gradients(const Sizes& s, const ValueList& w, const Values& x, const Values& dy) {
+    return residual_mlp_gradients(s, w, x, dy);
+  }
+};
+
+template <class KindT, class PrecisionT>
+struct Subject {
+  using Kind = KindT;
+  using Precision = PrecisionT;
+};
+template <class S>
+class MlpTiling : public testing::Test {};
+using Subjects = testing::Types<Subject<BareMlp, Fp32>, Subject<BareMlp, Bf16Mixed>, Subject<MlpHalf, Fp32>,
+                                Subject<MlpHalf, Bf16Mixed>>;
+TYPED_TEST_SUITE(MlpTiling, Subjects);
+
+template <class S>
+tiling::Problem problem_of(const Sizes& sizes) {
+  using L = Local<Cpu, typename S::Precision, RunTime>;
+  return SwiGluTile<L>::problem(sizes.tokens(), sizes.hidden, sizes.intermediate,
+                                Case<typename S::Kind>::extra_columns(sizes), 1);
+}
+
+struct Named {
+  std::string name;
+  RunTime tiling;
+};
+
+/// Tile counts and lengths above and below the sequence's, and budgets from the smallest that does to untiled's.
+template <class S>
+std::vector<Named> policies(const Sizes& sizes) {
+  const tiling::Problem problem = problem_of<S>(sizes);
+  std::vector<Named> list = {{"off", RunTime{}}};
+  for (const std::int64_t n : {1, 2, 4, 200, 5000})
+    if (n < 5000 || sizes.tokens() < 5000) list.push_back({"tiles:" + std::to_string(n), RunTime::tiles(n)});
+  for (const std::int64_t n : {3, 1000, 4096})
+    if (n > 3 || sizes.tokens() < 5000) list.push_back({"tokens:" + std::to_string(n), RunTime::tokens(n)});
+  const std::int64_t untiled = tiling::Untiled{}.plan(problem).peak_bytes();
+  // one token a tile where there are few
+  const std::int64_t smallest = tiling::smallest_budget(problem) * (sizes.tokens() > 100 ? 64 : 1);
+  for (const std::int64_t bytes : {smallest, problem.tile_bytes(std::min<std::int64_t>(sizes.tokens(), 256)) / 2,
+                                   untiled / 2, untiled / 10 * 9, untiled})
+    list.push_back({"budget:" + std::to_string(bytes), RunTime::budget(std::max(bytes, smallest))});
+  return list;
+}
+
+TYPED_TEST(MlpTiling, FollowsTheChainRuleThatFollowsCentralDifferences) {
+  using Kind = typename TypeParam::Kind;
+  const Sizes sizes{.sequences = 2, .length = 3, .hidden = 5, .intermediate = 7};
+  const Outcome differences = expected_outcome<Kind, typename TypeParam::Precision>(sizes);
+  using Compute = typename TypeParam::Precision::Compute;
+  using L = Local<Cpu, typename TypeParam::Precision, RunTime>;
+  const ValueList weights = random_weights<Compute>(shapes_of(Kind::template make<L>(sizes)));
+  const std::int64_t size = sizes.tokens() * sizes.hidden;
+  const ValueList found = Case<Kind>::gradients(sizes, weights, random_values<Compute>(seed_of(0), size),
+                                                random_values<Compute>(seed_of(0) + 1, size));
+  EXPECT_LE(relative(found, differences.gradients), 1e-6);
+}
+
+/// y of the last and the sum of the gradients over micro-batches, in float64.
+template <class S>
+Outcome chain_rule(const Sizes& sizes, int micro_batches) {
+  using Compute = typename S::Precision::Compute;
+  using Kind = typename S::Kind;
+  using L = Local<Cpu, typename S::Precision, RunTime>;
+  const ValueList weights = random_weights<Compute>(shapes_of(Kind::template make<L>(sizes)));
+  const std::int64_t size = sizes.tokens() * sizes.hidden;
+  Outcome result;
+  ValueList dx;
+  for (int batch = 0; batch < micro_batches; ++batch) {
+    const Values x = random_values<Compute>(seed_of(batch), size);
+    ValueList gradients = Case<Kind>::gradients(sizes, weights, x, random_values<Compute>(seed_of(batch) + 1, size));
+    result.y.push_back(Kind::forward(sizes, weights, x));
+    dx.push_back(gradients.back());
+    gradients.pop_back();
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+      if (batch == 0)
+        result.gradients.push_back(gradients[i]);
+      else
+        result.gradients[i] = device::reference::plus(result.gradients[i], gradients[i]);
+  }
+  result.gradients.insert(result.gradients.end(), dx.begin(), dx.end());
+  return result;
+}
+
+TYPED_TEST(MlpTiling, GivesTheUntiledGradientsWithEveryPolicy) {
+  using Kind = typename TypeParam::Kind;
+  using Precision = typename TypeParam::Precision;
+  constexpr bool exact = std::is_same_v<Precision, Fp32>;
+  for (const std::int64_t length : lengths) {
+    // batch above 1 and several micro-batches where they are cheap; weights with gaps once
+    const Sizes sizes{.sequences = length == 9 ? 3 : 1, .length = length, .hidden = 8, .intermediate = 136};
+    const int micro_batches = length == 5 || length == 1000 ? 3 : 1;
+    const Placing placing = length == 7 ? Placing::padded : Placing::adjacent;
+    const Run<> usual{.micro_batches = micro_batches, .placing = placing, .threads = 2};
+    const Outcome untiled = outcome<Kind, Precision>(sizes, usual);
+    const Outcome expected = exact ? untiled : chain_rule<TypeParam>(sizes, micro_batches);
+    for (const Named& policy : policies<TypeParam>(sizes)) {
+      SCOPED_TRACE(testing::Message() << length << " tokens, " << policy.name);
+      Run<> run = usual;
+      run.tiling = policy.tiling;
+      const Outcome found = outcome<Kind, Precision>(sizes, run);
+      // a float sum over a thousand tiles or more is rounded as often
+      const double bound = policy.tiling.plan(problem_of<TypeParam>(sizes)).tiles.size() >= 1000 ? 3e-6 : 1e-6;
+      for (std::size_t i = 0; i < expected.gradients.size(); ++i)
+        EXPECT_LE(relative(found.gradients[i], expected.gradients[i]),
+                  exact ? bound : 1.5 * relative(untiled.gradients[i], expected.gradients[i]))
+            << "gradient " << i;
+      EXPECT_LE(relative(found.y, expected.y), exact ? 1e-6 : 1.5 * relative(untiled.y, expected.y));
+    }
+  }
+}
+
+/// Over few tokens the gradients of q and k are small differences of large numbers: all gradients are one vector here.
+TEST(BlockTiling, GivesTheUntiledGradientsWithEveryPolicyTheResidualPathIncluded) {
+  const auto joined = [](const ValueList& list) {
+    Values all;
+    for (const Values& values : list) all.insert(all.end(), values.begin(), values.end());
+    return all;
+  };
+  for (const std::int64_t length : {3, 9, 250}) {
+    const Sizes sizes{
+        .sequences = 2, .length = length, .hidden = 8, .intermediate = 136, .heads = 2, .kv_heads = 1, .head_dim = 4};
+    const reference::Run<> usual{.micro_batches = 3, .threads = 2};
+    const Outcome untiled = outcome<Block, Fp32>(sizes, usual);
+    for (const Named& policy : policies<Subject<MlpHalf, Fp32>>(sizes)) {
+      SCOPED_TRACE(testing::Message() << length << " tokens, " << policy.name);
+      reference::Run<> run = usual;
+      run.tiling = policy.tiling;
+      const Outcome found = outcome<Block, Fp32>(sizes, run);
+      EXPECT_LE(relative(joined(found.gradients), joined(untiled.gradients)), 1e-6);
+      EXPECT_LE(relative(found.y, untiled.y), 1e-6);
+    }
+  }
+}
+
+/// What a forward and a backward took.
+struct Taken {
+  std::int64_t peak = 0, held = 0, flops = 0;
+  friend bool operator==(const Taken&, const Taken&) = default;
+};
+std::ostream& operator<<(std::ostream& out, const Taken& taken) {
+  return out << "peak " << taken.peak << ", " << taken.held << " apart from scratch, " << taken.flops << " FLOPs";
+}
+
+template <class Device, class S>
+Taken taken(const Sizes& sizes, const Run<>& run) {
+  Unit<Device, typename S::Kind, typename S::Precision> unit(sizes, run);
+  const std::int64_t before = unit.rank.arena.used();
+  unit.rank.stream.counters = {};
+  unit.forward();
+  unit.backward();
+  return {.peak = unit.rank.arena.peak() - before,
+          .held = unit.rank.arena.peak_held() - before,
+          .flops = unit.rank.stream.counters.matmul_flops};
+}
+
+/// Expects of the dry run what the plan says, and gives it.
+template <class S>
+Taken expect_planned(const Sizes& sizes, const Run<>& run) {
+  Unit<Meta, typename S::Kind, typename S::Precision> unit(sizes, run);
+  const tiling::TilePlan plan = unit.module.plan(unit.context);
+  const Taken dry = taken<Meta, S>(sizes, run);
+  EXPECT_EQ(dry.held, plan.peak_bytes() + Case<typename S::Kind>::saved_besides(sizes)) << plan;
+  EXPECT_EQ(dry.flops, 18 * sizes.tokens() * sizes.hidden * sizes.intermediate + plan.recomputed_flops) << plan;
+  return dry;
+}
+
+TYPED_TEST(MlpTiling, TakesToTheByteAndToTheFlopWhatItsPlanSaysAndNeverMoreThanUntiled) {
+  for (const std::int64_t length : lengths)
+    for (const Placing placing : {Placing::adjacent, Placing::padded}) {
+      if (placing == Placing::padded && length > 1000) continue;
+      const Sizes sizes{.length = length, .hidden = 64, .intermediate = 192};
+      const Taken untiled = taken<Meta, TypeParam>(sizes, {.placing = placing, .threads = 2});
+      for (const Named& policy : policies<TypeParam>(sizes)) {
+        SCOPED_TRACE(testing::Message() << length << " tokens, " << policy.name);
+        const Run<> run{.tiling = policy.tiling, .placing = placing, .threads = 2};
+        const Taken dry = expect_planned<TypeParam>(sizes, run);
+        EXPECT_EQ((taken<Cpu, TypeParam>(sizes, run)), dry);
+        EXPECT_LE(dry.peak, untiled.peak);
+      }
+    }
+}
+
+TYPED_TEST(MlpTiling, TakesWhatItsPlanSaysAtFullSize) {
+  for (const std::int64_t length : {2048, 8192, 131072}) {
+    const Sizes sizes{.length = length, .hidden = 4096, .intermediate = 12288};
+    const Taken untiled = taken<Meta, TypeParam>(sizes, {});
+    for (const Named& policy : policies<TypeParam>(sizes)) {
+      SCOPED_TRACE(testing::Message() << length << " tokens, " << policy.name);
+      EXPECT_LE((expect_planned<TypeParam>(sizes, {.tiling = policy.tiling})).peak, untiled.peak);
+    }
+  }
+}
+
+TYPED_TEST(MlpTiling, IsRefusedByABudgetBelowTheSmallestBeforeItComputes) {
+  const Sizes sizes{.length = 5, .hidden = 64, .intermediate = 192};
+  const std::int64_t smallest = tiling::smallest_budget(problem_of<TypeParam>(sizes));
+  Unit<Meta, typename TypeParam::Kind, typename TypeParam::Precision> unit(sizes,
+                                                                           {.tiling = RunTime::budget(smallest - 1)});
+  EXPECT_THROW(unit.forward(), InputError);
+  EXPECT_EQ(unit.rank.stream.counters.matmul_flops, 0);
+}
+
+}  // namespace
+}  // namespace fsdp::nn

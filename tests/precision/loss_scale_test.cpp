@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/precision/loss_scale.hpp>
+
+#include <gtest/gtest.h>
+
+namespace fsdp {
+namespace {
+
+TEST(LossScale, HalvesAtOnceAndDoublesAfterTwoThousandSoundSteps) {
+  DynamicLossScale scale;
+  EXPECT_EQ(scale.scale(), 65536);
+  scale.update(false);
+  EXPECT_EQ(scale.scale(), 32768);
+  for (int step = 0; step < 1999; ++step) scale.update(true);
+  EXPECT_EQ(scale.scale(), 32768);
+  scale.update(true);
+  EXPECT_EQ(scale.scale(), 65536);
+  for (int step = 0; step < 1999; ++step) scale.update(true);
+  scale.update(false);
+  EXPECT_EQ(scale.state(), (DynamicLossScale::State{.scale = 32768, .sound_steps = 0}));
+}
+
+TEST(LossScale, StaysBetweenItsBoundsAndStopsWhereNoneHelps) {
+  DynamicLossScale large({.scale = 0x1p200, .sound_steps = 1999});
+  large.update(true);
+  EXPECT_EQ(large.scale(), 0x1p200);
+  DynamicLossScale small({.scale = 0x1p-23, .sound_steps = 0});
+  small.update(false);
+  EXPECT_THROW(small.update(false), Error);
+}
+
+TEST(LossScale, IsAPowerOfTwo) {
+  for (const double scale : {0.0, -2.0, 3.0, 0x1p-25, 0x1p201, 65535.0})
+    EXPECT_THROW(DynamicLossScale({.scale = scale, .sound_steps = 0}), InputError) << scale;
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Strategies on two axes, choices about units and loss scaling, from the command line.
+set -euo pipefail
+source "$(dirname "$0")/../support/program.sh"
+
+text 3000 text.txt
+flags=(train --data text.txt --model tiny --tied --seq-len 16 --precision fp32 --threads 1)
+
+run() { # NAME FLAG...: trains and leaves NAME.jsonl and NAME/
+  local name=$1
+  shift
+  rm -rf "$name" "$name.jsonl"
+  tessera "${flags[@]}" --steps 4 --batch-size 8 --metrics "$name.jsonl" --checkpoint-dir "$name" "$@"
+}
+
+echo "== every strategy follows the plain one"
+run plain --comm threads:4
+for sharding in fsdp2:2 fsdp2:deferred fsdp2:prefetch=2 zero3:persist=64 zero3:live=70000 hybrid:2 hybrid:2:full; do
+  run other --comm threads:4 --sharding "$sharding"
+  close <(steps other.jsonl) <(steps plain.jsonl) 1e-5
+done
+rm -f resumed.jsonl
+tessera "${flags[@]}" --steps 6 --batch-size 8 --comm threads:2 --sharding hybrid:1 --resume other --metrics resumed.jsonl
+[ "$(steps resumed.jsonl | wc -l)" -eq 2 ] || fail "resumed.jsonl holds $(steps resumed.jsonl)"
+tessera "${flags[@]}" --comm threads:3 --batch-size 9 --sharding hybrid:3:full --dry-run
+contains "$out" '^ *peak'
+
+echo "== choices about units change no bit"
+for choice in --recompute "--blocks-per-unit 2" "--merge-units-below 100000" --keep-last-block=false; do
+  # shellcheck disable=SC2086  # a flag and its value
+  run other --comm threads:4 $choice
+  same <(steps other.jsonl) <(steps plain.jsonl)
+done
+tessera "${flags[@]}" --batch-size 8 --comm threads:4 --sharding hybrid:2:full --blocks-per-unit 2 --print-schedule
+contains "$out" 'gather-across +block 0 and block 1'
+
+echo "== a loss scale that is a power of two changes no bit, not even one that overflows at first"
+run scaled --comm threads:4 --loss-scale dynamic
+same <(steps scaled.jsonl) <(steps plain.jsonl)
+grep -q '"loss_scale":65536' scaled.jsonl
+run scaled --comm threads:4 --loss-scale dynamic:1361129467683753853853498429727072845824
+same <(steps scaled.jsonl) <(steps plain.jsonl)
+contains "$out" 'step 1: gradients overflow at loss scale'
+grep -q '"sound_steps": 4' scaled/step-00000004/trainer.json
+rm -f again.jsonl
+tessera "${flags[@]}" --steps 5 --batch-size 8 --comm threads:4 --loss-scale dynamic --resume scaled --metrics again.jsonl
+python3 - <<'PY'
+import json
+scales = [[json.loads(line).get("loss_scale") for line in open(name) if '"step"' in line and '"loss"' in line]
+          for name in ("scaled.jsonl", "again.jsonl")]
+assert scales[0][-1] == scales[1][0], scales
+PY
+
+echo "== frozen parameters keep their bytes"
+run frozen --comm threads:2 --sharding hybrid:1 --freeze '*mlp*' '*norm*'
+python3 - <<'PY'
+import json, struct
+def tensors(path):
+    with open(path, "rb") as file:
+        size = struct.unpack("<Q", file.read(8))[0]
+        header = json.loads(file.read(size))
+        data = file.read()
+    return {name: data[slice(*entry["data_offsets"])] for name, entry in header.items() if name != "__metadata__"}
+frozen, plain = tensors("frozen/step-00000004/model.safetensors"), tensors("plain/step-00000004/model.safetensors")
+assert frozen.keys() == plain.keys()
+for name in frozen:
+    if "norm" in name:
+        assert frozen[name] == struct.pack("<f", 1.0) * (len(frozen[name]) // 4), name
+    assert frozen[name] != plain[name], name
+PY

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategies on a mesh of two axes: resharding over k ranks, HSDP, HFSDP; and layouts.
+#include <algorithm>
+#include <ostream>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include <support/small_llama.hpp>
+
+namespace fsdp::test {
+namespace {
+
+using Names = std::vector<std::string>;
+
+std::int64_t count(const std::vector<comm::Event>& events, std::string_view what) {
+  return std::count_if(events.begin(), events.end(),
+                       [&](const comm::Event& event) { return event.label.what == what; });
+}
+
+TEST(Mesh, StrategiesFollowOneRank) {
+  const RunResults alone = run("fsdp2", uneven_options(1));
+  for (const auto& [stack, ranks] :
+       {std::pair("fsdp2:2", 4), std::pair("fsdp2:1", 3), std::pair("fsdp2:3", 3), std::pair("hybrid:1", 3),
+        std::pair("hybrid:2", 2), std::pair("hybrid:2", 4), std::pair("hybrid:3", 3), std::pair("hybrid:2:full", 4),
+        std::pair("hybrid:1:full", 3), std::pair("hybrid:2:full", 2), std::pair("hybrid:1:full", 1)})
+    for (const int micro_batches : {1, 3}) {
+      SCOPED_TRACE(message(stack, " on ", ranks, " ranks, ", micro_batches, " micro-batches"));
+      const RunResults found = run(stack, uneven_options(ranks, micro_batches));
+      EXPECT_LE(largest_relative(found.losses, alone.losses), 1e-6);
+      EXPECT_LE(largest_relative(found.weights, alone.weights), 1e-4);
+      for (const Memory& memory : found.memory) EXPECT_EQ(memory.used, memory.planned);
+    }
+}
+
+TEST(Mesh, ReshardingOverKRanksGivesTheBitsOfReshardingOverAll) {
+  for (const auto& [stack, ranks] : {std::pair("fsdp2:2", 4), std::pair("fsdp2:1", 2), std::pair("fsdp2:2", 2)})
+    for (const int micro_batches : {1, 3}) {
+      const RunResults found = run(stack, uneven_options(ranks, micro_batches));
+      const RunResults expected = run("fsdp2", uneven_options(ranks, micro_batches));
+      EXPECT_EQ(found.losses, expected.losses) << stack;
+      EXPECT_EQ(tensors_that_differ(found.weights, expected.weights), Names{}) << stack;
+    }
+}
+
+TEST(Mesh, AGroupOfAllRanksGivesTheBitsOfTheInnerStrategy) {
+  for (const auto stack : {"hybrid:3", "hybrid:3:full"}) {
+    const RunResults found = run(stack, uneven_options(3, 2));
+    const RunResults expected = run("fsdp2", uneven_options(3, 2));
+    EXPECT_EQ(found.losses, expected.losses) << stack;
+    EXPECT_EQ(tensors_that_differ(found.weights, expected.weights), Names{}) << stack;
+  }
+}
+
+TEST(Mesh, ShardingTheOptimizerAcrossChangesNoBit) {
+  for (const int micro_batches : {1, 2}) {
+    const RunResults replicated = run("hybrid:2", uneven_options(4, micro_batches));
+    const RunResults sharded = run("hybrid:2:full", uneven_options(4, micro_batches));
+    EXPECT_EQ(sharded.losses, replicated.losses);
+    EXPECT_EQ(tensors_that_differ(sharded.weights, replicated.weights), Names{});
+    EXPECT_LT(sharded.memory[0].used[static_cast<std::size_t>(device::MemoryKind::optimizer)],
+              replicated.memory[0].used[static_cast<std::size_t>(device::MemoryKind::optimizer)]);
+  }
+}
+
+TEST(Mesh, Bf16FollowsFp32WithTheOptimizerShardedAcross) {
+  RunOptions options = uneven_options(4, 2);
+  options.lr = 1e-2;
+  const RunResults fp32 = run("hybrid:2:full", options);
+  const RunResults bf16 = run("hybrid:2:full/bf16", options);
+  EXPECT_LE(largest_relative(bf16.losses, fp32.losses), 0.01);
+  for (const Memory& memory : bf16.memory) EXPECT_EQ(memory.used, memory.planned);
+}
+
+/// L = 3 blocks, U = 5 units.
+TEST(Mesh, CollectivesOfAStepAreThoseOfTheFormulas) {
+  for (const int m : {1, 3}) {
+    RunOptions options = uneven_options(4, m);
+    options.steps = 2;
+    const RunResults group = run("fsdp2:2", options);
+    EXPECT_EQ(count(group.events, "weights"), 5 * m);
+    EXPECT_EQ(count(group.inner_events, "kept weights"), 2 * m);
+    EXPECT_EQ(count(group.events, "gradients"), 5 * m);
+    EXPECT_TRUE(group.across_events.empty());
+
+    const RunResults hybrid = run("hybrid:2", options);
+    EXPECT_EQ(count(hybrid.inner_events, "weights"), (5 + 3 - 1) * m);
+    EXPECT_EQ(count(hybrid.inner_events, "gradients"), 5 * m);
+    EXPECT_EQ(count(hybrid.across_events, "gradients across"), 5);
+    EXPECT_EQ(hybrid.across_events.size(), 5u);
+    for (const auto& event : hybrid.across_events) EXPECT_EQ(event.op, comm::Op::all_reduce);
+
+    const RunResults full = run("hybrid:2:full", options);
+    EXPECT_EQ(count(full.inner_events, "weights"), (5 + 3 - 1) * m);
+    EXPECT_EQ(count(full.inner_events, "gradients"), 5 * m);
+    EXPECT_EQ(count(full.across_events, "weights across"), 5);
+    EXPECT_EQ(count(full.across_events, "gradients across"), 5);
+    EXPECT_EQ(full.across_events.size(), 10u);
+  }
+}
+
+struct Counts {
+  std::int64_t gathers, scatters, reduces;
+  friend bool operator==(const Counts&, const Counts&) = default;
+  friend std::ostream& operator<<(std::ostream& out, const Counts& c) {
+    return out << c.gathers << " gathers, " << c.scatters << " reduce-scatters, " << c.reduces << " all-reduces";
+  }
+};
+
+TEST(Collectives, OfEveryStrategyAreThoseOfTheFormulas) {
+  constexpr std::int64_t blocks = 3, units = blocks + 2;
+  for (const std::int64_t m : {1, 2, 3}) {
+    const std::pair<const char*, Counts> expected[] = {
+        {"fsdp2", {(units + blocks - 1) * m, units * m, 0}},
+        {"fsdp2/rows", {(units + blocks - 1) * m, units * m, 0}},
+        {"zero3", {(units + blocks - 1) * m, units * m, 0}},
+        {"zero3:prefetch=3", {(units + blocks - 2) * m, units * m, 0}},  // a block more stays through the head
+        {"zero3:persist=19", {(units + blocks - 1) * m + 4, units * m + 4 * m, 0}},  // norms of 3 blocks and the head
+        {"fsdp2:no-reshard", {units * m, units * m, 0}},
+        {"fsdp2:deferred", {(units + blocks - 1) * m, units, 0}},
+        {"zero1", {units, units, 0}},
+        {"zero2", {units, units * m, 0}},
+        {"replicated", {0, 0, units}}};
+    for (const auto& [stack, counts] : expected) {
+      RunOptions options = uneven_options(2, static_cast<int>(m));
+      options.steps = 2;
+      const RunResults results = run(stack, options);
+      const auto of = [&](comm::Op op) {
+        return std::count_if(results.events.begin(), results.events.end(), [&](const auto& e) { return e.op == op; });
+      };
+      EXPECT_EQ((Counts{of(comm::Op::all_gather), of(comm::Op::reduce_scatter), of(comm::Op::all_reduce)}), counts)
+          << stack << ", " << m << " micro-batches";
+    }
+  }
+}
+
+TEST(Mesh, DeferredReductionSendsGradientsOnceAndFollowsOneRank) {
+  RunOptions options = uneven_options(2, 3);
+  const RunResults deferred = run("fsdp2:deferred", options);
+  EXPECT_EQ(count(deferred.events, "gradients"), 5);
+  EXPECT_EQ(count(deferred.events, "weights"), 7 * 3);
+  const RunResults last = run("replicated", options);  // reduces the last too: the same order of sums
+  EXPECT_EQ(deferred.losses, last.losses);
+  EXPECT_EQ(tensors_that_differ(deferred.weights, last.weights), Names{});
+}
+
+TEST(Mesh, GroupsThatDoNotFillAreAnError) {
+  for (const auto stack : {"fsdp2:2", "hybrid:2", "hybrid:4", "hybrid:2:full"})
+    EXPECT_THROW(run(stack, uneven_options(3)), InputError) << stack;
+  EXPECT_THROW(run("zero3:live=2000", uneven_options(2)), InputError) << "a block has 2990 elements";
+}
+
+TEST(Mesh, TiedWeightsEvaluationAndGenerationWorkAsWithOneAxis) {
+  RunOptions options = uneven_options(4, 2);
+  options.config.tied = true;
+  options.evaluated = some_windows(2, 7, 37);
+  options.logits_of = some_windows(1, 7, 37);
+  const RunResults expected = run("fsdp2", options);
+  for (const auto stack : mesh_strategies) {
+    const RunResults found = run(stack, options);
+    EXPECT_LE(largest_relative(found.losses, expected.losses), 1e-6) << stack;
+    EXPECT_NEAR(found.last_evaluation, expected.last_evaluation, 1e-5) << stack;
+    EXPECT_EQ(found.first_evaluation, expected.first_evaluation) << stack;
+    EXPECT_EQ(found.logits, expected.logits) << stack;
+  }
+}
+
+TEST(Layouts, RowsFollowPerParameter) {
+  for (const int ranks : {1, 2, 3, 4})
+    for (const int micro_batches : {1, 3}) {
+      const RunResults rows = run("fsdp2/rows", uneven_options(ranks, micro_batches));
+      const RunResults expected = run("fsdp2", uneven_options(ranks, micro_batches));
+      EXPECT_LE(largest_relative(rows.losses, expected.losses), 1e-6) << ranks;
+      EXPECT_LE(largest_relative(rows.weights, expected.weights), 1e-4) << ranks;
+      for (const Memory& memory : rows.memory) EXPECT_EQ(memory.used, memory.planned);
+    }
+}
+
+}  // namespace
+}  // namespace fsdp::test

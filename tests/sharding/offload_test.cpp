@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Main weights, optimizer state and block inputs in a second memory space: the same bits, other bytes.
+#include <gtest/gtest.h>
+
+#include <support/small_llama.hpp>
+#include <support/temporary_folder.hpp>
+
+namespace fsdp::test {
+namespace {
+
+using Names = std::vector<std::string>;
+using device::MemoryKind;
+
+std::int64_t bytes(const RunResults& results, MemoryKind kind) {
+  return results.memory[0].used[static_cast<std::size_t>(kind)];
+}
+
+void expect_same_bits_and_plan(const RunResults& found, const RunResults& expected) {
+  EXPECT_EQ(found.losses, expected.losses);
+  EXPECT_EQ(tensors_that_differ(found.weights, expected.weights), Names{});
+  EXPECT_EQ(tensors_that_differ(found.second_moments, expected.second_moments), Names{});
+  for (const Memory& memory : found.memory) {
+    EXPECT_EQ(memory.used, memory.planned);
+    EXPECT_EQ(memory.used_far, memory.planned_far);
+    EXPECT_GT(memory.used_far, 0);
+    EXPECT_EQ(memory.allocations_at_end, memory.allocations_after_first_step);
+  }
+}
+
+TEST(Offload, OfTheOptimizerChangesNoBit) {
+  for (const auto& [far, near, ranks] :
+       {std::tuple("fsdp2/offload", "fsdp2", 3), std::tuple("fsdp2/offload", "fsdp2", 1),
+        std::tuple("hybrid:2:full/offload/bf16", "hybrid:2:full/bf16", 4)}) {
+    SCOPED_TRACE(far);
+    const RunResults found = run(far, uneven_options(ranks, 2));
+    const RunResults expected = run(near, uneven_options(ranks, 2));
+    expect_same_bits_and_plan(found, expected);
+    EXPECT_EQ(bytes(found, MemoryKind::optimizer), 0);
+    EXPECT_LE(bytes(found, MemoryKind::weights), bytes(expected, MemoryKind::weights));
+    EXPECT_GE(found.memory[0].used_far, bytes(expected, MemoryKind::optimizer) * 3 / 2);
+  }
+}
+
+TEST(Offload, OfBlockInputsChangesNoBitAndTakesTheirActivationsAway) {
+  for (const auto stack : {"fsdp2", "fsdp2/offload", "zero3"})
+    for (const int micro_batches : {1, 2}) {
+      RunOptions options = uneven_options(2, micro_batches);
+      options.units.recompute = true;
+      const RunResults here = run(stack, options);
+      options.units.offload_inputs = true;
+      const RunResults far = run(stack, options);
+      expect_same_bits_and_plan(far, here);
+      const std::int64_t stream = options.most_sequences * 7 * 19 * 4;  // [T, H]
+      EXPECT_GE(far.memory[0].used_far - here.memory[0].used_far, 3 * stream) << "an input of each block";
+      EXPECT_LT(far.memory[0].used_activations, here.memory[0].used_activations);
+    }
+}
+
+TEST(Offload, AFrozenPrefixSendsNoInputs) {
+  RunOptions options = uneven_options(2);
+  options.units = {.recompute = true, .frozen = {"*embed*", "model.layers.0.*"}};
+  const RunResults here = run("fsdp2", options);
+  options.units.offload_inputs = true;
+  const RunResults far = run("fsdp2", options);
+  expect_same_bits_and_plan(far, here);
+}
+
+TEST(Offload, InputsWithoutRecomputationAreAnError) {
+  RunOptions options = uneven_options(2);
+  options.units.offload_inputs = true;
+  EXPECT_THROW(run("fsdp2", options), InputError);
+}
+
+TEST(Offload, IsSavedAndResumedLikeTheOthers) {
+  const TemporaryFolder folder;
+  RunOptions options = uneven_options(3);
+  options.steps = 5;
+  options.save_to = folder.path();
+  run("fsdp2", options);
+  options.save_to.clear();
+  options.resume = folder.path();
+  options.steps = 10;
+  const RunResults resumed = run("fsdp2/offload", options);
+  const RunResults whole = run("fsdp2", uneven_options(3));
+  EXPECT_EQ(resumed.losses, std::vector<double>(whole.losses.begin() + 5, whole.losses.end()));
+  EXPECT_EQ(tensors_that_differ(resumed.weights, whole.weights), Names{});
+}
+
+/// Halves the bytes of every reduction; each contribution is rounded once, to 8 bits.
+TEST(Wire, Bf16HalvesTheBytesOfReductionsAndFollowsFloat) {
+  const RunResults narrow = run("fsdp2/bf16-wire", uneven_options(3));
+  const RunResults wide = run("fsdp2", uneven_options(3));
+  ASSERT_EQ(narrow.events.size(), wide.events.size());
+  for (std::size_t i = 0; i < wide.events.size(); ++i)
+    EXPECT_EQ(narrow.events[i].bytes * (wide.events[i].op == comm::Op::reduce_scatter ? 2 : 1), wide.events[i].bytes);
+  const double error = largest_relative(narrow.gradients, wide.gradients);
+  EXPECT_LE(error, 1.0 / 128);
+  EXPECT_GT(error, 1e-5) << "nothing was rounded";
+  EXPECT_LE(largest_relative(narrow.losses, wide.losses), 0.01);
+}
+
+}  // namespace
+}  // namespace fsdp::test

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks that keep their input alone: the same bits, less memory, the MLP's output never made twice.
+#include <gtest/gtest.h>
+
+#include <support/small_llama.hpp>
+
+namespace fsdp::test {
+namespace {
+
+using Names = std::vector<std::string>;
+
+RunOptions recomputing(int ranks, int micro_batches, bool recompute, const tiling::RunTime& tiling = {}) {
+  RunOptions options = uneven_options(ranks, micro_batches);
+  options.units.recompute = recompute;
+  options.tiling = tiling;
+  options.steps = 4;
+  options.evaluated = some_windows(1, 7, 37);
+  return options;
+}
+
+TEST(Recompute, ChangesNoBitUnderAnyStrategyAndTiling) {
+  for (const auto& tiling : {tiling::RunTime(), tiling::RunTime::tiles(3), tiling::RunTime::tokens(5)})
+    for (const auto stack :
+         {"fsdp2", "fsdp2:no-reshard", "zero1", "zero3", "replicated", "hybrid:2:full", "fsdp2:2", "fsdp2/bf16"})
+      for (const int micro_batches : {1, 3}) {
+        SCOPED_TRACE(message(stack, ", ", micro_batches, " micro-batches"));
+        const RunResults kept = run(stack, recomputing(2, micro_batches, false, tiling));
+        const RunResults again = run(stack, recomputing(2, micro_batches, true, tiling));
+        EXPECT_EQ(again.losses, kept.losses);
+        EXPECT_EQ(tensors_that_differ(again.weights, kept.weights), Names{});
+        EXPECT_EQ(again.last_evaluation, kept.last_evaluation);
+        EXPECT_EQ(again.memory[0].used, again.memory[0].planned);
+        EXPECT_LT(again.memory[0].used_activations, kept.memory[0].used_activations);
+        EXPECT_EQ(again.events.size(), kept.events.size()) << "the replay uses backward's own gather";
+      }
+}
+
+}  // namespace
+}  // namespace fsdp::test

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tiled step is the untiled one, under every strategy, whatever each rank's tiles are.
+#include <gtest/gtest.h>
+
+#include <support/small_llama.hpp>
+
+namespace fsdp::test {
+namespace {
+
+struct Named {
+  const char* name;
+  tiling::RunTime tiling;
+};
+
+/// The largest budget keeps some tiles of every block, the smallest none.
+const Named policies[] = {{"tiles:3", tiling::RunTime::tiles(3)},
+                          {"tokens:5", tiling::RunTime::tokens(5)},
+                          {"tokens:1000", tiling::RunTime::tokens(1000)},
+                          {"budget:1000", tiling::RunTime::budget(1000)},
+                          {"budget:8000", tiling::RunTime::budget(8000)}};
+
+RunResults one_step(std::string_view strategy, RunOptions options, const tiling::RunTime& tiling) {
+  options.steps = 1;
+  options.tiling = tiling;
+  return run(strategy, options);
+}
+
+class TiledStep : public testing::TestWithParam<std::string_view> {};
+INSTANTIATE_TEST_SUITE_P(, TiledStep, testing::ValuesIn(strategies),
+                         [](const auto& strategy) { return test_name(strategy.param); });
+
+TEST_P(TiledStep, GivesTheUntiledGradientsOverMicroBatches) {
+  const RunOptions options = uneven_options(2, 3);
+  const RunResults untiled = one_step(GetParam(), options, {});
+  for (const Named& policy : policies) {
+    SCOPED_TRACE(policy.name);
+    const RunResults tiled = one_step(GetParam(), options, policy.tiling);
+    EXPECT_LE(largest_relative(tiled.gradients, untiled.gradients), 1e-6);
+    EXPECT_LE(largest_relative(tiled.losses, untiled.losses), 1e-6);
+    EXPECT_LT(tiled.memory.front().used_activations, untiled.memory.front().used_activations);
+    EXPECT_EQ(tiled.memory.front().used, tiled.memory.front().planned);
+    EXPECT_EQ(tiled.events.size(), untiled.events.size());
+  }
+}
+
+/// Rank r has 1 + 2 r sequences, so that tiles of 5 tokens are 2, 5 and 7 of them.
+TEST_P(TiledStep, OfRanksWithDifferentTileCountsGivesTheUntiledGradients) {
+  RunOptions options = uneven_options(3);
+  options.batch = [](const Place& place) { return some_windows(static_cast<std::size_t>(1 + 2 * place.rank), 7, 37); };
+  options.most_sequences = 5;
+  const RunResults untiled = one_step(GetParam(), options, {});
+  for (const Named& policy : policies) {
+    SCOPED_TRACE(policy.name);
+    const RunResults tiled = one_step(GetParam(), options, policy.tiling);
+    EXPECT_LE(largest_relative(tiled.gradients, untiled.gradients), 1e-6);
+    EXPECT_EQ(tiled.events.size(), untiled.events.size());
+  }
+}
+
+/// 21 tokens are cut in two, 14 are not: the smaller micro-batch takes the longer tile, and must have been planned for.
+TEST(TiledRun, HasRoomForASmallerMicroBatchThatIsCutLess) {
+  RunOptions options = uneven_options(2);
+  options.config.layers = 1;
+  options.config.intermediate_size = 290;
+  options.batch = [](const Place& place) { return some_windows(static_cast<std::size_t>(3 - place.rank), 7, 37); };
+  options.most_sequences = 3;
+  const RunResults untiled = one_step("fsdp2", options, {});
+  const RunResults tiled = one_step("fsdp2", options, tiling::RunTime::tokens(20));
+  EXPECT_LE(largest_relative(tiled.gradients, untiled.gradients), 1e-6);
+}
+
+}  // namespace
+}  // namespace fsdp::test

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <comm/threads.hpp>
+
+#include <support/stack_run.hpp>
+#include <support/stacks/runners.hpp>
+
+namespace fsdp::test {
+
+RunResults run_fsdp2_bf16_wire(const RunOptions& options) {
+  return run_threads<Llama<Stack<FullyShard<>, comm::Threads<>, Bf16Wire<Fp32>, tiling::RunTime>>>(options);
+}
+
+}  // namespace fsdp::test

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <comm/threads.hpp>
+#include <fsdp/buffer/rows.hpp>
+
+#include <support/stack_run.hpp>
+#include <support/stacks/runners.hpp>
+
+namespace fsdp::test {
+
+RunResults run_fsdp2_rows(const RunOptions& options) {
+  return run_threads<Llama<Stack<WithLayout<FullyShard<>, buffer::Rows>, comm::Threads<>, Fp32, tiling::RunTime>>>(
+      options);
+}
+
+}  // namespace fsdp::test

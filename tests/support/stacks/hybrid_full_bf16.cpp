@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <comm/threads.hpp>
+
+#include <support/stack_run.hpp>
+#include <support/stacks/runners.hpp>
+
+namespace fsdp::test {
+
+RunResults run_hybrid_full_bf16(const RunOptions& options) {
+  return run_threads<
+      Llama<Stack<HybridShard<FullyShard<>, OptimizerAcross::sharded>, comm::Threads<>, Bf16Mixed, tiling::RunTime>>>(
+      options);
+}
+
+}  // namespace fsdp::test
