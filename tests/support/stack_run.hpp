@@ -78,8 +78,8 @@ Values collect(Module& module, View view, bool of_trained = false) {
   for (const auto& group : module.groups())
     for (const auto& parameter : group.parameters())
       if (of_trained && !group.rules().trainable && communicator.rank() == 0)
-        std::fill_n(holders.begin() + static_cast<std::ptrdiff_t>(offsets.at(parameter.name)),
-                    parameter.shape.numel(), 1);
+        std::fill_n(holders.begin() + static_cast<std::ptrdiff_t>(offsets.at(parameter.name)), parameter.shape.numel(),
+                    1);
   for_each(true, [&](std::size_t at, std::int32_t value) {
     bits[at] += value;
     ++holders[at];
@@ -225,7 +225,8 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
     }
     results.losses.push_back(sum(loss) / targets);
     if (options.collects && results.gradients.empty())
-      results.gradients = collect(module, [](const auto& piece) { return piece.gradient; }, true);
+      results.gradients = collect(
+          module, [](const auto& piece) { return piece.gradient; }, true);
     results.norms.push_back(optim::gradient_norm(module));
     optimizer.step(options.lr, results.norms.back());
     if (memory.allocations_after_first_step == 0) memory.allocations_after_first_step = module.ledger().allocations();
@@ -234,8 +235,10 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
 
   if (options.collects) {
     results.weights = collect_weights();
-    results.first_moments = collect(module, [&](const auto& piece) { return optimizer.first_moment(piece); }, true);
-    results.second_moments = collect(module, [&](const auto& piece) { return optimizer.second_moment(piece); }, true);
+    results.first_moments = collect(
+        module, [&](const auto& piece) { return optimizer.first_moment(piece); }, true);
+    results.second_moments = collect(
+        module, [&](const auto& piece) { return optimizer.second_moment(piece); }, true);
   }
   memory.used = module.peak_bytes();
   memory.used_activations = module.arena().peak();
