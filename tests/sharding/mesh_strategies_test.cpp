@@ -24,7 +24,7 @@ TEST(Mesh, StrategiesFollowOneRank) {
        {std::pair("fsdp2:2", 4), std::pair("fsdp2:1", 3), std::pair("fsdp2:3", 3), std::pair("hybrid:1", 3),
         std::pair("hybrid:2", 2), std::pair("hybrid:2", 4), std::pair("hybrid:3", 3), std::pair("hybrid:2:full", 4),
         std::pair("hybrid:1:full", 3), std::pair("hybrid:2:full", 2), std::pair("hybrid:1:full", 1)})
-    for (const int micro_batches : {1, 3}) {
+    for (const int micro_batches : sampled({1, 3})) {
       SCOPED_TRACE(message(stack, " on ", ranks, " ranks, ", micro_batches, " micro-batches"));
       const RunResults found = run(stack, uneven_options(ranks, micro_batches));
       EXPECT_LE(largest_relative(found.losses, alone.losses), 1e-6);
@@ -35,7 +35,7 @@ TEST(Mesh, StrategiesFollowOneRank) {
 
 TEST(Mesh, ReshardingOverKRanksGivesTheBitsOfReshardingOverAll) {
   for (const auto& [stack, ranks] : {std::pair("fsdp2:2", 4), std::pair("fsdp2:1", 2), std::pair("fsdp2:2", 2)})
-    for (const int micro_batches : {1, 3}) {
+    for (const int micro_batches : sampled({1, 3})) {
       const RunResults found = run(stack, uneven_options(ranks, micro_batches));
       const RunResults expected = run("fsdp2", uneven_options(ranks, micro_batches));
       EXPECT_EQ(found.losses, expected.losses) << stack;
@@ -74,7 +74,7 @@ TEST(Mesh, Bf16FollowsFp32WithTheOptimizerShardedAcross) {
 
 /// L = 3 blocks, U = 5 units.
 TEST(Mesh, CollectivesOfAStepAreThoseOfTheFormulas) {
-  for (const int m : {1, 3}) {
+  for (const int m : sampled({1, 3})) {
     RunOptions options = uneven_options(4, m);
     options.steps = 2;
     const RunResults group = run("fsdp2:2", options);
@@ -109,7 +109,7 @@ struct Counts {
 
 TEST(Collectives, OfEveryStrategyAreThoseOfTheFormulas) {
   constexpr std::int64_t blocks = 3, units = blocks + 2;
-  for (const std::int64_t m : {1, 2, 3}) {
+  for (const std::int64_t m : sampled<std::int64_t>({1, 2, 3})) {
     const std::pair<const char*, Counts> expected[] = {
         {"fsdp2", {(units + blocks - 1) * m, units * m, 0}},
         {"fsdp2/rows", {(units + blocks - 1) * m, units * m, 0}},
@@ -166,8 +166,8 @@ TEST(Mesh, TiedWeightsEvaluationAndGenerationWorkAsWithOneAxis) {
 }
 
 TEST(Layouts, RowsFollowPerParameter) {
-  for (const int ranks : {1, 2, 3, 4})
-    for (const int micro_batches : {1, 3}) {
+  for (const int ranks : sampled({1, 2, 3, 4}))
+    for (const int micro_batches : sampled({1, 3})) {
       const RunResults rows = run("fsdp2/rows", uneven_options(ranks, micro_batches));
       const RunResults expected = run("fsdp2", uneven_options(ranks, micro_batches));
       EXPECT_LE(largest_relative(rows.losses, expected.losses), 1e-6) << ranks;

@@ -26,9 +26,10 @@ processes() {
   echo "$found"
 }
 
-# What is there besides the files of tests and of Open MPI, whose other jobs come and go.
+# What is there besides the files of tests, of Open MPI, whose other jobs come and go, and of LLVM's OpenMP.
 shared_memory() {
-  find /dev/shm -maxdepth 1 ! -name 'tessera-test-*' ! -name 'vader_segment.*' 2>/dev/null | LC_ALL=C sort
+  find /dev/shm -maxdepth 1 ! -name 'tessera-test-*' ! -name 'vader_segment.*' ! -name '__KMP_REGISTERED_LIB_*' \
+    2>/dev/null | LC_ALL=C sort
 }
 
 # ends PHASE SIGNAL PATTERN WITHOUT: a job whose rank 1 gets the signal; a line matches. WITHOUT: ranks without windows.

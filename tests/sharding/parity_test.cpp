@@ -36,9 +36,9 @@ RunOptions grid_options(int ranks, int micro_batches, bool recompute) {
 TEST(Parity, StrategiesGiveTheSameLossesAndWeightsToTheBitAndFollowOneRank) {
   const RunResults alone = run("fsdp2", uneven_options(1));
   EXPECT_LT(alone.losses.back(), 0.95 * alone.losses.front()) << "a test on weights that do not move shows nothing";
-  for (const int ranks : {1, 2, 3, 4})
-    for (const int micro_batches : {1, 3})
-      for (const bool recompute : {false, true}) {
+  for (const int ranks : sampled({1, 2, 3, 4}))
+    for (const int micro_batches : sampled({1, 3}))
+      for (const bool recompute : sampled({false, true})) {
         const RunOptions options = grid_options(ranks, micro_batches, recompute);
         const auto trace = [&](std::string_view stack) {
           return message(stack, ", ", ranks, " ranks, ", micro_batches, " micro-batches",
@@ -151,7 +151,7 @@ TEST(InitialValues, DoNotDependOnSharding) {
   options.steps = 0;
   const Values expected = run("replicated", options).initial;
   for (const auto strategy : strategies)
-    for (const int ranks : {1, 2, 3, 4}) {
+    for (const int ranks : sampled({1, 2, 3, 4})) {
       options.ranks = ranks;
       EXPECT_EQ(tensors_that_differ(run(strategy, options).initial, expected), Names{})
           << strategy << ", " << ranks << " ranks";

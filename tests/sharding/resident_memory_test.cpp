@@ -77,5 +77,18 @@ TEST(ResidentMemory, GrowsByNoMoreThanThePlanAndALittle) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "what failed is printed above; status " << status;
 }
 
+TEST(ResidentMemory, IsGivenBackWithTheModelAndTheNextIsAsGood) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer keeps what is freed";
+#endif
+  const RunOptions options = two_hundred_megabytes();
+  const RunResults first = run("fsdp2", options);
+  const double rest = status_of("VmRSS");
+  const RunResults second = run("fsdp2", options);
+  EXPECT_LE(status_of("VmRSS") - rest, 16 * mib);
+  EXPECT_EQ(second.losses, first.losses);
+  EXPECT_EQ(second.memory.front().used, first.memory.front().used);
+}
+
 }  // namespace
 }  // namespace fsdp::test
