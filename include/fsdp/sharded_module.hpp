@@ -331,9 +331,9 @@ class ShardedModule {
   std::vector<std::vector<Reference>> references_;
   std::vector<sharding::GroupRules> group_rules_;
   std::vector<std::string> group_names_;
-  std::vector<Group> groups_;
-  std::vector<Block> blocks_;
+  std::vector<Block> blocks_;  // outlive the groups, whose collectives in flight other ranks may be reading
   std::vector<device::Block<Far>> far_blocks_;
+  std::vector<Group> groups_;
   std::vector<Slot<Compute, Device>> weight_slots_;
   std::vector<Slot<Accumulate, Device>> gradient_slots_;
   std::vector<Piece> pieces_;
