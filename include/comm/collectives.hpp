@@ -191,6 +191,21 @@ void barrier(C& c, Label label = {}) {
   watch(c.monitor(), event, [&] { c.barrier(); });
 }
 
+/// The next collective of `c` starts after `event`; several add up.
+template <Communicator C>
+void after(C& c, const typename C::Device::Event& event) {
+  if constexpr (C::Device::asynchronous) c.after(event);
+}
+
+/// The host waits for all that `queue` was asked for. Throws CollectiveError at the deadline, or where another rank has
+/// failed and will not take part in what the queue waits for.
+template <Communicator C>
+void synchronize(C& c, typename C::Device::Queue& queue) {
+  if constexpr (C::Device::asynchronous)
+    watch(c.monitor(), Event{.sequence = c.monitor().sequence, .label = {.what = "synchronize"}},
+          [&] { c.wait_for(queue.record()); });
+}
+
 /// Zeroed memory that other ranks can read where it lies, for what collectives read (`local` of a gather, `full` of a
 /// reduction); nullptr where the communicator has none, or no need of it. It may outlive the communicator.
 template <Communicator C>

@@ -74,6 +74,18 @@ concept Communicator = std::movable<C> && AsyncRequest<typename C::Request> &&
   { c.monitor() } -> std::same_as<Monitor&>;
 };
 
+/// What a backend of an asynchronous device has besides: its collectives run on a queue of their own.
+///  - after: the next collective starts after `event`; several add up.
+///  - Request::done: when the results are in place and no peer uses this rank's memory any more. The host waits for the
+///  peers' hosts at most.
+///  - wait_for: the host waits for `event`; CollectiveError at the deadline or when another rank has failed.
+template <class C>
+concept QueuedCommunicator = requires(C c, typename C::Request request, const typename C::Device::Event& event) {
+  c.after(event);
+  { request.done() } -> std::same_as<typename C::Device::Event>;
+  c.wait_for(event);
+};
+
 /// Says in words what a type lacks to be a communication backend. Call it where the type is first used.
 template <class C>
 consteval bool check_communicator() {
@@ -135,6 +147,10 @@ consteval bool check_communicator() {
         { c.monitor() } -> std::same_as<Monitor&>;
       },
       "fsdp: a communicator lacks Monitor& monitor(), where comm/collectives.hpp keeps options, times and records");
+  static_assert(
+      !C::Device::asynchronous || QueuedCommunicator<C>,
+      "fsdp: a communicator of an asynchronous device lacks after(event), wait_for(event) or Request::done(), "
+      "which order its queue with the device's; see QueuedCommunicator in comm/communicator.hpp");
   return Communicator<C>;
 }
 

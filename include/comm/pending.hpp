@@ -58,6 +58,14 @@ class Pending {
   void wait() {
     if (monitor_ != nullptr) watch(*monitor_, event_, [&] { request_.wait(); });
   }
+  /// The same for what is queued from here on; the host waits only where the device has no queues.
+  void wait(typename C::Device::Queue& queue) {
+    if constexpr (C::Device::asynchronous) {
+      if (monitor_ != nullptr) watch(*monitor_, event_, [&] { queue.wait(request_.done()); });
+    } else {
+      wait();
+    }
+  }
 
  private:
   typename C::Request request_;

@@ -12,8 +12,11 @@ namespace {
 struct NoOperations {
   static constexpr std::string_view name = "none";
   static constexpr bool counts_only = true;
+  static constexpr bool asynchronous = true;
   using Arena = device::Arena<NoOperations>;
-  struct Stream {
+  using Event = ImmediateEvent;
+  using Queue = ImmediateQueue;
+  struct Stream : Queue {
     Arena& arena() const;
     int threads() const;
     Counters counters;
@@ -28,7 +31,8 @@ struct NoOperations {
 static_assert(check_device<Cpu>() && check_device<Meta>());
 static_assert(Device<Cpu> && Device<Meta>);
 static_assert(detail::Named<NoOperations> && detail::Memory<NoOperations> && detail::HasArena<NoOperations> &&
-              detail::HasStream<NoOperations>);
+              detail::HasQueue<NoOperations> && detail::HasStream<NoOperations>);
+static_assert(!detail::MovesForPeers<NoOperations> && detail::MovesForPeers<Cpu>);  // only queues need it
 static_assert(!Device<NoOperations> && !detail::Optimizes<NoOperations> && !detail::Norms<NoOperations, float>);
 static_assert(!Device<int>);
 

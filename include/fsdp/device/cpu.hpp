@@ -15,13 +15,17 @@
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/memory.hpp>
 #include <fsdp/device/operations.hpp>
+#include <fsdp/device/queue.hpp>
 
 namespace fsdp::device {
 
 struct Cpu {
   static constexpr std::string_view name = "cpu";
-  static constexpr bool counts_only = false;  ///< whether tensors have no storage
+  static constexpr bool counts_only = false;   ///< whether tensors have no storage
+  static constexpr bool asynchronous = false;  ///< whether operations are queued, and done later
   using Arena = device::Arena<Cpu>;
+  using Event = ImmediateEvent;
+  using Queue = ImmediateQueue;
   class Stream;
 
   /// Zeroed, aligned to `alignment`. Throws MemoryError.
@@ -132,7 +136,7 @@ struct Cpu {
 
 /// A rank's queue of work: its threads, its scratch, its counters. Not shared between ranks. Operations on it run at
 /// once.
-class Cpu::Stream {
+class Cpu::Stream : public Queue {
  public:
   /// Takes matmul scratch from `arena`. `threads` >= 1 becomes the OpenMP team size of the calling thread.
   Stream(Arena& arena, int threads);

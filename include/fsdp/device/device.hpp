@@ -5,8 +5,12 @@
 /// A device is a struct of static functions. It has
 /// - `name`, `counts_only` (whether its tensors have no storage), and memory: `allocate(bytes)`, `deallocate`,
 /// `poison`, `unpoison`, `unbacked(offset)`, for `Arena` and `Block`;
-/// - `Stream`: `arena()`, `threads()`, `counters`. Operations on one stream happen in order;
-/// - the operations that device/cpu.hpp describes, each for float and bf16.
+/// - `asynchronous`, `Queue` and `Event`, as device/queue.hpp says;
+/// - `Stream`, the queue that computes: `arena()`, `threads()`, `counters`;
+/// - the operations that device/cpu.hpp describes, each for float and bf16;
+/// - where operations are queued, what communicators queue: `move` copies bytes, between ranks of one process too;
+/// `round` turns floats into a wire type; `sum_in_order` is sum = or += parts[0] + parts[1] + ..., each stored as one
+/// type and rounded to another, in float, in that order (`sum` may be one of the parts).
 /// To add one: a header here, its operations in src/device/NAME/, its shapes and costs from src/device/costs.hpp, and
 /// `static_assert(check_device<Name>())` in tests/device/.
 #pragma once
@@ -14,6 +18,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include <fsdp/core/tensor.hpp>
@@ -42,12 +47,31 @@ template <class D>
 concept HasArena = std::same_as<typename D::Arena, Arena<D>>;
 
 template <class D>
+concept HasQueue = requires(typename D::Queue& queue, const typename D::Event& event) {
+  requires D::asynchronous || !D::asynchronous;
+  { queue.record() } -> std::same_as<typename D::Event>;
+  queue.wait(event);
+  queue.synchronize();
+  { event.happened() } -> std::same_as<bool>;
+}
+&&std::copyable<typename D::Event>&& std::default_initializable<typename D::Event>&&
+    std::constructible_from<typename D::Queue, std::string_view>;
+
+template <class D>
 concept HasStream = requires(typename D::Stream& stream) {
   { stream.arena() } -> std::same_as<Arena<D>&>;
   { stream.threads() } -> std::convertible_to<int>;
   { stream.counters } -> std::same_as<Counters&>;
 }
-&&std::move_constructible<typename D::Stream>;
+&&std::move_constructible<typename D::Stream>&& std::derived_from<typename D::Stream, typename D::Queue>;
+
+template <class D>
+concept MovesForPeers = !D::asynchronous || requires(typename D::Queue & queue, const std::byte* from, std::byte* to,
+                                                     std::span<const std::byte* const> parts, float* sum) {
+  D::move(queue, from, to, std::int64_t{});
+  D::round(queue, sum, DType::bf16, std::int64_t{}, to);
+  D::sum_in_order(queue, parts, DType::f32, DType::f32, std::int64_t{}, Write::overwrite, sum);
+};
 
 template <class D, class A, class C>
 concept Multiplies = requires(typename D::Stream& stream, Operand<A> a, Tensor<C> c) {
@@ -120,8 +144,9 @@ concept Operates = Multiplies<D, T, T> && Multiplies<D, T, float> && Norms<D, T>
 
 /// A device: see the head of this file.
 template <class D>
-concept Device = detail::Named<D> && detail::Memory<D> && detail::HasArena<D> && detail::HasStream<D> &&
-    detail::Operates<D, float> && detail::Operates<D, bf16> && detail::Optimizes<D>;
+concept Device =
+    detail::Named<D> && detail::Memory<D> && detail::HasArena<D> && detail::HasQueue<D> && detail::HasStream<D> &&
+    detail::MovesForPeers<D> && detail::Operates<D, float> && detail::Operates<D, bf16> && detail::Optimizes<D>;
 
 /// Whether a device computes in T; one that can do more than float and bf16 specialises it.
 template <class D, class T>
@@ -138,7 +163,14 @@ consteval bool check_device() {
                 "fsdp: a device lacks memory; it needs static allocate(bytes), deallocate(data, bytes), "
                 "poison, unpoison and unbacked(offset), as device/cpu.hpp has them");
   static_assert(HasArena<D>, "fsdp: a device lacks its arena; write using Arena = device::Arena<ThisDevice>");
-  static_assert(HasStream<D>, "fsdp: a device lacks a movable Stream with arena(), threads() and counters");
+  static_assert(HasQueue<D>,
+                "fsdp: a device says whether its operations are queued, and how they are ordered; give it static "
+                "constexpr bool asynchronous, a copyable Event, and a Queue(name) with record(), wait(event) and "
+                "synchronize(), as device/queue.hpp has them");
+  static_assert(HasStream<D>, "fsdp: a device lacks a movable Stream, a Queue with arena(), threads() and counters");
+  static_assert(MovesForPeers<D>,
+                "fsdp: an asynchronous device lacks what communicators queue on it: move(queue, from, to, bytes), "
+                "round(queue, from, wire, count, to) and sum_in_order(queue, parts, stored, wire, count, write, sum)");
   static_assert(Multiplies<D, float, float> && Multiplies<D, bf16, bf16> && Multiplies<D, bf16, float>,
                 "fsdp: a device lacks matmul for (float, float), (bf16, bf16) or (bf16, float); see device/cpu.hpp");
   static_assert(Norms<D, float> && Norms<D, bf16>, "fsdp: a device lacks rms_norm or rms_norm_backward");

@@ -16,13 +16,17 @@
 #include <fsdp/device/cpu.hpp>
 #include <fsdp/device/memory.hpp>
 #include <fsdp/device/operations.hpp>
+#include <fsdp/device/queue.hpp>
 
 namespace fsdp::device {
 
 struct Meta {
   static constexpr std::string_view name = "meta";
   static constexpr bool counts_only = true;
+  static constexpr bool asynchronous = false;
   using Arena = device::Arena<Meta>;
+  using Event = ImmediateEvent;
+  using Queue = ImmediateQueue;
   class Stream;
 
   /// Addresses that no process maps, so that views can be compared and never read.
@@ -102,7 +106,7 @@ struct Meta {
 };
 
 /// Plans for a CPU stream of `threads`, which may be more than this machine has.
-class Meta::Stream {
+class Meta::Stream : public Queue {
  public:
   Stream(Arena& arena, int threads);
   Stream(Stream&&) noexcept;

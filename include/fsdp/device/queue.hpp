@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Order among a device's operations: queues and events, for devices whose operations are done when they return.
+///
+/// On an asynchronous device a queue is work that runs in order, beside other queues and the host; an event is a point
+/// in a queue. Code that orders its queues by events is right on both kinds, and costs nothing here.
+#pragma once
+
+#include <string_view>
+
+namespace fsdp::device {
+
+/// A point in a queue's work. A default one has happened.
+struct ImmediateEvent {
+  bool happened() const { return true; }
+};
+
+/// Work that is done when it was asked for.
+class ImmediateQueue {
+ public:
+  ImmediateQueue() = default;
+  /// `name` is for people: traces and errors.
+  explicit ImmediateQueue(std::string_view) {}
+
+  /// The point after everything that was asked for so far.
+  ImmediateEvent record() { return {}; }
+  /// What is asked for from here on starts after `event`; the host goes on.
+  void wait(ImmediateEvent) {}
+  /// Returns when everything that was asked for is done.
+  void synchronize() {}
+};
+
+}  // namespace fsdp::device
