@@ -64,6 +64,7 @@ struct RunOptions {
   std::function<void(int rank, const comm::Event&)> before = {};  ///< called before each collective
   bool nan_in_padding = false;          ///< gradients' memory is NaN before the first step writes to it
   bool collects = true;                 ///< weights, gradients and moments
+  std::int64_t leave_out_wait = -1;     ///< of the waits of rank 0's queues, on an asynchronous device; -1: none
   bool steps_on_own_gradients = false;  ///< only the stack "watched": gradients are not summed over ranks
 };
 
@@ -92,12 +93,15 @@ struct RunResults {
   std::vector<comm::Event> inner_events;       ///< and on its inner one
   std::vector<comm::Event> generating_events;  ///< collectives of all of logits_of
   std::vector<Memory> memory;                  ///< by rank
+  std::vector<std::string> races;              ///< accesses in no order, in words, on an asynchronous device
+  std::int64_t waits = 0;                      ///< of rank 0's queues for events that they had not heard of
+  std::string left_out;                        ///< which of them was left out
 };
 
 /// What --sharding takes, with its numbers, in float over Threads; with "/bf16" behind it in mixed precision, with
 /// "/rows" in that layout, "/offload" with the optimizer in far memory, "/bf16-wire" with gradients rounded on their
-/// way; and "watched": FullyShard on a communicator that can leave sums out and remembers what memory it was given.
-/// Throws InputError for what the tests do not compile.
+/// way, with "/queued" on an asynchronous device; and "watched": FullyShard on a communicator that can leave sums out
+/// and remembers what memory it was given. Throws InputError for what the tests do not compile.
 RunResults run(std::string_view stack, const RunOptions& options);
 
 inline constexpr std::string_view strategies[] = {"fsdp2", "fsdp2:no-reshard", "zero1", "zero2", "zero3", "replicated"};

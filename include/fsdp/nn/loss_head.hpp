@@ -151,7 +151,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
       Device::template rms_norm<Compute>(context.stream, x.slice(run.begin, run.end), weights.norm, eps,
                                          rows.normed.slice(row, end), rows.rstd.slice(row, end));
       if constexpr (!Device::counts_only)
-        std::copy_n(targets.data() + run.begin, run.rows(), rows.targets.data() + row);
+        device::move<Device>(context.stream, targets.data() + run.begin, rows.targets.data() + row, run.rows());
       row = end;
     }
     return rows;

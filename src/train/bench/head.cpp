@@ -79,7 +79,7 @@ class Head {
   Head(const Operands<Device, Compute>& operands, const tiling::RunTime& tiling, std::int64_t arena_bytes)
       : operands_(operands),
         module_{{}, operands.sizes.vocabulary, operands.sizes.hidden},
-        arena_(make_arena(arena_bytes)),
+        arena_(Arena::planned(ledger_, arena_bytes)),
         stream_(arena_, operands.sizes.threads),
         context_{.arena = arena_, .stream = stream_, .tiling = tiling, .sequence_length = operands.sizes.tokens} {}
   Head(const Head&) = delete;
@@ -99,13 +99,6 @@ class Head {
   tiling::TilePlan plan() const { return module_.plan(context_); }
 
  private:
-  Arena make_arena(std::int64_t bytes) {
-    if constexpr (Device::counts_only)
-      return Arena::unbounded();
-    else
-      return Arena(ledger_, bytes);
-  }
-
   const Operands<Device, Compute>& operands_;
   nn::LossHead<L> module_;
   device::Ledger ledger_;

@@ -25,6 +25,15 @@ RunResults run(std::string_view stack, const RunOptions& options) {
       {"hybrid:K:full", run_hybrid_full},
       {"hybrid:K:full/bf16", run_hybrid_full_bf16},
       {"replicated", run_replicated},
+      {"fsdp2/queued", run_fsdp2_queued},
+      {"fsdp2:no-reshard/queued", run_fsdp2_no_reshard_queued},
+      {"fsdp2:K/queued", run_fsdp2_group_queued},
+      {"zero1/queued", run_zero1_queued},
+      {"zero2/queued", run_zero2_queued},
+      {"zero3/queued", run_zero3_queued},
+      {"hybrid:K/queued", run_hybrid_queued},
+      {"hybrid:K:full/queued", run_hybrid_full_queued},
+      {"replicated/queued", run_replicated_queued},
   };
   if (stack == "watched") return run_watched(options);
   const auto slash = std::min(stack.find('/'), stack.size());
