@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The typed front of a backend that moves bytes of host memory: what Self, Threads, Mpi and Simulated share.
+/// The typed front of a backend that moves bytes: what Self, Threads, Mpi and Nccl share.
 ///
 /// A core is one rank with its element types erased. It has `rank`, `size`, `monitor`, `scratch_bytes`, `split`, and
 ///  - `Transfer& prepare()`: the next transfer's description, to be filled in; `Ticket start()`: starts it;
-///  - `test(ticket)`, `wait(ticket)`: as AsyncRequest says; `abandon(ticket)`: this rank has failed and will not wait.
+///  - `test(ticket)`, `wait(ticket)`: as AsyncRequest says; `abandon(ticket)`: this rank has failed and will not wait;
+///  - where the device is asynchronous, `after(event)`, `wait_for(event)` and `done(ticket)`, as QueuedCommunicator
+///  says.
 #pragma once
 
 #include <algorithm>
@@ -32,12 +34,16 @@ class TransferRequest {
   TransferRequest() = default;
   TransferRequest(Core& core, Ticket ticket) : core_(&core), ticket_(ticket), exceptions_(std::uncaught_exceptions()) {}
   TransferRequest(TransferRequest&& other) noexcept
-      : core_(std::exchange(other.core_, nullptr)), ticket_(other.ticket_), exceptions_(other.exceptions_) {}
+      : core_(std::exchange(other.core_, nullptr)),
+        ticket_(other.ticket_),
+        exceptions_(other.exceptions_),
+        joined_(other.joined_) {}
   TransferRequest& operator=(TransferRequest&& other) noexcept {
     finish();
     core_ = std::exchange(other.core_, nullptr);
     ticket_ = other.ticket_;
     exceptions_ = other.exceptions_;
+    joined_ = other.joined_;
     return *this;
   }
   ~TransferRequest() { finish(); }
@@ -51,6 +57,14 @@ class TransferRequest {
   void wait() {
     if (Core* const core = std::exchange(core_, nullptr)) core->wait(ticket_);
   }
+  /// Whoever asks waits for it, so that the request's end does not.
+  auto done() requires requires(Core& core) { core.done(Ticket{}); }
+  {
+    decltype(core_->done(ticket_)) event{};
+    if (core_ != nullptr) event = core_->done(ticket_);
+    joined_ = true;
+    return event;
+  }
 
  private:
   /// Waits, or gives up at once while an exception unwinds this rank; a failure shows in the next collective.
@@ -60,6 +74,7 @@ class TransferRequest {
       std::exchange(core_, nullptr)->abandon(ticket_);
       return;
     }
+    if (joined_) return;
     try {
       wait();
     } catch (const std::exception&) {
@@ -68,7 +83,8 @@ class TransferRequest {
 
   Core* core_ = nullptr;
   Ticket ticket_ = 0;
-  int exceptions_ = 0;  ///< in flight when this was made
+  int exceptions_ = 0;   ///< in flight when this was made
+  bool joined_ = false;  ///< somebody has the event of its end
 };
 
 /// values = the rows of `gathered` (one per rank, values.size() each) combined in rank order.
@@ -117,6 +133,9 @@ class Backend {
     return start();
   }
 
+  void after(const typename Device::Event& event) requires(Device::asynchronous) { core_->after(event); }
+  void wait_for(const typename Device::Event& event) requires(Device::asynchronous) { core_->wait_for(event); }
+
   void reduce(std::span<double> values, Reduction reduction) { reduce_values(values, reduction); }
   void reduce(std::span<std::int64_t> values, Reduction reduction) { reduce_values(values, reduction); }
 
@@ -130,7 +149,7 @@ class Backend {
                0);
   }
   void barrier() {
-    describe(core_->prepare(), Op::barrier, std::span<const Segment<std::uint8_t>>{}, DType::u8);
+    prepare_values(Op::barrier);
     start().wait();
   }
 
@@ -141,11 +160,16 @@ class Backend {
   Request start() { return Request(*core_, core_->start()); }
 
   void move_bytes(Op op, const ByteSegment& segment, int root) {
-    Transfer& transfer = core_->prepare();
-    describe(transfer, op, std::span<const Segment<std::uint8_t>>{}, DType::u8);
+    Transfer& transfer = prepare_values(op);
     transfer.root = root;
     transfer.segments.push_back(segment);
     start().wait();
+  }
+  Transfer& prepare_values(Op op) {
+    Transfer& transfer = core_->prepare();
+    describe(transfer, op, std::span<const Segment<std::uint8_t>>{}, DType::u8);
+    transfer.values = true;
+    return transfer;
   }
 
   template <class T>

@@ -34,6 +34,7 @@ struct Transfer {
   DType wire = DType::u8;   ///< contributions to a sum are rounded to it
   Write write = Write::overwrite;
   int root = 0;
+  bool values = false;  ///< in host memory, whatever the device
   std::vector<ByteSegment> segments;
 
   std::int64_t element_bytes() const { return size_of(dtype); }
@@ -63,6 +64,7 @@ void describe(Transfer& transfer, Op op, std::span<const Segment<T>> segments, D
   transfer.wire = wire;
   transfer.write = write;
   transfer.root = 0;
+  transfer.values = false;
   transfer.segments.clear();
   for (const Segment<T>& segment : segments)
     transfer.segments.push_back({.local = reinterpret_cast<std::byte*>(segment.local),

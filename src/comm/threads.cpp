@@ -14,7 +14,8 @@ ThreadsRank::ThreadsRank(std::shared_ptr<ThreadsGroup> group, int rank, int worl
       world_rank_(world_rank),
       exceptions_(std::uncaught_exceptions()),
       copied_(static_cast<std::size_t>(group_->size())),
-      contributions_(static_cast<std::size_t>(group_->size())) {
+      contributions_(static_cast<std::size_t>(group_->size())),
+      done_(ThreadsPeer::depth) {
   monitor_.rank = rank;
   monitor_.options = options;
 }
@@ -22,6 +23,7 @@ ThreadsRank::ThreadsRank(std::shared_ptr<ThreadsGroup> group, int rank, int worl
 ThreadsRank::~ThreadsRank() {
   // The launch reports a rank that an exception ends.
   if (std::uncaught_exceptions() > exceptions_) return;
+  finish_queued();
   group_->peer(rank_).left.store(true);
   group_->world->signal();
 }
@@ -29,13 +31,19 @@ ThreadsRank::~ThreadsRank() {
 int ThreadsRank::size() const { return group_->size(); }
 
 Transfer& ThreadsRank::prepare() {
-  if (next_ >= ThreadsPeer::depth) wait(next_ - ThreadsPeer::depth);
+  if (next_ >= ThreadsPeer::depth) {
+    const Ticket oldest = next_ - ThreadsPeer::depth;
+    wait(oldest);
+    if (on_device()) done(oldest);
+  }
   return group_->peer(rank_).transfers[next_ % ThreadsPeer::depth];
 }
 
 Ticket ThreadsRank::start() {
   throw_if_poisoned();
   const Ticket ticket = next_++;
+  if (on_queue(own_transfer(ticket)))
+    group_->peer(rank_).milestones[ticket % ThreadsPeer::depth].published = std::exchange(after_, {});
   group_->peer(rank_).published.store(next_);
   group_->world->signal();
   progress();
@@ -90,6 +98,7 @@ std::unique_ptr<ThreadsRank> ThreadsRank::split(int color) {
   const auto gather = [&] {
     Transfer& transfer = prepare();
     describe(transfer, Op::all_gather, std::span<const Segment<std::uint8_t>>{}, DType::u8);
+    transfer.values = true;
     transfer.segments.push_back({.local = reinterpret_cast<std::byte*>(const_cast<Vote*>(&mine)),
                                  .full = reinterpret_cast<std::byte*>(votes.data()),
                                  .counts = counts});
@@ -120,8 +129,10 @@ bool ThreadsRank::progress() {
       const Reading reading(group_->peer(rank_).reading);
       if (group_->world->poisoned()) break;
       const Ticket before = active_;
-      const bool advanced = advance(group_->peer(rank_).transfers[active_ % ThreadsPeer::depth]);
+      const Transfer& transfer = own_transfer(active_);
+      const bool advanced = advance(transfer);
       moved = moved || advanced;
+      if (advanced && on_queue(transfer)) group_->peer(rank_).latest = moves_.record();
       if (active_ == before) break;
     }
   } catch (const CollectiveError& mismatch) {
@@ -202,38 +213,58 @@ bool ThreadsRank::all_published() const {
 
 void ThreadsRank::sum_own_pieces(const Transfer& transfer) {
   const Stopwatch copying(monitor_.totals.copy_seconds);
+  for (int peer = 0; peer < size(); ++peer) join(transfer, peer);
   for (std::size_t index = 0; index < transfer.segments.size(); ++index) {
     const ByteSegment& segment = transfer.segments[index];
     const std::int64_t offset = segment.begin(rank_) * transfer.element_bytes();
     for (int peer = 0; peer < size(); ++peer)
       contributions_[static_cast<std::size_t>(peer)] = {.data = active_transfer_of(peer).segments[index].full + offset};
-    sum_in_order(contributions_, transfer.wire, segment.count(rank_), transfer.write,
-                 reinterpret_cast<float*>(segment.local));
+    const auto sum = [&](const auto& by) {
+      by(contributions_, transfer.wire, segment.count(rank_), transfer.write, reinterpret_cast<float*>(segment.local));
+    };
+    if (on_queue(transfer))
+      sum(moves_.sum);
+    else
+      sum(sum_in_order);
   }
 }
 
 void ThreadsRank::copy_from(const Transfer& transfer, int peer) {
   const Stopwatch copying(monitor_.totals.copy_seconds);
-  if (peer == rank_) return copy_own_piece(transfer, rank_);
   const Transfer& from = active_transfer_of(peer);
+  join(transfer, peer);
   for (std::size_t index = 0; index < transfer.segments.size(); ++index) {
     const ByteSegment& segment = transfer.segments[index];
-    copy_bytes(segment.full + segment.begin(peer) * transfer.element_bytes(), from.segments[index].local,
-               segment.count(peer) * transfer.element_bytes());
+    std::byte* const place = segment.full + segment.begin(peer) * transfer.element_bytes();
+    const std::byte* const piece = from.segments[index].local;
+    if (place != piece) copy(transfer, place, piece, segment.count(peer));
   }
+}
+
+void ThreadsRank::copy(const Transfer& transfer, std::byte* to, const std::byte* from, std::int64_t elements) {
+  const std::int64_t bytes = elements * transfer.element_bytes();
+  if (on_queue(transfer))
+    moves_.move(to, from, bytes);
+  else
+    copy_bytes(to, from, bytes);
 }
 
 /// A peer's description of the active transfer, which must be of the same kind.
 const Transfer& ThreadsRank::active_transfer_of(int peer) const {
-  const Transfer& mine = group_->peer(rank_).transfers[active_ % ThreadsPeer::depth];
+  const Transfer& mine = own_transfer(active_);
   const Transfer& theirs = group_->peer(peer).transfers[active_ % ThreadsPeer::depth];
   require_same(rank_, outline_of(mine), peer, outline_of(theirs));
   return theirs;
 }
 
 void ThreadsRank::set_finished(std::uint64_t step) {
+  const bool last = step == 2 * active_ + 2;
+  if (on_queue(own_transfer(active_))) {
+    Milestones& milestones = group_->peer(rank_).milestones[active_ % ThreadsPeer::depth];
+    (last ? milestones.finished : milestones.reduced) = moves_.record();
+  }
   group_->peer(rank_).finished.store(step);
-  if (step == 2 * active_ + 2) ++active_;
+  if (last) ++active_;
   group_->world->signal();
 }
 
@@ -256,9 +287,15 @@ std::string ThreadsRank::missing(Ticket ticket, bool only_left) const {
   return text;
 }
 
+/// This rank's description of a transfer that is in flight.
+const Transfer& ThreadsRank::own_transfer(Ticket ticket) const {
+  return group_->peer(rank_).transfers[ticket % ThreadsPeer::depth];
+}
+
 void ThreadsRank::let_peers_finish_reading() const noexcept {
   for (int peer = 0; peer < size(); ++peer)
     while (peer != rank_ && group_->peer(peer).reading.load()) std::this_thread::yield();
+  let_queues_finish();
 }
 
 void ThreadsRank::fail(const std::string& reason) {

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include <comm/queued_moves.hpp>
 #include <comm/transfer.hpp>
 
 namespace fsdp::comm {
@@ -73,6 +74,14 @@ class ThreadsWorld {
   std::string failure_;
 };
 
+/// Points in the queues of ranks whose device moves the tensors of a transfer; each is set before the counter of the
+/// same name says that the host has come so far.
+struct Milestones {
+  std::vector<AnyEvent> published;  ///< of the caller's queues: its tensors may be read
+  AnyEvent reduced;                 ///< own pieces are summed
+  AnyEvent finished;                ///< no longer reads peers
+};
+
 /// One rank as its peers see it.
 struct alignas(64) ThreadsPeer {
   /// Transfers in flight: the slot of transfer t is t % depth, rewritten when all ranks have finished the one before.
@@ -84,6 +93,8 @@ struct alignas(64) ThreadsPeer {
   std::atomic<bool> reading = false;  ///< is at this moment reading peers' memory
   std::atomic<bool> left = false;     ///< its communicator was destroyed: it will not come any more
   std::array<Transfer, depth> transfers;
+  std::array<Milestones, depth> milestones;
+  AnyEvent latest;  ///< after all that was queued; written while `reading`
 };
 
 /// The ranks of one communicator.

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// ThreadsRank where a device's queue moves the tensors: what its queue waits for, and how hosts wait for queues.
+#include <exception>
+
+#include <comm/poll.hpp>
+#include <comm/threads_rank.hpp>
+
+#include "threads_group.hpp"
+
+namespace fsdp::comm {
+
+/// What is queued from here on may read a peer's tensors of the active transfer. An all_reduce waits for the caller's
+/// events when it sums, and reads sums afterwards.
+void ThreadsRank::join(const Transfer& transfer, int peer) {
+  if (!on_queue(transfer)) return;
+  const Milestones& theirs = group_->peer(peer).milestones[active_ % ThreadsPeer::depth];
+  if (group_->peer(rank_).finished.load() == 2 * active_ + 1) {
+    moves_.wait(theirs.reduced);
+  } else {
+    for (const AnyEvent& event : theirs.published) moves_.wait(event);
+  }
+}
+
+AnyEvent ThreadsRank::done(Ticket ticket) {
+  wait(ticket);
+  for (; joined_ <= ticket; ++joined_) {
+    AnyEvent& event = done_[joined_ % ThreadsPeer::depth];
+    event = nullptr;
+    if (!on_queue(own_transfer(joined_))) continue;
+    for (int peer = 0; peer < size(); ++peer)
+      if (peer != rank_) moves_.wait(group_->peer(peer).milestones[joined_ % ThreadsPeer::depth].finished);
+    event = last_done_ = moves_.record();
+  }
+  // The slot of an old transfer holds another's event; what comes later on the same queue will do.
+  return joined_ - ticket > ThreadsPeer::depth ? last_done_ : done_[ticket % ThreadsPeer::depth];
+}
+
+void ThreadsRank::wait_for(const AnyEvent& event) {
+  const Clock::time_point begin = Clock::now();
+  const bool in_time = poll_until(begin + monitor_.options.deadline, [&] {
+    if (happened(event)) return true;
+    progress();
+    throw_if_poisoned();
+    return false;
+  });
+  if (!in_time) fail(missed_deadline(Clock::now() - begin, "the device", monitor_.options));
+}
+
+/// This rank's memory and its queue end after this.
+void ThreadsRank::finish_queued() noexcept {
+  if (!on_device() || next_ == 0) return;
+  try {
+    wait_for(done(next_ - 1));
+    wait_for(moves_.record());
+  } catch (const std::exception&) {  // a failed rank was told; its queues are waited for by all
+  }
+}
+
+/// Of a failed world: nothing new is queued by then.
+void ThreadsRank::let_queues_finish() const noexcept {
+  if (!on_device()) return;
+  const Clock::time_point deadline = Clock::now() + monitor_.options.deadline;
+  for (int peer = 0; peer < size(); ++peer) {
+    try {
+      poll_until(deadline, [&] { return happened(group_->peer(peer).latest); });
+    } catch (const std::exception&) {  // a device that is lost reads nothing
+    }
+  }
+}
+
+}  // namespace fsdp::comm

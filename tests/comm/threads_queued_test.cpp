@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <comm/threads_queued.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <comm/threads.hpp>
+
+#include "contract_behaviours.hpp"
+#include "worker_device.hpp"
+
+namespace fsdp::comm {
+namespace {
+
+using std::chrono::milliseconds;
+using Queue = WorkerDevice::Queue;
+using Ranks = Threads<WorkerDevice>;
+
+static_assert(check_communicator<Ranks>() && QueuedCommunicator<Ranks> && !QueuedCommunicator<Threads<>>);
+
+template <class Behaviour>
+class QueuedThreads : public ::testing::Test {};
+TYPED_TEST_SUITE(QueuedThreads, AllBehaviours, BehaviourName);
+
+TYPED_TEST(QueuedThreads, OfAnyNumber) {
+  for (int ranks : {1, 2, 3, 4, 8}) {
+    SCOPED_TRACE(ranks);
+    Ranks::run(ranks, {}, [](auto& c) { TypeParam::check(c); });
+  }
+}
+
+TYPED_TEST(QueuedThreads, WithChecksOn) {
+  Ranks::run(3, {.checks = true}, [](auto& c) { TypeParam::check(c); });
+}
+
+TYPED_TEST(QueuedThreads, APart) {
+  Ranks::run(5, {}, [](auto& c) {
+    auto part = split(c, [](int rank) { return rank < 3 ? 0 : 1; });
+    TypeParam::check(part);
+  });
+}
+
+/// What a rank's compute queue writes after `delay`.
+void write_later(Queue& queue, Floats& values, float value, milliseconds delay = milliseconds(5)) {
+  queue.push([&values, value, delay] {
+    std::this_thread::sleep_for(delay);
+    std::fill(values.begin(), values.end(), value);
+  });
+}
+
+TEST(QueuedThreadsOrder, StartsAfterTheCallersEventsAndQueuesWaitForItsEnd) {
+  for (int ranks : {1, 2, 4}) {
+    Ranks::run(ranks, {}, [](auto& c) {
+      const auto n = static_cast<std::size_t>(c.size());
+      const Counts counts(n, 100);
+      Floats local(100);
+      Floats full(100 * n);
+      Floats copy(100 * n);
+      Queue compute("compute");
+      Queue other("other");
+      for (int round = 1; round <= 20; ++round) {
+        write_later(compute, local, static_cast<float>(c.rank() + 10 * round), milliseconds(round % 3));
+        write_later(other, full, -1.0f, milliseconds(round % 2));
+        after(c, compute.record());
+        after(c, other.record());
+        auto gathered = all_gather(c, std::vector<Segment<float>>{{local.data(), full.data(), counts}});
+        gathered.wait(compute);
+        compute.push([&] { copy = full; });
+        other.wait(compute.record());
+        compute.synchronize();
+        for (std::size_t i = 0; i < full.size(); ++i)
+          ASSERT_EQ(copy[i], static_cast<float>(static_cast<int>(i / 100) + 10 * round));
+      }
+    });
+  }
+}
+
+TEST(QueuedThreadsOrder, TheHostDoesNotWaitForTheDevice) {
+  Ranks::run(2, {}, [](auto& c) {
+    const Counts counts(2, 10);
+    Floats full(20, 1.0f);
+    Queue compute("compute");
+    std::atomic<bool> released = false;
+    compute.push([&] {
+      while (!released) std::this_thread::yield();
+    });
+    after(c, compute.record());
+    auto sum = all_reduce<float>(c, std::vector<Segment<float>>{{full.data() + 10 * c.rank(), full.data(), counts}});
+    sum.wait(compute);
+    EXPECT_FALSE(sum.test());
+    barrier(c);
+    EXPECT_FALSE(sum.test());
+    released = true;
+    synchronize(c, compute);
+    EXPECT_TRUE(sum.test());
+    for (float value : full) EXPECT_EQ(value, 2.0f);
+  });
+}
+
+TEST(QueuedThreadsFaults, ADeviceThatDoesNotGetReadyIsNamedAtTheDeadline) {
+  Queue stuck("stuck");
+  std::atomic<bool> released = false;
+  stuck.push([&] {
+    while (!released) std::this_thread::yield();
+  });
+  std::string text;
+  try {
+    Ranks::run(2, {.deadline = milliseconds(100)}, [&](auto& c) {
+      if (c.rank() == 1) std::this_thread::sleep_for(milliseconds(20));
+      synchronize(c, stuck);
+    });
+  } catch (const CollectiveError& error) {
+    text = error.what();
+  }
+  released = true;
+  EXPECT_NE(text.find("for the device; the deadline is 0.100 s"), std::string::npos) << text;
+}
+
+TEST(QueuedThreadsFaults, AFailingRanksMemoryOutlivesWhatPeersHaveQueued) {
+  struct Ending {
+    ~Ending() { std::fill(values.begin(), values.end(), -1.0f); }
+    Floats& values;
+  };
+  std::atomic<float> read = 0;
+  std::vector<Floats> locals{Floats(100, 1.0f), Floats(100, 2.0f)};
+  const auto rank = [&](auto& c) {
+    const Counts counts(2, 100);
+    Floats full(200);
+    Queue compute("compute");
+    Floats& local = locals[static_cast<std::size_t>(c.rank())];
+    const Ending ending{local};
+    if (c.rank() == 0) compute.push([] { std::this_thread::sleep_for(milliseconds(100)); });  // its queue reads late
+    after(c, compute.record());
+    auto gathered = all_gather(c, std::vector<Segment<float>>{{local.data(), full.data(), counts}});
+    gathered.wait(compute);
+    if (c.rank() == 1) throw InputError("ends while its memory is read");
+    compute.push([&] { read = full.back(); });
+    compute.synchronize();
+  };
+  EXPECT_THROW(Ranks::run(2, {}, rank), InputError);
+  EXPECT_EQ(read, 2.0f);
+}
+
+TEST(QueuedThreadsFaults, ARankThatNeverComesIsNamed) {
+  std::string text;
+  EXPECT_THROW(
+      Ranks::run(2, {.deadline = milliseconds(100)},
+                 [&](auto& c) {
+                   const Counts counts(2, 4);
+                   Floats full(8);
+                   if (c.rank() == 1) {
+                     while (text.empty()) std::this_thread::sleep_for(milliseconds(1));
+                     throw InputError("never came");
+                   }
+                   try {
+                     Queue compute("compute");
+                     auto gathered = all_gather(c, std::vector<Segment<float>>{{full.data(), full.data(), counts}});
+                     gathered.wait(compute);
+                   } catch (const CollectiveError& error) {
+                     text = error.what();
+                     throw;
+                   }
+                 }),
+      CollectiveError);
+  EXPECT_NE(text.find("rank 1 (has not come)"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace fsdp::comm
