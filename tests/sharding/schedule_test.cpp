@@ -457,12 +457,13 @@ TEST(Slots, TwoForGradientsWhereReductionsRunBesideComputation) {
 
 TEST(Slots, ATiedTableWaitsForItsOwnReductionBeforeItIsWrittenAgain) {
   constexpr std::array<std::int64_t, 6> elements = {0, 10, 10, 10, 1, 100};
-  const Schedule schedule = make_schedule(FullyShard<>{}.rules(), three_blocks_tied(), 2);
+  const std::vector<UnitUse> units = three_blocks_tied();
+  const Schedule schedule = make_schedule(FullyShard<>{}.rules(), units, 2);
   GradientSlots slots(true);
   int held = 0;
   for (const Event& event : schedule) {
     if (event.action == Action::loss || event.action == Action::backward) {
-      const auto& groups = three_blocks_tied()[static_cast<std::size_t>(event.index)].groups;
+      const auto& groups = units[static_cast<std::size_t>(event.index)].groups;
       slots.begin_computation(groups, [](int, int) {});
       for (const int group : groups) {
         const auto& reducing = slots.reducing();

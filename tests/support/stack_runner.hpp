@@ -2,7 +2,7 @@
 /// @file
 /// Runs training steps of a small Llama on any of the stacks that the tests compile, and collects what every rank saw.
 ///
-/// The stacks themselves are in tests/support/stacks/, one a file; tests that include only this header compile quickly.
+/// The stacks themselves are in tests/support/stacks/; tests that include only this header compile quickly.
 #pragma once
 
 #include <algorithm>

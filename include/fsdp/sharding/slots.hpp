@@ -62,7 +62,7 @@ class GradientSlots {
  public:
   explicit GradientSlots(bool overlap = false) : overlap_(overlap) {}
 
-  const std::vector<std::int64_t>& sizes() const { return slots_.sizes; }
+  std::vector<std::int64_t> sizes() const { return slots_.sizes; }
   bool holds(int group) const { return slots_.holds(group); }
   int take(int group, std::int64_t elements) { return slots_.take(group, elements); }
   /// Groups whose reduction was started and may be under way.
@@ -87,10 +87,10 @@ class GradientSlots {
   }
 
  private:
-  /// The first `count` reductions.
+  /// The first `count` reductions, from the last to the first: on a queue, the last one's end is that of all.
   template <class Done>
   void give_back(std::size_t count, Done done) {
-    for (std::size_t i = 0; i < count; ++i) done(reducing_[i], slots_.give_back(reducing_[i]));
+    for (std::size_t i = count; i-- > 0;) done(reducing_[i], slots_.give_back(reducing_[i]));
     reducing_.erase(reducing_.begin(), reducing_.begin() + static_cast<std::ptrdiff_t>(count));
   }
 

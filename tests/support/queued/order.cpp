@@ -46,15 +46,11 @@ void MemoryOrder::check(const Moment& earlier, const Moment& now, const Clock& c
 void MemoryOrder::touch(const void* begin, std::int64_t bytes, bool writes, const Moment& moment, const Clock& clock) {
   if (bytes == 0) return;
   const std::lock_guard lock(mutex_);
-  auto at = reinterpret_cast<std::uintptr_t>(begin);
+  const auto at = reinterpret_cast<std::uintptr_t>(begin);
   const std::uintptr_t end = at + static_cast<std::uintptr_t>(bytes);
   split(end);
   auto range = split(at);
-  while (at < end) {
-    if (range == ranges_.end() || range->first > at) {
-      const std::uintptr_t gap_end = range == ranges_.end() ? end : std::min(end, range->first);
-      range = ranges_.emplace(at, History{.end = gap_end, .written = {}, .reads = {}}).first;
-    }
+  for (; range != ranges_.end() && range->first < end; ++range) {
     History& history = range->second;
     check(history.written, moment, clock, writes ? " overwrites what was written by " : " reads what was written by ");
     if (writes) {
@@ -65,9 +61,14 @@ void MemoryOrder::touch(const void* begin, std::int64_t bytes, bool writes, cons
       std::erase_if(history.reads, [&](const Moment& read) { return clock.of(read.queue) >= read.position; });
       history.reads.push_back(moment);
     }
-    at = history.end;
-    ++range;
   }
+}
+
+void MemoryOrder::watch(const void* begin, std::int64_t bytes) {
+  if (bytes == 0) return;
+  const std::lock_guard lock(mutex_);
+  const auto at = reinterpret_cast<std::uintptr_t>(begin);
+  ranges_.emplace(at, History{.end = at + static_cast<std::uintptr_t>(bytes), .written = {}, .reads = {}});
 }
 
 void MemoryOrder::forget(const void* begin, std::int64_t bytes) {

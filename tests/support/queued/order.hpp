@@ -42,14 +42,16 @@ struct Moment {
   std::string what;  ///< such as "rank 0 stream: matmul"
 };
 
-/// All memory that queues touch, by ranges that have one history.
+/// The device's memory, by ranges that have one history. The host's is not watched: nobody says when it is given back.
 class MemoryOrder {
  public:
   static MemoryOrder& instance();
 
   /// `moment` reads or writes [begin, begin + bytes); `clock` is its queue's.
   void touch(const void* begin, std::int64_t bytes, bool writes, const Moment& moment, const Clock& clock);
-  /// The range was given back: what follows there is another story.
+  /// A range was allocated.
+  void watch(const void* begin, std::int64_t bytes);
+  /// It was given back.
   void forget(const void* begin, std::int64_t bytes);
 
   /// What was found since the last call, in words; at most a few.

@@ -29,13 +29,13 @@ thread_local std::string wait_left_out;
 struct QueuedEvent::State {
   Clock clock;
   std::string queue;
+  std::thread::id host;
   bool happened = false;
 };
 
 bool QueuedEvent::happened() const {
   if (state_ == nullptr) return true;
   const std::lock_guard lock(mutex);
-  if (state_->happened) host.join(state_->clock);
   return state_->happened;
 }
 
@@ -84,7 +84,7 @@ struct WorkQueue::State {
     changed.notify_all();
   }
 
-  std::string name;
+  std::string name, last = "nothing";
   std::size_t id;
   Clock clock;
   std::deque<Task> tasks;
@@ -120,7 +120,8 @@ QueuedEvent WorkQueue::record() {
   QueuedEvent event;
   event.state_ = std::make_shared<QueuedEvent::State>();
   event.state_->clock = state_->clock;
-  event.state_->queue = state_->name;
+  event.state_->queue = state_->name + " after " + state_->last;
+  event.state_->host = std::this_thread::get_id();
   state_->push([point = event.state_](device::Cpu::Stream&) {
     const std::lock_guard lock(mutex);
     point->happened = true;
@@ -132,8 +133,8 @@ QueuedEvent WorkQueue::record() {
 void WorkQueue::wait(const QueuedEvent& event) {
   state_->clock.join(host);
   if (event.state_ == nullptr || state_->clock.knows(event.state_->clock)) return;
-  if (waits_seen++ == wait_to_leave_out) {
-    wait_left_out = state_->name + " waits for " + event.state_->queue;
+  if (event.state_->host == std::this_thread::get_id() && waits_seen++ == wait_to_leave_out) {
+    wait_left_out = state_->name + ", after " + state_->last + ", waits for " + event.state_->queue;
     return;
   }
   state_->clock.join(event.state_->clock);
@@ -158,6 +159,7 @@ void WorkQueue::submit(const char* operation, std::span<const Access> accesses,
   const Moment moment{.queue = state_->id, .position = position, .what = state_->name + ": " + operation};
   for (const Access& access : accesses)
     MemoryOrder::instance().touch(access.begin, access.bytes, access.writes, moment, state_->clock);
+  state_->last = operation;
   state_->push(std::move(work));
 }
 

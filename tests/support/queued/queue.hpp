@@ -52,7 +52,7 @@ class WorkQueue {
   /// Waits for everything that any queue of the process was asked for.
   static void drain_all();
 
-  // For tests: waits that bring news, on queues of the calling host thread.
+  // For tests: waits of the calling host thread's queues for each other that bring news.
 
   /// The n-th from now on is left out, -1: none. Starts counting again.
   static void leave_out_wait(std::int64_t n);

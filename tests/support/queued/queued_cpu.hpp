@@ -40,7 +40,11 @@ struct QueuedCpu {
   using Rotation = device::Rotation;
   using CumulativeLengths = device::CumulativeLengths;
 
-  static std::byte* allocate(std::int64_t bytes) { return Cpu::allocate(bytes); }
+  static std::byte* allocate(std::int64_t bytes) {
+    std::byte* const data = Cpu::allocate(bytes);
+    MemoryOrder::instance().watch(data, bytes);
+    return data;
+  }
   /// As a GPU does, waits for all queues first.
   static void deallocate(std::byte* data, std::int64_t bytes) {
     WorkQueue::drain_all();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The stacks that the tests compile: each function is defined in the file of its name.
+/// The stacks that the tests compile: a file holds those of one kind, which share most of what the compiler reads.
 #pragma once
 
 #include <support/stack_runner.hpp>

@@ -10,6 +10,5 @@ RunResults run_hybrid_queued(const RunOptions& options) {
 RunResults run_hybrid_full_queued(const RunOptions& options) {
   return run_threads<QueuedLlama<HybridShard<FullyShard<>, OptimizerAcross::sharded>>>(options);
 }
-RunResults run_replicated_queued(const RunOptions& options) { return run_threads<QueuedLlama<Replicated>>(options); }
 
 }  // namespace fsdp::test
