@@ -65,9 +65,9 @@ tessera_optional(CUDA CUDAToolkit)
 if(TESSERA_HAVE_CUDA)
   tessera_row("CUDA" TRUE "${CUDAToolkit_VERSION} (no part of Tessera uses it yet)")
 endif()
-tessera_optional(NCCL NCCL)
+tessera_optional(NCCL NCCL 2.18)
 if(TESSERA_HAVE_NCCL)
-  tessera_row("NCCL" TRUE "${NCCL_VERSION} (no part of Tessera uses it yet)")
+  tessera_row("NCCL" TRUE "${NCCL_VERSION}")
 endif()
 
 # With clang, libomp comes before oneDNN's libgomp in the search order and serves both: one pool of threads. clang's

@@ -10,6 +10,10 @@ if(TARGET tessera_mpi)
   list(APPEND targets tessera_mpi)
   list(APPEND TESSERA_COMPONENTS mpi)
 endif()
+if(TARGET tessera_nccl)
+  list(APPEND targets tessera_nccl)
+  list(APPEND TESSERA_COMPONENTS nccl)
+endif()
 
 install(TARGETS ${targets} EXPORT tessera
   ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
@@ -23,5 +27,5 @@ configure_package_config_file(cmake/tesseraConfig.cmake.in "${PROJECT_BINARY_DIR
   INSTALL_DESTINATION "${package_directory}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/tesseraConfig.cmake" "${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake"
-  cmake/FindoneDNN.cmake DESTINATION "${package_directory}")
+  cmake/FindoneDNN.cmake cmake/FindNCCL.cmake DESTINATION "${package_directory}")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")

@@ -15,7 +15,7 @@
 
 #include <comm/backend.hpp>
 #include <comm/launch.hpp>
-#include <comm/threads_queued.hpp>
+#include <comm/queued_core.hpp>
 #include <comm/threads_rank.hpp>
 #include <fsdp/device/cpu.hpp>
 
@@ -26,7 +26,7 @@ namespace fsdp::comm {
 int run_threads(int ranks, const Options& options, const std::function<int(std::unique_ptr<ThreadsRank>)>& f);
 
 template <class Device>
-using ThreadsCore = std::conditional_t<Device::asynchronous, QueuedThreadsRank<Device>, ThreadsRank>;
+using ThreadsCore = std::conditional_t<Device::asynchronous, QueuedCore<ThreadsRank, Device>, ThreadsRank>;
 
 template <class DeviceType = device::Cpu>
 class Threads : public Backend<ThreadsCore<DeviceType>, DeviceType> {

@@ -7,10 +7,11 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include <comm/any_queue.hpp>
 #include <comm/backend.hpp>
-#include <comm/queued_moves.hpp>
 
 namespace fsdp::comm {
 
@@ -20,6 +21,8 @@ class ThreadsGroup;  ///< what the ranks of one communicator share; in src/comm/
 /// it.
 class ThreadsRank {
  public:
+  static constexpr std::string_view queue_name = "threads";
+
   ThreadsRank(std::shared_ptr<ThreadsGroup> group, int rank, int world_rank, const Options& options);
   ThreadsRank(const ThreadsRank&) = delete;
   ThreadsRank& operator=(const ThreadsRank&) = delete;
@@ -40,7 +43,7 @@ class ThreadsRank {
 
   // Where a device's queue moves the tensors; small values are moved by the host all the same.
   /// Before the first transfer.
-  void move_with(QueuedMoves moves) { moves_ = std::move(moves); }
+  void move_with(AnyQueue queue) { queue_ = std::move(queue); }
   /// The next transfer of tensors starts after `event`, on this rank's queue and on those that read its memory.
   void after(AnyEvent event) { after_.push_back(std::move(event)); }
   /// When a transfer is done on all ranks' queues; null where it was done by hosts. The host waits for the peers'.
@@ -49,9 +52,7 @@ class ThreadsRank {
   void wait_for(const AnyEvent& event);
 
  private:
-  bool on_queue(const Transfer& transfer) const { return on_device() && !transfer.values; }
-  bool on_device() const { return moves_.record != nullptr; }
-  bool happened(const AnyEvent& event) const { return event == nullptr || moves_.happened(event); }
+  bool on_queue(const Transfer& transfer) const { return queue_ && !transfer.values; }
   bool progress();
   bool advance(const Transfer& transfer);
   bool gather_from_ready(const Transfer& transfer, bool (ThreadsRank::*ready)(int) const);
@@ -83,7 +84,7 @@ class ThreadsRank {
   std::vector<char> copied_;                 ///< of the active transfer, by peer
   std::vector<Contribution> contributions_;  ///< to a sum, by rank
 
-  QueuedMoves moves_;            ///< empty where the host moves
+  AnyQueue queue_;               ///< empty where the host moves
   std::vector<AnyEvent> after_;  ///< what the next transfer of tensors starts after
   Ticket joined_ = 0;            ///< transfers whose end on all queues has its event in `done_`
   std::vector<AnyEvent> done_;   ///< of the last transfers, as the group's slots

@@ -34,7 +34,7 @@ Transfer& ThreadsRank::prepare() {
   if (next_ >= ThreadsPeer::depth) {
     const Ticket oldest = next_ - ThreadsPeer::depth;
     wait(oldest);
-    if (on_device()) done(oldest);
+    if (queue_) done(oldest);
   }
   return group_->peer(rank_).transfers[next_ % ThreadsPeer::depth];
 }
@@ -132,7 +132,7 @@ bool ThreadsRank::progress() {
       const Transfer& transfer = own_transfer(active_);
       const bool advanced = advance(transfer);
       moved = moved || advanced;
-      if (advanced && on_queue(transfer)) group_->peer(rank_).latest = moves_.record();
+      if (advanced && on_queue(transfer)) group_->peer(rank_).latest = queue_.record();
       if (active_ == before) break;
     }
   } catch (const CollectiveError& mismatch) {
@@ -223,7 +223,7 @@ void ThreadsRank::sum_own_pieces(const Transfer& transfer) {
       by(contributions_, transfer.wire, segment.count(rank_), transfer.write, reinterpret_cast<float*>(segment.local));
     };
     if (on_queue(transfer))
-      sum(moves_.sum);
+      sum(queue_.sum);
     else
       sum(sum_in_order);
   }
@@ -244,7 +244,7 @@ void ThreadsRank::copy_from(const Transfer& transfer, int peer) {
 void ThreadsRank::copy(const Transfer& transfer, std::byte* to, const std::byte* from, std::int64_t elements) {
   const std::int64_t bytes = elements * transfer.element_bytes();
   if (on_queue(transfer))
-    moves_.move(to, from, bytes);
+    queue_.move(from, to, bytes);
   else
     copy_bytes(to, from, bytes);
 }
@@ -261,7 +261,7 @@ void ThreadsRank::set_finished(std::uint64_t step) {
   const bool last = step == 2 * active_ + 2;
   if (on_queue(own_transfer(active_))) {
     Milestones& milestones = group_->peer(rank_).milestones[active_ % ThreadsPeer::depth];
-    (last ? milestones.finished : milestones.reduced) = moves_.record();
+    (last ? milestones.finished : milestones.reduced) = queue_.record();
   }
   group_->peer(rank_).finished.store(step);
   if (last) ++active_;

@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include <comm/queued_moves.hpp>
+#include <comm/any_queue.hpp>
 #include <comm/transfer.hpp>
 
 namespace fsdp::comm {

@@ -16,9 +16,9 @@ void ThreadsRank::join(const Transfer& transfer, int peer) {
   if (!on_queue(transfer)) return;
   const Milestones& theirs = group_->peer(peer).milestones[active_ % ThreadsPeer::depth];
   if (group_->peer(rank_).finished.load() == 2 * active_ + 1) {
-    moves_.wait(theirs.reduced);
+    queue_.wait(theirs.reduced);
   } else {
-    for (const AnyEvent& event : theirs.published) moves_.wait(event);
+    for (const AnyEvent& event : theirs.published) queue_.wait(event);
   }
 }
 
@@ -29,8 +29,8 @@ AnyEvent ThreadsRank::done(Ticket ticket) {
     event = nullptr;
     if (!on_queue(own_transfer(joined_))) continue;
     for (int peer = 0; peer < size(); ++peer)
-      if (peer != rank_) moves_.wait(group_->peer(peer).milestones[joined_ % ThreadsPeer::depth].finished);
-    event = last_done_ = moves_.record();
+      if (peer != rank_) queue_.wait(group_->peer(peer).milestones[joined_ % ThreadsPeer::depth].finished);
+    event = last_done_ = queue_.record();
   }
   // The slot of an old transfer holds another's event; what comes later on the same queue will do.
   return joined_ - ticket > ThreadsPeer::depth ? last_done_ : done_[ticket % ThreadsPeer::depth];
@@ -39,7 +39,7 @@ AnyEvent ThreadsRank::done(Ticket ticket) {
 void ThreadsRank::wait_for(const AnyEvent& event) {
   const Clock::time_point begin = Clock::now();
   const bool in_time = poll_until(begin + monitor_.options.deadline, [&] {
-    if (happened(event)) return true;
+    if (queue_.happened(event)) return true;
     progress();
     throw_if_poisoned();
     return false;
@@ -49,21 +49,21 @@ void ThreadsRank::wait_for(const AnyEvent& event) {
 
 /// This rank's memory and its queue end after this.
 void ThreadsRank::finish_queued() noexcept {
-  if (!on_device() || next_ == 0) return;
+  if (!queue_ || next_ == 0) return;
   try {
     wait_for(done(next_ - 1));
-    wait_for(moves_.record());
+    wait_for(queue_.record());
   } catch (const std::exception&) {  // a failed rank was told; its queues are waited for by all
   }
 }
 
 /// Of a failed world: nothing new is queued by then.
 void ThreadsRank::let_queues_finish() const noexcept {
-  if (!on_device()) return;
+  if (!queue_) return;
   const Clock::time_point deadline = Clock::now() + monitor_.options.deadline;
   for (int peer = 0; peer < size(); ++peer) {
     try {
-      poll_until(deadline, [&] { return happened(group_->peer(peer).latest); });
+      poll_until(deadline, [&] { return queue_.happened(group_->peer(peer).latest); });
     } catch (const std::exception&) {  // a device that is lost reads nothing
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <comm/threads_queued.hpp>
+#include <comm/queued_core.hpp>
 
 #include <atomic>
 #include <chrono>

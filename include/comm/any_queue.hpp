@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A device's queue with its types erased: what a core that is compiled once asks of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <comm/transfer.hpp>
+
+namespace fsdp::comm {
+
+/// An event of some device; null has happened.
+using AnyEvent = std::shared_ptr<const void>;
+
+/// One queue of a device. Everything asked for runs in that order, beside the host. An empty one stands for no queue.
+struct AnyQueue {
+  std::function<AnyEvent()> record;
+  std::function<void(const AnyEvent&)> wait;  ///< the queue does, not the host
+  std::function<bool(const AnyEvent&)> happened;
+  std::function<void(const std::byte* from, std::byte* to, std::int64_t bytes)> move;
+  std::function<void(const float* from, DType wire, std::int64_t count, std::byte* to)> round;
+  /// As sum_in_order of comm/transfer.hpp; all contributions are stored as one type.
+  std::function<void(std::span<const Contribution>, DType wire, std::int64_t count, Write, float* to)> sum;
+  /// Zeroed memory of the device, at once.
+  std::function<std::shared_ptr<std::byte>(std::int64_t bytes)> allocate;
+  /// What the device's libraries know the queue by.
+  void* native = nullptr;
+
+  explicit operator bool() const { return record != nullptr; }
+};
+
+template <class Device>
+AnyEvent any_event(const typename Device::Event& event) {
+  return std::make_shared<const typename Device::Event>(event);
+}
+template <class Device>
+typename Device::Event event_of(const AnyEvent& event) {
+  using Event = typename Device::Event;
+  return event == nullptr ? Event{} : *static_cast<const Event*>(event.get());
+}
+
+/// A new queue of a device. `name` is for people.
+template <class Device>
+AnyQueue make_queue(std::string_view name) {
+  const auto queue = std::make_shared<typename Device::Queue>(name);
+  void* native = queue.get();
+  if constexpr (requires { queue->native(); }) native = queue->native();
+  return {
+      .record = [queue] { return any_event<Device>(queue->record()); },
+      .wait =
+          [queue](const AnyEvent& event) {
+            if (event != nullptr) queue->wait(event_of<Device>(event));
+          },
+      .happened = [](const AnyEvent& event) { return event_of<Device>(event).happened(); },
+      .move =
+          [queue](const std::byte* from, std::byte* to, std::int64_t bytes) {
+            if (bytes > 0 && from != to) Device::move(*queue, from, to, bytes);
+          },
+      .round =
+          [queue](const float* from, DType wire, std::int64_t count, std::byte* to) {
+            if (count > 0) Device::round(*queue, from, wire, count, to);
+          },
+      .sum =
+          [queue](std::span<const Contribution> contributions, DType wire, std::int64_t count, Write write, float* to) {
+            if (count == 0) return;
+            std::vector<const std::byte*> parts;
+            for (const Contribution& contribution : contributions) parts.push_back(contribution.data);
+            Device::sum_in_order(*queue, std::span<const std::byte* const>(parts), contributions[0].stored, wire, count,
+                                 write, to);
+          },
+      .allocate =
+          [](std::int64_t bytes) {
+            return std::shared_ptr<std::byte>(Device::allocate(bytes),
+                                              [bytes](std::byte* data) { Device::deallocate(data, bytes); });
+          },
+      .native = native,
+  };
+}
+
+}  // namespace fsdp::comm

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The typed side of a core whose collectives run on a queue of its own: what Threads, Nccl and Mpi of an asynchronous
+/// device share.
+///
+/// A `Rank` is a core as comm/backend.hpp describes it, compiled once, with `move_with(queue)`, `after`, `done` and
+/// `wait_for` in terms of AnyQueue and AnyEvent. No host waits for a device except in `wait` and `wait_for`.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include <comm/any_queue.hpp>
+#include <comm/backend.hpp>
+
+namespace fsdp::comm {
+
+template <class RankType, class Device>
+class QueuedCore {
+ public:
+  using Rank = RankType;
+  using Event = typename Device::Event;
+
+  explicit QueuedCore(std::unique_ptr<Rank> rank) : rank_(std::move(rank)) {
+    rank_->move_with(make_queue<Device>(Rank::queue_name));
+  }
+
+  Rank& erased() { return *rank_; }
+  int rank() const { return rank_->rank(); }
+  int size() const { return rank_->size(); }
+  Monitor& monitor() { return rank_->monitor(); }
+  const Monitor& monitor() const { return rank_->monitor(); }
+  std::int64_t scratch_bytes() const { return rank_->scratch_bytes(); }
+
+  Transfer& prepare() { return rank_->prepare(); }
+  Ticket start() { return rank_->start(); }
+  bool test(Ticket ticket) { return rank_->test(ticket) && done(ticket).happened(); }
+  void wait(Ticket ticket) { rank_->wait_for(rank_->done(ticket)); }
+  void abandon(Ticket ticket) noexcept { rank_->abandon(ticket); }
+  std::unique_ptr<QueuedCore> split(int color) { return std::make_unique<QueuedCore>(rank_->split(color)); }
+
+  void after(const Event& event) { rank_->after(any_event<Device>(event)); }
+  Event done(Ticket ticket) { return event_of<Device>(rank_->done(ticket)); }
+  void wait_for(const Event& event) { rank_->wait_for(any_event<Device>(event)); }
+
+ private:
+  std::unique_ptr<Rank> rank_;
+};
+
+}  // namespace fsdp::comm

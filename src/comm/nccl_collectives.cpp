@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nccl_collectives.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace fsdp::comm {
+namespace {
+
+using Kind = nccl::Call::Kind;
+
+bool equal_counts(const ByteSegment& segment) {
+  return std::adjacent_find(segment.counts.begin(), segment.counts.end(), std::not_equal_to<>()) ==
+         segment.counts.end();
+}
+
+std::int64_t most_of(const ByteSegment& segment) {
+  return *std::max_element(segment.counts.begin(), segment.counts.end());
+}
+
+float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
+
+/// Elements [begin, begin + count) of every rank's piece of a segment, as far as the piece reaches.
+struct Chunk {
+  const ByteSegment& segment;
+  std::int64_t begin = 0;
+  std::int64_t most = 0;
+
+  std::int64_t count(int rank) const { return std::clamp<std::int64_t>(segment.count(rank) - begin, 0, most); }
+  /// Of a segment of floats.
+  std::byte* full(int rank) const {
+    return segment.full + (segment.begin(rank) + begin) * static_cast<std::int64_t>(sizeof(float));
+  }
+  float* local() const { return floats(segment.local) + begin; }
+};
+
+template <class Add>
+void for_each_chunk(const ByteSegment& segment, std::int64_t most, const Add& add) {
+  const std::int64_t end = most_of(segment);
+  for (std::int64_t begin = 0; begin < end; begin += most)
+    add(Chunk{.segment = segment, .begin = begin, .most = std::min(most, end - begin)});
+}
+
+/// Sums of floats that go straight to their place.
+void add_direct_sum(NcclBatch& batch, const ByteSegment& segment, NcclPlace place) {
+  const std::int64_t most = most_of(segment);
+  if (most == 0) return;
+  if (equal_counts(segment)) {
+    batch.make_room(1, 0);
+    batch.add(
+        {.kind = Kind::reduce_scatter, .from = segment.full, .to = segment.local, .count = most, .dtype = DType::f32});
+    return;
+  }
+  const Chunk all{.segment = segment, .most = most};
+  batch.make_room(place.size, 0);
+  for (int root = 0; root < place.size; ++root)
+    if (all.count(root) > 0)
+      batch.add({.kind = Kind::reduce,
+                 .from = all.full(root),
+                 .to = root == place.rank ? segment.local : nullptr,
+                 .count = all.count(root),
+                 .dtype = DType::f32,
+                 .peer = root});
+}
+
+/// Sums of floats that are added to what is there.
+void add_staged_sum(NcclBatch& batch, const ByteSegment& segment, NcclPlace place) {
+  const auto bytes_of = [](std::int64_t count) { return count * static_cast<std::int64_t>(sizeof(float)); };
+  const std::int64_t capacity = batch.staging_bytes() / static_cast<std::int64_t>(sizeof(float));
+  const bool whole = equal_counts(segment) && most_of(segment) <= capacity;
+  for_each_chunk(segment, capacity, [&](const Chunk& chunk) {
+    batch.make_room(whole ? 1 : place.size, NcclBatch::slot_bytes(bytes_of(chunk.most)));
+    const std::int64_t own = chunk.count(place.rank);
+    std::byte* const sum = own > 0 ? batch.stage(bytes_of(own)) : nullptr;
+    if (whole)
+      batch.add(
+          {.kind = Kind::reduce_scatter, .from = segment.full, .to = sum, .count = chunk.most, .dtype = DType::f32});
+    for (int root = 0; !whole && root < place.size; ++root)
+      if (chunk.count(root) > 0)
+        batch.add({.kind = Kind::reduce,
+                   .from = chunk.full(root),
+                   .to = root == place.rank ? sum : nullptr,
+                   .count = chunk.count(root),
+                   .dtype = DType::f32,
+                   .peer = root});
+    if (own > 0) batch.then_sum({{.data = sum, .stored = DType::f32}}, own, Write::accumulate, chunk.local());
+  });
+}
+
+/// Sums of contributions that are rounded before they are sent.
+void add_exchanged_sum(NcclBatch& batch, const Transfer& transfer, const ByteSegment& segment, NcclPlace place) {
+  const DType wire = transfer.wire;
+  const auto slot = [&](std::int64_t count) { return NcclBatch::slot_bytes(count * size_of(wire)); };
+  constexpr std::int64_t whole_slots = 64;  // elements whose bytes fill slots to the end, whatever the wire
+  const std::int64_t most = batch.staging_bytes() / (2 * place.size * size_of(wire)) / whole_slots * whole_slots;
+  for_each_chunk(segment, most, [&](const Chunk& chunk) {
+    std::int64_t bytes = place.size * slot(chunk.most);
+    for (int peer = 0; peer < place.size; ++peer) bytes += slot(chunk.count(peer));
+    batch.make_room(2 * place.size, bytes);
+    const std::int64_t own = chunk.count(place.rank);
+    std::vector<Contribution> contributions(static_cast<std::size_t>(place.size));
+    for (int peer = 0; peer < place.size; ++peer) {
+      const std::int64_t count = chunk.count(peer);
+      if (count > 0) {
+        std::byte* const rounded = batch.stage(count * size_of(wire));
+        batch.queue().round(floats(chunk.full(peer)), wire, count, rounded);
+        if (peer == place.rank)
+          contributions[static_cast<std::size_t>(peer)] = {.data = rounded, .stored = wire};
+        else
+          batch.add({.kind = Kind::send, .from = rounded, .count = count, .dtype = wire, .peer = peer});
+      }
+      if (own > 0 && peer != place.rank) {
+        std::byte* const received = batch.stage(own * size_of(wire));
+        batch.add({.kind = Kind::receive, .to = received, .count = own, .dtype = wire, .peer = peer});
+        contributions[static_cast<std::size_t>(peer)] = {.data = received, .stored = wire};
+      }
+    }
+    if (own > 0) batch.then_sum(std::move(contributions), own, transfer.write, chunk.local());
+  });
+}
+
+}  // namespace
+
+void add_all_gather(NcclBatch& batch, const Transfer& transfer, NcclPlace place) {
+  for (const ByteSegment& segment : transfer.segments) {
+    const std::int64_t most = most_of(segment);
+    if (most == 0) continue;
+    if (equal_counts(segment)) {
+      batch.make_room(1, 0);
+      batch.add({.kind = Kind::all_gather,
+                 .from = segment.local,
+                 .to = segment.full,
+                 .count = most,
+                 .dtype = transfer.dtype});
+      continue;
+    }
+    batch.make_room(place.size, 0);
+    for (int root = 0; root < place.size; ++root) {
+      std::byte* const piece = segment.full + segment.begin(root) * transfer.element_bytes();
+      if (segment.count(root) > 0)
+        batch.add({.kind = Kind::broadcast,
+                   .from = root == place.rank ? segment.local : piece,
+                   .to = piece,
+                   .count = segment.count(root),
+                   .dtype = transfer.dtype,
+                   .peer = root});
+    }
+  }
+}
+
+void add_reduce_scatter(NcclBatch& batch, const Transfer& transfer, NcclPlace place) {
+  for (const ByteSegment& segment : transfer.segments) {
+    if (transfer.wire != DType::f32)
+      add_exchanged_sum(batch, transfer, segment, place);
+    else if (transfer.write == Write::accumulate)
+      add_staged_sum(batch, segment, place);
+    else
+      add_direct_sum(batch, segment, place);
+  }
+}
+
+void add_all_reduce(NcclBatch& batch, const Transfer& transfer, NcclPlace place) {
+  if (transfer.wire != DType::f32) {
+    add_reduce_scatter(batch, transfer, place);
+    batch.flush();
+    return add_all_gather(batch, transfer, place);
+  }
+  for (const ByteSegment& segment : transfer.segments) {
+    const std::int64_t count = std::accumulate(segment.counts.begin(), segment.counts.end(), std::int64_t{0});
+    if (count == 0) continue;
+    batch.make_room(1, 0);
+    batch.add(
+        {.kind = Kind::all_reduce, .from = segment.full, .to = segment.full, .count = count, .dtype = DType::f32});
+  }
+}
+
+}  // namespace fsdp::comm

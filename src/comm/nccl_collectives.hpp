@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Which NCCL calls each collective is made of.
+#pragma once
+
+#include <comm/transfer.hpp>
+
+#include "nccl_batch.hpp"
+
+namespace fsdp::comm {
+
+/// A rank of a communicator.
+struct NcclPlace {
+  int rank = 0;
+  int size = 1;
+};
+
+void add_all_gather(NcclBatch& batch, const Transfer& transfer, NcclPlace place);
+/// In float, NCCL sums, in an order of its own. Narrower contributions are exchanged, and summed here in rank order:
+/// one rounding, and the bits that every other backend gives.
+void add_reduce_scatter(NcclBatch& batch, const Transfer& transfer, NcclPlace place);
+void add_all_reduce(NcclBatch& batch, const Transfer& transfer, NcclPlace place);
+
+}  // namespace fsdp::comm

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nccl_link.hpp"
+
+#include <utility>
+
+#include <comm/monitor.hpp>
+#include <comm/poll.hpp>
+
+namespace fsdp::comm {
+
+using nccl::Result;
+using Clock = std::chrono::steady_clock;
+
+NcclLink::NcclLink(const nccl::Table& table, const nccl::Seat& seat, Deadline deadline) : table_(table) {
+  require_good(table_.init(comm_, seat.size, seat.id, seat.rank), "initialisation");
+  settle("initialisation", deadline);
+}
+
+void NcclLink::issue(std::span<const nccl::Call> calls, nccl::Stream stream, Deadline deadline) {
+  check();
+  if (calls.empty()) return;
+  require_good(table_.group_start(), "a group's start");
+  Result worst = Result::success;
+  for (const nccl::Call& call : calls) {
+    const Result result = table_.call(call, comm_, stream);
+    if (result != Result::success && result != Result::in_progress) worst = result;
+  }
+  const Result ended = table_.group_end();  // even then: the group is the thread's
+  require_good(worst, "a call");
+  require_good(ended, "a group");
+  settle("a group", deadline);
+}
+
+void NcclLink::check() {
+  require<CollectiveError>(alive(), "the NCCL communicator cannot be used: ", failure_);
+  Result state = Result::success;
+  require_good(table_.async_error(comm_, state), "its state");
+  require_good(state, "a collective");
+}
+
+std::unique_ptr<NcclLink> NcclLink::split(int color, int key, Deadline deadline) {
+  check();
+  require_good(table_.split(comm_, color, key, made_), "a split");
+  settle("a split", deadline);
+  auto part = std::unique_ptr<NcclLink>(new NcclLink(table_, std::exchange(made_, nullptr)));
+  part->settle("a split", deadline);
+  return part;
+}
+
+void* NcclLink::register_memory(void* data, std::size_t bytes) {
+  void* handle = nullptr;
+  if (alive() && table_.register_memory != nullptr)
+    require_good(table_.register_memory(comm_, data, bytes, handle), "registering memory");
+  return handle;
+}
+
+void NcclLink::deregister_memory(void* handle) noexcept {
+  if (alive() && handle != nullptr) table_.deregister_memory(comm_, handle);
+}
+
+void NcclLink::end(Deadline deadline) noexcept {
+  if (!alive()) return;
+  Result state = table_.finalize(comm_);
+  const bool settled = poll_until(Clock::now() + deadline, [&] {
+    if (state == Result::in_progress) table_.async_error(comm_, state);
+    return state != Result::in_progress;
+  });
+  if (!settled || state != Result::success) return abort();
+  table_.destroy(std::exchange(comm_, nullptr));
+}
+
+void NcclLink::abort() noexcept {
+  if (alive()) table_.abort(std::exchange(comm_, nullptr));
+}
+
+void NcclLink::fail(const std::string& reason) {
+  failure_ = reason;
+  abort();
+  throw CollectiveError(reason);
+}
+
+void NcclLink::require_good(Result result, std::string_view what) {
+  if (result == Result::success || result == Result::in_progress) return;
+  const char* const more = table_.last_error(comm_);
+  fail(message("NCCL: ", what, " failed: ", table_.error_string(result), more != nullptr && *more != '\0' ? "; " : "",
+               more != nullptr ? more : ""));
+}
+
+/// A communicator is never blocking: what was asked for last goes on until its state says so.
+void NcclLink::settle(std::string_view what, Deadline deadline) {
+  const Clock::time_point begin = Clock::now();
+  const bool settled = poll_until(begin + deadline, [&] {
+    Result state = Result::success;
+    require_good(table_.async_error(comm_, state), what);
+    require_good(state, what);
+    return state != Result::in_progress;
+  });
+  if (!settled)
+    fail(missed_deadline(Clock::now() - begin, message("the other ranks in NCCL's ", what), {.deadline = deadline}));
+}
+
+}  // namespace fsdp::comm

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <comm/nccl_rank.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <utility>
+
+#include <comm/poll.hpp>
+
+#include "nccl_collectives.hpp"
+
+namespace fsdp::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::size_t events_kept = 64;
+
+}  // namespace
+
+NcclRank::NcclRank(const nccl::Table& table, const nccl::Seat& seat, const Options& options)
+    : NcclRank(std::make_shared<NcclLink>(table, seat, options.deadline), seat.rank, seat.size, options) {}
+
+NcclRank::NcclRank(std::shared_ptr<NcclLink> link, int rank, int size, const Options& options)
+    : link_(std::move(link)), size_(size), exceptions_(std::uncaught_exceptions()), done_(events_kept) {
+  monitor_.rank = rank;
+  monitor_.options = options;
+}
+
+NcclRank::~NcclRank() {
+  if (std::uncaught_exceptions() > exceptions_) link_->abort();
+  if (!link_->alive()) return;
+  try {
+    if (next_ > 0) wait_for(queue_.record());
+    link_->end(monitor_.options.deadline);
+  } catch (const std::exception&) {  // aborted: the failure was shown, or shows in what was waited for
+  }
+}
+
+void NcclRank::move_with(AnyQueue queue) {
+  queue_ = std::move(queue);
+  scratch_ = queue_.allocate(scratch_bytes());
+}
+
+NcclBatch NcclRank::batch() const {
+  return NcclBatch(*link_, queue_, scratch_.get(), staging_bytes, monitor_.options.deadline);
+}
+
+Ticket NcclRank::start() {
+  link_->check();
+  if (transfer_.values)
+    move_values();
+  else
+    start_tensors();
+  done_[next_ % done_.size()] = queue_.record();
+  return next_++;
+}
+
+void NcclRank::start_tensors() {
+  for (const AnyEvent& event : std::exchange(after_, {})) queue_.wait(event);
+  NcclBatch calls = batch();
+  const NcclPlace place{.rank = rank(), .size = size()};
+  switch (transfer_.op) {
+    case Op::all_gather: add_all_gather(calls, transfer_, place); break;
+    case Op::reduce_scatter: add_reduce_scatter(calls, transfer_, place); break;
+    case Op::all_reduce: add_all_reduce(calls, transfer_, place); break;
+    case Op::reduce:
+    case Op::broadcast:
+    case Op::gather_bytes:
+    case Op::barrier: throw LogicError(message("NCCL: ", name_of(transfer_.op), " moves small values, not tensors"));
+  }
+  calls.flush();
+}
+
+void NcclRank::move_values() {
+  switch (transfer_.op) {
+    case Op::all_gather: {
+      const ByteSegment& values = transfer_.segments[0];
+      return gather_values(values.local, values.full, values.count(0));
+    }
+    case Op::broadcast: return broadcast_value(transfer_.segments[0].local, transfer_.segments[0].count(0));
+    case Op::barrier: {
+      std::vector<std::byte> all(static_cast<std::size_t>(size()));
+      const std::byte here{1};
+      return gather_values(&here, all.data(), 1);
+    }
+    case Op::reduce_scatter:
+    case Op::all_reduce:
+    case Op::reduce:
+    case Op::gather_bytes: throw LogicError(message("NCCL: ", name_of(transfer_.op), " of small values is a gather"));
+  }
+}
+
+void NcclRank::gather_values(const std::byte* mine, std::byte* all, std::int64_t bytes) {
+  std::byte* const device = scratch_.get() + staging_bytes;
+  const std::int64_t most = std::max<std::int64_t>(value_bytes / (size() + 1), 1);
+  std::vector<std::byte> host;
+  for (std::int64_t begin = 0; begin < bytes; begin += most) {
+    const std::int64_t part = std::min(most, bytes - begin);
+    const nccl::Call gather{.kind = nccl::Call::Kind::all_gather, .from = device, .to = device + part, .count = part};
+    host.resize(static_cast<std::size_t>(part * size()));
+    queue_.move(mine + begin, device, part);
+    link_->issue({&gather, 1}, queue_.native, monitor_.options.deadline);
+    queue_.move(gather.to, host.data(), part * size());
+    wait_for(queue_.record());
+    for (int peer = 0; peer < size(); ++peer) std::copy_n(host.begin() + part * peer, part, all + peer * bytes + begin);
+  }
+}
+
+void NcclRank::broadcast_value(std::byte* data, std::int64_t bytes) {
+  std::byte* const device = scratch_.get() + staging_bytes;
+  for (std::int64_t begin = 0; begin < bytes; begin += value_bytes) {
+    const std::int64_t part = std::min(value_bytes, bytes - begin);
+    const nccl::Call send{
+        .kind = nccl::Call::Kind::broadcast, .from = device, .to = device, .count = part, .peer = transfer_.root};
+    if (rank() == transfer_.root) queue_.move(data + begin, device, part);
+    link_->issue({&send, 1}, queue_.native, monitor_.options.deadline);
+    if (rank() != transfer_.root) queue_.move(device, data + begin, part);
+  }
+  wait_for(queue_.record());
+}
+
+bool NcclRank::test(Ticket) {
+  link_->check();
+  return true;
+}
+
+void NcclRank::abandon(Ticket) noexcept { link_->abort(); }
+
+std::unique_ptr<NcclRank> NcclRank::split(int color) {
+  std::vector<int> colors(static_cast<std::size_t>(size()));
+  gather_values(reinterpret_cast<const std::byte*>(&color), reinterpret_cast<std::byte*>(colors.data()), sizeof(int));
+  const auto same = static_cast<int>(std::count(colors.begin(), colors.end(), color));
+  const auto before = static_cast<int>(std::count(colors.begin(), colors.begin() + rank(), color));
+  // NCCL takes no negative color; ranks of one color have the same first rank.
+  const auto first = static_cast<int>(std::find(colors.begin(), colors.end(), color) - colors.begin());
+  std::shared_ptr<NcclLink> part = link_->split(first, rank(), monitor_.options.deadline);
+  return std::unique_ptr<NcclRank>(new NcclRank(std::move(part), before, same, monitor_.options));
+}
+
+void NcclRank::wait_for(const AnyEvent& event) {
+  const Clock::time_point begin = Clock::now();
+  const bool in_time = poll_until(begin + monitor_.options.deadline, [&] {
+    if (queue_.happened(event)) return true;
+    link_->check();
+    return false;
+  });
+  if (!in_time) link_->fail(missed_deadline(Clock::now() - begin, "the device or the other ranks", monitor_.options));
+}
+
+std::shared_ptr<std::byte> NcclRank::shared_memory(std::int64_t bytes) {
+  const nccl::Table& table = link_->table();
+  if (table.mem_alloc == nullptr || bytes == 0) return nullptr;
+  void* data = nullptr;
+  require<MemoryError>(table.mem_alloc(data, static_cast<std::size_t>(bytes)) == nccl::Result::success, "NCCL: ", bytes,
+                       " bytes of memory that it can register were asked for and not to be had");
+  // The memory, and through it the link, lives until its last holder has gone; the registration as long as both do.
+  std::shared_ptr<std::byte> memory(static_cast<std::byte*>(data),
+                                    [free = table.mem_free](std::byte* freed) { free(freed); });
+  clear(memory.get(), bytes);
+  void* const registration = link_->register_memory(data, static_cast<std::size_t>(bytes));
+  return std::shared_ptr<std::byte>(
+      memory.get(), [memory, link = link_, registration](std::byte*) { link->deregister_memory(registration); });
+}
+
+void NcclRank::clear(std::byte* data, std::int64_t bytes) {
+  const std::int64_t most = std::min<std::int64_t>(bytes, 1 << 20);
+  const std::shared_ptr<std::byte> zeros = queue_.allocate(most);
+  for (std::int64_t begin = 0; begin < bytes; begin += most)
+    queue_.move(zeros.get(), data + begin, std::min(most, bytes - begin));
+  wait_for(queue_.record());
+}
+
+}  // namespace fsdp::comm

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Stands in for the NCCL library: the same table of functions on the queues of a device of the host.
+///
+/// Every group is compared over ranks before anything moves. What NCCL would refuse, or answer with a hang, is kept as
+/// a problem that names the ranks. As with the library, nothing is done when a function returns: async_error goes on.
+#pragma once
+
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "nccl_calls.hpp"
+
+namespace fsdp::comm {
+
+/// What one rank gave NCCL in one group.
+struct NcclGroupRecord {
+  int rank = 0;
+  NcclCalls calls;
+};
+
+template <class Device>
+class NcclDouble {
+ public:
+  using Result = nccl::Result;
+
+  static const nccl::Table& table() {
+    static const nccl::Table made{
+        .version = [] { return 22809; },
+        .get_unique_id = get_unique_id,
+        .init = init,
+        .split = split,
+        .finalize = [](nccl::Comm) { return Result::success; },
+        .destroy = destroy,
+        .abort = abort,
+        .async_error = async_error,
+        .error_string = [](Result result) { return result == Result::remote_error ? "remote error" : "invalid usage"; },
+        .last_error = [](nccl::Comm) { return "the double knows why"; },
+        .group_start = group_start,
+        .group_end = group_end,
+        .call = call,
+        .mem_alloc = mem_alloc,
+        .mem_free = mem_free,
+        .register_memory = register_memory,
+        .deregister_memory = deregister_memory,
+    };
+    return made;
+  }
+
+  // What tests look at; in the order of time, while no rank runs.
+  static inline std::vector<std::string> problems;
+  static inline std::vector<NcclGroupRecord> groups;
+  static inline bool tells_of_aborts = true;  ///< whether peers of an aborted rank are told
+  static inline int communicators = 0;        ///< not given back
+  static inline std::map<void*, std::size_t> memory;
+  static inline std::set<void*> registered;
+
+ private:
+  using Queue = typename Device::Queue;
+  using Event = typename Device::Event;
+
+  struct Group {
+    NcclCallsByRank calls;
+    std::map<int, Event> ready;     ///< before the group
+    std::map<int, Event> finished;  ///< after a rank's own part
+    bool compared = false;
+  };
+  struct World {
+    explicit World(int ranks) : size(ranks) {}
+    int size;
+    int joined = 0;
+    bool broken = false;
+    std::set<int> aborted;
+    std::map<std::int64_t, Group> groups;
+    std::map<std::int64_t, std::map<int, std::pair<int, int>>> splits;  ///< color and key by rank
+    std::map<std::pair<std::int64_t, int>, std::shared_ptr<World>> parts;
+  };
+  /// What a communicator points at.
+  struct Member {
+    std::shared_ptr<World> world;
+    int rank = 0;
+    std::int64_t groups = 0;  ///< given
+    bool in_group = false;
+    std::vector<NcclPart<Device>> parts;  ///< of this rank; the last belongs to the group it is in
+    nccl::Stream stream = nullptr;
+    std::int64_t splits = 0;
+    nccl::Comm* split_result = nullptr;
+  };
+
+  static inline std::mutex mutex_;
+  static inline thread_local int depth_ = 0;  ///< of groups that this thread has open
+  static inline thread_local std::map<Member*, NcclCalls> open_;
+
+  static Member& member_of(nccl::Comm comm) { return *reinterpret_cast<Member*>(comm); }
+
+  template <class... Parts>
+  static void problem(World& world, const Parts&... parts) {
+    world.broken = true;
+    problems.push_back(message(parts...));
+  }
+
+  static Result get_unique_id(nccl::Id& id) {
+    static std::atomic<std::int64_t> made = 0;
+    const std::int64_t number = ++made;
+    std::memcpy(id.data(), &number, sizeof number);
+    return Result::success;
+  }
+
+  static Result init(nccl::Comm& made, int size, const nccl::Id& id, int rank) {
+    const std::lock_guard lock(mutex_);
+    static std::map<nccl::Id, std::shared_ptr<World>> worlds;
+    std::shared_ptr<World>& world = worlds[id];
+    if (world == nullptr) world = std::make_shared<World>(size);
+    if (world->size != size) problem(*world, "rank ", rank, " joins ", size, " ranks, others joined ", world->size);
+    made = enter(world, rank);
+    return Result::in_progress;
+  }
+
+  static nccl::Comm enter(const std::shared_ptr<World>& world, int rank) {
+    ++world->joined;
+    ++communicators;
+    auto* const member = new Member;
+    member->world = world;
+    member->rank = rank;
+    return reinterpret_cast<nccl::Comm>(member);
+  }
+
+  static Result split(nccl::Comm comm, int color, int key, nccl::Comm& made) {
+    const std::lock_guard lock(mutex_);
+    Member& member = member_of(comm);
+    if (color < 0) problem(*member.world, "rank ", member.rank, " splits with color ", color);
+    member.world->splits[member.splits][member.rank] = {color, key};
+    member.split_result = &made;
+    return Result::in_progress;
+  }
+
+  static void leave(Member* member) {
+    if (member->stream != nullptr) static_cast<Queue*>(member->stream)->synchronize();
+    const std::lock_guard lock(mutex_);
+    --communicators;
+    delete member;
+  }
+
+  static Result destroy(nccl::Comm comm) {
+    Member& member = member_of(comm);
+    {
+      const std::lock_guard lock(mutex_);
+      if (member.in_group) problem(*member.world, "rank ", member.rank, " destroys a communicator in use");
+    }
+    leave(&member);
+    return Result::success;
+  }
+
+  static Result abort(nccl::Comm comm) {
+    Member& member = member_of(comm);
+    {
+      const std::lock_guard lock(mutex_);
+      member.world->aborted.insert(member.rank);
+    }
+    leave(&member);
+    return Result::success;
+  }
+
+  static Result async_error(nccl::Comm comm, Result& state) {
+    const std::lock_guard lock(mutex_);
+    Member& member = member_of(comm);
+    World& world = *member.world;
+    const bool lost = tells_of_aborts && !world.aborted.empty();
+    if (!lost && !world.broken && world.joined == world.size) {
+      advance_split(member);
+      advance_group(member);
+    }
+    const bool busy = world.joined < world.size || member.in_group || member.split_result != nullptr;
+    state = world.broken ? Result::invalid_usage
+            : lost       ? Result::remote_error
+            : busy       ? Result::in_progress
+                         : Result::success;
+    return Result::success;
+  }
+
+  static void advance_split(Member& member) {
+    World& world = *member.world;
+    if (member.split_result == nullptr) return;
+    const auto& votes = world.splits[member.splits];
+    if (static_cast<int>(votes.size()) < world.size) return;
+    const auto [color, key] = votes.at(member.rank);
+    int ranks = 0;
+    int rank = 0;
+    for (const auto& [peer, vote] : votes) {
+      if (vote.first != color) continue;
+      ++ranks;
+      if (std::pair(vote.second, peer) < std::pair(key, member.rank)) ++rank;
+    }
+    std::shared_ptr<World>& part = world.parts[{member.splits, color}];
+    if (part == nullptr) part = std::make_shared<World>(ranks);
+    *std::exchange(member.split_result, nullptr) = enter(part, rank);
+    ++member.splits;
+  }
+
+  static Result group_start() {
+    ++depth_;
+    return Result::success;
+  }
+
+  static Result call(const nccl::Call& call, nccl::Comm comm, nccl::Stream stream) {
+    const std::lock_guard lock(mutex_);
+    Member& member = member_of(comm);
+    std::string refusal = refusal_of(call, member.rank, member.world->size);
+    if (depth_ == 0) refusal = "not in a group";
+    if (member.in_group) refusal = "the communicator is not done with the group before";
+    if (stream == nullptr) refusal = "on the default stream";
+    if (member.stream != nullptr && member.stream != stream) refusal = "on another stream than before";
+    if (open_[&member].size() == 2048) refusal = "more calls in a group than NCCL takes";
+    if (!refusal.empty()) problem(*member.world, "rank ", member.rank, ", ", words(call), ": ", refusal);
+    member.stream = stream;
+    open_[&member].push_back(call);
+    return Result::in_progress;
+  }
+
+  static Result group_end() {
+    if (--depth_ > 0) return Result::success;
+    const std::lock_guard lock(mutex_);
+    for (auto& [member, calls] : std::exchange(open_, {})) {
+      groups.push_back({.rank = member->rank, .calls = calls});
+      Group& group = member->world->groups[member->groups++];
+      group.calls[member->rank] = std::move(calls);
+      group.ready[member->rank] = static_cast<Queue*>(member->stream)->record();
+      member->in_group = true;
+    }
+    return Result::in_progress;
+  }
+
+  static void advance_group(Member& member) {
+    World& world = *member.world;
+    const auto everybody = static_cast<std::size_t>(world.size);
+    if (!member.in_group) return;
+    Group& group = world.groups[member.groups - 1];
+    if (group.calls.size() < everybody) return;
+    if (!std::exchange(group.compared, true)) {
+      const std::string text = disagreement_of(group.calls);
+      if (!text.empty()) problem(world, "group ", member.groups - 1, ", ", text);
+    }
+    if (world.broken) return;
+    Queue& queue = *static_cast<Queue*>(member.stream);
+    if (group.finished.count(member.rank) == 0) {
+      for (const auto& [peer, event] : group.ready) queue.wait(event);
+      member.parts.emplace_back(queue, member.rank, group.calls);
+      group.finished[member.rank] = queue.record();
+    }
+    if (group.finished.size() < everybody) return;
+    for (const auto& [peer, event] : group.finished) queue.wait(event);
+    member.parts.back().finish();
+    member.in_group = false;
+  }
+
+  static Result mem_alloc(void*& data, std::size_t bytes) {
+    data = Device::allocate(static_cast<std::int64_t>(bytes));
+    const std::lock_guard lock(mutex_);
+    memory[data] = bytes;
+    return Result::success;
+  }
+  static Result mem_free(void* data) {
+    const std::lock_guard lock(mutex_);
+    Device::deallocate(static_cast<std::byte*>(data), static_cast<std::int64_t>(memory.at(data)));
+    memory.erase(data);
+    return Result::success;
+  }
+  static Result register_memory(nccl::Comm comm, void* data, std::size_t bytes, void*& handle) {
+    const std::lock_guard lock(mutex_);
+    const auto found = memory.find(data);
+    if (found == memory.end() || found->second != bytes)
+      problem(*member_of(comm).world, "rank ", member_of(comm).rank, " registers memory that is not NCCL's");
+    registered.insert(data);
+    handle = data;
+    return Result::success;
+  }
+  static Result deregister_memory(nccl::Comm, void* handle) {
+    const std::lock_guard lock(mutex_);
+    registered.erase(handle);
+    return Result::success;
+  }
+};
+
+}  // namespace fsdp::comm

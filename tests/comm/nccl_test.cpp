@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <comm/nccl.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <comm/simulated.hpp>
+#include <comm/threads.hpp>
+
+#include "contract_behaviours.hpp"
+#include "nccl_double.hpp"
+#include "worker_device.hpp"
+
+namespace fsdp::comm {
+namespace {
+
+using std::chrono::milliseconds;
+using Device = WorkerDevice;
+using Double = NcclDouble<Device>;
+using Ranks = Nccl<Device>;
+using Kind = nccl::Call::Kind;
+
+static_assert(check_communicator<Ranks>() && QueuedCommunicator<Ranks>);
+static_assert(supports_wire<Ranks, bf16> && supports_wire<Ranks, f16> && !supports_wire<Ranks, double>);
+
+/// Calls f(communicator) on every rank; ranks are threads.
+template <class F>
+void run_nccl(int ranks, const Options& options, F f) {
+  nccl::Id id{};
+  Double::table().get_unique_id(id);
+  Threads<>::run(ranks, {}, [&](auto& host) {
+    Ranks c(Double::table(), {.rank = host.rank(), .size = host.size(), .id = id}, options);
+    f(c);
+  });
+}
+
+/// The double found nothing wrong and has got everything back.
+class NcclDoubled : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    Double::problems.clear();
+    Double::groups.clear();
+    Double::tells_of_aborts = true;
+  }
+  void TearDown() override {
+    for (const std::string& problem : Double::problems) ADD_FAILURE() << problem;
+    EXPECT_EQ(Double::communicators, 0);
+    EXPECT_TRUE(Double::memory.empty());
+    EXPECT_TRUE(Double::registered.empty());
+  }
+  /// Calls of rank 0, by kind, since the start.
+  static std::vector<Kind> kinds() {
+    std::vector<Kind> found;
+    for (const NcclGroupRecord& group : Double::groups)
+      for (const nccl::Call& call : group.calls)
+        if (group.rank == 0) found.push_back(call.kind);
+    return found;
+  }
+};
+
+template <class Behaviour>
+class NcclBackend : public NcclDoubled {};
+TYPED_TEST_SUITE(NcclBackend, AllBehaviours, BehaviourName);
+
+TYPED_TEST(NcclBackend, OfAnyNumber) {
+  for (int ranks : {1, 2, 3, 4, 8}) {
+    SCOPED_TRACE(ranks);
+    run_nccl(ranks, {}, [](Ranks& c) { TypeParam::check(c); });
+  }
+}
+
+TYPED_TEST(NcclBackend, WithChecksOn) {
+  run_nccl(3, {.checks = true}, [](Ranks& c) { TypeParam::check(c); });
+}
+
+TYPED_TEST(NcclBackend, APart) {
+  run_nccl(5, {}, [](Ranks& c) {
+    Ranks part = split(c, [](int rank) { return rank < 3 ? 0 : -1; });
+    TypeParam::check(part);
+  });
+}
+
+TYPED_TEST(NcclBackend, InRegisteredMemory) {
+  run_nccl(2, {}, [](Ranks& c) {
+    ValueMemory::shared = [&c](std::int64_t bytes) { return shared_memory(c, bytes); };
+    TypeParam::check(c);
+    ValueMemory::shared = nullptr;
+  });
+}
+
+class NcclCollectives : public NcclDoubled {};
+
+TEST_F(NcclCollectives, RoundContributionsToHalvesOnce) {
+  for (int ranks : {1, 2, 5})
+    run_nccl(ranks, {}, [](Ranks& c) {
+      SumsInRankOrderToTheBit::check_wire<f16>(c, Write::overwrite);
+      SumsInRankOrderToTheBit::check_wire<f16>(c, Write::accumulate);
+      AllReduceGivesTheBitsOfReduceScatter::check_wire<f16>(c);
+    });
+}
+
+TEST_F(NcclCollectives, UseNcclsOwnWherePiecesAreEqual) {
+  run_nccl(4, {}, [](Ranks& c) {
+    const Counts counts(4, 10);
+    Floats full(40);
+    Floats local(10);
+    const std::vector<Segment<float>> equal{{local.data(), full.data(), counts}};
+    const std::vector<Segment<float>> in_place{{full.data() + 10 * c.rank(), full.data(), counts}};
+    all_gather(c, equal).wait();
+    reduce_scatter<float>(c, equal, Write::overwrite).wait();
+    reduce_scatter<float>(c, equal, Write::accumulate).wait();
+    all_reduce<float>(c, in_place).wait();
+  });
+  EXPECT_EQ(kinds(), (std::vector{Kind::all_gather, Kind::reduce_scatter, Kind::reduce_scatter, Kind::all_reduce}));
+}
+
+TEST_F(NcclCollectives, CallRootByRootWherePiecesDiffer) {
+  run_nccl(3, {}, [](Ranks& c) {
+    const Counts counts{4, 0, 7};
+    Floats full(11);
+    Floats local(7);
+    const std::vector<Segment<float>> uneven{{local.data(), full.data(), counts}};
+    all_gather(c, uneven).wait();
+    reduce_scatter<float>(c, uneven, Write::overwrite).wait();
+  });
+  EXPECT_EQ(kinds(), (std::vector{Kind::broadcast, Kind::broadcast, Kind::reduce, Kind::reduce}));
+  EXPECT_EQ(Double::groups.size(), 3u * 2);
+}
+
+TEST_F(NcclCollectives, AreOneGroupUntilNcclTakesNoMore) {
+  constexpr std::size_t many = 3000;
+  run_nccl(2, {}, [](Ranks& c) {
+    const Counts counts(2, 1);
+    std::vector<float> full(2 * many);
+    std::vector<float> local(many, static_cast<float>(c.rank()));
+    std::vector<Segment<float>> segments;
+    for (std::size_t i = 0; i < many; ++i) segments.push_back({local.data() + i, full.data() + 2 * i, counts});
+    all_gather(c, segments).wait();
+    for (std::size_t i = 0; i < full.size(); ++i) EXPECT_EQ(full[i], static_cast<float>(i % 2));
+  });
+  EXPECT_EQ(Double::groups.size(), 2u * 3);
+}
+
+TEST_F(NcclCollectives, AddSumsThatAreLongerThanStagingMemory) {
+  constexpr std::int64_t capacity = NcclRank::staging_bytes / static_cast<std::int64_t>(sizeof(float));
+  run_nccl(2, {}, [](Ranks& c) {
+    const Counts counts{capacity + 100, 50};
+    std::vector<float> full(static_cast<std::size_t>(capacity) + 150, static_cast<float>(c.rank() + 1));
+    std::vector<float> local(static_cast<std::size_t>(count_of(counts, c.rank())), 10.0f);
+    reduce_scatter<float>(c, std::vector<Segment<float>>{{local.data(), full.data(), counts}}, Write::accumulate)
+        .wait();
+    EXPECT_EQ(std::count(local.begin(), local.end(), 13.0f), static_cast<std::ptrdiff_t>(local.size()));
+  });
+}
+
+TEST_F(NcclCollectives, MoveValuesOfAnySize) {
+  run_nccl(3, {}, [](Ranks& c) {
+    const auto size = static_cast<std::size_t>(NcclRank::value_bytes) * 2 + 5;
+    const std::vector<std::byte> mine(size, std::byte(c.rank()));
+    std::vector<std::byte> all(3 * size);
+    gather_bytes(c, mine, all);
+    for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], std::byte(i / size));
+    std::vector<std::byte> sent(size, std::byte(c.rank() == 1 ? 7 : 0));
+    broadcast(c, sent, 1);
+    EXPECT_EQ(sent, std::vector<std::byte>(size, std::byte(7)));
+  });
+}
+
+TEST_F(NcclCollectives, StartAfterTheCallersEventsAndEndBeforeWhatWaitsForThem) {
+  run_nccl(3, {}, [](Ranks& c) {
+    const Counts counts(3, 100);
+    Floats local(100);
+    Floats full(300);
+    Floats copy(300);
+    Device::Queue compute("compute");
+    for (int round = 1; round <= 20; ++round) {
+      compute.push([&, round] {
+        std::this_thread::sleep_for(milliseconds(round % 3));
+        std::fill(local.begin(), local.end(), static_cast<float>(c.rank() + 10 * round));
+      });
+      after(c, compute.record());
+      auto gathered = all_gather(c, std::vector<Segment<float>>{{local.data(), full.data(), counts}});
+      gathered.wait(compute);
+      compute.push([&] { copy = full; });
+      synchronize(c, compute);
+      for (std::size_t i = 0; i < full.size(); ++i)
+        ASSERT_EQ(copy[i], static_cast<float>(static_cast<int>(i / 100) + 10 * round));
+    }
+  });
+}
+
+TEST_F(NcclCollectives, HoldScratchOfAFixedSize) {
+  run_nccl(2, {}, [](Ranks& c) { EXPECT_EQ(c.scratch_bytes(), Ranks::scratch_bytes_for(2)); });
+  EXPECT_EQ(Simulated<>(simulated_world<Ranks>(8, 3)).scratch_bytes(), Ranks::scratch_bytes_for(8));
+}
+
+TEST_F(NcclCollectives, SharedMemoryIsZeroedAndMayOutliveTheCommunicator) {
+  std::vector<std::shared_ptr<std::byte>> kept(2);
+  run_nccl(2, {}, [&](Ranks& c) {
+    constexpr std::int64_t bytes = (3 << 20) + 5;
+    auto& memory = kept[static_cast<std::size_t>(c.rank())];
+    memory = shared_memory(c, bytes);
+    EXPECT_EQ(std::count(memory.get(), memory.get() + bytes, std::byte{0}), bytes);
+    EXPECT_EQ(shared_memory(c, 0), nullptr);
+  });
+  EXPECT_EQ(Double::memory.size(), 2u);
+  kept.clear();
+  Double::registered.clear();  // ended with the communicator
+}
+
+class NcclFaults : public NcclDoubled {
+ protected:
+  /// What the first CollectiveError of `run` says.
+  static std::string failure_of(const std::function<void()>& run) {
+    try {
+      run();
+    } catch (const CollectiveError& error) {
+      return error.what();
+    }
+    return "";
+  }
+  static void expect_parts(const std::string& text, std::initializer_list<const char*> parts) {
+    for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+};
+
+TEST_F(NcclFaults, ARankThatNeverJoinsIsMissedAtTheDeadline) {
+  nccl::Id id{};
+  Double::table().get_unique_id(id);
+  const std::string text = failure_of(
+      [&] { Ranks alone(Double::table(), {.rank = 0, .size = 2, .id = id}, {.deadline = milliseconds(50)}); });
+  expect_parts(text, {"the other ranks in NCCL's initialisation", "deadline is 0.050 s"});
+}
+
+TEST_F(NcclFaults, ARankThatNeverComesIsMissedAtTheDeadlineAndTheCommunicatorIsDead) {
+  Double::tells_of_aborts = false;
+  std::atomic<bool> seen = false;
+  run_nccl(2, {.deadline = milliseconds(100)}, [&](Ranks& c) {
+    while (c.rank() == 1 && !seen) std::this_thread::sleep_for(milliseconds(1));
+    if (c.rank() == 1) return;
+    expect_parts(failure_of([&] { barrier(c, {.what = "step", .unit = 4}); }),
+                 {"rank 0, barrier of step, unit 4", "waited 0.1", "the other ranks in NCCL's a group"});
+    expect_parts(failure_of([&] { barrier(c); }), {"cannot be used", "waited 0.1"});
+    seen = true;
+  });
+}
+
+TEST_F(NcclFaults, ALostRankEndsTheOthers) {
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THROW(run_nccl(3, {},
+                        [&](Ranks& c) {
+                          barrier(c);
+                          if (c.rank() == 2) throw InputError("no such file");
+                          expect_parts(failure_of([&] {
+                                         for (;;) barrier(c);
+                                       }),
+                                       {"NCCL: ", "remote error; the double knows why"});
+                        }),
+               InputError);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+}
+
+TEST_F(NcclFaults, ADeviceThatDoesNotGetReadyIsMissedAtTheDeadline) {
+  Device::Queue stuck("stuck");
+  std::atomic<bool> released = false;
+  stuck.push([&] {
+    while (!released) std::this_thread::yield();
+  });
+  run_nccl(1, {.deadline = milliseconds(50)}, [&](Ranks& c) {
+    expect_parts(failure_of([&] { synchronize(c, stuck); }), {"for the device or the other ranks", "0.050 s"});
+  });
+  released = true;
+}
+
+TEST_F(NcclFaults, DifferentCallsAreSeenByTheDoubleThatNamesBothRanks) {
+  const auto disagree = [&](const std::function<void(Ranks&, bool odd)>& call) {
+    Double::problems.clear();
+    failure_of([&] { run_nccl(3, {.deadline = milliseconds(500)}, [&](Ranks& c) { call(c, c.rank() == 2); }); });
+    std::string all;
+    for (const std::string& problem : std::exchange(Double::problems, {})) all += problem + "\n";
+    return all;
+  };
+  const auto gather = [](Ranks& c, const Counts& counts) {
+    Floats full(total_of(counts));
+    Floats local(full.size());
+    all_gather(c, std::vector<Segment<float>>{{local.data(), full.data(), counts}}).wait();
+  };
+  expect_parts(disagree([&](Ranks& c, bool odd) { gather(c, Counts(3, odd ? 5 : 4)); }),
+               {"rank 0 has all_gather of 4 f32", "rank 2 has all_gather of 5 f32"});
+  expect_parts(disagree([&](Ranks& c, bool odd) { odd ? barrier(c) : gather(c, Counts(3, 4)); }),
+               {"rank 0 has all_gather of 4 f32", "rank 2 has all_gather of 1 u8"});
+  expect_parts(disagree([&](Ranks& c, bool odd) {
+                 const Counts counts(3, 6);
+                 Floats full(18);
+                 Floats local(6);
+                 const std::vector<Segment<float>> one{{local.data(), full.data(), counts}};
+                 odd ? reduce_scatter<bf16>(c, one, Write::overwrite).wait()
+                     : reduce_scatter<f16>(c, one, Write::overwrite).wait();
+               }),
+               {"rank 0 has send of 6 f16, peer 2; rank 2 has receive of 6 bf16, peer 0"});
+}
+
+}  // namespace
+}  // namespace fsdp::comm
