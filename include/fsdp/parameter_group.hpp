@@ -46,7 +46,7 @@ class ParameterGroup {
   using Accumulate = typename Stack::Precision::Accumulate;
   using Wire = typename Stack::Precision::Reduce;
   using Axes = GroupAxes<Comm>;
-  using Across = typename Stack::OptimizerAcross;  ///< placement of what the optimizer steps, over the outer axis
+  using Across = typename Stack::OptimizerPlacement;  ///< placement of what the optimizer steps, over the outer axis
   using MainSpace = typename Stack::OptimizerSpace;
   static constexpr bool offloaded = !std::is_same_v<MainSpace, Device>;
   template <class T, class... P>
