@@ -100,6 +100,9 @@ struct RunResults {
 /// Throws InputError for what the tests do not compile.
 RunResults run(std::string_view stack, const RunOptions& options);
 
+/// K in a stack's name, such as 2 in "hybrid:2:full", which must divide the ranks; 1 where there is none.
+std::int64_t ranks_per_group(std::string_view stack);
+
 inline constexpr std::string_view strategies[] = {"fsdp2", "fsdp2:no-reshard", "zero1", "zero2", "zero3", "replicated"};
 
 /// Strategies on a mesh of two axes, for an even number of ranks.
