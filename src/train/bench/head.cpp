@@ -188,9 +188,8 @@ void measure(const BenchOptions& options, const Sizes& sizes, const std::vector<
 }  // namespace
 
 int measure_head(const BenchOptions& options) {
-  const bool asked = std::find(options.given.begin(), options.given.end(), "tiling") != options.given.end();
   std::vector<TilingChoice> tilings{{.kind = TilingChoice::Kind::tokens, .number = 1024}};
-  if (asked) tilings = {options.stack.tiling};
+  if (is_given(options, "tiling")) tilings = {options.stack.tiling};
   const Sizes sizes{.tokens = options.seq_len > 0 ? options.seq_len : 4096,
                     .hidden = options.hidden,
                     .vocabulary = options.vocab > 0 ? options.vocab : 32000,
