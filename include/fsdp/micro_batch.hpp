@@ -15,7 +15,7 @@ namespace fsdp {
 /// Packed documents cut sequences further (device/documents.hpp).
 struct MicroBatch {
   Tensor<const std::int32_t> tokens;   // [sequences * S]
-  Tensor<const std::int32_t> targets;  // [sequences * S]
+  Tensor<const std::int32_t> targets;  // [sequences * S]; logits alone need none
   std::int64_t sequences = 0;
   device::CumulativeLengths documents = {};  ///< [documents + 1]; empty: each sequence is one
 };
@@ -25,8 +25,7 @@ inline void require_micro_batch(const MicroBatch& batch, std::int64_t sequence_l
   for (std::int64_t t = 0; t < batch.tokens.numel(); ++t)
     require<InputError>(batch.tokens[t] >= 0 && batch.tokens[t] < vocabulary, "token ", t, " is ", batch.tokens[t],
                         ", outside the vocabulary of ", vocabulary);
-  const bool has_targets = batch.targets.data() != nullptr;  // logits alone need none
-  for (std::int64_t t = 0; has_targets && t < batch.targets.numel(); ++t)
+  for (std::int64_t t = 0; t < batch.targets.numel(); ++t)
     require<InputError>(batch.targets[t] < vocabulary, "target ", t, " is ", batch.targets[t],
                         ", outside the vocabulary of ", vocabulary, "; give a negative one where none counts");
   device::require_documents(batch.documents, batch.tokens.numel(), sequence_length);
