@@ -26,6 +26,7 @@
 #include <fsdp/train/dry_run.hpp>
 #include <fsdp/train/launch.hpp>
 #include <fsdp/train/options.hpp>
+#include <fsdp/train/sharding_of.hpp>
 
 namespace fsdp::train::bench {
 
@@ -44,9 +45,10 @@ class StepRun {
   StepRun(Comm& communicator, const BenchOptions& options, const typename Stack::Tiling& tiling)
       : communicator_(communicator),
         model_(step_model(options)),
+        sharding_(sharding_of<typename Stack::Sharding>(options.stack.sharding)),
         request_(request(communicator, options)),
-        plan_(plan(model_, {}, tiling, request_)),
-        module_(communicator, model_, {}, tiling, shape()),
+        plan_(plan(model_, sharding_, tiling, request_)),
+        module_(communicator, model_, sharding_, tiling, shape()),
         optimizer_(module_, {}),
         executor_(module_, clock_.observer()),
         tokens_(random_tokens(request_.shape.sequence_length + 1, model_.config().vocab_size, communicator.rank())) {
@@ -179,6 +181,7 @@ class StepRun {
 
   Comm& communicator_;
   Model model_;
+  typename Stack::Sharding sharding_;
   std::vector<device::MatmulRecord> matmuls_;
   PlanRequest request_;
   Plan plan_;
