@@ -263,12 +263,11 @@ template <class Model>
 RunResults run_threads(const RunOptions& options) {
   using Comm = typename Model::Stack::Comm;
   std::vector<RunResults> by_rank(static_cast<std::size_t>(options.ranks));
-  Comm::run(options.ranks, comm::Options{.deadline = std::chrono::seconds(120), .record = true},
-            [&](Comm& communicator) {
-              if constexpr (requires { communicator.steps_on_own_gradients; })
-                communicator.steps_on_own_gradients = options.steps_on_own_gradients;
-              by_rank[static_cast<std::size_t>(communicator.rank())] = run_on_rank<Model>(communicator, options);
-            });
+  Comm::run(options.ranks, comm::Options{.deadline = options.deadline, .record = true}, [&](Comm& communicator) {
+    if constexpr (requires { communicator.steps_on_own_gradients; })
+      communicator.steps_on_own_gradients = options.steps_on_own_gradients;
+    by_rank[static_cast<std::size_t>(communicator.rank())] = run_on_rank<Model>(communicator, options);
+  });
   RunResults results = std::move(by_rank.front());
   for (std::size_t rank = 1; rank < by_rank.size(); ++rank) {
     EXPECT_EQ(by_rank[rank].losses, results.losses);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -62,6 +63,7 @@ struct RunOptions {
   std::filesystem::path resume = {};   ///< a checkpoint to go on from
   std::filesystem::path save_to = {};  ///< where the last step's checkpoint goes
   std::function<void(int rank, const comm::Event&)> before = {};  ///< called before each collective
+  std::chrono::milliseconds deadline{120'000};                    ///< of every collective over Threads
   bool nan_in_padding = false;          ///< gradients' memory is NaN before the first step writes to it
   bool collects = true;                 ///< weights, gradients and moments
   bool steps_on_own_gradients = false;  ///< only the stack "watched": gradients are not summed over ranks
