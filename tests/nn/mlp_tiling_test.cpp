@@ -211,6 +211,28 @@ TYPED_TEST(MlpTiling, TakesToTheByteAndToTheFlopWhatItsPlanSaysAndNeverMoreThanU
     }
 }
 
+/// With many threads a matmul's scratch may be many copies of its result, for some lengths and not for others.
+TYPED_TEST(MlpTiling, NeverTakesMoreThanUntiledWhateverTheThreads) {
+  int settled = 0;
+  for (const int threads : {1, 2, 8, 16, 64})
+    for (const Placing placing : {Placing::adjacent, Placing::padded})
+      for (const Sizes& sizes : {Sizes{.length = 1500, .hidden = 1024, .intermediate = 3072},
+                                 Sizes{.length = 2048, .hidden = 1024, .intermediate = 3072},
+                                 Sizes{.length = 4097, .hidden = 1024, .intermediate = 3072},
+                                 Sizes{.length = 4097, .hidden = 64, .intermediate = 192}}) {
+        const Taken untiled = taken<Meta, TypeParam>(sizes, {.placing = placing, .threads = threads});
+        for (const Named& policy : policies<TypeParam>(sizes)) {
+          SCOPED_TRACE(testing::Message()
+                       << sizes.length << " tokens, " << policy.name << ", " << threads << " threads");
+          const Run<> run{.tiling = policy.tiling, .placing = placing, .threads = threads};
+          EXPECT_LE(expect_planned<TypeParam>(sizes, run).peak, untiled.peak);
+          Unit<Meta, typename TypeParam::Kind, typename TypeParam::Precision> unit(sizes, run);
+          settled += unit.module.plan(unit.context) != policy.tiling.plan(problem_of<TypeParam>(sizes));
+        }
+      }
+  EXPECT_GT(settled, 0) << "no plan of a policy takes more: nothing was tested";
+}
+
 TYPED_TEST(MlpTiling, TakesWhatItsPlanSaysAtFullSize) {
   for (const std::int64_t length : {2048, 8192, 131072}) {
     const Sizes sizes{.length = length, .hidden = 4096, .intermediate = 12288};

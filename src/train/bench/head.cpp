@@ -96,7 +96,7 @@ class Head {
                  operands_.stream(0), operands_.target_list(), 1.0f, operands_.stream(1), {&sum, {1}});
   }
   std::int64_t arena_peak() const { return arena_.peak(); }
-  tiling::TilePlan plan() const { return module_.plan(context_); }
+  tiling::TilePlan plan() { return module_.plan(context_); }
 
  private:
   Arena make_arena(std::int64_t bytes) {
