@@ -180,6 +180,9 @@ UnitGroups group_parameters(UnitLists units, const Units& choices, std::int64_t 
       references.push_back(place->second);
       if (!uses(use, number)) use.groups.push_back(number);
     }
+    // In the groups' order a unit's largest part is gathered first, into the slot that another unit's left. Small
+    // parts that stay for longer would fill it.
+    std::sort(use.groups.begin(), use.groups.end());
   }
   for (const auto& [key, number] : numbers)
     result.groups[static_cast<std::size_t>(number)].name = group_name(key, number, result.uses);
