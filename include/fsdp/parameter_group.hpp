@@ -39,7 +39,7 @@ class ParameterGroup {
   using Axes = GroupAxes<Comm>;
   using Event = typename Device::Event;
   using Stream = typename Device::Stream;
-  using Across = typename Stack::OptimizerAcross;  ///< placement of what the optimizer steps, over the outer axis
+  using Across = typename Stack::OptimizerPlacement;  ///< placement of what the optimizer steps, over the outer axis
   using MainSpace = typename Stack::OptimizerSpace;
   static constexpr bool offloaded = !std::is_same_v<MainSpace, Device>;
   template <class T, class... P>

@@ -265,21 +265,20 @@ template <class Model>
 RunResults run_threads(const RunOptions& options) {
   using Comm = typename Model::Stack::Comm;
   std::vector<RunResults> by_rank(static_cast<std::size_t>(options.ranks));
-  Comm::run(options.ranks, comm::Options{.deadline = std::chrono::seconds(120), .record = true},
-            [&](Comm& communicator) {
-              if constexpr (requires { communicator.steps_on_own_gradients; })
-                communicator.steps_on_own_gradients = options.steps_on_own_gradients;
-              RunResults& results = by_rank[static_cast<std::size_t>(communicator.rank())];
-              if constexpr (Comm::Device::asynchronous) {
-                using Queue = typename Comm::Device::Queue;
-                Queue::leave_out_wait(communicator.rank() == 0 ? options.leave_out_wait : -1);
-                results = run_on_rank<Model>(communicator, options);
-                results.waits = Queue::waits();
-                results.left_out = Queue::left_out();
-              } else {
-                results = run_on_rank<Model>(communicator, options);
-              }
-            });
+  Comm::run(options.ranks, comm::Options{.deadline = options.deadline, .record = true}, [&](Comm& communicator) {
+    if constexpr (requires { communicator.steps_on_own_gradients; })
+      communicator.steps_on_own_gradients = options.steps_on_own_gradients;
+    RunResults& results = by_rank[static_cast<std::size_t>(communicator.rank())];
+    if constexpr (Comm::Device::asynchronous) {
+      using Queue = typename Comm::Device::Queue;
+      Queue::leave_out_wait(communicator.rank() == 0 ? options.leave_out_wait : -1);
+      results = run_on_rank<Model>(communicator, options);
+      results.waits = Queue::waits();
+      results.left_out = Queue::left_out();
+    } else {
+      results = run_on_rank<Model>(communicator, options);
+    }
+  });
   RunResults results = std::move(by_rank.front());
   if constexpr (Comm::Device::asynchronous) results.races = Comm::Device::take_races();
   for (std::size_t rank = 1; rank < by_rank.size(); ++rank) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -62,6 +63,7 @@ struct RunOptions {
   std::filesystem::path resume = {};   ///< a checkpoint to go on from
   std::filesystem::path save_to = {};  ///< where the last step's checkpoint goes
   std::function<void(int rank, const comm::Event&)> before = {};  ///< called before each collective
+  std::chrono::milliseconds deadline{120'000};                    ///< of every collective over Threads
   bool nan_in_padding = false;          ///< gradients' memory is NaN before the first step writes to it
   bool collects = true;                 ///< weights, gradients and moments
   std::int64_t leave_out_wait = -1;     ///< of the waits of rank 0's queues, on an asynchronous device; -1: none
@@ -103,6 +105,9 @@ struct RunResults {
 /// way, with "/queued" on an asynchronous device; and "watched": FullyShard on a communicator that can leave sums out
 /// and remembers what memory it was given. Throws InputError for what the tests do not compile.
 RunResults run(std::string_view stack, const RunOptions& options);
+
+/// K in a stack's name, such as 2 in "hybrid:2:full", which must divide the ranks; 1 where there is none.
+std::int64_t ranks_per_group(std::string_view stack);
 
 inline constexpr std::string_view strategies[] = {"fsdp2", "fsdp2:no-reshard", "zero1", "zero2", "zero3", "replicated"};
 

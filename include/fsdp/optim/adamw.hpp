@@ -109,7 +109,7 @@ class AdamW {
     return checked_multiply(module_->trained_size(), static_cast<std::int64_t>(sizeof(float)));
   }
   static Tensor<float> view(const Block& block, const Piece& piece) {
-    if (!piece.trainable) return {nullptr, {0}};
+    if (!piece.trainable) return {};
     return {reinterpret_cast<float*>(block.data()) + piece.resting, piece.main.shape()};
   }
   static Tensor<bf16> rounded(Tensor<Compute> model) {

@@ -96,7 +96,7 @@ class Head {
                  operands_.stream(0), operands_.target_list(), 1.0f, operands_.stream(1), {&sum, {1}});
   }
   std::int64_t arena_peak() const { return arena_.peak(); }
-  tiling::TilePlan plan() const { return module_.plan(context_); }
+  tiling::TilePlan plan() { return module_.plan(context_); }
 
  private:
   const Operands<Device, Compute>& operands_;
@@ -181,9 +181,8 @@ void measure(const BenchOptions& options, const Sizes& sizes, const std::vector<
 }  // namespace
 
 int measure_head(const BenchOptions& options) {
-  const bool asked = std::find(options.given.begin(), options.given.end(), "tiling") != options.given.end();
   std::vector<TilingChoice> tilings{{.kind = TilingChoice::Kind::tokens, .number = 1024}};
-  if (asked) tilings = {options.stack.tiling};
+  if (is_given(options, "tiling")) tilings = {options.stack.tiling};
   const Sizes sizes{.tokens = options.seq_len > 0 ? options.seq_len : 4096,
                     .hidden = options.hidden,
                     .vocabulary = options.vocab > 0 ? options.vocab : 32000,

@@ -1,12 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <support/stacks/runners.hpp>
 
+#include <algorithm>
 #include <map>
 #include <string>
 
 #include <fsdp/core/error.hpp>
 
 namespace fsdp::test {
+
+namespace {
+
+/// "fsdp2:2" of "fsdp2:2/bf16".
+std::string_view strategy_of(std::string_view stack) { return stack.substr(0, stack.find('/')); }
+
+}  // namespace
+
+std::int64_t ranks_per_group(std::string_view stack) {
+  return std::max<std::int64_t>(train::parse_sharding(strategy_of(stack)).number, 1);
+}
 
 RunResults run(std::string_view stack, const RunOptions& options) {
   static const std::map<std::string, RunResults (*)(const RunOptions&)> compiled = {
@@ -36,10 +48,10 @@ RunResults run(std::string_view stack, const RunOptions& options) {
       {"replicated/queued", run_replicated_queued},
   };
   if (stack == "watched") return run_watched(options);
-  const auto slash = std::min(stack.find('/'), stack.size());
   RunOptions chosen = options;
-  chosen.sharding = train::parse_sharding(stack.substr(0, slash));
-  const auto found = compiled.find(train::kind_name(chosen.sharding) + std::string(stack.substr(slash)));
+  const std::string_view strategy = strategy_of(stack);
+  chosen.sharding = train::parse_sharding(strategy);
+  const auto found = compiled.find(train::kind_name(chosen.sharding) + std::string(stack.substr(strategy.size())));
   require<InputError>(found != compiled.end(), "no stack of the tests is called '", stack, "'");
   return found->second(chosen);
 }

@@ -93,7 +93,7 @@ class MlpLayer {
     arena_.release(Arena::End::low, mark_);
   }
 
-  tiling::TilePlan plan() const { return module_.plan(context_); }
+  tiling::TilePlan plan() { return module_.plan(context_); }
   std::int64_t arena_peak() const { return arena_.peak(); }
   std::int64_t matmul_flops() const { return stream_.counters.matmul_flops; }
 
