@@ -214,6 +214,41 @@ TEST_F(NcclCollectives, SharedMemoryIsZeroedAndMayOutliveTheCommunicator) {
   Double::registered.clear();  // ended with the communicator
 }
 
+class NcclLaunch : public NcclDoubled {};
+
+TEST_F(NcclLaunch, RunsBesideRanksThatCanTalk) {
+  Threads<>::run(3, {}, [](auto& hosts) {
+    const int status = Ranks::run_beside(hosts, Double::table(), {}, [&](Ranks& c) {
+      EXPECT_EQ(c.rank(), hosts.rank());
+      EXPECT_EQ(sum_over_ranks(c, 1), 3);
+      return 5;
+    });
+    EXPECT_EQ(status, 5);
+  });
+}
+
+TEST_F(NcclLaunch, RunsOneRankWhereNoLauncherIs) {
+  if (launched_by_torchrun()) GTEST_SKIP() << "RANK or WORLD_SIZE is set";
+  EXPECT_EQ(Ranks::run(Double::table(), {}, [](Ranks& c) { EXPECT_EQ(c.size(), 1); }), 0);
+}
+
+/// A machine with two of them, of which this process chose one.
+struct TwoDevices : Device {
+  static int count() { return 2; }
+  static void select(int device) { chosen = device; }
+  static inline thread_local int chosen = -1;
+};
+
+TEST_F(NcclLaunch, ChoosesTheDeviceOfItsLocalRank) {
+  using Doubled = NcclDouble<TwoDevices>;
+  Threads<>::run(2, {}, [](auto& hosts) {
+    Nccl<TwoDevices>::run_beside(hosts, Doubled::table(), {}, [](auto& c) { EXPECT_EQ(TwoDevices::chosen, c.rank()); });
+  });
+  EXPECT_THROW(Threads<>::run(
+                   3, {}, [](auto& hosts) { Nccl<TwoDevices>::run_beside(hosts, Doubled::table(), {}, [](auto&) {}); }),
+               InputError);
+}
+
 class NcclFaults : public NcclDoubled {
  protected:
   /// What the first CollectiveError of `run` says.
@@ -253,16 +288,18 @@ TEST_F(NcclFaults, ARankThatNeverComesIsMissedAtTheDeadlineAndTheCommunicatorIsD
 
 TEST_F(NcclFaults, ALostRankEndsTheOthers) {
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_THROW(run_nccl(3, {},
-                        [&](Ranks& c) {
-                          barrier(c);
-                          if (c.rank() == 2) throw InputError("no such file");
-                          expect_parts(failure_of([&] {
-                                         for (;;) barrier(c);
-                                       }),
-                                       {"NCCL: ", "remote error; the double knows why"});
-                        }),
-               InputError);
+  std::atomic<int> met = 0;
+  const auto rank = [&](Ranks& c) {
+    barrier(c);
+    ++met;
+    while (met < 3) std::this_thread::yield();
+    if (c.rank() == 2) throw InputError("no such file");
+    const auto wait_for_ever = [&] {
+      for (;;) barrier(c);
+    };
+    expect_parts(failure_of(wait_for_ever), {"NCCL: ", "remote error; the double knows why"});
+  };
+  EXPECT_THROW(run_nccl(3, {}, rank), InputError);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
 }
 
