@@ -202,8 +202,10 @@ void after(C& c, const typename C::Device::Event& event) {
 template <Communicator C>
 void synchronize(C& c, typename C::Device::Queue& queue) {
   if constexpr (C::Device::asynchronous)
-    watch(c.monitor(), Event{.sequence = c.monitor().sequence, .label = {.what = "synchronize"}},
-          [&] { c.wait_for(queue.record()); });
+    watch(c.monitor(), Event{.sequence = c.monitor().sequence, .label = {.what = "synchronize"}}, [&] {
+      c.wait_for(queue.record());
+      queue.synchronize();
+    });
 }
 
 /// Zeroed memory that other ranks can read where it lies, for what collectives read (`local` of a gather, `full` of a

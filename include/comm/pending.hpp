@@ -58,14 +58,19 @@ class Pending {
   void wait() {
     if (monitor_ != nullptr) watch(*monitor_, event_, [&] { request_.wait(); });
   }
-  /// The same for what is queued from here on; the host waits only where the device has no queues.
-  void wait(typename C::Device::Queue& queue) {
+  /// The point at which the same holds, for queues to wait for; may be asked again. The host waits where there are
+  /// none.
+  typename C::Device::Event done() {
     if constexpr (C::Device::asynchronous) {
-      if (monitor_ != nullptr) watch(*monitor_, event_, [&] { queue.wait(request_.done()); });
+      if (monitor_ == nullptr) return {};
+      return watch(*monitor_, event_, [&] { return request_.done(); });
     } else {
       wait();
+      return {};
     }
   }
+  /// What is queued from here on starts after it.
+  void wait(typename C::Device::Queue& queue) { queue.wait(done()); }
 
  private:
   typename C::Request request_;

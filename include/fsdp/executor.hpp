@@ -3,8 +3,10 @@
 /// Runs a schedule on a ShardedModule, event by event, and nothing else.
 ///
 /// Activations: what backward needs grows from the arena's low end, last in first out; the residual gradient [T, H] is
-/// at the high end. A unit's slot is freed by its release event; a gradient slot when its reduction is done, which the
-/// next backward waits for.
+/// at the high end. A unit's slot is freed by its release event; a gradient slot when its reduction is done.
+///
+/// Where the device has queues, collectives and copies to far memory run beside the stream that computes, ordered by
+/// one event for each thing that one queue needs of another; the host queues a whole pass and waits once, for the loss.
 #pragma once
 
 #include <array>
@@ -14,6 +16,8 @@
 #include <vector>
 
 #include <fsdp/core/tensor.hpp>
+#include <fsdp/device/memory.hpp>
+#include <fsdp/far_inputs.hpp>
 #include <fsdp/nn/module.hpp>
 #include <fsdp/sharded_module.hpp>
 #include <fsdp/sharding/schedule.hpp>
@@ -36,8 +40,6 @@ class Executor {
   using Compute = typename Module::Compute;
   using Arena = typename Device::Arena;
   using End = typename Arena::End;
-  using Far = typename Module::Far;
-  using FarArena = typename Far::Arena;
 
   explicit Executor(Module& module, Observer observer = {})
       : module_(module),
@@ -49,7 +51,8 @@ class Executor {
         saved_(static_cast<std::size_t>(module.model().blocks())),
         marks_(static_cast<std::size_t>(module.model().blocks())),
         offloads_inputs_(module.model().units().offload_inputs),
-        far_inputs_(static_cast<std::size_t>(module.model().blocks())) {
+        far_inputs_(module.far_arena(), module.stream(), saved_.size()),
+        gradient_slots_(Device::overlaps) {
     context_.sequence_length = module.shape().sequence_length;
     context_.poll = [](void* self) { static_cast<Executor*>(self)->progress(); };
     context_.poll_state = this;
@@ -89,8 +92,11 @@ class Executor {
     micro_batches_ = micro_batches;
     scale_ = scale;
     pass_ = pass;
-    loss_ = 0;
     const auto start = context_.arena.mark(End::low);
+    double sum = 0;
+    loss_ = context_.template save<double>({1});
+    device::move<Device>(context_.stream, &sum, loss_.data(), 1);
+    for (auto& group : module_.groups()) group.begin_run(context_.stream.record());
     const auto positions = context_.template save<float>(module_.model().positions_shape(context_.sequence_length));
     module_.model().fill_positions(context_.stream, positions);
     context_.rotary = positions;
@@ -99,9 +105,11 @@ class Executor {
       execute(event);
       if (observer_.after != nullptr) observer_.after(observer_.state, event);
     }
-    finish_reductions();
+    gradient_slots_.finish([this](int index, int slot) { finish_reduction(index, slot); });
+    device::move<Device>(context_.stream, loss_.data(), &sum, 1);
+    module_.synchronize();
     context_.arena.release(End::low, start);
-    return loss_;
+    return sum;
   }
 
   void execute(const sharding::Event& event) {
@@ -116,7 +124,7 @@ class Executor {
       case Action::loss: return loss(event.index);
       case Action::backward: return backward(event.index);
       case Action::reduce: return reduce(event.index);
-      case Action::reduce_across: return group(event.index).reduce_across();
+      case Action::reduce_across: return group(event.index).reduce_across(context_.stream);
     }
   }
 
@@ -124,7 +132,7 @@ class Executor {
 
   void gather(const sharding::Event& event) {
     if (group(event.index).is_gathered()) return;  // generation keeps what it gathered once
-    Compute* const slot = module_.weight_slot(weight_slots_.take(event.index, 0)).open();
+    const auto& slot = module_.weight_slot(weight_slots_.take(event.index, 0));
     if (event.action == sharding::Action::gather)
       group(event.index).unshard(slot);
     else
@@ -134,33 +142,32 @@ class Executor {
 
   void release(int index) {
     group(index).reshard();
-    module_.weight_slot(weight_slots_.give_back(index)).close();
+    auto& slot = module_.weight_slot(weight_slots_.give_back(index));
+    slot.free = context_.stream.record();
+    slot.close();
   }
 
   void reduce(int index) {
     group(index).reduce(context_.stream);
-    reducing_.push_back(index);
+    gradient_slots_.reduce(index);
   }
 
-  void finish_reductions() {
-    for (int index : reducing_) {
-      group(index).wait_for_reduction();
-      if (gradient_slots_.holds(index)) module_.gradient_slot(gradient_slots_.give_back(index)).close();
-    }
-    reducing_.clear();
+  void finish_reduction(int index, int slot) {
+    group(index).wait_for_reduction(context_.stream);
+    module_.gradient_slot(slot).close();
   }
 
   /// Called by long loops in modules.
   void progress() {
     for (int index : gathering_) group(index).progress();
-    for (int index : reducing_) group(index).progress();
+    for (int index : gradient_slots_.reducing()) group(index).progress();
   }
 
   /// Views of a unit's gathered weights, waiting for those still on their way.
   template <class Unit>
   typename Unit::Weights weights(const Unit&, int unit) {
     for (int index : module_.uses()[static_cast<std::size_t>(unit)].groups) {
-      group(index).wait_for_weights();
+      group(index).wait_for_weights(context_.stream);
       std::erase(gathering_, index);
     }
     std::array<Tensor<const Compute>, Unit::parameter_count> list;
@@ -174,8 +181,9 @@ class Executor {
   /// Views of a unit's gradients, in slots that no reduction reads any more.
   template <class Unit>
   typename Unit::Gradients gradients(const Unit&, int unit) {
-    finish_reductions();
-    for (int index : module_.uses()[static_cast<std::size_t>(unit)].groups) {
+    const auto& groups = module_.uses()[static_cast<std::size_t>(unit)].groups;
+    gradient_slots_.begin_computation(groups, [this](int index, int slot) { finish_reduction(index, slot); });
+    for (int index : groups) {
       if (!group(index).rules().trainable || gradient_slots_.holds(index)) continue;
       group(index).begin_gradient(module_.gradient_slot(gradient_slots_.take(index, 0)).open());
     }
@@ -195,6 +203,7 @@ class Executor {
       context_.sequences = batch_.sequences;
       context_.documents = batch_.documents;
       entry_mark_ = context_.arena.mark(End::low);
+      if constexpr (Device::asynchronous) upload_tokens();
       x_ = context_.template save<Compute>(stream_shape());
       if (!saves_here(1)) y_ = context_.template save<Compute>(stream_shape());
       return entry_.forward(context_, weights(entry_, unit), batch_.tokens, x_);
@@ -202,26 +211,22 @@ class Executor {
     auto& mark = marks_[unit_index(unit)];
     mark = context_.arena.mark(End::low);
     if (saves_here(unit)) y_ = context_.template save<Compute>(stream_shape());
-    if (saves(unit) && offloads_inputs_) send_input(unit);
+    if (is_far(unit)) far_inputs_.send(unit_index(unit), x_);
+    if (is_far(unit - 1)) far_inputs_.wait_until_sent(unit_index(unit - 1));  // y is where that input was
     block_.forward(context_, weights(block_, unit), saved_[unit_index(unit)], x_, y_);
     std::swap(x_, y_);
     if (!saves_here(unit)) context_.arena.release(End::low, mark);
   }
 
-  /// A block's input goes to far memory, last in first out, and comes back for its backward.
-  void send_input(int unit) {
-    auto& far = module_.far_arena();
-    FarInput& input = far_inputs_[unit_index(unit)];
-    input.mark = far.mark(FarArena::End::low);
-    input.x = far.template allocate<Compute>(FarArena::End::low, stream_shape());
-    Far::template transfer<Compute>(context_.stream, x_, input.x);
+  /// Tokens where the device can read them; targets are read by the host.
+  void upload_tokens() {
+    const auto tokens = context_.template save<std::int32_t>(batch_.tokens.shape());
+    device::move<Device>(context_.stream, batch_.tokens.data(), tokens.data(), tokens.numel());
+    batch_.tokens = tokens;
   }
-  void fetch_input(int unit) {
-    const FarInput& input = far_inputs_[unit_index(unit)];
-    Far::template transfer<Compute>(context_.stream, input.x, x_);
-    saved_[unit_index(unit)].x = x_;
-    module_.far_arena().release(FarArena::End::low, input.mark);
-  }
+
+  /// Whether a block's input is in far memory between its forward and its backward.
+  bool is_far(int unit) const { return offloads_inputs_ && unit > 0 && saves(unit); }
 
   /// Whether a unit's forward keeps what its backward needs; two buffers in turn serve the units that have none.
   bool saves(int unit) const { return pass_ == sharding::Pass::train && unit >= module_.first_backward(); }
@@ -235,19 +240,19 @@ class Executor {
   }
 
   void loss(int unit) {
-    const Tensor<double> loss(&loss_, {1});
     if (pass_ == sharding::Pass::train) {
       gradient_mark_ = context_.arena.mark(End::high);
       dx_ = context_.arena.template allocate<Compute>(End::high, stream_shape());
+      if (is_far(unit - 1)) far_inputs_.fetch(unit_index(unit - 1), y_);
       const auto unit_weights = weights(head_, unit);
-      head_.loss(context_, unit_weights, gradients(head_, unit), x_, batch_.targets, scale_, dx_, loss);
+      head_.loss(context_, unit_weights, gradients(head_, unit), x_, batch_.targets, scale_, dx_, loss_);
       if (unit == module_.first_backward()) finish_micro_batch();
       return;
     }
     if (logits_.data() != nullptr)
       head_.logits(context_, weights(head_, unit), x_, logits_);
     else
-      head_.loss_only(context_, weights(head_, unit), x_, batch_.targets, loss);
+      head_.loss_only(context_, weights(head_, unit), x_, batch_.targets, loss_);
     finish_micro_batch();
   }
 
@@ -255,7 +260,12 @@ class Executor {
     if (unit == 0) {
       entry_.backward(context_, gradients(entry_, unit), batch_.tokens, dx_);
     } else {
-      if (offloads_inputs_) fetch_input(unit);
+      if (is_far(unit)) {
+        std::swap(x_, y_);
+        far_inputs_.wait_until_fetched(unit_index(unit));
+        saved_[unit_index(unit)].x = x_;
+        if (is_far(unit - 1)) far_inputs_.fetch(unit_index(unit - 1), y_);
+      }
       const auto unit_weights = weights(block_, unit);
       block_.backward(context_, unit_weights, gradients(block_, unit), saved_[unit_index(unit)], dx_);
       context_.arena.release(End::low, marks_[unit_index(unit)]);
@@ -271,23 +281,18 @@ class Executor {
   nn::Context<typename Module::Local> context_;
   std::vector<typename Model::Block::Saved> saved_;
   std::vector<typename Arena::Mark> marks_;
-  struct FarInput {
-    Tensor<Compute> x;  // [T, H]
-    typename FarArena::Mark mark;
-  };
   bool offloads_inputs_;
-  std::vector<FarInput> far_inputs_;
+  FarInputs<Device, Compute> far_inputs_;
   typename Arena::Mark entry_mark_;
   typename Arena::Mark gradient_mark_;
   sharding::Slots weight_slots_;
-  sharding::Slots gradient_slots_;
+  sharding::GradientSlots gradient_slots_;
   std::vector<int> gathering_;  ///< groups whose weights are on their way
-  std::vector<int> reducing_;
   std::span<const MicroBatch> micro_batches_;
   sharding::Pass pass_ = sharding::Pass::train;
   MicroBatch batch_;
   float scale_ = 0;
-  double loss_ = 0;
+  Tensor<double> loss_;  // [1]
   Tensor<Compute> x_, y_, dx_, logits_;
 };
 

@@ -57,6 +57,7 @@ void with_full_parameters(ShardedModule<Model>& module, const std::vector<std::s
     const Block full(module.ledger(), device::MemoryKind::gathered, checked_multiply(layout.full_size, size));
     Main* const data = reinterpret_cast<Main*>(full.data());
     group.gather_main(module.stream(), reinterpret_cast<Main*>(part.data()), data);
+    module.synchronize();
     for (std::size_t i = 0; i < group.parameters().size(); ++i)
       if (matches_any(names, group.parameters()[i].name))
         f(group.parameters()[i], Tensor<Main>(data + layout.offsets[i], layout.shapes[i]));
@@ -66,6 +67,7 @@ void with_full_parameters(ShardedModule<Model>& module, const std::vector<std::s
       Device::template copy<Main, Main>(module.stream(), Tensor<const Main>(data + at, {piece.count}),
                                         group.main().piece(piece));
     }
+    module.synchronize();  // the whole is given back
   }
   if (access == Access::write) module.sync_model_weights();
 }

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 
-#include <fsdp/core/error.hpp>
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/documents.hpp>
 
@@ -15,22 +14,13 @@ namespace fsdp {
 /// Packed documents cut sequences further (device/documents.hpp).
 struct MicroBatch {
   Tensor<const std::int32_t> tokens;   // [sequences * S]
-  Tensor<const std::int32_t> targets;  // [sequences * S]
+  Tensor<const std::int32_t> targets;  // [sequences * S]; logits alone need none
   std::int64_t sequences = 0;
   device::CumulativeLengths documents = {};  ///< [documents + 1]; empty: each sequence is one
 };
 
 /// Throws InputError unless tokens and targets are in the vocabulary and the documents cover them.
-inline void require_micro_batch(const MicroBatch& batch, std::int64_t sequence_length, std::int64_t vocabulary) {
-  for (std::int64_t t = 0; t < batch.tokens.numel(); ++t)
-    require<InputError>(batch.tokens[t] >= 0 && batch.tokens[t] < vocabulary, "token ", t, " is ", batch.tokens[t],
-                        ", outside the vocabulary of ", vocabulary);
-  const bool has_targets = batch.targets.data() != nullptr;  // logits alone need none
-  for (std::int64_t t = 0; has_targets && t < batch.targets.numel(); ++t)
-    require<InputError>(batch.targets[t] < vocabulary, "target ", t, " is ", batch.targets[t],
-                        ", outside the vocabulary of ", vocabulary, "; give a negative one where none counts");
-  device::require_documents(batch.documents, batch.tokens.numel(), sequence_length);
-}
+void require_micro_batch(const MicroBatch& batch, std::int64_t sequence_length, std::int64_t vocabulary);
 
 /// What a ShardedModule is planned for; nothing larger may run on it.
 struct RunShape {

@@ -18,20 +18,11 @@
 #include <fsdp/buffer/distributed_buffer.hpp>
 #include <fsdp/nn/module.hpp>
 #include <fsdp/sharding/schedule.hpp>
+#include <fsdp/slot.hpp>
+#include <fsdp/stack_mesh.hpp>
 #include <fsdp/units.hpp>
 
 namespace fsdp {
-
-/// The communicators of a group; nullptr where an axis has one rank.
-template <class Comm>
-struct GroupAxes {
-  Comm* shard = nullptr;   ///< cuts the tensors
-  Comm* across = nullptr;  ///< holds the same shards
-  Comm* keep = nullptr;    ///< keeps the weights together after forward (FullyShard over k ranks)
-
-  static int size(const Comm* axis) { return axis == nullptr ? 1 : axis->size(); }
-  static int rank(const Comm* axis) { return axis == nullptr ? 0 : axis->rank(); }
-};
 
 /// Main weights, model weights and main gradients of a group, placed as the strategy has them at rest, and the gathered
 /// and partial forms while a unit computes. Only `unshard` makes gathered weights; `reduce` uses the partial gradient
@@ -46,7 +37,9 @@ class ParameterGroup {
   using Accumulate = typename Stack::Precision::Accumulate;
   using Wire = typename Stack::Precision::Reduce;
   using Axes = GroupAxes<Comm>;
-  using Across = typename Stack::OptimizerAcross;  ///< placement of what the optimizer steps, over the outer axis
+  using Event = typename Device::Event;
+  using Stream = typename Device::Stream;
+  using Across = typename Stack::OptimizerPlacement;  ///< placement of what the optimizer steps, over the outer axis
   using MainSpace = typename Stack::OptimizerSpace;
   static constexpr bool offloaded = !std::is_same_v<MainSpace, Device>;
   template <class T, class... P>
@@ -80,6 +73,7 @@ class ParameterGroup {
   const std::vector<NamedParameter>& parameters() const { return parameters_; }
   const buffer::Layout& layout() const { return *layout_; }
   const sharding::GroupRules& rules() const { return rules_; }
+  const Axes& axes() const { return axes_; }
   /// Whether gathered weights and partial gradients are the buffers at rest: replicated, or alone.
   bool in_place() const { return axes_.shard == nullptr; }
   /// Whether this rank is the one that counts what it holds: of replicas, the first.
@@ -95,9 +89,8 @@ class ParameterGroup {
     model_ = {*layout_, at_, model};
     summed_ = {*layout_, at_, gradient};
     kept_data_ = kept;
-    const std::int64_t part = optimizer_sharded_across ? layout_->across.begin(at_.replica) : 0;
-    model_part_ = {*layout_, at_, model + part};
-    main_gradient_ = {*layout_, at_, gradient == nullptr ? nullptr : gradient + part};
+    model_part_ = part_of(model);
+    if (gradient != nullptr) main_gradient_ = part_of(gradient);
     if constexpr (one_copy)
       main_ = model_part_;
     else
@@ -112,43 +105,61 @@ class ParameterGroup {
   const Buffer<Compute, Replicate, Shard>& model() const { return model_; }
   const Buffer<Accumulate, Partial, Shard>& summed_gradient() const { return summed_; }
 
+  /// At the start of a run: `weights` is when the model weights at rest were written, for gathers to wait for.
+  void begin_run(const Event& weights) { weights_at_rest_ = weights; }
+
   /// Starts to gather the model weights' parts over the outer axis, in place.
   void gather_across() {
-    if constexpr (optimizer_sharded_across)
-      if (axes_.across != nullptr)
-        crossing_ = buffer::redistribute(*axes_.across, model_part_, model_, {"weights across", index_});
+    if constexpr (optimizer_sharded_across) {
+      if (axes_.across == nullptr) return;
+      comm::after(*axes_.across, weights_at_rest_);
+      crossing_ = buffer::redistribute(*axes_.across, model_part_, model_, {"weights across", index_});
+    }
   }
 
-  /// Starts to gather into `slot`, of layout().full_size elements; nullptr where in_place().
-  void unshard(Compute* slot) {
-    crossing_.wait();
-    gathered_ = {*layout_, at_, in_place() ? model_.data() : slot};
-    if (!in_place()) gathering_ = buffer::redistribute(*axes_.shard, model_, gathered_, {"weights", index_});
+  /// Starts to gather into `slot`, of layout().full_size elements; it has none where in_place().
+  void unshard(const Slot<Compute, Device>& slot) {
+    if (in_place()) {
+      gathered_ = {*layout_, at_, model_.data()};
+      return;
+    }
+    gathered_ = {*layout_, at_, slot.open()};
+    comm::after(*axes_.shard, weights_at_rest_);
+    comm::after(*axes_.shard, crossing_.done());
+    comm::after(*axes_.shard, slot.free);
+    gathering_ = buffer::redistribute(*axes_.shard, model_, gathered_, {"weights", index_});
   }
   /// Copies this rank's part, of the k ranks that keep the weights together, out of the gathered weights.
-  void keep(typename Device::Stream& stream) {
+  void keep(Stream& stream) {
     for (const buffer::Run& run : kept_layout_->runs) {
       const int rank = axes_.keep->rank();
       const Shape count{run.counts[static_cast<std::size_t>(rank)]};
       Device::template copy<Compute, Compute>(stream, Tensor<const Compute>(gathered_.data() + run.begin(rank), count),
                                               Tensor<Compute>(kept_data_ + run.local, count));
     }
+    kept_ = stream.record();
   }
   /// Starts to gather from the kept parts into `slot`.
-  void unshard_in_group(Compute* slot) {
+  void unshard_in_group(const Slot<Compute, Device>& slot) {
     const Coordinates at(axes_.keep->rank());
-    gathered_ = {*layout_, at_, slot};
-    gathering_ = buffer::redistribute(*axes_.keep, Buffer<Compute, Shard>(*kept_layout_, at, kept_data_),
-                                      Buffer<Compute, Replicate>(*kept_layout_, at, slot), {"kept weights", index_});
+    gathered_ = {*layout_, at_, slot.open()};
+    comm::after(*axes_.keep, kept_);
+    comm::after(*axes_.keep, slot.free);
+    gathering_ =
+        buffer::redistribute(*axes_.keep, Buffer<Compute, Shard>(*kept_layout_, at, kept_data_),
+                             Buffer<Compute, Replicate>(*kept_layout_, at, slot.data), {"kept weights", index_});
   }
   bool is_gathered() const { return gathered_.placed(); }
   void progress() {
     gathering_.test();
     reducing_.test();
   }
-  void wait_for_weights() {
-    crossing_.wait();
-    gathering_.wait();
+  /// What `stream` is asked for from here on may use the gathered weights.
+  void wait_for_weights(Stream& stream) {
+    if (in_place())
+      crossing_.wait(stream);
+    else
+      gathering_.wait(stream);
   }
   /// Gives the gathered weights up.
   void reshard() { gathered_.consume(); }
@@ -176,50 +187,66 @@ class ParameterGroup {
 
   /// Clears the gradients that nothing was written to, then starts the reduction over the inner axis; of a replicated
   /// group, over the outer one.
-  void reduce(typename Device::Stream& stream) {
+  void reduce(Stream& stream) {
     for (std::size_t i = 0; i < parameters_.size(); ++i)
       if (!written_[i]) {
         Device::template fill<Accumulate>(stream, partial_.tensor(static_cast<std::int64_t>(i)), 0.0f);
         written_[i] = true;
       }
-    if (!in_place())
-      reducing_ = buffer::redistribute<Wire>(*axes_.shard, std::move(partial_), summed_,
-                                             std::exchange(reduced_, true) ? Write::accumulate : Write::overwrite,
-                                             {"gradients", index_});
-    else if (rules_.across == sharding::Across::nothing)
-      start_across("gradients");
+    if (in_place()) {
+      if (rules_.across == sharding::Across::nothing) start_across(stream.record(), "gradients");
+      return;
+    }
+    comm::after(*axes_.shard, stream.record());
+    reducing_ = buffer::redistribute<Wire>(*axes_.shard, std::move(partial_), summed_,
+                                           std::exchange(reduced_, true) ? Write::accumulate : Write::overwrite,
+                                           {"gradients", index_});
   }
   /// Starts the reduction over the outer axis of what the inner one summed.
-  void reduce_across() {
-    reducing_.wait();
-    start_across("gradients across");
+  void reduce_across(Stream& stream) {
+    start_across(in_place() ? stream.record() : reducing_.done(), "gradients across");
   }
-  void wait_for_reduction() { reducing_.wait(); }
+  /// What `stream` is asked for from here on may use the reduced gradients, and the slot they came from.
+  void wait_for_reduction(Stream& stream) { reducing_.wait(stream); }
 
-  /// Gathers the main weights, whole, into `full` (layout().full_size elements) and waits. `part` is workspace of
-  /// model_size() elements.
-  void gather_main(typename Device::Stream& stream, Main* part, Main* full) const {
+  /// Gathers the main weights, whole, into `full` (layout().full_size elements), for `stream` to use. `part` is
+  /// workspace of model_size() elements.
+  void gather_main(Stream& stream, Main* part, Main* full) const {
     const Buffer<Main, Replicate, Shard> shard(*layout_, at_, part);
-    const std::int64_t begin = optimizer_sharded_across ? layout_->across.begin(at_.replica) : 0;
+    const auto own = part_of(part);
     Device::template copy<Main, Main>(stream, Tensor<const Main>(main_.data(), {main_.size()}),
-                                      Tensor<Main>(part + begin, {main_.size()}));
+                                      Tensor<Main>(own.data(), {own.size()}));
     if constexpr (optimizer_sharded_across)
-      if (axes_.across != nullptr)
-        buffer::redistribute(*axes_.across, buffer::own_part(shard), shard, {"main weights across", index_}).wait();
-    if (in_place())
+      if (axes_.across != nullptr) {
+        comm::after(*axes_.across, stream.record());
+        buffer::redistribute(*axes_.across, own, shard, {"main weights across", index_}).wait(stream);
+      }
+    if (in_place()) {
       Device::template copy<Main, Main>(stream, Tensor<const Main>(part, {layout_->full_size}),
                                         Tensor<Main>(full, {layout_->full_size}));
-    else
-      buffer::redistribute(*axes_.shard, shard, Buffer<Main, Replicate, Replicate>(*layout_, at_, full),
-                           {"main weights", index_})
-          .wait();
+      return;
+    }
+    const Buffer<Main, Replicate, Replicate> whole(*layout_, at_, full);
+    comm::after(*axes_.shard, stream.record());
+    buffer::redistribute(*axes_.shard, shard, whole, {"main weights", index_}).wait(stream);
   }
 
  private:
   using Coordinates = buffer::Coordinates;
 
-  void start_across(const char* what) {
+  /// What the optimizer has of this rank's shard, which begins at `data`.
+  template <class T>
+  Buffer<T, Across, Shard> part_of(T* data) const {
+    const Buffer<T, Replicate, Shard> whole(*layout_, at_, data);
+    if constexpr (optimizer_sharded_across)
+      return buffer::redistribute(whole);
+    else
+      return whole;
+  }
+
+  void start_across(const Event& summed, const char* what) {
     if (axes_.across == nullptr) return;
+    comm::after(*axes_.across, summed);
     auto sum = summed_;
     const comm::Label label{what, index_};
     if constexpr (optimizer_sharded_across)
@@ -238,6 +265,7 @@ class ParameterGroup {
   bool reduced_ = false;
   std::unique_ptr<bool[]> written_;
   Compute* kept_data_ = nullptr;
+  Event weights_at_rest_, kept_;
   MainBuffer main_;
   Buffer<Compute, Replicate, Shard> model_;
   Buffer<Compute, Across, Shard> model_part_;

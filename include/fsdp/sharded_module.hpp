@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <comm/collectives.hpp>
 #include <comm/mesh.hpp>
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/far.hpp>
@@ -25,6 +26,7 @@
 #include <fsdp/sharding/scheduler.hpp>
 #include <fsdp/sharding/slots.hpp>
 #include <fsdp/slot.hpp>
+#include <fsdp/stack_mesh.hpp>
 #include <fsdp/units.hpp>
 
 namespace fsdp {
@@ -42,54 +44,31 @@ class ShardedModule {
   using Compute = typename Group::Compute;
   using Accumulate = typename Group::Accumulate;
   using Far = device::Far<Device>;
-  using Mesh = comm::Mesh<Comm, Stack::mesh_axes>;
 
   /// `communicator` must outlive the module. Weights are zero until `initialize`d or loaded.
   ShardedModule(Comm& communicator, Model model, typename Stack::Sharding sharding, typename Stack::Tiling tiling,
                 const RunShape& shape, Purpose purpose = Purpose::train)
-      : ShardedModule(make_mesh(communicator, sharding), std::move(model), sharding, tiling, shape, purpose) {}
+      : ShardedModule(StackMesh<Stack>(communicator, sharding), std::move(model), sharding, tiling, shape, purpose) {}
 
   /// On a mesh of as many axes as the strategy works on.
   template <int axes>
   ShardedModule(comm::Mesh<Comm, axes> mesh, Model model, typename Stack::Sharding sharding,
                 typename Stack::Tiling tiling, const RunShape& shape, Purpose purpose = Purpose::train)
-      : mesh_(fitting(std::move(mesh))),
-        model_(std::move(model)),
-        tiling_(tiling),
-        shape_(shape),
-        purpose_(purpose),
-        arena_(make_arena<Device>(ledger_, shape.activation_bytes)),
-        far_arena_(make_arena<Far>(far_ledger_, shape.far_activation_bytes)),
-        stream_(arena_, shape.threads),
-        rules_(settled(sharding.rules())) {
-    collect_groups();
-    if (purpose == Purpose::train)
-      training_ = sharding::make_schedule(rules_, uses_, group_rules_, shape.micro_batches);
-    evaluation_ = sharding::make_schedule(rules_, uses_, group_rules_, 1, sharding::Pass::evaluate);
-    if (purpose == Purpose::generate)
-      std::erase_if(evaluation_,
-                    [](const sharding::Event& event) { return event.action == sharding::Action::release; });
-    first_backward_ = sharding::first_backward(uses_, group_rules_);
-    allocate();
-    for (const Comm* communicator : communicators())
-      if constexpr (requires { communicator->scratch_bytes(); }) communicator_scratch_ += communicator->scratch_bytes();
-  }
+      : ShardedModule(StackMesh<Stack>(std::move(mesh)), std::move(model), sharding, tiling, shape, purpose) {}
+
   ShardedModule(const ShardedModule&) = delete;
   ShardedModule& operator=(const ShardedModule&) = delete;
 
   Comm& communicator() const { return mesh_.world(); }
-  Mesh& mesh() { return mesh_; }
   /// The world and, where the strategy works on two axes, the outer and the inner one.
-  std::vector<Comm*> communicators() {
-    std::vector<Comm*> list{&mesh_.world()};
-    if constexpr (Stack::mesh_axes == 2) list.insert(list.end(), {&mesh_.replicate_axis(), &mesh_.shard_axis()});
-    return list;
-  }
+  std::vector<Comm*> communicators() { return mesh_.communicators(); }
   const Model& model() const { return model_; }
   const RunShape& shape() const { return shape_; }
   const typename Stack::Tiling& tiling() const { return tiling_; }
   typename Device::Arena& arena() { return arena_; }
   typename Device::Stream& stream() { return stream_; }
+  /// The host waits until all that was queued is done; before it reads what the device wrote.
+  void synchronize() { comm::synchronize(mesh_.world(), stream_); }
   device::Ledger& ledger() { return ledger_; }
   /// Counts what lives in far memory, activations apart.
   device::Ledger& far_ledger() { return far_ledger_; }
@@ -110,7 +89,7 @@ class ShardedModule {
   device::BytesByKind peak_bytes() const {
     device::BytesByKind bytes = ledger_.current();
     bytes[static_cast<std::size_t>(device::MemoryKind::activations)] = arena_.peak() - arena_.peak_scratch();
-    bytes[static_cast<std::size_t>(device::MemoryKind::scratch)] = arena_.peak_scratch() + communicator_scratch_;
+    bytes[static_cast<std::size_t>(device::MemoryKind::scratch)] = arena_.peak_scratch() + mesh_.scratch_bytes();
     return bytes;
   }
 
@@ -147,10 +126,8 @@ class ShardedModule {
   }
   const std::vector<std::string>& group_names() const { return group_names_; }
 
-  const Slot<Compute, Device>& weight_slot(int index) const { return weight_slots_[static_cast<std::size_t>(index)]; }
-  const Slot<Accumulate, Device>& gradient_slot(int index) const {
-    return gradient_slots_[static_cast<std::size_t>(index)];
-  }
+  Slot<Compute, Device>& weight_slot(int index) { return weight_slots_[static_cast<std::size_t>(index)]; }
+  Slot<Accumulate, Device>& gradient_slot(int index) { return gradient_slots_[static_cast<std::size_t>(index)]; }
 
   /// Which tensor of which group a unit's i-th parameter is.
   const std::vector<Reference>& references(int unit) const { return references_[static_cast<std::size_t>(unit)]; }
@@ -159,54 +136,33 @@ class ShardedModule {
   using Kind = device::MemoryKind;
   using Block = device::Block<Device>;
 
-  template <class Space>
-  static typename Space::Arena make_arena(device::Ledger& ledger, std::int64_t bytes) {
-    if constexpr (Device::counts_only)
-      return Space::Arena::unbounded();
-    else
-      return typename Space::Arena(ledger, bytes);
+  ShardedModule(StackMesh<Stack> mesh, Model model, typename Stack::Sharding sharding, typename Stack::Tiling tiling,
+                const RunShape& shape, Purpose purpose = Purpose::train)
+      : mesh_(std::move(mesh)),
+        model_(std::move(model)),
+        tiling_(tiling),
+        shape_(shape),
+        purpose_(purpose),
+        arena_(Device::Arena::planned(ledger_, shape.activation_bytes)),
+        far_arena_(Far::Arena::planned(far_ledger_, shape.far_activation_bytes)),
+        stream_(arena_, shape.threads),
+        rules_(settled(sharding.rules())) {
+    collect_groups();
+    if (purpose == Purpose::train)
+      training_ = sharding::make_schedule(rules_, uses_, group_rules_, shape.micro_batches);
+    evaluation_ = sharding::make_schedule(rules_, uses_, group_rules_, 1, sharding::Pass::evaluate);
+    if (purpose == Purpose::generate)
+      std::erase_if(evaluation_,
+                    [](const sharding::Event& event) { return event.action == sharding::Action::release; });
+    first_backward_ = sharding::first_backward(uses_, group_rules_);
+    allocate();
   }
 
-  static Mesh make_mesh(Comm& communicator, const typename Stack::Sharding& sharding) {
-    if constexpr (Stack::mesh_axes == 1)
-      return Mesh(communicator);
-    else
-      return Mesh(communicator, sharding.ranks_per_group());
-  }
-  template <int axes>
-  static Mesh fitting(comm::Mesh<Comm, axes>&& mesh) {
-    static_assert(axes >= Stack::mesh_axes,
-                  "fsdp: a hybrid strategy on a mesh of one axis has nothing to replicate over; make the mesh with "
-                  "comm::Mesh(world, ranks per group), or take the inner strategy alone");
-    static_assert(axes <= Stack::mesh_axes,
-                  "fsdp: this strategy works on all ranks alike, and the mesh has two axes; make it with "
-                  "comm::Mesh(world), or wrap the strategy in HybridShard");
-    return std::move(mesh);
-  }
-
-  /// A group of one rank keeps everything, one of all ranks is the world: neither needs parts of its own.
   sharding::Rules settled(sharding::Rules rules) const {
-    if constexpr (Stack::mesh_axes == 2)
-      if (rules.group_after_forward && (mesh_.shards() == 1 || mesh_.shards() == mesh_.world().size())) {
-        rules.group_after_forward = false;
-        if (mesh_.shards() == 1 && mesh_.world().size() > 1) rules.hold = sharding::Hold::micro_batch;
-      }
+    rules = mesh_.settled(rules);
     if (purpose_ == Purpose::generate && rules.hold != sharding::Hold::always) rules.hold = sharding::Hold::step;
     rules.keep_last_block = model_.units().keep_last_block;
     return rules;
-  }
-
-  GroupAxes<Comm> axes_of(const GroupedParameters& group) {
-    const auto axis = [](Comm& communicator) { return communicator.size() > 1 ? &communicator : nullptr; };
-    Comm* const world = axis(mesh_.world());
-    if (group.exempt || !std::is_same_v<typename Stack::Sharding::AtRest, buffer::Shard>)
-      return {.shard = nullptr, .across = world};
-    if constexpr (Stack::mesh_axes == 2) {
-      if (rules_.across != sharding::Across::nothing)
-        return {.shard = axis(mesh_.shard_axis()), .across = axis(mesh_.replicate_axis())};
-      return {.shard = world, .keep = rules_.group_after_forward ? &mesh_.shard_axis() : nullptr};
-    }
-    return {.shard = world};
   }
 
   void collect_groups() {
@@ -228,8 +184,7 @@ class ShardedModule {
     for (GroupedParameters& group : unit_groups.groups) {
       group_names_.push_back(group.name);
       group_rules_.push_back(rules_of(group, rules_));
-      const GroupAxes<Comm> axes = axes_of(group);
-      reduces_across_ = reduces_across_ || axes.across != nullptr;
+      const GroupAxes<Comm> axes = mesh_.axes_of(group.exempt, rules_);
       groups_.emplace_back(std::move(group.parameters), static_cast<int>(groups_.size()), axes, group_rules_.back());
     }
   }
@@ -247,7 +202,12 @@ class ShardedModule {
 
   void allocate() {
     Sizes all;
-    for (const Group& group : groups_) all.add(group);
+    bool reduces_across = false;  // then gradients at rest are read by other ranks
+    for (const Group& group : groups_) {
+      all.add(group);
+      reduces_across = reduces_across || group.axes().across != nullptr;
+    }
+    const bool trains = purpose_ == Purpose::train;
     Main* main = nullptr;
     if constexpr (Group::offloaded)
       main = reinterpret_cast<Main*>(
@@ -255,21 +215,28 @@ class ShardedModule {
     else if constexpr (!Group::one_copy)
       main = keep<Main>(Kind::weights, all.main, false);
     Compute* const model = keep<Compute>(Kind::weights, all.model, true);
-    Accumulate* const gradient =
-        purpose_ == Purpose::train ? keep<Accumulate>(Kind::gradients, all.gradient, reduces_across_) : nullptr;
-    const bool keeps = purpose_ == Purpose::train && all.kept > 0;
-    Compute* const kept = keeps ? keep<Compute>(Kind::weights, all.kept, true) : nullptr;
+    Accumulate* const gradient = trains ? keep<Accumulate>(Kind::gradients, all.gradient, reduces_across) : nullptr;
+    Compute* const kept = trains && all.kept > 0 ? keep<Compute>(Kind::weights, all.kept, true) : nullptr;
+    place(main, model, gradient, kept);
+    allocate_slots();
+  }
 
+  /// One group after the other in each block; there is no block of what nobody needs.
+  void place(Main* main, Compute* model, Accumulate* gradient, Compute* kept) {
+    const auto part = []<class T>(T* block, std::int64_t at) { return block == nullptr ? nullptr : block + at; };
     Sizes at;
-    std::vector<std::int64_t> full_sizes;
     for (Group& group : groups_) {
-      const bool trains = gradient != nullptr && group.rules().trainable;
-      group.place(main + at.main, model + at.model, trains ? gradient + at.gradient : nullptr, kept + at.kept);
+      group.place(part(main, at.main), part(model, at.model),
+                  group.rules().trainable ? part(gradient, at.gradient) : nullptr, part(kept, at.kept));
       list_pieces(group);
       at.add(group);
-      full_sizes.push_back(group.in_place() ? 0 : group.layout().full_size);
-      if (group.rules().hold == sharding::Hold::always) group.unshard(nullptr);
+      if (group.rules().hold == sharding::Hold::always) group.unshard({});
     }
+  }
+
+  void allocate_slots() {
+    std::vector<std::int64_t> full_sizes;
+    for (const Group& group : groups_) full_sizes.push_back(group.in_place() ? 0 : group.layout().full_size);
     sharding::Schedule both = training_;
     both.insert(both.end(), evaluation_.begin(), evaluation_.end());
     const auto make_slots = [&]<class T>(std::vector<Slot<T, Device>>& slots, const std::vector<std::int64_t>& sizes,
@@ -281,7 +248,8 @@ class ShardedModule {
     };
     make_slots(weight_slots_, sharding::weight_slots(both, full_sizes).sizes, Kind::gathered);
     if (purpose_ == Purpose::train)
-      make_slots(gradient_slots_, sharding::gradient_slots(training_, uses_, group_rules_, full_sizes).sizes,
+      make_slots(gradient_slots_,
+                 sharding::gradient_slots(training_, uses_, group_rules_, full_sizes, Device::overlaps).sizes(),
                  Kind::gradients);
   }
 
@@ -315,7 +283,7 @@ class ShardedModule {
     if (trains) trained_size_ += group.main_size();
   }
 
-  Mesh mesh_;
+  StackMesh<Stack> mesh_;
   Model model_;
   typename Stack::Tiling tiling_;
   RunShape shape_;
@@ -338,8 +306,6 @@ class ShardedModule {
   std::vector<Slot<Accumulate, Device>> gradient_slots_;
   std::vector<Piece> pieces_;
   std::int64_t trained_size_ = 0;
-  std::int64_t communicator_scratch_ = 0;
-  bool reduces_across_ = false;  ///< gradients at rest are read by other ranks
   int first_backward_ = 0;
 };
 

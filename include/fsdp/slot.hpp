@@ -12,7 +12,8 @@ namespace fsdp {
 template <class T, class Device>
 struct Slot {
   T* data = nullptr;
-  std::int64_t size = 0;  ///< elements
+  std::int64_t size = 0;             ///< elements
+  typename Device::Event free = {};  ///< when its last user was done with it
 
   /// Makes the slot usable, or unusable (see Device::poison) until it is opened again.
   T* open() const {

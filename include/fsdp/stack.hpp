@@ -30,7 +30,7 @@ struct Stack {
   using Device = typename CommT::Device;
   using Precision = PrecisionT;
   using Tiling = TilingT;
-  using OptimizerAcross = OptimizerPlacement<Sharding>;
+  using OptimizerPlacement = fsdp::OptimizerPlacement<Sharding>;
   static constexpr int mesh_axes = mesh_axes_of<Sharding>;
   /// Where main weights and optimizer state live.
   using OptimizerSpace = std::conditional_t<offloads_optimizer_of<Sharding>, device::Far<Device>, Device>;

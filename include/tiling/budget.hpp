@@ -86,7 +86,8 @@ constexpr std::int64_t block_within(const Problem& problem, std::int64_t bytes, 
 
 /// Where even a shortest tile's workspace is too large: blocks of columns, and then fewer tokens.
 constexpr Cut smallest_cut(const Problem& problem, std::int64_t bytes) {
-  for (std::int64_t tokens = std::min(problem.tokens, shortest_tile); tokens > 0; --tokens) {
+  for (std::int64_t tokens = std::min(problem.tokens, shortest_tile); tokens >= problem.fewest_tile_tokens();
+       --tokens) {
     if (problem.tile_bytes(tokens) <= bytes) return {.kept_tile = tokens, .recomputed_tile = tokens};
     if (const std::int64_t block = block_within(problem, bytes, tokens); block > 0)
       return {.kept_tile = tokens, .recomputed_tile = tokens, .block = block};
@@ -96,19 +97,21 @@ constexpr Cut smallest_cut(const Problem& problem, std::int64_t bytes) {
 
 }  // namespace detail
 
-/// The fewest bytes that any plan needs: one token, one block of columns.
+/// The fewest bytes that any plan needs: a shortest tile, one block of columns.
 constexpr std::int64_t smallest_budget(const Problem& problem) {
-  return std::min(problem.tile_bytes(1), problem.columns > tile_step ? problem.tile_bytes(1, tile_step)
-                                                                     : std::numeric_limits<std::int64_t>::max());
+  const std::int64_t tokens = problem.fewest_tile_tokens();
+  return std::min(problem.tile_bytes(tokens), problem.columns > tile_step ? problem.tile_bytes(tokens, tile_step)
+                                                                          : std::numeric_limits<std::int64_t>::max());
 }
 
 /// Kept activations of all units that repeat, and one tile's workspace, in at most `bytes`.
 constexpr TilePlan plan_within(const Problem& problem, std::int64_t bytes) {
   if (problem.tokens == 0) return priced(problem, {});
-  if (bytes < smallest_budget(problem))
-    throw InputError(message("tiling: a budget of ", bytes,
-                             " bytes does not hold one tile of one token; give at least ", smallest_budget(problem),
-                             ", as in budget:", smallest_budget(problem)));
+  if (const std::int64_t least = smallest_budget(problem); bytes < least) {
+    const std::int64_t tokens = problem.fewest_tile_tokens();
+    throw InputError(message("tiling: a budget of ", bytes, " bytes does not hold the shortest tile, of ", tokens,
+                             tokens == 1 ? " token" : " tokens", "; give at least ", least, ", as in budget:", least));
+  }
   detail::Cut best = detail::cut_at(problem, bytes, problem.tokens);
   for (std::int64_t tile = shortest_tile; tile < problem.tokens; tile += tile_step)
     if (const detail::Cut cut = detail::cut_at(problem, bytes, tile); cut.work < best.work) best = cut;

@@ -3,8 +3,9 @@
 /// How a sequence is cut: all tiling policies.
 ///
 /// A policy is a pure function from a problem to a TilePlan. It owns no memory and sees neither device nor
-/// communicator. To add one: a struct with `plan` here, its cases in tests/tiling/policies_test.cpp, its name in
-/// src/train/stack_choice.cpp.
+/// communicator. Tiles may be longer than asked for where very short ones would cost digits
+/// (Problem::fewest_tile_tokens). To add one: a struct with `plan` here, its cases in tests/tiling/policies_test.cpp,
+/// its name in src/train/stack_choice.cpp.
 #pragma once
 
 #include <algorithm>
@@ -50,7 +51,7 @@ struct Untiled {
 /// As few tiles as hold `tokens_per_tile` tokens each, of equal length but for the last. Nothing is kept, unless that
 /// saves no memory: no policy takes more than Untiled does.
 constexpr TilePlan cut(const Problem& problem, std::int64_t tokens_per_tile) {
-  const std::int64_t count = ceil_divide(problem.tokens, tokens_per_tile);
+  const std::int64_t count = ceil_divide(problem.tokens, std::max(tokens_per_tile, problem.fewest_tile_tokens()));
   std::vector<Tile> tiles;
   append_tiles(tiles, 0, problem.tokens, count == 0 ? 1 : ceil_divide(problem.tokens, count), false);
   const TilePlan plan = priced(problem, std::move(tiles));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The program: reads the command line, picks a compiled stack, runs the sub-command.
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -72,8 +71,7 @@ template <class Options>
 Options launched(Options options) {
   using Kind = train::CommChoice::Kind;
   train::CommChoice& comm = options.stack.comm;
-  const bool given = std::find(options.given.begin(), options.given.end(), "comm") != options.given.end();
-  if (!given && comm::launched_by_mpi()) comm.kind = Kind::mpi;
+  if (!train::is_given(options, "comm") && comm::launched_by_mpi()) comm.kind = Kind::mpi;
   const char* const processes = std::getenv("OMPI_COMM_WORLD_SIZE");  // NOLINT(concurrency-mt-unsafe): no threads yet
   require<InputError>(
       comm.kind == Kind::mpi || comm.kind == Kind::nccl || processes == nullptr || std::atoi(processes) <= 1, "--comm ",
@@ -105,8 +103,7 @@ struct Run {
     if (options.what == "optim") return train::bench::measure_optim(options);
     auto resolved = launched(options);
     if (options.what == "step") return find_stack(resolved.stack).bench_step(resolved);
-    const bool given = std::find(options.given.begin(), options.given.end(), "comm") != options.given.end();
-    if (!given) resolved.stack.comm.ranks = 2;  // one thread has nobody to talk to
+    if (!train::is_given(options, "comm")) resolved.stack.comm.ranks = 2;  // one thread has nobody to talk to
     return find_stack(resolved.stack).bench_comm(resolved);
   }
 };

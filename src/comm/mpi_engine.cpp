@@ -124,7 +124,8 @@ void MpiRank::Engine::announce(InFlight& transfer, int peer) {
   send(transfer, MessageKind::arrival, peer, mine.data(), static_cast<std::int64_t>(mine.size()));
   if (is_read_by(transfer, peer)) {
     const auto places = std::as_bytes(std::span(transfer.places));
-    send(transfer, MessageKind::places, peer, places.data(), static_cast<std::int64_t>(places.size()));
+    if (transfer.places.size() > carried)
+      send(transfer, MessageKind::places, peer, places.data(), static_cast<std::int64_t>(places.size()));
     receive(transfer, MessageKind::done, peer, nullptr, 0);
   } else if (!transfer.transfer.reduces()) {
     send_part(transfer, MessageKind::data, peer);

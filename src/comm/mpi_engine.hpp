@@ -5,7 +5,7 @@
 /// Every transfer first tells each peer that this rank has come, and for what: waiting is told apart from moving, a
 /// missed deadline can name who is missing, and ranks that disagree are told so. Then each rank's part reaches a peer
 /// in one of two ways, which the arrival tells:
-///  - it lies in windows that the peer can map: its places follow, the peer copies or sums from there and answers
+///  - it lies in windows that the peer can map: its places come too, the peer copies or sums from there and answers
 ///    `done`, after which the memory may change;
 ///  - it is sent. From processes that share no windows, receives are posted before they come.
 /// Sums take turns, because they share scratch. In an all_reduce a rank's sums take the same way as its contribution:
@@ -56,10 +56,14 @@ class MpiRank::Engine {
   static constexpr std::uint64_t depth = 32;
   static constexpr int nobody = -1;
 
+  /// Places that an arrival has room for: a message less where there are no more.
+  static constexpr std::size_t carried = 4;
+
   /// The first message of a transfer between two ranks.
   struct Arrival {
     Outline outline;
-    std::int64_t in_windows = 0;  ///< whether places follow, to those that share windows
+    std::int64_t in_windows = 0;          ///< whether those that share windows read this rank's part there
+    std::array<Place, carried> places{};  ///< by segment; of more segments all follow
   };
   /// What is known of a peer in one transfer.
   struct Peer {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The part of MpiRank::Engine that reads peers' windows, and what follows a sum.
+#include <algorithm>
+
 #include "mpi_engine.hpp"
 
 namespace fsdp::comm {
@@ -26,6 +28,7 @@ void MpiRank::Engine::find_places(InFlight& transfer) const {
     found_some = true;
   }
   transfer.arrival.in_windows = found_some;
+  std::copy_n(transfer.places.begin(), std::min(carried, transfer.places.size()), transfer.arrival.places.begin());
 }
 
 void MpiRank::Engine::on_arrival(InFlight& transfer, int peer) {
@@ -40,7 +43,12 @@ void MpiRank::Engine::on_arrival(InFlight& transfer, int peer) {
   }
   if (!shares_with(peer)) return;
   if (from.arrival.in_windows != 0) {
-    from.places.resize(transfer.transfer.segments.size());
+    const std::size_t count = transfer.transfer.segments.size();
+    if (count <= carried) {
+      from.places.assign(from.arrival.places.begin(), from.arrival.places.begin() + static_cast<std::ptrdiff_t>(count));
+      return on_places(transfer, peer);
+    }
+    from.places.resize(count);
     const auto bytes = std::as_writable_bytes(std::span(from.places));
     return receive(transfer, MessageKind::places, peer, bytes.data(), static_cast<std::int64_t>(bytes.size()));
   }

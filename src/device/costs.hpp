@@ -172,12 +172,12 @@ inline Cost adamw(const Tensor<float>& main, const Tensor<float>& first_moment, 
   require(first_moment.numel() == count && second_moment.numel() == count && gradient.numel() == count,
           "adamw: ", count, " weights with ", first_moment.numel(), " and ", second_moment.numel(), " moments and ",
           gradient.numel(), " gradients");
-  require(model.data() == nullptr || model.numel() == count, "adamw: ", count, " weights with ", model.numel(),
+  require(model.numel() == 0 || model.numel() == count, "adamw: ", count, " weights with ", model.numel(),
           " model weights");
   require(main.contiguous() && first_moment.contiguous() && second_moment.contiguous() && gradient.contiguous() &&
               model.contiguous(),
           "adamw: shards must be contiguous");
-  return {.bytes = 7 * main.bytes() + (model.data() == nullptr ? 0 : model.bytes())};
+  return {.bytes = 7 * main.bytes() + model.bytes()};
 }
 
 template <class T>

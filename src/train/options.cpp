@@ -175,8 +175,7 @@ void require_writable(const std::string& checkpoint_dir) {
 
 void refuse_other_stack(const TrainOptions& options, const StackChoice& fixed) {
   const auto check = [&](const char* flag, const auto& asked, const auto& compiled, bool same) {
-    const bool given = std::ranges::find(options.given, flag) != options.given.end();
-    require<InputError>(!given || same, "--", flag, " ", name_of(asked),
+    require<InputError>(!is_given(options, flag) || same, "--", flag, " ", name_of(asked),
                         " contradicts this program, which is compiled for ", name_of(compiled),
                         "; leave the flag out, or use the tessera program");
   };

@@ -130,7 +130,7 @@ TEST(Redistribute, ReplicateToShardIsAViewOfThisRanksPart) {
     std::vector<float> full = contribution(layout, 3, 0.0f);
     const Buffer<Replicate> from(layout, c.rank(), full.data());
 
-    const Buffer<Shard> part = redistribute(c, from);
+    const Buffer<Shard> part = redistribute(from);
 
     EXPECT_EQ(part.data(), full.data() + layout.local_size * c.rank());
     EXPECT_EQ(part.size(), layout.local_size);
@@ -143,7 +143,7 @@ TEST(Redistribute, APerParameterShardIsNoViewOfTheWhole) {
   comm::Self<> alone;
   const Layout layout = PerParameter::build(shapes, 1);
   std::vector<float> full(static_cast<std::size_t>(layout.full_size));
-  EXPECT_THROW(redistribute(alone, Buffer<Replicate>(layout, 0, full.data())), LogicError);
+  EXPECT_THROW(redistribute(Buffer<Replicate>(layout, 0, full.data())), LogicError);
 }
 
 TEST(DistributedBuffer, APartialSumThatWasReducedThrowsWhenItIsUsedAgain) {

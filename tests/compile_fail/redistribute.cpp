@@ -22,7 +22,7 @@ void moves(Comm& communicator, Buffer<Shard> shard, Buffer<Replicate> whole, Buf
   redistribute(communicator, shard, whole, label).wait();
   redistribute<float>(communicator, std::move(partial), shard, Write::overwrite, label).wait();
   redistribute<bf16>(communicator, std::move(partial), whole, label).wait();
-  shard = redistribute(communicator, whole);
+  shard = redistribute(whole);
 #elif CASE == 1
   redistribute(communicator, shard, partial, label);
 #elif CASE == 2

@@ -31,10 +31,20 @@ T at(const Tensor<T>& x, std::int64_t i, std::int64_t j) {
   return x.row(i)[j];
 }
 
-TEST(Tensor, NothingIsARankZeroTensorWithoutMemory) {
+TEST(Tensor, IsEmptyUnlessItIsGivenMemory) {
   const Tensor<float> nothing;
   EXPECT_EQ(nothing.data(), nullptr);
-  EXPECT_EQ(nothing.rank(), 0);
+  EXPECT_EQ(nothing.shape(), Shape{0});
+  EXPECT_EQ(nothing.numel(), 0);
+  EXPECT_EQ(nothing.bytes(), 0);
+  EXPECT_TRUE(nothing.contiguous());
+}
+
+TEST(Tensor, ANumberIsATensorOfRankZero) {
+  float number = 3;
+  const Tensor<float> scalar(&number, {});
+  EXPECT_EQ(scalar.rank(), 0);
+  EXPECT_EQ(scalar.numel(), 1);
 }
 
 TEST(Tensor, ContiguousRowsFollowEachOther) {

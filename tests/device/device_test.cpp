@@ -13,6 +13,7 @@ struct NoOperations {
   static constexpr std::string_view name = "none";
   static constexpr bool counts_only = true;
   static constexpr bool asynchronous = true;
+  static constexpr bool overlaps = true;
   using Arena = device::Arena<NoOperations>;
   using Event = ImmediateEvent;
   using Queue = ImmediateQueue;
@@ -24,6 +25,7 @@ struct NoOperations {
   static std::byte* allocate(std::int64_t);
   static std::byte* unbacked(std::int64_t);
   static void deallocate(std::byte*, std::int64_t);
+  static void move(Queue&, const std::byte*, std::byte*, std::int64_t);
   static void poison(std::byte*, std::int64_t);
   static void unpoison(std::byte*, std::int64_t);
 };

@@ -105,6 +105,23 @@ TYPED_TEST(LargeVocabulary, NeverHoldsMoreThanItsBudget) {
       }
 }
 
+TYPED_TEST(LargeVocabulary, NeverTakesMoreThanUntiledWhateverTheThreads) {
+  const auto peak = [](const Sizes& sizes, const RunTime& tiling, int threads) {
+    LargeHead<device::Meta, TypeParam> head(sizes, tiling, threads, 0);
+    head.loss(1);
+    return head.arena.peak();
+  };
+  for (const int threads : {1, 2, 8, 16, 64})
+    for (const Sizes& sizes : {Sizes{.length = 4097, .hidden = 64, .vocabulary = 1000},
+                               Sizes{.length = 1500, .hidden = 1024, .vocabulary = 32000},
+                               Sizes{.length = 4097, .hidden = 1024, .vocabulary = 32000}}) {
+      const std::int64_t untiled = peak(sizes, RunTime(), threads);
+      for (const RunTime& tiling : {RunTime::tiles(2), RunTime::tiles(4), RunTime::tokens(64), RunTime::tokens(1024),
+                                    RunTime::budget(mebi), RunTime::budget(64 * mebi)})
+        EXPECT_LE(peak(sizes, tiling, threads), untiled) << sizes.length << " tokens, " << threads << " threads";
+    }
+}
+
 /// Loss and gradients of given rows in float64.
 struct Expected {
   double loss = 0;

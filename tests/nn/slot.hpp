@@ -123,7 +123,8 @@ class TestRank {
   typename Device::Stream stream;
 
   explicit TestRank(int threads, std::int64_t bytes = std::int64_t{1} << 20)
-      : arena(make(ledger, bytes)), stream(arena, std::min(threads, device::reference::team_sizes().back())) {
+      : arena(make(ledger, bytes)),
+        stream(arena, Device::counts_only ? threads : std::min(threads, device::reference::team_sizes().back())) {
     low_ = arena.template allocate<float>(Arena::End::low, {16});
     high_ = arena.template allocate<float>(Arena::End::high, {16});
     for (const Tensor<float>& sentinel : {low_, high_})

@@ -66,7 +66,7 @@ full limited 'limited/.*(File too large|No space)' 1024  # KiB of one file; the 
 full limited 'limited/.*(File too large|No space)' 2000
 mkdir disk
 if mount -t tmpfs -o size=6m tessera_test disk 2>/dev/null; then
-  trap 'umount "$folder/work/disk"; rm -rf "$folder"' EXIT
+  trap 'umount "$folder/cwd/disk"; rm -rf "$folder"' EXIT
   cp -r good disk/runs
   full disk/runs 'No space left on device' unlimited
 else

@@ -69,7 +69,7 @@ echo "== tiling"
 for bad in tiles:0 tiles:-2 tokens:0 budget:0 budget:12MB; do
   expect_error "tiling $bad is not known" "${train[@]}" --data text.txt --tiling $bad
 done
-expect_error 'budget of 100 bytes does not hold one tile of one token; give at least [0-9]' \
+expect_error 'budget of 100 bytes does not hold the shortest tile, of [0-9]+ tokens?; give at least [0-9]' \
   "${train[@]}" --data text.txt --tiling budget:100 --comm threads:2
 expect_error "--memory '1GB' is not a number of bytes" "${train[@]}" --data text.txt --tiling budget:auto --memory 1GB
 expect_error '--memory 1GiB belongs to --tiling budget:auto' "${train[@]}" --data text.txt --memory 1GiB

@@ -112,11 +112,14 @@ positive(line, "bare_loop_ms", "ratio_to_bare_loop")
 assert line["bare_loop_loss"] == line["loss"], "the hand-written loop must compute the same"
 PY
 done
-for sharding in fsdp2 zero3 replicated; do
+for sharding in zero3 replicated fsdp2 hybrid:2; do
   check step $model --sharding $sharding --comm threads:2 <<PY
 $step_expectations
 assert line["ranks"] == 2 and line["copied_bytes"] > 0 and "bare_loop_ms" not in line
+if "$sharding" == "hybrid:2":  # all ranks are one group, so its axis sends what fsdp2's world does
+    assert line["copied_bytes"] == json.load(open("fsdp2.txt"))["copied_bytes"]
 PY
+  cp lines.txt $sharding.txt
 done
 
 check comm --bytes 100000 <<'PY'

@@ -35,13 +35,13 @@ done
 tessera "${flags[@]}" --batch-size 8 --comm threads:4 --sharding hybrid:2:full --blocks-per-unit 2 --print-schedule
 contains "$out" 'gather-across +block 0 and block 1'
 
-echo "== a loss scale changes no bit; one that overflows is halved and the step made again"
+echo "== a loss scale changes no bit, and a checkpoint keeps it"
 run scaled --comm threads:4 --loss-scale dynamic
 same <(steps scaled.jsonl) <(steps plain.jsonl)
 grep -q '"loss_scale":65536' scaled.jsonl
-run scaled --comm threads:4 --loss-scale dynamic:1361129467683753853853498429727072845824  # 2^130
-close <(steps scaled.jsonl) <(steps plain.jsonl) 1e-5  # 1 / scale is a subnormal float
-contains "$out" 'step 1: gradients overflow at loss scale'
+largest=1267650600228229401496703205376  # 2^100
+run scaled --comm threads:4 --loss-scale dynamic:$largest
+same <(steps scaled.jsonl) <(steps plain.jsonl)
 grep -q '"sound_steps": 4' scaled/step-00000004/trainer.json
 rm -f again.jsonl
 tessera "${flags[@]}" --steps 5 --batch-size 8 --comm threads:4 --loss-scale dynamic --resume scaled --metrics again.jsonl
@@ -49,8 +49,17 @@ python3 - <<'PY'
 import json
 scales = [[json.loads(line).get("loss_scale") for line in open(name) if '"step"' in line and '"loss"' in line]
           for name in ("scaled.jsonl", "again.jsonl")]
-assert scales[0][-1] == scales[1][0], scales
+assert scales[0][-1] == scales[1][0] == 2**100, scales
 PY
+expect_error 'loss scale: .* is not a power of two between' "$program" "${flags[@]}" --loss-scale dynamic:2535301200456458802993406410752
+
+echo "== where gradients overflow, the scale is halved and the step made again, to the same bits"
+wild=(--comm threads:4 --clip 0 --lr 300 --freeze '*layers*')  # gradients grow more than tenfold a step
+run other "${wild[@]}"
+run scaled "${wild[@]}" --loss-scale dynamic:$largest
+same <(steps scaled.jsonl) <(steps other.jsonl)
+contains "$out" 'step 3: gradients overflow at loss scale 1.26765e\+30; again at 6.33825e\+29'
+grep -q '"sound_steps": 1' scaled/step-00000004/trainer.json
 
 echo "== frozen parameters keep their bytes"
 run frozen --comm threads:2 --sharding hybrid:1 --freeze '*mlp*' '*norm*'

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank that fails in any phase of a step ends the others at once, over Threads; mpi_faults_test.cpp is for processes.
 #include <chrono>
+#include <functional>
+#include <thread>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -11,15 +14,21 @@
 namespace fsdp::test {
 namespace {
 
+/// Three steps and a checkpoint of three ranks, of which rank 1 fails when it reaches the phase.
+RunOptions faulty(std::string_view phase, const TemporaryFolder& folder, std::function<void()> fail) {
+  RunOptions options = uneven_options(3);
+  options.steps = 3;
+  options.collects = false;
+  options.save_to = folder.path() / "checkpoint";
+  options.before = failing(phase, 1, std::move(fail));
+  return options;
+}
+
 TEST(Faults, ARankThatThrowsInAnyPhaseEndsTheOthers) {
   for (const std::string_view phase : phases) {
     SCOPED_TRACE(phase);
     const TemporaryFolder folder;
-    RunOptions options = uneven_options(3);
-    options.steps = 3;
-    options.collects = false;
-    options.save_to = folder.path() / "checkpoint";
-    options.before = failing(phase, 1, [] { throw InputError("ends alone"); });
+    const RunOptions options = faulty(phase, folder, [] { throw InputError("ends alone"); });
     const auto begin = std::chrono::steady_clock::now();
     try {
       run("fsdp2", options);
@@ -28,6 +37,24 @@ TEST(Faults, ARankThatThrowsInAnyPhaseEndsTheOthers) {
       EXPECT_EQ(std::string_view(error.what()), "ends alone");
     }
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+  }
+}
+
+/// A rank that sleeps is to its peers what a stopped process is. They do not wait until it wakes.
+TEST(Faults, ARankThatStopsInAnyPhaseIsNamedAtTheDeadline) {
+  for (const std::string_view phase : phases) {
+    SCOPED_TRACE(phase);
+    const TemporaryFolder folder;
+    RunOptions options = faulty(phase, folder, [] { std::this_thread::sleep_for(std::chrono::seconds(1)); });
+    options.deadline = std::chrono::milliseconds(500);
+    try {
+      run("fsdp2", options);
+      ADD_FAILURE() << "nothing failed";
+    } catch (const comm::CollectiveError& error) {
+      const std::string_view what = error.what();
+      EXPECT_NE(what.find("waited 0."), std::string_view::npos) << what;
+      EXPECT_NE(what.find("rank 1 (has"), std::string_view::npos) << what;
+    }
   }
 }
 

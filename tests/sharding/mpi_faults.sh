@@ -32,28 +32,28 @@ shared_memory() {
     2>/dev/null | LC_ALL=C sort
 }
 
-# ends PHASE SIGNAL PATTERN WITHOUT: a job whose rank 1 gets the signal; a line matches. WITHOUT: ranks without windows.
+# ends PHASE SIGNAL WITHOUT PATTERN: a job whose rank 1 gets the signal; a line matches. WITHOUT: ranks without windows.
 ends() {
   local status=0
-  mkdir "$folder/$1.$2"
-  cd "$folder/$1.$2"
-  TESSERA_FAULT="$1 $2" TESSERA_TEST_NO_WINDOWS=$4 timeout -k 5 20 "$mpiexec" --oversubscribe -np 3 "$program" \
+  mkdir "$folder/$1.$2.${3:-all}"
+  cd "$folder/$1.$2.${3:-all}"
+  TESSERA_FAULT="$1 $2" TESSERA_TEST_NO_WINDOWS=$3 timeout -k 5 20 "$mpiexec" --oversubscribe -np 3 "$program" \
     --gtest_also_run_disabled_tests --gtest_catch_exceptions=0 --gtest_filter='MpiFaults.*' >output 2>&1 || status=$?
   [ "$status" -ne 0 ] || fail "status 0: $*"
   [ "$status" -ne 124 ] || fail "did not end: $*"
-  grep -Eq -- "$3" output || fail "no /$3/: $*"
+  grep -Eq -- "$4" output || fail "no /$4/: $*"
   [ -z "$(processes)" ] || fail "processes stay: $*: $(processes)"
 }
 
 before=$(shared_memory)
-none=""
 for phase in gather forward backward reduce optimizer checkpoint; do
-  echo "== $phase"
-  ends $phase 9 'signal 9|ended by its launcher' "$none" &
-  killed=$!
-  if [ -n "$none" ]; then none=""; else none="0 1 2"; fi
-  ends $phase 19 '^rank [02], .*waited 1\.[0-9]+ s for .*rank 1 \(has' "$none" &
-  wait $!
-  wait $killed
+  for without in "" "0 1 2"; do
+    echo "== $phase${without:+, without windows}"
+    ends $phase 9 "$without" 'signal 9|ended by its launcher' &
+    killed=$!
+    ends $phase 19 "$without" '^rank [02], .*waited 1\.[0-9]+ s for .*rank 1 \(has' &
+    wait $!
+    wait $killed
+  done
 done
 [ "$before" = "$(shared_memory)" ] || fail "shared memory stays: $(diff <(echo "$before") <(shared_memory))"

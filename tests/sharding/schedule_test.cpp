@@ -434,7 +434,7 @@ TEST(Slots, TwoForWeightsAndOneForGradientsWhereWeightsAreResharded) {
   constexpr std::array<std::int64_t, 5> elements = {100, 10, 20, 10, 200};
   for (const int micro_batches : {1, 2, 3}) {
     const Schedule schedule = make_schedule(FullyShard<>{}.rules(), three_blocks(), micro_batches);
-    EXPECT_EQ(gradient_slots(schedule, three_blocks(), all_trained(5), elements).sizes,
+    EXPECT_EQ(gradient_slots(schedule, three_blocks(), all_trained(5), elements, false).sizes(),
               (std::vector<std::int64_t>{200}));
     const Slots weights = weight_slots(schedule, elements);
     EXPECT_EQ(weights.sizes.size(), 2u);
@@ -444,11 +444,44 @@ TEST(Slots, TwoForWeightsAndOneForGradientsWhereWeightsAreResharded) {
   EXPECT_EQ(weight_slots(once, elements).sizes, (std::vector<std::int64_t>{200, 10}));
 }
 
+/// A reduction runs beside the next computation, and is over when the one after that begins.
+TEST(Slots, TwoForGradientsWhereReductionsRunBesideComputation) {
+  constexpr std::array<std::int64_t, 5> elements = {100, 10, 20, 10, 200};
+  const auto sizes = [&](int micro_batches) {
+    const Schedule schedule = make_schedule(FullyShard<>{}.rules(), three_blocks(), micro_batches);
+    return gradient_slots(schedule, three_blocks(), all_trained(5), elements, true).sizes();
+  };
+  EXPECT_EQ(sizes(1), (std::vector<std::int64_t>{200, 10}));
+  EXPECT_EQ(sizes(3), (std::vector<std::int64_t>{200, 200}));  // the head's follows the embedding's
+}
+
+TEST(Slots, ATiedTableWaitsForItsOwnReductionBeforeItIsWrittenAgain) {
+  constexpr std::array<std::int64_t, 6> elements = {0, 10, 10, 10, 1, 100};
+  const std::vector<UnitUse> units = three_blocks_tied();
+  const Schedule schedule = make_schedule(FullyShard<>{}.rules(), units, 2);
+  GradientSlots slots(true);
+  int held = 0;
+  for (const Event& event : schedule) {
+    if (event.action == Action::loss || event.action == Action::backward) {
+      const auto& groups = units[static_cast<std::size_t>(event.index)].groups;
+      slots.begin_computation(groups, [](int, int) {});
+      for (const int group : groups) {
+        const auto& reducing = slots.reducing();
+        EXPECT_EQ(std::count(reducing.begin(), reducing.end(), group), 0);
+        if (!slots.holds(group)) slots.take(group, elements[static_cast<std::size_t>(group)]);
+        ++held;
+      }
+    }
+    if (event.action == Action::reduce) slots.reduce(event.index);
+  }
+  EXPECT_GT(held, 8);
+}
+
 TEST(Slots, ATiedTableKeepsASlotOfItsOwn) {
   constexpr std::array<std::int64_t, 6> elements = {0, 10, 10, 10, 1, 100};
   const Schedule schedule = make_schedule(Zero3{}.rules(), three_blocks_tied(), 1);
   EXPECT_EQ(weight_slots(schedule, elements).sizes, (std::vector<std::int64_t>{100, 10, 10}));
-  EXPECT_EQ(gradient_slots(schedule, three_blocks_tied(), all_trained(6), elements).sizes,
+  EXPECT_EQ(gradient_slots(schedule, three_blocks_tied(), all_trained(6), elements, false).sizes(),
             (std::vector<std::int64_t>{10, 100}));
 }
 
@@ -462,7 +495,7 @@ TEST(Slots, ReplicatedTakesNone) {
   constexpr std::array<std::int64_t, 5> nothing_moves = {};
   const Schedule schedule = make_schedule(Replicated{}.rules(), three_blocks(), 2);
   EXPECT_EQ(weight_slots(schedule, nothing_moves).sizes, std::vector<std::int64_t>{});
-  for (const std::int64_t size : gradient_slots(schedule, three_blocks(), all_trained(5), nothing_moves).sizes)
+  for (const std::int64_t size : gradient_slots(schedule, three_blocks(), all_trained(5), nothing_moves, false).sizes())
     EXPECT_EQ(size, 0);
 }
 

@@ -2,8 +2,13 @@
 // A model's list of units as groups: together, apart, exempt, frozen.
 #include <fsdp/units.hpp>
 
+#include <numeric>
+
 #include <gtest/gtest.h>
 
+#include <fsdp/sharding/scheduler.hpp>
+#include <fsdp/sharding/slots.hpp>
+#include <fsdp/sharding/strategies.hpp>
 #include <support/small_llama.hpp>
 
 namespace fsdp::test {
@@ -69,6 +74,19 @@ TEST(Units, FrozenExemptAndPersistentTensorsStandApart) {
             "embedding: table; block 0: a.weight; block 1: b.weight; block 2: c.weight; head: head; "
             "block 0, persistent: a.norm; block 1, persistent: b.norm; block 2, persistent: c.norm; "
             "head, persistent: norm");
+}
+
+TEST(Units, SmallPartsThatStayTakeNoLargeSlot) {
+  const sharding::Rules rules = Zero3{.persistence_threshold = 4}.rules();
+  const UnitGroups groups = group_parameters(small_units(), {}, rules.persistence_threshold);
+  std::vector<sharding::GroupRules> group_rules;
+  std::vector<std::int64_t> elements;
+  for (const GroupedParameters& group : groups.groups) {
+    group_rules.push_back(rules_of(group, rules));
+    elements.push_back(group.elements());
+  }
+  const auto slots = sharding::weight_slots(make_schedule(rules, groups.uses, group_rules, 2), elements);
+  EXPECT_LE(std::accumulate(slots.sizes.begin(), slots.sizes.end(), std::int64_t{0}), 2 * 100 + 4 * 4);
 }
 
 TEST(Units, WhatMakesNoSenseIsAnError) {

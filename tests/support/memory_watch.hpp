@@ -64,8 +64,9 @@ class MemoryWatch {
         sharding::weight_slots(both, sizes).sizes, [&](int i) -> const auto& { return module.weight_slot(i); });
     list(
         gradient_slots_,
-        sharding::gradient_slots(module.schedule(sharding::Pass::train), module.uses(), module.group_rules(), sizes)
-            .sizes,
+        sharding::gradient_slots(module.schedule(sharding::Pass::train), module.uses(), module.group_rules(), sizes,
+                                 Module::Device::overlaps)
+            .sizes(),
         [&](int i) -> const auto& {
           gradient_slots_made_ = i + 1;
           return module.gradient_slot(i);

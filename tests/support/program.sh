@@ -6,10 +6,10 @@ golden=$(realpath "${TESSERA_TEST_DATA:-$(dirname "${BASH_SOURCE[0]}")/..}")/gol
 export OMP_WAIT_POLICY=passive    # tests share cores: threads that wait should not spin
 limit=${TESSERA_TEST_LIMIT:-120}  # seconds of one run
 
-folder=$(mktemp -d "$PWD/run.XXXXXX")  # work: where commands run; out, err: what the last one printed
+folder=$(mktemp -d "$PWD/run.XXXXXX")  # cwd: where commands run; out, err: what the last one printed
 trap 'rm -rf "$folder"' EXIT
-mkdir "$folder/work"
-cd "$folder/work"
+mkdir "$folder/cwd"
+cd "$folder/cwd"
 out=$folder/out
 err=$folder/err
 

@@ -170,6 +170,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   const train::Plan plan = train::plan(model, sharding, options.tiling, request);
   request.shape.activation_bytes = plan.activation_bytes;
   request.shape.far_activation_bytes = plan.far_activation_bytes;
+  if constexpr (Model::Stack::Device::asynchronous) request.shape.activation_bytes += 1 << 16;  // no dry run of its own
   ShardedModule<Model> module(communicator, model, sharding, options.tiling, request.shape);
   optim::AdamW<Model> optimizer(module, {.clip = options.clip});
   MemoryWatch<Model> watch(module);
@@ -232,6 +233,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
     if (memory.allocations_after_first_step == 0) memory.allocations_after_first_step = module.ledger().allocations();
   }
   results.last_evaluation = evaluate();
+  module.synchronize();
 
   if (options.collects) {
     results.weights = collect_weights();
@@ -263,13 +265,22 @@ template <class Model>
 RunResults run_threads(const RunOptions& options) {
   using Comm = typename Model::Stack::Comm;
   std::vector<RunResults> by_rank(static_cast<std::size_t>(options.ranks));
-  Comm::run(options.ranks, comm::Options{.deadline = std::chrono::seconds(120), .record = true},
-            [&](Comm& communicator) {
-              if constexpr (requires { communicator.steps_on_own_gradients; })
-                communicator.steps_on_own_gradients = options.steps_on_own_gradients;
-              by_rank[static_cast<std::size_t>(communicator.rank())] = run_on_rank<Model>(communicator, options);
-            });
+  Comm::run(options.ranks, comm::Options{.deadline = options.deadline, .record = true}, [&](Comm& communicator) {
+    if constexpr (requires { communicator.steps_on_own_gradients; })
+      communicator.steps_on_own_gradients = options.steps_on_own_gradients;
+    RunResults& results = by_rank[static_cast<std::size_t>(communicator.rank())];
+    if constexpr (Comm::Device::asynchronous) {
+      using Queue = typename Comm::Device::Queue;
+      Queue::leave_out_wait(communicator.rank() == 0 ? options.leave_out_wait : -1);
+      results = run_on_rank<Model>(communicator, options);
+      results.waits = Queue::waits();
+      results.left_out = Queue::left_out();
+    } else {
+      results = run_on_rank<Model>(communicator, options);
+    }
+  });
   RunResults results = std::move(by_rank.front());
+  if constexpr (Comm::Device::asynchronous) results.races = Comm::Device::take_races();
   for (std::size_t rank = 1; rank < by_rank.size(); ++rank) {
     EXPECT_EQ(by_rank[rank].losses, results.losses);
     EXPECT_EQ(by_rank[rank].norms, results.norms);

@@ -2,11 +2,12 @@
 /// @file
 /// Runs training steps of a small Llama on any of the stacks that the tests compile, and collects what every rank saw.
 ///
-/// The stacks themselves are in tests/support/stacks/, one a file; tests that include only this header compile quickly.
+/// The stacks themselves are in tests/support/stacks/; tests that include only this header compile quickly.
 #pragma once
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -62,8 +63,10 @@ struct RunOptions {
   std::filesystem::path resume = {};   ///< a checkpoint to go on from
   std::filesystem::path save_to = {};  ///< where the last step's checkpoint goes
   std::function<void(int rank, const comm::Event&)> before = {};  ///< called before each collective
+  std::chrono::milliseconds deadline{120'000};                    ///< of every collective over Threads
   bool nan_in_padding = false;          ///< gradients' memory is NaN before the first step writes to it
   bool collects = true;                 ///< weights, gradients and moments
+  std::int64_t leave_out_wait = -1;     ///< of the waits of rank 0's queues, on an asynchronous device; -1: none
   bool steps_on_own_gradients = false;  ///< only the stack "watched": gradients are not summed over ranks
 };
 
@@ -92,13 +95,19 @@ struct RunResults {
   std::vector<comm::Event> inner_events;       ///< and on its inner one
   std::vector<comm::Event> generating_events;  ///< collectives of all of logits_of
   std::vector<Memory> memory;                  ///< by rank
+  std::vector<std::string> races;              ///< accesses in no order, in words, on an asynchronous device
+  std::int64_t waits = 0;                      ///< of rank 0's queues for events that they had not heard of
+  std::string left_out;                        ///< which of them was left out
 };
 
 /// What --sharding takes, with its numbers, in float over Threads; with "/bf16" behind it in mixed precision, with
 /// "/rows" in that layout, "/offload" with the optimizer in far memory, "/bf16-wire" with gradients rounded on their
-/// way; and "watched": FullyShard on a communicator that can leave sums out and remembers what memory it was given.
-/// Throws InputError for what the tests do not compile.
+/// way, with "/queued" on an asynchronous device; and "watched": FullyShard on a communicator that can leave sums out
+/// and remembers what memory it was given. Throws InputError for what the tests do not compile.
 RunResults run(std::string_view stack, const RunOptions& options);
+
+/// K in a stack's name, such as 2 in "hybrid:2:full", which must divide the ranks; 1 where there is none.
+std::int64_t ranks_per_group(std::string_view stack);
 
 inline constexpr std::string_view strategies[] = {"fsdp2", "fsdp2:no-reshard", "zero1", "zero2", "zero3", "replicated"};
 

@@ -111,13 +111,29 @@ TEST(EveryPolicy, CoversEveryLengthOnceAndInOrder) {
       }
 
       const TilePlan fixed = RunTime::tokens(number).plan(problem_of(tokens));
+      const std::int64_t longest = std::max(number, problem_of(tokens).fewest_tile_tokens());
       expect_sound(fixed, tokens);
-      EXPECT_EQ(static_cast<std::int64_t>(fixed.tiles.size()), ceil_divide(tokens, number));
-      EXPECT_LE(fixed.longest_tile(), number);
+      EXPECT_EQ(static_cast<std::int64_t>(fixed.tiles.size()), ceil_divide(tokens, longest));
+      EXPECT_LE(fixed.longest_tile(), longest);
       EXPECT_LE(fixed.peak_bytes(), Untiled{}.plan(problem_of(tokens)).peak_bytes());
       if (fixed.tiles.size() > 1) {
         EXPECT_EQ(fixed.kept_bytes, 0);
       }
+    }
+  }
+}
+
+TEST(EveryPolicy, MakesNoMoreThan64TilesOfLessThan64Tokens) {
+  for (const std::int64_t tokens : {1, 63, 64, 65, 1000, 4096, 4097, 131072}) {
+    const Problem problem = problem_of(tokens);
+    for (const RunTime& policy :
+         {RunTime::tiles(tokens), RunTime::tokens(1), RunTime::budget(smallest_budget(problem))}) {
+      const TilePlan plan = policy.plan(problem);
+      expect_sound(plan, tokens);
+      if (plan.longest_tile() < 64) {
+        EXPECT_LE(plan.tiles.size(), 64u) << plan;
+      }
+      EXPECT_LE(plan.longest_tile(), 64) << plan;
     }
   }
 }

@@ -3,7 +3,7 @@
 /// A group of tensors in one flat buffer per rank, with its placements in the type, and the moves between placements.
 ///
 /// A DistributedBuffer is a view; blocks own the memory. `redistribute` is overload resolution, over the axis that
-/// changes and with that axis' communicator:
+/// changes and, where something moves, with that axis' communicator:
 ///   Shard -> Replicate   all-gather
 ///   Partial -> Shard     reduce-scatter
 ///   Partial -> Replicate all-reduce, in place
@@ -98,32 +98,33 @@ std::vector<comm::Segment<T>> segments(const Layout& layout, T* local, T* full) 
 
 namespace detail {
 
-/// Of a collective whose local parts lie in place inside `full`.
-template <class T>
-std::vector<comm::Segment<T>> segments_in_place(const Layout& layout, Coordinates at, T* full, std::size_t axes,
-                                                std::size_t axis) {
-  if (axes == 2 && axis == 0) return {{full + layout.across.begin(at.replica), full, layout.across.counts}};
-  std::vector<comm::Segment<T>> list;
-  for (const Run& run : layout.runs) list.push_back({full + run.begin(at.shard), full + run.full, run.counts});
-  return list;
-}
+/// Whether a mesh's outer axis changes.
+template <class From, class To>
+inline constexpr bool over_outer = From::At::axes == 2 && change<From, To>.axis == 0;
 
-/// Segments over the axis that changes: from `local`, or in place over the outer axis.
-template <class Change_, class T>
-std::vector<comm::Segment<T>> segments_between(const Layout& layout, Coordinates at, T* local, T* full) {
-  if constexpr (Change_::outer) {
+/// Over the axis that changes; over the outer one `local` lies in its place inside `full`.
+template <bool outer, class T>
+std::vector<comm::Segment<T>> segments_of(const Layout& layout, Coordinates at, T* local, T* full) {
+  if constexpr (outer) {
     require(local == full + layout.across.begin(at.replica),
             "redistribute: over the outer axis a rank's part lies in the whole");
-    return segments_in_place(layout, at, full, 2, 0);
+    return {{local, full, layout.across.counts}};
   } else {
     return segments(layout, local, full);
   }
 }
 
-template <class From, class To>
-struct Between {
-  static constexpr bool outer = From::At::axes == 2 && change<From, To>.axis == 0;
-};
+/// The same with all parts in their places.
+template <bool outer, class T>
+std::vector<comm::Segment<T>> segments_in_place(const Layout& layout, Coordinates at, T* full) {
+  if constexpr (outer) {
+    return {{full + layout.across.begin(at.replica), full, layout.across.counts}};
+  } else {
+    std::vector<comm::Segment<T>> list;
+    for (const Run& run : layout.runs) list.push_back({full + run.begin(at.shard), full + run.full, run.counts});
+    return list;
+  }
+}
 
 template <class From, class To>
 inline constexpr bool reduces =
@@ -161,8 +162,8 @@ requires(change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device,
                                                          const DistributedBuffer<T, Device, F...>& from,
                                                          const DistributedBuffer<T, Device, G...>& to,
                                                          comm::Label label) {
-  using Between = detail::Between<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>;
-  const auto list = detail::segments_between<Between>(from.layout(), from.at(), from.data(), to.data());
+  constexpr bool outer = detail::over_outer<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>;
+  const auto list = detail::segments_of<outer>(from.layout(), from.at(), from.data(), to.data());
   return comm::all_gather(communicator, std::span<const comm::Segment<T>>(list), label);
 }
 
@@ -172,8 +173,8 @@ requires(change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device,
          Move::reduce_scatter) comm::Pending<C> redistribute(C& communicator, DistributedBuffer<T, Device, F...>&& from,
                                                              const DistributedBuffer<T, Device, G...>& to, Write write,
                                                              comm::Label label) {
-  using Between = detail::Between<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>;
-  const auto list = detail::segments_between<Between>(from.layout(), from.at(), to.data(), from.consume());
+  constexpr bool outer = detail::over_outer<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>;
+  const auto list = detail::segments_of<outer>(from.layout(), from.at(), to.data(), from.consume());
   return comm::reduce_scatter<Wire>(communicator, std::span<const comm::Segment<T>>(list), write, label);
 }
 
@@ -185,22 +186,22 @@ requires(change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device,
                                                          comm::Label label) {
   T* const full = from.consume();
   require(full == to.data(), "redistribute: an all-reduce is in place");
-  constexpr auto axis = change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>.axis;
-  const auto list = detail::segments_in_place(to.layout(), to.at(), full, sizeof...(F), axis);
+  constexpr bool outer = detail::over_outer<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>;
+  const auto list = detail::segments_in_place<outer>(to.layout(), to.at(), full);
   return comm::all_reduce<Wire>(communicator, std::span<const comm::Segment<T>>(list), label);
 }
 
 /// This rank's part of a replicated buffer; only a layout of one run is one contiguous range.
-template <class C, class T, class Device>
-DistributedBuffer<T, Device, Shard> redistribute(C& communicator, const DistributedBuffer<T, Device, Replicate>& from) {
+template <class T, class Device>
+DistributedBuffer<T, Device, Shard> redistribute(const DistributedBuffer<T, Device, Replicate>& from) {
   const Layout& layout = from.layout();
   require(layout.runs.size() == 1, "redistribute: only a flat layout's shard is a view of the replicated buffer");
-  return {layout, communicator.rank(), from.data() + layout.runs.front().begin(communicator.rank())};
+  return {layout, from.at(), from.data() + layout.runs.front().begin(from.at().shard)};
 }
 
-/// This rank's part, over the outer axis, of a buffer that is replicated there.
+/// The same over the outer axis.
 template <class T, class Device>
-DistributedBuffer<T, Device, Shard, Shard> own_part(const DistributedBuffer<T, Device, Replicate, Shard>& from) {
+DistributedBuffer<T, Device, Shard, Shard> redistribute(const DistributedBuffer<T, Device, Replicate, Shard>& from) {
   return {from.layout(), from.at(), from.data() + from.layout().across.begin(from.at().replica)};
 }
 

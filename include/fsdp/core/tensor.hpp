@@ -42,6 +42,7 @@ class Tensor {
  public:
   using value_type = T;
 
+  /// Empty: no elements, no memory.
   constexpr Tensor() = default;
 
   /// Contiguous.
@@ -88,7 +89,7 @@ class Tensor {
 
  private:
   T* data_ = nullptr;
-  Shape shape_;
+  Shape shape_{0};
   std::int64_t row_stride_ = 1;
 };
 

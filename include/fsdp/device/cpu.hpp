@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string_view>
 
@@ -23,6 +24,7 @@ struct Cpu {
   static constexpr std::string_view name = "cpu";
   static constexpr bool counts_only = false;   ///< whether tensors have no storage
   static constexpr bool asynchronous = false;  ///< whether operations are queued, and done later
+  static constexpr bool overlaps = false;      ///< whether collectives run beside computation
   using Arena = device::Arena<Cpu>;
   using Event = ImmediateEvent;
   using Queue = ImmediateQueue;
@@ -35,6 +37,10 @@ struct Cpu {
   static void poison(std::byte* data, std::int64_t bytes);
   static void unpoison(std::byte* data, std::int64_t bytes);
   static std::byte* unbacked(std::int64_t) { return nullptr; }
+  /// Copies bytes from or to the host.
+  static void move(Queue&, const std::byte* from, std::byte* to, std::int64_t bytes) {
+    if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
 
   /// c = a b, or c += a b: [M, K] x [K, N] -> [M, N], summed in float. (A, C) is (float, float), (bf16, bf16), (bf16,
   /// float).

@@ -4,15 +4,16 @@
 ///
 /// A device is a struct of static functions. It has
 /// - `name`, `counts_only` (whether its tensors have no storage), and memory: `allocate(bytes)`, `deallocate`,
-/// `poison`, `unpoison`, `unbacked(offset)`, for `Arena` and `Block`;
-/// - `asynchronous`, `Queue` and `Event`, as device/queue.hpp says;
+/// `poison`, `unpoison`, `unbacked(offset)`, for `Arena` and `Block`; `move` copies bytes, from and to the host and
+/// between ranks of one process too;
+/// - `asynchronous`, `Queue` and `Event`, as device/queue.hpp says; `overlaps`, whether collectives run beside
+/// computation and so need a second gradient slot;
 /// - `Stream`, the queue that computes: `arena()`, `threads()`, `counters`;
 /// - the operations that device/cpu.hpp describes, each for float and bf16;
-/// - where operations are queued, what communicators queue: `move` copies bytes, between ranks of one process too;
-/// `round` turns floats into a wire type; `sum_in_order` is sum = or += parts[0] + parts[1] + ..., each stored as one
-/// type and rounded to another, in float, in that order (`sum` may be one of the parts).
-/// To add one: a header here, its operations in src/device/NAME/, its shapes and costs from src/device/costs.hpp, and
-/// `static_assert(check_device<Name>())` in tests/device/.
+/// - where operations are queued, what communicators queue: `round` turns floats into a wire type; `sum_in_order` is
+/// sum = or += parts[0] + parts[1] + ..., each stored as one type and rounded to another, in float, in that order
+/// (`sum` may be one of the parts). To add one: a header here, its operations in src/device/NAME/, its shapes and costs
+/// from src/device/costs.hpp, and `static_assert(check_device<Name>())` in tests/device/.
 #pragma once
 
 #include <concepts>
@@ -20,6 +21,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/memory.hpp>
@@ -35,12 +37,13 @@ concept Named = requires {
 };
 
 template <class D>
-concept Memory = requires(std::byte* data, std::int64_t bytes) {
+concept Memory = requires(std::byte* data, std::int64_t bytes, typename D::Queue& queue) {
   { D::allocate(bytes) } -> std::same_as<std::byte*>;
   { D::unbacked(bytes) } -> std::same_as<std::byte*>;
   D::deallocate(data, bytes);
   D::poison(data, bytes);
   D::unpoison(data, bytes);
+  D::move(queue, data, data, bytes);
 };
 
 template <class D>
@@ -48,7 +51,8 @@ concept HasArena = std::same_as<typename D::Arena, Arena<D>>;
 
 template <class D>
 concept HasQueue = requires(typename D::Queue& queue, const typename D::Event& event) {
-  requires D::asynchronous || !D::asynchronous;
+  typename std::bool_constant<D::asynchronous>;
+  typename std::bool_constant<D::overlaps>;
   { queue.record() } -> std::same_as<typename D::Event>;
   queue.wait(event);
   queue.synchronize();
@@ -68,7 +72,6 @@ concept HasStream = requires(typename D::Stream& stream) {
 template <class D>
 concept MovesForPeers = !D::asynchronous || requires(typename D::Queue & queue, const std::byte* from, std::byte* to,
                                                      std::span<const std::byte* const> parts, float* sum) {
-  D::move(queue, from, to, std::int64_t{});
   D::round(queue, sum, DType::bf16, std::int64_t{}, to);
   D::sum_in_order(queue, parts, DType::f32, DType::f32, std::int64_t{}, Write::overwrite, sum);
 };
@@ -161,15 +164,16 @@ consteval bool check_device() {
       "fsdp: a device lacks its name or kind; give it static constexpr std::string_view name and bool counts_only");
   static_assert(Memory<D>,
                 "fsdp: a device lacks memory; it needs static allocate(bytes), deallocate(data, bytes), "
-                "poison, unpoison and unbacked(offset), as device/cpu.hpp has them");
+                "poison, unpoison, unbacked(offset) and move, as device/cpu.hpp has them");
   static_assert(HasArena<D>, "fsdp: a device lacks its arena; write using Arena = device::Arena<ThisDevice>");
-  static_assert(HasQueue<D>,
-                "fsdp: a device says whether its operations are queued, and how they are ordered; give it static "
-                "constexpr bool asynchronous, a copyable Event, and a Queue(name) with record(), wait(event) and "
-                "synchronize(), as device/queue.hpp has them");
+  static_assert(
+      HasQueue<D>,
+      "fsdp: a device says whether its operations are queued, and how they are ordered; give it static "
+      "constexpr bool asynchronous and overlaps, a copyable Event, and a Queue(name) with record(), wait(event) and "
+      "synchronize(), as device/queue.hpp has them");
   static_assert(HasStream<D>, "fsdp: a device lacks a movable Stream, a Queue with arena(), threads() and counters");
   static_assert(MovesForPeers<D>,
-                "fsdp: an asynchronous device lacks what communicators queue on it: move(queue, from, to, bytes), "
+                "fsdp: an asynchronous device lacks what communicators queue on it: "
                 "round(queue, from, wire, count, to) and sum_in_order(queue, parts, stored, wire, count, write, sum)");
   static_assert(Multiplies<D, float, float> && Multiplies<D, bf16, bf16> && Multiplies<D, bf16, float>,
                 "fsdp: a device lacks matmul for (float, float), (bf16, bf16) or (bf16, float); see device/cpu.hpp");

@@ -17,6 +17,7 @@ namespace fsdp::device {
 /// this.
 template <class Device>
 struct Far {
+  static constexpr bool counts_only = Device::counts_only;
   using Arena = device::Arena<Far>;
 
   static std::byte* allocate(std::int64_t bytes) { return Device::allocate(bytes); }
@@ -25,10 +26,14 @@ struct Far {
   static void unpoison(std::byte* data, std::int64_t bytes) { Device::unpoison(data, bytes); }
   static std::byte* unbacked(std::int64_t offset) { return Device::unbacked(offset); }
 
-  /// Between the device's memory and this one, either way.
+  /// Between the device's memory and this one, either way; on `queue` where operations are queued.
   template <class T>
-  static void transfer(typename Device::Stream& stream, Tensor<const T> from, Tensor<T> to) {
-    Device::template copy<T, T>(stream, from, to);
+  static void transfer(typename Device::Stream& stream, typename Device::Queue& queue, Tensor<const T> from,
+                       Tensor<T> to) {
+    if constexpr (Device::asynchronous)
+      device::move<Device>(queue, from.data(), to.data(), from.numel());
+    else
+      Device::template copy<T, T>(stream, from, to);
   }
   /// One optimizer step where the main weights are.
   template <class... Arguments>

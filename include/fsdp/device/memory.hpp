@@ -57,6 +57,13 @@ class Ledger {
   std::int64_t allocations_ = 0;
 };
 
+/// Copies elements from or to the host, or within a device, in the order of `queue`.
+template <class Device, class T>
+void move(typename Device::Queue& queue, const T* from, T* to, std::int64_t count) {
+  Device::move(queue, reinterpret_cast<const std::byte*>(from), reinterpret_cast<std::byte*>(to),
+               count * static_cast<std::int64_t>(sizeof(T)));
+}
+
 /// Owns one contiguous allocation of a device, zeroed, entered in a ledger while it lives.
 template <class Device>
 class Block {
@@ -128,6 +135,13 @@ class Arena {
     Arena arena;
     arena.capacity_ = std::numeric_limits<std::int64_t>::max() / 2;
     return arena;
+  }
+  /// Of `bytes`, which a dry run found; unbounded where the device only counts, which is that dry run.
+  static Arena planned(Ledger& ledger, std::int64_t bytes) {
+    if constexpr (Device::counts_only)
+      return unbounded();
+    else
+      return Arena(ledger, bytes);
   }
 
   /// A tensor at one end, uninitialised. Throws MemoryError when the two ends would meet.

@@ -24,6 +24,7 @@ struct Meta {
   static constexpr std::string_view name = "meta";
   static constexpr bool counts_only = true;
   static constexpr bool asynchronous = false;
+  static constexpr bool overlaps = Cpu::overlaps;
   using Arena = device::Arena<Meta>;
   using Event = ImmediateEvent;
   using Queue = ImmediateQueue;
@@ -36,6 +37,7 @@ struct Meta {
   /// Ranges of such addresses that do not overlap, so that views of different blocks differ.
   static std::byte* allocate(std::int64_t bytes);
   static void deallocate(std::byte*, std::int64_t) {}
+  static void move(Queue&, const std::byte*, std::byte*, std::int64_t) {}
   static void poison(std::byte*, std::int64_t) {}
   static void unpoison(std::byte*, std::int64_t) {}
 

@@ -15,6 +15,7 @@
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/nn/module.hpp>
 #include <fsdp/nn/projection.hpp>
+#include <fsdp/nn/settled_plan.hpp>
 #include <fsdp/nn/valid_rows.hpp>
 #include <tiling/policies.hpp>
 
@@ -104,7 +105,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
   static constexpr std::int64_t row_step = device::alignment / std::int64_t{sizeof(float)};
 
   /// Nothing is kept; of blocks of columns all but one are computed again for the gradient.
-  tiling::TilePlan plan(const Context<L>& context) const {
+  tiling::TilePlan plan(Context<L>& context) const {
     constexpr auto size = std::int64_t{sizeof(Compute)};
     constexpr auto wide = std::int64_t{sizeof(typename L::Accumulate)};
     const tiling::Problem problem{
@@ -115,7 +116,8 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
         .blocked_bytes_per_token =
             hidden * std::int64_t{sizeof(float)} + Device::cross_entropy_state * std::int64_t{sizeof(double)},
         .traffic_per_tile = vocabulary * hidden * (2 * size + 2 * wide)};  // forward and dx; the gradient twice
-    tiling::TilePlan plan = context.tiling.plan(problem);
+    tiling::TilePlan plan =
+        settled_plan(context, problem, [&](const tiling::TilePlan& each) { return peak_with(context, each); });
     if (plan.tiles.size() > 1 && plan.longest_tile() % row_step != 0 && plan.longest_tile() > row_step) {
       std::vector<tiling::Tile> tiles;
       append_tiles(tiles, 0, problem.tokens, plan.longest_tile() / row_step * row_step, false);
@@ -127,6 +129,15 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
   }
 
  private:
+  std::int64_t peak_with(const Context<L>& context, const tiling::TilePlan& plan) const {
+    const LossHead<Dry<L>> same{{}, vocabulary, hidden, eps, tied};
+    const auto x = unbacked<Compute>({context.tokens(), hidden});           // [T, H]
+    const auto targets = unbacked<const std::int32_t>({context.tokens()});  // [T]
+    return dry_peak(context, same, plan, [&](auto& dry, const auto& weights, const auto& gradients) {
+      same.loss(dry, weights, gradients, x, targets, 1.0f, x, unbacked<double>({1}));
+    });
+  }
+
   /// The rows of a tile, side by side whatever lay between them.
   struct Rows {
     Tensor<Compute> normed;        // [t, H], then its gradient
@@ -151,7 +162,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
       Device::template rms_norm<Compute>(context.stream, x.slice(run.begin, run.end), weights.norm, eps,
                                          rows.normed.slice(row, end), rows.rstd.slice(row, end));
       if constexpr (!Device::counts_only)
-        std::copy_n(targets.data() + run.begin, run.rows(), rows.targets.data() + row);
+        device::move<Device>(context.stream, targets.data() + run.begin, rows.targets.data() + row, run.rows());
       row = end;
     }
     return rows;

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/documents.hpp>
@@ -80,6 +81,7 @@ struct Context {
   Tensor<const float> rotary{};           ///< [sequence_length, head_dim]: cos of each pair, then sin
   void (*poll)(void*) = nullptr;
   void* poll_state = nullptr;
+  std::vector<std::pair<tiling::Problem, tiling::TilePlan>> plans{};  ///< made so far (nn/settled_plan.hpp)
 
   std::int64_t tokens() const { return sequences * sequence_length; }
   /// Lets communication proceed; long loops call it between matmuls.

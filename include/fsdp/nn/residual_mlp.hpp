@@ -9,6 +9,7 @@
 
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/nn/module.hpp>
+#include <fsdp/nn/settled_plan.hpp>
 #include <fsdp/nn/swiglu_mlp.hpp>
 
 namespace fsdp::nn {
@@ -46,8 +47,10 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
             SwiGluMlp<L>{{}, hidden, intermediate}.parameters()};
   }
 
-  tiling::TilePlan plan(const Context<L>& context) const {
-    return context.tiling.plan(Tile::problem(context.tokens(), hidden, intermediate, hidden, repeats));
+  tiling::TilePlan plan(Context<L>& context) const {
+    const ResidualMlp<Dry<L>> same{{}, hidden, intermediate, eps, repeats};
+    return settled_plan(context, Tile::problem(context.tokens(), hidden, intermediate, hidden, repeats),
+                        [&](const tiling::TilePlan& plan) { return dry_peak(context, same, plan); });
   }
 
   void forward(Context<L>& context, const Weights& weights, Saved& saved, Tensor<const Compute> x,

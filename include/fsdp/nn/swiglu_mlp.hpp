@@ -10,6 +10,7 @@
 
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/nn/module.hpp>
+#include <fsdp/nn/settled_plan.hpp>
 #include <fsdp/nn/swiglu_tile.hpp>
 #include <tiling/policies.hpp>
 
@@ -39,8 +40,10 @@ struct SwiGluMlp : ModuleTypes<L, SwiGluFields> {
             {"mlp.down_proj.weight", {hidden, intermediate}}};
   }
 
-  tiling::TilePlan plan(const Context<L>& context) const {
-    return context.tiling.plan(Tile::problem(context.tokens(), hidden, intermediate, 0, 1));
+  tiling::TilePlan plan(Context<L>& context) const {
+    const SwiGluMlp<Dry<L>> same{{}, hidden, intermediate};
+    return settled_plan(context, Tile::problem(context.tokens(), hidden, intermediate, 0, 1),
+                        [&](const tiling::TilePlan& plan) { return dry_peak(context, same, plan); });
   }
 
   void forward(Context<L>& context, const Weights& weights, Saved& saved, Tensor<const Compute> x,

@@ -29,10 +29,14 @@ struct AdamWOptions {
 template <class Model>
 double gradient_norm(ShardedModule<Model>& module) {
   using Device = typename ShardedModule<Model>::Device;
+  typename Device::Arena::Frame frame(module.arena());
+  const auto squares = frame.template allocate<double>({1});
   double sum = 0;
+  device::move<Device>(module.stream(), &sum, squares.data(), 1);
   for (const auto& piece : module.pieces())
-    if (piece.owned && piece.trainable)
-      Device::sum_of_squares(module.stream(), piece.gradient, Tensor<double>(&sum, {1}));
+    if (piece.owned && piece.trainable) Device::sum_of_squares(module.stream(), piece.gradient, squares);
+  device::move<Device>(module.stream(), squares.data(), &sum, 1);
+  module.synchronize();
   if (module.communicator().size() > 1) sum = comm::sum_over_ranks(module.communicator(), sum, {"gradient norm"});
   return std::sqrt(sum);
 }
@@ -105,7 +109,7 @@ class AdamW {
     return checked_multiply(module_->trained_size(), static_cast<std::int64_t>(sizeof(float)));
   }
   static Tensor<float> view(const Block& block, const Piece& piece) {
-    if (!piece.trainable) return {nullptr, {0}};
+    if (!piece.trainable) return {};
     return {reinterpret_cast<float*>(block.data()) + piece.resting, piece.main.shape()};
   }
   static Tensor<bf16> rounded(Tensor<Compute> model) {
@@ -126,13 +130,13 @@ class AdamW {
       const auto cut = [&]<class T>(Tensor<T> all) { return Tensor<T>(all.data() + begin, part); };
       const Tensor<float> gradient(gradients, part);
       const Tensor<Compute> stepped(weights, part);
-      Space::template transfer<float>(stream, cut(piece.gradient), gradient);
+      Space::template transfer<float>(stream, stream, cut(piece.gradient), gradient);
       Space::adamw(stream, constants, cut(piece.main), cut(first_moment(piece)), cut(second_moment(piece)),
                    Tensor<const float>(gradient), rounded(stepped));
       if constexpr (std::is_same_v<Compute, bf16>)
-        Space::template transfer<Compute>(stream, stepped, cut(piece.model));
+        Space::template transfer<Compute>(stream, stream, stepped, cut(piece.model));
       else
-        Space::template transfer<Compute>(stream, cut(piece.main), cut(piece.model));
+        Space::template transfer<Compute>(stream, stream, cut(piece.main), cut(piece.model));
     }
   }
 

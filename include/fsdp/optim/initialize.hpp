@@ -3,12 +3,11 @@
 /// Initial weights: a function of seed, parameter name and global index alone, so that they do not depend on sharding.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
-#include <numbers>
 #include <string_view>
 
 #include <fsdp/sharded_module.hpp>
+#include <fsdp/units.hpp>
 
 namespace fsdp::optim {
 
@@ -28,24 +27,15 @@ constexpr std::uint64_t hash_of(std::string_view text) {
 }
 
 /// Element `index` of a standard normal sequence named by `key` (Box and Muller 1958).
-inline double normal_at(std::uint64_t key, std::int64_t index) {
-  const std::uint64_t word = mixed(key ^ mixed(static_cast<std::uint64_t>(index)));
-  const double u = (static_cast<double>(word >> 32) + 0.5) * 0x1p-32;
-  const double v = static_cast<double>(word & 0xffffffffu) * 0x1p-32;
-  return std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v);
-}
+double normal_at(std::uint64_t key, std::int64_t index);
 
-/// Normal with deviation 0.02; norms are 1.
+/// Elements [begin, begin + weights.numel()) of a parameter: normal with deviation 0.02; norms are 1.
+void initialize(Tensor<float> weights, const NamedParameter& parameter, std::int64_t begin, std::uint64_t seed);
+
+/// Every rank makes the elements that it holds.
 template <class Model>
 void initialize(ShardedModule<Model>& module, std::uint64_t seed) {
-  constexpr double deviation = 0.02;
-  for (const auto& piece : module.pieces()) {
-    const std::uint64_t key = mixed(seed) ^ hash_of(piece.parameter->name);
-    for (std::int64_t i = 0; i < piece.main.numel(); ++i)
-      piece.main[i] = piece.parameter->initial == nn::Initial::ones
-                          ? 1.0f
-                          : static_cast<float>(deviation * normal_at(key, piece.begin + i));
-  }
+  for (const auto& piece : module.pieces()) initialize(piece.main, *piece.parameter, piece.begin, seed);
   module.sync_model_weights();
 }
 

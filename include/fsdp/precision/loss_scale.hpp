@@ -22,14 +22,14 @@ class DynamicLossScale {
 
   static constexpr double growth = 2, backoff = 0.5;
   static constexpr std::int64_t interval = 2000;
-  static constexpr double smallest = 0x1p-24, largest = 0x1p200;
+  static constexpr double smallest = 0x1p-24, largest = 0x1p100;  ///< 1 / scale must be a normal float
 
   DynamicLossScale() = default;
-  /// Throws InputError unless the scale is a power of two between 2^-24 and 2^200: others would round.
+  /// Throws InputError unless the scale is a power of two between 2^-24 and 2^100: others would round.
   explicit DynamicLossScale(const State& state) : state_(state) {
     int exponent = 0;
     require<InputError>(std::frexp(state.scale, &exponent) == 0.5 && state.scale >= smallest && state.scale <= largest,
-                        "loss scale: ", state.scale, " is not a power of two between 2^-24 and 2^200");
+                        "loss scale: ", state.scale, " is not a power of two between 2^-24 and 2^100");
   }
 
   const State& state() const { return state_; }

@@ -12,6 +12,16 @@
 
 namespace fsdp::sharding {
 
+/// The lowest unit that has a backward, the first with something to train; the number of units where nothing is
+/// trainable.
+constexpr int first_backward(const std::vector<UnitUse>& units, const std::vector<GroupRules>& groups) {
+  const auto trains = [&](const UnitUse& unit) {
+    return std::any_of(unit.groups.begin(), unit.groups.end(),
+                       [&](int group) { return groups[static_cast<std::size_t>(group)].trainable; });
+  };
+  return static_cast<int>(std::find_if(units.begin(), units.end(), trains) - units.begin());
+}
+
 namespace detail {
 
 constexpr bool contains(const std::vector<int>& list, int value) {
@@ -35,8 +45,10 @@ struct Lifetime {
   std::vector<Interval> gathered;
   std::vector<int> gradient_ends;  ///< the last write to its gradient in each micro-batch
   int first_use = -1;
-  std::size_t issued = 0;  ///< gathers already in the schedule
-  bool crossed = false;    ///< gathered across already
+  std::size_t issued = 0;    ///< gathers already in the schedule
+  std::size_t released = 0;  ///< releases already in the schedule
+  std::size_t ended = 0;     ///< gradient ends already passed
+  bool crossed = false;      ///< gathered across already
 };
 
 /// Derives a schedule; its state is what the list so far has done.
@@ -45,7 +57,6 @@ class Scheduler {
   constexpr Scheduler(const Rules& rules, const std::vector<UnitUse>& units, const std::vector<GroupRules>& groups,
                       int micro_batches, Pass pass)
       : rules_(rules), units_(units), groups_(groups), micro_batches_(micro_batches), pass_(pass) {
-    first_backward_ = first_trainable();
     list_computations();
     check_live_bound();
     for (int group = 0; group < static_cast<int>(groups_.size()); ++group) lives_.push_back(lifetime(group));
@@ -64,14 +75,6 @@ class Scheduler {
     return schedule_;
   }
 
-  /// The lowest unit with something to train; a backward goes down to it.
-  constexpr int first_trainable() const {
-    for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit)
-      for (int group : units_[static_cast<std::size_t>(unit)].groups)
-        if (rules_of(group).trainable) return unit;
-    return static_cast<int>(units_.size());
-  }
-
  private:
   constexpr const Compute& at(int k) const { return computes_[static_cast<std::size_t>(k)]; }
   constexpr const GroupRules& rules_of(int group) const { return groups_[static_cast<std::size_t>(group)]; }
@@ -82,14 +85,15 @@ class Scheduler {
     return at(k).action != Action::backward || units_[static_cast<std::size_t>(at(k).unit)].backward_needs_weights;
   }
 
-  /// Forward through all units, the loss in the last, backward through the others.
+  /// Forward through all units, the loss in the last, backward through the others down to the first trainable one.
   constexpr void list_computations() {
     const int units = static_cast<int>(units_.size());
+    const int lowest = first_backward(units_, groups_);
     for (int m = 0; m < micro_batches_; ++m) {
       for (int unit = 0; unit + 1 < units; ++unit) computes_.push_back({Action::forward, unit, m});
       computes_.push_back({Action::loss, units - 1, m});
       if (pass_ == Pass::train)
-        for (int unit = units - 2; unit >= first_backward_; --unit) computes_.push_back({Action::backward, unit, m});
+        for (int unit = units - 2; unit >= lowest; --unit) computes_.push_back({Action::backward, unit, m});
     }
   }
 
@@ -198,16 +202,16 @@ class Scheduler {
   }
 
   constexpr void release_after(int k) {
+    const int micro_batch = at(k).micro_batch;
     for (int group = 0; group < static_cast<int>(groups_.size()); ++group) {
-      const auto& gathered = lives_[static_cast<std::size_t>(group)].gathered;
-      for (std::size_t i = 0; i < gathered.size(); ++i) {
-        if (gathered[i].last != k) continue;
-        const int micro_batch = at(k).micro_batch;
-        const bool again = i + 1 < gathered.size() && at(gathered[i + 1].first).micro_batch == micro_batch;
-        if (rules_.group_after_forward && again) schedule_.push_back({Action::keep, group, micro_batch});
-        schedule_.push_back({Action::release, group, micro_batch});
-        if (counts(group)) live_ -= rules_of(group).elements;
-      }
+      Lifetime& life = lives_[static_cast<std::size_t>(group)];
+      if (life.released == life.gathered.size() || life.gathered[life.released].last != k) continue;
+      ++life.released;
+      const bool again =
+          life.released < life.gathered.size() && at(life.gathered[life.released].first).micro_batch == micro_batch;
+      if (rules_.group_after_forward && again) schedule_.push_back({Action::keep, group, micro_batch});
+      schedule_.push_back({Action::release, group, micro_batch});
+      if (counts(group)) live_ -= rules_of(group).elements;
     }
   }
 
@@ -215,7 +219,9 @@ class Scheduler {
     const int micro_batch = at(k).micro_batch;
     const bool last = micro_batch == micro_batches_ - 1;
     for (int group = 0; group < static_cast<int>(groups_.size()); ++group) {
-      if (!contains(lives_[static_cast<std::size_t>(group)].gradient_ends, k)) continue;
+      Lifetime& life = lives_[static_cast<std::size_t>(group)];
+      if (life.ended == life.gradient_ends.size() || life.gradient_ends[life.ended] != k) continue;
+      ++life.ended;
       if (rules_of(group).reduce_every_micro_batch || last) schedule_.push_back({Action::reduce, group, micro_batch});
       if (rules_of(group).across != Across::nothing && last)
         schedule_.push_back({Action::reduce_across, group, micro_batch});
@@ -227,7 +233,6 @@ class Scheduler {
   const std::vector<GroupRules>& groups_;
   int micro_batches_;
   Pass pass_;
-  int first_backward_ = 0;
   std::vector<Compute> computes_;
   std::vector<Lifetime> lives_;
   std::int64_t live_ = 0;
@@ -253,12 +258,6 @@ constexpr Schedule make_schedule(const Rules& rules, const std::vector<UnitUse>&
       .hold = rules.hold, .reduce_every_micro_batch = rules.reduce_every_micro_batch, .across = rules.across};
   return make_schedule(rules, units, std::vector<GroupRules>(static_cast<std::size_t>(groups), alike), micro_batches,
                        pass);
-}
-
-/// The lowest unit that has a backward; the number of units where nothing is trainable.
-constexpr int first_backward(const std::vector<UnitUse>& units, const std::vector<GroupRules>& groups) {
-  const Rules rules;
-  return detail::Scheduler(rules, units, groups, 0, Pass::train).first_trainable();
 }
 
 }  // namespace fsdp::sharding

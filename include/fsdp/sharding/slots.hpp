@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -55,17 +56,65 @@ inline Slots weight_slots(const Schedule& schedule, std::span<const std::int64_t
   return slots;
 }
 
-/// Slots for gradients on their way to a reduction that is done before the next backward begins.
-/// Frozen groups have none: their `elements` are not read.
-inline Slots gradient_slots(const Schedule& schedule, const std::vector<UnitUse>& units,
-                            const std::vector<GroupRules>& groups, std::span<const std::int64_t> elements) {
-  Slots slots;
+/// Slots for gradients on their way to a reduction. A slot is given back when its reduction is done: before the next
+/// computation begins or, where reductions run beside computation, before the one after that.
+class GradientSlots {
+ public:
+  explicit GradientSlots(bool overlap = false) : overlap_(overlap) {}
+
+  std::vector<std::int64_t> sizes() const { return slots_.sizes; }
+  bool holds(int group) const { return slots_.holds(group); }
+  int take(int group, std::int64_t elements) { return slots_.take(group, elements); }
+  /// Groups whose reduction was started and may be under way.
+  const std::vector<int>& reducing() const { return reducing_; }
+
+  /// A computation that writes gradients of `groups` is about to begin: calls done(group, slot) for every reduction
+  /// that must be over.
+  template <class Done>
+  void begin_computation(const std::vector<int>& groups, Done done) {
+    std::size_t over = overlap_ ? before_last_ : reducing_.size();
+    for (std::size_t i = over; i < reducing_.size(); ++i)
+      if (std::find(groups.begin(), groups.end(), reducing_[i]) != groups.end()) over = i + 1;
+    give_back(over, done);
+    before_last_ = reducing_.size();
+  }
+  void reduce(int group) { reducing_.push_back(group); }
+  /// The same for all reductions at the end.
+  template <class Done>
+  void finish(Done done) {
+    give_back(reducing_.size(), done);
+    before_last_ = 0;
+  }
+
+ private:
+  /// The first `count` reductions, from the last to the first: on a queue, the last one's end is that of all.
+  template <class Done>
+  void give_back(std::size_t count, Done done) {
+    for (std::size_t i = count; i-- > 0;) done(reducing_[i], slots_.give_back(reducing_[i]));
+    reducing_.erase(reducing_.begin(), reducing_.begin() + static_cast<std::ptrdiff_t>(count));
+  }
+
+  bool overlap_;
+  Slots slots_;
+  std::vector<int> reducing_;    ///< in the order they were started
+  std::size_t before_last_ = 0;  ///< of these, started before the last computation began
+};
+
+/// Gradient slots of a schedule. Frozen groups have none: their `elements` are not read.
+inline GradientSlots gradient_slots(const Schedule& schedule, const std::vector<UnitUse>& units,
+                                    const std::vector<GroupRules>& groups, std::span<const std::int64_t> elements,
+                                    bool overlap) {
+  const auto nothing = [](int, int) {};
+  GradientSlots slots(overlap);
   for (const Event& event : schedule) {
-    if (event.action == Action::loss || event.action == Action::backward)
-      for (int group : units[static_cast<std::size_t>(event.index)].groups)
+    if (event.action == Action::loss || event.action == Action::backward) {
+      const std::vector<int>& used = units[static_cast<std::size_t>(event.index)].groups;
+      slots.begin_computation(used, nothing);
+      for (int group : used)
         if (groups[static_cast<std::size_t>(group)].trainable && !slots.holds(group))
           slots.take(group, elements[static_cast<std::size_t>(group)]);
-    if (event.action == Action::reduce) slots.give_back(event.index);
+    }
+    if (event.action == Action::reduce) slots.reduce(event.index);
   }
   return slots;
 }

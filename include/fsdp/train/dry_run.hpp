@@ -97,11 +97,11 @@ std::string tiling_text(const Model& model, typename Model::Stack::Tiling tiling
       typename Model::template On<typename Model::Stack::template WithComm<comm::Simulated<device::Meta>>>;
   auto arena = device::Meta::Arena::unbounded();
   device::Meta::Stream stream(arena, request.shape.threads);
-  const nn::Context<typename MetaModel::Local> context{.arena = arena,
-                                                       .stream = stream,
-                                                       .tiling = tiling,
-                                                       .sequences = request.sequences,
-                                                       .sequence_length = request.shape.sequence_length};
+  nn::Context<typename MetaModel::Local> context{.arena = arena,
+                                                 .stream = stream,
+                                                 .tiling = tiling,
+                                                 .sequences = request.sequences,
+                                                 .sequence_length = request.shape.sequence_length};
   const MetaModel meta(model.config(), model.units());
   return message("tiling: MLP of a block, ", meta.block().block.mlp.plan(context), "\ntiling: head, ",
                  meta.head().plan(context), "\n");

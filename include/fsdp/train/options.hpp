@@ -5,9 +5,11 @@
 /// To add a flag: a field here and a line in src/cli/bind.cpp.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fsdp/models/llama_config.hpp>
@@ -108,6 +110,12 @@ struct BenchOptions {
 
   friend bool operator==(const BenchOptions&, const BenchOptions&) = default;
 };
+
+/// Whether the user set a flag, named without dashes.
+template <class Options>
+bool is_given(const Options& options, std::string_view flag) {
+  return std::find(options.given.begin(), options.given.end(), flag) != options.given.end();
+}
 
 /// Throws InputError with one sentence about the first value that cannot work on this number of ranks.
 void validate(const TrainOptions& options, std::int64_t ranks);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fsdp/train/bench/check.hpp>
 
-#include <algorithm>
-
 #include <fsdp/core/error.hpp>
 
 namespace fsdp::train::bench {
@@ -23,12 +21,9 @@ void check(const BenchOptions& options) {
     require<InputError>(options.heads % options.kv_heads == 0, "bench: --heads ", options.heads,
                         " are not divisible by --kv-heads ", options.kv_heads);
   at_least("up-to", options.up_to, 0);
-  const auto given = [&](const char* flag) {
-    return std::find(options.given.begin(), options.given.end(), flag) != options.given.end();
-  };
   require<InputError>(!options.table || options.what == "mlp", "bench: --table belongs to mlp, not to ", options.what);
   for (const char* flag : {"up-to", "dry-run"})
-    require<InputError>(options.table || !given(flag), "bench: --", flag, " belongs to mlp --table");
+    require<InputError>(options.table || !is_given(options, flag), "bench: --", flag, " belongs to mlp --table");
   require<InputError>(!options.table || options.stack.comm.kind == CommChoice::Kind::threads, "bench: --comm ",
                       name_of(options.stack.comm), ": the ranks of mlp --table are threads:N");
   at_least("parameters", options.parameters, 1);

@@ -79,7 +79,7 @@ class Head {
   Head(const Operands<Device, Compute>& operands, const tiling::RunTime& tiling, std::int64_t arena_bytes)
       : operands_(operands),
         module_{{}, operands.sizes.vocabulary, operands.sizes.hidden},
-        arena_(make_arena(arena_bytes)),
+        arena_(Arena::planned(ledger_, arena_bytes)),
         stream_(arena_, operands.sizes.threads),
         context_{.arena = arena_, .stream = stream_, .tiling = tiling, .sequence_length = operands.sizes.tokens} {}
   Head(const Head&) = delete;
@@ -96,16 +96,9 @@ class Head {
                  operands_.stream(0), operands_.target_list(), 1.0f, operands_.stream(1), {&sum, {1}});
   }
   std::int64_t arena_peak() const { return arena_.peak(); }
-  tiling::TilePlan plan() const { return module_.plan(context_); }
+  tiling::TilePlan plan() { return module_.plan(context_); }
 
  private:
-  Arena make_arena(std::int64_t bytes) {
-    if constexpr (Device::counts_only)
-      return Arena::unbounded();
-    else
-      return Arena(ledger_, bytes);
-  }
-
   const Operands<Device, Compute>& operands_;
   nn::LossHead<L> module_;
   device::Ledger ledger_;
@@ -188,9 +181,8 @@ void measure(const BenchOptions& options, const Sizes& sizes, const std::vector<
 }  // namespace
 
 int measure_head(const BenchOptions& options) {
-  const bool asked = std::find(options.given.begin(), options.given.end(), "tiling") != options.given.end();
   std::vector<TilingChoice> tilings{{.kind = TilingChoice::Kind::tokens, .number = 1024}};
-  if (asked) tilings = {options.stack.tiling};
+  if (is_given(options, "tiling")) tilings = {options.stack.tiling};
   const Sizes sizes{.tokens = options.seq_len > 0 ? options.seq_len : 4096,
                     .hidden = options.hidden,
                     .vocabulary = options.vocab > 0 ? options.vocab : 32000,

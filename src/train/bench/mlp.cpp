@@ -145,9 +145,8 @@ void measure(const BenchOptions& options, const Sizes& sizes, const std::vector<
 int measure_mlp(const BenchOptions& options) {
   if (options.table) return measure_mlp_table(options);
   using Kind = TilingChoice::Kind;
-  const bool asked = std::find(options.given.begin(), options.given.end(), "tiling") != options.given.end();
   std::vector<TilingChoice> tilings{{}};  // untiled is always measured, for the others' ratio to it
-  if (!asked)
+  if (!is_given(options, "tiling"))
     tilings.insert(tilings.end(), {{.kind = Kind::tiles, .number = 4}, {.kind = Kind::tokens, .number = 1024}});
   else if (options.stack.tiling.kind != Kind::off)
     tilings.push_back(options.stack.tiling);

@@ -259,20 +259,17 @@ void run(Comm& communicator, const BenchOptions& options, const std::vector<Entr
 
 template <class PrecisionT>
 int measure(const BenchOptions& options) {
-  const auto given = [&](const char* flag) {
-    return std::find(options.given.begin(), options.given.end(), flag) != options.given.end();
-  };
   StackChoice stack = options.stack;
-  if (!given("comm")) stack.comm.ranks = 2;
+  if (!is_given(options, "comm")) stack.comm.ranks = 2;
   const auto ranks = static_cast<int>(stack.comm.ranks);
-  const MlpSizes sizes{.hidden = given("hidden") ? options.hidden : 4096,
+  const MlpSizes sizes{.hidden = is_given(options, "hidden") ? options.hidden : 4096,
                        .intermediate = options.intermediate > 0 ? options.intermediate : 12288,
                        .threads = static_cast<int>(threads_per_rank(stack.threads, device::available_cores(), ranks))};
   const std::vector<Entry> list = entries<PrecisionT>(options, sizes, ranks);
   stack.deadline_seconds = std::max(stack.deadline_seconds, 3600.0);  // ranks wait for each other after long passes
   return launch<Comm>(stack, [&](Comm& communicator) {
     use_threads(sizes.threads);
-    run<PrecisionT>(communicator, options, list, given("repeats") ? options.repeats : 1);
+    run<PrecisionT>(communicator, options, list, is_given(options, "repeats") ? options.repeats : 1);
   });
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// AdamW over one long tensor: 30 bytes a parameter with a bf16 model weight, 28 without.
-#include <algorithm>
 #include <cstdio>
 
 #include <fsdp/device/cpu.hpp>
@@ -79,7 +78,7 @@ OptimLine measure(const BenchOptions& options, PrecisionChoice precision, int th
 
 int measure_optim(const BenchOptions& options) {
   const int threads = static_cast<int>(threads_per_rank(options.stack.threads, device::available_cores(), 1));
-  const bool asked = std::find(options.given.begin(), options.given.end(), "precision") != options.given.end();
+  const bool asked = is_given(options, "precision");
   for (const PrecisionChoice precision : {PrecisionChoice::bf16, PrecisionChoice::fp32})
     if (!asked || precision == options.stack.precision) {
       std::printf("%s\n", json_line(measure(options, precision, threads)).c_str());

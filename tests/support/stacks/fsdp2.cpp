@@ -9,5 +9,13 @@ namespace fsdp::test {
 RunResults run_fsdp2(const RunOptions& options) {
   return run_threads<Llama<Stack<FullyShard<>, comm::Threads<>, Fp32, tiling::RunTime>>>(options);
 }
+RunResults run_fsdp2_no_reshard(const RunOptions& options) {
+  return run_threads<Llama<Stack<FullyShard<ReshardAfterForward::no>, comm::Threads<>, Fp32, tiling::RunTime>>>(
+      options);
+}
+RunResults run_fsdp2_group(const RunOptions& options) {
+  return run_threads<Llama<Stack<FullyShard<ReshardAfterForward::to_group>, comm::Threads<>, Fp32, tiling::RunTime>>>(
+      options);
+}
 
 }  // namespace fsdp::test

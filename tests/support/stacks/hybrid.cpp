@@ -9,5 +9,10 @@ namespace fsdp::test {
 RunResults run_hybrid(const RunOptions& options) {
   return run_threads<Llama<Stack<HybridShard<FullyShard<>>, comm::Threads<>, Fp32, tiling::RunTime>>>(options);
 }
+RunResults run_hybrid_full(const RunOptions& options) {
+  return run_threads<
+      Llama<Stack<HybridShard<FullyShard<>, OptimizerAcross::sharded>, comm::Threads<>, Fp32, tiling::RunTime>>>(
+      options);
+}
 
 }  // namespace fsdp::test

@@ -1,12 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <support/stacks/runners.hpp>
 
+#include <algorithm>
 #include <map>
 #include <string>
 
 #include <fsdp/core/error.hpp>
 
 namespace fsdp::test {
+
+namespace {
+
+/// "fsdp2:2" of "fsdp2:2/bf16".
+std::string_view strategy_of(std::string_view stack) { return stack.substr(0, stack.find('/')); }
+
+}  // namespace
+
+std::int64_t ranks_per_group(std::string_view stack) {
+  return std::max<std::int64_t>(train::parse_sharding(strategy_of(stack)).number, 1);
+}
 
 RunResults run(std::string_view stack, const RunOptions& options) {
   static const std::map<std::string, RunResults (*)(const RunOptions&)> compiled = {
@@ -25,12 +37,21 @@ RunResults run(std::string_view stack, const RunOptions& options) {
       {"hybrid:K:full", run_hybrid_full},
       {"hybrid:K:full/bf16", run_hybrid_full_bf16},
       {"replicated", run_replicated},
+      {"fsdp2/queued", run_fsdp2_queued},
+      {"fsdp2:no-reshard/queued", run_fsdp2_no_reshard_queued},
+      {"fsdp2:K/queued", run_fsdp2_group_queued},
+      {"zero1/queued", run_zero1_queued},
+      {"zero2/queued", run_zero2_queued},
+      {"zero3/queued", run_zero3_queued},
+      {"hybrid:K/queued", run_hybrid_queued},
+      {"hybrid:K:full/queued", run_hybrid_full_queued},
+      {"replicated/queued", run_replicated_queued},
   };
   if (stack == "watched") return run_watched(options);
-  const auto slash = std::min(stack.find('/'), stack.size());
   RunOptions chosen = options;
-  chosen.sharding = train::parse_sharding(stack.substr(0, slash));
-  const auto found = compiled.find(train::kind_name(chosen.sharding) + std::string(stack.substr(slash)));
+  const std::string_view strategy = strategy_of(stack);
+  chosen.sharding = train::parse_sharding(strategy);
+  const auto found = compiled.find(train::kind_name(chosen.sharding) + std::string(stack.substr(strategy.size())));
   require<InputError>(found != compiled.end(), "no stack of the tests is called '", stack, "'");
   return found->second(chosen);
 }

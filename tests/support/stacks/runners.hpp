@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The stacks that the tests compile: each function is defined in the file of its name.
+/// The stacks that the tests compile: a file holds those of one kind, which share most of what the compiler reads.
 #pragma once
 
 #include <support/stack_runner.hpp>
@@ -22,6 +22,15 @@ RunResults run_fsdp2_offload(const RunOptions& options);
 RunResults run_hybrid_offload_bf16(const RunOptions& options);
 RunResults run_fsdp2_bf16_wire(const RunOptions& options);
 RunResults run_fsdp2_bf16(const RunOptions& options);
+RunResults run_fsdp2_queued(const RunOptions& options);
+RunResults run_fsdp2_no_reshard_queued(const RunOptions& options);
+RunResults run_fsdp2_group_queued(const RunOptions& options);
+RunResults run_zero1_queued(const RunOptions& options);
+RunResults run_zero2_queued(const RunOptions& options);
+RunResults run_zero3_queued(const RunOptions& options);
+RunResults run_hybrid_queued(const RunOptions& options);
+RunResults run_hybrid_full_queued(const RunOptions& options);
+RunResults run_replicated_queued(const RunOptions& options);
 RunResults run_watched(const RunOptions& options);
 
 }  // namespace fsdp::test

@@ -72,7 +72,7 @@ class MlpLayer {
   MlpLayer(const Operands& operands, const tiling::RunTime& tiling, std::int64_t arena_bytes)
       : operands_(operands),
         module_{{}, operands.sizes.hidden, operands.sizes.intermediate},
-        arena_(make_arena(arena_bytes)),
+        arena_(Arena::planned(ledger_, arena_bytes)),
         stream_(arena_, operands.sizes.threads),
         context_{.arena = arena_, .stream = stream_, .tiling = tiling, .sequence_length = operands.sizes.tokens} {}
   MlpLayer(const MlpLayer&) = delete;
@@ -93,17 +93,11 @@ class MlpLayer {
     arena_.release(Arena::End::low, mark_);
   }
 
-  tiling::TilePlan plan() const { return module_.plan(context_); }
+  tiling::TilePlan plan() { return module_.plan(context_); }
   std::int64_t arena_peak() const { return arena_.peak(); }
   std::int64_t matmul_flops() const { return stream_.counters.matmul_flops; }
 
  private:
-  Arena make_arena(std::int64_t bytes) {
-    if constexpr (Device::counts_only)
-      return Arena::unbounded();
-    else
-      return Arena(ledger_, bytes);
-  }
   typename Module::Weights weights() const { return {operands_.weight(0), operands_.weight(1), operands_.weight(2)}; }
 
   const Operands& operands_;

@@ -26,6 +26,7 @@
 #include <fsdp/train/dry_run.hpp>
 #include <fsdp/train/launch.hpp>
 #include <fsdp/train/options.hpp>
+#include <fsdp/train/sharding_of.hpp>
 
 namespace fsdp::train::bench {
 
@@ -44,9 +45,10 @@ class StepRun {
   StepRun(Comm& communicator, const BenchOptions& options, const typename Stack::Tiling& tiling)
       : communicator_(communicator),
         model_(step_model(options)),
+        sharding_(sharding_of<typename Stack::Sharding>(options.stack.sharding)),
         request_(request(communicator, options)),
-        plan_(plan(model_, {}, tiling, request_)),
-        module_(communicator, model_, {}, tiling, shape()),
+        plan_(plan(model_, sharding_, tiling, request_)),
+        module_(communicator, model_, sharding_, tiling, shape()),
         optimizer_(module_, {}),
         executor_(module_, clock_.observer()),
         tokens_(random_tokens(request_.shape.sequence_length + 1, model_.config().vocab_size, communicator.rank())) {
@@ -59,7 +61,7 @@ class StepRun {
 
   void step() {
     using Clock = std::chrono::steady_clock;
-    const comm::Totals before = communicator_.monitor().totals;
+    const comm::Totals before = totals();
     const std::int64_t allocations = module_.ledger().allocations();
     std::int64_t targets = batch_.targets.numel();
     comm::reduce(communicator_, std::span<std::int64_t>(&targets, 1), comm::Reduction::sum, {"valid targets"});
@@ -70,7 +72,7 @@ class StepRun {
     require<Error>(std::isfinite(loss_) && std::isfinite(norm), "bench: the step's loss is ", loss_);
     optimizer_.step(lr, norm);
     clock_.add_optimizer(std::chrono::duration<double>(Clock::now() - begin).count());
-    const comm::Totals& after = communicator_.monitor().totals;
+    const comm::Totals after = totals();
     sums_.communication_seconds += after.copy_seconds - before.copy_seconds;
     sums_.waiting_seconds += after.waiting_seconds - before.waiting_seconds;
     sums_.copied_bytes += static_cast<double>(after.copied_bytes - before.copied_bytes);
@@ -141,6 +143,18 @@ class StepRun {
  private:
   static constexpr bool rounds_weights = !ShardedModule<Model>::Group::one_copy;
 
+  /// Of the world and, on a mesh of two axes, of both axes.
+  comm::Totals totals() {
+    comm::Totals sum;
+    for (Comm* communicator : module_.communicators()) {
+      const comm::Totals& own = communicator->monitor().totals;
+      sum.copy_seconds += own.copy_seconds;
+      sum.waiting_seconds += own.waiting_seconds;
+      sum.copied_bytes += own.copied_bytes;
+    }
+    return sum;
+  }
+
   PlanRequest request(const Comm& communicator, const BenchOptions& options) {
     return {.ranks = communicator.size(),
             .rank = communicator.rank(),
@@ -167,6 +181,7 @@ class StepRun {
 
   Comm& communicator_;
   Model model_;
+  typename Stack::Sharding sharding_;
   std::vector<device::MatmulRecord> matmuls_;
   PlanRequest request_;
   Plan plan_;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
 
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/nearest.hpp>
@@ -55,9 +54,16 @@ std::vector<int> gathered_with(UnitLists units, const Units& choices) {
   return first;
 }
 
-/// What tensors of one group have in common. Ordered as groups are: units, shared weights, parts treated apart.
+/// What a group holds, in the order of groups.
+enum class Part : std::uint8_t {
+  most,    ///< of a unit's elements
+  shared,  ///< a weight that units far apart use
+  rest,    ///< of a unit: what is treated apart from most of it
+};
+
+/// What tensors of one group have in common. Ordered as groups are.
 struct Key {
-  int rank = 0;  ///< 0: most of a unit's elements; 1: a shared weight; 2: the rest of a unit
+  Part part = Part::most;
   int unit = 0;
   std::string shared;
   bool exempt = false, frozen = false, persistent = false;
@@ -76,7 +82,7 @@ std::vector<std::vector<Key>> keys_of(UnitLists units, const Units& choices, std
     for (const NamedParameter& parameter : units[unit]) {
       const auto& using_it = users[parameter.name];
       const bool shared = using_it.front() != using_it.back();
-      Key key{.rank = shared ? 1 : 0,
+      Key key{.part = shared ? Part::shared : Part::most,
               .unit = shared ? 0 : together[unit],
               .shared = shared ? parameter.name : std::string(),
               .exempt = matches_any(choices.exempt, parameter.name),
@@ -89,24 +95,54 @@ std::vector<std::vector<Key>> keys_of(UnitLists units, const Units& choices, std
   // The largest part of a unit bears its number; the others come last.
   std::map<int, Key> largest;
   for (const auto& [key, size] : sizes) {
-    if (key.rank != 0) continue;
+    if (key.part != Part::most) continue;
     const auto [place, inserted] = largest.try_emplace(key.unit, key);
     if (!inserted && size > sizes.at(place->second)) place->second = key;
   }
   for (auto& unit : keys)
     for (Key& key : unit)
-      if (key.rank == 0 && key != largest.at(key.unit)) key.rank = 2;
+      if (key.part == Part::most && key != largest.at(key.unit)) key.part = Part::rest;
   return keys;
 }
 
-/// "block 0", "block 0 and block 1", "block 0 to block 7".
-void name_after(std::string& name, const std::string& unit) {
-  if (name.empty())
-    name = unit;
-  else if (!name.ends_with(unit))
-    name = name.substr(0, std::min(name.find(" and "), name.find(" to "))) +
-           (name.find(" and ") == std::string::npos && name.find(" to ") == std::string::npos ? " and " : " to ") +
-           unit;
+/// A number for every key, in the keys' order.
+std::map<Key, int> numbered(const std::vector<std::vector<Key>>& keys) {
+  std::map<Key, int> numbers;
+  for (const auto& unit : keys)
+    for (const Key& key : unit) numbers.emplace(key, 0);
+  int next = 0;
+  for (auto& [key, number] : numbers) number = next++;
+  return numbers;
+}
+
+bool uses(const sharding::UnitUse& use, int group) {
+  return std::find(use.groups.begin(), use.groups.end(), group) != use.groups.end();
+}
+
+/// "block 0", "block 0 and block 1", "block 0 to block 7, frozen"; a shared weight bears its own name.
+std::string group_name(const Key& key, int group, const std::vector<sharding::UnitUse>& units) {
+  const int count = static_cast<int>(units.size());
+  std::vector<int> users;
+  for (int unit = 0; unit < count; ++unit)
+    if (uses(units[static_cast<std::size_t>(unit)], group)) users.push_back(unit);
+  std::string name = key.shared;
+  if (key.part != Part::shared) {
+    name = unit_name(users.front(), count);
+    if (users.size() > 1) name += (users.size() == 2 ? " and " : " to ") + unit_name(users.back(), count);
+  }
+  return name + (key.frozen ? ", frozen" : "") + (key.exempt ? ", exempt" : "") +
+         (key.persistent ? ", persistent" : "");
+}
+
+void check(const Units& choices, UnitLists units) {
+  require<InputError>(choices.blocks_per_unit > 0, "units: ", choices.blocks_per_unit,
+                      " blocks make no unit; give at least 1");
+  require<InputError>(choices.merge_below >= 0, "units: merge_below is ", choices.merge_below,
+                      " elements; give 0 to merge nothing");
+  require<InputError>(choices.recompute || !choices.offload_inputs,
+                      "units: inputs in far memory are all that blocks may save; recompute the rest as well");
+  check_patterns(choices.exempt, units, "units: exempt pattern");
+  check_patterns(choices.frozen, units, "units: frozen pattern");
 }
 
 }  // namespace
@@ -118,52 +154,38 @@ std::string unit_name(int unit, int units) {
 std::int64_t GroupedParameters::elements() const { return elements_of(parameters); }
 
 UnitGroups group_parameters(UnitLists units, const Units& choices, std::int64_t persistence_threshold) {
-  require<InputError>(choices.blocks_per_unit > 0, "units: ", choices.blocks_per_unit,
-                      " blocks make no unit; give at least 1");
-  require<InputError>(choices.merge_below >= 0, "units: merge_below is ", choices.merge_below,
-                      " elements; give 0 to merge nothing");
-  require<InputError>(choices.recompute || !choices.offload_inputs,
-                      "units: inputs in far memory are all that blocks may save; recompute the rest as well");
-  check_patterns(choices.exempt, units, "units: exempt pattern");
-  check_patterns(choices.frozen, units, "units: frozen pattern");
-
+  check(choices, units);
   const auto keys = keys_of(units, choices, persistence_threshold);
-  std::map<Key, int> numbers;
-  for (const auto& unit : keys)
-    for (const Key& key : unit) numbers.emplace(key, 0);
+  const std::map<Key, int> numbers = numbered(keys);
   UnitGroups result;
-  for (auto& [key, number] : numbers) {
-    number = static_cast<int>(result.groups.size());
-    result.groups.push_back({.name = key.shared,
-                             .parameters = {},
-                             .exempt = key.exempt,
-                             .frozen = key.frozen,
-                             .persistent = key.persistent});
-  }
+  for (const auto& [key, number] : numbers)
+    result.groups.push_back(
+        {.name = {}, .parameters = {}, .exempt = key.exempt, .frozen = key.frozen, .persistent = key.persistent});
+  const auto& groups = result.groups;
+  require<InputError>(!std::all_of(groups.begin(), groups.end(), [](const auto& group) { return group.frozen; }),
+                      "units: every parameter is frozen, so there is nothing to train");
+
   std::map<std::string, Reference> seen;
-  bool trains = false;
   for (std::size_t unit = 0; unit < units.size(); ++unit) {
-    sharding::UnitUse use{.groups = {}, .backward_needs_weights = unit != 0};
-    std::vector<Reference> references;
+    sharding::UnitUse& use = result.uses.emplace_back();
+    use.backward_needs_weights = unit != 0;
+    auto& references = result.references.emplace_back();
     for (std::size_t i = 0; i < units[unit].size(); ++i) {
+      const NamedParameter& parameter = units[unit][i];
       const int number = numbers.at(keys[unit][i]);
-      GroupedParameters& group = result.groups[static_cast<std::size_t>(number)];
-      const auto [place, inserted] = seen.try_emplace(
-          units[unit][i].name, Reference{.group = number, .index = static_cast<int>(group.parameters.size())});
-      if (inserted) group.parameters.push_back(units[unit][i]);
+      auto& members = result.groups[static_cast<std::size_t>(number)].parameters;
+      const auto [place, inserted] =
+          seen.try_emplace(parameter.name, Reference{.group = number, .index = static_cast<int>(members.size())});
+      if (inserted) members.push_back(parameter);
       references.push_back(place->second);
-      if (std::find(use.groups.begin(), use.groups.end(), number) == use.groups.end()) use.groups.push_back(number);
-      trains = trains || !group.frozen;
-      if (keys[unit][i].shared.empty())
-        name_after(group.name, unit_name(static_cast<int>(unit), static_cast<int>(units.size())));
+      if (!uses(use, number)) use.groups.push_back(number);
     }
-    result.references.push_back(std::move(references));
-    result.uses.push_back(std::move(use));
+    // In the groups' order a unit's largest part is gathered first, into the slot that another unit's left. Small
+    // parts that stay for longer would fill it.
+    std::sort(use.groups.begin(), use.groups.end());
   }
-  for (GroupedParameters& group : result.groups)
-    group.name += std::string(group.frozen ? ", frozen" : "") + (group.exempt ? ", exempt" : "") +
-                  (group.persistent ? ", persistent" : "");
-  require<InputError>(trains, "units: every parameter is frozen, so there is nothing to train");
+  for (const auto& [key, number] : numbers)
+    result.groups[static_cast<std::size_t>(number)].name = group_name(key, number, result.uses);
   return result;
 }
 

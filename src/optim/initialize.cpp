@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/optim/initialize.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace fsdp::optim {
+
+double normal_at(std::uint64_t key, std::int64_t index) {
+  const std::uint64_t word = mixed(key ^ mixed(static_cast<std::uint64_t>(index)));
+  const double u = (static_cast<double>(word >> 32) + 0.5) * 0x1p-32;
+  const double v = static_cast<double>(word & 0xffffffffu) * 0x1p-32;
+  return std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v);
+}
+
+void initialize(Tensor<float> weights, const NamedParameter& parameter, std::int64_t begin, std::uint64_t seed) {
+  if (parameter.initial == nn::Initial::ones) {
+    std::fill_n(weights.data(), weights.numel(), 1.0f);
+    return;
+  }
+  constexpr double deviation = 0.02;
+  const std::uint64_t key = mixed(seed) ^ hash_of(parameter.name);
+  for (std::int64_t i = 0; i < weights.numel(); ++i)
+    weights[i] = static_cast<float>(deviation * normal_at(key, begin + i));
+}
+
+}  // namespace fsdp::optim

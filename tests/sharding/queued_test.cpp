@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// On an asynchronous device, collectives and copies run beside computation. Events must order what touches the same
+// memory, and there must be none too many.
+#include <chrono>
+
+#include <gtest/gtest.h>
+
+#include <support/small_llama.hpp>
+
+namespace fsdp::test {
+namespace {
+
+using Names = std::vector<std::string>;
+
+struct Case {
+  const char* stack;
+  int ranks;
+};
+
+constexpr Case cases[] = {{"fsdp2", 3},    {"fsdp2:no-reshard", 2}, {"fsdp2:prefetch=2", 2}, {"zero1", 2},
+                          {"zero2", 2},    {"zero3:persist=20", 2}, {"replicated", 2},       {"fsdp2:2", 4},
+                          {"hybrid:2", 4}, {"hybrid:2:full", 4}};
+
+std::string queued(const char* stack) { return std::string(stack) + "/queued"; }
+
+RunOptions short_options(int ranks, int micro_batches) {
+  RunOptions options = uneven_options(ranks, micro_batches);
+  options.steps = 3;
+  return options;
+}
+
+/// Block inputs go to far memory and come back, blocks are recomputed.
+RunOptions far_options(int ranks, int micro_batches) {
+  RunOptions options = short_options(ranks, micro_batches);
+  options.units.recompute = true;
+  options.units.offload_inputs = true;
+  return options;
+}
+
+class Queued : public testing::TestWithParam<Case> {};
+
+TEST_P(Queued, GivesTheBitsOfTheCpuAndEveryAccessIsOrdered) {
+  const auto [stack, ranks] = GetParam();
+  for (const RunOptions& options : {short_options(ranks, 1), short_options(ranks, 2), far_options(ranks, 2)}) {
+    const RunResults expected = run(stack, options);
+    const RunResults found = run(queued(stack), options);
+    SCOPED_TRACE(message(options.micro_batches, " micro-batches", options.units.offload_inputs ? ", far inputs" : ""));
+    EXPECT_EQ(found.races, Names{});
+    EXPECT_EQ(found.losses, expected.losses);
+    EXPECT_EQ(found.norms, expected.norms);
+    EXPECT_EQ(tensors_that_differ(found.weights, expected.weights), Names{});
+  }
+}
+
+TEST_P(Queued, NoEventCanBeLeftOut) {
+  const auto [stack, ranks] = GetParam();
+  RunOptions options = far_options(ranks, 2);
+  options.steps = 2;
+  options.collects = false;
+  const std::int64_t waits = run(queued(stack), options).waits;
+  EXPECT_GT(waits, 20);
+  const std::int64_t step = sampled({std::int64_t{1}, std::int64_t{7}}).front();
+  for (std::int64_t n = 0; n < waits; n += step) {
+    options.leave_out_wait = n;
+    const RunResults found = run(queued(stack), options);
+    EXPECT_NE(found.races, Names{}) << "wait " << n << " of " << waits << " is not needed: " << found.left_out;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, Queued, testing::ValuesIn(cases),
+                         [](const auto& info) { return test_name(info.param.stack); });
+
+}  // namespace
+}  // namespace fsdp::test

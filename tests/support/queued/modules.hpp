@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The modules of queued stacks, compiled once.
+#pragma once
+
+#include <fsdp/nn/instances.hpp>
+
+#include <support/queued/queued_cpu.hpp>
+
+namespace fsdp::nn {
+
+using QueuedFp32 = Local<test::QueuedCpu, Fp32, tiling::RunTime>;
+FSDP_NN_INSTANCES(extern template, QueuedFp32)
+
+}  // namespace fsdp::nn

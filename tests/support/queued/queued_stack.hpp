@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Stacks whose ranks are threads that share an asynchronous device.
+#pragma once
+
+#include <comm/threads.hpp>
+
+#include <support/queued/modules.hpp>
+#include <support/stack_run.hpp>
+
+namespace fsdp::test {
+
+template <class Sharding>
+using QueuedLlama = Llama<Stack<Sharding, comm::Threads<QueuedCpu>, Fp32, tiling::RunTime>>;
+
+}  // namespace fsdp::test

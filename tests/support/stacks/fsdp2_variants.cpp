@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <comm/threads.hpp>
+#include <fsdp/buffer/rows.hpp>
+
+#include <support/stack_run.hpp>
+#include <support/stacks/runners.hpp>
+
+namespace fsdp::test {
+
+RunResults run_fsdp2_rows(const RunOptions& options) {
+  return run_threads<Llama<Stack<WithLayout<FullyShard<>, buffer::Rows>, comm::Threads<>, Fp32, tiling::RunTime>>>(
+      options);
+}
+RunResults run_fsdp2_bf16(const RunOptions& options) {
+  return run_threads<Llama<Stack<FullyShard<>, comm::Threads<>, Bf16Mixed, tiling::RunTime>>>(options);
+}
+RunResults run_fsdp2_bf16_wire(const RunOptions& options) {
+  return run_threads<Llama<Stack<FullyShard<>, comm::Threads<>, Bf16Wire<Fp32>, tiling::RunTime>>>(options);
+}
+RunResults run_fsdp2_offload(const RunOptions& options) {
+  return run_threads<Llama<Stack<Offload<FullyShard<>>, comm::Threads<>, Fp32, tiling::RunTime>>>(options);
+}
+
+}  // namespace fsdp::test
