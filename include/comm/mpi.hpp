@@ -6,7 +6,8 @@
 /// Ranks of one machine read what lies in each other's `shared_memory` where it is, as those of Threads do. All else
 /// travels in point-to-point messages and is summed here, in rank order: MPI has no bf16, and Open MPI's own
 /// nonblocking reductions move 3 to 4 times the bytes. The bits are the same either way. Messages progress only inside
-/// calls: long computations should `test` what they wait for later.
+/// calls: long computations should `test` what they wait for later. On an asynchronous device everything goes through
+/// the host, one collective at a time.
 #pragma once
 
 #include <cstdint>
@@ -14,80 +15,73 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include <comm/backend.hpp>
 #include <comm/launch.hpp>
+#include <comm/mpi_rank.hpp>
+#include <comm/mpi_staged.hpp>
+#include <comm/queued_core.hpp>
 #include <fsdp/device/cpu.hpp>
 
 namespace fsdp::comm {
-
-class Messages;
-
-/// The core of Mpi: one process of a communicator.
-class MpiRank {
- public:
-  MpiRank(Messages messages, const Options& options);
-  MpiRank(const MpiRank&) = delete;
-  MpiRank& operator=(const MpiRank&) = delete;
-  ~MpiRank();
-
-  int rank() const;
-  int size() const;
-  Monitor& monitor();
-  const Monitor& monitor() const;
-  /// Room for the pieces of a sum, two of each peer in each direction.
-  std::int64_t scratch_bytes() const;
-  static std::int64_t scratch_bytes_for(int ranks);
-
-  Transfer& prepare();
-  Ticket start();
-  bool test(Ticket ticket);
-  void wait(Ticket ticket);
-  void abandon(Ticket ticket) noexcept;
-  std::unique_ptr<MpiRank> split(int color);
-  std::shared_ptr<std::byte> shared_memory(std::int64_t bytes);
-  void library_all_gather(std::span<const float> local, std::span<float> full);
-  void library_reduce_scatter(std::span<const float> full, std::span<float> local);
-
- private:
-  class Engine;
-  explicit MpiRank(std::unique_ptr<Engine> engine);
-  std::unique_ptr<Engine> engine_;
-};
 
 /// Initialises MPI, runs f and finalises. An exception is printed as one line with the rank, and ends all processes
 /// with status 2; an InputError that is the same on all ranks is printed by rank 0 alone, and 2 is returned.
 int run_mpi(const Options& options, const std::function<int(std::unique_ptr<MpiRank>)>& f);
 
+template <class Device>
+using MpiCore = std::conditional_t<Device::asynchronous, QueuedCore<StagedMpiRank, Device>, MpiRank>;
+
 template <class DeviceType = device::Cpu>
-class Mpi : public Backend<MpiRank, DeviceType> {
+class Mpi : public Backend<MpiCore<DeviceType>, DeviceType> {
+  using Core = MpiCore<DeviceType>;
+
  public:
   static constexpr std::string_view name = "mpi";
 
   Mpi split(int color) { return Mpi(this->core().split(color)); }
+  /// The same ranks on another device. Collective.
+  template <class Other>
+  Mpi<Other> on() requires(!DeviceType::asynchronous) {
+    return Mpi<Other>(Mpi<Other>::core_of(this->core().split(0)));
+  }
   /// See comm::shared_memory.
-  std::shared_ptr<std::byte> shared_memory(std::int64_t bytes) { return this->core().shared_memory(bytes); }
+  std::shared_ptr<std::byte> shared_memory(std::int64_t bytes) requires(!DeviceType::asynchronous) {
+    return this->core().shared_memory(bytes);
+  }
   /// MPI's own collectives over equal pieces, which `tessera bench comm` measures ours against.
-  void library_all_gather(std::span<const float> local, std::span<float> full) {
+  void library_all_gather(std::span<const float> local, std::span<float> full) requires(!DeviceType::asynchronous) {
     this->core().library_all_gather(local, full);
   }
-  void library_reduce_scatter(std::span<const float> full, std::span<float> local) {
+  void library_reduce_scatter(std::span<const float> full, std::span<float> local) requires(!DeviceType::asynchronous) {
     this->core().library_reduce_scatter(full, local);
   }
   /// What scratch_bytes() is with so many ranks, for the dry run.
-  static std::int64_t scratch_bytes_for(int ranks) { return MpiRank::scratch_bytes_for(ranks); }
+  static std::int64_t scratch_bytes_for(int ranks) {
+    return DeviceType::asynchronous ? 0 : MpiRank::scratch_bytes_for(ranks);
+  }
 
   template <class F>
   static int run(const Options& options, F f) {
-    return run_mpi(options, [&f](std::unique_ptr<MpiRank> core) {
-      Mpi communicator(std::move(core));
+    return run_mpi(options, [&f](std::unique_ptr<MpiRank> rank) {
+      Mpi communicator(core_of(std::move(rank)));
       return run_rank(f, communicator);
     });
   }
 
  private:
-  explicit Mpi(std::unique_ptr<MpiRank> core) : Backend<MpiRank, DeviceType>(std::move(core)) {}
+  template <class Other>
+  friend class Mpi;
+  explicit Mpi(std::unique_ptr<Core> core) : Backend<Core, DeviceType>(std::move(core)) {}
+
+  static std::unique_ptr<Core> core_of(std::unique_ptr<MpiRank> rank) {
+    if constexpr (DeviceType::asynchronous)
+      return std::make_unique<Core>(std::make_unique<StagedMpiRank>(std::move(rank)));
+    else
+      return rank;
+  }
 };
 
 template <class DeviceType>

@@ -78,4 +78,7 @@ struct Seat {
   Id id{};
 };
 
+/// Throws CollectiveError where NCCL cannot make one.
+Id make_id(const Table& table);
+
 }  // namespace fsdp::comm::nccl

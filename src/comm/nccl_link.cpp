@@ -11,6 +11,13 @@ namespace fsdp::comm {
 using nccl::Result;
 using Clock = std::chrono::steady_clock;
 
+nccl::Id nccl::make_id(const nccl::Table& table) {
+  nccl::Id id{};
+  const Result result = table.get_unique_id(id);
+  require<CollectiveError>(result == Result::success, "NCCL cannot make a unique id: ", table.error_string(result));
+  return id;
+}
+
 NcclLink::NcclLink(const nccl::Table& table, const nccl::Seat& seat, Deadline deadline) : table_(table) {
   require_good(table_.init(comm_, seat.size, seat.id, seat.rank), "initialisation");
   settle("initialisation", deadline);

@@ -15,15 +15,39 @@
 
 #include "contract_behaviours.hpp"
 #include "nccl_double.hpp"
-#include "worker_device.hpp"
+#include "queued_values.hpp"
 
 namespace fsdp::comm {
 namespace {
 
 using std::chrono::milliseconds;
-using Device = WorkerDevice;
-using Double = NcclDouble<Device>;
-using Ranks = Nccl<Device>;
+
+/// The device with a wire type more: halves.
+struct Halves : QueuedDevice {
+  static void round(Queue& queue, const float* from, DType wire, std::int64_t count, std::byte* to) {
+    if (wire != DType::f16) return QueuedDevice::round(queue, from, wire, count, to);
+    const std::array accesses{test::Access{from, count * 4, false}, test::Access{to, count * 2, true}};
+    queue.submit("round", accesses, [=](auto&) {
+      for (std::int64_t i = 0; i < count; ++i) reinterpret_cast<f16*>(to)[i] = f16(from[i]);
+    });
+  }
+  static void sum_in_order(Queue& queue, std::span<const std::byte* const> parts, DType stored, DType wire,
+                           std::int64_t count, Write write, float* sum) {
+    if (stored != DType::f16) return QueuedDevice::sum_in_order(queue, parts, stored, wire, count, write, sum);
+    std::vector<test::Access> accesses{{sum, count * 4, true}};
+    for (const std::byte* part : parts) accesses.push_back({part, count * 2, false});
+    queue.submit("sum_in_order", accesses, [=, from = std::vector(parts.begin(), parts.end())](auto&) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        float total = reinterpret_cast<const f16*>(from[0])[i];
+        for (std::size_t part = 1; part < from.size(); ++part) total += reinterpret_cast<const f16*>(from[part])[i];
+        sum[i] = write == Write::overwrite ? total : sum[i] + total;
+      }
+    });
+  }
+};
+
+using Double = NcclDouble<Halves>;
+using Ranks = Nccl<Halves>;
 using Kind = nccl::Call::Kind;
 
 static_assert(check_communicator<Ranks>() && QueuedCommunicator<Ranks>);
@@ -36,19 +60,22 @@ void run_nccl(int ranks, const Options& options, F f) {
   Double::table().get_unique_id(id);
   Threads<>::run(ranks, {}, [&](auto& host) {
     Ranks c(Double::table(), {.rank = host.rank(), .size = host.size(), .id = id}, options);
+    const InDeviceMemory values;
     f(c);
   });
 }
 
-/// The double found nothing wrong and has got everything back.
-class NcclDoubled : public ::testing::Test {
+/// The double found nothing wrong, and nothing in no order, and has got everything back.
+class NcclDoubled : public Ordered {
  protected:
   void SetUp() override {
+    Ordered::SetUp();
     Double::problems.clear();
     Double::groups.clear();
     Double::tells_of_aborts = true;
   }
   void TearDown() override {
+    Ordered::TearDown();
     for (const std::string& problem : Double::problems) ADD_FAILURE() << problem;
     EXPECT_EQ(Double::communicators, 0);
     EXPECT_TRUE(Double::memory.empty());
@@ -137,8 +164,8 @@ TEST_F(NcclCollectives, AreOneGroupUntilNcclTakesNoMore) {
   constexpr std::size_t many = 3000;
   run_nccl(2, {}, [](Ranks& c) {
     const Counts counts(2, 1);
-    std::vector<float> full(2 * many);
-    std::vector<float> local(many, static_cast<float>(c.rank()));
+    Floats full(2 * many);
+    Floats local(many, static_cast<float>(c.rank()));
     std::vector<Segment<float>> segments;
     for (std::size_t i = 0; i < many; ++i) segments.push_back({local.data() + i, full.data() + 2 * i, counts});
     all_gather(c, segments).wait();
@@ -151,8 +178,8 @@ TEST_F(NcclCollectives, AddSumsThatAreLongerThanStagingMemory) {
   constexpr std::int64_t capacity = NcclRank::staging_bytes / static_cast<std::int64_t>(sizeof(float));
   run_nccl(2, {}, [](Ranks& c) {
     const Counts counts{capacity + 100, 50};
-    std::vector<float> full(static_cast<std::size_t>(capacity) + 150, static_cast<float>(c.rank() + 1));
-    std::vector<float> local(static_cast<std::size_t>(count_of(counts, c.rank())), 10.0f);
+    Floats full(static_cast<std::size_t>(capacity) + 150, static_cast<float>(c.rank() + 1));
+    Floats local(static_cast<std::size_t>(count_of(counts, c.rank())), 10.0f);
     reduce_scatter<float>(c, std::vector<Segment<float>>{{local.data(), full.data(), counts}}, Write::accumulate)
         .wait();
     EXPECT_EQ(std::count(local.begin(), local.end(), 13.0f), static_cast<std::ptrdiff_t>(local.size()));
@@ -177,20 +204,17 @@ TEST_F(NcclCollectives, StartAfterTheCallersEventsAndEndBeforeWhatWaitsForThem) 
     const Counts counts(3, 100);
     Floats local(100);
     Floats full(300);
-    Floats copy(300);
-    Device::Queue compute("compute");
+    Floats found(300);
+    QueuedQueue compute("compute");
     for (int round = 1; round <= 20; ++round) {
-      compute.push([&, round] {
-        std::this_thread::sleep_for(milliseconds(round % 3));
-        std::fill(local.begin(), local.end(), static_cast<float>(c.rank() + 10 * round));
-      });
+      write_later(compute, local, static_cast<float>(c.rank() + 10 * round), milliseconds(round % 3));
       after(c, compute.record());
       auto gathered = all_gather(c, std::vector<Segment<float>>{{local.data(), full.data(), counts}});
       gathered.wait(compute);
-      compute.push([&] { copy = full; });
+      copy(compute, full, found);
       synchronize(c, compute);
       for (std::size_t i = 0; i < full.size(); ++i)
-        ASSERT_EQ(copy[i], static_cast<float>(static_cast<int>(i / 100) + 10 * round));
+        ASSERT_EQ(found[i], static_cast<float>(static_cast<int>(i / 100) + 10 * round));
     }
   });
 }
@@ -212,6 +236,41 @@ TEST_F(NcclCollectives, SharedMemoryIsZeroedAndMayOutliveTheCommunicator) {
   EXPECT_EQ(Double::memory.size(), 2u);
   kept.clear();
   Double::registered.clear();  // ended with the communicator
+}
+
+class NcclLaunch : public NcclDoubled {};
+
+TEST_F(NcclLaunch, RunsBesideRanksThatCanTalk) {
+  Threads<>::run(3, {}, [](auto& hosts) {
+    const int status = Ranks::run_beside(hosts, Double::table(), {}, [&](Ranks& c) {
+      EXPECT_EQ(c.rank(), hosts.rank());
+      EXPECT_EQ(sum_over_ranks(c, 1), 3);
+      return 5;
+    });
+    EXPECT_EQ(status, 5);
+  });
+}
+
+TEST_F(NcclLaunch, RunsOneRankWhereNoLauncherIs) {
+  if (launched_by_torchrun()) GTEST_SKIP() << "RANK or WORLD_SIZE is set";
+  EXPECT_EQ(Ranks::run(Double::table(), {}, [](Ranks& c) { EXPECT_EQ(c.size(), 1); }), 0);
+}
+
+/// A machine with two of them, of which this process chose one.
+struct TwoDevices : Halves {
+  static int count() { return 2; }
+  static void select(int device) { chosen = device; }
+  static inline thread_local int chosen = -1;
+};
+
+TEST_F(NcclLaunch, ChoosesTheDeviceOfItsLocalRank) {
+  using Doubled = NcclDouble<TwoDevices>;
+  Threads<>::run(2, {}, [](auto& hosts) {
+    Nccl<TwoDevices>::run_beside(hosts, Doubled::table(), {}, [](auto& c) { EXPECT_EQ(TwoDevices::chosen, c.rank()); });
+  });
+  EXPECT_THROW(Threads<>::run(
+                   3, {}, [](auto& hosts) { Nccl<TwoDevices>::run_beside(hosts, Doubled::table(), {}, [](auto&) {}); }),
+               InputError);
 }
 
 class NcclFaults : public NcclDoubled {
@@ -253,29 +312,29 @@ TEST_F(NcclFaults, ARankThatNeverComesIsMissedAtTheDeadlineAndTheCommunicatorIsD
 
 TEST_F(NcclFaults, ALostRankEndsTheOthers) {
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_THROW(run_nccl(3, {},
-                        [&](Ranks& c) {
-                          barrier(c);
-                          if (c.rank() == 2) throw InputError("no such file");
-                          expect_parts(failure_of([&] {
-                                         for (;;) barrier(c);
-                                       }),
-                                       {"NCCL: ", "remote error; the double knows why"});
-                        }),
-               InputError);
+  std::atomic<int> met = 0;
+  const auto rank = [&](Ranks& c) {
+    barrier(c);
+    ++met;
+    while (met < 3) std::this_thread::yield();
+    if (c.rank() == 2) throw InputError("no such file");
+    const auto wait_for_ever = [&] {
+      for (;;) barrier(c);
+    };
+    expect_parts(failure_of(wait_for_ever), {"NCCL: ", "remote error; the double knows why"});
+  };
+  EXPECT_THROW(run_nccl(3, {}, rank), InputError);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
 }
 
 TEST_F(NcclFaults, ADeviceThatDoesNotGetReadyIsMissedAtTheDeadline) {
-  Device::Queue stuck("stuck");
+  QueuedQueue stuck("stuck");
   std::atomic<bool> released = false;
-  stuck.push([&] {
-    while (!released) std::this_thread::yield();
-  });
+  hold(stuck, released);
   run_nccl(1, {.deadline = milliseconds(50)}, [&](Ranks& c) {
     expect_parts(failure_of([&] { synchronize(c, stuck); }), {"for the device or the other ranks", "0.050 s"});
+    released = true;
   });
-  released = true;
 }
 
 TEST_F(NcclFaults, DifferentCallsAreSeenByTheDoubleThatNamesBothRanks) {

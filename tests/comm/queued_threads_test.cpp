@@ -12,55 +12,57 @@
 #include <comm/threads.hpp>
 
 #include "contract_behaviours.hpp"
-#include "worker_device.hpp"
+#include "queued_values.hpp"
 
 namespace fsdp::comm {
 namespace {
 
 using std::chrono::milliseconds;
-using Queue = WorkerDevice::Queue;
-using Ranks = Threads<WorkerDevice>;
+using Queue = QueuedQueue;
+using Ranks = Threads<QueuedDevice>;
 
 static_assert(check_communicator<Ranks>() && QueuedCommunicator<Ranks> && !QueuedCommunicator<Threads<>>);
 
 template <class Behaviour>
-class QueuedThreads : public ::testing::Test {};
+class QueuedThreads : public Ordered {};
 TYPED_TEST_SUITE(QueuedThreads, AllBehaviours, BehaviourName);
 
 TYPED_TEST(QueuedThreads, OfAnyNumber) {
   for (int ranks : {1, 2, 3, 4, 8}) {
     SCOPED_TRACE(ranks);
-    Ranks::run(ranks, {}, [](auto& c) { TypeParam::check(c); });
+    Ranks::run(ranks, {}, [](auto& c) {
+      const InDeviceMemory values;
+      TypeParam::check(c);
+    });
   }
 }
 
 TYPED_TEST(QueuedThreads, WithChecksOn) {
-  Ranks::run(3, {.checks = true}, [](auto& c) { TypeParam::check(c); });
+  Ranks::run(3, {.checks = true}, [](auto& c) {
+    const InDeviceMemory values;
+    TypeParam::check(c);
+  });
 }
 
 TYPED_TEST(QueuedThreads, APart) {
   Ranks::run(5, {}, [](auto& c) {
+    const InDeviceMemory values;
     auto part = split(c, [](int rank) { return rank < 3 ? 0 : 1; });
     TypeParam::check(part);
   });
 }
 
-/// What a rank's compute queue writes after `delay`.
-void write_later(Queue& queue, Floats& values, float value, milliseconds delay = milliseconds(5)) {
-  queue.push([&values, value, delay] {
-    std::this_thread::sleep_for(delay);
-    std::fill(values.begin(), values.end(), value);
-  });
-}
+class QueuedThreadsOrder : public Ordered {};
 
-TEST(QueuedThreadsOrder, StartsAfterTheCallersEventsAndQueuesWaitForItsEnd) {
+TEST_F(QueuedThreadsOrder, StartsAfterTheCallersEventsAndQueuesWaitForItsEnd) {
   for (int ranks : {1, 2, 4}) {
     Ranks::run(ranks, {}, [](auto& c) {
+      const InDeviceMemory values;
       const auto n = static_cast<std::size_t>(c.size());
       const Counts counts(n, 100);
       Floats local(100);
       Floats full(100 * n);
-      Floats copy(100 * n);
+      Floats found(100 * n);
       Queue compute("compute");
       Queue other("other");
       for (int round = 1; round <= 20; ++round) {
@@ -70,31 +72,48 @@ TEST(QueuedThreadsOrder, StartsAfterTheCallersEventsAndQueuesWaitForItsEnd) {
         after(c, other.record());
         auto gathered = all_gather(c, std::vector<Segment<float>>{{local.data(), full.data(), counts}});
         gathered.wait(compute);
-        compute.push([&] { copy = full; });
+        copy(compute, full, found);
         other.wait(compute.record());
-        compute.synchronize();
+        synchronize(c, compute);
         for (std::size_t i = 0; i < full.size(); ++i)
-          ASSERT_EQ(copy[i], static_cast<float>(static_cast<int>(i / 100) + 10 * round));
+          ASSERT_EQ(found[i], static_cast<float>(static_cast<int>(i / 100) + 10 * round));
       }
     });
   }
 }
 
-TEST(QueuedThreadsOrder, TheHostDoesNotWaitForTheDevice) {
-  Ranks::run(2, {}, [](auto& c) {
+TEST_F(QueuedThreadsOrder, AMissingEventIsSeen) {
+  for (const bool before : {false, true}) {
+    Ranks::run(2, {}, [&](auto& c) {
+      const InDeviceMemory values;
+      const Counts counts(2, 100);
+      Floats local(100);
+      Floats full(200);
+      Queue compute("compute");
+      write_later(compute, local, 1.0f, milliseconds(1));
+      if (before) after(c, compute.record());
+      auto gathered = all_gather(c, std::vector<Segment<float>>{{local.data(), full.data(), counts}});
+      if (!before) gathered.wait(compute);
+      write_later(compute, local, 2.0f, milliseconds(1));
+    });
+    EXPECT_NE(QueuedDevice::take_races(), std::vector<std::string>{});
+  }
+}
+
+TEST_F(QueuedThreadsOrder, TheHostDoesNotWaitForTheDevice) {
+  std::atomic<bool> released = false;
+  Ranks::run(2, {}, [&](auto& c) {
     const Counts counts(2, 10);
     Floats full(20, 1.0f);
     Queue compute("compute");
-    std::atomic<bool> released = false;
-    compute.push([&] {
-      while (!released) std::this_thread::yield();
-    });
+    hold(compute, released);
     after(c, compute.record());
     auto sum = all_reduce<float>(c, std::vector<Segment<float>>{{full.data() + 10 * c.rank(), full.data(), counts}});
     sum.wait(compute);
     EXPECT_FALSE(sum.test());
     barrier(c);
     EXPECT_FALSE(sum.test());
+    barrier(c);
     released = true;
     synchronize(c, compute);
     EXPECT_TRUE(sum.test());
@@ -105,9 +124,7 @@ TEST(QueuedThreadsOrder, TheHostDoesNotWaitForTheDevice) {
 TEST(QueuedThreadsFaults, ADeviceThatDoesNotGetReadyIsNamedAtTheDeadline) {
   Queue stuck("stuck");
   std::atomic<bool> released = false;
-  stuck.push([&] {
-    while (!released) std::this_thread::yield();
-  });
+  hold(stuck, released);
   std::string text;
   try {
     Ranks::run(2, {.deadline = milliseconds(100)}, [&](auto& c) {
@@ -126,24 +143,23 @@ TEST(QueuedThreadsFaults, AFailingRanksMemoryOutlivesWhatPeersHaveQueued) {
     ~Ending() { std::fill(values.begin(), values.end(), -1.0f); }
     Floats& values;
   };
-  std::atomic<float> read = 0;
   std::vector<Floats> locals{Floats(100, 1.0f), Floats(100, 2.0f)};
+  std::vector<Floats> found(2, Floats(200));
   const auto rank = [&](auto& c) {
     const Counts counts(2, 100);
-    Floats full(200);
     Queue compute("compute");
-    Floats& local = locals[static_cast<std::size_t>(c.rank())];
-    const Ending ending{local};
-    if (c.rank() == 0) compute.push([] { std::this_thread::sleep_for(milliseconds(100)); });  // its queue reads late
+    const auto own = static_cast<std::size_t>(c.rank());
+    Floats early(1);
+    const Ending ending{locals[own]};
+    write_later(compute, early, 0.0f, milliseconds(c.rank() == 0 ? 100 : 0));  // rank 0's queue reads late
     after(c, compute.record());
-    auto gathered = all_gather(c, std::vector<Segment<float>>{{local.data(), full.data(), counts}});
+    auto gathered = all_gather(c, std::vector<Segment<float>>{{locals[own].data(), found[own].data(), counts}});
     gathered.wait(compute);
     if (c.rank() == 1) throw InputError("ends while its memory is read");
-    compute.push([&] { read = full.back(); });
     compute.synchronize();
   };
   EXPECT_THROW(Ranks::run(2, {}, rank), InputError);
-  EXPECT_EQ(read, 2.0f);
+  EXPECT_EQ(found[0].back(), 2.0f);
 }
 
 TEST(QueuedThreadsFaults, ARankThatNeverComesIsNamed) {

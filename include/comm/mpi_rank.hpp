@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The core of Mpi: one process of a communicator, its element types erased.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include <comm/backend.hpp>
+
+namespace fsdp::comm {
+
+class Messages;
+
+/// One process of a communicator; moves memory of the host.
+class MpiRank {
+ public:
+  MpiRank(Messages messages, const Options& options);
+  MpiRank(const MpiRank&) = delete;
+  MpiRank& operator=(const MpiRank&) = delete;
+  ~MpiRank();
+
+  int rank() const;
+  int size() const;
+  Monitor& monitor();
+  const Monitor& monitor() const;
+  /// Room for the pieces of a sum, two of each peer in each direction.
+  std::int64_t scratch_bytes() const;
+  static std::int64_t scratch_bytes_for(int ranks);
+
+  Transfer& prepare();
+  Ticket start();
+  bool test(Ticket ticket);
+  void wait(Ticket ticket);
+  void abandon(Ticket ticket) noexcept;
+  std::unique_ptr<MpiRank> split(int color);
+  std::shared_ptr<std::byte> shared_memory(std::int64_t bytes);
+  void library_all_gather(std::span<const float> local, std::span<float> full);
+  void library_reduce_scatter(std::span<const float> full, std::span<float> local);
+
+ private:
+  class Engine;
+  explicit MpiRank(std::unique_ptr<Engine> engine);
+  std::unique_ptr<Engine> engine_;
+};
+
+}  // namespace fsdp::comm

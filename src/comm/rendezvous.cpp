@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <comm/rendezvous.hpp>
+
+#include <charconv>
+#include <cstdlib>
+#include <random>
+#include <string_view>
+
+#include <unistd.h>
+
+#include <fsdp/core/error.hpp>
+
+#include "rendezvous_message.hpp"
+
+namespace fsdp::comm {
+namespace {
+
+std::string_view variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? std::string_view() : value;
+}
+
+std::string_view required(const char* name) {
+  const std::string_view value = variable(name);
+  require<InputError>(!value.empty(), name,
+                      " is not set, but others of a job's variables are; torchrun sets RANK, "
+                      "WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT");
+  return value;
+}
+
+int number(const char* name, std::string_view text, int least, int most) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  require<InputError>(error == std::errc() && end == text.data() + text.size() && value >= least && value <= most, name,
+                      " is '", text, "'; it must be a number from ", least, " to ", most);
+  return value;
+}
+
+}  // namespace
+
+std::string machine_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+bool launched_by_torchrun() { return !variable("RANK").empty() || !variable("WORLD_SIZE").empty(); }
+
+JobPlace torchrun_place() {
+  if (!launched_by_torchrun()) return {};
+  constexpr int many = 1 << 20;
+  JobPlace place;
+  place.size = number("WORLD_SIZE", required("WORLD_SIZE"), 1, many);
+  place.rank = number("RANK", required("RANK"), 0, many);
+  place.local_rank = number("LOCAL_RANK", required("LOCAL_RANK"), 0, many);
+  require<InputError>(place.rank < place.size, "RANK is ", place.rank, ", WORLD_SIZE ", place.size,
+                      "; ranks are 0 to WORLD_SIZE - 1");
+  const std::string_view local_size = variable("LOCAL_WORLD_SIZE");
+  place.local_size = local_size.empty() ? place.local_rank + 1 : number("LOCAL_WORLD_SIZE", local_size, 1, many);
+  require<InputError>(place.local_rank < place.local_size && place.local_size <= place.size, "LOCAL_RANK is ",
+                      place.local_rank, ", LOCAL_WORLD_SIZE ", place.local_size, ", WORLD_SIZE ", place.size,
+                      "; a machine has at most all ranks, and LOCAL_RANK counts its own from 0");
+  if (place.size == 1) return place;
+  place.address = required("MASTER_ADDR");
+  place.port = number("MASTER_PORT", required("MASTER_PORT"), 1, 65534);
+  if (variable("TORCHELASTIC_USE_AGENT_STORE") == "True") ++place.port;
+  return place;
+}
+
+void require_devices(const JobPlace& place, int devices) {
+  require<InputError>(
+      place.local_size <= devices, "rank ", place.rank, ": ", place.local_size,
+      " ranks run on this machine, which has ", devices,
+      " devices; NCCL wants one for each: start fewer ranks, or let them share with --comm threads:", place.local_size);
+}
+
+void require_ours(const RendezvousMessage& asked, const RendezvousMessage& answer, const std::string& where) {
+  require<InputError>(answer.mark == rendezvous_mark && answer.number == asked.number, "rendezvous at ", where,
+                      ": what answers is not rank 0 of this job; is the address another program's?");
+  require<InputError>(answer.size == asked.size && answer.bytes == asked.bytes, "rendezvous at ", where, ": rank ",
+                      asked.rank, " expects ", asked.size, " ranks and ", asked.bytes, " bytes, rank 0 ", answer.size,
+                      " ranks and ", answer.bytes, " bytes; all ranks must be of the same job and program");
+  require<InputError>(answer.refused == 0, "rendezvous at ", where, ": somebody else is rank ", asked.rank,
+                      " already; every process needs a rank of its own");
+}
+
+std::uint64_t draw_number() {
+  std::random_device device;
+  return (static_cast<std::uint64_t>(device()) << 32) | device();
+}
+
+}  // namespace fsdp::comm

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Behaviours on an asynchronous device: values in memory where every access is checked, and work that queues it.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <support/queued/queued_cpu.hpp>
+
+#include "behaviours.hpp"
+
+namespace fsdp::comm {
+
+using QueuedDevice = test::QueuedCpu;
+using QueuedQueue = QueuedDevice::Queue;
+
+/// Values that this thread makes lie in the device's memory.
+class InDeviceMemory {
+ public:
+  InDeviceMemory() {
+    ValueMemory::shared = [](std::int64_t bytes) {
+      return std::shared_ptr<std::byte>(QueuedDevice::allocate(bytes),
+                                        [bytes](std::byte* data) { QueuedDevice::deallocate(data, bytes); });
+    };
+  }
+  InDeviceMemory(const InDeviceMemory&) = delete;
+  InDeviceMemory& operator=(const InDeviceMemory&) = delete;
+  ~InDeviceMemory() { ValueMemory::shared = nullptr; }
+};
+
+/// No access of any queue was left to chance.
+class Ordered : public ::testing::Test {
+ protected:
+  void SetUp() override { QueuedDevice::take_races(); }
+  void TearDown() override { EXPECT_EQ(QueuedDevice::take_races(), std::vector<std::string>{}); }
+};
+
+/// The queue pauses, then writes `value` everywhere.
+inline void write_later(QueuedQueue& queue, Floats& values, float value, std::chrono::milliseconds pause) {
+  const std::array accesses{
+      test::Access{values.data(), static_cast<std::int64_t>(values.size() * sizeof(float)), true}};
+  queue.submit("write", accesses, [to = values.data(), size = values.size(), value, pause](auto&) {
+    std::this_thread::sleep_for(pause);
+    std::fill_n(to, size, value);
+  });
+}
+
+inline void copy(QueuedQueue& queue, const Floats& from, Floats& to) {
+  QueuedDevice::move(queue, reinterpret_cast<const std::byte*>(from.data()), reinterpret_cast<std::byte*>(to.data()),
+                     static_cast<std::int64_t>(from.size() * sizeof(float)));
+}
+
+/// A queue is stuck until `released`.
+inline void hold(QueuedQueue& queue, const std::atomic<bool>& released) {
+  queue.submit("hold", {}, [&released](auto&) {
+    while (!released) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  });
+}
+
+}  // namespace fsdp::comm

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <comm/rendezvous.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include <comm/threads.hpp>
+
+#include "comm/rendezvous_message.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace fsdp::comm {
+namespace {
+
+using std::chrono::milliseconds;
+using Bytes = std::vector<std::byte>;
+
+/// What the InputError of `call` says; empty where there is none.
+std::string refusal_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void expect_parts(const std::string& text, std::initializer_list<const char*> parts) {
+  for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
+/// A job's variables are these and no others.
+class JobVariables {
+ public:
+  explicit JobVariables(const std::map<std::string, std::string>& values) {
+    for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+                             "TORCHELASTIC_USE_AGENT_STORE"}) {
+      const char* const before = std::getenv(name);
+      before_[name] = before == nullptr ? std::optional<std::string>() : before;
+      const auto found = values.find(name);
+      set(name, found == values.end() ? std::optional<std::string>() : found->second);
+    }
+  }
+  JobVariables(const JobVariables&) = delete;
+  JobVariables& operator=(const JobVariables&) = delete;
+  ~JobVariables() {
+    for (const auto& [name, value] : before_) set(name, value);
+  }
+
+ private:
+  static void set(const std::string& name, const std::optional<std::string>& value) {
+    if (value)
+      setenv(name.c_str(), value->c_str(), 1);
+    else
+      unsetenv(name.c_str());
+  }
+  std::map<std::string, std::optional<std::string>> before_;
+};
+
+using Variables = std::map<std::string, std::string>;
+const Variables whole{{"RANK", "5"},         {"WORLD_SIZE", "8"},     {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"},
+                      {"MASTER_ADDR", "n0"}, {"MASTER_PORT", "29500"}};
+
+Variables with(const std::string& name, const std::string& value) {
+  Variables changed = whole;
+  changed[name] = value;
+  return changed;
+}
+
+TEST(TorchrunPlace, IsReadFromTheEnvironment) {
+  {
+    const JobVariables none({});
+    EXPECT_FALSE(launched_by_torchrun());
+    EXPECT_EQ(torchrun_place(), JobPlace{});
+  }
+  {
+    const JobVariables all(whole);
+    EXPECT_TRUE(launched_by_torchrun());
+    EXPECT_EQ(torchrun_place(),
+              (JobPlace{.rank = 5, .size = 8, .local_rank = 1, .local_size = 4, .address = "n0", .port = 29500}));
+  }
+  {
+    const JobVariables agent(with("TORCHELASTIC_USE_AGENT_STORE", "True"));
+    EXPECT_EQ(torchrun_place().port, 29501);
+  }
+  {
+    const JobVariables alone({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}});
+    EXPECT_EQ(torchrun_place(), JobPlace{});
+  }
+}
+
+TEST(TorchrunPlace, NamesWhatIsMissing) {
+  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"}) {
+    const JobVariables variables(with(name, ""));
+    expect_parts(refusal_of([] { torchrun_place(); }), {name, " is not set, but others of a job's variables are"});
+  }
+}
+
+TEST(TorchrunPlace, RefusesWhatIsNoNumberOrContradictsItself) {
+  const auto refusal = [](const std::string& name, const std::string& value) {
+    const JobVariables variables(with(name, value));
+    return refusal_of([] { torchrun_place(); });
+  };
+  expect_parts(refusal("RANK", "one"), {"RANK is 'one'; it must be a number from 0"});
+  expect_parts(refusal("WORLD_SIZE", "8 "), {"WORLD_SIZE is '8 '"});
+  expect_parts(refusal("MASTER_PORT", "70000"), {"MASTER_PORT is '70000'; it must be a number from 1 to 65534"});
+  expect_parts(refusal("RANK", "8"), {"RANK is 8, WORLD_SIZE 8"});
+  expect_parts(refusal("LOCAL_RANK", "4"), {"LOCAL_RANK is 4, LOCAL_WORLD_SIZE 4"});
+  expect_parts(refusal("LOCAL_WORLD_SIZE", "9"), {"LOCAL_WORLD_SIZE 9, WORLD_SIZE 8"});
+}
+
+TEST(RequireDevices, NeedsOneForEachRankOfTheMachine) {
+  EXPECT_NO_THROW(require_devices({.rank = 5, .size = 8, .local_rank = 1, .local_size = 4}, 4));
+  expect_parts(refusal_of([] { require_devices({.rank = 5, .size = 8, .local_rank = 1, .local_size = 4}, 2); }),
+               {"rank 5: 4 ranks run on this machine, which has 2 devices"});
+}
+
+TEST(PlaceBeside, CountsRanksByMachine) {
+  Threads<>::run(5, {}, [](auto& c) {
+    const JobPlace place = place_beside(c, c.rank() % 2 == 0 ? "even" : "odd");
+    EXPECT_EQ(
+        place,
+        (JobPlace{.rank = c.rank(), .size = 5, .local_rank = c.rank() / 2, .local_size = c.rank() % 2 == 0 ? 3 : 2}));
+    EXPECT_EQ(place_beside(c).local_size, 5);
+  });
+}
+
+/// A port that the system gave out a moment ago.
+int free_port() {
+  const int probe = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof at;
+  EXPECT_EQ(bind(probe, reinterpret_cast<sockaddr*>(&at), length), 0);
+  getsockname(probe, reinterpret_cast<sockaddr*>(&at), &length);
+  close(probe);
+  return ntohs(at.sin_port);
+}
+
+/// Connects to rank 0 as somebody who knows nothing of the protocol; -1 while it does not listen.
+int stranger_at(int port) {
+  for (int tries = 0; tries < 500; ++tries) {
+    const int stranger = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    at.sin_port = htons(static_cast<std::uint16_t>(port));
+    if (connect(stranger, reinterpret_cast<sockaddr*>(&at), sizeof at) == 0) return stranger;
+    close(stranger);
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  return -1;
+}
+
+Bytes bytes_of_rank(int rank) {
+  Bytes bytes(128);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(rank == 0 ? i * 7 : 255);
+  return bytes;
+}
+
+/// How ranks meet in a test: over a port or a file of its own.
+struct OverTcp {
+  int port = free_port();
+  void operator()(const Meeting& meeting, Bytes& bytes) const { meet_over_tcp(meeting, "localhost", port, bytes); }
+};
+struct OverFile {
+  test::TemporaryFolder folder;
+  std::filesystem::path file() const { return folder.path() / "meeting"; }
+  void operator()(const Meeting& meeting, Bytes& bytes) const { meet_over_file(meeting, file(), bytes); }
+};
+
+/// The refusals of ranks that meet as `meetings` say, each in a thread; checks the bytes of those that were not
+/// refused.
+template <class Over>
+std::vector<std::string> meet(const Over& over, const std::vector<Meeting>& meetings) {
+  std::vector<std::string> refusals(meetings.size());
+  std::vector<std::jthread> threads;
+  for (std::size_t i = 0; i < meetings.size(); ++i)
+    threads.emplace_back([&, i] {
+      Bytes bytes = bytes_of_rank(meetings[i].rank);
+      refusals[i] = refusal_of([&] { over(meetings[i], bytes); });
+      if (refusals[i].empty()) {
+        EXPECT_EQ(bytes, bytes_of_rank(0));
+      }
+    });
+  threads.clear();
+  return refusals;
+}
+
+std::vector<Meeting> all_of(int size, milliseconds deadline = milliseconds(20'000)) {
+  std::vector<Meeting> meetings;
+  for (int rank = 0; rank < size; ++rank) meetings.push_back({.rank = rank, .size = size, .deadline = deadline});
+  return meetings;
+}
+
+template <class Over>
+class Rendezvous : public ::testing::Test {};
+using Ways = ::testing::Types<OverTcp, OverFile>;
+TYPED_TEST_SUITE(Rendezvous, Ways);
+
+TYPED_TEST(Rendezvous, GivesRankZerosBytesToAll) {
+  for (int size : {1, 2, 3, 8}) EXPECT_EQ(meet(TypeParam(), all_of(size)), std::vector<std::string>(size));
+}
+
+TYPED_TEST(Rendezvous, MayBeHeldAtTheSamePlaceAgain) {
+  const TypeParam over;
+  for (int round = 0; round < 5; ++round) EXPECT_EQ(meet(over, all_of(3)), std::vector<std::string>(3));
+}
+
+TYPED_TEST(Rendezvous, NamesRanksThatDoNotCome) {
+  const std::vector<std::string> refusals =
+      meet(TypeParam(), {{.rank = 0, .size = 4, .deadline = milliseconds(300)}, {.rank = 2, .size = 4}});
+  expect_parts(refusals[0], {"rank 1, rank 3 did not come within 0.300 s"});
+  EXPECT_EQ(refusals[1], "");
+}
+
+TYPED_TEST(Rendezvous, EndsAtTheDeadlineWhereNobodyAnswers) {
+  const auto begin = std::chrono::steady_clock::now();
+  const std::vector<std::string> refusals = meet(TypeParam(), {{.rank = 1, .size = 2, .deadline = milliseconds(200)}});
+  expect_parts(refusals[0], {"rank 1 got no answer from rank 0 within 0.200 s"});
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
+}
+
+TYPED_TEST(Rendezvous, RefusesARankOfAnotherJob) {
+  const std::vector<std::string> refusals =
+      meet(TypeParam(), {{.rank = 0, .size = 2, .deadline = milliseconds(300)}, {.rank = 1, .size = 3}});
+  expect_parts(refusals[1], {"rank 1 expects 3 ranks and 128 bytes, rank 0 2 ranks"});
+  expect_parts(refusals[0], {"rank 1 did not come"});
+}
+
+TEST(RendezvousOverTcp, JoinsProcesses) {
+  const OverTcp over;
+  std::vector<pid_t> children;
+  for (int rank = 1; rank < 4; ++rank) {
+    const pid_t child = fork();
+    if (child == 0) {
+      Bytes bytes(128);
+      const bool refused = !refusal_of([&] { over({.rank = rank, .size = 4}, bytes); }).empty();
+      _exit(refused || bytes != bytes_of_rank(0) ? 1 : 0);
+    }
+    children.push_back(child);
+  }
+  Bytes bytes = bytes_of_rank(0);
+  EXPECT_EQ(refusal_of([&] { over({.rank = 0, .size = 4}, bytes); }), "");
+  for (const pid_t child : children) {
+    int status = -1;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+}
+
+TEST(RendezvousOverTcp, IsNotHeldUpByStrangers) {
+  const OverTcp over;
+  std::vector<std::string> refusals;
+  std::jthread rank_0([&] { refusals = meet(over, {{.rank = 0, .size = 2}}); });
+  const int silent = stranger_at(over.port);
+  const int loud = stranger_at(over.port);
+  const std::string request = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+  EXPECT_EQ(send(loud, request.data(), request.size(), 0), static_cast<ssize_t>(request.size()));
+  const int gone = stranger_at(over.port);
+  close(gone);
+  EXPECT_EQ(meet(over, {{.rank = 1, .size = 2}})[0], "");
+  rank_0.join();
+  EXPECT_EQ(refusals[0], "");
+  char answer = 0;
+  EXPECT_LE(recv(loud, &answer, 1, 0), 0) << "a stranger was answered";
+  close(silent);
+  close(loud);
+}
+
+TEST(RendezvousOverTcp, RefusesTheSameRankTwice) {
+  const OverTcp over;
+  const std::vector<std::string> refusals = meet(
+      over, {{.rank = 0, .size = 3, .deadline = milliseconds(500)}, {.rank = 1, .size = 3}, {.rank = 1, .size = 3}});
+  expect_parts(refusals[1] + refusals[2], {"somebody else is rank 1 already"});
+  expect_parts(refusals[0], {"rank 2 did not come"});
+}
+
+TEST(RendezvousOverTcp, SaysThatAnotherProgramAnswers) {
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof at;
+  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&at), length), 0);
+  ASSERT_EQ(listen(listener, 1), 0);
+  getsockname(listener, reinterpret_cast<sockaddr*>(&at), &length);
+  std::jthread other([&] {
+    const int guest = accept(listener, nullptr, nullptr);
+    const std::string greeting(100, 'x');
+    EXPECT_GT(send(guest, greeting.data(), greeting.size(), 0), 0);
+    char rest[100];
+    EXPECT_GT(recv(guest, rest, sizeof rest, 0), 0);
+    close(guest);
+  });
+  Bytes bytes(128);
+  const int port = ntohs(at.sin_port);
+  expect_parts(refusal_of([&] { meet_over_tcp({.rank = 1, .size = 2}, "127.0.0.1", port, bytes); }),
+               {"what answers is not rank 0 of this job"});
+  expect_parts(refusal_of([&] { meet_over_tcp({.rank = 0, .size = 2}, "127.0.0.1", port, bytes); }),
+               {"rank 0 cannot listen at port ", "choose another MASTER_PORT"});
+  close(listener);
+}
+
+TEST(RendezvousOverTcp, RefusesAnAddressThatIsNotKnown) {
+  Bytes bytes(128);
+  expect_parts(refusal_of([&] { meet_over_tcp({.rank = 1, .size = 2}, "no such machine", 29500, bytes); }),
+               {"no such machine:29500: the address is not known"});
+}
+
+TEST(RendezvousOverFile, DoesNotTakeAnEarlierJobsFilesForItsOwn) {
+  const OverFile over;
+  const RendezvousMessage old{.rank = 1, .size = 2, .bytes = 128, .number = 5};
+  const std::string words(reinterpret_cast<const char*>(&old), sizeof old);
+  std::ofstream(over.file()) << words << std::string(128, 'o');
+  std::ofstream(over.file().string() + ".1") << words;
+  std::jthread rank_1([&] { EXPECT_EQ(meet(over, {{.rank = 1, .size = 2}})[0], ""); });
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_EQ(meet(over, {{.rank = 0, .size = 2}})[0], "");
+  rank_1.join();
+  EXPECT_TRUE(std::filesystem::is_empty(over.folder.path()));
+}
+
+TEST(RendezvousOverFile, LeavesNothingWhereNobodyAnswers) {
+  const OverFile over;
+  EXPECT_NE(meet(over, {{.rank = 1, .size = 2, .deadline = milliseconds(100)}})[0], "");
+  EXPECT_NE(meet(over, {{.rank = 0, .size = 2, .deadline = milliseconds(100)}})[0], "");
+  EXPECT_TRUE(std::filesystem::is_empty(over.folder.path()));
+}
+
+TEST(RendezvousOverFile, NeedsItsFolder) {
+  Bytes bytes(128);
+  expect_parts(refusal_of([&] { meet_over_file({.rank = 1, .size = 2}, "/no such folder/meeting", bytes); }),
+               {"cannot write /no such folder/meeting.1"});
+}
+
+}  // namespace
+}  // namespace fsdp::comm
