@@ -30,6 +30,8 @@ using Ticket = std::uint64_t;
 /// started.
 template <class Core>
 class TransferRequest {
+  static constexpr bool queued = requires(Core & core) { core.done(Ticket{}); };
+
  public:
   TransferRequest() = default;
   TransferRequest(Core& core, Ticket ticket) : core_(&core), ticket_(ticket), exceptions_(std::uncaught_exceptions()) {}
@@ -51,15 +53,14 @@ class TransferRequest {
   bool test() {
     if (core_ == nullptr) return true;
     if (!core_->test(ticket_)) return false;
-    core_ = nullptr;
+    if constexpr (!queued) core_ = nullptr;  // else the order of queues must not hang on what the host happened to see
     return true;
   }
   void wait() {
     if (Core* const core = std::exchange(core_, nullptr)) core->wait(ticket_);
   }
   /// Whoever asks waits for it, so that the request's end does not.
-  auto done() requires requires(Core& core) { core.done(Ticket{}); }
-  {
+  auto done() requires queued {
     decltype(core_->done(ticket_)) event{};
     if (core_ != nullptr) event = core_->done(ticket_);
     joined_ = true;
