@@ -105,7 +105,8 @@ class Executor {
       execute(event);
       if (observer_.after != nullptr) observer_.after(observer_.state, event);
     }
-    gradient_slots_.finish([this](int index, int slot) { finish_reduction(index, slot); });
+    gradient_slots_.finish([this](int index, int slot) { free_gradient_slot(index, slot); });
+    for (auto& group : module_.groups()) group.wait_for_reduction(context_.stream);
     device::move<Device>(context_.stream, loss_.data(), &sum, 1);
     module_.synchronize();
     context_.arena.release(End::low, start);
@@ -152,8 +153,8 @@ class Executor {
     gradient_slots_.reduce(index, group(index).in_place());
   }
 
-  void finish_reduction(int index, int slot) {
-    group(index).wait_for_reduction(context_.stream);
+  void free_gradient_slot(int index, int slot) {
+    module_.gradient_slot(slot).free = group(index).reduced();
     module_.gradient_slot(slot).close();
   }
 
@@ -182,10 +183,12 @@ class Executor {
   template <class Unit>
   typename Unit::Gradients gradients(const Unit&, int unit) {
     const auto& groups = module_.uses()[static_cast<std::size_t>(unit)].groups;
-    gradient_slots_.begin_computation(groups, [this](int index, int slot) { finish_reduction(index, slot); });
+    gradient_slots_.begin_computation(groups, [this](int index, int slot) { free_gradient_slot(index, slot); });
     for (int index : groups) {
       if (!group(index).rules().trainable || gradient_slots_.holds(index)) continue;
-      group(index).begin_gradient(module_.gradient_slot(gradient_slots_.take(index, 0)).open());
+      const auto& slot = module_.gradient_slot(gradient_slots_.take(index, 0));
+      context_.stream.wait(slot.free);
+      group(index).begin_gradient(slot.open());
     }
     std::array<nn::GradientView<typename Module::Accumulate>, Unit::parameter_count> list;
     for (std::size_t i = 0; i < list.size(); ++i) {

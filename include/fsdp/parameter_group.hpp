@@ -206,7 +206,9 @@ class ParameterGroup {
   void reduce_across(Stream& stream) {
     start_across(in_place() ? stream.record() : reducing_.done(), "gradients across");
   }
-  /// What `stream` is asked for from here on may use the reduced gradients, and the slot they came from.
+  /// When the last reduction that was started is over.
+  Event reduced() { return reducing_.done(); }
+  /// What `stream` is asked for from here on may use the reduced gradients.
   void wait_for_reduction(Stream& stream) { reducing_.wait(stream); }
 
   /// Gathers the main weights, whole, into `full` (layout().full_size elements), for `stream` to use. `part` is

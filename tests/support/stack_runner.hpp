@@ -64,11 +64,11 @@ struct RunOptions {
   std::filesystem::path save_to = {};  ///< where the last step's checkpoint goes
   std::function<void(int rank, const comm::Event&)> before = {};  ///< called before each collective
   std::chrono::milliseconds deadline{120'000};                    ///< of every collective over Threads
-  bool nan_in_padding = false;          ///< gradients' memory is NaN before the first step writes to it
-  bool collects = true;                 ///< weights, gradients and moments
-  bool check_only = false;              ///< on an asynchronous device accesses are checked, and nothing runs
-  std::int64_t leave_out_wait = -1;     ///< of the waits of rank 0's queues there; -1: none
-  bool steps_on_own_gradients = false;  ///< only the stack "watched": gradients are not summed over ranks
+  bool nan_in_padding = false;               ///< gradients' memory is NaN before the first step writes to it
+  bool collects = true;                      ///< weights, gradients and moments
+  bool check_only = false;                   ///< on an asynchronous device accesses are checked, and nothing runs
+  std::vector<std::int64_t> leave_out = {};  ///< events of rank 0's schedule there that nobody waits for
+  bool steps_on_own_gradients = false;       ///< only the stack "watched": gradients are not summed over ranks
 };
 
 /// Whole tensors by name.
@@ -90,15 +90,14 @@ struct RunResults {
   double first_evaluation = 0, last_evaluation = 0;  ///< mean loss of `evaluated`
   Values initial, gradients, weights;                ///< gradients: of the first step
   Values first_moments, second_moments;
-  std::vector<std::vector<float>> logits;      // [windows][S * V]
-  std::vector<comm::Event> events;             ///< collectives of the last step's forward and backward, on rank 0
-  std::vector<comm::Event> across_events;      ///< those on the mesh's outer axis
-  std::vector<comm::Event> inner_events;       ///< and on its inner one
-  std::vector<comm::Event> generating_events;  ///< collectives of all of logits_of
-  std::vector<Memory> memory;                  ///< by rank
-  std::vector<std::string> races;              ///< accesses in no order, in words, on an asynchronous device
-  std::int64_t waits = 0;                      ///< of rank 0's queues for events that they had not heard of
-  std::string left_out;                        ///< which of them was left out
+  std::vector<std::vector<float>> logits;         // [windows][S * V]
+  std::vector<comm::Event> events;                ///< collectives of the last step's forward and backward, on rank 0
+  std::vector<comm::Event> across_events;         ///< those on the mesh's outer axis
+  std::vector<comm::Event> inner_events;          ///< and on its inner one
+  std::vector<comm::Event> generating_events;     ///< collectives of all of logits_of
+  std::vector<Memory> memory;                     ///< by rank
+  std::vector<std::string> races;                 ///< accesses in no order, in words, on an asynchronous device
+  std::vector<std::vector<std::int64_t>> points;  ///< events that rank 0's queues waited for, by point
 };
 
 /// What --sharding takes, with its numbers, in float over Threads; with "/bf16" behind it in mixed precision, with

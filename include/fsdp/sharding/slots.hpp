@@ -74,7 +74,7 @@ class GradientSlots {
   }
 
   /// A computation that writes gradients of `groups` is about to begin: calls done(group, slot) for every reduction
-  /// that must be over.
+  /// whose slot others may take from here on, once it is over.
   template <class Done>
   void begin_computation(const std::vector<int>& groups, Done done) {
     give_back(done, [&](const Reduction& reduction) {
@@ -97,11 +97,10 @@ class GradientSlots {
     bool before_last = false;  ///< started before the last computation began
   };
 
-  /// From the last to the first: on a queue, the last one's end is that of all.
   template <class Done, class Over>
   void give_back(Done done, Over over) {
-    for (auto reduction = reductions_.rbegin(); reduction != reductions_.rend(); ++reduction)
-      if (over(*reduction)) done(reduction->group, slots_.give_back(reduction->group));
+    for (const Reduction& reduction : reductions_)
+      if (over(reduction)) done(reduction.group, slots_.give_back(reduction.group));
     std::erase_if(reductions_, over);
   }
 

@@ -22,16 +22,17 @@ std::atomic<bool> nothing_runs = false;
 
 /// Of the host thread that makes queues: a rank. What it waited for is over before anything that it queues later.
 thread_local Clock host;
-thread_local std::int64_t waits_seen = 0;
-thread_local std::int64_t wait_to_leave_out = -1;
-thread_local std::string wait_left_out;
+thread_local std::int64_t events_recorded = 0;
+thread_local std::set<std::int64_t> events_to_leave_out;
+thread_local EventPoints points_waited_at;
 
 }  // namespace
 
 struct QueuedEvent::State {
   Clock clock;
-  std::string queue;
   std::thread::id host;
+  std::int64_t number = -1;  ///< among the events of its host's schedule
+  bool left_out = false;
   bool happened = false;
 };
 
@@ -85,6 +86,20 @@ struct WorkQueue::State {
     changed.notify_all();
   }
 
+  /// A communicator's queue: the schedule records no events of its own there.
+  bool moves_for_peers() const { return name.starts_with("threads") || name.starts_with("nccl"); }
+
+  void note_wait(const QueuedEvent::State& event) {
+    const std::uint64_t now = clock.of(id) + 1;
+    if (std::exchange(waited_at, now) != now) {
+      points_waited_at.emplace_back();
+      point = points_waited_at.size() - 1;
+    }
+    points_waited_at[point].push_back(event.number);
+  }
+
+  std::uint64_t waited_at = 0;  ///< operations before the last point at which it waited, and one
+  std::size_t point = 0;
   std::string name, last = "nothing";
   std::size_t id;
   Clock clock;
@@ -112,6 +127,7 @@ WorkQueue::~WorkQueue() {
     const std::lock_guard lock(mutex);
     state_->closing = true;
     State::all.erase(state_.get());
+    if (State::all.empty()) State::made = 0;  // clocks stay short: whoever remembers a queue is gone
     changed.notify_all();
   }
   if (state_->thread.joinable()) state_->thread.join();
@@ -121,8 +137,9 @@ QueuedEvent WorkQueue::record() {
   QueuedEvent event;
   event.state_ = std::make_shared<QueuedEvent::State>();
   event.state_->clock = state_->clock;
-  event.state_->queue = state_->name + " after " + state_->last;
   event.state_->host = std::this_thread::get_id();
+  if (!state_->moves_for_peers()) event.state_->number = events_recorded++;
+  event.state_->left_out = events_to_leave_out.contains(event.state_->number);
   event.state_->happened = nothing_runs;
   if (nothing_runs) return event;
   state_->push([point = event.state_](device::Cpu::Stream&) {
@@ -135,12 +152,8 @@ QueuedEvent WorkQueue::record() {
 
 void WorkQueue::wait(const QueuedEvent& event) {
   state_->clock.join(host);
-  if (event.state_ == nullptr || state_->clock.knows(event.state_->clock)) return;
-  const bool counts = event.state_->host == std::this_thread::get_id() && !state_->name.starts_with("joins");
-  if (counts && waits_seen++ == wait_to_leave_out) {
-    wait_left_out = state_->name + ", after " + state_->last + ", waits for " + event.state_->queue;
-    return;
-  }
+  if (event.state_ == nullptr || event.state_->left_out || state_->clock.knows(event.state_->clock)) return;
+  if (event.state_->host == std::this_thread::get_id() && event.state_->number >= 0) state_->note_wait(*event.state_);
   state_->clock.join(event.state_->clock);
   if (nothing_runs) return;
   state_->push([point = event.state_](device::Cpu::Stream&) {
@@ -177,13 +190,13 @@ void WorkQueue::drain_all() {
   });
 }
 
-void WorkQueue::leave_out_wait(std::int64_t n) {
-  waits_seen = 0;
-  wait_to_leave_out = n;
-  wait_left_out.clear();
+void WorkQueue::leave_out(const std::vector<std::int64_t>& events) {
+  host = {};
+  events_recorded = 0;
+  events_to_leave_out = {events.begin(), events.end()};
+  points_waited_at.clear();
 }
 void WorkQueue::check_only(bool on) { nothing_runs = on; }
-std::int64_t WorkQueue::waits() { return waits_seen; }
-std::string WorkQueue::left_out() { return wait_left_out; }
+EventPoints WorkQueue::points() { return points_waited_at; }
 
 }  // namespace fsdp::test

@@ -7,8 +7,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include <fsdp/device/cpu.hpp>
 
@@ -26,6 +27,9 @@ class QueuedEvent {
   struct State;
   std::shared_ptr<State> state_;  ///< none: has happened
 };
+
+/// Numbers of events, by the points at which queues waited for them.
+using EventPoints = std::vector<std::vector<std::int64_t>>;
 
 /// One range of memory that an operation touches.
 struct Access {
@@ -52,16 +56,15 @@ class WorkQueue {
   /// Waits for everything that any queue of the process was asked for.
   static void drain_all();
 
-  // For tests: waits of the calling host thread's queues for each other that bring news, but those of queues that do
-  // nothing else ("joins").
+  // For tests: the events that the calling host thread's schedule records, numbered from 0.
 
-  /// The n-th from now on is left out, -1: none. Starts counting again.
-  static void leave_out_wait(std::int64_t n);
+  /// Forgets those so far; `events` of the next ones will be waited for by nobody.
+  static void leave_out(const std::vector<std::int64_t>& events);
   /// Whether accesses are only checked, and nothing runs. For all threads.
   static void check_only(bool on);
-  /// How many there were, and which one was left out, in words.
-  static std::int64_t waits();
-  static std::string left_out();
+  /// Those that this host's queues waited for, and learnt something by it, point by point: what a queue waits for
+  /// between two operations stands together, since one of these events may cover the others.
+  static EventPoints points();
 
  private:
   struct State;
