@@ -169,6 +169,7 @@ void NcclRank::clear(std::byte* data, std::int64_t bytes) {
   for (std::int64_t begin = 0; begin < bytes; begin += most)
     queue_.move(zeros.get(), data + begin, std::min(most, bytes - begin));
   wait_for(queue_.record());
+  queue_.synchronize();  // is over: says so to a device that watches
 }
 
 }  // namespace fsdp::comm

@@ -100,6 +100,26 @@ TEST_F(QueuedThreadsOrder, AMissingEventIsSeen) {
   }
 }
 
+TEST_F(QueuedThreadsOrder, TheEventOfTheEndIsThereAfterTheHostSawIt) {
+  Ranks::run(2, {}, [](auto& c) {
+    const InDeviceMemory values;
+    const Counts counts(2, 100);
+    Floats local(100, 1.0f);
+    Floats full(200);
+    Queue compute("compute");
+    const std::vector<Segment<float>> segments{{local.data(), full.data(), counts}};
+    auto tested = all_gather(c, segments);
+    while (!tested.test()) std::this_thread::yield();
+    tested.wait(compute);
+    write_later(compute, full, 2.0f, milliseconds(0));
+    after(c, compute.record());
+    auto waited = all_gather(c, segments);
+    waited.wait();
+    waited.wait(compute);
+    write_later(compute, full, 3.0f, milliseconds(0));
+  });
+}
+
 TEST_F(QueuedThreadsOrder, TheHostDoesNotWaitForTheDevice) {
   std::atomic<bool> released = false;
   Ranks::run(2, {}, [&](auto& c) {
