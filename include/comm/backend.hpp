@@ -30,6 +30,8 @@ using Ticket = std::uint64_t;
 /// started.
 template <class Core>
 class TransferRequest {
+  static constexpr bool queued = requires(Core & core) { core.done(Ticket{}); };
+
  public:
   TransferRequest() = default;
   TransferRequest(Core& core, Ticket ticket) : core_(&core), ticket_(ticket), exceptions_(std::uncaught_exceptions()) {}
@@ -57,9 +59,9 @@ class TransferRequest {
   void wait() {
     if (core_ != nullptr && std::exchange(state_, State::over) != State::over) core_->wait(ticket_);
   }
-  /// May be asked at any time. Whoever asks waits for it, so that the request's end does not.
-  auto done() requires requires(Core& core) { core.done(Ticket{}); }
-  {
+  /// The same event whenever it is asked for: the order of queues must not hang on what the host happened to see.
+  /// Whoever asks waits for it, so that the request's end does not.
+  auto done() requires queued {
     decltype(core_->done(ticket_)) event{};
     if (core_ != nullptr) event = core_->done(ticket_);
     if (state_ == State::started) state_ = State::joined;

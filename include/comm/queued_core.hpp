@@ -24,6 +24,7 @@ class QueuedCore {
 
   explicit QueuedCore(std::unique_ptr<Rank> rank) : rank_(std::move(rank)) {
     rank_->move_with(make_queue<Device>(Rank::queue_name));
+    if constexpr (requires { rank_->join_with(AnyQueue{}); }) rank_->join_with(make_queue<Device>("joins"));
   }
 
   Rank& erased() { return *rank_; }

@@ -44,6 +44,8 @@ class ThreadsRank {
   // Where a device's queue moves the tensors; small values are moved by the host all the same.
   /// Before the first transfer.
   void move_with(AnyQueue queue) { queue_ = std::move(queue); }
+  /// A queue that only waits, for the end of each transfer on all ranks' queues; what moves need not wait for that.
+  void join_with(AnyQueue queue) { joins_ = std::move(queue); }
   /// The next transfer of tensors starts after `event`, on this rank's queue and on those that read its memory.
   void after(AnyEvent event) { after_.push_back(std::move(event)); }
   /// When a transfer is done on all ranks' queues; null where it was done by hosts. The host waits for the peers'.
@@ -84,7 +86,8 @@ class ThreadsRank {
   std::vector<char> copied_;                 ///< of the active transfer, by peer
   std::vector<Contribution> contributions_;  ///< to a sum, by rank
 
-  AnyQueue queue_;               ///< empty where the host moves
+  AnyQueue queue_;  ///< empty where the host moves
+  AnyQueue joins_;
   std::vector<AnyEvent> after_;  ///< what the next transfer of tensors starts after
   Ticket joined_ = 0;            ///< transfers whose end on all queues has its event in `done_`
   std::vector<AnyEvent> done_;   ///< of the last transfers, as the group's slots

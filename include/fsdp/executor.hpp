@@ -96,7 +96,7 @@ class Executor {
     double sum = 0;
     loss_ = context_.template save<double>({1});
     device::move<Device>(context_.stream, &sum, loss_.data(), 1);
-    for (auto& group : module_.groups()) group.begin_run(context_.stream.record());
+    for (auto& group : module_.groups()) group.begin_run(module_.weights_written());
     const auto positions = context_.template save<float>(module_.model().positions_shape(context_.sequence_length));
     module_.model().fill_positions(context_.stream, positions);
     context_.rotary = positions;
@@ -149,7 +149,7 @@ class Executor {
 
   void reduce(int index) {
     group(index).reduce(context_.stream);
-    gradient_slots_.reduce(index);
+    gradient_slots_.reduce(index, group(index).in_place());
   }
 
   void finish_reduction(int index, int slot) {
@@ -203,7 +203,7 @@ class Executor {
       context_.sequences = batch_.sequences;
       context_.documents = batch_.documents;
       entry_mark_ = context_.arena.mark(End::low);
-      if constexpr (Device::asynchronous) upload_tokens();
+      if constexpr (!Device::host_memory) upload_tokens();
       x_ = context_.template save<Compute>(stream_shape());
       if (!saves_here(1)) y_ = context_.template save<Compute>(stream_shape());
       return entry_.forward(context_, weights(entry_, unit), batch_.tokens, x_);
@@ -250,10 +250,18 @@ class Executor {
       return;
     }
     if (logits_.data() != nullptr)
-      head_.logits(context_, weights(head_, unit), x_, logits_);
+      make_logits(unit);
     else
       head_.loss_only(context_, weights(head_, unit), x_, batch_.targets, loss_);
     finish_micro_batch();
+  }
+
+  /// Where the host reads them.
+  void make_logits(int unit) {
+    if constexpr (Device::host_memory) return head_.logits(context_, weights(head_, unit), x_, logits_);
+    const auto logits = context_.template save<Compute>(logits_.shape());
+    head_.logits(context_, weights(head_, unit), x_, logits);
+    device::move<Device>(context_.stream, logits.data(), logits_.data(), logits.numel());
   }
 
   void backward(int unit) {

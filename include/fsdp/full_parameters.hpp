@@ -10,6 +10,7 @@
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/memory.hpp>
+#include <fsdp/device/on_host.hpp>
 #include <fsdp/sharded_module.hpp>
 #include <fsdp/units.hpp>
 
@@ -58,9 +59,12 @@ void with_full_parameters(ShardedModule<Model>& module, const std::vector<std::s
     Main* const data = reinterpret_cast<Main*>(full.data());
     group.gather_main(module.stream(), reinterpret_cast<Main*>(part.data()), data);
     module.synchronize();
-    for (std::size_t i = 0; i < group.parameters().size(); ++i)
-      if (matches_any(names, group.parameters()[i].name))
-        f(group.parameters()[i], Tensor<Main>(data + layout.offsets[i], layout.shapes[i]));
+    for (std::size_t i = 0; i < group.parameters().size(); ++i) {
+      if (!matches_any(names, group.parameters()[i].name)) continue;
+      device::OnHost<Device, Main> host(module.stream(), {data + layout.offsets[i], layout.shapes[i]});
+      f(group.parameters()[i], host.values());
+      if (access == Access::write) host.write_back();
+    }
     if (access == Access::read) continue;
     for (const buffer::Piece& piece : group.main().pieces()) {
       const std::int64_t at = layout.offsets[static_cast<std::size_t>(piece.tensor)] + piece.begin;

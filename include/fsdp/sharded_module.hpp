@@ -115,7 +115,11 @@ class ShardedModule {
     if constexpr (!Group::one_copy)
       for (const Piece& piece : pieces_)
         Device::template copy<Main, Compute>(stream_, Tensor<const Main>(piece.main), piece.model);
+    note_weights_written();
   }
+  /// The stream was asked to write the model weights at rest: gathers wait for that.
+  void note_weights_written() { weights_written_ = stream_.record(); }
+  const typename Device::Event& weights_written() const { return weights_written_; }
 
   /// Names of units and groups, for people.
   std::vector<std::string> unit_names() const {
@@ -307,6 +311,7 @@ class ShardedModule {
   std::vector<Piece> pieces_;
   std::int64_t trained_size_ = 0;
   int first_backward_ = 0;
+  typename Device::Event weights_written_;
 };
 
 }  // namespace fsdp

@@ -29,8 +29,8 @@ AnyEvent ThreadsRank::done(Ticket ticket) {
     event = nullptr;
     if (!on_queue(own_transfer(joined_))) continue;
     for (int peer = 0; peer < size(); ++peer)
-      if (peer != rank_) queue_.wait(group_->peer(peer).milestones[joined_ % ThreadsPeer::depth].finished);
-    event = last_done_ = queue_.record();
+      joins_.wait(group_->peer(peer).milestones[joined_ % ThreadsPeer::depth].finished);
+    event = last_done_ = joins_.record();
   }
   // The slot of an old transfer holds another's event; what comes later on the same queue will do.
   return joined_ - ticket > ThreadsPeer::depth ? last_done_ : done_[ticket % ThreadsPeer::depth];

@@ -14,6 +14,7 @@ struct NoOperations {
   static constexpr bool counts_only = true;
   static constexpr bool asynchronous = true;
   static constexpr bool overlaps = true;
+  static constexpr bool host_memory = false;
   using Arena = device::Arena<NoOperations>;
   using Event = ImmediateEvent;
   using Queue = ImmediateQueue;

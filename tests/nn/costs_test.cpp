@@ -152,18 +152,18 @@ TYPED_TEST(ModuleCosts, OfMemoryAreGateAndUpUntiledAndNothingOfTheMlpTiled) {
 TYPED_TEST(ModuleCosts, OfATiledMlpsMemoryDependOnTheTileNotOnTheSequence) {
   const auto workspace = [](std::int64_t length) {
     const Sizes sizes{.length = length, .hidden = 16, .intermediate = 48};
-    const Costs costs = unit_costs<Meta, BareMlp, TypeParam>(sizes, {.tiling = RunTime::tokens(8)});
+    const Costs costs = unit_costs<Meta, BareMlp, TypeParam>(sizes, {.tiling = RunTime::tokens(16)});
     return costs.peak - costs.peak_scratch - costs.used;
   };
   EXPECT_EQ(workspace(64), workspace(640));
-  EXPECT_EQ(workspace(64), 8 * 3 * 48 * static_cast<std::int64_t>(sizeof(typename TypeParam::Compute)));
+  EXPECT_EQ(workspace(64), 16 * 3 * 48 * static_cast<std::int64_t>(sizeof(typename TypeParam::Compute)));
 }
 
 TYPED_TEST(ModuleCosts, OfAHeadsMemoryDependOnTheTileNotOnTheSequence) {
   for (const bool gradients : {false, true}) {
     const auto peak = [&](std::int64_t length) {
       const Sizes sizes{.length = length, .hidden = 16, .vocabulary = 512};
-      const Costs costs = head_costs<Meta, TypeParam>(sizes, {.tiling = RunTime::tokens(8)}, gradients);
+      const Costs costs = head_costs<Meta, TypeParam>(sizes, {.tiling = RunTime::tokens(16)}, gradients);
       return costs.peak - costs.used;
     };
     EXPECT_EQ(peak(64), peak(640));

@@ -466,13 +466,13 @@ TEST(Slots, ATiedTableWaitsForItsOwnReductionBeforeItIsWrittenAgain) {
       const auto& groups = units[static_cast<std::size_t>(event.index)].groups;
       slots.begin_computation(groups, [](int, int) {});
       for (const int group : groups) {
-        const auto& reducing = slots.reducing();
+        const auto reducing = slots.reducing();
         EXPECT_EQ(std::count(reducing.begin(), reducing.end(), group), 0);
         if (!slots.holds(group)) slots.take(group, elements[static_cast<std::size_t>(group)]);
         ++held;
       }
     }
-    if (event.action == Action::reduce) slots.reduce(event.index);
+    if (event.action == Action::reduce) slots.reduce(event.index, false);
   }
   EXPECT_GT(held, 8);
 }

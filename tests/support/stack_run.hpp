@@ -15,6 +15,7 @@
 
 #include <comm/collectives.hpp>
 #include <fsdp/checkpoint/folder.hpp>
+#include <fsdp/device/on_host.hpp>
 #include <fsdp/executor.hpp>
 #include <fsdp/models/llama.hpp>
 #include <fsdp/optim/adamw.hpp>
@@ -68,7 +69,10 @@ Values collect(Module& module, View view, bool of_trained = false) {
   const auto for_each = [&](bool owned_only, auto f) {
     for (const auto& piece : module.pieces()) {
       if ((owned_only && !piece.owned) || (of_trained && !piece.trainable)) continue;
-      const auto values = view(piece);
+      const auto tensor = view(piece);
+      using Element = std::remove_pointer_t<decltype(tensor.data())>;
+      device::OnHost<typename Module::Device, Element> host(module.stream(), tensor);
+      const auto values = host.values();
       const std::size_t at = offsets.at(piece.parameter->name) + static_cast<std::size_t>(piece.begin);
       for (std::int64_t i = 0; i < values.numel(); ++i)
         f(at + static_cast<std::size_t>(i), std::bit_cast<std::int32_t>(values[i]));
@@ -138,7 +142,7 @@ std::vector<std::vector<float>> logits(typename Model::Stack::Comm& communicator
 }
 
 template <class Model>
-void save(const ShardedModule<Model>& module, const optim::AdamW<Model>& optimizer, const RunOptions& options) {
+void save(ShardedModule<Model>& module, const optim::AdamW<Model>& optimizer, const RunOptions& options) {
   auto& communicator = module.communicator();
   checkpoint::Save save(options.save_to, optimizer.steps, 1, options.config);
   const auto all = [&](bool ok) {
@@ -264,6 +268,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
 template <class Model>
 RunResults run_threads(const RunOptions& options) {
   using Comm = typename Model::Stack::Comm;
+  if constexpr (Comm::Device::asynchronous) Comm::Device::Queue::check_only(options.check_only);
   std::vector<RunResults> by_rank(static_cast<std::size_t>(options.ranks));
   Comm::run(options.ranks, comm::Options{.deadline = options.deadline, .record = true}, [&](Comm& communicator) {
     if constexpr (requires { communicator.steps_on_own_gradients; })

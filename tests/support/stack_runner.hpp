@@ -66,7 +66,8 @@ struct RunOptions {
   std::chrono::milliseconds deadline{120'000};                    ///< of every collective over Threads
   bool nan_in_padding = false;          ///< gradients' memory is NaN before the first step writes to it
   bool collects = true;                 ///< weights, gradients and moments
-  std::int64_t leave_out_wait = -1;     ///< of the waits of rank 0's queues, on an asynchronous device; -1: none
+  bool check_only = false;              ///< on an asynchronous device accesses are checked, and nothing runs
+  std::int64_t leave_out_wait = -1;     ///< of the waits of rank 0's queues there; -1: none
   bool steps_on_own_gradients = false;  ///< only the stack "watched": gradients are not summed over ranks
 };
 

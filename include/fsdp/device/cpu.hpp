@@ -25,6 +25,7 @@ struct Cpu {
   static constexpr bool counts_only = false;   ///< whether tensors have no storage
   static constexpr bool asynchronous = false;  ///< whether operations are queued, and done later
   static constexpr bool overlaps = false;      ///< whether collectives run beside computation
+  static constexpr bool host_memory = true;    ///< whether the host reads and writes tensors where they lie
   using Arena = device::Arena<Cpu>;
   using Event = ImmediateEvent;
   using Queue = ImmediateQueue;

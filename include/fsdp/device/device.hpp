@@ -7,7 +7,8 @@
 /// `poison`, `unpoison`, `unbacked(offset)`, for `Arena` and `Block`; `move` copies bytes, from and to the host and
 /// between ranks of one process too;
 /// - `asynchronous`, `Queue` and `Event`, as device/queue.hpp says; `overlaps`, whether collectives run beside
-/// computation and so need a second gradient slot;
+/// computation and so need a second gradient slot; `host_memory`, whether the host uses tensors where they lie
+/// (elsewhere device/on_host.hpp);
 /// - `Stream`, the queue that computes: `arena()`, `threads()`, `counters`;
 /// - the operations that device/cpu.hpp describes, each for float and bf16;
 /// - where operations are queued, what communicators queue: `round` turns floats into a wire type; `sum_in_order` is
@@ -53,6 +54,7 @@ template <class D>
 concept HasQueue = requires(typename D::Queue& queue, const typename D::Event& event) {
   typename std::bool_constant<D::asynchronous>;
   typename std::bool_constant<D::overlaps>;
+  typename std::bool_constant<D::host_memory>;
   { queue.record() } -> std::same_as<typename D::Event>;
   queue.wait(event);
   queue.synchronize();
@@ -166,11 +168,11 @@ consteval bool check_device() {
                 "fsdp: a device lacks memory; it needs static allocate(bytes), deallocate(data, bytes), "
                 "poison, unpoison, unbacked(offset) and move, as device/cpu.hpp has them");
   static_assert(HasArena<D>, "fsdp: a device lacks its arena; write using Arena = device::Arena<ThisDevice>");
-  static_assert(
-      HasQueue<D>,
-      "fsdp: a device says whether its operations are queued, and how they are ordered; give it static "
-      "constexpr bool asynchronous and overlaps, a copyable Event, and a Queue(name) with record(), wait(event) and "
-      "synchronize(), as device/queue.hpp has them");
+  static_assert(HasQueue<D>,
+                "fsdp: a device says whether its operations are queued, and how they are ordered; give it static "
+                "constexpr bool asynchronous, overlaps and host_memory, a copyable Event, and a Queue(name) with "
+                "record(), wait(event) and "
+                "synchronize(), as device/queue.hpp has them");
   static_assert(HasStream<D>, "fsdp: a device lacks a movable Stream, a Queue with arena(), threads() and counters");
   static_assert(MovesForPeers<D>,
                 "fsdp: an asynchronous device lacks what communicators queue on it: "

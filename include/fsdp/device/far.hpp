@@ -18,6 +18,8 @@ namespace fsdp::device {
 template <class Device>
 struct Far {
   static constexpr bool counts_only = Device::counts_only;
+  static constexpr bool host_memory = true;
+  using Queue = typename Device::Queue;
   using Arena = device::Arena<Far>;
 
   static std::byte* allocate(std::int64_t bytes) { return Device::allocate(bytes); }

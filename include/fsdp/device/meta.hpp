@@ -25,6 +25,7 @@ struct Meta {
   static constexpr bool counts_only = true;
   static constexpr bool asynchronous = false;
   static constexpr bool overlaps = Cpu::overlaps;
+  static constexpr bool host_memory = Cpu::host_memory;
   using Arena = device::Arena<Meta>;
   using Event = ImmediateEvent;
   using Queue = ImmediateQueue;

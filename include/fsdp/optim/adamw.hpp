@@ -89,6 +89,7 @@ class AdamW {
         Device::adamw(module_->stream(), constants, piece.main, first_moment(piece), second_moment(piece),
                       piece.gradient, rounded(piece.model));
     }
+    module_->note_weights_written();
   }
 
   /// Empty where a piece is frozen.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include <fsdp/device/on_host.hpp>
 #include <fsdp/sharded_module.hpp>
 #include <fsdp/units.hpp>
 
@@ -35,7 +36,12 @@ void initialize(Tensor<float> weights, const NamedParameter& parameter, std::int
 /// Every rank makes the elements that it holds.
 template <class Model>
 void initialize(ShardedModule<Model>& module, std::uint64_t seed) {
-  for (const auto& piece : module.pieces()) initialize(piece.main, *piece.parameter, piece.begin, seed);
+  using Space = typename ShardedModule<Model>::Group::MainSpace;
+  for (const auto& piece : module.pieces()) {
+    device::OnHost<Space, float> host(module.stream(), piece.main);
+    initialize(host.values(), *piece.parameter, piece.begin, seed);
+    host.write_back();
+  }
   module.sync_model_weights();
 }
 

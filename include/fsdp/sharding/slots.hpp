@@ -57,7 +57,8 @@ inline Slots weight_slots(const Schedule& schedule, std::span<const std::int64_t
 }
 
 /// Slots for gradients on their way to a reduction. A slot is given back when its reduction is done: before the next
-/// computation begins or, where reductions run beside computation, before the one after that.
+/// computation begins or, where reductions run beside computation, before the one after that. Gradients that are
+/// reduced in place hold nothing that others wait for: there they run to the end.
 class GradientSlots {
  public:
   explicit GradientSlots(bool overlap = false) : overlap_(overlap) {}
@@ -66,41 +67,50 @@ class GradientSlots {
   bool holds(int group) const { return slots_.holds(group); }
   int take(int group, std::int64_t elements) { return slots_.take(group, elements); }
   /// Groups whose reduction was started and may be under way.
-  const std::vector<int>& reducing() const { return reducing_; }
+  std::vector<int> reducing() const {
+    std::vector<int> groups;
+    for (const Reduction& reduction : reductions_) groups.push_back(reduction.group);
+    return groups;
+  }
 
   /// A computation that writes gradients of `groups` is about to begin: calls done(group, slot) for every reduction
   /// that must be over.
   template <class Done>
   void begin_computation(const std::vector<int>& groups, Done done) {
-    std::size_t over = overlap_ ? before_last_ : reducing_.size();
-    for (std::size_t i = over; i < reducing_.size(); ++i)
-      if (std::find(groups.begin(), groups.end(), reducing_[i]) != groups.end()) over = i + 1;
-    give_back(over, done);
-    before_last_ = reducing_.size();
+    give_back(done, [&](const Reduction& reduction) {
+      const bool in_the_way = std::find(groups.begin(), groups.end(), reduction.group) != groups.end();
+      return in_the_way || !overlap_ || (reduction.before_last && !reduction.in_place);
+    });
+    for (Reduction& reduction : reductions_) reduction.before_last = true;
   }
-  void reduce(int group) { reducing_.push_back(group); }
+  void reduce(int group, bool in_place) { reductions_.push_back({.group = group, .in_place = in_place}); }
   /// The same for all reductions at the end.
   template <class Done>
   void finish(Done done) {
-    give_back(reducing_.size(), done);
-    before_last_ = 0;
+    give_back(done, [](const Reduction&) { return true; });
   }
 
  private:
-  /// The first `count` reductions, from the last to the first: on a queue, the last one's end is that of all.
-  template <class Done>
-  void give_back(std::size_t count, Done done) {
-    for (std::size_t i = count; i-- > 0;) done(reducing_[i], slots_.give_back(reducing_[i]));
-    reducing_.erase(reducing_.begin(), reducing_.begin() + static_cast<std::ptrdiff_t>(count));
+  struct Reduction {
+    int group = 0;
+    bool in_place = false;
+    bool before_last = false;  ///< started before the last computation began
+  };
+
+  /// From the last to the first: on a queue, the last one's end is that of all.
+  template <class Done, class Over>
+  void give_back(Done done, Over over) {
+    for (auto reduction = reductions_.rbegin(); reduction != reductions_.rend(); ++reduction)
+      if (over(*reduction)) done(reduction->group, slots_.give_back(reduction->group));
+    std::erase_if(reductions_, over);
   }
 
   bool overlap_;
   Slots slots_;
-  std::vector<int> reducing_;    ///< in the order they were started
-  std::size_t before_last_ = 0;  ///< of these, started before the last computation began
+  std::vector<Reduction> reductions_;  ///< in the order they were started
 };
 
-/// Gradient slots of a schedule. Frozen groups have none: their `elements` are not read.
+/// Gradient slots of a schedule; `elements` are 0 of groups that are reduced in place. Frozen groups have none.
 inline GradientSlots gradient_slots(const Schedule& schedule, const std::vector<UnitUse>& units,
                                     const std::vector<GroupRules>& groups, std::span<const std::int64_t> elements,
                                     bool overlap) {
@@ -114,7 +124,7 @@ inline GradientSlots gradient_slots(const Schedule& schedule, const std::vector<
         if (groups[static_cast<std::size_t>(group)].trainable && !slots.holds(group))
           slots.take(group, elements[static_cast<std::size_t>(group)]);
     }
-    if (event.action == Action::reduce) slots.reduce(event.index);
+    if (event.action == Action::reduce) slots.reduce(event.index, elements[static_cast<std::size_t>(event.index)] == 0);
   }
   return slots;
 }

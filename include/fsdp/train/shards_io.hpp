@@ -13,16 +13,24 @@
 #include <comm/collectives.hpp>
 #include <fsdp/checkpoint/folder.hpp>
 #include <fsdp/checkpoint/model_files.hpp>
+#include <fsdp/device/on_host.hpp>
 #include <fsdp/optim/adamw.hpp>
 #include <fsdp/sharded_module.hpp>
 
 namespace fsdp::train {
 
+/// Where weights and moments at rest live.
+template <class Model>
+using MainSpace = typename ShardedModule<Model>::Group::MainSpace;
+
 /// Weights from a folder that was checked to have them all.
 template <class Model>
 void load_weights(ShardedModule<Model>& module, const checkpoint::SafetensorsFile& file) {
-  for (const auto& piece : module.pieces())
-    file.read_range(file.at(piece.parameter->name), piece.begin, piece.main.numel(), piece.main.data());
+  for (const auto& piece : module.pieces()) {
+    device::OnHost<MainSpace<Model>, float> host(module.stream(), piece.main);
+    file.read_range(file.at(piece.parameter->name), piece.begin, piece.main.numel(), host.values().data());
+    host.write_back();
+  }
   module.sync_model_weights();
 }
 
@@ -32,7 +40,9 @@ void restore(ShardedModule<Model>& module, optim::AdamW<Model>& optimizer, const
   using checkpoint::Part;
   for (const auto& piece : module.pieces()) {
     const auto read = [&](Part part, Tensor<float> values) {
-      from.read(part, piece.parameter->name, piece.begin, values.numel(), values.data());
+      device::OnHost<MainSpace<Model>, float> host(module.stream(), values);
+      from.read(part, piece.parameter->name, piece.begin, values.numel(), host.values().data());
+      host.write_back();
     };
     read(Part::weight, piece.main);
     read(Part::exp_avg, optimizer.first_moment(piece));
@@ -44,14 +54,16 @@ void restore(ShardedModule<Model>& module, optim::AdamW<Model>& optimizer, const
 
 /// Writes the ranges that this rank owns.
 template <class Model>
-void write_shards(const ShardedModule<Model>& module, const optim::AdamW<Model>& optimizer, checkpoint::Save& save) {
+void write_shards(ShardedModule<Model>& module, const optim::AdamW<Model>& optimizer, checkpoint::Save& save) {
   using checkpoint::Part;
   std::map<std::string, std::size_t> index;
   for (std::size_t i = 0; i < save.parameters().size(); ++i) index[save.parameters()[i].name] = i;
   for (const auto& piece : module.pieces()) {
     if (!piece.owned) continue;
     const std::size_t parameter = index.at(piece.parameter->name);
-    const auto write = [&](Part part, Tensor<const float> values) {
+    const auto write = [&](Part part, Tensor<const float> tensor) {
+      device::OnHost<MainSpace<Model>, const float> host(module.stream(), tensor);
+      const auto values = host.values();
       save.write(part, parameter, piece.begin, std::span(values.data(), static_cast<std::size_t>(values.numel())));
     };
     write(Part::weight, piece.main);

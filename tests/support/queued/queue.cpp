@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <support/queued/queue.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -17,6 +18,7 @@ namespace {
 /// Guards all queues and events: there are few, and they do little.
 std::mutex mutex;
 std::condition_variable changed;
+std::atomic<bool> nothing_runs = false;
 
 /// Of the host thread that makes queues: a rank. What it waited for is over before anything that it queues later.
 thread_local Clock host;
@@ -46,9 +48,7 @@ struct WorkQueue::State {
   static inline std::size_t made = 0;
 
   State(std::string_view queue_name, std::size_t index)
-      : name(std::string(queue_name) + ' ' + std::to_string(index)), id(index) {
-    thread = std::thread([this] { run(); });
-  }
+      : name(std::string(queue_name) + ' ' + std::to_string(index)), id(index) {}
 
   void run() {
     constexpr std::int64_t scratch_bytes = 1 << 22;
@@ -79,6 +79,7 @@ struct WorkQueue::State {
 
   void push(Task task) {
     const std::lock_guard lock(mutex);
+    if (!thread.joinable()) thread = std::thread([this] { run(); });
     tasks.push_back(std::move(task));
     ++asked;
     changed.notify_all();
@@ -113,7 +114,7 @@ WorkQueue::~WorkQueue() {
     State::all.erase(state_.get());
     changed.notify_all();
   }
-  state_->thread.join();
+  if (state_->thread.joinable()) state_->thread.join();
 }
 
 QueuedEvent WorkQueue::record() {
@@ -122,6 +123,8 @@ QueuedEvent WorkQueue::record() {
   event.state_->clock = state_->clock;
   event.state_->queue = state_->name + " after " + state_->last;
   event.state_->host = std::this_thread::get_id();
+  event.state_->happened = nothing_runs;
+  if (nothing_runs) return event;
   state_->push([point = event.state_](device::Cpu::Stream&) {
     const std::lock_guard lock(mutex);
     point->happened = true;
@@ -133,11 +136,13 @@ QueuedEvent WorkQueue::record() {
 void WorkQueue::wait(const QueuedEvent& event) {
   state_->clock.join(host);
   if (event.state_ == nullptr || state_->clock.knows(event.state_->clock)) return;
-  if (event.state_->host == std::this_thread::get_id() && waits_seen++ == wait_to_leave_out) {
+  const bool counts = event.state_->host == std::this_thread::get_id() && !state_->name.starts_with("joins");
+  if (counts && waits_seen++ == wait_to_leave_out) {
     wait_left_out = state_->name + ", after " + state_->last + ", waits for " + event.state_->queue;
     return;
   }
   state_->clock.join(event.state_->clock);
+  if (nothing_runs) return;
   state_->push([point = event.state_](device::Cpu::Stream&) {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return point->happened; });
@@ -160,7 +165,7 @@ void WorkQueue::submit(const char* operation, std::span<const Access> accesses,
   for (const Access& access : accesses)
     MemoryOrder::instance().touch(access.begin, access.bytes, access.writes, moment, state_->clock);
   state_->last = operation;
-  state_->push(std::move(work));
+  if (!nothing_runs) state_->push(std::move(work));
 }
 
 void WorkQueue::drain_all() {
@@ -177,6 +182,7 @@ void WorkQueue::leave_out_wait(std::int64_t n) {
   wait_to_leave_out = n;
   wait_left_out.clear();
 }
+void WorkQueue::check_only(bool on) { nothing_runs = on; }
 std::int64_t WorkQueue::waits() { return waits_seen; }
 std::string WorkQueue::left_out() { return wait_left_out; }
 

@@ -52,10 +52,13 @@ class WorkQueue {
   /// Waits for everything that any queue of the process was asked for.
   static void drain_all();
 
-  // For tests: waits of the calling host thread's queues for each other that bring news.
+  // For tests: waits of the calling host thread's queues for each other that bring news, but those of queues that do
+  // nothing else ("joins").
 
   /// The n-th from now on is left out, -1: none. Starts counting again.
   static void leave_out_wait(std::int64_t n);
+  /// Whether accesses are only checked, and nothing runs. For all threads.
+  static void check_only(bool on);
   /// How many there were, and which one was left out, in words.
   static std::int64_t waits();
   static std::string left_out();

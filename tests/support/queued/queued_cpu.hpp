@@ -28,6 +28,7 @@ struct QueuedCpu {
   static constexpr bool counts_only = false;
   static constexpr bool asynchronous = true;
   static constexpr bool overlaps = true;
+  static constexpr bool host_memory = false;  // as on a GPU
   using Arena = device::Arena<QueuedCpu>;
   using Event = QueuedEvent;
   using Queue = WorkQueue;
