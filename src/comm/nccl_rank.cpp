@@ -48,11 +48,14 @@ NcclBatch NcclRank::batch() const {
 
 Ticket NcclRank::start() {
   link_->check();
-  if (transfer_.values)
+  AnyEvent& done = done_[next_ % done_.size()];
+  if (transfer_.values) {
     move_values();
-  else
+    done = nullptr;
+  } else {
     start_tensors();
-  done_[next_ % done_.size()] = queue_.record();
+    done = last_done_ = queue_.record();
+  }
   return next_++;
 }
 
