@@ -23,6 +23,7 @@ struct AnyQueue {
   std::function<AnyEvent()> record;
   std::function<void(const AnyEvent&)> wait;  ///< the queue does, not the host
   std::function<bool(const AnyEvent&)> happened;
+  std::function<void()> synchronize;  ///< the host waits, without a deadline
   std::function<void(const std::byte* from, std::byte* to, std::int64_t bytes)> move;
   std::function<void(const float* from, DType wire, std::int64_t count, std::byte* to)> round;
   /// As sum_in_order of comm/transfer.hpp; all contributions are stored as one type.
@@ -58,6 +59,7 @@ AnyQueue make_queue(std::string_view name) {
             if (event != nullptr) queue->wait(event_of<Device>(event));
           },
       .happened = [](const AnyEvent& event) { return event_of<Device>(event).happened(); },
+      .synchronize = [queue] { queue->synchronize(); },
       .move =
           [queue](const std::byte* from, std::byte* to, std::int64_t bytes) {
             if (bytes > 0 && from != to) Device::move(*queue, from, to, bytes);

@@ -39,43 +39,43 @@ class TransferRequest {
       : core_(std::exchange(other.core_, nullptr)),
         ticket_(other.ticket_),
         exceptions_(other.exceptions_),
-        joined_(other.joined_) {}
+        state_(other.state_) {}
   TransferRequest& operator=(TransferRequest&& other) noexcept {
     finish();
     core_ = std::exchange(other.core_, nullptr);
     ticket_ = other.ticket_;
     exceptions_ = other.exceptions_;
-    joined_ = other.joined_;
+    state_ = other.state_;
     return *this;
   }
   ~TransferRequest() { finish(); }
 
   bool test() {
-    if (core_ == nullptr) return true;
+    if (core_ == nullptr || state_ == State::over) return true;
     if (!core_->test(ticket_)) return false;
-    if constexpr (!queued) core_ = nullptr;  // else the order of queues must not hang on what the host happened to see
+    state_ = State::over;
     return true;
   }
   void wait() {
-    if (Core* const core = std::exchange(core_, nullptr)) core->wait(ticket_);
+    if (core_ != nullptr && std::exchange(state_, State::over) != State::over) core_->wait(ticket_);
   }
+  /// The same event whenever it is asked for: the order of queues must not hang on what the host happened to see.
   /// Whoever asks waits for it, so that the request's end does not.
   auto done() requires queued {
     decltype(core_->done(ticket_)) event{};
     if (core_ != nullptr) event = core_->done(ticket_);
-    joined_ = true;
+    if (state_ == State::started) state_ = State::joined;
     return event;
   }
 
  private:
+  enum class State : std::uint8_t { started, joined, over };  ///< joined: somebody has the event of its end
+
   /// Waits, or gives up at once while an exception unwinds this rank; a failure shows in the next collective.
   void finish() noexcept {
-    if (core_ == nullptr) return;
-    if (std::uncaught_exceptions() > exceptions_) {
-      std::exchange(core_, nullptr)->abandon(ticket_);
-      return;
-    }
-    if (joined_) return;
+    if (core_ == nullptr || state_ == State::over) return;
+    if (std::uncaught_exceptions() > exceptions_) return core_->abandon(ticket_);
+    if (state_ == State::joined) return;
     try {
       wait();
     } catch (const std::exception&) {
@@ -84,8 +84,8 @@ class TransferRequest {
 
   Core* core_ = nullptr;
   Ticket ticket_ = 0;
-  int exceptions_ = 0;   ///< in flight when this was made
-  bool joined_ = false;  ///< somebody has the event of its end
+  int exceptions_ = 0;  ///< in flight when this was made
+  State state_ = State::started;
 };
 
 /// values = the rows of `gathered` (one per rank, values.size() each) combined in rank order.

@@ -46,7 +46,10 @@ class NcclRank {
   std::unique_ptr<NcclRank> split(int color);
 
   void after(AnyEvent event) { after_.push_back(std::move(event)); }
-  AnyEvent done(Ticket ticket) const { return done_[ticket % done_.size()]; }
+  /// Null for small values, which were waited for.
+  AnyEvent done(Ticket ticket) const {
+    return next_ - ticket > done_.size() ? last_done_ : done_[ticket % done_.size()];
+  }
   void wait_for(const AnyEvent& event);
   std::shared_ptr<std::byte> shared_memory(std::int64_t bytes);
 
@@ -67,7 +70,8 @@ class NcclRank {
   AnyQueue queue_;
   std::shared_ptr<std::byte> scratch_;
   std::vector<AnyEvent> after_;  ///< what the next transfer of tensors starts after
-  std::vector<AnyEvent> done_;   ///< of the last transfers; a later one of the same queue will do for an earlier one
+  std::vector<AnyEvent> done_;   ///< of the last transfers
+  AnyEvent last_done_;           ///< the latest of them, which will do for all before
   Ticket next_ = 0;
 };
 

@@ -48,11 +48,14 @@ NcclBatch NcclRank::batch() const {
 
 Ticket NcclRank::start() {
   link_->check();
-  if (transfer_.values)
+  AnyEvent& done = done_[next_ % done_.size()];
+  if (transfer_.values) {
     move_values();
-  else
+    done = nullptr;
+  } else {
     start_tensors();
-  done_[next_ % done_.size()] = queue_.record();
+    done = last_done_ = queue_.record();
+  }
   return next_++;
 }
 
@@ -169,6 +172,7 @@ void NcclRank::clear(std::byte* data, std::int64_t bytes) {
   for (std::int64_t begin = 0; begin < bytes; begin += most)
     queue_.move(zeros.get(), data + begin, std::min(most, bytes - begin));
   wait_for(queue_.record());
+  queue_.synchronize();  // is over: says so to a device that watches
 }
 
 }  // namespace fsdp::comm

@@ -13,8 +13,9 @@
 #include <comm/simulated.hpp>
 #include <comm/threads.hpp>
 
+#include <support/nccl/double.hpp>
+
 #include "contract_behaviours.hpp"
-#include "nccl_double.hpp"
 #include "queued_values.hpp"
 
 namespace fsdp::comm {

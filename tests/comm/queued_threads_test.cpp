@@ -83,6 +83,7 @@ TEST_F(QueuedThreadsOrder, StartsAfterTheCallersEventsAndQueuesWaitForItsEnd) {
 }
 
 TEST_F(QueuedThreadsOrder, AMissingEventIsSeen) {
+  Queue::check_only(true);
   for (const bool before : {false, true}) {
     Ranks::run(2, {}, [&](auto& c) {
       const InDeviceMemory values;
@@ -98,6 +99,27 @@ TEST_F(QueuedThreadsOrder, AMissingEventIsSeen) {
     });
     EXPECT_NE(QueuedDevice::take_races(), std::vector<std::string>{});
   }
+  Queue::check_only(false);
+}
+
+TEST_F(QueuedThreadsOrder, TheEventOfTheEndIsThereAfterTheHostSawIt) {
+  Ranks::run(2, {}, [](auto& c) {
+    const InDeviceMemory values;
+    const Counts counts(2, 100);
+    Floats local(100, 1.0f);
+    Floats full(200);
+    Queue compute("compute");
+    const std::vector<Segment<float>> segments{{local.data(), full.data(), counts}};
+    auto tested = all_gather(c, segments);
+    while (!tested.test()) std::this_thread::yield();
+    tested.wait(compute);
+    write_later(compute, full, 2.0f, milliseconds(0));
+    after(c, compute.record());
+    auto waited = all_gather(c, segments);
+    waited.wait();
+    waited.wait(compute);
+    write_later(compute, full, 3.0f, milliseconds(0));
+  });
 }
 
 TEST_F(QueuedThreadsOrder, TheHostDoesNotWaitForTheDevice) {
@@ -164,25 +186,23 @@ TEST(QueuedThreadsFaults, AFailingRanksMemoryOutlivesWhatPeersHaveQueued) {
 
 TEST(QueuedThreadsFaults, ARankThatNeverComesIsNamed) {
   std::string text;
-  EXPECT_THROW(
-      Ranks::run(2, {.deadline = milliseconds(100)},
-                 [&](auto& c) {
-                   const Counts counts(2, 4);
-                   Floats full(8);
-                   if (c.rank() == 1) {
-                     while (text.empty()) std::this_thread::sleep_for(milliseconds(1));
-                     throw InputError("never came");
-                   }
-                   try {
-                     Queue compute("compute");
-                     auto gathered = all_gather(c, std::vector<Segment<float>>{{full.data(), full.data(), counts}});
-                     gathered.wait(compute);
-                   } catch (const CollectiveError& error) {
-                     text = error.what();
-                     throw;
-                   }
-                 }),
-      CollectiveError);
+  std::atomic<bool> missed = false;
+  const auto rank = [&](auto& c) {
+    while (c.rank() == 1 && !missed) std::this_thread::sleep_for(milliseconds(1));
+    if (c.rank() == 1) throw InputError("never came");
+    const Counts counts(2, 4);
+    Floats full(8);
+    Queue compute("compute");
+    try {
+      auto gathered = all_gather(c, std::vector<Segment<float>>{{full.data(), full.data(), counts}});
+      gathered.wait(compute);
+    } catch (const CollectiveError& error) {
+      text = error.what();
+      missed = true;
+      throw;
+    }
+  };
+  EXPECT_THROW(Ranks::run(2, {.deadline = milliseconds(100)}, rank), CollectiveError);
   EXPECT_NE(text.find("rank 1 (has not come)"), std::string::npos) << text;
 }
 

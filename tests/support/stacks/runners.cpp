@@ -46,6 +46,15 @@ RunResults run(std::string_view stack, const RunOptions& options) {
       {"hybrid:K/queued", run_hybrid_queued},
       {"hybrid:K:full/queued", run_hybrid_full_queued},
       {"replicated/queued", run_replicated_queued},
+      {"fsdp2/nccl", run_fsdp2_nccl},
+      {"fsdp2:no-reshard/nccl", run_fsdp2_no_reshard_nccl},
+      {"fsdp2:K/nccl", run_fsdp2_group_nccl},
+      {"zero1/nccl", run_zero1_nccl},
+      {"zero2/nccl", run_zero2_nccl},
+      {"zero3/nccl", run_zero3_nccl},
+      {"hybrid:K/nccl", run_hybrid_nccl},
+      {"hybrid:K:full/nccl", run_hybrid_full_nccl},
+      {"replicated/nccl", run_replicated_nccl},
   };
   if (stack == "watched") return run_watched(options);
   RunOptions chosen = options;

@@ -31,6 +31,15 @@ RunResults run_zero3_queued(const RunOptions& options);
 RunResults run_hybrid_queued(const RunOptions& options);
 RunResults run_hybrid_full_queued(const RunOptions& options);
 RunResults run_replicated_queued(const RunOptions& options);
+RunResults run_fsdp2_nccl(const RunOptions& options);
+RunResults run_fsdp2_no_reshard_nccl(const RunOptions& options);
+RunResults run_fsdp2_group_nccl(const RunOptions& options);
+RunResults run_zero1_nccl(const RunOptions& options);
+RunResults run_zero2_nccl(const RunOptions& options);
+RunResults run_zero3_nccl(const RunOptions& options);
+RunResults run_hybrid_nccl(const RunOptions& options);
+RunResults run_hybrid_full_nccl(const RunOptions& options);
+RunResults run_replicated_nccl(const RunOptions& options);
 RunResults run_watched(const RunOptions& options);
 
 }  // namespace fsdp::test

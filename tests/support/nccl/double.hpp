@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "nccl_calls.hpp"
+#include <support/nccl/calls.hpp>
 
 namespace fsdp::comm {
 
