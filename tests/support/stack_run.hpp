@@ -276,10 +276,9 @@ RunResults run_threads(const RunOptions& options) {
     RunResults& results = by_rank[static_cast<std::size_t>(communicator.rank())];
     if constexpr (Comm::Device::asynchronous) {
       using Queue = typename Comm::Device::Queue;
-      Queue::leave_out_wait(communicator.rank() == 0 ? options.leave_out_wait : -1);
+      Queue::leave_out(communicator.rank() == 0 ? options.leave_out : std::vector<std::int64_t>{});
       results = run_on_rank<Model>(communicator, options);
-      results.waits = Queue::waits();
-      results.left_out = Queue::left_out();
+      results.points = Queue::points();
     } else {
       results = run_on_rank<Model>(communicator, options);
     }
