@@ -11,6 +11,11 @@ if(TARGET tessera_mpi)
   list(APPEND TESSERA_COMPONENTS mpi)
 endif()
 
+if(TARGET tessera_cuda)
+  list(APPEND targets tessera_cuda)
+  list(APPEND TESSERA_COMPONENTS cuda)
+endif()
+
 install(TARGETS ${targets} EXPORT tessera
   ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
   FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/tessera")
