@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
+
+#include <fsdp/core/error.hpp>
 
 #include "numbers.cuh"
 
@@ -57,7 +60,7 @@ inline Cut cut_singly(std::int64_t columns) { return {.columns = columns}; }
 
 /// Vectors of `width` elements where all operands' rows reach a multiple of `width` elements at the same column.
 inline Cut cut_for_vectors(std::int64_t rows, std::int64_t columns, std::int64_t width,
-                           std::initializer_list<Access> accesses) {
+                           std::span<const Access> accesses) {
   std::int64_t head = -1;
   for (const Access& access : accesses) {
     const auto address = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(access.data));
@@ -68,6 +71,10 @@ inline Cut cut_for_vectors(std::int64_t rows, std::int64_t columns, std::int64_t
   }
   if (head < 0 || head + width > columns) return cut_singly(columns);
   return {.columns = columns, .head = head, .vectors = (columns - head) / width, .width = width};
+}
+inline Cut cut_for_vectors(std::int64_t rows, std::int64_t columns, std::int64_t width,
+                           std::initializer_list<Access> accesses) {
+  return cut_for_vectors(rows, columns, width, std::span(accesses.begin(), accesses.size()));
 }
 
 /// One thread an item, rows along y; both in turns where there are more than a grid may hold.
@@ -83,6 +90,13 @@ inline Grid grid_of_rows(std::int64_t rows, std::int64_t items) {
   const std::int64_t threads = std::clamp<std::int64_t>((items + warp - 1) / warp * warp, warp, most_threads);
   return {.x = static_cast<std::uint32_t>(std::clamp<std::int64_t>(rows, 1, most_blocks)),
           .threads = static_cast<std::uint32_t>(threads)};
+}
+
+/// Exactly `blocks` blocks, for kernels that give every block one task. Throws InputError beyond what a grid may hold.
+inline Grid grid_of_blocks(std::int64_t blocks, std::uint32_t threads) {
+  require<InputError>(blocks >= 1 && blocks <= 0x7fffffff, "a kernel of ", blocks,
+                      " blocks; CUDA starts at most 2^31 - 1");
+  return {.x = static_cast<std::uint32_t>(blocks), .threads = threads};
 }
 
 }  // namespace fsdp::device::cuda
