@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <ucontext.h>
 
+#include <algorithm>
 #include <deque>
 #include <memory>
 
@@ -61,6 +62,7 @@ struct Block {
   std::unique_ptr<std::byte[]> memory;
   std::byte* aligned_memory = nullptr;
   std::size_t current = 0;
+  bool odd = false;  ///< threads run backwards, and copies arrive at once
   ucontext_t scheduler_context;
   jmp_buf scheduler;
   const std::function<void()>* body = nullptr;
@@ -107,22 +109,37 @@ void start(Fiber& made) {
   makecontext(&made.context, run_fiber, 0);
 }
 
-/// Every thread in turn until it waits, again and again, until all are done. Odd blocks go backwards.
-void run_block(const char* kernel, unsigned threads, bool backwards) {
-  while (block.fibers.size() < threads) block.fibers.push_back(std::make_unique<Fiber>());
-  block.warps.assign((threads + 31) / 32, {});
-  block.barrier = {};
-  for (unsigned i = 0; i < threads; ++i) start(*block.fibers[i]);
-  for (unsigned done = 0; done < threads;) {
-    bool moved = false;
-    for (unsigned i = 0; i < threads; ++i) {
-      block.current = backwards ? threads - 1 - i : i;
+/// Runs the threads [begin, begin + 32) in turn for as long as one of them can go on: until all are done or wait for
+/// the block. Returns how many of them ended; -1 where none could go on.
+int run_warp(unsigned begin) {
+  int done = -1;
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (unsigned lane = 0; lane < 32; ++lane) {
+      block.current = begin + (block.odd ? 31 - lane : lane);
       Fiber& next = fiber();
       if (next.done || (next.awaited != nullptr && next.awaited->generation == next.generation)) continue;
       next.awaited = nullptr;
       moved = true;
+      done = std::max(done, 0);
       resume(next);
       if (next.done) ++done;
+    }
+  }
+  return done;
+}
+
+void run_block(const char* kernel, unsigned threads) {
+  while (block.fibers.size() < threads) block.fibers.push_back(std::make_unique<Fiber>());
+  block.warps.assign(threads / 32, {});
+  block.barrier = {};
+  for (unsigned i = 0; i < threads; ++i) start(*block.fibers[i]);
+  for (unsigned done = 0; done < threads;) {
+    bool moved = false;
+    for (unsigned begin = 0; begin < threads; begin += 32) {
+      const int ended = run_warp(block.odd ? threads - 32 - begin : begin);
+      moved = moved || ended >= 0;
+      done += static_cast<unsigned>(std::max(ended, 0));
     }
     require(moved, kernel, ": threads of a block wait for each other forever");
   }
@@ -155,7 +172,8 @@ void run(const char* kernel, const Grid& grid, std::size_t shared, const std::fu
   for (block_index.y = 0; block_index.y < grid.y; ++block_index.y)
     for (block_index.x = 0; block_index.x < grid.x; ++block_index.x) {
       std::memset(block.aligned_memory, 0xff, shared);  // NaN, which what is never written shows as
-      run_block(kernel, grid.threads, (block_index.x + block_index.y) % 2 == 1);
+      block.odd = (block_index.x + block_index.y) % 2 == 1;
+      run_block(kernel, grid.threads);
     }
 }
 
@@ -199,11 +217,27 @@ void load_transposed(std::uint32_t (&to)[4], const void* row) {
     to[m] = pair(element(rows[m * 8 + lane % 4 * 2], lane / 4), element(rows[m * 8 + lane % 4 * 2 + 1], lane / 4));
 }
 
+namespace {
+
+/// The copy of cp.async, at the time it arrives.
+void finish(const emulation::Copy& copy) {
+  if (copy.exists)
+    std::memcpy(copy.to, copy.from, 16);
+  else
+    std::memset(copy.to, 0, 16);
+}
+
+}  // namespace
+
 void copy_async(void* to, const void* from, bool exists) {
   require_aligned(to, "cp.async");
   require_aligned(from, "cp.async");
   emulation::Fiber& mine = emulation::fiber();
-  mine.copies.push_back({to, from, exists, mine.groups});
+  const emulation::Copy copy = {to, from, exists, mine.groups};
+  if (emulation::block.odd)
+    finish(copy);
+  else
+    mine.copies.push_back(copy);
 }
 
 void end_copies() { ++emulation::fiber().groups; }
@@ -211,11 +245,7 @@ void end_copies() { ++emulation::fiber().groups; }
 void wait_for_groups(int under_way) {
   emulation::Fiber& mine = emulation::fiber();
   while (!mine.copies.empty() && mine.copies.front().group + static_cast<std::uint64_t>(under_way) < mine.groups) {
-    const emulation::Copy& copy = mine.copies.front();
-    if (copy.exists)
-      std::memcpy(copy.to, copy.from, 16);
-    else
-      std::memset(copy.to, 0, 16);
+    finish(mine.copies.front());
     mine.copies.pop_front();
   }
 }

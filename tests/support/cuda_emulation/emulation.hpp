@@ -4,9 +4,10 @@
 /// indices, barriers and tensor core layouts are tested where there is no GPU.
 ///
 /// A block's threads are fibers that switch where they wait for each other; blocks run one after the other. Barriers,
-/// exchanges, ldmatrix, mma and cp.async mean what PTX says; a copy arrives no sooner than it is waited for; addresses
-/// must be aligned. Not emulated: timing, caches, races between waits (blocks run their threads in two orders, which
-/// shows some), and the hardware's rounding inside mma. Nothing here says that a kernel is fast.
+/// exchanges, ldmatrix, mma and cp.async mean what PTX says; addresses must be aligned. Threads run forwards and copies
+/// arrive when they are waited for in even blocks, backwards and at once in odd ones: both ends of what a device may
+/// do, so that many a forgotten barrier shows. Not emulated: timing, caches, races in general, and the hardware's
+/// rounding inside mma. Nothing here says that a kernel is fast.
 #pragma once
 
 #include <algorithm>
