@@ -62,7 +62,6 @@ __global__ void scatter(Cut cut, Scatter<T> s) {
     const std::int64_t t = begin + threadIdx.x;
     const bool is_mine = t < s.count && s.tokens[t] >= first && s.tokens[t] < last;
     const std::uint32_t vote = ballot(is_mine);
-    __syncthreads();  // the list before this one may still be read
     if (threadIdx.x % warp == 0) votes[threadIdx.x / warp] = vote;
     __syncthreads();
     unsigned before = 0, listed = 0;
