@@ -108,7 +108,7 @@ struct CudaCase {
 };
 /// Odd sizes, rows with gaps, and addresses that only single elements can be read from.
 inline std::vector<CudaCase> cuda_cases() {
-  return {{1, 1, 0, 0},  {3, 7, 1, 0},   {2, 31, 0, 1},   {5, 33, 0, 0},    {4, 64, 0, 0},   {4, 64, 8, 0},
+  return {{1, 1, 0, 0},  {3, 7, 1, 0},   {2, 31, 0, 1},   {5, 33, 0, 0},    {4, 64, 0, 0},    {4, 64, 8, 0},
           {4, 64, 3, 0}, {3, 257, 0, 3}, {2, 1023, 0, 0}, {67, 1031, 3, 0}, {260, 264, 0, 0}, {5, 1024, 16, 8}};
 }
 
