@@ -87,6 +87,8 @@ std::byte* Cuda::allocate(std::int64_t bytes) {
                               " are free; lower the batch, the sequence or the kept tiles, or shard over more ranks "
                               "(see --dry-run)"));
   }
+  if (const std::string problem = status == cudaSuccess ? "" : cuda_problem(); !problem.empty())
+    throw InputError("cuda: " + problem);
   require_success(status, "allocating memory");
   require_success(cudaMemset(data, 0, static_cast<std::size_t>(bytes)), "clearing memory");
   require_success(cudaStreamSynchronize(nullptr), "clearing memory");  // other streams do not wait for this one
