@@ -15,6 +15,7 @@ case $mode in
   smoke | test | bench) ;;
   *) echo "usage: bench/gpu.sh smoke|test|bench [ARCHITECTURES]" >&2; exit 2 ;;
 esac
+PATH=$PATH:/usr/local/cuda/bin
 left() { echo $((begin + 290 - SECONDS)); }
 
 table=()

@@ -15,13 +15,13 @@
 namespace fsdp::device::cuda {
 
 FSDP_BOTH float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
-FSDP_BOTH float silu(float x) { return x / (1.0f + expf(-x)); }
+FSDP_BOTH float silu(float x) { return x * sigmoid(x); }
 FSDP_BOTH float swiglu(float gate, float up) { return silu(gate) * up; }
 
 /// In place: gate and up become their gradients, dh becomes h.
 FSDP_BOTH void swiglu_backward(float& gate, float& up, float& dh) {
   const float sigma = sigmoid(gate);
-  const float activated = silu(gate);
+  const float activated = gate * sigma;
   const float h = activated * up;
   gate = dh * up * sigma * (1.0f + gate * (1.0f - sigma));
   up = dh * activated;
