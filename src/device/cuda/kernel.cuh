@@ -19,6 +19,18 @@ namespace fsdp::device::cuda {
 
 #if defined(__CUDACC__)
 
+/// Of global memory. The store is the instruction itself: the compiler takes one of a struct, or of its own vector
+/// type, apart again.
+__device__ __forceinline__ Wide load_wide(const void* from) {
+  const uint4 wide = *static_cast<const uint4*>(from);
+  return {{wide.x, wide.y, wide.z, wide.w}};
+}
+__device__ __forceinline__ void store_wide(void* to, const Wide& wide) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "r"(wide.words[0]),
+               "r"(wide.words[1]), "r"(wide.words[2]), "r"(wide.words[3])
+               : "memory");
+}
+
 /// Queues kernel(arguments...) with `shared` bytes of dynamic shared memory.
 template <class... Parameters, class... Arguments>
 void launch(Lane lane, const char* name, void (*kernel)(Parameters...), Grid grid, std::size_t shared,
@@ -47,11 +59,6 @@ __device__ __forceinline__ unsigned popcount(std::uint32_t bits) { return static
 
 #endif
 
-/// 16 bytes, moved at once.
-struct alignas(16) Wide {
-  std::uint32_t words[4];
-};
-
 /// W elements from an address that is aligned to 16 bytes where W > 1.
 template <int W, class T>
 __device__ __forceinline__ void load(const T* from, float (&to)[W]) {
@@ -61,7 +68,7 @@ __device__ __forceinline__ void load(const T* from, float (&to)[W]) {
     constexpr int part = 16 / sizeof(T);
 #pragma unroll
     for (int i = 0; i < W / part; ++i) {
-      const Wide wide = reinterpret_cast<const Wide*>(from)[i];
+      const Wide wide = load_wide(from + i * part);
       T elements[part];
       std::memcpy(static_cast<void*>(elements), &wide, sizeof wide);
 #pragma unroll
@@ -82,7 +89,7 @@ __device__ __forceinline__ void store(T* to, const float (&from)[W]) {
       for (int j = 0; j < part; ++j) elements[j] = narrow<T>(from[i * part + j]);
       Wide wide;
       std::memcpy(&wide, elements, sizeof wide);
-      reinterpret_cast<Wide*>(to)[i] = wide;
+      store_wide(to + i * part, wide);
     }
   }
 }

@@ -26,6 +26,11 @@ inline constexpr std::uint32_t most_blocks = 65535;  ///< along x or y
 inline constexpr std::uint32_t warp = 32;
 inline constexpr std::uint32_t most_threads = 1024;
 
+/// 16 bytes, moved at once.
+struct alignas(16) Wide {
+  std::uint32_t words[4];
+};
+
 /// Elements [first, first + count) of a row.
 struct Elements {
   std::int64_t first = 0;

@@ -201,6 +201,17 @@ std::uint16_t element(const Shown& shown, unsigned index) {
 
 }  // namespace
 
+Wide load_wide(const void* from) {
+  require_aligned(from, "a load of 16 bytes");
+  Wide wide;
+  std::memcpy(&wide, from, sizeof wide);
+  return wide;
+}
+void store_wide(void* to, const Wide& wide) {
+  require_aligned(to, "a store of 16 bytes");
+  std::memcpy(to, &wide, sizeof wide);
+}
+
 void load_matrices(std::uint32_t (&to)[4], const void* row) {
   const auto& rows = show_row(row);
   const unsigned lane = emulation::current_thread().x % 32;

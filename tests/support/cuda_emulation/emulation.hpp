@@ -75,6 +75,10 @@ void launch(Lane, const char* name, void (*kernel)(Parameters...), Grid grid, st
   emulation::run(name, grid, shared, [&] { kernel(Parameters(arguments)...); });
 }
 
+/// Addresses must be multiples of 16 bytes.
+Wide load_wide(const void* from);
+void store_wide(void* to, const Wide& wide);
+
 inline std::byte* shared_memory() { return emulation::dynamic_memory(); }
 
 template <class T>
