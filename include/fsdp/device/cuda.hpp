@@ -34,6 +34,16 @@ int cuda_devices();
 /// What this thread makes from here on, it makes on the device `index`. Throws InputError where that does not exist.
 void use_cuda_device(int index);
 
+/// A named range of host code, and of what it queues, in profilers (NVTX), from construction to destruction; ranges of
+/// a thread nest. Costs nothing unless a profiler is attached.
+class CudaRange {
+ public:
+  explicit CudaRange(const char* name);
+  CudaRange(const CudaRange&) = delete;
+  CudaRange& operator=(const CudaRange&) = delete;
+  ~CudaRange();
+};
+
 struct Cuda {
   static constexpr std::string_view name = "cuda";
   static constexpr bool counts_only = false;

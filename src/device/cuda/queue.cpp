@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Streams and events.
-#include <cstdlib>
+/// Streams, events and their names in profilers.
 #include <string>
 #include <string_view>
 
@@ -13,6 +12,9 @@
 namespace fsdp::device {
 
 using cuda::require_success;
+
+CudaRange::CudaRange(const char* name) { cuda::begin_range(name); }
+CudaRange::~CudaRange() { cuda::end_range(); }
 
 bool Cuda::Event::happened() const {
   if (!handle_) return true;

@@ -16,6 +16,9 @@ std::string cuda_problem() { return {}; }
 int cuda_devices() { return 1; }
 void use_cuda_device(int) {}
 
+CudaRange::CudaRange(const char*) {}
+CudaRange::~CudaRange() {}
+
 std::byte* Cuda::allocate(std::int64_t bytes) {
   if (bytes == 0) return nullptr;
   void* const data = std::aligned_alloc(256, static_cast<std::size_t>(round_up(bytes, 256)));
