@@ -15,6 +15,11 @@ if(TARGET tessera_nccl)
   list(APPEND TESSERA_COMPONENTS nccl)
 endif()
 
+if(TARGET tessera_cuda)
+  list(APPEND targets tessera_cuda)
+  list(APPEND TESSERA_COMPONENTS cuda)
+endif()
+
 install(TARGETS ${targets} EXPORT tessera
   ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
   FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/tessera")

@@ -15,6 +15,8 @@ option(TESSERA_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(TESSERA_INSTALL "Write install rules" ${PROJECT_IS_TOP_LEVEL})
 option(TESSERA_CHECK_FORMAT "Let a test compare every file with .clang-format (needs clang-format 14)" OFF)
 
+set(TESSERA_CUDA_ARCHITECTURES "90a" CACHE STRING
+  "GPU architectures to compile for, as CMAKE_CUDA_ARCHITECTURES takes them; not 'native', which needs a GPU at hand")
 set(TESSERA_STACKS "default" CACHE STRING
   "Stacks of the program, each sharding/comm/precision (see cmake/stacks.cmake); 'default' for all that this build can have")
 set(TESSERA_TEST_AREAS "all" CACHE STRING "Folders of tests/ to build unit tests from, or 'all'")

@@ -2,9 +2,9 @@
 /// @file
 /// A device without storage: the same operations, which only count bytes and FLOPs.
 ///
-/// A model on Meta with comm::Simulated is the dry run. Scratch sizes are asked of the device that it stands for (the
-/// CPU), through the same library descriptors, so that the planned peak is exact. Tensors of Meta must never be
-/// dereferenced.
+/// A model on Meta with comm::Simulated is the dry run. Scratch sizes are those of the device that it stands for: of
+/// the CPU, through the same library descriptors; of Cuda, through the functions that Cuda itself asks, on any machine.
+/// So the planned peak is exact. Tensors of Meta must never be dereferenced.
 #pragma once
 
 #include <cstddef>
@@ -14,19 +14,22 @@
 
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/cpu.hpp>
+#include <fsdp/device/cuda.hpp>
 #include <fsdp/device/memory.hpp>
 #include <fsdp/device/operations.hpp>
 #include <fsdp/device/queue.hpp>
 
 namespace fsdp::device {
 
-struct Meta {
+/// Stands for `Target`, which is Cpu or Cuda.
+template <class Target>
+struct MetaOf {
   static constexpr std::string_view name = "meta";
   static constexpr bool counts_only = true;
   static constexpr bool asynchronous = false;
-  static constexpr bool overlaps = Cpu::overlaps;
-  static constexpr bool host_memory = Cpu::host_memory;
-  using Arena = device::Arena<Meta>;
+  static constexpr bool overlaps = Target::overlaps;
+  static constexpr bool host_memory = Target::host_memory;
+  using Arena = device::Arena<MetaOf>;
   using Event = ImmediateEvent;
   using Queue = ImmediateQueue;
   class Stream;
@@ -42,7 +45,7 @@ struct Meta {
   static void poison(std::byte*, std::int64_t) {}
   static void unpoison(std::byte*, std::int64_t) {}
 
-  // The operations of Cpu: each checks its shapes, counts, and takes and releases the scratch that Cpu would take.
+  // The operations of Cpu: each checks its shapes, counts, and takes and releases the scratch that Target would take.
   template <class A, class C>
   static void matmul(Stream&, Operand<A> a, Operand<A> b, Tensor<C> c, Write write = Write::overwrite);
 
@@ -82,7 +85,7 @@ struct Meta {
   template <class T>
   static void cross_entropy_loss(Stream&, Tensor<const T> logits, Tensor<const std::int32_t> targets,
                                  Tensor<double> loss);
-  static constexpr std::int64_t cross_entropy_state = Cpu::cross_entropy_state;
+  static constexpr std::int64_t cross_entropy_state = Target::cross_entropy_state;
   template <class T>
   static void cross_entropy_fold(Stream&, Tensor<const T> logits, std::int64_t first,
                                  Tensor<const std::int32_t> targets, Tensor<double> state);
@@ -108,8 +111,9 @@ struct Meta {
                     Tensor<float> second_moment, Tensor<const float> gradient, Tensor<bf16> model);
 };
 
-/// Plans for a CPU stream of `threads`, which may be more than this machine has.
-class Meta::Stream : public Queue {
+/// Plans for a stream of `threads`, which may be more than this machine has.
+template <class Target>
+class MetaOf<Target>::Stream : public Queue {
  public:
   Stream(Arena& arena, int threads);
   Stream(Stream&&) noexcept;
@@ -119,7 +123,7 @@ class Meta::Stream : public Queue {
   int threads() const { return threads_; }
   Counters counters;
 
-  struct Planner;  ///< the CPU's stream that is asked for scratch sizes; it never computes
+  struct Planner;  ///< knows Target's scratch
   Planner& planner() const { return *planner_; }
 
  private:
@@ -127,5 +131,7 @@ class Meta::Stream : public Queue {
   int threads_;
   std::unique_ptr<Planner> planner_;
 };
+
+using Meta = MetaOf<Cpu>;
 
 }  // namespace fsdp::device

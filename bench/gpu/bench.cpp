@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Times Cuda's operations, one JSON object a line: what is moved or multiplied by the second, and the ratio to what
+/// this card copies, or multiplies in bf16, in the same run. Medians of 7 rounds, each at least 20 ms of queued work.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <fsdp/device/cuda.hpp>
+
+namespace {
+
+using namespace fsdp;
+using device::Cuda;
+
+/// A stream, its scratch, and memory for operands that is never given back.
+struct Bench {
+  Bench() : arena(ledger, std::int64_t{24} << 30), stream(arena) {}
+
+  template <class T>
+  Tensor<T> make(const Shape& shape) {
+    const auto tensor = arena.allocate<T>(Cuda::Arena::End::low, shape);
+    if constexpr (Real<T>) Cuda::fill<T>(stream, tensor, 0.5f);
+    return tensor;
+  }
+
+  /// Seconds of one call.
+  double time(const std::function<void()>& call) {
+    const auto seconds = [&](int calls) {
+      stream.synchronize();
+      const auto begin = std::chrono::steady_clock::now();
+      for (int i = 0; i < calls; ++i) call();
+      stream.synchronize();
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    };
+    seconds(2);
+    const int calls = std::clamp(static_cast<int>(0.02 / seconds(1)), 1, 1000) + 1;
+    std::vector<double> rounds;
+    for (int round = 0; round < 7; ++round) rounds.push_back(seconds(calls) / calls);
+    std::nth_element(rounds.begin(), rounds.begin() + 3, rounds.end());
+    return rounds[3];
+  }
+
+  /// `bytes` are the least that must move.
+  double bandwidth(const std::string& name, double bytes, const std::function<void()>& call) {
+    const double seconds = time(call), rate = bytes / seconds;
+    std::printf("{\"bench\": \"%s\", \"ms\": %.4f, \"gb_per_second\": %.1f", name.c_str(), 1e3 * seconds, rate / 1e9);
+    if (copy_rate > 0) std::printf(", \"ratio_to_copy\": %.3f", rate / copy_rate);
+    std::puts("}");
+    std::fflush(stdout);
+    return rate;
+  }
+  double products(const std::string& name, double flops, const std::function<void()>& call) {
+    const double seconds = time(call), rate = flops / seconds;
+    std::printf("{\"bench\": \"%s\", \"ms\": %.4f, \"tflops\": %.1f", name.c_str(), 1e3 * seconds, rate / 1e12);
+    if (matmul_rate > 0) std::printf(", \"ratio_to_matmul\": %.3f", rate / matmul_rate);
+    std::puts("}");
+    std::fflush(stdout);
+    return rate;
+  }
+
+  double copy_rate = 0, matmul_rate = 0;
+  device::Ledger ledger;
+  Cuda::Arena arena;
+  Cuda::Stream stream;
+};
+
+void bench_elements(Bench& b) {
+  Cuda::Stream& s = b.stream;
+  const std::int64_t rows = 16384, columns = 4096;
+  const auto x = b.make<bf16>({rows, columns}), y = b.make<bf16>({rows, columns}), z = b.make<bf16>({rows, columns});
+  const auto w = b.make<bf16>({columns});
+  const auto rstd = b.make<float>({rows}), dw = b.make<float>({columns});
+  const auto one = static_cast<double>(x.bytes());
+  b.copy_rate = b.bandwidth("copy", 2 * one, [&] {
+    Cuda::move(s, reinterpret_cast<const std::byte*>(x.data()), reinterpret_cast<std::byte*>(y.data()), x.bytes());
+  });
+  b.bandwidth("rms_norm 16384 x 4096 bf16", 2 * one, [&] { Cuda::rms_norm<bf16>(s, x, w, 1e-5f, y, rstd); });
+  b.bandwidth("rms_norm_backward", 3 * one,
+              [&] { Cuda::rms_norm_backward<bf16>(s, x, w, rstd, y, z, Write::overwrite, dw, Write::overwrite); });
+  b.bandwidth("swiglu", 3 * one, [&] { Cuda::swiglu<bf16>(s, x, y, z); });
+  b.bandwidth("swiglu_backward", 6 * one, [&] { Cuda::swiglu_backward<bf16>(s, x, y, z); });
+  const auto table = b.make<float>({4096, 128});
+  Cuda::rotary_table(s, 5e5f, table);
+  b.bandwidth("rope", 2 * one, [&] { Cuda::rope<bf16>(s, x, table, device::Rotation::forward); });
+
+  const std::int64_t weights = 100'000'000;
+  const auto main = b.make<float>({weights}), m = b.make<float>({weights}), v = b.make<float>({weights});
+  const auto gradient = b.make<float>({weights});
+  const auto model = b.make<bf16>({weights});
+  const auto sum = b.make<double>({1});
+  b.bandwidth("adamw 100 million", 30.0 * static_cast<double>(weights),
+              [&] { Cuda::adamw(s, {.lr = 1e-4f}, main, m, v, gradient, model); });
+  b.bandwidth("sum_of_squares", 4.0 * static_cast<double>(weights), [&] { Cuda::sum_of_squares(s, gradient, sum); });
+
+  const std::int64_t tokens = 4096, vocabulary = 128256;
+  const auto logits = b.make<bf16>({tokens, vocabulary});
+  const auto targets = b.make<std::int32_t>({tokens});
+  const std::vector<std::int32_t> zeros(static_cast<std::size_t>(tokens));
+  Cuda::move(s, reinterpret_cast<const std::byte*>(zeros.data()), reinterpret_cast<std::byte*>(targets.data()),
+             targets.bytes());
+  b.bandwidth("cross_entropy 4096 x 128256 bf16", 2 * static_cast<double>(logits.bytes()),
+              [&] { Cuda::cross_entropy<bf16>(s, logits, targets, 1, sum); });
+}
+
+void bench_matmuls(Bench& b) {
+  const std::int64_t tokens = 8192, hidden = 4096, inner = 12288;
+  const auto x = b.make<bf16>({tokens, hidden}), h = b.make<bf16>({tokens, inner});
+  const auto w = b.make<bf16>({inner, hidden});
+  const auto dw = b.make<float>({inner, hidden});
+  const double flops = 2.0 * static_cast<double>(tokens) * static_cast<double>(hidden) * static_cast<double>(inner);
+  b.matmul_rate = b.products("matmul 8192 x 4096 x 12288 bf16", flops, [&] {
+    Cuda::matmul<bf16, bf16>(b.stream, Tensor<const bf16>(x), device::transposed(w), h);
+  });
+  b.products("matmul of its input's gradient", flops,
+             [&] { Cuda::matmul<bf16, bf16>(b.stream, Tensor<const bf16>(h), Tensor<const bf16>(w), x); });
+  b.products("matmul of its weight's gradient, float, beta 1", flops, [&] {
+    Cuda::matmul<bf16, float>(b.stream, device::transposed(h), Tensor<const bf16>(x), dw, Write::accumulate);
+  });
+}
+
+void bench_attention(Bench& b) {
+  for (const std::int64_t head_dim : {64, 128})
+    for (const std::int64_t length : {2048, 8192, 16384}) {
+      const auto mark = b.arena.mark(Cuda::Arena::End::low);
+      const device::AttentionShape shape{
+          .sequences = 1, .sequence_length = length, .heads = 64, .kv_heads = 8, .head_dim = head_dim};
+      const auto q = b.make<bf16>({length, 64 * head_dim}), out = b.make<bf16>({length, 64 * head_dim});
+      const auto dout = b.make<bf16>({length, 64 * head_dim}), dq = b.make<bf16>({length, 64 * head_dim});
+      const auto k = b.make<bf16>({length, 8 * head_dim}), v = b.make<bf16>({length, 8 * head_dim});
+      const auto dk = b.make<bf16>({length, 8 * head_dim}), dv = b.make<bf16>({length, 8 * head_dim});
+      const auto lse = b.make<float>({64, length});
+      const double product =
+          64.0 * static_cast<double>(head_dim * length) * static_cast<double>(length);  // causal half
+      const std::string size = " 64/8 heads of " + std::to_string(head_dim) + ", sequence " + std::to_string(length);
+      b.products("attention" + size, 2 * product, [&] { Cuda::attention<bf16>(b.stream, shape, q, k, v, out, lse); });
+      b.products("attention_backward" + size, 5 * product,
+                 [&] { Cuda::attention_backward<bf16>(b.stream, shape, q, k, v, out, lse, dout, dq, dk, dv); });
+      b.arena.release(Cuda::Arena::End::low, mark);
+    }
+}
+
+}  // namespace
+
+int main() {
+  if (const std::string problem = device::cuda_problem(); !problem.empty()) {
+    std::printf("{\"bench\": \"all\", \"skipped\": \"%s\"}\n", problem.c_str());
+    return 0;
+  }
+  try {
+    Bench bench;
+    bench_elements(bench);
+    bench_matmuls(bench);
+    bench_attention(bench);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "bench_cuda: %s\n", error.what());
+    return 2;
+  }
+  return 0;
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What kernels compute for one element or one pair, in float: the same functions on the device and in host tests.
+///
+/// NaN and infinity in an input show in the output; nothing here clamps.
+#pragma once
+
+#include <cfloat>
+#include <cmath>
+
+#include <fsdp/device/operations.hpp>
+
+#include "numbers.cuh"
+
+namespace fsdp::device::cuda {
+
+FSDP_BOTH float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+FSDP_BOTH float silu(float x) { return x * sigmoid(x); }
+FSDP_BOTH float swiglu(float gate, float up) { return silu(gate) * up; }
+
+/// In place: gate and up become their gradients, dh becomes h.
+FSDP_BOTH void swiglu_backward(float& gate, float& up, float& dh) {
+  const float sigma = sigmoid(gate);
+  const float activated = gate * sigma;
+  const float h = activated * up;
+  gate = dh * up * sigma * (1.0f + gate * (1.0f - sigma));
+  up = dh * activated;
+  dh = h;
+}
+
+/// 1 / sqrt(mean square + eps) of a row.
+FSDP_BOTH float rms_scale(float sum_of_squares, float columns, float eps) {
+  return 1.0f / sqrtf(sum_of_squares / columns + eps);
+}
+/// Gradient of one x; `projection` is the mean over the row of dy * w * x * rstd.
+FSDP_BOTH float rms_norm_dx(float x, float w, float dy, float rstd, float projection) {
+  return rstd * (dy * w - x * rstd * projection);
+}
+
+/// One pair of rotate_half; `sin` is negated to rotate back.
+FSDP_BOTH void rotate(float& low, float& high, float cos, float sin) {
+  const float before = low;
+  low = before * cos - high * sin;
+  high = high * cos + before * sin;
+}
+
+/// A softmax in progress (Milakov and Gimelshein 2018): the largest logit, and the sum of exp(logit - largest).
+/// The sum is NaN once a logit was NaN or +infinity.
+struct Softmax {
+  float maximum = -FLT_MAX;
+  float sum = 0;
+
+  FSDP_BOTH void add(float logit) {
+    const float above = logit - maximum;
+    const float smaller = expf(-fabsf(above));
+    if (above > 0) {
+      sum = sum * smaller + (1.0f + (logit - logit));  // exp(logit - logit): NaN where that is infinite
+      maximum = logit;
+    } else {
+      sum += smaller;
+    }
+  }
+  FSDP_BOTH void add(const Softmax& other) {
+    const float above = other.maximum - maximum;
+    const float smaller = expf(-fabsf(above));
+    sum = above > 0 ? sum * smaller + other.sum : sum + other.sum * smaller;
+    if (above > 0) maximum = other.maximum;
+  }
+};
+
+/// The loss of a row whose target has this logit.
+FSDP_BOTH double negative_log_likelihood(double maximum, double sum, double target) {
+  return log(sum) + (maximum - target);
+}
+/// factor = scale / sum.
+FSDP_BOTH float softmax_gradient(float logit, float maximum, float factor) { return expf(logit - maximum) * factor; }
+/// Of the target's logit: in double, so that p - 1 is rounded once.
+FSDP_BOTH float target_gradient(float logit, double maximum, double sum, float scale) {
+  return static_cast<float>(static_cast<double>(scale) * (exp(static_cast<double>(logit) - maximum) / sum - 1.0));
+}
+
+/// Constants of one AdamW step as its elements use them.
+struct AdamW {
+  float gradient_scale, beta1, one_minus_beta1, beta2, one_minus_beta2, inverse_root_correction2, eps, decay, step_size;
+
+  explicit AdamW(const AdamWStep& step)
+      : gradient_scale(step.gradient_scale),
+        beta1(step.beta1),
+        one_minus_beta1(static_cast<float>(1.0 - static_cast<double>(step.beta1))),
+        beta2(step.beta2),
+        one_minus_beta2(static_cast<float>(1.0 - static_cast<double>(step.beta2))),
+        inverse_root_correction2(static_cast<float>(1.0 / std::sqrt(static_cast<double>(step.correction2)))),
+        eps(step.eps),
+        decay(static_cast<float>(1.0 - static_cast<double>(step.lr) * static_cast<double>(step.weight_decay))),
+        step_size(static_cast<float>(static_cast<double>(step.lr) / static_cast<double>(step.correction1))) {}
+
+  FSDP_BOTH void step(float& weight, float& first_moment, float& second_moment, float gradient) const {
+    const float g = gradient * gradient_scale;
+    first_moment = beta1 * first_moment + one_minus_beta1 * g;
+    second_moment = beta2 * second_moment + one_minus_beta2 * g * g;
+    const float root = sqrtf(second_moment) * inverse_root_correction2 + eps;
+    weight = weight * decay - step_size * (first_moment / root);
+  }
+};
+
+/// A contribution to a reduction: stored as one type, sent as another.
+template <class Stored, class Wire>
+FSDP_BOTH float contribution(Stored value) {
+  return widen(narrow<Wire>(widen(value)));
+}
+
+/// Position p, pair i of a head of `head_dim`: in double, since a float angle is wrong by 1e-3 at position 10^4.
+FSDP_BOTH double rotary_angle(double theta, double position, double pair, double head_dim) {
+  return position * pow(theta, -2.0 * pair / head_dim);
+}
+
+}  // namespace fsdp::device::cuda

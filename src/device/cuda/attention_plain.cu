@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Attention by a warp for each row: what the tensor cores' kernels are compared with, and what runs where they cannot.
+#include "attention.cuh"
+
+namespace fsdp::device::cuda {
+namespace {
+
+/// A row of a head, its columns shared out among the lanes: lane l has columns l, l + 32, ...; at most 32 N of them.
+template <int N>
+struct LaneRow {
+  float values[N] = {};
+
+  template <class T>
+  __device__ __forceinline__ void load(const T* row, std::int64_t head_dim) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const std::int64_t column = threadIdx.x % warp + i * warp;
+      values[i] = column < head_dim ? widen(row[column]) : 0.0f;
+    }
+  }
+  template <class T>
+  __device__ __forceinline__ void store(T* row, std::int64_t head_dim, float factor) const {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const std::int64_t column = threadIdx.x % warp + i * warp;
+      if (column < head_dim) row[column] = narrow<T>(values[i] * factor);
+    }
+  }
+  __device__ __forceinline__ void add(const LaneRow& other, float own_factor, float factor) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) values[i] = values[i] * own_factor + other.values[i] * factor;
+  }
+  __device__ __forceinline__ float dot(const LaneRow& other) const {
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) sum += values[i] * other.values[i];
+    return warp_sum(sum);
+  }
+};
+
+/// A warp's task: a token and a head.
+struct Task {
+  std::int64_t token, head, origin;
+  std::int32_t place;  ///< origin: the sequence's first row; place: the token's in it
+  __device__ __forceinline__ Task(std::int64_t index, std::int64_t heads, std::int64_t length)
+      : token(index / heads),
+        head(index % heads),
+        origin(token / length * length),
+        place(static_cast<std::int32_t>(token - origin)) {}
+};
+
+/// body(task) for every token and head.
+template <class Body>
+__device__ __forceinline__ void for_tasks(const AttentionSizes& s, std::int64_t heads, const Body& body) {
+  const std::int64_t count = s.sequences * s.length * heads;
+  for (std::int64_t i = thread_of_grid() / warp; i < count; i += threads_of_grid() / warp)
+    body(Task(i, heads, s.length));
+}
+
+__device__ __forceinline__ std::int64_t statistic(const AttentionSizes& s, const Task& task, std::int64_t head) {
+  return (task.origin / s.length * s.heads + head) * s.length + task.place;
+}
+
+template <class T, int N>
+__global__ void forward(AttentionSizes s, Rows<const T> q, Rows<const T> k, Rows<const T> v, Rows<T> out, float* lse) {
+  for_tasks(s, s.heads, [&](const Task& task) {
+    const std::int64_t kv = task.head / s.group() * s.head_dim;
+    LaneRow<N> query, key, value, sum;
+    query.load(q.row(task.token) + task.head * s.head_dim, s.head_dim);
+    float most = -INFINITY, total = 0;
+    for (std::int32_t j = s.first_key(task.origin, task.place); j <= task.place; ++j) {
+      key.load(k.row(task.origin + j) + kv, s.head_dim);
+      value.load(v.row(task.origin + j) + kv, s.head_dim);
+      const float score = query.dot(key) * s.scale;
+      const float larger = fmaxf(most, score), kept = expf(most - larger), p = expf(score - larger);
+      sum.add(value, kept, p);
+      total = total * kept + p;
+      most = larger;
+    }
+    sum.store(out.row(task.token) + task.head * s.head_dim, s.head_dim, 1.0f / total);
+    if (threadIdx.x % warp == 0) lse[statistic(s, task, task.head)] = most + logf(total);
+  });
+}
+
+/// AttentionBackward as kernels take it.
+template <class T>
+struct Arguments {
+  Rows<const T> q, k, v, out, dout;
+  const float* lse;
+  Rows<T> dq, dk, dv;
+  float* products;
+
+  Arguments(const AttentionBackward<T>& b)
+      : q(b.q),
+        k(b.k),
+        v(b.v),
+        out(b.out),
+        dout(b.dout),
+        lse(b.lse.data()),
+        dq(b.dq),
+        dk(b.dk),
+        dv(b.dv),
+        products(b.products.data()) {}
+};
+
+template <class T, int N>
+__global__ void multiply_out(AttentionSizes s, Arguments<T> b) {
+  for_tasks(s, s.heads, [&](const Task& task) {
+    LaneRow<N> out, dout;
+    out.load(b.out.row(task.token) + task.head * s.head_dim, s.head_dim);
+    dout.load(b.dout.row(task.token) + task.head * s.head_dim, s.head_dim);
+    const float product = out.dot(dout);
+    if (threadIdx.x % warp == 0) b.products[statistic(s, task, task.head)] = product;
+  });
+}
+
+template <class T, int N>
+__global__ void backward_queries(AttentionSizes s, Arguments<T> b) {
+  for_tasks(s, s.heads, [&](const Task& task) {
+    const std::int64_t own = task.head * s.head_dim, kv = task.head / s.group() * s.head_dim;
+    const float lse = b.lse[statistic(s, task, task.head)], product = b.products[statistic(s, task, task.head)];
+    LaneRow<N> query, dout, key, value, sum;
+    query.load(b.q.row(task.token) + own, s.head_dim);
+    dout.load(b.dout.row(task.token) + own, s.head_dim);
+    for (std::int32_t j = s.first_key(task.origin, task.place); j <= task.place; ++j) {
+      key.load(b.k.row(task.origin + j) + kv, s.head_dim);
+      value.load(b.v.row(task.origin + j) + kv, s.head_dim);
+      const float p = expf(query.dot(key) * s.scale - lse);
+      sum.add(key, 1, p * (dout.dot(value) - product));
+    }
+    sum.store(b.dq.row(task.token) + own, s.head_dim, s.scale);
+  });
+}
+
+template <class T, int N>
+__global__ void backward_keys(AttentionSizes s, Arguments<T> b) {
+  for_tasks(s, s.kv_heads, [&](const Task& task) {
+    const std::int64_t kv = task.head * s.head_dim;
+    LaneRow<N> key, value, query, dout, key_sum, value_sum;
+    key.load(b.k.row(task.token) + kv, s.head_dim);
+    value.load(b.v.row(task.token) + kv, s.head_dim);
+    for (std::int64_t head = task.head * s.group(); head < (task.head + 1) * s.group(); ++head)
+      for (std::int32_t i = task.place; i < s.length && s.first_key(task.origin, i) <= task.place; ++i) {
+        const std::int64_t at = (task.origin / s.length * s.heads + head) * s.length + i;
+        query.load(b.q.row(task.origin + i) + head * s.head_dim, s.head_dim);
+        dout.load(b.dout.row(task.origin + i) + head * s.head_dim, s.head_dim);
+        const float p = expf(query.dot(key) * s.scale - b.lse[at]);
+        value_sum.add(dout, 1, p);
+        key_sum.add(query, 1, p * (dout.dot(value) - b.products[at]));
+      }
+    key_sum.store(b.dk.row(task.token) + kv, s.head_dim, s.scale);
+    value_sum.store(b.dv.row(task.token) + kv, s.head_dim, 1);
+  });
+}
+
+Grid grid(const AttentionSizes& s, std::int64_t heads) {
+  return grid_of_elements(1, s.sequences * s.length * heads * warp);
+}
+
+/// Calls body with the number of columns a lane has as a constant.
+template <class Body>
+void with_columns(const AttentionSizes& s, const Body& body) {
+  require<InputError>(s.head_dim <= 512, "attention on cuda: heads of ", s.head_dim, " columns; at most 512");
+  if (s.head_dim <= 128)
+    body(std::integral_constant<int, 4>());
+  else
+    body(std::integral_constant<int, 16>());
+}
+
+}  // namespace
+
+template <class T>
+void attention_plain(Lane lane, const AttentionSizes& s, Tensor<const T> q, Tensor<const T> k, Tensor<const T> v,
+                     Tensor<T> out, Tensor<float> lse) {
+  with_columns(s, [&](auto n) {
+    launch(lane, "attention", forward<T, decltype(n)::value>, grid(s, s.heads), 0, s, Rows<const T>(q),
+           Rows<const T>(k), Rows<const T>(v), Rows<T>(out), lse.data());
+  });
+}
+
+template <class T>
+void attention_products(Lane lane, const AttentionSizes& s, const AttentionBackward<T>& b) {
+  with_columns(s, [&](auto n) {
+    launch(lane, "attention_backward", multiply_out<T, decltype(n)::value>, grid(s, s.heads), 0, s, Arguments<T>(b));
+  });
+}
+
+template <class T>
+void attention_backward_plain(Lane lane, const AttentionSizes& s, const AttentionBackward<T>& b) {
+  with_columns(s, [&](auto n) {
+    constexpr int columns = decltype(n)::value;
+    launch(lane, "attention_backward", backward_queries<T, columns>, grid(s, s.heads), 0, s, Arguments<T>(b));
+    launch(lane, "attention_backward", backward_keys<T, columns>, grid(s, s.kv_heads), 0, s, Arguments<T>(b));
+  });
+}
+
+#define FSDP_ATTENTION_PLAIN(T)                                                                                    \
+  template void attention_plain<T>(Lane, const AttentionSizes&, Tensor<const T>, Tensor<const T>, Tensor<const T>, \
+                                   Tensor<T>, Tensor<float>);                                                      \
+  template void attention_products<T>(Lane, const AttentionSizes&, const AttentionBackward<T>&);                   \
+  template void attention_backward_plain<T>(Lane, const AttentionSizes&, const AttentionBackward<T>&);
+FSDP_ATTENTION_PLAIN(float)
+FSDP_ATTENTION_PLAIN(bf16)
+FSDP_ATTENTION_PLAIN(f16)
+
+}  // namespace fsdp::device::cuda

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Operations on one element at a time: add, copy, fill, SwiGLU, AdamW. See elements.cuh.
+#include "arithmetic.cuh"
+#include "elements.cuh"
+
+namespace fsdp::device::cuda {
+namespace {
+
+template <class T>
+struct Add {
+  Rows<const T> x;
+  Rows<T> y;
+  template <int W>
+  __device__ __forceinline__ void operator()(std::int64_t row, std::int64_t column) const {
+    float a[W], b[W];
+    load(x.row(row) + column, a);
+    load(y.row(row) + column, b);
+#pragma unroll
+    for (int i = 0; i < W; ++i) b[i] += a[i];
+    store(y.row(row) + column, b);
+  }
+};
+
+template <class X, class Y>
+struct Copy {
+  Rows<const X> x;
+  Rows<Y> y;
+  template <int W>
+  __device__ __forceinline__ void operator()(std::int64_t row, std::int64_t column) const {
+    float a[W];
+    load(x.row(row) + column, a);
+    store(y.row(row) + column, a);
+  }
+};
+
+template <class T>
+struct Fill {
+  Rows<T> y;
+  float value;
+  template <int W>
+  __device__ __forceinline__ void operator()(std::int64_t row, std::int64_t column) const {
+    float a[W];
+#pragma unroll
+    for (int i = 0; i < W; ++i) a[i] = value;
+    store(y.row(row) + column, a);
+  }
+};
+
+template <class T>
+struct SwiGlu {
+  Rows<const T> gate, up;
+  Rows<T> h;
+  template <int W>
+  __device__ __forceinline__ void operator()(std::int64_t row, std::int64_t column) const {
+    float g[W], u[W];
+    load(gate.row(row) + column, g);
+    load(up.row(row) + column, u);
+#pragma unroll
+    for (int i = 0; i < W; ++i) g[i] = cuda::swiglu(g[i], u[i]);
+    store(h.row(row) + column, g);
+  }
+};
+
+template <class T>
+struct SwiGluBackward {
+  Rows<T> gate, up, dh;
+  template <int W>
+  __device__ __forceinline__ void operator()(std::int64_t row, std::int64_t column) const {
+    float g[W], u[W], d[W];
+    load(gate.row(row) + column, g);
+    load(up.row(row) + column, u);
+    load(dh.row(row) + column, d);
+#pragma unroll
+    for (int i = 0; i < W; ++i) cuda::swiglu_backward(g[i], u[i], d[i]);
+    store(gate.row(row) + column, g);
+    store(up.row(row) + column, u);
+    store(dh.row(row) + column, d);
+  }
+};
+
+template <bool HasModel>
+struct StepAdamW {
+  AdamW constants;
+  float* main;
+  float* first_moment;
+  float* second_moment;
+  const float* gradient;
+  bf16* model;
+  template <int W>
+  __device__ __forceinline__ void operator()(std::int64_t, std::int64_t column) const {
+    float w[W], m[W], v[W], g[W];
+    load(main + column, w);
+    load(first_moment + column, m);
+    load(second_moment + column, v);
+    load(gradient + column, g);
+#pragma unroll
+    for (int i = 0; i < W; ++i) constants.step(w[i], m[i], v[i], g[i]);
+    store(main + column, w);
+    store(first_moment + column, m);
+    store(second_moment + column, v);
+    if constexpr (HasModel) store(model + column, w);
+  }
+};
+
+}  // namespace
+
+template <class T>
+void add(Lane lane, Tensor<const T> x, Tensor<T> y) {
+  run_on(lane, "add", Add<T>{x, y}, x, y);
+}
+template <class X, class Y>
+void copy(Lane lane, Tensor<const X> x, Tensor<Y> y) {
+  run_on(lane, "copy", Copy<X, Y>{x, y}, x, y);
+}
+template <class T>
+void fill(Lane lane, Tensor<T> y, float value) {
+  run_on(lane, "fill", Fill<T>{y, value}, y);
+}
+template <class T>
+void swiglu(Lane lane, Tensor<const T> gate, Tensor<const T> up, Tensor<T> h) {
+  run_on(lane, "swiglu", SwiGlu<T>{gate, up, h}, gate, up, h);
+}
+template <class T>
+void swiglu_backward(Lane lane, Tensor<T> gate, Tensor<T> up, Tensor<T> dh) {
+  run_on(lane, "swiglu_backward", SwiGluBackward<T>{gate, up, dh}, gate, up, dh);
+}
+
+void adamw(Lane lane, const AdamWStep& step, Tensor<float> main, Tensor<float> first_moment,
+           Tensor<float> second_moment, Tensor<const float> gradient, Tensor<bf16> model) {
+  const AdamW constants(step);
+  if (model.data() == nullptr)
+    run_on(
+        lane, "adamw",
+        StepAdamW<false>{constants, main.data(), first_moment.data(), second_moment.data(), gradient.data(), nullptr},
+        main, first_moment, second_moment, gradient);
+  else
+    run_on(lane, "adamw",
+           StepAdamW<true>{constants, main.data(), first_moment.data(), second_moment.data(), gradient.data(),
+                           model.data()},
+           main, first_moment, second_moment, gradient, model);
+}
+
+#define FSDP_ELEMENTS(T)                                                      \
+  template void add<T>(Lane, Tensor<const T>, Tensor<T>);                     \
+  template void copy<T, float>(Lane, Tensor<const T>, Tensor<float>);         \
+  template void copy<T, bf16>(Lane, Tensor<const T>, Tensor<bf16>);           \
+  template void copy<T, f16>(Lane, Tensor<const T>, Tensor<f16>);             \
+  template void fill<T>(Lane, Tensor<T>, float);                              \
+  template void swiglu<T>(Lane, Tensor<const T>, Tensor<const T>, Tensor<T>); \
+  template void swiglu_backward<T>(Lane, Tensor<T>, Tensor<T>, Tensor<T>);
+FSDP_ELEMENTS(float)
+FSDP_ELEMENTS(bf16)
+FSDP_ELEMENTS(f16)
+template void fill<double>(Lane, Tensor<double>, float);
+
+}  // namespace fsdp::device::cuda

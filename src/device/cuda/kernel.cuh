@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What kernels share: launching, wide loads and stores, sums over a warp and a block.
+///
+/// Kernels call CUDA through these functions and its few keywords only, so that a test can put an emulation of a block
+/// on the host in their place (tests/device/cuda_emulation.hpp).
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "kernels.hpp"
+#include "launch.hpp"
+#include "numbers.cuh"
+
+namespace fsdp::device::cuda {
+
+#if defined(__CUDACC__)
+
+/// Of global memory. The store is the instruction itself: the compiler takes one of a struct, or of its own vector
+/// type, apart again.
+__device__ __forceinline__ Wide load_wide(const void* from) {
+  const uint4 wide = *static_cast<const uint4*>(from);
+  return {{wide.x, wide.y, wide.z, wide.w}};
+}
+__device__ __forceinline__ void store_wide(void* to, const Wide& wide) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "r"(wide.words[0]),
+               "r"(wide.words[1]), "r"(wide.words[2]), "r"(wide.words[3])
+               : "memory");
+}
+
+/// Queues kernel(arguments...) with `shared` bytes of dynamic shared memory.
+template <class... Parameters, class... Arguments>
+void launch(Lane lane, const char* name, void (*kernel)(Parameters...), Grid grid, std::size_t shared,
+            const Arguments&... arguments) {
+  if (shared > 48 * 1024)  // what every kernel may have without asking
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
+  kernel<<<dim3(grid.x, grid.y), grid.threads, shared, lane.stream>>>(Parameters(arguments)...);
+  require_launched(name);
+}
+
+/// The block's dynamic shared memory.
+__device__ __forceinline__ std::byte* shared_memory() {
+  extern __shared__ __align__(16) unsigned char memory[];
+  return reinterpret_cast<std::byte*>(memory);
+}
+
+/// The value of the lane whose number differs in the bits of `mask`.
+template <class T>
+__device__ __forceinline__ T exchange(T value, int mask) {
+  return __shfl_xor_sync(0xffffffffu, value, mask);
+}
+
+/// Which lanes say yes.
+__device__ __forceinline__ std::uint32_t ballot(bool yes) { return __ballot_sync(0xffffffffu, yes); }
+__device__ __forceinline__ unsigned popcount(std::uint32_t bits) { return static_cast<unsigned>(__popc(bits)); }
+
+#endif
+
+/// W elements from an address that is aligned to 16 bytes where W > 1.
+template <int W, class T>
+__device__ __forceinline__ void load(const T* from, float (&to)[W]) {
+  if constexpr (W == 1) {
+    to[0] = widen(*from);
+  } else {
+    constexpr int part = 16 / sizeof(T);
+#pragma unroll
+    for (int i = 0; i < W / part; ++i) {
+      const Wide wide = load_wide(from + i * part);
+      T elements[part];
+      std::memcpy(static_cast<void*>(elements), &wide, sizeof wide);
+#pragma unroll
+      for (int j = 0; j < part; ++j) to[i * part + j] = widen(elements[j]);
+    }
+  }
+}
+template <int W, class T>
+__device__ __forceinline__ void store(T* to, const float (&from)[W]) {
+  if constexpr (W == 1) {
+    *to = narrow<T>(from[0]);
+  } else {
+    constexpr int part = 16 / sizeof(T);
+#pragma unroll
+    for (int i = 0; i < W / part; ++i) {
+      T elements[part];
+#pragma unroll
+      for (int j = 0; j < part; ++j) elements[j] = narrow<T>(from[i * part + j]);
+      Wide wide;
+      std::memcpy(&wide, elements, sizeof wide);
+      store_wide(to + i * part, wide);
+    }
+  }
+}
+
+/// Rows of a matrix, as kernels take them.
+template <class T>
+struct Rows {
+  T* data;
+  std::int64_t stride;
+
+  Rows(Tensor<T> matrix) : data(matrix.data()), stride(matrix.rank() == 2 ? matrix.row_stride() : matrix.numel()) {}
+  __device__ __forceinline__ T* row(std::int64_t index) const { return data + index * stride; }
+};
+
+template <class T>
+Access access(const Tensor<T>& matrix) {
+  return {.data = matrix.data(),
+          .element_bytes = sizeof(T),
+          .row_stride = matrix.rank() == 2 ? matrix.row_stride() : matrix.numel()};
+}
+
+/// body.operator()<W>(column) for all elements of a row, shared out among `threads` threads of which this is `thread`.
+template <int W, class Body>
+__device__ __forceinline__ void for_row(const Cut& cut, std::int64_t thread, std::int64_t threads, const Body& body) {
+  for (std::int64_t index = thread; index < cut.items(); index += threads) {
+    const Elements elements = cut.item(index);
+    if (W > 1 && elements.count > 1)
+      body.template operator()<W>(elements.first);
+    else
+      body.template operator()<1>(elements.first);
+  }
+}
+
+/// The sum over a warp, in every lane.
+template <class T>
+__device__ __forceinline__ T warp_sum(T value) {
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) value += exchange(value, mask);
+  return value;
+}
+
+/// The sum over a block, in every thread, in an order that depends on its size alone. All threads must call it.
+template <class T>
+__device__ __forceinline__ T block_sum(T value) {
+  __shared__ T sums[most_threads / warp];
+  value = warp_sum(value);
+  __syncthreads();  // an earlier sum may still be read
+  if (threadIdx.x % warp == 0) sums[threadIdx.x / warp] = value;
+  __syncthreads();
+  T total = 0;
+  for (unsigned i = 0; i < blockDim.x / warp; ++i) total += sums[i];
+  return total;
+}
+
+/// Rows that a block takes, one after the other.
+template <class Body>
+__device__ __forceinline__ void for_rows_of_block(std::int64_t rows, const Body& body) {
+  for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) body(row);
+}
+
+/// This thread's number in the grid, and how many there are.
+__device__ __forceinline__ std::int64_t thread_of_grid() { return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
+__device__ __forceinline__ std::int64_t threads_of_grid() { return std::int64_t{gridDim.x} * blockDim.x; }
+
+}  // namespace fsdp::device::cuda

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The kernels behind ordinary functions: each queues one operation on checked arguments. Shapes are device/cpu.hpp's.
+///
+/// T is float, bf16 or f16. Scratch is the caller's, sized by scratch.hpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/device/operations.hpp>
+
+struct CUstream_st;  // what a cudaStream_t points to
+
+namespace fsdp::device::cuda {
+
+/// Where a kernel runs, and whether it is the plain variant.
+struct Lane {
+  CUstream_st* stream = nullptr;
+  bool plain = false;
+};
+
+/// Throws if the kernel just launched could not be.
+void require_launched(const char* kernel);
+
+// elements.cu
+template <class T>
+void add(Lane, Tensor<const T> x, Tensor<T> y);
+template <class X, class Y>
+void copy(Lane, Tensor<const X> x, Tensor<Y> y);
+template <class T>
+void fill(Lane, Tensor<T> y, float value);
+template <class T>
+void swiglu(Lane, Tensor<const T> gate, Tensor<const T> up, Tensor<T> h);
+template <class T>
+void swiglu_backward(Lane, Tensor<T> gate, Tensor<T> up, Tensor<T> dh);
+void adamw(Lane, const AdamWStep&, Tensor<float> main, Tensor<float> first_moment, Tensor<float> second_moment,
+           Tensor<const float> gradient, Tensor<bf16> model);
+
+// rope.cu
+void rotary_table(Lane, float theta, Tensor<float> table);
+/// first[t]: the first row of token t's document. `documents` is read before this returns.
+void first_rows(Lane, CumulativeLengths documents, Tensor<std::int32_t> first);
+/// `first` may be empty: then each table.rows() rows are one document.
+template <class T>
+void rope(Lane, Tensor<T> x, Tensor<const float> table, Rotation rotation, Tensor<const std::int32_t> first);
+
+// norm.cu
+template <class T>
+void rms_norm(Lane, Tensor<const T> x, Tensor<const T> w, float eps, Tensor<T> y, Tensor<float> rstd);
+/// `parts` [norm_parts(rows), columns] is scratch, empty where there is no dw.
+template <class T>
+void rms_norm_backward(Lane, Tensor<const T> x, Tensor<const T> w, Tensor<const float> rstd, Tensor<const T> dy,
+                       Tensor<T> dx, Write dx_write, Tensor<float> dw, Write dw_write, Tensor<float> parts);
+
+// embedding.cu
+template <class T>
+void embedding(Lane, Tensor<const T> table, Tensor<const std::int32_t> tokens, Tensor<T> out);
+template <class T>
+void embedding_backward(Lane, Tensor<const std::int32_t> tokens, Tensor<const T> dy, Tensor<float> dtable, Write write);
+
+// cross_entropy.cu
+/// Every row's loss into `losses` [t]; the logits stay.
+template <class T>
+void cross_entropy_losses(Lane, Tensor<const T> logits, Tensor<const std::int32_t> targets, Tensor<double> losses);
+/// The same, and the gradient in place of the logits.
+template <class T>
+void cross_entropy(Lane, Tensor<T> logits, Tensor<const std::int32_t> targets, float scale, Tensor<double> losses);
+template <class T>
+void cross_entropy_fold(Lane, Tensor<const T> logits, std::int64_t first, Tensor<const std::int32_t> targets,
+                        Tensor<double> state);
+template <class T>
+void cross_entropy_gradient(Lane, Tensor<T> logits, std::int64_t first, Tensor<const std::int32_t> targets, float scale,
+                            Tensor<const double> state);
+
+// sums.cu
+/// sum[0] += values[0] + values[1] + ..., in a fixed order.
+void add_up(Lane, Tensor<const double> values, Tensor<double> sum);
+/// The same of the losses that states [t, 3] stand for.
+void add_up_states(Lane, Tensor<const double> state, Tensor<double> sum);
+/// One sum for each costs::sum_chunk elements.
+void squares(Lane, Tensor<const float> x, Tensor<double> partials);
+inline constexpr std::size_t most_parts = 256;
+void sum_in_order(Lane, std::span<const std::byte* const> parts, DType stored, DType wire, std::int64_t count,
+                  Write write, float* sum);
+void round(Lane, const float* from, DType wire, std::int64_t count, std::byte* to);
+
+// attention_forward.cu, attention_backward.cu; `first` as for rope
+template <class T>
+void attention(Lane, const AttentionShape&, Tensor<const T> q, Tensor<const T> k, Tensor<const T> v, Tensor<T> out,
+               Tensor<float> lse, Tensor<const std::int32_t> first);
+/// What attention's backward reads and writes.
+template <class T>
+struct AttentionBackward {
+  Tensor<const T> q, k, v, out, dout;
+  Tensor<const float> lse;
+  Tensor<T> dq, dk, dv;
+  Tensor<const std::int32_t> first;
+  Tensor<float> products;  ///< scratch [sequences * heads, S]: dout . out
+};
+template <class T>
+void attention_backward(Lane, const AttentionShape&, const AttentionBackward<T>&);
+
+}  // namespace fsdp::device::cuda

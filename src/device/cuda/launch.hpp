@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// How many blocks and threads a kernel gets, and which elements are moved 16 bytes at a time: plain arithmetic.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+
+#include <fsdp/core/error.hpp>
+
+#include "numbers.cuh"
+
+namespace fsdp::device::cuda {
+
+/// Blocks of one launch. CUDA allows 2^31 - 1 along x and 65535 along y; kernels loop over what is left.
+struct Grid {
+  std::uint32_t x = 1;
+  std::uint32_t y = 1;
+  std::uint32_t threads = 1;
+};
+
+inline constexpr std::uint32_t element_threads = 256;
+inline constexpr std::uint32_t most_blocks = 65535;  ///< along x or y
+inline constexpr std::uint32_t warp = 32;
+inline constexpr std::uint32_t most_threads = 1024;
+
+/// 16 bytes, moved at once.
+struct alignas(16) Wide {
+  std::uint32_t words[4];
+};
+
+/// Elements [first, first + count) of a row.
+struct Elements {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+/// A row cut for wide accesses: `head` elements one by one, then `vectors` of `width`, then the rest one by one.
+/// An item is one vector or one element; vectors come first.
+struct Cut {
+  std::int64_t columns = 0;
+  std::int64_t head = 0;
+  std::int64_t vectors = 0;
+  std::int64_t width = 1;
+
+  FSDP_BOTH std::int64_t items() const { return vectors + columns - vectors * width; }
+  FSDP_BOTH Elements item(std::int64_t index) const {
+    if (index < vectors) return {head + index * width, width};
+    const std::int64_t single = index - vectors;
+    return {single < head ? single : single + vectors * width, 1};
+  }
+};
+
+/// Where an operand's rows lie.
+struct Access {
+  const void* data = nullptr;
+  std::int64_t element_bytes = 1;
+  std::int64_t row_stride = 0;  ///< in elements; read only where there are several rows
+};
+
+/// One element at a time.
+inline Cut cut_singly(std::int64_t columns) { return {.columns = columns}; }
+
+/// Vectors of `width` elements where all operands' rows reach a multiple of `width` elements at the same column.
+inline Cut cut_for_vectors(std::int64_t rows, std::int64_t columns, std::int64_t width,
+                           std::span<const Access> accesses) {
+  std::int64_t head = -1;
+  for (const Access& access : accesses) {
+    const auto address = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(access.data));
+    if (address % access.element_bytes != 0 || (rows > 1 && access.row_stride % width != 0)) return cut_singly(columns);
+    const std::int64_t own_head = (width - address / access.element_bytes % width) % width;
+    if (head >= 0 && own_head != head) return cut_singly(columns);
+    head = own_head;
+  }
+  if (head < 0 || head + width > columns) return cut_singly(columns);
+  return {.columns = columns, .head = head, .vectors = (columns - head) / width, .width = width};
+}
+inline Cut cut_for_vectors(std::int64_t rows, std::int64_t columns, std::int64_t width,
+                           std::initializer_list<Access> accesses) {
+  return cut_for_vectors(rows, columns, width, std::span(accesses.begin(), accesses.size()));
+}
+
+/// One thread an item, rows along y; both in turns where there are more than a grid may hold.
+inline Grid grid_of_elements(std::int64_t rows, std::int64_t items) {
+  const std::int64_t blocks = items / element_threads + (items % element_threads > 0 ? 1 : 0);
+  return {.x = static_cast<std::uint32_t>(std::clamp<std::int64_t>(blocks, 1, most_blocks)),
+          .y = static_cast<std::uint32_t>(std::clamp<std::int64_t>(rows, 1, most_blocks)),
+          .threads = element_threads};
+}
+
+/// One block a row, wide enough for `items` of it.
+inline Grid grid_of_rows(std::int64_t rows, std::int64_t items) {
+  const std::int64_t threads = std::clamp<std::int64_t>((items + warp - 1) / warp * warp, warp, most_threads);
+  return {.x = static_cast<std::uint32_t>(std::clamp<std::int64_t>(rows, 1, most_blocks)),
+          .threads = static_cast<std::uint32_t>(threads)};
+}
+
+/// Exactly `blocks` blocks, for kernels that give every block one task. Throws InputError beyond what a grid may hold.
+inline Grid grid_of_blocks(std::int64_t blocks, std::uint32_t threads) {
+  require<InputError>(blocks >= 1 && blocks <= 0x7fffffff, "a kernel of ", blocks,
+                      " blocks; CUDA starts at most 2^31 - 1");
+  return {.x = static_cast<std::uint32_t>(blocks), .threads = threads};
+}
+
+}  // namespace fsdp::device::cuda

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Devices and their memory.
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include <fsdp/core/error.hpp>
+#include <fsdp/device/cuda.hpp>
+
+#include "kernels.hpp"
+#include "runtime.hpp"
+
+namespace fsdp::device {
+namespace {
+
+using cuda::require_success;
+
+/// 13000 is 13.0.
+std::string version(int number) { return message(number / 1000, ".", number % 1000 / 10); }
+
+/// A failed cudaMalloc leaves its error behind for the next call to find.
+void forget_error() { static_cast<void>(cudaGetLastError()); }
+
+}  // namespace
+
+namespace cuda {
+
+void require_launched(const char* kernel) { require_success(cudaGetLastError(), kernel); }
+
+}  // namespace cuda
+
+std::string cuda_problem() {
+  int driver = 0, runtime = 0, count = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  if (driver == 0) return "no device: CUDA's driver is not installed";
+  const cudaError_t counted = cudaGetDeviceCount(&count);
+  forget_error();
+  if (counted == cudaErrorInsufficientDriver)
+    return message("the driver is made for CUDA ", version(driver), ", this program for CUDA ", version(runtime),
+                   "; install a newer driver");
+  if (counted == cudaErrorNoDevice || (counted == cudaSuccess && count == 0))
+    return "no device: CUDA's driver sees no GPU";
+  if (counted != cudaSuccess) return message("no device: ", cudaGetErrorString(counted));
+
+  int device = 0;
+  cudaDeviceProp properties{};
+  cudaError_t status = cudaGetDevice(&device);
+  if (status == cudaSuccess) status = cudaGetDeviceProperties(&properties, device);
+  if (status == cudaSuccess) status = cuda::probe();
+  forget_error();
+  if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction)
+    return message("device ", device, ", ", properties.name, ", is sm_", properties.major, properties.minor,
+                   ", and this build has code for " FSDP_CUDA_ARCHITECTURES
+                   "; configure with -DTESSERA_CUDA_ARCHITECTURES=",
+                   properties.major, properties.minor);
+  if (status != cudaSuccess) return message("device ", device, " cannot be used: ", cudaGetErrorString(status));
+  return {};
+}
+
+int cuda_devices() {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  forget_error();
+  return status == cudaSuccess ? count : 0;
+}
+
+void use_cuda_device(int index) {
+  const int count = cuda_devices();
+  require<InputError>(index >= 0 && index < count, "device ", index, " asked for, ", count,
+                      " there; give every rank a GPU of its own, or run fewer ranks");
+  require_success(cudaSetDevice(index), "choosing a device");
+}
+
+std::byte* Cuda::allocate(std::int64_t bytes) {
+  require<MemoryError>(bytes >= 0, "cannot allocate ", bytes, " bytes");
+  if (bytes == 0) return nullptr;
+  void* data = nullptr;
+  const cudaError_t status = cudaMalloc(&data, static_cast<std::size_t>(bytes));
+  if (status == cudaErrorMemoryAllocation) {
+    forget_error();
+    std::size_t unused = 0, all = 0;
+    require_success(cudaMemGetInfo(&unused, &all), "asking for free memory");
+    throw MemoryError(message("the device gave no ", bytes, " bytes of memory: ", unused, " of ", all,
+                              " are free; lower the batch, the sequence or the kept tiles, or shard over more ranks "
+                              "(see --dry-run)"));
+  }
+  if (const std::string problem = status == cudaSuccess ? "" : cuda_problem(); !problem.empty())
+    throw InputError("cuda: " + problem);
+  require_success(status, "allocating memory");
+  require_success(cudaMemset(data, 0, static_cast<std::size_t>(bytes)), "clearing memory");
+  require_success(cudaStreamSynchronize(nullptr), "clearing memory");  // other streams do not wait for this one
+  return static_cast<std::byte*>(data);
+}
+
+void Cuda::deallocate(std::byte* data, std::int64_t) {
+  // Called by destructors: what failed before has been or will be reported by a call that can throw.
+  if (data != nullptr) static_cast<void>(cudaFree(data));
+}
+
+void Cuda::poison([[maybe_unused]] std::byte* data, [[maybe_unused]] std::int64_t bytes) {
+#if !defined(NDEBUG)
+  if (bytes == 0 || data == nullptr) return;
+  // What was queued may still read it. Called by destructors, so errors are left for a call that can throw.
+  static_cast<void>(cudaDeviceSynchronize());
+  static_cast<void>(cudaMemset(data, 0xff, static_cast<std::size_t>(bytes)));
+  static_cast<void>(cudaDeviceSynchronize());
+#endif
+}
+
+std::byte* Far<Cuda>::allocate(std::int64_t bytes) {
+  require<MemoryError>(bytes >= 0, "cannot allocate ", bytes, " bytes");
+  if (bytes == 0) return nullptr;
+  void* data = nullptr;
+  const cudaError_t status = cudaHostAlloc(&data, static_cast<std::size_t>(bytes), cudaHostAllocPortable);
+  if (status != cudaSuccess) forget_error();
+  require<MemoryError>(status != cudaErrorMemoryAllocation, "the system gave no ", bytes,
+                       " bytes of pinned host memory; keep less in far memory");
+  require_success(status, "allocating pinned host memory");
+  std::memset(data, 0, static_cast<std::size_t>(bytes));
+  return static_cast<std::byte*>(data);
+}
+
+void Far<Cuda>::deallocate(std::byte* data, std::int64_t) {
+  if (data != nullptr) static_cast<void>(cudaFreeHost(data));
+}
+
+}  // namespace fsdp::device

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// RMS norm, forward and backward: a row a block, and a fixed number of partial sums for the gradient of the weights.
+#include <algorithm>
+
+#include "arithmetic.cuh"
+#include "kernel.cuh"
+#include "scratch.hpp"
+
+namespace fsdp::device::cuda {
+namespace {
+
+struct Sizes {
+  std::int64_t rows;
+  Cut cut;
+  float eps;
+};
+
+template <class T, int W>
+__global__ void norm_rows(Sizes sizes, Rows<const T> x, const T* w, Rows<T> y, float* rstd) {
+  for_rows_of_block(sizes.rows, [&](std::int64_t row) {
+    float squares = 0;
+    for_row<W>(sizes.cut, threadIdx.x, blockDim.x, [&]<int V>(std::int64_t column) {
+      float a[V];
+      load(x.row(row) + column, a);
+#pragma unroll
+      for (int i = 0; i < V; ++i) squares += a[i] * a[i];
+    });
+    const float scale = rms_scale(block_sum(squares), static_cast<float>(sizes.cut.columns), sizes.eps);
+    if (threadIdx.x == 0) rstd[row] = scale;
+    for_row<W>(sizes.cut, threadIdx.x, blockDim.x, [&]<int V>(std::int64_t column) {
+      float a[V], b[V];
+      load(x.row(row) + column, a);
+      load(w + column, b);
+#pragma unroll
+      for (int i = 0; i < V; ++i) a[i] = a[i] * scale * b[i];
+      store(y.row(row) + column, a);
+    });
+  });
+}
+
+template <class T>
+__global__ void norm_rows_plain(Sizes sizes, Rows<const T> x, const T* w, Rows<T> y, float* rstd) {
+  for (std::int64_t row = thread_of_grid(); row < sizes.rows; row += threads_of_grid()) {
+    float squares = 0;
+    for (std::int64_t c = 0; c < sizes.cut.columns; ++c) squares += widen(x.row(row)[c]) * widen(x.row(row)[c]);
+    rstd[row] = rms_scale(squares, static_cast<float>(sizes.cut.columns), sizes.eps);
+    for (std::int64_t c = 0; c < sizes.cut.columns; ++c)
+      y.row(row)[c] = narrow<T>(widen(x.row(row)[c]) * rstd[row] * widen(w[c]));
+  }
+}
+
+/// Where element i of the vector at `column` stands in a part: neighbouring threads side by side, vectors' first
+/// elements first, so that no two threads of a warp meet in a bank of shared memory.
+template <int V>
+__device__ __forceinline__ std::int64_t slot_of(const Cut& cut, std::int64_t column, int i) {
+  if (V > 1) return i * cut.vectors + (column - cut.head) / V;
+  return column < cut.head ? cut.vectors * cut.width + column : column;
+}
+__device__ __forceinline__ std::int64_t column_of(const Cut& cut, std::int64_t slot) {
+  const std::int64_t in_vectors = cut.vectors * cut.width;
+  if (slot < in_vectors) return cut.head + slot % cut.vectors * cut.width + slot / cut.vectors;
+  return slot - in_vectors < cut.head ? slot - in_vectors : slot;
+}
+
+template <class T>
+struct Backward {
+  Rows<const T> x;
+  const T* w;
+  const float* rstd;
+  Rows<const T> dy;
+  Rows<T> dx;
+  bool accumulate;
+  float* parts;    ///< [blocks, columns] in the order of slot_of, or nullptr
+  bool in_shared;  ///< whether a part fits into shared memory while it grows
+};
+
+template <class T, int W>
+__global__ void norm_rows_backward(Sizes sizes, Backward<T> b) {
+  const Cut& cut = sizes.cut;
+  float* const part = b.parts == nullptr ? nullptr : b.parts + blockIdx.x * cut.columns;
+  float* const dw = b.in_shared ? reinterpret_cast<float*>(shared_memory()) : part;
+  // A thread takes the same columns of every row, so nobody else reads its sums before they are whole.
+  const auto for_own = [&](const auto& body) { for_row<W>(cut, threadIdx.x, blockDim.x, body); };
+  if (part != nullptr)
+    for_own([&]<int V>(std::int64_t column) {
+      for (int i = 0; i < V; ++i) dw[slot_of<V>(cut, column, i)] = 0;
+    });
+  for_rows_of_block(sizes.rows, [&](std::int64_t row) {
+    const float scale = b.rstd[row];
+    float products = 0;
+    for_own([&]<int V>(std::int64_t column) {
+      float x[V], w[V], dy[V];
+      load(b.x.row(row) + column, x);
+      load(b.w + column, w);
+      load(b.dy.row(row) + column, dy);
+#pragma unroll
+      for (int i = 0; i < V; ++i) products += dy[i] * w[i] * x[i];
+    });
+    const float projection = block_sum(products) * scale / static_cast<float>(cut.columns);
+    for_own([&]<int V>(std::int64_t column) {
+      float x[V], w[V], dy[V], dx[V];
+      load(b.x.row(row) + column, x);
+      load(b.w + column, w);
+      load(b.dy.row(row) + column, dy);
+      if (b.accumulate) load(b.dx.row(row) + column, dx);
+#pragma unroll
+      for (int i = 0; i < V; ++i) {
+        const float gradient = rms_norm_dx(x[i], w[i], dy[i], scale, projection);
+        dx[i] = b.accumulate ? dx[i] + gradient : gradient;
+        if (part != nullptr) dw[slot_of<V>(cut, column, i)] += dy[i] * x[i] * scale;
+      }
+      store(b.dx.row(row) + column, dx);
+    });
+  });
+  if (part != nullptr && b.in_shared)
+    for_own([&]<int V>(std::int64_t column) {
+      for (int i = 0; i < V; ++i) part[slot_of<V>(cut, column, i)] = dw[slot_of<V>(cut, column, i)];
+    });
+}
+
+/// One column a thread; parts are added in their order.
+__global__ void fold_parts(Cut cut, const float* parts, std::int64_t count, bool accumulate, float* dw) {
+  for (std::int64_t slot = thread_of_grid(); slot < cut.columns; slot += threads_of_grid()) {
+    double sum = 0;
+    for (std::int64_t part = 0; part < count; ++part) sum += static_cast<double>(parts[part * cut.columns + slot]);
+    float& to = dw[column_of(cut, slot)];
+    to = static_cast<float>(accumulate ? static_cast<double>(to) + sum : sum);
+  }
+}
+
+template <class T>
+__global__ void norm_dx_plain(Sizes sizes, Backward<T> b) {
+  const std::int64_t columns = sizes.cut.columns;
+  for (std::int64_t row = thread_of_grid(); row < sizes.rows; row += threads_of_grid()) {
+    float products = 0;
+    for (std::int64_t c = 0; c < columns; ++c)
+      products += widen(b.dy.row(row)[c]) * widen(b.w[c]) * widen(b.x.row(row)[c]);
+    const float projection = products * b.rstd[row] / static_cast<float>(columns);
+    for (std::int64_t c = 0; c < columns; ++c) {
+      T& dx = b.dx.row(row)[c];
+      const float before = b.accumulate ? widen(dx) : 0.0f;
+      dx = narrow<T>(before + rms_norm_dx(widen(b.x.row(row)[c]), widen(b.w[c]), widen(b.dy.row(row)[c]), b.rstd[row],
+                                          projection));
+    }
+  }
+}
+
+template <class T>
+__global__ void norm_dw_plain(Sizes sizes, Backward<T> b, bool accumulate, float* dw) {
+  for (std::int64_t c = thread_of_grid(); c < sizes.cut.columns; c += threads_of_grid()) {
+    double sum = 0;
+    for (std::int64_t row = 0; row < sizes.rows; ++row)
+      sum += static_cast<double>(widen(b.dy.row(row)[c]) * widen(b.x.row(row)[c]) * b.rstd[row]);
+    dw[c] = static_cast<float>(accumulate ? static_cast<double>(dw[c]) + sum : sum);
+  }
+}
+
+/// Bytes of shared memory with which two blocks still fit on a multiprocessor.
+constexpr std::int64_t most_shared = 96 * 1024;
+
+}  // namespace
+
+template <class T>
+void rms_norm(Lane lane, Tensor<const T> x, Tensor<const T> w, float eps, Tensor<T> y, Tensor<float> rstd) {
+  if (x.numel() == 0) return;
+  constexpr int width = 16 / sizeof(T);
+  Sizes sizes{.rows = x.rows(), .cut = cut_singly(x.columns()), .eps = eps};
+  if (lane.plain) {
+    launch(lane, "rms_norm", norm_rows_plain<T>, grid_of_elements(1, x.rows()), 0, sizes, Rows<const T>(x), w.data(),
+           Rows<T>(y), rstd.data());
+    return;
+  }
+  // Of w one row is read, whatever its stride.
+  const Access accesses[] = {access(x), access(y), {w.data(), sizeof(T), 0}};
+  sizes.cut = cut_for_vectors(x.rows(), x.columns(), width, accesses);
+  const Grid grid = grid_of_rows(x.rows(), sizes.cut.items());
+  launch(lane, "rms_norm", sizes.cut.vectors > 0 ? norm_rows<T, width> : norm_rows<T, 1>, grid, 0, sizes,
+         Rows<const T>(x), w.data(), Rows<T>(y), rstd.data());
+}
+
+template <class T>
+void rms_norm_backward(Lane lane, Tensor<const T> x, Tensor<const T> w, Tensor<const float> rstd, Tensor<const T> dy,
+                       Tensor<T> dx, Write dx_write, Tensor<float> dw, Write dw_write, Tensor<float> parts) {
+  constexpr int width = 16 / sizeof(T);
+  const bool adds = dw_write == Write::accumulate;
+  const std::int64_t columns = x.columns();
+  Sizes sizes{.rows = x.rows(), .cut = cut_singly(columns), .eps = 0};
+  Backward<T> b{.x = x,
+                .w = w.data(),
+                .rstd = rstd.data(),
+                .dy = dy,
+                .dx = dx,
+                .accumulate = dx_write == Write::accumulate,
+                .parts = dw.data() == nullptr ? nullptr : parts.data(),
+                .in_shared = false};
+  if (columns == 0) return;
+  if (lane.plain) {
+    if (dw.data() != nullptr)  // before dx, which may be dy
+      launch(lane, "rms_norm_backward", norm_dw_plain<T>, grid_of_elements(1, columns), 0, sizes, b, adds, dw.data());
+    launch(lane, "rms_norm_backward", norm_dx_plain<T>, grid_of_elements(1, x.rows()), 0, sizes, b);
+    return;
+  }
+  const Access accesses[] = {access(x), access(dy), access(dx), {w.data(), sizeof(T), 0}};
+  sizes.cut = cut_for_vectors(x.rows(), columns, width, accesses);
+  b.in_shared = b.parts != nullptr && columns * 4 <= most_shared;
+  const Grid grid = grid_of_rows(norm_parts(x.rows()), sizes.cut.items());
+  launch(lane, "rms_norm_backward", sizes.cut.vectors > 0 ? norm_rows_backward<T, width> : norm_rows_backward<T, 1>,
+         grid, b.in_shared ? static_cast<std::size_t>(columns) * 4 : 0, sizes, b);
+  if (b.parts != nullptr)
+    launch(lane, "rms_norm_backward", fold_parts, grid_of_elements(1, columns), 0, sizes.cut, b.parts,
+           std::int64_t{grid.x}, adds, dw.data());
+}
+
+#define FSDP_NORM(T)                                                                                               \
+  template void rms_norm<T>(Lane, Tensor<const T>, Tensor<const T>, float, Tensor<T>, Tensor<float>);              \
+  template void rms_norm_backward<T>(Lane, Tensor<const T>, Tensor<const T>, Tensor<const float>, Tensor<const T>, \
+                                     Tensor<T>, Write, Tensor<float>, Write, Tensor<float>);
+FSDP_NORM(float)
+FSDP_NORM(bf16)
+FSDP_NORM(f16)
+
+}  // namespace fsdp::device::cuda

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Element types in kernels: widened to float to compute, rounded once to be stored.
+///
+/// Files that end in .cuh are read by nvcc and, for tests without a device, by the host's compiler.
+#pragma once
+
+#include <type_traits>
+
+#include <fsdp/core/bf16.hpp>
+#include <fsdp/core/f16.hpp>
+
+#if defined(__CUDACC__)
+#define FSDP_BOTH __host__ __device__ __forceinline__  ///< a function of the host and the device
+#else
+#define FSDP_BOTH inline
+#endif
+
+namespace fsdp::device::cuda {
+
+FSDP_BOTH float widen(float x) { return x; }
+FSDP_BOTH float widen(bf16 x) { return x; }
+FSDP_BOTH float widen(f16 x) {
+#if defined(__CUDA_ARCH__)
+  float wide;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(x.bits));
+  return wide;
+#else
+  return x;
+#endif
+}
+
+/// To nearest, ties to even: the bits of bf16(x) and f16(x) but for NaN, which the device's instruction makes 0x7fff.
+template <class T>
+FSDP_BOTH T narrow(float x) {
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
+    return x;
+  } else {
+#if defined(__CUDA_ARCH__)
+    T rounded;
+    if constexpr (std::is_same_v<T, bf16>)
+      asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded.bits) : "f"(x));
+    else
+      asm("cvt.rn.f16.f32 %0, %1;" : "=h"(rounded.bits) : "f"(x));
+    return rounded;
+#else
+    return T(x);
+#endif
+  }
+}
+
+}  // namespace fsdp::device::cuda

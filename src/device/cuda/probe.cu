@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A kernel that does nothing, to ask whether this build has code for a device.
+#include "runtime.hpp"
+
+namespace fsdp::device::cuda {
+namespace {
+
+__global__ void nothing() {}
+
+}  // namespace
+
+cudaError_t probe() {
+  cudaFuncAttributes attributes{};
+  return cudaFuncGetAttributes(&attributes, nothing);
+}
+
+}  // namespace fsdp::device::cuda

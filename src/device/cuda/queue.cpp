@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Streams, events and their names in profilers.
+#include <string>
+#include <string_view>
+
+#include <fsdp/device/cuda.hpp>
+
+#include "nvtx.hpp"
+#include "runtime.hpp"
+
+namespace fsdp::device {
+
+using cuda::require_success;
+
+CudaRange::CudaRange(const char* name) { cuda::begin_range(name); }
+CudaRange::~CudaRange() { cuda::end_range(); }
+
+bool Cuda::Event::happened() const {
+  if (!handle_) return true;
+  const cudaError_t status = cudaEventQuery(static_cast<cudaEvent_t>(handle_.get()));
+  if (status == cudaErrorNotReady) return false;
+  require_success(status, "asking for an event");
+  return true;
+}
+
+Cuda::Queue::Queue(std::string_view name) : name_(name) {
+  const std::string problem = cuda_problem();
+  require<InputError>(problem.empty(), "cuda: ", problem);
+  cudaStream_t stream = nullptr;
+  // Not the default kind, which would wait for work that others queue without naming a stream.
+  require_success(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+  handle_ = std::shared_ptr<void>(stream, [](void* made) { cudaStreamDestroy(static_cast<cudaStream_t>(made)); });
+  cuda::name_for_profilers(stream, name_.c_str());
+}
+
+Cuda::Event Cuda::Queue::record() {
+  cudaEvent_t event = nullptr;
+  require_success(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
+  Event made;
+  made.handle_ = std::shared_ptr<void>(event, [](void* old) { cudaEventDestroy(static_cast<cudaEvent_t>(old)); });
+  require_success(cudaEventRecord(event, static_cast<cudaStream_t>(native())), "recording an event");
+  return made;
+}
+
+void Cuda::Queue::wait(const Event& event) {
+  if (event.native() == nullptr) return;
+  require_success(cudaStreamWaitEvent(static_cast<cudaStream_t>(native()), static_cast<cudaEvent_t>(event.native()), 0),
+                  "waiting for an event");
+}
+
+void Cuda::Queue::synchronize() {
+  require_success(cudaStreamSynchronize(static_cast<cudaStream_t>(native())), "waiting for a stream");
+}
+
+void Cuda::move(Queue& queue, const std::byte* from, std::byte* to, std::int64_t bytes) {
+  if (bytes == 0 || from == to) return;
+  require_success(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault,
+                                  static_cast<cudaStream_t>(queue.native())),
+                  "copying memory");
+}
+
+}  // namespace fsdp::device

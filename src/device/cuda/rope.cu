@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Rotary position embedding, rotate_half layout, and where packed documents begin.
+#include <algorithm>
+
+#include "arithmetic.cuh"
+#include "kernel.cuh"
+
+namespace fsdp::device::cuda {
+namespace {
+
+__global__ void make_table(double theta, Rows<float> table, std::int64_t positions, std::int64_t half) {
+  const std::int64_t count = positions * half;
+  for (std::int64_t i = thread_of_grid(); i < count; i += threads_of_grid()) {
+    const std::int64_t position = i / half, pair = i % half;
+    const double angle =
+        rotary_angle(theta, static_cast<double>(position), static_cast<double>(pair), static_cast<double>(2 * half));
+    table.row(position)[pair] = static_cast<float>(cos(angle));
+    table.row(position)[half + pair] = static_cast<float>(sin(angle));
+  }
+}
+
+/// Some cumulative lengths as an argument of a kernel: no copy that the host would have to keep or wait for.
+struct Borders {
+  static constexpr int most = 449;
+  std::int64_t at[most];
+};
+
+/// One document a block.
+__global__ void find_first_rows(Borders borders, std::int32_t* first) {
+  const std::int64_t begin = borders.at[blockIdx.x], end = borders.at[blockIdx.x + 1];
+  for (std::int64_t t = begin + threadIdx.x; t < end; t += blockDim.x) first[t] = static_cast<std::int32_t>(begin);
+}
+
+struct Heads {
+  std::int64_t rows, pairs, half, positions;  ///< pairs of all heads of a row
+  const std::int32_t* first;                  ///< or nullptr
+  float sign;
+};
+
+/// W neighbouring pairs a thread.
+template <class T, int W>
+__global__ void rotate_rows(Heads heads, Rows<T> x, Rows<const float> table) {
+  for (std::int64_t row = blockIdx.y; row < heads.rows; row += gridDim.y) {
+    const std::int64_t position = heads.first == nullptr ? row % heads.positions : row - heads.first[row];
+    for (std::int64_t item = thread_of_grid(); item * W < heads.pairs; item += threads_of_grid()) {
+      const std::int64_t head = item * W / heads.half, pair = item * W % heads.half;
+      T* const low_at = x.row(row) + 2 * head * heads.half + pair;
+      float low[W], high[W], cosine[W], sine[W];
+      load(low_at, low);
+      load(low_at + heads.half, high);
+      load(table.row(position) + pair, cosine);
+      load(table.row(position) + heads.half + pair, sine);
+#pragma unroll
+      for (int i = 0; i < W; ++i) rotate(low[i], high[i], cosine[i], heads.sign * sine[i]);
+      store(low_at, low);
+      store(low_at + heads.half, high);
+    }
+  }
+}
+
+}  // namespace
+
+void rotary_table(Lane lane, float theta, Tensor<float> table) {
+  if (table.numel() == 0) return;
+  const std::int64_t half = table.columns() / 2;
+  launch(lane, "rotary_table", make_table, grid_of_elements(1, table.rows() * half), 0, static_cast<double>(theta),
+         Rows<float>(table), table.rows(), half);
+}
+
+void first_rows(Lane lane, CumulativeLengths documents, Tensor<std::int32_t> first) {
+  for (std::size_t begin = 0; begin + 1 < documents.size(); begin += Borders::most - 1) {
+    const std::size_t count = std::min<std::size_t>(Borders::most, documents.size() - begin);
+    Borders borders{};
+    std::copy_n(documents.data() + begin, count, borders.at);
+    const Grid grid{.x = static_cast<std::uint32_t>(count - 1), .threads = element_threads};
+    launch(lane, "first_rows", find_first_rows, grid, 0, borders, first.data());
+  }
+}
+
+template <class T>
+void rope(Lane lane, Tensor<T> x, Tensor<const float> table, Rotation rotation, Tensor<const std::int32_t> first) {
+  if (x.numel() == 0) return;
+  constexpr int width = 16 / sizeof(T);
+  const Heads heads{.rows = x.rows(),
+                    .pairs = x.columns() / 2,
+                    .half = table.columns() / 2,
+                    .positions = table.rows(),
+                    .first = first.data(),
+                    .sign = rotation == Rotation::forward ? 1.0f : -1.0f};
+  const Cut cut = cut_for_vectors(std::max(x.rows(), table.rows()), x.columns(), width, {access(x), access(table)});
+  if (!lane.plain && heads.half % width == 0 && cut.vectors * width == x.columns())
+    launch(lane, "rope", rotate_rows<T, width>, grid_of_elements(x.rows(), heads.pairs / width), 0, heads, Rows<T>(x),
+           Rows<const float>(table));
+  else
+    launch(lane, "rope", rotate_rows<T, 1>, grid_of_elements(x.rows(), heads.pairs), 0, heads, Rows<T>(x),
+           Rows<const float>(table));
+}
+
+template void rope<float>(Lane, Tensor<float>, Tensor<const float>, Rotation, Tensor<const std::int32_t>);
+template void rope<bf16>(Lane, Tensor<bf16>, Tensor<const float>, Rotation, Tensor<const std::int32_t>);
+template void rope<f16>(Lane, Tensor<f16>, Tensor<const float>, Rotation, Tensor<const std::int32_t>);
+
+}  // namespace fsdp::device::cuda

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Scratch that Cuda's operations take from the arena: functions of the problem alone, so that a dry run on any machine
+/// knows them. Nothing here asks a device or a library.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include <fsdp/core/checked.hpp>
+#include <fsdp/device/operations.hpp>
+
+namespace fsdp::device::cuda {
+
+/// What every product may use. cuBLASLt picks the best algorithm that needs no more.
+inline constexpr std::int64_t matmul_workspace = std::int64_t{32} << 20;
+
+inline std::int64_t matmul_scratch(const MatmulRecord& problem) {
+  return problem.m == 0 || problem.n == 0 || problem.k == 0 ? 0 : matmul_workspace;
+}
+
+/// Blocks that share out the rows of rms_norm_backward, each with its own sum of dw: two for each of a large GPU's
+/// multiprocessors, and the same number everywhere, so that results are.
+inline constexpr std::int64_t most_norm_parts = 256;
+inline std::int64_t norm_parts(std::int64_t rows) { return std::clamp<std::int64_t>(rows, 1, most_norm_parts); }
+inline std::int64_t norm_scratch(std::int64_t rows, std::int64_t columns, bool wants_dw) {
+  return wants_dw ? checked_multiply(norm_parts(rows), columns) * 4 : 0;
+}
+
+/// The first row of every token's document (int32), held whether there are documents or not: plans do not know them.
+inline std::int64_t documents_scratch(std::int64_t tokens) { return checked_multiply(tokens, 4); }
+
+/// Backward also keeps dout . out of every query and head (float).
+inline std::int64_t attention_scratch(const AttentionShape& shape, bool backward) {
+  const std::int64_t products = backward ? checked_multiply(checked_multiply(shape.tokens(), shape.heads), 4) : 0;
+  return checked_add(round_up(documents_scratch(shape.tokens()), 64), products);
+}
+
+}  // namespace fsdp::device::cuda

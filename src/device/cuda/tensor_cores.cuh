@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A warp's products of 16-bit matrices on the tensor cores (mma m16n8k16, float sums), and tiles of shared memory that
+/// feed them.
+///
+/// Lane l holds of a 16 x 8 result the elements (l / 4, 2 (l % 4) + {0, 1}) and the two 8 rows below. A result is an
+/// operand of the next product once it is rounded and packed: its layout is that of a left operand's halves.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "kernel.cuh"
+
+namespace fsdp::device::cuda {
+
+#if defined(__CUDACC__)
+
+/// d += a b, of one 16 x 16 and one 16 x 8 operand of T.
+template <class T>
+__device__ __forceinline__ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                                             std::uint32_t b1) {
+  if constexpr (std::is_same_v<T, bf16>)
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  else
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/// Four 8 x 8 matrices; lane l gives the address of row l % 8 of matrix l / 8, and gets of each the elements
+/// (l / 4, 2 (l % 4) + {0, 1}).
+__device__ __forceinline__ void load_matrices(std::uint32_t (&to)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(row)))
+               : "memory");
+}
+/// The same of the transposed matrices.
+__device__ __forceinline__ void load_transposed(std::uint32_t (&to)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(row)))
+               : "memory");
+}
+
+/// 16 bytes into shared memory, or zeros; done after `wait_for_copies`.
+__device__ __forceinline__ void copy_async(void* to, const void* from, bool exists) {
+  asm volatile(
+      "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(to))),
+      "l"(from), "r"(exists ? 16 : 0)
+      : "memory");
+}
+/// Ends a group of copies.
+__device__ __forceinline__ void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+/// Waits until at most `Groups` of this thread's groups are under way.
+template <int Groups>
+__device__ __forceinline__ void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Groups) : "memory");
+}
+
+#endif
+
+/// Two numbers as one operand's register, the first in the low half.
+template <class T>
+__device__ __forceinline__ std::uint32_t pack(float low, float high) {
+  return std::uint32_t{narrow<T>(low).bits} | std::uint32_t{narrow<T>(high).bits} << 16;
+}
+
+/// Elements from one row of a tile of D columns to the next: 16 bytes more than a row, so that eight rows' 16 bytes lie
+/// in different banks.
+template <int D>
+constexpr int tile_stride = D + 8;
+
+/// Rows [first, first + Rows) of a matrix into a tile; rows from `end` on are zeros. Ends no group of copies.
+template <int D, int Rows, class T>
+__device__ __forceinline__ void copy_tile(T* tile, const T* matrix, std::int64_t stride, std::int64_t first,
+                                          std::int64_t end) {
+  constexpr int chunk = 16 / sizeof(T), chunks = D / chunk;
+  for (int i = threadIdx.x; i < Rows * chunks; i += blockDim.x) {
+    const int row = i / chunks, column = i % chunks * chunk;
+    const bool exists = first + row < end;
+    copy_async(tile + row * tile_stride<D> + column, exists ? matrix + (first + row) * stride + column : matrix,
+               exists);
+  }
+}
+
+/// d[m] += A_m B^T for row tiles A_m [16, D], one below the other, and B [8 N, D], both in shared memory.
+template <int D, int M, int N, class T>
+__device__ __forceinline__ void multiply_by_transposed(float (&d)[M][N][4], const T* a, const T* b) {
+  const int lane = threadIdx.x % warp;
+  const T* const a_row = a + lane % 16 * tile_stride<D> + lane / 16 * 8;
+  const T* const b_row = b + (lane % 8 + lane / 16 * 8) * tile_stride<D> + lane / 8 % 2 * 8;
+#pragma unroll
+  for (int k = 0; k < D; k += 16) {
+    std::uint32_t left[M][4];
+#pragma unroll
+    for (int m = 0; m < M; ++m) load_matrices(left[m], a_row + m * 16 * tile_stride<D> + k);
+#pragma unroll
+    for (int n = 0; n < N; n += 2) {
+      std::uint32_t right[4];
+      load_matrices(right, b_row + n * 8 * tile_stride<D> + k);
+#pragma unroll
+      for (int m = 0; m < M; ++m) {
+        multiply_add<T>(d[m][n], left[m], right[0], right[1]);
+        multiply_add<T>(d[m][n + 1], left[m], right[2], right[3]);
+      }
+    }
+  }
+}
+
+/// d[m] += P_m B for results P_m [16, 8 K], rounded to T, and B [8 K, D] in shared memory.
+template <int D, int M, int K, class T>
+__device__ __forceinline__ void multiply_rounded(float (&d)[M][D / 8][4], const float (&p)[M][K][4], const T* b) {
+  const int lane = threadIdx.x % warp;
+  const T* const b_row = b + lane % 16 * tile_stride<D> + lane / 16 * 8;
+#pragma unroll
+  for (int k = 0; k < K; k += 2) {
+    std::uint32_t left[M][4];
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+      left[m][0] = pack<T>(p[m][k][0], p[m][k][1]);
+      left[m][1] = pack<T>(p[m][k][2], p[m][k][3]);
+      left[m][2] = pack<T>(p[m][k + 1][0], p[m][k + 1][1]);
+      left[m][3] = pack<T>(p[m][k + 1][2], p[m][k + 1][3]);
+    }
+#pragma unroll
+    for (int n = 0; n < D / 8; n += 2) {
+      std::uint32_t right[4];
+      load_transposed(right, b_row + k * 8 * tile_stride<D> + n * 8);
+#pragma unroll
+      for (int m = 0; m < M; ++m) {
+        multiply_add<T>(d[m][n], left[m], right[0], right[1]);
+        multiply_add<T>(d[m][n + 1], left[m], right[2], right[3]);
+      }
+    }
+  }
+}
+
+/// This lane's first column of tile n of a result, and its row of half 0 or 1.
+__device__ __forceinline__ int result_column(int n) { return n * 8 + static_cast<int>(threadIdx.x) % 4 * 2; }
+__device__ __forceinline__ int result_row(int half) { return static_cast<int>(threadIdx.x % warp) / 4 + half * 8; }
+
+/// row[column] and its neighbour, as one store.
+template <class T>
+__device__ __forceinline__ void store_pair(T* row, int column, float first, float second) {
+  *reinterpret_cast<std::uint32_t*>(row + column) = pack<T>(first, second);
+}
+
+}  // namespace fsdp::device::cuda

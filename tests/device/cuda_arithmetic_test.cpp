@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What CUDA's kernels compute for one element, against float64, on the host.
+#include <device/cuda/arithmetic.cuh>
+
+#include <array>
+#include <limits>
+
+#include "reference.hpp"
+
+namespace fsdp::device::cuda {
+namespace {
+
+using reference::random_value;
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+const float nan = std::nanf("");
+
+/// Random numbers of every size that an activation may have, and the edges.
+std::vector<float> inputs(std::uint64_t seed) {
+  std::vector<float> list = {0.0f, -0.0f, 1.0f, -1.0f, 88.0f, -88.0f, 1e4f, -1e4f, 1e-40f, -1e-40f, FLT_MIN, 3e38f};
+  for (std::uint64_t i = 0; i < 2000; ++i) {
+    const double size = std::pow(10.0, 6 * random_value(seed, 2 * i) - 4);
+    list.push_back(static_cast<float>(size * random_value(seed, 2 * i + 1)));
+  }
+  return list;
+}
+
+/// |found - expected| within `relative` of the expected, or of `size` where that is larger; subnormals may vanish.
+void expect_near(double found, double expected, double relative, double size = 0) {
+  if (!std::isfinite(static_cast<float>(expected))) return;
+  EXPECT_LE(std::abs(found - expected), relative * std::max(std::abs(expected), size) + 2 * FLT_MIN)
+      << found << " for " << expected;
+}
+
+double reference_silu(double x) { return x / (1 + std::exp(-x)); }
+
+TEST(CudaArithmetic, NarrowRoundsAsTheStorageTypesDo) {
+  for (std::uint64_t i = 0; i < 200000; ++i) {
+    const auto word = static_cast<std::uint32_t>((random_value(1, i) + 1) * 0x1p31);
+    const float x = std::bit_cast<float>(word);
+    ASSERT_EQ(narrow<bf16>(x).bits, bf16(x).bits);
+    ASSERT_EQ(narrow<f16>(x).bits, f16(x).bits);
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(narrow<float>(x)), word);
+  }
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const auto half = bf16::from_bits(static_cast<std::uint16_t>(bits));
+    if (!std::isnan(widen(half))) {
+      ASSERT_EQ(narrow<bf16>(widen(half)).bits, bits);
+    }
+    const auto ieee = f16::from_bits(static_cast<std::uint16_t>(bits));
+    if (!std::isnan(widen(ieee))) {
+      ASSERT_EQ(narrow<f16>(widen(ieee)).bits, bits);
+    }
+  }
+  EXPECT_EQ(narrow<bf16>(std::bit_cast<float>(0x3f808000u)).bits, 0x3f80);  // a tie, down to even
+  EXPECT_EQ(narrow<bf16>(std::bit_cast<float>(0x3f818000u)).bits, 0x3f82);  // a tie, up to even
+  EXPECT_EQ(narrow<f16>(65519.0f).bits, 0x7bff);
+  EXPECT_EQ(narrow<f16>(65520.0f).bits, 0x7c00);
+}
+
+TEST(CudaArithmetic, SwiGluIsTheReferenceWithinFourRoundings) {
+  const std::vector<float> gates = inputs(1), ups = inputs(2), gradients = inputs(3);
+  for (std::size_t i = 0; i < gates.size(); ++i) {
+    const double g = gates[i], u = ups[i], d = gradients[i];
+    if (std::abs(g * u) > 1e38 || std::abs(d * u * g) > 1e30) continue;
+    // Below -80 the float's e^-x is near its largest, and silu, a subnormal, is worth nothing.
+    const double small = g < -80 ? 1e-30 * std::max(1.0, std::abs(u)) * std::max(1.0, std::abs(d)) : 0;
+    expect_near(swiglu(gates[i], ups[i]), reference_silu(g) * u, 1e-6, small * 1e6);
+    float gate = gates[i], up = ups[i], dh = gradients[i];
+    swiglu_backward(gate, up, dh);
+    const double sigma = 1 / (1 + std::exp(-g));
+    EXPECT_EQ(dh, swiglu(gates[i], ups[i]));
+    expect_near(up, d * reference_silu(g), 1e-6, small * 1e6);
+    // 1 + g (1 - sigma) has a zero, near which only its parts bound the error.
+    expect_near(gate, d * u * sigma * (1 + g * (1 - sigma)), 1e-6,
+                std::abs(d * u * sigma) * (1 + std::abs(g) * (1 - sigma)) + small * 1e6);
+  }
+  EXPECT_TRUE(std::isnan(silu(nan)) && std::isnan(swiglu(1, nan)));
+  EXPECT_EQ(silu(infinity), infinity);
+  EXPECT_EQ(silu(-1e30f), 0);
+}
+
+TEST(CudaArithmetic, RmsNormOfARowIsTheReferenceInBothDirections) {
+  constexpr std::size_t columns = 257;
+  for (const double size : {1e-10, 1e-3, 1.0, 1e4}) {
+    std::array<float, columns> x{}, w{}, dy{};
+    double squares = 0, dot = 0;
+    float sum = 0;
+    for (std::size_t i = 0; i < columns; ++i) {
+      x[i] = static_cast<float>(size * random_value(1, i)), w[i] = static_cast<float>(random_value(2, i));
+      dy[i] = static_cast<float>(random_value(3, i));
+      squares += static_cast<double>(x[i]) * x[i], sum += x[i] * x[i];
+    }
+    const double rstd = 1 / std::sqrt(squares / columns + static_cast<double>(1e-5f));
+    const float found = rms_scale(sum, columns, 1e-5f);
+    expect_near(found, rstd, 3e-6);
+    for (std::size_t i = 0; i < columns; ++i) dot += static_cast<double>(dy[i]) * w[i] * x[i] * rstd / columns;
+    for (std::size_t i = 0; i < columns; ++i)
+      expect_near(rms_norm_dx(x[i], w[i], dy[i], found, static_cast<float>(dot)),
+                  rstd * (static_cast<double>(dy[i]) * w[i] - x[i] * rstd * dot), 1e-5, rstd);
+  }
+  EXPECT_TRUE(std::isnan(rms_scale(nan, 3, 1e-5f)));
+  EXPECT_EQ(rms_scale(infinity, 3, 1e-5f), 0);
+}
+
+TEST(CudaArithmetic, RotationTurnsAndTurnsBack) {
+  for (std::uint64_t i = 0; i < 500; ++i) {
+    const double position = std::floor(1e6 * (random_value(1, i) + 1)), pair = static_cast<double>(i % 64);
+    const double angle = rotary_angle(5e5, position, pair, 128);
+    EXPECT_NEAR(angle, position * std::pow(5e5, -pair / 64), 1e-9 * (1 + angle));
+    const auto cos = static_cast<float>(std::cos(angle)), sin = static_cast<float>(std::sin(angle));
+    float low = static_cast<float>(random_value(2, i)), high = static_cast<float>(random_value(3, i));
+    const double a = low, b = high;
+    rotate(low, high, cos, sin);
+    EXPECT_NEAR(low, a * std::cos(angle) - b * std::sin(angle), 4e-7);
+    EXPECT_NEAR(high, b * std::cos(angle) + a * std::sin(angle), 4e-7);
+    rotate(low, high, cos, -sin);
+    EXPECT_NEAR(low, a, 8e-7);
+    EXPECT_NEAR(high, b, 8e-7);
+  }
+}
+
+/// A row folded as threads fold it: every `threads`-th logit into one state, and these into one.
+Softmax fold(const std::vector<float>& logits, std::size_t threads) {
+  std::vector<Softmax> states(threads);
+  for (std::size_t i = 0; i < logits.size(); ++i) states[i % threads].add(logits[i]);
+  for (std::size_t t = 1; t < threads; ++t) states[0].add(states[t]);
+  return states[0];
+}
+
+TEST(CudaArithmetic, OnlineSoftmaxIsTheReferenceInAnyOrder) {
+  for (const double size : {1e-3, 1.0, 30.0, 1000.0})
+    for (const std::size_t threads : {1, 3, 32, 500}) {
+      std::vector<float> logits;
+      for (std::uint64_t i = 0; i < 333; ++i) logits.push_back(static_cast<float>(size * random_value(4, i)));
+      const double most = *std::max_element(logits.begin(), logits.end());
+      double sum = 0;
+      for (const float logit : logits) sum += std::exp(logit - most);
+      const Softmax found = fold(logits, threads);
+      EXPECT_EQ(found.maximum, most);
+      expect_near(found.sum, sum, 1e-5);
+      const double loss = std::log(sum) + most - logits[7];
+      expect_near(negative_log_likelihood(found.maximum, found.sum, logits[7]), loss, 1e-5, 1);
+      for (std::size_t i = 0; i < logits.size(); ++i) {
+        const double p = std::exp(logits[i] - most) / sum;
+        expect_near(softmax_gradient(logits[i], found.maximum, 0.5f / found.sum), 0.5 * p, 1e-5);
+        expect_near(target_gradient(logits[i], found.maximum, sum, 0.5f), 0.5 * (p - 1), 1e-6);
+      }
+    }
+}
+
+TEST(CudaArithmetic, SoftmaxIgnoresMaskedLogitsAndShowsWhatIsNotFinite) {
+  for (const std::size_t threads : {1, 2, 5}) {
+    EXPECT_EQ(fold({-infinity, -infinity, 2.0f, -infinity}, threads).sum, 1);
+    for (const float bad : {nan, infinity})
+      for (std::size_t at = 0; at < 4; ++at) {
+        std::vector<float> logits = {1, 2, 3, 4};
+        logits[at] = bad;
+        EXPECT_TRUE(std::isnan(fold(logits, threads).sum)) << bad << " at " << at;
+      }
+  }
+  EXPECT_TRUE(std::isnan(fold({infinity}, 1).sum));
+}
+
+TEST(CudaArithmetic, AdamWIsTheReferenceStepAfterStep) {
+  double w64 = 0.3, m64 = 0, v64 = 0;
+  float w = 0.3f, m = 0, v = 0;
+  for (int t = 1; t <= 200; ++t) {
+    const AdamWStep step{.lr = 0.01f,
+                         .weight_decay = 0.1f,
+                         .gradient_scale = 0.25f,
+                         .correction1 = static_cast<float>(1 - std::pow(0.9, t)),
+                         .correction2 = static_cast<float>(1 - std::pow(0.95, t))};
+    const auto gradient = static_cast<float>(5 * random_value(5, static_cast<std::uint64_t>(t)));
+    AdamW(step).step(w, m, v, gradient);
+    const double g = 0.25 * gradient, beta1 = static_cast<double>(step.beta1), beta2 = static_cast<double>(step.beta2);
+    m64 = beta1 * m64 + (1 - beta1) * g;
+    v64 = beta2 * v64 + (1 - beta2) * g * g;
+    const double update = m64 / step.correction1 / (std::sqrt(v64 / step.correction2) + static_cast<double>(step.eps));
+    w64 = w64 * (1 - static_cast<double>(step.lr) * step.weight_decay) - step.lr * update;
+    expect_near(m, m64, 1e-6, 1);
+    expect_near(v, v64, 1e-6, 1);
+    expect_near(w, w64, 4e-6, 1);
+  }
+  AdamW({.lr = 0.01f}).step(w, m, v, nan);
+  EXPECT_TRUE(std::isnan(w) && std::isnan(m) && std::isnan(v));
+}
+
+TEST(CudaArithmetic, AdamWTakesNoStepWhereGradientAndMomentsAreZero) {
+  float w = 2, m = 0, v = 0;
+  AdamW({.lr = 0.01f}).step(w, m, v, 0);
+  EXPECT_EQ(w, 2);
+  EXPECT_EQ(v, 0);
+}
+
+TEST(CudaArithmetic, AContributionIsRoundedToTheWireOnce) {
+  const float x = 1.0f + 0x1p-9f;
+  EXPECT_EQ((contribution<float, float>(x)), x);
+  EXPECT_EQ((contribution<float, bf16>(x)), 1);
+  EXPECT_EQ((contribution<float, f16>(x)), x);
+  EXPECT_EQ((contribution<bf16, float>(bf16(3.0f))), 3);
+  EXPECT_TRUE(std::isnan(contribution<float, bf16>(nan)));
+}
+
+}  // namespace
+}  // namespace fsdp::device::cuda

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Cuda's attention, on the tensor cores and plain, against float64.
+#include "attention_reference.hpp"
+#include "cuda_reference.hpp"
+
+namespace fsdp::device {
+namespace {
+
+using namespace reference;
+
+/// What a module holds, on the device; `gap` elements between rows, of which 8 keep rows at multiples of 16 bytes.
+template <class T>
+struct CudaBuffers {
+  CudaBuffers(CudaRank& rank, const AttentionShape& s, std::int64_t gap)
+      : columns((s.heads + 2 * s.kv_heads) * s.head_dim),
+        host_qkv(Matrix<T>::random(1, s.tokens(), columns, gap, 1.5)),
+        host_dqkv(s.tokens(), columns, gap),
+        host_out(s.tokens(), s.heads * s.head_dim, gap),
+        host_dout(Matrix<T>::random(2, s.tokens(), s.heads * s.head_dim, gap)),
+        host_lse(s.sequences * s.heads, s.sequence_length),
+        shape(s),
+        qkv(rank, host_qkv),
+        dqkv(rank, host_dqkv),
+        out(rank, host_out),
+        dout(rank, host_dout),
+        lse(rank, host_lse) {}
+
+  Tensor<T> part(const OnDevice<T>& matrix, int index) const { return cut(matrix.view(), index); }
+  Tensor<T> cut(Tensor<T> view, int index) const {
+    const std::int64_t q = shape.heads * shape.head_dim, kv = shape.kv_heads * shape.head_dim;
+    return view.slice_columns(index == 0 ? 0 : q + (index - 1) * kv, q + index * kv);
+  }
+  void run(CudaRank& rank) {
+    Cuda::attention<T>(rank.stream, shape, part(qkv, 0), part(qkv, 1), part(qkv, 2), out.view(), lse.view());
+    Cuda::attention_backward<T>(rank.stream, shape, part(qkv, 0), part(qkv, 1), part(qkv, 2), out.input(), lse.input(),
+                                dout.input(), part(dqkv, 0), part(dqkv, 1), part(dqkv, 2));
+    out.back(), lse.back(), dqkv.back();
+  }
+  Values values(Matrix<T>& matrix, int index) const {
+    Values result;
+    const Tensor<T> view = cut(matrix.view(), index);
+    for (std::int64_t row = 0; row < view.rows(); ++row)
+      for (std::int64_t column = 0; column < view.columns(); ++column)
+        result.push_back(static_cast<double>(static_cast<float>(view.row(row)[column])));
+    return result;
+  }
+  Inputs inputs() { return {values(host_qkv, 0), values(host_qkv, 1), values(host_qkv, 2), host_dout.values()}; }
+  Results results() {
+    return {host_out.values(), host_lse.values(), values(host_dqkv, 0), values(host_dqkv, 1), values(host_dqkv, 2)};
+  }
+
+  std::int64_t columns;
+  Matrix<T> host_qkv, host_dqkv, host_out, host_dout;
+  Matrix<float> host_lse;
+  AttentionShape shape;
+  OnDevice<T> qkv, dqkv, out, dout;
+  OnDevice<float> lse;
+};
+
+template <class T>
+void expect_reference(const AttentionShape& shape, bool plain, std::int64_t gap) {
+  CudaRank rank(plain);
+  CudaBuffers<T> buffers(rank, shape, gap);
+  const Results expected = attend(shape, buffers.inputs(), Rounding::none);
+  buffers.run(rank);
+  const Results found = buffers.results();
+  const Errors e = errors(found, expected);
+  const std::string what = name(shape, 1) + (plain ? ", plain" : "") + message(", gap ", gap);
+  EXPECT_LT(e.out, cuda_tolerance<T>()) << what;
+  EXPECT_LT(e.lse, 1e-5) << what;
+  EXPECT_LT(e.dq, 2 * cuda_tolerance<T>()) << what;
+  EXPECT_LT(e.dk, 2 * cuda_tolerance<T>()) << what;
+  EXPECT_LT(e.dv, 2 * cuda_tolerance<T>()) << what;
+  EXPECT_TRUE(buffers.host_out.gaps_untouched() && buffers.host_dqkv.gaps_untouched()) << what;
+  EXPECT_EQ(rank.arena.used(), 0);
+}
+
+TEST(CudaAttention, OnTensorCoresIsTheReference) {
+  FSDP_NEEDS_DEVICE();
+  for (const std::int64_t head_dim : {64, 128})
+    for (const std::int64_t length : {1, 31, 64, 65, 200, 257}) {
+      const AttentionShape shape{.sequences = length > 100 ? 1 : 2,
+                                 .sequence_length = length,
+                                 .heads = length > 100 ? 2 : 4,
+                                 .kv_heads = length > 100 ? 1 : 2,
+                                 .head_dim = head_dim};
+      expect_reference<bf16>(shape, false, 8);
+      if (length < 100) expect_reference<f16>(shape, false, 0);
+    }
+}
+
+TEST(CudaAttention, PlainIsTheReferenceForEveryTypeAndHeadSize) {
+  FSDP_NEEDS_DEVICE();
+  for (const std::int64_t head_dim : {1, 40, 64, 200})
+    for (const std::int64_t length : {1, 33}) {
+      const AttentionShape shape{
+          .sequences = 2, .sequence_length = length, .heads = 4, .kv_heads = 2, .head_dim = head_dim};
+      expect_reference<float>(shape, false, 3);
+      expect_reference<bf16>(shape, true, 8);
+      expect_reference<f16>(shape, false, 3);  // rows at odd addresses
+    }
+}
+
+TEST(CudaAttention, DocumentsAttendToThemselves) {
+  FSDP_NEEDS_DEVICE();
+  const std::vector<std::int64_t> many = {0, 1, 1, 40, 41, 150, 150, 151, 290, 300};
+  std::vector<std::int64_t> single(601);  // more than one launch can name
+  std::iota(single.begin(), single.end(), 0);
+  for (const std::int64_t head_dim : {64, 128}) {
+    const AttentionShape shape{
+        .sequences = 2, .sequence_length = 150, .heads = 2, .kv_heads = 1, .head_dim = head_dim, .documents = many};
+    expect_reference<bf16>(shape, false, 0);
+  }
+  const AttentionShape small{
+      .sequences = 2, .sequence_length = 150, .heads = 2, .kv_heads = 2, .head_dim = 8, .documents = many};
+  expect_reference<float>(small, false, 0);
+  const AttentionShape alone{
+      .sequences = 1, .sequence_length = 600, .heads = 1, .kv_heads = 1, .head_dim = 64, .documents = single};
+  expect_reference<bf16>(alone, false, 0);
+}
+
+TEST(CudaAttention, TwoRunsAreEqualToTheBit) {
+  FSDP_NEEDS_DEVICE();
+  const AttentionShape shape{.sequences = 1, .sequence_length = 200, .heads = 2, .kv_heads = 1, .head_dim = 64};
+  CudaRank rank;
+  CudaBuffers<bf16> one(rank, shape, 0), two(rank, shape, 0);
+  one.run(rank), two.run(rank);
+  const Results a = one.results(), b = two.results();
+  EXPECT_TRUE(a.out == b.out && a.lse == b.lse && a.dq == b.dq && a.dk == b.dk && a.dv == b.dv);
+}
+
+TEST(CudaAttention, LargeScoresStayFinite) {
+  FSDP_NEEDS_DEVICE();
+  CudaRank rank;
+  const AttentionShape shape{.sequences = 1, .sequence_length = 100, .heads = 1, .kv_heads = 1, .head_dim = 64};
+  CudaBuffers<bf16> buffers(rank, shape, 0);
+  buffers.host_qkv.set([](std::int64_t i) { return 60 * random_value(7, static_cast<std::uint64_t>(i)); });
+  const OnDevice<bf16> qkv(rank, buffers.host_qkv);
+  Cuda::attention<bf16>(rank.stream, shape, buffers.part(qkv, 0), buffers.part(qkv, 1), buffers.part(qkv, 2),
+                        buffers.out.view(), buffers.lse.view());
+  buffers.out.back(), buffers.lse.back();
+  const Results expected = attend(shape, buffers.inputs(), Rounding::none);
+  EXPECT_LT(relative(buffers.host_out.values(), expected.out), 1.0 / 128);
+  EXPECT_LT(relative(buffers.host_lse.values(), expected.lse), 1e-5);
+}
+
+}  // namespace
+}  // namespace fsdp::device

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The two ends of a model, the optimizer, and what communicators queue, on Cuda against float64.
+#include <numeric>
+
+#include "cuda_reference.hpp"
+
+namespace fsdp::device {
+namespace {
+
+using namespace reference;
+
+TEST(CudaVocabulary, EmbeddingTakesRowsAndItsBackwardAddsThemInTokenOrder) {
+  FSDP_NEEDS_DEVICE();
+  for_types_and_variants([](auto type, bool plain) {
+    using T = decltype(type);
+    std::vector<std::int32_t> tokens = {4, 0, 4, 2, 4, 1, 0};
+    for (std::int32_t t = 0; t < 600; ++t) tokens.push_back(t * t % 5 == 3 ? 0 : t * t % 5);  // 3 never comes
+    const auto count = static_cast<std::int64_t>(tokens.size());
+    for (const std::int64_t columns : {1, 3, 15, 64, 257, 2056}) {
+      CudaRank rank(plain);
+      const NumbersOnDevice<std::int32_t> ids(rank, tokens);
+      const auto table = Matrix<T>::random(1, 5, columns), dy = Matrix<T>::random(2, count, columns, 8);
+      Matrix<T> out(count, columns, 8);
+      Matrix<float> gradient(5, columns), expected(5, columns);
+      const OnDevice<T> device_table(rank, table), device_out(rank, out), device_dy(rank, dy);
+      const OnDevice<float> device_gradient(rank, gradient);
+      Cuda::embedding<T>(rank.stream, device_table.input(), ids.view(), device_out.view());
+      device_out.back();
+      expected.set([](std::int64_t) { return 0; });
+      for (const int times : {1, 2}) {
+        for (std::int64_t t = 0; t < count; ++t)
+          for (std::int64_t i = 0; i < columns; ++i) {
+            const std::int32_t token = tokens[static_cast<std::size_t>(t)];
+            ASSERT_EQ(static_cast<float>(out.at(t, i)), static_cast<float>(table.view().row(token)[i]));
+            expected.at(token, i) += static_cast<float>(dy.view().row(t)[i]);
+          }
+        Cuda::embedding_backward<T>(rank.stream, ids.view(), device_dy.input(), device_gradient.view(),
+                                    times == 1 ? Write::overwrite : Write::accumulate);
+        EXPECT_EQ(device_gradient.back().values(), expected.values()) << columns;
+      }
+      EXPECT_TRUE(out.gaps_untouched());
+    }
+  });
+}
+
+TEST(CudaVocabulary, ATokenOutsideTheVocabularyShowsAsNanAndMovesNoGradient) {
+  FSDP_NEEDS_DEVICE();
+  for (const bool plain : {false, true}) {
+    CudaRank rank(plain);
+    const NumbersOnDevice<std::int32_t> ids(rank, {1, 5, -1});
+    const auto table = Matrix<float>::random(1, 5, 8), dy = Matrix<float>::random(2, 3, 8);
+    Matrix<float> out(3, 8), gradient(5, 8);
+    const OnDevice<float> device_table(rank, table), device_dy(rank, dy), device_out(rank, out), sums(rank, gradient);
+    Cuda::embedding<float>(rank.stream, device_table.input(), ids.view(), device_out.view());
+    device_out.back();
+    EXPECT_TRUE(out.at(0, 7) == table.view().row(1)[7] && std::isnan(out.at(1, 0)) && std::isnan(out.at(2, 7)));
+    Cuda::embedding_backward<float>(rank.stream, ids.view(), device_dy.input(), sums.view(), Write::overwrite);
+    sums.back();
+    for (std::int64_t row = 0; row < 5; ++row) EXPECT_EQ(gradient.at(row, 3), row == 1 ? dy.view().row(0)[3] : 0);
+  }
+}
+
+/// Losses and gradients of rows of logits in float64.
+struct Expected {
+  double loss = 10;
+  Values gradient;
+};
+Expected cross_entropy_reference(const Values& logits, const std::vector<std::int32_t>& targets, double scale) {
+  Expected expected;
+  const std::size_t columns = logits.size() / targets.size();
+  for (std::size_t t = 0; t < targets.size(); ++t) {
+    const auto row = logits.begin() + static_cast<std::ptrdiff_t>(t * columns);
+    const double most = *std::max_element(row, row + static_cast<std::ptrdiff_t>(columns));
+    double sum = 0;
+    for (std::size_t i = 0; i < columns; ++i) sum += std::exp(row[static_cast<std::ptrdiff_t>(i)] - most);
+    for (std::size_t i = 0; i < columns; ++i) {
+      const double p = std::exp(row[static_cast<std::ptrdiff_t>(i)] - most) / sum;
+      expected.gradient.push_back(scale * (p - (i == static_cast<std::size_t>(targets[t]) ? 1 : 0)));
+    }
+    expected.loss += std::log(sum) + most - row[targets[t]];
+  }
+  return expected;
+}
+
+std::vector<std::int32_t> some_targets(const CudaCase& c) {
+  std::vector<std::int32_t> targets;
+  for (std::int64_t t = 0; t < c.rows; ++t)
+    targets.push_back(static_cast<std::int32_t>((t * 7 + c.columns / 2) % c.columns));
+  return targets;
+}
+
+TEST(CudaVocabulary, CrossEntropyAddsTheLossAndLeavesItsGradient) {
+  FSDP_NEEDS_DEVICE();
+  for_types_and_variants([](auto type, bool plain) {
+    using T = decltype(type);
+    for (const CudaCase& c : cuda_cases()) {
+      CudaRank rank(plain);
+      auto logits = Matrix<T>::random(1, c.rows, c.columns, c.gap, 9);
+      const std::vector<std::int32_t> targets = some_targets(c);
+      const Values before = logits.values();
+      const Expected expected = cross_entropy_reference(before, targets, 0.5);
+      const NumbersOnDevice<std::int32_t> ids(rank, targets);
+      const NumbersOnDevice<double> loss(rank, {10}), loss_only(rank, {10});
+      const OnDevice<T> device(rank, logits, c.offset);
+      Cuda::cross_entropy_loss<T>(rank.stream, device.input(), ids.view(), loss_only.view());
+      EXPECT_EQ(device.back().values(), before);
+      Cuda::cross_entropy<T>(rank.stream, device.view(), ids.view(), 0.5f, loss.view());
+      EXPECT_LT(difference(device.back().values(), expected.gradient), c.columns == 1 ? 1e-30 : cuda_tolerance<T>());
+      EXPECT_EQ(loss.back(), loss_only.back());
+      EXPECT_NEAR(loss.back()[0] / expected.loss, 1, 1e-6);
+      EXPECT_TRUE(logits.gaps_untouched());
+    }
+  });
+}
+
+TEST(CudaVocabulary, CrossEntropyInBlocksOfColumnsIsThatOfWholeRows) {
+  FSDP_NEEDS_DEVICE();
+  for_types_and_variants([](auto type, bool plain) {
+    using T = decltype(type);
+    for (const CudaCase& c : cuda_cases())
+      for (const std::int64_t block : {std::int64_t{8}, c.columns / 2 + 1, c.columns}) {
+        if (c.columns / block > 50) continue;
+        CudaRank rank(plain);
+        auto logits = Matrix<T>::random(1, c.rows, c.columns, c.gap, 9);
+        const std::vector<std::int32_t> targets = some_targets(c);
+        const Expected expected = cross_entropy_reference(logits.values(), targets, 0.5);
+        const NumbersOnDevice<std::int32_t> ids(rank, targets);
+        const NumbersOnDevice<double> loss(rank, {10}),
+            memory(rank, std::vector<double>(static_cast<std::size_t>(3 * c.rows), NAN));
+        const Tensor<double> state(memory.view().data(), {c.rows, 3});
+        const OnDevice<T> device(rank, logits, c.offset);
+        for (std::int64_t begin = 0; begin < c.columns; begin += block)
+          Cuda::cross_entropy_fold<T>(rank.stream,
+                                      device.input().slice_columns(begin, std::min(begin + block, c.columns)), begin,
+                                      ids.view(), state);
+        Cuda::cross_entropy_sum(rank.stream, state, loss.view());
+        for (std::int64_t begin = 0; begin < c.columns; begin += block)
+          Cuda::cross_entropy_gradient<T>(rank.stream,
+                                          device.view().slice_columns(begin, std::min(begin + block, c.columns)), begin,
+                                          ids.view(), 0.5f, state);
+        EXPECT_NEAR(loss.back()[0] / expected.loss, 1, 1e-6);
+        EXPECT_LT(difference(device.back().values(), expected.gradient), c.columns == 1 ? 1e-30 : cuda_tolerance<T>());
+        EXPECT_TRUE(logits.gaps_untouched());
+      }
+  });
+}
+
+TEST(CudaVocabulary, CrossEntropyShowsWhatIsNotFiniteOrNoTarget) {
+  FSDP_NEEDS_DEVICE();
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 0.0f})
+    for (const std::int64_t at : {0, 16, 39}) {
+      CudaRank rank;
+      auto logits = Matrix<bf16>::random(1, 1, 40);
+      if (bad != 0) logits.at(0, at) = bf16(bad);
+      const OnDevice<bf16> device(rank, logits);
+      const NumbersOnDevice<std::int32_t> ids(rank, {bad != 0 ? 3 : 40});
+      const NumbersOnDevice<double> loss(rank, {0});
+      Cuda::cross_entropy_loss<bf16>(rank.stream, device.input(), ids.view(), loss.view());
+      EXPECT_TRUE(std::isnan(loss.back()[0])) << bad;
+    }
+}
+
+TEST(CudaOptimizer, AdamWIsTheReferenceAndRoundsTheModelOnce) {
+  FSDP_NEEDS_DEVICE();
+  const AdamWStep s{
+      .lr = 0.01f, .weight_decay = 0.1f, .gradient_scale = 0.25f, .correction1 = 0.271f, .correction2 = 0.14f};
+  for (const bool plain : {false, true})
+    for (const bool with_model : {false, true})
+      for (const std::int64_t count : {1, 3, 31, 1023, 20011})
+        for (const std::int64_t offset : {0, 2}) {
+          CudaRank rank(plain);
+          auto w = Matrix<float>::random(1, 1, count), m = Matrix<float>::random(2, 1, count);
+          auto v = Matrix<float>::random(3, 1, count);
+          for (std::int64_t i = 0; i < count; ++i) v.at(0, i) = std::abs(v.at(0, i));
+          const auto g = Matrix<float>::random(4, 1, count, 0, 5);
+          Matrix<bf16> model(1, count);
+          Values w_expected, m_expected, v_expected;
+          for (std::int64_t i = 0; i < count; ++i) {
+            const double gradient = static_cast<double>(g.view().row(0)[i]) * s.gradient_scale;
+            m_expected.push_back(s.beta1 * static_cast<double>(m.at(0, i)) + (1.0 - s.beta1) * gradient);
+            v_expected.push_back(s.beta2 * static_cast<double>(v.at(0, i)) + (1.0 - s.beta2) * gradient * gradient);
+            const double step =
+                m_expected.back() / s.correction1 / (std::sqrt(v_expected.back() / s.correction2) + s.eps);
+            w_expected.push_back(w.at(0, i) * (1.0 - static_cast<double>(s.lr) * s.weight_decay) - s.lr * step);
+          }
+          const OnDevice<float> dw(rank, w, offset), dm(rank, m, offset), dv(rank, v, offset), dg(rank, g, offset);
+          const OnDevice<bf16> dmodel(rank, model, offset);
+          Cuda::adamw(rank.stream, s, dw.vector(), dm.vector(), dv.vector(), dg.vector_input(),
+                      with_model ? dmodel.vector() : Tensor<bf16>());
+          EXPECT_LT(difference(dw.back().values(), w_expected), 1e-6);
+          EXPECT_LT(difference(dm.back().values(), m_expected), 1e-6);
+          EXPECT_LT(difference(dv.back().values(), v_expected), 1e-6);
+          dmodel.back();
+          for (std::int64_t i = 0; i < count && with_model; ++i) ASSERT_EQ(model.at(0, i).bits, bf16(w.at(0, i)).bits);
+        }
+}
+
+TEST(CudaOptimizer, SumOfSquaresIsAddedInDouble) {
+  FSDP_NEEDS_DEVICE();
+  for (const bool plain : {false, true})
+    for (const std::int64_t count : {0, 1, 3, 257, 16384, 40001})
+      for (const std::int64_t offset : {0, 1}) {
+        CudaRank rank(plain);
+        const auto x = Matrix<float>::random(1, 1, count);
+        const OnDevice<float> device(rank, x, offset);
+        const NumbersOnDevice<double> sum(rank, {2}), again(rank, {2});
+        Cuda::sum_of_squares(rank.stream, device.vector_input(), sum.view());
+        Cuda::sum_of_squares(rank.stream, device.vector_input(), again.view());
+        EXPECT_NEAR(sum.back()[0] / (2 + dot(x.values(), x.values())), 1, 1e-12);
+        EXPECT_EQ(sum.back(), again.back());
+      }
+}
+
+TEST(CudaCommunication, SumsInOrderRoundEveryContributionOnce) {
+  FSDP_NEEDS_DEVICE();
+  for (const bool in_place : {false, true})
+    for (const DType wire : {DType::f32, DType::bf16, DType::f16})
+      for (const Write write : {Write::overwrite, Write::accumulate})
+        for (const std::int64_t count : {1, 31, 1023, 4099}) {
+          CudaRank rank;
+          auto a = Matrix<float>::random(1, 1, count), b = Matrix<float>::random(2, 1, count);
+          auto c = Matrix<float>::random(3, 1, count), sum = Matrix<float>::random(4, 1, count);
+          const auto rounded = [&](float x) {
+            return wire == DType::bf16  ? static_cast<float>(bf16(x))
+                   : wire == DType::f16 ? static_cast<float>(f16(x))
+                                        : x;
+          };
+          const OnDevice<float> da(rank, a), db(rank, b), dc(rank, c), dsum(rank, sum);
+          const OnDevice<float>& to = in_place ? db : dsum;
+          Values expected;
+          for (std::int64_t i = 0; i < count; ++i) {
+            const float total = rounded(a.at(0, i)) + rounded(b.at(0, i)) + rounded(c.at(0, i));
+            const float before = in_place ? b.at(0, i) : sum.at(0, i);
+            expected.push_back(write == Write::accumulate ? total + before : total);
+          }
+          const auto bytes = [](const OnDevice<float>& x) {
+            return reinterpret_cast<const std::byte*>(x.input().data());
+          };
+          const std::vector<const std::byte*> parts = {bytes(da), bytes(db), bytes(dc)};
+          Cuda::sum_in_order(rank.stream, parts, DType::f32, wire, count, write, to.view().data());
+          EXPECT_EQ(to.back().values(), expected);
+
+          Matrix<bf16> narrow(1, count);
+          const OnDevice<bf16> stored(rank, narrow);
+          Cuda::round(rank.stream, da.input().data(), DType::bf16, count,
+                      reinterpret_cast<std::byte*>(stored.view().data()));
+          const std::vector<const std::byte*> one = {reinterpret_cast<const std::byte*>(stored.input().data())};
+          Cuda::sum_in_order(rank.stream, one, DType::bf16, DType::f32, count, Write::overwrite, dc.view().data());
+          stored.back(), dc.back();
+          for (std::int64_t i = 0; i < count; ++i) {
+            ASSERT_EQ(narrow.at(0, i).bits, bf16(a.at(0, i)).bits);
+            ASSERT_EQ(c.at(0, i), static_cast<float>(narrow.at(0, i)));
+          }
+        }
+}
+
+}  // namespace
+}  // namespace fsdp::device

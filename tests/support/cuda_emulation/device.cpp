@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// device::Cuda on the host, for tests of its kernels: memory is the host's, queues run at once, products are loops.
+#include <fsdp/device/cuda.hpp>
+
+#include <cstdlib>
+#include <cstring>
+
+#include <device/costs.hpp>
+#include <device/cuda/kernels.hpp>
+#include <device/cuda/scratch.hpp>
+
+namespace fsdp::device {
+
+std::string cuda_problem() { return {}; }
+int cuda_devices() { return 1; }
+void use_cuda_device(int) {}
+
+CudaRange::CudaRange(const char*) {}
+CudaRange::~CudaRange() {}
+
+std::byte* Cuda::allocate(std::int64_t bytes) {
+  if (bytes == 0) return nullptr;
+  void* const data = std::aligned_alloc(256, static_cast<std::size_t>(round_up(bytes, 256)));
+  require<MemoryError>(data != nullptr, "no ", bytes, " bytes");
+  std::memset(data, 0, static_cast<std::size_t>(bytes));
+  return static_cast<std::byte*>(data);
+}
+void Cuda::deallocate(std::byte* data, std::int64_t) { std::free(data); }
+void Cuda::poison(std::byte* data, std::int64_t bytes) {
+  if (data != nullptr) std::memset(data, 0xff, static_cast<std::size_t>(bytes));
+}
+std::byte* Far<Cuda>::allocate(std::int64_t bytes) { return Cuda::allocate(bytes); }
+void Far<Cuda>::deallocate(std::byte* data, std::int64_t bytes) { Cuda::deallocate(data, bytes); }
+
+bool Cuda::Event::happened() const { return true; }
+Cuda::Queue::Queue(std::string_view name) : name_(name) {}
+Cuda::Event Cuda::Queue::record() { return {}; }
+void Cuda::Queue::wait(const Event&) {}
+void Cuda::Queue::synchronize() {}
+void Cuda::move(Queue&, const std::byte* from, std::byte* to, std::int64_t bytes) {
+  if (bytes > 0) std::memmove(to, from, static_cast<std::size_t>(bytes));
+}
+
+struct Cuda::Stream::Cache {};
+Cuda::Stream::Stream(Arena& arena, int, bool plain) : Queue("emulated"), arena_(&arena), plain_(plain) {}
+Cuda::Stream::Stream(Stream&&) noexcept = default;
+Cuda::Stream::~Stream() = default;
+
+template <class A, class C>
+void Cuda::matmul(Stream& stream, Operand<A> a, Operand<A> b, Tensor<C> c, Write write) {
+  const MatmulRecord problem = costs::matmul(a, b, c, write);
+  costs::count(stream.counters, problem);
+  Arena::Frame frame(stream.arena());
+  frame.allocate<std::uint8_t>({cuda::matmul_scratch(problem)}, MemoryKind::scratch);
+  const auto at = [](const Operand<A>& operand, std::int64_t row, std::int64_t column) {
+    return static_cast<float>(operand.transposed ? operand.tensor.row(column)[row] : operand.tensor.row(row)[column]);
+  };
+  for (std::int64_t i = 0; i < problem.m; ++i)
+    for (std::int64_t j = 0; j < problem.n; ++j) {
+      float sum = problem.accumulate ? static_cast<float>(c.row(i)[j]) : 0.0f;
+      for (std::int64_t l = 0; l < problem.k; ++l) sum += at(a, i, l) * at(b, l, j);
+      c.row(i)[j] = C(sum);
+    }
+}
+
+template void Cuda::matmul<float, float>(Stream&, Operand<float>, Operand<float>, Tensor<float>, Write);
+template void Cuda::matmul<bf16, bf16>(Stream&, Operand<bf16>, Operand<bf16>, Tensor<bf16>, Write);
+template void Cuda::matmul<bf16, float>(Stream&, Operand<bf16>, Operand<bf16>, Tensor<float>, Write);
+template void Cuda::matmul<f16, f16>(Stream&, Operand<f16>, Operand<f16>, Tensor<f16>, Write);
+template void Cuda::matmul<f16, float>(Stream&, Operand<f16>, Operand<f16>, Tensor<float>, Write);
+
+}  // namespace fsdp::device
