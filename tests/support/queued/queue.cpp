@@ -22,7 +22,7 @@ std::atomic<bool> nothing_runs = false;
 
 /// Of the host thread that makes queues: a rank. What it waited for is over before anything that it queues later.
 thread_local Clock host;
-thread_local std::int64_t events_recorded = 0;
+thread_local std::int64_t queues_made = 0;
 thread_local std::set<std::int64_t> events_to_leave_out;
 thread_local EventPoints points_waited_at;
 
@@ -86,6 +86,10 @@ struct WorkQueue::State {
     changed.notify_all();
   }
 
+  /// Numbers of events count by queue: in which order queues record depends on what the host happens to see.
+  static constexpr std::int64_t most_events = 1'000'000;
+  std::int64_t next_event = most_events * queues_made++;
+
   /// A communicator's queue: the schedule records no events of its own there.
   bool moves_for_peers() const { return name.starts_with("threads") || name.starts_with("nccl"); }
 
@@ -138,7 +142,7 @@ QueuedEvent WorkQueue::record() {
   event.state_ = std::make_shared<QueuedEvent::State>();
   event.state_->clock = state_->clock;
   event.state_->host = std::this_thread::get_id();
-  if (!state_->moves_for_peers()) event.state_->number = events_recorded++;
+  if (!state_->moves_for_peers()) event.state_->number = state_->next_event++;
   event.state_->left_out = events_to_leave_out.contains(event.state_->number);
   event.state_->happened = nothing_runs;
   if (nothing_runs) return event;
@@ -192,7 +196,6 @@ void WorkQueue::drain_all() {
 
 void WorkQueue::leave_out(const std::vector<std::int64_t>& events) {
   host = {};
-  events_recorded = 0;
   events_to_leave_out = {events.begin(), events.end()};
   points_waited_at.clear();
 }

@@ -56,7 +56,7 @@ class WorkQueue {
   /// Waits for everything that any queue of the process was asked for.
   static void drain_all();
 
-  // For tests: the events that the calling host thread's schedule records, numbered from 0.
+  // For tests: the events that the calling host thread's schedule records, numbered by queue.
 
   /// Forgets those so far; `events` of the next ones will be waited for by nobody.
   static void leave_out(const std::vector<std::int64_t>& events);
