@@ -37,12 +37,7 @@ class QueuedCore {
   Transfer& prepare() { return rank_->prepare(); }
   Ticket start() { return rank_->start(); }
   bool test(Ticket ticket) { return rank_->test(ticket) && done(ticket).happened(); }
-  /// What the host waited for comes before what it asks for next, on the peers' queues too.
-  void wait(Ticket ticket) {
-    const AnyEvent end = rank_->done(ticket);
-    rank_->wait_for(end);
-    if (end != nullptr) rank_->after(end);
-  }
+  void wait(Ticket ticket) { rank_->wait_for(rank_->done(ticket)); }
   void abandon(Ticket ticket) noexcept { rank_->abandon(ticket); }
   std::unique_ptr<QueuedCore> split(int color) { return std::make_unique<QueuedCore>(rank_->split(color)); }
 

@@ -141,13 +141,18 @@ struct RecordsWhatWasAskedFor {
     const Counts counts(static_cast<std::size_t>(n), 4);
     Floats full(4 * static_cast<std::size_t>(n));
     Floats local(4);
+    Floats partial(4 * static_cast<std::size_t>(n));  // each call has memory of its own: only hosts order them
+    Floats reduced(4);
+    Floats summed(4 * static_cast<std::size_t>(n));
     const std::vector<Segment<float>> segments{{local.data(), full.data(), counts},
                                                {local.data(), full.data(), counts}};
-    const std::vector<Segment<float>> in_place{{full.data() + 4 * c.rank(), full.data(), counts}};
+    const std::vector<Segment<float>> partials{{reduced.data(), partial.data(), counts},
+                                               {reduced.data(), partial.data(), counts}};
+    const std::vector<Segment<float>> in_place{{summed.data() + 4 * c.rank(), summed.data(), counts}};
     const std::int64_t first = c.monitor().sequence;
 
     all_gather(c, segments, {.what = "weights", .unit = 2}).wait();
-    reduce_scatter<bf16>(c, segments, Write::accumulate, {.what = "gradients", .unit = 2}).wait();
+    reduce_scatter<bf16>(c, partials, Write::accumulate, {.what = "gradients", .unit = 2}).wait();
     all_reduce<float>(c, in_place, {.unit = 1}).wait();
     sum_over_ranks(c, 1, {.what = "loss"});
     barrier(c);
