@@ -78,7 +78,7 @@ void expect_reference(const AttentionShape& shape, bool plain, std::int64_t gap)
 TEST(CudaAttention, OnTensorCoresIsTheReference) {
   FSDP_NEEDS_DEVICE();
   for (const std::int64_t head_dim : {64, 128})
-    for (const std::int64_t length : {1, 31, 64, 65, 200, 257}) {
+    for (const std::int64_t length : {1, 31, 65, 257}) {
       const AttentionShape shape{.sequences = length > 100 ? 1 : 2,
                                  .sequence_length = length,
                                  .heads = length > 100 ? 2 : 4,

@@ -14,9 +14,9 @@ TEST(CudaVocabulary, EmbeddingTakesRowsAndItsBackwardAddsThemInTokenOrder) {
   for_types_and_variants([](auto type, bool plain) {
     using T = decltype(type);
     std::vector<std::int32_t> tokens = {4, 0, 4, 2, 4, 1, 0};
-    for (std::int32_t t = 0; t < 600; ++t) tokens.push_back(t * t % 5 == 3 ? 0 : t * t % 5);  // 3 never comes
+    for (std::int32_t t = 0; t < 300; ++t) tokens.push_back(t * t % 5 == 3 ? 0 : t * t % 5);  // 3 never comes
     const auto count = static_cast<std::int64_t>(tokens.size());
-    for (const std::int64_t columns : {1, 3, 15, 64, 257, 2056}) {
+    for (const std::int64_t columns : {1, 15, 64, 2056}) {
       CudaRank rank(plain);
       const NumbersOnDevice<std::int32_t> ids(rank, tokens);
       const auto table = Matrix<T>::random(1, 5, columns), dy = Matrix<T>::random(2, count, columns, 8);
@@ -119,7 +119,7 @@ TEST(CudaVocabulary, CrossEntropyInBlocksOfColumnsIsThatOfWholeRows) {
     using T = decltype(type);
     for (const CudaCase& c : cuda_cases())
       for (const std::int64_t block : {std::int64_t{8}, c.columns / 2 + 1, c.columns}) {
-        if (c.columns / block > 50) continue;
+        if (c.columns / block > 20) continue;
         CudaRank rank(plain);
         auto logits = Matrix<T>::random(1, c.rows, c.columns, c.gap, 9);
         const std::vector<std::int32_t> targets = some_targets(c);
