@@ -26,10 +26,11 @@ set(TESSERA_SHARDING_hybrid "fsdp::HybridShard<fsdp::FullyShard<>>")
 set(TESSERA_SHARDING_hybrid_full "fsdp::HybridShard<fsdp::FullyShard<>, fsdp::OptimizerAcross::sharded>")
 set(TESSERA_SHARDING_replicated "fsdp::Replicated")
 
-set(TESSERA_COMM_NAMES self threads mpi)
+set(TESSERA_COMM_NAMES self threads mpi nccl)
 set(TESSERA_COMM_self "fsdp::comm::Self<>")
 set(TESSERA_COMM_threads "fsdp::comm::Threads<>")
 set(TESSERA_COMM_mpi "fsdp::comm::Mpi<>")
+set(TESSERA_COMM_nccl "fsdp::comm::Nccl<>")
 
 set(TESSERA_PRECISION_NAMES fp32 bf16)
 set(TESSERA_PRECISION_fp32 "fsdp::Fp32")
@@ -51,6 +52,12 @@ function(tessera_default_stacks out)
       endforeach()
     endforeach()
   endforeach()
+  if(TARGET tessera_nccl AND TARGET tessera_cuda)  # a device of its own: these share nothing with the others
+    foreach(sharding fsdp2 zero3 hybrid replicated)
+      list(APPEND stacks "${sharding}/nccl/bf16")
+    endforeach()
+    list(APPEND stacks "fsdp2/nccl/fp32")
+  endif()
   set(${out} "${stacks}" PARENT_SCOPE)
 endfunction()
 
@@ -67,6 +74,11 @@ function(tessera_add_stack target)
   endforeach()
   if("mpi" IN_LIST arg_COMM AND NOT TARGET tessera_mpi)
     message(FATAL_ERROR "tessera: the stack ${arg_SHARDING}/mpi/${arg_PRECISION} needs MPI, and this build has none")
+  endif()
+
+  if("nccl" IN_LIST arg_COMM AND NOT (TARGET tessera_nccl AND TARGET tessera_cuda))
+    message(FATAL_ERROR "tessera: the stack ${arg_SHARDING}/nccl/${arg_PRECISION} needs CUDA and NCCL, and this build "
+                        "lacks one of them")
   endif()
 
   set(SHARDING "${arg_SHARDING}")

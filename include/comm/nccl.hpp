@@ -20,10 +20,11 @@
 #include <comm/nccl_rank.hpp>
 #include <comm/queued_core.hpp>
 #include <comm/rendezvous.hpp>
+#include <fsdp/device/cuda.hpp>
 
 namespace fsdp::comm {
 
-template <class DeviceType>
+template <class DeviceType = device::Cuda>
 class Nccl : public Backend<QueuedCore<NcclRank, DeviceType>, DeviceType> {
   using Core = QueuedCore<NcclRank, DeviceType>;
 
@@ -40,6 +41,10 @@ class Nccl : public Backend<QueuedCore<NcclRank, DeviceType>, DeviceType> {
   /// What scratch_bytes() is with so many ranks, for the dry run.
   static std::int64_t scratch_bytes_for(int ranks) { return NcclRank::scratch_bytes_for(ranks); }
 
+  template <class F>
+  static int run(const Options& options, F f) {
+    return run(nccl::library(), options, std::move(f));
+  }
   /// One rank of a job that torchrun started, or one alone. Each takes the device of its local rank.
   template <class F>
   static int run(const nccl::Table& table, const Options& options, F f) {

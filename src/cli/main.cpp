@@ -102,9 +102,13 @@ struct Run {
     if (options.what == "head") return train::bench::measure_head(options);
     if (options.what == "optim") return train::bench::measure_optim(options);
     auto resolved = launched(options);
-    if (options.what == "step") return find_stack(resolved.stack).bench_step(resolved);
-    if (!train::is_given(options, "comm")) resolved.stack.comm.ranks = 2;  // one thread has nobody to talk to
-    return find_stack(resolved.stack).bench_comm(resolved);
+    if (options.what == "comm" && !train::is_given(options, "comm"))
+      resolved.stack.comm.ranks = 2;  // one thread has nobody to talk to
+    const train::CompiledStack stack = find_stack(resolved.stack);
+    const auto measure = options.what == "step" ? stack.bench_step : stack.bench_comm;
+    require<InputError>(measure != nullptr, "bench ", options.what, ": floors and rivals are the CPU's; take --comm ",
+                        "threads:N or mpi, or bench/gpu.sh on a machine with a GPU");
+    return measure(resolved);
   }
 };
 

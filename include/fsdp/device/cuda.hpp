@@ -55,6 +55,10 @@ struct Cuda {
   class Queue;
   class Stream;
 
+  /// Throws InputError with what is wrong where there is none to use.
+  static int count();
+  static void select(int index) { use_cuda_device(index); }
+
   /// Zeroed, aligned to 256 bytes, on the calling thread's device. Throws MemoryError, which tells how much is free.
   static std::byte* allocate(std::int64_t bytes);
   static void deallocate(std::byte* data, std::int64_t bytes);
@@ -204,7 +208,10 @@ inline constexpr bool computes_in<Cuda, f16> = true;
 /// Pinned host memory. The optimizer reads and writes it across the bus.
 template <>
 struct Far<Cuda> {
+  static constexpr bool counts_only = false;
+  static constexpr bool host_memory = true;
   using Arena = device::Arena<Far>;
+  using Queue = Cuda::Queue;
 
   static std::byte* allocate(std::int64_t bytes);
   static void deallocate(std::byte* data, std::int64_t bytes);
@@ -213,8 +220,8 @@ struct Far<Cuda> {
   static std::byte* unbacked(std::int64_t) { return nullptr; }
 
   template <class T>
-  static void transfer(Cuda::Stream& stream, Tensor<const T> from, Tensor<T> to) {
-    Cuda::copy<T, T>(stream, from, to);
+  static void transfer(Cuda::Stream&, Cuda::Queue& queue, Tensor<const T> from, Tensor<T> to) {
+    device::move<Cuda>(queue, from.data(), to.data(), from.numel());
   }
   template <class... Arguments>
   static void adamw(Cuda::Stream& stream, const Arguments&... arguments) {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <type_traits>
 
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/cpu.hpp>
@@ -133,5 +134,9 @@ class MetaOf<Target>::Stream : public Queue {
 };
 
 using Meta = MetaOf<Cpu>;
+
+/// What plans for a device: Cpu and Cuda have their own; any other is planned for as a CPU.
+template <class Device>
+using MetaFor = std::conditional_t<std::is_same_v<Device, Cuda>, MetaOf<Cuda>, Meta>;
 
 }  // namespace fsdp::device

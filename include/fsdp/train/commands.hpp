@@ -92,9 +92,8 @@ void describe(const TrainOptions& options) {
       threads_per_rank(options.stack.threads, device::available_cores(), ranks_on_this_machine(ranks)));
   const PlanRequest request = plan_request(options, ranks, threads);
   if (options.print_schedule) {
-    using MetaModel =
-        typename Model::template On<typename Model::Stack::template WithComm<comm::Simulated<device::Meta>>>;
-    comm::Simulated<device::Meta> communicator({.ranks = ranks, .rank = 0});
+    using MetaModel = MetaTwin<Model>;
+    typename MetaModel::Stack::Comm communicator({.ranks = ranks, .rank = 0});
     const ShardedModule<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding, Tiling{},
                                           request.shape);
     std::fputs(schedule_text(module.schedule(sharding::Pass::train), module.unit_names(), module.group_names()).c_str(),
@@ -247,14 +246,19 @@ int bench_step(const BenchOptions& options) {
 template <class Model>
 CompiledStack compiled_stack() {
   using Stack = typename Model::Stack;
-  return {.sharding = Stack::Sharding::name,
-          .comm = Stack::Comm::name,
-          .precision = Stack::Precision::name,
-          .train = train<Model>,
-          .evaluate = evaluate<Model>,
-          .generate = generate<Model>,
-          .bench_step = bench_step<Model>,
-          .bench_comm = bench::measure_comm<typename Model::Stack::Comm>};
+  CompiledStack stack{
+      .sharding = Stack::Sharding::name,
+      .comm = Stack::Comm::name,
+      .precision = Stack::Precision::name,
+      .train = train<Model>,
+      .evaluate = evaluate<Model>,
+      .generate = generate<Model>,
+  };
+  if constexpr (Stack::Device::host_memory) {
+    stack.bench_step = bench_step<Model>;
+    stack.bench_comm = bench::measure_comm<typename Stack::Comm>;
+  }
+  return stack;
 }
 
 }  // namespace fsdp::train

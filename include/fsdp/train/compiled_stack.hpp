@@ -17,6 +17,7 @@ struct CompiledStack {
   int (*train)(const TrainOptions&) = nullptr;
   int (*evaluate)(const EvalOptions&) = nullptr;
   int (*generate)(const GenerateOptions&) = nullptr;
+  // Null where the device's memory is not the host's: floors and rivals are the CPU's.
   int (*bench_step)(const BenchOptions&) = nullptr;
   int (*bench_comm)(const BenchOptions&) = nullptr;
 };

@@ -40,19 +40,24 @@ struct Plan {
   }
 };
 
+/// The same model where nothing is stored, which plans for its device.
+template <class Model>
+using MetaTwin = typename Model::template On<
+    typename Model::Stack::template WithComm<comm::Simulated<device::MetaFor<typename Model::Stack::Device>>>>;
+
 /// Runs one step (and one evaluation) of the model on Meta, with every number of sequences that a micro-batch may have.
 template <class Model>
 Plan plan(const Model& model, typename Model::Stack::Sharding sharding, typename Model::Stack::Tiling tiling,
           const PlanRequest& request) {
-  using MetaModel =
-      typename Model::template On<typename Model::Stack::template WithComm<comm::Simulated<device::Meta>>>;
-  comm::Simulated<device::Meta> communicator(
+  using MetaModel = MetaTwin<Model>;
+  typename MetaModel::Stack::Comm communicator(
       comm::simulated_world<typename Model::Stack::Comm>(request.ranks, request.rank));
   ShardedModule<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding, tiling,
                                   request.shape, request.purpose);
   Executor<MetaModel> executor(module);
 
-  auto* const unread = reinterpret_cast<const std::int32_t*>(device::Meta::unbacked(0));
+  using Meta = typename MetaModel::Stack::Device;
+  auto* const unread = reinterpret_cast<const std::int32_t*>(Meta::unbacked(0));
   const Tensor<const std::int32_t> tokens(unread, {request.sequences * request.shape.sequence_length});
   const auto batch_of = [&](std::int64_t sequences) {
     const auto part = tokens.slice(0, sequences * request.shape.sequence_length);
@@ -80,7 +85,7 @@ Plan plan(const Model& model, typename Model::Stack::Sharding sharding, typename
       executor.evaluate(batch_of(sequences));
     result.bytes = module.peak_bytes();
   } else {
-    auto* const logits = reinterpret_cast<typename Model::Stack::Precision::Compute*>(device::Meta::unbacked(0));
+    auto* const logits = reinterpret_cast<typename Model::Stack::Precision::Compute*>(Meta::unbacked(0));
     executor.logits(tokens, {logits, {tokens.numel(), model.config().vocab_size}});
     result.bytes = module.peak_bytes();
   }
@@ -93,10 +98,10 @@ Plan plan(const Model& model, typename Model::Stack::Sharding sharding, typename
 /// How a full micro-batch is cut, in words, a line for each of a model's units that is tiled.
 template <class Model>
 std::string tiling_text(const Model& model, typename Model::Stack::Tiling tiling, const PlanRequest& request) {
-  using MetaModel =
-      typename Model::template On<typename Model::Stack::template WithComm<comm::Simulated<device::Meta>>>;
-  auto arena = device::Meta::Arena::unbounded();
-  device::Meta::Stream stream(arena, request.shape.threads);
+  using MetaModel = MetaTwin<Model>;
+  using Meta = typename MetaModel::Stack::Device;
+  auto arena = Meta::Arena::unbounded();
+  typename Meta::Stream stream(arena, request.shape.threads);
   nn::Context<typename MetaModel::Local> context{.arena = arena,
                                                  .stream = stream,
                                                  .tiling = tiling,

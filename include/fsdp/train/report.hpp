@@ -11,6 +11,7 @@
 
 #include <comm/collectives.hpp>
 #include <fsdp/device/memory.hpp>
+#include <fsdp/device/meta.hpp>
 #include <fsdp/device/operations.hpp>
 #include <fsdp/sharded_module.hpp>
 #include <fsdp/sharding/schedule.hpp>
@@ -56,22 +57,32 @@ MatmulPeak measure_matmul_peak(Comm& communicator, ShardedModule<Model>& module)
   using Module = ShardedModule<Model>;
   using Compute = typename Module::Compute;
   using Device = typename Module::Device;
-  constexpr std::int64_t size = 512;
+  using Meta = device::MetaFor<Device>;
+  constexpr std::int64_t size = Device::asynchronous ? 8192 : 512;
   constexpr int repeats = 8;
-  std::vector<Compute> memory(3 * size * size, Compute(0.5f));
-  const Tensor<const Compute> a(memory.data(), {size, size}), b(memory.data() + size * size, {size, size});
-  const Tensor<Compute> c(memory.data() + 2 * size * size, {size, size});
+  const int threads = module.stream().threads();
+  const auto multiply = [&]<class D>(typename D::Stream& stream, Compute* memory) {
+    const Tensor<const Compute> a(memory, {size, size}), b(memory + size * size, {size, size});
+    D::template matmul<Compute, Compute>(stream, a, b, Tensor<Compute>(memory + 2 * size * size, {size, size}));
+  };
+  auto planned = Meta::Arena::unbounded();
+  typename Meta::Stream planner(planned, threads);
+  multiply.template operator()<Meta>(planner, reinterpret_cast<Compute*>(Meta::unbacked(0)));
+
   device::Ledger ledger;
-  const device::MatmulRecord problem{
-      .m = size, .n = size, .k = size, .operands = dtype_of<Compute>(), .result = dtype_of<Compute>()};
-  typename Device::Arena arena(ledger,
-                               Device::matmul_scratch(module.stream(), problem, size, size, size) + device::alignment);
-  typename Device::Stream stream(arena, module.stream().threads());
+  const device::Block<Device> block(ledger, device::MemoryKind::scratch,
+                                    3 * size * size * std::int64_t{sizeof(Compute)});
+  auto* const memory = reinterpret_cast<Compute*>(block.data());
+  typename Device::Arena arena(ledger, planned.peak() + device::alignment);
+  typename Device::Stream stream(arena, threads);
+  Device::template fill<Compute>(stream, Tensor<Compute>(memory, {2 * size, size}), 0.5f);
   double best = std::numeric_limits<double>::max();
   for (int i = 0; i < repeats; ++i) {
+    stream.synchronize();
     comm::barrier(communicator, {"measuring the matmul peak"});
     const auto begin = std::chrono::steady_clock::now();
-    Device::template matmul<Compute, Compute>(stream, a, b, c);
+    multiply.template operator()<Device>(stream, memory);
+    stream.synchronize();
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     if (i > 0 && seconds < best) best = seconds;
   }

@@ -67,6 +67,12 @@ int cuda_devices() {
   return status == cudaSuccess ? count : 0;
 }
 
+int Cuda::count() {
+  const std::string problem = cuda_problem();
+  require<InputError>(problem.empty(), problem);
+  return cuda_devices();
+}
+
 void use_cuda_device(int index) {
   const int count = cuda_devices();
   require<InputError>(index >= 0 && index < count, "device ", index, " asked for, ", count,
