@@ -73,7 +73,9 @@ FSDP_INLINE void stream(const float* from, std::int64_t count, float* to) {
 }
 
 FSDP_INLINE void sum_body(const SumBlock& block, std::int64_t at, std::int64_t count) {
-  alignas(64) float sum[sum_block];
+  alignas(64) float own[sum_block];
+  float* const to = block.to + at;
+  float* const sum = block.direct ? to : own;
   const std::span<const Contribution> from = block.contributions;
   with_reader(
       from[0], block.wire, [&](auto read) __attribute__((always_inline)) {
@@ -89,7 +91,7 @@ FSDP_INLINE void sum_body(const SumBlock& block, std::int64_t at, std::int64_t c
         from[rank], block.wire, [&](auto read) __attribute__((always_inline)) {
           add(read, stored<decltype(read)>(from[rank], at), count, sum);
         });
-  float* const to = block.to + at;
+  if (block.direct) return;
   if (block.write == Write::accumulate)
     add(Plain{}, sum, count, to);
   else if (block.streamed)

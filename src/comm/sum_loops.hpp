@@ -22,6 +22,7 @@ struct SumBlock {
   DType wire = DType::f32;
   Write write = Write::overwrite;
   bool streamed = false;
+  bool direct = false;  ///< the result replaces what is no contribution: it needs no room of its own
   float* to = nullptr;
 };
 

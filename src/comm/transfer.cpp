@@ -67,7 +67,12 @@ void sum_in_order(std::span<const Contribution> contributions, DType wire, std::
   });
   const bool streamed = count >= least_streamed && !in_place;
   const SumLoops& loops = sum_loops();
-  const SumBlock sum{.contributions = contributions, .wire = wire, .write = write, .streamed = streamed, .to = to};
+  const SumBlock sum{.contributions = contributions,
+                     .wire = wire,
+                     .write = write,
+                     .streamed = streamed,
+                     .direct = write == Write::overwrite && !streamed && !in_place,
+                     .to = to};
   split_over_threads(count, sizeof(float), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t at = begin; at < end; at += sum_block) loops.sum(sum, at, std::min(sum_block, end - at));
     if (streamed) finish_streaming();
