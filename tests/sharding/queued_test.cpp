@@ -60,7 +60,8 @@ TEST_P(Queued, NoEventCanBeLeftOut) {
   options.check_only = true;
   const auto points = run(queued(stack), options).points;
   EXPECT_GT(points.size(), 20u);
-  for (std::size_t i = 0; i < points.size(); ++i) {
+  const std::size_t step = sampled({std::size_t{1}, std::size_t{10}}).front();
+  for (std::size_t i = 0; i < points.size(); i += step) {
     options.leave_out = points[i];
     EXPECT_NE(run(queued(stack), options).races, Names{}) << "event " << points[i].front() << ", waited for at point "
                                                           << i << " of " << points.size() << ", is not needed";
