@@ -12,6 +12,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -47,6 +48,7 @@ class Executor {
         block_(module.model().block()),
         head_(module.model().head()),
         observer_(observer),
+        unit_names_(module.unit_names()),
         context_{.arena = module.arena(), .stream = module.stream(), .tiling = module.tiling()},
         saved_(static_cast<std::size_t>(module.model().blocks())),
         marks_(static_cast<std::size_t>(module.model().blocks())),
@@ -102,7 +104,7 @@ class Executor {
     context_.rotary = positions;
     for (const sharding::Event& event : module_.schedule(pass)) {
       if (observer_.before != nullptr) observer_.before(observer_.state, event);
-      execute(event);
+      execute_named(event);
       if (observer_.after != nullptr) observer_.after(observer_.state, event);
     }
     gradient_slots_.finish([this](int index, int slot) { free_gradient_slot(index, slot); });
@@ -111,6 +113,19 @@ class Executor {
     module_.synchronize();
     context_.arena.release(End::low, start);
     return sum;
+  }
+
+  /// In profilers of the device, under the schedule's names.
+  void execute_named(const sharding::Event& event) {
+    if constexpr (requires { typename Device::Range; }) {
+      const auto& names = sharding::computes(event.action) ? unit_names_ : module_.group_names();
+      const std::string name =
+          std::string(sharding::name_of(event.action)) + ' ' + names[static_cast<std::size_t>(event.index)];
+      const typename Device::Range range(name.c_str());
+      execute(event);
+    } else {
+      execute(event);
+    }
   }
 
   void execute(const sharding::Event& event) {
@@ -289,6 +304,7 @@ class Executor {
   typename Model::Block block_;
   typename Model::Head head_;
   Observer observer_;
+  std::vector<std::string> unit_names_;
   nn::Context<typename Module::Local> context_;
   std::vector<typename Model::Block::Saved> saved_;
   std::vector<typename Arena::Mark> marks_;

@@ -51,6 +51,7 @@ struct Cuda {
   static constexpr bool overlaps = true;
   static constexpr bool host_memory = false;
   using Arena = device::Arena<Cuda>;
+  using Range = CudaRange;  ///< named in profilers
   class Event;
   class Queue;
   class Stream;
