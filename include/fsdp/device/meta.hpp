@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
-#include <type_traits>
 
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/cpu.hpp>
@@ -135,8 +134,23 @@ class MetaOf<Target>::Stream : public Queue {
 
 using Meta = MetaOf<Cpu>;
 
-/// What plans for a device: Cpu and Cuda have their own; any other is planned for as a CPU.
+namespace detail {
 template <class Device>
-using MetaFor = std::conditional_t<std::is_same_v<Device, Cuda>, MetaOf<Cuda>, Meta>;
+struct Planning {
+  using Meta = MetaOf<Cpu>;
+};
+template <>
+struct Planning<Cuda> {
+  using Meta = MetaOf<Cuda>;
+};
+template <class Target>
+struct Planning<MetaOf<Target>> {
+  using Meta = MetaOf<Target>;
+};
+}  // namespace detail
+
+/// What plans for a device: Cuda has its own, a MetaOf is one, any other device is planned for as a CPU.
+template <class Device>
+using MetaFor = typename detail::Planning<Device>::Meta;
 
 }  // namespace fsdp::device

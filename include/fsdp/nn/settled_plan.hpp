@@ -28,7 +28,7 @@ struct Decided {
 
 /// Where the dry run of a module of `L` takes place.
 template <class L>
-using Dry = Local<device::Meta, typename L::Precision, Decided>;
+using Dry = Local<device::MetaFor<typename L::Device>, typename L::Precision, Decided>;
 
 /// The tiling's plan, or Untiled's where that takes fewer bytes. `peak_of(plan)` are all bytes of the module with a
 /// plan, scratch included. A context remembers its plans: its tiling and its threads must stay what they are.
@@ -56,8 +56,9 @@ Tensor<T> unbacked(const Shape& shape) {
 /// sequence; the weights follow each other without a gap.
 template <class L, class Module, class Run>
 std::int64_t dry_peak(const Context<L>& context, const Module& module, const tiling::TilePlan& plan, Run run) {
-  auto arena = device::Meta::Arena::unbounded();
-  device::Meta::Stream stream(arena, context.stream.threads());
+  using Meta = typename Dry<L>::Device;
+  auto arena = Meta::Arena::unbounded();
+  typename Meta::Stream stream(arena, context.stream.threads());
   Context<Dry<L>> dry{
       .arena = arena, .stream = stream, .tiling = {.decided = plan}, .sequence_length = context.tokens()};
   std::array<Tensor<const typename L::Compute>, Module::parameter_count> weights;
