@@ -46,6 +46,7 @@ RunResults run(std::string_view stack, const RunOptions& options) {
       {"hybrid:K/queued", run_hybrid_queued},
       {"hybrid:K:full/queued", run_hybrid_full_queued},
       {"replicated/queued", run_replicated_queued},
+#ifndef TESSERA_TEST_WITHOUT_NCCL
       {"fsdp2/nccl", run_fsdp2_nccl},
       {"fsdp2:no-reshard/nccl", run_fsdp2_no_reshard_nccl},
       {"fsdp2:K/nccl", run_fsdp2_group_nccl},
@@ -55,6 +56,7 @@ RunResults run(std::string_view stack, const RunOptions& options) {
       {"hybrid:K/nccl", run_hybrid_nccl},
       {"hybrid:K:full/nccl", run_hybrid_full_nccl},
       {"replicated/nccl", run_replicated_nccl},
+#endif
   };
   if (stack == "watched") return run_watched(options);
   RunOptions chosen = options;
