@@ -37,6 +37,7 @@ RunResults run(std::string_view stack, const RunOptions& options) {
       {"hybrid:K:full", run_hybrid_full},
       {"hybrid:K:full/bf16", run_hybrid_full_bf16},
       {"replicated", run_replicated},
+#ifndef TESSERA_TEST_WITHOUT_QUEUES
       {"fsdp2/queued", run_fsdp2_queued},
       {"fsdp2:no-reshard/queued", run_fsdp2_no_reshard_queued},
       {"fsdp2:K/queued", run_fsdp2_group_queued},
@@ -46,7 +47,6 @@ RunResults run(std::string_view stack, const RunOptions& options) {
       {"hybrid:K/queued", run_hybrid_queued},
       {"hybrid:K:full/queued", run_hybrid_full_queued},
       {"replicated/queued", run_replicated_queued},
-#ifndef TESSERA_TEST_WITHOUT_NCCL
       {"fsdp2/nccl", run_fsdp2_nccl},
       {"fsdp2:no-reshard/nccl", run_fsdp2_no_reshard_nccl},
       {"fsdp2:K/nccl", run_fsdp2_group_nccl},
