@@ -176,7 +176,7 @@ class Executor {
   /// Called by long loops in modules.
   void progress() {
     for (int index : gathering_) group(index).progress();
-    for (int index : gradient_slots_.reducing()) group(index).progress();
+    gradient_slots_.for_each_reducing([this](int index) { group(index).progress(); });
   }
 
   /// Views of a unit's gathered weights, waiting for those still on their way.

@@ -66,11 +66,10 @@ class GradientSlots {
   std::vector<std::int64_t> sizes() const { return slots_.sizes; }
   bool holds(int group) const { return slots_.holds(group); }
   int take(int group, std::int64_t elements) { return slots_.take(group, elements); }
-  /// Groups whose reduction was started and may be under way.
-  std::vector<int> reducing() const {
-    std::vector<int> groups;
-    for (const Reduction& reduction : reductions_) groups.push_back(reduction.group);
-    return groups;
+  /// Calls f(group) for each whose reduction was started and may be under way.
+  template <class F>
+  void for_each_reducing(F f) const {
+    for (const Reduction& reduction : reductions_) f(reduction.group);
   }
 
   /// A computation that writes gradients of `groups` is about to begin: calls done(group, slot) for every reduction
