@@ -98,7 +98,6 @@ class Executor {
     double sum = 0;
     loss_ = context_.template save<double>({1});
     device::move<Device>(context_.stream, &sum, loss_.data(), 1);
-    for (auto& group : module_.groups()) group.begin_run(module_.weights_written());
     const auto positions = context_.template save<float>(module_.model().positions_shape(context_.sequence_length));
     module_.model().fill_positions(context_.stream, positions);
     context_.rotary = positions;
@@ -133,7 +132,7 @@ class Executor {
     switch (event.action) {
       case Action::gather: return gather(event);
       case Action::gather_in_group: return gather(event);
-      case Action::gather_across: return group(event.index).gather_across();
+      case Action::gather_across: return group(event.index).gather_across(module_.weights_written());
       case Action::keep: return group(event.index).keep(context_.stream);
       case Action::release: return release(event.index);
       case Action::forward: return forward(event.index, event.micro_batch);
@@ -150,7 +149,7 @@ class Executor {
     if (group(event.index).is_gathered()) return;  // generation keeps what it gathered once
     const auto& slot = module_.weight_slot(weight_slots_.take(event.index, 0));
     if (event.action == sharding::Action::gather)
-      group(event.index).unshard(slot);
+      group(event.index).unshard(slot, module_.weights_written());
     else
       group(event.index).unshard_in_group(slot);
     gathering_.push_back(event.index);

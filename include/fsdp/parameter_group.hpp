@@ -105,26 +105,24 @@ class ParameterGroup {
   const Buffer<Compute, Replicate, Shard>& model() const { return model_; }
   const Buffer<Accumulate, Partial, Shard>& summed_gradient() const { return summed_; }
 
-  /// At the start of a run: `weights` is when the model weights at rest were written, for gathers to wait for.
-  void begin_run(const Event& weights) { weights_at_rest_ = weights; }
-
-  /// Starts to gather the model weights' parts over the outer axis, in place.
-  void gather_across() {
+  /// Starts to gather the model weights' parts over the outer axis, in place; `written` is when they were.
+  void gather_across(const Event& written) {
     if constexpr (optimizer_sharded_across) {
       if (axes_.across == nullptr) return;
-      comm::after(*axes_.across, weights_at_rest_);
+      comm::after(*axes_.across, written);
       crossing_ = buffer::redistribute(*axes_.across, model_part_, model_, {"weights across", index_});
     }
   }
 
-  /// Starts to gather into `slot`, of layout().full_size elements; it has none where in_place().
-  void unshard(const Slot<Compute, Device>& slot) {
+  /// Starts to gather into `slot`, of layout().full_size elements, the weights at rest that were `written` then. Where
+  /// in_place() neither is used.
+  void unshard(const Slot<Compute, Device>& slot, const Event& written) {
     if (in_place()) {
       gathered_ = {*layout_, at_, model_.data()};
       return;
     }
     gathered_ = {*layout_, at_, slot.open()};
-    comm::after(*axes_.shard, weights_at_rest_);
+    comm::after(*axes_.shard, written);
     comm::after(*axes_.shard, crossing_.done());
     comm::after(*axes_.shard, slot.free);
     gathering_ = buffer::redistribute(*axes_.shard, model_, gathered_, {"weights", index_});
@@ -267,7 +265,7 @@ class ParameterGroup {
   bool reduced_ = false;
   std::unique_ptr<bool[]> written_;
   Compute* kept_data_ = nullptr;
-  Event weights_at_rest_, kept_;
+  Event kept_;
   MainBuffer main_;
   Buffer<Compute, Replicate, Shard> model_;
   Buffer<Compute, Across, Shard> model_part_;

@@ -234,7 +234,7 @@ class ShardedModule {
                   group.rules().trainable ? part(gradient, at.gradient) : nullptr, part(kept, at.kept));
       list_pieces(group);
       at.add(group);
-      if (group.rules().hold == sharding::Hold::always) group.unshard({});
+      if (group.rules().hold == sharding::Hold::always) group.unshard({}, {});
     }
   }
 
