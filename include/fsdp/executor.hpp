@@ -48,7 +48,6 @@ class Executor {
         block_(module.model().block()),
         head_(module.model().head()),
         observer_(observer),
-        unit_names_(module.unit_names()),
         context_{.arena = module.arena(), .stream = module.stream(), .tiling = module.tiling()},
         saved_(static_cast<std::size_t>(module.model().blocks())),
         marks_(static_cast<std::size_t>(module.model().blocks())),
@@ -117,10 +116,10 @@ class Executor {
   /// In profilers of the device, under the schedule's names.
   void execute_named(const sharding::Event& event) {
     if constexpr (requires { typename Device::Range; }) {
-      const auto& names = sharding::computes(event.action) ? unit_names_ : module_.group_names();
-      const std::string name =
-          std::string(sharding::name_of(event.action)) + ' ' + names[static_cast<std::size_t>(event.index)];
-      const typename Device::Range range(name.c_str());
+      const std::string subject = sharding::computes(event.action)
+                                      ? unit_name(event.index, static_cast<int>(module_.uses().size()))
+                                      : module_.group_names()[static_cast<std::size_t>(event.index)];
+      const typename Device::Range range((std::string(sharding::name_of(event.action)) + ' ' + subject).c_str());
       execute(event);
     } else {
       execute(event);
@@ -242,8 +241,8 @@ class Executor {
     batch_.tokens = tokens;
   }
 
-  /// Whether a block's input is in far memory between its forward and its backward.
-  bool is_far(int unit) const { return offloads_inputs_ && unit > 0 && saves(unit); }
+  /// Whether a block's input is in far memory between its forward and its backward. The last one's is wanted at once.
+  bool is_far(int unit) const { return offloads_inputs_ && unit > 0 && unit < module_.model().blocks() && saves(unit); }
 
   /// Whether a unit's forward keeps what its backward needs; two buffers in turn serve the units that have none.
   bool saves(int unit) const { return pass_ == sharding::Pass::train && unit >= module_.first_backward(); }
@@ -260,7 +259,6 @@ class Executor {
     if (pass_ == sharding::Pass::train) {
       gradient_mark_ = context_.arena.mark(End::high);
       dx_ = context_.arena.template allocate<Compute>(End::high, stream_shape());
-      if (is_far(unit - 1)) far_inputs_.fetch(unit_index(unit - 1), y_);
       const auto unit_weights = weights(head_, unit);
       head_.loss(context_, unit_weights, gradients(head_, unit), x_, batch_.targets, scale_, dx_, loss_);
       if (unit == module_.first_backward()) finish_micro_batch();
@@ -275,22 +273,25 @@ class Executor {
 
   /// Where the host reads them.
   void make_logits(int unit) {
-    if constexpr (Device::host_memory) return head_.logits(context_, weights(head_, unit), x_, logits_);
-    const auto logits = context_.template save<Compute>(logits_.shape());
-    head_.logits(context_, weights(head_, unit), x_, logits);
-    device::move<Device>(context_.stream, logits.data(), logits_.data(), logits.numel());
+    if constexpr (Device::host_memory) {
+      head_.logits(context_, weights(head_, unit), x_, logits_);
+    } else {
+      const auto logits = context_.template save<Compute>(logits_.shape());
+      head_.logits(context_, weights(head_, unit), x_, logits);
+      device::move<Device>(context_.stream, logits.data(), logits_.data(), logits.numel());
+    }
   }
 
   void backward(int unit) {
     if (unit == 0) {
       entry_.backward(context_, gradients(entry_, unit), batch_.tokens, dx_);
     } else {
+      if (offloads_inputs_) std::swap(x_, y_);
       if (is_far(unit)) {
-        std::swap(x_, y_);
         far_inputs_.wait_until_fetched(unit_index(unit));
         saved_[unit_index(unit)].x = x_;
-        if (is_far(unit - 1)) far_inputs_.fetch(unit_index(unit - 1), y_);
       }
+      if (is_far(unit - 1)) far_inputs_.fetch(unit_index(unit - 1), y_);
       const auto unit_weights = weights(block_, unit);
       block_.backward(context_, unit_weights, gradients(block_, unit), saved_[unit_index(unit)], dx_);
       context_.arena.release(End::low, marks_[unit_index(unit)]);
@@ -303,7 +304,6 @@ class Executor {
   typename Model::Block block_;
   typename Model::Head head_;
   Observer observer_;
-  std::vector<std::string> unit_names_;
   nn::Context<typename Module::Local> context_;
   std::vector<typename Model::Block::Saved> saved_;
   std::vector<typename Arena::Mark> marks_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <comm/launch.hpp>
+#include <comm/rendezvous.hpp>
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/nearest.hpp>
 #include <fsdp/train/bench/alone.hpp>
@@ -73,10 +74,12 @@ Options launched(Options options) {
   train::CommChoice& comm = options.stack.comm;
   if (!train::is_given(options, "comm") && comm::launched_by_mpi()) comm.kind = Kind::mpi;
   const char* const processes = std::getenv("OMPI_COMM_WORLD_SIZE");  // NOLINT(concurrency-mt-unsafe): no threads yet
-  require<InputError>(
-      comm.kind == Kind::mpi || comm.kind == Kind::nccl || processes == nullptr || std::atoi(processes) <= 1, "--comm ",
-      train::name_of(comm), " in each of mpirun's ", processes == nullptr ? "" : processes,
-      " processes would train as many models; leave --comm out, or say --comm mpi");
+  const bool one_job = comm.kind == Kind::mpi || (comm.kind == Kind::nccl && comm::launched_by_torchrun());
+  require<InputError>(one_job || processes == nullptr || std::atoi(processes) <= 1, "--comm ", train::name_of(comm),
+                      " in each of mpirun's ", processes == nullptr ? "" : processes,
+                      " processes would train as many models; leave --comm out, or say --comm mpi",
+                      comm.kind == Kind::nccl ? ", or start NCCL's ranks with torchrun's variables (RANK, WORLD_SIZE)"
+                                              : "");
   if (comm.kind == Kind::self) comm = {.kind = Kind::threads, .ranks = 1};
   return options;
 }

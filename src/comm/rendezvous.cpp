@@ -71,7 +71,8 @@ void require_devices(const JobPlace& place, int devices) {
   require<InputError>(
       place.local_size <= devices, "rank ", place.rank, ": ", place.local_size,
       " ranks run on this machine, which has ", devices,
-      " devices; NCCL wants one for each: start fewer ranks, or let them share with --comm threads:", place.local_size);
+      " devices; NCCL wants one for each: start fewer ranks, or compile a stack on comm::Threads<device::Cuda>, whose "
+      "ranks share one");
 }
 
 void require_ours(const RendezvousMessage& asked, const RendezvousMessage& answer, const std::string& where) {

@@ -83,17 +83,6 @@ TEST(Cuda, MatmulIsTheReferenceForEveryTranspositionStrideAndWrite) {
   check(f16(), float());
 }
 
-Values norm_reference(const Values& x, const Values& w, double eps) {
-  Values y;
-  for (std::size_t begin = 0; begin < x.size(); begin += w.size()) {
-    double squares = 0;
-    for (std::size_t i = 0; i < w.size(); ++i) squares += x[begin + i] * x[begin + i];
-    const double scale = 1 / std::sqrt(squares / static_cast<double>(w.size()) + eps);
-    for (std::size_t i = 0; i < w.size(); ++i) y.push_back(x[begin + i] * scale * w[i]);
-  }
-  return y;
-}
-
 TEST(Cuda, RmsNormAndItsBackwardAreTheReference) {
   FSDP_NEEDS_DEVICE();
   for_types_and_variants([](auto type, bool plain) {

@@ -174,15 +174,8 @@ TEST(CudaOptimizer, AdamWIsTheReferenceAndRoundsTheModelOnce) {
           for (std::int64_t i = 0; i < count; ++i) v.at(0, i) = std::abs(v.at(0, i));
           const auto g = Matrix<float>::random(4, 1, count, 0, 5);
           Matrix<bf16> model(1, count);
-          Values w_expected, m_expected, v_expected;
-          for (std::int64_t i = 0; i < count; ++i) {
-            const double gradient = static_cast<double>(g.view().row(0)[i]) * s.gradient_scale;
-            m_expected.push_back(s.beta1 * static_cast<double>(m.at(0, i)) + (1.0 - s.beta1) * gradient);
-            v_expected.push_back(s.beta2 * static_cast<double>(v.at(0, i)) + (1.0 - s.beta2) * gradient * gradient);
-            const double step =
-                m_expected.back() / s.correction1 / (std::sqrt(v_expected.back() / s.correction2) + s.eps);
-            w_expected.push_back(w.at(0, i) * (1.0 - static_cast<double>(s.lr) * s.weight_decay) - s.lr * step);
-          }
+          Values w_expected = w.values(), m_expected = m.values(), v_expected = v.values();
+          adamw_reference(s, w_expected, m_expected, v_expected, g.values());
           const OnDevice<float> dw(rank, w, offset), dm(rank, m, offset), dv(rank, v, offset), dg(rank, g, offset);
           const OnDevice<bf16> dmodel(rank, model, offset);
           Cuda::adamw(rank.stream, s, dw.vector(), dm.vector(), dv.vector(), dg.vector_input(),

@@ -4,35 +4,12 @@
 #include <omp.h>
 
 #include "reference.hpp"
+#include "trace.hpp"
 
 namespace fsdp::device {
 namespace {
 
 using namespace reference;
-
-/// What one operation left behind on a device.
-struct Trace {
-  std::int64_t matmul_flops = 0, attention_flops = 0, elementwise_bytes = 0, peak = 0, peak_scratch = 0, used = 0;
-  friend bool operator==(const Trace&, const Trace&) = default;
-};
-
-std::ostream& operator<<(std::ostream& out, const Trace& t) {
-  return out << t.matmul_flops << " flops, " << t.attention_flops << " in attention, " << t.elementwise_bytes
-             << " bytes, peak " << t.peak << " with scratch " << t.peak_scratch << ", used " << t.used;
-}
-
-/// Runs `operation(arena, stream)` after its inputs were made; both devices start with an empty arena.
-template <class Device, class Operation>
-Trace trace(typename Device::Arena arena, int threads, const Operation& operation) {
-  typename Device::Stream stream(arena, threads);
-  operation(arena, stream);
-  return {stream.counters.matmul_flops,
-          stream.counters.attention_flops,
-          stream.counters.elementwise_bytes,
-          arena.peak(),
-          arena.peak_scratch(),
-          arena.used()};
-}
 
 /// Makes tensors in an arena, zeroed where there is storage.
 template <class Device>
@@ -63,19 +40,12 @@ class MetaCosts : public testing::Test {};
 using Types = testing::Types<float, bf16>;
 TYPED_TEST_SUITE(MetaCosts, Types);
 
-template <class T>
-struct DeviceOf;
-template <class Device>
-struct DeviceOf<Arena<Device>> {
-  using type = Device;
-};
-
 TYPED_TEST(MetaCosts, OfMatmulsAreTheCpus) {
   using T = TypeParam;
   for (const std::int64_t m : {1, 15, 300})
     for (int flags = 0; flags < 8; ++flags)
-      expect_equal_costs("matmul", [&](auto& arena, auto& stream) {
-        using D = typename DeviceOf<std::remove_reference_t<decltype(arena)>>::type;
+      expect_equal_costs("matmul", [&](auto d, auto& arena, auto& stream) {
+        using D = decltype(d);
         const Maker<D> maker{arena};
         const bool ta = flags & 1, tb = flags & 2;
         const Tensor<T> a = maker.template make<T>(ta ? Shape{64, m} : Shape{m, 64});
@@ -92,8 +62,8 @@ TYPED_TEST(MetaCosts, OfElementwiseOperationsAreTheCpus) {
   using T = TypeParam;
   const Shape shape{37, 96};
   const auto check = [&](const char* name, const auto& operation) {
-    expect_equal_costs(name, [&](auto& arena, auto& stream) {
-      using D = typename DeviceOf<std::remove_reference_t<decltype(arena)>>::type;
+    expect_equal_costs(name, [&](auto d, auto& arena, auto& stream) {
+      using D = decltype(d);
       const Maker<D> maker{arena};
       operation(D{}, stream, maker.template make<T>(shape), maker.template make<T>(shape),
                 maker.template make<T>(shape), maker.template make<T>({96}), maker.template make<float>(shape),
@@ -151,8 +121,8 @@ TYPED_TEST(MetaCosts, OfElementwiseOperationsAreTheCpus) {
 
 TEST(MetaCosts, OfTheOptimizerAreTheCpus) {
   for (const bool with_model : {false, true})
-    expect_equal_costs("adamw", [&](auto& arena, auto& stream) {
-      using D = typename DeviceOf<std::remove_reference_t<decltype(arena)>>::type;
+    expect_equal_costs("adamw", [&](auto d, auto& arena, auto& stream) {
+      using D = decltype(d);
       const Maker<D> maker{arena};
       const Tensor<float> x = maker.template make<float>({50001});
       const Tensor<bf16> model = with_model ? maker.template make<bf16>({50001}) : Tensor<bf16>();
@@ -165,8 +135,8 @@ TYPED_TEST(MetaCosts, OfAttentionAreTheCpus) {
   using T = TypeParam;
   for (const std::int64_t length : {1, 7, 257}) {
     const AttentionShape shape{.sequences = 2, .sequence_length = length, .heads = 4, .kv_heads = 2, .head_dim = 16};
-    expect_equal_costs("attention", [&](auto& arena, auto& stream) {
-      using D = typename DeviceOf<std::remove_reference_t<decltype(arena)>>::type;
+    expect_equal_costs("attention", [&](auto d, auto& arena, auto& stream) {
+      using D = decltype(d);
       const Maker<D> maker{arena};
       const Tensor<T> q = maker.template make<T>({shape.tokens(), 64}),
                       out = maker.template make<T>({shape.tokens(), 64});

@@ -12,17 +12,6 @@ class Operations : public testing::Test {};
 using Types = testing::Types<float, bf16>;
 TYPED_TEST_SUITE(Operations, Types);
 
-Values norm_reference(const Values& x, const Values& w, double eps) {
-  Values y;
-  for (std::size_t begin = 0; begin < x.size(); begin += w.size()) {
-    double squares = 0;
-    for (std::size_t i = 0; i < w.size(); ++i) squares += x[begin + i] * x[begin + i];
-    const double scale = 1 / std::sqrt(squares / static_cast<double>(w.size()) + eps);
-    for (std::size_t i = 0; i < w.size(); ++i) y.push_back(x[begin + i] * scale * w[i]);
-  }
-  return y;
-}
-
 TYPED_TEST(Operations, RmsNormIsTheReferenceWithinRounding) {
   using T = TypeParam;
   for (const Case& c : cases()) {

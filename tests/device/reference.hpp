@@ -119,6 +119,28 @@ inline Values plus(Values a, const Values& b) {
   return a;
 }
 
+inline Values norm_reference(const Values& x, const Values& w, double eps) {
+  Values y;
+  for (std::size_t begin = 0; begin < x.size(); begin += w.size()) {
+    double squares = 0;
+    for (std::size_t i = 0; i < w.size(); ++i) squares += x[begin + i] * x[begin + i];
+    const double scale = 1 / std::sqrt(squares / static_cast<double>(w.size()) + eps);
+    for (std::size_t i = 0; i < w.size(); ++i) y.push_back(x[begin + i] * scale * w[i]);
+  }
+  return y;
+}
+
+/// One step of AdamW, in place.
+inline void adamw_reference(const AdamWStep& s, Values& w, Values& m, Values& v, const Values& g) {
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    const double gradient = g[i] * s.gradient_scale;
+    m[i] = s.beta1 * m[i] + (1.0 - s.beta1) * gradient;
+    v[i] = s.beta2 * v[i] + (1.0 - s.beta2) * gradient * gradient;
+    const double step = m[i] / s.correction1 / (std::sqrt(v[i] / s.correction2) + s.eps);
+    w[i] = w[i] * (1.0 - static_cast<double>(s.lr) * s.weight_decay) - s.lr * step;
+  }
+}
+
 /// The memory and stream of one rank.
 struct Rank {
   explicit Rank(int threads, std::int64_t bytes = 1 << 18) : arena(ledger, bytes), stream(arena, threads) {}

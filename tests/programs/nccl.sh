@@ -12,3 +12,4 @@ if command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q GPU; 
   exit
 fi
 refused 'no device|not compiled|was not compiled' "${train[@]}"
+OMPI_COMM_WORLD_SIZE=2 refused 'would train as many models.*torchrun' "${train[@]}"
