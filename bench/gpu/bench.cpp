@@ -91,8 +91,9 @@ void bench_elements(Bench& b) {
   const auto gradient = b.make<float>({weights});
   const auto model = b.make<bf16>({weights});
   const auto sum = b.make<double>({1});
+  const auto step = b.make<device::StepDecision>({1});
   b.bandwidth("adamw 100 million", 30.0 * static_cast<double>(weights),
-              [&] { Cuda::adamw(s, {.lr = 1e-4f}, main, m, v, gradient, model); });
+              [&] { Cuda::adamw(s, {}, step, main, m, v, gradient, model); });
   b.bandwidth("sum_of_squares", 4.0 * static_cast<double>(weights), [&] { Cuda::sum_of_squares(s, gradient, sum); });
 
   const std::int64_t tokens = 4096, vocabulary = 128256;

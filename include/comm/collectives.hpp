@@ -208,6 +208,14 @@ void synchronize(C& c, typename C::Device::Queue& queue) {
     });
 }
 
+/// The host waits for `event`. Throws as synchronize does.
+template <Communicator C>
+void wait_for(C& c, const typename C::Device::Event& event) {
+  if constexpr (C::Device::asynchronous)
+    watch(c.monitor(), Event{.sequence = c.monitor().sequence, .label = {.what = "an event"}},
+          [&] { c.wait_for(event); });
+}
+
 /// Zeroed memory that other ranks can read where it lies, for what collectives read (`local` of a gather, `full` of a
 /// reduction); nullptr where the communicator has none, or no need of it. It may outlive the communicator.
 template <Communicator C>

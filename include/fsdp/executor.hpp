@@ -6,7 +6,7 @@
 /// at the high end. A unit's slot is freed by its release event; a gradient slot when its reduction is done.
 ///
 /// Where the device has queues, collectives and copies to far memory run beside the stream that computes, ordered by
-/// one event for each thing that one queue needs of another; the host queues a whole pass and waits once, for the loss.
+/// one event for each thing that one queue needs of another; the host queues a whole pass and waits for nothing.
 #pragma once
 
 #include <array>
@@ -53,7 +53,9 @@ class Executor {
         marks_(static_cast<std::size_t>(module.model().blocks())),
         offloads_inputs_(module.model().units().offload_inputs),
         far_inputs_(module.far_arena(), module.stream(), saved_.size()),
-        gradient_slots_(Device::overlaps) {
+        gradient_slots_(Device::overlaps),
+        loss_block_(module.ledger(), device::MemoryKind::scratch, sizeof(double)),
+        loss_(reinterpret_cast<double*>(loss_block_.data()), {1}) {
     context_.sequence_length = module.shape().sequence_length;
     context_.poll = [](void* self) { static_cast<Executor*>(self)->progress(); };
     context_.poll_state = this;
@@ -64,16 +66,24 @@ class Executor {
   /// Forward and backward of all micro-batches. The gradients are those of scale * (sum of the valid targets' losses
   /// over all ranks and micro-batches); this rank's part of that sum, unscaled, is returned.
   double train(std::span<const MicroBatch> micro_batches, float scale) {
+    queue_training(micro_batches, scale);
+    return read_loss();
+  }
+  /// The same, without waiting for the device; the batches' memory must stay until the device has come so far.
+  void queue_training(std::span<const MicroBatch> micro_batches, float scale) {
     require(static_cast<int>(micro_batches.size()) == module_.shape().micro_batches, "train: ", micro_batches.size(),
             " micro-batches given to a module planned for ", module_.shape().micro_batches);
     for (auto& group : module_.groups()) group.begin_step();
-    return run(micro_batches, scale, sharding::Pass::train);
+    run(micro_batches, scale, sharding::Pass::train);
   }
+  /// This rank's sum of losses of the last pass [1], on the device.
+  Tensor<const double> loss() const { return loss_; }
 
   /// Sum of the valid targets' losses on this rank.
   double evaluate(const MicroBatch& batch) {
     logits_ = {};
-    return run({&batch, 1}, 0.0f, sharding::Pass::evaluate);
+    run({&batch, 1}, 0.0f, sharding::Pass::evaluate);
+    return read_loss();
   }
 
   /// Logits [T, V] of one sequence, with weights that were gathered once and are kept.
@@ -81,12 +91,13 @@ class Executor {
     logits_ = out;
     const MicroBatch batch{.tokens = tokens, .targets = {}, .sequences = 1};
     run({&batch, 1}, 0.0f, sharding::Pass::evaluate);
+    module_.synchronize();
   }
 
  private:
   static constexpr std::size_t unit_index(int unit) { return static_cast<std::size_t>(unit - 1); }
 
-  double run(std::span<const MicroBatch> micro_batches, float scale, sharding::Pass pass) {
+  void run(std::span<const MicroBatch> micro_batches, float scale, sharding::Pass pass) {
     if constexpr (!Device::counts_only)
       for (const MicroBatch& batch : micro_batches)
         require_micro_batch(batch, context_.sequence_length, module_.model().config().vocab_size);
@@ -94,9 +105,7 @@ class Executor {
     scale_ = scale;
     pass_ = pass;
     const auto start = context_.arena.mark(End::low);
-    double sum = 0;
-    loss_ = context_.template save<double>({1});
-    device::move<Device>(context_.stream, &sum, loss_.data(), 1);
+    Device::template fill<double>(context_.stream, loss_, 0.0f);
     const auto positions = context_.template save<float>(module_.model().positions_shape(context_.sequence_length));
     module_.model().fill_positions(context_.stream, positions);
     context_.rotary = positions;
@@ -107,9 +116,13 @@ class Executor {
     }
     gradient_slots_.finish([this](int index, int slot) { free_gradient_slot(index, slot); });
     for (auto& group : module_.groups()) group.wait_for_reduction(context_.stream);
+    context_.arena.release(End::low, start);
+  }
+
+  double read_loss() {
+    double sum = 0;
     device::move<Device>(context_.stream, loss_.data(), &sum, 1);
     module_.synchronize();
-    context_.arena.release(End::low, start);
     return sum;
   }
 
@@ -318,6 +331,7 @@ class Executor {
   sharding::Pass pass_ = sharding::Pass::train;
   MicroBatch batch_;
   float scale_ = 0;
+  device::Block<Device> loss_block_;
   Tensor<double> loss_;  // [1]
   Tensor<Compute> x_, y_, dx_, logits_;
 };

@@ -89,7 +89,7 @@ class ShardedModule {
   device::BytesByKind peak_bytes() const {
     device::BytesByKind bytes = ledger_.current();
     bytes[static_cast<std::size_t>(device::MemoryKind::activations)] = arena_.peak() - arena_.peak_scratch();
-    bytes[static_cast<std::size_t>(device::MemoryKind::scratch)] = arena_.peak_scratch() + mesh_.scratch_bytes();
+    bytes[static_cast<std::size_t>(device::MemoryKind::scratch)] += arena_.peak_scratch() + mesh_.scratch_bytes();
     return bytes;
   }
 

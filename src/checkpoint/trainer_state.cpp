@@ -25,6 +25,7 @@ void for_each_number(File& file, Visit visit) {
   visit("windows", file.state.windows);
   visit("seq_len", file.state.seq_len);
   visit("schedule_steps", file.state.schedule_steps);
+  visit("skipped_steps", file.state.skipped_steps);
 }
 
 }  // namespace

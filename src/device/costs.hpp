@@ -166,6 +166,13 @@ inline Cost sum_of_squares(const Tensor<const float>& x, const Tensor<double>& s
   return {.bytes = x.bytes(), .scratch = ceil_divide(x.numel(), sum_chunk) * 8};
 }
 
+/// Of decide_step's sums [ranks, 2].
+inline std::int64_t ranks_of(const Tensor<const double>& sums) {
+  require(sums.rank() == 2 && sums.columns() == 2 && sums.rows() >= 1 && sums.contiguous(),
+          "decide_step: sums are a loss and a sum of squares for each rank, [ranks, 2]");
+  return sums.rows();
+}
+
 inline Cost adamw(const Tensor<float>& main, const Tensor<float>& first_moment, const Tensor<float>& second_moment,
                   const Tensor<const float>& gradient, const Tensor<bf16>& model) {
   const std::int64_t count = main.numel();

@@ -224,8 +224,15 @@ void MetaOf<Target>::sum_of_squares(Stream& stream, Tensor<const float> x, Tenso
 }
 
 template <class Target>
-void MetaOf<Target>::adamw(Stream& stream, const AdamWStep&, Tensor<float> main, Tensor<float> first_moment,
-                           Tensor<float> second_moment, Tensor<const float> gradient, Tensor<bf16> model) {
+void MetaOf<Target>::decide_step(Stream&, const StepRules&, Tensor<const StepInputs>, Tensor<const double> sums,
+                                 Tensor<StepDecision>) {
+  costs::ranks_of(sums);
+}
+
+template <class Target>
+void MetaOf<Target>::adamw(Stream& stream, const AdamWRules&, Tensor<const StepDecision>, Tensor<float> main,
+                           Tensor<float> first_moment, Tensor<float> second_moment, Tensor<const float> gradient,
+                           Tensor<bf16> model) {
   charge(stream, costs::adamw(main, first_moment, second_moment, gradient, model));
 }
 

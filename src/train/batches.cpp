@@ -22,17 +22,18 @@ BatchCounts counts_of(std::span<const MicroBatch> micro_batches) {
 }
 
 Batches::Batches(const data::Windows& windows, std::int64_t sequences, int micro_batches,
-                 std::optional<std::int64_t> separator)
+                 std::optional<std::int64_t> separator, Allocate allocate)
     : windows_(&windows),
       sequences_(sequences),
       separator_(separator),
+      memory_(allocate(2 * micro_batches * sequences * windows.seq_len() * std::int64_t{sizeof(std::int32_t)})),
+      tokens_(reinterpret_cast<std::int32_t*>(memory_.get())),
+      targets_(tokens_ + micro_batches * sequences * windows.seq_len()),
       documents_(static_cast<std::size_t>(micro_batches)) {
   const std::int64_t tokens = sequences * windows.seq_len();
-  tokens_.resize(static_cast<std::size_t>(tokens * micro_batches));
-  targets_.resize(tokens_.size());
   for (int m = 0; m < micro_batches; ++m)
-    micro_batches_.push_back({.tokens = {tokens_.data() + m * tokens, {tokens}},
-                              .targets = {targets_.data() + m * tokens, {tokens}},
+    micro_batches_.push_back({.tokens = {tokens_ + m * tokens, {tokens}},
+                              .targets = {targets_ + m * tokens, {tokens}},
                               .sequences = sequences});
 }
 
@@ -55,8 +56,8 @@ void Batches::fill(std::size_t micro_batch, std::span<const std::int64_t> window
   documents.assign(1, 0);
   for (std::int64_t i = 0; i < sequences_; ++i) {
     const bool present = i < static_cast<std::int64_t>(windows.size());
-    std::int32_t* const targets = targets_.data() + start + i * length;
-    std::int32_t* const tokens = tokens_.data() + start + i * length;
+    std::int32_t* const targets = targets_ + start + i * length;
+    std::int32_t* const tokens = tokens_ + start + i * length;
     windows_->fill(present ? windows[static_cast<std::size_t>(i)] : 0, tokens, targets);
     if (!present) std::fill_n(targets, length, -1);
     if (separator_)

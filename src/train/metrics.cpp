@@ -65,6 +65,7 @@ std::string json_line(const StepRecord& r) {
                                    {"mfu", number(r.mfu)},
                                    {"mfu_peak", text_or_null(r.mfu_peak)}};
   if (r.loss_scale) object["loss_scale"] = *r.loss_scale;
+  if (r.skipped) object["skipped"] = true;
   return line_of(object);
 }
 

@@ -11,12 +11,13 @@ namespace fsdp {
 
 using Group = ParameterGroup<Stack<FullyShard<>, comm::Threads<>, Fp32, tiling::Untiled>>;
 
-void step(device::Cpu::Stream& stream, const Group& group, const device::AdamWStep& constants, Tensor<float> moment) {
+void step(device::Cpu::Stream& stream, const Group& group, Tensor<const device::StepDecision> step,
+          Tensor<float> moment) {
   const Tensor<float> main = group.main().piece({});
 #if CASE == 0
-  device::Cpu::adamw(stream, constants, main, moment, moment, group.main_gradient().piece({}), {});
+  device::Cpu::adamw(stream, {}, step, main, moment, moment, group.main_gradient().piece({}), {});
 #elif CASE == 1
-  device::Cpu::adamw(stream, constants, group.weight(0), moment, moment, group.main_gradient().piece({}), {});
+  device::Cpu::adamw(stream, {}, step, group.weight(0), moment, moment, group.main_gradient().piece({}), {});
 #elif CASE == 2
   const Tensor<float> writable = group.weight(0);
 #endif

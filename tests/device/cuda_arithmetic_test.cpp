@@ -166,29 +166,29 @@ TEST(CudaArithmetic, AdamWIsTheReferenceStepAfterStep) {
   double w64 = 0.3, m64 = 0, v64 = 0;
   float w = 0.3f, m = 0, v = 0;
   for (int t = 1; t <= 200; ++t) {
-    const AdamWStep step{.lr = 0.01f,
-                         .weight_decay = 0.1f,
-                         .gradient_scale = 0.25f,
-                         .correction1 = static_cast<float>(1 - std::pow(0.9, t)),
-                         .correction2 = static_cast<float>(1 - std::pow(0.95, t))};
+    const AdamWRules rules{.weight_decay = 0.1f};
+    StepDecision step{.taken = t - 1};
+    const double sums[] = {0, 16};
+    decide_step({.clip = 1}, {.lr = 0.01}, sums, 1, step);
     const auto gradient = static_cast<float>(5 * random_value(5, static_cast<std::uint64_t>(t)));
-    AdamW(step).step(w, m, v, gradient);
-    const double g = 0.25 * gradient, beta1 = static_cast<double>(step.beta1), beta2 = static_cast<double>(step.beta2);
+    adamw(AdamWFactors(rules, step), w, m, v, gradient);
+    const double g = 0.25 * gradient, beta1 = static_cast<double>(rules.beta1),
+                 beta2 = static_cast<double>(rules.beta2);
     m64 = beta1 * m64 + (1 - beta1) * g;
     v64 = beta2 * v64 + (1 - beta2) * g * g;
-    const double update = m64 / step.correction1 / (std::sqrt(v64 / step.correction2) + static_cast<double>(step.eps));
-    w64 = w64 * (1 - static_cast<double>(step.lr) * step.weight_decay) - step.lr * update;
+    const double root = std::sqrt(v64 / (1 - std::pow(0.95, t))) + static_cast<double>(rules.eps);
+    w64 = w64 * (1 - 0.01 * static_cast<double>(rules.weight_decay)) - 0.01 * m64 / (1 - std::pow(0.9, t)) / root;
     expect_near(m, m64, 1e-6, 1);
     expect_near(v, v64, 1e-6, 1);
     expect_near(w, w64, 4e-6, 1);
   }
-  AdamW({.lr = 0.01f}).step(w, m, v, nan);
+  adamw(AdamWFactors({}, {.lr = 0.01f, .step_size = 0.01f}), w, m, v, nan);
   EXPECT_TRUE(std::isnan(w) && std::isnan(m) && std::isnan(v));
 }
 
 TEST(CudaArithmetic, AdamWTakesNoStepWhereGradientAndMomentsAreZero) {
   float w = 2, m = 0, v = 0;
-  AdamW({.lr = 0.01f}).step(w, m, v, 0);
+  adamw(AdamWFactors({}, {.lr = 0.01f, .step_size = 0.01f}), w, m, v, 0);
   EXPECT_EQ(w, 2);
   EXPECT_EQ(v, 0);
 }

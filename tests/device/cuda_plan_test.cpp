@@ -8,6 +8,8 @@
 namespace fsdp::device {
 namespace {
 
+using namespace reference;
+
 static_assert(check_device<MetaOf<Cuda>>());
 
 template <class Operation>
@@ -101,9 +103,11 @@ TEST(CudaPlan, IsWhatCudaTakes) {
   expect_equal_costs("optimizer", [&](auto d, auto& arena, auto& s) {
     using D = decltype(d);
     const auto x = make<float>(d, arena, s, {50001});
-    const auto sum = make<double>(d, arena, s, {1});
-    D::sum_of_squares(s, x, sum);
-    D::adamw(s, {}, x, x, x, x, Tensor<bf16>());
+    const auto sums = make<double>(d, arena, s, {1, 2});
+    const auto step = make<StepDecision>(d, arena, s, {1});
+    D::sum_of_squares(s, x, sums);
+    D::decide_step(s, {}, make<StepInputs>(d, arena, s, {1}), sums, step);
+    D::adamw(s, {}, step, x, x, x, x, Tensor<bf16>());
   });
 }
 

@@ -162,8 +162,8 @@ TEST(CudaVocabulary, CrossEntropyShowsWhatIsNotFiniteOrNoTarget) {
 
 TEST(CudaOptimizer, AdamWIsTheReferenceAndRoundsTheModelOnce) {
   FSDP_NEEDS_DEVICE();
-  const AdamWStep s{
-      .lr = 0.01f, .weight_decay = 0.1f, .gradient_scale = 0.25f, .correction1 = 0.271f, .correction2 = 0.14f};
+  const AdamWRules rules{.weight_decay = 0.1f};
+  const StepDecision step = third_step();
   for (const bool plain : {false, true})
     for (const bool with_model : {false, true})
       for (const std::int64_t count : {1, 3, 31, 1023, 20011})
@@ -175,10 +175,11 @@ TEST(CudaOptimizer, AdamWIsTheReferenceAndRoundsTheModelOnce) {
           const auto g = Matrix<float>::random(4, 1, count, 0, 5);
           Matrix<bf16> model(1, count);
           Values w_expected = w.values(), m_expected = m.values(), v_expected = v.values();
-          adamw_reference(s, w_expected, m_expected, v_expected, g.values());
+          adamw_reference(rules, step, w_expected, m_expected, v_expected, g.values());
           const OnDevice<float> dw(rank, w, offset), dm(rank, m, offset), dv(rank, v, offset), dg(rank, g, offset);
           const OnDevice<bf16> dmodel(rank, model, offset);
-          Cuda::adamw(rank.stream, s, dw.vector(), dm.vector(), dv.vector(), dg.vector_input(),
+          const NumbersOnDevice<StepDecision> decision(rank, {step});
+          Cuda::adamw(rank.stream, rules, decision.view(), dw.vector(), dm.vector(), dv.vector(), dg.vector_input(),
                       with_model ? dmodel.vector() : Tensor<bf16>());
           EXPECT_LT(difference(dw.back().values(), w_expected), 1e-6);
           EXPECT_LT(difference(dm.back().values(), m_expected), 1e-6);
@@ -186,6 +187,45 @@ TEST(CudaOptimizer, AdamWIsTheReferenceAndRoundsTheModelOnce) {
           dmodel.back();
           for (std::int64_t i = 0; i < count && with_model; ++i) ASSERT_EQ(model.at(0, i).bits, bf16(w.at(0, i)).bits);
         }
+}
+
+TEST(CudaOptimizer, ASkippedStepWritesModelWeightsAlone) {
+  FSDP_NEEDS_DEVICE();
+  for (const bool plain : {false, true}) {
+    CudaRank rank(plain);
+    auto w = Matrix<float>::random(1, 1, 1023), m = Matrix<float>::random(2, 1, 1023), v = m;
+    const auto g = Matrix<float>(1, 1023);  // NaN
+    Matrix<bf16> model(1, 1023);
+    const Values before = w.values(), moment = m.values();
+    const OnDevice<float> dw(rank, w), dm(rank, m), dv(rank, v), dg(rank, g);
+    const OnDevice<bf16> dmodel(rank, model);
+    const NumbersOnDevice<StepDecision> decision(rank, {StepDecision{.skipped = 1}});
+    Cuda::adamw(rank.stream, {}, decision.view(), dw.vector(), dm.vector(), dv.vector(), dg.vector_input(),
+                dmodel.vector());
+    EXPECT_EQ(dw.back().values(), before);
+    EXPECT_EQ(dm.back().values(), moment);
+    EXPECT_EQ(dv.back().values(), moment);
+    dmodel.back();
+    for (std::int64_t i = 0; i < 1023; ++i) ASSERT_EQ(model.at(0, i).bits, bf16(w.at(0, i)).bits);
+  }
+}
+
+TEST(CudaOptimizer, DecidesAStepFromAllRanks) {
+  FSDP_NEEDS_DEVICE();
+  CudaRank rank;
+  const StepRules run{.clip = 0.5};
+  const NumbersOnDevice<StepInputs> inputs(rank, {{.lr = 0.01, .loss_scale = 8}});
+  const NumbersOnDevice<double> sums(rank, {1, 64, 2, 128, 4, 64});
+  const NumbersOnDevice<StepDecision> decision(rank, {StepDecision{.taken = 2}});
+  Cuda::decide_step(rank.stream, run, inputs.view(), Tensor<const double>(sums.view().data(), {3, 2}), decision.view());
+  const StepDecision step = decision.back().front();
+  EXPECT_EQ(step.loss, 7);
+  EXPECT_EQ(step.norm, 2);
+  EXPECT_EQ(step.taken, 3);
+  EXPECT_NEAR(step.gradient_scale, 0.5 / 2.000001 / 8, 1e-8);
+  EXPECT_NEAR(step.step_size, third_step().step_size, 1e-8);
+  EXPECT_NEAR(step.root_scale, third_step().root_scale, 1e-6);
+  EXPECT_EQ(step.skipped + step.stopped, 0);
 }
 
 TEST(CudaOptimizer, SumOfSquaresIsAddedInDouble) {

@@ -126,8 +126,11 @@ TEST(MetaCosts, OfTheOptimizerAreTheCpus) {
       const Maker<D> maker{arena};
       const Tensor<float> x = maker.template make<float>({50001});
       const Tensor<bf16> model = with_model ? maker.template make<bf16>({50001}) : Tensor<bf16>();
-      D::adamw(stream, {}, x, x, x, x, model);
-      D::sum_of_squares(stream, x, maker.template make<double>({1}));
+      const Tensor<StepDecision> step = maker.template make<StepDecision>({1});
+      const Tensor<double> sums = maker.template make<double>({1, 2});
+      D::sum_of_squares(stream, x, sums);
+      D::decide_step(stream, {}, maker.template make<StepInputs>({1}), sums, step);
+      D::adamw(stream, {}, step, x, x, x, x, model);
     });
 }
 

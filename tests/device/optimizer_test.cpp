@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
+#include <limits>
+#include <vector>
 
 #include "reference.hpp"
 
@@ -8,11 +10,9 @@ namespace {
 
 using namespace reference;
 
-const AdamWStep third_step{.lr = 0.01f,
-                           .weight_decay = 0.1f,
-                           .gradient_scale = 0.25f,
-                           .correction1 = 1 - 0.9f * 0.9f * 0.9f,
-                           .correction2 = 1 - 0.95f * 0.95f * 0.95f};
+constexpr AdamWRules rules{.weight_decay = 0.1f};
+
+Tensor<const StepDecision> on_device(const StepDecision& step) { return {&step, {1}}; }
 
 TEST(AdamW, IsTheReferenceAndRoundsTheModelOnce) {
   for (const std::int64_t count : {1, 3, 7, 15, 16, 257, 20011})
@@ -24,8 +24,10 @@ TEST(AdamW, IsTheReferenceAndRoundsTheModelOnce) {
       const auto g = Matrix<float>::random(4, 1, count, 0, 5);
       Matrix<bf16> model(1, count);
       Values w_expected = w.values(), m_expected = m.values(), v_expected = v.values();
-      adamw_reference(third_step, w_expected, m_expected, v_expected, g.values());
-      Cpu::adamw(rank.stream, third_step, w.vector(), m.vector(), v.vector(), g.vector_input(), model.vector());
+      const StepDecision step = third_step();
+      adamw_reference(rules, step, w_expected, m_expected, v_expected, g.values());
+      Cpu::adamw(rank.stream, rules, on_device(step), w.vector(), m.vector(), v.vector(), g.vector_input(),
+                 model.vector());
       EXPECT_LT(difference(w.values(), w_expected), 1e-6);
       EXPECT_LT(difference(m.values(), m_expected), 1e-6);
       EXPECT_LT(difference(v.values(), v_expected), 1e-6);
@@ -41,9 +43,72 @@ TEST(AdamW, WithoutAModelGivesTheSameWeights) {
   auto w2 = w, m2 = m, v2 = v;
   const auto g = Matrix<float>::random(4, 1, 257);
   Matrix<bf16> model(1, 257);
-  Cpu::adamw(rank.stream, third_step, w.vector(), m.vector(), v.vector(), g.vector_input(), model.vector());
-  Cpu::adamw(rank.stream, third_step, w2.vector(), m2.vector(), v2.vector(), g.vector_input(), {});
+  const StepDecision step = third_step();
+  Cpu::adamw(rank.stream, rules, on_device(step), w.vector(), m.vector(), v.vector(), g.vector_input(), model.vector());
+  Cpu::adamw(rank.stream, rules, on_device(step), w2.vector(), m2.vector(), v2.vector(), g.vector_input(), {});
   EXPECT_EQ(w.values(), w2.values());
+}
+
+TEST(AdamW, ASkippedStepWritesModelWeightsAlone) {
+  for (const int threads : team_sizes()) {
+    Rank rank(threads);
+    auto w = Matrix<float>::random(1, 1, 20011), m = Matrix<float>::random(2, 1, 20011), v = m;
+    const auto g = Matrix<float>(1, 20011);  // NaN
+    Matrix<bf16> model(1, 20011);
+    const Values before = w.values(), moment = m.values();
+    const StepDecision step{.skipped = 1};
+    Cpu::adamw(rank.stream, rules, on_device(step), w.vector(), m.vector(), v.vector(), g.vector_input(),
+               model.vector());
+    EXPECT_EQ(w.values(), before);
+    EXPECT_EQ(m.values(), moment);
+    EXPECT_EQ(v.values(), moment);
+    for (std::int64_t i = 0; i < 20011; ++i) ASSERT_EQ(model.at(0, i).bits, bf16(w.at(0, i)).bits);
+    Cpu::adamw(rank.stream, rules, on_device(step), w.vector(), m.vector(), v.vector(), g.vector_input(), {});
+    EXPECT_EQ(w.values(), before);
+  }
+}
+
+/// What Cpu decides from [ranks, 2] sums.
+StepDecision decided(const StepRules& run, const StepInputs& inputs, const std::vector<double>& sums,
+                     StepDecision step = {}) {
+  Rank rank(1);
+  Cpu::decide_step(rank.stream, run, {&inputs, {1}}, {sums.data(), {std::ssize(sums) / 2, 2}}, {&step, {1}});
+  return step;
+}
+
+TEST(DecideStep, AddsRanksClipsAndCorrects) {
+  const StepInputs inputs{.lr = 0.01, .loss_scale = 8};
+  const StepDecision step = decided({.clip = 0.5}, inputs, {1, 64, 2, 128, 4, 64}, {.taken = 2});
+  EXPECT_EQ(step.loss, 7);
+  EXPECT_EQ(step.norm, 2);
+  EXPECT_EQ(step.taken, 3);
+  EXPECT_EQ(step.lr, 0.01f);
+  EXPECT_EQ(step.gradient_scale, static_cast<float>(0.5 / (2 + 1e-6) / 8));
+  EXPECT_EQ(step.step_size, third_step().step_size);
+  EXPECT_EQ(step.root_scale, third_step().root_scale);
+  EXPECT_EQ(step.skipped + step.stopped, 0);
+  EXPECT_EQ(decided({}, inputs, {1, 64}).gradient_scale, 0.125f);
+  EXPECT_EQ(decided({.clip = 5}, inputs, {1, 64}).gradient_scale, 0.125f);
+}
+
+TEST(DecideStep, WhatIsNotFiniteSkipsAStepOrEndsAll) {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  for (const double bad : {nan, inf}) {
+    const StepDecision skipped = decided({.goes_on = true}, {.lr = 1}, {1, 1, 1, bad}, {.taken = 5});
+    EXPECT_EQ(skipped.skipped, 1);
+    EXPECT_EQ(skipped.stopped, 0);
+    EXPECT_EQ(skipped.taken, 5);
+    const StepDecision next = decided({.goes_on = true}, {.lr = 1}, {1, 1}, skipped);
+    EXPECT_EQ(next.skipped, 0);
+    EXPECT_EQ(next.taken, 6);
+
+    for (const bool goes_on : {false, true}) {  // a loss that is not finite helps nobody
+      const StepDecision stopped = decided({.goes_on = goes_on}, {.lr = 1}, {1, 1, bad, goes_on ? 1 : bad});
+      EXPECT_EQ(stopped.stopped, 1);
+      EXPECT_EQ(decided({.goes_on = goes_on}, {.lr = 1}, {1, 1}, stopped).skipped, 1);
+    }
+  }
+  EXPECT_EQ(decided({}, {.lr = 1}, {1, nan}).stopped, 1);
 }
 
 TEST(SumOfSquares, HasTheSameBitsForAnyNumberOfThreads) {

@@ -130,14 +130,24 @@ inline Values norm_reference(const Values& x, const Values& w, double eps) {
   return y;
 }
 
+/// What the device would decide of a third step: a quarter of the gradient is left by clipping.
+inline StepDecision third_step() {
+  return {.taken = 3,
+          .lr = 0.01f,
+          .step_size = static_cast<float>(0.01 / (1 - std::pow(0.9, 3))),
+          .root_scale = static_cast<float>(1 / std::sqrt(1 - std::pow(0.95, 3))),
+          .gradient_scale = 0.25f};
+}
+
 /// One step of AdamW, in place.
-inline void adamw_reference(const AdamWStep& s, Values& w, Values& m, Values& v, const Values& g) {
+inline void adamw_reference(const AdamWRules& rules, const StepDecision& step, Values& w, Values& m, Values& v,
+                            const Values& g) {
   for (std::size_t i = 0; i < w.size(); ++i) {
-    const double gradient = g[i] * s.gradient_scale;
-    m[i] = s.beta1 * m[i] + (1.0 - s.beta1) * gradient;
-    v[i] = s.beta2 * v[i] + (1.0 - s.beta2) * gradient * gradient;
-    const double step = m[i] / s.correction1 / (std::sqrt(v[i] / s.correction2) + s.eps);
-    w[i] = w[i] * (1.0 - static_cast<double>(s.lr) * s.weight_decay) - s.lr * step;
+    const double gradient = g[i] * step.gradient_scale;
+    m[i] = rules.beta1 * m[i] + (1.0 - rules.beta1) * gradient;
+    v[i] = rules.beta2 * v[i] + (1.0 - rules.beta2) * gradient * gradient;
+    const double root = std::sqrt(v[i]) * step.root_scale + rules.eps;
+    w[i] = w[i] * (1.0 - static_cast<double>(step.lr) * rules.weight_decay) - step.step_size * m[i] / root;
   }
 }
 

@@ -11,24 +11,33 @@ namespace {
 TEST(LossScale, HalvesAtOnceAndDoublesAfterTwoThousandSoundSteps) {
   DynamicLossScale scale;
   EXPECT_EQ(scale.scale(), 65536);
-  scale.update(false);
+  scale.update(false, scale.scale());
   EXPECT_EQ(scale.scale(), 32768);
-  for (int step = 0; step < 1999; ++step) scale.update(true);
+  for (int step = 0; step < 1999; ++step) scale.update(true, scale.scale());
   EXPECT_EQ(scale.scale(), 32768);
-  scale.update(true);
+  scale.update(true, scale.scale());
   EXPECT_EQ(scale.scale(), 65536);
-  for (int step = 0; step < 1999; ++step) scale.update(true);
-  scale.update(false);
+  for (int step = 0; step < 1999; ++step) scale.update(true, scale.scale());
+  scale.update(false, scale.scale());
   EXPECT_EQ(scale.state(), (DynamicLossScale::State{.scale = 32768, .sound_steps = 0}));
+}
+
+TEST(LossScale, HalvesOnceForStepsThatOneScaleMadeOverflow) {
+  DynamicLossScale scale;
+  scale.update(false, 65536);
+  scale.update(false, 65536);
+  EXPECT_EQ(scale.scale(), 32768);
+  scale.update(true, 32768);
+  EXPECT_EQ(scale.state().sound_steps, 1);
 }
 
 TEST(LossScale, StaysBetweenItsBoundsAndStopsWhereNoneHelps) {
   DynamicLossScale large({.scale = 0x1p100, .sound_steps = 1999});
-  large.update(true);
+  large.update(true, large.scale());
   EXPECT_EQ(large.scale(), 0x1p100);
   DynamicLossScale small({.scale = 0x1p-23, .sound_steps = 0});
-  small.update(false);
-  EXPECT_THROW(small.update(false), Error);
+  small.update(false, small.scale());
+  EXPECT_THROW(small.update(false, small.scale()), Error);
 }
 
 TEST(LossScale, IsUndoneInFloatWithoutRounding) {

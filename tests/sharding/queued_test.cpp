@@ -49,6 +49,26 @@ TEST_P(Queued, GivesTheBitsOfTheCpuAndEveryAccessIsOrdered) {
     EXPECT_EQ(found.losses, expected.losses);
     EXPECT_EQ(found.norms, expected.norms);
     EXPECT_EQ(tensors_that_differ(found.weights, expected.weights), Names{});
+    for (const Memory& memory : found.memory) {
+      EXPECT_EQ(memory.used, memory.planned);
+      EXPECT_EQ(memory.used_far, memory.planned_far);
+      EXPECT_EQ(memory.allocations_at_end, memory.allocations_after_first_step);
+    }
+  }
+}
+
+TEST_P(Queued, TheHostIsAStepAheadOfTheDevice) {
+  const auto [stack, ranks] = GetParam();
+  for (RunOptions options : {short_options(ranks, 2), far_options(ranks, 1)}) {
+    options.steps = 5;
+    options.deadline = std::chrono::seconds(20);
+    const RunResults expected = run(stack, options);
+    options.reads_late = true;
+    const RunResults found = run(queued(stack), options);
+    EXPECT_EQ(found.races, Names{});
+    EXPECT_EQ(found.losses, expected.losses);
+    EXPECT_EQ(found.norms, expected.norms);
+    EXPECT_EQ(tensors_that_differ(found.weights, expected.weights), Names{});
   }
 }
 

@@ -24,7 +24,7 @@ inline int times_until(std::string_view phase, const comm::Event& event) {
   if (phase == "forward") return gathers(2) ? 3 : 0;
   if (phase == "backward") return gathers(2) ? 4 : 0;
   if (phase == "reduce") return event.op == Op::reduce_scatter && event.label.unit == 1 ? 2 : 0;
-  if (phase == "optimizer") return event.label.what == "gradient norm" ? 2 : 0;
+  if (phase == "optimizer") return event.label.what == "loss and gradient norm" ? 2 : 0;
   return event.label.what == "checkpoint" ? 1 : 0;
 }
 

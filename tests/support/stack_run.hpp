@@ -20,39 +20,16 @@
 #include <fsdp/models/llama.hpp>
 #include <fsdp/optim/adamw.hpp>
 #include <fsdp/optim/initialize.hpp>
+#include <fsdp/train/agree.hpp>
 #include <fsdp/train/dry_run.hpp>
 #include <fsdp/train/sharding_of.hpp>
 #include <fsdp/train/shards_io.hpp>
 
 #include <support/memory_watch.hpp>
 #include <support/stack_runner.hpp>
+#include <support/steps_ahead.hpp>
 
 namespace fsdp::test {
-
-/// Windows as one micro-batch; keeps its memory until `clear`.
-class BatchMemory {
- public:
-  MicroBatch add(const std::vector<Window>& windows) {
-    tokens_.emplace_back();
-    targets_.emplace_back();
-    for (const Window& window : windows) {
-      tokens_.back().insert(tokens_.back().end(), window.tokens.begin(), window.tokens.end());
-      targets_.back().insert(targets_.back().end(), window.targets.begin(), window.targets.end());
-    }
-    return {.tokens = view(tokens_.back()), .targets = view(targets_.back()), .sequences = std::ssize(windows)};
-  }
-  std::int64_t valid_targets() const {
-    std::int64_t valid = 0;
-    for (const auto& list : targets_) valid += std::count_if(list.begin(), list.end(), [](auto t) { return t >= 0; });
-    return valid;
-  }
-
- private:
-  static Tensor<const std::int32_t> view(const std::vector<std::int32_t>& list) {
-    return {list.data(), {std::ssize(list)}};
-  }
-  std::vector<std::vector<std::int32_t>> tokens_, targets_;  // moving a vector keeps its elements where they are
-};
 
 /// The whole tensors of which every rank holds view(piece); zero where `of_trained` and frozen. Each element must be
 /// owned once, and be the same in every replica.
@@ -144,13 +121,13 @@ std::vector<std::vector<float>> logits(typename Model::Stack::Comm& communicator
 template <class Model>
 void save(ShardedModule<Model>& module, const optim::AdamW<Model>& optimizer, const RunOptions& options) {
   auto& communicator = module.communicator();
-  checkpoint::Save save(options.save_to, optimizer.steps, 1, options.config);
+  checkpoint::Save save(options.save_to, optimizer.steps(), 1, options.config);
   const auto all = [&](bool ok) {
     std::int64_t every = ok ? 1 : 0;
     comm::reduce(communicator, std::span<std::int64_t>(&every, 1), comm::Reduction::min, {"checkpoint"});
     return every == 1;
   };
-  const checkpoint::TrainerState state{.step = optimizer.steps,
+  const checkpoint::TrainerState state{.step = optimizer.steps(),
                                        .seed = options.seed,
                                        .windows = 1,
                                        .seq_len = options.sequence_length,
@@ -174,7 +151,6 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   const train::Plan plan = train::plan(model, sharding, options.tiling, request);
   request.shape.activation_bytes = plan.activation_bytes;
   request.shape.far_activation_bytes = plan.far_activation_bytes;
-  if constexpr (Model::Stack::Device::asynchronous) request.shape.activation_bytes += 1 << 16;  // no dry run of its own
   ShardedModule<Model> module(communicator, model, sharding, options.tiling, request.shape);
   optim::AdamW<Model> optimizer(module, {.clip = options.clip});
   MemoryWatch<Model> watch(module);
@@ -188,6 +164,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   RunResults results;
   Memory memory{.planned = plan.bytes, .planned_activations = plan.activation_bytes};
   const auto collect_weights = [&] { return collect(module, [](const auto& piece) { return piece.main; }); };
+  train::CountExchange<typename Model::Stack::Comm> exchange(communicator, module.ledger());
   const auto evaluate = [&] {
     if (options.evaluated.empty()) return 0.0;
     watch.set_training(false);
@@ -195,47 +172,50 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
     for (const Window& window : options.evaluated) {
       BatchMemory batch;
       const MicroBatch one = batch.add({window});
+      exchange.start([&]() -> train::BatchCounts { return {.valid_targets = batch.valid_targets()}; });
       loss += executor.evaluate(one);
-      valid += static_cast<double>(batch.valid_targets());
+      valid += static_cast<double>(exchange.finish().valid_targets);
     }
-    return sum(loss) / sum(valid);
+    return sum(loss) / valid;
   };
   if (options.collects) results.initial = collect_weights();
   results.first_evaluation = evaluate();
 
-  for (std::int64_t step = optimizer.steps; step < options.steps; ++step) {
-    BatchMemory batch;
-    std::vector<MicroBatch> micro_batches;
-    for (int m = 0; m < options.micro_batches; ++m)
-      micro_batches.push_back(batch.add(options.batch({.step = static_cast<int>(step),
-                                                       .rank = rank,
-                                                       .ranks = communicator.size(),
-                                                       .micro_batch = m,
-                                                       .micro_batches = options.micro_batches})));
-    const double targets = sum(static_cast<double>(batch.valid_targets()));
+  StepsAhead<Model> ahead(module, options);
+  const auto read_oldest = [&] {
+    const double targets = ahead.release_oldest();
+    const device::StepDecision& decision = optimizer.control().decision(ahead.steps() - 1);
+    if (!options.check_only) {
+      results.losses.push_back(decision.loss / targets);
+      results.norms.push_back(decision.norm);
+    }
+    ahead.forget_oldest();
+  };
+  while (optimizer.steps() < options.steps) {
     const auto copied_bytes = [&] {
       std::int64_t bytes = 0;
       for (auto* axis : module.communicators()) bytes += axis->monitor().totals.copied_bytes;
       return bytes;
     };
+    const auto micro_batches = ahead.begin_step(optimizer.steps());
     for (auto* axis : module.communicators()) axis->monitor().events.clear();
     const std::int64_t copied = copied_bytes();
     watch.set_training(true);
-    const double loss = executor.train(micro_batches, 1.0f / static_cast<float>(targets));
+    executor.queue_training(micro_batches, 1.0f / static_cast<float>(ahead.targets()));
     if (memory.copied_bytes == 0) memory.copied_bytes = copied_bytes() - copied;
     results.events = communicator.monitor().events;
     if (const auto axes = module.communicators(); axes.size() == 3) {
       results.across_events = axes[1]->monitor().events;
       results.inner_events = axes[2]->monitor().events;
     }
-    results.losses.push_back(sum(loss) / targets);
     if (options.collects && results.gradients.empty())
       results.gradients = collect(
           module, [](const auto& piece) { return piece.gradient; }, true);
-    results.norms.push_back(optim::gradient_norm(module));
-    optimizer.step(options.lr, results.norms.back());
+    optimizer.step(executor.loss(), {.lr = options.lr});
+    if (!options.reads_late || ahead.steps() > 1) read_oldest();
     if (memory.allocations_after_first_step == 0) memory.allocations_after_first_step = module.ledger().allocations();
   }
+  while (ahead.steps() > 0) read_oldest();
   results.last_evaluation = evaluate();
   module.synchronize();
 

@@ -68,6 +68,7 @@ struct RunOptions {
   bool collects = true;                      ///< weights, gradients and moments
   bool check_only = false;                   ///< on an asynchronous device accesses are checked, and nothing runs
   std::vector<std::int64_t> leave_out = {};  ///< events of rank 0's schedule there that nobody waits for
+  bool reads_late = false;                   ///< results of a step, once the next one was queued
   bool steps_on_own_gradients = false;       ///< only the stack "watched": gradients are not summed over ranks
 };
 

@@ -20,11 +20,14 @@ std::vector<std::string> complaints(int ranks, const std::vector<int>& refusing)
   Comm::run(ranks, {}, [&](Comm& communicator) {
     const int rank = communicator.rank();
     try {
-      const BatchCounts counts = sum_counts(communicator, [&]() -> BatchCounts {
+      device::Ledger ledger;
+      CountExchange<Comm> exchange(communicator, ledger);
+      exchange.start([&]() -> BatchCounts {
         for (const int bad : refusing)
           if (rank == bad) throw InputError("window " + std::string(static_cast<std::size_t>(10 * rank), 'x'));
         return {.valid_targets = rank + 1, .squares = 10 * rank};
       });
+      const BatchCounts counts = exchange.finish();
       told[static_cast<std::size_t>(rank)] = message(counts.valid_targets, " and ", counts.squares);
     } catch (const InputError& error) {
       told[static_cast<std::size_t>(rank)] = error.what();

@@ -33,6 +33,7 @@ struct TrainerState {
   std::int64_t windows = 0;         ///< training windows; another number means other data
   std::int64_t seq_len = 0;         ///< tokens per window
   std::int64_t schedule_steps = 0;  ///< the run's --steps: the schedule's length
+  std::int64_t skipped_steps = 0;   ///< of `step`: they changed no weight
   std::optional<DynamicLossScale::State> loss_scale = {};
 
   friend bool operator==(const TrainerState&, const TrainerState&) = default;

@@ -129,16 +129,21 @@ struct Cpu {
 
   /// Adds the sum of squares to sum[0], in double, in an order that does not depend on the number of threads.
   static void sum_of_squares(Stream&, Tensor<const float> x, Tensor<double> sum);
+  /// Clipping, loss scale and bias correction of a step, and whether it is taken, from `sums` [ranks, 2]: every rank's
+  /// loss and sum of squares of gradients. `step` carries on from the step before.
+  static void decide_step(Stream&, const StepRules&, Tensor<const StepInputs>, Tensor<const double> sums,
+                          Tensor<StepDecision> step);
 
   template <class T>
-  static void adamw(Stream&, const AdamWStep&, Tensor<const T>, Tensor<float>, Tensor<float>, Tensor<const float>,
-                    Tensor<bf16>) {
+  static void adamw(Stream&, const AdamWRules&, Tensor<const StepDecision>, Tensor<const T>, Tensor<float>,
+                    Tensor<float>, Tensor<const float>, Tensor<bf16>) {
     refuse_gathered_weights<T>();
   }
   /// One pass over contiguous shards: moments and main weights are updated, model weights (bf16) written; an empty
-  /// `model` says that the main weights are the model weights.
-  static void adamw(Stream&, const AdamWStep&, Tensor<float> main, Tensor<float> first_moment,
-                    Tensor<float> second_moment, Tensor<const float> gradient, Tensor<bf16> model);
+  /// `model` says that the main weights are the model weights. A step that is skipped writes model weights alone.
+  static void adamw(Stream&, const AdamWRules&, Tensor<const StepDecision> step, Tensor<float> main,
+                    Tensor<float> first_moment, Tensor<float> second_moment, Tensor<const float> gradient,
+                    Tensor<bf16> model);
 };
 
 /// A rank's queue of work: its threads, its scratch, its counters. Not shared between ranks. Operations on it run at

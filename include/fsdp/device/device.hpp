@@ -135,10 +135,12 @@ concept Moves = requires(typename D::Stream& stream, Tensor<const T> x, Tensor<T
 };
 
 template <class D>
-concept Optimizes = requires(typename D::Stream& stream, const AdamWStep& step, Tensor<float> x, Tensor<bf16> model,
-                             Tensor<double> sum) {
+concept Optimizes = requires(typename D::Stream& stream, const AdamWRules& rules, const StepRules& run, Tensor<float> x,
+                             Tensor<bf16> model, Tensor<double> sum, Tensor<StepInputs> inputs,
+                             Tensor<StepDecision> step) {
   D::sum_of_squares(stream, x, sum);
-  D::adamw(stream, step, x, x, x, x, model);
+  D::decide_step(stream, run, inputs, sum, step);
+  D::adamw(stream, rules, step, x, x, x, x, model);
 };
 
 template <class D, class T>
@@ -187,7 +189,7 @@ consteval bool check_device() {
   static_assert(Scores<D, float> && Scores<D, bf16>,
                 "fsdp: a device lacks cross_entropy, cross_entropy_loss, or _fold, _gradient and _sum");
   static_assert(Moves<D, float> && Moves<D, bf16>, "fsdp: a device lacks add, copy to float and bf16, or fill");
-  static_assert(Optimizes<D>, "fsdp: a device lacks sum_of_squares or adamw");
+  static_assert(Optimizes<D>, "fsdp: a device lacks sum_of_squares, decide_step or adamw");
   return Device<D>;
 }
 

@@ -102,13 +102,16 @@ struct MetaOf {
   static void fill(Stream&, Tensor<T> y, float value);
 
   static void sum_of_squares(Stream&, Tensor<const float> x, Tensor<double> sum);
+  static void decide_step(Stream&, const StepRules&, Tensor<const StepInputs>, Tensor<const double> sums,
+                          Tensor<StepDecision> step);
   template <class T>
-  static void adamw(Stream&, const AdamWStep&, Tensor<const T>, Tensor<float>, Tensor<float>, Tensor<const float>,
-                    Tensor<bf16>) {
+  static void adamw(Stream&, const AdamWRules&, Tensor<const StepDecision>, Tensor<const T>, Tensor<float>,
+                    Tensor<float>, Tensor<const float>, Tensor<bf16>) {
     refuse_gathered_weights<T>();
   }
-  static void adamw(Stream&, const AdamWStep&, Tensor<float> main, Tensor<float> first_moment,
-                    Tensor<float> second_moment, Tensor<const float> gradient, Tensor<bf16> model);
+  static void adamw(Stream&, const AdamWRules&, Tensor<const StepDecision> step, Tensor<float> main,
+                    Tensor<float> first_moment, Tensor<float> second_moment, Tensor<const float> gradient,
+                    Tensor<bf16> model);
 };
 
 /// Plans for a stream of `threads`, which may be more than this machine has.

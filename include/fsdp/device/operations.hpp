@@ -57,16 +57,39 @@ struct AttentionShape {
 /// Forward rotates a query or key to its position, backward rotates a gradient back.
 enum class Rotation : std::uint8_t { forward, backward };
 
-/// Constants of one AdamW step (Loshchilov and Hutter 2019, decoupled decay).
-struct AdamWStep {
-  float lr = 0;
+/// Constants of AdamW for one tensor (Loshchilov and Hutter 2019, decoupled decay).
+struct AdamWRules {
   float beta1 = 0.9f;
   float beta2 = 0.95f;
   float eps = 1e-8f;
   float weight_decay = 0;
-  float gradient_scale = 1;  ///< clipping: min(1, clip / norm)
-  float correction1 = 1;     ///< 1 - beta1^step
-  float correction2 = 1;     ///< 1 - beta2^step
+};
+
+/// What a run decides its steps by.
+struct StepRules {
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double clip = 0;       ///< largest global gradient norm; 0 is off
+  bool goes_on = false;  ///< after gradients that are not finite, as with a loss scale
+};
+
+/// What the host gives a step.
+struct StepInputs {
+  double lr = 0;
+  double loss_scale = 1;  ///< with which the gradients were made
+};
+
+/// What the device decides of a step (decide_step), for AdamW and, later, the host.
+struct StepDecision {
+  std::int64_t taken = 0;    ///< steps so far that changed the weights
+  double loss = 0;           ///< the ranks' sum
+  double norm = 0;           ///< of the unscaled gradients
+  float lr = 0;              ///< of decay
+  float step_size = 0;       ///< lr / (1 - beta1^taken)
+  float root_scale = 1;      ///< 1 / sqrt(1 - beta2^taken)
+  float gradient_scale = 1;  ///< min(1, clip / (norm + 1e-6)) / loss_scale
+  std::int32_t skipped = 0;  ///< 1: this step leaves main weights and moments as they are
+  std::int32_t stopped = 0;  ///< 1: and so do all later ones
 };
 
 /// What a device says to an optimizer that is given read-only weights.

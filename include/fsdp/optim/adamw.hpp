@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// AdamW on shards, and clipping by the global gradient norm.
+/// AdamW on shards.
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
-#include <comm/collectives.hpp>
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/memory.hpp>
 #include <fsdp/device/operations.hpp>
+#include <fsdp/optim/step_control.hpp>
 #include <fsdp/sharded_module.hpp>
 
 namespace fsdp::optim {
@@ -22,24 +21,9 @@ struct AdamWOptions {
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;
-  double clip = 0;  ///< largest global gradient norm; 0 is off
+  double clip = 0;              ///< largest global gradient norm; 0 is off
+  bool skips_overflow = false;  ///< of gradients, as with a loss scale; else one that is not finite ends all steps
 };
-
-/// The global L2 norm of the gradients, the same on every rank: sums of squares in double, each element counted once.
-template <class Model>
-double gradient_norm(ShardedModule<Model>& module) {
-  using Device = typename ShardedModule<Model>::Device;
-  typename Device::Arena::Frame frame(module.arena());
-  const auto squares = frame.template allocate<double>({1});
-  double sum = 0;
-  device::move<Device>(module.stream(), &sum, squares.data(), 1);
-  for (const auto& piece : module.pieces())
-    if (piece.owned && piece.trainable) Device::sum_of_squares(module.stream(), piece.gradient, squares);
-  device::move<Device>(module.stream(), squares.data(), &sum, 1);
-  module.synchronize();
-  if (module.communicator().size() > 1) sum = comm::sum_over_ranks(module.communicator(), sum, {"gradient norm"});
-  return std::sqrt(sum);
-}
 
 /// Moments live where the main weights do. One pass reads and writes each element once, the compute weights included.
 /// Source: Loshchilov and Hutter 2019.
@@ -53,6 +37,9 @@ class AdamW {
   AdamW(Module& module, const AdamWOptions& options)
       : module_(&module),
         options_(options),
+        control_(
+            module,
+            {.beta1 = options.beta1, .beta2 = options.beta2, .clip = options.clip, .goes_on = options.skips_overflow}),
         first_(ledger(module), device::MemoryKind::optimizer, bytes()),
         second_(ledger(module), device::MemoryKind::optimizer, bytes()) {
     if constexpr (Module::Group::offloaded) {
@@ -63,31 +50,24 @@ class AdamW {
     }
   }
 
-  /// Steps done; set after the moments were loaded.
-  std::int64_t steps = 0;
+  /// What was decided of each step.
+  StepControl<ModelT>& control() { return control_; }
+  std::int64_t steps() const { return control_.steps(); }
 
-  /// One step on the gradients of the module, which were made with `loss_scale`, scaled by
-  /// min(1, clip / (norm + 1e-6)); `norm` is that of the unscaled gradients.
-  void step(double lr, double norm, double loss_scale = 1) {
-    ++steps;
-    const double clipped = options_.clip > 0 ? std::min(1.0, options_.clip / (norm + 1e-6)) : 1.0;
-    device::AdamWStep constants{
-        .lr = static_cast<float>(lr),
-        .beta1 = static_cast<float>(options_.beta1),
-        .beta2 = static_cast<float>(options_.beta2),
-        .eps = static_cast<float>(options_.eps),
-        .weight_decay = 0,
-        .gradient_scale = static_cast<float>(clipped / loss_scale),
-        .correction1 = static_cast<float>(1 - std::pow(options_.beta1, static_cast<double>(steps))),
-        .correction2 = static_cast<float>(1 - std::pow(options_.beta2, static_cast<double>(steps)))};
+  /// Queues one step on the gradients of the module; `loss` [1] is this rank's, on the device (Executor::loss).
+  void step(Tensor<const double> loss, const device::StepInputs& inputs) {
+    control_.decide(loss, inputs);
+    device::AdamWRules rules{.beta1 = static_cast<float>(options_.beta1),
+                             .beta2 = static_cast<float>(options_.beta2),
+                             .eps = static_cast<float>(options_.eps)};
     for (const Piece& piece : module_->pieces()) {
       if (!piece.trainable) continue;
-      constants.weight_decay = piece.parameter->shape.rank == 2 ? static_cast<float>(options_.weight_decay) : 0.0f;
+      rules.weight_decay = piece.parameter->shape.rank == 2 ? static_cast<float>(options_.weight_decay) : 0.0f;
       if constexpr (Module::Group::offloaded)
-        step_far(constants, piece);
+        step_far(rules, piece);
       else
-        Device::adamw(module_->stream(), constants, piece.main, first_moment(piece), second_moment(piece),
-                      piece.gradient, rounded(piece.model));
+        Device::adamw(module_->stream(), rules, control_.on_device(), piece.main, first_moment(piece),
+                      second_moment(piece), piece.gradient, rounded(piece.model));
     }
     module_->note_weights_written();
   }
@@ -121,7 +101,7 @@ class AdamW {
   }
 
   /// Gradients go to far memory chunk by chunk, are used there, and the stepped weights come back.
-  void step_far(const device::AdamWStep& constants, const Piece& piece) {
+  void step_far(const device::AdamWRules& rules, const Piece& piece) {
     auto& stream = module_->stream();
     float* const gradients = reinterpret_cast<float*>(staging_.data());
     Compute* const weights = reinterpret_cast<Compute*>(gradients + chunk_);
@@ -132,8 +112,8 @@ class AdamW {
       const Tensor<float> gradient(gradients, part);
       const Tensor<Compute> stepped(weights, part);
       Space::template transfer<float>(stream, stream, cut(piece.gradient), gradient);
-      Space::adamw(stream, constants, cut(piece.main), cut(first_moment(piece)), cut(second_moment(piece)),
-                   Tensor<const float>(gradient), rounded(stepped));
+      Space::adamw(stream, rules, control_.on_device(), cut(piece.main), cut(first_moment(piece)),
+                   cut(second_moment(piece)), Tensor<const float>(gradient), rounded(stepped));
       if constexpr (std::is_same_v<Compute, bf16>)
         Space::template transfer<Compute>(stream, stream, stepped, cut(piece.model));
       else
@@ -143,6 +123,7 @@ class AdamW {
 
   Module* module_;
   AdamWOptions options_;
+  StepControl<ModelT> control_;
   Block first_;
   Block second_;
   Block staging_;  ///< where offloaded: a chunk of gradients, and of stepped weights

@@ -35,8 +35,11 @@ class DynamicLossScale {
   const State& state() const { return state_; }
   double scale() const { return state_.scale; }
 
-  /// After a step's gradients; `finite` must be the same on every rank. Throws Error where no scale can help.
-  void update(bool finite) {
+  /// After a step that was made `with` a scale; `finite` must be the same on every rank. A larger scale than today's,
+  /// of a step that was queued before its predecessor was known, says nothing new. Throws Error where no scale can
+  /// help.
+  void update(bool finite, double with) {
+    if (!finite && with > state_.scale) return;
     if (!finite) {
       require<Error>(state_.scale > smallest,
                      "loss scale: gradients are not finite at the smallest scale, 2^-24; "

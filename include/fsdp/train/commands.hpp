@@ -187,8 +187,9 @@ int evaluate(const EvalOptions& options) {
     LoadedModule<Model> loaded(communicator, options.model, options.stack, sequences, options.seq_len,
                                Purpose::evaluate);
     const data::Windows windows(corpus, options.seq_len, 0.0, loaded.model.config().vocab_size);
-    Batches batches(windows, sequences, 1, options.document_separator);
-    const MeanLoss mean = mean_loss(loaded.executor, communicator, batches, sequences,
+    Batches batches(windows, sequences, 1, options.document_separator, device::host_memory<typename Comm::Device>);
+    CountExchange<Comm> exchange(communicator, loaded.module.ledger());
+    const MeanLoss mean = mean_loss(loaded.executor, communicator, exchange, batches, sequences,
                                     data::evenly_spread(0, windows.count(), options.windows));
     require<Error>(std::isfinite(mean.loss), "the mean loss is ", std::abs(mean.loss),
                    "; look at the weights of --model ", options.model);

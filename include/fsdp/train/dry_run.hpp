@@ -12,6 +12,7 @@
 #include <fsdp/executor.hpp>
 #include <fsdp/optim/adamw.hpp>
 #include <fsdp/sharded_module.hpp>
+#include <fsdp/train/agree.hpp>
 
 namespace fsdp::train {
 
@@ -55,6 +56,9 @@ Plan plan(const Model& model, typename Model::Stack::Sharding sharding, typename
   ShardedModule<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding, tiling,
                                   request.shape, request.purpose);
   Executor<MetaModel> executor(module);
+  std::vector<CountExchange<typename MetaModel::Stack::Comm>> exchanges;  // of training, of evaluation
+  for (int i = 0; i < (request.purpose == Purpose::train ? 2 : request.purpose == Purpose::evaluate ? 1 : 0); ++i)
+    exchanges.emplace_back(communicator, module.ledger());
 
   using Meta = typename MetaModel::Stack::Device;
   auto* const unread = reinterpret_cast<const std::int32_t*>(Meta::unbacked(0));
@@ -65,7 +69,7 @@ Plan plan(const Model& model, typename Model::Stack::Sharding sharding, typename
   };
   const MicroBatch batch = batch_of(request.sequences);
   const auto train = [&](const MicroBatch& one) {
-    executor.train(std::vector<MicroBatch>(static_cast<std::size_t>(request.shape.micro_batches), one), 1.0f);
+    executor.queue_training(std::vector<MicroBatch>(static_cast<std::size_t>(request.shape.micro_batches), one), 1.0f);
   };
   Plan result;
   if (request.purpose == Purpose::train) {
@@ -77,7 +81,7 @@ Plan plan(const Model& model, typename Model::Stack::Sharding sharding, typename
     module.stream().counters.matmuls = nullptr;
     // A smaller micro-batch is cut anew, perhaps into longer tiles.
     for (std::int64_t sequences = 1; sequences < request.sequences; ++sequences) train(batch_of(sequences));
-    optimizer.step(0.0, optim::gradient_norm(module));
+    optimizer.step(executor.loss(), {});
     executor.evaluate(batch);
     result.bytes = module.peak_bytes();
   } else if (request.purpose == Purpose::evaluate) {

@@ -33,6 +33,7 @@ struct StepRecord {
   double loss = 0;                        ///< mean over the step's targets, before the update
   double grad_norm = 0;                   ///< global, before clipping
   std::optional<double> loss_scale = {};  ///< where it is on
+  bool skipped = false;                   ///< gradients overflowed: no weight changed
   double lr = 0;
   std::int64_t tokens = 0;  ///< seen so far, this step included
   double tokens_per_second = 0;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,14 +52,14 @@ struct MatmulPeak {
 /// Name of a measured peak, such as "matmul bf16 1024^3, 2 x 1 threads, measured 0.40 TFLOP/s".
 std::string peak_name(DType dtype, std::int64_t size, int ranks, int threads, double flops_per_second);
 
-/// Times one square matmul in the compute type on every rank at once; takes a fraction of a second.
+/// Seconds of one matmul of [size, size] matrices in the compute type, on every rank at once: the best of several, on
+/// the slowest rank.
 template <class Comm, class Model>
-MatmulPeak measure_matmul_peak(Comm& communicator, ShardedModule<Model>& module) {
+double square_matmul_seconds(Comm& communicator, ShardedModule<Model>& module, std::int64_t size) {
   using Module = ShardedModule<Model>;
   using Compute = typename Module::Compute;
   using Device = typename Module::Device;
   using Meta = device::MetaFor<Device>;
-  constexpr std::int64_t size = Device::asynchronous ? 8192 : 512;
   constexpr int repeats = 8;
   const int threads = module.stream().threads();
   const auto multiply = [&]<class D>(typename D::Stream& stream, Compute* memory) {
@@ -86,9 +87,20 @@ MatmulPeak measure_matmul_peak(Comm& communicator, ShardedModule<Model>& module)
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     if (i > 0 && seconds < best) best = seconds;
   }
-  const double rate = comm::sum_over_ranks(communicator, 2.0 * size * size * size / best, {"matmul peak"});
+  comm::reduce(communicator, std::span(&best, 1), comm::Reduction::max, {"matmul peak"});
+  return best;
+}
+
+/// Of a matmul that takes a millisecond, or 8192^3; takes a fraction of a second.
+template <class Comm, class Model>
+MatmulPeak measure_matmul_peak(Comm& communicator, ShardedModule<Model>& module) {
+  std::int64_t size = 512;
+  double seconds = square_matmul_seconds(communicator, module, size);
+  while (seconds < 1e-3 && size < 8192) seconds = square_matmul_seconds(communicator, module, size *= 2);
+  const double rate = 2.0 * static_cast<double>(size * size * size) * communicator.size() / seconds;
   return {.flops_per_second = rate,
-          .name = peak_name(dtype_of<Compute>(), size, communicator.size(), stream.threads(), rate)};
+          .name = peak_name(dtype_of<typename ShardedModule<Model>::Compute>(), size, communicator.size(),
+                            module.stream().threads(), rate)};
 }
 
 }  // namespace fsdp::train

@@ -48,7 +48,7 @@ void restore(ShardedModule<Model>& module, optim::AdamW<Model>& optimizer, const
     read(Part::exp_avg, optimizer.first_moment(piece));
     read(Part::exp_avg_sq, optimizer.second_moment(piece));
   }
-  optimizer.steps = from.state().step;
+  optimizer.control().resume(from.state().step, from.state().skipped_steps);
   module.sync_model_weights();
 }
 

@@ -5,10 +5,12 @@
 /// The loop is the same on every rank; rank 0 speaks. What does not depend on the stack is ordinary code in src/.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <deque>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -25,10 +27,9 @@
 #include <fsdp/models/llama.hpp>
 #include <fsdp/optim/adamw.hpp>
 #include <fsdp/optim/initialize.hpp>
-#include <fsdp/train/agree.hpp>
-#include <fsdp/train/batches.hpp>
 #include <fsdp/train/console.hpp>
 #include <fsdp/train/dry_run.hpp>
+#include <fsdp/train/feed.hpp>
 #include <fsdp/train/launch.hpp>
 #include <fsdp/train/metrics.hpp>
 #include <fsdp/train/options.hpp>
@@ -54,6 +55,7 @@ class Trainer {
  public:
   using Comm = typename Model::Stack::Comm;
   using Module = ShardedModule<Model>;
+  using Device = typename Module::Device;
 
   Trainer(Comm& communicator, const TrainOptions& options, typename Model::Stack::Sharding sharding,
           typename Model::Stack::Tiling tiling)
@@ -62,7 +64,6 @@ class Trainer {
         model_(resolve_model(options), options.units),
         corpus_(paths(options.data)),
         windows_(corpus_, options.seq_len, options.validation_fraction, model_.config().vocab_size),
-        sampler_(options.seed, windows_.training(), options.batch_size),
         request_(plan_request(options, communicator.size(), rank_threads(options.stack, communicator))),
         plan_(plan(model_, sharding, tiling, request_)),
         module_(communicator, model_, sharding, tiling, planned_shape()),
@@ -70,18 +71,24 @@ class Trainer {
                              .beta2 = options.beta2,
                              .eps = options.eps,
                              .weight_decay = options.weight_decay,
-                             .clip = options.clip}),
+                             .clip = options.clip,
+                             .skips_overflow = loss_scale_of(options).has_value()}),
         trace_(options.trace.empty() ? std::filesystem::path() : trace_path(options.trace, communicator.rank())),
         executor_(module_, trace_.on() ? observer() : Observer{}),
-        batches_(windows_, request_.sequences, request_.shape.micro_batches, options.document_separator) {
-    loss_scale_ = loss_scale_of(options);
+        feed_(communicator, module_.ledger(), windows_,
+              data::Sampler(options.seed, windows_.training(), options.batch_size), request_.sequences,
+              request_.shape.micro_batches, options.document_separator),
+        held_out_counts_(communicator, module_.ledger()),
+        held_out_batch_(windows_, request_.sequences, 1, options.document_separator, device::host_memory<Device>),
+        loss_scale_(loss_scale_of(options)) {
     if (leads()) require_writable(options.checkpoint_dir);
   }
 
   void run() {
     begin();
-    for (std::int64_t step = optimizer_.steps; step < options_.steps; ++step) {
-      train_step(step);
+    while (optimizer_.steps() < options_.steps) {
+      queue_step();
+      if (!Device::asynchronous || queued_.size() > 1) report();
       if (due(options_.validation_every)) validate_now();
       if (due(options_.checkpoint_every)) save();
     }
@@ -99,7 +106,7 @@ class Trainer {
   }
   bool leads() const { return communicator_.rank() == 0; }
   bool due(std::int64_t every) const {
-    return every > 0 && optimizer_.steps % every == 0 && optimizer_.steps < options_.steps;
+    return every > 0 && optimizer_.steps() % every == 0 && optimizer_.steps() < options_.steps;
   }
   RunShape planned_shape() const {
     RunShape shape = request_.shape;
@@ -133,11 +140,11 @@ class Trainer {
                              .world = communicator_.size(),
                              .threads = request_.shape.threads,
                              .parameters = parameter_count(model_.config()),
-                             .first_step = optimizer_.steps + 1,
+                             .first_step = optimizer_.steps() + 1,
                              .steps = options_.steps,
                              .skipped_binary = corpus_.skipped_binary()};
     metrics_.write(record);
-    console_.emplace(stdout, style_of(stdout), optimizer_.steps + 1, options_.steps, options_.log_every);
+    console_.emplace(stdout, style_of(stdout), optimizer_.steps() + 1, options_.steps, options_.log_every);
     console_->line(start_text(record, corpus_.size(), static_cast<std::int64_t>(corpus_.files().size()),
                               windows_.training(), windows_.validation(), plan_.peak_bytes()));
   }
@@ -154,32 +161,62 @@ class Trainer {
     require<InputError>(state.step <= options_.steps, "--resume ", from.path().string(), ": is at step ", state.step,
                         " already; --steps ", options_.steps, " counts those of the whole run");
     train::restore(module_, optimizer_, from);
-    sampler_.restore({.epoch = state.epoch, .index = state.index});
+    skipped_ = state.skipped_steps;
+    feed_.restore({.epoch = state.epoch, .index = state.index});
     tokens_ = state.tokens;
     if (loss_scale_ && state.loss_scale) loss_scale_ = DynamicLossScale(*state.loss_scale);
   }
 
-  void train_step(std::int64_t step) {
+  /// A step that the device was asked for, and what the host knows of it.
+  struct QueuedStep {
+    std::int64_t number;  ///< the first is 1
+    BatchCounts counts;
+    double lr, loss_scale;
+    Clock::time_point begin;
+
+    double targets() const { return static_cast<double>(std::max<std::int64_t>(counts.valid_targets, 1)); }
+  };
+
+  void queue_step() {
+    const std::int64_t step = optimizer_.steps();
     const auto begin = Clock::now();
-    const BatchCounts counts = sum_counts(communicator_, [&] {
-      batches_.draw(sampler_, communicator_.rank(), communicator_.size());
-      return counts_of(batches_.micro_batches());
-    });
-    const auto [loss, norm] = loss_and_norm(step, static_cast<double>(std::max<std::int64_t>(counts.valid_targets, 1)));
-    const double lr = lr_at(schedule_of(options_), step);
-    optimizer_.step(lr, norm, gradient_scale_);
-    sampler_.advance();
+    const auto batch = feed_.take(step + 1 < options_.steps);
+    const QueuedStep& queued = queued_.emplace_back(QueuedStep{.number = step + 1,
+                                                               .counts = batch.counts,
+                                                               .lr = lr_at(schedule_of(options_), step),
+                                                               .loss_scale = loss_scale_ ? loss_scale_->scale() : 1.0,
+                                                               .begin = begin});
+    executor_.queue_training(batch.micro_batches, static_cast<float>(queued.loss_scale / queued.targets()));
+    optimizer_.step(executor_.loss(), {.lr = queued.lr, .loss_scale = queued.loss_scale});
+  }
+
+  /// What came of the oldest step that was queued. On an asynchronous device that is one step late: the next is on its
+  /// way by then, with the loss scale of before.
+  void report() {
+    const QueuedStep step = queued_.front();
+    const device::StepDecision found = optimizer_.control().decision(std::ssize(queued_) - 1);
+    queued_.pop_front();
+    const double loss = found.loss / step.targets();
+    require<Error>(found.stopped == 0, "step ", step.number, ": loss is ", std::abs(loss), " and the gradient norm is ",
+                   std::abs(found.norm),
+                   "; stopped before any weight was touched. Lower --lr, or look at the data of this step");
+    const bool skipped = found.skipped != 0;
+    if (loss_scale_) loss_scale_->update(!skipped, step.loss_scale);
+    if (skipped) ++skipped_;
     const std::int64_t step_tokens = options_.batch_size * options_.seq_len;
     tokens_ += step_tokens;
-    const double seconds = seconds_since(begin);
+    const auto now = Clock::now();
+    const double seconds = std::chrono::duration<double>(now - std::max(step.begin, reported_)).count();
+    reported_ = now;
     last_loss_ = loss;
     if (!leads()) return;
-    const double flops = model_flops(model_.config(), step_tokens, counts.squares);
-    const StepRecord record{.step = step + 1,
+    const double flops = model_flops(model_.config(), step_tokens, step.counts.squares);
+    const StepRecord record{.step = step.number,
                             .loss = loss,
-                            .grad_norm = norm,
-                            .loss_scale = loss_scale_ ? std::optional(gradient_scale_) : std::nullopt,
-                            .lr = lr,
+                            .grad_norm = std::abs(found.norm),
+                            .loss_scale = loss_scale_ ? std::optional(step.loss_scale) : std::nullopt,
+                            .skipped = skipped,
+                            .lr = step.lr,
                             .tokens = tokens_,
                             .tokens_per_second = static_cast<double>(step_tokens) / seconds,
                             .step_seconds = seconds,
@@ -189,52 +226,37 @@ class Trainer {
                             .mfu_peak = peak_.name};
     metrics_.write(record);
     console_->step(record);
+    if (skipped)
+      console_->line(message("step ", step.number, ": gradients overflow at loss scale ", step.loss_scale,
+                             "; skipped, the scale is ", loss_scale_->scale(), " now"));
   }
-
-  struct LossAndNorm {
-    double loss, norm;
-  };
-
-  /// Forward and backward; with a loss scale, again at a smaller one where gradients overflow on any rank. The norm is
-  /// unscaled.
-  LossAndNorm loss_and_norm(std::int64_t step, double targets) {
-    for (;;) {
-      gradient_scale_ = loss_scale_ ? loss_scale_->scale() : 1.0;
-      const double sum = executor_.train(batches_.micro_batches(), static_cast<float>(gradient_scale_ / targets));
-      const double loss = comm::sum_over_ranks(communicator_, sum, {"loss"}) / targets;
-      const double norm = optim::gradient_norm(module_) / gradient_scale_;
-      const bool finite = std::isfinite(norm);
-      require<Error>(std::isfinite(loss) && (finite || loss_scale_), "step ", step + 1, ": loss is ", std::abs(loss),
-                     " and the gradient norm is ", std::abs(norm),
-                     "; stopped before any weight was touched. Lower --lr, or look at the data of this step");
-      if (loss_scale_) loss_scale_->update(finite);
-      if (finite) return {loss, norm};
-      if (leads())
-        console_->line(message("step ", step + 1, ": gradients overflow at loss scale ", gradient_scale_, "; again at ",
-                               loss_scale_->scale()));
-    }
+  void report_all() {
+    while (!queued_.empty()) report();
   }
 
   std::optional<double> validate_now() {
+    report_all();
     if (windows_.validation() == 0) return std::nullopt;
     const auto held_out = windows_.validation_windows(options_.validation_windows);
-    const MeanLoss mean = mean_loss(executor_, communicator_, batches_, request_.sequences, held_out);
+    const MeanLoss mean =
+        mean_loss(executor_, communicator_, held_out_counts_, held_out_batch_, request_.sequences, held_out);
     if (leads()) {
-      metrics_.write(ValidationRecord{.step = optimizer_.steps, .validation_loss = mean.loss, .tokens = mean.tokens});
-      console_->line(message("step ", optimizer_.steps, "  held-out loss ", mean.loss, " nats per token over ",
+      metrics_.write(ValidationRecord{.step = optimizer_.steps(), .validation_loss = mean.loss, .tokens = mean.tokens});
+      console_->line(message("step ", optimizer_.steps(), "  held-out loss ", mean.loss, " nats per token over ",
                              mean.tokens, " tokens"));
     }
     return mean.loss;
   }
 
   void save() {
+    report_all();
     if (options_.checkpoint_dir.empty()) return;
     std::uint64_t id = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
     comm::broadcast(communicator_, std::as_writable_bytes(std::span(&id, 1)), 0, {"checkpoint"});
-    checkpoint::Save save(options_.checkpoint_dir, optimizer_.steps, id, model_.config());
-    const auto position = sampler_.position();
+    checkpoint::Save save(options_.checkpoint_dir, optimizer_.steps(), id, model_.config());
+    const auto position = feed_.position();
     const checkpoint::TrainerState state{
-        .step = optimizer_.steps,
+        .step = optimizer_.steps(),
         .tokens = tokens_,
         .epoch = position.epoch,
         .index = position.index,
@@ -242,6 +264,7 @@ class Trainer {
         .windows = windows_.training(),
         .seq_len = options_.seq_len,
         .schedule_steps = options_.steps,
+        .skipped_steps = skipped_,
         .loss_scale = loss_scale_ ? std::optional(loss_scale_->state()) : std::nullopt};
     const auto all = [&](bool ok) {
       std::int64_t every = ok ? 1 : 0;
@@ -292,19 +315,22 @@ class Trainer {
   Model model_;
   data::Corpus corpus_;
   data::Windows windows_;
-  data::Sampler sampler_;
   PlanRequest request_;
   Plan plan_;
   Module module_;
   optim::AdamW<Model> optimizer_;
   Trace trace_;
   Executor<Model> executor_;
-  Batches batches_;
+  Feed<Comm> feed_;
+  CountExchange<Comm> held_out_counts_;
+  Batches held_out_batch_;
   Metrics metrics_;
   std::optional<Console> console_;
   MatmulPeak peak_;
   std::optional<DynamicLossScale> loss_scale_;
-  double gradient_scale_ = 1;  ///< of the last backward
+  std::deque<QueuedStep> queued_;  ///< not yet reported
+  Clock::time_point reported_;     ///< when the last one was
+  std::int64_t skipped_ = 0;
   std::int64_t tokens_ = 0;
   std::optional<double> last_loss_;
   std::string checkpoint_path_;

@@ -22,8 +22,9 @@ struct MeanLoss {
 /// Every rank evaluates equally often, so that their collectives agree: a rank without windows computes on ignored
 /// targets.
 template <class Model>
-MeanLoss mean_loss(Executor<Model>& executor, typename Model::Stack::Comm& communicator, Batches& batches,
-                   std::int64_t sequences, std::span<const std::int64_t> windows) {
+MeanLoss mean_loss(Executor<Model>& executor, typename Model::Stack::Comm& communicator,
+                   CountExchange<typename Model::Stack::Comm>& exchange, Batches& batches, std::int64_t sequences,
+                   std::span<const std::int64_t> windows) {
   double sum = 0;
   std::int64_t tokens = 0;
   const auto count = static_cast<std::int64_t>(windows.size());
@@ -31,11 +32,11 @@ MeanLoss mean_loss(Executor<Model>& executor, typename Model::Stack::Comm& commu
     const std::int64_t from = std::min(count, begin + sequences * communicator.rank());
     const std::int64_t to = std::min(count, from + sequences);
     const MicroBatch* batch = nullptr;
-    tokens += sum_counts(communicator, [&] {
-                batch =
-                    &batches.fill(windows.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(to - from)));
-                return counts_of({batch, 1});
-              }).valid_targets;
+    exchange.start([&] {
+      batch = &batches.fill(windows.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(to - from)));
+      return counts_of({batch, 1});
+    });
+    tokens += exchange.finish().valid_targets;
     sum += executor.evaluate(*batch);
   }
   const double total = comm::sum_over_ranks(communicator, sum, {"validation loss"});

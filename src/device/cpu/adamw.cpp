@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The optimizer's pass over a shard, and the squared norm that clipping needs.
+/// The optimizer's pass over a shard, the squared norm that clipping needs, and the decision between them.
 #include <algorithm>
-#include <cmath>
 
 #include <fsdp/device/cpu.hpp>
 
 #include "../costs.hpp"
+#include "../optimizer_step.hpp"
 #include "kernels/tables.hpp"
 #include "threads.hpp"
 
@@ -29,21 +29,21 @@ void Cpu::sum_of_squares(Stream& stream, Tensor<const float> x, Tensor<double> s
   for (std::int64_t chunk = 0; chunk < partials.numel(); ++chunk) sum[0] += partials[chunk];
 }
 
-void Cpu::adamw(Stream& stream, const AdamWStep& step, Tensor<float> main, Tensor<float> first_moment,
-                Tensor<float> second_moment, Tensor<const float> gradient, Tensor<bf16> model) {
+void Cpu::decide_step(Stream&, const StepRules& rules, Tensor<const StepInputs> inputs, Tensor<const double> sums,
+                      Tensor<StepDecision> step) {
+  device::decide_step(rules, inputs[0], sums.data(), costs::ranks_of(sums), step[0]);
+}
+
+void Cpu::adamw(Stream& stream, const AdamWRules& rules, Tensor<const StepDecision> step, Tensor<float> main,
+                Tensor<float> first_moment, Tensor<float> second_moment, Tensor<const float> gradient,
+                Tensor<bf16> model) {
   const costs::Cost cost = costs::adamw(main, first_moment, second_moment, gradient, model);
   stream.counters.elementwise_bytes += cost.bytes;
-  const auto as_float = [](double value) { return static_cast<float>(value); };
-  const cpu::AdamWFactors factors{
-      .gradient_scale = step.gradient_scale,
-      .beta1 = step.beta1,
-      .one_minus_beta1 = as_float(1.0 - static_cast<double>(step.beta1)),
-      .beta2 = step.beta2,
-      .one_minus_beta2 = as_float(1.0 - static_cast<double>(step.beta2)),
-      .inverse_root_correction2 = as_float(1.0 / std::sqrt(static_cast<double>(step.correction2))),
-      .eps = step.eps,
-      .decay = as_float(1.0 - static_cast<double>(step.lr) * static_cast<double>(step.weight_decay)),
-      .step_size = as_float(static_cast<double>(step.lr) / static_cast<double>(step.correction1))};
+  if (step[0].skipped != 0) {
+    if (model.numel() > 0) copy<float, bf16>(stream, Tensor<const float>(main), model);
+    return;
+  }
+  const AdamWFactors factors(rules, step[0]);
   const auto& kernel = cpu::kernels<cpu::OptimizerKernels>();
   const cpu::Division elements{.count = main.numel(), .step = 64, .bytes = cost.bytes};
   cpu::for_parts(stream, elements, [&](std::int64_t begin, std::int64_t end, int) {

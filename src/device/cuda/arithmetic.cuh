@@ -10,6 +10,7 @@
 
 #include <fsdp/device/operations.hpp>
 
+#include "../optimizer_step.hpp"
 #include "numbers.cuh"
 
 namespace fsdp::device::cuda {
@@ -79,29 +80,14 @@ FSDP_BOTH float target_gradient(float logit, double maximum, double sum, float s
   return static_cast<float>(static_cast<double>(scale) * (exp(static_cast<double>(logit) - maximum) / sum - 1.0));
 }
 
-/// Constants of one AdamW step as its elements use them.
-struct AdamW {
-  float gradient_scale, beta1, one_minus_beta1, beta2, one_minus_beta2, inverse_root_correction2, eps, decay, step_size;
-
-  explicit AdamW(const AdamWStep& step)
-      : gradient_scale(step.gradient_scale),
-        beta1(step.beta1),
-        one_minus_beta1(static_cast<float>(1.0 - static_cast<double>(step.beta1))),
-        beta2(step.beta2),
-        one_minus_beta2(static_cast<float>(1.0 - static_cast<double>(step.beta2))),
-        inverse_root_correction2(static_cast<float>(1.0 / std::sqrt(static_cast<double>(step.correction2)))),
-        eps(step.eps),
-        decay(static_cast<float>(1.0 - static_cast<double>(step.lr) * static_cast<double>(step.weight_decay))),
-        step_size(static_cast<float>(static_cast<double>(step.lr) / static_cast<double>(step.correction1))) {}
-
-  FSDP_BOTH void step(float& weight, float& first_moment, float& second_moment, float gradient) const {
-    const float g = gradient * gradient_scale;
-    first_moment = beta1 * first_moment + one_minus_beta1 * g;
-    second_moment = beta2 * second_moment + one_minus_beta2 * g * g;
-    const float root = sqrtf(second_moment) * inverse_root_correction2 + eps;
-    weight = weight * decay - step_size * (first_moment / root);
-  }
-};
+/// One element's step.
+FSDP_BOTH void adamw(const AdamWFactors& f, float& weight, float& first_moment, float& second_moment, float gradient) {
+  const float g = gradient * f.gradient_scale;
+  first_moment = f.beta1 * first_moment + f.one_minus_beta1 * g;
+  second_moment = f.beta2 * second_moment + f.one_minus_beta2 * g * g;
+  const float root = sqrtf(second_moment) * f.root_scale + f.eps;
+  weight = weight * f.decay - f.step_size * (first_moment / root);
+}
 
 /// A contribution to a reduction: stored as one type, sent as another.
 template <class Stored, class Wire>

@@ -81,7 +81,8 @@ struct SwiGluBackward {
 
 template <bool HasModel>
 struct StepAdamW {
-  AdamW constants;
+  AdamWRules rules;
+  const StepDecision* step;
   float* main;
   float* first_moment;
   float* second_moment;
@@ -91,11 +92,16 @@ struct StepAdamW {
   __device__ __forceinline__ void operator()(std::int64_t, std::int64_t column) const {
     float w[W], m[W], v[W], g[W];
     load(main + column, w);
+    if (step->skipped != 0) {
+      if constexpr (HasModel) store(model + column, w);
+      return;
+    }
+    const AdamWFactors factors(rules, *step);
     load(first_moment + column, m);
     load(second_moment + column, v);
     load(gradient + column, g);
 #pragma unroll
-    for (int i = 0; i < W; ++i) constants.step(w[i], m[i], v[i], g[i]);
+    for (int i = 0; i < W; ++i) cuda::adamw(factors, w[i], m[i], v[i], g[i]);
     store(main + column, w);
     store(first_moment + column, m);
     store(second_moment + column, v);
@@ -126,17 +132,16 @@ void swiglu_backward(Lane lane, Tensor<T> gate, Tensor<T> up, Tensor<T> dh) {
   run_on(lane, "swiglu_backward", SwiGluBackward<T>{gate, up, dh}, gate, up, dh);
 }
 
-void adamw(Lane lane, const AdamWStep& step, Tensor<float> main, Tensor<float> first_moment,
-           Tensor<float> second_moment, Tensor<const float> gradient, Tensor<bf16> model) {
-  const AdamW constants(step);
+void adamw(Lane lane, const AdamWRules& rules, const StepDecision* step, Tensor<float> main,
+           Tensor<float> first_moment, Tensor<float> second_moment, Tensor<const float> gradient, Tensor<bf16> model) {
   if (model.data() == nullptr)
-    run_on(
-        lane, "adamw",
-        StepAdamW<false>{constants, main.data(), first_moment.data(), second_moment.data(), gradient.data(), nullptr},
-        main, first_moment, second_moment, gradient);
+    run_on(lane, "adamw",
+           StepAdamW<false>{rules, step, main.data(), first_moment.data(), second_moment.data(), gradient.data(),
+                            nullptr},
+           main, first_moment, second_moment, gradient);
   else
     run_on(lane, "adamw",
-           StepAdamW<true>{constants, main.data(), first_moment.data(), second_moment.data(), gradient.data(),
+           StepAdamW<true>{rules, step, main.data(), first_moment.data(), second_moment.data(), gradient.data(),
                            model.data()},
            main, first_moment, second_moment, gradient, model);
 }

@@ -36,8 +36,8 @@ template <class T>
 void swiglu(Lane, Tensor<const T> gate, Tensor<const T> up, Tensor<T> h);
 template <class T>
 void swiglu_backward(Lane, Tensor<T> gate, Tensor<T> up, Tensor<T> dh);
-void adamw(Lane, const AdamWStep&, Tensor<float> main, Tensor<float> first_moment, Tensor<float> second_moment,
-           Tensor<const float> gradient, Tensor<bf16> model);
+void adamw(Lane, const AdamWRules&, const StepDecision*, Tensor<float> main, Tensor<float> first_moment,
+           Tensor<float> second_moment, Tensor<const float> gradient, Tensor<bf16> model);
 
 // rope.cu
 void rotary_table(Lane, float theta, Tensor<float> table);
@@ -86,6 +86,8 @@ inline constexpr std::size_t most_parts = 256;
 void sum_in_order(Lane, std::span<const std::byte* const> parts, DType stored, DType wire, std::int64_t count,
                   Write write, float* sum);
 void round(Lane, const float* from, DType wire, std::int64_t count, std::byte* to);
+/// `sums` [ranks, 2].
+void decide_step(Lane, const StepRules&, const StepInputs*, const double* sums, std::int64_t ranks, StepDecision*);
 
 // attention_forward.cu, attention_backward.cu; `first` as for rope
 template <class T>

@@ -10,11 +10,7 @@
 #include <fsdp/core/bf16.hpp>
 #include <fsdp/core/f16.hpp>
 
-#if defined(__CUDACC__)
-#define FSDP_BOTH __host__ __device__ __forceinline__  ///< a function of the host and the device
-#else
-#define FSDP_BOTH inline
-#endif
+#include "../both.hpp"
 
 namespace fsdp::device::cuda {
 

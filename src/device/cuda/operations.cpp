@@ -186,10 +186,16 @@ void Cuda::sum_of_squares(Stream& stream, Tensor<const float> x, Tensor<double> 
   cuda::add_up(lane_of(stream), partials, sum);
 }
 
-void Cuda::adamw(Stream& stream, const AdamWStep& step, Tensor<float> main, Tensor<float> first_moment,
-                 Tensor<float> second_moment, Tensor<const float> gradient, Tensor<bf16> model) {
+void Cuda::decide_step(Stream& stream, const StepRules& rules, Tensor<const StepInputs> inputs,
+                       Tensor<const double> sums, Tensor<StepDecision> step) {
+  cuda::decide_step(lane_of(stream), rules, inputs.data(), sums.data(), costs::ranks_of(sums), step.data());
+}
+
+void Cuda::adamw(Stream& stream, const AdamWRules& rules, Tensor<const StepDecision> step, Tensor<float> main,
+                 Tensor<float> first_moment, Tensor<float> second_moment, Tensor<const float> gradient,
+                 Tensor<bf16> model) {
   const costs::Cost cost = costs::adamw(main, first_moment, second_moment, gradient, model);
-  cuda::adamw(charge(stream, cost), step, main, first_moment, second_moment, gradient, model);
+  cuda::adamw(charge(stream, cost), rules, step.data(), main, first_moment, second_moment, gradient, model);
 }
 
 #define FSDP_CUDA_OPERATIONS(T)                                                                                       \

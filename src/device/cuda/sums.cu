@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Sums in a fixed order: of losses, of squares, and of ranks' contributions.
+/// Sums in a fixed order: of losses, of squares, and of ranks' contributions; what a step makes of them.
 #include <algorithm>
 #include <vector>
 
@@ -50,6 +50,11 @@ __global__ void square_chunks(const float* x, std::int64_t count, std::int64_t c
     const double total = block_sum(squares);
     if (threadIdx.x == 0) partials[index] = total;
   });
+}
+
+__global__ void decide(StepRules rules, const StepInputs* inputs, const double* sums, std::int64_t ranks,
+                       StepDecision* step) {
+  if (threadIdx.x == 0) device::decide_step(rules, *inputs, sums, ranks, *step);
 }
 
 __device__ __forceinline__ float on_wire(DType wire, float value) {
@@ -121,6 +126,11 @@ void squares(Lane lane, Tensor<const float> x, Tensor<double> partials) {
   launch(lane, "sum_of_squares", wide ? square_chunks<4> : square_chunks<1>,
          grid_of_rows(partials.numel(), lane.plain ? 1 : element_threads), 0, x.data(), x.numel(), costs::sum_chunk,
          partials.numel(), partials.data());
+}
+
+void decide_step(Lane lane, const StepRules& rules, const StepInputs* inputs, const double* sums, std::int64_t ranks,
+                 StepDecision* step) {
+  launch(lane, "decide_step", decide, Grid{.threads = warp}, 0, rules, inputs, sums, ranks, step);
 }
 
 void sum_in_order(Lane lane, std::span<const std::byte* const> parts, DType stored, DType wire, std::int64_t count,

@@ -133,16 +133,16 @@ struct BareLoop<PrecisionT>::State {
     return loss;
   }
 
-  void adamw(double lr) {
-    ++steps;
-    device::AdamWStep constants{.lr = static_cast<float>(lr),
-                                .correction1 = static_cast<float>(1 - std::pow(0.9, static_cast<double>(steps))),
-                                .correction2 = static_cast<float>(1 - std::pow(0.95, static_cast<double>(steps)))};
+  void adamw(double lr, double loss, double squares) {
+    const device::StepInputs inputs{.lr = lr};
+    const std::array sums = {loss, squares};
+    Device::decide_step(stream, {}, {&inputs, {1}}, {sums.data(), {1, 2}}, {&decision, {1}});
     for (const Weight<Compute>& weight : weights) {
-      constants.weight_decay = weight.main.rank() == 2 ? 0.1f : 0.0f;
+      const device::AdamWRules rules{.weight_decay = weight.main.rank() == 2 ? 0.1f : 0.0f};
       Tensor<bf16> model_weight;
       if constexpr (!one_copy) model_weight = weight.model;
-      Device::adamw(stream, constants, weight.main, weight.first, weight.second, weight.gradient, model_weight);
+      Device::adamw(stream, rules, {&decision, {1}}, weight.main, weight.first, weight.second, weight.gradient,
+                    model_weight);
     }
   }
 
@@ -161,7 +161,7 @@ struct BareLoop<PrecisionT>::State {
   std::array<Block, 4> memories;                ///< main, first and second moments, gradients
   Block rounded;
   std::vector<Weight<Compute>> weights;
-  std::int64_t steps = 0;
+  device::StepDecision decision;
 };
 
 template <class PrecisionT>
@@ -191,7 +191,7 @@ double BareLoop<PrecisionT>::step(const MicroBatch& batch, double lr) {
     device::Cpu::sum_of_squares(state_->stream, Tensor<const float>(weight.gradient.data(), {weight.gradient.numel()}),
                                 Tensor<double>(&sum, {1}));
   require<Error>(std::isfinite(loss) && std::isfinite(sum), "bench: the hand-written loop's loss is ", loss);
-  state_->adamw(lr);
+  state_->adamw(lr, loss, sum);
   return loss;
 }
 

@@ -34,8 +34,9 @@ class Optimizer {
   void step() {
     Tensor<bf16> model;
     if (model_.bytes() > 0) model = {reinterpret_cast<bf16*>(model_.data()), {size_}};
-    Cpu::adamw(stream_, {.lr = 1e-4f, .weight_decay = 0.1f, .correction1 = 0.1f, .correction2 = 0.05f}, floats(main_),
-               floats(first_), floats(second_), floats(gradient_), model);
+    const device::StepDecision step{.lr = 1e-4f, .step_size = 1e-3f, .root_scale = 4.5f};
+    Cpu::adamw(stream_, {.weight_decay = 0.1f}, {&step, {1}}, floats(main_), floats(first_), floats(second_),
+               floats(gradient_), model);
   }
   /// Memory held; the triad's arrays are as large.
   std::int64_t bytes() const { return ledger_.bytes(); }

@@ -4,5 +4,6 @@
 namespace fsdp::nn {
 
 FSDP_NN_INSTANCES(template, QueuedFp32)
+FSDP_NN_INSTANCES(template, QueuedMetaFp32)
 
 }  // namespace fsdp::nn

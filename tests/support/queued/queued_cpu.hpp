@@ -18,6 +18,7 @@
 #include <comm/transfer.hpp>
 #include <fsdp/device/cpu.hpp>
 #include <fsdp/device/device.hpp>
+#include <fsdp/device/meta.hpp>
 
 #include <support/queued/queue.hpp>
 
@@ -37,7 +38,10 @@ struct QueuedCpu {
   template <class T>
   using Operand = device::Operand<T>;
   using AttentionShape = device::AttentionShape;
-  using AdamWStep = device::AdamWStep;
+  using AdamWRules = device::AdamWRules;
+  using StepRules = device::StepRules;
+  using StepInputs = device::StepInputs;
+  using StepDecision = device::StepDecision;
   using Rotation = device::Rotation;
   using CumulativeLengths = device::CumulativeLengths;
 
@@ -193,15 +197,20 @@ struct QueuedCpu {
     run(
         s, "sum_of_squares", [](auto&... a) { Cpu::sum_of_squares(a...); }, x, sum);
   }
+  static void decide_step(Stream& s, const StepRules& rules, Tensor<const StepInputs> inputs, Tensor<const double> sums,
+                          Tensor<StepDecision> step) {
+    run(
+        s, "decide_step", [](auto&... a) { Cpu::decide_step(a...); }, rules, inputs, sums, step);
+  }
   template <class T>
-  static void adamw(Stream&, const AdamWStep&, Tensor<const T>, Tensor<float>, Tensor<float>, Tensor<const float>,
-                    Tensor<bf16>) {
+  static void adamw(Stream&, const AdamWRules&, Tensor<const StepDecision>, Tensor<const T>, Tensor<float>,
+                    Tensor<float>, Tensor<const float>, Tensor<bf16>) {
     device::refuse_gathered_weights<T>();
   }
-  static void adamw(Stream& s, const AdamWStep& step, Tensor<float> main, Tensor<float> first, Tensor<float> second,
-                    Tensor<const float> gradient, Tensor<bf16> model) {
+  static void adamw(Stream& s, const AdamWRules& rules, Tensor<const StepDecision> step, Tensor<float> main,
+                    Tensor<float> first, Tensor<float> second, Tensor<const float> gradient, Tensor<bf16> model) {
     run(
-        s, "adamw", [](auto&... a) { Cpu::adamw(a...); }, step, main, first, second, gradient, model);
+        s, "adamw", [](auto&... a) { Cpu::adamw(a...); }, rules, step, main, first, second, gradient, model);
   }
 
  private:
@@ -246,4 +255,18 @@ void QueuedCpu::run(Stream& stream, const char* operation, Work work, const Argu
 
 static_assert(device::check_device<QueuedCpu>());
 
+/// Plans for it: a CPU's scratch, and memory that is not the host's.
+struct QueuedMeta : device::MetaOf<device::Cpu> {
+  static constexpr bool host_memory = QueuedCpu::host_memory;
+};
+
 }  // namespace fsdp::test
+
+template <>
+struct fsdp::device::detail::Planning<fsdp::test::QueuedCpu> {
+  using Meta = fsdp::test::QueuedMeta;
+};
+template <>
+struct fsdp::device::detail::Planning<fsdp::test::QueuedMeta> {
+  using Meta = fsdp::test::QueuedMeta;
+};

@@ -65,12 +65,12 @@ class StepRun {
     const std::int64_t allocations = module_.ledger().allocations();
     std::int64_t targets = batch_.targets.numel();
     comm::reduce(communicator_, std::span<std::int64_t>(&targets, 1), comm::Reduction::sum, {"valid targets"});
-    const double sum = executor_.train({&batch_, 1}, 1.0f / static_cast<float>(targets));
-    loss_ = comm::sum_over_ranks(communicator_, sum, {"loss"}) / static_cast<double>(targets);
+    executor_.queue_training({&batch_, 1}, 1.0f / static_cast<float>(targets));
     const auto begin = Clock::now();
-    const double norm = optim::gradient_norm(module_);
-    require<Error>(std::isfinite(loss_) && std::isfinite(norm), "bench: the step's loss is ", loss_);
-    optimizer_.step(lr, norm);
+    optimizer_.step(executor_.loss(), {.lr = lr});
+    const device::StepDecision& decision = optimizer_.control().decision();
+    loss_ = decision.loss / static_cast<double>(targets);
+    require<Error>(decision.stopped == 0, "bench: the step's loss is ", loss_);
     clock_.add_optimizer(std::chrono::duration<double>(Clock::now() - begin).count());
     const comm::Totals after = totals();
     sums_.communication_seconds += after.copy_seconds - before.copy_seconds;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// AdamW and the squared norm over ranges of float shards.
+#include "../../optimizer_step.hpp"
 #include "tables.hpp"
 #include "vector.hpp"
 
@@ -14,7 +15,7 @@ void update(const AdamWFactors& f, float* main, float* first_moment, float* seco
     const Floats g = load(gradient + i, part) * f.gradient_scale;
     const Floats m = load(first_moment + i, part) * f.beta1 + g * f.one_minus_beta1;
     const Floats v = load(second_moment + i, part) * f.beta2 + g * g * f.one_minus_beta2;
-    const Floats denominator = square_root(v) * f.inverse_root_correction2 + f.eps;
+    const Floats denominator = square_root(v) * f.root_scale + f.eps;
     const Floats w = load(main + i, part) * f.decay - m / denominator * f.step_size;
     store(first_moment + i, m, part);
     store(second_moment + i, v, part);

@@ -12,6 +12,10 @@
 
 #include "../isa.hpp"
 
+namespace fsdp::device {
+struct AdamWFactors;  // device/optimizer_step.hpp
+}
+
 namespace fsdp::device::cpu {
 
 /// One set of functions for each element type.
@@ -68,10 +72,6 @@ struct SoftmaxFunctions {
 };
 struct SoftmaxKernels : ByType<SoftmaxFunctions> {};
 
-/// Constants of a step, folded: see adamw.cpp.
-struct AdamWFactors {
-  float gradient_scale, beta1, one_minus_beta1, beta2, one_minus_beta2, inverse_root_correction2, eps, decay, step_size;
-};
 struct OptimizerKernels {
   /// `model` may be null.
   void (*adamw)(const AdamWFactors& factors, float* main, float* first_moment, float* second_moment,

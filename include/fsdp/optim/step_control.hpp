@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Steps that the device decides: the host queues them and reads later what came of them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include <comm/collectives.hpp>
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/device/host_copy.hpp>
+#include <fsdp/device/memory.hpp>
+#include <fsdp/device/operations.hpp>
+#include <fsdp/gathered_numbers.hpp>
+#include <fsdp/sharded_module.hpp>
+
+namespace fsdp::optim {
+
+/// The global L2 norm of the gradients, what clipping, loss scale and bias correction make of it, and whether the step
+/// is taken at all, in one collective of two numbers a rank. Sums of squares are in double, in rank order, each element
+/// counted once: the same decision on every rank.
+template <class ModelT>
+class StepControl {
+ public:
+  using Module = ShardedModule<ModelT>;
+  using Device = typename Module::Device;
+  using Decision = device::StepDecision;
+
+  StepControl(Module& module, const device::StepRules& rules)
+      : module_(&module),
+        rules_(rules),
+        numbers_(module.communicator(), module.ledger(), 2),
+        block_(module.ledger(), device::MemoryKind::scratch, decision_offset + std::int64_t{sizeof(Decision)}) {}
+
+  /// Steps that were queued, since the run's first.
+  std::int64_t steps() const { return steps_; }
+  /// Goes on after `steps`, of which `skipped` changed nothing.
+  void resume(std::int64_t steps, std::int64_t skipped) {
+    steps_ = steps;
+    auto& first = decisions_.front();
+    first.value() = {.taken = steps - skipped};
+    first.send(module_->stream(), on_device().data());
+    module_->synchronize();
+  }
+
+  /// Queues the decision on the module's gradients; `loss` [1] is this rank's sum, on the device.
+  void decide(Tensor<const double> loss, const device::StepInputs& inputs) {
+    auto& stream = module_->stream();
+    auto& host_inputs = inputs_[slot_of(steps_)];
+    comm::wait_for(module_->communicator(), host_inputs.copied());  // of the step before the last
+    host_inputs.value() = inputs;
+    host_inputs.send(stream, inputs_on_device());
+    const Tensor<double> own = numbers_.own();  // [2]
+    device::move<Device>(stream, loss.data(), own.data(), 1);
+    const Tensor<double> squares = own.slice(1, 2);
+    Device::template fill<double>(stream, squares, 0.0f);
+    for (const auto& piece : module_->pieces())
+      if (piece.owned && piece.trainable) Device::sum_of_squares(stream, piece.gradient, squares);
+    const auto all = numbers_.gather(stream, {"loss and gradient norm"});  // [ranks, 2]
+    Device::decide_step(stream, rules_, {inputs_on_device(), {1}}, all, on_device());
+    decisions_[slot_of(steps_)].fetch(stream, on_device().data());
+    ++steps_;
+  }
+
+  /// The last decision, for what the stream is asked next.
+  Tensor<Decision> on_device() const { return {reinterpret_cast<Decision*>(block_.data() + decision_offset), {1}}; }
+  /// That of the last step, or of the one before it; the host waits until the device has come so far. Throws
+  /// CollectiveError at the deadline, or where a rank has failed.
+  const Decision& decision(std::int64_t behind = 0) {
+    require(behind >= 0 && behind < std::ssize(decisions_) && behind < steps_, "step control: ", behind,
+            " steps behind the last are not kept");
+    auto& found = decisions_[slot_of(steps_ - 1 - behind)];
+    comm::wait_for(module_->communicator(), found.copied());
+    return found.value();
+  }
+
+ private:
+  static constexpr std::int64_t decision_offset = device::alignment;
+  static_assert(sizeof(device::StepInputs) <= decision_offset);
+
+  static std::size_t slot_of(std::int64_t step) { return static_cast<std::size_t>(step % 2); }
+  device::StepInputs* inputs_on_device() const { return reinterpret_cast<device::StepInputs*>(block_.data()); }
+
+  Module* module_;
+  device::StepRules rules_;
+  GatheredNumbers<typename Module::Comm> numbers_;
+  device::Block<Device> block_;  // StepInputs, StepDecision
+  std::array<device::HostCopy<Device, device::StepInputs>, 2> inputs_;
+  std::array<device::HostCopy<Device, Decision>, 2> decisions_;
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace fsdp::optim

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trainer on an asynchronous device, which reads what came of a step when the next one is on its way.
+#include <algorithm>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <support/stacks/trainers.hpp>
+#include <support/temporary_folder.hpp>
+
+namespace fsdp::test {
+namespace {
+
+train::TrainOptions options_of(const TemporaryFolder& folder, const std::string& name) {
+  train::TrainOptions options;
+  options.data = {folder.path() / "data.txt"};
+  options.model = {.hidden = 16, .layers = 2, .heads = 2, .kv_heads = 1, .head_dim = 8, .intermediate = 24};
+  options.steps = 7;
+  options.seq_len = 16;
+  options.batch_size = 4;
+  options.validation_fraction = 0.1;
+  options.validation_every = 3;
+  options.checkpoint_every = 3;
+  options.checkpoint_dir = folder.path() / name;
+  options.metrics = folder.path() / (name + ".jsonl");
+  options.stack.comm = {.kind = train::CommChoice::Kind::threads, .ranks = 2};
+  options.stack.precision = train::PrecisionChoice::fp32;
+  options.stack.threads = 1;
+  return options;
+}
+
+/// The metrics file's lines, without what depends on time, and the run's own name.
+std::vector<nlohmann::json> lines(const train::TrainOptions& options) {
+  std::ifstream file(options.metrics);
+  std::vector<nlohmann::json> list;
+  for (std::string line; std::getline(file, line);) {
+    nlohmann::json object = nlohmann::json::parse(line);
+    for (const char* key : {"tokens_per_second", "step_seconds", "tflops", "mfu", "mfu_peak", "seconds", "checkpoint"})
+      object.erase(key);
+    list.push_back(object);
+  }
+  return list;
+}
+
+class QueuedTrainer : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string text;
+    for (int i = 0; i < 400; ++i) text += "line " + std::to_string(i * i) + '\n';
+    folder.write("data.txt", text);
+  }
+  TemporaryFolder folder;
+};
+
+TEST_F(QueuedTrainer, WritesTheMetricsOfTheCpuAStepLater) {
+  for (const char* clip : {"off", "on"}) {
+    train::TrainOptions cpu = options_of(folder, std::string("cpu-") + clip);
+    train::TrainOptions queued = options_of(folder, std::string("queued-") + clip);
+    cpu.clip = queued.clip = clip == std::string("on") ? 0.5 : 0;
+    cpu.grad_accum = queued.grad_accum = 2;
+    train_on_cpu(cpu);
+    EXPECT_EQ(train_queued(queued), std::vector<std::string>());
+    EXPECT_EQ(lines(queued), lines(cpu));
+    EXPECT_EQ(lines(cpu).size(), 1u + 7 + 3 + 1);
+  }
+}
+
+TEST_F(QueuedTrainer, GoesOnWhereItStopped) {
+  train::TrainOptions whole = options_of(folder, "whole"), rest = options_of(folder, "rest");
+  train_queued(whole);
+  rest.resume = folder.path() / "whole" / "step-00000003";
+  train_queued(rest);
+  auto expected = lines(whole);
+  expected.erase(expected.begin() + 1, expected.begin() + 5);  // three steps and a validation
+  auto found = lines(rest);
+  expected.front() = found.front();
+  EXPECT_EQ(found, expected);
+}
+
+TEST_F(QueuedTrainer, SkipsTheStepsThatOverflowBeforeTheHostKnows) {
+  train::TrainOptions options = options_of(folder, "scaled");
+  options.clip = 0;
+  options.lr = 300;
+  options.units.frozen = {"*layers*"};
+  options.loss_scale = "dynamic:1267650600228229401496703205376";
+  train_queued(options);
+  int skipped = 0;
+  for (const auto& line : lines(options)) skipped += line.contains("skipped");
+  EXPECT_GT(skipped, 0);
+  EXPECT_LT(skipped, 6);
+}
+
+TEST_F(QueuedTrainer, StopsWhereALossIsNoNumber) {
+  train::TrainOptions options = options_of(folder, "broken");
+  options.lr = 1e30;
+  EXPECT_THROW(train_queued(options), Error);
+}
+
+}  // namespace
+}  // namespace fsdp::test

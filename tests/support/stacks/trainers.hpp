@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The whole trainer, on options.stack.comm.ranks threads.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <fsdp/train/options.hpp>
+
+namespace fsdp::test {
+
+/// On an asynchronous device; returns accesses in no order, in words.
+std::vector<std::string> train_queued(const train::TrainOptions& options);
+void train_on_cpu(const train::TrainOptions& options);
+
+}  // namespace fsdp::test

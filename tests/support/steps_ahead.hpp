@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Steps that were queued and not yet waited for, with the memory that they read.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <future>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <fsdp/sharded_module.hpp>
+#include <fsdp/train/agree.hpp>
+
+#include <support/stack_runner.hpp>
+
+namespace fsdp::test {
+
+/// Windows as one micro-batch; keeps its memory.
+class BatchMemory {
+ public:
+  MicroBatch add(const std::vector<Window>& windows) {
+    tokens_.emplace_back();
+    targets_.emplace_back();
+    for (const Window& window : windows) {
+      tokens_.back().insert(tokens_.back().end(), window.tokens.begin(), window.tokens.end());
+      targets_.back().insert(targets_.back().end(), window.targets.begin(), window.targets.end());
+    }
+    return {.tokens = view(tokens_.back()), .targets = view(targets_.back()), .sequences = std::ssize(windows)};
+  }
+  std::int64_t valid_targets() const {
+    std::int64_t valid = 0;
+    for (const auto& list : targets_) valid += std::count_if(list.begin(), list.end(), [](auto t) { return t >= 0; });
+    return valid;
+  }
+
+ private:
+  static Tensor<const std::int32_t> view(const std::vector<std::int32_t>& list) {
+    return {list.data(), {std::ssize(list)}};
+  }
+  std::vector<std::vector<std::int32_t>> tokens_, targets_;  // moving a vector keeps its elements where they are
+};
+
+/// Draws and counts batches one step ahead, as the trainer does. Where results are read late, nothing of a step runs
+/// before the host has queued the next one: a host that waits for its own step meets the deadline.
+template <class Model>
+class StepsAhead {
+ public:
+  using Comm = typename Model::Stack::Comm;
+
+  StepsAhead(ShardedModule<Model>& module, const RunOptions& options)
+      : module_(module), options_(options), exchange_(module.communicator(), module.ledger()) {}
+
+  /// The step's micro-batches.
+  std::span<const MicroBatch> begin_step(std::int64_t step) {
+    if (drawn_.empty() || drawn_.back().step != step) draw(step);
+    drawn_.back().targets = static_cast<double>(exchange_.finish().valid_targets);
+    Drawn& now = drawn_.back();
+    if (step + 1 < options_.steps) draw(step + 1);
+    ++begun_;
+    if constexpr (Comm::Device::asynchronous)
+      if (options_.reads_late && begun_ > 1) {
+        now.gate.emplace();
+        module_.stream().submit("gate", {}, [open = now.gate->get_future().share()](auto&) { open.wait(); });
+      }
+    return now.micro_batches;
+  }
+  /// Of the step that was begun last.
+  double targets() const { return drawn_[begun_ - 1].targets; }
+  std::int64_t steps() const { return static_cast<std::int64_t>(begun_); }
+
+  /// Ends the oldest step, whose results are read next; returns its targets.
+  double release_oldest() {
+    drawn_.front().gate.reset();  // whoever waits goes on
+    return drawn_.front().targets;
+  }
+  void forget_oldest() {
+    drawn_.pop_front();
+    --begun_;
+  }
+
+ private:
+  struct Drawn {
+    std::int64_t step = 0;
+    BatchMemory memory = {};
+    std::vector<MicroBatch> micro_batches = {};
+    double targets = 0;
+    std::optional<std::promise<void>> gate = {};
+  };
+
+  void draw(std::int64_t step) {
+    auto& communicator = module_.communicator();
+    Drawn& drawn = drawn_.emplace_back(Drawn{.step = step});
+    exchange_.start([&]() -> train::BatchCounts {
+      for (int m = 0; m < options_.micro_batches; ++m)
+        drawn.micro_batches.push_back(drawn.memory.add(options_.batch({.step = static_cast<int>(step),
+                                                                       .rank = communicator.rank(),
+                                                                       .ranks = communicator.size(),
+                                                                       .micro_batch = m,
+                                                                       .micro_batches = options_.micro_batches})));
+      return {.valid_targets = drawn.memory.valid_targets()};
+    });
+  }
+
+  ShardedModule<Model>& module_;
+  const RunOptions& options_;
+  train::CountExchange<Comm> exchange_;
+  std::deque<Drawn> drawn_;  ///< the steps begun, then the one drawn ahead
+  std::size_t begun_ = 0;
+};
+
+}  // namespace fsdp::test
