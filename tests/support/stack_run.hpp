@@ -29,6 +29,19 @@
 
 namespace fsdp::test {
 
+/// Whether checkpoints can be read and written here: their files are JSON, which bench/gpu may lack.
+#ifdef TESSERA_TEST_WITHOUT_CHECKPOINTS
+inline constexpr bool has_checkpoints = false;
+#else
+inline constexpr bool has_checkpoints = true;
+#endif
+
+/// A double of a device that looks at every access (tests/support/queued).
+template <class Device>
+concept ChecksAccesses = requires {
+  Device::take_races();
+};
+
 /// Windows as one micro-batch; keeps its memory until `clear`.
 class BatchMemory {
  public:
@@ -110,7 +123,7 @@ template <class Model>
 void begin(ShardedModule<Model>& module, const RunOptions& options) {
   if (options.model.empty())
     optim::initialize(module, options.seed);
-  else
+  else if constexpr (has_checkpoints)
     train::load_weights(module, checkpoint::open_model(options.model).weights);
 }
 
@@ -164,6 +177,8 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   const auto sum = [&](double value) { return comm::sum_over_ranks(communicator, value, {"test"}); };
   const int rank = communicator.rank();
   communicator.monitor().options.before = options.before;
+  const bool uses_checkpoints = !options.model.empty() || !options.resume.empty() || !options.save_to.empty();
+  require<InputError>(has_checkpoints || !uses_checkpoints, "this test needs checkpoints, and was built without JSON");
   const Model model(options.config, options.units);
   const auto sharding = train::sharding_of<typename Model::Stack::Sharding>(options.sharding);
   train::PlanRequest request{
@@ -174,7 +189,8 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   const train::Plan plan = train::plan(model, sharding, options.tiling, request);
   request.shape.activation_bytes = plan.activation_bytes;
   request.shape.far_activation_bytes = plan.far_activation_bytes;
-  if constexpr (Model::Stack::Device::asynchronous) request.shape.activation_bytes += 1 << 16;  // no dry run of its own
+  if constexpr (ChecksAccesses<typename Model::Stack::Device>)
+    request.shape.activation_bytes += 1 << 16;  // no dry run of its own
   ShardedModule<Model> module(communicator, model, sharding, options.tiling, request.shape);
   optim::AdamW<Model> optimizer(module, {.clip = options.clip});
   MemoryWatch<Model> watch(module);
@@ -182,7 +198,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   if (options.nan_in_padding) watch.fill_gradients_with_nan();
   if (options.resume.empty())
     begin(module, options);
-  else
+  else if constexpr (has_checkpoints)
     train::restore(module, optimizer, checkpoint::Checkpoint::open(options.resume));
 
   RunResults results;
@@ -255,7 +271,8 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   memory.gradient_slots = watch.gradient_slots();
   memory.views_checked = watch.checked();
   results.memory.push_back(memory);
-  if (!options.save_to.empty()) save(module, optimizer, options);
+  if constexpr (has_checkpoints)
+    if (!options.save_to.empty()) save(module, optimizer, options);
   if (!options.logits_of.empty()) {
     communicator.monitor().events.clear();
     results.logits = logits<Model>(communicator, options);
@@ -268,13 +285,14 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
 template <class Model>
 RunResults run_threads(const RunOptions& options) {
   using Comm = typename Model::Stack::Comm;
-  if constexpr (Comm::Device::asynchronous) Comm::Device::Queue::check_only(options.check_only);
+  constexpr bool checks_accesses = ChecksAccesses<typename Comm::Device>;
+  if constexpr (checks_accesses) Comm::Device::Queue::check_only(options.check_only);
   std::vector<RunResults> by_rank(static_cast<std::size_t>(options.ranks));
   Comm::run(options.ranks, comm::Options{.deadline = options.deadline, .record = true}, [&](Comm& communicator) {
     if constexpr (requires { communicator.steps_on_own_gradients; })
       communicator.steps_on_own_gradients = options.steps_on_own_gradients;
     RunResults& results = by_rank[static_cast<std::size_t>(communicator.rank())];
-    if constexpr (Comm::Device::asynchronous) {
+    if constexpr (checks_accesses) {
       using Queue = typename Comm::Device::Queue;
       Queue::leave_out(communicator.rank() == 0 ? options.leave_out : std::vector<std::int64_t>{});
       results = run_on_rank<Model>(communicator, options);
@@ -284,7 +302,7 @@ RunResults run_threads(const RunOptions& options) {
     }
   });
   RunResults results = std::move(by_rank.front());
-  if constexpr (Comm::Device::asynchronous) results.races = Comm::Device::take_races();
+  if constexpr (checks_accesses) results.races = Comm::Device::take_races();
   for (std::size_t rank = 1; rank < by_rank.size(); ++rank) {
     EXPECT_EQ(by_rank[rank].losses, results.losses);
     EXPECT_EQ(by_rank[rank].norms, results.norms);
