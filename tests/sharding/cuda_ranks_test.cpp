@@ -37,11 +37,10 @@ TEST(CudaRanks, FollowOneRankWithEveryStrategy) {
   const RunResults alone = run_cuda("fsdp2", uneven_options(1));
   EXPECT_LT(alone.losses.back(), 0.95 * alone.losses.front());  // else nothing was learnt, and nothing is shown
   for (const int ranks : {2, 4})
-    for (const int micro_batches : {1, 2})
-      for (const auto stack : cuda_strategies) {
-        SCOPED_TRACE(message(stack, ", ", ranks, " ranks, ", micro_batches, " micro-batches"));
-        expect_follows(run_cuda(stack, uneven_options(ranks, micro_batches)), alone);
-      }
+    for (const auto stack : cuda_strategies) {
+      SCOPED_TRACE(message(stack, ", ", ranks, " ranks"));
+      expect_follows(run_cuda(stack, uneven_options(ranks, ranks / 2)), alone);
+    }
 }
 
 TEST(CudaRanks, FollowOneRankWhileBlockInputsAreInFarMemory) {
