@@ -76,11 +76,12 @@ class MemoryWatch {
   /// What a step does not write stays NaN: nobody may read it.
   void fill_gradients_with_nan() {
     for (auto& group : module_.groups())
-      if (group.rules().trainable) std::fill_n(group.summed_gradient().data(), group.summed_gradient().size(), NAN);
+      if (group.rules().trainable) fill(group.summed_gradient().data(), group.summed_gradient().size());
     for (int i = 0; i < gradient_slots_made_; ++i) {
       const auto& slot = module_.gradient_slot(i);
-      std::fill_n(slot.open(), slot.size, NAN);
+      fill(slot.open(), slot.size);
     }
+    module_.synchronize();
   }
 
   Observer observer() {
@@ -98,6 +99,10 @@ class MemoryWatch {
   using Action = sharding::Action;
 
   auto& group(int index) { return module_.groups()[static_cast<std::size_t>(index)]; }
+
+  void fill(float* data, std::int64_t count) {
+    Module::Device::template fill<float>(module_.stream(), Tensor<float>(data, {count}), NAN);
+  }
 
   void before(const sharding::Event& event) {
     if (event.action != Action::forward && event.action != Action::loss && event.action != Action::backward) return;

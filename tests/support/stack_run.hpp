@@ -31,6 +31,19 @@
 
 namespace fsdp::test {
 
+/// Whether checkpoints can be read and written here: their files are JSON, which bench/gpu may lack.
+#ifdef TESSERA_TEST_WITHOUT_CHECKPOINTS
+inline constexpr bool has_checkpoints = false;
+#else
+inline constexpr bool has_checkpoints = true;
+#endif
+
+/// A double of a device that looks at every access (tests/support/queued).
+template <class Device>
+concept ChecksAccesses = requires {
+  Device::take_races();
+};
+
 /// The whole tensors of which every rank holds view(piece); zero where `of_trained` and frozen. Each element must be
 /// owned once, and be the same in every replica.
 template <class Module, class View>
@@ -87,7 +100,7 @@ template <class Model>
 void begin(ShardedModule<Model>& module, const RunOptions& options) {
   if (options.model.empty())
     optim::initialize(module, options.seed);
-  else
+  else if constexpr (has_checkpoints)
     train::load_weights(module, checkpoint::open_model(options.model).weights);
 }
 
@@ -141,6 +154,8 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   const auto sum = [&](double value) { return comm::sum_over_ranks(communicator, value, {"test"}); };
   const int rank = communicator.rank();
   communicator.monitor().options.before = options.before;
+  const bool uses_checkpoints = !options.model.empty() || !options.resume.empty() || !options.save_to.empty();
+  require<InputError>(has_checkpoints || !uses_checkpoints, "this test needs checkpoints, and was built without JSON");
   const Model model(options.config, options.units);
   const auto sharding = train::sharding_of<typename Model::Stack::Sharding>(options.sharding);
   train::PlanRequest request{
@@ -158,7 +173,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   if (options.nan_in_padding) watch.fill_gradients_with_nan();
   if (options.resume.empty())
     begin(module, options);
-  else
+  else if constexpr (has_checkpoints)
     train::restore(module, optimizer, checkpoint::Checkpoint::open(options.resume));
 
   RunResults results;
@@ -235,7 +250,8 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   memory.gradient_slots = watch.gradient_slots();
   memory.views_checked = watch.checked();
   results.memory.push_back(memory);
-  if (!options.save_to.empty()) save(module, optimizer, options);
+  if constexpr (has_checkpoints)
+    if (!options.save_to.empty()) save(module, optimizer, options);
   if (!options.logits_of.empty()) {
     communicator.monitor().events.clear();
     results.logits = logits<Model>(communicator, options);
@@ -248,13 +264,14 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
 template <class Model>
 RunResults run_threads(const RunOptions& options) {
   using Comm = typename Model::Stack::Comm;
-  if constexpr (Comm::Device::asynchronous) Comm::Device::Queue::check_only(options.check_only);
+  constexpr bool checks_accesses = ChecksAccesses<typename Comm::Device>;
+  if constexpr (checks_accesses) Comm::Device::Queue::check_only(options.check_only);
   std::vector<RunResults> by_rank(static_cast<std::size_t>(options.ranks));
   Comm::run(options.ranks, comm::Options{.deadline = options.deadline, .record = true}, [&](Comm& communicator) {
     if constexpr (requires { communicator.steps_on_own_gradients; })
       communicator.steps_on_own_gradients = options.steps_on_own_gradients;
     RunResults& results = by_rank[static_cast<std::size_t>(communicator.rank())];
-    if constexpr (Comm::Device::asynchronous) {
+    if constexpr (checks_accesses) {
       using Queue = typename Comm::Device::Queue;
       Queue::leave_out(communicator.rank() == 0 ? options.leave_out : std::vector<std::int64_t>{});
       results = run_on_rank<Model>(communicator, options);
@@ -264,7 +281,7 @@ RunResults run_threads(const RunOptions& options) {
     }
   });
   RunResults results = std::move(by_rank.front());
-  if constexpr (Comm::Device::asynchronous) results.races = Comm::Device::take_races();
+  if constexpr (checks_accesses) results.races = Comm::Device::take_races();
   for (std::size_t rank = 1; rank < by_rank.size(); ++rank) {
     EXPECT_EQ(by_rank[rank].losses, results.losses);
     EXPECT_EQ(by_rank[rank].norms, results.norms);

@@ -61,7 +61,7 @@ class StepsAhead {
     Drawn& now = drawn_.back();
     if (step + 1 < options_.steps) draw(step + 1);
     ++begun_;
-    if constexpr (Comm::Device::asynchronous)
+    if constexpr (requires { Comm::Device::take_races(); })
       if (options_.reads_late && begun_ > 1) {
         now.gate.emplace();
         module_.stream().submit("gate", {}, [open = now.gate->get_future().share()](auto&) { open.wait(); });

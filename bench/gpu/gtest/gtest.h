@@ -7,6 +7,8 @@
 #include <cmath>
 #include <functional>
 #include <iostream>
+#include <iterator>
+#include <mutex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -28,6 +30,53 @@ inline bool add(std::string name, std::function<void()> body) {
 
 inline int failures = 0;
 inline std::string skipped;  ///< why the case that runs was skipped
+inline std::mutex printing;  ///< and counting: ranks are threads, each of which may fail
+inline thread_local std::vector<std::string> traces;
+
+/// What is written to a report: a value, up to four of a list, or that it cannot be shown.
+template <class T>
+void show(std::ostream& out, const T& value) {
+  if constexpr (requires { out << value; }) {
+    out << value;
+  } else if constexpr (requires { out << *std::begin(value); }) {
+    int shown = 0;
+    out << "{";
+    for (const auto& one : value) {
+      if (++shown > 4) break;
+      out << " " << one;
+    }
+    out << (shown > 4 ? " ... }" : " }");
+  } else {
+    out << "(not shown)";
+  }
+}
+
+/// What is wrong with a comparison; empty where it holds.
+template <class A, class B, class Holds>
+std::string wrong(const char* words, const A& a, const B& b, Holds holds) {
+  if (holds(a, b)) return {};
+  std::ostringstream text;
+  text << words << " does not hold: ";
+  show(text, a);
+  text << ", ";
+  show(text, b);
+  return text.str();
+}
+inline std::string wrong(const char* words, bool holds) {
+  return holds ? std::string() : std::string(words) + " does not hold";
+}
+
+/// A line for failures of this thread until its scope ends.
+struct Trace {
+  explicit Trace(auto&& words) {
+    std::ostringstream text;
+    text << words;
+    traces.push_back(text.str());
+  }
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+  ~Trace() { traces.pop_back(); }
+};
 
 /// Takes what is streamed behind a macro, and the macro's own text.
 struct Report {
@@ -40,8 +89,10 @@ struct Report {
 };
 struct Fail {
   void operator=(const Report& report) const {
+    const std::lock_guard lock(printing);
     ++failures;
     std::cout << report.text.str() << "\n";
+    for (const std::string& trace : traces) std::cout << "  in " << trace << "\n";
   }
 };
 struct Skip {
@@ -51,34 +102,41 @@ struct Skip {
 }  // namespace testing::bare
 
 #define FSDP_BARE_REPORT (::testing::bare::Report() << __FILE__ << ":" << __LINE__ << ": ")
-#define FSDP_BARE_EXPECT(holds, words) \
-  if (holds) {                         \
-  } else                               \
-    ::testing::bare::Fail() = FSDP_BARE_REPORT << words << " does not hold; "
-#define FSDP_BARE_ASSERT(holds, words) \
-  if (holds) {                         \
-  } else                               \
-    return ::testing::bare::Fail() = FSDP_BARE_REPORT << words << " does not hold; "
+#define FSDP_BARE_EXPECT(...)                                                                     \
+  if (const std::string found_wrong = ::testing::bare::wrong(__VA_ARGS__); found_wrong.empty()) { \
+  } else                                                                                          \
+    ::testing::bare::Fail() = FSDP_BARE_REPORT << found_wrong << "; "
+#define FSDP_BARE_ASSERT(...)                                                                     \
+  if (const std::string found_wrong = ::testing::bare::wrong(__VA_ARGS__); found_wrong.empty()) { \
+  } else                                                                                          \
+    return ::testing::bare::Fail() = FSDP_BARE_REPORT << found_wrong << "; "
+#define FSDP_BARE_COMPARE(a, b, op) #a " " #op " " #b, (a), (b), [](const auto& x, const auto& y) { return x op y; }
+#define FSDP_BARE_TRACE_AT(line) trace_of_line_##line
+#define FSDP_BARE_TRACE(line) FSDP_BARE_TRACE_AT(line)
 
 #define TEST(suite, name)                                                                            \
   static void suite##_##name();                                                                      \
   static const bool suite##_##name##_added = ::testing::bare::add(#suite "." #name, suite##_##name); \
   static void suite##_##name()
 #define GTEST_SKIP() return ::testing::bare::Skip() = ::testing::bare::Report()
-#define EXPECT_TRUE(a) FSDP_BARE_EXPECT(static_cast<bool>(a), #a)
-#define EXPECT_EQ(a, b) FSDP_BARE_EXPECT((a) == (b), #a " == " #b)
-#define EXPECT_LT(a, b) FSDP_BARE_EXPECT((a) < (b), #a " < " #b)
-#define EXPECT_GT(a, b) FSDP_BARE_EXPECT((a) > (b), #a " > " #b)
-#define EXPECT_NEAR(a, b, c) FSDP_BARE_EXPECT(std::abs((a) - (b)) <= (c), #a " near " #b)
-#define ASSERT_EQ(a, b) FSDP_BARE_ASSERT((a) == (b), #a " == " #b)
-#define EXPECT_THROW(statement, type) \
-  FSDP_BARE_EXPECT(                   \
-      [&] {                           \
-        try {                         \
-          statement;                  \
-        } catch (const type&) {       \
-          return true;                \
-        }                             \
-        return false;                 \
-      }(),                            \
-      #statement " throws " #type)
+#define SCOPED_TRACE(words) const ::testing::bare::Trace FSDP_BARE_TRACE(__LINE__)(words)
+#define ADD_FAILURE() ::testing::bare::Fail() = FSDP_BARE_REPORT
+#define EXPECT_TRUE(a) FSDP_BARE_EXPECT(#a, static_cast<bool>(a))
+#define EXPECT_EQ(a, b) FSDP_BARE_EXPECT(FSDP_BARE_COMPARE(a, b, ==))
+#define EXPECT_NE(a, b) FSDP_BARE_EXPECT(FSDP_BARE_COMPARE(a, b, !=))
+#define EXPECT_LT(a, b) FSDP_BARE_EXPECT(FSDP_BARE_COMPARE(a, b, <))
+#define EXPECT_LE(a, b) FSDP_BARE_EXPECT(FSDP_BARE_COMPARE(a, b, <=))
+#define EXPECT_GT(a, b) FSDP_BARE_EXPECT(FSDP_BARE_COMPARE(a, b, >))
+#define EXPECT_NEAR(a, b, c) \
+  FSDP_BARE_EXPECT(#a " near " #b, (a), (b), [&](const auto& x, const auto& y) { return std::abs(x - y) <= (c); })
+#define ASSERT_TRUE(a) FSDP_BARE_ASSERT(#a, static_cast<bool>(a))
+#define ASSERT_EQ(a, b) FSDP_BARE_ASSERT(FSDP_BARE_COMPARE(a, b, ==))
+#define EXPECT_THROW(statement, type)                 \
+  FSDP_BARE_EXPECT(#statement " throws " #type, [&] { \
+    try {                                             \
+      statement;                                      \
+    } catch (const type&) {                           \
+      return true;                                    \
+    }                                                 \
+    return false;                                     \
+  }())

@@ -31,6 +31,8 @@ namespace fsdp::device {
 std::string cuda_problem();
 /// How many devices there are; 0 where there is a problem.
 int cuda_devices();
+/// Bytes of the calling thread's device that nobody holds, other programs included.
+std::int64_t cuda_free_bytes();
 /// What this thread makes from here on, it makes on the device `index`. Throws InputError where that does not exist.
 void use_cuda_device(int index);
 

@@ -20,6 +20,15 @@ using cuda::require_success;
 /// 13000 is 13.0.
 std::string version(int number) { return message(number / 1000, ".", number % 1000 / 10); }
 
+struct DeviceBytes {
+  std::size_t unused = 0, all = 0;
+};
+DeviceBytes device_bytes() {
+  DeviceBytes bytes;
+  require_success(cudaMemGetInfo(&bytes.unused, &bytes.all), "asking for free memory");
+  return bytes;
+}
+
 /// A failed cudaMalloc leaves its error behind for the next call to find.
 void forget_error() { static_cast<void>(cudaGetLastError()); }
 
@@ -73,6 +82,8 @@ int Cuda::count() {
   return cuda_devices();
 }
 
+std::int64_t cuda_free_bytes() { return static_cast<std::int64_t>(device_bytes().unused); }
+
 void use_cuda_device(int index) {
   const int count = cuda_devices();
   require<InputError>(index >= 0 && index < count, "device ", index, " asked for, ", count,
@@ -87,8 +98,7 @@ std::byte* Cuda::allocate(std::int64_t bytes) {
   const cudaError_t status = cudaMalloc(&data, static_cast<std::size_t>(bytes));
   if (status == cudaErrorMemoryAllocation) {
     forget_error();
-    std::size_t unused = 0, all = 0;
-    require_success(cudaMemGetInfo(&unused, &all), "asking for free memory");
+    const auto [unused, all] = device_bytes();
     throw MemoryError(message("the device gave no ", bytes, " bytes of memory: ", unused, " of ", all,
                               " are free; lower the batch, the sequence or the kept tiles, or shard over more ranks "
                               "(see --dry-run)"));

@@ -11,71 +11,14 @@
 #include <fsdp/train/bench/floors.hpp>
 #include <fsdp/train/bench/lines.hpp>
 #include <fsdp/train/bench/mlp_layer.hpp>
+#include <fsdp/train/bench/mlp_matmuls.hpp>
 #include <fsdp/train/bench/rounds.hpp>
 
 namespace fsdp::train::bench {
 namespace {
 
 using device::Cpu;
-using device::MemoryKind;
 using Sizes = MlpSizes;
-
-/// The same matmuls with nothing between them, in memory of the same sizes.
-template <class Compute>
-class Matmuls {
- public:
-  Matmuls(const Sizes& sizes, std::int64_t scratch_bytes)
-      : arena_(ledger_, scratch_bytes),
-        stream_(arena_, sizes.threads),
-        operands_(ledger_, sizes),
-        gate_up_(ledger_, MemoryKind::activations, 2 * sizes.tokens * sizes.intermediate * Ops::element),
-        h_(ledger_, MemoryKind::activations, sizes.tokens * sizes.intermediate * Ops::element) {}
-
-  /// As they stand in the formula: gate, up and down each by itself, all operands contiguous.
-  void nine() {
-    const std::int64_t width = operands_.sizes.intermediate;
-    const auto gate = matrix(gate_up_, 0, width);                             // [S, I]
-    const auto up = matrix(gate_up_, operands_.sizes.tokens * width, width);  // [S, I]
-    const auto h = matrix(h_, 0, width);                                      // [S, I]
-    product<Compute>(operands_.x(), device::transposed(operands_.weight(0)), gate);
-    product<Compute>(operands_.x(), device::transposed(operands_.weight(1)), up);
-    product<Compute>(h, device::transposed(operands_.weight(2)), operands_.y());
-    product<Compute>(operands_.dy(), operands_.weight(2), h);
-    product<float>(device::transposed(operands_.dy()), h, operands_.gradient(2));
-    product<float>(device::transposed(gate), operands_.x(), operands_.gradient(0));
-    product<float>(device::transposed(up), operands_.x(), operands_.gradient(1));
-    product<Compute>(gate, operands_.weight(0), operands_.y());
-    product<Compute>(up, operands_.weight(1), operands_.y(), Write::accumulate);
-  }
-
-  /// As the untiled module calls them: gate and up are one matmul.
-  void six() {
-    const auto gate_up = matrix(gate_up_, 0, 2 * operands_.sizes.intermediate);  // [S, 2 I]
-    const auto h = matrix(h_, 0, operands_.sizes.intermediate);                  // [S, I]
-    product<Compute>(operands_.x(), device::transposed(operands_.weight(0, 2)), gate_up);
-    product<Compute>(h, device::transposed(operands_.weight(2)), operands_.y());
-    product<Compute>(operands_.dy(), operands_.weight(2), h);
-    product<float>(device::transposed(operands_.dy()), h, operands_.gradient(2));
-    product<float>(device::transposed(gate_up), operands_.x(), operands_.gradient(0, 2));
-    product<Compute>(gate_up, operands_.weight(0, 2), operands_.y());
-  }
-
- private:
-  using Ops = MlpOperands<Cpu, Compute>;
-  Tensor<Compute> matrix(const CpuBlock& block, std::int64_t offset, std::int64_t columns) const {
-    return {reinterpret_cast<Compute*>(block.data()) + offset, {operands_.sizes.tokens, columns}};
-  }
-  template <class C>
-  void product(device::Operand<Compute> a, device::Operand<Compute> b, Tensor<C> c, Write write = Write::overwrite) {
-    Cpu::matmul<Compute, C>(stream_, a, b, c, write);
-  }
-
-  device::Ledger ledger_;
-  Cpu::Arena arena_;
-  Cpu::Stream stream_;
-  Ops operands_;
-  CpuBlock gate_up_, h_;
-};
 
 template <class PrecisionT>
 void measure(const BenchOptions& options, const Sizes& sizes, const std::vector<TilingChoice>& tilings,
@@ -100,7 +43,7 @@ void measure(const BenchOptions& options, const Sizes& sizes, const std::vector<
     const std::size_t backward = rounds.add([&own] { own.backward(); });
     list.push_back({choice, std::move(layer), forward, backward});
   }
-  Matmuls<typename PrecisionT::Compute> matmuls(sizes, largest_arena);
+  MlpMatmuls<Cpu, typename PrecisionT::Compute> matmuls(sizes, largest_arena);
   const std::size_t nine = rounds.add([&] { matmuls.nine(); });
   const std::size_t six = rounds.add([&] { matmuls.six(); });
   rounds.run(options.repeats);

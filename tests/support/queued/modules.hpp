@@ -10,7 +10,7 @@
 namespace fsdp::nn {
 
 using QueuedFp32 = Local<test::QueuedCpu, Fp32, tiling::RunTime>;
-using QueuedMetaFp32 = Local<test::QueuedMeta, Fp32, tiling::RunTime>;
+using QueuedMetaFp32 = Local<device::MetaOf<test::QueuedCpu>, Fp32, tiling::RunTime>;
 FSDP_NN_INSTANCES(extern template, QueuedFp32)
 FSDP_NN_INSTANCES(extern template, QueuedMetaFp32)
 

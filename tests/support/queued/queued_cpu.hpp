@@ -255,18 +255,10 @@ void QueuedCpu::run(Stream& stream, const char* operation, Work work, const Argu
 
 static_assert(device::check_device<QueuedCpu>());
 
-/// Plans for it: a CPU's scratch, and memory that is not the host's.
-struct QueuedMeta : device::MetaOf<device::Cpu> {
-  static constexpr bool host_memory = QueuedCpu::host_memory;
-};
-
 }  // namespace fsdp::test
 
+/// A CPU's scratch, and memory that is not the host's.
 template <>
 struct fsdp::device::detail::Planning<fsdp::test::QueuedCpu> {
-  using Meta = fsdp::test::QueuedMeta;
-};
-template <>
-struct fsdp::device::detail::Planning<fsdp::test::QueuedMeta> {
-  using Meta = fsdp::test::QueuedMeta;
+  using Meta = MetaOf<test::QueuedCpu>;
 };

@@ -20,7 +20,8 @@ struct MlpSizes {
   int threads = 1;
 };
 
-/// x [S, H], y and dy [S, H], weights [3, I, H] and their gradients, laid out as a gather slot has them.
+/// x [S, H], y and dy [S, H], weights [3, I, H] and their gradients, laid out as a gather slot has them. Zero where the
+/// host cannot write.
 template <class Device, class Compute>
 struct MlpOperands {
   MlpOperands(device::Ledger& ledger, const MlpSizes& sizes)
@@ -28,7 +29,7 @@ struct MlpOperands {
         streams(ledger, device::MemoryKind::activations, 3 * stream_size() * element),
         weights(ledger, device::MemoryKind::gathered, 3 * weight_size() * element),
         gradients(ledger, device::MemoryKind::gradients, 3 * weight_size() * std::int64_t{sizeof(float)}) {
-    if constexpr (!Device::counts_only) {
+    if constexpr (!Device::counts_only && Device::host_memory) {
       fill_uniform({reinterpret_cast<Compute*>(streams.data()), {3 * stream_size()}}, 1.0f);
       fill_uniform({reinterpret_cast<Compute*>(weights.data()), {3 * weight_size()}}, 0.05f);
     }
@@ -93,6 +94,7 @@ class MlpLayer {
     arena_.release(Arena::End::low, mark_);
   }
 
+  typename Device::Stream& stream() { return stream_; }
   tiling::TilePlan plan() { return module_.plan(context_); }
   std::int64_t arena_peak() const { return arena_.peak(); }
   std::int64_t matmul_flops() const { return stream_.counters.matmul_flops; }
@@ -112,11 +114,12 @@ class MlpLayer {
 };
 
 /// The arena that forward and backward need, by a dry run.
-template <class PrecisionT>
+template <class PrecisionT, class Device = device::Cpu>
 std::int64_t planned_arena(const MlpSizes& sizes, const tiling::RunTime& tiling) {
   device::Ledger ledger;
-  const MlpOperands<device::Meta, typename PrecisionT::Compute> operands(ledger, sizes);
-  MlpLayer<nn::Local<device::Meta, PrecisionT, tiling::RunTime>> layer(operands, tiling, 0);
+  using Meta = device::MetaFor<Device>;
+  const MlpOperands<Meta, typename PrecisionT::Compute> operands(ledger, sizes);
+  MlpLayer<nn::Local<Meta, PrecisionT, tiling::RunTime>> layer(operands, tiling, 0);
   layer.forward();
   layer.backward();
   return layer.arena_peak();

@@ -1,53 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Meta's operations: costs without work.
-#include <omp.h>
+/// Meta's operations: costs without work. Each target that is planned for has a source file, which defines what it
+/// needs as scratch, MetaOf<Target>::Stream::Planner, and then instantiates these.
+#pragma once
 
-#include <fsdp/device/meta.hpp>
+#include <omp.h>
 
 #include <atomic>
 
+#include <fsdp/device/meta.hpp>
+
 #include "costs.hpp"
-#include "cuda/scratch.hpp"
 
 namespace fsdp::device {
 
-/// Scratch of the CPU: asked of a stream that never computes.
-template <>
-struct MetaOf<Cpu>::Stream::Planner {
-  explicit Planner(int threads) : stream(arena, threads) {}
-
-  std::int64_t matmul(const MatmulRecord& problem, std::int64_t lda, std::int64_t ldb, std::int64_t ldc) {
-    return Cpu::matmul_scratch(stream, problem, lda, ldb, ldc);
-  }
-  std::int64_t norm_backward(const costs::Cost& cost, std::int64_t, std::int64_t, bool) const { return cost.scratch; }
-  std::int64_t rope(std::int64_t) const { return 0; }
-  std::int64_t attention(const AttentionShape& shape, DType dtype, bool backward) {
-    return Cpu::attention_scratch(stream, shape, dtype, backward);
-  }
-
-  Cpu::Arena arena;  ///< empty: descriptors take nothing from it
-  Cpu::Stream stream;
-};
-
-/// Scratch of a GPU: functions of the problem.
-template <>
-struct MetaOf<Cuda>::Stream::Planner {
-  explicit Planner(int) {}
-
-  std::int64_t matmul(const MatmulRecord& problem, std::int64_t, std::int64_t, std::int64_t) const {
-    return cuda::matmul_scratch(problem);
-  }
-  std::int64_t norm_backward(const costs::Cost&, std::int64_t rows, std::int64_t columns, bool wants_dw) const {
-    return cuda::norm_scratch(rows, columns, wants_dw);
-  }
-  std::int64_t rope(std::int64_t tokens) const { return cuda::documents_scratch(tokens); }
-  std::int64_t attention(const AttentionShape& shape, DType, bool backward) const {
-    return cuda::attention_scratch(shape, backward);
-  }
-};
-
-namespace {
+namespace meta {
 
 /// Scratch is held for a moment, so that the arena's peak is the target's.
 template <class Stream>
@@ -62,7 +29,7 @@ void charge(Stream& stream, const costs::Cost& cost) {
   take(stream, cost.scratch);
 }
 
-}  // namespace
+}  // namespace meta
 
 template <class Target>
 std::byte* MetaOf<Target>::allocate(std::int64_t bytes) {
@@ -87,14 +54,14 @@ template <class A, class C>
 void MetaOf<Target>::matmul(Stream& stream, Operand<A> a, Operand<A> b, Tensor<C> c, Write write) {
   const MatmulRecord problem = costs::matmul(a, b, c, write);
   costs::count(stream.counters, problem);
-  take(stream, stream.planner().matmul(problem, a.tensor.row_stride(), b.tensor.row_stride(), c.row_stride()));
+  meta::take(stream, stream.planner().matmul(problem, a.tensor.row_stride(), b.tensor.row_stride(), c.row_stride()));
 }
 
 template <class Target>
 template <class T>
 void MetaOf<Target>::rms_norm(Stream& stream, Tensor<const T> x, Tensor<const T> w, float, Tensor<T> y,
                               Tensor<float> rstd) {
-  charge(stream, costs::rms_norm(x, w, y, rstd));
+  meta::charge(stream, costs::rms_norm(x, w, y, rstd));
 }
 
 template <class Target>
@@ -104,20 +71,20 @@ void MetaOf<Target>::rms_norm_backward(Stream& stream, Tensor<const T> x, Tensor
                                        Write dw_write) {
   costs::Cost cost = costs::rms_norm_backward(x, w, rstd, dy, dx, dx_write, dw, dw_write, stream.threads());
   cost.scratch = stream.planner().norm_backward(cost, x.rows(), x.columns(), dw.data() != nullptr);
-  charge(stream, cost);
+  meta::charge(stream, cost);
 }
 
 template <class Target>
 void MetaOf<Target>::rotary_table(Stream& stream, float, Tensor<float> table) {
-  charge(stream, costs::rotary_table(table));
+  meta::charge(stream, costs::rotary_table(table));
 }
 
 template <class Target>
 template <class T>
 void MetaOf<Target>::rope(Stream& stream, Tensor<T> x, Tensor<const float> table, Rotation,
                           CumulativeLengths documents) {
-  charge(stream, costs::rope(x, table, documents));
-  take(stream, stream.planner().rope(x.rows()));
+  meta::charge(stream, costs::rope(x, table, documents));
+  meta::take(stream, stream.planner().rope(x.rows()));
 }
 
 template <class Target>
@@ -126,7 +93,7 @@ void MetaOf<Target>::attention(Stream& stream, const AttentionShape& shape, Tens
                                Tensor<const T> v, Tensor<T> out, Tensor<float> lse) {
   costs::require_attention(shape, q, k, v, out.shape(), lse.shape());
   stream.counters.attention_flops += costs::attention_flops(shape, false);
-  take(stream, stream.planner().attention(shape, dtype_of<T>(), false));
+  meta::take(stream, stream.planner().attention(shape, dtype_of<T>(), false));
 }
 
 template <class Target>
@@ -138,89 +105,89 @@ void MetaOf<Target>::attention_backward(Stream& stream, const AttentionShape& sh
   costs::require_attention(shape, q, k, v, out.shape(), lse.shape());
   costs::require_attention<T>(shape, dq, dk, dv, dout.shape(), lse.shape());
   stream.counters.attention_flops += costs::attention_flops(shape, true);
-  take(stream, stream.planner().attention(shape, dtype_of<T>(), true));
+  meta::take(stream, stream.planner().attention(shape, dtype_of<T>(), true));
 }
 
 template <class Target>
 template <class T>
 void MetaOf<Target>::swiglu(Stream& stream, Tensor<const T> gate, Tensor<const T> up, Tensor<T> h) {
-  charge(stream, costs::swiglu(gate, up, h));
+  meta::charge(stream, costs::swiglu(gate, up, h));
 }
 
 template <class Target>
 template <class T>
 void MetaOf<Target>::swiglu_backward(Stream& stream, Tensor<T> gate, Tensor<T> up, Tensor<T> dh) {
-  charge(stream, costs::swiglu_backward(gate, up, dh));
+  meta::charge(stream, costs::swiglu_backward(gate, up, dh));
 }
 
 template <class Target>
 template <class T>
 void MetaOf<Target>::embedding(Stream& stream, Tensor<const T> table, Tensor<const std::int32_t> tokens,
                                Tensor<T> out) {
-  charge(stream, costs::embedding(table, tokens, out));
+  meta::charge(stream, costs::embedding(table, tokens, out));
 }
 
 template <class Target>
 template <class T>
 void MetaOf<Target>::embedding_backward(Stream& stream, Tensor<const std::int32_t> tokens, Tensor<const T> dy,
                                         Tensor<float> dtable, Write write) {
-  charge(stream, costs::embedding_backward(tokens, dy, dtable, write));
+  meta::charge(stream, costs::embedding_backward(tokens, dy, dtable, write));
 }
 
 template <class Target>
 template <class T>
 void MetaOf<Target>::cross_entropy(Stream& stream, Tensor<T> logits, Tensor<const std::int32_t> targets, float,
                                    Tensor<double> loss) {
-  charge(stream, costs::cross_entropy(logits, targets, loss, 2));
+  meta::charge(stream, costs::cross_entropy(logits, targets, loss, 2));
 }
 
 template <class Target>
 template <class T>
 void MetaOf<Target>::cross_entropy_loss(Stream& stream, Tensor<const T> logits, Tensor<const std::int32_t> targets,
                                         Tensor<double> loss) {
-  charge(stream, costs::cross_entropy(logits, targets, loss, 1));
+  meta::charge(stream, costs::cross_entropy(logits, targets, loss, 1));
 }
 
 template <class Target>
 template <class T>
 void MetaOf<Target>::cross_entropy_fold(Stream& stream, Tensor<const T> logits, std::int64_t,
                                         Tensor<const std::int32_t> targets, Tensor<double> state) {
-  charge(stream, costs::cross_entropy_block(logits, targets, state, 1));
+  meta::charge(stream, costs::cross_entropy_block(logits, targets, state, 1));
 }
 
 template <class Target>
 void MetaOf<Target>::cross_entropy_sum(Stream& stream, Tensor<const double> state, Tensor<double> loss) {
-  charge(stream, costs::cross_entropy_sum(state, loss));
+  meta::charge(stream, costs::cross_entropy_sum(state, loss));
 }
 
 template <class Target>
 template <class T>
 void MetaOf<Target>::cross_entropy_gradient(Stream& stream, Tensor<T> logits, std::int64_t,
                                             Tensor<const std::int32_t> targets, float, Tensor<const double> state) {
-  charge(stream, costs::cross_entropy_block(Tensor<const T>(logits), targets, state, 2));
+  meta::charge(stream, costs::cross_entropy_block(Tensor<const T>(logits), targets, state, 2));
 }
 
 template <class Target>
 template <class T>
 void MetaOf<Target>::add(Stream& stream, Tensor<const T> x, Tensor<T> y) {
-  charge(stream, costs::add(x, y));
+  meta::charge(stream, costs::add(x, y));
 }
 
 template <class Target>
 template <class X, class Y>
 void MetaOf<Target>::copy(Stream& stream, Tensor<const X> x, Tensor<Y> y) {
-  charge(stream, costs::copy(x, y));
+  meta::charge(stream, costs::copy(x, y));
 }
 
 template <class Target>
 template <class T>
 void MetaOf<Target>::fill(Stream& stream, Tensor<T> y, float) {
-  charge(stream, costs::fill(y));
+  meta::charge(stream, costs::fill(y));
 }
 
 template <class Target>
 void MetaOf<Target>::sum_of_squares(Stream& stream, Tensor<const float> x, Tensor<double> sum) {
-  charge(stream, costs::sum_of_squares(x, sum));
+  meta::charge(stream, costs::sum_of_squares(x, sum));
 }
 
 template <class Target>
@@ -233,9 +200,10 @@ template <class Target>
 void MetaOf<Target>::adamw(Stream& stream, const AdamWRules&, Tensor<const StepDecision>, Tensor<float> main,
                            Tensor<float> first_moment, Tensor<float> second_moment, Tensor<const float> gradient,
                            Tensor<bf16> model) {
-  charge(stream, costs::adamw(main, first_moment, second_moment, gradient, model));
+  meta::charge(stream, costs::adamw(main, first_moment, second_moment, gradient, model));
 }
 
+/// FSDP_META(Target) instantiates everything for float and bf16, FSDP_META_OPERATIONS the operations on T.
 #define FSDP_META_OPERATIONS(Meta, T)                                                                                 \
   template void Meta::matmul<T, T>(Stream&, Operand<T>, Operand<T>, Tensor<T>, Write);                                \
   template void Meta::rms_norm<T>(Stream&, Tensor<const T>, Tensor<const T>, float, Tensor<T>, Tensor<float>);        \
@@ -268,11 +236,5 @@ void MetaOf<Target>::adamw(Stream& stream, const AdamWRules&, Tensor<const StepD
   FSDP_META_OPERATIONS(MetaOf<Target>, bf16)                                                                      \
   template void MetaOf<Target>::matmul<bf16, float>(Stream&, Operand<bf16>, Operand<bf16>, Tensor<float>, Write); \
   template void MetaOf<Target>::fill<double>(Stream&, Tensor<double>, float);
-FSDP_META(Cpu)
-FSDP_META(Cuda)
-FSDP_META_OPERATIONS(MetaOf<Cuda>, f16)
-template void MetaOf<Cuda>::matmul<f16, float>(Stream&, Operand<f16>, Operand<f16>, Tensor<float>, Write);
-template void MetaOf<Cuda>::copy<f16, f16>(Stream&, Tensor<const f16>, Tensor<f16>);
-template void MetaOf<Cuda>::copy<float, f16>(Stream&, Tensor<const float>, Tensor<f16>);
 
 }  // namespace fsdp::device

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Times Cuda's operations, one JSON object a line: what is moved or multiplied by the second, and the ratio to what
 /// this card copies, or multiplies in bf16, in the same run. Medians of 7 rounds, each at least 20 ms of queued work.
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <functional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
-#include <fsdp/device/cuda.hpp>
+#include "rows.hpp"
 
 namespace {
 
@@ -22,30 +21,16 @@ struct Bench {
   template <class T>
   Tensor<T> make(const Shape& shape) {
     const auto tensor = arena.allocate<T>(Cuda::Arena::End::low, shape);
-    if constexpr (Real<T>) Cuda::fill<T>(stream, tensor, 0.5f);
+    if constexpr (std::is_same_v<T, bf16>)
+      gpu::fill_with(stream, gpu::uniform<bf16>(0.5f), tensor);
+    else if constexpr (Real<T>)
+      Cuda::fill<T>(stream, tensor, 0.5f);
     return tensor;
-  }
-
-  /// Seconds of one call.
-  double time(const std::function<void()>& call) {
-    const auto seconds = [&](int calls) {
-      stream.synchronize();
-      const auto begin = std::chrono::steady_clock::now();
-      for (int i = 0; i < calls; ++i) call();
-      stream.synchronize();
-      return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    };
-    seconds(2);
-    const int calls = std::clamp(static_cast<int>(0.02 / seconds(1)), 1, 1000) + 1;
-    std::vector<double> rounds;
-    for (int round = 0; round < 7; ++round) rounds.push_back(seconds(calls) / calls);
-    std::nth_element(rounds.begin(), rounds.begin() + 3, rounds.end());
-    return rounds[3];
   }
 
   /// `bytes` are the least that must move.
   double bandwidth(const std::string& name, double bytes, const std::function<void()>& call) {
-    const double seconds = time(call), rate = bytes / seconds;
+    const double seconds = gpu::seconds_of(stream, call), rate = bytes / seconds;
     std::printf("{\"bench\": \"%s\", \"ms\": %.4f, \"gb_per_second\": %.1f", name.c_str(), 1e3 * seconds, rate / 1e9);
     if (copy_rate > 0) std::printf(", \"ratio_to_copy\": %.3f", rate / copy_rate);
     std::puts("}");
@@ -53,7 +38,7 @@ struct Bench {
     return rate;
   }
   double products(const std::string& name, double flops, const std::function<void()>& call) {
-    const double seconds = time(call), rate = flops / seconds;
+    const double seconds = gpu::seconds_of(stream, call), rate = flops / seconds;
     std::printf("{\"bench\": \"%s\", \"ms\": %.4f, \"tflops\": %.1f", name.c_str(), 1e3 * seconds, rate / 1e12);
     if (matmul_rate > 0) std::printf(", \"ratio_to_matmul\": %.3f", rate / matmul_rate);
     std::puts("}");
@@ -145,19 +130,11 @@ void bench_attention(Bench& b) {
 
 }  // namespace
 
-int main() {
-  if (const std::string problem = device::cuda_problem(); !problem.empty()) {
-    std::printf("{\"bench\": \"all\", \"skipped\": \"%s\"}\n", problem.c_str());
-    return 0;
-  }
-  try {
+int main(int argc, char** argv) {
+  return gpu::run_bench(argc, argv, [](const gpu::TimeLeft&) {
     Bench bench;
     bench_elements(bench);
     bench_matmuls(bench);
     bench_attention(bench);
-  } catch (const Error& error) {
-    std::fprintf(stderr, "bench_cuda: %s\n", error.what());
-    return 2;
-  }
-  return 0;
+  });
 }

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A training step of a Llama of 1.5 billion weights on one GPU, one JSON object a line: its model FLOPs by the second
+/// as a share of what the card multiplies in bf16 in the same run; then where the time goes, by the schedule's events,
+/// in steps whose host waits for the device after each of them.
+#include <cmath>
+#include <map>
+#include <memory>
+
+#include <comm/threads.hpp>
+#include <fsdp/executor.hpp>
+#include <fsdp/models/llama.hpp>
+#include <fsdp/optim/adamw.hpp>
+#include <fsdp/optim/initialize.hpp>
+#include <fsdp/train/bench/rounds.hpp>
+#include <fsdp/train/dry_run.hpp>
+
+#include "rows.hpp"
+
+namespace {
+
+using namespace fsdp;
+using device::Cuda;
+using Comm = comm::Threads<Cuda>;
+using Model = Llama<Stack<FullyShard<>, Comm, Bf16Mixed, tiling::RunTime>>;
+using Module = ShardedModule<Model>;
+
+constexpr std::int64_t sequence = 4096;
+constexpr int repeats = 7;
+
+LlamaConfig config() {
+  return {.vocab_size = 32000,
+          .hidden_size = 2048,
+          .intermediate_size = 8192,
+          .layers = 22,
+          .heads = 16,
+          .kv_heads = 8,
+          .head_dim = 128};
+}
+
+/// Seconds by what was done, where a clock is running: then the host waits for the device after each part.
+class Parts {
+ public:
+  void start(Module& module) {
+    module_ = &module;
+    last_ = gpu::seconds_now();
+  }
+  void stop() { module_ = nullptr; }
+  /// What was queued since the last call was `part`.
+  void end(const std::string& part) {
+    if (module_ == nullptr) return;
+    module_->stream().synchronize();
+    const double now = gpu::seconds_now();
+    seconds_[part] += now - last_;
+    last_ = now;
+  }
+  Observer observer() {
+    return {.before = [](void* self, const sharding::Event&) { static_cast<Parts*>(self)->end("between events"); },
+            .after = [](void* self, const sharding::Event& event) { static_cast<Parts*>(self)->end(event); },
+            .state = this};
+  }
+  const std::map<std::string, double>& seconds() const { return seconds_; }
+
+ private:
+  void end(const sharding::Event& event) {
+    if (module_ == nullptr) return;
+    const auto last = static_cast<int>(module_->uses().size()) - 1;
+    const std::string unit = event.index == 0 ? "embedding" : event.index == last ? "head" : "blocks";
+    end(std::string(name_of(event.action)) + (sharding::computes(event.action) ? " " + unit : ""));
+  }
+
+  Module* module_ = nullptr;
+  double last_ = 0;
+  std::map<std::string, double> seconds_;
+};
+
+/// A model, its optimizer and one batch.
+class Run {
+ public:
+  Run(Comm& communicator, std::int64_t sequences)
+      : model_(config()),
+        plan_(train::plan(model_, {}, {}, {.sequences = sequences, .shape = shape(0)})),
+        module_(communicator, model_, {}, {}, shape(plan_.activation_bytes)),
+        optimizer_(module_, {}),
+        executor_(module_, parts_.observer()),
+        tokens_(static_cast<std::size_t>(sequences * sequence + 1)) {
+    std::uint32_t state = 1;
+    for (std::int32_t& token : tokens_) {
+      state = state * 1664525u + 1013904223u;
+      token = static_cast<std::int32_t>((state >> 8) % static_cast<std::uint32_t>(config().vocab_size));
+    }
+    const std::int64_t count = sequences * sequence;
+    batch_ = {.tokens = {tokens_.data(), {count}}, .targets = {tokens_.data() + 1, {count}}, .sequences = sequences};
+    set_weights();
+  }
+
+  /// Forward, backward, norm and AdamW; returns the mean loss. All that this file knows of Executor and AdamW.
+  double step() {
+    const auto targets = static_cast<double>(batch_.targets.numel());
+    executor_.queue_training({&batch_, 1}, static_cast<float>(1.0 / targets));
+    parts_.end("between events");
+    optimizer_.step(executor_.loss(), {.lr = 1e-4});
+    const double sum = optimizer_.control().decision().loss;
+    parts_.end("gradient norm");
+    module_.stream().synchronize();
+    parts_.end("adamw");
+    return sum / targets;
+  }
+
+  /// Seconds of a step by its parts, the mean of `steps`.
+  std::map<std::string, double> parts(int steps) {
+    parts_.start(module_);
+    for (int i = 0; i < steps; ++i) step();
+    parts_.stop();
+    std::map<std::string, double> mean = parts_.seconds();
+    for (auto& [name, seconds] : mean) seconds /= steps;
+    return mean;
+  }
+
+  /// Backward of attention makes its scores again: one product in five that the model does not ask for.
+  double model_flops() const {
+    return static_cast<double>(plan_.work.matmul_flops) + 6.0 / 7.0 * static_cast<double>(plan_.work.attention_flops);
+  }
+  std::int64_t planned_bytes() const { return plan_.peak_bytes(); }
+  std::int64_t peak_bytes() const {
+    std::int64_t sum = 0;
+    for (const std::int64_t part : module_.peak_bytes()) sum += part;
+    return sum;
+  }
+
+ private:
+  static RunShape shape(std::int64_t activation_bytes) {
+    return {.sequence_length = sequence, .micro_batches = 1, .activation_bytes = activation_bytes};
+  }
+  /// As optim::initialize sets them, but that values are repeated: on one thread a billion and a half take a minute.
+  void set_weights() {
+    std::vector<float> values(std::size_t{1} << 20);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<float>(0.02 * optim::normal_at(1, static_cast<std::int64_t>(i)));
+    for (const auto& piece : module_.pieces())
+      gpu::fill_with(module_.stream(),
+                     piece.parameter->initial == nn::Initial::ones ? std::vector<float>(4096, 1.0f) : values,
+                     Tensor<float>(piece.main.data(), {piece.main.numel()}));
+    module_.sync_model_weights();
+  }
+
+  Model model_;
+  train::Plan plan_;
+  Module module_;
+  optim::AdamW<Model> optimizer_;
+  Parts parts_;
+  Executor<Model> executor_;
+  std::vector<std::int32_t> tokens_;
+  MicroBatch batch_;
+};
+
+void measure(Comm& communicator, std::int64_t sequences, double card_rate, const gpu::TimeLeft& left) {
+  const std::string name = "step of a 1.5-billion Llama, " + std::to_string(sequences) + " x 4096 tokens";
+  if (!left.suffices(name, 20)) return;
+  Run run(communicator, sequences);
+  run.step();  // libraries and kernels load
+  const double begin = gpu::seconds_now();
+  double loss = run.step();
+  const double estimate = gpu::seconds_now() - begin;
+  if (!left.suffices(name, (repeats + 2) * estimate)) return;
+  std::vector<double> seconds;
+  for (int i = 0; i < repeats; ++i) {
+    const double start = gpu::seconds_now();
+    loss = run.step();
+    seconds.push_back(gpu::seconds_now() - start);
+  }
+  require<Error>(std::isfinite(loss), "the step's loss is ", loss);
+  const double step = train::bench::median(seconds), rate = run.model_flops() / step;
+  std::printf(
+      "{\"bench\": \"%s\", \"parameters\": %lld, \"ms\": %.2f, \"tokens_per_second\": %.0f, \"tflops\": %.1f, "
+      "\"matmul_tflops\": %.1f, \"share_of_matmul_rate\": %.3f, \"peak_bytes\": %lld, \"planned_bytes\": %lld, "
+      "\"loss\": %.4f}\n",
+      name.c_str(), static_cast<long long>(parameter_count(config())), 1e3 * step,
+      static_cast<double>(sequences * sequence) / step, rate / 1e12, card_rate / 1e12, rate / card_rate,
+      static_cast<long long>(run.peak_bytes()), static_cast<long long>(run.planned_bytes()), loss);
+  std::printf("{\"bench\": \"%s, parts\"", name.c_str());
+  double sum = 0;
+  for (const auto& [part, part_seconds] : run.parts(2)) {
+    sum += part_seconds;
+    std::printf(", \"%s ms\": %.2f", part.c_str(), 1e3 * part_seconds);
+  }
+  std::printf(", \"sum_ms\": %.2f, \"sum_to_step\": %.3f}\n", 1e3 * sum, sum / step);
+  std::fflush(stdout);
+}
+
+void bench_step(const gpu::TimeLeft& left) {
+  const double card_rate = gpu::matmul_rate();
+  for (const std::int64_t sequences : {4, 1}) {
+    try {
+      Comm::run(1, {}, [&](Comm& communicator) { measure(communicator, sequences, card_rate, left); });
+    } catch (const MemoryError& error) {
+      std::printf("{\"bench\": \"step of a 1.5-billion Llama, %lld x 4096 tokens\", \"left_out\": \"%s\"}\n",
+                  static_cast<long long>(sequences), error.what());
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return fsdp::gpu::run_bench(argc, argv, bench_step); }

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that share a GPU: every strategy gives one rank's losses and weights, and two runs the same bits.
+#include <gtest/gtest.h>
+
+#include <support/small_llama.hpp>
+#include <support/stacks/cuda_runners.hpp>
+
+namespace fsdp::test {
+namespace {
+
+using Names = std::vector<std::string>;
+
+/// Losses 1e-5, weights 1e-4, relative; `alone` are 10 steps of one rank.
+void expect_follows(const RunResults& found, const RunResults& alone) {
+  EXPECT_LE(largest_relative(found.losses, alone.losses), 1e-5);
+  EXPECT_LE(largest_relative(found.weights, alone.weights), 1e-4);
+}
+
+TEST(CudaRanks, AreRepeatedToTheBit) {
+  FSDP_NEEDS_CUDA();
+  for (const auto stack : {"fsdp2", "zero3", "hybrid:2:full", "fsdp2/bf16"}) {
+    SCOPED_TRACE(stack);
+    RunOptions options = uneven_options(4, 2);
+    options.steps = 3;
+    const RunResults first = run_cuda(stack, options);
+    const RunResults second = run_cuda(stack, options);
+    EXPECT_EQ(second.losses, first.losses);
+    EXPECT_EQ(second.norms, first.norms);
+    EXPECT_EQ(tensors_that_differ(second.gradients, first.gradients), Names{});
+    EXPECT_EQ(tensors_that_differ(second.weights, first.weights), Names{});
+    EXPECT_EQ(tensors_that_differ(second.second_moments, first.second_moments), Names{});
+  }
+}
+
+TEST(CudaRanks, FollowOneRankWithEveryStrategy) {
+  FSDP_NEEDS_CUDA();
+  const RunResults alone = run_cuda("fsdp2", uneven_options(1));
+  EXPECT_LT(alone.losses.back(), 0.95 * alone.losses.front());  // else nothing was learnt, and nothing is shown
+  for (const int ranks : {2, 4})
+    for (const auto stack : cuda_strategies) {
+      SCOPED_TRACE(message(stack, ", ", ranks, " ranks"));
+      expect_follows(run_cuda(stack, uneven_options(ranks, ranks / 2)), alone);
+    }
+}
+
+TEST(CudaRanks, FollowOneRankWhileBlockInputsAreInFarMemory) {
+  FSDP_NEEDS_CUDA();
+  const RunResults alone = run_cuda("fsdp2", uneven_options(1));
+  for (const auto stack : {"fsdp2", "zero3:persist=20", "hybrid:2:full"}) {
+    SCOPED_TRACE(stack);
+    RunOptions options = uneven_options(4, 2);
+    options.units.recompute = true;
+    options.units.offload_inputs = true;
+    expect_follows(run_cuda(stack, options), alone);
+  }
+}
+
+/// As Parity.Bf16FollowsTheLossCurveOfFp32WithinOnePercent, on the host.
+TEST(CudaRanks, FollowFp32WithinOnePercentInBf16) {
+  FSDP_NEEDS_CUDA();
+  const RunResults fp32 = run_cuda("fsdp2", uneven_options(2));
+  const RunResults bf16 = run_cuda("fsdp2/bf16", uneven_options(2));
+  EXPECT_LE(largest_relative(bf16.losses, fp32.losses), 0.01);
+  EXPECT_GT(largest_relative(bf16.losses, fp32.losses), 1e-6);
+}
+
+}  // namespace
+}  // namespace fsdp::test
