@@ -8,6 +8,8 @@
 namespace fsdp::device {
 namespace {
 
+using namespace reference;
+
 static_assert(check_device<MetaOf<Cuda>>());
 
 template <class Operation>
