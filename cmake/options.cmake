@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What a user can choose, and the defaults of a build that is not somebody's sub-project.
 
-foreach(part MPI CUDA NCCL)
+foreach(part MPI CUDA CUDNN NCCL)
   set(TESSERA_ENABLE_${part} AUTO CACHE STRING "Build with ${part}: AUTO (if found), ON (missing is an error), OFF")
   set_property(CACHE TESSERA_ENABLE_${part} PROPERTY STRINGS AUTO ON OFF)
   if(NOT TESSERA_ENABLE_${part} MATCHES "^(AUTO|ON|OFF)$")

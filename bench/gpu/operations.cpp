@@ -2,6 +2,7 @@
 /// Times Cuda's operations, one JSON object a line: what is moved or multiplied by the second, and the ratio to what
 /// this card copies, or multiplies in bf16, in the same run. Medians of 7 rounds, each at least 20 ms of queued work.
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <type_traits>
@@ -107,7 +108,16 @@ void bench_matmuls(Bench& b) {
   });
 }
 
-void bench_attention(Bench& b) {
+/// `by` is what TESSERA_CUDA_ATTENTION said when the stream was made: rows of cuDNN are its own or have no time.
+void bench_attention(Bench& b, const std::string& by) {
+  const auto row = [&](const std::string& name, double flops, const std::function<void()>& call) {
+    try {
+      b.products(name, flops, call);
+    } catch (const InputError& error) {
+      std::printf("{\"bench\": \"%s\", \"refused\": true}\n", name.c_str());
+      std::fprintf(stderr, "%s: %s\n", name.c_str(), error.what());
+    }
+  };
   for (const std::int64_t head_dim : {64, 128})
     for (const std::int64_t length : {2048, 8192, 16384}) {
       const auto mark = b.arena.mark(Cuda::Arena::End::low);
@@ -120,21 +130,37 @@ void bench_attention(Bench& b) {
       const auto lse = b.make<float>({64, length});
       const double product =
           64.0 * static_cast<double>(head_dim * length) * static_cast<double>(length);  // causal half
-      const std::string size = " 64/8 heads of " + std::to_string(head_dim) + ", sequence " + std::to_string(length);
-      b.products("attention" + size, 2 * product, [&] { Cuda::attention<bf16>(b.stream, shape, q, k, v, out, lse); });
-      b.products("attention_backward" + size, 5 * product,
-                 [&] { Cuda::attention_backward<bf16>(b.stream, shape, q, k, v, out, lse, dout, dq, dk, dv); });
+      const std::string size =
+          " by " + by + ", 64/8 heads of " + std::to_string(head_dim) + ", sequence " + std::to_string(length);
+      row("attention" + size, 2 * product, [&] { Cuda::attention<bf16>(b.stream, shape, q, k, v, out, lse); });
+      row("attention_backward" + size, 5 * product,
+          [&] { Cuda::attention_backward<bf16>(b.stream, shape, q, k, v, out, lse, dout, dq, dk, dv); });
       b.arena.release(Cuda::Arena::End::low, mark);
     }
 }
+
+#if defined(FSDP_CUDNN)
+const std::vector<std::string> attentions = {"own", "cudnn"};
+#else
+const std::vector<std::string> attentions = {"own"};
+#endif
 
 }  // namespace
 
 int main(int argc, char** argv) {
   return gpu::run_bench(argc, argv, [](const gpu::TimeLeft&) {
-    Bench bench;
-    bench_elements(bench);
-    bench_matmuls(bench);
-    bench_attention(bench);
+    double matmul_rate = 0;
+    {
+      Bench bench;
+      bench_elements(bench);
+      bench_matmuls(bench);
+      matmul_rate = bench.matmul_rate;
+    }
+    for (const std::string& by : attentions) {
+      setenv("TESSERA_CUDA_ATTENTION", by.c_str(), 1);
+      Bench bench;
+      bench.matmul_rate = matmul_rate;
+      bench_attention(bench, by);
+    }
   });
 }

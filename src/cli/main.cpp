@@ -75,11 +75,11 @@ Options launched(Options options) {
   if (!train::is_given(options, "comm") && comm::launched_by_mpi()) comm.kind = Kind::mpi;
   const char* const processes = std::getenv("OMPI_COMM_WORLD_SIZE");  // NOLINT(concurrency-mt-unsafe): no threads yet
   const bool one_job = comm.kind == Kind::mpi || (comm.kind == Kind::nccl && comm::launched_by_torchrun());
-  require<InputError>(one_job || processes == nullptr || std::atoi(processes) <= 1, "--comm ", train::name_of(comm),
-                      " in each of mpirun's ", processes == nullptr ? "" : processes,
-                      " processes would train as many models; leave --comm out, or say --comm mpi",
-                      comm.kind == Kind::nccl ? ", or start NCCL's ranks with torchrun's variables (RANK, WORLD_SIZE)"
-                                              : "");
+  require<InputError>(
+      one_job || processes == nullptr || std::atoi(processes) <= 1, "--comm ", train::name_of(comm),
+      " in each of mpirun's ", processes == nullptr ? "" : processes,
+      " processes would train as many models; leave --comm out, or say --comm mpi",
+      comm.kind == Kind::nccl ? ", or start NCCL's ranks with torchrun's variables (RANK, WORLD_SIZE)" : "");
   if (comm.kind == Kind::self) comm = {.kind = Kind::threads, .ranks = 1};
   return options;
 }

@@ -20,8 +20,8 @@ struct MetaOf<Cuda>::Stream::Planner {
     return cuda::norm_scratch(rows, columns, wants_dw);
   }
   std::int64_t rope(std::int64_t tokens) const { return cuda::documents_scratch(tokens); }
-  std::int64_t attention(const AttentionShape& shape, DType, bool backward) const {
-    return cuda::attention_scratch(shape, backward);
+  std::int64_t attention(const AttentionShape& shape, DType dtype, bool backward) const {
+    return cuda::attention_scratch(shape, dtype, backward);
   }
 };
 

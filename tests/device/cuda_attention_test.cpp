@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Cuda's attention, on the tensor cores and plain, against float64.
+/// Cuda's attention, on the tensor cores, plain and by cuDNN, against float64.
+#include <cstdlib>
+
 #include "attention_reference.hpp"
 #include "cuda_reference.hpp"
 
@@ -57,15 +59,25 @@ struct CudaBuffers {
   OnDevice<float> lse;
 };
 
+/// A stream whose attention is `by`, as TESSERA_CUDA_ATTENTION names it, with room for cuDNN's scratch.
+struct AttentionRank {
+  AttentionRank(const char* by, bool plain) : chosen(choose(by)), rank(plain, 16 << 20) {}
+  static bool choose(const char* by) { return setenv("TESSERA_CUDA_ATTENTION", by, 1) == 0; }
+  ~AttentionRank() { unsetenv("TESSERA_CUDA_ATTENTION"); }
+  bool chosen;  ///< before the stream is made, which looks
+  CudaRank rank;
+};
+
 template <class T>
-void expect_reference(const AttentionShape& shape, bool plain, std::int64_t gap) {
-  CudaRank rank(plain);
+void expect_reference(const AttentionShape& shape, bool plain, std::int64_t gap, const char* by = "own") {
+  AttentionRank chosen(by, plain);
+  CudaRank& rank = chosen.rank;
   CudaBuffers<T> buffers(rank, shape, gap);
   const Results expected = attend(shape, buffers.inputs(), Rounding::none);
   buffers.run(rank);
   const Results found = buffers.results();
   const Errors e = errors(found, expected);
-  const std::string what = name(shape, 1) + (plain ? ", plain" : "") + message(", gap ", gap);
+  const std::string what = name(shape, 1) + (plain ? ", plain" : "") + message(", gap ", gap, ", by ", by);
   EXPECT_LT(e.out, cuda_tolerance<T>()) << what;
   EXPECT_LT(e.lse, 1e-5) << what;
   EXPECT_LT(e.dq, 2 * cuda_tolerance<T>()) << what;
@@ -119,15 +131,42 @@ TEST(CudaAttention, DocumentsAttendToThemselves) {
   expect_reference<bf16>(alone, false, 0);
 }
 
+void expect_same_bits(const char* by) {
+  const AttentionShape shape{.sequences = 1, .sequence_length = 200, .heads = 2, .kv_heads = 1, .head_dim = 64};
+  AttentionRank chosen(by, false);
+  CudaBuffers<bf16> one(chosen.rank, shape, 0), two(chosen.rank, shape, 0);
+  one.run(chosen.rank), two.run(chosen.rank);
+  const Results a = one.results(), b = two.results();
+  EXPECT_TRUE(a.out == b.out && a.lse == b.lse && a.dq == b.dq && a.dk == b.dk && a.dv == b.dv) << by;
+}
+
 TEST(CudaAttention, TwoRunsAreEqualToTheBit) {
   FSDP_NEEDS_DEVICE();
-  const AttentionShape shape{.sequences = 1, .sequence_length = 200, .heads = 2, .kv_heads = 1, .head_dim = 64};
-  CudaRank rank;
-  CudaBuffers<bf16> one(rank, shape, 0), two(rank, shape, 0);
-  one.run(rank), two.run(rank);
-  const Results a = one.results(), b = two.results();
-  EXPECT_TRUE(a.out == b.out && a.lse == b.lse && a.dq == b.dq && a.dk == b.dk && a.dv == b.dv);
+  expect_same_bits("own");
 }
+
+#if defined(FSDP_CUDNN)  // one that is skipped here would read as if there were no device
+TEST(CudaAttention, ByCudnnIsTheReference) {
+  FSDP_NEEDS_DEVICE();
+  for (const std::int64_t head_dim : {8, 40, 64, 128})
+    for (const std::int64_t length : {2, 31, 65, 257}) {
+      const AttentionShape shape{.sequences = length > 100 ? 1 : 2,
+                                 .sequence_length = length,
+                                 .heads = length > 100 ? 2 : 4,
+                                 .kv_heads = length > 100 ? 1 : 2,
+                                 .head_dim = head_dim};
+      expect_reference<bf16>(shape, false, 8, "cudnn");
+      if (length < 100) expect_reference<f16>(shape, false, 0, "cudnn");
+    }
+  expect_reference<bf16>({.sequences = 2, .sequence_length = 64, .heads = 2, .kv_heads = 2, .head_dim = 64}, false, 0,
+                         "cudnn");
+}
+
+TEST(CudaAttention, ByCudnnIsEqualToTheBit) {
+  FSDP_NEEDS_DEVICE();
+  expect_same_bits("cudnn");
+}
+#endif
 
 TEST(CudaAttention, LargeScoresStayFinite) {
   FSDP_NEEDS_DEVICE();

@@ -2,13 +2,12 @@
 /// @file
 /// An NVIDIA GPU: device memory, operations that are queued on streams.
 ///
-/// matmul is cuBLASLt's; all else is ours, in src/device/cuda/. Operations return once they are queued; their outputs
-/// are fully written when an event recorded afterwards has happened. Two runs give the same bits: sums are in a fixed
-/// order, without atomics. Tensors are device memory (or pinned host memory); `documents` are host lists. Tokens and
-/// targets must be in the vocabulary, which is checked where batches enter (fsdp/micro_batch.hpp): a kernel cannot
-/// throw, and shows NaN for one that is not.
-/// No header of CUDA is included here: code that uses this device compiles without the toolkit, and links
-/// tessera::cuda.
+/// matmul is cuBLASLt's, attention cuDNN's where the build found it; all else is ours, in src/device/cuda/. Operations
+/// return once they are queued; their outputs are fully written when an event recorded afterwards has happened. Two
+/// runs give the same bits: sums are in a fixed order, without atomics. Tensors are device memory (or pinned host
+/// memory); `documents` are host lists. Tokens and targets must be in the vocabulary, which is checked where batches
+/// enter (fsdp/micro_batch.hpp): a kernel cannot throw, and shows NaN for one that is not. No header of CUDA is
+/// included here: code that uses this device compiles without the toolkit, and links tessera::cuda.
 #pragma once
 
 #include <cstddef>
@@ -93,13 +92,15 @@ struct Cuda {
   static void rope(Stream&, Tensor<T> x, Tensor<const float> table, Rotation rotation,
                    CumulativeLengths documents = {});
 
-  /// On the tensor cores for bf16 and f16 with head sizes 64 and 128 and rows that start at multiples of 16 bytes; else
-  /// a warp a row, for head sizes up to 512.
+  /// By cuDNN, in builds that have it, for bf16 and f16, whole sequences, head sizes that are multiples of 8 up to 128
+  /// and rows that start at multiples of 16 bytes. Else ours: on the tensor cores for such rows with head sizes 64 and
+  /// 128; a warp a row for the rest, for head sizes up to 512.
   template <class T>
   static void attention(Stream&, const AttentionShape&, Tensor<const T> q, Tensor<const T> k, Tensor<const T> v,
                         Tensor<T> out, Tensor<float> lse);
-  /// dk and dv are summed by the owner of a block of keys, dq by the owner of a block of queries: scores are computed
-  /// twice, and nothing depends on timing.
+  /// Ours: dk and dv are summed by the owner of a block of keys, dq by the owner of a block of queries: scores are
+  /// computed twice, and nothing depends on timing. cuDNN's deterministic way keeps the gradients of scores instead, so
+  /// that it does a few heads at a time, and is not asked where one key-value head would take 1.25 GiB.
   template <class T>
   static void attention_backward(Stream&, const AttentionShape&, Tensor<const T> q, Tensor<const T> k,
                                  Tensor<const T> v, Tensor<const T> out, Tensor<const float> lse, Tensor<const T> dout,
@@ -189,7 +190,8 @@ class Cuda::Queue {
 class Cuda::Stream : public Queue {
  public:
   /// `threads` are the host's and not used. With `plain`, or TESSERA_CUDA_PLAIN=1 in the environment, every kernel is
-  /// the simplest there is, one element a thread: what the others are compared with.
+  /// the simplest there is, one element a thread: what the others are compared with. TESSERA_CUDA_ATTENTION=own keeps
+  /// attention from cuDNN; =cudnn makes an attention that cuDNN does not take an error which says why.
   explicit Stream(Arena& arena, int threads = 1, bool plain = false);
   Stream(Stream&&) noexcept;
   ~Stream();
@@ -199,7 +201,7 @@ class Cuda::Stream : public Queue {
   bool plain() const { return plain_; }
   Counters counters;
 
-  struct Cache;  ///< cuBLASLt's handle and its algorithms by problem
+  struct Cache;  ///< handles of cuBLASLt and cuDNN, and what they planned, by problem
   Cache& cache() const { return *cache_; }
 
  private:

@@ -14,6 +14,7 @@
 #include <fsdp/device/cuda.hpp>
 
 #include "../costs.hpp"
+#include "cache.hpp"
 #include "runtime.hpp"
 #include "scratch.hpp"
 
@@ -140,14 +141,16 @@ bool wants_plain(bool asked) {
 
 }  // namespace
 
-struct Cuda::Stream::Cache {
+struct cuda::MatmulPlans {
   Library library;
   std::map<Key, std::unique_ptr<Plan>> plans;
 };
 
 Cuda::Stream::Stream(Arena& arena, int, bool plain)
     : Queue("compute"), arena_(&arena), plain_(wants_plain(plain)), cache_(std::make_unique<Cache>()) {
-  require_success(cublasLtCreate(cache_->library.out()), "starting");
+  cache_->matmuls = std::make_shared<cuda::MatmulPlans>();
+  cache_->attention_by = cuda::attention_by(std::getenv("TESSERA_CUDA_ATTENTION"));
+  require_success(cublasLtCreate(cache_->matmuls->library.out()), "starting");
 }
 Cuda::Stream::Stream(Stream&&) noexcept = default;
 Cuda::Stream::~Stream() = default;
@@ -177,12 +180,13 @@ void Cuda::matmul(Stream& stream, Operand<A> a, Operand<A> b, Tensor<C> c, Write
                 .a_alignment = alignment_of(a.tensor.data()),
                 .b_alignment = alignment_of(b.tensor.data()),
                 .c_alignment = alignment_of(c.data())};
-  std::unique_ptr<Plan>& plan = stream.cache().plans[key];
-  if (!plan) plan = make_plan(stream.cache().library.get(), key);
+  cuda::MatmulPlans& known = *stream.cache().matmuls;
+  std::unique_ptr<Plan>& plan = known.plans[key];
+  if (!plan) plan = make_plan(known.library.get(), key);
   Arena::Frame frame(stream.arena());
   const auto workspace = frame.allocate<std::uint8_t>({scratch}, MemoryKind::scratch);
   const float alpha = 1, beta = problem.accumulate ? 1 : 0;
-  require_success(cublasLtMatmul(stream.cache().library.get(), plan->description.get(), &alpha, b.tensor.data(),
+  require_success(cublasLtMatmul(known.library.get(), plan->description.get(), &alpha, b.tensor.data(),
                                  plan->first.get(), a.tensor.data(), plan->second.get(), &beta, c.data(),
                                  plan->result.get(), c.data(), plan->result.get(), &plan->algorithm, workspace.data(),
                                  static_cast<std::size_t>(scratch), static_cast<cudaStream_t>(stream.native())),

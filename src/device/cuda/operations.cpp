@@ -25,11 +25,11 @@ cuda::Lane charge(Cuda::Stream& stream, const costs::Cost& cost) {
   return lane_of(stream);
 }
 
-/// The first row of every token's document, in scratch; empty where sequences are whole.
+/// The first row of every token's document, in `scratch`; empty where sequences are whole.
 Tensor<const std::int32_t> first_rows(Cuda::Stream& stream, CumulativeLengths documents, std::int64_t tokens,
-                                      Cuda::Arena::Frame& frame) {
-  const auto first = frame.allocate<std::int32_t>({cuda::documents_scratch(tokens) / 4}, MemoryKind::scratch);
+                                      Tensor<std::uint8_t> scratch) {
   if (documents.empty()) return {};
+  const Tensor<std::int32_t> first(reinterpret_cast<std::int32_t*>(scratch.data()), {tokens});
   cuda::first_rows(lane_of(stream), documents, first);
   return first;
 }
@@ -71,7 +71,8 @@ void Cuda::rope(Stream& stream, Tensor<T> x, Tensor<const float> table, Rotation
                 CumulativeLengths documents) {
   const costs::Cost cost = costs::rope(x, table, documents);
   Arena::Frame frame(stream.arena());
-  const Tensor<const std::int32_t> first = first_rows(stream, documents, x.rows(), frame);
+  const auto scratch = frame.allocate<std::uint8_t>({cuda::documents_scratch(x.rows())}, MemoryKind::scratch);
+  const Tensor<const std::int32_t> first = first_rows(stream, documents, x.rows(), scratch);
   cuda::rope<T>(charge(stream, cost), x, table, rotation, first);
 }
 
@@ -81,7 +82,11 @@ void Cuda::attention(Stream& stream, const AttentionShape& shape, Tensor<const T
   costs::require_attention(shape, q, k, v, out.shape(), lse.shape());
   stream.counters.attention_flops += costs::attention_flops(shape, false);
   Arena::Frame frame(stream.arena());
-  const Tensor<const std::int32_t> first = first_rows(stream, shape.documents, shape.tokens(), frame);
+  const std::int64_t bytes = cuda::attention_scratch(shape, dtype_of<T>(), false);
+  const auto scratch = frame.allocate<std::uint8_t>({bytes}, MemoryKind::scratch);
+  if constexpr (cuda::has_cudnn)
+    if (cuda::attention_through_cudnn(stream, cuda::attention_call(shape, lse, q, k, v, out), scratch)) return;
+  const Tensor<const std::int32_t> first = first_rows(stream, shape.documents, shape.tokens(), scratch);
   cuda::attention<T>(lane_of(stream), shape, q, k, v, out, lse, first);
 }
 
@@ -93,8 +98,15 @@ void Cuda::attention_backward(Stream& stream, const AttentionShape& shape, Tenso
   costs::require_attention<T>(shape, dq, dk, dv, dout.shape(), lse.shape());
   stream.counters.attention_flops += costs::attention_flops(shape, true);
   Arena::Frame frame(stream.arena());
-  const Tensor<const std::int32_t> first = first_rows(stream, shape.documents, shape.tokens(), frame);
-  const auto products = frame.allocate<float>(lse.shape(), MemoryKind::scratch);
+  const std::int64_t bytes = cuda::attention_scratch(shape, dtype_of<T>(), true);
+  const auto scratch = frame.allocate<std::uint8_t>({bytes}, MemoryKind::scratch);
+  if constexpr (cuda::has_cudnn)
+    if (const auto call = cuda::attention_call(shape, lse, q, k, v, out, dout, dq, dk, dv);
+        cuda::attention_through_cudnn(stream, call, scratch))
+      return;
+  const Tensor<const std::int32_t> first = first_rows(stream, shape.documents, shape.tokens(), scratch);
+  const Tensor<float> products(reinterpret_cast<float*>(scratch.data() + cuda::attention_products_at(shape)),
+                               lse.shape());
   cuda::attention_backward<T>(lane_of(stream), shape, {q, k, v, out, dout, lse, dq, dk, dv, first, products});
 }
 

@@ -10,6 +10,8 @@
 #include <fsdp/core/checked.hpp>
 #include <fsdp/device/operations.hpp>
 
+#include "attention_cudnn.hpp"
+
 namespace fsdp::device::cuda {
 
 /// What every product may use. cuBLASLt picks the best algorithm that needs no more.
@@ -30,10 +32,16 @@ inline std::int64_t norm_scratch(std::int64_t rows, std::int64_t columns, bool w
 /// The first row of every token's document (int32), held whether there are documents or not: plans do not know them.
 inline std::int64_t documents_scratch(std::int64_t tokens) { return checked_multiply(tokens, 4); }
 
-/// Backward also keeps dout . out of every query and head (float).
-inline std::int64_t attention_scratch(const AttentionShape& shape, bool backward) {
+/// Where backward keeps dout . out of every query and head (float), behind the first rows.
+inline std::int64_t attention_products_at(const AttentionShape& shape) {
+  return round_up(documents_scratch(shape.tokens()), 64);
+}
+
+/// One piece, used by whoever computes: what our kernels keep, or cuDNN's workspace in builds that have it.
+inline std::int64_t attention_scratch(const AttentionShape& shape, DType dtype, bool backward) {
   const std::int64_t products = backward ? checked_multiply(checked_multiply(shape.tokens(), shape.heads), 4) : 0;
-  return checked_add(round_up(documents_scratch(shape.tokens()), 64), products);
+  const std::int64_t own = checked_add(attention_products_at(shape), products);
+  return has_cudnn ? std::max(own, cudnn_scratch(shape, dtype, backward)) : own;
 }
 
 }  // namespace fsdp::device::cuda

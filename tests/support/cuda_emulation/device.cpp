@@ -42,6 +42,9 @@ void Cuda::move(Queue&, const std::byte* from, std::byte* to, std::int64_t bytes
   if (bytes > 0) std::memmove(to, from, static_cast<std::size_t>(bytes));
 }
 
+/// There is no cuDNN here: all attention is our kernels'.
+bool cuda::attention_through_cudnn(const Cuda::Stream&, const AttentionCall&, Tensor<std::uint8_t>) { return false; }
+
 struct Cuda::Stream::Cache {};
 Cuda::Stream::Stream(Arena& arena, int, bool plain) : Queue("emulated"), arena_(&arena), plain_(plain) {}
 Cuda::Stream::Stream(Stream&&) noexcept = default;
