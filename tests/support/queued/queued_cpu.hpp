@@ -257,7 +257,7 @@ static_assert(device::check_device<QueuedCpu>());
 
 }  // namespace fsdp::test
 
-/// A CPU's scratch, and memory that is not the host's.
+/// A CPU's scratch, though queues have their own, and memory that is not the host's.
 template <>
 struct fsdp::device::detail::Planning<fsdp::test::QueuedCpu> {
   using Meta = MetaOf<test::QueuedCpu>;
