@@ -74,5 +74,6 @@ else
 fi
 
 echo "== too little memory"
-refused 'gave no [0-9]+ bytes of memory' bash -c 'ulimit -v 3000000; exec "$@"' - "$program" train --data text.txt \
+less='[0-9.]+ [MG]iB'
+refused "gave no [0-9]+ bytes of memory.*takes $less of each rank, and would take $less (with|on)" bash -c 'ulimit -v 3000000; exec "$@"' - "$program" train --data text.txt \
   --seq-len 16 --steps 1 --hidden 4096 --heads 32 --kv-heads 8 --intermediate 14336 --layers 8

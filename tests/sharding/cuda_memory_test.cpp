@@ -36,11 +36,11 @@ TEST(CudaMemory, GrowsByThePlanWithinTwoPercentAnd64MiB) {
   FSDP_NEEDS_CUDA();
   RunOptions options = two_gigabytes();
   run_cuda("fsdp2/bf16", options);  // kernels and libraries load what they keep when they are first used
-  const std::int64_t before = device::cuda_free_bytes();
+  const std::int64_t before = device::Cuda::free_bytes();
   std::int64_t least = before;
   std::mutex mutex;
   options.before = [&](int, const comm::Event&) {
-    const std::int64_t now = device::cuda_free_bytes();
+    const std::int64_t now = device::Cuda::free_bytes();
     const std::lock_guard lock(mutex);
     least = std::min(least, now);
   };
@@ -54,7 +54,7 @@ TEST(CudaMemory, GrowsByThePlanWithinTwoPercentAnd64MiB) {
   }
   EXPECT_GT(planned, 1024 * mib);
   EXPECT_NEAR(static_cast<double>(before - least), planned, 0.02 * planned + 64 * mib);
-  EXPECT_NEAR(static_cast<double>(before - device::cuda_free_bytes()), 0.0, 64 * mib);
+  EXPECT_NEAR(static_cast<double>(before - device::Cuda::free_bytes()), 0.0, 64 * mib);
 }
 
 }  // namespace

@@ -30,8 +30,6 @@ namespace fsdp::device {
 std::string cuda_problem();
 /// How many devices there are; 0 where there is a problem.
 int cuda_devices();
-/// Bytes of the calling thread's device that nobody holds, other programs included.
-std::int64_t cuda_free_bytes();
 /// What this thread makes from here on, it makes on the device `index`. Throws InputError where that does not exist.
 void use_cuda_device(int index);
 
@@ -60,6 +58,9 @@ struct Cuda {
   /// Throws InputError with what is wrong where there is none to use.
   static int count();
   static void select(int index) { use_cuda_device(index); }
+  /// Bytes of the calling thread's device that nobody holds, other programs included. Throws InputError with what is
+  /// wrong where there is no device to use.
+  static std::int64_t free_bytes();
 
   /// Zeroed, aligned to 256 bytes, on the calling thread's device. Throws MemoryError, which tells how much is free.
   static std::byte* allocate(std::int64_t bytes);

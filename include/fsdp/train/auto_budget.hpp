@@ -24,10 +24,17 @@
 
 namespace fsdp::train {
 
-/// Bytes that one rank may take: --memory, or nine tenths of what the machine has left, shared by its ranks.
-inline std::int64_t memory_of_rank(const TrainOptions& options, int ranks) {
+/// Bytes that one rank may take: --memory, or nine tenths of what the machine, or its device, has left, shared by those
+/// who use it.
+template <class Comm>
+std::int64_t memory_of_rank(const TrainOptions& options, int ranks) {
   if (!options.memory.empty()) return parse_bytes("memory", options.memory);
-  return available_memory() / 10 * 9 / ranks_on_this_machine(ranks);
+  if constexpr (requires { Comm::device_for_each_rank; })
+    return Comm::Device::free_bytes() / 10 * 9;
+  else if constexpr (requires { Comm::Device::free_bytes(); })
+    return Comm::Device::free_bytes() / 10 * 9 / ranks_on_this_machine(ranks);
+  else
+    return available_memory() / 10 * 9 / ranks_on_this_machine(ranks);
 }
 
 /// The largest budget whose peak is at most `memory`, to one part in 256. A rank plans before it allocates, so this is
@@ -88,7 +95,7 @@ inline void print_budget(const TrainOptions& resolved, std::int64_t memory) {
 template <class Model, class Comm>
 TrainOptions with_budget(Comm& communicator, const TrainOptions& options) {
   if (!has_auto_budget(options)) return options;
-  std::int64_t memory = memory_of_rank(options, communicator.size());
+  std::int64_t memory = memory_of_rank<Comm>(options, communicator.size());
   comm::reduce(communicator, std::span<std::int64_t>(&memory, 1), comm::Reduction::min, {"memory"});
   TrainOptions resolved =
       with_budget<Model>(options, communicator.size(), rank_threads(options.stack, communicator), memory);

@@ -26,6 +26,7 @@
 #include <fsdp/train/dry_run.hpp>
 #include <fsdp/train/flags.hpp>
 #include <fsdp/train/launch.hpp>
+#include <fsdp/train/memory_advice.hpp>
 #include <fsdp/train/options.hpp>
 #include <fsdp/train/report.hpp>
 #include <fsdp/train/sampling.hpp>
@@ -102,7 +103,7 @@ void describe(const TrainOptions& options) {
   if (options.dry_run) {
     TrainOptions resolved = options;
     if (has_auto_budget(options)) {
-      const std::int64_t memory = memory_of_rank(options, ranks);
+      const std::int64_t memory = memory_of_rank<typename Model::Stack::Comm>(options, ranks);
       resolved = with_budget<Model>(options, ranks, threads, memory);
       print_budget(resolved, memory);
     }
@@ -128,9 +129,14 @@ int train(const TrainOptions& options) {
     validate(options, communicator.size());
     using Stack = typename Model::Stack;
     const TrainOptions resolved = with_budget<Model>(communicator, options);
-    Trainer<Model>(communicator, resolved, sharding_of<typename Stack::Sharding>(resolved.stack.sharding),
-                   tiling_of<typename Stack::Tiling>(resolved.stack))
-        .run();
+    try {
+      Trainer<Model>(communicator, resolved, sharding_of<typename Stack::Sharding>(resolved.stack.sharding),
+                     tiling_of<typename Stack::Tiling>(resolved.stack))
+          .run();
+    } catch (const MemoryError& error) {
+      throw MemoryError(error.what() + memory_advice<Model>(resolved, communicator.size(),
+                                                            rank_threads(resolved.stack, communicator)));
+    }
   });
 }
 

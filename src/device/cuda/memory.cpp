@@ -82,7 +82,10 @@ int Cuda::count() {
   return cuda_devices();
 }
 
-std::int64_t cuda_free_bytes() { return static_cast<std::int64_t>(device_bytes().unused); }
+std::int64_t Cuda::free_bytes() {
+  count();
+  return static_cast<std::int64_t>(device_bytes().unused);
+}
 
 void use_cuda_device(int index) {
   const int count = cuda_devices();
