@@ -19,6 +19,8 @@
 #include <fsdp/executor.hpp>
 #include <fsdp/optim/adamw.hpp>
 #include <fsdp/optim/initialize.hpp>
+#include <fsdp/train/agree.hpp>
+#include <fsdp/train/batches.hpp>
 #include <fsdp/train/bench/bare_loop.hpp>
 #include <fsdp/train/bench/lines.hpp>
 #include <fsdp/train/bench/rounds.hpp>
@@ -51,6 +53,7 @@ class StepRun {
         module_(communicator, model_, sharding_, tiling, shape()),
         optimizer_(module_, {}),
         executor_(module_, clock_.observer()),
+        exchange_(communicator, module_.ledger()),
         tokens_(random_tokens(request_.shape.sequence_length + 1, model_.config().vocab_size, communicator.rank())) {
     optim::initialize(module_, 0);
     const std::int64_t tokens = request_.shape.sequence_length;
@@ -63,8 +66,8 @@ class StepRun {
     using Clock = std::chrono::steady_clock;
     const comm::Totals before = totals();
     const std::int64_t allocations = module_.ledger().allocations();
-    std::int64_t targets = batch_.targets.numel();
-    comm::reduce(communicator_, std::span<std::int64_t>(&targets, 1), comm::Reduction::sum, {"valid targets"});
+    exchange_.start([this] { return counts_of({&batch_, 1}); });
+    const std::int64_t targets = exchange_.finish().valid_targets;
     executor_.queue_training({&batch_, 1}, 1.0f / static_cast<float>(targets));
     const auto begin = Clock::now();
     optimizer_.step(executor_.loss(), {.lr = lr});
@@ -189,6 +192,7 @@ class StepRun {
   optim::AdamW<Model> optimizer_;
   PhaseClock clock_;
   Executor<Model> executor_;
+  CountExchange<Comm> exchange_;
   std::vector<std::int32_t> tokens_;
   MicroBatch batch_;
   StepSums sums_;
