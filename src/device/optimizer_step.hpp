@@ -24,7 +24,7 @@ FSDP_BOTH void decide_step(const StepRules& rules, const StepInputs& inputs, con
   step.loss = loss;
   step.norm = sqrt(squares) / inputs.loss_scale;
   const bool overflow = step.norm - step.norm != 0;
-  if (loss - loss != 0 || (overflow && !rules.goes_on)) step.stopped = 1;
+  if (loss - loss != 0 || (overflow && !rules.skips_overflow)) step.stopped = 1;
   step.skipped = overflow || step.stopped != 0 ? 1 : 0;
   if (step.skipped != 0) return;
   const auto taken = static_cast<double>(++step.taken);

@@ -94,18 +94,19 @@ TEST(DecideStep, AddsRanksClipsAndCorrects) {
 TEST(DecideStep, WhatIsNotFiniteSkipsAStepOrEndsAll) {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
   for (const double bad : {nan, inf}) {
-    const StepDecision skipped = decided({.goes_on = true}, {.lr = 1}, {1, 1, 1, bad}, {.taken = 5});
+    const StepDecision skipped = decided({.skips_overflow = true}, {.lr = 1}, {1, 1, 1, bad}, {.taken = 5});
     EXPECT_EQ(skipped.skipped, 1);
     EXPECT_EQ(skipped.stopped, 0);
     EXPECT_EQ(skipped.taken, 5);
-    const StepDecision next = decided({.goes_on = true}, {.lr = 1}, {1, 1}, skipped);
+    const StepDecision next = decided({.skips_overflow = true}, {.lr = 1}, {1, 1}, skipped);
     EXPECT_EQ(next.skipped, 0);
     EXPECT_EQ(next.taken, 6);
 
-    for (const bool goes_on : {false, true}) {  // a loss that is not finite helps nobody
-      const StepDecision stopped = decided({.goes_on = goes_on}, {.lr = 1}, {1, 1, bad, goes_on ? 1 : bad});
+    for (const bool skips_overflow : {false, true}) {  // a loss that is not finite helps nobody
+      const StepDecision stopped =
+          decided({.skips_overflow = skips_overflow}, {.lr = 1}, {1, 1, bad, skips_overflow ? 1 : bad});
       EXPECT_EQ(stopped.stopped, 1);
-      EXPECT_EQ(decided({.goes_on = goes_on}, {.lr = 1}, {1, 1}, stopped).skipped, 1);
+      EXPECT_EQ(decided({.skips_overflow = skips_overflow}, {.lr = 1}, {1, 1}, stopped).skipped, 1);
     }
   }
   EXPECT_EQ(decided({}, {.lr = 1}, {1, nan}).stopped, 1);

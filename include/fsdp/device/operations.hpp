@@ -69,8 +69,8 @@ struct AdamWRules {
 struct StepRules {
   double beta1 = 0.9;
   double beta2 = 0.95;
-  double clip = 0;       ///< largest global gradient norm; 0 is off
-  bool goes_on = false;  ///< after gradients that are not finite, as with a loss scale
+  double clip = 0;              ///< largest global gradient norm; 0 is off
+  bool skips_overflow = false;  ///< after gradients that are not finite, as with a loss scale
 };
 
 /// What the host gives a step.

@@ -37,9 +37,10 @@ class AdamW {
   AdamW(Module& module, const AdamWOptions& options)
       : module_(&module),
         options_(options),
-        control_(
-            module,
-            {.beta1 = options.beta1, .beta2 = options.beta2, .clip = options.clip, .goes_on = options.skips_overflow}),
+        control_(module, {.beta1 = options.beta1,
+                          .beta2 = options.beta2,
+                          .clip = options.clip,
+                          .skips_overflow = options.skips_overflow}),
         first_(ledger(module), device::MemoryKind::optimizer, bytes()),
         second_(ledger(module), device::MemoryKind::optimizer, bytes()) {
     if constexpr (Module::Group::offloaded) {
