@@ -208,12 +208,11 @@ void synchronize(C& c, typename C::Device::Queue& queue) {
     });
 }
 
-/// The host waits for `event`. Throws as synchronize does.
+/// The host waits for `event`, after which `label` is there. Throws as synchronize does.
 template <Communicator C>
-void wait_for(C& c, const typename C::Device::Event& event) {
+void wait_for(C& c, const typename C::Device::Event& event, Label label) {
   if constexpr (C::Device::asynchronous)
-    watch(c.monitor(), Event{.sequence = c.monitor().sequence, .label = {.what = "an event"}},
-          [&] { c.wait_for(event); });
+    watch(c.monitor(), Event{.sequence = c.monitor().sequence, .label = label}, [&] { c.wait_for(event); });
 }
 
 /// Zeroed memory that other ranks can read where it lies, for what collectives read (`local` of a gather, `full` of a

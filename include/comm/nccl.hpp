@@ -30,7 +30,7 @@ class Nccl : public Backend<QueuedCore<NcclRank, DeviceType>, DeviceType> {
 
  public:
   static constexpr std::string_view name = "nccl";
-  static constexpr bool device_for_each_rank = true;
+  static constexpr bool device_for_each_rank = true;  ///< none shares its memory with another
 
   /// Returns when all ranks have come. Throws CollectiveError at the deadline or where NCCL cannot connect them.
   Nccl(const nccl::Table& table, const nccl::Seat& seat, const Options& options)

@@ -39,17 +39,19 @@ class StepControl {
   /// Goes on after `steps`, of which `skipped` changed nothing.
   void resume(std::int64_t steps, std::int64_t skipped) {
     steps_ = steps;
-    auto& first = decisions_.front();
-    first.value() = {.taken = steps - skipped};
-    first.send(module_->stream(), on_device().data());
+    auto& last = decisions_[slot_of(steps - 1)];
+    last.value() = {.taken = steps - skipped};
+    last.send(module_->stream(), on_device().data());
     module_->synchronize();
   }
+  /// Of all steps those that changed nothing; the host waits for the last.
+  std::int64_t skipped() { return steps_ == 0 ? 0 : steps_ - decision().taken; }
 
   /// Queues the decision on the module's gradients; `loss` [1] is this rank's sum, on the device.
   void decide(Tensor<const double> loss, const device::StepInputs& inputs) {
     auto& stream = module_->stream();
     auto& host_inputs = inputs_[slot_of(steps_)];
-    comm::wait_for(module_->communicator(), host_inputs.copied());  // of the step before the last
+    comm::wait_for(module_->communicator(), host_inputs.copied(), {"a step's inputs"});  // the last but one's
     host_inputs.value() = inputs;
     host_inputs.send(stream, inputs_on_device());
     const Tensor<double> own = numbers_.own();  // [2]
@@ -72,7 +74,7 @@ class StepControl {
     require(behind >= 0 && behind < std::ssize(decisions_) && behind < steps_, "step control: ", behind,
             " steps behind the last are not kept");
     auto& found = decisions_[slot_of(steps_ - 1 - behind)];
-    comm::wait_for(module_->communicator(), found.copied());
+    comm::wait_for(module_->communicator(), found.copied(), {"a step's decision"});
     return found.value();
   }
 
@@ -80,7 +82,7 @@ class StepControl {
   static constexpr std::int64_t decision_offset = device::alignment;
   static_assert(sizeof(device::StepInputs) <= decision_offset);
 
-  static std::size_t slot_of(std::int64_t step) { return static_cast<std::size_t>(step % 2); }
+  static std::size_t slot_of(std::int64_t step) { return static_cast<std::size_t>(step & 1); }
   device::StepInputs* inputs_on_device() const { return reinterpret_cast<device::StepInputs*>(block_.data()); }
 
   Module* module_;

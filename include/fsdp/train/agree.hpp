@@ -59,7 +59,7 @@ class CountExchange {
 
   /// The sums over ranks. Where `prepare` threw InputError on any rank, all throw that of the first such rank.
   BatchCounts finish() {
-    comm::wait_for(*communicator_, all_.copied());
+    comm::wait_for(*communicator_, all_.copied(), {"valid targets"});
     BatchCounts sums;
     const auto all = all_.values();
     for (int rank = 0; rank < communicator_->size(); ++rank) {

@@ -161,7 +161,6 @@ class Trainer {
     require<InputError>(state.step <= options_.steps, "--resume ", from.path().string(), ": is at step ", state.step,
                         " already; --steps ", options_.steps, " counts those of the whole run");
     train::restore(module_, optimizer_, from);
-    skipped_ = state.skipped_steps;
     feed_.restore({.epoch = state.epoch, .index = state.index});
     tokens_ = state.tokens;
     if (loss_scale_ && state.loss_scale) loss_scale_ = DynamicLossScale(*state.loss_scale);
@@ -202,7 +201,6 @@ class Trainer {
                    "; stopped before any weight was touched. Lower --lr, or look at the data of this step");
     const bool skipped = found.skipped != 0;
     if (loss_scale_) loss_scale_->update(!skipped, step.loss_scale);
-    if (skipped) ++skipped_;
     const std::int64_t step_tokens = options_.batch_size * options_.seq_len;
     tokens_ += step_tokens;
     const auto now = Clock::now();
@@ -264,7 +262,7 @@ class Trainer {
         .windows = windows_.training(),
         .seq_len = options_.seq_len,
         .schedule_steps = options_.steps,
-        .skipped_steps = skipped_,
+        .skipped_steps = optimizer_.control().skipped(),
         .loss_scale = loss_scale_ ? std::optional(loss_scale_->state()) : std::nullopt};
     const auto all = [&](bool ok) {
       std::int64_t every = ok ? 1 : 0;
@@ -330,7 +328,6 @@ class Trainer {
   std::optional<DynamicLossScale> loss_scale_;
   std::deque<QueuedStep> queued_;  ///< not yet reported
   Clock::time_point reported_;     ///< when the last one was
-  std::int64_t skipped_ = 0;
   std::int64_t tokens_ = 0;
   std::optional<double> last_loss_;
   std::string checkpoint_path_;
