@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A training step of a Llama of 1.5 billion weights on one GPU, one JSON object a line: its model FLOPs by the second
-/// as a share of what the card multiplies in bf16 in the same run; then where the time goes, by the schedule's events,
-/// in steps whose host waits for the device after each of them.
+/// as a share of what the card multiplies in bf16 in the same run; the same step as a CUDA graph; then where the time
+/// goes, by the schedule's events, in steps whose host waits for the device after each of them.
 #include <cmath>
 #include <map>
 #include <memory>
@@ -11,6 +11,7 @@
 #include <fsdp/models/llama.hpp>
 #include <fsdp/optim/adamw.hpp>
 #include <fsdp/optim/initialize.hpp>
+#include <fsdp/optim/training_step.hpp>
 #include <fsdp/train/bench/rounds.hpp>
 #include <fsdp/train/dry_run.hpp>
 
@@ -82,6 +83,7 @@ class Run {
         module_(communicator, model_, {}, {}, shape(plan_.activation_bytes)),
         optimizer_(module_, {}),
         executor_(module_, parts_.observer()),
+        graphs_(module_, executor_, optimizer_, true),
         tokens_(static_cast<std::size_t>(sequences * sequence + 1)) {
     std::uint32_t state = 1;
     for (std::int32_t& token : tokens_) {
@@ -101,6 +103,14 @@ class Run {
     optimizer_.step(executor_.loss(), {.lr = 1e-4});
     module_.stream().synchronize();
     parts_.end("norm and adamw");
+    return optimizer_.control().decision().loss / targets;
+  }
+
+  /// The same, launched as a graph; the first is queued, the second captured.
+  double graph_step() {
+    const auto targets = static_cast<double>(batch_.targets.numel());
+    graphs_.queue({&batch_, 1}, static_cast<float>(1.0 / targets), {.lr = 1e-4}, true);
+    module_.stream().synchronize();
     return optimizer_.control().decision().loss / targets;
   }
 
@@ -147,9 +157,35 @@ class Run {
   optim::AdamW<Model> optimizer_;
   Parts parts_;
   Executor<Model> executor_;
+  optim::TrainingStep<Model> graphs_;
   std::vector<std::int32_t> tokens_;
   MicroBatch batch_;
 };
+
+struct Timed {
+  double seconds = 0, loss = 0;
+};
+
+/// The median of `repeats`.
+template <class Step>
+Timed timed(const Step& step) {
+  std::vector<double> seconds;
+  double loss = 0;
+  for (int i = 0; i < repeats; ++i) {
+    const double start = gpu::seconds_now();
+    loss = step();
+    seconds.push_back(gpu::seconds_now() - start);
+  }
+  require<Error>(std::isfinite(loss), "the step's loss is ", loss);
+  return {.seconds = train::bench::median(seconds), .loss = loss};
+}
+
+void measure_graph(Run& run, const std::string& name, double queued_seconds) {
+  for (int i = 0; i < 2; ++i) run.graph_step();  // one is queued, one captured
+  const auto [seconds, loss] = timed([&] { return run.graph_step(); });
+  std::printf("{\"bench\": \"%s, as a graph\", \"ms\": %.2f, \"ratio_to_queued\": %.3f, \"loss\": %.4f}\n",
+              name.c_str(), 1e3 * seconds, seconds / queued_seconds, loss);
+}
 
 void measure(Comm& communicator, std::int64_t sequences, double card_rate, const gpu::TimeLeft& left) {
   const std::string name = "step of a 1.5-billion Llama, " + std::to_string(sequences) + " x 4096 tokens";
@@ -157,17 +193,11 @@ void measure(Comm& communicator, std::int64_t sequences, double card_rate, const
   Run run(communicator, sequences);
   run.step();  // libraries and kernels load
   const double begin = gpu::seconds_now();
-  double loss = run.step();
+  run.step();
   const double estimate = gpu::seconds_now() - begin;
-  if (!left.suffices(name, (repeats + 2) * estimate)) return;
-  std::vector<double> seconds;
-  for (int i = 0; i < repeats; ++i) {
-    const double start = gpu::seconds_now();
-    loss = run.step();
-    seconds.push_back(gpu::seconds_now() - start);
-  }
-  require<Error>(std::isfinite(loss), "the step's loss is ", loss);
-  const double step = train::bench::median(seconds), rate = run.model_flops() / step;
+  if (!left.suffices(name, (2 * repeats + 4) * estimate)) return;
+  const auto [step, loss] = timed([&] { return run.step(); });
+  const double rate = run.model_flops() / step;
   std::printf(
       "{\"bench\": \"%s\", \"parameters\": %lld, \"ms\": %.2f, \"tokens_per_second\": %.0f, \"tflops\": %.1f, "
       "\"matmul_tflops\": %.1f, \"share_of_matmul_rate\": %.3f, \"peak_bytes\": %lld, \"planned_bytes\": %lld, "
@@ -175,6 +205,7 @@ void measure(Comm& communicator, std::int64_t sequences, double card_rate, const
       name.c_str(), static_cast<long long>(parameter_count(config())), 1e3 * step,
       static_cast<double>(sequences * sequence) / step, rate / 1e12, card_rate / 1e12, rate / card_rate,
       static_cast<long long>(run.peak_bytes()), static_cast<long long>(run.planned_bytes()), loss);
+  measure_graph(run, name, step);
   std::printf("{\"bench\": \"%s, parts\"", name.c_str());
   double sum = 0;
   for (const auto& [part, part_seconds] : run.parts(2)) {

@@ -6,7 +6,7 @@
 ///  - `Transfer& prepare()`: the next transfer's description, to be filled in; `Ticket start()`: starts it;
 ///  - `test(ticket)`, `wait(ticket)`: as AsyncRequest says; `abandon(ticket)`: this rank has failed and will not wait;
 ///  - where the device is asynchronous, `after(event)`, `wait_for(event)` and `done(ticket)`, as QueuedCommunicator
-///  says.
+///  says, and `progress(ticket)`: what this rank's host has to do for it.
 #pragma once
 
 #include <algorithm>
@@ -55,6 +55,10 @@ class TransferRequest {
     if (!core_->test(ticket_)) return false;
     state_ = State::over;
     return true;
+  }
+  void progress() requires requires(Core& core) { core.progress(Ticket{}); }
+  {
+    if (core_ != nullptr && state_ != State::over) core_->progress(ticket_);
   }
   void wait() {
     if (core_ != nullptr && std::exchange(state_, State::over) != State::over) core_->wait(ticket_);

@@ -197,6 +197,17 @@ void after(C& c, const typename C::Device::Event& event) {
   if constexpr (C::Device::asynchronous) c.after(event);
 }
 
+/// Whether a graph of the device can keep collectives of `c` (device::Captures): all ranks capture the same ones, and
+/// launch them together. One rank alone makes none that moves anything. Others' hosts take part in each.
+template <Communicator C>
+bool can_be_captured(C& c) {
+  if (c.size() == 1) return true;
+  if constexpr (requires { C::can_be_captured; })
+    return C::can_be_captured && !c.monitor().options.checks;
+  else
+    return false;
+}
+
 /// The host waits for all that `queue` was asked for. Throws CollectiveError at the deadline, or where another rank has
 /// failed and will not take part in what the queue waits for.
 template <Communicator C>

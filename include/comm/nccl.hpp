@@ -31,6 +31,7 @@ class Nccl : public Backend<QueuedCore<NcclRank, DeviceType>, DeviceType> {
  public:
   static constexpr std::string_view name = "nccl";
   static constexpr bool device_for_each_rank = true;  ///< none shares its memory with another
+  static constexpr bool can_be_captured = true;       ///< see comm::can_be_captured
 
   /// Returns when all ranks have come. Throws CollectiveError at the deadline or where NCCL cannot connect them.
   Nccl(const nccl::Table& table, const nccl::Seat& seat, const Options& options)

@@ -54,6 +54,14 @@ class Pending {
   bool test() {
     return monitor_ == nullptr || watch(*monitor_, event_, [&] { return request_.test(); });
   }
+  /// Makes progress that needs this host; where the rest is the device's, asks it nothing.
+  void progress() {
+    if constexpr (requires { request_.progress(); }) {
+      if (monitor_ != nullptr) watch(*monitor_, event_, [&] { request_.progress(); });
+    } else {
+      test();
+    }
+  }
   /// Returns when this rank's results are in place and no peer uses this rank's memory any more.
   void wait() {
     if (monitor_ != nullptr) watch(*monitor_, event_, [&] { request_.wait(); });

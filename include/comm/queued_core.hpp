@@ -37,6 +37,7 @@ class QueuedCore {
   Transfer& prepare() { return rank_->prepare(); }
   Ticket start() { return rank_->start(); }
   bool test(Ticket ticket) { return rank_->test(ticket) && done(ticket).happened(); }
+  void progress(Ticket ticket) { rank_->test(ticket); }
   void wait(Ticket ticket) { rank_->wait_for(rank_->done(ticket)); }
   void abandon(Ticket ticket) noexcept { rank_->abandon(ticket); }
   std::unique_ptr<QueuedCore> split(int color) { return std::make_unique<QueuedCore>(rank_->split(color)); }

@@ -6,7 +6,9 @@
 /// at the high end. A unit's slot is freed by its release event; a gradient slot when its reduction is done.
 ///
 /// Where the device has queues, collectives and copies to far memory run beside the stream that computes, ordered by
-/// one event for each thing that one queue needs of another; the host queues a whole pass and waits for nothing.
+/// one event for each thing that one queue needs of another; the host queues a whole pass and waits for nothing. A pass
+/// begins and ends on that stream: other queues start after an event that is recorded when it begins, and the stream
+/// has waited for all of them when it ends. No event is asked for outside its pass, so that a graph can keep one.
 #pragma once
 
 #include <array>
@@ -71,10 +73,21 @@ class Executor {
   }
   /// The same, without waiting for the device; the batches' memory must stay until the device has come so far.
   void queue_training(std::span<const MicroBatch> micro_batches, float scale) {
+    with_batches(micro_batches, [&] { queue_uploaded(scale); });
+  }
+  /// queue_training in its two halves: calls `use` where the device has the batches, at the same place in its memory
+  /// whenever they have the same sizes;
+  template <class Use>
+  void with_batches(std::span<const MicroBatch> micro_batches, const Use& use) {
     require(static_cast<int>(micro_batches.size()) == module_.shape().micro_batches, "train: ", micro_batches.size(),
             " micro-batches given to a module planned for ", module_.shape().micro_batches);
+    upload(micro_batches, use);
+  }
+  /// and the pass over them, which is the same work for the device where sizes, ignored targets and `scale` are.
+  void queue_uploaded(float scale) {
+    scale_ = scale;
     for (auto& group : module_.groups()) group.begin_step();
-    run(micro_batches, scale, sharding::Pass::train);
+    run(sharding::Pass::train);
   }
   /// This rank's sum of losses of the last pass [1], on the device.
   Tensor<const double> loss() const { return loss_; }
@@ -82,7 +95,7 @@ class Executor {
   /// Sum of the valid targets' losses on this rank.
   double evaluate(const MicroBatch& batch) {
     logits_ = {};
-    run({&batch, 1}, 0.0f, sharding::Pass::evaluate);
+    upload({&batch, 1}, [this] { run(sharding::Pass::evaluate); });
     return read_loss();
   }
 
@@ -90,20 +103,48 @@ class Executor {
   void logits(Tensor<const std::int32_t> tokens, Tensor<Compute> out) {
     logits_ = out;
     const MicroBatch batch{.tokens = tokens, .targets = {}, .sequences = 1};
-    run({&batch, 1}, 0.0f, sharding::Pass::evaluate);
+    upload({&batch, 1}, [this] { run(sharding::Pass::evaluate); });
     module_.synchronize();
   }
 
  private:
   static constexpr std::size_t unit_index(int unit) { return static_cast<std::size_t>(unit - 1); }
 
-  void run(std::span<const MicroBatch> micro_batches, float scale, sharding::Pass pass) {
+  /// A micro-batch where host and device read it.
+  struct Uploaded {
+    MicroBatch batch;  ///< tokens are the device's
+    nn::Targets targets;
+  };
+
+  template <class Use>
+  void upload(std::span<const MicroBatch> micro_batches, const Use& use) {
     if constexpr (!Device::counts_only)
       for (const MicroBatch& batch : micro_batches)
         require_micro_batch(batch, context_.sequence_length, module_.model().config().vocab_size);
-    micro_batches_ = micro_batches;
-    scale_ = scale;
+    const auto start = context_.arena.mark(End::low);
+    micro_batches_.clear();
+    for (const MicroBatch& batch : micro_batches) {
+      Uploaded& uploaded = micro_batches_.emplace_back(Uploaded{.batch = batch, .targets = batch.targets});
+      if constexpr (!Device::host_memory) {
+        uploaded.batch.tokens = on_device(batch.tokens);
+        uploaded.targets.device = on_device(batch.targets);
+      }
+    }
+    use();
+    context_.arena.release(End::low, start);
+  }
+
+  Tensor<const std::int32_t> on_device(Tensor<const std::int32_t> list) {
+    if (list.data() == nullptr) return list;
+    const auto copy = context_.template save<std::int32_t>(list.shape());
+    device::move<Device>(context_.stream, list.data(), copy.data(), copy.numel());
+    return copy;
+  }
+
+  void run(sharding::Pass pass) {
     pass_ = pass;
+    start_ = context_.stream.record();
+    module_.free_slots(start_);
     const auto start = context_.arena.mark(End::low);
     Device::template fill<double>(context_.stream, loss_, 0.0f);
     const auto positions = context_.template save<float>(module_.model().positions_shape(context_.sequence_length));
@@ -115,7 +156,7 @@ class Executor {
       if (observer_.after != nullptr) observer_.after(observer_.state, event);
     }
     gradient_slots_.finish([this](int index, int slot) { free_gradient_slot(index, slot); });
-    for (auto& group : module_.groups()) group.wait_for_reduction(context_.stream);
+    for (auto& group : module_.groups()) group.end_pass(context_.stream);
     context_.arena.release(End::low, start);
   }
 
@@ -144,7 +185,7 @@ class Executor {
     switch (event.action) {
       case Action::gather: return gather(event);
       case Action::gather_in_group: return gather(event);
-      case Action::gather_across: return group(event.index).gather_across(module_.weights_written());
+      case Action::gather_across: return group(event.index).gather_across(start_);
       case Action::keep: return group(event.index).keep(context_.stream);
       case Action::release: return release(event.index);
       case Action::forward: return forward(event.index, event.micro_batch);
@@ -161,7 +202,7 @@ class Executor {
     if (group(event.index).is_gathered()) return;  // generation keeps what it gathered once
     const auto& slot = module_.weight_slot(weight_slots_.take(event.index, 0));
     if (event.action == sharding::Action::gather)
-      group(event.index).unshard(slot, module_.weights_written());
+      group(event.index).unshard(slot);
     else
       group(event.index).unshard_in_group(slot);
     gathering_.push_back(event.index);
@@ -229,13 +270,12 @@ class Executor {
   void forward(int unit, int micro_batch) {
     if (unit == 0) {
       batch_ = micro_batches_[static_cast<std::size_t>(micro_batch)];
-      context_.sequences = batch_.sequences;
-      context_.documents = batch_.documents;
+      context_.sequences = batch_.batch.sequences;
+      context_.documents = batch_.batch.documents;
       entry_mark_ = context_.arena.mark(End::low);
-      if constexpr (!Device::host_memory) upload_tokens();
       x_ = context_.template save<Compute>(stream_shape());
       if (!saves_here(1)) y_ = context_.template save<Compute>(stream_shape());
-      return entry_.forward(context_, weights(entry_, unit), batch_.tokens, x_);
+      return entry_.forward(context_, weights(entry_, unit), batch_.batch.tokens, x_);
     }
     auto& mark = marks_[unit_index(unit)];
     mark = context_.arena.mark(End::low);
@@ -245,13 +285,6 @@ class Executor {
     block_.forward(context_, weights(block_, unit), saved_[unit_index(unit)], x_, y_);
     std::swap(x_, y_);
     if (!saves_here(unit)) context_.arena.release(End::low, mark);
-  }
-
-  /// Tokens where the device can read them; targets are read by the host.
-  void upload_tokens() {
-    const auto tokens = context_.template save<std::int32_t>(batch_.tokens.shape());
-    device::move<Device>(context_.stream, batch_.tokens.data(), tokens.data(), tokens.numel());
-    batch_.tokens = tokens;
   }
 
   /// Whether a block's input is in far memory between its forward and its backward. The last one's is wanted at once.
@@ -297,7 +330,7 @@ class Executor {
 
   void backward(int unit) {
     if (unit == 0) {
-      entry_.backward(context_, gradients(entry_, unit), batch_.tokens, dx_);
+      entry_.backward(context_, gradients(entry_, unit), batch_.batch.tokens, dx_);
     } else {
       if (offloads_inputs_) std::swap(x_, y_);
       if (is_far(unit)) {
@@ -326,10 +359,11 @@ class Executor {
   typename Arena::Mark gradient_mark_;
   sharding::Slots weight_slots_;
   sharding::GradientSlots gradient_slots_;
-  std::vector<int> gathering_;  ///< groups whose weights are on their way
-  std::span<const MicroBatch> micro_batches_;
+  std::vector<int> gathering_;    ///< groups whose weights are on their way
+  typename Device::Event start_;  ///< of the pass
+  std::vector<Uploaded> micro_batches_;
   sharding::Pass pass_ = sharding::Pass::train;
-  MicroBatch batch_;
+  Uploaded batch_;
   float scale_ = 0;
   device::Block<Device> loss_block_;
   Tensor<double> loss_;  // [1]

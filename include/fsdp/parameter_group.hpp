@@ -105,7 +105,7 @@ class ParameterGroup {
   const Buffer<Compute, Replicate, Shard>& model() const { return model_; }
   const Buffer<Accumulate, Partial, Shard>& summed_gradient() const { return summed_; }
 
-  /// Starts to gather the model weights' parts over the outer axis, in place; `written` is when they were.
+  /// Starts to gather the model weights' parts over the outer axis, in place, after `written`.
   void gather_across(const Event& written) {
     if constexpr (optimizer_sharded_across) {
       if (axes_.across == nullptr) return;
@@ -114,15 +114,14 @@ class ParameterGroup {
     }
   }
 
-  /// Starts to gather into `slot`, of layout().full_size elements, the weights at rest that were `written` then. Where
-  /// in_place() neither is used.
-  void unshard(const Slot<Compute, Device>& slot, const Event& written) {
+  /// Starts to gather the weights at rest into `slot`, of layout().full_size elements; they were written before it was
+  /// free. Where in_place() it is not used.
+  void unshard(const Slot<Compute, Device>& slot) {
     if (in_place()) {
       gathered_ = {*layout_, at_, model_.data()};
       return;
     }
     gathered_ = {*layout_, at_, slot.open()};
-    comm::after(*axes_.shard, written);
     comm::after(*axes_.shard, crossing_.done());
     comm::after(*axes_.shard, slot.free);
     gathering_ = buffer::redistribute(*axes_.shard, model_, gathered_, {"weights", index_});
@@ -149,8 +148,8 @@ class ParameterGroup {
   }
   bool is_gathered() const { return gathered_.placed(); }
   void progress() {
-    gathering_.test();
-    reducing_.test();
+    gathering_.progress();
+    reducing_.progress();
   }
   /// What `stream` is asked for from here on may use the gathered weights.
   void wait_for_weights(Stream& stream) {
@@ -206,8 +205,14 @@ class ParameterGroup {
   }
   /// When the last reduction that was started is over.
   Event reduced() { return reducing_.done(); }
-  /// What `stream` is asked for from here on may use the reduced gradients.
-  void wait_for_reduction(Stream& stream) { reducing_.wait(stream); }
+  /// What `stream` is asked for from here on may use the reduced gradients. Nothing of this pass is asked for its
+  /// events any more: what follows `stream` follows them.
+  void end_pass(Stream& stream) {
+    reducing_.wait(stream);
+    crossing_ = {};
+    gathering_ = {};
+    reducing_ = {};
+  }
 
   /// Gathers the main weights, whole, into `full` (layout().full_size elements), for `stream` to use. `part` is
   /// workspace of model_size() elements.

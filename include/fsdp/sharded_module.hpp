@@ -115,11 +115,7 @@ class ShardedModule {
     if constexpr (!Group::one_copy)
       for (const Piece& piece : pieces_)
         Device::template copy<Main, Compute>(stream_, Tensor<const Main>(piece.main), piece.model);
-    note_weights_written();
   }
-  /// The stream was asked to write the model weights at rest: gathers wait for that.
-  void note_weights_written() { weights_written_ = stream_.record(); }
-  const typename Device::Event& weights_written() const { return weights_written_; }
 
   /// Names of units and groups, for people.
   std::vector<std::string> unit_names() const {
@@ -132,6 +128,11 @@ class ShardedModule {
 
   Slot<Compute, Device>& weight_slot(int index) { return weight_slots_[static_cast<std::size_t>(index)]; }
   Slot<Accumulate, Device>& gradient_slot(int index) { return gradient_slots_[static_cast<std::size_t>(index)]; }
+  /// All slots are free after `event`, which is later than all uses of them so far.
+  void free_slots(const typename Device::Event& event) {
+    for (auto& slot : weight_slots_) slot.free = event;
+    for (auto& slot : gradient_slots_) slot.free = event;
+  }
 
   /// Which tensor of which group a unit's i-th parameter is.
   const std::vector<Reference>& references(int unit) const { return references_[static_cast<std::size_t>(unit)]; }
@@ -234,7 +235,7 @@ class ShardedModule {
                   group.rules().trainable ? part(gradient, at.gradient) : nullptr, part(kept, at.kept));
       list_pieces(group);
       at.add(group);
-      if (group.rules().hold == sharding::Hold::always) group.unshard({}, {});
+      if (group.rules().hold == sharding::Hold::always) group.unshard({});
     }
   }
 
@@ -311,7 +312,6 @@ class ShardedModule {
   std::vector<Piece> pieces_;
   std::int64_t trained_size_ = 0;
   int first_backward_ = 0;
-  typename Device::Event weights_written_;
 };
 
 }  // namespace fsdp

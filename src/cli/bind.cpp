@@ -71,6 +71,7 @@ void bind(FlagSet& flags, train::TrainOptions& o) {
   flags.add("resume", o.resume, "a checkpoint, or a directory of them (the newest complete one)");
   flags.add("metrics", o.metrics, "file that JSON lines are appended to");
   flags.add("trace", o.trace, "file for a Chrome trace");
+  flags.add("cuda-graphs", o.cuda_graphs, "nccl: a step is launched as one CUDA graph, captured in the second step");
   flags.add("log-every", o.log_every, "steps between lines on the console");
   flags.add("dry-run", o.dry_run, "print the peak memory and train nothing");
   flags.add("ranks", o.ranks, "of the dry run; 0: those of --comm");

@@ -82,6 +82,14 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
   require<InputError>(o.ranks == 0 || o.dry_run || o.print_schedule,
                       "--ranks is for --dry-run only; use --comm threads:", o.ranks);
   require_separator(o.document_separator);
+  require<InputError>(
+      !o.cuda_graphs || !o.document_separator,
+      "--cuda-graphs keeps one step for all, and --document-separator makes each another one; leave one "
+      "of them out");
+  require<InputError>(
+      !o.cuda_graphs || o.trace.empty(),
+      "--trace tells what the host asks for in each step, and with --cuda-graphs it asks once; leave one "
+      "of them out");
   data::check_batch(o.batch_size, ranks, o.grad_accum);
 }
 

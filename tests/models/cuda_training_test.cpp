@@ -42,6 +42,22 @@ TEST(CudaTraining, LossFollowsTheCpusFor50Steps) {
   EXPECT_LE(largest_relative(run_cuda("fsdp2/bf16", options).losses, run("fsdp2/bf16", options).losses), 0.02);
 }
 
+TEST(CudaTraining, GivesTheSameBitsByGraphs) {
+  FSDP_NEEDS_CUDA();
+  for (const bool far : {false, true})
+    for (const auto stack : {"fsdp2", "fsdp2/bf16"}) {
+      RunOptions options = fifty_steps();
+      options.units.recompute = options.units.offload_inputs = far;
+      const RunResults queued = run_cuda(stack, options);
+      options.graphs = true;
+      const RunResults graphs = run_cuda(stack, options);
+      EXPECT_EQ(graphs.captured, 1);
+      EXPECT_EQ(graphs.launched, options.steps - 1);
+      EXPECT_EQ(graphs.losses, queued.losses);
+      EXPECT_EQ(graphs.norms, queued.norms);
+    }
+}
+
 TEST(CudaTraining, IsRepeatedToTheBit) {
   FSDP_NEEDS_CUDA();
   const RunOptions options = fifty_steps();

@@ -12,7 +12,7 @@ for command in train eval generate bench; do contains "$out" "^  $command "; don
 tessera train --help
 names "${stack[@]}" data model hidden layers heads kv-heads head-dim intermediate vocab tied steps seq-len batch-size \
   grad-accum lr lr-schedule warmup weight-decay beta1 beta2 eps clip seed validation-fraction validation-every \
-  checkpoint-dir checkpoint-every resume metrics trace log-every dry-run ranks print-schedule
+  checkpoint-dir checkpoint-every resume metrics trace cuda-graphs log-every dry-run ranks print-schedule
 tessera eval --help
 names "${stack[@]}" model data seq-len batch-size windows
 tessera generate --help

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The trainer on an asynchronous device, which reads what came of a step when the next one is on its way.
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -30,6 +31,14 @@ train::TrainOptions options_of(const TemporaryFolder& folder, const std::string&
   options.stack.precision = train::PrecisionChoice::fp32;
   options.stack.threads = 1;
   return options;
+}
+
+/// Some steps overflow, and the loss scale falls.
+void overflow(train::TrainOptions& options) {
+  options.clip = 0;
+  options.lr = 300;
+  options.units.frozen = {"*layers*"};
+  options.loss_scale = "dynamic:1267650600228229401496703205376";
 }
 
 /// The metrics file's lines, without what depends on time, the run's name and the device's memory.
@@ -71,6 +80,22 @@ TEST_F(QueuedTrainer, WritesTheMetricsOfTheCpuAStepLater) {
   }
 }
 
+TEST_F(QueuedTrainer, WritesTheSameMetricsWithGraphs) {
+  for (const bool overflows : {false, true}) {
+    train::TrainOptions queued = options_of(folder, overflows ? "queued-overflows" : "queued");
+    queued.stack.comm.ranks = 1;
+    if (overflows) overflow(queued);
+    train::TrainOptions graphs = queued;
+    graphs.metrics = folder.path() / "graphs.jsonl";
+    graphs.checkpoint_dir += "-graphs";
+    graphs.cuda_graphs = true;
+    train_queued(queued);
+    std::filesystem::remove(graphs.metrics);
+    EXPECT_EQ(train_queued(graphs), std::vector<std::string>());
+    EXPECT_EQ(lines(graphs), lines(queued));
+  }
+}
+
 TEST_F(QueuedTrainer, GoesOnWhereItStopped) {
   train::TrainOptions whole = options_of(folder, "whole"), rest = options_of(folder, "rest");
   train_queued(whole);
@@ -85,10 +110,7 @@ TEST_F(QueuedTrainer, GoesOnWhereItStopped) {
 
 TEST_F(QueuedTrainer, SkipsTheStepsThatOverflowBeforeTheHostKnows) {
   train::TrainOptions options = options_of(folder, "scaled");
-  options.clip = 0;
-  options.lr = 300;
-  options.units.frozen = {"*layers*"};
-  options.loss_scale = "dynamic:1267650600228229401496703205376";
+  overflow(options);
   train_queued(options);
   std::vector<int> skipped, halvings;
   for (const auto& line : lines(options)) {

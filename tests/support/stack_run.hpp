@@ -20,6 +20,7 @@
 #include <fsdp/models/llama.hpp>
 #include <fsdp/optim/adamw.hpp>
 #include <fsdp/optim/initialize.hpp>
+#include <fsdp/optim/training_step.hpp>
 #include <fsdp/train/agree.hpp>
 #include <fsdp/train/dry_run.hpp>
 #include <fsdp/train/sharding_of.hpp>
@@ -197,6 +198,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   results.first_evaluation = evaluate();
 
   StepsAhead<Model> ahead(module, options);
+  optim::TrainingStep<Model> graphs(module, executor, optimizer, options.graphs);
   const auto read_oldest = [&] {
     const double targets = ahead.release_oldest();
     const device::StepDecision& decision = optimizer.control().decision(ahead.steps() - 1);
@@ -216,21 +218,29 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
     for (auto* axis : module.communicators()) axis->monitor().events.clear();
     const std::int64_t copied = copied_bytes();
     watch.set_training(true);
-    executor.queue_training(micro_batches, 1.0f / static_cast<float>(ahead.targets()));
+    if constexpr (ChecksAccesses<typename Model::Stack::Device>)
+      if (optimizer.steps() == 1) Model::Stack::Device::Queue::forget_points();
+    const float scale = 1.0f / static_cast<float>(ahead.targets());
+    if (options.graphs)
+      graphs.queue(micro_batches, scale, {.lr = options.lr}, true);
+    else
+      executor.queue_training(micro_batches, scale);
     if (memory.copied_bytes == 0) memory.copied_bytes = copied_bytes() - copied;
     results.events = communicator.monitor().events;
     if (const auto axes = module.communicators(); axes.size() == 3) {
       results.across_events = axes[1]->monitor().events;
       results.inner_events = axes[2]->monitor().events;
     }
-    if (options.collects && results.gradients.empty())
+    if (options.collects && !options.graphs && results.gradients.empty())
       results.gradients = collect(
           module, [](const auto& piece) { return piece.gradient; }, true);
-    optimizer.step(executor.loss(), {.lr = options.lr});
+    if (!options.graphs) optimizer.step(executor.loss(), {.lr = options.lr});
     if (!options.reads_late || ahead.steps() > 1) read_oldest();
     if (memory.allocations_after_first_step == 0) memory.allocations_after_first_step = module.ledger().allocations();
   }
   while (ahead.steps() > 0) read_oldest();
+  results.captured = graphs.captured();
+  results.launched = graphs.launched();
   results.last_evaluation = evaluate();
   module.synchronize();
 

@@ -69,6 +69,7 @@ struct RunOptions {
   bool check_only = false;                   ///< on an asynchronous device accesses are checked, and nothing runs
   std::vector<std::int64_t> leave_out = {};  ///< events of rank 0's schedule there that nobody waits for
   bool reads_late = false;                   ///< results of a step, once the next one was queued
+  bool graphs = false;                       ///< steps are captured and launched; batches must have one shape
   bool steps_on_own_gradients = false;       ///< only the stack "watched": gradients are not summed over ranks
 };
 
@@ -91,14 +92,16 @@ struct RunResults {
   double first_evaluation = 0, last_evaluation = 0;  ///< mean loss of `evaluated`
   Values initial, gradients, weights;                ///< gradients: of the first step
   Values first_moments, second_moments;
-  std::vector<std::vector<float>> logits;         // [windows][S * V]
-  std::vector<comm::Event> events;                ///< collectives of the last step's forward and backward, on rank 0
-  std::vector<comm::Event> across_events;         ///< those on the mesh's outer axis
-  std::vector<comm::Event> inner_events;          ///< and on its inner one
-  std::vector<comm::Event> generating_events;     ///< collectives of all of logits_of
-  std::vector<Memory> memory;                     ///< by rank
-  std::vector<std::string> races;                 ///< accesses in no order, in words, on an asynchronous device
-  std::vector<std::vector<std::int64_t>> points;  ///< events that rank 0's queues waited for, by point
+  std::vector<std::vector<float>> logits;      // [windows][S * V]
+  std::vector<comm::Event> events;             ///< collectives of the last step's forward and backward, on rank 0
+  std::vector<comm::Event> across_events;      ///< those on the mesh's outer axis
+  std::vector<comm::Event> inner_events;       ///< and on its inner one
+  std::vector<comm::Event> generating_events;  ///< collectives of all of logits_of
+  std::vector<Memory> memory;                  ///< by rank
+  std::vector<std::string> races;              ///< accesses in no order, in words, on an asynchronous device
+  std::int64_t captured = 0, launched = 0;     ///< graphs, and steps that were one
+  std::vector<std::vector<std::int64_t>>
+      points;  ///< events that rank 0's queues waited for after the first step, by point
 };
 
 /// What --sharding takes, with its numbers, in float over Threads; with "/bf16" behind it in mixed precision, with

@@ -47,7 +47,7 @@ TrainOptions everything() {
              .exempt = {"*norm*"},
              .frozen = {"a", "b*"}};
   o.checkpoint_dir = "out", o.checkpoint_every = 4, o.resume = "there", o.metrics = "m.jsonl", o.trace = "t.json";
-  o.log_every = 10, o.dry_run = true, o.ranks = 16, o.memory = "8GiB", o.print_schedule = true;
+  o.cuda_graphs = true, o.log_every = 10, o.dry_run = true, o.ranks = 16, o.memory = "8GiB", o.print_schedule = true;
   o.stack = {.sharding = train::parse_sharding("hybrid:2:full"),
              .precision = train::PrecisionChoice::fp32,
              .tiling = train::parse_tiling("tokens:512"),
@@ -161,7 +161,7 @@ TEST(ConfigFile, GivesBackEveryOption) {
   const TemporaryFolder folder;
   const std::string path = folder.write("run.toml", to_toml(everything())).string();
   TrainOptions read = train_of({"--config", path.c_str()});
-  EXPECT_EQ(read.given.size(), 51u);
+  EXPECT_EQ(read.given.size(), 52u);
   read.given.clear();
   EXPECT_EQ(read, everything());
 }

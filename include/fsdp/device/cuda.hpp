@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -53,6 +54,7 @@ struct Cuda {
   using Range = CudaRange;  ///< named in profilers
   class Event;
   class Queue;
+  class Graph;
   class Stream;
 
   /// Throws InputError with what is wrong where there is none to use.
@@ -69,6 +71,10 @@ struct Cuda {
   static void poison(std::byte* data, std::int64_t bytes);
   static void unpoison(std::byte*, std::int64_t) {}
   static std::byte* unbacked(std::int64_t) { return nullptr; }
+
+  /// A CUDA graph (see device::Captures). In debug builds released memory is filled with NaN, for which the host waits:
+  /// there it throws InputError.
+  static Graph capture(Queue& queue, const std::function<void()>& ask);
 
   // What communicators queue (device/device.hpp).
   /// Any two of device memory, pinned and pageable host memory; with the last the host waits.
@@ -184,6 +190,17 @@ class Cuda::Queue {
  private:
   std::shared_ptr<void> handle_;
   std::string name_;
+};
+
+/// Kept work, on the device that it was captured on. A default one is empty.
+class Cuda::Graph {
+ public:
+  Graph() = default;
+  void launch(Queue& queue) const;
+
+ private:
+  friend struct Cuda;
+  std::shared_ptr<void> handle_;  ///< a cudaGraphExec_t
 };
 
 /// A rank's queue of computation. All scratch, cuBLASLt's workspace too, comes from `arena` and is known to dry runs

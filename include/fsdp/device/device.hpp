@@ -13,7 +13,9 @@
 /// - the operations that device/cpu.hpp describes, each for float and bf16;
 /// - where operations are queued, what communicators queue: `round` turns floats into a wire type; `sum_in_order` is
 /// sum = or += parts[0] + parts[1] + ..., each stored as one type and rounded to another, in float, in that order
-/// (`sum` may be one of the parts). To add one: a header here, its operations in src/device/NAME/, its shapes and costs
+/// (`sum` may be one of the parts);
+/// - where what queues are asked for can be kept, to be asked for again as one: `Graph` and `capture` (see Captures).
+/// To add one: a header here, its operations in src/device/NAME/, its shapes and costs
 /// from src/device/costs.hpp, and `static_assert(check_device<Name>())` in tests/device/.
 #pragma once
 
@@ -154,6 +156,17 @@ template <class D>
 concept Device =
     detail::Named<D> && detail::Memory<D> && detail::HasArena<D> && detail::HasQueue<D> && detail::HasStream<D> &&
     detail::MovesForPeers<D> && detail::Operates<D, float> && detail::Operates<D, bf16> && detail::Optimizes<D>;
+
+/// A device whose queues' work can be kept: `capture(queue, ask)` calls `ask`, and keeps what it asks of `queue`, and
+/// of queues that wait for its events, instead of doing it; `launch(queue)` of the graph that it returns does all of
+/// that after what `queue` was asked for before, as often as wanted. Until `ask` returns, queues wait for events that
+/// were recorded meanwhile alone, the host asks for no event, and at the end `queue` has waited for all other queues.
+template <class D>
+concept Captures = requires(typename D::Queue& queue, const typename D::Graph& graph, void (*ask)()) {
+  { D::capture(queue, ask) } -> std::same_as<typename D::Graph>;
+  graph.launch(queue);
+}
+&&std::movable<typename D::Graph>&& std::default_initializable<typename D::Graph>;
 
 /// Whether a device computes in T; one that can do more than float and bf16 specialises it.
 template <class D, class T>

@@ -49,10 +49,10 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
   /// scale * that sum. Rows with a negative target are left out before anything is computed: their dx is 0. Without any
   /// other row no gradient is written.
   void loss(Context<L>& context, const Weights& weights, const Gradients& gradients, Tensor<const Compute> x,
-            Tensor<const std::int32_t> targets, float scale, Tensor<Compute> dx, Tensor<double> loss) const {
+            const Targets& targets, float scale, Tensor<Compute> dx, Tensor<double> loss) const {
     const tiling::TilePlan plan = this->plan(context);
-    const RowRuns valid = valid_rows(targets, Device::counts_only);
-    for (const RowRun& gap : rows_between(valid, targets.numel()))
+    const RowRuns valid = valid_rows(targets.host, Device::counts_only);
+    for (const RowRun& gap : rows_between(valid, targets.host.numel()))
       Device::template fill<Compute>(context.stream, dx.slice(gap.begin, gap.end), 0.0f);
     for (const RowRuns& runs : cut_rows(valid, plan.longest_tile())) {
       typename L::Frame frame(context.arena);
@@ -73,10 +73,10 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     }
   }
 
-  void loss_only(Context<L>& context, const Weights& weights, Tensor<const Compute> x,
-                 Tensor<const std::int32_t> targets, Tensor<double> loss) const {
+  void loss_only(Context<L>& context, const Weights& weights, Tensor<const Compute> x, const Targets& targets,
+                 Tensor<double> loss) const {
     const tiling::TilePlan plan = this->plan(context);
-    for (const RowRuns& runs : cut_rows(valid_rows(targets, Device::counts_only), plan.longest_tile())) {
+    for (const RowRuns& runs : cut_rows(valid_rows(targets.host, Device::counts_only), plan.longest_tile())) {
       typename L::Frame frame(context.arena);
       const Rows rows = gather(context, weights, x, targets, runs, frame);
       if (plan.columns_per_block > 0) {
@@ -150,7 +150,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     Tensor<Compute> logits;  // [t, c]: of the last block
   };
 
-  Rows gather(Context<L>& context, const Weights& weights, Tensor<const Compute> x, Tensor<const std::int32_t> targets,
+  Rows gather(Context<L>& context, const Weights& weights, Tensor<const Compute> x, const Targets& targets,
               const RowRuns& runs, typename L::Frame& frame) const {
     const std::int64_t tokens = count_rows(runs);
     const Rows rows{.normed = frame.template allocate<Compute>({tokens, hidden}),
@@ -162,7 +162,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
       Device::template rms_norm<Compute>(context.stream, x.slice(run.begin, run.end), weights.norm, eps,
                                          rows.normed.slice(row, end), rows.rstd.slice(row, end));
       if constexpr (!Device::counts_only)
-        device::move<Device>(context.stream, targets.data() + run.begin, rows.targets.data() + row, run.rows());
+        device::move<Device>(context.stream, targets.device.data() + run.begin, rows.targets.data() + row, run.rows());
       row = end;
     }
     return rows;

@@ -142,11 +142,21 @@ concept EntryModule = requires(const M module, Context<L>& context, const typena
   module.backward(context, gradients, tokens, Tensor<const typename L::Compute>(y));
 };
 
+/// The targets of a micro-batch [T]: the host finds the rows that count, the device reads the same list.
+struct Targets {
+  Tensor<const std::int32_t> host, device;
+
+  Targets() = default;
+  /// Where one list serves both.
+  template <std::convertible_to<Tensor<const std::int32_t>> List>
+  Targets(const List& list) : host(list), device(list) {}
+};
+
 /// A unit that ends in a loss: loss and gradient in one go, tile by tile.
 template <class M, class L>
 concept LossModule = requires(const M module, Context<L>& context, const typename M::Weights& weights,
                               const typename M::Gradients& gradients, Tensor<const typename L::Compute> x,
-                              Tensor<typename L::Compute> dx, Tensor<const std::int32_t> targets, float scale,
+                              Tensor<typename L::Compute> dx, const Targets& targets, float scale,
                               Tensor<double> loss) {
   { module.parameters() } -> std::same_as<typename M::Parameters>;
   module.loss(context, weights, gradients, x, targets, scale, dx, loss);

@@ -57,7 +57,13 @@ class AdamW {
 
   /// Queues one step on the gradients of the module; `loss` [1] is this rank's, on the device (Executor::loss).
   void step(Tensor<const double> loss, const device::StepInputs& inputs) {
-    control_.decide(loss, inputs);
+    control_.begin(inputs);
+    update(loss);
+    control_.end();
+  }
+  /// What lies between the step's begin and its end: the same work for the device in every step.
+  void update(Tensor<const double> loss) {
+    control_.decide(loss);
     device::AdamWRules rules{.beta1 = static_cast<float>(options_.beta1),
                              .beta2 = static_cast<float>(options_.beta2),
                              .eps = static_cast<float>(options_.eps)};
@@ -70,7 +76,6 @@ class AdamW {
         Device::adamw(module_->stream(), rules, control_.on_device(), piece.main, first_moment(piece),
                       second_moment(piece), piece.gradient, rounded(piece.model));
     }
-    module_->note_weights_written();
   }
 
   /// Empty where a piece is frozen.

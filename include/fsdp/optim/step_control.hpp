@@ -47,13 +47,17 @@ class StepControl {
   /// Of all steps those that changed nothing; the host waits for the last.
   std::int64_t skipped() { return steps_ == 0 ? 0 : steps_ - decision().taken; }
 
-  /// Queues the decision on the module's gradients; `loss` [1] is this rank's sum, on the device.
-  void decide(Tensor<const double> loss, const device::StepInputs& inputs) {
-    auto& stream = module_->stream();
+  /// A step begins, ends when `end` is called, and is decided in between.
+  void begin(const device::StepInputs& inputs) {
     auto& host_inputs = inputs_[slot_of(steps_)];
     comm::wait_for(module_->communicator(), host_inputs.copied(), {"a step's inputs"});  // the last but one's
     host_inputs.value() = inputs;
-    host_inputs.send(stream, inputs_on_device());
+    host_inputs.send(module_->stream(), inputs_on_device());
+  }
+  /// Queues the decision on the module's gradients: the same work for the device in every step. `loss` [1] is this
+  /// rank's sum, on the device.
+  void decide(Tensor<const double> loss) {
+    auto& stream = module_->stream();
     const Tensor<double> own = numbers_.own();  // [2]
     device::move<Device>(stream, loss.data(), own.data(), 1);
     const Tensor<double> squares = own.slice(1, 2);
@@ -62,7 +66,10 @@ class StepControl {
       if (piece.owned && piece.trainable) Device::sum_of_squares(stream, piece.gradient, squares);
     const auto all = numbers_.gather(stream, {"loss and gradient norm"});  // [ranks, 2]
     Device::decide_step(stream, rules_, {inputs_on_device(), {1}}, all, on_device());
-    decisions_[slot_of(steps_)].fetch(stream, on_device().data());
+  }
+  /// What was decided goes to the host.
+  void end() {
+    decisions_[slot_of(steps_)].fetch(module_->stream(), on_device().data());
     ++steps_;
   }
 

@@ -57,6 +57,7 @@ struct TrainOptions {
   std::string resume = {};            ///< a checkpoint, or a directory of them
   std::string metrics = {};
   std::string trace = {};
+  bool cuda_graphs = false;    ///< steps that are alike are launched as one graph
   std::int64_t log_every = 1;  ///< steps between console lines; the metrics file gets every step
   bool dry_run = false;
   std::int64_t ranks = 0;   ///< of the dry run; 0: those of --comm

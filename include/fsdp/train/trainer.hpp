@@ -27,6 +27,7 @@
 #include <fsdp/models/llama.hpp>
 #include <fsdp/optim/adamw.hpp>
 #include <fsdp/optim/initialize.hpp>
+#include <fsdp/optim/training_step.hpp>
 #include <fsdp/train/console.hpp>
 #include <fsdp/train/dry_run.hpp>
 #include <fsdp/train/feed.hpp>
@@ -75,6 +76,7 @@ class Trainer {
                              .skips_overflow = loss_scale_of(options).has_value()}),
         trace_(options.trace.empty() ? std::filesystem::path() : trace_path(options.trace, communicator.rank())),
         executor_(module_, trace_.on() ? observer() : Observer{}),
+        training_(module_, executor_, optimizer_, options.cuda_graphs),
         feed_(communicator, module_.ledger(), windows_,
               data::Sampler(options.seed, windows_.training(), options.batch_size), request_.sequences,
               request_.shape.micro_batches, options.document_separator),
@@ -185,8 +187,9 @@ class Trainer {
                                                                .lr = lr_at(schedule_of(options_), step),
                                                                .loss_scale = loss_scale_ ? loss_scale_->scale() : 1.0,
                                                                .begin = begin});
-    executor_.queue_training(batch.micro_batches, static_cast<float>(queued.loss_scale / queued.targets()));
-    optimizer_.step(executor_.loss(), {.lr = queued.lr, .loss_scale = queued.loss_scale});
+    training_.queue(batch.micro_batches, static_cast<float>(queued.loss_scale / queued.targets()),
+                    {.lr = queued.lr, .loss_scale = queued.loss_scale},
+                    batch.counts.valid_targets == options_.batch_size * options_.seq_len);
   }
 
   /// What came of the oldest step that was queued. On an asynchronous device that is one step late: the next is on its
@@ -319,6 +322,7 @@ class Trainer {
   optim::AdamW<Model> optimizer_;
   Trace trace_;
   Executor<Model> executor_;
+  optim::TrainingStep<Model> training_;
   Feed<Comm> feed_;
   CountExchange<Comm> held_out_counts_;
   Batches held_out_batch_;

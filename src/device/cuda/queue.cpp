@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Streams, events and their names in profilers.
+/// Streams, events, graphs, and their names in profilers.
 #include <string>
 #include <string_view>
 
@@ -12,6 +12,16 @@
 namespace fsdp::device {
 
 using cuda::require_success;
+
+namespace {
+
+#if defined(NDEBUG)
+constexpr bool fills_released_memory = false;
+#else
+constexpr bool fills_released_memory = true;
+#endif
+
+}  // namespace
 
 CudaRange::CudaRange(const char* name) { cuda::begin_range(name); }
 CudaRange::~CudaRange() { cuda::end_range(); }
@@ -51,6 +61,43 @@ void Cuda::Queue::wait(const Event& event) {
 
 void Cuda::Queue::synchronize() {
   require_success(cudaStreamSynchronize(static_cast<cudaStream_t>(native())), "waiting for a stream");
+}
+
+Cuda::Graph Cuda::capture(Queue& queue, const std::function<void()>& ask) {
+  require<InputError>(!fills_released_memory,
+                      "cuda: debug builds fill released memory with NaN while the host waits, which no graph can keep; "
+                      "capture in a release build");
+  const auto stream = static_cast<cudaStream_t>(queue.native());
+  cudaGraph_t captured = nullptr;
+  const auto discard = [&] {
+    if (captured != nullptr) static_cast<void>(cudaGraphDestroy(captured));
+  };
+  // Other threads, NCCL's among them, go on as they like.
+  require_success(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "beginning to capture a graph");
+  try {
+    ask();
+  } catch (...) {
+    static_cast<void>(cudaStreamEndCapture(stream, &captured));
+    discard();
+    throw;
+  }
+  const cudaError_t ended = cudaStreamEndCapture(stream, &captured);
+  if (ended != cudaSuccess) discard();
+  require_success(ended, "capturing a graph");
+  cudaGraphExec_t made = nullptr;
+  const cudaError_t instantiated = cudaGraphInstantiate(&made, captured, 0);
+  discard();
+  require_success(instantiated, "making a graph ready");
+  Graph graph;
+  graph.handle_ = std::shared_ptr<void>(
+      made, [](void* old) { static_cast<void>(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(old))); });
+  return graph;
+}
+
+void Cuda::Graph::launch(Queue& queue) const {
+  require_success(
+      cudaGraphLaunch(static_cast<cudaGraphExec_t>(handle_.get()), static_cast<cudaStream_t>(queue.native())),
+      "launching a graph");
 }
 
 void Cuda::move(Queue& queue, const std::byte* from, std::byte* to, std::int64_t bytes) {

@@ -12,6 +12,10 @@
 #include <thread>
 #include <utility>
 
+#include <fsdp/core/error.hpp>
+
+#include <support/queued/capture.hpp>
+
 namespace fsdp::test {
 namespace {
 
@@ -25,6 +29,7 @@ thread_local Clock host;
 thread_local std::int64_t queues_made = 0;
 thread_local std::set<std::int64_t> events_to_leave_out;
 thread_local EventPoints points_waited_at;
+thread_local std::size_t points_forgotten = 0;
 
 }  // namespace
 
@@ -37,6 +42,8 @@ struct QueuedEvent::State {
 };
 
 bool QueuedEvent::happened() const {
+  WorkCapture::refuse("the host asks for an event");
+  require<Error>(captured_ == nullptr, "the host asks for an event of a graph");
   if (state_ == nullptr) return true;
   const std::lock_guard lock(mutex);
   return state_->happened;
@@ -137,7 +144,34 @@ WorkQueue::~WorkQueue() {
   if (state_->thread.joinable()) state_->thread.join();
 }
 
+std::size_t WorkQueue::id() const { return state_->id; }
+const std::string& WorkQueue::name() const { return state_->name; }
+
 QueuedEvent WorkQueue::record() {
+  auto* const capture = WorkCapture::of_this_host();
+  return capture != nullptr ? capture->record(*this) : record_now();
+}
+
+void WorkQueue::wait(const QueuedEvent& event) {
+  if (auto* const capture = WorkCapture::of_this_host()) return capture->wait(*this, event);
+  require<Error>(event.captured_ == nullptr, state_->name, " waits for an event of a graph");
+  wait_now(event);
+}
+
+void WorkQueue::submit(const char* operation, std::span<const Access> accesses,
+                       std::function<void(device::Cpu::Stream&)> work) {
+  if (auto* const capture = WorkCapture::of_this_host()) return capture->submit(*this, operation, accesses, work);
+  submit_now(operation, accesses, std::move(work));
+}
+
+WorkGraph WorkQueue::capture(const std::function<void()>& ask) {
+  WorkGraph graph;
+  graph.kept_ = std::make_shared<WorkCapture>(*this);
+  graph.kept_->capture(ask);
+  return graph;
+}
+
+QueuedEvent WorkQueue::record_now() {
   QueuedEvent event;
   event.state_ = std::make_shared<QueuedEvent::State>();
   event.state_->clock = state_->clock;
@@ -154,7 +188,7 @@ QueuedEvent WorkQueue::record() {
   return event;
 }
 
-void WorkQueue::wait(const QueuedEvent& event) {
+void WorkQueue::wait_now(const QueuedEvent& event) {
   state_->clock.join(host);
   if (event.state_ == nullptr || event.state_->left_out || state_->clock.knows(event.state_->clock)) return;
   if (event.state_->host == std::this_thread::get_id() && event.state_->number >= 0) state_->note_wait(*event.state_);
@@ -167,6 +201,7 @@ void WorkQueue::wait(const QueuedEvent& event) {
 }
 
 void WorkQueue::synchronize() {
+  WorkCapture::refuse("the host waits for a queue");
   std::unique_lock lock(mutex);
   const std::uint64_t last = state_->asked;
   changed.wait(lock, [&] { return state_->done >= last; });
@@ -174,8 +209,8 @@ void WorkQueue::synchronize() {
   if (state_->failure) std::rethrow_exception(std::exchange(state_->failure, nullptr));
 }
 
-void WorkQueue::submit(const char* operation, std::span<const Access> accesses,
-                       std::function<void(device::Cpu::Stream&)> work) {
+void WorkQueue::submit_now(const char* operation, std::span<const Access> accesses,
+                           std::function<void(device::Cpu::Stream&)> work) {
   state_->clock.join(host);
   const std::uint64_t position = state_->clock.advance(state_->id);
   const Moment moment{.queue = state_->id, .position = position, .what = state_->name + ": " + operation};
@@ -198,8 +233,12 @@ void WorkQueue::leave_out(const std::vector<std::int64_t>& events) {
   host = {};
   events_to_leave_out = {events.begin(), events.end()};
   points_waited_at.clear();
+  points_forgotten = 0;
 }
 void WorkQueue::check_only(bool on) { nothing_runs = on; }
-EventPoints WorkQueue::points() { return points_waited_at; }
+EventPoints WorkQueue::points() {
+  return {points_waited_at.begin() + static_cast<std::ptrdiff_t>(points_forgotten), points_waited_at.end()};
+}
+void WorkQueue::forget_points() { points_forgotten = points_waited_at.size(); }
 
 }  // namespace fsdp::test

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,6 +18,10 @@
 
 namespace fsdp::test {
 
+class WorkQueue;
+class WorkCapture;
+struct CapturedPoint;
+
 /// A point in a queue's work, with the clock of all that is over by then.
 class QueuedEvent {
  public:
@@ -24,8 +29,10 @@ class QueuedEvent {
 
  private:
   friend class WorkQueue;
+  friend class WorkCapture;
   struct State;
-  std::shared_ptr<State> state_;  ///< none: has happened
+  std::shared_ptr<State> state_;             ///< none: has happened
+  std::shared_ptr<CapturedPoint> captured_;  ///< where it was recorded while a graph was captured
 };
 
 /// Numbers of events, by the points at which queues waited for them.
@@ -36,6 +43,16 @@ struct Access {
   const void* begin = nullptr;
   std::int64_t bytes = 0;
   bool writes = false;
+};
+
+/// Kept work (tests/support/queued/capture.hpp).
+class WorkGraph {
+ public:
+  void launch(WorkQueue& queue) const;
+
+ private:
+  friend class WorkQueue;
+  std::shared_ptr<WorkCapture> kept_;
 };
 
 /// Work of one queue. The host that queues it is one thread.
@@ -53,6 +70,10 @@ class WorkQueue {
   /// Queues an operation, on a CPU stream of one thread, and checks its accesses against all others'.
   void submit(const char* operation, std::span<const Access> accesses, std::function<void(device::Cpu::Stream&)> work);
 
+  /// Keeps what `ask` asks of this queue and of those that wait for its events, as a CUDA graph would; throws Error
+  /// for what would break the capture, or be left out of the graph without a word.
+  WorkGraph capture(const std::function<void()>& ask);
+
   /// Waits for everything that any queue of the process was asked for.
   static void drain_all();
 
@@ -65,9 +86,19 @@ class WorkQueue {
   /// Those that this host's queues waited for, and learnt something by it, point by point: what a queue waits for
   /// between two operations stands together, since one of these events may cover the others.
   static EventPoints points();
+  /// Those so far are left out of `points`.
+  static void forget_points();
 
  private:
+  friend class WorkCapture;
   struct State;
+  std::size_t id() const;
+  const std::string& name() const;
+  QueuedEvent record_now();
+  void wait_now(const QueuedEvent& event);
+  void submit_now(const char* operation, std::span<const Access> accesses,
+                  std::function<void(device::Cpu::Stream&)> work);
+
   std::shared_ptr<State> state_;
 };
 

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -33,6 +34,7 @@ struct QueuedCpu {
   using Arena = device::Arena<QueuedCpu>;
   using Event = QueuedEvent;
   using Queue = WorkQueue;
+  using Graph = WorkGraph;
   class Stream;
   using Cpu = device::Cpu;
   template <class T>
@@ -61,6 +63,8 @@ struct QueuedCpu {
   static std::byte* unbacked(std::int64_t) { return nullptr; }
   /// Accesses in no order, in words, since the last call.
   static std::vector<std::string> take_races() { return MemoryOrder::instance().take_races(); }
+
+  static Graph capture(Queue& queue, const std::function<void()>& ask) { return queue.capture(ask); }
 
   static void move(Queue& queue, const std::byte* from, std::byte* to, std::int64_t bytes) {
     const std::array accesses{Access{from, bytes, false}, Access{to, bytes, true}};

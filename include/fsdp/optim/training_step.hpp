@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A whole training step: queued operation by operation or, where steps are alike, launched as one graph.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <comm/collectives.hpp>
+#include <fsdp/core/error.hpp>
+#include <fsdp/device/device.hpp>
+#include <fsdp/device/operations.hpp>
+#include <fsdp/executor.hpp>
+#include <fsdp/nn/valid_rows.hpp>
+#include <fsdp/optim/adamw.hpp>
+
+namespace fsdp::optim {
+namespace detail {
+
+template <class Device>
+struct GraphOf {
+  struct type {};
+};
+template <device::Captures Device>
+struct GraphOf<Device> {
+  using type = typename Device::Graph;
+};
+
+}  // namespace detail
+
+/// Forward, backward and the optimizer. With `graphs`, the host asks for the operations of a step that is like the one
+/// before once more, and the device keeps them; from then on a step is a few copies and a launch, as long as steps are
+/// alike. What comes of it is the same to the bit.
+template <class Model>
+class TrainingStep {
+ public:
+  using Module = ShardedModule<Model>;
+  using Device = typename Module::Device;
+
+  /// All of them must outlive it. Throws InputError where `graphs` are asked for and the device keeps no work, or the
+  /// communicator's hosts take part in every collective.
+  TrainingStep(Module& module, Executor<Model>& executor, AdamW<Model>& optimizer, bool graphs)
+      : module_(module), executor_(executor), optimizer_(optimizer), graphs_(graphs) {
+    if (!graphs) return;
+    require<InputError>(device::Captures<Device>, "CUDA graphs (--cuda-graphs) are asked for, and this stack runs on ",
+                        Device::name, "; leave them out, or take a stack on Cuda");
+    for (auto* axis : module.communicators())
+      require<InputError>(comm::can_be_captured(*axis),
+                          "CUDA graphs (--cuda-graphs) are asked for, and a graph keeps no collectives of ",
+                          Model::Stack::Comm::name, " between ", axis->size(),
+                          " ranks, in which their hosts take part; leave them out, or take Nccl");
+  }
+
+  /// Queues a step; the batches' memory must stay until the device has come so far. `alike`: this step's micro-batches
+  /// have the sizes and the ignored targets of all others that are alike, and no documents. Say the same on all ranks:
+  /// they capture and launch together.
+  void queue(std::span<const MicroBatch> micro_batches, float scale, const device::StepInputs& inputs, bool alike) {
+    executor_.with_batches(micro_batches, [&] {
+      optimizer_.control().begin(inputs);
+      if constexpr (device::Captures<Device>) {
+        if (graphs_ && alike)
+          launch(micro_batches, scale);
+        else
+          ask(scale);
+        last_ = alike ? std::optional(scale) : std::nullopt;
+      } else {
+        ask(scale);
+      }
+      optimizer_.control().end();
+    });
+  }
+
+  std::int64_t captured() const { return captured_; }
+  std::int64_t launched() const { return launched_; }
+
+ private:
+  using Sizes = std::vector<nn::RowRuns>;  // [micro_batches]: rows with a target, of how many
+
+  void ask(float scale) {
+    executor_.queue_uploaded(scale);
+    optimizer_.update(executor_.loss());
+  }
+
+  /// The first time steps are alike libraries load and choose what they run, which no graph can keep.
+  void launch(std::span<const MicroBatch> micro_batches, float scale) {
+    require_alike(micro_batches);
+    if (kept_scale_ != scale) {
+      if (last_ != scale) return ask(scale);
+      graph_ = Device::capture(module_.stream(), [&] { ask(scale); });
+      kept_scale_ = scale;
+      ++captured_;
+    }
+    graph_.launch(module_.stream());
+    ++launched_;
+  }
+
+  void require_alike(std::span<const MicroBatch> micro_batches) {
+    Sizes sizes;
+    for (const MicroBatch& batch : micro_batches) {
+      require(batch.documents.empty(), "training step: packed documents change from step to step; it is not alike");
+      sizes.push_back(nn::valid_rows(batch.targets, false));
+      sizes.back().push_back({batch.sequences, batch.targets.numel()});
+    }
+    if (sizes_.empty()) sizes_ = sizes;
+    require(sizes == sizes_, "training step: said to be like the others, with other sizes or ignored targets");
+  }
+
+  Module& module_;
+  Executor<Model>& executor_;
+  AdamW<Model>& optimizer_;
+  bool graphs_;
+  std::optional<float> last_;        ///< scale of the last step, where it was like others
+  std::optional<float> kept_scale_;  ///< of the steps that graph_ is
+  typename detail::GraphOf<Device>::type graph_;
+  Sizes sizes_;
+  std::int64_t captured_ = 0, launched_ = 0;
+};
+
+}  // namespace fsdp::optim
