@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One rank alone: needs no launcher, moves bytes only where `local` does not lie in `full`.
+/// One rank alone: needs no launcher, moves bytes only where `local` does not lie in `full`; on an asynchronous device
+/// by a queue of its own.
 #pragma once
 
 #include <memory>
 #include <string_view>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
+#include <comm/any_queue.hpp>
 #include <comm/backend.hpp>
 #include <comm/launch.hpp>
+#include <comm/queued_core.hpp>
 #include <fsdp/device/cpu.hpp>
 
 namespace fsdp::comm {
 
-/// The core of Self: every transfer is done when start returns.
+/// The core of Self: every transfer is done, or queued, when start returns.
 class SelfRank {
  public:
+  static constexpr std::string_view queue_name = "self";
+
   explicit SelfRank(const Options& options) { monitor_.options = options; }
 
   int rank() const { return 0; }
@@ -31,17 +38,33 @@ class SelfRank {
   void abandon(Ticket) const noexcept {}
   std::unique_ptr<SelfRank> split(int) const { return std::make_unique<SelfRank>(monitor_.options); }
 
+  // Where a device's queue moves the tensors.
+  void move_with(AnyQueue queue) { queue_ = std::move(queue); }
+  void after(AnyEvent event) { after_.push_back(std::move(event)); }
+  AnyEvent done(Ticket) const { return done_; }
+  void wait_for(const AnyEvent& event) const;
+
  private:
+  void queue_transfer();
+
   Monitor monitor_;
   Transfer transfer_;
+  AnyQueue queue_;  ///< empty where the host moves
+  std::vector<AnyEvent> after_;
+  AnyEvent done_;  ///< of the last transfer, which will do for all before
 };
 
+template <class Device>
+using SelfCore = std::conditional_t<Device::asynchronous, QueuedCore<SelfRank, Device>, SelfRank>;
+
 template <class DeviceType = device::Cpu>
-class Self : public Backend<SelfRank, DeviceType> {
+class Self : public Backend<SelfCore<DeviceType>, DeviceType> {
+  using Core = SelfCore<DeviceType>;
+
  public:
   static constexpr std::string_view name = "self";
 
-  explicit Self(const Options& options = {}) : Self(std::make_unique<SelfRank>(options)) {}
+  explicit Self(const Options& options = {}) : Self(core_of(std::make_unique<SelfRank>(options))) {}
 
   Self split(int color) { return Self(this->core().split(color)); }
 
@@ -52,7 +75,14 @@ class Self : public Backend<SelfRank, DeviceType> {
   }
 
  private:
-  explicit Self(std::unique_ptr<SelfRank> core) : Backend<SelfRank, DeviceType>(std::move(core)) {}
+  explicit Self(std::unique_ptr<Core> core) : Backend<Core, DeviceType>(std::move(core)) {}
+
+  static std::unique_ptr<Core> core_of(std::unique_ptr<SelfRank> rank) {
+    if constexpr (DeviceType::asynchronous)
+      return std::make_unique<Core>(std::move(rank));
+    else
+      return rank;
+  }
 };
 
 template <class DeviceType>

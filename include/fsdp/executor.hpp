@@ -25,6 +25,7 @@
 #include <fsdp/sharded_module.hpp>
 #include <fsdp/sharding/schedule.hpp>
 #include <fsdp/sharding/slots.hpp>
+#include <fsdp/uploaded_batch.hpp>
 
 namespace fsdp {
 
@@ -81,7 +82,7 @@ class Executor {
   void with_batches(std::span<const MicroBatch> micro_batches, const Use& use) {
     require(static_cast<int>(micro_batches.size()) == module_.shape().micro_batches, "train: ", micro_batches.size(),
             " micro-batches given to a module planned for ", module_.shape().micro_batches);
-    upload(micro_batches, use);
+    while_uploaded(micro_batches, use);
   }
   /// and the pass over them, which is the same work for the device where sizes, ignored targets and `scale` are.
   void queue_uploaded(float scale) {
@@ -95,7 +96,7 @@ class Executor {
   /// Sum of the valid targets' losses on this rank.
   double evaluate(const MicroBatch& batch) {
     logits_ = {};
-    upload({&batch, 1}, [this] { run(sharding::Pass::evaluate); });
+    while_uploaded({&batch, 1}, [this] { run(sharding::Pass::evaluate); });
     return read_loss();
   }
 
@@ -103,42 +104,23 @@ class Executor {
   void logits(Tensor<const std::int32_t> tokens, Tensor<Compute> out) {
     logits_ = out;
     const MicroBatch batch{.tokens = tokens, .targets = {}, .sequences = 1};
-    upload({&batch, 1}, [this] { run(sharding::Pass::evaluate); });
+    while_uploaded({&batch, 1}, [this] { run(sharding::Pass::evaluate); });
     module_.synchronize();
   }
 
  private:
   static constexpr std::size_t unit_index(int unit) { return static_cast<std::size_t>(unit - 1); }
 
-  /// A micro-batch where host and device read it.
-  struct Uploaded {
-    MicroBatch batch;  ///< tokens are the device's
-    nn::Targets targets;
-  };
-
   template <class Use>
-  void upload(std::span<const MicroBatch> micro_batches, const Use& use) {
+  void while_uploaded(std::span<const MicroBatch> micro_batches, const Use& use) {
     if constexpr (!Device::counts_only)
       for (const MicroBatch& batch : micro_batches)
         require_micro_batch(batch, context_.sequence_length, module_.model().config().vocab_size);
     const auto start = context_.arena.mark(End::low);
     micro_batches_.clear();
-    for (const MicroBatch& batch : micro_batches) {
-      Uploaded& uploaded = micro_batches_.emplace_back(Uploaded{.batch = batch, .targets = batch.targets});
-      if constexpr (!Device::host_memory) {
-        uploaded.batch.tokens = on_device(batch.tokens);
-        uploaded.targets.device = on_device(batch.targets);
-      }
-    }
+    for (const MicroBatch& batch : micro_batches) micro_batches_.push_back(upload(context_, batch));
     use();
     context_.arena.release(End::low, start);
-  }
-
-  Tensor<const std::int32_t> on_device(Tensor<const std::int32_t> list) {
-    if (list.data() == nullptr) return list;
-    const auto copy = context_.template save<std::int32_t>(list.shape());
-    device::move<Device>(context_.stream, list.data(), copy.data(), copy.numel());
-    return copy;
   }
 
   void run(sharding::Pass pass) {
@@ -361,9 +343,9 @@ class Executor {
   sharding::GradientSlots gradient_slots_;
   std::vector<int> gathering_;    ///< groups whose weights are on their way
   typename Device::Event start_;  ///< of the pass
-  std::vector<Uploaded> micro_batches_;
+  std::vector<UploadedBatch> micro_batches_;
   sharding::Pass pass_ = sharding::Pass::train;
-  Uploaded batch_;
+  UploadedBatch batch_;
   float scale_ = 0;
   device::Block<Device> loss_block_;
   Tensor<double> loss_;  // [1]

@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <comm/self.hpp>
 
+#include <array>
 #include <chrono>
+#include <utility>
+
+#include <comm/poll.hpp>
 
 namespace fsdp::comm {
 
 Ticket SelfRank::start() {
+  if (queue_ && !transfer_.values) {
+    queue_transfer();
+    return 0;
+  }
   const auto begin = std::chrono::steady_clock::now();
   if (transfer_.op == Op::all_gather) copy_own_piece(transfer_, 0);
   if (transfer_.reduces()) {
@@ -17,6 +25,25 @@ Ticket SelfRank::start() {
   }
   monitor_.totals.copy_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return 0;
+}
+
+void SelfRank::queue_transfer() {
+  for (const AnyEvent& event : std::exchange(after_, {})) queue_.wait(event);
+  for (const ByteSegment& segment : transfer_.segments) {
+    if (transfer_.op == Op::all_gather)
+      queue_.move(segment.local, segment.full, segment.count(0) * transfer_.element_bytes());
+    if (!transfer_.reduces()) continue;
+    const std::array own{Contribution{.data = segment.full}};
+    queue_.sum(own, transfer_.wire, segment.count(0), transfer_.write, reinterpret_cast<float*>(segment.local));
+  }
+  done_ = queue_.record();
+}
+
+void SelfRank::wait_for(const AnyEvent& event) const {
+  const auto begin = std::chrono::steady_clock::now();
+  const bool in_time = poll_until(begin + monitor_.options.deadline, [&] { return queue_.happened(event); });
+  if (!in_time)
+    throw CollectiveError(missed_deadline(std::chrono::steady_clock::now() - begin, "the device", monitor_.options));
 }
 
 }  // namespace fsdp::comm

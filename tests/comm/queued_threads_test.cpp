@@ -9,7 +9,9 @@
 
 #include <gtest/gtest.h>
 
+#include <comm/self.hpp>
 #include <comm/threads.hpp>
+#include <fsdp/device/cuda.hpp>
 
 #include "contract_behaviours.hpp"
 #include "queued_values.hpp"
@@ -21,7 +23,8 @@ using std::chrono::milliseconds;
 using Queue = QueuedQueue;
 using Ranks = Threads<QueuedDevice>;
 
-static_assert(check_communicator<Ranks>() && QueuedCommunicator<Ranks> && !QueuedCommunicator<Threads<>>);
+static_assert(check_communicator<Ranks>() && check_communicator<Self<QueuedDevice>>() &&
+              check_communicator<Self<device::Cuda>>() && QueuedCommunicator<Ranks> && !QueuedCommunicator<Threads<>>);
 
 template <class Behaviour>
 class QueuedThreads : public Ordered {};
@@ -49,6 +52,14 @@ TYPED_TEST(QueuedThreads, APart) {
     const InDeviceMemory values;
     auto part = split(c, [](int rank) { return rank < 3 ? 0 : 1; });
     TypeParam::check(part);
+  });
+}
+
+/// Nor does one rank alone need a group.
+TYPED_TEST(QueuedThreads, AndByOneRankAlone) {
+  Self<QueuedDevice>::run({}, [](auto& c) {
+    const InDeviceMemory values;
+    TypeParam::check(c);
   });
 }
 
