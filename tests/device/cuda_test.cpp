@@ -7,7 +7,7 @@ namespace {
 
 using namespace reference;
 
-static_assert(check_device<Cuda>() && computes_in<Cuda, f16>);
+static_assert(check_device<Cuda>() && Captures<Cuda> && computes_in<Cuda, f16>);
 
 TEST(Cuda, AllocatesZeroedMemoryAndSaysHowMuchThereIs) {
   FSDP_NEEDS_DEVICE();
@@ -40,6 +40,34 @@ TEST(Cuda, QueuesAreOrderedByEvents) {
   other.synchronize();
   EXPECT_TRUE(copied.happened() && moved.happened() && same.happened());
   EXPECT_EQ(third.back().values(), a.values());
+}
+
+TEST(Cuda, GraphsAreAskedAgainForWhatTheyKeep) {
+  FSDP_NEEDS_DEVICE();
+#if !defined(NDEBUG)
+  GTEST_SKIP() << "debug builds keep no graphs";
+#endif
+  CudaRank rank;
+  Cuda::Queue other("other");
+  Matrix<float> a = Matrix<float>::random(1, 1, 1 << 20), b(1, 1 << 20), c(1, 1 << 20);
+  const OnDevice<float> first(rank, a), sum(rank, b), copied(rank, c);
+  Cuda::fill<float>(rank.stream, sum.view(), 0.0f);
+  Cuda::fill<float>(rank.stream, copied.view(), -1.0f);
+  const Cuda::Graph graph = Cuda::capture(rank.stream, [&] {
+    Cuda::add<float>(rank.stream, first.input(), sum.view());
+    other.wait(rank.stream.record());
+    Cuda::move(other, reinterpret_cast<const std::byte*>(sum.view().data()),
+               reinterpret_cast<std::byte*>(copied.view().data()), 4 << 20);
+    rank.stream.wait(other.record());
+  });
+  EXPECT_EQ(copied.back().values(), Values(1 << 20, -1.0)) << "what is captured is not done";
+  for (int i = 0; i < 3; ++i) graph.launch(rank.stream);
+  Values thrice = a.values();
+  for (double& value : thrice) {
+    const auto once = static_cast<float>(value);
+    value = once + once + once;
+  }
+  EXPECT_EQ(copied.back().values(), thrice);
 }
 
 TEST(Cuda, MatmulIsTheReferenceForEveryTranspositionStrideAndWrite) {

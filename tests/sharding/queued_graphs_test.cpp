@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training steps as graphs, on an asynchronous device that keeps CUDA's rules of capturing: a step waits for nothing of
 // the one before, all its queues begin and end on one stream, and it finds its batch at the same place.
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
+#include <support/queued/cases.hpp>
 #include <support/queued/queued_cpu.hpp>
 #include <support/small_llama.hpp>
 
@@ -12,15 +17,6 @@ namespace fsdp::test {
 namespace {
 
 using Names = std::vector<std::string>;
-
-struct Case {
-  const char* stack;
-  int ranks;
-};
-
-constexpr Case cases[] = {{"fsdp2", 3},    {"fsdp2:no-reshard", 2}, {"fsdp2:prefetch=2", 2}, {"zero1", 2},
-                          {"zero2", 2},    {"zero3:persist=20", 2}, {"replicated", 2},       {"fsdp2:2", 4},
-                          {"hybrid:2", 4}, {"hybrid:2:full", 4}};
 
 /// Other tokens every step; the same ones are ignored.
 RunOptions changing_options(int ranks, int micro_batches) {
@@ -55,14 +51,14 @@ void expect_graphs(const std::string& stack, const std::string& queued, RunOptio
   EXPECT_EQ(tensors_that_differ(found.second_moments, expected.second_moments), Names{});
 }
 
-class Graphs : public testing::TestWithParam<Case> {};
+class Graphs : public testing::TestWithParam<QueuedCase> {};
 
 TEST_P(Graphs, OfAllRanksGiveTheBitsOfStepsThatAreQueued) {
   const auto [stack, ranks] = GetParam();
   expect_graphs(stack, "/nccl", changing_options(ranks, 2));
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, Graphs, testing::ValuesIn(cases),
+INSTANTIATE_TEST_SUITE_P(Strategies, Graphs, testing::ValuesIn(queued_cases),
                          [](const auto& info) { return test_name(info.param.stack); });
 
 TEST(GraphsOfOneRank, GiveTheBitsOfTheCpuWhileTheHostIsAStepAhead) {

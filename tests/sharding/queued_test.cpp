@@ -5,21 +5,13 @@
 
 #include <gtest/gtest.h>
 
+#include <support/queued/cases.hpp>
 #include <support/small_llama.hpp>
 
 namespace fsdp::test {
 namespace {
 
 using Names = std::vector<std::string>;
-
-struct Case {
-  const char* stack;
-  int ranks;
-};
-
-constexpr Case cases[] = {{"fsdp2", 3},    {"fsdp2:no-reshard", 2}, {"fsdp2:prefetch=2", 2}, {"zero1", 2},
-                          {"zero2", 2},    {"zero3:persist=20", 2}, {"replicated", 2},       {"fsdp2:2", 4},
-                          {"hybrid:2", 4}, {"hybrid:2:full", 4}};
 
 std::string queued(const char* stack) { return std::string(stack) + "/queued"; }
 
@@ -37,7 +29,7 @@ RunOptions far_options(int ranks, int micro_batches) {
   return options;
 }
 
-class Queued : public testing::TestWithParam<Case> {};
+class Queued : public testing::TestWithParam<QueuedCase> {};
 
 TEST_P(Queued, GivesTheBitsOfTheCpuAndEveryAccessIsOrdered) {
   const auto [stack, ranks] = GetParam();
@@ -85,7 +77,7 @@ TEST_P(Queued, NoEventCanBeLeftOut) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, Queued, testing::ValuesIn(cases),
+INSTANTIATE_TEST_SUITE_P(Strategies, Queued, testing::ValuesIn(queued_cases),
                          [](const auto& info) { return test_name(info.param.stack); });
 
 }  // namespace

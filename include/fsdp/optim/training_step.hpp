@@ -45,7 +45,7 @@ class TrainingStep {
       : module_(module), executor_(executor), optimizer_(optimizer), graphs_(graphs) {
     if (!graphs) return;
     require<InputError>(device::Captures<Device>, "CUDA graphs (--cuda-graphs) are asked for, and this stack runs on ",
-                        Device::name, "; leave them out, or take a stack on Cuda");
+                        Device::name, "; leave them out, or take a stack on Cuda (--comm nccl)");
     for (auto* axis : module.communicators())
       require<InputError>(comm::can_be_captured(*axis),
                           "CUDA graphs (--cuda-graphs) are asked for, and a graph keeps no collectives of ",
