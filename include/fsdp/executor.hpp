@@ -252,12 +252,12 @@ class Executor {
   void forward(int unit, int micro_batch) {
     if (unit == 0) {
       batch_ = micro_batches_[static_cast<std::size_t>(micro_batch)];
-      context_.sequences = batch_.batch.sequences;
-      context_.documents = batch_.batch.documents;
+      context_.sequences = batch_.sequences;
+      context_.documents = batch_.documents;
       entry_mark_ = context_.arena.mark(End::low);
       x_ = context_.template save<Compute>(stream_shape());
       if (!saves_here(1)) y_ = context_.template save<Compute>(stream_shape());
-      return entry_.forward(context_, weights(entry_, unit), batch_.batch.tokens, x_);
+      return entry_.forward(context_, weights(entry_, unit), batch_.tokens, x_);
     }
     auto& mark = marks_[unit_index(unit)];
     mark = context_.arena.mark(End::low);
@@ -312,7 +312,7 @@ class Executor {
 
   void backward(int unit) {
     if (unit == 0) {
-      entry_.backward(context_, gradients(entry_, unit), batch_.batch.tokens, dx_);
+      entry_.backward(context_, gradients(entry_, unit), batch_.tokens, dx_);
     } else {
       if (offloads_inputs_) std::swap(x_, y_);
       if (is_far(unit)) {

@@ -6,15 +6,19 @@
 #include <cstdint>
 
 #include <fsdp/core/tensor.hpp>
+#include <fsdp/device/documents.hpp>
 #include <fsdp/device/memory.hpp>
 #include <fsdp/micro_batch.hpp>
 #include <fsdp/nn/module.hpp>
 
 namespace fsdp {
 
+/// A micro-batch whose tokens the device reads, and whose targets both do.
 struct UploadedBatch {
-  MicroBatch batch;     ///< the host's, but that `tokens` are the device's
-  nn::Targets targets;  ///< both
+  Tensor<const std::int32_t> tokens;  // [sequences * S]
+  nn::Targets targets;
+  std::int64_t sequences = 0;
+  device::CumulativeLengths documents;
 };
 
 /// Copies tokens and targets into the arena, where the device does not read the host's memory.
@@ -27,8 +31,10 @@ UploadedBatch upload(nn::Context<L>& context, const MicroBatch& batch) {
     device::move<Device>(context.stream, list.data(), copy.data(), copy.numel());
     return Tensor<const std::int32_t>(copy);
   };
-  UploadedBatch uploaded{.batch = batch, .targets = batch.targets};
-  uploaded.batch.tokens = on_device(batch.tokens);
+  UploadedBatch uploaded{.tokens = on_device(batch.tokens),
+                         .targets = batch.targets,
+                         .sequences = batch.sequences,
+                         .documents = batch.documents};
   uploaded.targets.device = on_device(batch.targets);
   return uploaded;
 }
