@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 #include <comm/any_queue.hpp>
@@ -49,5 +50,17 @@ class QueuedCore {
  private:
   std::unique_ptr<Rank> rank_;
 };
+
+/// What a backend of `Device` is on: the core itself, or its queued side where the device is asynchronous.
+template <class Rank, class Device>
+using CoreOf = std::conditional_t<Device::asynchronous, QueuedCore<Rank, Device>, Rank>;
+
+template <class Device, class Rank>
+std::unique_ptr<CoreOf<Rank, Device>> core_of(std::unique_ptr<Rank> rank) {
+  if constexpr (Device::asynchronous)
+    return std::make_unique<QueuedCore<Rank, Device>>(std::move(rank));
+  else
+    return rank;
+}
 
 }  // namespace fsdp::comm

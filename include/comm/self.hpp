@@ -6,7 +6,6 @@
 
 #include <memory>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -54,17 +53,14 @@ class SelfRank {
   AnyEvent done_;  ///< of the last transfer, which will do for all before
 };
 
-template <class Device>
-using SelfCore = std::conditional_t<Device::asynchronous, QueuedCore<SelfRank, Device>, SelfRank>;
-
 template <class DeviceType = device::Cpu>
-class Self : public Backend<SelfCore<DeviceType>, DeviceType> {
-  using Core = SelfCore<DeviceType>;
+class Self : public Backend<CoreOf<SelfRank, DeviceType>, DeviceType> {
+  using Core = CoreOf<SelfRank, DeviceType>;
 
  public:
   static constexpr std::string_view name = "self";
 
-  explicit Self(const Options& options = {}) : Self(core_of(std::make_unique<SelfRank>(options))) {}
+  explicit Self(const Options& options = {}) : Self(comm::core_of<DeviceType>(std::make_unique<SelfRank>(options))) {}
 
   Self split(int color) { return Self(this->core().split(color)); }
 
@@ -76,13 +72,6 @@ class Self : public Backend<SelfCore<DeviceType>, DeviceType> {
 
  private:
   explicit Self(std::unique_ptr<Core> core) : Backend<Core, DeviceType>(std::move(core)) {}
-
-  static std::unique_ptr<Core> core_of(std::unique_ptr<SelfRank> rank) {
-    if constexpr (DeviceType::asynchronous)
-      return std::make_unique<Core>(std::move(rank));
-    else
-      return rank;
-  }
 };
 
 template <class DeviceType>

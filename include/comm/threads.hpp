@@ -10,7 +10,6 @@
 #include <functional>
 #include <memory>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 
 #include <comm/backend.hpp>
@@ -25,12 +24,9 @@ namespace fsdp::comm {
 /// failure is thrown here after all have ended. Returns the first status that is not 0, by rank.
 int run_threads(int ranks, const Options& options, const std::function<int(std::unique_ptr<ThreadsRank>)>& f);
 
-template <class Device>
-using ThreadsCore = std::conditional_t<Device::asynchronous, QueuedCore<ThreadsRank, Device>, ThreadsRank>;
-
 template <class DeviceType = device::Cpu>
-class Threads : public Backend<ThreadsCore<DeviceType>, DeviceType> {
-  using Core = ThreadsCore<DeviceType>;
+class Threads : public Backend<CoreOf<ThreadsRank, DeviceType>, DeviceType> {
+  using Core = CoreOf<ThreadsRank, DeviceType>;
 
  public:
   static constexpr std::string_view name = "threads";
@@ -40,20 +36,13 @@ class Threads : public Backend<ThreadsCore<DeviceType>, DeviceType> {
   template <class F>
   static int run(int ranks, const Options& options, F f) {
     return run_threads(ranks, options, [&f](std::unique_ptr<ThreadsRank> rank) {
-      Threads communicator(core_of(std::move(rank)));
+      Threads communicator(comm::core_of<DeviceType>(std::move(rank)));
       return run_rank(f, communicator);
     });
   }
 
  private:
   explicit Threads(std::unique_ptr<Core> core) : Backend<Core, DeviceType>(std::move(core)) {}
-
-  static std::unique_ptr<Core> core_of(std::unique_ptr<ThreadsRank> rank) {
-    if constexpr (DeviceType::asynchronous)
-      return std::make_unique<Core>(std::move(rank));
-    else
-      return rank;
-  }
 };
 
 template <class DeviceType>
