@@ -119,14 +119,12 @@ void Cuda::deallocate(std::byte* data, std::int64_t) {
   if (data != nullptr) static_cast<void>(cudaFree(data));
 }
 
-void Cuda::poison([[maybe_unused]] std::byte* data, [[maybe_unused]] std::int64_t bytes) {
-#if !defined(NDEBUG)
-  if (bytes == 0 || data == nullptr) return;
+void Cuda::poison(std::byte* data, std::int64_t bytes) {
+  if (!cuda::fills_released_memory || bytes == 0 || data == nullptr) return;
   // What was queued may still read it. Called by destructors, so errors are left for a call that can throw.
   static_cast<void>(cudaDeviceSynchronize());
   static_cast<void>(cudaMemset(data, 0xff, static_cast<std::size_t>(bytes)));
   static_cast<void>(cudaDeviceSynchronize());
-#endif
 }
 
 std::byte* Far<Cuda>::allocate(std::int64_t bytes) {

@@ -13,16 +13,6 @@ namespace fsdp::device {
 
 using cuda::require_success;
 
-namespace {
-
-#if defined(NDEBUG)
-constexpr bool fills_released_memory = false;
-#else
-constexpr bool fills_released_memory = true;
-#endif
-
-}  // namespace
-
 CudaRange::CudaRange(const char* name) { cuda::begin_range(name); }
 CudaRange::~CudaRange() { cuda::end_range(); }
 
@@ -64,7 +54,7 @@ void Cuda::Queue::synchronize() {
 }
 
 Cuda::Graph Cuda::capture(Queue& queue, const std::function<void()>& ask) {
-  require<InputError>(!fills_released_memory,
+  require<InputError>(!cuda::fills_released_memory,
                       "cuda: debug builds fill released memory with NaN while the host waits, which no graph can keep; "
                       "capture in a release build");
   const auto stream = static_cast<cudaStream_t>(queue.native());

@@ -9,6 +9,13 @@
 
 namespace fsdp::device::cuda {
 
+/// With NaN, so that what reads it is found: debug builds.
+#if defined(NDEBUG)
+inline constexpr bool fills_released_memory = false;
+#else
+inline constexpr bool fills_released_memory = true;
+#endif
+
 /// Throws unless the call went well; `what` is what was being done. An error that a kernel made earlier is sticky: it
 /// shows in the next call, whichever that is, and nothing on this device works again in this process.
 inline void require_success(cudaError_t status, const char* what) {
