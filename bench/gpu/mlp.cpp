@@ -3,8 +3,8 @@
 /// tiled with nothing kept against untiled. Ratios are taken round by round; a row is the median of 7.
 #include <memory>
 
-#include <fsdp/train/bench/mlp_matmuls.hpp>
-#include <fsdp/train/bench/rounds.hpp>
+#include "bench/mlp_matmuls.hpp"
+#include "bench/rounds.hpp"
 
 #include "rows.hpp"
 

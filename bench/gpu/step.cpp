@@ -7,13 +7,13 @@
 #include <memory>
 
 #include <comm/threads.hpp>
-#include <fsdp/executor.hpp>
 #include <fsdp/models/llama.hpp>
+#include <fsdp/module/executor.hpp>
 #include <fsdp/optim/adamw.hpp>
 #include <fsdp/optim/initialize.hpp>
 #include <fsdp/optim/training_step.hpp>
-#include <fsdp/train/bench/rounds.hpp>
-#include <fsdp/train/dry_run.hpp>
+#include <fsdp/plan/dry_run.hpp>
+#include "bench/rounds.hpp"
 
 #include "rows.hpp"
 
@@ -79,7 +79,7 @@ class Run {
  public:
   Run(Comm& communicator, std::int64_t sequences)
       : model_(config()),
-        plan_(train::plan(model_, {}, {}, {.sequences = sequences, .shape = shape(0)})),
+        plan_(plan::dry_run(model_, {}, {}, {.sequences = sequences, .shape = shape(0)})),
         module_(communicator, model_, {}, {}, shape(plan_.activation_bytes)),
         optimizer_(module_, {}),
         executor_(module_, parts_.observer()),
@@ -152,7 +152,7 @@ class Run {
   }
 
   Model model_;
-  train::Plan plan_;
+  plan::Plan plan_;
   Module module_;
   optim::AdamW<Model> optimizer_;
   Parts parts_;
@@ -177,7 +177,7 @@ Timed timed(const Step& step) {
     seconds.push_back(gpu::seconds_now() - start);
   }
   require<Error>(std::isfinite(loss), "the step's loss is ", loss);
-  return {.seconds = train::bench::median(seconds), .loss = loss};
+  return {.seconds = bench::median(seconds), .loss = loss};
 }
 
 void measure_graph(Run& run, const std::string& name, double queued_seconds) {

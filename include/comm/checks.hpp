@@ -30,14 +30,7 @@ struct Fingerprint {
   friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
 };
 
-/// Mixes one more number into a hash (FNV-1a over 8 bytes).
-constexpr std::uint64_t mix(std::uint64_t hash, std::int64_t value) {
-  for (int shift = 0; shift < 64; shift += 8)
-    hash = (hash ^ ((static_cast<std::uint64_t>(value) >> shift) & 0xffu)) * 0x100000001b3u;
-  return hash;
-}
-
-Fingerprint fingerprint_of(const Event& event, std::int64_t segments, std::uint64_t sizes, std::uint8_t variant);
+Fingerprint fingerprint_of(const Record& record, std::int64_t segments, std::uint64_t sizes, std::uint8_t variant);
 
 /// Throws CollectiveError, on every rank the same, unless all are equal.
 void require_agreement(std::span<const Fingerprint> by_rank);

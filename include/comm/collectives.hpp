@@ -19,6 +19,7 @@
 #include <comm/communicator.hpp>
 #include <comm/pending.hpp>
 #include <fsdp/core/checked.hpp>
+#include <fsdp/core/hash.hpp>
 
 namespace fsdp::comm {
 
@@ -41,7 +42,7 @@ struct Sizes {
   std::int64_t elements = 0;      ///< of all `full`
   std::int64_t own_elements = 0;  ///< of all `local`
   std::int64_t own_copied = 0;    ///< of those `local` that do not lie in place
-  std::uint64_t hash = 0xcbf29ce484222325u;
+  std::uint64_t hash = hash_seed;
 };
 
 template <class T>
@@ -58,7 +59,7 @@ Sizes sizes_of(std::span<const Segment<T>> segments, int rank, int size, Op op, 
       require(count >= 0, name_of(op), ": segment ", index, " has ", count, " elements for rank ", peer);
       if (peer == rank) begin = total;
       total = checked_add(total, count);
-      sizes.hash = mix(sizes.hash, count);
+      sizes.hash = hashed(sizes.hash, count);
     }
     const std::int64_t own = segment.counts[static_cast<std::size_t>(rank)];
     require((segment.full != nullptr || total == 0) && (segment.local != nullptr || own == 0), name_of(op),
@@ -79,20 +80,20 @@ Sizes sizes_of(std::span<const Segment<T>> segments, int rank, int size, Op op, 
 
 /// Numbers, records and compares a collective that is about to start.
 template <Communicator C>
-Event enter(C& c, Op op, DType dtype, std::int64_t elements, Label label, std::int64_t segments, std::uint64_t hash,
-            std::uint8_t variant) {
+Record enter(C& c, Op op, DType dtype, std::int64_t elements, Label label, std::int64_t segments, std::uint64_t hash,
+             std::uint8_t variant) {
   Monitor& monitor = c.monitor();
-  const Event event{.sequence = monitor.sequence++,
-                    .op = op,
-                    .dtype = dtype,
-                    .bytes = checked_multiply(elements, size_of(dtype)),
-                    .label = label};
+  const Record record{.sequence = monitor.sequence++,
+                      .op = op,
+                      .dtype = dtype,
+                      .bytes = checked_multiply(elements, size_of(dtype)),
+                      .label = label};
   ++monitor.totals.collectives;
-  if (monitor.options.record) monitor.events.push_back(event);
-  if (monitor.options.before) monitor.options.before(c.rank(), event);
+  if (monitor.options.record) monitor.records.push_back(record);
+  if (monitor.options.before) monitor.options.before(c.rank(), record);
   if (monitor.options.checks && c.size() > 1)
-    watch(monitor, event, [&] { check_agreement(c, fingerprint_of(event, segments, hash, variant)); });
-  return event;
+    watch(monitor, record, [&] { check_agreement(c, fingerprint_of(record, segments, hash, variant)); });
+  return record;
 }
 
 template <class C, class Wire>
@@ -112,11 +113,11 @@ template <Communicator C, class Segments>
   using T = detail::ElementOf<Segments>;
   const auto list = detail::view_of(segments);
   const auto sizes = detail::sizes_of(list, c.rank(), c.size(), Op::all_gather, Write::overwrite);
-  const Event event = detail::enter(c, Op::all_gather, dtype_of<T>(), sizes.elements, label,
-                                    static_cast<std::int64_t>(list.size()), sizes.hash, 0);
+  const Record record = detail::enter(c, Op::all_gather, dtype_of<T>(), sizes.elements, label,
+                                      static_cast<std::int64_t>(list.size()), sizes.hash, 0);
   c.monitor().totals.copied_bytes +=
       (sizes.elements - sizes.own_elements + sizes.own_copied) * static_cast<std::int64_t>(sizeof(T));
-  return {watch(c.monitor(), event, [&] { return c.all_gather(list); }), c.monitor(), event};
+  return {watch(c.monitor(), record, [&] { return c.all_gather(list); }), c.monitor(), record};
 }
 
 /// local = or += the sum over ranks of this rank's piece of their `full`: contributions rounded to Wire, summed in
@@ -126,11 +127,12 @@ template <class Wire, Communicator C, class Segments>
   static_assert(detail::check_wire<C, Wire>());
   const std::span<const Segment<float>> list = detail::view_of(segments);
   const auto sizes = detail::sizes_of(list, c.rank(), c.size(), Op::reduce_scatter, write);
-  const Event event =
+  const Record record =
       detail::enter(c, Op::reduce_scatter, dtype_of<Wire>(), sizes.elements, label,
                     static_cast<std::int64_t>(list.size()), sizes.hash, static_cast<std::uint8_t>(write));
   c.monitor().totals.copied_bytes += sizes.own_elements * (c.size() - 1) * static_cast<std::int64_t>(sizeof(Wire));
-  return {watch(c.monitor(), event, [&] { return c.template reduce_scatter<Wire>(list, write); }), c.monitor(), event};
+  return {watch(c.monitor(), record, [&] { return c.template reduce_scatter<Wire>(list, write); }), c.monitor(),
+          record};
 }
 
 /// full = the sum over ranks of their `full`: a reduce_scatter in place and an all_gather of its results.
@@ -139,21 +141,21 @@ template <class Wire, Communicator C, class Segments>
   static_assert(detail::check_wire<C, Wire>());
   const std::span<const Segment<float>> list = detail::view_of(segments);
   const auto sizes = detail::sizes_of(list, c.rank(), c.size(), Op::all_reduce, Write::overwrite);
-  const Event event = detail::enter(c, Op::all_reduce, dtype_of<Wire>(), sizes.elements, label,
-                                    static_cast<std::int64_t>(list.size()), sizes.hash, 0);
+  const Record record = detail::enter(c, Op::all_reduce, dtype_of<Wire>(), sizes.elements, label,
+                                      static_cast<std::int64_t>(list.size()), sizes.hash, 0);
   c.monitor().totals.copied_bytes += sizes.own_elements * (c.size() - 1) * static_cast<std::int64_t>(sizeof(Wire)) +
                                      (sizes.elements - sizes.own_elements) * static_cast<std::int64_t>(sizeof(float));
-  return {watch(c.monitor(), event, [&] { return c.template all_reduce<Wire>(list); }), c.monitor(), event};
+  return {watch(c.monitor(), record, [&] { return c.template all_reduce<Wire>(list); }), c.monitor(), record};
 }
 
 /// Combines a few values (double or std::int64_t) of all ranks, in rank order, into every rank's `values`.
 template <Communicator C, class T>
 void reduce(C& c, std::span<T> values, Reduction reduction, Label label = {}) {
   const auto count = static_cast<std::int64_t>(values.size());
-  const Event event =
+  const Record record =
       detail::enter(c, Op::reduce, dtype_of<T>(), count, label, 1, 0, static_cast<std::uint8_t>(reduction));
   c.monitor().totals.copied_bytes += count * (c.size() - 1) * static_cast<std::int64_t>(sizeof(T));
-  watch(c.monitor(), event, [&] { c.reduce(values, reduction); });
+  watch(c.monitor(), record, [&] { c.reduce(values, reduction); });
 }
 
 /// The sum of one value over all ranks, in rank order.
@@ -168,9 +170,9 @@ template <Communicator C>
 void broadcast(C& c, std::span<std::byte> bytes, int root, Label label = {}) {
   require(root >= 0 && root < c.size(), "broadcast: rank ", root, " of ", c.size(), " is not there");
   const auto count = static_cast<std::int64_t>(bytes.size());
-  const Event event = detail::enter(c, Op::broadcast, DType::u8, count, label, 1, 0, static_cast<std::uint8_t>(root));
+  const Record record = detail::enter(c, Op::broadcast, DType::u8, count, label, 1, 0, static_cast<std::uint8_t>(root));
   if (c.rank() != root) c.monitor().totals.copied_bytes += count;
-  watch(c.monitor(), event, [&] { c.broadcast(bytes, root); });
+  watch(c.monitor(), record, [&] { c.broadcast(bytes, root); });
 }
 
 /// all = every rank's `mine`, in rank order; all have the same size.
@@ -179,16 +181,16 @@ void gather_bytes(C& c, std::span<const std::byte> mine, std::span<std::byte> al
   require(all.size() == mine.size() * static_cast<std::size_t>(c.size()), "gather_bytes: ", all.size(),
           " bytes were given for ", c.size(), " ranks of ", mine.size(), " bytes each");
   const auto count = static_cast<std::int64_t>(all.size());
-  const Event event = detail::enter(c, Op::gather_bytes, DType::u8, count, label, 1, 0, 0);
+  const Record record = detail::enter(c, Op::gather_bytes, DType::u8, count, label, 1, 0, 0);
   c.monitor().totals.copied_bytes += count;
-  watch(c.monitor(), event, [&] { c.gather_bytes(mine, all); });
+  watch(c.monitor(), record, [&] { c.gather_bytes(mine, all); });
 }
 
 /// Returns when all ranks have come.
 template <Communicator C>
 void barrier(C& c, Label label = {}) {
-  const Event event = detail::enter(c, Op::barrier, DType::u8, 0, label, 0, 0, 0);
-  watch(c.monitor(), event, [&] { c.barrier(); });
+  const Record record = detail::enter(c, Op::barrier, DType::u8, 0, label, 0, 0, 0);
+  watch(c.monitor(), record, [&] { c.barrier(); });
 }
 
 /// The next collective of `c` starts after `event`; several add up.
@@ -213,7 +215,7 @@ bool can_be_captured(C& c) {
 template <Communicator C>
 void synchronize(C& c, typename C::Device::Queue& queue) {
   if constexpr (C::Device::asynchronous)
-    watch(c.monitor(), Event{.sequence = c.monitor().sequence, .label = {.what = "synchronize"}}, [&] {
+    watch(c.monitor(), Record{.sequence = c.monitor().sequence, .label = {.what = "synchronize"}}, [&] {
       c.wait_for(queue.record());
       queue.synchronize();
     });
@@ -223,7 +225,7 @@ void synchronize(C& c, typename C::Device::Queue& queue) {
 template <Communicator C>
 void wait_for(C& c, const typename C::Device::Event& event, Label label) {
   if constexpr (C::Device::asynchronous)
-    watch(c.monitor(), Event{.sequence = c.monitor().sequence, .label = label}, [&] { c.wait_for(event); });
+    watch(c.monitor(), Record{.sequence = c.monitor().sequence, .label = label}, [&] { c.wait_for(event); });
 }
 
 /// Zeroed memory that other ranks can read where it lies, for what collectives read (`local` of a gather, `full` of a
@@ -250,7 +252,7 @@ C split(C& c, ColorOf color_of) {
     }
     return c.split_into({.ranks = ranks, .rank = rank});
   } else {
-    return watch(c.monitor(), Event{.sequence = c.monitor().sequence, .label = {.what = "split"}},
+    return watch(c.monitor(), Record{.sequence = c.monitor().sequence, .label = {.what = "split"}},
                  [&] { return c.split(color); });
   }
 }

@@ -33,33 +33,33 @@ struct Label {
 };
 
 /// One collective, as this rank asked for it.
-struct Event {
+struct Record {
   std::int64_t sequence = 0;
   Op op = Op::barrier;
   DType dtype = DType::u8;
   std::int64_t bytes = 0;  ///< of all segments' `full`, in the dtype of the wire
   Label label;
 
-  friend bool operator==(const Event&, const Event&) = default;
+  friend bool operator==(const Record&, const Record&) = default;
 };
 
 /// Run-time switches of one communicator.
 struct Options {
   std::chrono::milliseconds deadline{20'000};  ///< longest wait for other ranks in one collective
   bool checks = false;                         ///< compare op, dtype, sizes and sequence number on every rank first
-  bool record = false;                         ///< keep an Event for every collective
+  bool record = false;                         ///< keep a Record for every collective
   std::int64_t message_bytes = 1 << 30;        ///< longest single message; MPI 3 counts in int
   bool windows = true;  ///< Mpi: ranks of one machine read each other's shared_memory in place; a split asks again
   /// Called on this rank before each collective. For tests of one's own stack: whatever it delays (random_delays) must
   /// change no result, and where it throws or ends the rank, the others must end by the deadline.
-  std::function<void(int rank, const Event&)> before = {};
+  std::function<void(int rank, const Record&)> before = {};
 };
 
 /// For Options::before: sleeps up to `longest`, as long as `seed`, the rank and the collective's number say.
-std::function<void(int rank, const Event&)> random_delays(std::uint64_t seed, std::chrono::microseconds longest);
+std::function<void(int rank, const Record&)> random_delays(std::uint64_t seed, std::chrono::microseconds longest);
 
-/// An event in words: "all_gather of weights, unit 3 (f32, 1024 elements, sequence 17)".
-std::string describe(const Event& event);
+/// A record in words: "all_gather of weights, unit 3 (f32, 1024 elements, sequence 17)".
+std::string describe(const Record& record);
 
 /// Seconds in words: "0.100 s".
 std::string in_seconds(std::chrono::duration<double> seconds);
@@ -83,9 +83,9 @@ class Monitor {
   int rank = 0;
   Options options;
   Totals totals;
-  std::vector<Event> events;
+  std::vector<Record> records;
   std::int64_t sequence = 0;
-  Event current;  ///< the collective that is being started or waited for
+  Record current;  ///< the collective that is being started or waited for
 };
 
 }  // namespace fsdp::comm

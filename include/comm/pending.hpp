@@ -13,7 +13,7 @@ namespace fsdp::comm {
 /// Counts one call into a backend: what it did not spend moving is waiting. Adds what was asked to its errors.
 class Watched {
  public:
-  Watched(Monitor& monitor, const Event& event);
+  Watched(Monitor& monitor, const Record& record);
   Watched(const Watched&) = delete;
   Watched& operator=(const Watched&) = delete;
   ~Watched();
@@ -31,8 +31,8 @@ class Watched {
 
 /// Calls `call` and rethrows its CollectiveError with what was asked.
 template <class Call>
-decltype(auto) watch(Monitor& monitor, const Event& event, Call call) {
-  const Watched watched(monitor, event);
+decltype(auto) watch(Monitor& monitor, const Record& record, Call call) {
+  const Watched watched(monitor, record);
   try {
     return call();
   } catch (const CollectiveError& error) {
@@ -45,33 +45,33 @@ template <Communicator C>
 class Pending {
  public:
   Pending() = default;
-  Pending(typename C::Request request, Monitor& monitor, const Event& event)
-      : request_(std::move(request)), monitor_(&monitor), event_(event) {}
+  Pending(typename C::Request request, Monitor& monitor, const Record& record)
+      : request_(std::move(request)), monitor_(&monitor), record_(record) {}
   Pending(Pending&& other) noexcept = default;
   Pending& operator=(Pending&& other) noexcept = default;
 
   /// Makes progress; says whether all is done.
   bool test() {
-    return monitor_ == nullptr || watch(*monitor_, event_, [&] { return request_.test(); });
+    return monitor_ == nullptr || watch(*monitor_, record_, [&] { return request_.test(); });
   }
   /// Makes progress that needs this host; where the rest is the device's, asks it nothing.
   void progress() {
     if constexpr (requires { request_.progress(); }) {
-      if (monitor_ != nullptr) watch(*monitor_, event_, [&] { request_.progress(); });
+      if (monitor_ != nullptr) watch(*monitor_, record_, [&] { request_.progress(); });
     } else {
       test();
     }
   }
   /// Returns when this rank's results are in place and no peer uses this rank's memory any more.
   void wait() {
-    if (monitor_ != nullptr) watch(*monitor_, event_, [&] { request_.wait(); });
+    if (monitor_ != nullptr) watch(*monitor_, record_, [&] { request_.wait(); });
   }
   /// The point at which the same holds, for queues to wait for; may be asked again. The host waits where there are
   /// none.
   typename C::Device::Event done() {
     if constexpr (C::Device::asynchronous) {
       if (monitor_ == nullptr) return {};
-      return watch(*monitor_, event_, [&] { return request_.done(); });
+      return watch(*monitor_, record_, [&] { return request_.done(); });
     } else {
       wait();
       return {};
@@ -83,7 +83,7 @@ class Pending {
  private:
   typename C::Request request_;
   Monitor* monitor_ = nullptr;
-  Event event_;
+  Record record_;
 };
 
 }  // namespace fsdp::comm

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How processes that know nothing of each other meet: a few bytes of rank 0 go to all others, over TCP or a file.
+/// How processes that know nothing of each other meet: a few bytes of rank 0 go to all others over TCP.
 ///
 /// Strangers are refused: a message begins with a mark, and says how many ranks and bytes it is about. What is wrong
 /// with what the user said, or nobody there by the deadline, is an InputError.
@@ -10,7 +10,6 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
-#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -67,9 +66,5 @@ struct Meeting {
 
 /// Rank 0 listens at the port, on all addresses; the others connect to `address`. bytes = rank 0's bytes.
 void meet_over_tcp(const Meeting& meeting, const std::string& address, int port, std::span<std::byte> bytes);
-
-/// `file` lies where all ranks see it, in a folder that is there. Files that an earlier job left are not taken for this
-/// one's, and nothing is left behind. bytes = rank 0's bytes.
-void meet_over_file(const Meeting& meeting, const std::filesystem::path& file, std::span<std::byte> bytes);
 
 }  // namespace fsdp::comm

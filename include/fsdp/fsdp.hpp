@@ -11,7 +11,7 @@
 #include <variant>
 
 #include <fsdp/models/llama.hpp>
-#include <fsdp/stack.hpp>
+#include <fsdp/module/stack.hpp>
 #include <fsdp/train/commands.hpp>
 
 namespace fsdp {

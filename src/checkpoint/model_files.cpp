@@ -5,6 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/join.hpp>
+#include <range/v3/view/take.hpp>
+
 #include <fsdp/core/error.hpp>
 
 namespace fsdp::checkpoint {
@@ -13,8 +17,8 @@ namespace {
 constexpr std::size_t most_listed = 10;
 
 std::string listed(const std::vector<std::string>& names) {
-  std::string text;
-  for (std::size_t i = 0; i < names.size() && i < most_listed; ++i) text += (i == 0 ? "" : ", ") + names[i];
+  auto text =
+      names | ranges::views::take(most_listed) | ranges::views::join(std::string(", ")) | ranges::to<std::string>;
   if (names.size() > most_listed) text += " and " + std::to_string(names.size() - most_listed) + " more";
   return text;
 }

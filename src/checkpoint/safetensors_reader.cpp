@@ -4,15 +4,16 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include <fsdp/checkpoint/safetensors.hpp>
+#include <fsdp/core/bf16.hpp>
 #include <fsdp/core/checked.hpp>
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/f16.hpp>
 
 #include "../models/strict_json.hpp"
 #include "posix.hpp"
@@ -87,16 +88,6 @@ TensorInfo parse_tensor(const std::string& name, const json& entry, const std::s
                       ", ", end, "] do not hold ", info.dtype, " ", shape_text(info.shape), ", which is ", info.bytes,
                       " bytes");
   return info;
-}
-
-float from_f16(std::uint16_t bits) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
-  const std::uint32_t exponent = (bits >> 10) & 0x1fu;
-  const std::uint32_t fraction = bits & 0x3ffu;
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | (fraction << 13));
-  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (fraction << 13));
-  const float small = static_cast<float>(fraction) * 0x1p-24f;
-  return sign != 0 ? -small : small;
 }
 
 /// Reads `count` elements stored as Stored, a block at a time, and hands each to `convert`.
@@ -194,11 +185,12 @@ void SafetensorsFile::read_as(const TensorInfo& tensor, std::int64_t begin, std:
     read_blocks<double>(file_, path_, tensor.offset + begin * 8, count, out, plain);
   } else if (tensor.dtype == "BF16") {
     read_blocks<std::uint16_t>(file_, path_, tensor.offset + begin * 2, count, out, [](std::uint16_t bits) {
-      return static_cast<T>(std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16));
+      return static_cast<T>(static_cast<float>(bf16::from_bits(bits)));
     });
   } else if (tensor.dtype == "F16") {
-    read_blocks<std::uint16_t>(file_, path_, tensor.offset + begin * 2, count, out,
-                               [](std::uint16_t bits) { return static_cast<T>(from_f16(bits)); });
+    read_blocks<std::uint16_t>(file_, path_, tensor.offset + begin * 2, count, out, [](std::uint16_t bits) {
+      return static_cast<T>(static_cast<float>(f16::from_bits(bits)));
+    });
   } else {
     throw InputError(message(path_.string(), ": tensor \"", tensor.name, "\" is ", tensor.dtype,
                              "; only F64, F32, BF16 and F16 can be read as weights"));

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/hash.hpp>
 
 #include "../models/strict_json.hpp"
 
@@ -31,14 +32,9 @@ void for_each_number(File& file, Visit visit) {
 }  // namespace
 
 std::string hash_of(std::span<const NamedShape> parameters) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  const auto add = [&](std::string_view text) {
-    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  };
-  for (const NamedShape& parameter : parameters) {
-    add(parameter.name);
-    add(shape_text(parameter.shape));
-  }
+  std::uint64_t hash = hash_seed;
+  for (const NamedShape& parameter : parameters)
+    hash = hashed(hashed(hash, parameter.name), shape_text(parameter.shape));
   std::string text;
   for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[(hash >> shift) & 15];
   return text;

@@ -60,7 +60,7 @@ void bind(FlagSet& flags, train::TrainOptions& o) {
   flags.add("blocks-per-unit", o.units.blocks_per_unit, "blocks gathered and reduced together");
   flags.add("merge-units-below", o.units.merge_below, "a unit of fewer weights joins its neighbour; 0: none does");
   flags.add("keep-last-block", o.units.keep_last_block, "the last block's weights stay through the head");
-  flags.add("exempt", o.units.exempt, "parameters that every rank holds whole (names with * and ?)");
+  flags.add("replicate", o.units.replicated, "parameters that every rank holds whole (names with * and ?)");
   flags.add("freeze", o.units.frozen, "parameters that are not trained (names with * and ?)");
   flags.add("seed", o.seed, "of initial weights and data order");
   flags.add("validation-fraction", o.validation_fraction, "last part of the windows, held out");
@@ -101,7 +101,7 @@ void bind(FlagSet& flags, train::GenerateOptions& o) {
   bind(flags, o.stack);
 }
 
-void bind(FlagSet& flags, train::BenchOptions& o) {
+void bind(FlagSet& flags, bench::BenchOptions& o) {
   flags.add("hidden", o.hidden, "hidden size");
   flags.add("intermediate", o.intermediate, "width of the MLP; 0: 3072 for mlp, 2816 for step");
   flags.add("layers", o.layers, "layers of step's model");

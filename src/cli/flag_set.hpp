@@ -13,6 +13,8 @@
 
 #include <fsdp/train/options.hpp>
 
+#include "bench/options.hpp"
+
 namespace fsdp::cli {
 
 /// How a flag stands on the command line and in TOML.
@@ -99,7 +101,7 @@ class FlagSet {
 void bind(FlagSet& flags, train::TrainOptions& options);
 void bind(FlagSet& flags, train::EvalOptions& options);
 void bind(FlagSet& flags, train::GenerateOptions& options);
-void bind(FlagSet& flags, train::BenchOptions& options);
+void bind(FlagSet& flags, bench::BenchOptions& options);
 
 /// Sets flags from a TOML file: its top level and its table called `section`. Tables of other sub-commands are left
 /// alone. Returns the names that were set. Throws InputError on an unknown key, with the nearest one.

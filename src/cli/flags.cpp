@@ -11,6 +11,7 @@
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/nearest.hpp>
 
+#include "commands.hpp"
 #include "flag_set.hpp"
 
 namespace fsdp::cli {
@@ -110,7 +111,7 @@ Command parse(int argc, const char* const* argv) {
   train::TrainOptions train;
   train::EvalOptions eval;
   train::GenerateOptions generate;
-  train::BenchOptions bench;
+  bench::BenchOptions bench;
   CLI::App& train_app = *app.add_subcommand("train", "train a model on text");
   CLI::App& eval_app = *app.add_subcommand("eval", "mean loss of a model over text, as JSON");
   CLI::App& generate_app = *app.add_subcommand("generate", "write text with a trained model");

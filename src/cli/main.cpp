@@ -13,13 +13,14 @@
 #include <comm/rendezvous.hpp>
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/nearest.hpp>
-#include <fsdp/train/bench/alone.hpp>
-#include <fsdp/train/bench/check.hpp>
-#include <fsdp/train/compiled_stack.hpp>
-#include <fsdp/train/flags.hpp>
+
+#include "bench/alone.hpp"
+#include "bench/check.hpp"
+#include "cli/commands.hpp"
+#include "stacks/compiled_stack.hpp"
 
 namespace fsdp::stacks {
-#define FSDP_STACK(name) train::CompiledStack name();
+#define FSDP_STACK(name) CompiledStack name();
 #include <stacks.inc>
 #undef FSDP_STACK
 }  // namespace fsdp::stacks
@@ -27,8 +28,8 @@ namespace fsdp::stacks {
 namespace fsdp {
 namespace {
 
-std::vector<train::CompiledStack> compiled_stacks() {
-  std::vector<train::CompiledStack> list;
+std::vector<stacks::CompiledStack> compiled_stacks() {
+  std::vector<stacks::CompiledStack> list;
 #define FSDP_STACK(name) list.push_back(stacks::name());
 #include <stacks.inc>
 #undef FSDP_STACK
@@ -38,14 +39,14 @@ std::vector<train::CompiledStack> compiled_stacks() {
 std::string kind_of(const std::string& name) { return name.substr(0, name.find(':')); }
 
 /// The compiled stack that was asked for. Throws InputError with those that there are and the way to compile another.
-train::CompiledStack find_stack(const train::StackChoice& asked) {
+stacks::CompiledStack find_stack(const train::StackChoice& asked) {
   const std::string sharding = train::kind_name(asked.sharding);
   const std::string comm = kind_of(train::name_of(asked.comm));
   const std::string precision = train::name_of(asked.precision);
   std::string known, closest;
   int most = -1;
   bool has_comm = false;
-  for (const train::CompiledStack& stack : compiled_stacks()) {
+  for (const stacks::CompiledStack& stack : compiled_stacks()) {
     const bool same_comm = comm == stack.comm;
     const int same = (sharding == stack.sharding) + same_comm + (precision == stack.precision);
     if (same == 3) return stack;
@@ -98,16 +99,16 @@ struct Run {
     const auto resolved = launched(options);
     return find_stack(resolved.stack).generate(resolved);
   }
-  int operator()(const train::BenchOptions& options) const {
-    train::bench::check(options);
-    if (options.what == "mlp") return train::bench::measure_mlp(options);
-    if (options.what == "attention") return train::bench::measure_attention(options);
-    if (options.what == "head") return train::bench::measure_head(options);
-    if (options.what == "optim") return train::bench::measure_optim(options);
+  int operator()(const bench::BenchOptions& options) const {
+    bench::check(options);
+    if (options.what == "mlp") return bench::measure_mlp(options);
+    if (options.what == "attention") return bench::measure_attention(options);
+    if (options.what == "head") return bench::measure_head(options);
+    if (options.what == "optim") return bench::measure_optim(options);
     auto resolved = launched(options);
     if (options.what == "comm" && !train::is_given(options, "comm"))
       resolved.stack.comm.ranks = 2;  // one thread has nobody to talk to
-    const train::CompiledStack stack = find_stack(resolved.stack);
+    const stacks::CompiledStack stack = find_stack(resolved.stack);
     const auto measure = options.what == "step" ? stack.bench_step : stack.bench_comm;
     require<InputError>(measure != nullptr, "bench ", options.what, ": floors and rivals are the CPU's; take --comm ",
                         "threads:N or mpi, or bench/gpu.sh on a machine with a GPU");

@@ -7,12 +7,12 @@ namespace fsdp::comm {
 namespace {
 
 std::string words(const Fingerprint& print) {
-  const Event event{.sequence = print.sequence,
-                    .op = print.op,
-                    .dtype = print.dtype,
-                    .bytes = print.bytes,
-                    .label = {.what = std::string_view(print.what.data()), .unit = print.unit}};
-  return describe(event);
+  const Record record{.sequence = print.sequence,
+                      .op = print.op,
+                      .dtype = print.dtype,
+                      .bytes = print.bytes,
+                      .label = {.what = std::string_view(print.what.data()), .unit = print.unit}};
+  return describe(record);
 }
 
 /// What two ranks differ in where their descriptions read alike.
@@ -26,16 +26,16 @@ std::string_view hidden_difference(const Fingerprint& a, const Fingerprint& b) {
 
 }  // namespace
 
-Fingerprint fingerprint_of(const Event& event, std::int64_t segments, std::uint64_t sizes, std::uint8_t variant) {
-  Fingerprint print{.sequence = event.sequence,
-                    .bytes = event.bytes,
+Fingerprint fingerprint_of(const Record& record, std::int64_t segments, std::uint64_t sizes, std::uint8_t variant) {
+  Fingerprint print{.sequence = record.sequence,
+                    .bytes = record.bytes,
                     .sizes = sizes,
                     .segments = segments,
-                    .unit = event.label.unit,
-                    .op = event.op,
-                    .dtype = event.dtype,
+                    .unit = record.label.unit,
+                    .op = record.op,
+                    .dtype = record.dtype,
                     .variant = variant};
-  std::copy_n(event.label.what.begin(), std::min(event.label.what.size(), print.what.size() - 1), print.what.begin());
+  std::copy_n(record.label.what.begin(), std::min(record.label.what.size(), print.what.size() - 1), print.what.begin());
   return print;
 }
 

@@ -14,6 +14,7 @@
 #include <mpi.h>
 
 #include <comm/monitor.hpp>
+#include <fsdp/core/hash.hpp>
 
 namespace fsdp::comm {
 namespace {
@@ -152,8 +153,7 @@ int MpiProcess::rank() const {
 
 bool MpiProcess::agree(std::span<const std::byte> bytes) {
   constexpr std::chrono::seconds longest_wait{2};
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (std::byte byte : bytes) hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3u;
+  const std::uint64_t hash = hashed(hash_seed, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   // MPI may write to these after the deadline.
   static std::array<std::uint64_t, 2> mine;
   static std::array<std::uint64_t, 2> least;

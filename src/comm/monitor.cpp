@@ -22,12 +22,12 @@ std::string_view name_of(Op op) {
   return "?";
 }
 
-std::string describe(const Event& event) {
-  std::string text(name_of(event.op));
-  if (!event.label.what.empty()) text += message(" of ", event.label.what);
-  if (event.label.unit >= 0) text += message(event.label.what.empty() ? " of unit " : ", unit ", event.label.unit);
-  return text + message(" (", name_of(event.dtype), ", ", event.bytes / size_of(event.dtype), " elements, sequence ",
-                        event.sequence, ")");
+std::string describe(const Record& record) {
+  std::string text(name_of(record.op));
+  if (!record.label.what.empty()) text += message(" of ", record.label.what);
+  if (record.label.unit >= 0) text += message(record.label.what.empty() ? " of unit " : ", unit ", record.label.unit);
+  return text + message(" (", name_of(record.dtype), ", ", record.bytes / size_of(record.dtype), " elements, sequence ",
+                        record.sequence, ")");
 }
 
 std::string in_seconds(std::chrono::duration<double> seconds) {
@@ -40,10 +40,10 @@ std::string missed_deadline(std::chrono::duration<double> waited, std::string_vi
   return message("waited ", in_seconds(waited), " for ", whom, "; the deadline is ", in_seconds(options.deadline));
 }
 
-std::function<void(int, const Event&)> random_delays(std::uint64_t seed, std::chrono::microseconds longest) {
-  return [seed, longest](int rank, const Event& event) {
+std::function<void(int, const Record&)> random_delays(std::uint64_t seed, std::chrono::microseconds longest) {
+  return [seed, longest](int rank, const Record& record) {
     std::seed_seq key{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32),
-                      static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(event.sequence)};
+                      static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(record.sequence)};
     std::array<std::uint32_t, 1> word{};
     key.generate(word.begin(), word.end());
     std::this_thread::sleep_for(longest * (word[0] >> 8) / (1 << 24));

@@ -50,19 +50,19 @@ extern "C" void report_termination(int signal) {
   line.add(std::int64_t{rank_of_process.load()});
   line.add(": ended by its launcher (SIGTERM)");
   if (const Monitor* const monitor = waiting_in.load()) {
-    const Event& event = monitor->current;
+    const Record& record = monitor->current;
     line.add(" while it waited in ");
-    line.add(name_of(event.op));
-    if (!event.label.what.empty()) {
+    line.add(name_of(record.op));
+    if (!record.label.what.empty()) {
       line.add(" of ");
-      line.add(event.label.what);
+      line.add(record.label.what);
     }
-    if (event.label.unit >= 0) {
+    if (record.label.unit >= 0) {
       line.add(", unit ");
-      line.add(std::int64_t{event.label.unit});
+      line.add(std::int64_t{record.label.unit});
     }
     line.add(", sequence ");
-    line.add(event.sequence);
+    line.add(record.sequence);
   }
   line.write_to_stderr();
   _exit(128 + signal);

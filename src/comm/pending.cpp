@@ -5,9 +5,9 @@
 
 namespace fsdp::comm {
 
-Watched::Watched(Monitor& monitor, const Event& event)
+Watched::Watched(Monitor& monitor, const Record& record)
     : monitor_(monitor), copied_before_(monitor.totals.copy_seconds), begin_(std::chrono::steady_clock::now()) {
-  monitor_.current = event;
+  monitor_.current = record;
 }
 
 Watched::~Watched() {

@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Rank 0 answers whoever asks as a rank of its job does, all at once, so that nobody who connects and says nothing
-/// holds up the others.
+/// Rank 0 answers every rank of its job that asks, all at once: a peer that connects and stays silent holds up nobody.
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <array>
 #include <memory>
 #include <thread>
-#include <utility>
 #include <vector>
 
-#include <fcntl.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ip/v6_only.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
 
 #include <comm/monitor.hpp>
 
@@ -24,115 +22,55 @@
 namespace fsdp::comm {
 namespace {
 
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 using Message = RendezvousMessage;
 
-/// A file descriptor that does not block.
-class Socket {
- public:
-  Socket() = default;
-  explicit Socket(int descriptor) : descriptor_(descriptor) {
-    if (open()) fcntl(descriptor_, F_SETFL, fcntl(descriptor_, F_GETFL) | O_NONBLOCK);
-  }
-  Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
-  ~Socket() {
-    if (open()) close(descriptor_);
-  }
-  bool open() const { return descriptor_ >= 0; }
-  int descriptor() const { return descriptor_; }
-
- private:
-  int descriptor_ = -1;
-};
-
-int milliseconds_until(Clock::time_point deadline) {
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
-  return static_cast<int>(std::clamp<std::int64_t>(left.count() + 1, 0, 1000));
-}
-
-/// Whether a socket is ready by the deadline.
-bool await(const Socket& socket, short events, Clock::time_point deadline) {
-  while (Clock::now() < deadline) {
-    pollfd one{.fd = socket.descriptor(), .events = events, .revents = 0};
-    if (poll(&one, 1, milliseconds_until(deadline)) > 0) return true;
-  }
-  return false;
-}
-
-/// Sends or receives all of `bytes`; false where the other side is gone or the deadline comes first.
-template <class Call>
-bool transmit(const Socket& socket, std::span<std::byte> bytes, short events, Clock::time_point deadline, Call call) {
-  while (!bytes.empty()) {
-    const ssize_t moved = call(socket.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (moved > 0)
-      bytes = bytes.subspan(static_cast<std::size_t>(moved));
-    else if (moved == 0 || (errno != EAGAIN && errno != EINTR) || !await(socket, events, deadline))
-      return false;
-  }
-  return true;
-}
-bool send_all(const Socket& socket, std::span<std::byte> bytes, Clock::time_point deadline) {
-  return transmit(socket, bytes, POLLOUT, deadline, ::send);
-}
-bool receive_all(const Socket& socket, std::span<std::byte> bytes, Clock::time_point deadline) {
-  return transmit(socket, bytes, POLLIN, deadline, ::recv);
-}
 template <class T>
-std::span<std::byte> bytes_of(T& value) {
-  return std::as_writable_bytes(std::span(&value, 1));
+asio::mutable_buffer buffer_of(T& value) {
+  return asio::buffer(&value, sizeof value);
 }
+asio::mutable_buffer buffer_of(std::span<std::byte> bytes) { return asio::buffer(bytes.data(), bytes.size()); }
 
 std::string place_of(const std::string& address, int port) { return message(address, ":", port); }
 
-using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
-
-Addresses resolve(const std::string& address, int port) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int error = getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found);
-  require<InputError>(error == 0, "rendezvous at ", place_of(address, port), ": the address is not known (",
-                      gai_strerror(error), "); see MASTER_ADDR");
-  return Addresses(found, freeaddrinfo);
+Message question_of(const Meeting& meeting, std::span<std::byte> bytes, std::uint64_t number) {
+  return {
+      .rank = meeting.rank, .size = meeting.size, .bytes = static_cast<std::int64_t>(bytes.size()), .number = number};
 }
 
-/// One try.
-Socket connect_to(const addrinfo* addresses, Clock::time_point deadline) {
-  for (const addrinfo* at = addresses; at != nullptr; at = at->ai_next) {
-    Socket socket(::socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol));
-    if (!socket.open()) continue;
-    if (connect(socket.descriptor(), at->ai_addr, at->ai_addrlen) != 0 &&
-        (errno != EINPROGRESS || !await(socket, POLLOUT, deadline)))
-      continue;
-    int error = 0;
-    socklen_t length = sizeof error;
-    getsockopt(socket.descriptor(), SOL_SOCKET, SO_ERROR, &error, &length);
-    if (error == 0) return socket;
-  }
-  return {};
+/// Runs `start(done)`, which calls done(error) when it is over; whether that came without an error by the deadline.
+template <class Start>
+bool completes(asio::io_context& io, Clock::time_point deadline, const Start& start) {
+  bool succeeded = false;
+  start([&](const error_code& error, const auto&...) { succeeded = !error; });
+  io.restart();
+  io.run_until(deadline);
+  return succeeded;
 }
 
 void ask(const Meeting& meeting, const std::string& address, int port, std::span<std::byte> bytes) {
   const std::string where = place_of(address, port);
   const Clock::time_point deadline = Clock::now() + meeting.deadline;
-  const Addresses addresses = resolve(address, port);
-  Message question{.rank = meeting.rank,
-                   .size = meeting.size,
-                   .bytes = static_cast<std::int64_t>(bytes.size()),
-                   .number = draw_number()};
+  asio::io_context io;
+  error_code unknown;
+  const auto endpoints = tcp::resolver(io).resolve(address, std::to_string(port), unknown);
+  require<InputError>(!unknown, "rendezvous at ", where, ": the address is not known (", unknown.message(),
+                      "); see MASTER_ADDR");
+  Message question = question_of(meeting, bytes, draw_number());
   while (Clock::now() < deadline) {
-    const Socket socket = connect_to(addresses.get(), deadline);
+    asio::io_context attempt;
+    tcp::socket socket(attempt);
+    const auto does = [&](const auto& start) { return completes(attempt, deadline, start); };
     Message answer;
     answer.mark = {};
-    if (socket.open() && send_all(socket, bytes_of(question), deadline) &&
-        receive_all(socket, bytes_of(answer), deadline)) {
+    if (does([&](auto done) { asio::async_connect(socket, endpoints, done); }) &&
+        does([&](auto done) { asio::async_write(socket, buffer_of(question), done); }) &&
+        does([&](auto done) { asio::async_read(socket, buffer_of(answer), done); })) {
       require_ours(question, answer, where);
-      if (receive_all(socket, bytes, deadline)) return;
+      if (does([&](auto done) { asio::async_read(socket, buffer_of(bytes), done); })) return;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));  // rank 0 may not listen yet
   }
@@ -141,94 +79,98 @@ void ask(const Meeting& meeting, const std::string& address, int port, std::span
                            "; does rank 0 run there, and may this machine connect to it?"));
 }
 
-Socket listen_at(int port) {
-  Socket listener(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in6 any6{};
-  any6.sin6_family = AF_INET6;
-  any6.sin6_addr = in6addr_any;
-  any6.sin6_port = htons(static_cast<std::uint16_t>(port));
-  sockaddr_in any4{};
-  any4.sin_family = AF_INET;
-  any4.sin_addr.s_addr = htonl(INADDR_ANY);
-  any4.sin_port = htons(static_cast<std::uint16_t>(port));
-  const bool both = listener.open();  // a machine without IPv6 has no such sockets
-  if (!both) listener = Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int on = 1;
-  const int off = 0;
-  setsockopt(listener.descriptor(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (both) setsockopt(listener.descriptor(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  const int bound = both ? bind(listener.descriptor(), reinterpret_cast<sockaddr*>(&any6), sizeof any6)
-                         : bind(listener.descriptor(), reinterpret_cast<sockaddr*>(&any4), sizeof any4);
-  require<InputError>(bound == 0 && listen(listener.descriptor(), SOMAXCONN) == 0,
-                      "rendezvous: rank 0 cannot listen at ", "port ", port, " (", std::strerror(errno),
-                      "); choose another MASTER_PORT");
-  return listener;
-}
-
-/// Somebody who connected, and what was heard so far.
-struct Guest {
-  Socket socket;
-  Message question;
-  std::size_t heard = 0;
-};
-
-/// Hears more of a guest; false where there is no more to come.
-bool hear(Guest& guest) {
-  const auto rest = bytes_of(guest.question).subspan(guest.heard);
-  const ssize_t heard = recv(guest.socket.descriptor(), rest.data(), rest.size(), 0);
-  if (heard > 0) guest.heard += static_cast<std::size_t>(heard);
-  return heard > 0 || (heard < 0 && (errno == EAGAIN || errno == EINTR));
-}
-
-/// Answers a complete question; says whether one more of the job's ranks has what it came for.
-bool answer(const Meeting& meeting, Guest& guest, const std::vector<bool>& came, std::span<std::byte> bytes,
-            Clock::time_point deadline) {
-  const Message& question = guest.question;
-  if (question.mark != rendezvous_mark) return false;
-  Message reply{
-      .rank = 0, .size = meeting.size, .bytes = static_cast<std::int64_t>(bytes.size()), .number = question.number};
-  const bool ours =
-      question.size == reply.size && question.bytes == reply.bytes && question.rank > 0 && question.rank < meeting.size;
-  reply.refused = ours && came[static_cast<std::size_t>(question.rank)] ? 1 : 0;
-  return send_all(guest.socket, bytes_of(reply), deadline) && ours && reply.refused == 0 &&
-         send_all(guest.socket, bytes, deadline);
-}
-
-void serve(const Meeting& meeting, int port, std::span<std::byte> bytes) {
-  const Clock::time_point deadline = Clock::now() + meeting.deadline;
-  const Socket listener = listen_at(port);
-  std::vector<bool> came(static_cast<std::size_t>(meeting.size));
-  std::vector<Guest> guests;
-  for (int missing = meeting.size - 1; missing > 0;) {
-    require<InputError>(Clock::now() < deadline, "rendezvous at port ", port, ": ", missing_ranks(came),
-                        " did not come within ", in_seconds(meeting.deadline), "; is WORLD_SIZE ", meeting.size,
-                        ", and do all ranks know this machine as MASTER_ADDR?");
-    std::vector<pollfd> ready{{.fd = listener.descriptor(), .events = POLLIN, .revents = 0}};
-    for (const Guest& guest : guests)
-      ready.push_back({.fd = guest.socket.descriptor(), .events = POLLIN, .revents = 0});
-    poll(ready.data(), ready.size(), milliseconds_until(deadline));
-    for (std::size_t i = guests.size(); i-- > 0;) {
-      Guest& guest = guests[i];
-      if (ready[i + 1].revents == 0) continue;
-      const bool more = hear(guest);
-      if (more && guest.heard < sizeof(Message)) continue;
-      if (guest.heard == sizeof(Message) && answer(meeting, guest, came, bytes, deadline)) {
-        came[static_cast<std::size_t>(guest.question.rank)] = true;
-        --missing;
-      }
-      guests.erase(guests.begin() + static_cast<std::ptrdiff_t>(i));
-    }
-    if (Socket guest(accept4(listener.descriptor(), nullptr, nullptr, SOCK_CLOEXEC)); guest.open())
-      guests.push_back({.socket = std::move(guest), .question = {}});
+tcp::acceptor listen_at(asio::io_context& io, int port) {
+  tcp::acceptor acceptor(io);
+  error_code error;
+  tcp::endpoint all(tcp::v6(), static_cast<std::uint16_t>(port));
+  acceptor.open(all.protocol(), error);
+  if (error) {  // a machine without IPv6
+    all = tcp::endpoint(tcp::v4(), static_cast<std::uint16_t>(port));
+    acceptor.open(all.protocol(), error);
+  } else {
+    acceptor.set_option(asio::ip::v6_only(false), error);
   }
+  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor.bind(all, error);
+  if (!error) acceptor.listen(tcp::acceptor::max_listen_connections, error);
+  require<InputError>(!error, "rendezvous: rank 0 cannot listen at port ", port, " (", error.message(),
+                      "); choose another MASTER_PORT");
+  return acceptor;
 }
+
+/// Rank 0 of a meeting.
+class Host {
+ public:
+  Host(const Meeting& meeting, int port, std::span<std::byte> bytes)
+      : meeting_(meeting),
+        port_(port),
+        bytes_(bytes),
+        acceptor_(listen_at(io_, port)),
+        came_(static_cast<std::size_t>(meeting.size)) {}
+
+  void serve() {
+    accept();
+    io_.run_until(Clock::now() + meeting_.deadline);
+    require<InputError>(missing_ == 0, "rendezvous at port ", port_, ": ", missing_ranks(came_),
+                        " did not come within ", in_seconds(meeting_.deadline), "; is WORLD_SIZE ", meeting_.size,
+                        ", and do all ranks know this machine as MASTER_ADDR?");
+  }
+
+ private:
+  /// A peer that connected, and what it is told.
+  struct Guest {
+    tcp::socket socket;
+    Message question, reply;
+    bool ours = false;
+  };
+  using Shared = std::shared_ptr<Guest>;
+
+  void accept() {
+    acceptor_.async_accept([this](const error_code& error, tcp::socket socket) {
+      if (!error) hear(std::make_shared<Guest>(Guest{.socket = std::move(socket), .question = {}, .reply = {}}));
+      accept();
+    });
+  }
+  void hear(const Shared& guest) {
+    asio::async_read(guest->socket, buffer_of(guest->question), [this, guest](const error_code& error, std::size_t) {
+      if (!error && guest->question.mark == rendezvous_mark) answer(guest);
+    });
+  }
+  void answer(const Shared& guest) {
+    const Message& question = guest->question;
+    guest->reply = question_of(meeting_, bytes_, question.number);
+    const bool of_this_job = question.size == guest->reply.size && question.bytes == guest->reply.bytes &&
+                             question.rank > 0 && question.rank < meeting_.size;
+    const bool known = of_this_job && came_[static_cast<std::size_t>(question.rank)];
+    guest->reply.refused = known ? 1 : 0;
+    guest->ours = of_this_job && !known;
+    if (guest->ours) came_[static_cast<std::size_t>(question.rank)] = true;
+    const std::array<asio::const_buffer, 2> sent{buffer_of(guest->reply),
+                                                 guest->ours ? buffer_of(bytes_) : asio::mutable_buffer{}};
+    asio::async_write(guest->socket, sent, [this, guest](const error_code& error, std::size_t) {
+      if (!guest->ours) return;
+      if (error)
+        came_[static_cast<std::size_t>(guest->question.rank)] = false;  // it may ask again
+      else if (--missing_ == 0)
+        io_.stop();
+    });
+  }
+
+  Meeting meeting_;
+  int port_;
+  std::span<std::byte> bytes_;
+  asio::io_context io_;
+  tcp::acceptor acceptor_;
+  std::vector<bool> came_;
+  int missing_ = meeting_.size - 1;
+};
 
 }  // namespace
 
 void meet_over_tcp(const Meeting& meeting, const std::string& address, int port, std::span<std::byte> bytes) {
   if (meeting.size == 1) return;
   if (meeting.rank == 0)
-    serve(meeting, port, bytes);
+    Host(meeting, port, bytes).serve();
   else
     ask(meeting, address, port, bytes);
 }

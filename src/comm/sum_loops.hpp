@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The inner loops of ordered sums, compiled for several instruction sets; the best one is chosen when the program
-/// starts.
+/// The inner loops of ordered sums, compiled once for each instruction set (src/device/cpu/isa.hpp).
 ///
 /// They only add and round, so that every set gives the same bits.
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include <comm/transfer.hpp>
 
@@ -18,7 +16,8 @@ inline constexpr std::int64_t sum_block = 4096;
 
 /// Elements [at, at + count) of a sum; count <= sum_block. A streamed result is written past the caches.
 struct SumBlock {
-  std::span<const Contribution> contributions;
+  const Contribution* contributions = nullptr;  ///< [ranks], in rank order
+  std::int64_t ranks = 0;
   DType wire = DType::f32;
   Write write = Write::overwrite;
   bool streamed = false;
@@ -30,11 +29,5 @@ struct SumLoops {
   void (*sum)(const SumBlock& block, std::int64_t at, std::int64_t count);
   void (*round)(const float* from, std::int64_t count, bf16* to);
 };
-
-/// Those of this machine.
-const SumLoops& sum_loops();
-
-/// Orders streamed results before what other threads are told of them.
-void finish_streaming();
 
 }  // namespace fsdp::comm

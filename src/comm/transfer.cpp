@@ -5,10 +5,14 @@
 #include <cstring>
 #include <numeric>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 #ifdef _OPENMP
 #include <omp.h>
 #endif
 
+#include "../device/cpu/isa.hpp"
 #include "sum_loops.hpp"
 
 namespace fsdp::comm {
@@ -36,6 +40,13 @@ void split_over_threads(std::int64_t count, std::int64_t element_bytes, const Bo
   static_cast<void>(element_bytes);
 #endif
   body(std::int64_t{0}, count);
+}
+
+/// Orders streamed results before what other threads are told of them.
+void finish_streaming() {
+#ifdef __SSE2__
+  _mm_sfence();
+#endif
 }
 
 }  // namespace
@@ -66,8 +77,9 @@ void sum_in_order(std::span<const Contribution> contributions, DType wire, std::
     return contribution.data == reinterpret_cast<const std::byte*>(to);
   });
   const bool streamed = count >= least_streamed && !in_place;
-  const SumLoops& loops = sum_loops();
-  const SumBlock sum{.contributions = contributions,
+  const SumLoops& loops = device::cpu::kernels<SumLoops>();
+  const SumBlock sum{.contributions = contributions.data(),
+                     .ranks = std::ssize(contributions),
                      .wire = wire,
                      .write = write,
                      .streamed = streamed,
@@ -79,7 +91,9 @@ void sum_in_order(std::span<const Contribution> contributions, DType wire, std::
   });
 }
 
-void round_to_bf16(const float* from, std::int64_t count, bf16* to) { sum_loops().round(from, count, to); }
+void round_to_bf16(const float* from, std::int64_t count, bf16* to) {
+  device::cpu::kernels<SumLoops>().round(from, count, to);
+}
 
 void copy_own_piece(const Transfer& transfer, int rank) {
   for (const ByteSegment& segment : transfer.segments) {

@@ -6,24 +6,17 @@
 
 #include <fsdp/core/checked.hpp>
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/hash.hpp>
 
 namespace fsdp::data {
 namespace {
 
 constexpr int rounds = 8;
 
-/// SplitMix64's output function (Steele, Lea, Flood 2014).
-constexpr std::uint64_t mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
 }  // namespace
 
 Permutation::Permutation(std::uint64_t seed, std::uint64_t number, std::int64_t size)
-    : key_(mix(mix(seed) ^ number)), size_(size) {
+    : key_(mixed(mixed(seed) ^ number)), size_(size) {
   require(size >= 1, "data: a permutation of ", size, " windows");
   const int bits = std::bit_width(static_cast<std::uint64_t>(size - 1));
   half_bits_ = bits < 2 ? 1 : (bits + 1) / 2;
@@ -35,7 +28,7 @@ std::int64_t Permutation::operator()(std::int64_t i) const {
   do {
     std::uint64_t left = value >> half_bits_, right = value & mask;
     for (int round = 0; round < rounds; ++round) {
-      const std::uint64_t scrambled = mix(key_ + (static_cast<std::uint64_t>(round) << 58) + right) & mask;
+      const std::uint64_t scrambled = mixed(key_ + (static_cast<std::uint64_t>(round) << 58) + right) & mask;
       const std::uint64_t next = left ^ scrambled;
       left = right;
       right = next;

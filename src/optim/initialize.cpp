@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numbers>
 
+#include <fsdp/core/hash.hpp>
+
 namespace fsdp::optim {
 
 double normal_at(std::uint64_t key, std::int64_t index) {
@@ -20,7 +22,7 @@ void initialize(Tensor<float> weights, const NamedParameter& parameter, std::int
     return;
   }
   constexpr double deviation = 0.02;
-  const std::uint64_t key = mixed(seed) ^ hash_of(parameter.name);
+  const std::uint64_t key = mixed(seed) ^ hashed(hash_seed, parameter.name);
   for (std::int64_t i = 0; i < weights.numel(); ++i)
     weights[i] = static_cast<float>(deviation * normal_at(key, begin + i));
 }

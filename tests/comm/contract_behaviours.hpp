@@ -132,8 +132,8 @@ struct RecordsWhatWasAskedFor {
   template <class C>
   static void check(C& c) {
     c.monitor().options.record = true;
-    std::vector<Event> announced;
-    c.monitor().options.before = [&](int rank, const Event& event) {
+    std::vector<Record> announced;
+    c.monitor().options.before = [&](int rank, const Record& event) {
       EXPECT_EQ(rank, c.rank());
       announced.push_back(event);
     };
@@ -160,16 +160,16 @@ struct RecordsWhatWasAskedFor {
     c.monitor().options.before = nullptr;
     barrier(c);
 
-    const std::vector<Event> expected{
+    const std::vector<Record> expected{
         {first, Op::all_gather, DType::f32, 32 * n, {"weights", 2}},
         {first + 1, Op::reduce_scatter, DType::bf16, 16 * n, {"gradients", 2}},
         {first + 2, Op::all_reduce, DType::f32, 16 * n, {"", 1}},
         {first + 3, Op::reduce, DType::f64, 8, {"loss", -1}},
         {first + 4, Op::barrier, DType::u8, 0, {}},
     };
-    EXPECT_EQ(c.monitor().events, expected);
+    EXPECT_EQ(c.monitor().records, expected);
     EXPECT_EQ(announced, expected);
-    c.monitor().events.clear();
+    c.monitor().records.clear();
   }
 };
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <optional>
@@ -22,7 +21,6 @@
 #include <comm/threads.hpp>
 
 #include "comm/rendezvous_message.hpp"
-#include "support/temporary_folder.hpp"
 
 namespace fsdp::comm {
 namespace {
@@ -174,21 +172,14 @@ Bytes bytes_of_rank(int rank) {
   return bytes;
 }
 
-/// How ranks meet in a test: over a port or a file of its own.
+/// How ranks meet in a test: over a port of its own.
 struct OverTcp {
   int port = free_port();
   void operator()(const Meeting& meeting, Bytes& bytes) const { meet_over_tcp(meeting, "localhost", port, bytes); }
 };
-struct OverFile {
-  test::TemporaryFolder folder;
-  std::filesystem::path file() const { return folder.path() / "meeting"; }
-  void operator()(const Meeting& meeting, Bytes& bytes) const { meet_over_file(meeting, file(), bytes); }
-};
-
 /// The refusals of ranks that meet as `meetings` say, each in a thread; checks the bytes of those that were not
 /// refused.
-template <class Over>
-std::vector<std::string> meet(const Over& over, const std::vector<Meeting>& meetings) {
+std::vector<std::string> meet(const OverTcp& over, const std::vector<Meeting>& meetings) {
   std::vector<std::string> refusals(meetings.size());
   std::vector<std::jthread> threads;
   for (std::size_t i = 0; i < meetings.size(); ++i)
@@ -209,37 +200,33 @@ std::vector<Meeting> all_of(int size, milliseconds deadline = milliseconds(20'00
   return meetings;
 }
 
-template <class Over>
-class Rendezvous : public ::testing::Test {};
-using Ways = ::testing::Types<OverTcp, OverFile>;
-TYPED_TEST_SUITE(Rendezvous, Ways);
-
-TYPED_TEST(Rendezvous, GivesRankZerosBytesToAll) {
-  for (int size : {1, 2, 3, 8}) EXPECT_EQ(meet(TypeParam(), all_of(size)), std::vector<std::string>(size));
+TEST(RendezvousOverTcp, GivesRankZerosBytesToAll) {
+  for (int size : {1, 2, 3, 8})
+    EXPECT_EQ(meet(OverTcp(), all_of(size)), std::vector<std::string>(static_cast<std::size_t>(size)));
 }
 
-TYPED_TEST(Rendezvous, MayBeHeldAtTheSamePlaceAgain) {
-  const TypeParam over;
+TEST(RendezvousOverTcp, MayBeHeldAtTheSamePlaceAgain) {
+  const OverTcp over;
   for (int round = 0; round < 5; ++round) EXPECT_EQ(meet(over, all_of(3)), std::vector<std::string>(3));
 }
 
-TYPED_TEST(Rendezvous, NamesRanksThatDoNotCome) {
+TEST(RendezvousOverTcp, NamesRanksThatDoNotCome) {
   const std::vector<std::string> refusals =
-      meet(TypeParam(), {{.rank = 0, .size = 4, .deadline = milliseconds(300)}, {.rank = 2, .size = 4}});
+      meet(OverTcp(), {{.rank = 0, .size = 4, .deadline = milliseconds(300)}, {.rank = 2, .size = 4}});
   expect_parts(refusals[0], {"rank 1, rank 3 did not come within 0.300 s"});
   EXPECT_EQ(refusals[1], "");
 }
 
-TYPED_TEST(Rendezvous, EndsAtTheDeadlineWhereNobodyAnswers) {
+TEST(RendezvousOverTcp, EndsAtTheDeadlineWhereNobodyAnswers) {
   const auto begin = std::chrono::steady_clock::now();
-  const std::vector<std::string> refusals = meet(TypeParam(), {{.rank = 1, .size = 2, .deadline = milliseconds(200)}});
+  const std::vector<std::string> refusals = meet(OverTcp(), {{.rank = 1, .size = 2, .deadline = milliseconds(200)}});
   expect_parts(refusals[0], {"rank 1 got no answer from rank 0 within 0.200 s"});
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
 }
 
-TYPED_TEST(Rendezvous, RefusesARankOfAnotherJob) {
+TEST(RendezvousOverTcp, RefusesARankOfAnotherJob) {
   const std::vector<std::string> refusals =
-      meet(TypeParam(), {{.rank = 0, .size = 2, .deadline = milliseconds(300)}, {.rank = 1, .size = 3}});
+      meet(OverTcp(), {{.rank = 0, .size = 2, .deadline = milliseconds(300)}, {.rank = 1, .size = 3}});
   expect_parts(refusals[1], {"rank 1 expects 3 ranks and 128 bytes, rank 0 2 ranks"});
   expect_parts(refusals[0], {"rank 1 did not come"});
 }
@@ -322,32 +309,6 @@ TEST(RendezvousOverTcp, RefusesAnAddressThatIsNotKnown) {
   Bytes bytes(128);
   expect_parts(refusal_of([&] { meet_over_tcp({.rank = 1, .size = 2}, "no such machine", 29500, bytes); }),
                {"no such machine:29500: the address is not known"});
-}
-
-TEST(RendezvousOverFile, DoesNotTakeAnEarlierJobsFilesForItsOwn) {
-  const OverFile over;
-  const RendezvousMessage old{.rank = 1, .size = 2, .bytes = 128, .number = 5};
-  const std::string words(reinterpret_cast<const char*>(&old), sizeof old);
-  std::ofstream(over.file()) << words << std::string(128, 'o');
-  std::ofstream(over.file().string() + ".1") << words;
-  std::jthread rank_1([&] { EXPECT_EQ(meet(over, {{.rank = 1, .size = 2}})[0], ""); });
-  std::this_thread::sleep_for(milliseconds(50));
-  EXPECT_EQ(meet(over, {{.rank = 0, .size = 2}})[0], "");
-  rank_1.join();
-  EXPECT_TRUE(std::filesystem::is_empty(over.folder.path()));
-}
-
-TEST(RendezvousOverFile, LeavesNothingWhereNobodyAnswers) {
-  const OverFile over;
-  EXPECT_NE(meet(over, {{.rank = 1, .size = 2, .deadline = milliseconds(100)}})[0], "");
-  EXPECT_NE(meet(over, {{.rank = 0, .size = 2, .deadline = milliseconds(100)}})[0], "");
-  EXPECT_TRUE(std::filesystem::is_empty(over.folder.path()));
-}
-
-TEST(RendezvousOverFile, NeedsItsFolder) {
-  Bytes bytes(128);
-  expect_parts(refusal_of([&] { meet_over_file({.rank = 1, .size = 2}, "/no such folder/meeting", bytes); }),
-               {"cannot write /no such folder/meeting.1"});
 }
 
 }  // namespace

@@ -27,12 +27,12 @@ TEST(Simulated, RecordsAndCountsWithoutTouchingMemory) {
   all_reduce<float>(c, std::vector<Segment<float>>{{full + 10, full, counts}}).wait();
   EXPECT_EQ(c.monitor().totals.copied_bytes, 40 * 4 + 20 * 3 * 2 + 20 * 3 * 4 + 20 * 4);
 
-  const std::vector<Event> expected{
+  const std::vector<Record> expected{
       {0, Op::all_gather, DType::f32, 160, {"weights", 0}},
       {1, Op::reduce_scatter, DType::bf16, 80, {}},
       {2, Op::all_reduce, DType::f32, 160, {}},
   };
-  EXPECT_EQ(c.monitor().events, expected);
+  EXPECT_EQ(c.monitor().records, expected);
 }
 
 TEST(Simulated, OtherRanksHaveTheSameValues) {

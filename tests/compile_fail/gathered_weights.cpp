@@ -4,8 +4,8 @@
 // expect 2: Tensor<const float>
 #include <comm/threads.hpp>
 #include <fsdp/device/cpu.hpp>
-#include <fsdp/parameter_group.hpp>
-#include <fsdp/stack.hpp>
+#include <fsdp/module/parameter_group.hpp>
+#include <fsdp/module/stack.hpp>
 
 namespace fsdp {
 

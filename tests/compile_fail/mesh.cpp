@@ -7,7 +7,7 @@
 
 #include <comm/threads.hpp>
 #include <fsdp/models/llama.hpp>
-#include <fsdp/sharded_module.hpp>
+#include <fsdp/module/sharded_module.hpp>
 
 namespace fsdp {
 

@@ -9,7 +9,7 @@
 // expect 8: fsdp: HybridShard replicates what its inner strategy shards; Replicated shards nothing
 // expect 9: fsdp: a sharding strategy on a mesh of two axes lacks int ranks_per_group() const
 #include <comm/threads.hpp>
-#include <fsdp/stack.hpp>
+#include <fsdp/module/stack.hpp>
 
 namespace fsdp {
 

@@ -9,28 +9,33 @@ import re
 import sys
 from pathlib import Path
 
-BUFFER = ["core", "device", "comm"]
-FLOOR_4 = ["core", "device", "comm", "tiling", "precision", "buffer", "nn", "sharding"]
-FLOOR_5 = FLOOR_4 + ["stack"]
-FLOOR_6 = FLOOR_5 + ["models"]
+FLOOR_3 = ["core", "device", "comm", "tiling", "precision", "buffer", "nn"]
+FLOOR_5 = FLOOR_3 + ["sharding"]
+FLOOR_6 = FLOOR_5 + ["module"]
+FLOOR_7 = FLOOR_6 + ["models", "optim"]
+FLOOR_8 = FLOOR_7 + ["plan", "checkpoint", "data", "report"]
 
-# place -> places it may include, besides itself. On floor 7 the trainer stands above the other three.
+# place -> places it may include, besides itself
 FLOORS = {
     "core": [],
     "device": ["core"],
     "comm": ["core", "device"],
     "tiling": ["core"],
     "precision": ["core"],
-    "buffer": BUFFER,
+    "buffer": ["core", "device", "comm"],
     "nn": ["core", "device", "tiling", "precision"],
     "sharding": ["core", "buffer"],
-    "stack": FLOOR_4,
-    "models": FLOOR_5,
+    "module": FLOOR_5,
+    "models": FLOOR_6,
     "optim": FLOOR_6,
-    "data": FLOOR_6,
-    "checkpoint": FLOOR_6 + ["optim", "data"],
-    "train": FLOOR_6 + ["optim", "data", "checkpoint"],
-    "top": FLOOR_6 + ["optim", "data", "checkpoint", "train"],
+    "plan": FLOOR_7,
+    "checkpoint": FLOOR_7 + ["data", "report"],
+    "data": FLOOR_7 + ["checkpoint", "report"],
+    "report": FLOOR_7 + ["checkpoint", "data"],
+    "train": FLOOR_8,
+    "testing": FLOOR_8 + ["train", "top"],
+    "bench": FLOOR_8 + ["train", "top"],
+    "top": FLOOR_8 + ["train", "bench"],
 }
 
 ONE_FILE = {  # what stands in exactly one file each
@@ -52,7 +57,7 @@ def place_of(path):
     if parts[0] == "fsdp":
         parts = parts[1:]
         if len(parts) == 1:
-            return {"fsdp.hpp": "top", "version.hpp": "core"}.get(parts[0], "stack")
+            return {"fsdp.hpp": "top", "version.hpp": "core"}.get(parts[0])
     if parts[0] in ("cli", "stacks"):
         return "top"
     return parts[0] if len(parts) > 1 and parts[0] in FLOORS else None

@@ -11,20 +11,21 @@ namespace fsdp::test {
 namespace {
 
 /// "all_gather 0, ..." by unit or shared group, in the order of their start.
-std::string text_of(const std::vector<comm::Event>& events) {
+std::string text_of(const std::vector<comm::Record>& records) {
   std::string text;
-  for (const comm::Event& event : events) {
-    const bool gathers = event.op == comm::Op::all_gather && event.label.what == "weights";
-    const bool reduces = event.label.what == "gradients";
-    EXPECT_TRUE(gathers || reduces) << comm::describe(event);
-    text += (text.empty() ? "" : ", ") + std::string(comm::name_of(event.op)) + " " + std::to_string(event.label.unit);
+  for (const comm::Record& record : records) {
+    const bool gathers = record.op == comm::Op::all_gather && record.label.what == "weights";
+    const bool reduces = record.label.what == "gradients";
+    EXPECT_TRUE(gathers || reduces) << comm::describe(record);
+    text +=
+        (text.empty() ? "" : ", ") + std::string(comm::name_of(record.op)) + " " + std::to_string(record.label.unit);
   }
   return text;
 }
 
-std::int64_t count(const std::vector<comm::Event>& events, comm::Op op, int unit) {
-  return std::count_if(events.begin(), events.end(),
-                       [&](const comm::Event& event) { return event.op == op && event.label.unit == unit; });
+std::int64_t count(const std::vector<comm::Record>& records, comm::Op op, int unit) {
+  return std::count_if(records.begin(), records.end(),
+                       [&](const comm::Record& record) { return record.op == op && record.label.unit == unit; });
 }
 
 RunResults one_step(std::string_view stack, RunOptions options) {
@@ -39,39 +40,39 @@ constexpr auto three_blocks =
 TEST(Collectives, OfAStepOfThreeBlocksAreTheHandWrittenList) {
   const std::string once = std::string(three_blocks) + ", reduce_scatter 0";
   for (const auto strategy : {"fsdp2", "zero3"}) {
-    EXPECT_EQ(text_of(one_step(strategy, uneven_options(2)).events), once) << strategy;
-    EXPECT_EQ(text_of(one_step(strategy, uneven_options(2, 2)).events),
+    EXPECT_EQ(text_of(one_step(strategy, uneven_options(2)).records), once) << strategy;
+    EXPECT_EQ(text_of(one_step(strategy, uneven_options(2, 2)).records),
               std::string(three_blocks) + ", all_gather 0, reduce_scatter 0, " +
                   once.substr(std::string("all_gather 0, ").size()));
   }
   for (const int micro_batches : {1, 3})
-    EXPECT_EQ(text_of(one_step("replicated", uneven_options(2, micro_batches)).events),
+    EXPECT_EQ(text_of(one_step("replicated", uneven_options(2, micro_batches)).records),
               "all_reduce 4, all_reduce 3, all_reduce 2, all_reduce 1, all_reduce 0");
 }
 
 TEST(Collectives, GathersAndReductionsHaveTheBytesOfTheirTensors) {
   const RunResults results = one_step("fsdp2", uneven_options(2));
-  ASSERT_EQ(results.events.size(), 12u);
-  EXPECT_EQ(results.events[0].bytes, 37 * 19 * 4);
-  EXPECT_EQ(results.events[1].bytes, (2 * 19 + 18 * 19 + 2 * 6 * 19 + 19 * 18 + 3 * 29 * 19) * 4);
-  EXPECT_EQ(results.events[4].bytes, (19 + 37 * 19) * 4);
-  EXPECT_EQ(results.events.back().bytes, 37 * 19 * 4);
+  ASSERT_EQ(results.records.size(), 12u);
+  EXPECT_EQ(results.records[0].bytes, 37 * 19 * 4);
+  EXPECT_EQ(results.records[1].bytes, (2 * 19 + 18 * 19 + 2 * 6 * 19 + 19 * 18 + 3 * 29 * 19) * 4);
+  EXPECT_EQ(results.records[4].bytes, (19 + 37 * 19) * 4);
+  EXPECT_EQ(results.records.back().bytes, 37 * 19 * 4);
 }
 
 TEST(Collectives, Bf16GathersHalfTheBytesAndReducesInFloat) {
   const RunResults fp32 = one_step("fsdp2", uneven_options(2));
   const RunResults bf16 = one_step("fsdp2/bf16", uneven_options(2));
-  ASSERT_EQ(bf16.events.size(), fp32.events.size());
-  for (std::size_t i = 0; i < fp32.events.size(); ++i)
-    EXPECT_EQ(bf16.events[i].bytes * (fp32.events[i].op == comm::Op::all_gather ? 2 : 1), fp32.events[i].bytes);
+  ASSERT_EQ(bf16.records.size(), fp32.records.size());
+  for (std::size_t i = 0; i < fp32.records.size(); ++i)
+    EXPECT_EQ(bf16.records[i].bytes * (fp32.records[i].op == comm::Op::all_gather ? 2 : 1), fp32.records[i].bytes);
 }
 
 TEST(Collectives, AnUntiedEmbeddingIsNeverGatheredInBackward) {
   for (const int micro_batches : {1, 2, 3})
     for (const auto strategy : {"fsdp2", "zero3"}) {
-      const auto events = one_step(strategy, uneven_options(2, micro_batches)).events;
-      EXPECT_EQ(count(events, comm::Op::all_gather, 0), micro_batches);
-      EXPECT_EQ(count(events, comm::Op::all_gather, 1), 2 * micro_batches);
+      const auto records = one_step(strategy, uneven_options(2, micro_batches)).records;
+      EXPECT_EQ(count(records, comm::Op::all_gather, 0), micro_batches);
+      EXPECT_EQ(count(records, comm::Op::all_gather, 1), 2 * micro_batches);
     }
 }
 
@@ -80,19 +81,19 @@ TEST(Collectives, ATiedTableIsGatheredAndReducedOnceAMicroBatch) {
   for (const int micro_batches : {1, 2}) {
     RunOptions options = uneven_options(2, micro_batches);
     options.config.tied = true;
-    const auto events = one_step("fsdp2", options).events;
-    EXPECT_EQ(count(events, comm::Op::all_gather, table), micro_batches);
-    EXPECT_EQ(count(events, comm::Op::reduce_scatter, table), micro_batches);
-    EXPECT_EQ(std::ssize(events), (2 * 3 - 1 + 1 + 1 + 5) * micro_batches);  // blocks twice but one, head, table; sums
+    const auto records = one_step("fsdp2", options).records;
+    EXPECT_EQ(count(records, comm::Op::all_gather, table), micro_batches);
+    EXPECT_EQ(count(records, comm::Op::reduce_scatter, table), micro_batches);
+    EXPECT_EQ(std::ssize(records), (2 * 3 - 1 + 1 + 1 + 5) * micro_batches);  // blocks twice but one, head, table; sums
   }
 }
 
 TEST(Collectives, DoNotDependOnTheTileCount) {
-  const auto untiled = text_of(one_step("fsdp2", uneven_options(2, 2)).events);
+  const auto untiled = text_of(one_step("fsdp2", uneven_options(2, 2)).records);
   for (const auto tiling : {tiling::RunTime::tiles(2), tiling::RunTime::tiles(5), tiling::RunTime::tokens(1)}) {
     RunOptions options = uneven_options(2, 2);
     options.tiling = tiling;
-    EXPECT_EQ(text_of(one_step("fsdp2", options).events), untiled);
+    EXPECT_EQ(text_of(one_step("fsdp2", options).records), untiled);
   }
 }
 
@@ -101,14 +102,14 @@ TEST(Collectives, RanksWithDifferentTileCountsRunTheSameList) {
   options.tiling = tiling::RunTime::tokens(5);
   options.batch = [](const Place& place) { return some_windows(static_cast<std::size_t>(1 + 2 * place.rank), 7, 37); };
   options.most_sequences = 5;
-  EXPECT_EQ(text_of(one_step("fsdp2", options).events), std::string(three_blocks) + ", reduce_scatter 0");
+  EXPECT_EQ(text_of(one_step("fsdp2", options).records), std::string(three_blocks) + ", reduce_scatter 0");
 }
 
 TEST(Collectives, OneRankMovesNothing) {
   for (const auto strategy : strategies) {
     const RunResults results = one_step(strategy, uneven_options(1));
     EXPECT_EQ(results.memory.front().copied_bytes, 0) << strategy;
-    EXPECT_TRUE(results.events.empty()) << strategy;
+    EXPECT_TRUE(results.records.empty()) << strategy;
   }
 }
 
@@ -118,7 +119,7 @@ TEST(Collectives, GeneratingGathersEveryGroupOnceAndKeepsIt) {
     options.logits_of = some_windows(3, 7, 37);
     const RunResults results = one_step(strategy, options);
     EXPECT_EQ(results.logits.size(), 3u);
-    EXPECT_EQ(text_of(results.generating_events),
+    EXPECT_EQ(text_of(results.generating_records),
               "all_gather 0, all_gather 1, all_gather 2, all_gather 3, all_gather 4");
   }
 }

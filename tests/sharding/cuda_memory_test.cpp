@@ -39,7 +39,7 @@ TEST(CudaMemory, GrowsByThePlanWithinTwoPercentAnd64MiB) {
   const std::int64_t before = device::Cuda::free_bytes();
   std::int64_t least = before;
   std::mutex mutex;
-  options.before = [&](int, const comm::Event&) {
+  options.before = [&](int, const comm::Record&) {
     const std::int64_t now = device::Cuda::free_bytes();
     const std::lock_guard lock(mutex);
     least = std::min(least, now);

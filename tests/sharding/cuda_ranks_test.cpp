@@ -43,7 +43,7 @@ TEST(CudaRanks, FollowOneRankWithEveryStrategy) {
     }
 }
 
-TEST(CudaRanks, FollowOneRankWhileBlockInputsAreInFarMemory) {
+TEST(CudaRanks, FollowOneRankWhileBlockInputsAreInHostMemory) {
   FSDP_NEEDS_CUDA();
   const RunResults alone = run_cuda("fsdp2", uneven_options(1));
   for (const auto stack : {"fsdp2", "zero3:persist=20", "hybrid:2:full"}) {

@@ -13,9 +13,9 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-std::int64_t count(const std::vector<comm::Event>& events, std::string_view what) {
-  return std::count_if(events.begin(), events.end(),
-                       [&](const comm::Event& event) { return event.label.what == what; });
+std::int64_t count(const std::vector<comm::Record>& records, std::string_view what) {
+  return std::count_if(records.begin(), records.end(),
+                       [&](const comm::Record& record) { return record.label.what == what; });
 }
 
 TEST(Mesh, StrategiesFollowOneRank) {
@@ -78,24 +78,24 @@ TEST(Mesh, CollectivesOfAStepAreThoseOfTheFormulas) {
     RunOptions options = uneven_options(4, m);
     options.steps = 2;
     const RunResults group = run("fsdp2:2", options);
-    EXPECT_EQ(count(group.events, "weights"), 5 * m);
-    EXPECT_EQ(count(group.inner_events, "kept weights"), 2 * m);
-    EXPECT_EQ(count(group.events, "gradients"), 5 * m);
-    EXPECT_TRUE(group.across_events.empty());
+    EXPECT_EQ(count(group.records, "weights"), 5 * m);
+    EXPECT_EQ(count(group.inner_records, "kept weights"), 2 * m);
+    EXPECT_EQ(count(group.records, "gradients"), 5 * m);
+    EXPECT_TRUE(group.across_records.empty());
 
     const RunResults hybrid = run("hybrid:2", options);
-    EXPECT_EQ(count(hybrid.inner_events, "weights"), (5 + 3 - 1) * m);
-    EXPECT_EQ(count(hybrid.inner_events, "gradients"), 5 * m);
-    EXPECT_EQ(count(hybrid.across_events, "gradients across"), 5);
-    EXPECT_EQ(hybrid.across_events.size(), 5u);
-    for (const auto& event : hybrid.across_events) EXPECT_EQ(event.op, comm::Op::all_reduce);
+    EXPECT_EQ(count(hybrid.inner_records, "weights"), (5 + 3 - 1) * m);
+    EXPECT_EQ(count(hybrid.inner_records, "gradients"), 5 * m);
+    EXPECT_EQ(count(hybrid.across_records, "gradients across"), 5);
+    EXPECT_EQ(hybrid.across_records.size(), 5u);
+    for (const auto& record : hybrid.across_records) EXPECT_EQ(record.op, comm::Op::all_reduce);
 
     const RunResults full = run("hybrid:2:full", options);
-    EXPECT_EQ(count(full.inner_events, "weights"), (5 + 3 - 1) * m);
-    EXPECT_EQ(count(full.inner_events, "gradients"), 5 * m);
-    EXPECT_EQ(count(full.across_events, "weights across"), 5);
-    EXPECT_EQ(count(full.across_events, "gradients across"), 5);
-    EXPECT_EQ(full.across_events.size(), 10u);
+    EXPECT_EQ(count(full.inner_records, "weights"), (5 + 3 - 1) * m);
+    EXPECT_EQ(count(full.inner_records, "gradients"), 5 * m);
+    EXPECT_EQ(count(full.across_records, "weights across"), 5);
+    EXPECT_EQ(count(full.across_records, "gradients across"), 5);
+    EXPECT_EQ(full.across_records.size(), 10u);
   }
 }
 
@@ -126,7 +126,7 @@ TEST(Collectives, OfEveryStrategyAreThoseOfTheFormulas) {
       options.steps = 2;
       const RunResults results = run(stack, options);
       const auto of = [&](comm::Op op) {
-        return std::count_if(results.events.begin(), results.events.end(), [&](const auto& e) { return e.op == op; });
+        return std::count_if(results.records.begin(), results.records.end(), [&](const auto& e) { return e.op == op; });
       };
       EXPECT_EQ((Counts{of(comm::Op::all_gather), of(comm::Op::reduce_scatter), of(comm::Op::all_reduce)}), counts)
           << stack << ", " << m << " micro-batches";
@@ -137,8 +137,8 @@ TEST(Collectives, OfEveryStrategyAreThoseOfTheFormulas) {
 TEST(Mesh, DeferredReductionSendsGradientsOnceAndFollowsOneRank) {
   RunOptions options = uneven_options(2, 3);
   const RunResults deferred = run("fsdp2:deferred", options);
-  EXPECT_EQ(count(deferred.events, "gradients"), 5);
-  EXPECT_EQ(count(deferred.events, "weights"), 7 * 3);
+  EXPECT_EQ(count(deferred.records, "gradients"), 5);
+  EXPECT_EQ(count(deferred.records, "weights"), 7 * 3);
   const RunResults last = run("replicated", options);  // reduces the last too: the same order of sums
   EXPECT_EQ(deferred.losses, last.losses);
   EXPECT_EQ(tensors_that_differ(deferred.weights, last.weights), Names{});

@@ -21,8 +21,8 @@ void expect_same_bits_and_plan(const RunResults& found, const RunResults& expect
   EXPECT_EQ(tensors_that_differ(found.second_moments, expected.second_moments), Names{});
   for (const Memory& memory : found.memory) {
     EXPECT_EQ(memory.used, memory.planned);
-    EXPECT_EQ(memory.used_far, memory.planned_far);
-    EXPECT_GT(memory.used_far, 0);
+    EXPECT_EQ(memory.used_offload, memory.planned_offload);
+    EXPECT_GT(memory.used_offload, 0);
     EXPECT_EQ(memory.allocations_at_end, memory.allocations_after_first_step);
   }
 }
@@ -37,7 +37,7 @@ TEST(Offload, OfTheOptimizerChangesNoBit) {
     expect_same_bits_and_plan(found, expected);
     EXPECT_EQ(bytes(found, MemoryKind::optimizer), 0);
     EXPECT_LE(bytes(found, MemoryKind::weights), bytes(expected, MemoryKind::weights));
-    EXPECT_GE(found.memory[0].used_far, bytes(expected, MemoryKind::optimizer) * 3 / 2);
+    EXPECT_GE(found.memory[0].used_offload, bytes(expected, MemoryKind::optimizer) * 3 / 2);
   }
 }
 
@@ -51,7 +51,7 @@ TEST(Offload, OfBlockInputsChangesNoBitAndTakesTheirActivationsAway) {
       const RunResults far = run(stack, options);
       expect_same_bits_and_plan(far, here);
       const std::int64_t stream = round_up(options.most_sequences * 7 * 19 * 4, device::alignment);  // [T, H]
-      EXPECT_EQ(far.memory[0].used_far - here.memory[0].used_far, 2 * stream)
+      EXPECT_EQ(far.memory[0].used_offload - here.memory[0].used_offload, 2 * stream)
           << "an input of each of 3 blocks but the last";
       EXPECT_LT(far.memory[0].used_activations, here.memory[0].used_activations);
     }
@@ -91,9 +91,10 @@ TEST(Offload, IsSavedAndResumedLikeTheOthers) {
 TEST(Wire, Bf16HalvesTheBytesOfReductionsAndFollowsFloat) {
   const RunResults narrow = run("fsdp2/bf16-wire", uneven_options(3));
   const RunResults wide = run("fsdp2", uneven_options(3));
-  ASSERT_EQ(narrow.events.size(), wide.events.size());
-  for (std::size_t i = 0; i < wide.events.size(); ++i)
-    EXPECT_EQ(narrow.events[i].bytes * (wide.events[i].op == comm::Op::reduce_scatter ? 2 : 1), wide.events[i].bytes);
+  ASSERT_EQ(narrow.records.size(), wide.records.size());
+  for (std::size_t i = 0; i < wide.records.size(); ++i)
+    EXPECT_EQ(narrow.records[i].bytes * (wide.records[i].op == comm::Op::reduce_scatter ? 2 : 1),
+              wide.records[i].bytes);
   const double error = largest_relative(narrow.gradients, wide.gradients);
   EXPECT_LE(error, 1.0 / 128);
   EXPECT_GT(error, 1e-5) << "nothing was rounded";

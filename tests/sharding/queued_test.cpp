@@ -21,8 +21,8 @@ RunOptions short_options(int ranks, int micro_batches) {
   return options;
 }
 
-/// Block inputs go to far memory and come back, blocks are recomputed.
-RunOptions far_options(int ranks, int micro_batches) {
+/// Block inputs go to host memory and come back, blocks are recomputed.
+RunOptions offload_options(int ranks, int micro_batches) {
   RunOptions options = short_options(ranks, micro_batches);
   options.units.recompute = true;
   options.units.offload_inputs = true;
@@ -33,16 +33,18 @@ class Queued : public testing::TestWithParam<QueuedCase> {};
 
 TEST_P(Queued, GivesTheBitsOfTheCpuAndEveryAccessIsOrdered) {
   const auto [stack, ranks] = GetParam();
-  for (const RunOptions& options : sampled({short_options(ranks, 1), short_options(ranks, 2), far_options(ranks, 2)})) {
+  for (const RunOptions& options :
+       sampled({short_options(ranks, 1), short_options(ranks, 2), offload_options(ranks, 2)})) {
     const RunResults expected = run(stack, options);
     const RunResults found = run(queued(stack), options);
-    SCOPED_TRACE(message(options.micro_batches, " micro-batches", options.units.offload_inputs ? ", far inputs" : ""));
+    SCOPED_TRACE(
+        message(options.micro_batches, " micro-batches", options.units.offload_inputs ? ", offloaded inputs" : ""));
     EXPECT_EQ(found.races, Names{});
     EXPECT_EQ(found.losses, expected.losses);
     EXPECT_EQ(found.norms, expected.norms);
     EXPECT_EQ(tensors_that_differ(found.weights, expected.weights), Names{});
     for (const Memory& memory : found.memory) {
-      EXPECT_EQ(memory.used_far, memory.planned_far);
+      EXPECT_EQ(memory.used_offload, memory.planned_offload);
       EXPECT_EQ(memory.allocations_at_end, memory.allocations_after_first_step);
     }
   }
@@ -50,7 +52,7 @@ TEST_P(Queued, GivesTheBitsOfTheCpuAndEveryAccessIsOrdered) {
 
 TEST_P(Queued, TheHostIsAStepAheadOfTheDevice) {
   const auto [stack, ranks] = GetParam();
-  for (RunOptions options : {short_options(ranks, 2), far_options(ranks, 1)}) {
+  for (RunOptions options : {short_options(ranks, 2), offload_options(ranks, 1)}) {
     options.steps = 5;
     options.deadline = std::chrono::seconds(20);
     const RunResults expected = run(stack, options);
@@ -65,7 +67,7 @@ TEST_P(Queued, TheHostIsAStepAheadOfTheDevice) {
 
 TEST_P(Queued, NoEventCanBeLeftOut) {
   const auto [stack, ranks] = GetParam();
-  RunOptions options = far_options(ranks, 2);
+  RunOptions options = offload_options(ranks, 2);
   options.steps = 2;
   options.collects = false;
   options.check_only = true;

@@ -31,7 +31,7 @@ TEST(Recompute, ChangesNoBitUnderAnyStrategyAndTiling) {
         EXPECT_EQ(again.last_evaluation, kept.last_evaluation);
         EXPECT_EQ(again.memory[0].used, again.memory[0].planned);
         EXPECT_LT(again.memory[0].used_activations, kept.memory[0].used_activations);
-        EXPECT_EQ(again.events.size(), kept.events.size()) << "the replay uses backward's own gather";
+        EXPECT_EQ(again.records.size(), kept.records.size()) << "the replay uses backward's own gather";
       }
 }
 

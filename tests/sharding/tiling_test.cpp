@@ -39,7 +39,7 @@ TEST_P(TiledStep, GivesTheUntiledGradientsOverMicroBatches) {
     EXPECT_LE(largest_relative(tiled.losses, untiled.losses), 1e-6);
     EXPECT_LT(tiled.memory.front().used_activations, untiled.memory.front().used_activations);
     EXPECT_EQ(tiled.memory.front().used, tiled.memory.front().planned);
-    EXPECT_EQ(tiled.events.size(), untiled.events.size());
+    EXPECT_EQ(tiled.records.size(), untiled.records.size());
   }
 }
 
@@ -53,7 +53,7 @@ TEST_P(TiledStep, OfRanksWithDifferentTileCountsGivesTheUntiledGradients) {
     SCOPED_TRACE(policy.name);
     const RunResults tiled = one_step(GetParam(), options, policy.tiling);
     EXPECT_LE(largest_relative(tiled.gradients, untiled.gradients), 1e-6);
-    EXPECT_EQ(tiled.events.size(), untiled.events.size());
+    EXPECT_EQ(tiled.records.size(), untiled.records.size());
   }
 }
 

@@ -14,8 +14,8 @@
 #include <gtest/gtest.h>
 
 #include <comm/communicator.hpp>
-#include <fsdp/executor.hpp>
-#include <fsdp/sharded_module.hpp>
+#include <fsdp/module/executor.hpp>
+#include <fsdp/module/sharded_module.hpp>
 #include <fsdp/sharding/slots.hpp>
 
 namespace fsdp::test {

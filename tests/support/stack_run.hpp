@@ -16,13 +16,13 @@
 #include <comm/collectives.hpp>
 #include <fsdp/checkpoint/folder.hpp>
 #include <fsdp/device/on_host.hpp>
-#include <fsdp/executor.hpp>
 #include <fsdp/models/llama.hpp>
+#include <fsdp/module/count_exchange.hpp>
+#include <fsdp/module/executor.hpp>
 #include <fsdp/optim/adamw.hpp>
 #include <fsdp/optim/initialize.hpp>
 #include <fsdp/optim/training_step.hpp>
-#include <fsdp/train/agree.hpp>
-#include <fsdp/train/dry_run.hpp>
+#include <fsdp/plan/dry_run.hpp>
 #include <fsdp/train/sharding_of.hpp>
 #include <fsdp/train/shards_io.hpp>
 
@@ -111,12 +111,12 @@ std::vector<std::vector<float>> logits(typename Model::Stack::Comm& communicator
   using Compute = typename Model::Stack::Precision::Compute;
   const Model model(options.config, options.units);
   const auto sharding = train::sharding_of<typename Model::Stack::Sharding>(options.sharding);
-  train::PlanRequest request{.ranks = communicator.size(),
-                             .rank = communicator.rank(),
-                             .sequences = 1,
-                             .shape = {.sequence_length = options.sequence_length},
-                             .purpose = Purpose::generate};
-  const train::Plan plan = train::plan(model, sharding, options.tiling, request);
+  plan::Request request{.ranks = communicator.size(),
+                        .rank = communicator.rank(),
+                        .sequences = 1,
+                        .shape = {.sequence_length = options.sequence_length},
+                        .purpose = Purpose::generate};
+  const plan::Plan plan = plan::dry_run(model, sharding, options.tiling, request);
   request.shape.activation_bytes = plan.activation_bytes;
   ShardedModule<Model> module(communicator, model, sharding, options.tiling, request.shape, Purpose::generate);
   Executor<Model> executor(module);
@@ -159,14 +159,13 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   require<InputError>(has_checkpoints || !uses_checkpoints, "this test needs checkpoints, and was built without JSON");
   const Model model(options.config, options.units);
   const auto sharding = train::sharding_of<typename Model::Stack::Sharding>(options.sharding);
-  train::PlanRequest request{
-      .ranks = communicator.size(),
-      .rank = rank,
-      .sequences = options.most_sequences,
-      .shape = {.sequence_length = options.sequence_length, .micro_batches = options.micro_batches}};
-  const train::Plan plan = train::plan(model, sharding, options.tiling, request);
+  plan::Request request{.ranks = communicator.size(),
+                        .rank = rank,
+                        .sequences = options.most_sequences,
+                        .shape = {.sequence_length = options.sequence_length, .micro_batches = options.micro_batches}};
+  const plan::Plan plan = plan::dry_run(model, sharding, options.tiling, request);
   request.shape.activation_bytes = plan.activation_bytes;
-  request.shape.far_activation_bytes = plan.far_activation_bytes;
+  request.shape.offloaded_activation_bytes = plan.offloaded_activation_bytes;
   ShardedModule<Model> module(communicator, model, sharding, options.tiling, request.shape);
   optim::AdamW<Model> optimizer(module, {.clip = options.clip});
   MemoryWatch<Model> watch(module);
@@ -180,7 +179,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   RunResults results;
   Memory memory{.planned = plan.bytes, .planned_activations = plan.activation_bytes};
   const auto collect_weights = [&] { return collect(module, [](const auto& piece) { return piece.main; }); };
-  train::CountExchange<typename Model::Stack::Comm> exchange(communicator, module.ledger());
+  CountExchange<typename Model::Stack::Comm> exchange(communicator, module.ledger());
   const auto evaluate = [&] {
     if (options.evaluated.empty()) return 0.0;
     watch.set_training(false);
@@ -188,7 +187,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
     for (const Window& window : options.evaluated) {
       BatchMemory batch;
       const MicroBatch one = batch.add({window});
-      exchange.start([&]() -> train::BatchCounts { return {.valid_targets = batch.valid_targets()}; });
+      exchange.start([&]() -> BatchCounts { return {.valid_targets = batch.valid_targets()}; });
       loss += executor.evaluate(one);
       valid += static_cast<double>(exchange.finish().valid_targets);
     }
@@ -215,7 +214,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
       return bytes;
     };
     const auto micro_batches = ahead.begin_step(optimizer.steps());
-    for (auto* axis : module.communicators()) axis->monitor().events.clear();
+    for (auto* axis : module.communicators()) axis->monitor().records.clear();
     const std::int64_t copied = copied_bytes();
     watch.set_training(true);
     if constexpr (ChecksAccesses<typename Model::Stack::Device>)
@@ -226,10 +225,10 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
     else
       executor.queue_training(micro_batches, scale);
     if (memory.copied_bytes == 0) memory.copied_bytes = copied_bytes() - copied;
-    results.events = communicator.monitor().events;
+    results.records = communicator.monitor().records;
     if (const auto axes = module.communicators(); axes.size() == 3) {
-      results.across_events = axes[1]->monitor().events;
-      results.inner_events = axes[2]->monitor().events;
+      results.across_records = axes[1]->monitor().records;
+      results.inner_records = axes[2]->monitor().records;
     }
     if (options.collects && !options.graphs && results.gradients.empty())
       results.gradients = collect(
@@ -253,8 +252,8 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   }
   memory.used = module.peak_bytes();
   memory.used_activations = module.arena().peak();
-  memory.planned_far = plan.far_bytes;
-  memory.used_far = module.far_bytes();
+  memory.planned_offload = plan.offloaded_bytes;
+  memory.used_offload = module.offloaded_bytes();
   memory.allocations_at_end = module.ledger().allocations();
   memory.weight_slots = watch.weight_slots();
   memory.gradient_slots = watch.gradient_slots();
@@ -263,9 +262,9 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   if constexpr (has_checkpoints)
     if (!options.save_to.empty()) save(module, optimizer, options);
   if (!options.logits_of.empty()) {
-    communicator.monitor().events.clear();
+    communicator.monitor().records.clear();
     results.logits = logits<Model>(communicator, options);
-    results.generating_events = communicator.monitor().events;
+    results.generating_records = communicator.monitor().records;
   }
   return results;
 }

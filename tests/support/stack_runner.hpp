@@ -20,8 +20,8 @@
 #include <comm/monitor.hpp>
 #include <fsdp/device/memory.hpp>
 #include <fsdp/models/llama_config.hpp>
+#include <fsdp/module/units.hpp>
 #include <fsdp/train/stack_choice.hpp>
-#include <fsdp/units.hpp>
 #include <tiling/policies.hpp>
 
 namespace fsdp::test {
@@ -62,8 +62,8 @@ struct RunOptions {
   std::filesystem::path model = {};    ///< starting weights; otherwise initial values from the seed
   std::filesystem::path resume = {};   ///< a checkpoint to go on from
   std::filesystem::path save_to = {};  ///< where the last step's checkpoint goes
-  std::function<void(int rank, const comm::Event&)> before = {};  ///< called before each collective
-  std::chrono::milliseconds deadline{120'000};                    ///< of every collective over Threads
+  std::function<void(int rank, const comm::Record&)> before = {};  ///< called before each collective
+  std::chrono::milliseconds deadline{120'000};                     ///< of every collective over Threads
   bool nan_in_padding = false;               ///< gradients' memory is NaN before the first step writes to it
   bool collects = true;                      ///< weights, gradients and moments
   bool check_only = false;                   ///< on an asynchronous device accesses are checked, and nothing runs
@@ -80,7 +80,7 @@ using Values = std::map<std::string, std::vector<float>>;
 struct Memory {
   device::BytesByKind planned{}, used{};
   std::int64_t planned_activations = 0, used_activations = 0;
-  std::int64_t planned_far = 0, used_far = 0;  ///< in far memory
+  std::int64_t planned_offload = 0, used_offload = 0;  ///< in host memory
   std::int64_t allocations_after_first_step = 0, allocations_at_end = 0;
   std::int64_t weight_slots = 0, gradient_slots = 0;  ///< that hold something
   std::int64_t views_checked = 0;                     ///< weights and gradients seen inside the slots
@@ -92,20 +92,20 @@ struct RunResults {
   double first_evaluation = 0, last_evaluation = 0;  ///< mean loss of `evaluated`
   Values initial, gradients, weights;                ///< gradients: of the first step
   Values first_moments, second_moments;
-  std::vector<std::vector<float>> logits;      // [windows][S * V]
-  std::vector<comm::Event> events;             ///< collectives of the last step's forward and backward, on rank 0
-  std::vector<comm::Event> across_events;      ///< those on the mesh's outer axis
-  std::vector<comm::Event> inner_events;       ///< and on its inner one
-  std::vector<comm::Event> generating_events;  ///< collectives of all of logits_of
-  std::vector<Memory> memory;                  ///< by rank
-  std::vector<std::string> races;              ///< accesses in no order, in words, on an asynchronous device
-  std::int64_t captured = 0, launched = 0;     ///< graphs, and steps that were one
+  std::vector<std::vector<float>> logits;        // [windows][S * V]
+  std::vector<comm::Record> records;             ///< collectives of the last step's forward and backward, on rank 0
+  std::vector<comm::Record> across_records;      ///< those on the mesh's outer axis
+  std::vector<comm::Record> inner_records;       ///< and on its inner one
+  std::vector<comm::Record> generating_records;  ///< collectives of all of logits_of
+  std::vector<Memory> memory;                    ///< by rank
+  std::vector<std::string> races;                ///< accesses in no order, in words, on an asynchronous device
+  std::int64_t captured = 0, launched = 0;       ///< graphs, and steps that were one
   std::vector<std::vector<std::int64_t>>
       points;  ///< events that rank 0's queues waited for after the first step, by point
 };
 
 /// What --sharding takes, with its numbers, in float over Threads; with "/bf16" behind it in mixed precision, with
-/// "/rows" in that layout, "/offload" with the optimizer in far memory, "/bf16-wire" with gradients rounded on their
+/// "/rows" in that layout, "/offload" with the optimizer in host memory, "/bf16-wire" with gradients rounded on their
 /// way, with "/queued" on an asynchronous device, with "/nccl" there over a double of NCCL; and "watched": FullyShard
 /// on a communicator that can leave sums out and remembers what memory it was given. Throws InputError for what the
 /// tests do not compile.

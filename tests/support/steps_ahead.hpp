@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include <fsdp/sharded_module.hpp>
-#include <fsdp/train/agree.hpp>
+#include <fsdp/module/count_exchange.hpp>
+#include <fsdp/module/sharded_module.hpp>
 
 #include <support/stack_runner.hpp>
 
@@ -94,7 +94,7 @@ class StepsAhead {
   void draw(std::int64_t step) {
     auto& communicator = module_.communicator();
     Drawn& drawn = drawn_.emplace_back(Drawn{.step = step});
-    exchange_.start([&]() -> train::BatchCounts {
+    exchange_.start([&]() -> BatchCounts {
       for (int m = 0; m < options_.micro_batches; ++m)
         drawn.micro_batches.push_back(drawn.memory.add(options_.batch({.step = static_cast<int>(step),
                                                                        .rank = communicator.rank(),
@@ -107,7 +107,7 @@ class StepsAhead {
 
   ShardedModule<Model>& module_;
   const RunOptions& options_;
-  train::CountExchange<Comm> exchange_;
+  CountExchange<Comm> exchange_;
   std::deque<Drawn> drawn_;  ///< the steps begun, then the one drawn ahead
   std::size_t begun_ = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/train/flags.hpp>
+#include "cli/commands.hpp"
 
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ TrainOptions everything() {
              .merge_below = 100,
              .recompute = true,
              .keep_last_block = false,
-             .exempt = {"*norm*"},
+             .replicated = {"*norm*"},
              .frozen = {"a", "b*"}};
   o.checkpoint_dir = "out", o.checkpoint_every = 4, o.resume = "there", o.metrics = "m.jsonl", o.trace = "t.json";
   o.cuda_graphs = true, o.log_every = 10, o.dry_run = true, o.ranks = 16, o.memory = "8GiB", o.print_schedule = true;
@@ -150,7 +150,7 @@ TEST(Flags, TheOtherCommandsAreRead) {
       parse_words({"generate", "--model", "D", "--prompt", "", "--tokens", "5", "--temperature", "0"}));
   EXPECT_EQ(generate.prompt, "");
   EXPECT_EQ(generate.temperature, 0);
-  const auto bench = std::get<train::BenchOptions>(parse_words({"bench", "comm", "--comm", "threads:2"}));
+  const auto bench = std::get<bench::BenchOptions>(parse_words({"bench", "comm", "--comm", "threads:2"}));
   EXPECT_EQ(bench.what, "comm");
   EXPECT_EQ(bench.stack.comm.ranks, 2);
   EXPECT_INPUT_ERROR(parse_words({"eval", "--data", "f"}), "--model is missing");

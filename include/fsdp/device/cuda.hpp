@@ -20,8 +20,8 @@
 
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/device.hpp>
-#include <fsdp/device/far.hpp>
 #include <fsdp/device/memory.hpp>
+#include <fsdp/device/offload.hpp>
 #include <fsdp/device/operations.hpp>
 
 namespace fsdp::device {
@@ -233,10 +233,10 @@ inline constexpr bool computes_in<Cuda, f16> = true;
 
 /// Pinned host memory. The optimizer reads and writes it across the bus.
 template <>
-struct Far<Cuda> {
+struct HostOffload<Cuda> {
   static constexpr bool counts_only = false;
   static constexpr bool host_memory = true;
-  using Arena = device::Arena<Far>;
+  using Arena = device::Arena<HostOffload>;
   using Queue = Cuda::Queue;
 
   static std::byte* allocate(std::int64_t bytes);

@@ -9,8 +9,8 @@
 
 #include <fsdp/core/checked.hpp>
 #include <fsdp/core/tensor.hpp>
-#include <fsdp/device/far.hpp>
 #include <fsdp/device/memory.hpp>
+#include <fsdp/device/offload.hpp>
 
 namespace fsdp::device {
 
@@ -18,7 +18,8 @@ namespace fsdp::device {
 template <class Device>
 std::shared_ptr<std::byte> host_memory(std::int64_t bytes) {
   if constexpr (Device::asynchronous)
-    return {Far<Device>::allocate(bytes), [bytes](std::byte* data) { Far<Device>::deallocate(data, bytes); }};
+    return {HostOffload<Device>::allocate(bytes),
+            [bytes](std::byte* data) { HostOffload<Device>::deallocate(data, bytes); }};
   else
     return {new std::byte[static_cast<std::size_t>(bytes)](), std::default_delete<std::byte[]>()};
 }

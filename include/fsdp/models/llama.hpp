@@ -9,13 +9,13 @@
 
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/models/llama_config.hpp>
+#include <fsdp/module/stack.hpp>
+#include <fsdp/module/units.hpp>
 #include <fsdp/nn/embedding.hpp>
 #include <fsdp/nn/instances.hpp>
 #include <fsdp/nn/loss_head.hpp>
 #include <fsdp/nn/recomputed.hpp>
 #include <fsdp/nn/transformer_block.hpp>
-#include <fsdp/stack.hpp>
-#include <fsdp/units.hpp>
 
 namespace fsdp {
 

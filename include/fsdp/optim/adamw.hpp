@@ -10,8 +10,8 @@
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/memory.hpp>
 #include <fsdp/device/operations.hpp>
+#include <fsdp/module/sharded_module.hpp>
 #include <fsdp/optim/step_control.hpp>
-#include <fsdp/sharded_module.hpp>
 
 namespace fsdp::optim {
 
@@ -71,7 +71,7 @@ class AdamW {
       if (!piece.trainable) continue;
       rules.weight_decay = piece.parameter->shape.rank == 2 ? static_cast<float>(options_.weight_decay) : 0.0f;
       if constexpr (Module::Group::offloaded)
-        step_far(rules, piece);
+        step_offloaded(rules, piece);
       else
         Device::adamw(module_->stream(), rules, control_.on_device(), piece.main, first_moment(piece),
                       second_moment(piece), piece.gradient, rounded(piece.model));
@@ -89,7 +89,7 @@ class AdamW {
   static constexpr std::int64_t largest_chunk = 1 << 18;  // elements: 1 MiB of gradients on their way at a time
 
   static device::Ledger& ledger(Module& module) {
-    return Module::Group::offloaded ? module.far_ledger() : module.ledger();
+    return Module::Group::offloaded ? module.offload_ledger() : module.ledger();
   }
 
   std::int64_t bytes() const {
@@ -106,8 +106,8 @@ class AdamW {
       return {};
   }
 
-  /// Gradients go to far memory chunk by chunk, are used there, and the stepped weights come back.
-  void step_far(const device::AdamWRules& rules, const Piece& piece) {
+  /// Gradients go to host memory chunk by chunk, are used there, and the stepped weights come back.
+  void step_offloaded(const device::AdamWRules& rules, const Piece& piece) {
     auto& stream = module_->stream();
     float* const gradients = reinterpret_cast<float*>(staging_.data());
     Compute* const weights = reinterpret_cast<Compute*>(gradients + chunk_);

@@ -7,25 +7,10 @@
 #include <string_view>
 
 #include <fsdp/device/on_host.hpp>
-#include <fsdp/sharded_module.hpp>
-#include <fsdp/units.hpp>
+#include <fsdp/module/sharded_module.hpp>
+#include <fsdp/module/units.hpp>
 
 namespace fsdp::optim {
-
-/// A well-mixed 64-bit word of its arguments. Source: the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
-constexpr std::uint64_t mixed(std::uint64_t word) {
-  word += 0x9e3779b97f4a7c15u;
-  word = (word ^ (word >> 30)) * 0xbf58476d1ce4e5b9u;
-  word = (word ^ (word >> 27)) * 0x94d049bb133111ebu;
-  return word ^ (word >> 31);
-}
-
-/// FNV-1a.
-constexpr std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
-}
 
 /// Element `index` of a standard normal sequence named by `key` (Box and Muller 1958).
 double normal_at(std::uint64_t key, std::int64_t index);

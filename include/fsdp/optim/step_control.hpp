@@ -13,8 +13,8 @@
 #include <fsdp/device/host_copy.hpp>
 #include <fsdp/device/memory.hpp>
 #include <fsdp/device/operations.hpp>
-#include <fsdp/gathered_numbers.hpp>
-#include <fsdp/sharded_module.hpp>
+#include <fsdp/module/gathered_numbers.hpp>
+#include <fsdp/module/sharded_module.hpp>
 
 namespace fsdp::optim {
 

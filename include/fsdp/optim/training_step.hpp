@@ -12,7 +12,7 @@
 #include <fsdp/core/error.hpp>
 #include <fsdp/device/device.hpp>
 #include <fsdp/device/operations.hpp>
-#include <fsdp/executor.hpp>
+#include <fsdp/module/executor.hpp>
 #include <fsdp/nn/valid_rows.hpp>
 #include <fsdp/optim/adamw.hpp>
 

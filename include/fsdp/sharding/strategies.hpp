@@ -122,8 +122,8 @@ struct HybridShard {
   }
 };
 
-/// A strategy whose main weights and optimizer state live in the device's far memory (device/far.hpp); gradients go
-/// there and stepped weights come back in pieces. Source: ZeRO-Offload (Ren et al. 2021).
+/// A strategy whose main weights and optimizer state live in the device's offload space (device/offload.hpp); gradients
+/// go there and stepped weights come back in pieces. Source: ZeRO-Offload (Ren et al. 2021).
 template <class Strategy>
 struct Offload : Strategy {
   static constexpr bool offloads_optimizer = true;
@@ -167,7 +167,7 @@ struct AcrossOf<S> {
 template <class S>
 using OptimizerPlacement = typename detail::AcrossOf<S>::Type;
 
-/// Whether main weights and optimizer state live in far memory.
+/// Whether main weights and optimizer state live in host memory.
 template <class S>
 inline constexpr bool offloads_optimizer_of = false;
 template <class S>

@@ -13,11 +13,11 @@
 
 #include <comm/collectives.hpp>
 #include <fsdp/core/error.hpp>
-#include <fsdp/train/available_memory.hpp>
-#include <fsdp/train/dry_run.hpp>
+#include <fsdp/plan/available_memory.hpp>
+#include <fsdp/plan/dry_run.hpp>
+#include <fsdp/report/report.hpp>
 #include <fsdp/train/launch.hpp>
 #include <fsdp/train/options.hpp>
-#include <fsdp/train/report.hpp>
 #include <fsdp/train/sharding_of.hpp>
 #include <fsdp/train/stack_choice.hpp>
 #include <fsdp/train/trainer.hpp>
@@ -34,15 +34,17 @@ std::int64_t memory_of_rank(const TrainOptions& options, int ranks) {
   else if constexpr (requires { Comm::Device::free_bytes(); })
     return Comm::Device::free_bytes() / 10 * 9 / ranks_on_this_machine(ranks);
   else
-    return available_memory() / 10 * 9 / ranks_on_this_machine(ranks);
+    return plan::available_memory() / 10 * 9 / ranks_on_this_machine(ranks);
 }
 
 /// The largest budget whose peak is at most `memory`, to one part in 256. A rank plans before it allocates, so this is
 /// what everything else leaves. Throws InputError with what the smallest budget would take.
 template <class Model>
-std::int64_t largest_budget(const Model& model, typename Model::Stack::Sharding sharding, const PlanRequest& request,
+std::int64_t largest_budget(const Model& model, typename Model::Stack::Sharding sharding, const plan::Request& request,
                             std::int64_t memory) {
-  const auto peak = [&](const tiling::RunTime& tiling) { return plan(model, sharding, tiling, request).peak_bytes(); };
+  const auto peak = [&](const tiling::RunTime& tiling) {
+    return plan::dry_run(model, sharding, tiling, request).peak_bytes();
+  };
   if (peak(tiling::Untiled{}) <= memory) return std::max<std::int64_t>(memory, 1);
   const auto budgeted = [&](std::int64_t bytes) -> std::optional<std::int64_t> {
     try {
@@ -60,10 +62,10 @@ std::int64_t largest_budget(const Model& model, typename Model::Stack::Sharding 
     if (bytes && *bytes <= memory) best = middle;
     (!bytes || *bytes <= memory ? low : high) = middle;
   }
-  require<InputError>(best > 0, "--tiling budget:auto: ", memory, " bytes (", bytes_text(memory),
+  require<InputError>(best > 0, "--tiling budget:auto: ", memory, " bytes (", report::bytes_text(memory),
                       ") a rank hold no step of this model, however it is tiled",
                       least < std::numeric_limits<std::int64_t>::max()
-                          ? message("; one takes ", least, " (", bytes_text(least), ")")
+                          ? message("; one takes ", least, " (", report::bytes_text(least), ")")
                           : "",
                       "; give more --memory, more ranks or shorter sequences");
   return best;
@@ -88,7 +90,7 @@ inline bool has_auto_budget(const TrainOptions& options) {
 
 inline void print_budget(const TrainOptions& resolved, std::int64_t memory) {
   std::printf("--tiling budget:auto is %s: what %s a rank leave\n", name_of(resolved.stack.tiling).c_str(),
-              bytes_text(memory).c_str());
+              report::bytes_text(memory).c_str());
 }
 
 /// The same on all ranks: that of the rank with least memory.

@@ -12,8 +12,8 @@
 
 #include <fsdp/data/sampler.hpp>
 #include <fsdp/data/windows.hpp>
-#include <fsdp/sharded_module.hpp>
-#include <fsdp/train/agree.hpp>
+#include <fsdp/module/count_exchange.hpp>
+#include <fsdp/module/sharded_module.hpp>
 
 namespace fsdp::train {
 

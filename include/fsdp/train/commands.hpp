@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The sub-commands on one compiled stack: train, eval, generate. A program holds a table of them, one row a stack.
+/// The sub-commands on one compiled stack: train, eval, generate.
 #pragma once
 
 #include <algorithm>
@@ -14,21 +14,19 @@
 #include <vector>
 
 #include <fsdp/checkpoint/model_files.hpp>
+#include <fsdp/core/hash.hpp>
 #include <fsdp/data/corpus.hpp>
 #include <fsdp/data/windows.hpp>
-#include <fsdp/executor.hpp>
+#include <fsdp/module/executor.hpp>
 #include <fsdp/optim/initialize.hpp>
+#include <fsdp/plan/dry_run.hpp>
+#include <fsdp/report/report.hpp>
 #include <fsdp/train/auto_budget.hpp>
 #include <fsdp/train/batches.hpp>
-#include <fsdp/train/bench/collectives.hpp>
-#include <fsdp/train/bench/step.hpp>
-#include <fsdp/train/compiled_stack.hpp>
-#include <fsdp/train/dry_run.hpp>
 #include <fsdp/train/flags.hpp>
 #include <fsdp/train/launch.hpp>
 #include <fsdp/train/memory_advice.hpp>
 #include <fsdp/train/options.hpp>
-#include <fsdp/train/report.hpp>
 #include <fsdp/train/sampling.hpp>
 #include <fsdp/train/sharding_of.hpp>
 #include <fsdp/train/shards_io.hpp>
@@ -91,13 +89,14 @@ void describe(const TrainOptions& options) {
   validate(options, ranks);
   const int threads = static_cast<int>(
       threads_per_rank(options.stack.threads, device::available_cores(), ranks_on_this_machine(ranks)));
-  const PlanRequest request = plan_request(options, ranks, threads);
+  const plan::Request request = plan_request(options, ranks, threads);
   if (options.print_schedule) {
-    using MetaModel = MetaTwin<Model>;
+    using MetaModel = plan::MetaTwin<Model>;
     typename MetaModel::Stack::Comm communicator({.ranks = ranks, .rank = 0});
     const ShardedModule<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding, Tiling{},
                                           request.shape);
-    std::fputs(schedule_text(module.schedule(sharding::Pass::train), module.unit_names(), module.group_names()).c_str(),
+    std::fputs(report::schedule_text(module.schedule(sharding::Pass::train), module.unit_names(), module.group_names())
+                   .c_str(),
                stdout);
   }
   if (options.dry_run) {
@@ -108,12 +107,13 @@ void describe(const TrainOptions& options) {
       print_budget(resolved, memory);
     }
     const Tiling tiling = tiling_of<Tiling>(resolved.stack);
-    const Plan step = plan(model, sharding, tiling, request);
-    std::fputs(tiling_text(model, tiling, request).c_str(), stdout);
-    std::fputs(memory_table(step.bytes, message(Model::Stack::name(), ", ", ranks, " ranks, ", request.sequences, " x ",
-                                                options.seq_len, " tokens a micro-batch: bytes of each rank"))
-                   .c_str(),
-               stdout);
+    const plan::Plan step = plan::dry_run(model, sharding, tiling, request);
+    std::fputs(plan::tiling_text(model, tiling, request).c_str(), stdout);
+    std::fputs(
+        report::memory_table(step.bytes, message(Model::Stack::name(), ", ", ranks, " ranks, ", request.sequences,
+                                                 " x ", options.seq_len, " tokens a micro-batch: bytes of each rank"))
+            .c_str(),
+        stdout);
   }
 }
 
@@ -168,13 +168,13 @@ struct LoadedModule {
  private:
   RunShape planned(typename Stack::Comm& communicator, const StackChoice& stack, std::int64_t sequences,
                    std::int64_t sequence_length, Purpose purpose) const {
-    PlanRequest request{.ranks = communicator.size(),
-                        .rank = communicator.rank(),
-                        .sequences = sequences,
-                        .shape = {.sequence_length = sequence_length, .threads = rank_threads(stack, communicator)},
-                        .purpose = purpose};
-    request.shape.activation_bytes = plan(model, sharding_of<typename Stack::Sharding>(stack.sharding),
-                                          tiling_of<typename Stack::Tiling>(stack), request)
+    plan::Request request{.ranks = communicator.size(),
+                          .rank = communicator.rank(),
+                          .sequences = sequences,
+                          .shape = {.sequence_length = sequence_length, .threads = rank_threads(stack, communicator)},
+                          .purpose = purpose};
+    request.shape.activation_bytes = plan::dry_run(model, sharding_of<typename Stack::Sharding>(stack.sharding),
+                                                   tiling_of<typename Stack::Tiling>(stack), request)
                                          .activation_bytes;
     return request.shape;
   }
@@ -199,7 +199,7 @@ int evaluate(const EvalOptions& options) {
                                     data::evenly_spread(0, windows.count(), options.windows));
     require<Error>(std::isfinite(mean.loss), "the mean loss is ", std::abs(mean.loss),
                    "; look at the weights of --model ", options.model);
-    if (communicator.rank() == 0) std::printf("%s\n", mean_loss_json(mean.loss, mean.tokens).c_str());
+    if (communicator.rank() == 0) std::printf("%s\n", report::mean_loss_json(mean.loss, mean.tokens).c_str());
   });
 }
 
@@ -237,35 +237,12 @@ int generate(const GenerateOptions& options) {
       loaded.executor.logits(Tensor<const std::int32_t>(tokens.data(), {context}), logits);
       const Compute* const last = logits.row(static_cast<std::int64_t>(used) - 1);
       const double uniform =
-          static_cast<double>(optim::mixed(options.seed ^ optim::mixed(static_cast<std::uint64_t>(i))) >> 11) * 0x1p-53;
+          static_cast<double>(mixed(options.seed ^ mixed(static_cast<std::uint64_t>(i))) >> 11) * 0x1p-53;
       text.push_back(static_cast<char>(sample(std::span<const Compute>(last, known), options.temperature, uniform)));
       print(text.size() - 1);
     }
     if (communicator.rank() == 0) std::printf("\n");
   });
-}
-
-template <class Model>
-int bench_step(const BenchOptions& options) {
-  return bench::measure_step<Model>(options, tiling_of<typename Model::Stack::Tiling>(options.stack));
-}
-
-template <class Model>
-CompiledStack compiled_stack() {
-  using Stack = typename Model::Stack;
-  CompiledStack stack{
-      .sharding = Stack::Sharding::name,
-      .comm = Stack::Comm::name,
-      .precision = Stack::Precision::name,
-      .train = train<Model>,
-      .evaluate = evaluate<Model>,
-      .generate = generate<Model>,
-  };
-  if constexpr (Stack::Device::host_memory) {
-    stack.bench_step = bench_step<Model>;
-    stack.bench_comm = bench::measure_comm<typename Stack::Comm>;
-  }
-  return stack;
 }
 
 }  // namespace fsdp::train

@@ -14,7 +14,7 @@
 #include <fsdp/data/sampler.hpp>
 #include <fsdp/data/windows.hpp>
 #include <fsdp/device/host_copy.hpp>
-#include <fsdp/train/agree.hpp>
+#include <fsdp/module/count_exchange.hpp>
 #include <fsdp/train/batches.hpp>
 
 namespace fsdp::train {

@@ -16,12 +16,6 @@ struct Help {
   std::string text;
 };
 
-using Command =
-    std::variant<Help, train::TrainOptions, train::EvalOptions, train::GenerateOptions, train::BenchOptions>;
-
-/// `tessera <sub-command> ...`. Throws InputError.
-Command parse(int argc, const char* const* argv);
-
 /// A program that only trains: the flags of `tessera train` without the sub-command.
 std::variant<Help, train::TrainOptions> parse_train(int argc, const char* const* argv);
 

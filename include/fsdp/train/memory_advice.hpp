@@ -8,9 +8,9 @@
 #include <type_traits>
 
 #include <fsdp/core/error.hpp>
-#include <fsdp/train/dry_run.hpp>
+#include <fsdp/plan/dry_run.hpp>
+#include <fsdp/report/report.hpp>
 #include <fsdp/train/options.hpp>
-#include <fsdp/train/report.hpp>
 #include <fsdp/train/sharding_of.hpp>
 #include <fsdp/train/stack_choice.hpp>
 #include <fsdp/train/trainer.hpp>
@@ -23,17 +23,18 @@ template <class Model>
 std::string memory_advice(const TrainOptions& options, int ranks, int threads) {
   using Stack = typename Model::Stack;
   const auto bytes = [threads](const TrainOptions& other, int other_ranks) {
-    return plan(Model(resolve_model(other), other.units), sharding_of<typename Stack::Sharding>(other.stack.sharding),
-                tiling_of<typename Stack::Tiling>(other.stack), plan_request(other, other_ranks, threads))
+    return plan::dry_run(Model(resolve_model(other), other.units),
+                         sharding_of<typename Stack::Sharding>(other.stack.sharding),
+                         tiling_of<typename Stack::Tiling>(other.stack), plan_request(other, other_ranks, threads))
         .peak_bytes();
   };
   const std::int64_t now = bytes(options, ranks);
-  std::string text = message("; the whole run takes ", bytes_text(now), " of each rank");
+  std::string text = message("; the whole run takes ", report::bytes_text(now), " of each rank");
   std::string separator = ", and would take ";
   const auto offer = [&](const TrainOptions& other, int other_ranks, const std::string& with) {
     const std::int64_t then = bytes(other, other_ranks);
     if (then >= now) return;
-    text += message(separator, bytes_text(then), " ", with);
+    text += message(separator, report::bytes_text(then), " ", with);
     separator = ", ";
   };
 

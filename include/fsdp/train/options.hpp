@@ -13,10 +13,10 @@
 #include <vector>
 
 #include <fsdp/models/llama_config.hpp>
+#include <fsdp/module/units.hpp>
 #include <fsdp/precision/loss_scale.hpp>
-#include <fsdp/train/schedule.hpp>
+#include <fsdp/train/learning_rate.hpp>
 #include <fsdp/train/stack_choice.hpp>
-#include <fsdp/units.hpp>
 
 namespace fsdp::train {
 
@@ -92,24 +92,6 @@ struct GenerateOptions {
   std::vector<std::string> given = {};
 
   friend bool operator==(const GenerateOptions&, const GenerateOptions&) = default;
-};
-
-struct BenchOptions {
-  std::string what = {};  ///< mlp, attention, head, step, comm or optim
-  std::int64_t hidden = 1024, intermediate = 0, layers = 4, heads = 16, kv_heads = 4;
-  std::int64_t vocab = 0;                ///< 0: the command's own, and so below
-  std::int64_t head_dim = 0;             ///< attention; 0: 64 and 128
-  std::int64_t seq_len = 0;              ///< 0: the command's own
-  std::int64_t parameters = 50'000'000;  ///< optim
-  std::int64_t bytes = 0;                ///< comm: of each collective; 0: the command's own
-  std::int64_t repeats = 7;              ///< the median is printed
-  bool table = false;                    ///< mlp: the published setting
-  bool dry_run = false;                  ///< mlp --table: bytes alone
-  std::int64_t up_to = 8192;             ///< mlp --table: the longest sequence that is timed
-  StackChoice stack = {};
-  std::vector<std::string> given = {};
-
-  friend bool operator==(const BenchOptions&, const BenchOptions&) = default;
 };
 
 /// Whether the user set a flag, named without dashes.

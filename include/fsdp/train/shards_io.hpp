@@ -14,8 +14,8 @@
 #include <fsdp/checkpoint/folder.hpp>
 #include <fsdp/checkpoint/model_files.hpp>
 #include <fsdp/device/on_host.hpp>
+#include <fsdp/module/sharded_module.hpp>
 #include <fsdp/optim/adamw.hpp>
-#include <fsdp/sharded_module.hpp>
 
 namespace fsdp::train {
 

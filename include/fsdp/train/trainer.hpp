@@ -23,26 +23,26 @@
 #include <fsdp/data/corpus.hpp>
 #include <fsdp/data/sampler.hpp>
 #include <fsdp/data/windows.hpp>
-#include <fsdp/executor.hpp>
 #include <fsdp/models/llama.hpp>
+#include <fsdp/module/executor.hpp>
 #include <fsdp/optim/adamw.hpp>
 #include <fsdp/optim/initialize.hpp>
 #include <fsdp/optim/training_step.hpp>
-#include <fsdp/train/console.hpp>
-#include <fsdp/train/dry_run.hpp>
+#include <fsdp/plan/dry_run.hpp>
+#include <fsdp/report/console.hpp>
+#include <fsdp/report/metrics.hpp>
+#include <fsdp/report/report.hpp>
+#include <fsdp/report/trace.hpp>
 #include <fsdp/train/feed.hpp>
 #include <fsdp/train/launch.hpp>
-#include <fsdp/train/metrics.hpp>
 #include <fsdp/train/options.hpp>
-#include <fsdp/train/report.hpp>
 #include <fsdp/train/shards_io.hpp>
-#include <fsdp/train/trace.hpp>
 #include <fsdp/train/validation.hpp>
 
 namespace fsdp::train {
 
 /// What the dry run is asked for these options.
-inline PlanRequest plan_request(const TrainOptions& options, int ranks, int threads) {
+inline plan::Request plan_request(const TrainOptions& options, int ranks, int threads) {
   return {.ranks = ranks,
           .rank = 0,
           .sequences = options.batch_size / (ranks * options.grad_accum),
@@ -66,7 +66,7 @@ class Trainer {
         corpus_(paths(options.data)),
         windows_(corpus_, options.seq_len, options.validation_fraction, model_.config().vocab_size),
         request_(plan_request(options, communicator.size(), rank_threads(options.stack, communicator))),
-        plan_(plan(model_, sharding, tiling, request_)),
+        plan_(plan::dry_run(model_, sharding, tiling, request_)),
         module_(communicator, model_, sharding, tiling, planned_shape()),
         optimizer_(module_, {.beta1 = options.beta1,
                              .beta2 = options.beta2,
@@ -74,7 +74,8 @@ class Trainer {
                              .weight_decay = options.weight_decay,
                              .clip = options.clip,
                              .skips_overflow = loss_scale_of(options).has_value()}),
-        trace_(options.trace.empty() ? std::filesystem::path() : trace_path(options.trace, communicator.rank())),
+        trace_(options.trace.empty() ? std::filesystem::path()
+                                     : report::trace_path(options.trace, communicator.rank())),
         executor_(module_, trace_.on() ? observer() : Observer{}),
         training_(module_, executor_, optimizer_, options.cuda_graphs),
         feed_(communicator, module_.ledger(), windows_,
@@ -113,7 +114,7 @@ class Trainer {
   RunShape planned_shape() const {
     RunShape shape = request_.shape;
     shape.activation_bytes = plan_.activation_bytes;
-    shape.far_activation_bytes = plan_.far_activation_bytes;
+    shape.offloaded_activation_bytes = plan_.offloaded_activation_bytes;
     return shape;
   }
   std::int64_t peak_bytes() const {
@@ -132,23 +133,23 @@ class Trainer {
       load_weights(module_, checkpoint::open_model(options_.model.name, warn).weights);
     else
       optim::initialize(module_, options_.seed);
-    if (leads()) metrics_ = Metrics(options_.metrics);
-    peak_ = measure_matmul_peak(communicator_, module_);
+    if (leads()) metrics_ = report::Metrics(options_.metrics);
+    peak_ = report::measure_matmul_peak(communicator_, module_);
     if (!leads()) return;
-    const StartRecord record{.stack = name_of(options_.stack),
-                             .model_name = options_.model.name,
-                             .model = model_.config(),
-                             .seed = options_.seed,
-                             .world = communicator_.size(),
-                             .threads = request_.shape.threads,
-                             .parameters = parameter_count(model_.config()),
-                             .first_step = optimizer_.steps() + 1,
-                             .steps = options_.steps,
-                             .skipped_binary = corpus_.skipped_binary()};
+    const report::StartRecord record{.stack = name_of(options_.stack),
+                                     .model_name = options_.model.name,
+                                     .model = model_.config(),
+                                     .seed = options_.seed,
+                                     .world = communicator_.size(),
+                                     .threads = request_.shape.threads,
+                                     .parameters = parameter_count(model_.config()),
+                                     .first_step = optimizer_.steps() + 1,
+                                     .steps = options_.steps,
+                                     .skipped_binary = corpus_.skipped_binary()};
     metrics_.write(record);
-    console_.emplace(stdout, style_of(stdout), optimizer_.steps() + 1, options_.steps, options_.log_every);
-    console_->line(start_text(record, corpus_.size(), static_cast<std::int64_t>(corpus_.files().size()),
-                              windows_.training(), windows_.validation(), plan_.peak_bytes()));
+    console_.emplace(stdout, report::style_of(stdout), optimizer_.steps() + 1, options_.steps, options_.log_every);
+    console_->line(report::start_text(record, corpus_.size(), static_cast<std::int64_t>(corpus_.files().size()),
+                                      windows_.training(), windows_.validation(), plan_.peak_bytes()));
   }
 
   void resume(const checkpoint::Checkpoint& from) {
@@ -212,19 +213,19 @@ class Trainer {
     last_loss_ = loss;
     if (!leads()) return;
     const double flops = model_flops(model_.config(), step_tokens, step.counts.squares);
-    const StepRecord record{.step = step.number,
-                            .loss = loss,
-                            .grad_norm = std::abs(found.norm),
-                            .loss_scale = loss_scale_ ? std::optional(step.loss_scale) : std::nullopt,
-                            .skipped = skipped,
-                            .lr = step.lr,
-                            .tokens = tokens_,
-                            .tokens_per_second = static_cast<double>(step_tokens) / seconds,
-                            .step_seconds = seconds,
-                            .peak_bytes = peak_bytes(),
-                            .tflops = flops / seconds * 1e-12,
-                            .mfu = flops / seconds / peak_.flops_per_second,
-                            .mfu_peak = peak_.name};
+    const report::StepRecord record{.step = step.number,
+                                    .loss = loss,
+                                    .grad_norm = std::abs(found.norm),
+                                    .loss_scale = loss_scale_ ? std::optional(step.loss_scale) : std::nullopt,
+                                    .skipped = skipped,
+                                    .lr = step.lr,
+                                    .tokens = tokens_,
+                                    .tokens_per_second = static_cast<double>(step_tokens) / seconds,
+                                    .step_seconds = seconds,
+                                    .peak_bytes = peak_bytes(),
+                                    .tflops = flops / seconds * 1e-12,
+                                    .mfu = flops / seconds / peak_.flops_per_second,
+                                    .mfu_peak = peak_.name};
     metrics_.write(record);
     console_->step(record);
     if (skipped)
@@ -242,7 +243,8 @@ class Trainer {
     const MeanLoss mean =
         mean_loss(executor_, communicator_, held_out_counts_, held_out_batch_, request_.sequences, held_out);
     if (leads()) {
-      metrics_.write(ValidationRecord{.step = optimizer_.steps(), .validation_loss = mean.loss, .tokens = mean.tokens});
+      metrics_.write(
+          report::ValidationRecord{.step = optimizer_.steps(), .validation_loss = mean.loss, .tokens = mean.tokens});
       console_->line(message("step ", optimizer_.steps(), "  held-out loss ", mean.loss, " nats per token over ",
                              mean.tokens, " tokens"));
     }
@@ -283,16 +285,16 @@ class Trainer {
     save();
     trace_.write();
     if (!leads()) return;
-    const SummaryRecord record{.steps = options_.steps,
-                               .loss = last_loss_,
-                               .validation_loss = held_out,
-                               .tokens = tokens_,
-                               .seconds = seconds_since(start_),
-                               .peak_bytes = peak_bytes(),
-                               .checkpoint = checkpoint_path_};
+    const report::SummaryRecord record{.steps = options_.steps,
+                                       .loss = last_loss_,
+                                       .validation_loss = held_out,
+                                       .tokens = tokens_,
+                                       .seconds = seconds_since(start_),
+                                       .peak_bytes = peak_bytes(),
+                                       .checkpoint = checkpoint_path_};
     metrics_.write(record);
     console_->finish();
-    std::printf("%s\n", summary_text(record).c_str());
+    std::printf("%s\n", report::summary_text(record).c_str());
   }
 
   Observer observer() {
@@ -302,9 +304,9 @@ class Trainer {
             [](void* self, const sharding::Event& event) {
               auto& trainer = *static_cast<Trainer*>(self);
               trainer.trace_.add(
-                  trace_event(event, trainer.communicator_.rank(),
-                              std::chrono::duration<double>(trainer.event_begin_ - trainer.start_).count(),
-                              seconds_since(trainer.event_begin_)));
+                  report::trace_event(event, trainer.communicator_.rank(),
+                                      std::chrono::duration<double>(trainer.event_begin_ - trainer.start_).count(),
+                                      seconds_since(trainer.event_begin_)));
             },
         .state = this};
   }
@@ -316,19 +318,19 @@ class Trainer {
   Model model_;
   data::Corpus corpus_;
   data::Windows windows_;
-  PlanRequest request_;
-  Plan plan_;
+  plan::Request request_;
+  plan::Plan plan_;
   Module module_;
   optim::AdamW<Model> optimizer_;
-  Trace trace_;
+  report::Trace trace_;
   Executor<Model> executor_;
   optim::TrainingStep<Model> training_;
   Feed<Comm> feed_;
   CountExchange<Comm> held_out_counts_;
   Batches held_out_batch_;
-  Metrics metrics_;
-  std::optional<Console> console_;
-  MatmulPeak peak_;
+  report::Metrics metrics_;
+  std::optional<report::Console> console_;
+  report::MatmulPeak peak_;
   std::optional<DynamicLossScale> loss_scale_;
   std::deque<QueuedStep> queued_;  ///< not yet reported
   Clock::time_point reported_;     ///< when the last one was

@@ -8,8 +8,8 @@
 #include <span>
 
 #include <comm/collectives.hpp>
-#include <fsdp/executor.hpp>
-#include <fsdp/train/agree.hpp>
+#include <fsdp/module/count_exchange.hpp>
+#include <fsdp/module/executor.hpp>
 #include <fsdp/train/batches.hpp>
 
 namespace fsdp::train {

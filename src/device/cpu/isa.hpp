@@ -2,10 +2,10 @@
 /// @file
 /// Choosing an instruction set at run time.
 ///
-/// Every file in src/device/cpu/kernels/ is compiled once per set, with the macro FSDP_ISA naming it (baseline, avx2,
-/// avx512) and the compiler flags to match. Such a file keeps its functions in an anonymous namespace, calls no inline
-/// function of a library (the linker would keep one copy for all sets), and exports one constant table of function
-/// pointers:
+/// Every file in a folder kernels/ (src/device/cpu, src/comm) is compiled once per set, with the macro FSDP_ISA naming
+/// it (baseline, avx2, avx512) and the compiler flags to match. Such a file keeps its functions in an anonymous
+/// namespace, calls no inline function of a library (the linker would keep one copy for all sets), and exports one
+/// constant table of function pointers:
 ///
 ///     constexpr NormKernels exported = {.forward = forward, .backward = backward};   // in the anonymous namespace
 ///     FSDP_EXPORT_KERNELS(NormKernels)                                               // at global scope
@@ -41,9 +41,10 @@ const Table& kernels() {
 
 }  // namespace fsdp::device::cpu
 
-#define FSDP_EXPORT_KERNELS(Table)                                                             \
-  template <>                                                                                  \
-  const ::fsdp::device::cpu::Table&                                                            \
-  fsdp::device::cpu::table<::fsdp::device::cpu::Table, ::fsdp::device::cpu::Isa::FSDP_ISA>() { \
-    return exported;                                                                           \
+#define FSDP_EXPORT_KERNELS(Table) FSDP_EXPORT_TABLE(::fsdp::device::cpu::Table, exported)
+/// The same for a table that stands in another namespace.
+#define FSDP_EXPORT_TABLE(Table, exported)                                             \
+  template <>                                                                          \
+  const Table& fsdp::device::cpu::table<Table, ::fsdp::device::cpu::Isa::FSDP_ISA>() { \
+    return exported;                                                                   \
   }

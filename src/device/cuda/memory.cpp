@@ -127,20 +127,20 @@ void Cuda::poison(std::byte* data, std::int64_t bytes) {
   static_cast<void>(cudaDeviceSynchronize());
 }
 
-std::byte* Far<Cuda>::allocate(std::int64_t bytes) {
+std::byte* HostOffload<Cuda>::allocate(std::int64_t bytes) {
   require<MemoryError>(bytes >= 0, "cannot allocate ", bytes, " bytes");
   if (bytes == 0) return nullptr;
   void* data = nullptr;
   const cudaError_t status = cudaHostAlloc(&data, static_cast<std::size_t>(bytes), cudaHostAllocPortable);
   if (status != cudaSuccess) forget_error();
   require<MemoryError>(status != cudaErrorMemoryAllocation, "the system gave no ", bytes,
-                       " bytes of pinned host memory; keep less in far memory");
+                       " bytes of pinned host memory; keep less in host memory");
   require_success(status, "allocating pinned host memory");
   std::memset(data, 0, static_cast<std::size_t>(bytes));
   return static_cast<std::byte*>(data);
 }
 
-void Far<Cuda>::deallocate(std::byte* data, std::int64_t) {
+void HostOffload<Cuda>::deallocate(std::byte* data, std::int64_t) {
   if (data != nullptr) static_cast<void>(cudaFreeHost(data));
 }
 

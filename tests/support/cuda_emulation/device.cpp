@@ -32,8 +32,8 @@ void Cuda::deallocate(std::byte* data, std::int64_t) { std::free(data); }
 void Cuda::poison(std::byte* data, std::int64_t bytes) {
   if (data != nullptr) std::memset(data, 0xff, static_cast<std::size_t>(bytes));
 }
-std::byte* Far<Cuda>::allocate(std::int64_t bytes) { return Cuda::allocate(bytes); }
-void Far<Cuda>::deallocate(std::byte* data, std::int64_t bytes) { Cuda::deallocate(data, bytes); }
+std::byte* HostOffload<Cuda>::allocate(std::int64_t bytes) { return Cuda::allocate(bytes); }
+void HostOffload<Cuda>::deallocate(std::byte* data, std::int64_t bytes) { Cuda::deallocate(data, bytes); }
 
 bool Cuda::Event::happened() const { return true; }
 Cuda::Queue::Queue(std::string_view name) : name_(name) {}

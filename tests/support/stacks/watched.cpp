@@ -58,7 +58,7 @@ class WatchedThreads : public comm::Threads<> {
       if (all.begin == nullptr || less(range.begin, all.begin)) all.begin = range.begin;
       if (all.end == nullptr || less(all.end, range.end)) all.end = range.end;
     }
-    ranges[monitor().events.back().label.unit] = all;
+    ranges[monitor().records.back().label.unit] = all;
   }
 };
 

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Bad data stop every rank before any computes: an InputError of one becomes that of all.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include <comm/collectives.hpp>
+#include <fsdp/core/error.hpp>
+#include <fsdp/device/host_copy.hpp>
+#include <fsdp/module/gathered_numbers.hpp>
+
+namespace fsdp {
+
+/// What micro-batches hold.
+struct BatchCounts {
+  std::int64_t valid_targets = 0;
+  std::int64_t squares = 0;  ///< sum of the squares of the documents' lengths: twice the pairs that attention sees
+
+  friend bool operator==(const BatchCounts&, const BatchCounts&) = default;
+};
+
+/// Tells every rank what all ranks' next batches hold, beside the step that the device is busy with.
+template <comm::Communicator C>
+class CountExchange {
+ public:
+  using Device = typename C::Device;
+
+  CountExchange(C& communicator, device::Ledger& ledger)
+      : communicator_(&communicator),
+        numbers_(communicator, ledger, fields),
+        own_(fields),
+        all_(communicator.size() * fields) {}
+
+  /// Calls `prepare`, which makes this rank's micro-batches and returns what they hold; an InputError of it is thrown
+  /// by `finish`, on all ranks.
+  template <class Prepare>
+  void start(const Prepare& prepare) {
+    complaint_.clear();
+    BatchCounts counts;
+    bool refuses = false;
+    try {
+      counts = prepare();
+    } catch (const InputError& error) {
+      complaint_ = error.what();
+      refuses = true;
+    }
+    const auto own = own_.values();
+    own[0] = static_cast<double>(counts.valid_targets);
+    own[1] = static_cast<double>(counts.squares);
+    own[2] = refuses ? 1 : 0;
+    own_.send(queue_, numbers_.own().data());
+    all_.fetch(queue_, numbers_.gather(queue_, {"valid targets"}).data());
+  }
+
+  /// The sums over ranks. Where `prepare` threw InputError on any rank, all throw that of the first such rank.
+  BatchCounts finish() {
+    comm::wait_for(*communicator_, all_.copied(), {"valid targets"});
+    BatchCounts sums;
+    const auto all = all_.values();
+    for (int rank = 0; rank < communicator_->size(); ++rank) {
+      const std::int64_t row = rank * fields;
+      if (all[row + 2] != 0) throw InputError(complaint_of(rank));
+      sums.valid_targets += static_cast<std::int64_t>(all[row]);
+      sums.squares += static_cast<std::int64_t>(all[row + 1]);
+    }
+    return sums;
+  }
+
+ private:
+  static constexpr std::int64_t fields = 3;  ///< both counts; whether the rank refuses its data
+
+  std::string complaint_of(int root) {
+    std::array<std::int64_t, 1> length = {std::ssize(complaint_)};
+    comm::broadcast(*communicator_, std::as_writable_bytes(std::span(length)), root, {"bad data"});
+    complaint_.resize(static_cast<std::size_t>(length[0]));
+    comm::broadcast(*communicator_, std::as_writable_bytes(std::span(complaint_)), root, {"bad data"});
+    return complaint_;
+  }
+
+  C* communicator_;
+  typename Device::Queue queue_{"counts"};
+  GatheredNumbers<C> numbers_;
+  device::HostCopy<Device, double> own_, all_;
+  std::string complaint_;
+};
+
+}  // namespace fsdp

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Runs a schedule on a ShardedModule, event by event, and nothing else.
+///
+/// Activations: what backward needs grows from the arena's low end, last in first out; the residual gradient [T, H] is
+/// at the high end. A unit's slot is freed by its release event; a gradient slot when its reduction is done.
+///
+/// Where the device has queues, collectives and copies to host memory run beside the stream that computes, ordered by
+/// one event for each thing that one queue needs of another; the host queues a whole pass and waits for nothing. A pass
+/// begins and ends on that stream: other queues start after an event that is recorded when it begins, and the stream
+/// has waited for all of them when it ends. No event is asked for outside its pass, so that a graph can keep one.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/device/memory.hpp>
+#include <fsdp/module/offloaded_inputs.hpp>
+#include <fsdp/module/sharded_module.hpp>
+#include <fsdp/module/uploaded_batch.hpp>
+#include <fsdp/nn/module.hpp>
+#include <fsdp/sharding/schedule.hpp>
+#include <fsdp/sharding/slots.hpp>
+
+namespace fsdp {
+
+/// Told about every event that ran; for traces. Times are the caller's to take.
+struct Observer {
+  void (*before)(void* state, const sharding::Event& event) = nullptr;
+  void (*after)(void* state, const sharding::Event& event) = nullptr;
+  void* state = nullptr;
+};
+
+template <class Model>
+class Executor {
+ public:
+  using Module = ShardedModule<Model>;
+  using Device = typename Module::Device;
+  using Compute = typename Module::Compute;
+  using Arena = typename Device::Arena;
+  using End = typename Arena::End;
+
+  explicit Executor(Module& module, Observer observer = {})
+      : module_(module),
+        entry_(module.model().entry()),
+        block_(module.model().block()),
+        head_(module.model().head()),
+        observer_(observer),
+        context_{.arena = module.arena(), .stream = module.stream(), .tiling = module.tiling()},
+        saved_(static_cast<std::size_t>(module.model().blocks())),
+        marks_(static_cast<std::size_t>(module.model().blocks())),
+        offloads_inputs_(module.model().units().offload_inputs),
+        offloaded_inputs_(module.offload_arena(), module.stream(), saved_.size()),
+        gradient_slots_(Device::overlaps),
+        loss_block_(module.ledger(), device::MemoryKind::scratch, sizeof(double)),
+        loss_(reinterpret_cast<double*>(loss_block_.data()), {1}) {
+    context_.sequence_length = module.shape().sequence_length;
+    context_.poll = [](void* self) { static_cast<Executor*>(self)->progress(); };
+    context_.poll_state = this;
+  }
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  /// Forward and backward of all micro-batches. The gradients are those of scale * (sum of the valid targets' losses
+  /// over all ranks and micro-batches); this rank's part of that sum, unscaled, is returned.
+  double train(std::span<const MicroBatch> micro_batches, float scale) {
+    queue_training(micro_batches, scale);
+    return read_loss();
+  }
+  /// The same, without waiting for the device; the batches' memory must stay until the device has come so far.
+  void queue_training(std::span<const MicroBatch> micro_batches, float scale) {
+    with_batches(micro_batches, [&] { queue_uploaded(scale); });
+  }
+  /// queue_training in its two halves: calls `use` where the device has the batches, at the same place in its memory
+  /// whenever they have the same sizes;
+  template <class Use>
+  void with_batches(std::span<const MicroBatch> micro_batches, const Use& use) {
+    require(static_cast<int>(micro_batches.size()) == module_.shape().micro_batches, "train: ", micro_batches.size(),
+            " micro-batches given to a module planned for ", module_.shape().micro_batches);
+    while_uploaded(micro_batches, use);
+  }
+  /// and the pass over them, which is the same work for the device where sizes, ignored targets and `scale` are.
+  void queue_uploaded(float scale) {
+    scale_ = scale;
+    for (auto& group : module_.groups()) group.begin_step();
+    run(sharding::Pass::train);
+  }
+  /// This rank's sum of losses of the last pass [1], on the device.
+  Tensor<const double> loss() const { return loss_; }
+
+  /// Sum of the valid targets' losses on this rank.
+  double evaluate(const MicroBatch& batch) {
+    logits_ = {};
+    while_uploaded({&batch, 1}, [this] { run(sharding::Pass::evaluate); });
+    return read_loss();
+  }
+
+  /// Logits [T, V] of one sequence, with weights that were gathered once and are kept.
+  void logits(Tensor<const std::int32_t> tokens, Tensor<Compute> out) {
+    logits_ = out;
+    const MicroBatch batch{.tokens = tokens, .targets = {}, .sequences = 1};
+    while_uploaded({&batch, 1}, [this] { run(sharding::Pass::evaluate); });
+    module_.synchronize();
+  }
+
+ private:
+  static constexpr std::size_t unit_index(int unit) { return static_cast<std::size_t>(unit - 1); }
+
+  template <class Use>
+  void while_uploaded(std::span<const MicroBatch> micro_batches, const Use& use) {
+    if constexpr (!Device::counts_only)
+      for (const MicroBatch& batch : micro_batches)
+        require_micro_batch(batch, context_.sequence_length, module_.model().config().vocab_size);
+    const auto start = context_.arena.mark(End::low);
+    micro_batches_.clear();
+    for (const MicroBatch& batch : micro_batches) micro_batches_.push_back(upload(context_, batch));
+    use();
+    context_.arena.release(End::low, start);
+  }
+
+  void run(sharding::Pass pass) {
+    pass_ = pass;
+    start_ = context_.stream.record();
+    module_.free_slots(start_);
+    const auto start = context_.arena.mark(End::low);
+    Device::template fill<double>(context_.stream, loss_, 0.0f);
+    const auto positions = context_.template save<float>(module_.model().positions_shape(context_.sequence_length));
+    module_.model().fill_positions(context_.stream, positions);
+    context_.rotary = positions;
+    for (const sharding::Event& event : module_.schedule(pass)) {
+      if (observer_.before != nullptr) observer_.before(observer_.state, event);
+      execute_named(event);
+      if (observer_.after != nullptr) observer_.after(observer_.state, event);
+    }
+    gradient_slots_.finish([this](int index, int slot) { free_gradient_slot(index, slot); });
+    for (auto& group : module_.groups()) group.end_pass(context_.stream);
+    context_.arena.release(End::low, start);
+  }
+
+  double read_loss() {
+    double sum = 0;
+    device::move<Device>(context_.stream, loss_.data(), &sum, 1);
+    module_.synchronize();
+    return sum;
+  }
+
+  /// In profilers of the device, under the schedule's names.
+  void execute_named(const sharding::Event& event) {
+    if constexpr (requires { typename Device::Range; }) {
+      const std::string subject = sharding::computes(event.action)
+                                      ? unit_name(event.index, static_cast<int>(module_.uses().size()))
+                                      : module_.group_names()[static_cast<std::size_t>(event.index)];
+      const typename Device::Range range((std::string(sharding::name_of(event.action)) + ' ' + subject).c_str());
+      execute(event);
+    } else {
+      execute(event);
+    }
+  }
+
+  void execute(const sharding::Event& event) {
+    using sharding::Action;
+    switch (event.action) {
+      case Action::gather: return gather(event);
+      case Action::gather_in_group: return gather(event);
+      case Action::gather_across: return group(event.index).gather_across(start_);
+      case Action::keep: return group(event.index).keep(context_.stream);
+      case Action::release: return release(event.index);
+      case Action::forward: return forward(event.index, event.micro_batch);
+      case Action::loss: return loss(event.index);
+      case Action::backward: return backward(event.index);
+      case Action::reduce: return reduce(event.index);
+      case Action::reduce_across: return group(event.index).reduce_across(context_.stream);
+    }
+  }
+
+  typename Module::Group& group(int index) { return module_.groups()[static_cast<std::size_t>(index)]; }
+
+  void gather(const sharding::Event& event) {
+    if (group(event.index).is_gathered()) return;  // generation keeps what it gathered once
+    const auto& slot = module_.weight_slot(weight_slots_.take(event.index, 0));
+    if (event.action == sharding::Action::gather)
+      group(event.index).unshard(slot);
+    else
+      group(event.index).unshard_in_group(slot);
+    gathering_.push_back(event.index);
+  }
+
+  void release(int index) {
+    group(index).reshard();
+    auto& slot = module_.weight_slot(weight_slots_.give_back(index));
+    slot.free = context_.stream.record();
+    slot.close();
+  }
+
+  void reduce(int index) {
+    group(index).reduce(context_.stream);
+    gradient_slots_.reduce(index, group(index).in_place());
+  }
+
+  void free_gradient_slot(int index, int slot) {
+    module_.gradient_slot(slot).free = group(index).reduced();
+    module_.gradient_slot(slot).close();
+  }
+
+  /// Called by long loops in modules.
+  void progress() {
+    for (int index : gathering_) group(index).progress();
+    gradient_slots_.for_each_reducing([this](int index) { group(index).progress(); });
+  }
+
+  /// Views of a unit's gathered weights, waiting for those still on their way.
+  template <class Unit>
+  typename Unit::Weights weights(const Unit&, int unit) {
+    for (int index : module_.uses()[static_cast<std::size_t>(unit)].groups) {
+      group(index).wait_for_weights(context_.stream);
+      std::erase(gathering_, index);
+    }
+    std::array<Tensor<const Compute>, Unit::parameter_count> list;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const auto reference = module_.references(unit)[i];
+      list[i] = group(reference.group).weight(reference.index);
+    }
+    return nn::unflatten<Unit::template FieldsOf, Tensor<const Compute>>(list);
+  }
+
+  /// Views of a unit's gradients, in slots that no reduction reads any more.
+  template <class Unit>
+  typename Unit::Gradients gradients(const Unit&, int unit) {
+    const auto& groups = module_.uses()[static_cast<std::size_t>(unit)].groups;
+    gradient_slots_.begin_computation(groups, [this](int index, int slot) { free_gradient_slot(index, slot); });
+    for (int index : groups) {
+      if (!group(index).rules().trainable || gradient_slots_.holds(index)) continue;
+      const auto& slot = module_.gradient_slot(gradient_slots_.take(index, 0));
+      context_.stream.wait(slot.free);
+      group(index).begin_gradient(slot.open());
+    }
+    std::array<nn::GradientView<typename Module::Accumulate>, Unit::parameter_count> list;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const auto reference = module_.references(unit)[i];
+      list[i] = group(reference.group).gradient(reference.index);
+    }
+    return nn::unflatten<Unit::template FieldsOf, nn::GradientView<typename Module::Accumulate>>(list);
+  }
+
+  Shape stream_shape() const { return {context_.tokens(), module_.model().hidden()}; }
+
+  void forward(int unit, int micro_batch) {
+    if (unit == 0) {
+      batch_ = micro_batches_[static_cast<std::size_t>(micro_batch)];
+      context_.sequences = batch_.sequences;
+      context_.documents = batch_.documents;
+      entry_mark_ = context_.arena.mark(End::low);
+      x_ = context_.template save<Compute>(stream_shape());
+      if (!saves_here(1)) y_ = context_.template save<Compute>(stream_shape());
+      return entry_.forward(context_, weights(entry_, unit), batch_.tokens, x_);
+    }
+    auto& mark = marks_[unit_index(unit)];
+    mark = context_.arena.mark(End::low);
+    if (saves_here(unit)) y_ = context_.template save<Compute>(stream_shape());
+    if (is_offloaded(unit)) offloaded_inputs_.send(unit_index(unit), x_);
+    if (is_offloaded(unit - 1)) offloaded_inputs_.wait_until_sent(unit_index(unit - 1));  // y is where that input was
+    block_.forward(context_, weights(block_, unit), saved_[unit_index(unit)], x_, y_);
+    std::swap(x_, y_);
+    if (!saves_here(unit)) context_.arena.release(End::low, mark);
+  }
+
+  /// Whether a block's input is in host memory between its forward and its backward. The last one's is wanted at once.
+  bool is_offloaded(int unit) const {
+    return offloads_inputs_ && unit > 0 && unit < module_.model().blocks() && saves(unit);
+  }
+
+  /// Whether a unit's forward keeps what its backward needs; two buffers in turn serve the units that have none.
+  bool saves(int unit) const { return pass_ == sharding::Pass::train && unit >= module_.first_backward(); }
+
+  /// Whether it keeps them in the activation arena.
+  bool saves_here(int unit) const { return saves(unit) && !offloads_inputs_; }
+
+  void finish_micro_batch() {
+    context_.arena.release(End::low, entry_mark_);
+    if (pass_ == sharding::Pass::train) context_.arena.release(End::high, gradient_mark_);
+  }
+
+  void loss(int unit) {
+    if (pass_ == sharding::Pass::train) {
+      gradient_mark_ = context_.arena.mark(End::high);
+      dx_ = context_.arena.template allocate<Compute>(End::high, stream_shape());
+      const auto unit_weights = weights(head_, unit);
+      head_.loss(context_, unit_weights, gradients(head_, unit), x_, batch_.targets, scale_, dx_, loss_);
+      if (unit == module_.first_backward()) finish_micro_batch();
+      return;
+    }
+    if (logits_.data() != nullptr)
+      make_logits(unit);
+    else
+      head_.loss_only(context_, weights(head_, unit), x_, batch_.targets, loss_);
+    finish_micro_batch();
+  }
+
+  /// Where the host reads them.
+  void make_logits(int unit) {
+    if constexpr (Device::host_memory) {
+      head_.logits(context_, weights(head_, unit), x_, logits_);
+    } else {
+      const auto logits = context_.template save<Compute>(logits_.shape());
+      head_.logits(context_, weights(head_, unit), x_, logits);
+      device::move<Device>(context_.stream, logits.data(), logits_.data(), logits.numel());
+    }
+  }
+
+  void backward(int unit) {
+    if (unit == 0) {
+      entry_.backward(context_, gradients(entry_, unit), batch_.tokens, dx_);
+    } else {
+      if (offloads_inputs_) std::swap(x_, y_);
+      if (is_offloaded(unit)) {
+        offloaded_inputs_.wait_until_fetched(unit_index(unit));
+        saved_[unit_index(unit)].x = x_;
+      }
+      if (is_offloaded(unit - 1)) offloaded_inputs_.fetch(unit_index(unit - 1), y_);
+      const auto unit_weights = weights(block_, unit);
+      block_.backward(context_, unit_weights, gradients(block_, unit), saved_[unit_index(unit)], dx_);
+      context_.arena.release(End::low, marks_[unit_index(unit)]);
+    }
+    if (unit == module_.first_backward()) finish_micro_batch();
+  }
+
+  Module& module_;
+  typename Model::Entry entry_;
+  typename Model::Block block_;
+  typename Model::Head head_;
+  Observer observer_;
+  nn::Context<typename Module::Local> context_;
+  std::vector<typename Model::Block::Saved> saved_;
+  std::vector<typename Arena::Mark> marks_;
+  bool offloads_inputs_;
+  OffloadedInputs<Device, Compute> offloaded_inputs_;
+  typename Arena::Mark entry_mark_;
+  typename Arena::Mark gradient_mark_;
+  sharding::Slots weight_slots_;
+  sharding::GradientSlots gradient_slots_;
+  std::vector<int> gathering_;    ///< groups whose weights are on their way
+  typename Device::Event start_;  ///< of the pass
+  std::vector<UploadedBatch> micro_batches_;
+  sharding::Pass pass_ = sharding::Pass::train;
+  UploadedBatch batch_;
+  float scale_ = 0;
+  device::Block<Device> loss_block_;
+  Tensor<double> loss_;  // [1]
+  Tensor<Compute> x_, y_, dx_, logits_;
+};
+
+}  // namespace fsdp

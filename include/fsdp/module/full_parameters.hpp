@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Scoped access to whole parameters of a sharded model, for initialisation and inspection.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/device/memory.hpp>
+#include <fsdp/device/on_host.hpp>
+#include <fsdp/module/sharded_module.hpp>
+#include <fsdp/module/units.hpp>
+
+namespace fsdp {
+
+/// Whether what was written to the tensors becomes the weights.
+enum class Access : std::uint8_t { read, write };
+
+namespace detail {
+
+/// Which groups hold a parameter that is asked for. Throws InputError for a name that matches none.
+template <class Model>
+std::vector<bool> groups_with(const ShardedModule<Model>& module, const std::vector<std::string>& names) {
+  std::vector<bool> wanted(module.groups().size());
+  for (const std::string& name : names) {
+    bool found = false;
+    for (std::size_t g = 0; g < wanted.size(); ++g)
+      for (const NamedParameter& parameter : module.groups()[g].parameters())
+        if (matches_any({name}, parameter.name)) found = wanted[g] = true;
+    require<InputError>(found, "with_full_parameters: '", name, "' matches no parameter of the model");
+  }
+  return wanted;
+}
+
+}  // namespace detail
+
+/// Gives f(parameter, tensor) each parameter whose name matches one of `names` (with * and ?), whole and in Main, on
+/// every rank. With Access::write each rank's own part of what the tensor then holds becomes the weight, so all ranks
+/// must write the same. Memory of one group at a time is taken beside the plan and given back. Collective.
+/// Idea: DeepSpeed's GatheredParameters and FSDP's summon_full_params.
+template <class Model, class F>
+void with_full_parameters(ShardedModule<Model>& module, const std::vector<std::string>& names, F f,
+                          Access access = Access::read) {
+  using Module = ShardedModule<Model>;
+  using Device = typename Module::Device;
+  using Main = typename Module::Main;
+  using Block = device::Block<Device>;
+  const auto size = static_cast<std::int64_t>(sizeof(Main));
+  const std::vector<bool> wanted = detail::groups_with(module, names);
+  for (std::size_t g = 0; g < wanted.size(); ++g) {
+    if (!wanted[g]) continue;
+    auto& group = module.groups()[g];
+    const buffer::Layout& layout = group.layout();
+    const Block part(module.ledger(), device::MemoryKind::gathered, checked_multiply(group.model_size(), size));
+    const Block full(module.ledger(), device::MemoryKind::gathered, checked_multiply(layout.full_size, size));
+    Main* const data = reinterpret_cast<Main*>(full.data());
+    group.gather_main(module.stream(), reinterpret_cast<Main*>(part.data()), data);
+    module.synchronize();
+    for (std::size_t i = 0; i < group.parameters().size(); ++i) {
+      if (!matches_any(names, group.parameters()[i].name)) continue;
+      device::OnHost<Device, Main> host(module.stream(), {data + layout.offsets[i], layout.shapes[i]});
+      f(group.parameters()[i], host.values());
+      if (access == Access::write) host.write_back();
+    }
+    if (access == Access::read) continue;
+    for (const buffer::Piece& piece : group.main().pieces()) {
+      const std::int64_t at = layout.offsets[static_cast<std::size_t>(piece.tensor)] + piece.begin;
+      Device::template copy<Main, Main>(module.stream(), Tensor<const Main>(data + at, {piece.count}),
+                                        group.main().piece(piece));
+    }
+    module.synchronize();  // the whole is given back
+  }
+  if (access == Access::write) module.sync_model_weights();
+}
+
+}  // namespace fsdp

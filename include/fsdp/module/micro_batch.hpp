@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a step is given, and what a ShardedModule is planned for.
+#pragma once
+
+#include <cstdint>
+
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/device/documents.hpp>
+
+namespace fsdp {
+
+/// Tokens of one micro-batch on one rank; sequences of equal length, one after the other. A negative target is ignored.
+/// Packed documents cut sequences further (device/documents.hpp).
+struct MicroBatch {
+  Tensor<const std::int32_t> tokens;   // [sequences * S]
+  Tensor<const std::int32_t> targets;  // [sequences * S]; logits alone need none
+  std::int64_t sequences = 0;
+  device::CumulativeLengths documents = {};  ///< [documents + 1]; empty: each sequence is one
+};
+
+/// Throws InputError unless tokens and targets are in the vocabulary and the documents cover them.
+void require_micro_batch(const MicroBatch& batch, std::int64_t sequence_length, std::int64_t vocabulary);
+
+/// What a ShardedModule is planned for; nothing larger may run on it.
+struct RunShape {
+  std::int64_t sequence_length = 0;
+  int micro_batches = 1;
+  int threads = 1;
+  std::int64_t activation_bytes = 0;            ///< the arena, from the dry run; ignored where the device only counts
+  std::int64_t offloaded_activation_bytes = 0;  ///< the same for block inputs in host memory
+};
+
+/// What a ShardedModule is for. Generating gathers every weight once and keeps it.
+enum class Purpose : std::uint8_t { train, evaluate, generate };
+
+}  // namespace fsdp

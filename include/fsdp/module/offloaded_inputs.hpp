@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Block inputs in host memory while nobody needs them: out in forward, back in backward, one block ahead.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/device/offload.hpp>
+
+namespace fsdp {
+
+/// Inputs of blocks, last in first out. Copies run on a queue of their own where the device has queues.
+template <class Device, class T>
+class OffloadedInputs {
+ public:
+  using Offload = device::HostOffload<Device>;
+  using Arena = typename Offload::Arena;
+  using Stream = typename Device::Stream;
+
+  OffloadedInputs(Arena& arena, Stream& stream, std::size_t blocks) : arena_(arena), stream_(stream), inputs_(blocks) {}
+
+  /// Copies a block's input out, as the stream has it by now.
+  void send(std::size_t block, Tensor<T> x) {
+    Input& input = inputs_[block];
+    input.mark = arena_.mark(Arena::End::low);
+    input.x = arena_.template allocate<T>(Arena::End::low, x.shape());
+    queue_.wait(stream_.record());
+    Offload::template transfer<T>(stream_, queue_, Tensor<const T>(x), input.x);
+    input.sent = queue_.record();
+  }
+  /// What the stream is asked for from here on may overwrite what was sent.
+  void wait_until_sent(std::size_t block) { stream_.wait(inputs_[block].sent); }
+
+  /// Copies it back into `x`, which the stream has finished with by now. Blocks come in the reverse order.
+  void fetch(std::size_t block, Tensor<T> x) {
+    Input& input = inputs_[block];
+    queue_.wait(stream_.record());
+    Offload::template transfer<T>(stream_, queue_, Tensor<const T>(input.x), x);
+    input.fetched = queue_.record();
+    arena_.release(Arena::End::low, input.mark);  // later copies out follow on the same queue
+  }
+  /// What the stream is asked for from here on may use what was fetched.
+  void wait_until_fetched(std::size_t block) { stream_.wait(inputs_[block].fetched); }
+
+ private:
+  struct Input {
+    Tensor<T> x;  // [T, H], in host memory
+    typename Arena::Mark mark;
+    typename Device::Event sent, fetched;
+  };
+
+  Arena& arena_;
+  Stream& stream_;
+  typename Device::Queue queue_{"offloaded inputs"};
+  std::vector<Input> inputs_;
+};
+
+}  // namespace fsdp

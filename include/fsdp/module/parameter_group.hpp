@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A group of tensors that are gathered and reduced together: three buffers, and where they are now.
+///
+/// Over the mesh's inner axis tensors are always sharded; one rank alone, or a replicated group, is a shard that is
+/// whole. Over the outer axis weights are replicated and gradients reduced once a step; the optimizer's part may be
+/// sharded there too.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <comm/collectives.hpp>
+#include <fsdp/buffer/distributed_buffer.hpp>
+#include <fsdp/module/slot.hpp>
+#include <fsdp/module/stack_mesh.hpp>
+#include <fsdp/module/units.hpp>
+#include <fsdp/nn/module.hpp>
+#include <fsdp/sharding/schedule.hpp>
+
+namespace fsdp {
+
+/// Main weights, model weights and main gradients of a group, placed as the strategy has them at rest, and the gathered
+/// and partial forms while a unit computes. Only `unshard` makes gathered weights; `reduce` uses the partial gradient
+/// up.
+template <class Stack>
+class ParameterGroup {
+ public:
+  using Comm = typename Stack::Comm;
+  using Device = typename Stack::Device;
+  using Main = typename Stack::Precision::Main;
+  using Compute = typename Stack::Precision::Compute;
+  using Accumulate = typename Stack::Precision::Accumulate;
+  using Wire = typename Stack::Precision::Reduce;
+  using Axes = GroupAxes<Comm>;
+  using Event = typename Device::Event;
+  using Stream = typename Device::Stream;
+  using Across = typename Stack::OptimizerPlacement;  ///< placement of what the optimizer steps, over the outer axis
+  using MainSpace = typename Stack::OptimizerSpace;
+  static constexpr bool offloaded = !std::is_same_v<MainSpace, Device>;
+  template <class T, class... P>
+  using Buffer = buffer::DistributedBuffer<T, Device, P...>;
+  using Shard = buffer::Shard;
+  using Replicate = buffer::Replicate;
+  using Partial = buffer::Partial;
+
+  using MainBuffer = buffer::DistributedBuffer<Main, MainSpace, Across, Shard>;
+
+  /// Whether the main weights are the model weights.
+  static constexpr bool one_copy = std::is_same_v<Main, Compute> && !offloaded;
+  static constexpr bool optimizer_sharded_across = std::is_same_v<Across, Shard>;
+
+  ParameterGroup(std::vector<NamedParameter> parameters, int index, const Axes& axes, const sharding::GroupRules& rules)
+      : parameters_(std::move(parameters)),
+        index_(index),
+        axes_(axes),
+        rules_(rules),
+        at_(Axes::rank(axes.shard), Axes::rank(axes.across)) {
+    std::vector<Shape> shapes;
+    for (const NamedParameter& parameter : parameters_) shapes.push_back(parameter.shape);
+    auto layout = std::make_unique<buffer::Layout>(Stack::Sharding::Layout::build(shapes, Axes::size(axes.shard)));
+    layout->cut_across(Axes::size(axes.across));
+    layout_ = std::move(layout);
+    if (axes.keep != nullptr)
+      kept_layout_ = std::make_unique<const buffer::Layout>(Stack::Sharding::Layout::build(shapes, axes.keep->size()));
+    written_ = std::make_unique<bool[]>(parameters_.size());
+  }
+
+  const std::vector<NamedParameter>& parameters() const { return parameters_; }
+  const buffer::Layout& layout() const { return *layout_; }
+  const sharding::GroupRules& rules() const { return rules_; }
+  const Axes& axes() const { return axes_; }
+  /// Whether gathered weights and partial gradients are the buffers at rest: replicated, or alone.
+  bool in_place() const { return axes_.shard == nullptr; }
+  /// Whether this rank is the one that counts what it holds: of replicas, the first.
+  bool owns() const { return optimizer_sharded_across || at_.replica == 0; }
+
+  /// Elements of the buffers at rest on this rank.
+  std::int64_t model_size() const { return layout_->local_size; }
+  std::int64_t main_size() const { return optimizer_sharded_across ? layout_->across_size() : layout_->local_size; }
+  std::int64_t kept_size() const { return kept_layout_ == nullptr ? 0 : kept_layout_->local_size; }
+
+  /// With one_copy `main` is not read: the main weights lie among the model weights.
+  void place(Main* main, Compute* model, Accumulate* gradient, Compute* kept) {
+    model_ = {*layout_, at_, model};
+    summed_ = {*layout_, at_, gradient};
+    kept_data_ = kept;
+    model_part_ = part_of(model);
+    if (gradient != nullptr) main_gradient_ = part_of(gradient);
+    if constexpr (one_copy)
+      main_ = model_part_;
+    else
+      main_ = {*layout_, at_, main};
+  }
+
+  /// What the optimizer steps, its rounded copy among the model weights, and its gradient.
+  const MainBuffer& main() const { return main_; }
+  const Buffer<Compute, Across, Shard>& model_part() const { return model_part_; }
+  const Buffer<Accumulate, Across, Shard>& main_gradient() const { return main_gradient_; }
+  /// Model weights, and gradients as the inner axis summed them.
+  const Buffer<Compute, Replicate, Shard>& model() const { return model_; }
+  const Buffer<Accumulate, Partial, Shard>& summed_gradient() const { return summed_; }
+
+  /// Starts to gather the model weights' parts over the outer axis, in place, after `written`.
+  void gather_across(const Event& written) {
+    if constexpr (optimizer_sharded_across) {
+      if (axes_.across == nullptr) return;
+      comm::after(*axes_.across, written);
+      crossing_ = buffer::redistribute(*axes_.across, model_part_, model_, {"weights across", index_});
+    }
+  }
+
+  /// Starts to gather the weights at rest into `slot`, of layout().full_size elements; they were written before it was
+  /// free. Where in_place() it is not used.
+  void unshard(const Slot<Compute, Device>& slot) {
+    if (in_place()) {
+      gathered_ = {*layout_, at_, model_.data()};
+      return;
+    }
+    gathered_ = {*layout_, at_, slot.open()};
+    comm::after(*axes_.shard, crossing_.done());
+    comm::after(*axes_.shard, slot.free);
+    gathering_ = buffer::redistribute(*axes_.shard, model_, gathered_, {"weights", index_});
+  }
+  /// Copies this rank's part, of the k ranks that keep the weights together, out of the gathered weights.
+  void keep(Stream& stream) {
+    for (const buffer::Run& run : kept_layout_->runs) {
+      const int rank = axes_.keep->rank();
+      const Shape count{run.counts[static_cast<std::size_t>(rank)]};
+      Device::template copy<Compute, Compute>(stream, Tensor<const Compute>(gathered_.data() + run.begin(rank), count),
+                                              Tensor<Compute>(kept_data_ + run.local, count));
+    }
+    kept_ = stream.record();
+  }
+  /// Starts to gather from the kept parts into `slot`.
+  void unshard_in_group(const Slot<Compute, Device>& slot) {
+    const Coordinates at(axes_.keep->rank());
+    gathered_ = {*layout_, at_, slot.open()};
+    comm::after(*axes_.keep, kept_);
+    comm::after(*axes_.keep, slot.free);
+    gathering_ =
+        buffer::redistribute(*axes_.keep, Buffer<Compute, Shard>(*kept_layout_, at, kept_data_),
+                             Buffer<Compute, Replicate>(*kept_layout_, at, slot.data), {"kept weights", index_});
+  }
+  bool is_gathered() const { return gathered_.placed(); }
+  void progress() {
+    gathering_.progress();
+    reducing_.progress();
+  }
+  /// What `stream` is asked for from here on may use the gathered weights.
+  void wait_for_weights(Stream& stream) {
+    if (in_place())
+      crossing_.wait(stream);
+    else
+      gathering_.wait(stream);
+  }
+  /// Gives the gathered weights up.
+  void reshard() { gathered_.consume(); }
+
+  /// Tensor `i`, whole. Throws LogicError where the group is not gathered.
+  Tensor<const Compute> weight(std::int64_t i) const { return gathered_.tensor(i); }
+
+  /// Names the buffer that this unit's backward writes into; `slot` is nullptr where in_place().
+  void begin_gradient(Accumulate* slot) {
+    partial_ = {*layout_, at_, in_place() ? summed_.data() : slot};
+    if (!in_place()) std::fill_n(written_.get(), parameters_.size(), false);
+  }
+  /// A frozen group's views have a shape and no memory.
+  nn::GradientView<Accumulate> gradient(std::int64_t i) const {
+    const auto index = static_cast<std::size_t>(i);
+    return {rules_.trainable ? partial_.tensor(i) : Tensor<Accumulate>(nullptr, layout_->shapes[index]),
+            &written_[index]};
+  }
+
+  /// At the start of a step: the next reduction, or the first write where in place, replaces what is there.
+  void begin_step() {
+    reduced_ = false;
+    std::fill_n(written_.get(), parameters_.size(), false);
+  }
+
+  /// Clears the gradients that nothing was written to, then starts the reduction over the inner axis; of a replicated
+  /// group, over the outer one.
+  void reduce(Stream& stream) {
+    for (std::size_t i = 0; i < parameters_.size(); ++i)
+      if (!written_[i]) {
+        Device::template fill<Accumulate>(stream, partial_.tensor(static_cast<std::int64_t>(i)), 0.0f);
+        written_[i] = true;
+      }
+    if (in_place()) {
+      if (rules_.across == sharding::Across::nothing) start_across(stream.record(), "gradients");
+      return;
+    }
+    comm::after(*axes_.shard, stream.record());
+    reducing_ = buffer::redistribute<Wire>(*axes_.shard, std::move(partial_), summed_,
+                                           std::exchange(reduced_, true) ? Write::accumulate : Write::overwrite,
+                                           {"gradients", index_});
+  }
+  /// Starts the reduction over the outer axis of what the inner one summed.
+  void reduce_across(Stream& stream) {
+    start_across(in_place() ? stream.record() : reducing_.done(), "gradients across");
+  }
+  /// When the last reduction that was started is over.
+  Event reduced() { return reducing_.done(); }
+  /// What `stream` is asked for from here on may use the reduced gradients. Nothing of this pass is asked for its
+  /// events any more: what follows `stream` follows them.
+  void end_pass(Stream& stream) {
+    reducing_.wait(stream);
+    crossing_ = {};
+    gathering_ = {};
+    reducing_ = {};
+  }
+
+  /// Gathers the main weights, whole, into `full` (layout().full_size elements), for `stream` to use. `part` is
+  /// workspace of model_size() elements.
+  void gather_main(Stream& stream, Main* part, Main* full) const {
+    const Buffer<Main, Replicate, Shard> shard(*layout_, at_, part);
+    const auto own = part_of(part);
+    Device::template copy<Main, Main>(stream, Tensor<const Main>(main_.data(), {main_.size()}),
+                                      Tensor<Main>(own.data(), {own.size()}));
+    if constexpr (optimizer_sharded_across)
+      if (axes_.across != nullptr) {
+        comm::after(*axes_.across, stream.record());
+        buffer::redistribute(*axes_.across, own, shard, {"main weights across", index_}).wait(stream);
+      }
+    if (in_place()) {
+      Device::template copy<Main, Main>(stream, Tensor<const Main>(part, {layout_->full_size}),
+                                        Tensor<Main>(full, {layout_->full_size}));
+      return;
+    }
+    const Buffer<Main, Replicate, Replicate> whole(*layout_, at_, full);
+    comm::after(*axes_.shard, stream.record());
+    buffer::redistribute(*axes_.shard, shard, whole, {"main weights", index_}).wait(stream);
+  }
+
+ private:
+  using Coordinates = buffer::Coordinates;
+
+  /// What the optimizer has of this rank's shard, which begins at `data`.
+  template <class T>
+  Buffer<T, Across, Shard> part_of(T* data) const {
+    const Buffer<T, Replicate, Shard> whole(*layout_, at_, data);
+    if constexpr (optimizer_sharded_across)
+      return buffer::redistribute(whole);
+    else
+      return whole;
+  }
+
+  void start_across(const Event& summed, const char* what) {
+    if (axes_.across == nullptr) return;
+    comm::after(*axes_.across, summed);
+    auto sum = summed_;
+    const comm::Label label{what, index_};
+    if constexpr (optimizer_sharded_across)
+      reducing_ = buffer::redistribute<Wire>(*axes_.across, std::move(sum), main_gradient_, Write::overwrite, label);
+    else
+      reducing_ = buffer::redistribute<Wire>(*axes_.across, std::move(sum), main_gradient_, label);
+  }
+
+  std::vector<NamedParameter> parameters_;
+  std::unique_ptr<const buffer::Layout> layout_;
+  std::unique_ptr<const buffer::Layout> kept_layout_;
+  int index_;
+  Axes axes_;
+  sharding::GroupRules rules_;
+  Coordinates at_;
+  bool reduced_ = false;
+  std::unique_ptr<bool[]> written_;
+  Compute* kept_data_ = nullptr;
+  Event kept_;
+  MainBuffer main_;
+  Buffer<Compute, Replicate, Shard> model_;
+  Buffer<Compute, Across, Shard> model_part_;
+  Buffer<Accumulate, Partial, Shard> summed_;
+  Buffer<Accumulate, Across, Shard> main_gradient_;
+  Buffer<Compute, Replicate, Replicate> gathered_;
+  Buffer<Accumulate, Partial, Partial> partial_;
+  comm::Pending<Comm> crossing_;
+  comm::Pending<Comm> gathering_;
+  comm::Pending<Comm> reducing_;
+};
+
+}  // namespace fsdp

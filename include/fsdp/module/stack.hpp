@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A stack of four policies: the only judge of which of them fit together.
+#pragma once
+
+#include <string>
+#include <type_traits>
+
+#include <comm/collectives.hpp>
+#include <fsdp/device/device.hpp>
+#include <fsdp/device/offload.hpp>
+#include <fsdp/nn/module.hpp>
+#include <fsdp/precision/policies.hpp>
+#include <fsdp/sharding/strategies.hpp>
+#include <tiling/policies.hpp>
+
+namespace fsdp {
+
+/// How a model shards, communicates, rounds and tiles. Policies are types; their numbers are values of those types.
+template <class ShardingT, class CommT, class PrecisionT, class TilingT>
+struct Stack {
+  static_assert(check_sharding<ShardingT>());
+  static_assert(comm::check_communicator<CommT>());
+  static_assert(check_precision<PrecisionT>());
+  static_assert(tiling::check_tiling<TilingT>());
+  static_assert(device::check_device<typename CommT::Device>());
+
+  using Sharding = ShardingT;
+  using Comm = CommT;
+  using Device = typename CommT::Device;
+  using Precision = PrecisionT;
+  using Tiling = TilingT;
+  using OptimizerPlacement = fsdp::OptimizerPlacement<Sharding>;
+  static constexpr int mesh_axes = mesh_axes_of<Sharding>;
+  /// Where main weights and optimizer state live.
+  using OptimizerSpace = std::conditional_t<offloads_optimizer_of<Sharding>, device::HostOffload<Device>, Device>;
+  using Local = nn::Local<Device, Precision, Tiling>;
+
+  static_assert(
+      device::computes_in<Device, typename Precision::Compute>,
+      "fsdp: this device has no matmul in the precision's Compute type (oneDNN has none in f16 on CPU); take Bf16Mixed "
+      "or Fp32, or a device that computes in f16");
+  static_assert(
+      comm::supports_wire<Comm, typename Precision::Reduce>,
+      "fsdp: this communicator cannot reduce the precision's wire type Reduce; choose a precision whose Reduce it "
+      "supports (float always is), or another backend");
+  static_assert(
+      std::is_same_v<typename Precision::Main, float> && std::is_same_v<typename Precision::Accumulate, float>,
+      "fsdp: AdamW and the weight-gradient matmuls work in float; make the precision's Main and Accumulate float");
+
+  /// The same stack on another communicator, and so on another device: what the dry run is made of.
+  template <class OtherComm>
+  using WithComm = Stack<Sharding, OtherComm, Precision, Tiling>;
+
+  /// Such as "fsdp2 / threads / bf16".
+  static std::string name() {
+    return std::string(Sharding::name) + " / " + std::string(Comm::name) + " / " + std::string(Precision::name);
+  }
+};
+
+}  // namespace fsdp

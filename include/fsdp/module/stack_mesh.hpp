@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The ranks that a stack works on: a mesh of as many axes as its strategy has, and each group's axes on it.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <comm/mesh.hpp>
+#include <fsdp/buffer/placement.hpp>
+#include <fsdp/sharding/schedule.hpp>
+
+namespace fsdp {
+
+/// The communicators of a group; nullptr where an axis has one rank.
+template <class Comm>
+struct GroupAxes {
+  Comm* shard = nullptr;   ///< cuts the tensors
+  Comm* across = nullptr;  ///< holds the same shards
+  Comm* keep = nullptr;    ///< keeps the weights together after forward (FullyShard over k ranks)
+
+  static int size(const Comm* axis) { return axis == nullptr ? 1 : axis->size(); }
+  static int rank(const Comm* axis) { return axis == nullptr ? 0 : axis->rank(); }
+};
+
+template <class Stack>
+class StackMesh {
+ public:
+  using Comm = typename Stack::Comm;
+  using Sharding = typename Stack::Sharding;
+  using Mesh = comm::Mesh<Comm, Stack::mesh_axes>;
+
+  StackMesh(Comm& world, const Sharding& sharding) : mesh_(make(world, sharding)) {}
+  template <int axes>
+  explicit StackMesh(comm::Mesh<Comm, axes> mesh) : mesh_(fitting(std::move(mesh))) {}
+
+  Comm& world() const { return mesh_.world(); }
+  Mesh& mesh() { return mesh_; }
+  /// The world and, where the strategy works on two axes, the outer and the inner one.
+  std::vector<Comm*> communicators() {
+    std::vector<Comm*> list{&mesh_.world()};
+    if constexpr (Stack::mesh_axes == 2) list.insert(list.end(), {&mesh_.replicate_axis(), &mesh_.shard_axis()});
+    return list;
+  }
+  /// What they hold besides the caller's tensors.
+  std::int64_t scratch_bytes() const {
+    const auto bytes = [](const Comm& communicator) -> std::int64_t {
+      if constexpr (requires { communicator.scratch_bytes(); })
+        return communicator.scratch_bytes();
+      else
+        return 0;
+    };
+    std::int64_t sum = bytes(mesh_.world());
+    if constexpr (Stack::mesh_axes == 2) sum += bytes(mesh_.replicate_axis()) + bytes(mesh_.shard_axis());
+    return sum;
+  }
+
+  /// A group of one rank keeps everything, one of all ranks is the world: neither needs parts of its own.
+  sharding::Rules settled(sharding::Rules rules) const {
+    if constexpr (Stack::mesh_axes == 2)
+      if (rules.group_after_forward && (mesh_.shards() == 1 || mesh_.shards() == world().size())) {
+        rules.group_after_forward = false;
+        if (mesh_.shards() == 1 && world().size() > 1) rules.hold = sharding::Hold::micro_batch;
+      }
+    return rules;
+  }
+
+  /// Of a group that is `replicated` from sharding, or not, under rules that are settled.
+  GroupAxes<Comm> axes_of(bool replicated, const sharding::Rules& rules) {
+    const auto axis = [](Comm& communicator) { return communicator.size() > 1 ? &communicator : nullptr; };
+    Comm* const all = axis(world());
+    if (replicated || !std::is_same_v<typename Sharding::AtRest, buffer::Shard>)
+      return {.shard = nullptr, .across = all};
+    if constexpr (Stack::mesh_axes == 2) {
+      if (rules.across != sharding::Across::nothing)
+        return {.shard = axis(mesh_.shard_axis()), .across = axis(mesh_.replicate_axis())};
+      return {.shard = all, .keep = rules.group_after_forward ? &mesh_.shard_axis() : nullptr};
+    }
+    return {.shard = all};
+  }
+
+ private:
+  static Mesh make(Comm& world, const Sharding& sharding) {
+    if constexpr (Stack::mesh_axes == 1)
+      return Mesh(world);
+    else
+      return Mesh(world, sharding.ranks_per_group());
+  }
+  template <int axes>
+  static Mesh fitting(comm::Mesh<Comm, axes>&& mesh) {
+    static_assert(axes >= Stack::mesh_axes,
+                  "fsdp: a hybrid strategy on a mesh of one axis has nothing to replicate over; make the mesh with "
+                  "comm::Mesh(world, ranks per group), or take the inner strategy alone");
+    static_assert(axes <= Stack::mesh_axes,
+                  "fsdp: this strategy works on all ranks alike, and the mesh has two axes; make it with "
+                  "comm::Mesh(world), or wrap the strategy in HybridShard");
+    return std::move(mesh);
+  }
+
+  Mesh mesh_;
+};
+
+}  // namespace fsdp

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The dry run: the same model on a device without storage and a communicator without peers. It gives the exact peak.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <comm/simulated.hpp>
+#include <fsdp/device/meta.hpp>
+#include <fsdp/module/count_exchange.hpp>
+#include <fsdp/module/executor.hpp>
+#include <fsdp/module/sharded_module.hpp>
+#include <fsdp/optim/adamw.hpp>
+
+namespace fsdp::plan {
+
+/// What is planned for: a step on one of `ranks` ranks.
+struct Request {
+  int ranks = 1;
+  int rank = 0;
+  std::int64_t sequences = 1;  ///< the most in one micro-batch
+  RunShape shape;              ///< its activation_bytes are not read
+  Purpose purpose = Purpose::train;
+  std::vector<device::MatmulRecord>* matmuls = nullptr;  ///< where to list a training step's, or nullptr
+};
+
+/// What a step takes.
+struct Plan {
+  device::BytesByKind bytes{};
+  std::int64_t activation_bytes = 0;            ///< the arena that the step needs
+  std::int64_t offloaded_activation_bytes = 0;  ///< the same in host memory
+  std::int64_t offloaded_bytes = 0;             ///< all of far memory, beside `bytes`
+  device::Counters work;                        ///< of one training step, the optimizer apart
+
+  std::int64_t peak_bytes() const {
+    std::int64_t sum = 0;
+    for (const std::int64_t part : bytes) sum += part;
+    return sum;
+  }
+};
+
+/// The same model where nothing is stored, which plans for its device.
+template <class Model>
+using MetaTwin = typename Model::template On<
+    typename Model::Stack::template WithComm<comm::Simulated<device::MetaFor<typename Model::Stack::Device>>>>;
+
+/// Runs one step (and one evaluation) of the model on Meta, with every number of sequences that a micro-batch may have.
+template <class Model>
+Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typename Model::Stack::Tiling tiling,
+             const Request& request) {
+  using MetaModel = MetaTwin<Model>;
+  typename MetaModel::Stack::Comm communicator(
+      comm::simulated_world<typename Model::Stack::Comm>(request.ranks, request.rank));
+  ShardedModule<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding, tiling,
+                                  request.shape, request.purpose);
+  Executor<MetaModel> executor(module);
+  std::vector<CountExchange<typename MetaModel::Stack::Comm>> exchanges;  // of training, of evaluation
+  for (int i = 0; i < (request.purpose == Purpose::train ? 2 : request.purpose == Purpose::evaluate ? 1 : 0); ++i)
+    exchanges.emplace_back(communicator, module.ledger());
+
+  using Meta = typename MetaModel::Stack::Device;
+  auto* const unread = reinterpret_cast<const std::int32_t*>(Meta::unbacked(0));
+  const Tensor<const std::int32_t> tokens(unread, {request.sequences * request.shape.sequence_length});
+  const auto batch_of = [&](std::int64_t sequences) {
+    const auto part = tokens.slice(0, sequences * request.shape.sequence_length);
+    return MicroBatch{.tokens = part, .targets = part, .sequences = sequences};
+  };
+  const MicroBatch batch = batch_of(request.sequences);
+  const auto train = [&](const MicroBatch& one) {
+    executor.queue_training(std::vector<MicroBatch>(static_cast<std::size_t>(request.shape.micro_batches), one), 1.0f);
+  };
+  Plan result;
+  if (request.purpose == Purpose::train) {
+    optim::AdamW<MetaModel> optimizer(module, {});
+    module.stream().counters.matmuls = request.matmuls;
+    train(batch);
+    result.work = module.stream().counters;
+    result.work.matmuls = nullptr;
+    module.stream().counters.matmuls = nullptr;
+    // A smaller micro-batch is cut anew, perhaps into longer tiles.
+    for (std::int64_t sequences = 1; sequences < request.sequences; ++sequences) train(batch_of(sequences));
+    optimizer.step(executor.loss(), {});
+    executor.evaluate(batch);
+    result.bytes = module.peak_bytes();
+  } else if (request.purpose == Purpose::evaluate) {
+    for (std::int64_t sequences = 1; sequences <= request.sequences; ++sequences)
+      executor.evaluate(batch_of(sequences));
+    result.bytes = module.peak_bytes();
+  } else {
+    auto* const logits = reinterpret_cast<typename Model::Stack::Precision::Compute*>(Meta::unbacked(0));
+    executor.logits(tokens, {logits, {tokens.numel(), model.config().vocab_size}});
+    result.bytes = module.peak_bytes();
+  }
+  result.activation_bytes = module.arena().peak();
+  result.offloaded_activation_bytes = module.offload_arena().peak();
+  result.offloaded_bytes = module.offloaded_bytes();
+  return result;
+}
+
+/// How a full micro-batch is cut, in words, a line for each of a model's units that is tiled.
+template <class Model>
+std::string tiling_text(const Model& model, typename Model::Stack::Tiling tiling, const Request& request) {
+  using MetaModel = MetaTwin<Model>;
+  using Meta = typename MetaModel::Stack::Device;
+  auto arena = Meta::Arena::unbounded();
+  typename Meta::Stream stream(arena, request.shape.threads);
+  nn::Context<typename MetaModel::Local> context{.arena = arena,
+                                                 .stream = stream,
+                                                 .tiling = tiling,
+                                                 .sequences = request.sequences,
+                                                 .sequence_length = request.shape.sequence_length};
+  const MetaModel meta(model.config(), model.units());
+  return message("tiling: MLP of a block, ", meta.block().block.mlp.plan(context), "\ntiling: head, ",
+                 meta.head().plan(context), "\n");
+}
+
+}  // namespace fsdp::plan

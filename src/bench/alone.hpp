@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `tessera bench mlp`, `attention`, `head` and `optim`: what one rank computes alone, so that no stack is needed.
+#pragma once
+
+#include "bench/options.hpp"
+
+namespace fsdp::bench {
+
+/// The SwiGLU MLP, tiled and not, against its nine matmuls. Prints one line for each sequence length and tiling.
+int measure_mlp(const BenchOptions& options);
+
+/// Attention forward and backward against the rate of a matmul. Prints one line for each head size.
+int measure_attention(const BenchOptions& options);
+
+/// The head against its three matmuls. Prints one line for each tiling.
+int measure_head(const BenchOptions& options);
+
+/// The published setting, several ranks as threads: a line for each length and tiling (`tessera bench mlp --table`).
+int measure_mlp_table(const BenchOptions& options);
+
+/// AdamW against a triad. Prints one line for each precision.
+int measure_optim(const BenchOptions& options);
+
+}  // namespace fsdp::bench

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Causal attention alone, against the rate of a square matmul in the same type.
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include <fsdp/device/cpu.hpp>
+#include <fsdp/precision/policies.hpp>
+#include <fsdp/train/launch.hpp>
+
+#include "bench/alone.hpp"
+#include "bench/floors.hpp"
+#include "bench/lines.hpp"
+#include "bench/rounds.hpp"
+
+namespace fsdp::bench {
+namespace {
+
+using device::AttentionShape;
+using device::Cpu;
+using device::MemoryKind;
+
+/// One sequence: q, k and v as columns of one matrix, as a block has them, and so their gradients.
+template <class T>
+class Attention {
+ public:
+  Attention(const AttentionShape& shape, int threads)
+      : shape_(shape),
+        arena_(ledger_, scratch_of(shape, threads)),
+        stream_(arena_, threads),
+        qkv_(block(columns())),
+        dqkv_(block(columns())),
+        out_(block(q_columns())),
+        dout_(block(q_columns())),
+        lse_(ledger_, MemoryKind::activations, shape.heads * shape.sequence_length * 4) {
+    fill_uniform(matrix(qkv_, columns()), 1.0f);
+    fill_uniform(matrix(dout_, q_columns()), 1.0f);
+  }
+
+  void forward() {
+    const auto qkv = matrix(qkv_, columns());
+    Cpu::attention<T>(stream_, shape_, q(qkv), k(qkv), v(qkv), matrix(out_, q_columns()), lse());
+  }
+  void backward() {
+    const auto qkv = matrix(qkv_, columns()), dqkv = matrix(dqkv_, columns());
+    Cpu::attention_backward<T>(stream_, shape_, q(qkv), k(qkv), v(qkv), matrix(out_, q_columns()), lse(),
+                               matrix(dout_, q_columns()), q(dqkv), k(dqkv), v(dqkv));
+  }
+  /// The causal half of one product, queries x keys.
+  double product_flops() const {
+    const auto length = static_cast<double>(shape_.sequence_length);
+    return static_cast<double>(q_columns()) * length * length;
+  }
+  std::int64_t scratch_bytes() const { return arena_.capacity(); }
+
+ private:
+  static std::int64_t scratch_of(const AttentionShape& shape, int threads) {
+    Cpu::Arena nothing;
+    Cpu::Stream planner(nothing, threads);
+    return std::max(Cpu::attention_scratch(planner, shape, dtype_of<T>(), false),
+                    Cpu::attention_scratch(planner, shape, dtype_of<T>(), true));
+  }
+  std::int64_t q_columns() const { return shape_.heads * shape_.head_dim; }
+  std::int64_t columns() const { return q_columns() + 2 * shape_.kv_heads * shape_.head_dim; }
+  CpuBlock block(std::int64_t width) {
+    return {ledger_, MemoryKind::activations, shape_.tokens() * width * std::int64_t{sizeof(T)}};
+  }
+  Tensor<T> matrix(const CpuBlock& block, std::int64_t width) const {
+    return {reinterpret_cast<T*>(block.data()), {shape_.tokens(), width}};
+  }
+  Tensor<T> q(Tensor<T> qkv) const { return qkv.slice_columns(0, q_columns()); }
+  Tensor<T> k(Tensor<T> qkv) const {
+    return qkv.slice_columns(q_columns(), q_columns() + shape_.kv_heads * shape_.head_dim);
+  }
+  Tensor<T> v(Tensor<T> qkv) const {
+    return qkv.slice_columns(q_columns() + shape_.kv_heads * shape_.head_dim, columns());
+  }
+  Tensor<float> lse() const { return {reinterpret_cast<float*>(lse_.data()), {shape_.heads, shape_.sequence_length}}; }
+
+  AttentionShape shape_;
+  device::Ledger ledger_;
+  Cpu::Arena arena_;
+  Cpu::Stream stream_;
+  CpuBlock qkv_, dqkv_, out_, dout_, lse_;
+};
+
+template <class T>
+AttentionLine measure(const BenchOptions& options, std::int64_t head_dim, int threads) {
+  const AttentionShape shape{.sequences = 1,
+                             .sequence_length = options.seq_len > 0 ? options.seq_len : 4096,
+                             .heads = options.heads,
+                             .kv_heads = options.kv_heads,
+                             .head_dim = head_dim};
+  Attention<T> attention(shape, threads);
+  MatmulReplay matmul(square_matmuls(dtype_of<T>(), 1024, 8), std::int64_t{64} << 20, threads);
+  Rounds rounds;
+  const std::size_t forward = rounds.add([&] { attention.forward(); });
+  const std::size_t backward = rounds.add([&] { attention.backward(); });
+  const std::size_t floor = rounds.add([&] { matmul.run(); });
+  rounds.run(options.repeats);
+
+  const auto ratio = [&](std::size_t pass, double products) {
+    return rounds.median_of([&](std::size_t round) {
+      return products * attention.product_flops() / rounds.seconds(pass, round) /
+             (matmul.flops() / rounds.seconds(floor, round));
+    });
+  };
+  return {.seq = shape.sequence_length,
+          .heads = shape.heads,
+          .kv_heads = shape.kv_heads,
+          .head_dim = head_dim,
+          .precision = train::name_of(options.stack.precision),
+          .threads = threads,
+          .forward_ms = 1e3 * rounds.median_seconds(forward),
+          .backward_ms = 1e3 * rounds.median_seconds(backward),
+          .scratch_bytes = attention.scratch_bytes(),
+          .matmul_gflops = matmul.flops() / rounds.median_seconds(floor) * 1e-9,
+          .forward_ratio = ratio(forward, 2),
+          .backward_ratio = ratio(backward, 5)};
+}
+
+}  // namespace
+
+int measure_attention(const BenchOptions& options) {
+  const auto threads = static_cast<int>(train::threads_per_rank(options.stack.threads, device::available_cores(), 1));
+  std::vector<std::int64_t> head_dims{64, 128};
+  if (options.head_dim > 0) head_dims = {options.head_dim};
+  for (const std::int64_t head_dim : head_dims) {
+    const AttentionLine line = options.stack.precision == train::PrecisionChoice::bf16
+                                   ? measure<bf16>(options, head_dim, threads)
+                                   : measure<float>(options, head_dim, threads);
+    std::printf("%s\n", json_line(line).c_str());
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+}  // namespace fsdp::bench

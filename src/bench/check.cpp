@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "bench/check.hpp"
+
+#include <fsdp/core/error.hpp>
+
+namespace fsdp::bench {
+
+void check(const BenchOptions& options) {
+  const auto at_least = [](const char* flag, std::int64_t value, std::int64_t least) {
+    require<InputError>(value >= least, "bench: --", flag, " ", value, " is too small; give at least ", least);
+  };
+  at_least("repeats", options.repeats, 1);
+  at_least("seq-len", options.seq_len, 0);
+  at_least("hidden", options.hidden, 1);
+  at_least("intermediate", options.intermediate, 0);
+  at_least("heads", options.heads, 1);
+  at_least("kv-heads", options.kv_heads, 1);
+  at_least("head-dim", options.head_dim, 0);
+  at_least("vocab", options.vocab, 0);
+  if (options.what == "attention")
+    require<InputError>(options.heads % options.kv_heads == 0, "bench: --heads ", options.heads,
+                        " are not divisible by --kv-heads ", options.kv_heads);
+  at_least("up-to", options.up_to, 0);
+  require<InputError>(!options.table || options.what == "mlp", "bench: --table belongs to mlp, not to ", options.what);
+  for (const char* flag : {"up-to", "dry-run"})
+    require<InputError>(options.table || !train::is_given(options, flag), "bench: --", flag, " belongs to mlp --table");
+  require<InputError>(!options.table || options.stack.comm.kind == train::CommChoice::Kind::threads, "bench: --comm ",
+                      train::name_of(options.stack.comm), ": the ranks of mlp --table are threads:N");
+  at_least("parameters", options.parameters, 1);
+  if (options.bytes != 0) at_least("bytes", options.bytes, 4);  // one float
+}
+
+}  // namespace fsdp::bench

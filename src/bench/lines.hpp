@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What `tessera bench` prints: one JSON object a line. bench/README.md says how each value is measured.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace fsdp::bench {
+
+/// The SwiGLU MLP alone, on one rank.
+struct MlpLine {
+  std::int64_t seq = 0;
+  std::string tiling, precision;
+  int threads = 1;
+  std::int64_t hidden = 0, intermediate = 0;
+  double forward_ms = 0, backward_ms = 0;
+  std::int64_t peak_bytes = 0;        ///< the sum of the next four
+  std::int64_t activation_bytes = 0;  ///< the arena's peak: saved, tiles, matmul scratch
+  std::int64_t stream_bytes = 0;      ///< x, y and dy (which becomes dx)
+  std::int64_t weight_bytes = 0, gradient_bytes = 0;
+  double gemm_floor_ms = 0;   ///< the nine matmuls
+  double module_gemm_ms = 0;  ///< the six calls that the untiled module makes of them
+  double ratio = 0;           ///< (forward + backward) / gemm_floor
+  double ratio_to_module_gemm = 0;
+  std::optional<double> ratio_to_untiled;
+};
+std::string json_line(const MlpLine& line);
+
+/// Attention of one sequence.
+struct AttentionLine {
+  std::int64_t seq = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  std::string precision;
+  int threads = 1;
+  double forward_ms = 0, backward_ms = 0;
+  std::int64_t scratch_bytes = 0;  ///< of the pass that takes more
+  double matmul_gflops = 0;        ///< of a 1024 x 1024 x 1024 matmul
+  double forward_ratio = 0;        ///< 2 x heads x S^2 x head_dim FLOPs a second over that rate
+  double backward_ratio = 0;       ///< 5 x
+};
+std::string json_line(const AttentionLine& line);
+
+/// A head's loss and all its gradients.
+struct HeadLine {
+  std::int64_t tokens = 0, hidden = 0, vocabulary = 0;
+  std::string tiling, precision;
+  int threads = 1;
+  std::int64_t tokens_per_tile = 0, columns_per_block = 0;
+  double milliseconds = 0;
+  double matmul_ms = 0;  ///< the three matmuls, all tokens at once
+  double ratio = 0;
+  std::int64_t planned_bytes = 0;  ///< the tiling plan's: workspace of a tile
+  std::int64_t arena_bytes = 0;    ///< and matmul scratch
+};
+std::string json_line(const HeadLine& line);
+
+/// The MLP in the published setting, on each of several ranks.
+struct MlpTableLine {
+  std::int64_t seq = 0;
+  std::string tiling, plan, precision;
+  int ranks = 1, threads = 1;
+  std::int64_t hidden = 0, intermediate = 0;
+  std::int64_t peak_bytes = 0;        ///< of one rank: the sum of the next seven
+  std::int64_t activation_bytes = 0;  ///< the arena's peak: kept gate and up, tiles, matmul scratch
+  std::int64_t stream_bytes = 0;      ///< x, out and dout (which becomes dx)
+  std::int64_t main_bytes = 0, model_bytes = 0, gathered_bytes = 0, gradient_bytes = 0, gradient_shard_bytes = 0;
+  std::int64_t matmul_flops = 0;                  ///< of a forward and a backward
+  std::optional<double> forward_ms, backward_ms;  ///< with gather and reduction; of the slowest rank
+  std::optional<double> ratio_to_untiled, flops_to_untiled;
+  std::optional<std::int64_t> published_untiled_bytes, published_tiled_bytes;
+};
+std::string json_line(const MlpTableLine& line);
+
+/// The least that a step could take, by parts, and the rates that they were divided by.
+struct StepFloorParts {
+  double matmul_ms = 0, attention_ms = 0, elementwise_ms = 0, optimizer_ms = 0;
+  double matmul_gflops = 0;       ///< of the square matmul that attention's FLOPs are divided by
+  double copy_gb_per_second = 0;  ///< read and written
+  double triad_gb_per_second = 0;
+  std::int64_t elementwise_bytes = 0;  ///< of a step on one rank
+};
+
+/// Where a step's time went, summed over its schedule's events; the mean of the timed steps.
+struct StepPhases {
+  double forward_ms = 0, loss_ms = 0, backward_ms = 0;
+  double exchange_ms = 0;   ///< starting gathers and reductions; waiting for them is in the phase that needs them
+  double optimizer_ms = 0;  ///< gradient norm and AdamW
+};
+
+/// A whole training step: the slowest rank's times.
+struct StepLine {
+  std::string stack, tiling;
+  int ranks = 1, threads = 1;
+  std::int64_t parameters = 0, seq = 0;
+  double tokens_per_second = 0;  ///< of all ranks
+  double step_ms = 0, floor_ms = 0, ratio = 0;
+  double communication_ms = 0, waiting_ms = 0;
+  std::int64_t copied_bytes = 0;  ///< received and copied by collectives, a step
+  std::int64_t allocations = 0;   ///< tensor memory blocks made during the timed steps
+  std::int64_t peak_bytes = 0;
+  double loss = 0;  ///< of the last step, nats per token
+  StepFloorParts floor;
+  StepPhases phases;
+  std::optional<double> bare_loop_ms, ratio_to_bare_loop, bare_loop_loss;  ///< on one rank
+};
+std::string json_line(const StepLine& line);
+
+struct CommLine {
+  std::string backend;
+  std::string way;  ///< "windows" or "messages"; empty where a backend has one way only
+  std::string op;
+  std::int64_t bytes = 0;  ///< of the whole tensor
+  int ranks = 1, threads = 1;
+  double milliseconds = 0;
+  double gb_per_second = 0, memcpy_gb_per_second = 0, ratio = 0;
+  std::optional<double> library_milliseconds = {}, ratio_to_library = {};  ///< MPI's own collective
+};
+std::string json_line(const CommLine& line);
+
+struct OptimLine {
+  std::string precision;
+  int threads = 1;
+  std::int64_t parameters = 0, bytes_per_parameter = 0;
+  double milliseconds = 0;
+  double gb_per_second = 0, triad_gb_per_second = 0, ratio = 0;
+};
+std::string json_line(const OptimLine& line);
+
+}  // namespace fsdp::bench

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What `tessera bench` is told: plain values, with the defaults that `--help` prints.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <fsdp/train/options.hpp>
+
+namespace fsdp::bench {
+
+/// Of all benches; each reads those that its --help line names.
+struct BenchOptions {
+  std::string what = {};  ///< mlp, attention, head, step, comm or optim
+  std::int64_t hidden = 1024, intermediate = 0, layers = 4, heads = 16, kv_heads = 4;
+  std::int64_t vocab = 0;                ///< 0: the command's own, and so below
+  std::int64_t head_dim = 0;             ///< attention; 0: 64 and 128
+  std::int64_t seq_len = 0;              ///< 0: the command's own
+  std::int64_t parameters = 50'000'000;  ///< optim
+  std::int64_t bytes = 0;                ///< comm: of each collective; 0: the command's own
+  std::int64_t repeats = 7;              ///< the median is printed
+  bool table = false;                    ///< mlp: the published setting
+  bool dry_run = false;                  ///< mlp --table: bytes alone
+  std::int64_t up_to = 8192;             ///< mlp --table: the longest sequence that is timed
+  train::StackChoice stack = {};
+  std::vector<std::string> given = {};
+
+  friend bool operator==(const BenchOptions&, const BenchOptions&) = default;
+};
+
+}  // namespace fsdp::bench

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The floor of a training step, measured beside it: what no framework could take away.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <fsdp/core/dtype.hpp>
+#include <fsdp/device/operations.hpp>
+#include <fsdp/models/llama_config.hpp>
+#include <fsdp/module/executor.hpp>
+
+#include "bench/floors.hpp"
+#include "bench/lines.hpp"
+#include "bench/options.hpp"
+#include "bench/rounds.hpp"
+
+namespace fsdp::bench {
+
+/// What a step has to do on one rank; the lists are the dry run's.
+struct StepWork {
+  std::vector<device::MatmulRecord> matmuls;
+  std::int64_t attention_flops = 0;
+  std::int64_t elementwise_bytes = 0;
+  std::int64_t optimizer_bytes = 0;   ///< 30 a parameter in bf16, 28 in fp32
+  std::int64_t activation_bytes = 0;  ///< size of the matmuls' rings
+  DType compute = DType::f32;
+  int threads = 1;
+};
+
+/// Its matmuls at their exact shapes + attention at the rate of a square matmul + element-wise bytes at copy rate + the
+/// optimizer's bytes at triad rate.
+class StepFloor {
+ public:
+  explicit StepFloor(const StepWork& work);
+
+  void add_to(Rounds& rounds);
+  double seconds(const Rounds& rounds, std::size_t round) const;
+  StepFloorParts parts(const Rounds& rounds) const;
+
+ private:
+  double attention_seconds(const Rounds& rounds, std::size_t round) const;
+  double elementwise_seconds(const Rounds& rounds, std::size_t round) const;
+  double optimizer_seconds(const Rounds& rounds, std::size_t round) const;
+
+  double attention_flops_, elementwise_bytes_, optimizer_bytes_;
+  MatmulReplay matmuls_, square_;
+  Copies copies_;
+  Triad triad_;
+  std::size_t matmuls_case_ = 0, square_case_ = 0, copies_case_ = 0, triad_case_ = 0;
+};
+
+/// Adds up where the executor's time goes. Its address must not change while it observes.
+class PhaseClock {
+ public:
+  Observer observer();
+  void add_optimizer(double seconds) { phases_.optimizer_ms += seconds * 1e3; }
+  void reset() { phases_ = {}; }
+  StepPhases mean(std::int64_t steps) const;
+
+ private:
+  StepPhases phases_;
+  std::int64_t begin_ = 0;  ///< nanoseconds
+};
+
+/// Sizes of the model that `bench step` trains.
+LlamaConfig step_model(const BenchOptions& options);
+
+/// Tokens of one sequence, different on every rank.
+std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocabulary, int rank);
+
+}  // namespace fsdp::bench

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/report/report.hpp>
+
+#include <array>
+#include <cstdio>
+#include <iomanip>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+#include <range/v3/numeric/accumulate.hpp>
+#include <range/v3/view/zip.hpp>
+
+#include <fsdp/report/console.hpp>
+
+namespace fsdp::report {
+
+std::string bytes_text(std::int64_t bytes) {
+  constexpr std::array units = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < units.size(); ++unit) value /= 1024;
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(unit == 0 ? 0 : 2) << value << ' ' << units[unit];
+  return text.str();
+}
+
+std::string start_text(const StartRecord& record, std::int64_t corpus_bytes, std::int64_t files,
+                       std::int64_t training_windows, std::int64_t held_out_windows, std::int64_t peak_bytes) {
+  std::ostringstream text;
+  text << "stack     " << record.stack << ", " << record.world << (record.world == 1 ? " rank x " : " ranks x ")
+       << record.threads << (record.threads == 1 ? " thread\n" : " threads\n") << "model     " << record.model_name
+       << ": " << record.parameters << " parameters, " << record.model.layers << " layers, hidden "
+       << record.model.hidden_size << '\n'
+       << "data      " << bytes_text(corpus_bytes) << " in " << files << " files (" << record.skipped_binary
+       << " binary ones skipped), " << training_windows << " windows to train on, " << held_out_windows << " held out\n"
+       << "memory    " << bytes_text(peak_bytes) << " of tensors on each rank";
+  return text.str();
+}
+
+std::string summary_text(const SummaryRecord& record) {
+  std::ostringstream text;
+  text << "trained " << record.steps << " steps, " << record.tokens << " tokens in " << duration_text(record.seconds)
+       << "; peak " << bytes_text(record.peak_bytes) << " of tensors on each rank";
+  if (record.validation_loss) text << "\nheld-out loss " << *record.validation_loss << " nats per token";
+  if (!record.checkpoint.empty()) text << "\ncheckpoint " << record.checkpoint;
+  return text.str();
+}
+
+std::string memory_table(const device::BytesByKind& bytes, const std::string& title) {
+  std::ostringstream text;
+  const auto row = [&](std::string_view name, std::int64_t value) {
+    text << "  " << std::left << std::setw(12) << name << std::right << std::setw(16) << value << "  "
+         << bytes_text(value) << '\n';
+  };
+  text << title << '\n';
+  for (const auto& [name, value] : ranges::views::zip(device::memory_kind_names, bytes)) row(name, value);
+  row("peak", ranges::accumulate(bytes, std::int64_t{0}));
+  return text.str();
+}
+
+std::string schedule_text(const sharding::Schedule& schedule, const std::vector<std::string>& units,
+                          const std::vector<std::string>& groups) {
+  std::ostringstream text;
+  for (const sharding::Event& event : schedule) {
+    text << "micro-batch " << event.micro_batch << "  " << std::left << std::setw(15) << sharding::name_of(event.action)
+         << ' ' << (sharding::computes(event.action) ? units : groups)[static_cast<std::size_t>(event.index)] << '\n';
+  }
+  return text.str();
+}
+
+std::string mean_loss_json(double loss, std::int64_t tokens) {
+  return nlohmann::ordered_json{{"loss", loss}, {"tokens", tokens}}.dump();
+}
+
+TraceEvent trace_event(const sharding::Event& event, int rank, double begin_seconds, double seconds) {
+  const bool communicates = !sharding::computes(event.action) && event.action != sharding::Action::release;
+  return {.name = std::string(sharding::name_of(event.action)) + " " + std::to_string(event.index),
+          .category = communicates ? "comm" : "compute",
+          .begin_microseconds = begin_seconds * 1e6,
+          .duration_microseconds = seconds * 1e6,
+          .rank = rank,
+          .lane = communicates ? 1 : 0};
+}
+
+std::string peak_name(DType dtype, std::int64_t size, int ranks, int threads, double flops_per_second) {
+  std::ostringstream text;
+  text << "matmul " << name_of(dtype) << ' ' << size << "^3 on " << ranks << " x " << threads << " threads, measured "
+       << std::setprecision(3) << flops_per_second * 1e-12 << " TFLOP/s";
+  return text.str();
+}
+
+}  // namespace fsdp::report

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/module/count_exchange.hpp>
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <comm/threads.hpp>
+#include <fsdp/device/cpu.hpp>
+#include <fsdp/train/batches.hpp>
+
+namespace fsdp {
+namespace {
+
+/// What every rank was told where these ranks refuse their data.
+std::vector<std::string> complaints(int ranks, const std::vector<int>& refusing) {
+  using Comm = comm::Threads<device::Cpu>;
+  std::vector<std::string> told(static_cast<std::size_t>(ranks));
+  Comm::run(ranks, {}, [&](Comm& communicator) {
+    const int rank = communicator.rank();
+    try {
+      device::Ledger ledger;
+      CountExchange<Comm> exchange(communicator, ledger);
+      exchange.start([&]() -> BatchCounts {
+        for (const int bad : refusing)
+          if (rank == bad) throw InputError("window " + std::string(static_cast<std::size_t>(10 * rank), 'x'));
+        return {.valid_targets = rank + 1, .squares = 10 * rank};
+      });
+      const BatchCounts counts = exchange.finish();
+      told[static_cast<std::size_t>(rank)] = message(counts.valid_targets, " and ", counts.squares);
+    } catch (const InputError& error) {
+      told[static_cast<std::size_t>(rank)] = error.what();
+    }
+  });
+  return told;
+}
+
+TEST(BatchCounts, AreSummedOverRanks) {
+  EXPECT_EQ(complaints(1, {}), (std::vector<std::string>{"1 and 0"}));
+  EXPECT_EQ(complaints(3, {}), (std::vector<std::string>(3, "6 and 30")));
+}
+
+TEST(BatchCounts, AnErrorOfOneRankIsThatOfAll) {
+  EXPECT_EQ(complaints(1, {0}), (std::vector<std::string>{"window "}));
+  EXPECT_EQ(complaints(3, {2}), (std::vector<std::string>(3, "window " + std::string(20, 'x'))));
+  EXPECT_EQ(complaints(3, {1, 2}), (std::vector<std::string>(3, "window " + std::string(10, 'x'))));
+}
+
+/// What is said of a micro-batch of two sequences of four tokens and a vocabulary of 10.
+std::string complaint(const std::vector<std::int32_t>& tokens, const std::vector<std::int32_t>& targets,
+                      const std::vector<std::int64_t>& documents) {
+  try {
+    require_micro_batch({.tokens = {tokens.data(), {std::ssize(tokens)}},
+                         .targets = {targets.data(), {std::ssize(targets)}},
+                         .sequences = 2,
+                         .documents = documents},
+                        4, 10);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(MicroBatch, HasItsTokensAndTargetsInTheVocabularyAndDocumentsThatCoverIt) {
+  const std::vector<std::int32_t> good = {0, 1, 2, 3, 9, 5, 6, 7};
+  auto too_large = good, negative = good;
+  too_large[5] = 10;
+  negative[2] = -1;
+  EXPECT_EQ(complaint(good, good, {}), "");
+  EXPECT_EQ(complaint(good, negative, {0, 3, 4, 8}), "");
+  EXPECT_NE(complaint(too_large, good, {}).find("token 5 is 10"), std::string::npos);
+  EXPECT_NE(complaint(negative, good, {}).find("token 2 is -1"), std::string::npos);
+  EXPECT_NE(complaint(good, too_large, {}).find("target 5 is 10, outside the vocabulary of 10"), std::string::npos);
+  EXPECT_NE(complaint(good, good, {0, 5, 8}).find("over the end of a sequence"), std::string::npos);
+}
+
+TEST(BatchCounts, AreOfValidTargetsAndDocuments) {
+  const std::vector<std::int32_t> tokens(8, 1), targets = {1, -1, 1, 1, -5, -1, 0, 1};
+  const std::vector<std::int64_t> documents = {0, 1, 4, 4, 8};
+  MicroBatch batch{.tokens = {tokens.data(), {8}}, .targets = {targets.data(), {8}}, .sequences = 2};
+  EXPECT_EQ(train::counts_of({&batch, 1}), (BatchCounts{.valid_targets = 5, .squares = 32}));
+  batch.documents = documents;
+  EXPECT_EQ(train::counts_of({&batch, 1}), (BatchCounts{.valid_targets = 5, .squares = 1 + 9 + 16}));
+}
+
+}  // namespace
+}  // namespace fsdp

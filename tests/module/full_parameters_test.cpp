@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scoped access to whole parameters, for initialisation and inspection.
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <comm/threads.hpp>
+#include <fsdp/models/llama.hpp>
+#include <fsdp/module/full_parameters.hpp>
+#include <fsdp/module/sharded_module.hpp>
+#include <fsdp/optim/initialize.hpp>
+
+#include <support/small_llama.hpp>
+
+namespace fsdp::test {
+namespace {
+
+using Comm = comm::Threads<>;
+
+template <class Sharding, class Precision, class F>
+void with_module(int ranks, Sharding sharding, F f) {
+  using Model = Llama<Stack<Sharding, Comm, Precision, tiling::Untiled>>;
+  Comm::run(ranks, {.checks = true}, [&](Comm& communicator) {
+    ShardedModule<Model> module(communicator, Model(uneven_llama()), sharding, {},
+                                {.sequence_length = 4, .activation_bytes = 0});
+    optim::initialize(module, 1);
+    f(module);
+  });
+}
+
+/// What the initial value of an element must be.
+float initial(const NamedParameter& parameter, std::int64_t i) {
+  if (parameter.initial == nn::Initial::ones) return 1.0f;
+  const std::uint64_t key = mixed(1) ^ hashed(hash_seed, parameter.name);
+  return static_cast<float>(0.02 * optim::normal_at(key, i));
+}
+
+template <class Sharding, class Precision>
+void reads_and_writes(int ranks, Sharding sharding) {
+  with_module<Sharding, Precision>(ranks, sharding, [](auto& module) {
+    int seen = 0;
+    with_full_parameters(module, {"*"}, [&](const NamedParameter& parameter, Tensor<float> whole) {
+      ++seen;
+      EXPECT_EQ(whole.shape(), parameter.shape);
+      for (std::int64_t i = 0; i < whole.numel(); ++i) ASSERT_EQ(whole[i], initial(parameter, i)) << parameter.name;
+    });
+    EXPECT_EQ(seen, 30);
+
+    const std::int64_t resting = module.ledger().current()[0];
+    const auto half = [](const NamedParameter&, Tensor<float> whole) {
+      for (std::int64_t i = 0; i < whole.numel(); ++i) whole[i] *= 0.5f;
+    };
+    with_full_parameters(module, {"*.mlp.*"}, half, Access::write);
+    with_full_parameters(module, {"*norm*"}, half);  // not written back
+    EXPECT_EQ(module.ledger().current()[0], resting);
+    for (const auto& piece : module.pieces()) {
+      const float factor = piece.parameter->name.find(".mlp.") != std::string::npos ? 0.5f : 1.0f;
+      for (std::int64_t i = 0; i < piece.main.numel(); ++i) {
+        ASSERT_EQ(piece.main[i], factor * initial(*piece.parameter, piece.begin + i)) << piece.parameter->name;
+        using Compute = typename std::remove_reference_t<decltype(module)>::Compute;
+        ASSERT_EQ(static_cast<float>(piece.model[i]), static_cast<float>(Compute(piece.main[i])));
+      }
+    }
+  });
+}
+
+TEST(FullParameters, AreReadAndWrittenWhole) {
+  for (const int ranks : {1, 3}) reads_and_writes<FullyShard<>, Bf16Mixed>(ranks, {});
+  reads_and_writes<HybridShard<Zero3, OptimizerAcross::sharded>, Fp32>(4, {.group = 2});
+}
+
+TEST(FullParameters, ANameThatMatchesNothingIsAnError) {
+  EXPECT_THROW((with_module<FullyShard<>, Bf16Mixed>(
+                   2, {}, [](auto& module) { with_full_parameters(module, {"nothing"}, [](auto&&...) {}); })),
+               InputError);
+}
+
+}  // namespace
+}  // namespace fsdp::test

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model's list of units as groups: together, apart, replicated, frozen.
+#include <fsdp/module/units.hpp>
+
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+#include <fsdp/sharding/scheduler.hpp>
+#include <fsdp/sharding/slots.hpp>
+#include <fsdp/sharding/strategies.hpp>
+#include <support/small_llama.hpp>
+
+namespace fsdp::test {
+namespace {
+
+using Unit = std::vector<NamedParameter>;
+using Names = std::vector<std::string>;
+
+/// An embedding of 100 elements, three blocks of 40 and 4, a head of 100 and 4.
+std::vector<Unit> small_units(bool tied = false) {
+  std::vector<Unit> units{{{"table", {10, 10}}}};
+  for (const std::string block : {"a", "b", "c"})
+    units.push_back({{block + ".norm", {4}}, {block + ".weight", {10, 4}}});
+  units.push_back({{"norm", {4}}, {tied ? "table" : "head", {10, 10}}});
+  return units;
+}
+
+/// "embedding: table; block 0: a.norm a.weight; ..."
+std::string text_of(const UnitGroups& groups) {
+  std::string text;
+  for (const GroupedParameters& group : groups.groups) {
+    text += (text.empty() ? "" : "; ") + group.name + ":";
+    for (const NamedParameter& parameter : group.parameters) text += " " + parameter.name;
+  }
+  return text;
+}
+
+TEST(Units, EachIsAGroupUnlessToldOtherwise) {
+  EXPECT_EQ(text_of(group_parameters(small_units(), {}, 0)),
+            "embedding: table; block 0: a.norm a.weight; block 1: b.norm b.weight; block 2: c.norm c.weight; "
+            "head: norm head");
+}
+
+TEST(Units, ASharedWeightIsAGroupOfItsOwnAfterThem) {
+  const UnitGroups groups = group_parameters(small_units(true), {}, 0);
+  EXPECT_EQ(text_of(groups),
+            "block 0: a.norm a.weight; block 1: b.norm b.weight; block 2: c.norm c.weight; head: norm; table: table");
+  EXPECT_EQ(groups.uses.front().groups, std::vector<int>{4});
+  EXPECT_EQ(groups.uses.back().groups, (std::vector<int>{3, 4}));
+  EXPECT_EQ(groups.references.back()[1].group, 4);
+}
+
+TEST(Units, KBlocksMakeAUnit) {
+  EXPECT_EQ(text_of(group_parameters(small_units(), {.blocks_per_unit = 2}, 0)),
+            "embedding: table; block 0 and block 1: a.norm a.weight b.norm b.weight; block 2: c.norm c.weight; "
+            "head: norm head");
+  EXPECT_EQ(text_of(group_parameters(small_units(), {.blocks_per_unit = 7}, 0)),
+            "embedding: table; block 0 to block 2: a.norm a.weight b.norm b.weight c.norm c.weight; head: norm head");
+}
+
+TEST(Units, SmallOnesJoinTheirNeighbours) {
+  EXPECT_EQ(text_of(group_parameters(small_units(), {.merge_below = 60}, 0)),
+            "embedding: table; block 0 and block 1: a.norm a.weight b.norm b.weight; block 2 and head: c.norm c.weight "
+            "norm head");
+  EXPECT_EQ(group_parameters(small_units(), {.merge_below = 1000}, 0).groups.size(), 1u);
+}
+
+TEST(Units, FrozenExemptAndPersistentTensorsStandApart) {
+  EXPECT_EQ(text_of(group_parameters(small_units(), {.replicated = {"table"}, .frozen = {"b.*", "?.norm"}}, 0)),
+            "embedding, replicated: table; block 0: a.weight; block 1, frozen: b.norm b.weight; block 2: c.weight; "
+            "head: norm head; block 0, frozen: a.norm; block 2, frozen: c.norm");
+  EXPECT_EQ(text_of(group_parameters(small_units(), {}, 4)),
+            "embedding: table; block 0: a.weight; block 1: b.weight; block 2: c.weight; head: head; "
+            "block 0, persistent: a.norm; block 1, persistent: b.norm; block 2, persistent: c.norm; "
+            "head, persistent: norm");
+}
+
+TEST(Units, SmallPartsThatStayTakeNoLargeSlot) {
+  const sharding::Rules rules = Zero3{.persistence_threshold = 4}.rules();
+  const UnitGroups groups = group_parameters(small_units(), {}, rules.persistence_threshold);
+  std::vector<sharding::GroupRules> group_rules;
+  std::vector<std::int64_t> elements;
+  for (const GroupedParameters& group : groups.groups) {
+    group_rules.push_back(rules_of(group, rules));
+    elements.push_back(group.elements());
+  }
+  const auto slots = sharding::weight_slots(make_schedule(rules, groups.uses, group_rules, 2), elements);
+  EXPECT_LE(std::accumulate(slots.sizes.begin(), slots.sizes.end(), std::int64_t{0}), 2 * 100 + 4 * 4);
+}
+
+TEST(Units, WhatMakesNoSenseIsAnError) {
+  EXPECT_THROW(group_parameters(small_units(), {.blocks_per_unit = 0}, 0), InputError);
+  EXPECT_THROW(group_parameters(small_units(), {.merge_below = -1}, 0), InputError);
+  EXPECT_THROW(group_parameters(small_units(), {.replicated = {"nothing"}}, 0), InputError);
+  EXPECT_THROW(group_parameters(small_units(), {.frozen = {"*"}}, 0), InputError);
+}
+
+/// The tests below train.
+RunResults trained(std::string_view stack, int ranks, const Units& units, int micro_batches = 1) {
+  RunOptions options = uneven_options(ranks, micro_batches);
+  options.units = units;
+  options.steps = 5;
+  options.evaluated = some_windows(1, 7, 37);
+  const RunResults results = run(stack, options);
+  for (const Memory& memory : results.memory) EXPECT_EQ(memory.used, memory.planned) << stack;
+  return results;
+}
+
+TEST(Units, HowTheyAreCutChangesNoBit) {
+  for (const auto stack : {"fsdp2", "zero1", "zero3", "fsdp2:2", "hybrid:2"}) {
+    SCOPED_TRACE(stack);
+    const RunResults first = trained(stack, 2, {}, 2);
+    for (const Units& units :
+         {Units{.blocks_per_unit = 2}, Units{.merge_below = 5000}, Units{.keep_last_block = false}}) {
+      const RunResults other = trained(stack, 2, units, 2);
+      EXPECT_EQ(other.losses, first.losses);
+      EXPECT_EQ(tensors_that_differ(other.weights, first.weights), Names{});
+    }
+  }
+}
+
+TEST(Units, PersistentTensorsAndALiveBoundChangeNoBit) {
+  const RunResults first = trained("zero3", 3, {});
+  for (const auto stack : {"zero3:persist=19", "zero3:persist=400", "zero3:live=3000", "zero3:prefetch=3:live=4000",
+                           "zero3:prefetch=0", "fsdp2:prefetch=2"}) {
+    const RunResults other = trained(stack, 3, {});
+    EXPECT_EQ(other.losses, first.losses) << stack;
+    EXPECT_EQ(tensors_that_differ(other.weights, first.weights), Names{}) << stack;
+  }
+}
+
+TEST(Units, AnExemptModuleIsTrainedLikeTheOthers) {
+  for (const auto stack : {"fsdp2", "zero3", "hybrid:2", "hybrid:2:full"})
+    for (const int micro_batches : sampled({1, 2})) {
+      const RunResults first = trained(stack, 4, {}, micro_batches);
+      const RunResults other =
+          trained(stack, 4, {.replicated = {"model.embed_tokens.weight", "*norm.weight"}}, micro_batches);
+      EXPECT_LE(largest_relative(other.losses, first.losses), 1e-6) << stack;
+      EXPECT_LE(largest_relative(other.norms, first.norms), 1e-5) << stack;
+      EXPECT_LE(largest_relative(other.weights, first.weights), 1e-4) << stack;
+    }
+}
+
+/// Names that a run has moved.
+Names moved(const RunResults& results) { return tensors_that_differ(results.weights, results.initial); }
+
+TEST(Units, FrozenParametersStayAndTheOthersMove) {
+  for (const auto stack : {"fsdp2", "zero1", "zero3", "hybrid:2:full", "replicated"}) {
+    SCOPED_TRACE(stack);
+    const RunResults head = trained(stack, 2, {.frozen = {"model.*"}}, 2);
+    EXPECT_EQ(moved(head), Names{"lm_head.weight"});
+    const RunResults norms = trained(stack, 2, {.frozen = {"*proj.weight", "*embed*", "lm_head*"}});
+    EXPECT_EQ(moved(norms).size(), 7u);
+    for (const std::string& name : moved(norms)) EXPECT_NE(name.find("norm"), std::string::npos);
+    const RunResults table = trained(stack, 2, {.frozen = {"model.embed_tokens.weight"}});
+    EXPECT_EQ(moved(table).size(), 29u);
+  }
+}
+
+TEST(Units, WhatIsTrainedBesideFrozenParametersHasTheSameGradient) {
+  const RunResults all = trained("fsdp2", 2, {});
+  for (const Names& frozen :
+       {Names{"model.layers.0.*", "*embed*"}, Names{"*.mlp.*"}, Names{"*layernorm*", "lm_head*"}}) {
+    const RunResults some = trained("fsdp2", 2, {.frozen = frozen});
+    for (const auto& [name, gradient] : some.gradients) {
+      if (matches_any(frozen, name)) continue;
+      EXPECT_LE(relative(gradient, all.gradients.at(name)), 1e-6) << name;
+    }
+  }
+}
+
+TEST(Units, FrozenWeightsMayBeComputedInBlocksOfColumns) {
+  RunOptions options = uneven_options(2);
+  options.steps = 3;
+  options.units.frozen = {"*gate_proj*", "*down_proj*", "lm_head*"};
+  const RunResults whole = run("fsdp2", options);
+  options.tiling = tiling::RunTime::budget(1500);  // less than a row of gate, up and h, or of logits, of some tokens
+  const RunResults blocked = run("fsdp2", options);
+  EXPECT_LE(largest_relative(blocked.losses, whole.losses), 1e-6);
+  EXPECT_LE(largest_relative(blocked.weights, whole.weights), 1e-4);
+}
+
+TEST(Units, AFrozenPrefixTakesLessMemoryAndFewerCollectives) {
+  const RunResults all = trained("fsdp2", 2, {});
+  const RunResults top = trained("fsdp2", 2, {.frozen = {"*embed*", "model.layers.0.*", "model.layers.1.*"}});
+  using device::MemoryKind;
+  for (const auto kind : {MemoryKind::activations, MemoryKind::gradients, MemoryKind::optimizer})
+    EXPECT_LT(top.memory[0].used[static_cast<std::size_t>(kind)], all.memory[0].used[static_cast<std::size_t>(kind)]);
+  const auto count = [](const RunResults& results, comm::Op op) {
+    return std::count_if(results.records.begin(), results.records.end(),
+                         [&](const auto& event) { return event.op == op; });
+  };
+  EXPECT_EQ(count(top, comm::Op::all_gather), 5);      // each unit once: the last block stays
+  EXPECT_EQ(count(top, comm::Op::reduce_scatter), 2);  // last block and head
+}
+
+}  // namespace
+}  // namespace fsdp::test

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans for thousands of ranks: bytes of each rank as closed formulas give them.
+#include <chrono>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <fsdp/models/llama.hpp>
+#include <fsdp/plan/dry_run.hpp>
+
+namespace fsdp::plan {
+namespace {
+
+constexpr int world = 4096;
+
+/// 8.03 billion parameters.
+LlamaConfig eight_billion() {
+  return {.vocab_size = 128256,
+          .hidden_size = 4096,
+          .intermediate_size = 14336,
+          .layers = 32,
+          .heads = 32,
+          .kv_heads = 8,
+          .head_dim = 128,
+          .tied = false,
+          .max_position_embeddings = 8192};
+}
+
+std::int64_t up(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+using Shapes = std::vector<std::pair<std::int64_t, std::int64_t>>;  // rows, length of a row
+const Shapes embedding = {{128256, 4096}};
+const Shapes block = {{4096, 1}, {4096, 4096},  {1024, 4096},  {1024, 4096}, {4096, 4096},
+                      {4096, 1}, {14336, 4096}, {14336, 4096}, {4096, 14336}};
+const Shapes head = {{4096, 1}, {128256, 4096}};
+
+std::int64_t whole(const Shapes& shapes) {
+  std::int64_t sum = 0;
+  for (const auto& [rows, row] : shapes) sum += up(rows * row, 64);
+  return sum;
+}
+/// Elements of a rank's shard over n ranks: FSDP2's chunks of rows, and one range in equal parts.
+std::int64_t by_rows(const Shapes& shapes, std::int64_t n) {
+  std::int64_t sum = 0;
+  for (const auto& [rows, row] : shapes) sum += up((rows + n - 1) / n * row, 64);
+  return sum;
+}
+std::int64_t flat(const Shapes& shapes, std::int64_t n) { return up(whole(shapes), 64 * n) / n; }
+
+template <class PerUnit>
+std::int64_t model_sum(PerUnit per_unit) {
+  return per_unit(embedding) + 32 * per_unit(block) + per_unit(head);
+}
+
+/// Weights 4 + 2, gradients 4, moments 8 bytes an element at rest; slots of gathered weights 2, of gradients 4.
+struct Expected {
+  std::int64_t main = 0, model = 0, gradient = 0, gathered = 0, gradient_slots = 0;
+};
+
+template <class Sharding>
+void expect_plan(Sharding sharding, const Expected& expected) {
+  using Model = Llama<Stack<Sharding, comm::Simulated<device::Meta>, Bf16Mixed, tiling::TokensPerTile<2048>>>;
+  double fastest = 1e9;
+  Plan found;
+  for (int round = 0; round < 3; ++round) {
+    const auto begin = std::chrono::steady_clock::now();
+    found =
+        dry_run(Model(eight_billion()), sharding, {}, {.ranks = world, .rank = 0, .shape = {.sequence_length = 8192}});
+    fastest = std::min(fastest, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  using device::MemoryKind;
+  const auto bytes = [&](MemoryKind kind) { return found.bytes[static_cast<std::size_t>(kind)]; };
+  EXPECT_EQ(bytes(MemoryKind::weights), 4 * expected.main + 2 * expected.model);
+  EXPECT_EQ(bytes(MemoryKind::gradients), 4 * expected.gradient + 4 * expected.gradient_slots);
+  EXPECT_EQ(bytes(MemoryKind::optimizer), 8 * expected.main);
+  EXPECT_EQ(bytes(MemoryKind::gathered), 2 * expected.gathered);
+#if defined(NDEBUG)
+  EXPECT_LT(fastest, 1.0) << "seconds";
+#endif
+}
+
+TEST(Plan, OfEightBillionParametersOnThousandsOfRanksIsThatOfTheFormulas) {
+  const std::int64_t two_slots = whole(embedding) + whole(head);  // 32 blocks: the two stand in different slots
+  const std::int64_t largest = whole(head);
+  const std::int64_t rows = model_sum([](const Shapes& unit) { return by_rows(unit, world); });
+  const std::int64_t part = model_sum([](const Shapes& unit) { return flat(unit, world); });
+  const std::int64_t everything = model_sum([](const Shapes& unit) { return up(whole(unit), 64 * world); });
+  {
+    SCOPED_TRACE("fsdp2");
+    expect_plan(FullyShard<>{}, {rows, rows, rows, two_slots, largest});
+  }
+  {
+    SCOPED_TRACE("zero3");
+    const std::int64_t padded = up(whole(embedding), 64 * world) + up(whole(head), 64 * world);
+    expect_plan(Zero3{}, {part, part, part, padded, up(whole(head), 64 * world)});
+  }
+  {
+    SCOPED_TRACE("zero1");
+    expect_plan(Zero1{}, {part, part, part, everything, up(whole(head), 64 * world)});
+  }
+  {
+    SCOPED_TRACE("replicated");
+    expect_plan(Replicated{}, {everything, everything, everything, 0, 0});
+  }
+  const std::int64_t eighth = model_sum([](const Shapes& unit) { return by_rows(unit, 8); });
+  {
+    SCOPED_TRACE("hybrid:8");  // optimizer replicated over 512 groups; shards are padded to be reduced in equal parts
+    const std::int64_t padded = model_sum([](const Shapes& unit) { return up(by_rows(unit, 8), 64 * 512); });
+    EXPECT_GE(padded, eighth);
+    expect_plan(HybridShard<FullyShard<>>{.group = 8}, {padded, padded, padded, two_slots, largest});
+  }
+  {
+    SCOPED_TRACE("hybrid:8:full");
+    const std::int64_t padded = model_sum([](const Shapes& unit) { return up(by_rows(unit, 8), 64 * 512); });
+    expect_plan(HybridShard<FullyShard<>, OptimizerAcross::sharded>{.group = 8},
+                {padded / 512, padded, padded, two_slots, largest});
+  }
+}
+
+}  // namespace
+}  // namespace fsdp::plan

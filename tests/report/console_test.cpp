@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/report/console.hpp>
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "support/temporary_folder.hpp"
+
+namespace fsdp::report {
+namespace {
+
+/// What a console of this style prints in four steps, with a line of its own after the second.
+std::string printed(ConsoleStyle style, std::int64_t log_every) {
+  const test::TemporaryFolder folder;
+  const auto path = folder.write("out", "");
+  std::FILE* stream = std::fopen(path.c_str(), "w");
+  {
+    Console console(stream, style, 1, 4, log_every);
+    for (std::int64_t step = 1; step <= 4; ++step) {
+      console.step({.step = step, .loss = 2.5, .step_seconds = 30});
+      if (step == 2) console.line("saved");
+    }
+  }
+  std::fclose(stream);
+  return test::content_of(path);
+}
+
+TEST(DurationText, IsMinutesAndSecondsAndHoursWhereNeeded) {
+  EXPECT_EQ(duration_text(7.2), "0:07");
+  EXPECT_EQ(duration_text(754), "12:34");
+  EXPECT_EQ(duration_text(3723), "1:02:03");
+  EXPECT_EQ(duration_text(NAN), "0:00");
+}
+
+TEST(StepText, ShowsWhatTheMetricsHold) {
+  const StepRecord record{.step = 12,
+                          .loss = 3.14159,
+                          .grad_norm = 1.02,
+                          .lr = 1e-3,
+                          .tokens_per_second = 8123.4,
+                          .peak_bytes = std::int64_t{1288490189}};
+  EXPECT_EQ(step_text(record, 200), "step  12/200  loss 3.1416  norm 1.020  lr 1.00e-03  8,123 tok/s  peak 1.20 GiB");
+}
+
+TEST(ProgressText, ShowsTheShareDoneAndTheTimeLeft) {
+  EXPECT_EQ(progress_text({.step = 100, .loss = 2.1}, 200, 65),
+            "[============>           ] 50%  step 100/200  loss 2.1000  1:05 left");
+  EXPECT_EQ(progress_text({.step = 200}, 200, 0).find('>'), std::string::npos);
+}
+
+TEST(Console, AFileGetsPlainLinesOnly) {
+  const std::string text = printed({}, 2);
+  EXPECT_EQ(text.find_first_of("\r\033"), std::string::npos);
+  EXPECT_EQ(text, step_text({.step = 1, .loss = 2.5}, 4) + "\n" + step_text({.step = 2, .loss = 2.5}, 4) + "\nsaved\n" +
+                      step_text({.step = 4, .loss = 2.5}, 4) + "\n");
+}
+
+TEST(Console, ATerminalGetsOneLineThatIsOverwritten) {
+  const std::string text = printed({.terminal = true}, 4);
+  EXPECT_NE(text.find("2/4  loss 2.5000  1:00 left\r\033[Ksaved\n["), std::string::npos) << text;
+  EXPECT_EQ(text.find("\033[36m"), std::string::npos);
+  EXPECT_NE(printed({.terminal = true, .colour = true}, 4).find("\033[36m"), std::string::npos);
+  EXPECT_EQ(text.substr(text.size() - 1), "\n");
+}
+
+TEST(Console, AFileIsNoTerminalAndADefaultOnePrintsNothing) {
+  std::FILE* file = std::fopen("/dev/null", "w");
+  EXPECT_FALSE(style_of(file).terminal);
+  EXPECT_FALSE(style_of(file).colour);
+  std::fclose(file);
+  Console console;
+  console.step({});
+  console.line("nothing");
+}
+
+}  // namespace
+}  // namespace fsdp::report

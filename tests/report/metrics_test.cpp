@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/report/metrics.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "support/temporary_folder.hpp"
+
+namespace fsdp::report {
+namespace {
+
+using nlohmann::json;
+
+TEST(JsonLine, NumbersReadBackToTheSameValue) {
+  StepRecord record{.step = 3, .loss = 5.545177444479562, .grad_norm = 1.0 / 3, .lr = 1e-3, .tokens = 99};
+  record.peak_bytes = std::int64_t{1} << 40;
+  const json object = json::parse(json_line(record));
+  EXPECT_EQ(object.at("loss").get<double>(), record.loss);
+  EXPECT_EQ(object.at("grad_norm").get<double>(), record.grad_norm);
+  EXPECT_EQ(object.at("peak_bytes"), record.peak_bytes);
+  EXPECT_TRUE(object.at("mfu").is_null());
+  for (const char* key : {"step", "loss", "grad_norm", "lr", "tokens", "tokens_per_second", "step_seconds",
+                          "peak_bytes", "tflops", "mfu"})
+    EXPECT_TRUE(object.contains(key)) << key;
+}
+
+TEST(JsonLine, NanAndInfinitiesAreStrings) {
+  const json object = json::parse(json_line(StepRecord{.loss = NAN, .grad_norm = -INFINITY, .lr = INFINITY}));
+  EXPECT_EQ(object.at("loss"), "nan");
+  EXPECT_EQ(object.at("grad_norm"), "-inf");
+  EXPECT_EQ(object.at("lr"), "inf");
+}
+
+TEST(JsonLine, TheFirstAndTheLastSayWhatTheyAre) {
+  const json start = json::parse(json_line(StartRecord{.stack = "fsdp2",
+                                                       .model_name = "a\"b\xff\n",
+                                                       .model = llama_preset("tiny"),
+                                                       .seed = UINT64_MAX,
+                                                       .world = 2,
+                                                       .threads = 3}));
+  EXPECT_EQ(start.at("event"), "start");
+  EXPECT_EQ(start.at("seed"), UINT64_MAX);
+  EXPECT_EQ(start.at("world"), 2);
+  EXPECT_EQ(start.at("threads"), 3);
+  EXPECT_EQ(start.at("sizes").at("layers"), 3);
+  const json summary = json::parse(json_line(SummaryRecord{.validation_loss = 1.5, .tokens = 10}));
+  EXPECT_EQ(summary.at("event"), "summary");
+  EXPECT_EQ(summary.at("validation_loss"), 1.5);
+  EXPECT_TRUE(json::parse(json_line(SummaryRecord())).at("validation_loss").is_null());
+}
+
+TEST(Metrics, AppendsAndFlushesLineByLine) {
+  const test::TemporaryFolder folder;
+  const auto path = folder.write("m.jsonl", "{\"earlier\":1}\n");
+  Metrics metrics(path);
+  metrics.write(StepRecord{.step = 1});
+  EXPECT_EQ(test::content_of(path), "{\"earlier\":1}\n" + json_line(StepRecord{.step = 1}) + "\n");
+}
+
+TEST(Metrics, WithoutAPathWritesNothingAndAnUnwritableOneIsAnInputError) {
+  Metrics().write(StepRecord());
+  EXPECT_INPUT_ERROR(Metrics("/nonexistent/m.jsonl"),
+                     "--metrics /nonexistent/m.jsonl: cannot be written: No such file");
+}
+
+}  // namespace
+}  // namespace fsdp::report

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/report/trace.hpp>
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+#include "support/temporary_folder.hpp"
+
+namespace fsdp::report {
+namespace {
+
+using nlohmann::json;
+
+TEST(TraceJson, IsChromesFormat) {
+  const json trace = json::parse(trace_json({{.name = "gather \"1\"",
+                                              .category = "comm",
+                                              .begin_microseconds = 10.5,
+                                              .duration_microseconds = 2,
+                                              .rank = 3,
+                                              .lane = 1}}));
+  const json& events = trace.at("traceEvents");
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].at("args").at("name"), "rank 3");
+  EXPECT_EQ(events[1],
+            json::parse(R"({"name":"gather \"1\"","cat":"comm","ph":"X","ts":10.5,"dur":2.0,"pid":3,"tid":1})"));
+  EXPECT_TRUE(json::parse(trace_json({})).at("traceEvents").empty());
+}
+
+TEST(Trace, CollectsFromAllThreads) {
+  const test::TemporaryFolder folder;
+  Trace trace(folder.path() / "t.json");
+  std::vector<std::thread> threads;
+  for (std::int64_t rank = 0; rank < 3; ++rank)
+    threads.emplace_back([&trace, rank] {
+      for (int i = 0; i < 100; ++i) trace.add({.name = "x", .category = "compute", .rank = rank});
+    });
+  for (std::thread& thread : threads) thread.join();
+  trace.write();
+  EXPECT_EQ(json::parse(test::content_of(folder.path() / "t.json")).at("traceEvents").size(), 303u);
+}
+
+TEST(Trace, IsOffWithoutAPathAndAnUnwritableOneIsAnInputError) {
+  Trace off;
+  EXPECT_FALSE(off.on());
+  off.add({});
+  off.write();
+  EXPECT_INPUT_ERROR(Trace("/nonexistent/t.json"), "--trace /nonexistent/t.json");
+  EXPECT_EQ(trace_path("a/t.json", 0), "a/t.json");
+  EXPECT_EQ(trace_path("a/t.json", 3), "a/t.rank3.json");
+}
+
+}  // namespace
+}  // namespace fsdp::report
