@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/hash.hpp>
 #include <fsdp/optim/initialize.hpp>
 
 namespace fsdp::bench {
@@ -118,9 +119,9 @@ LlamaConfig step_model(const BenchOptions& options) {
 
 std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocabulary, int rank) {
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(count));
-  std::uint64_t key = optim::mixed(static_cast<std::uint64_t>(rank));
+  std::uint64_t key = mixed(static_cast<std::uint64_t>(rank));
   for (std::int32_t& token : tokens) {
-    key = optim::mixed(key);
+    key = mixed(key);
     token = static_cast<std::int32_t>(key % static_cast<std::uint64_t>(vocabulary));
   }
   return tokens;
