@@ -7,7 +7,6 @@
 
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/hash.hpp>
-#include <fsdp/optim/initialize.hpp>
 
 namespace fsdp::bench {
 namespace {
