@@ -25,7 +25,7 @@ struct Bench {
     if constexpr (std::is_same_v<T, bf16>)
       gpu::fill_with(stream, gpu::uniform<bf16>(0.5f), tensor);
     else if constexpr (Real<T>)
-      Cuda::fill<T>(stream, tensor, 0.5f);
+      device::enqueue(stream, device::Fill<T>{.y = tensor, .value = 0.5f});
     return tensor;
   }
 
@@ -63,14 +63,27 @@ void bench_elements(Bench& b) {
   b.copy_rate = b.bandwidth("copy", 2 * one, [&] {
     Cuda::move(s, reinterpret_cast<const std::byte*>(x.data()), reinterpret_cast<std::byte*>(y.data()), x.bytes());
   });
-  b.bandwidth("rms_norm 16384 x 4096 bf16", 2 * one, [&] { Cuda::rms_norm<bf16>(s, x, w, 1e-5f, y, rstd); });
-  b.bandwidth("rms_norm_backward", 3 * one,
-              [&] { Cuda::rms_norm_backward<bf16>(s, x, w, rstd, y, z, Write::overwrite, dw, Write::overwrite); });
-  b.bandwidth("swiglu", 3 * one, [&] { Cuda::swiglu<bf16>(s, x, y, z); });
-  b.bandwidth("swiglu_backward", 6 * one, [&] { Cuda::swiglu_backward<bf16>(s, x, y, z); });
+  b.bandwidth("rms_norm 16384 x 4096 bf16", 2 * one, [&] {
+    device::enqueue(s, device::RmsNorm<bf16>{.x = x, .weight = w, .eps = 1e-5f, .y = y, .rstd = rstd});
+  });
+  b.bandwidth("rms_norm_backward", 3 * one, [&] {
+    device::enqueue(s, device::RmsNormBackward<bf16>{.x = x,
+                                                     .weight = w,
+                                                     .rstd = rstd,
+                                                     .dy = y,
+                                                     .dx = z,
+                                                     .dx_write = Write::overwrite,
+                                                     .dw = dw,
+                                                     .dw_write = Write::overwrite});
+  });
+  b.bandwidth("swiglu", 3 * one, [&] { device::enqueue(s, device::SwiGlu<bf16>{.gate = x, .up = y, .h = z}); });
+  b.bandwidth("swiglu_backward", 6 * one,
+              [&] { device::enqueue(s, device::SwiGluBackward<bf16>{.gate = x, .up = y, .dh = z}); });
   const auto table = b.make<float>({4096, 128});
-  Cuda::rotary_table(s, 5e5f, table);
-  b.bandwidth("rope", 2 * one, [&] { Cuda::rope<bf16>(s, x, table, device::Rotation::forward); });
+  device::enqueue(s, device::RotaryTable{.theta = 5e5f, .table = table});
+  b.bandwidth("rope", 2 * one, [&] {
+    device::enqueue(s, device::Rope<bf16>{.x = x, .table = table, .rotation = device::Rotation::forward});
+  });
 
   const std::int64_t weights = 100'000'000;
   const auto main = b.make<float>({weights}), m = b.make<float>({weights}), v = b.make<float>({weights});
@@ -78,9 +91,14 @@ void bench_elements(Bench& b) {
   const auto model = b.make<bf16>({weights});
   const auto sum = b.make<double>({1});
   const auto step = b.make<device::StepDecision>({1});
-  b.bandwidth("adamw 100 million", 30.0 * static_cast<double>(weights),
-              [&] { Cuda::adamw(s, {}, step, main, m, v, gradient, model); });
-  b.bandwidth("sum_of_squares", 4.0 * static_cast<double>(weights), [&] { Cuda::sum_of_squares(s, gradient, sum); });
+  b.bandwidth("adamw 100 million", 30.0 * static_cast<double>(weights), [&] {
+    device::enqueue(
+        s,
+        device::AdamWStep<bf16>{
+            .step = step, .main = main, .first_moment = m, .second_moment = v, .gradient = gradient, .model = model});
+  });
+  b.bandwidth("sum_of_squares", 4.0 * static_cast<double>(weights),
+              [&] { device::enqueue(s, device::SumOfSquares{.x = gradient, .sum = sum}); });
 
   const std::int64_t tokens = 4096, vocabulary = 128256;
   const auto logits = b.make<bf16>({tokens, vocabulary});
@@ -88,8 +106,9 @@ void bench_elements(Bench& b) {
   const std::vector<std::int32_t> zeros(static_cast<std::size_t>(tokens));
   Cuda::move(s, reinterpret_cast<const std::byte*>(zeros.data()), reinterpret_cast<std::byte*>(targets.data()),
              targets.bytes());
-  b.bandwidth("cross_entropy 4096 x 128256 bf16", 2 * static_cast<double>(logits.bytes()),
-              [&] { Cuda::cross_entropy<bf16>(s, logits, targets, 1, sum); });
+  b.bandwidth("cross_entropy 4096 x 128256 bf16", 2 * static_cast<double>(logits.bytes()), [&] {
+    device::enqueue(s, device::CrossEntropy<bf16>{.logits = logits, .targets = targets, .scale = 1, .loss = sum});
+  });
 }
 
 void bench_matmuls(Bench& b) {
@@ -99,12 +118,15 @@ void bench_matmuls(Bench& b) {
   const auto dw = b.make<float>({inner, hidden});
   const double flops = 2.0 * static_cast<double>(tokens) * static_cast<double>(hidden) * static_cast<double>(inner);
   b.matmul_rate = b.products("matmul 8192 x 4096 x 12288 bf16", flops, [&] {
-    Cuda::matmul<bf16, bf16>(b.stream, Tensor<const bf16>(x), device::transposed(w), h);
+    device::enqueue(b.stream, device::Matmul<bf16>{.a = Tensor<const bf16>(x), .b = device::transposed(w), .c = h});
   });
-  b.products("matmul of its input's gradient", flops,
-             [&] { Cuda::matmul<bf16, bf16>(b.stream, Tensor<const bf16>(h), Tensor<const bf16>(w), x); });
+  b.products("matmul of its input's gradient", flops, [&] {
+    device::enqueue(b.stream, device::Matmul<bf16>{.a = Tensor<const bf16>(h), .b = Tensor<const bf16>(w), .c = x});
+  });
   b.products("matmul of its weight's gradient, float, beta 1", flops, [&] {
-    Cuda::matmul<bf16, float>(b.stream, device::transposed(h), Tensor<const bf16>(x), dw, Write::accumulate);
+    device::enqueue(b.stream,
+                    device::Matmul<bf16, float>{
+                        .a = device::transposed(h), .b = Tensor<const bf16>(x), .c = dw, .write = Write::accumulate});
   });
 }
 
@@ -132,9 +154,22 @@ void bench_attention(Bench& b, const std::string& by) {
           64.0 * static_cast<double>(head_dim * length) * static_cast<double>(length);  // causal half
       const std::string size =
           " by " + by + ", 64/8 heads of " + std::to_string(head_dim) + ", sequence " + std::to_string(length);
-      row("attention" + size, 2 * product, [&] { Cuda::attention<bf16>(b.stream, shape, q, k, v, out, lse); });
-      row("attention_backward" + size, 5 * product,
-          [&] { Cuda::attention_backward<bf16>(b.stream, shape, q, k, v, out, lse, dout, dq, dk, dv); });
+      row("attention" + size, 2 * product, [&] {
+        device::enqueue(b.stream,
+                        device::Attention<bf16>{.shape = shape, .q = q, .k = k, .v = v, .out = out, .lse = lse});
+      });
+      row("attention_backward" + size, 5 * product, [&] {
+        device::enqueue(b.stream, device::AttentionBackward<bf16>{.shape = shape,
+                                                                  .q = q,
+                                                                  .k = k,
+                                                                  .v = v,
+                                                                  .out = out,
+                                                                  .lse = lse,
+                                                                  .dout = dout,
+                                                                  .dq = dq,
+                                                                  .dk = dk,
+                                                                  .dv = dv});
+      });
       b.arena.release(Cuda::Arena::End::low, mark);
     }
 }

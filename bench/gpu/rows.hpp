@@ -93,8 +93,10 @@ inline double matmul_rate() {
   const auto c = arena.allocate<bf16>(Cuda::Arena::End::low, {m, n});
   fill_with(stream, uniform<bf16>(1.0f), a);
   fill_with(stream, uniform<bf16>(0.02f), b);
-  return 2.0 * m * k * n /
-         seconds_of(stream, [&] { Cuda::matmul<bf16, bf16>(stream, Tensor<const bf16>(a), device::transposed(b), c); });
+  return 2.0 * m * k * n / seconds_of(stream, [&] {
+           device::enqueue(stream,
+                           device::Matmul<bf16>{.a = Tensor<const bf16>(a), .b = device::transposed(b), .c = c});
+         });
 }
 
 /// Runs `bench(time_left)`, where a device is; the only argument is how many seconds it may take.

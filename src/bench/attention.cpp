@@ -40,12 +40,23 @@ class Attention {
 
   void forward() {
     const auto qkv = matrix(qkv_, columns());
-    Cpu::attention<T>(stream_, shape_, q(qkv), k(qkv), v(qkv), matrix(out_, q_columns()), lse());
+    device::enqueue(
+        stream_,
+        device::Attention<T>{
+            .shape = shape_, .q = q(qkv), .k = k(qkv), .v = v(qkv), .out = matrix(out_, q_columns()), .lse = lse()});
   }
   void backward() {
     const auto qkv = matrix(qkv_, columns()), dqkv = matrix(dqkv_, columns());
-    Cpu::attention_backward<T>(stream_, shape_, q(qkv), k(qkv), v(qkv), matrix(out_, q_columns()), lse(),
-                               matrix(dout_, q_columns()), q(dqkv), k(dqkv), v(dqkv));
+    device::enqueue(stream_, device::AttentionBackward<T>{.shape = shape_,
+                                                          .q = q(qkv),
+                                                          .k = k(qkv),
+                                                          .v = v(qkv),
+                                                          .out = matrix(out_, q_columns()),
+                                                          .lse = lse(),
+                                                          .dout = matrix(dout_, q_columns()),
+                                                          .dq = q(dqkv),
+                                                          .dk = k(dqkv),
+                                                          .dv = v(dqkv)});
   }
   /// The causal half of one product, queries x keys.
   double product_flops() const {
@@ -56,10 +67,9 @@ class Attention {
 
  private:
   static std::int64_t scratch_of(const AttentionShape& shape, int threads) {
-    Cpu::Arena nothing;
-    Cpu::Stream planner(nothing, threads);
-    return std::max(Cpu::attention_scratch(planner, shape, dtype_of<T>(), false),
-                    Cpu::attention_scratch(planner, shape, dtype_of<T>(), true));
+    const Cpu::Planner planner(threads);
+    return std::max(scratch(planner, device::Attention<T>{.shape = shape}),
+                    scratch(planner, device::AttentionBackward<T>{.shape = shape}));
   }
   std::int64_t q_columns() const { return shape_.heads * shape_.head_dim; }
   std::int64_t columns() const { return q_columns() + 2 * shape_.kv_heads * shape_.head_dim; }

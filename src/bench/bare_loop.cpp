@@ -137,13 +137,19 @@ struct BareLoop<PrecisionT>::State {
   void adamw(double lr, double loss, double squares) {
     const device::StepInputs inputs{.lr = lr};
     const std::array sums = {loss, squares};
-    Device::decide_step(stream, {}, {&inputs, {1}}, {sums.data(), {1, 2}}, {&decision, {1}});
+    device::enqueue(
+        stream, device::DecideStep{.inputs = {&inputs, {1}}, .sums = {sums.data(), {1, 2}}, .step = {&decision, {1}}});
     for (const Weight<Compute>& weight : weights) {
       const device::AdamWRules rules{.weight_decay = weight.main.rank() == 2 ? 0.1f : 0.0f};
       Tensor<bf16> model_weight;
       if constexpr (!one_copy) model_weight = weight.model;
-      Device::adamw(stream, rules, {&decision, {1}}, weight.main, weight.first, weight.second, weight.gradient,
-                    model_weight);
+      device::enqueue(stream, device::AdamWStep<bf16>{.rules = rules,
+                                                      .step = {&decision, {1}},
+                                                      .main = weight.main,
+                                                      .first_moment = weight.first,
+                                                      .second_moment = weight.second,
+                                                      .gradient = weight.gradient,
+                                                      .model = model_weight});
     }
   }
 
@@ -189,8 +195,9 @@ double BareLoop<PrecisionT>::step(const MicroBatch& batch, double lr) {
   const double loss = state_->gradients(batch, 1.0f / static_cast<float>(targets)) / targets;
   double sum = 0;
   for (const auto& weight : state_->weights)
-    device::Cpu::sum_of_squares(state_->stream, Tensor<const float>(weight.gradient.data(), {weight.gradient.numel()}),
-                                Tensor<double>(&sum, {1}));
+    device::enqueue(state_->stream,
+                    device::SumOfSquares{.x = Tensor<const float>(weight.gradient.data(), {weight.gradient.numel()}),
+                                         .sum = Tensor<double>(&sum, {1})});
   require<Error>(std::isfinite(loss) && std::isfinite(sum), "bench: the hand-written loop's loss is ", loss);
   state_->adamw(lr, loss, sum);
   return loss;

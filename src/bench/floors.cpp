@@ -44,25 +44,35 @@ std::int64_t largest(const std::vector<MatmulRecord>& list, std::int64_t at_leas
   return bytes;
 }
 
-std::int64_t scratch_of(const std::vector<MatmulRecord>& list, int threads) {
-  device::Ledger ledger;
-  Cpu::Arena none(ledger, 0);
-  Cpu::Stream stream(none, threads);
-  std::int64_t bytes = 0;
-  for (const MatmulRecord& record : list)
-    bytes = std::max(bytes, Cpu::matmul_scratch(stream, record, record.a_transposed ? record.m : record.k,
-                                                record.b_transposed ? record.k : record.n, record.n));
-  return bytes + device::alignment;
-}
-
+/// The record's matmul, on operands without gaps.
 template <class A, class C>
-void multiply(Cpu::Stream& stream, const MatmulRecord& record, const std::byte* a, const std::byte* b, std::byte* c) {
+device::Matmul<A, C> matmul_of(const MatmulRecord& record, const std::byte* a, const std::byte* b, std::byte* c) {
   const Shape a_shape = record.a_transposed ? Shape{record.k, record.m} : Shape{record.m, record.k};
   const Shape b_shape = record.b_transposed ? Shape{record.n, record.k} : Shape{record.k, record.n};
-  Cpu::matmul<A, C>(stream, {{reinterpret_cast<const A*>(a), a_shape}, record.a_transposed},
-                    {{reinterpret_cast<const A*>(b), b_shape}, record.b_transposed},
-                    {reinterpret_cast<C*>(c), {record.m, record.n}},
-                    record.accumulate ? Write::accumulate : Write::overwrite);
+  return {.a = {{reinterpret_cast<const A*>(a), a_shape}, record.a_transposed},
+          .b = {{reinterpret_cast<const A*>(b), b_shape}, record.b_transposed},
+          .c = {reinterpret_cast<C*>(c), {record.m, record.n}},
+          .write = record.accumulate ? Write::accumulate : Write::overwrite};
+}
+
+/// body(matmul) on the record's element types.
+template <class Body>
+void with_matmul(const MatmulRecord& record, const std::byte* a, const std::byte* b, std::byte* c, const Body& body) {
+  if (record.operands == DType::f32)
+    body(matmul_of<float, float>(record, a, b, c));
+  else if (record.result == DType::f32)
+    body(matmul_of<bf16, float>(record, a, b, c));
+  else
+    body(matmul_of<bf16, bf16>(record, a, b, c));
+}
+
+std::int64_t scratch_of(const std::vector<MatmulRecord>& list, int threads) {
+  const Cpu::Planner planner(threads);
+  std::int64_t bytes = 0;
+  for (const MatmulRecord& record : list)
+    with_matmul(record, nullptr, nullptr, nullptr,
+                [&](const auto& matmul) { bytes = std::max(bytes, scratch(planner, matmul)); });
+  return bytes + device::alignment;
 }
 
 /// The next `bytes` of a ring, from its start again where they do not fit.
@@ -107,12 +117,7 @@ void MatmulReplay::run() {
     const Sizes sizes(record);
     const std::byte* const a = read.take(sizes.a + sizes.b);
     std::byte* const c = written.take(sizes.c);
-    if (record.operands == DType::f32)
-      multiply<float, float>(stream_, record, a, a + sizes.a, c);
-    else if (record.result == DType::f32)
-      multiply<bf16, float>(stream_, record, a, a + sizes.a, c);
-    else
-      multiply<bf16, bf16>(stream_, record, a, a + sizes.a, c);
+    with_matmul(record, a, a + sizes.a, c, [&](const auto& matmul) { device::enqueue(stream_, matmul); });
   }
 }
 

@@ -122,10 +122,13 @@ class Matmuls {
     const Tensor<Compute> logits(reinterpret_cast<Compute*>(logits_.data()),
                                  {operands_.sizes.tokens, operands_.sizes.vocabulary});
     const auto weight = operands_.template matrix<Compute>(operands_.weights);
-    Device::template matmul<Compute, Compute>(stream_, operands_.stream(0), device::transposed(weight), logits);
-    Device::template matmul<Compute, float>(stream_, device::transposed(logits), operands_.stream(0),
-                                            operands_.template matrix<float>(operands_.gradients));
-    Device::template matmul<Compute, Compute>(stream_, logits, weight, operands_.stream(1));
+    device::enqueue(stream_,
+                    device::Matmul<Compute>{.a = operands_.stream(0), .b = device::transposed(weight), .c = logits});
+    device::enqueue(stream_,
+                    device::Matmul<Compute, float>{.a = device::transposed(logits),
+                                                   .b = operands_.stream(0),
+                                                   .c = operands_.template matrix<float>(operands_.gradients)});
+    device::enqueue(stream_, device::Matmul<Compute>{.a = logits, .b = weight, .c = operands_.stream(1)});
   }
 
  private:

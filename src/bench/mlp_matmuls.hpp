@@ -67,7 +67,7 @@ class MlpMatmuls {
   }
   template <class C>
   void product(device::Operand<Compute> a, device::Operand<Compute> b, Tensor<C> c, Write write = Write::overwrite) {
-    Device::template matmul<Compute, C>(stream_, a, b, c, write);
+    device::enqueue(stream_, device::Matmul<Compute, C>{.a = a, .b = b, .c = c, .write = write});
   }
 
   device::Ledger ledger_;

@@ -35,9 +35,14 @@ class Optimizer {
   void step() {
     Tensor<bf16> model;
     if (model_.bytes() > 0) model = {reinterpret_cast<bf16*>(model_.data()), {size_}};
-    const device::StepDecision step{.lr = 1e-4f, .step_size = 1e-3f, .root_scale = 4.5f};
-    Cpu::adamw(stream_, {.weight_decay = 0.1f}, {&step, {1}}, floats(main_), floats(first_), floats(second_),
-               floats(gradient_), model);
+    const device::StepDecision step{.taken = 1, .lr = 1e-4};
+    device::enqueue(stream_, device::AdamWStep<bf16>{.rules = {.weight_decay = 0.1f},
+                                                     .step = {&step, {1}},
+                                                     .main = floats(main_),
+                                                     .first_moment = floats(first_),
+                                                     .second_moment = floats(second_),
+                                                     .gradient = floats(gradient_),
+                                                     .model = model});
   }
   /// Memory held; the triad's arrays are as large.
   std::int64_t bytes() const { return ledger_.bytes(); }

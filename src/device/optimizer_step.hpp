@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include <fsdp/device/operations.hpp>
+#include <fsdp/device/operations/optimizer.hpp>
 
 #include "both.hpp"
 
@@ -27,28 +27,30 @@ FSDP_BOTH void decide_step(const StepRules& rules, const StepInputs& inputs, con
   if (loss - loss != 0 || (overflow && !rules.skips_overflow)) step.stopped = 1;
   step.skipped = overflow || step.stopped != 0 ? 1 : 0;
   if (step.skipped != 0) return;
-  const auto taken = static_cast<double>(++step.taken);
+  ++step.taken;
   const double clipped = rules.clip > 0 ? fmin(1.0, rules.clip / (step.norm + 1e-6)) : 1.0;
   step.gradient_scale = static_cast<float>(clipped / inputs.loss_scale);
-  step.lr = static_cast<float>(inputs.lr);
-  step.step_size = static_cast<float>(inputs.lr / (1 - pow(rules.beta1, taken)));
-  step.root_scale = static_cast<float>(1 / sqrt(1 - pow(rules.beta2, taken)));
+  step.lr = inputs.lr;
 }
 
-/// Constants of AdamW as its elements use them.
+/// Constants of AdamW as its elements use them, once per call: bias corrections are in double.
 struct AdamWFactors {
-  float gradient_scale, beta1, one_minus_beta1, beta2, one_minus_beta2, root_scale, eps, decay, step_size;
+  float gradient_scale, beta1, one_minus_beta1, beta2, one_minus_beta2;
+  float root_scale;  ///< 1 / sqrt(1 - beta2^taken)
+  float eps, decay;
+  float step_size;  ///< lr / (1 - beta1^taken)
 
   FSDP_BOTH AdamWFactors(const AdamWRules& rules, const StepDecision& step)
       : gradient_scale(step.gradient_scale),
-        beta1(rules.beta1),
-        one_minus_beta1(static_cast<float>(1.0 - static_cast<double>(rules.beta1))),
-        beta2(rules.beta2),
-        one_minus_beta2(static_cast<float>(1.0 - static_cast<double>(rules.beta2))),
-        root_scale(step.root_scale),
+        beta1(static_cast<float>(rules.beta1)),
+        one_minus_beta1(static_cast<float>(1.0 - static_cast<double>(beta1))),
+        beta2(static_cast<float>(rules.beta2)),
+        one_minus_beta2(static_cast<float>(1.0 - static_cast<double>(beta2))),
+        root_scale(static_cast<float>(1 / sqrt(1 - pow(rules.beta2, static_cast<double>(step.taken))))),
         eps(rules.eps),
-        decay(static_cast<float>(1.0 - static_cast<double>(step.lr) * static_cast<double>(rules.weight_decay))),
-        step_size(step.step_size) {}
+        decay(static_cast<float>(1.0 - static_cast<double>(static_cast<float>(step.lr)) *
+                                           static_cast<double>(rules.weight_decay))),
+        step_size(static_cast<float>(step.lr / (1 - pow(rules.beta1, static_cast<double>(step.taken))))) {}
 };
 
 }  // namespace fsdp::device

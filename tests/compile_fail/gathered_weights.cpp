@@ -15,9 +15,13 @@ void step(device::Cpu::Stream& stream, const Group& group, Tensor<const device::
           Tensor<float> moment) {
   const Tensor<float> main = group.main().piece({});
 #if CASE == 0
-  device::Cpu::adamw(stream, {}, step, main, moment, moment, group.main_gradient().piece({}), {});
+  device::enqueue(stream, device::AdamWStep<>{.step = step,
+                                              .main = main,
+                                              .first_moment = moment,
+                                              .second_moment = moment,
+                                              .gradient = group.main_gradient().piece({})});
 #elif CASE == 1
-  device::Cpu::adamw(stream, {}, step, group.weight(0), moment, moment, group.main_gradient().piece({}), {});
+  const device::AdamWStep<> update{.step = step, .main = group.weight(0), .first_moment = moment};
 #elif CASE == 2
   const Tensor<float> writable = group.weight(0);
 #endif

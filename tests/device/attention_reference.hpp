@@ -121,11 +121,24 @@ struct Buffers {
     return matrix.view().slice_columns(index == 0 ? 0 : q + (index - 1) * kv, q + index * kv);
   }
   void forward(Cpu::Stream& stream) {
-    Cpu::attention<T>(stream, shape, part(qkv, 0), part(qkv, 1), part(qkv, 2), out.view(), lse.view());
+    device::enqueue(stream, device::Attention<T>{.shape = shape,
+                                                 .q = part(qkv, 0),
+                                                 .k = part(qkv, 1),
+                                                 .v = part(qkv, 2),
+                                                 .out = out.view(),
+                                                 .lse = lse.view()});
   }
   void backward(Cpu::Stream& stream) {
-    Cpu::attention_backward<T>(stream, shape, part(qkv, 0), part(qkv, 1), part(qkv, 2), out.input(), lse.input(),
-                               dout.input(), part(dqkv, 0), part(dqkv, 1), part(dqkv, 2));
+    device::enqueue(stream, device::AttentionBackward<T>{.shape = shape,
+                                                         .q = part(qkv, 0),
+                                                         .k = part(qkv, 1),
+                                                         .v = part(qkv, 2),
+                                                         .out = out.input(),
+                                                         .lse = lse.input(),
+                                                         .dout = dout.input(),
+                                                         .dq = part(dqkv, 0),
+                                                         .dk = part(dqkv, 1),
+                                                         .dv = part(dqkv, 2)});
   }
   Values values(Matrix<T>& matrix, int index) const {
     Values result;

@@ -71,10 +71,10 @@ TEST(Attention, ReferenceAgreesWithFiniteDifferences) {
 template <class T>
 void expect_planned_scratch(const AttentionShape& shape, int threads) {
   Ledger ledger;
-  Cpu::Arena nothing;
-  Cpu::Stream planner(nothing, threads);
+  const Cpu::Planner planner(threads);
   for (const bool backward : {false, true}) {
-    const std::int64_t planned = Cpu::attention_scratch(planner, shape, dtype_of<T>(), backward);
+    const std::int64_t planned = backward ? scratch(planner, AttentionBackward<T>{.shape = shape})
+                                          : scratch(planner, Attention<T>{.shape = shape});
     Cpu::Arena arena(ledger, planned);
     Cpu::Stream stream(arena, threads);
     Buffers<T> buffers(shape);

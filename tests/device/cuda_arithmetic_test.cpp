@@ -182,13 +182,13 @@ TEST(CudaArithmetic, AdamWIsTheReferenceStepAfterStep) {
     expect_near(v, v64, 1e-6, 1);
     expect_near(w, w64, 4e-6, 1);
   }
-  adamw(AdamWFactors({}, {.lr = 0.01f, .step_size = 0.01f}), w, m, v, nan);
+  adamw(AdamWFactors({}, {.taken = 1, .lr = 0.01}), w, m, v, nan);
   EXPECT_TRUE(std::isnan(w) && std::isnan(m) && std::isnan(v));
 }
 
 TEST(CudaArithmetic, AdamWTakesNoStepWhereGradientAndMomentsAreZero) {
   float w = 2, m = 0, v = 0;
-  adamw(AdamWFactors({}, {.lr = 0.01f, .step_size = 0.01f}), w, m, v, 0);
+  adamw(AdamWFactors({}, {.taken = 1, .lr = 0.01}), w, m, v, 0);
   EXPECT_EQ(w, 2);
   EXPECT_EQ(v, 0);
 }

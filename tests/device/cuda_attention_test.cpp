@@ -33,9 +33,22 @@ struct CudaBuffers {
     return view.slice_columns(index == 0 ? 0 : q + (index - 1) * kv, q + index * kv);
   }
   void run(CudaRank& rank) {
-    Cuda::attention<T>(rank.stream, shape, part(qkv, 0), part(qkv, 1), part(qkv, 2), out.view(), lse.view());
-    Cuda::attention_backward<T>(rank.stream, shape, part(qkv, 0), part(qkv, 1), part(qkv, 2), out.input(), lse.input(),
-                                dout.input(), part(dqkv, 0), part(dqkv, 1), part(dqkv, 2));
+    enqueue(rank.stream, Attention<T>{.shape = shape,
+                                      .q = part(qkv, 0),
+                                      .k = part(qkv, 1),
+                                      .v = part(qkv, 2),
+                                      .out = out.view(),
+                                      .lse = lse.view()});
+    enqueue(rank.stream, AttentionBackward<T>{.shape = shape,
+                                              .q = part(qkv, 0),
+                                              .k = part(qkv, 1),
+                                              .v = part(qkv, 2),
+                                              .out = out.input(),
+                                              .lse = lse.input(),
+                                              .dout = dout.input(),
+                                              .dq = part(dqkv, 0),
+                                              .dk = part(dqkv, 1),
+                                              .dv = part(dqkv, 2)});
     out.back(), lse.back(), dqkv.back();
   }
   Values values(Matrix<T>& matrix, int index) const {
@@ -175,8 +188,12 @@ TEST(CudaAttention, LargeScoresStayFinite) {
   CudaBuffers<bf16> buffers(rank, shape, 0);
   buffers.host_qkv.set([](std::int64_t i) { return 60 * random_value(7, static_cast<std::uint64_t>(i)); });
   const OnDevice<bf16> qkv(rank, buffers.host_qkv);
-  Cuda::attention<bf16>(rank.stream, shape, buffers.part(qkv, 0), buffers.part(qkv, 1), buffers.part(qkv, 2),
-                        buffers.out.view(), buffers.lse.view());
+  enqueue(rank.stream, Attention<bf16>{.shape = shape,
+                                       .q = buffers.part(qkv, 0),
+                                       .k = buffers.part(qkv, 1),
+                                       .v = buffers.part(qkv, 2),
+                                       .out = buffers.out.view(),
+                                       .lse = buffers.lse.view()});
   buffers.out.back(), buffers.lse.back();
   const Results expected = attend(shape, buffers.inputs(), Rounding::none);
   EXPECT_LT(relative(buffers.host_out.values(), expected.out), 1.0 / 128);

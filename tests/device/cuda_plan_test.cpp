@@ -27,7 +27,8 @@ Tensor<T> make(auto device, auto& arena, auto& stream, const Shape& shape) {
   using D = decltype(device);
   const auto tensor = arena.template allocate<T>(D::Arena::End::low, shape);
   if constexpr (!D::counts_only)
-    D::template fill<float>(stream, Tensor<float>(reinterpret_cast<float*>(tensor.data()), {tensor.bytes() / 4}), 0);
+    enqueue(stream,
+            Fill<float>{.y = Tensor<float>(reinterpret_cast<float*>(tensor.data()), {tensor.bytes() / 4}), .value = 0});
   stream.counters = {};
   return tensor;
 }
@@ -36,62 +37,72 @@ template <class T>
 void expect_plans_of() {
   const Shape shape{36, 96};
   expect_equal_costs("matmul", [&](auto d, auto& arena, auto& s) {
-    using D = decltype(d);
     const auto a = make<T>(d, arena, s, shape), c = make<T>(d, arena, s, {36, 36});
-    D::template matmul<T, T>(s, a, transposed(a), c);
+    enqueue(s, Matmul<T>{.a = a, .b = transposed(a), .c = c});
   });
   expect_equal_costs("rms_norm_backward", [&](auto d, auto& arena, auto& s) {
-    using D = decltype(d);
     const auto x = make<T>(d, arena, s, shape), w = make<T>(d, arena, s, {96});
     const auto sums = make<float>(d, arena, s, {96}), rstd = make<float>(d, arena, s, {36});
-    D::template rms_norm<T>(s, x, w, 1, x, rstd);
-    D::template rms_norm_backward<T>(s, x, w, rstd, x, x, Write::overwrite, sums, Write::accumulate);
-    D::template rms_norm_backward<T>(s, x, w, rstd, x, x, Write::overwrite, Tensor<float>(nullptr, {96}),
-                                     Write::overwrite);
+    enqueue(s, RmsNorm<T>{.x = x, .weight = w, .eps = 1, .y = x, .rstd = rstd});
+    enqueue(s, RmsNormBackward<T>{.x = x,
+                                  .weight = w,
+                                  .rstd = rstd,
+                                  .dy = x,
+                                  .dx = x,
+                                  .dx_write = Write::overwrite,
+                                  .dw = sums,
+                                  .dw_write = Write::accumulate});
+    enqueue(s, RmsNormBackward<T>{.x = x,
+                                  .weight = w,
+                                  .rstd = rstd,
+                                  .dy = x,
+                                  .dx = x,
+                                  .dx_write = Write::overwrite,
+                                  .dw = Tensor<float>(nullptr, {96}),
+                                  .dw_write = Write::overwrite});
   });
   const std::vector<std::int64_t> lengths = {0, 5, 18, 36};
   for (const CumulativeLengths documents : {CumulativeLengths(), CumulativeLengths(lengths)}) {
     expect_equal_costs("rope", [&](auto d, auto& arena, auto& s) {
-      using D = decltype(d);
       const auto x = make<T>(d, arena, s, shape);
       const auto table = make<float>(d, arena, s, {18, 16});
-      D::rotary_table(s, 1e4f, table);
-      D::template rope<T>(s, x, table, Rotation::forward, documents);
+      enqueue(s, RotaryTable{.theta = 1e4f, .table = table});
+      enqueue(s, Rope<T>{.x = x, .table = table, .rotation = Rotation::forward, .documents = documents});
     });
     expect_equal_costs("attention", [&](auto d, auto& arena, auto& s) {
-      using D = decltype(d);
       const AttentionShape heads{
           .sequences = 2, .sequence_length = 18, .heads = 6, .kv_heads = 3, .head_dim = 16, .documents = documents};
       const auto q = make<T>(d, arena, s, shape), out = make<T>(d, arena, s, shape);
       const auto k = make<T>(d, arena, s, {36, 48});
       const auto lse = make<float>(d, arena, s, {12, 18});
-      D::template attention<T>(s, heads, q, k, k, out, lse);
-      D::template attention_backward<T>(s, heads, q, k, k, out, lse, out, q, k, k);
+      enqueue(s, Attention<T>{.shape = heads, .q = q, .k = k, .v = k, .out = out, .lse = lse});
+      enqueue(
+          s,
+          AttentionBackward<T>{
+              .shape = heads, .q = q, .k = k, .v = k, .out = out, .lse = lse, .dout = out, .dq = q, .dk = k, .dv = k});
     });
   }
   expect_equal_costs("vocabulary", [&](auto d, auto& arena, auto& s) {
-    using D = decltype(d);
     const auto x = make<T>(d, arena, s, shape);
     const auto tokens = make<std::int32_t>(d, arena, s, {36});
     const auto sums = make<float>(d, arena, s, shape);
     const auto loss = make<double>(d, arena, s, {1}), state = make<double>(d, arena, s, {36, 3});
-    D::template embedding<T>(s, x, tokens, x);
-    D::template embedding_backward<T>(s, tokens, x, sums, Write::overwrite);
-    D::template cross_entropy_loss<T>(s, x, tokens, loss);
-    D::template cross_entropy_fold<T>(s, x, 0, tokens, state);
-    D::cross_entropy_sum(s, state, loss);
-    D::template cross_entropy_gradient<T>(s, x, 0, tokens, 1, state);
-    D::template cross_entropy<T>(s, x, tokens, 1, loss);
+    enqueue(s, Embedding<T>{.table = x, .tokens = tokens, .out = x});
+    enqueue(s, EmbeddingBackward<T>{.tokens = tokens, .dy = x, .dtable = sums, .write = Write::overwrite});
+    enqueue(s, CrossEntropyLoss<T>{.logits = x, .targets = tokens, .loss = loss});
+    enqueue(s, CrossEntropyFold<T>{.logits = x, .first = 0, .targets = tokens, .state = state});
+    enqueue(s, CrossEntropySum{.state = state, .loss = loss});
+    enqueue(s, CrossEntropyGradient<T>{.logits = x, .first = 0, .targets = tokens, .scale = 1, .state = state});
+    enqueue(s, CrossEntropy<T>{.logits = x, .targets = tokens, .scale = 1, .loss = loss});
   });
   expect_equal_costs("elements", [&](auto d, auto& arena, auto& s) {
-    using D = decltype(d);
     const auto x = make<T>(d, arena, s, shape), y = make<T>(d, arena, s, shape);
     const auto wide = make<float>(d, arena, s, shape);
-    D::template swiglu<T>(s, x, y, y);
-    D::template swiglu_backward<T>(s, x, y, x);
-    D::template add<T>(s, x, y);
-    D::template copy<T, float>(s, x, wide);
-    D::template fill<T>(s, x, 1);
+    enqueue(s, SwiGlu<T>{.gate = x, .up = y, .h = y});
+    enqueue(s, SwiGluBackward<T>{.gate = x, .up = y, .dh = x});
+    enqueue(s, Add<T>{.x = x, .y = y});
+    enqueue(s, Copy<T, float>{.x = x, .y = wide});
+    enqueue(s, Fill<T>{.y = x, .value = 1});
   });
 }
 
@@ -101,13 +112,12 @@ TEST(CudaPlan, IsWhatCudaTakes) {
   expect_plans_of<bf16>();
   expect_plans_of<f16>();
   expect_equal_costs("optimizer", [&](auto d, auto& arena, auto& s) {
-    using D = decltype(d);
     const auto x = make<float>(d, arena, s, {50001});
     const auto sums = make<double>(d, arena, s, {1, 2});
     const auto step = make<StepDecision>(d, arena, s, {1});
-    D::sum_of_squares(s, x, sums);
-    D::decide_step(s, {}, make<StepInputs>(d, arena, s, {1}), sums, step);
-    D::adamw(s, {}, step, x, x, x, x, Tensor<bf16>());
+    enqueue(s, SumOfSquares{.x = x, .sum = sums});
+    enqueue(s, DecideStep{.inputs = make<StepInputs>(d, arena, s, {1}), .sums = sums, .step = step});
+    enqueue(s, AdamWStep<float>{.step = step, .main = x, .first_moment = x, .second_moment = x, .gradient = x});
   });
 }
 

@@ -30,8 +30,8 @@ TEST(Cuda, QueuesAreOrderedByEvents) {
   const OnDevice<float> first(rank, a), second(rank, b), third(rank, c);
   EXPECT_TRUE(Cuda::Event().happened());
   const CudaRange range("add five times, then copy");
-  for (int i = 0; i < 5; ++i) Cuda::add<float>(rank.stream, first.input(), second.view());
-  Cuda::copy<float, float>(rank.stream, first.input(), second.view());
+  for (int i = 0; i < 5; ++i) enqueue(rank.stream, Add<float>{.x = first.input(), .y = second.view()});
+  enqueue(rank.stream, Copy<float>{.x = first.input(), .y = second.view()});
   const Cuda::Event copied = rank.stream.record();
   other.wait(copied);
   Cuda::move(other, reinterpret_cast<const std::byte*>(second.view().data()),
@@ -51,10 +51,10 @@ TEST(Cuda, GraphsAreAskedAgainForWhatTheyKeep) {
   Cuda::Queue other("other");
   Matrix<float> a = Matrix<float>::random(1, 1, 1 << 20), b(1, 1 << 20), c(1, 1 << 20);
   const OnDevice<float> first(rank, a), sum(rank, b), copied(rank, c);
-  Cuda::fill<float>(rank.stream, sum.view(), 0.0f);
-  Cuda::fill<float>(rank.stream, copied.view(), -1.0f);
+  enqueue(rank.stream, Fill<float>{.y = sum.view(), .value = 0.0f});
+  enqueue(rank.stream, Fill<float>{.y = copied.view(), .value = -1.0f});
   const Cuda::Graph graph = Cuda::capture(rank.stream, [&] {
-    Cuda::add<float>(rank.stream, first.input(), sum.view());
+    enqueue(rank.stream, Add<float>{.x = first.input(), .y = sum.view()});
     other.wait(rank.stream.record());
     Cuda::move(other, reinterpret_cast<const std::byte*>(sum.view().data()),
                reinterpret_cast<std::byte*>(copied.view().data()), 4 << 20);
@@ -97,8 +97,10 @@ TEST(Cuda, MatmulIsTheReferenceForEveryTranspositionStrideAndWrite) {
                   right[static_cast<std::size_t>(tb ? j * s.k + l : l * s.n + j)];
         const OnDevice<A> da(rank, a), db(rank, b);
         const OnDevice<C> dc(rank, c);
-        Cuda::matmul<A, C>(rank.stream, {da.input(), ta}, {db.input(), tb}, dc.view(),
-                           accumulate ? Write::accumulate : Write::overwrite);
+        enqueue(rank.stream, Matmul<A, C>{.a = {da.input(), ta},
+                                          .b = {db.input(), tb},
+                                          .c = dc.view(),
+                                          .write = accumulate ? Write::accumulate : Write::overwrite});
         EXPECT_LT(difference(dc.back().values(), expected), cuda_tolerance<C>()) << s.m << " " << s.n << " " << flags;
         EXPECT_TRUE(c.gaps_untouched());
       }
@@ -144,16 +146,25 @@ TEST(Cuda, RmsNormAndItsBackwardAreTheReference) {
           const OnDevice<T> device_x(rank, x, c.offset), device_w(rank, w), device_y(rank, y, c.offset);
           const OnDevice<T> device_dy(rank, dy, c.offset), device_dx(rank, dx, c.offset);
           const OnDevice<float> device_rstd(rank, rstd), device_dw(rank, dw);
-          Cuda::rms_norm<T>(rank.stream, device_x.input(), device_w.vector_input(), 1e-5f, device_y.view(),
-                            device_rstd.vector());
+          enqueue(rank.stream, RmsNorm<T>{.x = device_x.input(),
+                                          .weight = device_w.vector_input(),
+                                          .eps = 1e-5f,
+                                          .y = device_y.view(),
+                                          .rstd = device_rstd.vector()});
           EXPECT_LT(difference(device_y.back().values(), y_expected), cuda_tolerance<T>());
           const OnDevice<T>& out = in_place ? device_dy : device_dx;
           if (write == Write::accumulate) {
             dx_expected = plus(dx_expected, (in_place ? dy : dx).values());
             dw_expected = plus(dw_expected, dw.values());
           }
-          Cuda::rms_norm_backward<T>(rank.stream, device_x.input(), device_w.vector_input(), device_rstd.vector_input(),
-                                     device_dy.input(), out.view(), write, device_dw.vector(), write);
+          enqueue(rank.stream, RmsNormBackward<T>{.x = device_x.input(),
+                                                  .weight = device_w.vector_input(),
+                                                  .rstd = device_rstd.vector_input(),
+                                                  .dy = device_dy.input(),
+                                                  .dx = out.view(),
+                                                  .dx_write = write,
+                                                  .dw = device_dw.vector(),
+                                                  .dw_write = write});
           // With one column dx is a difference of equal numbers.
           EXPECT_LT(difference(out.back().values(), dx_expected), c.columns == 1 ? 1e9 : 2 * cuda_tolerance<T>())
               << c.rows << " x " << c.columns;
@@ -172,11 +183,20 @@ TEST(Cuda, RmsNormBackwardWithoutWeightsGradientWritesDxAlone) {
   Matrix<float> y(3, 40);
   const OnDevice<float> dx(rank, x), device_w(rank, w), a(rank, one), b(rank, two), device_dw(rank, dw);
   const OnDevice<float> device_y(rank, y), device_rstd(rank, rstd);
-  Cuda::rms_norm<float>(rank.stream, dx.input(), device_w.vector_input(), 1e-5f, device_y.view(), device_rstd.vector());
+  enqueue(rank.stream, RmsNorm<float>{.x = dx.input(),
+                                      .weight = device_w.vector_input(),
+                                      .eps = 1e-5f,
+                                      .y = device_y.view(),
+                                      .rstd = device_rstd.vector()});
   for (const bool with_dw : {false, true})
-    Cuda::rms_norm_backward<float>(rank.stream, dx.input(), device_w.vector_input(), device_rstd.vector_input(),
-                                   (with_dw ? b : a).input(), (with_dw ? b : a).view(), Write::overwrite,
-                                   with_dw ? device_dw.vector() : Tensor<float>(nullptr, {40}), Write::overwrite);
+    enqueue(rank.stream, RmsNormBackward<float>{.x = dx.input(),
+                                                .weight = device_w.vector_input(),
+                                                .rstd = device_rstd.vector_input(),
+                                                .dy = (with_dw ? b : a).input(),
+                                                .dx = (with_dw ? b : a).view(),
+                                                .dx_write = Write::overwrite,
+                                                .dw = with_dw ? device_dw.vector() : Tensor<float>(nullptr, {40}),
+                                                .dw_write = Write::overwrite});
   EXPECT_EQ(a.back().values(), b.back().values());
 }
 
@@ -208,10 +228,16 @@ TEST(Cuda, RopeRotatesByHalvesWithinDocumentsAndBack) {
         const OnDevice<float> device_table(rank, table);
         const OnDevice<T> device_x(rank, x);
         const CumulativeLengths documents = packed ? CumulativeLengths(lengths) : CumulativeLengths();
-        Cuda::rotary_table(rank.stream, 1e4f, device_table.view());
-        Cuda::rope<T>(rank.stream, device_x.view(), device_table.input(), Rotation::forward, documents);
+        enqueue(rank.stream, RotaryTable{.theta = 1e4f, .table = device_table.view()});
+        enqueue(rank.stream, Rope<T>{.x = device_x.view(),
+                                     .table = device_table.input(),
+                                     .rotation = Rotation::forward,
+                                     .documents = documents});
         EXPECT_LT(difference(device_x.back().values(), expected), cuda_tolerance<T>()) << head_dim;
-        Cuda::rope<T>(rank.stream, device_x.view(), device_table.input(), Rotation::backward, documents);
+        enqueue(rank.stream, Rope<T>{.x = device_x.view(),
+                                     .table = device_table.input(),
+                                     .rotation = Rotation::backward,
+                                     .documents = documents});
         EXPECT_LT(difference(device_x.back().values(), before), 2 * cuda_tolerance<T>());
         EXPECT_TRUE(x.gaps_untouched());
       }
@@ -238,9 +264,10 @@ TEST(Cuda, SwiGluAndItsBackwardAreTheReference) {
       }
       const OnDevice<T> device_gate(rank, gate, c.offset), device_up(rank, up, c.offset), device_dh(rank, dh, c.offset),
           device_h(rank, h, c.offset);
-      Cuda::swiglu<T>(rank.stream, device_gate.input(), device_up.input(), device_h.view());
+      enqueue(rank.stream, SwiGlu<T>{.gate = device_gate.input(), .up = device_up.input(), .h = device_h.view()});
       EXPECT_LT(difference(device_h.back().values(), h_expected), cuda_tolerance<T>());
-      Cuda::swiglu_backward<T>(rank.stream, device_gate.view(), device_up.view(), device_dh.view());
+      enqueue(rank.stream,
+              SwiGluBackward<T>{.gate = device_gate.view(), .up = device_up.view(), .dh = device_dh.view()});
       EXPECT_EQ(device_dh.back().values(), h.values());
       EXPECT_LT(difference(device_gate.back().values(), dgate_expected), cuda_tolerance<T>());
       EXPECT_LT(difference(device_up.back().values(), dup_expected), cuda_tolerance<T>());
@@ -265,15 +292,15 @@ TEST(Cuda, AddCopyAndFillCoverEveryElementAndNoGap) {
       const OnDevice<T> device_x(rank, x, c.offset), device_y(rank, y, c.offset), device_same(rank, same);
       const OnDevice<float> device_wide(rank, wide, c.offset);
       const OnDevice<bf16> device_narrow(rank, narrow);
-      Cuda::add<T>(rank.stream, device_x.input(), device_y.view());
+      enqueue(rank.stream, Add<T>{.x = device_x.input(), .y = device_y.view()});
       EXPECT_LT(difference(device_y.back().values(), expected), cuda_tolerance<T>());
-      Cuda::copy<T, float>(rank.stream, device_x.input(), device_wide.view());
+      enqueue(rank.stream, Copy<T, float>{.x = device_x.input(), .y = device_wide.view()});
       EXPECT_EQ(device_wide.back().values(), exact);
-      Cuda::copy<T, bf16>(rank.stream, device_x.input(), device_narrow.view());
+      enqueue(rank.stream, Copy<T, bf16>{.x = device_x.input(), .y = device_narrow.view()});
       EXPECT_EQ(device_narrow.back().values(), rounded.values());
-      Cuda::copy<T, T>(rank.stream, device_x.input(), device_same.view());
+      enqueue(rank.stream, Copy<T>{.x = device_x.input(), .y = device_same.view()});
       EXPECT_EQ(device_same.back().values(), exact);
-      Cuda::fill<T>(rank.stream, device_y.view(), -2);
+      enqueue(rank.stream, Fill<T>{.y = device_y.view(), .value = -2});
       EXPECT_EQ(device_y.back().values(), Values(expected.size(), -2));
       EXPECT_TRUE(y.gaps_untouched() && wide.gaps_untouched() && narrow.gaps_untouched() && same.gaps_untouched());
     }

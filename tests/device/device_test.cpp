@@ -36,8 +36,9 @@ static_assert(Device<Cpu> && Device<Meta>);
 static_assert(detail::Named<NoOperations> && detail::Memory<NoOperations> && detail::HasArena<NoOperations> &&
               detail::HasQueue<NoOperations> && detail::HasStream<NoOperations>);
 static_assert(!detail::MovesForPeers<NoOperations> && detail::MovesForPeers<Cpu>);  // only queues need it
-static_assert(!Device<NoOperations> && !detail::Optimizes<NoOperations> && !detail::Norms<NoOperations, float>);
-static_assert(!Device<int>);
+static_assert(!Device<NoOperations> && !Device<int>);
+static_assert(Has<Cpu, Add<float>> && !Has<Cpu, Add<f16>> && !Has<NoOperations, Add<float>>);
+static_assert(Has<Meta, Add<float>> && Has<MetaOf<Cuda>, Matmul<f16, float>> && !Has<Cpu, Matmul<f16, float>>);
 
 TEST(Arena, BothEndsGrowTowardsEachOtherAndReleaseLastInFirstOut) {
   Ledger ledger;

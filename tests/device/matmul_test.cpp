@@ -12,9 +12,9 @@ struct Pair {
   using Result = C;
 };
 template <class P>
-class Matmul : public testing::Test {};
+class MatmulOf : public testing::Test {};
 using Types = testing::Types<Pair<float, float>, Pair<bf16, bf16>, Pair<bf16, float>>;
-TYPED_TEST_SUITE(Matmul, Types);
+TYPED_TEST_SUITE(MatmulOf, Types);
 
 struct Sizes {
   std::int64_t m, n, k;
@@ -26,7 +26,7 @@ constexpr double bound() {
   return std::is_same_v<C, bf16> ? 1.0 / 256 : 2e-6;
 }
 
-TYPED_TEST(Matmul, IsTheReferenceForEveryTranspositionStrideAndWrite) {
+TYPED_TEST(MatmulOf, IsTheReferenceForEveryTranspositionStrideAndWrite) {
   using A = typename TypeParam::Operands;
   using C = typename TypeParam::Result;
   for (const int threads : team_sizes()) {
@@ -46,8 +46,10 @@ TYPED_TEST(Matmul, IsTheReferenceForEveryTranspositionStrideAndWrite) {
               expected[static_cast<std::size_t>(i * s.n + j)] +=
                   static_cast<double>(static_cast<float>(ta ? a.view().row(l)[i] : a.view().row(i)[l])) *
                   static_cast<double>(static_cast<float>(tb ? b.view().row(j)[l] : b.view().row(l)[j]));
-        Cpu::matmul<A, C>(rank.stream, {a.view(), ta}, {b.view(), tb}, c.view(),
-                          accumulate ? Write::accumulate : Write::overwrite);
+        enqueue(rank.stream, Matmul<A, C>{.a = {a.view(), ta},
+                                          .b = {b.view(), tb},
+                                          .c = c.view(),
+                                          .write = accumulate ? Write::accumulate : Write::overwrite});
         EXPECT_LT(difference(c.values(), expected), (bound<A, C>())) << s.m << " " << s.n << " " << s.k << " " << flags;
         EXPECT_TRUE(c.gaps_untouched());
       }
@@ -60,12 +62,13 @@ TEST(Matmul, WithoutProductsIsZeroOrNothing) {
   const Tensor<const float> a(nullptr, {2, 0}), b(nullptr, {0, 3});
   auto c = Matrix<float>::random(1, 2, 3, 2);
   const Values before = c.values();
-  Cpu::matmul<float, float>(rank.stream, a, b, c.view(), Write::accumulate);
+  enqueue(rank.stream, Matmul<float>{.a = a, .b = b, .c = c.view(), .write = Write::accumulate});
   EXPECT_EQ(c.values(), before);
-  Cpu::matmul<float, float>(rank.stream, a, b, c.view());
+  enqueue(rank.stream, Matmul<float>{.a = a, .b = b, .c = c.view()});
   EXPECT_EQ(c.values(), Values(6, 0));
   EXPECT_TRUE(c.gaps_untouched());
-  Cpu::matmul<float, float>(rank.stream, Tensor<const float>(nullptr, {0, 2}), c.input(), {nullptr, {0, 3}});
+  enqueue(rank.stream,
+          Matmul<float>{.a = Tensor<const float>(nullptr, {0, 2}), .b = c.input(), .c = {nullptr, {0, 3}}});
 }
 
 TEST(Matmul, CountsFlopsAndListsProblems) {
@@ -74,7 +77,7 @@ TEST(Matmul, CountsFlopsAndListsProblems) {
   rank.stream.counters.matmuls = &records;
   const auto a = Matrix<bf16>::random(1, 4, 3), b = Matrix<bf16>::random(2, 5, 4);
   Matrix<float> c(3, 5);
-  Cpu::matmul<bf16, float>(rank.stream, transposed(a.view()), transposed(b.view()), c.view());
+  enqueue(rank.stream, Matmul<bf16, float>{.a = transposed(a.view()), .b = transposed(b.view()), .c = c.view()});
   EXPECT_EQ(rank.stream.counters.matmul_flops, 2 * 3 * 5 * 4);
   ASSERT_EQ(records.size(), 1u);
   EXPECT_EQ(records[0].m, 3);
@@ -88,7 +91,7 @@ TEST(Matmul, RefusesShapesThatDoNotMeet) {
   Rank rank(1);
   const auto a = Matrix<float>::random(1, 2, 3), b = Matrix<float>::random(2, 2, 3);
   Matrix<float> c(2, 3);
-  EXPECT_THROW((Cpu::matmul<float, float>(rank.stream, a.view(), b.view(), c.view())), LogicError);
+  EXPECT_THROW((enqueue(rank.stream, Matmul<float>{.a = a.view(), .b = b.view(), .c = c.view()})), LogicError);
 }
 
 }  // namespace

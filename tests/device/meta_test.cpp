@@ -53,8 +53,8 @@ TYPED_TEST(MetaCosts, OfMatmulsAreTheCpus) {
         const Tensor<T> c = maker.template make<T>({m, 60});
         const Tensor<float> sums = maker.template make<float>({m, 48});
         const Write write = flags & 4 ? Write::accumulate : Write::overwrite;
-        D::template matmul<T, T>(stream, {a, ta}, {b, tb}, c.slice_columns(2, 50), write);
-        D::template matmul<T, float>(stream, {a, ta}, {b, tb}, sums, write);
+        enqueue(stream, Matmul<T>{.a = {a, ta}, .b = {b, tb}, .c = c.slice_columns(2, 50), .write = write});
+        enqueue(stream, Matmul<T, float>{.a = {a, ta}, .b = {b, tb}, .c = sums, .write = write});
       });
 }
 
@@ -65,58 +65,58 @@ TYPED_TEST(MetaCosts, OfElementwiseOperationsAreTheCpus) {
     expect_equal_costs(name, [&](auto d, auto& arena, auto& stream) {
       using D = decltype(d);
       const Maker<D> maker{arena};
-      operation(D{}, stream, maker.template make<T>(shape), maker.template make<T>(shape),
-                maker.template make<T>(shape), maker.template make<T>({96}), maker.template make<float>(shape),
-                maker.template make<float>({96}), maker.template make<std::int32_t>({37}),
-                maker.template make<double>({1}));
+      operation(stream, maker.template make<T>(shape), maker.template make<T>(shape), maker.template make<T>(shape),
+                maker.template make<T>({96}), maker.template make<float>(shape), maker.template make<float>({96}),
+                maker.template make<std::int32_t>({37}), maker.template make<double>({1}));
     });
   };
   // x, y, z [37, 96]; w [96]; wide [37, 96] and sums [96] of float; tokens [37]; total [1].
-  check("rms_norm", [](auto d, auto& s, auto x, auto y, auto, auto w, auto, auto sums, auto, auto) {
-    decltype(d)::template rms_norm<T>(s, x, w, 1, y, sums.slice(0, 37));
+  check("rms_norm", [](auto& s, auto x, auto y, auto, auto w, auto, auto sums, auto, auto) {
+    enqueue(s, RmsNorm<T>{.x = x, .weight = w, .eps = 1, .y = y, .rstd = sums.slice(0, 37)});
   });
   for (const Write write : {Write::overwrite, Write::accumulate})
-    check("rms_norm_backward",
-          [write](auto d, auto& s, auto x, auto y, auto z, auto w, auto wide, auto sums, auto, auto) {
-            const Tensor<float> rstd(wide.data(), {37});
-            decltype(d)::template rms_norm_backward<T>(s, x, w, rstd, y, z, write, sums, write);
-          });
-  check("rope", [](auto d, auto& s, auto x, auto, auto, auto, auto wide, auto, auto, auto) {
-    const Tensor<float> table(wide.data(), {5, 16});
-    decltype(d)::rotary_table(s, 1e4f, table);
-    decltype(d)::template rope<T>(s, x, table, Rotation::forward);
-  });
-  check("swiglu", [](auto d, auto& s, auto x, auto y, auto z, auto, auto, auto, auto, auto) {
-    decltype(d)::template swiglu<T>(s, x, y, z);
-  });
-  check("swiglu_backward", [](auto d, auto& s, auto x, auto y, auto z, auto, auto, auto, auto, auto) {
-    decltype(d)::template swiglu_backward<T>(s, x, y, z);
-  });
-  check("embedding", [](auto d, auto& s, auto x, auto y, auto, auto, auto, auto, auto tokens, auto) {
-    decltype(d)::template embedding<T>(s, x, tokens, y);
-  });
-  for (const Write write : {Write::overwrite, Write::accumulate})
-    check("embedding_backward", [write](auto d, auto& s, auto x, auto, auto, auto, auto wide, auto, auto tokens, auto) {
-      decltype(d)::template embedding_backward<T>(s, tokens, x, wide, write);
+    check("rms_norm_backward", [write](auto& s, auto x, auto y, auto z, auto w, auto wide, auto sums, auto, auto) {
+      const Tensor<float> rstd(wide.data(), {37});
+      enqueue(
+          s,
+          RmsNormBackward<T>{
+              .x = x, .weight = w, .rstd = rstd, .dy = y, .dx = z, .dx_write = write, .dw = sums, .dw_write = write});
     });
-  check("cross_entropy", [](auto d, auto& s, auto x, auto, auto, auto, auto, auto, auto tokens, auto total) {
-    decltype(d)::template cross_entropy<T>(s, x, tokens, 1, total);
+  check("rope", [](auto& s, auto x, auto, auto, auto, auto wide, auto, auto, auto) {
+    const Tensor<float> table(wide.data(), {5, 16});
+    enqueue(s, RotaryTable{.theta = 1e4f, .table = table});
+    enqueue(s, Rope<T>{.x = x, .table = table, .rotation = Rotation::forward});
   });
-  check("cross_entropy_loss", [](auto d, auto& s, auto x, auto, auto, auto, auto, auto, auto tokens, auto total) {
-    decltype(d)::template cross_entropy_loss<T>(s, x, tokens, total);
+  check("swiglu", [](auto& s, auto x, auto y, auto z, auto, auto, auto, auto, auto) {
+    enqueue(s, SwiGlu<T>{.gate = x, .up = y, .h = z});
+  });
+  check("swiglu_backward", [](auto& s, auto x, auto y, auto z, auto, auto, auto, auto, auto) {
+    enqueue(s, SwiGluBackward<T>{.gate = x, .up = y, .dh = z});
+  });
+  check("embedding", [](auto& s, auto x, auto y, auto, auto, auto, auto, auto tokens, auto) {
+    enqueue(s, Embedding<T>{.table = x, .tokens = tokens, .out = y});
+  });
+  for (const Write write : {Write::overwrite, Write::accumulate})
+    check("embedding_backward", [write](auto& s, auto x, auto, auto, auto, auto wide, auto, auto tokens, auto) {
+      enqueue(s, EmbeddingBackward<T>{.tokens = tokens, .dy = x, .dtable = wide, .write = write});
+    });
+  check("cross_entropy", [](auto& s, auto x, auto, auto, auto, auto, auto, auto tokens, auto total) {
+    enqueue(s, CrossEntropy<T>{.logits = x, .targets = tokens, .scale = 1, .loss = total});
+  });
+  check("cross_entropy_loss", [](auto& s, auto x, auto, auto, auto, auto, auto, auto tokens, auto total) {
+    enqueue(s, CrossEntropyLoss<T>{.logits = x, .targets = tokens, .loss = total});
   });
   check("cross_entropy_fold and the like",
-        [](auto d, auto& s, auto x, auto, auto, auto, auto wide, auto, auto tokens, auto total) {
+        [](auto& s, auto x, auto, auto, auto, auto wide, auto, auto tokens, auto total) {
           const Tensor<double> state(reinterpret_cast<double*>(wide.data()), {37, 3});
-          decltype(d)::template cross_entropy_fold<T>(s, x, 0, tokens, state);
-          decltype(d)::cross_entropy_sum(s, state, total);
-          decltype(d)::template cross_entropy_gradient<T>(s, x, 0, tokens, 1, state);
+          enqueue(s, CrossEntropyFold<T>{.logits = x, .first = 0, .targets = tokens, .state = state});
+          enqueue(s, CrossEntropySum{.state = state, .loss = total});
+          enqueue(s, CrossEntropyGradient<T>{.logits = x, .first = 0, .targets = tokens, .scale = 1, .state = state});
         });
-  check("add", [](auto d, auto& s, auto x, auto y, auto...) { decltype(d)::template add<T>(s, x, y); });
-  check("copy", [](auto d, auto& s, auto x, auto, auto, auto, auto wide, auto...) {
-    decltype(d)::template copy<T, float>(s, x, wide);
-  });
-  check("fill", [](auto d, auto& s, auto x, auto...) { decltype(d)::template fill<T>(s, x, 1); });
+  check("add", [](auto& s, auto x, auto y, auto...) { enqueue(s, Add<T>{.x = x, .y = y}); });
+  check("copy",
+        [](auto& s, auto x, auto, auto, auto, auto wide, auto...) { enqueue(s, Copy<T, float>{.x = x, .y = wide}); });
+  check("fill", [](auto& s, auto x, auto...) { enqueue(s, Fill<T>{.y = x, .value = 1}); });
 }
 
 TEST(MetaCosts, OfTheOptimizerAreTheCpus) {
@@ -128,9 +128,11 @@ TEST(MetaCosts, OfTheOptimizerAreTheCpus) {
       const Tensor<bf16> model = with_model ? maker.template make<bf16>({50001}) : Tensor<bf16>();
       const Tensor<StepDecision> step = maker.template make<StepDecision>({1});
       const Tensor<double> sums = maker.template make<double>({1, 2});
-      D::sum_of_squares(stream, x, sums);
-      D::decide_step(stream, {}, maker.template make<StepInputs>({1}), sums, step);
-      D::adamw(stream, {}, step, x, x, x, x, model);
+      enqueue(stream, SumOfSquares{.x = x, .sum = sums});
+      enqueue(stream, DecideStep{.inputs = maker.template make<StepInputs>({1}), .sums = sums, .step = step});
+      enqueue(stream,
+              AdamWStep<bf16>{
+                  .step = step, .main = x, .first_moment = x, .second_moment = x, .gradient = x, .model = model});
     });
 }
 
@@ -146,8 +148,11 @@ TYPED_TEST(MetaCosts, OfAttentionAreTheCpus) {
       const Tensor<T> k = maker.template make<T>({shape.tokens(), 32}),
                       v = maker.template make<T>({shape.tokens(), 32});
       const Tensor<float> lse = maker.template make<float>({8, length});
-      D::template attention<T>(stream, shape, q, k, v, out, lse);
-      D::template attention_backward<T>(stream, shape, q, k, v, out, lse, out, q, k, v);
+      enqueue(stream, Attention<T>{.shape = shape, .q = q, .k = k, .v = v, .out = out, .lse = lse});
+      enqueue(
+          stream,
+          AttentionBackward<T>{
+              .shape = shape, .q = q, .k = k, .v = v, .out = out, .lse = lse, .dout = out, .dq = q, .dk = k, .dv = v});
     });
   }
 }
@@ -160,9 +165,9 @@ TEST(Meta, PlansForMoreThreadsThanTheMachineHasAndLeavesTheTeamSizeAlone) {
   const Tensor<bf16> a = arena.allocate<bf16>(Meta::Arena::End::low, {4096, 1 << 20});  // no memory stands behind it
   const Tensor<bf16> c = arena.allocate<bf16>(Meta::Arena::End::low, {4096, 4096});
   const std::int64_t tensors = arena.used();
-  Meta::matmul<bf16, bf16>(few, a, transposed(a), c);
+  enqueue(few, Matmul<bf16>{.a = a, .b = transposed(a), .c = c});
   const std::int64_t one = arena.peak() - tensors;
-  Meta::matmul<bf16, bf16>(many, a, transposed(a), c);
+  enqueue(many, Matmul<bf16>{.a = a, .b = transposed(a), .c = c});
   EXPECT_GT(arena.peak() - tensors, 8 * one);
   EXPECT_EQ(omp_get_max_threads(), before);
   EXPECT_EQ(arena.used(), tensors);
@@ -172,8 +177,8 @@ TEST(Meta, RefusesTheShapesThatTheCpuRefuses) {
   Meta::Arena arena = Meta::Arena::unbounded();
   Meta::Stream stream(arena, 1);
   const Tensor<float> x(nullptr, {2, 3}), y(nullptr, {3, 2});
-  EXPECT_THROW(Meta::add<float>(stream, x, y), LogicError);
-  EXPECT_THROW((Meta::matmul<float, float>(stream, x, x, y)), LogicError);
+  EXPECT_THROW(enqueue(stream, Add<float>{.x = x, .y = y}), LogicError);
+  EXPECT_THROW((enqueue(stream, Matmul<float>{.a = x, .b = x, .c = y})), LogicError);
 }
 
 }  // namespace

@@ -19,7 +19,8 @@ TYPED_TEST(Operations, RmsNormIsTheReferenceWithinRounding) {
     const auto x = Matrix<T>::random(1, c.rows, c.columns, c.gap, 3), w = Matrix<T>::random(2, 1, c.columns);
     Matrix<T> y(c.rows, c.columns, c.gap);
     Matrix<float> rstd(1, c.rows);
-    Cpu::rms_norm<T>(rank.stream, x.view(), w.vector_input(), 1e-5f, y.view(), rstd.vector());
+    enqueue(rank.stream,
+            RmsNorm<T>{.x = x.view(), .weight = w.vector_input(), .eps = 1e-5f, .y = y.view(), .rstd = rstd.vector()});
     EXPECT_LT(difference(y.values(), norm_reference(x.values(), w.values(), 1e-5f)), 2 * tolerance<T>());
     EXPECT_TRUE(y.gaps_untouched());
   }
@@ -38,12 +39,20 @@ TYPED_TEST(Operations, RmsNormBackwardIsTheFiniteDifferenceAndMayAccumulateOverD
         Matrix<float> rstd(1, c.rows), dw(1, c.columns);
         const bool adds = write == Write::accumulate;
         if (adds) dx = Matrix<T>::random(4, c.rows, c.columns, 2 * c.gap), dw = Matrix<float>::random(5, 1, c.columns);
-        Cpu::rms_norm<T>(rank.stream, x.view(), w.vector_input(), 1e-5f, y.view(), rstd.vector());
+        enqueue(
+            rank.stream,
+            RmsNorm<T>{.x = x.view(), .weight = w.vector_input(), .eps = 1e-5f, .y = y.view(), .rstd = rstd.vector()});
         const Values seed = dy.values();
         Matrix<T>& out = in_place ? dy : dx;
         const Values dx_before = out.values(), dw_before = dw.values();
-        Cpu::rms_norm_backward<T>(rank.stream, x.view(), w.vector_input(), rstd.vector(), dy.input(), out.view(), write,
-                                  dw.vector(), write);
+        enqueue(rank.stream, RmsNormBackward<T>{.x = x.view(),
+                                                .weight = w.vector_input(),
+                                                .rstd = rstd.vector(),
+                                                .dy = dy.input(),
+                                                .dx = out.view(),
+                                                .dx_write = write,
+                                                .dw = dw.vector(),
+                                                .dw_write = write});
         Values dx_expected = finite_differences(
             [&](const Values& at) { return dot(norm_reference(at, w.values(), 1e-5f), seed); }, x.values());
         Values dw_expected = finite_differences(
@@ -67,9 +76,17 @@ TEST(RmsNorm, BackwardOfManyRowsIsTheSumOverRowsForAnyNumberOfThreads) {
   for (const int threads : team_sizes()) {
     Rank rank(threads);
     Matrix<float> y(c.rows, c.columns), dx(c.rows, c.columns), rstd(1, c.rows), dw(1, c.columns);
-    Cpu::rms_norm<float>(rank.stream, x.view(), w.vector_input(), 1e-5f, y.view(), rstd.vector());
-    Cpu::rms_norm_backward<float>(rank.stream, x.view(), w.vector_input(), rstd.vector(), dy.view(), dx.view(),
-                                  Write::overwrite, dw.vector(), Write::overwrite);
+    enqueue(
+        rank.stream,
+        RmsNorm<float>{.x = x.view(), .weight = w.vector_input(), .eps = 1e-5f, .y = y.view(), .rstd = rstd.vector()});
+    enqueue(rank.stream, RmsNormBackward<float>{.x = x.view(),
+                                                .weight = w.vector_input(),
+                                                .rstd = rstd.vector(),
+                                                .dy = dy.view(),
+                                                .dx = dx.view(),
+                                                .dx_write = Write::overwrite,
+                                                .dw = dw.vector(),
+                                                .dw_write = Write::overwrite});
     EXPECT_LT(difference(dw.values(), expected), 2e-6);
   }
 }
@@ -83,8 +100,8 @@ TYPED_TEST(Operations, RopeRotatesByHalvesAndBackwardRotatesBack) {
       Matrix<float> table(positions, head_dim);
       auto x = Matrix<T>::random(1, tokens, heads * head_dim, 4);
       const Values before = x.values();
-      Cpu::rotary_table(rank.stream, 1e4f, table.view());
-      Cpu::rope<T>(rank.stream, x.view(), table.view(), Rotation::forward);
+      enqueue(rank.stream, RotaryTable{.theta = 1e4f, .table = table.view()});
+      enqueue(rank.stream, Rope<T>{.x = x.view(), .table = table.view(), .rotation = Rotation::forward});
       Values expected = before;
       for (std::int64_t t = 0; t < tokens; ++t)
         for (std::int64_t i = 0; i < heads * head_dim; ++i) {
@@ -97,7 +114,7 @@ TYPED_TEST(Operations, RopeRotatesByHalvesAndBackwardRotatesBack) {
           expected[high] = before[high] * std::cos(angle) + before[low] * std::sin(angle);
         }
       EXPECT_LT(difference(x.values(), expected), tolerance<T>());
-      Cpu::rope<T>(rank.stream, x.view(), table.view(), Rotation::backward);
+      enqueue(rank.stream, Rope<T>{.x = x.view(), .table = table.view(), .rotation = Rotation::backward});
       EXPECT_LT(difference(x.values(), before), 2 * tolerance<T>());
       EXPECT_TRUE(x.gaps_untouched());
     }
@@ -121,9 +138,9 @@ TYPED_TEST(Operations, SwiGluIsTheReferenceAndItsBackwardTheFiniteDifference) {
                                (2 * step));
       dup_expected.push_back(d[i] * swiglu_reference(g[i], 1));
     }
-    Cpu::swiglu<T>(rank.stream, gate.input(), up.input(), h.view());
+    enqueue(rank.stream, SwiGlu<T>{.gate = gate.input(), .up = up.input(), .h = h.view()});
     EXPECT_LT(difference(h.values(), h_expected), tolerance<T>());
-    Cpu::swiglu_backward<T>(rank.stream, gate.view(), up.view(), dh.view());
+    enqueue(rank.stream, SwiGluBackward<T>{.gate = gate.view(), .up = up.view(), .dh = dh.view()});
     EXPECT_EQ(dh.values(), h.values());
     EXPECT_LT(difference(gate.values(), dgate_expected), tolerance<T>());
     EXPECT_LT(difference(up.values(), dup_expected), tolerance<T>());
@@ -139,7 +156,7 @@ TYPED_TEST(Operations, SwiGluKeepsNanAndStaysFiniteAtExtremes) {
   const std::vector<float> values = {nan, 1e4f, -1e4f, -95.0f, 100.0f};
   gate.set([&](std::int64_t i) { return values[static_cast<std::size_t>(i)]; });
   up.set([](std::int64_t) { return 1.0; });
-  Cpu::swiglu<T>(rank.stream, gate.input(), up.input(), h.view());
+  enqueue(rank.stream, SwiGlu<T>{.gate = gate.input(), .up = up.input(), .h = h.view()});
   EXPECT_TRUE(std::isnan(h.at(0, 0)));
   EXPECT_NEAR(h.at(0, 1) / 1e4, 1, 0.01);
   EXPECT_EQ(h.at(0, 2), 0);
@@ -156,16 +173,16 @@ TYPED_TEST(Operations, AddCopyAndFillCoverEveryElementAndNoGap) {
     Matrix<float> wide(c.rows, c.columns, c.gap);
     Matrix<bf16> narrow(c.rows, c.columns, 1);
     const Values expected = plus(x.values(), y.values());
-    Cpu::add<T>(rank.stream, x.view(), y.view());
+    enqueue(rank.stream, Add<T>{.x = x.view(), .y = y.view()});
     EXPECT_LT(difference(y.values(), expected), tolerance<T>());
-    Cpu::copy<T, float>(rank.stream, x.view(), wide.view());
+    enqueue(rank.stream, Copy<T, float>{.x = x.view(), .y = wide.view()});
     EXPECT_EQ(wide.values(), x.values());
-    Cpu::copy<T, bf16>(rank.stream, x.view(), narrow.view());
+    enqueue(rank.stream, Copy<T, bf16>{.x = x.view(), .y = narrow.view()});
     Matrix<bf16> rounded(c.rows, c.columns);
     const Values exact = x.values();
     rounded.set([&](std::int64_t i) { return exact[static_cast<std::size_t>(i)]; });
     EXPECT_EQ(narrow.values(), rounded.values());
-    Cpu::fill<T>(rank.stream, y.view(), -2);
+    enqueue(rank.stream, Fill<T>{.y = y.view(), .value = -2});
     EXPECT_EQ(y.values(), Values(expected.size(), -2));
     EXPECT_TRUE(y.gaps_untouched() && wide.gaps_untouched() && narrow.gaps_untouched());
   }
@@ -179,7 +196,8 @@ TYPED_TEST(Operations, RmsNormShowsNan) {
   x.at(1, 39) = T(std::numeric_limits<float>::quiet_NaN());
   Matrix<T> y(2, 40);
   Matrix<float> rstd(1, 2);
-  Cpu::rms_norm<T>(rank.stream, x.view(), w.vector_input(), 1e-5f, y.view(), rstd.vector());
+  enqueue(rank.stream,
+          RmsNorm<T>{.x = x.view(), .weight = w.vector_input(), .eps = 1e-5f, .y = y.view(), .rstd = rstd.vector()});
   EXPECT_TRUE(std::isfinite(rstd.at(0, 0)) && std::isnan(rstd.at(0, 1)) && std::isnan(y.at(1, 0)));
 }
 

@@ -100,9 +100,9 @@ void expect_planned_scratch(const AttentionShape& shape, int threads) {
   planned.documents = {};
   for (const bool backward : {false, true}) {
     Ledger ledger;
-    Cpu::Arena nothing;
-    Cpu::Stream planner(nothing, threads);
-    Cpu::Arena arena(ledger, Cpu::attention_scratch(planner, planned, dtype_of<T>(), backward));
+    const Cpu::Planner planner(threads);
+    Cpu::Arena arena(ledger, backward ? scratch(planner, AttentionBackward<T>{.shape = planned})
+                                      : scratch(planner, Attention<T>{.shape = planned}));
     Cpu::Stream stream(arena, threads);
     Buffers<T> buffers(shape);
     backward ? buffers.backward(stream) : buffers.forward(stream);
@@ -137,12 +137,15 @@ TEST(PackedAttention, RotaryPositionsBeginAnewInEveryDocument) {
   for (const int threads : team_sizes()) {
     Rank rank(threads);
     Matrix<float> table(83, 16);
-    Cpu::rotary_table(rank.stream, 100, table.view());
+    enqueue(rank.stream, RotaryTable{.theta = 100, .table = table.view()});
     auto packed = Matrix<bf16>::random(1, 166, 48), alone = packed;
-    Cpu::rope<bf16>(rank.stream, packed.view(), table.input(), Rotation::forward, few_tokens);
+    enqueue(
+        rank.stream,
+        Rope<bf16>{.x = packed.view(), .table = table.input(), .rotation = Rotation::forward, .documents = few_tokens});
     for (std::size_t i = 1; i < few_tokens.size(); ++i)
-      Cpu::rope<bf16>(rank.stream, alone.view().slice(few_tokens[i - 1], few_tokens[i]), table.input(),
-                      Rotation::forward);
+      enqueue(rank.stream, Rope<bf16>{.x = alone.view().slice(few_tokens[i - 1], few_tokens[i]),
+                                      .table = table.input(),
+                                      .rotation = Rotation::forward});
     EXPECT_EQ(packed.values(), alone.values());
   }
 }
@@ -176,9 +179,24 @@ TEST(PackedAttention, RefusesListsThatDoNotCoverTheBatchBeforeItComputes) {
     const Tensor<float> x(nullptr, {8, 4}), table(nullptr, {4, 4}), lse(nullptr, {2, 4});
     for (const std::string& text :
          {complaint([&] { buffers.forward(rank.stream); }), complaint([&] { buffers.backward(rank.stream); }),
-          complaint([&] { Meta::attention<float>(meta, shape, x, x, x, x, lse); }),
-          complaint([&] { Meta::attention_backward<float>(meta, shape, x, x, x, x, lse, x, x, x, x); }),
-          complaint([&] { Meta::rope<float>(meta, x, table, Rotation::forward, bad.documents); })})
+          complaint(
+              [&] { enqueue(meta, Attention<float>{.shape = shape, .q = x, .k = x, .v = x, .out = x, .lse = lse}); }),
+          complaint([&] {
+            enqueue(meta, AttentionBackward<float>{.shape = shape,
+                                                   .q = x,
+                                                   .k = x,
+                                                   .v = x,
+                                                   .out = x,
+                                                   .lse = lse,
+                                                   .dout = x,
+                                                   .dq = x,
+                                                   .dk = x,
+                                                   .dv = x});
+          }),
+          complaint([&] {
+            enqueue(meta,
+                    Rope<float>{.x = x, .table = table, .rotation = Rotation::forward, .documents = bad.documents});
+          })})
       EXPECT_NE(text.find(bad.says), std::string::npos) << text;
     EXPECT_TRUE(std::isnan(buffers.out.at(0, 0)) && std::isnan(buffers.dqkv.at(0, 0)));
   }

@@ -21,7 +21,7 @@ TYPED_TEST(Vocabulary, EmbeddingTakesRowsAndItsBackwardAddsThemInTokenOrder) {
       Rank rank(threads);
       const auto table = Matrix<T>::random(1, 5, columns);
       Matrix<T> out(7, columns, 2);
-      Cpu::embedding<T>(rank.stream, table.view(), ids, out.view());
+      enqueue(rank.stream, Embedding<T>{.table = table.view(), .tokens = ids, .out = out.view()});
       for (std::int64_t t = 0; t < 7; ++t)
         for (const std::int64_t i : {std::int64_t{0}, columns / 2, columns - 1})
           EXPECT_EQ(out.at(t, i), table.view().row(tokens[static_cast<std::size_t>(t)])[i]);
@@ -33,8 +33,10 @@ TYPED_TEST(Vocabulary, EmbeddingTakesRowsAndItsBackwardAddsThemInTokenOrder) {
         for (std::int64_t t = 0; t < 7; ++t)
           for (std::int64_t i = 0; i < columns; ++i)
             expected.at(tokens[static_cast<std::size_t>(t)], i) += static_cast<float>(dy.view().row(t)[i]);
-        Cpu::embedding_backward<T>(rank.stream, ids, dy.view(), gradient.view(),
-                                   times == 1 ? Write::overwrite : Write::accumulate);
+        enqueue(rank.stream, EmbeddingBackward<T>{.tokens = ids,
+                                                  .dy = dy.view(),
+                                                  .dtable = gradient.view(),
+                                                  .write = times == 1 ? Write::overwrite : Write::accumulate});
         EXPECT_EQ(gradient.values(), expected.values());
       }
       EXPECT_TRUE(out.gaps_untouched());
@@ -48,7 +50,8 @@ TEST(Embedding, RefusesATokenOutsideTheVocabularyBeforeItWrites) {
   auto out = Matrix<float>::random(2, 2, 3);
   const Values before = out.values();
   const Tensor<const std::int32_t> ids(tokens.data(), {2});
-  EXPECT_THROW(Cpu::embedding<float>(rank.stream, table.view(), ids, out.view()), InputError);
+  EXPECT_THROW(enqueue(rank.stream, Embedding<float>{.table = table.view(), .tokens = ids, .out = out.view()}),
+               InputError);
   EXPECT_EQ(out.values(), before);
 }
 
@@ -81,9 +84,9 @@ TYPED_TEST(Vocabulary, CrossEntropyAddsTheLossAndLeavesItsGradient) {
         expected.push_back(0.5 * (std::exp(row[static_cast<std::size_t>(i)] - lse) - (i == target)));
     }
     double loss = 10, loss_only = 10;
-    Cpu::cross_entropy_loss<T>(rank.stream, logits.input(), ids, {&loss_only, {1}});
+    enqueue(rank.stream, CrossEntropyLoss<T>{.logits = logits.input(), .targets = ids, .loss = {&loss_only, {1}}});
     EXPECT_EQ(logits.values(), before);
-    Cpu::cross_entropy<T>(rank.stream, logits.view(), ids, 0.5f, {&loss, {1}});
+    enqueue(rank.stream, CrossEntropy<T>{.logits = logits.view(), .targets = ids, .scale = 0.5f, .loss = {&loss, {1}}});
     EXPECT_EQ(loss, loss_only);
     EXPECT_NEAR(loss / total, 1, 1e-7);
     if (c.columns > 1) {
@@ -107,7 +110,8 @@ TYPED_TEST(Vocabulary, CrossEntropyInBlocksOfColumnsIsThatOfWholeRows) {
         targets.push_back(static_cast<std::int32_t>((t * 7 + c.columns / 2) % c.columns));
       const Tensor<const std::int32_t> ids(targets.data(), {c.rows});
       double loss = 10, found = 10;
-      Cpu::cross_entropy<T>(rank.stream, whole.view(), ids, 0.5f, {&loss, {1}});
+      enqueue(rank.stream,
+              CrossEntropy<T>{.logits = whole.view(), .targets = ids, .scale = 0.5f, .loss = {&loss, {1}}});
       std::vector<double> memory(static_cast<std::size_t>(3 * c.rows), NAN);
       const Tensor<double> state(memory.data(), {c.rows, 3});
       const auto for_blocks = [&](const auto& f) {
@@ -115,11 +119,12 @@ TYPED_TEST(Vocabulary, CrossEntropyInBlocksOfColumnsIsThatOfWholeRows) {
           f(blocks.view().slice_columns(begin, std::min(begin + block, c.columns)), begin);
       };
       for_blocks([&](Tensor<T> part, std::int64_t begin) {
-        Cpu::cross_entropy_fold<T>(rank.stream, part, begin, ids, state);
+        enqueue(rank.stream, CrossEntropyFold<T>{.logits = part, .first = begin, .targets = ids, .state = state});
       });
-      Cpu::cross_entropy_sum(rank.stream, state, {&found, {1}});
+      enqueue(rank.stream, CrossEntropySum{.state = state, .loss = {&found, {1}}});
       for_blocks([&](Tensor<T> part, std::int64_t begin) {
-        Cpu::cross_entropy_gradient<T>(rank.stream, part, begin, ids, 0.5f, state);
+        enqueue(rank.stream,
+                CrossEntropyGradient<T>{.logits = part, .first = begin, .targets = ids, .scale = 0.5f, .state = state});
       });
       EXPECT_NEAR(found, loss, 1e-7 * loss);
       EXPECT_LT(difference(blocks.values(), whole.values()), tolerance<T>());
@@ -133,7 +138,8 @@ TEST(CrossEntropy, GradientIsTheFiniteDifferenceOfTheLoss) {
   const std::int32_t target = 11;
   const Values expected = finite_differences([](const Values& at) { return loss_reference(at, 11); }, logits.values());
   double loss = 0;
-  Cpu::cross_entropy<float>(rank.stream, logits.view(), {&target, {1}}, 1, {&loss, {1}});
+  enqueue(rank.stream,
+          CrossEntropy<float>{.logits = logits.view(), .targets = {&target, {1}}, .scale = 1, .loss = {&loss, {1}}});
   EXPECT_LT(difference(logits.values(), expected), 2e-6);
 }
 
@@ -146,7 +152,8 @@ TYPED_TEST(Vocabulary, CrossEntropyShowsNanAndInfinity) {
       logits.at(0, at) = T(bad);
       const std::int32_t target = 3;
       double loss = 0;
-      Cpu::cross_entropy_loss<T>(rank.stream, logits.input(), {&target, {1}}, {&loss, {1}});
+      enqueue(rank.stream,
+              CrossEntropyLoss<T>{.logits = logits.input(), .targets = {&target, {1}}, .loss = {&loss, {1}}});
       EXPECT_TRUE(std::isnan(loss));
     }
 }
@@ -158,8 +165,11 @@ TEST(CrossEntropy, RefusesATargetOutsideTheVocabularyBeforeItWrites) {
   double loss = 3;
   for (const std::int32_t bad : {7, -1}) {
     const std::vector<std::int32_t> targets = {1, bad};
-    EXPECT_THROW(Cpu::cross_entropy<float>(rank.stream, logits.view(), {targets.data(), {2}}, 1, {&loss, {1}}),
-                 InputError);
+    EXPECT_THROW(
+        enqueue(rank.stream,
+                CrossEntropy<float>{
+                    .logits = logits.view(), .targets = {targets.data(), {2}}, .scale = 1, .loss = {&loss, {1}}}),
+        InputError);
   }
   EXPECT_EQ(logits.values(), before);
   EXPECT_EQ(loss, 3);

@@ -124,7 +124,7 @@ class Unit {
                 .rotary = rotary[0],
                 .poll = [](void* count) { ++*static_cast<int*>(count); },
                 .poll_state = &polls} {
-    Device::rotary_table(rank.stream, sizes.theta, rotary[0]);
+    device::enqueue(rank.stream, device::RotaryTable{.theta = sizes.theta, .table = rotary[0]});
   }
   void forward() { module.forward(context, fields.weight_views(), saved, stream[0], stream[1]); }
   void backward() { module.backward(context, fields.weight_views(), fields.gradient_views(), saved, stream[2]); }

@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include <comm/communicator.hpp>
+#include <fsdp/device/operations/elements.hpp>
 #include <fsdp/module/executor.hpp>
 #include <fsdp/module/sharded_module.hpp>
 #include <fsdp/sharding/slots.hpp>
@@ -101,7 +102,7 @@ class MemoryWatch {
   auto& group(int index) { return module_.groups()[static_cast<std::size_t>(index)]; }
 
   void fill(float* data, std::int64_t count) {
-    Module::Device::template fill<float>(module_.stream(), Tensor<float>(data, {count}), NAN);
+    device::enqueue(module_.stream(), device::Fill<float>{.y = Tensor<float>(data, {count}), .value = NAN});
   }
 
   void before(const sharding::Event& event) {

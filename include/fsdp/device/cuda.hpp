@@ -55,6 +55,7 @@ struct Cuda {
   class Event;
   class Queue;
   class Graph;
+  class Planner;
   class Stream;
 
   /// Throws InputError with what is wrong where there is none to use.
@@ -83,82 +84,6 @@ struct Cuda {
   /// At most 256 parts.
   static void sum_in_order(Queue&, std::span<const std::byte* const> parts, DType stored, DType wire,
                            std::int64_t count, Write write, float* sum);
-
-  // The operations of Cpu, with the same meaning. (A, C) of matmul is (T, T) or (T, float), T float, bf16 or f16.
-  template <class A, class C>
-  static void matmul(Stream&, Operand<A> a, Operand<A> b, Tensor<C> c, Write write = Write::overwrite);
-
-  template <class T>
-  static void rms_norm(Stream&, Tensor<const T> x, Tensor<const T> w, float eps, Tensor<T> y, Tensor<float> rstd);
-  template <class T>
-  static void rms_norm_backward(Stream&, Tensor<const T> x, Tensor<const T> w, Tensor<const float> rstd,
-                                Tensor<const T> dy, Tensor<T> dx, Write dx_write, Tensor<float> dw, Write dw_write);
-
-  static void rotary_table(Stream&, float theta, Tensor<float> table);
-  template <class T>
-  static void rope(Stream&, Tensor<T> x, Tensor<const float> table, Rotation rotation,
-                   CumulativeLengths documents = {});
-
-  /// By cuDNN, in builds that have it, for bf16 and f16, whole sequences, head sizes that are multiples of 8 up to 128
-  /// and rows that start at multiples of 16 bytes. Else ours: on the tensor cores for such rows with head sizes 64 and
-  /// 128; a warp a row for the rest, for head sizes up to 512.
-  template <class T>
-  static void attention(Stream&, const AttentionShape&, Tensor<const T> q, Tensor<const T> k, Tensor<const T> v,
-                        Tensor<T> out, Tensor<float> lse);
-  /// Ours: dk and dv are summed by the owner of a block of keys, dq by the owner of a block of queries: scores are
-  /// computed twice, and nothing depends on timing. cuDNN's deterministic way keeps the gradients of scores instead, so
-  /// that it does a few heads at a time, and is not asked where one key-value head would take 1.25 GiB.
-  template <class T>
-  static void attention_backward(Stream&, const AttentionShape&, Tensor<const T> q, Tensor<const T> k,
-                                 Tensor<const T> v, Tensor<const T> out, Tensor<const float> lse, Tensor<const T> dout,
-                                 Tensor<T> dq, Tensor<T> dk, Tensor<T> dv);
-
-  template <class T>
-  static void swiglu(Stream&, Tensor<const T> gate, Tensor<const T> up, Tensor<T> h);
-  template <class T>
-  static void swiglu_backward(Stream&, Tensor<T> gate, Tensor<T> up, Tensor<T> dh);
-
-  template <class T>
-  static void embedding(Stream&, Tensor<const T> table, Tensor<const std::int32_t> tokens, Tensor<T> out);
-  /// Every block of threads owns rows of the table and reads all tokens: about a thousand times 4 bytes a token, most
-  /// of them from the cache, beside the traffic of dy and dtable.
-  template <class T>
-  static void embedding_backward(Stream&, Tensor<const std::int32_t> tokens, Tensor<const T> dy, Tensor<float> dtable,
-                                 Write write);
-
-  template <class T>
-  static void cross_entropy(Stream&, Tensor<T> logits, Tensor<const std::int32_t> targets, float scale,
-                            Tensor<double> loss);
-  template <class T>
-  static void cross_entropy_loss(Stream&, Tensor<const T> logits, Tensor<const std::int32_t> targets,
-                                 Tensor<double> loss);
-  static constexpr std::int64_t cross_entropy_state = 3;
-  template <class T>
-  static void cross_entropy_fold(Stream&, Tensor<const T> logits, std::int64_t first,
-                                 Tensor<const std::int32_t> targets, Tensor<double> state);
-  static void cross_entropy_sum(Stream&, Tensor<const double> state, Tensor<double> loss);
-  template <class T>
-  static void cross_entropy_gradient(Stream&, Tensor<T> logits, std::int64_t first, Tensor<const std::int32_t> targets,
-                                     float scale, Tensor<const double> state);
-
-  template <class T>
-  static void add(Stream&, Tensor<const T> x, Tensor<T> y);
-  template <class X, class Y>
-  static void copy(Stream&, Tensor<const X> x, Tensor<Y> y);
-  template <class T>
-  static void fill(Stream&, Tensor<T> y, float value);
-
-  static void sum_of_squares(Stream&, Tensor<const float> x, Tensor<double> sum);
-  static void decide_step(Stream&, const StepRules&, Tensor<const StepInputs>, Tensor<const double> sums,
-                          Tensor<StepDecision> step);
-  template <class T>
-  static void adamw(Stream&, const AdamWRules&, Tensor<const StepDecision>, Tensor<const T>, Tensor<float>,
-                    Tensor<float>, Tensor<const float>, Tensor<bf16>) {
-    refuse_gathered_weights<T>();
-  }
-  static void adamw(Stream&, const AdamWRules&, Tensor<const StepDecision> step, Tensor<float> main,
-                    Tensor<float> first_moment, Tensor<float> second_moment, Tensor<const float> gradient,
-                    Tensor<bf16> model);
 };
 
 /// A point in a queue's work. Copies are the same point; a default one has happened.
@@ -203,9 +128,16 @@ class Cuda::Graph {
   std::shared_ptr<void> handle_;  ///< a cudaGraphExec_t
 };
 
+/// Scratch of kernels is a function of the problem alone.
+class Cuda::Planner {
+ public:
+  explicit Planner(int = 1) {}  ///< the host's threads, which are not used
+  int threads() const { return 1; }
+};
+
 /// A rank's queue of computation. All scratch, cuBLASLt's workspace too, comes from `arena` and is known to dry runs
 /// (src/device/cuda/scratch.hpp).
-class Cuda::Stream : public Queue {
+class Cuda::Stream : public Queue, public Planner {
  public:
   /// `threads` are the host's and not used. With `plain`, or TESSERA_CUDA_PLAIN=1 in the environment, every kernel is
   /// the simplest there is, one element a thread: what the others are compared with. TESSERA_CUDA_ATTENTION=own keeps
@@ -215,7 +147,6 @@ class Cuda::Stream : public Queue {
   ~Stream();
 
   Arena& arena() const { return *arena_; }
-  int threads() const { return 1; }
   bool plain() const { return plain_; }
   Counters counters;
 
@@ -230,6 +161,86 @@ class Cuda::Stream : public Queue {
 
 template <>
 inline constexpr bool computes_in<Cuda, f16> = true;
+
+// ---- Operations, in src/device/cuda/, with the meaning that they have on the CPU. T is float, bf16 or f16.
+// ------------ Scratch is defined without CUDA, in src/device/cuda_scratch.cpp, so that dry runs on any machine know
+// it.
+
+/// (A, C) is (T, T) or (T, float).
+template <ComputedBy<Cuda> A, ComputedBy<Cuda> C>
+std::int64_t scratch(const Cuda::Planner&, const Matmul<A, C>&);
+template <ComputedBy<Cuda> A, ComputedBy<Cuda> C>
+void run(Cuda::Stream&, const Matmul<A, C>&, Scratch);
+
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream&, const RmsNorm<T>&);
+template <ComputedBy<Cuda> T>
+std::int64_t scratch(const Cuda::Planner&, const RmsNormBackward<T>&);
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream&, const RmsNormBackward<T>&, Scratch);
+
+void run(Cuda::Stream&, const RotaryTable&);
+template <ComputedBy<Cuda> T>
+std::int64_t scratch(const Cuda::Planner&, const Rope<T>&);
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream&, const Rope<T>&, Scratch);
+
+/// By cuDNN, in builds that have it, for bf16 and f16, whole sequences, head sizes that are multiples of 8 up to 128
+/// and rows that start at multiples of 16 bytes. Else ours: on the tensor cores for such rows with head sizes 64 and
+/// 128; a warp a row for the rest, for head sizes up to 512.
+template <ComputedBy<Cuda> T>
+std::int64_t scratch(const Cuda::Planner&, const Attention<T>&);
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream&, const Attention<T>&, Scratch);
+/// Ours: dk and dv are summed by the owner of a block of keys, dq by the owner of a block of queries: scores are
+/// computed twice, and nothing depends on timing. cuDNN's deterministic way keeps the gradients of scores instead, so
+/// that it does a few heads at a time, and is not used where one key-value head would take 1.25 GiB.
+template <ComputedBy<Cuda> T>
+std::int64_t scratch(const Cuda::Planner&, const AttentionBackward<T>&);
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream&, const AttentionBackward<T>&, Scratch);
+
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream&, const SwiGlu<T>&);
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream&, const SwiGluBackward<T>&);
+
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream&, const Embedding<T>&);
+/// Every block of threads owns rows of the table and reads all tokens: about a thousand times 4 bytes a token, most
+/// of them from the cache, beside the traffic of dy and dtable.
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream&, const EmbeddingBackward<T>&);
+
+template <ComputedBy<Cuda> T>
+std::int64_t scratch(const Cuda::Planner&, const CrossEntropy<T>&);
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream&, const CrossEntropy<T>&, Scratch);
+template <ComputedBy<Cuda> T>
+std::int64_t scratch(const Cuda::Planner&, const CrossEntropyLoss<T>&);
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream&, const CrossEntropyLoss<T>&, Scratch);
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream&, const CrossEntropyFold<T>&);
+void run(Cuda::Stream&, const CrossEntropySum&);
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream&, const CrossEntropyGradient<T>&);
+
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream&, const Add<T>&);
+template <ComputedBy<Cuda> X, ComputedBy<Cuda> Y>
+void run(Cuda::Stream&, const Copy<X, Y>&);
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream&, const Fill<T>&);
+void run(Cuda::Stream&, const Fill<double>&);
+
+std::int64_t scratch(const Cuda::Planner&, const SumOfSquares&);
+void run(Cuda::Stream&, const SumOfSquares&, Scratch);
+void run(Cuda::Stream&, const DecideStep&);
+template <ComputedBy<Cuda> Model>
+std::int64_t scratch(const Cuda::Planner&, const AdamWStep<Model>&);
+template <ComputedBy<Cuda> Model>
+void run(Cuda::Stream&, const AdamWStep<Model>&, Scratch);
 
 /// Pinned host memory. The optimizer reads and writes it across the bus.
 template <>
@@ -248,10 +259,6 @@ struct HostOffload<Cuda> {
   template <class T>
   static void transfer(Cuda::Stream&, Cuda::Queue& queue, Tensor<const T> from, Tensor<T> to) {
     device::move<Cuda>(queue, from.data(), to.data(), from.numel());
-  }
-  template <class... Arguments>
-  static void adamw(Cuda::Stream& stream, const Arguments&... arguments) {
-    Cuda::adamw(stream, arguments...);
   }
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a device is: memory, a stream, and the operations.
+/// What a device is: memory and a stream. Which operations it has, device/operation.hpp says.
 ///
 /// A device is a struct of static functions. It has
 /// - `name`, `counts_only` (whether its tensors have no storage), and memory: `allocate(bytes)`, `deallocate`,
@@ -10,13 +10,13 @@
 /// computation and so need a second gradient slot; `host_memory`, whether the host uses tensors where they lie
 /// (elsewhere device/on_host.hpp);
 /// - `Stream`, the queue that computes: `arena()`, `threads()`, `counters`;
-/// - the operations that device/cpu.hpp describes, each for float and bf16;
 /// - where operations are queued, what communicators queue: `round` turns floats into a wire type; `sum_in_order` is
 /// sum = or += parts[0] + parts[1] + ..., each stored as one type and rounded to another, in float, in that order
 /// (`sum` may be one of the parts);
-/// - where what queues are asked for can be kept, to be asked for again as one: `Graph` and `capture` (see Captures).
-/// To add one: a header here, its operations in src/device/NAME/, its shapes and costs
-/// from src/device/costs.hpp, and `static_assert(check_device<Name>())` in tests/device/.
+/// - where what is enqueued can be kept, to be enqueued again as one: `Graph` and `capture` (see Captures).
+/// Beside its stream stand run(stream, operation) for the operations that it has. Where dry runs shall know its
+/// scratch, its stream has a base `Planner` (device/meta.hpp). To add one: a header here with these declarations, their
+/// kernels in src/device/NAME/, and `static_assert(check_device<Name>())` in tests/device/.
 #pragma once
 
 #include <concepts>
@@ -80,82 +80,12 @@ concept MovesForPeers = !D::asynchronous || requires(typename D::Queue & queue, 
   D::sum_in_order(queue, parts, DType::f32, DType::f32, std::int64_t{}, Write::overwrite, sum);
 };
 
-template <class D, class A, class C>
-concept Multiplies = requires(typename D::Stream& stream, Operand<A> a, Tensor<C> c) {
-  D::matmul(stream, a, a, c, Write::accumulate);
-};
-
-template <class D, class T>
-concept Norms = requires(typename D::Stream& stream, Tensor<const T> x, Tensor<T> y, Tensor<float> sums) {
-  D::template rms_norm<T>(stream, x, x, 1e-5f, y, sums);
-  D::template rms_norm_backward<T>(stream, x, x, sums, x, y, Write::overwrite, sums, Write::overwrite);
-};
-
-template <class D, class T>
-concept Rotates = requires(typename D::Stream& stream, Tensor<T> x, Tensor<float> table) {
-  D::rotary_table(stream, 1e4f, table);
-  D::template rope<T>(stream, x, table, Rotation::forward);
-};
-
-template <class D, class T>
-concept Attends = requires(typename D::Stream& stream, const AttentionShape& shape, Tensor<const T> x, Tensor<T> y,
-                           Tensor<float> lse) {
-  D::template attention<T>(stream, shape, x, x, x, y, lse);
-  D::template attention_backward<T>(stream, shape, x, x, x, x, lse, x, y, y, y);
-};
-
-template <class D, class T>
-concept Gates = requires(typename D::Stream& stream, Tensor<const T> x, Tensor<T> y) {
-  D::template swiglu<T>(stream, x, x, y);
-  D::template swiglu_backward<T>(stream, y, y, y);
-};
-
-template <class D, class T>
-concept Embeds = requires(typename D::Stream& stream, Tensor<const T> x, Tensor<T> y, Tensor<float> table,
-                          Tensor<const std::int32_t> tokens) {
-  D::template embedding<T>(stream, x, tokens, y);
-  D::template embedding_backward<T>(stream, tokens, x, table, Write::overwrite);
-};
-
-template <class D, class T>
-concept Scores = requires(typename D::Stream& stream, Tensor<const T> x, Tensor<T> y,
-                          Tensor<const std::int32_t> targets, Tensor<double> loss) {
-  D::template cross_entropy<T>(stream, y, targets, 1.0f, loss);
-  D::template cross_entropy_loss<T>(stream, x, targets, loss);
-  D::template cross_entropy_fold<T>(stream, x, D::cross_entropy_state, targets, loss);
-  D::template cross_entropy_gradient<T>(stream, y, 0, targets, 1.0f, loss);
-  D::cross_entropy_sum(stream, loss, loss);
-};
-
-template <class D, class T>
-concept Moves = requires(typename D::Stream& stream, Tensor<const T> x, Tensor<T> y, Tensor<float> wide,
-                         Tensor<bf16> narrow) {
-  D::template add<T>(stream, x, y);
-  D::template copy<T, float>(stream, x, wide);
-  D::template copy<T, bf16>(stream, x, narrow);
-  D::template fill<T>(stream, y, 0.0f);
-};
-
-template <class D>
-concept Optimizes = requires(typename D::Stream& stream, const AdamWRules& rules, const StepRules& run, Tensor<float> x,
-                             Tensor<bf16> model, Tensor<double> sum, Tensor<StepInputs> inputs,
-                             Tensor<StepDecision> step) {
-  D::sum_of_squares(stream, x, sum);
-  D::decide_step(stream, run, inputs, sum, step);
-  D::adamw(stream, rules, step, x, x, x, x, model);
-};
-
-template <class D, class T>
-concept Operates = Multiplies<D, T, T> && Multiplies<D, T, float> && Norms<D, T> && Rotates<D, T> && Attends<D, T> &&
-    Gates<D, T> && Embeds<D, T> && Scores<D, T> && Moves<D, T>;
-
 }  // namespace detail
 
 /// A device: see the head of this file.
 template <class D>
-concept Device =
-    detail::Named<D> && detail::Memory<D> && detail::HasArena<D> && detail::HasQueue<D> && detail::HasStream<D> &&
-    detail::MovesForPeers<D> && detail::Operates<D, float> && detail::Operates<D, bf16> && detail::Optimizes<D>;
+concept Device = detail::Named<D> && detail::Memory<D> && detail::HasArena<D> && detail::HasQueue<D> &&
+    detail::HasStream<D> && detail::MovesForPeers<D>;
 
 /// A device whose queues' work can be kept: `capture(queue, ask)` calls `ask`, and keeps what it asks of `queue`, and
 /// of queues that wait for its events, instead of doing it; `launch(queue)` of the graph that it returns does all of
@@ -167,10 +97,6 @@ concept Captures = requires(typename D::Queue& queue, const typename D::Graph& g
   graph.launch(queue);
 }
 &&std::movable<typename D::Graph>&& std::default_initializable<typename D::Graph>;
-
-/// Whether a device computes in T; one that can do more than float and bf16 specialises it.
-template <class D, class T>
-inline constexpr bool computes_in = std::is_same_v<T, float> || std::is_same_v<T, bf16>;
 
 /// Says in words what a type lacks to be a device. Call it where the type is first used.
 template <class D>
@@ -192,17 +118,6 @@ consteval bool check_device() {
   static_assert(MovesForPeers<D>,
                 "fsdp: an asynchronous device lacks what communicators queue on it: "
                 "round(queue, from, wire, count, to) and sum_in_order(queue, parts, stored, wire, count, write, sum)");
-  static_assert(Multiplies<D, float, float> && Multiplies<D, bf16, bf16> && Multiplies<D, bf16, float>,
-                "fsdp: a device lacks matmul for (float, float), (bf16, bf16) or (bf16, float); see device/cpu.hpp");
-  static_assert(Norms<D, float> && Norms<D, bf16>, "fsdp: a device lacks rms_norm or rms_norm_backward");
-  static_assert(Rotates<D, float> && Rotates<D, bf16>, "fsdp: a device lacks rotary_table or rope");
-  static_assert(Attends<D, float> && Attends<D, bf16>, "fsdp: a device lacks attention or attention_backward");
-  static_assert(Gates<D, float> && Gates<D, bf16>, "fsdp: a device lacks swiglu or swiglu_backward");
-  static_assert(Embeds<D, float> && Embeds<D, bf16>, "fsdp: a device lacks embedding or embedding_backward");
-  static_assert(Scores<D, float> && Scores<D, bf16>,
-                "fsdp: a device lacks cross_entropy, cross_entropy_loss, or _fold, _gradient and _sum");
-  static_assert(Moves<D, float> && Moves<D, bf16>, "fsdp: a device lacks add, copy to float and bf16, or fill");
-  static_assert(Optimizes<D>, "fsdp: a device lacks sum_of_squares, decide_step or adamw");
   return Device<D>;
 }
 

@@ -8,6 +8,7 @@
 
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/memory.hpp>
+#include <fsdp/device/operations/elements.hpp>
 
 namespace fsdp::device {
 
@@ -35,12 +36,7 @@ struct HostOffload {
     if constexpr (Device::asynchronous)
       device::move<Device>(queue, from.data(), to.data(), from.numel());
     else
-      Device::template copy<T, T>(stream, from, to);
-  }
-  /// One optimizer step where the main weights are.
-  template <class... Arguments>
-  static void adamw(typename Device::Stream& stream, const Arguments&... arguments) {
-    Device::adamw(stream, arguments...);
+      enqueue(stream, Copy<T>{.x = from, .y = to});
   }
 };
 

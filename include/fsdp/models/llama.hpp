@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <fsdp/core/tensor.hpp>
+#include <fsdp/device/operations/rope.hpp>
 #include <fsdp/models/llama_config.hpp>
 #include <fsdp/module/stack.hpp>
 #include <fsdp/module/units.hpp>
@@ -77,7 +78,7 @@ class Llama {
   /// The rotary table that all blocks read.
   Shape positions_shape(std::int64_t sequence_length) const { return {sequence_length, config_.head_dim}; }
   void fill_positions(typename Stack::Device::Stream& stream, Tensor<float> table) const {
-    Stack::Device::rotary_table(stream, static_cast<float>(config_.rope_theta), table);
+    device::enqueue(stream, device::RotaryTable{.theta = static_cast<float>(config_.rope_theta), .table = table});
   }
 
  private:

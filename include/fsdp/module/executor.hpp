@@ -20,6 +20,7 @@
 
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/memory.hpp>
+#include <fsdp/device/operations/elements.hpp>
 #include <fsdp/module/offloaded_inputs.hpp>
 #include <fsdp/module/sharded_module.hpp>
 #include <fsdp/module/uploaded_batch.hpp>
@@ -128,7 +129,7 @@ class Executor {
     start_ = context_.stream.record();
     module_.free_slots(start_);
     const auto start = context_.arena.mark(End::low);
-    Device::template fill<double>(context_.stream, loss_, 0.0f);
+    device::enqueue(context_.stream, device::Fill<double>{.y = loss_, .value = 0.0f});
     const auto positions = context_.template save<float>(module_.model().positions_shape(context_.sequence_length));
     module_.model().fill_positions(context_.stream, positions);
     context_.rotary = positions;

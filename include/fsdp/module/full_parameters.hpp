@@ -11,6 +11,7 @@
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/memory.hpp>
 #include <fsdp/device/on_host.hpp>
+#include <fsdp/device/operations/elements.hpp>
 #include <fsdp/module/sharded_module.hpp>
 #include <fsdp/module/units.hpp>
 
@@ -68,8 +69,8 @@ void with_full_parameters(ShardedModule<Model>& module, const std::vector<std::s
     if (access == Access::read) continue;
     for (const buffer::Piece& piece : group.main().pieces()) {
       const std::int64_t at = layout.offsets[static_cast<std::size_t>(piece.tensor)] + piece.begin;
-      Device::template copy<Main, Main>(module.stream(), Tensor<const Main>(data + at, {piece.count}),
-                                        group.main().piece(piece));
+      device::enqueue(module.stream(), device::Copy<Main>{.x = Tensor<const Main>(data + at, {piece.count}),
+                                                          .y = group.main().piece(piece)});
     }
     module.synchronize();  // the whole is given back
   }

@@ -16,6 +16,7 @@
 
 #include <comm/collectives.hpp>
 #include <fsdp/buffer/distributed_buffer.hpp>
+#include <fsdp/device/operations/elements.hpp>
 #include <fsdp/module/slot.hpp>
 #include <fsdp/module/stack_mesh.hpp>
 #include <fsdp/module/units.hpp>
@@ -131,8 +132,9 @@ class ParameterGroup {
     for (const buffer::Run& run : kept_layout_->runs) {
       const int rank = axes_.keep->rank();
       const Shape count{run.counts[static_cast<std::size_t>(rank)]};
-      Device::template copy<Compute, Compute>(stream, Tensor<const Compute>(gathered_.data() + run.begin(rank), count),
-                                              Tensor<Compute>(kept_data_ + run.local, count));
+      device::enqueue(stream,
+                      device::Copy<Compute>{.x = Tensor<const Compute>(gathered_.data() + run.begin(rank), count),
+                                            .y = Tensor<Compute>(kept_data_ + run.local, count)});
     }
     kept_ = stream.record();
   }
@@ -187,7 +189,8 @@ class ParameterGroup {
   void reduce(Stream& stream) {
     for (std::size_t i = 0; i < parameters_.size(); ++i)
       if (!written_[i]) {
-        Device::template fill<Accumulate>(stream, partial_.tensor(static_cast<std::int64_t>(i)), 0.0f);
+        device::enqueue(stream,
+                        device::Fill<Accumulate>{.y = partial_.tensor(static_cast<std::int64_t>(i)), .value = 0.0f});
         written_[i] = true;
       }
     if (in_place()) {
@@ -219,16 +222,16 @@ class ParameterGroup {
   void gather_main(Stream& stream, Main* part, Main* full) const {
     const Buffer<Main, Replicate, Shard> shard(*layout_, at_, part);
     const auto own = part_of(part);
-    Device::template copy<Main, Main>(stream, Tensor<const Main>(main_.data(), {main_.size()}),
-                                      Tensor<Main>(own.data(), {own.size()}));
+    device::enqueue(stream, device::Copy<Main>{.x = Tensor<const Main>(main_.data(), {main_.size()}),
+                                               .y = Tensor<Main>(own.data(), {own.size()})});
     if constexpr (optimizer_sharded_across)
       if (axes_.across != nullptr) {
         comm::after(*axes_.across, stream.record());
         buffer::redistribute(*axes_.across, own, shard, {"main weights across", index_}).wait(stream);
       }
     if (in_place()) {
-      Device::template copy<Main, Main>(stream, Tensor<const Main>(part, {layout_->full_size}),
-                                        Tensor<Main>(full, {layout_->full_size}));
+      device::enqueue(stream, device::Copy<Main>{.x = Tensor<const Main>(part, {layout_->full_size}),
+                                                 .y = Tensor<Main>(full, {layout_->full_size})});
       return;
     }
     const Buffer<Main, Replicate, Replicate> whole(*layout_, at_, full);

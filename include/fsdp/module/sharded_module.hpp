@@ -20,6 +20,7 @@
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/memory.hpp>
 #include <fsdp/device/offload.hpp>
+#include <fsdp/device/operations/elements.hpp>
 #include <fsdp/module/micro_batch.hpp>
 #include <fsdp/module/parameter_group.hpp>
 #include <fsdp/module/slot.hpp>
@@ -116,7 +117,7 @@ class ShardedModule {
   void sync_model_weights() {
     if constexpr (!Group::one_copy)
       for (const Piece& piece : pieces_)
-        Device::template copy<Main, Compute>(stream_, Tensor<const Main>(piece.main), piece.model);
+        device::enqueue(stream_, device::Copy<Main, Compute>{.x = Tensor<const Main>(piece.main), .y = piece.model});
   }
 
   /// Names of units and groups, for people.

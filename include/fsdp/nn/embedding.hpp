@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include <fsdp/core/tensor.hpp>
+#include <fsdp/device/operations.hpp>
 #include <fsdp/nn/module.hpp>
 
 namespace fsdp::nn {
@@ -23,7 +24,6 @@ struct Embedding : ModuleTypes<L, EmbeddingFields> {
   using typename Types::Gradients;
   using typename Types::Parameters;
   using typename Types::Weights;
-  using Device = typename L::Device;
 
   std::int64_t vocabulary = 0;
   std::int64_t hidden = 0;
@@ -32,14 +32,15 @@ struct Embedding : ModuleTypes<L, EmbeddingFields> {
 
   void forward(Context<L>& context, const Weights& weights, Tensor<const std::int32_t> tokens,
                Tensor<Compute> y) const {
-    Device::template embedding<Compute>(context.stream, weights.table, tokens, y);
+    device::enqueue(context.stream, device::Embedding<Compute>{.table = weights.table, .tokens = tokens, .out = y});
   }
 
   void backward(Context<L>& context, const Gradients& gradients, Tensor<const std::int32_t> tokens,
                 Tensor<const Compute> dy) const {
     if (!gradients.table.wanted()) return;
-    Device::template embedding_backward<Compute>(context.stream, tokens, dy, gradients.table.tensor,
-                                                 gradients.table.next());
+    device::enqueue(context.stream,
+                    device::EmbeddingBackward<Compute>{
+                        .tokens = tokens, .dy = dy, .dtable = gradients.table.tensor, .write = gradients.table.next()});
   }
 };
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <fsdp/core/tensor.hpp>
+#include <fsdp/device/operations.hpp>
 #include <fsdp/nn/module.hpp>
 #include <fsdp/nn/projection.hpp>
 #include <fsdp/nn/settled_plan.hpp>
@@ -53,7 +54,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     const tiling::TilePlan plan = this->plan(context);
     const RowRuns valid = valid_rows(targets.host, Device::counts_only);
     for (const RowRun& gap : rows_between(valid, targets.host.numel()))
-      Device::template fill<Compute>(context.stream, dx.slice(gap.begin, gap.end), 0.0f);
+      device::enqueue(context.stream, device::Fill<Compute>{.y = dx.slice(gap.begin, gap.end), .value = 0.0f});
     for (const RowRuns& runs : cut_rows(valid, plan.longest_tile())) {
       typename L::Frame frame(context.arena);
       const Rows rows = gather(context, weights, x, targets, runs, frame);
@@ -64,10 +65,14 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
       std::int64_t row = 0;
       for (const RowRun& run : runs) {
         const std::int64_t end = row + run.rows();
-        Device::template rms_norm_backward<Compute>(context.stream, x.slice(run.begin, run.end), weights.norm,
-                                                    rows.rstd.slice(row, end), rows.normed.slice(row, end),
-                                                    dx.slice(run.begin, run.end), Write::overwrite,
-                                                    gradients.norm.tensor, gradients.norm.next());
+        device::enqueue(context.stream, device::RmsNormBackward<Compute>{.x = x.slice(run.begin, run.end),
+                                                                         .weight = weights.norm,
+                                                                         .rstd = rows.rstd.slice(row, end),
+                                                                         .dy = rows.normed.slice(row, end),
+                                                                         .dx = dx.slice(run.begin, run.end),
+                                                                         .dx_write = Write::overwrite,
+                                                                         .dw = gradients.norm.tensor,
+                                                                         .dw_write = gradients.norm.next()});
         row = end;
       }
     }
@@ -81,13 +86,14 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
       const Rows rows = gather(context, weights, x, targets, runs, frame);
       if (plan.columns_per_block > 0) {
         const Blocks all = fold_blocks(context, weights, rows, plan.columns_per_block, frame);
-        Device::cross_entropy_sum(context.stream, all.state, loss);
+        device::enqueue(context.stream, device::CrossEntropySum{.state = all.state, .loss = loss});
         continue;
       }
       const auto logits = frame.template allocate<Compute>({rows.targets.numel(), vocabulary});  // [t, V]
       project<L, 1>(context, rows.normed, {weights.weight}, logits);
       context.progress();
-      Device::template cross_entropy_loss<Compute>(context.stream, logits, rows.targets, loss);
+      device::enqueue(context.stream,
+                      device::CrossEntropyLoss<Compute>{.logits = logits, .targets = rows.targets, .loss = loss});
     }
   }
 
@@ -96,7 +102,8 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     typename L::Frame frame(context.arena);
     const auto normed = frame.template allocate<Compute>({x.rows(), hidden});  // [T, H]
     const auto rstd = frame.template allocate<float>({x.rows()});              // [T]
-    Device::template rms_norm<Compute>(context.stream, x, weights.norm, eps, normed, rstd);
+    device::enqueue(context.stream,
+                    device::RmsNorm<Compute>{.x = x, .weight = weights.norm, .eps = eps, .y = normed, .rstd = rstd});
     project<L, 1>(context, normed, {weights.weight}, logits);
   }
 
@@ -114,7 +121,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
         .tile_bytes_per_token = hidden * size + std::int64_t{sizeof(float) + sizeof(std::int32_t)},
         .tile_bytes_per_token_column = size,
         .blocked_bytes_per_token =
-            hidden * std::int64_t{sizeof(float)} + Device::cross_entropy_state * std::int64_t{sizeof(double)},
+            hidden * std::int64_t{sizeof(float)} + device::cross_entropy_state * std::int64_t{sizeof(double)},
         .traffic_per_tile = vocabulary * hidden * (2 * size + 2 * wide)};  // forward and dx; the gradient twice
     tiling::TilePlan plan =
         settled_plan(context, problem, [&](const tiling::TilePlan& each) { return peak_with(context, each); });
@@ -159,8 +166,11 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     std::int64_t row = 0;
     for (const RowRun& run : runs) {
       const std::int64_t end = row + run.rows();
-      Device::template rms_norm<Compute>(context.stream, x.slice(run.begin, run.end), weights.norm, eps,
-                                         rows.normed.slice(row, end), rows.rstd.slice(row, end));
+      device::enqueue(context.stream, device::RmsNorm<Compute>{.x = x.slice(run.begin, run.end),
+                                                               .weight = weights.norm,
+                                                               .eps = eps,
+                                                               .y = rows.normed.slice(row, end),
+                                                               .rstd = rows.rstd.slice(row, end)});
       if constexpr (!Device::counts_only)
         device::move<Device>(context.stream, targets.device.data() + run.begin, rows.targets.data() + row, run.rows());
       row = end;
@@ -175,7 +185,8 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     const auto logits = frame.template allocate<Compute>({rows.targets.numel(), vocabulary});  // [t, V], then gradient
     project<L, 1>(context, rows.normed, {weights.weight}, logits);
     context.progress();
-    Device::template cross_entropy<Compute>(context.stream, logits, rows.targets, scale, loss);
+    device::enqueue(context.stream, device::CrossEntropy<Compute>{
+                                        .logits = logits, .targets = rows.targets, .scale = scale, .loss = loss});
     project_backward_weight<L, 1>(context, logits, rows.normed, {gradients.weight});
     context.progress();
     project_backward_input<L, 1, Compute>(context, logits, {weights.weight}, rows.normed);
@@ -188,7 +199,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     typename L::Frame frame(context.arena);
     const auto sum = frame.template allocate<float>({rows.targets.numel(), hidden});  // [t, H], the gradient of normed
     const Blocks all = fold_blocks(context, weights, rows, columns, frame);
-    Device::cross_entropy_sum(context.stream, all.state, loss);
+    device::enqueue(context.stream, device::CrossEntropySum{.state = all.state, .loss = loss});
     const bool written = *gradients.weight.written;
     const std::int64_t last = (vocabulary - 1) / columns * columns;
     for (std::int64_t begin = last; begin >= 0; begin -= columns) {
@@ -198,7 +209,10 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
         project<L, 1>(context, rows.normed, {weights.weight.slice(begin, end)}, logits);
         context.progress();
       }
-      Device::template cross_entropy_gradient<Compute>(context.stream, logits, begin, rows.targets, scale, all.state);
+      device::enqueue(
+          context.stream,
+          device::CrossEntropyGradient<Compute>{
+              .logits = logits, .first = begin, .targets = rows.targets, .scale = scale, .state = all.state});
       bool first = written;  // every block writes its own part of the gradient
       project_backward_weight<L, 1>(context, logits, rows.normed, {gradients.weight.rows(begin, end, &first)});
       context.progress();
@@ -207,21 +221,23 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
       context.progress();
     }
     *gradients.weight.written = true;
-    Device::template copy<float, Compute>(context.stream, sum, rows.normed);
+    device::enqueue(context.stream, device::Copy<float, Compute>{.x = sum, .y = rows.normed});
   }
 
   /// The state of all blocks; the last one's logits stay.
   Blocks fold_blocks(Context<L>& context, const Weights& weights, const Rows& rows, std::int64_t columns,
                      typename L::Frame& frame) const {
     const std::int64_t tokens = rows.targets.numel();
-    const Blocks all{.state = frame.template allocate<double>({tokens, Device::cross_entropy_state}),
+    const Blocks all{.state = frame.template allocate<double>({tokens, device::cross_entropy_state}),
                      .logits = frame.template allocate<Compute>({tokens, columns})};
     for (std::int64_t begin = 0; begin < vocabulary; begin += columns) {
       const std::int64_t end = std::min(begin + columns, vocabulary);
       const auto logits = block_of(all.logits, end - begin);
       project<L, 1>(context, rows.normed, {weights.weight.slice(begin, end)}, logits);
       context.progress();
-      Device::template cross_entropy_fold<Compute>(context.stream, logits, begin, rows.targets, all.state);
+      device::enqueue(context.stream,
+                      device::CrossEntropyFold<Compute>{
+                          .logits = logits, .first = begin, .targets = rows.targets, .state = all.state});
     }
     return all;
   }

@@ -37,16 +37,16 @@ Tensor<T> stacked(const std::array<Tensor<T>, N>& matrices) {
 template <class L, std::size_t N>
 void project(Context<L>& context, Tensor<const typename L::Compute> x,
              const std::array<Tensor<const typename L::Compute>, N>& weights, Tensor<typename L::Compute> y) {
-  using Device = typename L::Device;
   using Compute = typename L::Compute;
   if (adjacent(weights)) {
-    Device::template matmul<Compute, Compute>(context.stream, x, device::transposed(stacked(weights)), y);
+    device::enqueue(context.stream, device::Matmul<Compute>{.a = x, .b = device::transposed(stacked(weights)), .c = y});
     return;
   }
   std::int64_t column = 0;
   for (const auto& weight : weights) {
-    Device::template matmul<Compute, Compute>(context.stream, x, device::transposed(weight),
-                                              y.slice_columns(column, column + weight.rows()));
+    device::enqueue(context.stream,
+                    device::Matmul<Compute>{
+                        .a = x, .b = device::transposed(weight), .c = y.slice_columns(column, column + weight.rows())});
     column += weight.rows();
   }
 }
@@ -56,16 +56,18 @@ template <class L, std::size_t N, class C>
 void project_backward_input(Context<L>& context, Tensor<const typename L::Compute> dy,
                             const std::array<Tensor<const typename L::Compute>, N>& weights, Tensor<C> dx,
                             Write write = Write::overwrite) {
-  using Device = typename L::Device;
   using Compute = typename L::Compute;
   if (adjacent(weights)) {
-    Device::template matmul<Compute, C>(context.stream, dy, stacked(weights), dx, write);
+    device::enqueue(context.stream,
+                    device::Matmul<Compute, C>{.a = dy, .b = stacked(weights), .c = dx, .write = write});
     return;
   }
   std::int64_t column = 0;
   for (const auto& weight : weights) {
-    Device::template matmul<Compute, C>(context.stream, dy.slice_columns(column, column + weight.rows()), weight, dx,
-                                        column == 0 ? write : Write::accumulate);
+    device::enqueue(context.stream, device::Matmul<Compute, C>{.a = dy.slice_columns(column, column + weight.rows()),
+                                                               .b = weight,
+                                                               .c = dx,
+                                                               .write = column == 0 ? write : Write::accumulate});
     column += weight.rows();
   }
 }
@@ -75,7 +77,6 @@ template <class L, std::size_t N>
 void project_backward_weight(Context<L>& context, Tensor<const typename L::Compute> dy,
                              Tensor<const typename L::Compute> x,
                              const std::array<GradientView<typename L::Accumulate>, N>& gradients) {
-  using Device = typename L::Device;
   using Compute = typename L::Compute;
   using Accumulate = typename L::Accumulate;
   std::array<Tensor<Accumulate>, N> tensors;
@@ -87,16 +88,19 @@ void project_backward_weight(Context<L>& context, Tensor<const typename L::Compu
   if (alike && adjacent(tensors)) {
     Write write = Write::overwrite;
     for (const auto& gradient : gradients) write = gradient.next();
-    Device::template matmul<Compute, Accumulate>(context.stream, device::transposed(dy), x, stacked(tensors), write);
+    device::enqueue(context.stream, device::Matmul<Compute, Accumulate>{
+                                        .a = device::transposed(dy), .b = x, .c = stacked(tensors), .write = write});
     return;
   }
   std::int64_t column = 0;
   for (const auto& gradient : gradients) {
     const std::int64_t rows = gradient.tensor.rows();
     if (gradient.wanted())
-      Device::template matmul<Compute, Accumulate>(context.stream,
-                                                   device::transposed(dy.slice_columns(column, column + rows)), x,
-                                                   gradient.tensor, gradient.next());
+      device::enqueue(context.stream, device::Matmul<Compute, Accumulate>{
+                                          .a = device::transposed(dy.slice_columns(column, column + rows)),
+                                          .b = x,
+                                          .c = gradient.tensor,
+                                          .write = gradient.next()});
     column += rows;
   }
 }

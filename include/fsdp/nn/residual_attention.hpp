@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include <fsdp/core/tensor.hpp>
+#include <fsdp/device/operations.hpp>
 #include <fsdp/nn/module.hpp>
 #include <fsdp/nn/projection.hpp>
 
@@ -27,7 +28,6 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   using typename Types::Gradients;
   using typename Types::Parameters;
   using typename Types::Weights;
-  using Device = typename L::Device;
 
   std::int64_t hidden = 0;
   std::int64_t heads = 0;
@@ -66,18 +66,26 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
     {
       typename L::Frame frame(context.arena);
       const auto normed = frame.template allocate<Compute>({tokens, hidden});  // [T, H]
-      Device::template rms_norm<Compute>(context.stream, x, weights.norm, eps, normed, saved.rstd);
+      device::enqueue(context.stream, device::RmsNorm<Compute>{
+                                          .x = x, .weight = weights.norm, .eps = eps, .y = normed, .rstd = saved.rstd});
       project<L, 3>(context, normed, {weights.q, weights.k, weights.v}, saved.qkv);
     }
     context.progress();
-    Device::template rope<Compute>(context.stream, rotated(saved.qkv), context.rotary, device::Rotation::forward,
-                                   context.documents);
-    Device::template attention<Compute>(context.stream, problem(context), q(saved.qkv), k(saved.qkv), v(saved.qkv),
-                                        saved.out, saved.lse);
+    device::enqueue(context.stream, device::Rope<Compute>{.x = rotated(saved.qkv),
+                                                          .table = context.rotary,
+                                                          .rotation = device::Rotation::forward,
+                                                          .documents = context.documents});
+    device::enqueue(context.stream, device::Attention<Compute>{.shape = problem(context),
+                                                               .q = q(saved.qkv),
+                                                               .k = k(saved.qkv),
+                                                               .v = v(saved.qkv),
+                                                               .out = saved.out,
+                                                               .lse = saved.lse});
     context.progress();
-    Device::template copy<Compute, Compute>(context.stream, x, y);
-    Device::template matmul<Compute, Compute>(context.stream, saved.out, device::transposed(weights.out), y,
-                                              Write::accumulate);
+    device::enqueue(context.stream, device::Copy<Compute>{.x = x, .y = y});
+    device::enqueue(context.stream,
+                    device::Matmul<Compute>{
+                        .a = saved.out, .b = device::transposed(weights.out), .c = y, .write = Write::accumulate});
     context.progress();
   }
 
@@ -91,21 +99,39 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
     {
       typename L::Frame inner(context.arena);
       const auto dout = inner.template allocate<Compute>({tokens, q_columns()});  // [T, Hq d]
-      Device::template matmul<Compute, Compute>(context.stream, dy, weights.out, dout);
+      device::enqueue(context.stream, device::Matmul<Compute>{.a = dy, .b = weights.out, .c = dout});
       context.progress();
-      Device::template attention_backward<Compute>(context.stream, problem(context), q(saved.qkv), k(saved.qkv),
-                                                   v(saved.qkv), saved.out, saved.lse, dout, q(dqkv), k(dqkv), v(dqkv));
+      device::enqueue(context.stream, device::AttentionBackward<Compute>{.shape = problem(context),
+                                                                         .q = q(saved.qkv),
+                                                                         .k = k(saved.qkv),
+                                                                         .v = v(saved.qkv),
+                                                                         .out = saved.out,
+                                                                         .lse = saved.lse,
+                                                                         .dout = dout,
+                                                                         .dq = q(dqkv),
+                                                                         .dk = k(dqkv),
+                                                                         .dv = v(dqkv)});
     }
     context.progress();
-    Device::template rope<Compute>(context.stream, rotated(dqkv), context.rotary, device::Rotation::backward,
-                                   context.documents);
+    device::enqueue(context.stream, device::Rope<Compute>{.x = rotated(dqkv),
+                                                          .table = context.rotary,
+                                                          .rotation = device::Rotation::backward,
+                                                          .documents = context.documents});
     const auto normed = frame.template allocate<Compute>({tokens, hidden});  // [T, H], then its gradient
-    Device::template rms_norm<Compute>(context.stream, saved.x, weights.norm, eps, normed, saved.rstd);
+    device::enqueue(
+        context.stream,
+        device::RmsNorm<Compute>{.x = saved.x, .weight = weights.norm, .eps = eps, .y = normed, .rstd = saved.rstd});
     project_backward_weight<L, 3>(context, dqkv, normed, {gradients.q, gradients.k, gradients.v});
     context.progress();
     project_backward_input<L, 3>(context, dqkv, {weights.q, weights.k, weights.v}, normed);
-    Device::template rms_norm_backward<Compute>(context.stream, saved.x, weights.norm, saved.rstd, normed, dy,
-                                                Write::accumulate, gradients.norm.tensor, gradients.norm.next());
+    device::enqueue(context.stream, device::RmsNormBackward<Compute>{.x = saved.x,
+                                                                     .weight = weights.norm,
+                                                                     .rstd = saved.rstd,
+                                                                     .dy = normed,
+                                                                     .dx = dy,
+                                                                     .dx_write = Write::accumulate,
+                                                                     .dw = gradients.norm.tensor,
+                                                                     .dw_write = gradients.norm.next()});
     context.progress();
   }
 

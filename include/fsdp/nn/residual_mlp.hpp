@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include <fsdp/core/tensor.hpp>
+#include <fsdp/device/operations.hpp>
 #include <fsdp/nn/module.hpp>
 #include <fsdp/nn/settled_plan.hpp>
 #include <fsdp/nn/swiglu_mlp.hpp>
@@ -28,7 +29,6 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
   using typename Types::Gradients;
   using typename Types::Parameters;
   using typename Types::Weights;
-  using Device = typename L::Device;
   using Tile = SwiGluTile<L>;
 
   std::int64_t hidden = 0;
@@ -57,7 +57,7 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
                Tensor<Compute> y) const {
     const tiling::TilePlan tiles = plan(context);
     saved = begin(context, tiles, x);
-    Device::template copy<Compute, Compute>(context.stream, x, y);
+    device::enqueue(context.stream, device::Copy<Compute>{.x = x, .y = y});
     Tile::for_each(context, tiles, weights.mlp, saved.kept, [&](const Tile& tile, typename L::Frame& frame) {
       const auto normed = normalise(context, weights, saved, tile, frame);  // [t, H]
       tile.forward(normed, tile.rows(y), Write::accumulate);
@@ -79,9 +79,14 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
       const auto normed = normalise(context, weights, saved, tile, frame);  // [t, H], then its gradient
       const auto d = tile.rows(dy);                                         // [t, H]
       tile.backward(gradients.mlp, normed, d, normed);
-      Device::template rms_norm_backward<Compute>(context.stream, tile.rows(saved.x), weights.norm,
-                                                  tile.rows(saved.rstd), normed, d, Write::accumulate,
-                                                  gradients.norm.tensor, gradients.norm.next());
+      device::enqueue(context.stream, device::RmsNormBackward<Compute>{.x = tile.rows(saved.x),
+                                                                       .weight = weights.norm,
+                                                                       .rstd = tile.rows(saved.rstd),
+                                                                       .dy = normed,
+                                                                       .dx = d,
+                                                                       .dx_write = Write::accumulate,
+                                                                       .dw = gradients.norm.tensor,
+                                                                       .dw_write = gradients.norm.next()});
     });
   }
 
@@ -95,7 +100,9 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
                             typename L::Frame& frame) const {
     const auto x = tile.rows(saved.x);                                // [t, H]
     const auto normed = frame.template allocate<Compute>(x.shape());  // [t, H]
-    Device::template rms_norm<Compute>(context.stream, x, weights.norm, eps, normed, tile.rows(saved.rstd));
+    device::enqueue(context.stream,
+                    device::RmsNorm<Compute>{
+                        .x = x, .weight = weights.norm, .eps = eps, .y = normed, .rstd = tile.rows(saved.rstd)});
     return normed;
   }
 };

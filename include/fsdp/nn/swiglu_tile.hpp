@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include <fsdp/core/tensor.hpp>
+#include <fsdp/device/operations.hpp>
 #include <fsdp/nn/module.hpp>
 #include <fsdp/nn/projection.hpp>
 #include <tiling/policies.hpp>
@@ -25,7 +26,6 @@ struct SwiGluFields {
 template <class L>
 class SwiGluTile {
  public:
-  using Device = typename L::Device;
   using Compute = typename L::Compute;
   using Weights = SwiGluFields<Tensor<const Compute>>;
   using Gradients = SwiGluFields<GradientView<typename L::Accumulate>>;
@@ -100,7 +100,7 @@ class SwiGluTile {
     const GateUp g = take_gate_up(frame);
     const auto dh = frame.template allocate<Compute>({tokens(), columns()});  // [t, I]
     if (!tile_.kept) expand(*weights_, x, g);
-    Device::template matmul<Compute, Compute>(context_->stream, dy, weights_->down, dh);
+    device::enqueue(context_->stream, device::Matmul<Compute>{.a = dy, .b = weights_->down, .c = dh});
     context_->progress();
     backward_weights(gradients, x, g, dh, dy);
     backward_input(*weights_, g, dx, Write::overwrite);
@@ -145,14 +145,15 @@ class SwiGluTile {
   /// y (+)= down(h), where h is made of gate and up and may be gate.
   template <class C>
   void contract(const Weights& weights, const GateUp& g, Tensor<Compute> h, Tensor<C> y, Write write) const {
-    Device::template swiglu<Compute>(context_->stream, g.gate, g.up, h);
-    Device::template matmul<Compute, C>(context_->stream, h, device::transposed(weights.down), y, write);
+    device::enqueue(context_->stream, device::SwiGlu<Compute>{.gate = g.gate, .up = g.up, .h = h});
+    device::enqueue(context_->stream,
+                    device::Matmul<Compute, C>{.a = h, .b = device::transposed(weights.down), .c = y, .write = write});
     context_->progress();
   }
   /// Gate and up become their gradients, dh becomes h.
   void backward_weights(const Gradients& gradients, Tensor<const Compute> x, const GateUp& g, Tensor<Compute> dh,
                         Tensor<const Compute> dy) const {
-    Device::template swiglu_backward<Compute>(context_->stream, g.gate, g.up, dh);
+    device::enqueue(context_->stream, device::SwiGluBackward<Compute>{.gate = g.gate, .up = g.up, .dh = dh});
     project_backward_weight<L, 1>(*context_, dy, dh, {gradients.down});
     context_->progress();
     if (g.both.data() != nullptr) {
@@ -189,14 +190,14 @@ class SwiGluTile {
   void forward_blocked(Tensor<const Compute> x, Tensor<Compute> y, Write write) const {
     typename L::Frame frame(context_->arena);
     const auto sum = frame.template allocate<float>(y.shape());  // [t, H]
-    if (write == Write::accumulate) Device::template copy<Compute, float>(context_->stream, y, sum);
+    if (write == Write::accumulate) device::enqueue(context_->stream, device::Copy<Compute, float>{.x = y, .y = sum});
     for_each_block([&](const Weights& weights, std::int64_t begin, std::int64_t end) {
       typename L::Frame inner(context_->arena);
       const GateUp g = split(weights, inner.template allocate<Compute>({tokens(), 2 * (end - begin)}));
       expand(weights, x, g);
       contract(weights, g, g.gate, sum, begin == 0 ? write : Write::accumulate);
     });
-    Device::template copy<float, Compute>(context_->stream, sum, y);
+    device::enqueue(context_->stream, device::Copy<float, Compute>{.x = sum, .y = y});
   }
 
   void backward_blocked(const Gradients& gradients, Tensor<const Compute> x, Tensor<const Compute> dy,
@@ -215,7 +216,7 @@ class SwiGluTile {
       backward_input(weights, g, sum, begin == 0 ? Write::overwrite : Write::accumulate);
     });
     *gradients.gate.written = *gradients.up.written = *gradients.down.written = true;
-    Device::template copy<float, Compute>(context_->stream, sum, dx);
+    device::enqueue(context_->stream, device::Copy<float, Compute>{.x = sum, .y = dx});
   }
 
   using Flags = std::array<bool, 3>;
@@ -230,9 +231,9 @@ class SwiGluTile {
   void multiply_by_slice(Tensor<const Compute> dy, Tensor<const Compute> down, Tensor<Compute> dh) const {
     typename L::Frame frame(context_->arena);
     const auto wide = frame.template allocate<float>(dh.shape());  // [t, c]
-    Device::template matmul<Compute, float>(context_->stream, dy, down, wide);
+    device::enqueue(context_->stream, device::Matmul<Compute, float>{.a = dy, .b = down, .c = wide});
     context_->progress();
-    Device::template copy<float, Compute>(context_->stream, wide, dh);
+    device::enqueue(context_->stream, device::Copy<float, Compute>{.x = wide, .y = dh});
   }
 
   Context<L>* context_;

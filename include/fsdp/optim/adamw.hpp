@@ -37,10 +37,7 @@ class AdamW {
   AdamW(Module& module, const AdamWOptions& options)
       : module_(&module),
         options_(options),
-        control_(module, {.beta1 = options.beta1,
-                          .beta2 = options.beta2,
-                          .clip = options.clip,
-                          .skips_overflow = options.skips_overflow}),
+        control_(module, {.clip = options.clip, .skips_overflow = options.skips_overflow}),
         first_(ledger(module), device::MemoryKind::optimizer, bytes()),
         second_(ledger(module), device::MemoryKind::optimizer, bytes()) {
     if constexpr (Module::Group::offloaded) {
@@ -64,17 +61,20 @@ class AdamW {
   /// What lies between the step's begin and its end: the same work for the device in every step.
   void update(Tensor<const double> loss) {
     control_.decide(loss);
-    device::AdamWRules rules{.beta1 = static_cast<float>(options_.beta1),
-                             .beta2 = static_cast<float>(options_.beta2),
-                             .eps = static_cast<float>(options_.eps)};
+    device::AdamWRules rules{.beta1 = options_.beta1, .beta2 = options_.beta2, .eps = static_cast<float>(options_.eps)};
     for (const Piece& piece : module_->pieces()) {
       if (!piece.trainable) continue;
       rules.weight_decay = piece.parameter->shape.rank == 2 ? static_cast<float>(options_.weight_decay) : 0.0f;
       if constexpr (Module::Group::offloaded)
         step_offloaded(rules, piece);
       else
-        Device::adamw(module_->stream(), rules, control_.on_device(), piece.main, first_moment(piece),
-                      second_moment(piece), piece.gradient, rounded(piece.model));
+        device::enqueue(module_->stream(), device::AdamWStep<Compute>{.rules = rules,
+                                                                      .step = control_.on_device(),
+                                                                      .main = piece.main,
+                                                                      .first_moment = first_moment(piece),
+                                                                      .second_moment = second_moment(piece),
+                                                                      .gradient = piece.gradient,
+                                                                      .model = rounded(piece.model)});
     }
   }
 
@@ -99,12 +99,9 @@ class AdamW {
     if (!piece.trainable) return {};
     return {reinterpret_cast<float*>(block.data()) + piece.resting, piece.main.shape()};
   }
-  static Tensor<bf16> rounded(Tensor<Compute> model) {
-    if constexpr (std::is_same_v<Compute, bf16>)
-      return model;
-    else
-      return {};
-  }
+  /// What AdamW writes: nothing where the main weights are the model weights.
+  static constexpr bool rounds = !std::is_same_v<Compute, float>;
+  static Tensor<Compute> rounded(Tensor<Compute> model) { return rounds ? model : Tensor<Compute>(); }
 
   /// Gradients go to host memory chunk by chunk, are used there, and the stepped weights come back.
   void step_offloaded(const device::AdamWRules& rules, const Piece& piece) {
@@ -118,9 +115,14 @@ class AdamW {
       const Tensor<float> gradient(gradients, part);
       const Tensor<Compute> stepped(weights, part);
       Space::template transfer<float>(stream, stream, cut(piece.gradient), gradient);
-      Space::adamw(stream, rules, control_.on_device(), cut(piece.main), cut(first_moment(piece)),
-                   cut(second_moment(piece)), Tensor<const float>(gradient), rounded(stepped));
-      if constexpr (std::is_same_v<Compute, bf16>)
+      device::enqueue(stream, device::AdamWStep<Compute>{.rules = rules,
+                                                         .step = control_.on_device(),
+                                                         .main = cut(piece.main),
+                                                         .first_moment = cut(first_moment(piece)),
+                                                         .second_moment = cut(second_moment(piece)),
+                                                         .gradient = gradient,
+                                                         .model = rounded(stepped)});
+      if constexpr (rounds)
         Space::template transfer<Compute>(stream, stream, stepped, cut(piece.model));
       else
         Space::template transfer<Compute>(stream, stream, cut(piece.main), cut(piece.model));

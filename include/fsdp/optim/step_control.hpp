@@ -61,11 +61,14 @@ class StepControl {
     const Tensor<double> own = numbers_.own();  // [2]
     device::move<Device>(stream, loss.data(), own.data(), 1);
     const Tensor<double> squares = own.slice(1, 2);
-    Device::template fill<double>(stream, squares, 0.0f);
+    device::enqueue(stream, device::Fill<double>{.y = squares, .value = 0.0f});
     for (const auto& piece : module_->pieces())
-      if (piece.owned && piece.trainable) Device::sum_of_squares(stream, piece.gradient, squares);
+      if (piece.owned && piece.trainable)
+        device::enqueue(stream, device::SumOfSquares{.x = piece.gradient, .sum = squares});
     const auto all = numbers_.gather(stream, {"loss and gradient norm"});  // [ranks, 2]
-    Device::decide_step(stream, rules_, {inputs_on_device(), {1}}, all, on_device());
+    device::enqueue(
+        stream,
+        device::DecideStep{.rules = rules_, .inputs = {inputs_on_device(), {1}}, .sums = all, .step = on_device()});
   }
   /// What was decided goes to the host.
   void end() {

@@ -62,13 +62,14 @@ double square_matmul_seconds(Comm& communicator, ShardedModule<Model>& module, s
   using Meta = device::MetaFor<Device>;
   constexpr int repeats = 8;
   const int threads = module.stream().threads();
-  const auto multiply = [&]<class D>(typename D::Stream& stream, Compute* memory) {
+  const auto multiply = [&](auto& stream, Compute* memory) {
     const Tensor<const Compute> a(memory, {size, size}), b(memory + size * size, {size, size});
-    D::template matmul<Compute, Compute>(stream, a, b, Tensor<Compute>(memory + 2 * size * size, {size, size}));
+    device::enqueue(
+        stream, device::Matmul<Compute>{.a = a, .b = b, .c = Tensor<Compute>(memory + 2 * size * size, {size, size})});
   };
   auto planned = Meta::Arena::unbounded();
   typename Meta::Stream planner(planned, threads);
-  multiply.template operator()<Meta>(planner, reinterpret_cast<Compute*>(Meta::unbacked(0)));
+  multiply(planner, reinterpret_cast<Compute*>(Meta::unbacked(0)));
 
   device::Ledger ledger;
   const device::Block<Device> block(ledger, device::MemoryKind::scratch,
@@ -76,13 +77,13 @@ double square_matmul_seconds(Comm& communicator, ShardedModule<Model>& module, s
   auto* const memory = reinterpret_cast<Compute*>(block.data());
   typename Device::Arena arena(ledger, planned.peak() + device::alignment);
   typename Device::Stream stream(arena, threads);
-  Device::template fill<Compute>(stream, Tensor<Compute>(memory, {2 * size, size}), 0.5f);
+  device::enqueue(stream, device::Fill<Compute>{.y = Tensor<Compute>(memory, {2 * size, size}), .value = 0.5f});
   double best = std::numeric_limits<double>::max();
   for (int i = 0; i < repeats; ++i) {
     stream.synchronize();
     comm::barrier(communicator, {"measuring the matmul peak"});
     const auto begin = std::chrono::steady_clock::now();
-    multiply.template operator()<Device>(stream, memory);
+    multiply(stream, memory);
     stream.synchronize();
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     if (i > 0 && seconds < best) best = seconds;

@@ -2,54 +2,53 @@
 /// @file
 /// The optimizer's pass over a shard, the squared norm that clipping needs, and the decision between them.
 #include <algorithm>
+#include <type_traits>
 
 #include <fsdp/device/cpu.hpp>
 
-#include "../costs.hpp"
 #include "../optimizer_step.hpp"
 #include "kernels/tables.hpp"
 #include "threads.hpp"
 
 namespace fsdp::device {
 
-void Cpu::sum_of_squares(Stream& stream, Tensor<const float> x, Tensor<double> sum) {
-  const costs::Cost cost = costs::sum_of_squares(x, sum);
-  stream.counters.elementwise_bytes += cost.bytes;
+std::int64_t scratch(const Cpu::Planner&, const SumOfSquares& op) { return op.chunks() * std::int64_t{sizeof(double)}; }
+
+void run(Cpu::Stream& stream, const SumOfSquares& op, Scratch memory) {
   const auto& kernel = cpu::kernels<cpu::OptimizerKernels>();
-  Arena::Frame frame(stream.arena());
-  const Tensor<double> partials =
-      frame.allocate<double>({ceil_divide(x.numel(), costs::sum_chunk)}, MemoryKind::scratch);
-  const cpu::Division chunks{.count = partials.numel(), .step = 1, .bytes = cost.bytes};
+  const Tensor<double> partials = memory.as<double>({op.chunks()});
+  const cpu::Division chunks{.count = partials.numel(), .step = 1, .bytes = op.cost().bytes};
   cpu::for_parts(stream, chunks, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t chunk = begin; chunk < end; ++chunk) {
-      const std::int64_t first = chunk * costs::sum_chunk;
-      partials[chunk] = kernel.sum_of_squares(x.data() + first, std::min(costs::sum_chunk, x.numel() - first));
+      const std::int64_t first = chunk * sum_chunk;
+      partials[chunk] = kernel.sum_of_squares(op.x.data() + first, std::min(sum_chunk, op.x.numel() - first));
     }
   });
-  for (std::int64_t chunk = 0; chunk < partials.numel(); ++chunk) sum[0] += partials[chunk];
+  for (std::int64_t chunk = 0; chunk < partials.numel(); ++chunk) op.sum[0] += partials[chunk];
 }
 
-void Cpu::decide_step(Stream&, const StepRules& rules, Tensor<const StepInputs> inputs, Tensor<const double> sums,
-                      Tensor<StepDecision> step) {
-  device::decide_step(rules, inputs[0], sums.data(), costs::ranks_of(sums), step[0]);
+void run(Cpu::Stream&, const DecideStep& op) {
+  decide_step(op.rules, op.inputs[0], op.sums.data(), op.ranks(), op.step[0]);
 }
 
-void Cpu::adamw(Stream& stream, const AdamWRules& rules, Tensor<const StepDecision> step, Tensor<float> main,
-                Tensor<float> first_moment, Tensor<float> second_moment, Tensor<const float> gradient,
-                Tensor<bf16> model) {
-  const costs::Cost cost = costs::adamw(main, first_moment, second_moment, gradient, model);
-  stream.counters.elementwise_bytes += cost.bytes;
-  if (step[0].skipped != 0) {
-    if (model.numel() > 0) copy<float, bf16>(stream, Tensor<const float>(main), model);
+template <ComputedBy<Cpu> Model>
+void run(Cpu::Stream& stream, const AdamWStep<Model>& op) {
+  if (op.step[0].skipped != 0) {
+    if (op.writes_model()) run(stream, Copy<float, Model>{.x = op.main, .y = op.model});
     return;
   }
-  const AdamWFactors factors(rules, step[0]);
+  const AdamWFactors factors(op.rules, op.step[0]);
   const auto& kernel = cpu::kernels<cpu::OptimizerKernels>();
-  const cpu::Division elements{.count = main.numel(), .step = 64, .bytes = cost.bytes};
+  const cpu::Division elements{.count = op.main.numel(), .step = 64, .bytes = op.cost().bytes};
   cpu::for_parts(stream, elements, [&](std::int64_t begin, std::int64_t end, int) {
-    kernel.adamw(factors, main.data() + begin, first_moment.data() + begin, second_moment.data() + begin,
-                 gradient.data() + begin, model.data() == nullptr ? nullptr : model.data() + begin, end - begin);
+    bf16* model = nullptr;
+    if constexpr (std::is_same_v<Model, bf16>) model = op.writes_model() ? op.model.data() + begin : nullptr;
+    kernel.adamw(factors, op.main.data() + begin, op.first_moment.data() + begin, op.second_moment.data() + begin,
+                 op.gradient.data() + begin, model, end - begin);
   });
 }
+
+template void run(Cpu::Stream&, const AdamWStep<float>&);
+template void run(Cpu::Stream&, const AdamWStep<bf16>&);
 
 }  // namespace fsdp::device

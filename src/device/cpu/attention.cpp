@@ -3,8 +3,6 @@
 /// Attention's forward pass: tiles of scores by oneDNN, an online softmax in between (Dao 2023, FlashAttention-2).
 #include "attention.hpp"
 
-#include "../costs.hpp"
-
 namespace fsdp::device {
 namespace cpu {
 namespace {
@@ -47,13 +45,13 @@ ForwardKeys forward_keys(const AttentionBlocks& blocks, const AttentionBlocks& t
                      .single_thread = true}};
 }
 
-ForwardLayout forward_layout(Cpu::Stream& stream, const AttentionShape& shape, const AttentionBlocks& blocks,
+ForwardLayout forward_layout(const Cpu::Planner& planner, const AttentionShape& shape, const AttentionBlocks& blocks,
                              DType dtype) {
   std::int64_t matmul_bytes = 0;
   for (const AttentionBlocks& tile : tile_extents(shape.sequence_length, blocks)) {
     const ForwardKeys keys = forward_keys(blocks, tile, shape.head_dim, dtype);
     for (const MatmulKey& key : {keys.scores, keys.gather})
-      matmul_bytes = std::max(matmul_bytes, stream.cache().matmul_scratch(key));
+      matmul_bytes = std::max(matmul_bytes, planner.cache().matmul_scratch(key));
   }
   const std::int64_t d = shape.head_dim;
   ScratchLayout scratch;
@@ -144,62 +142,55 @@ std::int64_t query_blocks(const AttentionShape& shape, const AttentionBlocks& bl
   return ceil_divide(shape.sequence_length, blocks.queries);
 }
 
-int forward_threads(const Cpu::Stream& stream, const AttentionShape& shape, const AttentionBlocks& blocks) {
+int forward_threads(const Cpu::Planner& planner, const AttentionShape& shape, const AttentionBlocks& blocks) {
   return static_cast<int>(
-      std::min<std::int64_t>(stream.threads(), shape.sequences * shape.heads * query_blocks(shape, blocks)));
+      std::min<std::int64_t>(planner.threads(), shape.sequences * shape.heads * query_blocks(shape, blocks)));
 }
 
 }  // namespace
 
-std::int64_t attention_forward_scratch(Cpu::Stream& stream, const AttentionShape& shape, DType dtype) {
-  const AttentionBlocks blocks = attention_blocks(shape, false);
-  return forward_threads(stream, shape, blocks) * forward_layout(stream, shape, blocks, dtype).bytes;
-}
-
 }  // namespace cpu
 
-template <class T>
-void Cpu::attention(Stream& stream, const AttentionShape& shape, Tensor<const T> q, Tensor<const T> k,
-                    Tensor<const T> v, Tensor<T> out, Tensor<float> lse) {
-  costs::require_attention(shape, q, k, v, out.shape(), lse.shape());
-  stream.counters.attention_flops += costs::attention_flops(shape, false);
+template <ComputedBy<Cpu> T>
+std::int64_t scratch(const Cpu::Planner& planner, const Attention<T>& op) {
+  if (op.shape.tokens() == 0) return 0;
+  const cpu::AttentionBlocks blocks = cpu::attention_blocks(op.shape, false);
+  return cpu::forward_threads(planner, op.shape, blocks) *
+         cpu::forward_layout(planner, op.shape, blocks, dtype_of<T>()).bytes;
+}
+
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream& stream, const Attention<T>& op, Scratch memory) {
+  const AttentionShape& shape = op.shape;
   if (shape.tokens() == 0) return;
   const cpu::AttentionBlocks blocks = cpu::attention_blocks(shape, false);
   cpu::Forward<T> forward{.shape = shape,
                           .blocks = blocks,
                           .layout = cpu::forward_layout(stream, shape, blocks, dtype_of<T>()),
                           .matmuls = {},
-                          .q = q,
-                          .k = k,
-                          .v = v,
-                          .out = out,
-                          .lse = lse};
+                          .q = op.q,
+                          .k = op.k,
+                          .v = op.v,
+                          .out = op.out,
+                          .lse = op.lse};
   for (const cpu::AttentionBlocks& tile : cpu::tile_extents(shape.sequence_length, blocks)) {
     const cpu::ForwardKeys keys = cpu::forward_keys(blocks, tile, shape.head_dim, dtype_of<T>());
     forward.matmuls.add(tile,
                         {.scores = &stream.cache().matmul(keys.scores), .gather = &stream.cache().matmul(keys.gather)});
   }
   const int threads = cpu::forward_threads(stream, shape, blocks);
-  Arena::Frame frame(stream.arena());
-  const auto scratch = frame.allocate<std::uint8_t>({threads * forward.layout.bytes}, MemoryKind::scratch);
   const std::int64_t heads = shape.sequences * shape.heads, count = cpu::query_blocks(shape, blocks);
   // The last queries see the most keys: longest tasks first, so that threads end together.
   cpu::for_each_task(threads, heads * count, [&](std::int64_t task, int thread) {
     const std::int64_t head = task % heads, sequence = head / shape.heads;
     forward.run_block(sequence, head % shape.heads, cpu::query_block(shape, blocks, sequence, count - 1 - task / heads),
-                      reinterpret_cast<std::byte*>(scratch.data()) + thread * forward.layout.bytes);
+                      memory.data + thread * forward.layout.bytes);
   });
 }
 
-std::int64_t Cpu::attention_scratch(Stream& stream, const AttentionShape& shape, DType dtype, bool backward) {
-  if (shape.tokens() == 0) return 0;
-  return backward ? cpu::attention_backward_scratch(stream, shape, dtype)
-                  : cpu::attention_forward_scratch(stream, shape, dtype);
-}
-
-template void Cpu::attention(Stream&, const AttentionShape&, Tensor<const float>, Tensor<const float>,
-                             Tensor<const float>, Tensor<float>, Tensor<float>);
-template void Cpu::attention(Stream&, const AttentionShape&, Tensor<const bf16>, Tensor<const bf16>, Tensor<const bf16>,
-                             Tensor<bf16>, Tensor<float>);
+template std::int64_t scratch(const Cpu::Planner&, const Attention<float>&);
+template std::int64_t scratch(const Cpu::Planner&, const Attention<bf16>&);
+template void run(Cpu::Stream&, const Attention<float>&, Scratch);
+template void run(Cpu::Stream&, const Attention<bf16>&, Scratch);
 
 }  // namespace fsdp::device

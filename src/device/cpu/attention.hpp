@@ -145,8 +145,4 @@ void for_each_task(int threads, std::int64_t tasks, const Body& body) {
   if (failure) std::rethrow_exception(failure);
 }
 
-/// Bytes of scratch of each pass.
-std::int64_t attention_forward_scratch(Cpu::Stream& stream, const AttentionShape& shape, DType dtype);
-std::int64_t attention_backward_scratch(Cpu::Stream& stream, const AttentionShape& shape, DType dtype);
-
 }  // namespace fsdp::device::cpu

@@ -8,8 +8,6 @@
 /// in order.
 #include "attention.hpp"
 
-#include "../costs.hpp"
-
 namespace fsdp::device {
 namespace cpu {
 namespace {
@@ -66,13 +64,13 @@ BackwardKeys backward_keys(const AttentionBlocks& blocks, const AttentionBlocks&
                        .single_thread = true}};
 }
 
-BackwardLayout backward_layout(Cpu::Stream& stream, const AttentionShape& shape, const AttentionBlocks& blocks,
+BackwardLayout backward_layout(const Cpu::Planner& planner, const AttentionShape& shape, const AttentionBlocks& blocks,
                                DType dtype) {
   std::int64_t matmul_bytes = 0;
   for (const AttentionBlocks& tile : tile_extents(shape.sequence_length, blocks)) {
     const BackwardKeys keys = backward_keys(blocks, tile, shape.head_dim, dtype);
     for (const MatmulKey& key : {keys.scores, keys.to_keys, keys.to_query})
-      matmul_bytes = std::max(matmul_bytes, stream.cache().matmul_scratch(key));
+      matmul_bytes = std::max(matmul_bytes, planner.cache().matmul_scratch(key));
   }
   const std::int64_t d = shape.head_dim, real = size_of(DType::f32);
   ScratchLayout scratch;
@@ -268,39 +266,35 @@ void run_all(const Backward<T>& backward, int threads) {
 
 }  // namespace
 
-std::int64_t attention_backward_scratch(Cpu::Stream& stream, const AttentionShape& shape, DType dtype) {
-  return stream.threads() * backward_layout(stream, shape, attention_blocks(shape, true), dtype).bytes;
-}
-
 }  // namespace cpu
 
-template <class T>
-void Cpu::attention_backward(Stream& stream, const AttentionShape& shape, Tensor<const T> q, Tensor<const T> k,
-                             Tensor<const T> v, Tensor<const T> out, Tensor<const float> lse, Tensor<const T> dout,
-                             Tensor<T> dq, Tensor<T> dk, Tensor<T> dv) {
-  costs::require_attention(shape, q, k, v, out.shape(), lse.shape());
-  costs::require_attention<T>(shape, dq, dk, dv, dout.shape(), lse.shape());
-  stream.counters.attention_flops += costs::attention_flops(shape, true);
+template <ComputedBy<Cpu> T>
+std::int64_t scratch(const Cpu::Planner& planner, const AttentionBackward<T>& op) {
+  if (op.shape.tokens() == 0) return 0;
+  const cpu::AttentionBlocks blocks = cpu::attention_blocks(op.shape, true);
+  return planner.threads() * cpu::backward_layout(planner, op.shape, blocks, dtype_of<T>()).bytes;
+}
+
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream& stream, const AttentionBackward<T>& op, Scratch memory) {
+  const AttentionShape& shape = op.shape;
   if (shape.tokens() == 0) return;
   const cpu::AttentionBlocks blocks = cpu::attention_blocks(shape, true);
-  const cpu::BackwardLayout layout = cpu::backward_layout(stream, shape, blocks, dtype_of<T>());
-  Arena::Frame frame(stream.arena());
-  const auto scratch = frame.allocate<std::uint8_t>({stream.threads() * layout.bytes}, MemoryKind::scratch);
   cpu::Backward<T> backward{.shape = shape,
                             .blocks = blocks,
-                            .layout = layout,
+                            .layout = cpu::backward_layout(stream, shape, blocks, dtype_of<T>()),
                             .matmuls = {},
-                            .q = q,
-                            .k = k,
-                            .v = v,
-                            .out = out,
-                            .dout = dout,
-                            .lse = lse,
-                            .dq = dq,
-                            .dk = dk,
-                            .dv = dv,
-                            .scratch = reinterpret_cast<std::byte*>(scratch.data())};
-  Stream::Cache& cache = stream.cache();
+                            .q = op.q,
+                            .k = op.k,
+                            .v = op.v,
+                            .out = op.out,
+                            .dout = op.dout,
+                            .lse = op.lse,
+                            .dq = op.dq,
+                            .dk = op.dk,
+                            .dv = op.dv,
+                            .scratch = memory.data};
+  Cpu::Planner::Cache& cache = stream.cache();
   for (const cpu::AttentionBlocks& tile : cpu::tile_extents(shape.sequence_length, blocks)) {
     const cpu::BackwardKeys keys = cpu::backward_keys(blocks, tile, shape.head_dim, dtype_of<T>());
     backward.matmuls.add(tile, {.scores = &cache.matmul(keys.scores),
@@ -310,11 +304,9 @@ void Cpu::attention_backward(Stream& stream, const AttentionShape& shape, Tensor
   cpu::run_all(backward, stream.threads());
 }
 
-template void Cpu::attention_backward(Stream&, const AttentionShape&, Tensor<const float>, Tensor<const float>,
-                                      Tensor<const float>, Tensor<const float>, Tensor<const float>,
-                                      Tensor<const float>, Tensor<float>, Tensor<float>, Tensor<float>);
-template void Cpu::attention_backward(Stream&, const AttentionShape&, Tensor<const bf16>, Tensor<const bf16>,
-                                      Tensor<const bf16>, Tensor<const bf16>, Tensor<const float>, Tensor<const bf16>,
-                                      Tensor<bf16>, Tensor<bf16>, Tensor<bf16>);
+template std::int64_t scratch(const Cpu::Planner&, const AttentionBackward<float>&);
+template std::int64_t scratch(const Cpu::Planner&, const AttentionBackward<bf16>&);
+template void run(Cpu::Stream&, const AttentionBackward<float>&, Scratch);
+template void run(Cpu::Stream&, const AttentionBackward<bf16>&, Scratch);
 
 }  // namespace fsdp::device

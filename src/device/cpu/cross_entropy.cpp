@@ -8,7 +8,6 @@
 
 #include <fsdp/device/cpu.hpp>
 
-#include "../costs.hpp"
 #include "kernels/tables.hpp"
 #include "threads.hpp"
 
@@ -26,7 +25,7 @@ void require_targets(const Tensor<const std::int32_t>& targets, std::int64_t voc
 
 /// body(row) for all rows, shared out among threads.
 template <class Body>
-void for_rows(const Cpu::Stream& stream, std::int64_t count, const costs::Cost& cost, const Body& body) {
+void for_rows(const Cpu::Stream& stream, std::int64_t count, const Cost& cost, const Body& body) {
   const cpu::Division rows{.count = count, .step = 1, .bytes = cost.bytes};
   cpu::for_parts(stream, rows, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t row = begin; row < end; ++row) body(row);
@@ -48,53 +47,57 @@ void replace_row(T* row, std::int64_t columns, std::int64_t target, float most, 
 
 /// Every row's loss, in double; finish(row, maximum, sum) may then replace the row. The losses are added in the order
 /// of the rows, whatever the number of threads.
-template <class T, class Finish>
-void sum_losses(Cpu::Stream& stream, Tensor<const T> logits, Tensor<const std::int32_t> targets, Tensor<double> loss,
-                const costs::Cost& cost, const Finish& finish) {
-  require_targets(targets, logits.columns());
-  stream.counters.elementwise_bytes += cost.bytes;
+template <class T, class Op, class Finish>
+void sum_losses(Cpu::Stream& stream, const Op& op, Scratch memory, const Finish& finish) {
+  const Tensor<const T> logits = op.logits;
+  require_targets(op.targets, logits.columns());
   const auto& kernel = cpu::kernels<cpu::SoftmaxKernels>().of<T>();
-  Cpu::Arena::Frame frame(stream.arena());
-  const Tensor<double> losses = frame.allocate<double>({logits.rows()}, MemoryKind::scratch);
-  for_rows(stream, logits.rows(), cost, [&](std::int64_t row) {
+  const Tensor<double> losses = memory.as<double>({logits.rows()});
+  for_rows(stream, logits.rows(), op.cost(), [&](std::int64_t row) {
     float most = 0;
     double total = 0;
     kernel.maximum_and_sum(logits.row(row), logits.columns(), &most, &total);
-    const double target = static_cast<float>(logits.row(row)[targets[row]]);
+    const double target = static_cast<float>(logits.row(row)[op.targets[row]]);
     losses[row] = std::log(total) + (static_cast<double>(most) - target);
     finish(row, most, total);
   });
-  for (std::int64_t row = 0; row < logits.rows(); ++row) loss[0] += losses[row];
+  for (std::int64_t row = 0; row < logits.rows(); ++row) op.loss[0] += losses[row];
 }
+
+/// A loss for each row.
+std::int64_t losses_bytes(std::int64_t rows) { return rows * std::int64_t{sizeof(double)}; }
 
 }  // namespace
 
-template <class T>
-void Cpu::cross_entropy(Stream& stream, Tensor<T> logits, Tensor<const std::int32_t> targets, float scale,
-                        Tensor<double> loss) {
-  const costs::Cost cost = costs::cross_entropy(logits, targets, loss, 2);
-  sum_losses<T>(stream, logits, targets, loss, cost, [&](std::int64_t row, float most, double total) {
-    replace_row(logits.row(row), logits.columns(), targets[row], most, total, scale);
+template <ComputedBy<Cpu> T>
+std::int64_t scratch(const Cpu::Planner&, const CrossEntropy<T>& op) {
+  return losses_bytes(op.logits.rows());
+}
+template <ComputedBy<Cpu> T>
+std::int64_t scratch(const Cpu::Planner&, const CrossEntropyLoss<T>& op) {
+  return losses_bytes(op.logits.rows());
+}
+
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream& stream, const CrossEntropy<T>& op, Scratch memory) {
+  sum_losses<T>(stream, op, memory, [&](std::int64_t row, float most, double total) {
+    replace_row(op.logits.row(row), op.logits.columns(), op.targets[row], most, total, op.scale);
   });
 }
 
-template <class T>
-void Cpu::cross_entropy_loss(Stream& stream, Tensor<const T> logits, Tensor<const std::int32_t> targets,
-                             Tensor<double> loss) {
-  const costs::Cost cost = costs::cross_entropy(logits, targets, loss, 1);
-  sum_losses<T>(stream, logits, targets, loss, cost, [](std::int64_t, float, double) {});
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream& stream, const CrossEntropyLoss<T>& op, Scratch memory) {
+  sum_losses<T>(stream, op, memory, [](std::int64_t, float, double) {});
 }
 
-template <class T>
-void Cpu::cross_entropy_fold(Stream& stream, Tensor<const T> logits, std::int64_t first,
-                             Tensor<const std::int32_t> targets, Tensor<double> state) {
-  const costs::Cost cost = costs::cross_entropy_block(logits, targets, state, 1);
-  stream.counters.elementwise_bytes += cost.bytes;
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream& stream, const CrossEntropyFold<T>& op) {
+  const Tensor<const T>& logits = op.logits;
   const auto& kernel = cpu::kernels<cpu::SoftmaxKernels>().of<T>();
-  for_rows(stream, logits.rows(), cost, [&](std::int64_t row) {
-    double* const so_far = state.row(row);
-    if (first == 0) so_far[maximum] = -std::numeric_limits<double>::infinity();
-    if (first == 0) so_far[sum] = so_far[target_logit] = 0;
+  for_rows(stream, logits.rows(), op.cost(), [&](std::int64_t row) {
+    double* const so_far = op.state.row(row);
+    if (op.first == 0) so_far[maximum] = -std::numeric_limits<double>::infinity();
+    if (op.first == 0) so_far[sum] = so_far[target_logit] = 0;
     float block_most = 0;
     double block_sum = 0;
     kernel.maximum_and_sum(logits.row(row), logits.columns(), &block_most, &block_sum);
@@ -102,39 +105,38 @@ void Cpu::cross_entropy_fold(Stream& stream, Tensor<const T> logits, std::int64_
     so_far[sum] =
         so_far[sum] * std::exp(so_far[maximum] - most) + block_sum * std::exp(static_cast<double>(block_most) - most);
     so_far[maximum] = most;
-    const std::int64_t target = targets[row] - first;
+    const std::int64_t target = op.targets[row] - op.first;
     if (target >= 0 && target < logits.columns())
       so_far[target_logit] = static_cast<double>(static_cast<float>(logits.row(row)[target]));
   });
 }
 
-void Cpu::cross_entropy_sum(Stream& stream, Tensor<const double> state, Tensor<double> loss) {
-  stream.counters.elementwise_bytes += costs::cross_entropy_sum(state, loss).bytes;
-  for (std::int64_t row = 0; row < state.rows(); ++row) {
-    const double* const whole = state.row(row);
-    loss[0] += std::log(whole[sum]) + (whole[maximum] - whole[target_logit]);
+void run(Cpu::Stream&, const CrossEntropySum& op) {
+  for (std::int64_t row = 0; row < op.state.rows(); ++row) {
+    const double* const whole = op.state.row(row);
+    op.loss[0] += std::log(whole[sum]) + (whole[maximum] - whole[target_logit]);
   }
 }
 
-template <class T>
-void Cpu::cross_entropy_gradient(Stream& stream, Tensor<T> logits, std::int64_t first,
-                                 Tensor<const std::int32_t> targets, float scale, Tensor<const double> state) {
-  const costs::Cost cost = costs::cross_entropy_block(Tensor<const T>(logits), targets, state, 2);
-  stream.counters.elementwise_bytes += cost.bytes;
-  for_rows(stream, logits.rows(), cost, [&](std::int64_t row) {
-    replace_row(logits.row(row), logits.columns(), targets[row] - first, static_cast<float>(state.row(row)[maximum]),
-                state.row(row)[sum], scale);
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream& stream, const CrossEntropyGradient<T>& op) {
+  for_rows(stream, op.logits.rows(), op.cost(), [&](std::int64_t row) {
+    replace_row(op.logits.row(row), op.logits.columns(), op.targets[row] - op.first,
+                static_cast<float>(op.state.row(row)[maximum]), op.state.row(row)[sum], op.scale);
   });
 }
 
-#define FSDP_CROSS_ENTROPY(T)                                                                                       \
-  template void Cpu::cross_entropy<T>(Stream&, Tensor<T>, Tensor<const std::int32_t>, float, Tensor<double>);       \
-  template void Cpu::cross_entropy_loss<T>(Stream&, Tensor<const T>, Tensor<const std::int32_t>, Tensor<double>);   \
-  template void Cpu::cross_entropy_fold<T>(Stream&, Tensor<const T>, std::int64_t, Tensor<const std::int32_t>,      \
-                                           Tensor<double>);                                                         \
-  template void Cpu::cross_entropy_gradient<T>(Stream&, Tensor<T>, std::int64_t, Tensor<const std::int32_t>, float, \
-                                               Tensor<const double>);
-FSDP_CROSS_ENTROPY(float)
-FSDP_CROSS_ENTROPY(bf16)
+template std::int64_t scratch(const Cpu::Planner&, const CrossEntropy<float>&);
+template std::int64_t scratch(const Cpu::Planner&, const CrossEntropy<bf16>&);
+template std::int64_t scratch(const Cpu::Planner&, const CrossEntropyLoss<float>&);
+template std::int64_t scratch(const Cpu::Planner&, const CrossEntropyLoss<bf16>&);
+template void run(Cpu::Stream&, const CrossEntropy<float>&, Scratch);
+template void run(Cpu::Stream&, const CrossEntropy<bf16>&, Scratch);
+template void run(Cpu::Stream&, const CrossEntropyLoss<float>&, Scratch);
+template void run(Cpu::Stream&, const CrossEntropyLoss<bf16>&, Scratch);
+template void run(Cpu::Stream&, const CrossEntropyFold<float>&);
+template void run(Cpu::Stream&, const CrossEntropyFold<bf16>&);
+template void run(Cpu::Stream&, const CrossEntropyGradient<float>&);
+template void run(Cpu::Stream&, const CrossEntropyGradient<bf16>&);
 
 }  // namespace fsdp::device

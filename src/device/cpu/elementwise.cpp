@@ -1,36 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// add, copy, fill and SwiGLU.
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
 #include <fsdp/device/cpu.hpp>
 
-#include "../costs.hpp"
 #include "kernels/tables.hpp"
 #include "threads.hpp"
 
 namespace fsdp::device {
 
-template <class T>
-void Cpu::add(Stream& stream, Tensor<const T> x, Tensor<T> y) {
-  const costs::Cost cost = costs::add(x, y);
-  stream.counters.elementwise_bytes += cost.bytes;
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream& stream, const Add<T>& op) {
   const auto& kernel = cpu::kernels<cpu::ElementwiseKernels>().of<T>();
-  cpu::for_elements(stream, y.shape(), x.contiguous() && y.contiguous(), cost.bytes,
+  cpu::for_elements(stream, op.y.shape(), op.x.contiguous() && op.y.contiguous(), op.cost().bytes,
                     [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
-                      kernel.add(x.row(row) + begin, y.row(row) + begin, end - begin);
+                      kernel.add(op.x.row(row) + begin, op.y.row(row) + begin, end - begin);
                     });
 }
 
-template <class X, class Y>
-void Cpu::copy(Stream& stream, Tensor<const X> x, Tensor<Y> y) {
-  const costs::Cost cost = costs::copy(x, y);
-  stream.counters.elementwise_bytes += cost.bytes;
-  cpu::for_elements(stream, y.shape(), x.contiguous() && y.contiguous(), cost.bytes,
+template <ComputedBy<Cpu> X, ComputedBy<Cpu> Y>
+void run(Cpu::Stream& stream, const Copy<X, Y>& op) {
+  cpu::for_elements(stream, op.y.shape(), op.x.contiguous() && op.y.contiguous(), op.cost().bytes,
                     [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
-                      const X* const from = x.row(row) + begin;
-                      Y* const to = y.row(row) + begin;
+                      const X* const from = op.x.row(row) + begin;
+                      Y* const to = op.y.row(row) + begin;
                       const auto& kernels = cpu::kernels<cpu::ElementwiseKernels>();
                       if constexpr (std::is_same_v<X, Y>)
                         std::memcpy(static_cast<void*>(to), from, static_cast<std::size_t>(end - begin) * sizeof(X));
@@ -41,54 +37,53 @@ void Cpu::copy(Stream& stream, Tensor<const X> x, Tensor<Y> y) {
                     });
 }
 
-template <class T>
-void Cpu::fill(Stream& stream, Tensor<T> y, float value) {
-  const costs::Cost cost = costs::fill(y);
-  stream.counters.elementwise_bytes += cost.bytes;
-  cpu::for_elements(stream, y.shape(), y.contiguous(), cost.bytes,
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream& stream, const Fill<T>& op) {
+  const auto& kernel = cpu::kernels<cpu::ElementwiseKernels>().of<T>();
+  cpu::for_elements(stream, op.y.shape(), op.y.contiguous(), op.cost().bytes,
                     [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
-                      if constexpr (Real<T>)
-                        cpu::kernels<cpu::ElementwiseKernels>().of<T>().fill(y.row(row) + begin, value, end - begin);
-                      else
-                        std::fill(y.row(row) + begin, y.row(row) + end, static_cast<T>(value));
+                      kernel.fill(op.y.row(row) + begin, op.value, end - begin);
                     });
 }
 
-template <class T>
-void Cpu::swiglu(Stream& stream, Tensor<const T> gate, Tensor<const T> up, Tensor<T> h) {
-  const costs::Cost cost = costs::swiglu(gate, up, h);
-  stream.counters.elementwise_bytes += cost.bytes;
-  const auto& kernel = cpu::kernels<cpu::ElementwiseKernels>().of<T>();
-  cpu::for_elements(stream, h.shape(), gate.contiguous() && up.contiguous() && h.contiguous(), cost.bytes,
+void run(Cpu::Stream& stream, const Fill<double>& op) {
+  cpu::for_elements(stream, op.y.shape(), op.y.contiguous(), op.cost().bytes,
                     [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
-                      kernel.swiglu(gate.row(row) + begin, up.row(row) + begin, h.row(row) + begin, end - begin);
+                      std::fill(op.y.row(row) + begin, op.y.row(row) + end, static_cast<double>(op.value));
                     });
 }
 
-template <class T>
-void Cpu::swiglu_backward(Stream& stream, Tensor<T> gate, Tensor<T> up, Tensor<T> dh) {
-  const costs::Cost cost = costs::swiglu_backward(gate, up, dh);
-  stream.counters.elementwise_bytes += cost.bytes;
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream& stream, const SwiGlu<T>& op) {
   const auto& kernel = cpu::kernels<cpu::ElementwiseKernels>().of<T>();
-  cpu::for_elements(stream, dh.shape(), gate.contiguous() && up.contiguous() && dh.contiguous(), cost.bytes,
-                    [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
-                      kernel.swiglu_backward(gate.row(row) + begin, up.row(row) + begin, dh.row(row) + begin,
+  cpu::for_elements(stream, op.h.shape(), op.gate.contiguous() && op.up.contiguous() && op.h.contiguous(),
+                    op.cost().bytes, [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
+                      kernel.swiglu(op.gate.row(row) + begin, op.up.row(row) + begin, op.h.row(row) + begin,
+                                    end - begin);
+                    });
+}
+
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream& stream, const SwiGluBackward<T>& op) {
+  const auto& kernel = cpu::kernels<cpu::ElementwiseKernels>().of<T>();
+  cpu::for_elements(stream, op.dh.shape(), op.gate.contiguous() && op.up.contiguous() && op.dh.contiguous(),
+                    op.cost().bytes, [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
+                      kernel.swiglu_backward(op.gate.row(row) + begin, op.up.row(row) + begin, op.dh.row(row) + begin,
                                              end - begin);
                     });
 }
 
-template void Cpu::add<float>(Stream&, Tensor<const float>, Tensor<float>);
-template void Cpu::add<bf16>(Stream&, Tensor<const bf16>, Tensor<bf16>);
-template void Cpu::copy<float, float>(Stream&, Tensor<const float>, Tensor<float>);
-template void Cpu::copy<float, bf16>(Stream&, Tensor<const float>, Tensor<bf16>);
-template void Cpu::copy<bf16, float>(Stream&, Tensor<const bf16>, Tensor<float>);
-template void Cpu::copy<bf16, bf16>(Stream&, Tensor<const bf16>, Tensor<bf16>);
-template void Cpu::fill<float>(Stream&, Tensor<float>, float);
-template void Cpu::fill<bf16>(Stream&, Tensor<bf16>, float);
-template void Cpu::fill<double>(Stream&, Tensor<double>, float);
-template void Cpu::swiglu<float>(Stream&, Tensor<const float>, Tensor<const float>, Tensor<float>);
-template void Cpu::swiglu<bf16>(Stream&, Tensor<const bf16>, Tensor<const bf16>, Tensor<bf16>);
-template void Cpu::swiglu_backward<float>(Stream&, Tensor<float>, Tensor<float>, Tensor<float>);
-template void Cpu::swiglu_backward<bf16>(Stream&, Tensor<bf16>, Tensor<bf16>, Tensor<bf16>);
+template void run(Cpu::Stream&, const Add<float>&);
+template void run(Cpu::Stream&, const Add<bf16>&);
+template void run(Cpu::Stream&, const Copy<float, float>&);
+template void run(Cpu::Stream&, const Copy<float, bf16>&);
+template void run(Cpu::Stream&, const Copy<bf16, float>&);
+template void run(Cpu::Stream&, const Copy<bf16, bf16>&);
+template void run(Cpu::Stream&, const Fill<float>&);
+template void run(Cpu::Stream&, const Fill<bf16>&);
+template void run(Cpu::Stream&, const SwiGlu<float>&);
+template void run(Cpu::Stream&, const SwiGlu<bf16>&);
+template void run(Cpu::Stream&, const SwiGluBackward<float>&);
+template void run(Cpu::Stream&, const SwiGluBackward<bf16>&);
 
 }  // namespace fsdp::device

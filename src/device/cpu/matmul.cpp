@@ -5,13 +5,14 @@
 
 #include <fsdp/device/cpu.hpp>
 
-#include "../costs.hpp"
 #include "onednn.hpp"
 
 namespace fsdp::device {
 namespace {
 
-cpu::MatmulKey key_of(const MatmulRecord& problem, std::int64_t lda, std::int64_t ldb, std::int64_t ldc) {
+template <class A, class C>
+cpu::MatmulKey key_of(const Matmul<A, C>& op) {
+  const MatmulRecord problem = op.record();
   // The stride of a matrix with one row means nothing; oneDNN wants it sound.
   const auto leading = [](std::int64_t rows, std::int64_t columns, std::int64_t stride) {
     return rows == 1 ? columns : stride;
@@ -23,41 +24,42 @@ cpu::MatmulKey key_of(const MatmulRecord& problem, std::int64_t lda, std::int64_
           .m = problem.m,
           .n = problem.n,
           .k = problem.k,
-          .lda = leading(ta ? problem.k : problem.m, ta ? problem.m : problem.k, lda),
-          .ldb = leading(tb ? problem.n : problem.k, tb ? problem.k : problem.n, ldb),
-          .ldc = leading(problem.m, problem.n, ldc),
+          .lda = leading(ta ? problem.k : problem.m, ta ? problem.m : problem.k, op.a.tensor.row_stride()),
+          .ldb = leading(tb ? problem.n : problem.k, tb ? problem.k : problem.n, op.b.tensor.row_stride()),
+          .ldc = leading(problem.m, problem.n, op.c.row_stride()),
           .a_transposed = ta,
           .b_transposed = tb,
           .accumulate = problem.accumulate};
 }
 
-bool is_empty(const MatmulRecord& problem) { return problem.m == 0 || problem.n == 0 || problem.k == 0; }
+template <class A, class C>
+bool is_empty(const Matmul<A, C>& op) {
+  return op.c.rows() == 0 || op.c.columns() == 0 || op.a.columns() == 0;
+}
 
 }  // namespace
 
-template <class A, class C>
-void Cpu::matmul(Stream& stream, Operand<A> a, Operand<A> b, Tensor<C> c, Write write) {
-  const MatmulRecord problem = costs::matmul(a, b, c, write);
-  costs::count(stream.counters, problem);
-  if (is_empty(problem)) {
-    if (write == Write::overwrite)  // a sum of no products
-      for (std::int64_t row = 0; row < c.rows(); ++row) std::fill_n(c.row(row), c.columns(), C(0.0f));
+template <ComputedBy<Cpu> A, ComputedBy<Cpu> C>
+std::int64_t scratch(const Cpu::Planner& planner, const Matmul<A, C>& op) {
+  return is_empty(op) ? 0 : planner.cache().matmul_scratch(key_of(op));
+}
+
+template <ComputedBy<Cpu> A, ComputedBy<Cpu> C>
+void run(Cpu::Stream& stream, const Matmul<A, C>& op, Scratch memory) {
+  if (is_empty(op)) {
+    if (op.write == Write::overwrite)  // a sum of no products
+      for (std::int64_t row = 0; row < op.c.rows(); ++row) std::fill_n(op.c.row(row), op.c.columns(), C(0.0f));
     return;
   }
-  const cpu::Matmul& primitive =
-      stream.cache().matmul(key_of(problem, a.tensor.row_stride(), b.tensor.row_stride(), c.row_stride()));
-  Arena::Frame frame(stream.arena());
-  const Tensor<std::uint8_t> scratch = frame.allocate<std::uint8_t>({primitive.scratch_bytes}, MemoryKind::scratch);
-  cpu::run(primitive, a.tensor.data(), b.tensor.data(), c.data(), scratch.data());
+  const cpu::Matmul& primitive = stream.cache().matmul(key_of(op));
+  cpu::run(primitive, op.a.tensor.data(), op.b.tensor.data(), op.c.data(), memory.data);
 }
 
-std::int64_t Cpu::matmul_scratch(Stream& stream, const MatmulRecord& problem, std::int64_t lda, std::int64_t ldb,
-                                 std::int64_t ldc) {
-  return is_empty(problem) ? 0 : stream.cache().matmul_scratch(key_of(problem, lda, ldb, ldc));
-}
-
-template void Cpu::matmul<float, float>(Stream&, Operand<float>, Operand<float>, Tensor<float>, Write);
-template void Cpu::matmul<bf16, bf16>(Stream&, Operand<bf16>, Operand<bf16>, Tensor<bf16>, Write);
-template void Cpu::matmul<bf16, float>(Stream&, Operand<bf16>, Operand<bf16>, Tensor<float>, Write);
+template std::int64_t scratch(const Cpu::Planner&, const Matmul<float, float>&);
+template std::int64_t scratch(const Cpu::Planner&, const Matmul<bf16, bf16>&);
+template std::int64_t scratch(const Cpu::Planner&, const Matmul<bf16, float>&);
+template void run(Cpu::Stream&, const Matmul<float, float>&, Scratch);
+template void run(Cpu::Stream&, const Matmul<bf16, bf16>&, Scratch);
+template void run(Cpu::Stream&, const Matmul<bf16, float>&, Scratch);
 
 }  // namespace fsdp::device

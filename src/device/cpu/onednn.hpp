@@ -61,7 +61,7 @@ void run(const Matmul& matmul, const void* a, const void* b, void* c, void* scra
 namespace fsdp::device {
 
 /// Not thread-safe: look a primitive up before the parallel region that runs it. References stay valid.
-struct Cpu::Stream::Cache {
+struct Cpu::Planner::Cache {
   explicit Cache(int thread_count);
 
   /// The primitive of a problem with m, n, k > 0.

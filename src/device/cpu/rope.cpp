@@ -6,22 +6,20 @@
 
 #include <fsdp/device/cpu.hpp>
 
-#include "../costs.hpp"
 #include "kernels/tables.hpp"
 #include "threads.hpp"
 
 namespace fsdp::device {
 
-void Cpu::rotary_table(Stream& stream, float theta, Tensor<float> table) {
-  const costs::Cost cost = costs::rotary_table(table);
-  stream.counters.elementwise_bytes += cost.bytes;
+void run(Cpu::Stream& stream, const RotaryTable& op) {
+  const Tensor<float>& table = op.table;
   const std::int64_t half = table.columns() / 2;
-  const cpu::Division positions{.count = table.rows(), .step = 1, .bytes = cost.bytes};
+  const cpu::Division positions{.count = table.rows(), .step = 1, .bytes = op.cost().bytes};
   cpu::for_parts(stream, positions, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = 0; i < half; ++i) {
       // In double: a float angle is wrong by 1e-3 at position 10^4.
       const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(table.columns());
-      const double frequency = std::pow(static_cast<double>(theta), exponent);
+      const double frequency = std::pow(static_cast<double>(op.theta), exponent);
       for (std::int64_t position = begin; position < end; ++position) {
         const double angle = static_cast<double>(position) * frequency;
         table.row(position)[i] = static_cast<float>(std::cos(angle));
@@ -31,24 +29,24 @@ void Cpu::rotary_table(Stream& stream, float theta, Tensor<float> table) {
   });
 }
 
-template <class T>
-void Cpu::rope(Stream& stream, Tensor<T> x, Tensor<const float> table, Rotation rotation, CumulativeLengths documents) {
-  const costs::Cost cost = costs::rope(x, table, documents);
-  stream.counters.elementwise_bytes += cost.bytes;
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream& stream, const Rope<T>& op) {
+  const Tensor<T>& x = op.x;
+  const Tensor<const float>& table = op.table;
   const auto& kernel = cpu::kernels<cpu::RopeKernels>().of<T>();
-  const float sign = rotation == Rotation::forward ? 1.0f : -1.0f;
+  const float sign = op.rotation == Rotation::forward ? 1.0f : -1.0f;
   const std::int64_t head_dim = table.columns();
-  const cpu::Division tokens{.count = x.rows(), .step = 1, .bytes = cost.bytes};
+  const cpu::Division tokens{.count = x.rows(), .step = 1, .bytes = op.cost().bytes};
   cpu::for_parts(stream, tokens, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t token = begin; token < end;) {
-      const Document document = document_of(documents, table.rows(), token);
+      const Document document = document_of(op.documents, table.rows(), token);
       for (; token < std::min(end, document.end); ++token)
         kernel.rotate(x.row(token), table.row(token - document.begin), sign, x.columns() / head_dim, head_dim);
     }
   });
 }
 
-template void Cpu::rope<float>(Stream&, Tensor<float>, Tensor<const float>, Rotation, CumulativeLengths);
-template void Cpu::rope<bf16>(Stream&, Tensor<bf16>, Tensor<const float>, Rotation, CumulativeLengths);
+template void run(Cpu::Stream&, const Rope<float>&);
+template void run(Cpu::Stream&, const Rope<bf16>&);
 
 }  // namespace fsdp::device

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The CPU's stream: its team size and its cache of oneDNN primitives.
+/// The CPU's stream: its team size, and its planner's cache of oneDNN primitives.
 #include <omp.h>
 
 #include <mutex>
@@ -100,9 +100,9 @@ void run(const Matmul& matmul, const void* a, const void* b, void* c, void* scra
 
 }  // namespace cpu
 
-Cpu::Stream::Cache::Cache(int thread_count) : threads(thread_count) {}
+Cpu::Planner::Cache::Cache(int thread_count) : threads(thread_count) {}
 
-const cpu::Matmul& Cpu::Stream::Cache::matmul(const cpu::MatmulKey& key) {
+const cpu::Matmul& Cpu::Planner::Cache::matmul(const cpu::MatmulKey& key) {
   if (const auto found = matmuls.find(key); found != matmuls.end()) return found->second;
   return explained(key, [&]() -> const cpu::Matmul& {
     const TeamSize team(key.single_thread ? 1 : threads);
@@ -127,7 +127,7 @@ const cpu::Matmul& Cpu::Stream::Cache::matmul(const cpu::MatmulKey& key) {
   });
 }
 
-std::int64_t Cpu::Stream::Cache::matmul_scratch(const cpu::MatmulKey& key) {
+std::int64_t Cpu::Planner::Cache::matmul_scratch(const cpu::MatmulKey& key) {
   if (const auto found = scratch_bytes.find(key); found != scratch_bytes.end()) return found->second;
   return explained(key, [&] {
     const TeamSize team(key.single_thread ? 1 : threads);
@@ -137,13 +137,13 @@ std::int64_t Cpu::Stream::Cache::matmul_scratch(const cpu::MatmulKey& key) {
   });
 }
 
-Cpu::Stream::Stream(Arena& arena, int threads) : arena_(&arena), threads_(threads) {
+Cpu::Planner::Planner(int threads) : threads_(threads) {
   require<InputError>(threads >= 1, "a stream needs at least one thread, not ", threads);
-  omp_set_num_threads(threads);
   cache_ = std::make_unique<Cache>(threads);
 }
+Cpu::Planner::Planner(Planner&&) noexcept = default;
+Cpu::Planner::~Planner() = default;
 
-Cpu::Stream::Stream(Stream&&) noexcept = default;
-Cpu::Stream::~Stream() = default;
+Cpu::Stream::Stream(Arena& arena, int threads) : Planner(threads), arena_(&arena) { omp_set_num_threads(threads); }
 
 }  // namespace fsdp::device

@@ -8,7 +8,8 @@
 #include <cfloat>
 #include <cmath>
 
-#include <fsdp/device/operations.hpp>
+#include <fsdp/device/operations/optimizer.hpp>
+#include <fsdp/device/operations/rope.hpp>
 
 #include "../optimizer_step.hpp"
 #include "numbers.cuh"

@@ -14,7 +14,7 @@
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/cuda.hpp>
-#include <fsdp/device/operations.hpp>
+#include <fsdp/device/operations/attention.hpp>
 
 namespace fsdp::device::cuda {
 

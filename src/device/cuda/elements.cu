@@ -79,24 +79,29 @@ struct SwiGluBackward {
   }
 };
 
-template <bool HasModel>
+__global__ void adamw_factors(AdamWRules rules, const StepDecision* step, AdamWFactors* factors) {
+  if (threadIdx.x == 0) *factors = AdamWFactors(rules, *step);
+}
+
+/// Model is void where no model weights are written.
+template <class Model>
 struct StepAdamW {
-  AdamWRules rules;
   const StepDecision* step;
+  const AdamWFactors* known;
   float* main;
   float* first_moment;
   float* second_moment;
   const float* gradient;
-  bf16* model;
+  Model* model;
   template <int W>
   __device__ __forceinline__ void operator()(std::int64_t, std::int64_t column) const {
     float w[W], m[W], v[W], g[W];
     load(main + column, w);
     if (step->skipped != 0) {
-      if constexpr (HasModel) store(model + column, w);
+      if constexpr (!std::is_void_v<Model>) store(model + column, w);
       return;
     }
-    const AdamWFactors factors(rules, *step);
+    const AdamWFactors factors = *known;
     load(first_moment + column, m);
     load(second_moment + column, v);
     load(gradient + column, g);
@@ -105,7 +110,7 @@ struct StepAdamW {
     store(main + column, w);
     store(first_moment + column, m);
     store(second_moment + column, v);
-    if constexpr (HasModel) store(model + column, w);
+    if constexpr (!std::is_void_v<Model>) store(model + column, w);
   }
 };
 
@@ -132,28 +137,33 @@ void swiglu_backward(Lane lane, Tensor<T> gate, Tensor<T> up, Tensor<T> dh) {
   run_on(lane, "swiglu_backward", SwiGluBackward<T>{gate, up, dh}, gate, up, dh);
 }
 
-void adamw(Lane lane, const AdamWRules& rules, const StepDecision* step, Tensor<float> main,
-           Tensor<float> first_moment, Tensor<float> second_moment, Tensor<const float> gradient, Tensor<bf16> model) {
+template <class Model>
+void adamw(Lane lane, const AdamWRules& rules, const StepDecision* step, Tensor<float> main, Tensor<float> first_moment,
+           Tensor<float> second_moment, Tensor<const float> gradient, Tensor<Model> model, AdamWFactors* factors) {
+  if (main.numel() == 0) return;
+  launch(lane, "adamw_factors", adamw_factors, Grid{.threads = warp}, 0, rules, step, factors);
   if (model.data() == nullptr)
     run_on(lane, "adamw",
-           StepAdamW<false>{rules, step, main.data(), first_moment.data(), second_moment.data(), gradient.data(),
-                            nullptr},
+           StepAdamW<void>{step, factors, main.data(), first_moment.data(), second_moment.data(), gradient.data(),
+                           nullptr},
            main, first_moment, second_moment, gradient);
   else
     run_on(lane, "adamw",
-           StepAdamW<true>{rules, step, main.data(), first_moment.data(), second_moment.data(), gradient.data(),
-                           model.data()},
+           StepAdamW<Model>{step, factors, main.data(), first_moment.data(), second_moment.data(), gradient.data(),
+                            model.data()},
            main, first_moment, second_moment, gradient, model);
 }
 
-#define FSDP_ELEMENTS(T)                                                      \
-  template void add<T>(Lane, Tensor<const T>, Tensor<T>);                     \
-  template void copy<T, float>(Lane, Tensor<const T>, Tensor<float>);         \
-  template void copy<T, bf16>(Lane, Tensor<const T>, Tensor<bf16>);           \
-  template void copy<T, f16>(Lane, Tensor<const T>, Tensor<f16>);             \
-  template void fill<T>(Lane, Tensor<T>, float);                              \
-  template void swiglu<T>(Lane, Tensor<const T>, Tensor<const T>, Tensor<T>); \
-  template void swiglu_backward<T>(Lane, Tensor<T>, Tensor<T>, Tensor<T>);
+#define FSDP_ELEMENTS(T)                                                                                            \
+  template void add<T>(Lane, Tensor<const T>, Tensor<T>);                                                           \
+  template void copy<T, float>(Lane, Tensor<const T>, Tensor<float>);                                               \
+  template void copy<T, bf16>(Lane, Tensor<const T>, Tensor<bf16>);                                                 \
+  template void copy<T, f16>(Lane, Tensor<const T>, Tensor<f16>);                                                   \
+  template void fill<T>(Lane, Tensor<T>, float);                                                                    \
+  template void swiglu<T>(Lane, Tensor<const T>, Tensor<const T>, Tensor<T>);                                       \
+  template void swiglu_backward<T>(Lane, Tensor<T>, Tensor<T>, Tensor<T>);                                          \
+  template void adamw<T>(Lane, const AdamWRules&, const StepDecision*, Tensor<float>, Tensor<float>, Tensor<float>, \
+                         Tensor<const float>, Tensor<T>, AdamWFactors*);
 FSDP_ELEMENTS(float)
 FSDP_ELEMENTS(bf16)
 FSDP_ELEMENTS(f16)

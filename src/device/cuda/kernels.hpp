@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The kernels behind ordinary functions: each queues one operation on checked arguments. Shapes are device/cpu.hpp's.
+/// The kernels behind ordinary functions: each queues one operation on checked arguments. Shapes are
+/// device/operations/'s.
 ///
 /// T is float, bf16 or f16. Scratch is the caller's, sized by scratch.hpp.
 #pragma once
@@ -10,7 +11,11 @@
 #include <span>
 
 #include <fsdp/core/tensor.hpp>
-#include <fsdp/device/operations.hpp>
+#include <fsdp/device/operations/attention.hpp>
+#include <fsdp/device/operations/optimizer.hpp>
+#include <fsdp/device/operations/rope.hpp>
+
+#include "../optimizer_step.hpp"
 
 struct CUstream_st;  // what a cudaStream_t points to
 
@@ -36,8 +41,10 @@ template <class T>
 void swiglu(Lane, Tensor<const T> gate, Tensor<const T> up, Tensor<T> h);
 template <class T>
 void swiglu_backward(Lane, Tensor<T> gate, Tensor<T> up, Tensor<T> dh);
+/// `factors` is scratch: bias corrections are computed once, not by every thread. `model` may be empty.
+template <class Model>
 void adamw(Lane, const AdamWRules&, const StepDecision*, Tensor<float> main, Tensor<float> first_moment,
-           Tensor<float> second_moment, Tensor<const float> gradient, Tensor<bf16> model);
+           Tensor<float> second_moment, Tensor<const float> gradient, Tensor<Model> model, AdamWFactors* factors);
 
 // rope.cu
 void rotary_table(Lane, float theta, Tensor<float> table);
@@ -80,7 +87,7 @@ void cross_entropy_gradient(Lane, Tensor<T> logits, std::int64_t first, Tensor<c
 void add_up(Lane, Tensor<const double> values, Tensor<double> sum);
 /// The same of the losses that states [t, 3] stand for.
 void add_up_states(Lane, Tensor<const double> state, Tensor<double> sum);
-/// One sum for each costs::sum_chunk elements.
+/// One sum for each sum_chunk elements.
 void squares(Lane, Tensor<const float> x, Tensor<double> partials);
 inline constexpr std::size_t most_parts = 256;
 void sum_in_order(Lane, std::span<const std::byte* const> parts, DType stored, DType wire, std::int64_t count,

@@ -13,7 +13,6 @@
 
 #include <fsdp/device/cuda.hpp>
 
-#include "../costs.hpp"
 #include "cache.hpp"
 #include "runtime.hpp"
 #include "scratch.hpp"
@@ -155,48 +154,42 @@ Cuda::Stream::Stream(Arena& arena, int, bool plain)
 Cuda::Stream::Stream(Stream&&) noexcept = default;
 Cuda::Stream::~Stream() = default;
 
-template <class A, class C>
-void Cuda::matmul(Stream& stream, Operand<A> a, Operand<A> b, Tensor<C> c, Write write) {
-  const MatmulRecord problem = costs::matmul(a, b, c, write);
-  costs::count(stream.counters, problem);
-  const std::int64_t scratch = cuda::matmul_scratch(problem);
-  if (scratch == 0) {  // a sum of no products
-    const std::int64_t bytes = stream.counters.elementwise_bytes;
-    if (write == Write::overwrite) fill<C>(stream, c, 0);
-    stream.counters.elementwise_bytes = bytes;
+template <ComputedBy<Cuda> A, ComputedBy<Cuda> C>
+void run(Cuda::Stream& stream, const Matmul<A, C>& op, Scratch workspace) {
+  const MatmulRecord problem = op.record();
+  if (workspace.bytes == 0) {  // a sum of no products
+    if (op.write == Write::overwrite) run(stream, Fill<C>{.y = op.c});
     return;
   }
   const Key key{.m = problem.m,
                 .n = problem.n,
                 .k = problem.k,
-                .lda = stride_of(a.tensor),
-                .ldb = stride_of(b.tensor),
-                .ldc = stride_of(c),
+                .lda = stride_of(op.a.tensor),
+                .ldb = stride_of(op.b.tensor),
+                .ldc = stride_of(op.c),
                 .operands = problem.operands,
                 .result = problem.result,
                 .a_transposed = problem.a_transposed,
                 .b_transposed = problem.b_transposed,
                 .accumulate = problem.accumulate,
-                .a_alignment = alignment_of(a.tensor.data()),
-                .b_alignment = alignment_of(b.tensor.data()),
-                .c_alignment = alignment_of(c.data())};
+                .a_alignment = alignment_of(op.a.tensor.data()),
+                .b_alignment = alignment_of(op.b.tensor.data()),
+                .c_alignment = alignment_of(op.c.data())};
   cuda::MatmulPlans& known = *stream.cache().matmuls;
   std::unique_ptr<Plan>& plan = known.plans[key];
   if (!plan) plan = make_plan(known.library.get(), key);
-  Arena::Frame frame(stream.arena());
-  const auto workspace = frame.allocate<std::uint8_t>({scratch}, MemoryKind::scratch);
   const float alpha = 1, beta = problem.accumulate ? 1 : 0;
-  require_success(cublasLtMatmul(known.library.get(), plan->description.get(), &alpha, b.tensor.data(),
-                                 plan->first.get(), a.tensor.data(), plan->second.get(), &beta, c.data(),
-                                 plan->result.get(), c.data(), plan->result.get(), &plan->algorithm, workspace.data(),
-                                 static_cast<std::size_t>(scratch), static_cast<cudaStream_t>(stream.native())),
+  require_success(cublasLtMatmul(known.library.get(), plan->description.get(), &alpha, op.b.tensor.data(),
+                                 plan->first.get(), op.a.tensor.data(), plan->second.get(), &beta, op.c.data(),
+                                 plan->result.get(), op.c.data(), plan->result.get(), &plan->algorithm, workspace.data,
+                                 static_cast<std::size_t>(workspace.bytes), static_cast<cudaStream_t>(stream.native())),
                   "queueing a product");
 }
 
-template void Cuda::matmul<float, float>(Stream&, Operand<float>, Operand<float>, Tensor<float>, Write);
-template void Cuda::matmul<bf16, bf16>(Stream&, Operand<bf16>, Operand<bf16>, Tensor<bf16>, Write);
-template void Cuda::matmul<bf16, float>(Stream&, Operand<bf16>, Operand<bf16>, Tensor<float>, Write);
-template void Cuda::matmul<f16, f16>(Stream&, Operand<f16>, Operand<f16>, Tensor<f16>, Write);
-template void Cuda::matmul<f16, float>(Stream&, Operand<f16>, Operand<f16>, Tensor<float>, Write);
+template void run(Cuda::Stream&, const Matmul<float, float>&, Scratch);
+template void run(Cuda::Stream&, const Matmul<bf16, bf16>&, Scratch);
+template void run(Cuda::Stream&, const Matmul<bf16, float>&, Scratch);
+template void run(Cuda::Stream&, const Matmul<f16, f16>&, Scratch);
+template void run(Cuda::Stream&, const Matmul<f16, float>&, Scratch);
 
 }  // namespace fsdp::device

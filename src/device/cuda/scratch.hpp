@@ -8,7 +8,8 @@
 #include <cstdint>
 
 #include <fsdp/core/checked.hpp>
-#include <fsdp/device/operations.hpp>
+#include <fsdp/device/operation.hpp>
+#include <fsdp/device/operations/attention.hpp>
 
 #include "attention_cudnn.hpp"
 

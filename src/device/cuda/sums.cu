@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "../costs.hpp"
 #include "arithmetic.cuh"
 #include "elements.cuh"
 
@@ -124,7 +123,7 @@ void squares(Lane lane, Tensor<const float> x, Tensor<double> partials) {
   if (partials.numel() == 0) return;
   const bool wide = !lane.plain && reinterpret_cast<std::uintptr_t>(x.data()) % 16 == 0;
   launch(lane, "sum_of_squares", wide ? square_chunks<4> : square_chunks<1>,
-         grid_of_rows(partials.numel(), lane.plain ? 1 : element_threads), 0, x.data(), x.numel(), costs::sum_chunk,
+         grid_of_rows(partials.numel(), lane.plain ? 1 : element_threads), 0, x.data(), x.numel(), sum_chunk,
          partials.numel(), partials.data());
 }
 

@@ -8,7 +8,6 @@
 #include <functional>
 #include <memory>
 
-#include <device/costs.hpp>
 #include <device/cuda/kernels.hpp>
 #include <device/cuda/scratch.hpp>
 
@@ -59,27 +58,24 @@ Cuda::Stream::Stream(Arena& arena, int, bool plain) : Queue("emulated"), arena_(
 Cuda::Stream::Stream(Stream&&) noexcept = default;
 Cuda::Stream::~Stream() = default;
 
-template <class A, class C>
-void Cuda::matmul(Stream& stream, Operand<A> a, Operand<A> b, Tensor<C> c, Write write) {
-  const MatmulRecord problem = costs::matmul(a, b, c, write);
-  costs::count(stream.counters, problem);
-  Arena::Frame frame(stream.arena());
-  frame.allocate<std::uint8_t>({cuda::matmul_scratch(problem)}, MemoryKind::scratch);
+template <ComputedBy<Cuda> A, ComputedBy<Cuda> C>
+void run(Cuda::Stream&, const Matmul<A, C>& op, Scratch) {
+  const MatmulRecord problem = op.record();
   const auto at = [](const Operand<A>& operand, std::int64_t row, std::int64_t column) {
     return static_cast<float>(operand.transposed ? operand.tensor.row(column)[row] : operand.tensor.row(row)[column]);
   };
   for (std::int64_t i = 0; i < problem.m; ++i)
     for (std::int64_t j = 0; j < problem.n; ++j) {
-      float sum = problem.accumulate ? static_cast<float>(c.row(i)[j]) : 0.0f;
-      for (std::int64_t l = 0; l < problem.k; ++l) sum += at(a, i, l) * at(b, l, j);
-      c.row(i)[j] = C(sum);
+      float sum = problem.accumulate ? static_cast<float>(op.c.row(i)[j]) : 0.0f;
+      for (std::int64_t l = 0; l < problem.k; ++l) sum += at(op.a, i, l) * at(op.b, l, j);
+      op.c.row(i)[j] = C(sum);
     }
 }
 
-template void Cuda::matmul<float, float>(Stream&, Operand<float>, Operand<float>, Tensor<float>, Write);
-template void Cuda::matmul<bf16, bf16>(Stream&, Operand<bf16>, Operand<bf16>, Tensor<bf16>, Write);
-template void Cuda::matmul<bf16, float>(Stream&, Operand<bf16>, Operand<bf16>, Tensor<float>, Write);
-template void Cuda::matmul<f16, f16>(Stream&, Operand<f16>, Operand<f16>, Tensor<f16>, Write);
-template void Cuda::matmul<f16, float>(Stream&, Operand<f16>, Operand<f16>, Tensor<float>, Write);
+template void run(Cuda::Stream&, const Matmul<float, float>&, Scratch);
+template void run(Cuda::Stream&, const Matmul<bf16, bf16>&, Scratch);
+template void run(Cuda::Stream&, const Matmul<bf16, float>&, Scratch);
+template void run(Cuda::Stream&, const Matmul<f16, f16>&, Scratch);
+template void run(Cuda::Stream&, const Matmul<f16, float>&, Scratch);
 
 }  // namespace fsdp::device

@@ -2,7 +2,8 @@
 /// @file
 /// An asynchronous device on the CPU: what a GPU does to the order of things, where every access is checked.
 ///
-/// Operations are the CPU's, with its bits. They run later, on threads of their own, and each says what it touches.
+/// Operations are the CPU's, with its bits. They run later, on threads of their own; what each touches, its tensors()
+/// say.
 #pragma once
 
 #include <array>
@@ -12,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -37,15 +39,7 @@ struct QueuedCpu {
   using Graph = WorkGraph;
   class Stream;
   using Cpu = device::Cpu;
-  template <class T>
-  using Operand = device::Operand<T>;
-  using AttentionShape = device::AttentionShape;
-  using AdamWRules = device::AdamWRules;
-  using StepRules = device::StepRules;
-  using StepInputs = device::StepInputs;
-  using StepDecision = device::StepDecision;
-  using Rotation = device::Rotation;
-  using CumulativeLengths = device::CumulativeLengths;
+  using Planner = Cpu::Planner;  ///< which its dry runs ask; its own stream takes no scratch: queues have their own
 
   static std::byte* allocate(std::int64_t bytes) {
     std::byte* const data = Cpu::allocate(bytes);
@@ -89,153 +83,15 @@ struct QueuedCpu {
       comm::sum_in_order(contributions, wire, count, write, sum);
     });
   }
-
-  template <class A, class C>
-  static void matmul(Stream& s, Operand<A> a, Operand<A> b, Tensor<C> c, Write write = Write::overwrite) {
-    run(
-        s, "matmul", [](auto&... x) { Cpu::matmul<A, C>(x...); }, a, b, c, write);
-  }
-  template <class T>
-  static void rms_norm(Stream& s, Tensor<const T> x, Tensor<const T> w, float eps, Tensor<T> y, Tensor<float> rstd) {
-    run(
-        s, "rms_norm", [](auto&... a) { Cpu::rms_norm<T>(a...); }, x, w, eps, y, rstd);
-  }
-  template <class T>
-  static void rms_norm_backward(Stream& s, Tensor<const T> x, Tensor<const T> w, Tensor<const float> rstd,
-                                Tensor<const T> dy, Tensor<T> dx, Write dx_write, Tensor<float> dw, Write dw_write) {
-    run(
-        s, "rms_norm_backward", [](auto&... a) { Cpu::rms_norm_backward<T>(a...); }, x, w, rstd, dy, dx, dx_write, dw,
-        dw_write);
-  }
-  static void rotary_table(Stream& s, float theta, Tensor<float> table) {
-    run(
-        s, "rotary_table", [](auto&... a) { Cpu::rotary_table(a...); }, theta, table);
-  }
-  template <class T>
-  static void rope(Stream& s, Tensor<T> x, Tensor<const float> table, Rotation rotation,
-                   CumulativeLengths documents = {}) {
-    run(
-        s, "rope", [](auto&... a) { Cpu::rope<T>(a...); }, x, table, rotation, documents);
-  }
-  template <class T>
-  static void attention(Stream& s, const AttentionShape& shape, Tensor<const T> q, Tensor<const T> k, Tensor<const T> v,
-                        Tensor<T> out, Tensor<float> lse) {
-    run(
-        s, "attention", [](auto&... a) { Cpu::attention<T>(a...); }, shape, q, k, v, out, lse);
-  }
-  template <class T>
-  static void attention_backward(Stream& s, const AttentionShape& shape, Tensor<const T> q, Tensor<const T> k,
-                                 Tensor<const T> v, Tensor<const T> out, Tensor<const float> lse, Tensor<const T> dout,
-                                 Tensor<T> dq, Tensor<T> dk, Tensor<T> dv) {
-    run(
-        s, "attention_backward", [](auto&... a) { Cpu::attention_backward<T>(a...); }, shape, q, k, v, out, lse, dout,
-        dq, dk, dv);
-  }
-  template <class T>
-  static void swiglu(Stream& s, Tensor<const T> gate, Tensor<const T> up, Tensor<T> h) {
-    run(
-        s, "swiglu", [](auto&... a) { Cpu::swiglu<T>(a...); }, gate, up, h);
-  }
-  template <class T>
-  static void swiglu_backward(Stream& s, Tensor<T> gate, Tensor<T> up, Tensor<T> dh) {
-    run(
-        s, "swiglu_backward", [](auto&... a) { Cpu::swiglu_backward<T>(a...); }, gate, up, dh);
-  }
-  template <class T>
-  static void embedding(Stream& s, Tensor<const T> table, Tensor<const std::int32_t> tokens, Tensor<T> out) {
-    run(
-        s, "embedding", [](auto&... a) { Cpu::embedding<T>(a...); }, table, tokens, out);
-  }
-  template <class T>
-  static void embedding_backward(Stream& s, Tensor<const std::int32_t> tokens, Tensor<const T> dy, Tensor<float> dtable,
-                                 Write write) {
-    run(
-        s, "embedding_backward", [](auto&... a) { Cpu::embedding_backward<T>(a...); }, tokens, dy, dtable, write);
-  }
-  template <class T>
-  static void cross_entropy(Stream& s, Tensor<T> logits, Tensor<const std::int32_t> targets, float scale,
-                            Tensor<double> loss) {
-    run(
-        s, "cross_entropy", [](auto&... a) { Cpu::cross_entropy<T>(a...); }, logits, targets, scale, loss);
-  }
-  template <class T>
-  static void cross_entropy_loss(Stream& s, Tensor<const T> logits, Tensor<const std::int32_t> targets,
-                                 Tensor<double> loss) {
-    run(
-        s, "cross_entropy_loss", [](auto&... a) { Cpu::cross_entropy_loss<T>(a...); }, logits, targets, loss);
-  }
-  static constexpr std::int64_t cross_entropy_state = Cpu::cross_entropy_state;
-  template <class T>
-  static void cross_entropy_fold(Stream& s, Tensor<const T> logits, std::int64_t first,
-                                 Tensor<const std::int32_t> targets, Tensor<double> state) {
-    run(
-        s, "cross_entropy_fold", [](auto&... a) { Cpu::cross_entropy_fold<T>(a...); }, logits, first, targets, state);
-  }
-  static void cross_entropy_sum(Stream& s, Tensor<const double> state, Tensor<double> loss) {
-    run(
-        s, "cross_entropy_sum", [](auto&... a) { Cpu::cross_entropy_sum(a...); }, state, loss);
-  }
-  template <class T>
-  static void cross_entropy_gradient(Stream& s, Tensor<T> logits, std::int64_t first,
-                                     Tensor<const std::int32_t> targets, float scale, Tensor<const double> state) {
-    run(
-        s, "cross_entropy_gradient", [](auto&... a) { Cpu::cross_entropy_gradient<T>(a...); }, logits, first, targets,
-        scale, state);
-  }
-  template <class T>
-  static void add(Stream& s, Tensor<const T> x, Tensor<T> y) {
-    run(
-        s, "add", [](auto&... a) { Cpu::add<T>(a...); }, x, y);
-  }
-  template <class X, class Y>
-  static void copy(Stream& s, Tensor<const X> x, Tensor<Y> y) {
-    run(
-        s, "copy", [](auto&... a) { Cpu::copy<X, Y>(a...); }, x, y);
-  }
-  template <class T>
-  static void fill(Stream& s, Tensor<T> y, float value) {
-    run(
-        s, "fill", [](auto&... a) { Cpu::fill<T>(a...); }, y, value);
-  }
-  static void sum_of_squares(Stream& s, Tensor<const float> x, Tensor<double> sum) {
-    run(
-        s, "sum_of_squares", [](auto&... a) { Cpu::sum_of_squares(a...); }, x, sum);
-  }
-  static void decide_step(Stream& s, const StepRules& rules, Tensor<const StepInputs> inputs, Tensor<const double> sums,
-                          Tensor<StepDecision> step) {
-    run(
-        s, "decide_step", [](auto&... a) { Cpu::decide_step(a...); }, rules, inputs, sums, step);
-  }
-  template <class T>
-  static void adamw(Stream&, const AdamWRules&, Tensor<const StepDecision>, Tensor<const T>, Tensor<float>,
-                    Tensor<float>, Tensor<const float>, Tensor<bf16>) {
-    device::refuse_gathered_weights<T>();
-  }
-  static void adamw(Stream& s, const AdamWRules& rules, Tensor<const StepDecision> step, Tensor<float> main,
-                    Tensor<float> first, Tensor<float> second, Tensor<const float> gradient, Tensor<bf16> model) {
-    run(
-        s, "adamw", [](auto&... a) { Cpu::adamw(a...); }, rules, step, main, first, second, gradient, model);
-  }
-
- private:
-  /// Queues work(cpu stream, arguments...): tensors of const are read, others written.
-  template <class Work, class... Arguments>
-  static void run(Stream& stream, const char* operation, Work work, const Arguments&... arguments);
-
-  template <class T>
-  static void list(std::vector<Access>& accesses, const Tensor<T>& tensor) {
-    if (tensor.data() == nullptr || tensor.numel() == 0) return;
-    const std::int64_t last =
-        tensor.contiguous() ? tensor.numel() : (tensor.rows() - 1) * tensor.row_stride() + tensor.columns();
-    accesses.push_back({tensor.data(), last * static_cast<std::int64_t>(sizeof(T)), !std::is_const_v<T>});
-  }
-  template <class T>
-  static void list(std::vector<Access>& accesses, const Operand<T>& operand) {
-    list(accesses, operand.tensor);
-  }
-  template <class Value>
-  static void list(std::vector<Access>&, const Value&) {}
 };
+
+template <class T>
+void list_access(std::vector<Access>& accesses, const Tensor<T>& tensor) {
+  if (tensor.data() == nullptr || tensor.numel() == 0) return;
+  const std::int64_t last =
+      tensor.contiguous() ? tensor.numel() : (tensor.rows() - 1) * tensor.row_stride() + tensor.columns();
+  accesses.push_back({tensor.data(), last * static_cast<std::int64_t>(sizeof(T)), !std::is_const_v<T>});
+}
 
 class QueuedCpu::Stream : public Queue {
  public:
@@ -249,12 +105,12 @@ class QueuedCpu::Stream : public Queue {
   int threads_;
 };
 
-template <class Work, class... Arguments>
-void QueuedCpu::run(Stream& stream, const char* operation, Work work, const Arguments&... arguments) {
+/// Every operation: a copy of it runs later, on a CPU stream; what it touches is checked now.
+template <class Op>
+void run(QueuedCpu::Stream& stream, const Op& op) {
   std::vector<Access> accesses;
-  (list(accesses, arguments), ...);
-  stream.submit(operation, accesses,
-                [work, ... values = arguments](Cpu::Stream& cpu) mutable { work(cpu, values...); });
+  std::apply([&](const auto&... tensors) { (list_access(accesses, tensors), ...); }, op.tensors());
+  stream.submit(Op::name.data(), accesses, [op](device::Cpu::Stream& cpu) { device::enqueue(cpu, op); });
 }
 
 static_assert(device::check_device<QueuedCpu>());

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What an operation is, and how one is enqueued on a stream.
+///
+/// An operation is an aggregate of named tensors and numbers. It has
+/// - `static constexpr std::string_view name`, a literal, for people;
+/// - `tensors()`: std::tie of its tensors. A Tensor<const T> is read, a Tensor<T> is written (and may be read);
+/// - `cost()`: the work that counting devices and reports charge for it;
+/// - where its arguments can be wrong, `check()`, which throws LogicError (InputError for what a user gave).
+///
+/// A device that has it overloads, at namespace scope beside the device's stream or beside the operation,
+///
+///     void run(Cpu::Stream&, const RmsNorm<T>&);
+///
+/// and, where the kernel needs memory of its own while it works,
+///
+///     std::int64_t scratch(const Cpu::Planner&, const RmsNormBackward<T>&);  // bytes
+///     void run(Cpu::Stream&, const RmsNormBackward<T>&, Scratch);
+///
+/// `Planner` is a base of the device's stream and of the counting stream that stands for it (device/meta.hpp): both ask
+/// one function, so that a dry run charges what the kernel takes. To add an operation: the struct, and these functions
+/// for each device; it may stand outside of this library.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <fsdp/core/dtype.hpp>
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/device/memory.hpp>
+
+namespace fsdp::device {
+
+/// Whether a device computes in T; one that can do more than float and bf16 specialises it.
+template <class D, class T>
+inline constexpr bool computes_in = std::is_same_v<T, float> || std::is_same_v<T, bf16>;
+
+/// The same, to constrain overloads of `run`.
+template <class T, class D>
+concept ComputedBy = computes_in<D, T>;
+
+/// One matmul [m, k] x [k, n].
+struct MatmulRecord {
+  std::int64_t m = 0, n = 0, k = 0;
+  bool a_transposed = false, b_transposed = false;
+  DType operands = DType::f32, result = DType::f32;
+  bool accumulate = false;
+};
+
+/// What one operation costs, whatever the device.
+struct Cost {
+  std::int64_t matmul_flops = 0;
+  std::int64_t attention_flops = 0;         ///< of attention's products
+  std::int64_t bytes = 0;                   ///< least memory traffic of everything that is neither
+  std::optional<MatmulRecord> matmul = {};  ///< of an operation that is one matmul
+};
+
+/// Work that was enqueued on a stream since it was made.
+struct Counters {
+  std::int64_t matmul_flops = 0;
+  std::int64_t attention_flops = 0;  ///< forward 2, backward 5 x heads x length^2 x head_dim per document: causal half
+  std::int64_t elementwise_bytes = 0;            ///< least memory traffic of everything that is neither
+  std::vector<MatmulRecord>* matmuls = nullptr;  ///< where to list them, or nullptr
+
+  void add(const Cost& cost) {
+    matmul_flops += cost.matmul_flops;
+    attention_flops += cost.attention_flops;
+    elementwise_bytes += cost.bytes;
+    if (matmuls != nullptr && cost.matmul.has_value()) matmuls->push_back(*cost.matmul);
+  }
+};
+
+/// Memory of one operation while it runs: exactly the bytes that `scratch` asked for, aligned as tensors are.
+struct Scratch {
+  std::byte* data = nullptr;
+  std::int64_t bytes = 0;
+
+  /// A tensor in it, `offset` bytes from its start.
+  template <class T>
+  Tensor<T> as(const Shape& shape, std::int64_t offset = 0) const {
+    const Tensor<T> part(reinterpret_cast<T*>(data + offset), shape);
+    require(offset + part.bytes() <= bytes, "scratch: ", part.bytes(), " bytes at ", offset, " of ", bytes);
+    return part;
+  }
+};
+
+namespace detail {
+
+template <class T>
+void take_tensor(const Tensor<T>&);
+template <class T>
+concept TensorLike = requires(T tensor) {
+  take_tensor(tensor);
+};
+
+template <class Tuple>
+inline constexpr bool are_tensors = false;
+template <class... T>
+inline constexpr bool are_tensors<std::tuple<T...>> = (TensorLike<T> && ...);
+
+template <class Op>
+concept HasName = requires {
+  { Op::name } -> std::convertible_to<std::string_view>;
+};
+template <class Op>
+concept HasTensors = requires(const Op op) {
+  requires are_tensors<decltype(op.tensors())>;
+};
+template <class Op>
+concept HasCost = requires(const Op op) {
+  { op.cost() } -> std::same_as<Cost>;
+};
+
+/// Found beside the stream or the operation.
+template <class Stream, class Op>
+concept TakesScratch = requires(const Stream& stream, const Op& op) {
+  { scratch(stream, op) } -> std::same_as<std::int64_t>;
+};
+template <class Stream, class Op>
+concept RunsInScratch = TakesScratch<Stream, Op> && requires(Stream& stream, const Op& op) {
+  run(stream, op, Scratch());
+};
+template <class Stream, class Op>
+concept RunsWithout = !TakesScratch<Stream, Op> && requires(Stream & stream, const Op& op) {
+  run(stream, op);
+};
+
+/// A tensor of an operation, as text() shows it.
+struct TensorText {
+  std::optional<DType> dtype;  ///< none: elements are records
+  std::int64_t element_bytes = 0;
+  Shape shape;
+  bool written = false;
+};
+std::string operation_text(std::string_view name, std::span<const TensorText> tensors);
+
+template <class T>
+TensorText tensor_text(const Tensor<T>& tensor) {
+  TensorText found{.dtype = {}, .element_bytes = sizeof(T), .shape = tensor.shape(), .written = !std::is_const_v<T>};
+  if constexpr (Element<std::remove_const_t<T>>) found.dtype = dtype_of<T>();
+  return found;
+}
+
+}  // namespace detail
+
+/// An operation: see the head of this file.
+template <class Op>
+concept Operation = std::copy_constructible<Op> && detail::HasName<Op> && detail::HasTensors<Op> && detail::HasCost<Op>;
+
+/// Says in words what a type lacks to be an operation.
+template <class Op>
+consteval bool check_operation() {
+  static_assert(std::copy_constructible<Op>,
+                "fsdp: an operation is copied into queues; give it a copy constructor, as aggregates have");
+  static_assert(detail::HasName<Op>,
+                "fsdp: an operation lacks its name; give it static constexpr std::string_view name");
+  static_assert(detail::HasTensors<Op>,
+                "fsdp: an operation lacks tensors() const, by which devices know what it reads and writes; return "
+                "std::tie of its Tensor members (Tensor<const T> is read, Tensor<T> is written)");
+  static_assert(detail::HasCost<Op>,
+                "fsdp: an operation lacks cost() const, which dry runs and reports count; return a device::Cost of its "
+                "bytes and FLOPs");
+  return Operation<Op>;
+}
+
+/// Whether a device has an operation.
+template <class Device, class Op>
+concept Has = Operation<Op> &&
+    (detail::RunsInScratch<typename Device::Stream, Op> || detail::RunsWithout<typename Device::Stream, Op>);
+
+/// The operation's name, then dtypes and shapes of what it reads and of what it writes:
+/// "rms_norm(bf16 [4, 8], bf16 [8] -> bf16 [4, 8], f32 [4])".
+template <Operation Op>
+std::string text(const Op& op) {
+  return std::apply(
+      [](const auto&... each) {
+        return detail::operation_text(Op::name, std::vector<detail::TensorText>{detail::tensor_text(each)...});
+      },
+      op.tensors());
+}
+
+namespace detail {
+
+struct Enqueue {
+  /// Checks the operation, counts its cost, takes the scratch that its kernel needs, and runs it: at once on devices
+  /// whose operations are done when they return, later elsewhere. Throws what its check() throws; of a LogicError the
+  /// text names the operation's tensors.
+  template <class Stream, class Op>
+  void operator()(Stream& stream, const Op& op) const {
+    static_assert(check_operation<Op>());
+    static_assert(RunsInScratch<Stream, Op> || RunsWithout<Stream, Op>,
+                  "fsdp: a device lacks an operation; the compiler names both (Stream, Op) beside this line. Write "
+                  "run(stream, op) for it in the namespace of either, or run(stream, op, scratch) where "
+                  "scratch(stream, op) is written; see device/operation.hpp");
+    if constexpr (requires { op.check(); }) check(op);
+    stream.counters.add(op.cost());
+    if constexpr (RunsInScratch<Stream, Op>) {
+      const std::int64_t bytes = scratch(std::as_const(stream), op);
+      typename std::remove_reference_t<decltype(stream.arena())>::Frame frame(stream.arena());
+      const Tensor<std::uint8_t> memory = frame.template allocate<std::uint8_t>({bytes}, MemoryKind::scratch);
+      run(stream, op, Scratch{.data = reinterpret_cast<std::byte*>(memory.data()), .bytes = bytes});
+    } else if constexpr (RunsWithout<Stream, Op>) {
+      run(stream, op);
+    }
+  }
+
+ private:
+  template <class Op>
+  static void check(const Op& op) {
+    try {
+      op.check();
+    } catch (const LogicError& error) {
+      throw LogicError(message(error.what(), "; enqueued as ", text(op)));
+    }
+  }
+};
+
+}  // namespace detail
+
+/// enqueue(stream, operation): the one way to ask a device for work.
+inline constexpr detail::Enqueue enqueue;
+
+}  // namespace fsdp::device

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Causal grouped-query attention, scaled by 1 / sqrt(head_dim).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <tuple>
+
+#include <fsdp/core/checked.hpp>
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/device/documents.hpp>
+#include <fsdp/device/operation.hpp>
+
+namespace fsdp::device {
+
+/// Sequences of equal length, laid one after the other. A token attends to itself and those before it in its document,
+/// which is its sequence unless `documents` cuts that further.
+struct AttentionShape {
+  std::int64_t sequences = 1;
+  std::int64_t sequence_length = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;  ///< divides heads; query heads [h * g, (h + 1) * g) share key-value head h
+  std::int64_t head_dim = 0;
+  CumulativeLengths documents = {};  ///< of packed documents; empty: each sequence is one
+
+  std::int64_t tokens() const { return sequences * sequence_length; }
+  /// Sum of the squares of the documents' lengths.
+  std::int64_t squares() const {
+    if (documents.empty()) return checked_multiply(tokens(), sequence_length);
+    std::int64_t sum = 0;
+    for (std::size_t i = 1; i < documents.size(); ++i)
+      sum += checked_multiply(documents[i] - documents[i - 1], documents[i] - documents[i - 1]);
+    return sum;
+  }
+  Document document(std::int64_t token) const { return document_of(documents, sequence_length, token); }
+
+  Shape queries() const { return {tokens(), heads * head_dim}; }
+  Shape keys() const { return {tokens(), kv_heads * head_dim}; }
+  /// FLOPs of `products` matmuls of one head's queries with its keys, of which a causal mask leaves half.
+  std::int64_t flops(std::int64_t products) const {
+    return products * checked_multiply(checked_multiply(heads, head_dim), squares());
+  }
+  /// Throws unless these are the shapes of q, k, v, of what has q's shape and of lse.
+  void check(const Shape& q, const Shape& k, const Shape& v, const Shape& out, const Shape& lse) const {
+    require(q == queries() && out == queries() && k == keys() && v == keys() &&
+                lse == Shape{sequences * heads, sequence_length},
+            "attention: q and out must be [", queries()[0], ", ", queries()[1], "], k and v [", keys()[0], ", ",
+            keys()[1], "]");
+    require_documents(documents, tokens(), sequence_length);
+  }
+};
+
+/// Blockwise with an online softmax: memory linear in the sequence (Dao 2023, FlashAttention-2). lse keeps log sum exp
+/// for backward. Blocks of keys that no query of a block sees, in the future or in other documents, are skipped;
+/// scratch does not depend on documents.
+template <class T>
+struct Attention {
+  static constexpr std::string_view name = "attention";
+
+  AttentionShape shape = {};
+  Tensor<const T> q = {};  // [T, heads * head_dim]
+  Tensor<const T> k = {};  // [T, kv_heads * head_dim]
+  Tensor<const T> v = {};  // as k
+  Tensor<T> out = {};      // as q
+  Tensor<float> lse = {};  // [sequences * heads, S]
+
+  auto tensors() const { return std::tie(q, k, v, out, lse); }
+  Cost cost() const { return {.attention_flops = shape.flops(2)}; }
+  void check() const { shape.check(q.shape(), k.shape(), v.shape(), out.shape(), lse.shape()); }
+};
+
+/// Gradients of Attention, from what it read and wrote (FlashAttention-2, algorithm 2).
+template <class T>
+struct AttentionBackward {
+  static constexpr std::string_view name = "attention_backward";
+
+  AttentionShape shape = {};
+  Tensor<const T> q = {};  // shapes as in Attention
+  Tensor<const T> k = {};
+  Tensor<const T> v = {};
+  Tensor<const T> out = {};
+  Tensor<const float> lse = {};
+  Tensor<const T> dout = {};
+  Tensor<T> dq = {};
+  Tensor<T> dk = {};
+  Tensor<T> dv = {};
+
+  auto tensors() const { return std::tie(q, k, v, out, lse, dout, dq, dk, dv); }
+  Cost cost() const { return {.attention_flops = shape.flops(5)}; }
+  void check() const {
+    shape.check(q.shape(), k.shape(), v.shape(), out.shape(), lse.shape());
+    shape.check(dq.shape(), dk.shape(), dv.shape(), dout.shape(), lse.shape());
+  }
+};
+
+}  // namespace fsdp::device

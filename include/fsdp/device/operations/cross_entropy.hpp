@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The loss of a model's head, and its gradient: of whole rows of logits, or of blocks of their columns.
+///
+/// Where [t, V] is too large to exist: `Fold` every block from column 0 on, then `Sum`, then `Gradient` of blocks in
+/// any order (the online softmax of Milakov and Gimelshein 2018). There targets count from column 0 and are in the
+/// vocabulary.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <tuple>
+
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/device/operation.hpp>
+
+namespace fsdp::device {
+
+/// Doubles of a row's state: maximum, sum of exp, the target's logit.
+inline constexpr std::int64_t cross_entropy_state = 3;
+
+namespace detail {
+
+template <class T>
+void check_cross_entropy(const Tensor<T>& logits, const Tensor<const std::int32_t>& targets,
+                         const Tensor<double>& loss) {
+  require(logits.rank() == 2 && logits.rows() == targets.numel() && loss.numel() >= 1,
+          "cross_entropy: ", targets.numel(), " targets for ", logits.rank() == 2 ? logits.rows() : 0,
+          " rows of logits");
+}
+
+template <class T>
+void check_cross_entropy_block(const Tensor<T>& logits, const Tensor<const std::int32_t>& targets, const Shape& state) {
+  require(logits.rank() == 2 && logits.rows() == targets.numel() && state == Shape{logits.rows(), cross_entropy_state},
+          "cross_entropy: ", targets.numel(), " targets for ", logits.rank() == 2 ? logits.rows() : 0,
+          " rows of logits, whose state must be [rows, 3]");
+}
+
+}  // namespace detail
+
+/// Adds to loss[0] the negative log likelihood of every row, and replaces the logits by scale * (softmax - one_hot).
+/// Devices that check targets throw InputError where one is not in [0, V).
+template <class T>
+struct CrossEntropy {
+  static constexpr std::string_view name = "cross_entropy";
+
+  Tensor<T> logits = {};                    // [t, V]
+  Tensor<const std::int32_t> targets = {};  // [t]
+  float scale = 1;
+  Tensor<double> loss = {};  // [1]
+
+  auto tensors() const { return std::tie(targets, logits, loss); }
+  Cost cost() const { return {.bytes = 2 * logits.bytes() + targets.bytes()}; }
+  void check() const { detail::check_cross_entropy(logits, targets, loss); }
+};
+
+/// The same loss without a gradient; the logits stay.
+template <class T>
+struct CrossEntropyLoss {
+  static constexpr std::string_view name = "cross_entropy_loss";
+
+  Tensor<const T> logits = {};              // [t, V]
+  Tensor<const std::int32_t> targets = {};  // [t]
+  Tensor<double> loss = {};                 // [1]
+
+  auto tensors() const { return std::tie(logits, targets, loss); }
+  Cost cost() const { return {.bytes = logits.bytes() + targets.bytes()}; }
+  void check() const { detail::check_cross_entropy(logits, targets, loss); }
+};
+
+/// Columns [first, first + c) of the logits go into `state`.
+template <class T>
+struct CrossEntropyFold {
+  static constexpr std::string_view name = "cross_entropy_fold";
+
+  Tensor<const T> logits = {};  // [t, c]
+  std::int64_t first = 0;
+  Tensor<const std::int32_t> targets = {};  // [t]
+  Tensor<double> state = {};                // [t, 3]
+
+  auto tensors() const { return std::tie(logits, targets, state); }
+  Cost cost() const { return {.bytes = logits.bytes() + targets.bytes() + state.bytes()}; }
+  void check() const { detail::check_cross_entropy_block(logits, targets, state.shape()); }
+};
+
+/// Adds to loss[0] what the rows' states say.
+struct CrossEntropySum {
+  static constexpr std::string_view name = "cross_entropy_sum";
+
+  Tensor<const double> state = {};  // [t, 3]
+  Tensor<double> loss = {};         // [1]
+
+  auto tensors() const { return std::tie(state, loss); }
+  Cost cost() const { return {.bytes = state.bytes()}; }
+  void check() const {
+    require(state.rank() == 2 && state.columns() == cross_entropy_state && loss.numel() >= 1,
+            "cross_entropy: a state is [rows, 3]");
+  }
+};
+
+/// Replaces columns [first, first + c) of the logits by scale * (softmax - one_hot).
+template <class T>
+struct CrossEntropyGradient {
+  static constexpr std::string_view name = "cross_entropy_gradient";
+
+  Tensor<T> logits = {};  // [t, c]
+  std::int64_t first = 0;
+  Tensor<const std::int32_t> targets = {};  // [t]
+  float scale = 1;
+  Tensor<const double> state = {};  // [t, 3]
+
+  auto tensors() const { return std::tie(targets, state, logits); }
+  Cost cost() const { return {.bytes = 2 * logits.bytes() + targets.bytes() + state.bytes()}; }
+  void check() const { detail::check_cross_entropy_block(logits, targets, state.shape()); }
+};
+
+}  // namespace fsdp::device

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Matrix products.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+
+#include <fsdp/core/checked.hpp>
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/device/operation.hpp>
+
+namespace fsdp::device {
+
+/// A matmul operand, as it lies in memory or transposed.
+template <class T>
+struct Operand {
+  Tensor<const T> tensor;
+  bool transposed = false;
+
+  Operand() = default;
+  Operand(Tensor<const T> matrix, bool is_transposed = false) : tensor(matrix), transposed(is_transposed) {}
+  Operand(Tensor<T> matrix) : tensor(matrix) {}
+
+  std::int64_t rows() const { return transposed ? tensor.columns() : tensor.rows(); }
+  std::int64_t columns() const { return transposed ? tensor.rows() : tensor.columns(); }
+};
+
+template <class T>
+Operand<std::remove_const_t<T>> transposed(Tensor<T> matrix) {
+  return {Tensor<const std::remove_const_t<T>>(matrix), true};
+}
+
+/// c = a b, or c += a b: [M, K] x [K, N] -> [M, N], summed in float. C is A or float.
+template <class A, class C = A>
+struct Matmul {
+  static constexpr std::string_view name = "matmul";
+
+  Operand<A> a = {};
+  Operand<A> b = {};
+  Tensor<C> c = {};
+  Write write = Write::overwrite;
+
+  auto tensors() const { return std::tie(a.tensor, b.tensor, c); }
+  MatmulRecord record() const {
+    return {.m = a.rows(),
+            .n = b.columns(),
+            .k = a.columns(),
+            .a_transposed = a.transposed,
+            .b_transposed = b.transposed,
+            .operands = dtype_of<A>(),
+            .result = dtype_of<C>(),
+            .accumulate = write == Write::accumulate};
+  }
+  Cost cost() const {
+    const MatmulRecord problem = record();
+    return {.matmul_flops = 2 * checked_multiply(checked_multiply(problem.m, problem.n), problem.k), .matmul = problem};
+  }
+  void check() const {
+    require(a.tensor.rank() == 2 && b.tensor.rank() == 2 && c.rank() == 2, "matmul: every operand needs rank 2");
+    require(a.columns() == b.rows() && c.rows() == a.rows() && c.columns() == b.columns(), "matmul: [", a.rows(), ", ",
+            a.columns(), "] x [", b.rows(), ", ", b.columns(), "] does not give [", c.rows(), ", ", c.columns(), "]");
+  }
+};
+
+}  // namespace fsdp::device

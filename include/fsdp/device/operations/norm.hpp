@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// RMS norm (Zhang and Sennrich 2019).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <tuple>
+
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/device/operation.hpp>
+#include <fsdp/device/operations/shapes.hpp>
+
+namespace fsdp::device {
+
+/// y = x / sqrt(mean(x^2) + eps) * weight, per row; keeps 1 / sqrt(...) in rstd for backward.
+template <class T>
+struct RmsNorm {
+  static constexpr std::string_view name = "rms_norm";
+
+  Tensor<const T> x = {};       // [T, H]
+  Tensor<const T> weight = {};  // [H]
+  float eps = 1e-5f;
+  Tensor<T> y = {};         // [T, H]
+  Tensor<float> rstd = {};  // [T]
+
+  auto tensors() const { return std::tie(x, weight, y, rstd); }
+  Cost cost() const { return {.bytes = x.bytes() + weight.bytes() + y.bytes() + rstd.bytes()}; }
+  void check() const {
+    require_same_shape(name, x, y);
+    require(x.rank() == 2 && weight.numel() == x.columns() && rstd.numel() == x.rows(), "rms_norm: x must be [",
+            rstd.numel(), ", ", weight.numel(), "], as many rows as rstd and as many columns as weights");
+  }
+};
+
+/// dx and dw of RmsNorm, each overwritten or added to; dx may be dy itself. Without memory for dw only dx is made.
+template <class T>
+struct RmsNormBackward {
+  static constexpr std::string_view name = "rms_norm_backward";
+
+  Tensor<const T> x = {};         // [T, H]
+  Tensor<const T> weight = {};    // [H]
+  Tensor<const float> rstd = {};  // [T]
+  Tensor<const T> dy = {};        // [T, H]
+  Tensor<T> dx = {};              // [T, H]
+  Write dx_write = Write::overwrite;
+  Tensor<float> dw = {};  // [H]
+  Write dw_write = Write::overwrite;
+
+  bool wants_dw() const { return dw.data() != nullptr; }
+  auto tensors() const { return std::tie(x, weight, rstd, dy, dx, dw); }
+  Cost cost() const {
+    const auto times = [](Write write) { return write == Write::accumulate ? 2 : 1; };
+    return {.bytes = x.bytes() + weight.bytes() + rstd.bytes() + dy.bytes() + times(dx_write) * dx.bytes() +
+                     times(dw_write) * dw.bytes()};
+  }
+  void check() const {
+    require_same_shape(name, x, dy);
+    require_same_shape(name, x, dx);
+    require(x.rank() == 2 && weight.numel() == x.columns() && dw.numel() == x.columns() && rstd.numel() == x.rows(),
+            "rms_norm_backward: x must be [", rstd.numel(), ", ", weight.numel(),
+            "], as many rows as rstd and as many columns as weights and as dw");
+  }
+};
+
+}  // namespace fsdp::device

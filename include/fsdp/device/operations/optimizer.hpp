@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// An optimizer step: the squared norm of the gradients, the decision that the device makes of it, and AdamW.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+
+#include <fsdp/core/checked.hpp>
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/device/operation.hpp>
+
+namespace fsdp::device {
+
+/// Elements that SumOfSquares adds up before it starts a new partial sum.
+inline constexpr std::int64_t sum_chunk = 16384;
+
+/// Adds the sum of squares to sum[0], in double, in an order that does not depend on the number of threads.
+struct SumOfSquares {
+  static constexpr std::string_view name = "sum_of_squares";
+
+  Tensor<const float> x = {};
+  Tensor<double> sum = {};  // [1]
+
+  /// Partial sums, which are scratch.
+  std::int64_t chunks() const { return ceil_divide(x.numel(), sum_chunk); }
+  auto tensors() const { return std::tie(x, sum); }
+  Cost cost() const { return {.bytes = x.bytes()}; }
+  void check() const {
+    require(x.contiguous() && sum.numel() >= 1, "sum_of_squares: needs a contiguous tensor and a sum");
+  }
+};
+
+/// What a run decides its steps by.
+struct StepRules {
+  double clip = 0;              ///< largest global gradient norm; 0 is off
+  bool skips_overflow = false;  ///< after gradients that are not finite, as with a loss scale
+};
+
+/// What the host gives a step.
+struct StepInputs {
+  double lr = 0;
+  double loss_scale = 1;  ///< with which the gradients were made
+};
+
+/// What the device decides of a step (DecideStep), for the optimizer and, later, the host.
+struct StepDecision {
+  std::int64_t taken = 0;    ///< steps so far that changed the weights
+  double loss = 0;           ///< the ranks' sum
+  double norm = 0;           ///< of the unscaled gradients
+  double lr = 0;             ///< of the last step taken
+  float gradient_scale = 1;  ///< min(1, clip / (norm + 1e-6)) / loss_scale
+  std::int32_t skipped = 0;  ///< 1: this step leaves main weights and optimizer state as they are
+  std::int32_t stopped = 0;  ///< 1: and so do all later ones
+};
+
+/// Clipping and loss scale of a step, and whether it is taken, from every rank's loss and sum of squares of gradients.
+/// `step` carries on from the step before.
+struct DecideStep {
+  static constexpr std::string_view name = "decide_step";
+
+  StepRules rules = {};
+  Tensor<const StepInputs> inputs = {};  // [1]
+  Tensor<const double> sums = {};        // [ranks, 2]: loss, sum of squares
+  Tensor<StepDecision> step = {};        // [1]
+
+  std::int64_t ranks() const { return sums.rows(); }
+  auto tensors() const { return std::tie(inputs, sums, step); }
+  Cost cost() const { return {}; }
+  void check() const {
+    require(sums.rank() == 2 && sums.columns() == 2 && sums.rows() >= 1 && sums.contiguous(),
+            "decide_step: sums are a loss and a sum of squares for each rank, [ranks, 2]");
+  }
+};
+
+/// Main weights at rest, which an optimizer's operation writes. A gathered weight is refused in a sentence.
+struct MainWeights : Tensor<float> {
+  MainWeights() = default;
+  MainWeights(const Tensor<float>& weights) : Tensor<float>(weights) {}
+  template <class T>
+  MainWeights(const Tensor<const T>&) {
+    static_assert(!std::is_same_v<T, T>,
+                  "fsdp: an optimizer steps main weights at rest; gathered weights are read-only views that the next "
+                  "gather replaces. Give it the pieces of a ShardedModule (pieces(), main())");
+  }
+};
+
+/// Constants of AdamW for one tensor.
+struct AdamWRules {
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  float eps = 1e-8f;
+  float weight_decay = 0;
+};
+
+/// One pass of AdamW over contiguous shards (Loshchilov and Hutter 2019, decoupled decay): moments and main weights are
+/// updated, model weights written, in the type that modules compute in. An empty `model` says that the main weights are
+/// the model weights, as they always are where that type is float. A step that is skipped writes model weights alone.
+template <class Model = float>
+struct AdamWStep {
+  static constexpr std::string_view name = "adamw";
+
+  AdamWRules rules = {};
+  Tensor<const StepDecision> step = {};  // [1]
+  MainWeights main = {};
+  Tensor<float> first_moment = {};
+  Tensor<float> second_moment = {};
+  Tensor<const float> gradient = {};
+  Tensor<Model> model = {};
+
+  bool writes_model() const { return model.numel() > 0; }
+  auto tensors() const { return std::tie(step, gradient, main, first_moment, second_moment, model); }
+  Cost cost() const { return {.bytes = 7 * main.bytes() + model.bytes()}; }
+  void check() const {
+    const std::int64_t count = main.numel();
+    require(first_moment.numel() == count && second_moment.numel() == count && gradient.numel() == count,
+            "adamw: ", count, " weights with ", first_moment.numel(), " and ", second_moment.numel(), " moments and ",
+            gradient.numel(), " gradients");
+    require(model.numel() == 0 || (model.numel() == count && !std::is_same_v<Model, float>), "adamw: ", count,
+            " weights with ", model.numel(), " model weights; as many are needed or none, and none of float");
+    require(main.contiguous() && first_moment.contiguous() && second_moment.contiguous() && gradient.contiguous() &&
+                model.contiguous(),
+            "adamw: shards must be contiguous");
+  }
+};
+
+}  // namespace fsdp::device

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What enqueue and the templates over all operations do, with an operation that the library does not know.
+#include <fsdp/device/operation.hpp>
+
+#include <array>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include <fsdp/device/cpu.hpp>
+#include <fsdp/device/meta.hpp>
+#include <support/queued/queued_cpu.hpp>
+
+#include "foreign_operation.hpp"
+#include "trace.hpp"
+
+namespace fsdp::device {
+namespace {
+
+using elsewhere::AddMean;
+
+static_assert(check_operation<AddMean>() && check_operation<Matmul<bf16, float>>() && check_operation<DecideStep>());
+static_assert(Has<Cpu, AddMean> && Has<Meta, AddMean> && Has<test::QueuedCpu, AddMean> && !Has<Cuda, AddMean>);
+static_assert(!Operation<int> && !Has<Cpu, int>);
+
+constexpr std::array<float, 6> input = {1, 2, 6, -1, 0, 4};
+constexpr std::array<float, 6> expected = {4, 5, 9, 0, 1, 5};
+
+std::string what_is_thrown(auto&& call) {
+  try {
+    call();
+  } catch (const LogicError& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+TEST(ForeignOperation, RunsOnTheCpu) {
+  Ledger ledger;
+  Cpu::Arena arena(ledger, 1024);
+  Cpu::Stream stream(arena, 2);
+  std::array<float, 6> y{};
+  enqueue(stream, AddMean{.x = {input.data(), {2, 3}}, .y = {y.data(), {2, 3}}});
+  EXPECT_EQ(y, expected);
+  EXPECT_EQ(stream.counters.elementwise_bytes, 48);
+  EXPECT_EQ(arena.used(), 0);
+}
+
+TEST(ForeignOperation, IsCountedOnMetaAsOnTheCpu) {
+  const auto operation = [](auto device, auto& arena, auto& stream) {
+    using D = decltype(device);
+    const auto x = arena.template allocate<float>(D::Arena::End::low, {37, 96});
+    const auto y = arena.template allocate<float>(D::Arena::End::low, {37, 96});
+    enqueue(stream, AddMean{.x = x, .y = y});
+  };
+  for (const int threads : {1, 2, 48}) {
+    const auto meta = reference::trace<Meta>(Meta::Arena::unbounded(), threads, operation);
+    EXPECT_EQ(meta.elementwise_bytes, 2 * 37 * 96 * 4);
+    EXPECT_EQ(meta.peak_scratch, round_up((37 + threads) * 8, alignment));
+    if (threads > 2) continue;
+    Ledger ledger;
+    EXPECT_EQ(reference::trace<Cpu>(Cpu::Arena(ledger, 1 << 20), threads, operation), meta);
+  }
+}
+
+TEST(ForeignOperation, IsOrderedOnTheQueuedDevice) {
+  using test::QueuedCpu;
+  Ledger ledger;
+  const Block<QueuedCpu> block(ledger, MemoryKind::activations, 256);
+  const Tensor<float> x(reinterpret_cast<float*>(block.data()), {2, 3});
+  const Tensor<float> y(reinterpret_cast<float*>(block.data() + 128), {2, 3});
+  QueuedCpu::Arena arena(ledger, 0);
+  QueuedCpu::Stream stream(arena, 1);
+  QueuedCpu::Queue other("other");
+  QueuedCpu::move(stream, reinterpret_cast<const std::byte*>(input.data()), reinterpret_cast<std::byte*>(x.data()),
+                  x.bytes());
+  enqueue(stream, AddMean{.x = x, .y = y});
+  EXPECT_EQ(stream.counters.elementwise_bytes, 48);
+
+  std::array<float, 6> found{};
+  const auto fetch = [&] {
+    QueuedCpu::move(other, reinterpret_cast<const std::byte*>(y.data()), reinterpret_cast<std::byte*>(found.data()),
+                    y.bytes());
+    other.synchronize();
+  };
+  other.wait(stream.record());
+  fetch();
+  EXPECT_EQ(found, expected);
+  EXPECT_TRUE(QueuedCpu::take_races().empty());
+
+  enqueue(stream, AddMean{.x = x, .y = y});
+  fetch();  // of what nobody waited for
+  stream.synchronize();
+  const auto races = QueuedCpu::take_races();
+  ASSERT_EQ(races.size(), 1u);
+  EXPECT_NE(races.front().find("add_mean"), std::string::npos) << races.front();
+}
+
+TEST(Operation, IsNamedWithItsTensorsWhereItsCheckFails) {
+  const Tensor<float> x(nullptr, {2, 3}), y(nullptr, {3, 2});
+  Meta::Arena arena = Meta::Arena::unbounded();
+  Meta::Stream stream(arena, 1);
+  EXPECT_EQ(what_is_thrown([&] { enqueue(stream, AddMean{.x = x, .y = y}); }),
+            "add_mean: x and y must be one matrix; enqueued as add_mean(f32 [2, 3] -> f32 [3, 2])");
+  EXPECT_EQ(stream.counters.elementwise_bytes, 0);
+}
+
+TEST(Operation, HasATextWhateverItsTensorsHold) {
+  const Tensor<float> sums(nullptr, {4});
+  EXPECT_EQ(text(RotaryTable{.table = sums}), "rotary_table(-> f32 [4])");
+  EXPECT_EQ(text(Matmul<bf16, float>{.a = Tensor<bf16>(nullptr, {2, 3}),
+                                     .b = transposed(Tensor<bf16>(nullptr, {5, 3})),
+                                     .c = {nullptr, {2, 5}}}),
+            "matmul(bf16 [2, 3], bf16 [5, 3] -> f32 [2, 5])");
+  EXPECT_EQ(text(DecideStep{.inputs = {nullptr, {1}}, .sums = {nullptr, {3, 2}}, .step = {nullptr, {1}}}),
+            message("decide_step(", sizeof(StepInputs), "-byte records [1], f64 [3, 2] -> ", sizeof(StepDecision),
+                    "-byte records [1])"));
+}
+
+TEST(Scratch, RefusesMoreThanWasAskedFor) {
+  std::array<std::byte, 64> memory{};
+  const Scratch scratch{.data = memory.data(), .bytes = 64};
+  EXPECT_EQ(scratch.as<double>({8}).numel(), 8);
+  EXPECT_THROW(scratch.as<double>({9}), LogicError);
+  EXPECT_THROW(scratch.as<float>({1}, 64), LogicError);
+}
+
+}  // namespace
+}  // namespace fsdp::device
