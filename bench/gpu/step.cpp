@@ -55,18 +55,18 @@ class Parts {
     last_ = now;
   }
   Observer observer() {
-    return {.before = [](void* self, const sharding::Event&) { static_cast<Parts*>(self)->end("between events"); },
-            .after = [](void* self, const sharding::Event& event) { static_cast<Parts*>(self)->end(event); },
+    return {.before = [](void* self, const sharding::Task&) { static_cast<Parts*>(self)->end("between tasks"); },
+            .after = [](void* self, const sharding::Task& task) { static_cast<Parts*>(self)->end(task); },
             .state = this};
   }
   const std::map<std::string, double>& seconds() const { return seconds_; }
 
  private:
-  void end(const sharding::Event& event) {
+  void end(const sharding::Task& task) {
     if (module_ == nullptr) return;
     const auto last = static_cast<int>(module_->uses().size()) - 1;
-    const std::string unit = event.index == 0 ? "embedding" : event.index == last ? "head" : "blocks";
-    end(std::string(name_of(event.action)) + (sharding::computes(event.action) ? " " + unit : ""));
+    const std::string unit = task.index == 0 ? "embedding" : task.index == last ? "head" : "blocks";
+    end(std::string(name_of(task.action)) + (sharding::computes(task.action) ? " " + unit : ""));
   }
 
   Module* module_ = nullptr;
@@ -99,7 +99,7 @@ class Run {
   double step() {
     const auto targets = static_cast<double>(batch_.targets.numel());
     executor_.queue_training({&batch_, 1}, static_cast<float>(1.0 / targets));
-    parts_.end("between events");
+    parts_.end("between tasks");
     optimizer_.step(executor_.loss(), {.lr = 1e-4});
     module_.stream().synchronize();
     parts_.end("norm and adamw");

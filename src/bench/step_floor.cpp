@@ -71,13 +71,13 @@ StepFloorParts StepFloor::parts(const Rounds& rounds) const {
 }
 
 Observer PhaseClock::observer() {
-  return {.before = [](void* self, const sharding::Event&) { static_cast<PhaseClock*>(self)->begin_ = now(); },
+  return {.before = [](void* self, const sharding::Task&) { static_cast<PhaseClock*>(self)->begin_ = now(); },
           .after =
-              [](void* self, const sharding::Event& event) {
+              [](void* self, const sharding::Task& task) {
                 auto& clock = *static_cast<PhaseClock*>(self);
                 const double passed = static_cast<double>(now() - clock.begin_) * 1e-6;
                 using sharding::Action;
-                switch (event.action) {
+                switch (task.action) {
                   case Action::forward: clock.phases_.forward_ms += passed; break;
                   case Action::loss: clock.phases_.loss_ms += passed; break;
                   case Action::backward: clock.phases_.backward_ms += passed; break;
@@ -86,8 +86,10 @@ Observer PhaseClock::observer() {
                   case Action::gather_across:
                   case Action::keep:
                   case Action::release:
+                  case Action::open_gradient:
                   case Action::reduce:
-                  case Action::reduce_across: clock.phases_.exchange_ms += passed; break;
+                  case Action::reduce_across:
+                  case Action::close_gradient: clock.phases_.exchange_ms += passed; break;
                 }
               },
           .state = this};

@@ -192,21 +192,15 @@ UnitGroups group_parameters(UnitLists units, const Units& choices, std::int64_t 
   return result;
 }
 
-sharding::GroupRules rules_of(const GroupedParameters& group, const sharding::Rules& rules) {
+sharding::GroupFacts facts_of(const GroupedParameters& group, const sharding::Facts& facts, bool sharded) {
   using sharding::Across;
-  using sharding::Hold;
-  sharding::GroupRules own{.hold = rules.hold,
-                           .reduce_every_micro_batch = rules.reduce_every_micro_batch,
-                           .across = rules.across,
-                           .trainable = !group.frozen,
-                           .elements = group.elements()};
-  if (group.persistent && own.hold != Hold::always) own.hold = Hold::step;
-  if (group.replicated) {
-    own.hold = Hold::always;
-    own.reduce_every_micro_batch = false;
-    if (own.across == Across::all_reduce) own.across = Across::nothing;  // its own reduction is over all ranks
-  }
-  return own;
+  // A replicated group's own reduction is over all ranks.
+  const bool crosses = !group.replicated || facts.across != Across::all_reduce;
+  return {.resident = group.replicated || !sharded,
+          .persistent = group.persistent,
+          .across = crosses ? facts.across : Across::nothing,
+          .trainable = !group.frozen,
+          .elements = group.elements()};
 }
 
 }  // namespace fsdp

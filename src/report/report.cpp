@@ -58,12 +58,13 @@ std::string memory_table(const device::BytesByKind& bytes, const std::string& ti
   return text.str();
 }
 
-std::string schedule_text(const sharding::Schedule& schedule, const std::vector<std::string>& units,
-                          const std::vector<std::string>& groups) {
+std::string schedule_text(const sharding::Schedule& schedule, const sharding::Names& names) {
   std::ostringstream text;
-  for (const sharding::Event& event : schedule) {
-    text << "micro-batch " << event.micro_batch << "  " << std::left << std::setw(15) << sharding::name_of(event.action)
-         << ' ' << (sharding::computes(event.action) ? units : groups)[static_cast<std::size_t>(event.index)] << '\n';
+  for (const sharding::Task& task : schedule) {
+    text << "micro-batch " << task.micro_batch << "  " << std::left << std::setw(15) << sharding::name_of(task.action)
+         << ' ' << subject_of(task, names);
+    if (task.slot >= 0) text << ", slot " << task.slot;
+    text << '\n';
   }
   return text.str();
 }
@@ -72,9 +73,10 @@ std::string mean_loss_json(double loss, std::int64_t tokens) {
   return nlohmann::ordered_json{{"loss", loss}, {"tokens", tokens}}.dump();
 }
 
-TraceEvent trace_event(const sharding::Event& event, int rank, double begin_seconds, double seconds) {
-  const bool communicates = !sharding::computes(event.action) && event.action != sharding::Action::release;
-  return {.name = std::string(sharding::name_of(event.action)) + " " + std::to_string(event.index),
+TraceEvent trace_event(const sharding::Task& task, int rank, double begin_seconds, double seconds) {
+  // Closing a gradient waits for its reduction.
+  const bool communicates = sharding::communicates(task.action) || task.action == sharding::Action::close_gradient;
+  return {.name = std::string(sharding::name_of(task.action)) + " " + std::to_string(task.index),
           .category = communicates ? "comm" : "compute",
           .begin_microseconds = begin_seconds * 1e6,
           .duration_microseconds = seconds * 1e6,

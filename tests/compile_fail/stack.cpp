@@ -8,6 +8,8 @@
 // expect 7: fsdp: this device has no matmul in the precision's Compute type (oneDNN has none in f16 on CPU)
 // expect 8: fsdp: HybridShard replicates what its inner strategy shards; Replicated shards nothing
 // expect 9: fsdp: a sharding strategy on a mesh of two axes lacks int ranks_per_group() const
+// expect 10: fsdp: a sharding strategy has neither fsdp::sharding::Rules rules() const, from which a schedule follows
+// expect 11: fsdp: a sharding strategy that brings its own schedule lacks fsdp::sharding::Facts facts() const
 #include <comm/threads.hpp>
 #include <fsdp/module/stack.hpp>
 
@@ -35,7 +37,22 @@ struct TwoAxes : Zero3 {
   static constexpr int mesh_axes = 2;
 };
 
+struct WithoutSchedule {
+  static constexpr std::string_view name = "without schedule";
+  using AtRest = buffer::Shard;
+  using Layout = buffer::Flat;
+};
+
+struct WithoutFacts : WithoutSchedule {
+  sharding::Schedule schedule(const sharding::Problem&) const { return {}; }
+};
+
+struct OwnSchedule : WithoutFacts {
+  sharding::Facts facts() const { return {}; }
+};
+
 #if CASE == 0
+Stack<OwnSchedule, comm::Threads<>, Fp32, tiling::Untiled> own_schedule;
 Stack<FullyShard<>, comm::Threads<>, Bf16Wire<Fp32>, tiling::Untiled> stack;
 Stack<Zero3, FloatOnly, Fp32, tiling::Untiled> other;
 Stack<HybridShard<Zero2>, comm::Threads<>, Bf16Mixed, tiling::Untiled> hybrid;
@@ -57,6 +74,10 @@ Stack<FullyShard<>, comm::Threads<>, Fp16Mixed, tiling::Untiled> stack;
 Stack<HybridShard<Replicated>, comm::Threads<>, Fp32, tiling::Untiled> stack;
 #elif CASE == 9
 Stack<TwoAxes, comm::Threads<>, Fp32, tiling::Untiled> stack;
+#elif CASE == 10
+Stack<WithoutSchedule, comm::Threads<>, Fp32, tiling::Untiled> stack;
+#elif CASE == 11
+Stack<WithoutFacts, comm::Threads<>, Fp32, tiling::Untiled> stack;
 #endif
 
 }  // namespace fsdp

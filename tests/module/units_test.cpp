@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fsdp/sharding/place.hpp>
 #include <fsdp/sharding/scheduler.hpp>
-#include <fsdp/sharding/slots.hpp>
 #include <fsdp/sharding/strategies.hpp>
 #include <support/small_llama.hpp>
 
@@ -78,15 +78,14 @@ TEST(Units, FrozenExemptAndPersistentTensorsStandApart) {
 
 TEST(Units, SmallPartsThatStayTakeNoLargeSlot) {
   const sharding::Rules rules = Zero3{.persistence_threshold = 4}.rules();
-  const UnitGroups groups = group_parameters(small_units(), {}, rules.persistence_threshold);
-  std::vector<sharding::GroupRules> group_rules;
-  std::vector<std::int64_t> elements;
+  UnitGroups groups = group_parameters(small_units(), {}, rules.facts.persistence_threshold);
+  sharding::Problem problem{.units = std::move(groups.uses), .groups = {}, .micro_batches = 2};
   for (const GroupedParameters& group : groups.groups) {
-    group_rules.push_back(rules_of(group, rules));
-    elements.push_back(group.elements());
+    problem.groups.push_back(facts_of(group, rules.facts, true));
+    problem.groups.back().slot_elements = group.elements();
   }
-  const auto slots = sharding::weight_slots(make_schedule(rules, groups.uses, group_rules, 2), elements);
-  EXPECT_LE(std::accumulate(slots.sizes.begin(), slots.sizes.end(), std::int64_t{0}), 2 * 100 + 4 * 4);
+  const auto sizes = slot_sizes(place(make_schedule(rules, problem), problem), problem).weights;
+  EXPECT_LE(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}), 2 * 100 + 4 * 4);
 }
 
 TEST(Units, WhatMakesNoSenseIsAnError) {

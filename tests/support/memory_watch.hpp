@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@
 #include <fsdp/device/operations/elements.hpp>
 #include <fsdp/module/executor.hpp>
 #include <fsdp/module/sharded_module.hpp>
-#include <fsdp/sharding/slots.hpp>
+#include <fsdp/sharding/place.hpp>
 
 namespace fsdp::test {
 
@@ -48,11 +49,9 @@ class MemoryWatch {
   using Module = ShardedModule<Model>;
 
   explicit MemoryWatch(Module& module) : module_(module) {
-    std::vector<std::int64_t> sizes;
-    for (const auto& group : module.groups()) sizes.push_back(group.in_place() ? 0 : group.layout().full_size);
-    sharding::Schedule both = module.schedule(sharding::Pass::train);
-    const auto& evaluation = module.schedule(sharding::Pass::evaluate);
-    both.insert(both.end(), evaluation.begin(), evaluation.end());
+    sharding::SlotSizes sizes;
+    for (const auto pass : {sharding::Pass::train, sharding::Pass::evaluate})
+      sizes = largest(std::move(sizes), sharding::slot_sizes(module.schedule(pass), module.problem()));
     const auto list = [](std::vector<Range>& ranges, const std::vector<std::int64_t>& expected, auto slot_at) {
       for (std::size_t i = 0; i < expected.size(); ++i) {
         const auto& slot = slot_at(static_cast<int>(i));
@@ -61,14 +60,9 @@ class MemoryWatch {
       }
     };
     list(
-        weight_slots_,
-        sharding::weight_slots(both, sizes).sizes, [&](int i) -> const auto& { return module.weight_slot(i); });
+        weight_slots_, sizes.weights, [&](int i) -> const auto& { return module.weight_slot(i); });
     list(
-        gradient_slots_,
-        sharding::gradient_slots(module.schedule(sharding::Pass::train), module.uses(), module.group_rules(), sizes,
-                                 Module::Device::overlaps)
-            .sizes(),
-        [&](int i) -> const auto& {
+        gradient_slots_, sizes.gradients, [&](int i) -> const auto& {
           gradient_slots_made_ = i + 1;
           return module.gradient_slot(i);
         });
@@ -77,7 +71,7 @@ class MemoryWatch {
   /// What a step does not write stays NaN: nobody may read it.
   void fill_gradients_with_nan() {
     for (auto& group : module_.groups())
-      if (group.rules().trainable) fill(group.summed_gradient().data(), group.summed_gradient().size());
+      if (group.facts().trainable) fill(group.summed_gradient().data(), group.summed_gradient().size());
     for (int i = 0; i < gradient_slots_made_; ++i) {
       const auto& slot = module_.gradient_slot(i);
       fill(slot.open(), slot.size);
@@ -86,8 +80,8 @@ class MemoryWatch {
   }
 
   Observer observer() {
-    return {.before = [](void* self, const sharding::Event& event) { static_cast<MemoryWatch*>(self)->before(event); },
-            .after = [](void* self, const sharding::Event& event) { static_cast<MemoryWatch*>(self)->after(event); },
+    return {.before = [](void* self, const sharding::Task& task) { static_cast<MemoryWatch*>(self)->before(task); },
+            .after = [](void* self, const sharding::Task& task) { static_cast<MemoryWatch*>(self)->after(task); },
             .state = this};
   }
   /// Whether computations write gradients from now on.
@@ -105,10 +99,10 @@ class MemoryWatch {
     device::enqueue(module_.stream(), device::Fill<float>{.y = Tensor<float>(data, {count}), .value = NAN});
   }
 
-  void before(const sharding::Event& event) {
-    if (event.action != Action::forward && event.action != Action::loss && event.action != Action::backward) return;
-    const auto& use = module_.uses()[static_cast<std::size_t>(event.index)];
-    if (event.action == Action::backward && !use.backward_needs_weights) return;
+  void before(const sharding::Task& task) {
+    if (task.action != Action::forward && task.action != Action::loss && task.action != Action::backward) return;
+    const auto& use = module_.uses()[static_cast<std::size_t>(task.index)];
+    if (task.action == Action::backward && !use.backward_needs_weights) return;
     for (const int index : use.groups) {
       ASSERT_TRUE(group(index).is_gathered());
       for (std::int64_t i = 0; i < count(index); ++i) {
@@ -119,10 +113,10 @@ class MemoryWatch {
     }
   }
 
-  void after(const sharding::Event& event) {
-    if (training_ && (event.action == Action::loss || event.action == Action::backward)) {
-      for (const int index : module_.uses()[static_cast<std::size_t>(event.index)].groups) {
-        if (!group(index).rules().trainable) continue;
+  void after(const sharding::Task& task) {
+    if (training_ && (task.action == Action::loss || task.action == Action::backward)) {
+      for (const int index : module_.uses()[static_cast<std::size_t>(task.index)].groups) {
+        if (!group(index).facts().trainable) continue;
         auto& views = gradients_[index];
         views.clear();
         for (std::int64_t i = 0; i < count(index); ++i) {
@@ -131,9 +125,9 @@ class MemoryWatch {
         }
       }
     }
-    if (event.action != Action::reduce) return;
-    for (const Range& view : gradients_[event.index])
-      expect_inside(view, gradient_slots_, event.index, at_rest(group(event.index).summed_gradient()), false);
+    if (task.action != Action::reduce) return;
+    for (const Range& view : gradients_[task.index])
+      expect_inside(view, gradient_slots_, task.index, at_rest(group(task.index).summed_gradient()), false);
   }
 
   template <class Buffer>

@@ -72,7 +72,7 @@ Values collect(Module& module, View view, bool of_trained = false) {
   auto& communicator = module.communicator();
   for (const auto& group : module.groups())
     for (const auto& parameter : group.parameters())
-      if (of_trained && !group.rules().trainable && communicator.rank() == 0)
+      if (of_trained && !group.facts().trainable && communicator.rank() == 0)
         std::fill_n(holders.begin() + static_cast<std::ptrdiff_t>(offsets.at(parameter.name)), parameter.shape.numel(),
                     1);
   for_each(true, [&](std::size_t at, std::int32_t value) {
@@ -265,6 +265,8 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
     communicator.monitor().records.clear();
     results.logits = logits<Model>(communicator, options);
     results.generating_records = communicator.monitor().records;
+    std::erase_if(results.generating_records,
+                  [](const comm::Record& record) { return record.label.what == "schedules"; });
   }
   return results;
 }

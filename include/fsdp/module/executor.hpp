@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Runs a schedule on a ShardedModule, event by event, and nothing else.
+/// Runs a schedule on a ShardedModule, task by task, and nothing else.
 ///
 /// Activations: what backward needs grows from the arena's low end, last in first out; the residual gradient [T, H] is
-/// at the high end. A unit's slot is freed by its release event; a gradient slot when its reduction is done.
+/// at the high end. Which slot a group has, and from when to when, is said by the placed schedule.
 ///
 /// Where the device has queues, collectives and copies to host memory run beside the stream that computes, ordered by
 /// one event for each thing that one queue needs of another; the host queues a whole pass and waits for nothing. A pass
@@ -26,14 +26,13 @@
 #include <fsdp/module/uploaded_batch.hpp>
 #include <fsdp/nn/module.hpp>
 #include <fsdp/sharding/schedule.hpp>
-#include <fsdp/sharding/slots.hpp>
 
 namespace fsdp {
 
-/// Told about every event that ran; for traces. Times are the caller's to take.
+/// Told about every task that ran; for traces. Times are the caller's to take.
 struct Observer {
-  void (*before)(void* state, const sharding::Event& event) = nullptr;
-  void (*after)(void* state, const sharding::Event& event) = nullptr;
+  void (*before)(void* state, const sharding::Task& task) = nullptr;
+  void (*after)(void* state, const sharding::Task& task) = nullptr;
   void* state = nullptr;
 };
 
@@ -57,7 +56,6 @@ class Executor {
         marks_(static_cast<std::size_t>(module.model().blocks())),
         offloads_inputs_(module.model().units().offload_inputs),
         offloaded_inputs_(module.offload_arena(), module.stream(), saved_.size()),
-        gradient_slots_(Device::overlaps),
         loss_block_(module.ledger(), device::MemoryKind::scratch, sizeof(double)),
         loss_(reinterpret_cast<double*>(loss_block_.data()), {1}) {
     context_.sequence_length = module.shape().sequence_length;
@@ -96,16 +94,17 @@ class Executor {
 
   /// Sum of the valid targets' losses on this rank.
   double evaluate(const MicroBatch& batch) {
-    logits_ = {};
     while_uploaded({&batch, 1}, [this] { run(sharding::Pass::evaluate); });
     return read_loss();
   }
 
   /// Logits [T, V] of one sequence, with weights that were gathered once and are kept.
   void logits(Tensor<const std::int32_t> tokens, Tensor<Compute> out) {
+    using sharding::Pass;
     logits_ = out;
     const MicroBatch batch{.tokens = tokens, .targets = {}, .sequences = 1};
-    while_uploaded({&batch, 1}, [this] { run(sharding::Pass::evaluate); });
+    while_uploaded({&batch, 1},
+                   [this] { run(std::exchange(has_generated_, true) ? Pass::generate_again : Pass::generate); });
     module_.synchronize();
   }
 
@@ -125,6 +124,8 @@ class Executor {
   }
 
   void run(sharding::Pass pass) {
+    const sharding::Schedule& schedule = module_.schedule(pass);
+    require(!schedule.empty(), "a ShardedModule ran a pass that its purpose does not have; construct it for this one");
     pass_ = pass;
     start_ = context_.stream.record();
     module_.free_slots(start_);
@@ -133,12 +134,11 @@ class Executor {
     const auto positions = context_.template save<float>(module_.model().positions_shape(context_.sequence_length));
     module_.model().fill_positions(context_.stream, positions);
     context_.rotary = positions;
-    for (const sharding::Event& event : module_.schedule(pass)) {
-      if (observer_.before != nullptr) observer_.before(observer_.state, event);
-      execute_named(event);
-      if (observer_.after != nullptr) observer_.after(observer_.state, event);
+    for (const sharding::Task& task : schedule) {
+      if (observer_.before != nullptr) observer_.before(observer_.state, task);
+      execute_named(task);
+      if (observer_.after != nullptr) observer_.after(observer_.state, task);
     }
-    gradient_slots_.finish([this](int index, int slot) { free_gradient_slot(index, slot); });
     for (auto& group : module_.groups()) group.end_pass(context_.stream);
     context_.arena.release(End::low, start);
   }
@@ -151,67 +151,78 @@ class Executor {
   }
 
   /// In profilers of the device, under the schedule's names.
-  void execute_named(const sharding::Event& event) {
+  void execute_named(const sharding::Task& task) {
     if constexpr (requires { typename Device::Range; }) {
-      const std::string subject = sharding::computes(event.action)
-                                      ? unit_name(event.index, static_cast<int>(module_.uses().size()))
-                                      : module_.group_names()[static_cast<std::size_t>(event.index)];
-      const typename Device::Range range((std::string(sharding::name_of(event.action)) + ' ' + subject).c_str());
-      execute(event);
+      const typename Device::Range range(text_of(task, module_.names()).c_str());
+      execute(task);
     } else {
-      execute(event);
+      execute(task);
     }
   }
 
-  void execute(const sharding::Event& event) {
+  void execute(const sharding::Task& task) {
     using sharding::Action;
-    switch (event.action) {
-      case Action::gather: return gather(event);
-      case Action::gather_in_group: return gather(event);
-      case Action::gather_across: return group(event.index).gather_across(start_);
-      case Action::keep: return group(event.index).keep(context_.stream);
-      case Action::release: return release(event.index);
-      case Action::forward: return forward(event.index, event.micro_batch);
-      case Action::loss: return loss(event.index);
-      case Action::backward: return backward(event.index);
-      case Action::reduce: return reduce(event.index);
-      case Action::reduce_across: return group(event.index).reduce_across(context_.stream);
+    switch (task.action) {
+      case Action::gather: return gather(task);
+      case Action::gather_in_group: return gather_in_group(task);
+      case Action::gather_across: return group(task.index).gather_across(start_);
+      case Action::keep: return group(task.index).keep(context_.stream);
+      case Action::release: return release(task);
+      case Action::forward: return forward(task.index, task.micro_batch);
+      case Action::loss: return loss(task.index);
+      case Action::backward: return backward(task.index);
+      case Action::open_gradient: return open_gradient(task);
+      case Action::reduce: return reduce(task.index);
+      case Action::reduce_across: return group(task.index).reduce_across(context_.stream);
+      case Action::close_gradient: return close_gradient(task);
     }
   }
 
   typename Module::Group& group(int index) { return module_.groups()[static_cast<std::size_t>(index)]; }
 
-  void gather(const sharding::Event& event) {
-    if (group(event.index).is_gathered()) return;  // generation keeps what it gathered once
-    const auto& slot = module_.weight_slot(weight_slots_.take(event.index, 0));
-    if (event.action == sharding::Action::gather)
-      group(event.index).unshard(slot);
-    else
-      group(event.index).unshard_in_group(slot);
-    gathering_.push_back(event.index);
+  void gather(const sharding::Task& task) {
+    group(task.index).unshard(task.slot < 0 ? typename Module::WeightSlot{} : module_.weight_slot(task.slot));
+    gathering_.push_back(task.index);
   }
 
-  void release(int index) {
-    group(index).reshard();
-    auto& slot = module_.weight_slot(weight_slots_.give_back(index));
+  void gather_in_group(const sharding::Task& task) {
+    group(task.index).unshard_in_group(module_.weight_slot(task.slot));
+    gathering_.push_back(task.index);
+  }
+
+  void release(const sharding::Task& task) {
+    group(task.index).reshard();
+    if (task.slot < 0) return;
+    auto& slot = module_.weight_slot(task.slot);
     slot.free = context_.stream.record();
     slot.close();
   }
 
-  void reduce(int index) {
-    group(index).reduce(context_.stream);
-    gradient_slots_.reduce(index, group(index).in_place());
+  void open_gradient(const sharding::Task& task) {
+    if (task.slot < 0) return group(task.index).begin_gradient(nullptr);
+    const auto& slot = module_.gradient_slot(task.slot);
+    context_.stream.wait(slot.free);
+    group(task.index).begin_gradient(slot.open());
   }
 
-  void free_gradient_slot(int index, int slot) {
-    module_.gradient_slot(slot).free = group(index).reduced();
-    module_.gradient_slot(slot).close();
+  void reduce(int index) {
+    group(index).reduce(context_.stream);
+    reducing_.push_back(index);
+  }
+
+  void close_gradient(const sharding::Task& task) {
+    const auto reduced = group(task.index).reduced();
+    std::erase(reducing_, task.index);
+    if (task.slot < 0) return;
+    auto& slot = module_.gradient_slot(task.slot);
+    slot.free = reduced;
+    slot.close();
   }
 
   /// Called by long loops in modules.
   void progress() {
     for (int index : gathering_) group(index).progress();
-    gradient_slots_.for_each_reducing([this](int index) { group(index).progress(); });
+    for (int index : reducing_) group(index).progress();
   }
 
   /// Views of a unit's gathered weights, waiting for those still on their way.
@@ -229,17 +240,9 @@ class Executor {
     return nn::unflatten<Unit::template FieldsOf, Tensor<const Compute>>(list);
   }
 
-  /// Views of a unit's gradients, in slots that no reduction reads any more.
+  /// Views of a unit's gradients.
   template <class Unit>
   typename Unit::Gradients gradients(const Unit&, int unit) {
-    const auto& groups = module_.uses()[static_cast<std::size_t>(unit)].groups;
-    gradient_slots_.begin_computation(groups, [this](int index, int slot) { free_gradient_slot(index, slot); });
-    for (int index : groups) {
-      if (!group(index).rules().trainable || gradient_slots_.holds(index)) continue;
-      const auto& slot = module_.gradient_slot(gradient_slots_.take(index, 0));
-      context_.stream.wait(slot.free);
-      group(index).begin_gradient(slot.open());
-    }
     std::array<nn::GradientView<typename Module::Accumulate>, Unit::parameter_count> list;
     for (std::size_t i = 0; i < list.size(); ++i) {
       const auto reference = module_.references(unit)[i];
@@ -295,10 +298,10 @@ class Executor {
       if (unit == module_.first_backward()) finish_micro_batch();
       return;
     }
-    if (logits_.data() != nullptr)
-      make_logits(unit);
-    else
+    if (pass_ == sharding::Pass::evaluate)
       head_.loss_only(context_, weights(head_, unit), x_, batch_.targets, loss_);
+    else
+      make_logits(unit);
     finish_micro_batch();
   }
 
@@ -342,12 +345,12 @@ class Executor {
   OffloadedInputs<Device, Compute> offloaded_inputs_;
   typename Arena::Mark entry_mark_;
   typename Arena::Mark gradient_mark_;
-  sharding::Slots weight_slots_;
-  sharding::GradientSlots gradient_slots_;
   std::vector<int> gathering_;    ///< groups whose weights are on their way
+  std::vector<int> reducing_;     ///< groups whose gradients are being reduced, until their slot is closed
   typename Device::Event start_;  ///< of the pass
   std::vector<UploadedBatch> micro_batches_;
   sharding::Pass pass_ = sharding::Pass::train;
+  bool has_generated_ = false;  ///< and so left its weights gathered
   UploadedBatch batch_;
   float scale_ = 0;
   device::Block<Device> loss_block_;

@@ -21,7 +21,7 @@
 #include <fsdp/module/stack_mesh.hpp>
 #include <fsdp/module/units.hpp>
 #include <fsdp/nn/module.hpp>
-#include <fsdp/sharding/schedule.hpp>
+#include <fsdp/sharding/problem.hpp>
 
 namespace fsdp {
 
@@ -55,11 +55,11 @@ class ParameterGroup {
   static constexpr bool one_copy = std::is_same_v<Main, Compute> && !offloaded;
   static constexpr bool optimizer_sharded_across = std::is_same_v<Across, Shard>;
 
-  ParameterGroup(std::vector<NamedParameter> parameters, int index, const Axes& axes, const sharding::GroupRules& rules)
+  ParameterGroup(std::vector<NamedParameter> parameters, int index, const Axes& axes, const sharding::GroupFacts& facts)
       : parameters_(std::move(parameters)),
         index_(index),
         axes_(axes),
-        rules_(rules),
+        facts_(facts),
         at_(Axes::rank(axes.shard), Axes::rank(axes.across)) {
     std::vector<Shape> shapes;
     for (const NamedParameter& parameter : parameters_) shapes.push_back(parameter.shape);
@@ -69,11 +69,12 @@ class ParameterGroup {
     if (axes.keep != nullptr)
       kept_layout_ = std::make_unique<const buffer::Layout>(Stack::Sharding::Layout::build(shapes, axes.keep->size()));
     written_ = std::make_unique<bool[]>(parameters_.size());
+    facts_.slot_elements = in_place() ? 0 : layout_->full_size;
   }
 
   const std::vector<NamedParameter>& parameters() const { return parameters_; }
   const buffer::Layout& layout() const { return *layout_; }
-  const sharding::GroupRules& rules() const { return rules_; }
+  const sharding::GroupFacts& facts() const { return facts_; }
   const Axes& axes() const { return axes_; }
   /// Whether gathered weights and partial gradients are the buffers at rest: replicated, or alone.
   bool in_place() const { return axes_.shard == nullptr; }
@@ -174,7 +175,7 @@ class ParameterGroup {
   /// A frozen group's views have a shape and no memory.
   nn::GradientView<Accumulate> gradient(std::int64_t i) const {
     const auto index = static_cast<std::size_t>(i);
-    return {rules_.trainable ? partial_.tensor(i) : Tensor<Accumulate>(nullptr, layout_->shapes[index]),
+    return {facts_.trainable ? partial_.tensor(i) : Tensor<Accumulate>(nullptr, layout_->shapes[index]),
             &written_[index]};
   }
 
@@ -194,7 +195,7 @@ class ParameterGroup {
         written_[i] = true;
       }
     if (in_place()) {
-      if (rules_.across == sharding::Across::nothing) start_across(stream.record(), "gradients");
+      if (facts_.across == sharding::Across::nothing) start_across(stream.record(), "gradients");
       return;
     }
     comm::after(*axes_.shard, stream.record());
@@ -268,7 +269,7 @@ class ParameterGroup {
   std::unique_ptr<const buffer::Layout> kept_layout_;
   int index_;
   Axes axes_;
-  sharding::GroupRules rules_;
+  sharding::GroupFacts facts_;
   Coordinates at_;
   bool reduced_ = false;
   std::unique_ptr<bool[]> written_;

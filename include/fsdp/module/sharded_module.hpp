@@ -8,6 +8,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -23,12 +24,14 @@
 #include <fsdp/device/operations/elements.hpp>
 #include <fsdp/module/micro_batch.hpp>
 #include <fsdp/module/parameter_group.hpp>
+#include <fsdp/module/same_schedules.hpp>
 #include <fsdp/module/slot.hpp>
 #include <fsdp/module/stack_mesh.hpp>
 #include <fsdp/module/units.hpp>
 #include <fsdp/nn/module.hpp>
+#include <fsdp/sharding/check.hpp>
+#include <fsdp/sharding/place.hpp>
 #include <fsdp/sharding/scheduler.hpp>
-#include <fsdp/sharding/slots.hpp>
 
 namespace fsdp {
 
@@ -45,6 +48,8 @@ class ShardedModule {
   using Compute = typename Group::Compute;
   using Accumulate = typename Group::Accumulate;
   using Offload = device::HostOffload<Device>;
+  using WeightSlot = Slot<Compute, Device>;
+  using GradientSlot = Slot<Accumulate, Device>;
 
   /// `communicator` must outlive the module. Weights are zero until `initialize`d or loaded.
   ShardedModule(Comm& communicator, Model model, typename Stack::Sharding sharding, typename Stack::Tiling tiling,
@@ -80,11 +85,11 @@ class ShardedModule {
   }
   std::vector<Group>& groups() { return groups_; }
   const std::vector<Group>& groups() const { return groups_; }
-  const sharding::Schedule& schedule(sharding::Pass pass) const {
-    return pass == sharding::Pass::train ? training_ : evaluation_;
-  }
-  const std::vector<sharding::UnitUse>& uses() const { return uses_; }
-  const std::vector<sharding::GroupRules>& group_rules() const { return group_rules_; }
+  /// The placed list of a pass; empty where the module's purpose has no such pass.
+  const sharding::Schedule& schedule(sharding::Pass pass) const { return schedules_[static_cast<std::size_t>(pass)]; }
+  /// What the lists are made for, but for the pass and its micro-batches.
+  const sharding::Problem& problem() const { return problem_; }
+  const std::vector<sharding::UnitUse>& uses() const { return problem_.units; }
   /// The lowest unit that has a backward: what stands before it needs nothing saved.
   int first_backward() const { return first_backward_; }
 
@@ -121,16 +126,10 @@ class ShardedModule {
   }
 
   /// Names of units and groups, for people.
-  std::vector<std::string> unit_names() const {
-    std::vector<std::string> names;
-    const int units = static_cast<int>(uses_.size());
-    for (int unit = 0; unit < units; ++unit) names.push_back(unit_name(unit, units));
-    return names;
-  }
-  const std::vector<std::string>& group_names() const { return group_names_; }
+  const sharding::Names& names() const { return names_; }
 
-  Slot<Compute, Device>& weight_slot(int index) { return weight_slots_[static_cast<std::size_t>(index)]; }
-  Slot<Accumulate, Device>& gradient_slot(int index) { return gradient_slots_[static_cast<std::size_t>(index)]; }
+  WeightSlot& weight_slot(int index) { return weight_slots_[static_cast<std::size_t>(index)]; }
+  GradientSlot& gradient_slot(int index) { return gradient_slots_[static_cast<std::size_t>(index)]; }
   /// All slots are free after `event`, which is later than all uses of them so far.
   void free_slots(const typename Device::Event& event) {
     for (auto& slot : weight_slots_) slot.free = event;
@@ -151,29 +150,16 @@ class ShardedModule {
         tiling_(tiling),
         shape_(shape),
         purpose_(purpose),
-        arena_(Device::Arena::planned(ledger_, shape.activation_bytes)),
-        offload_arena_(Offload::Arena::planned(offload_ledger_, shape.offloaded_activation_bytes)),
-        stream_(arena_, shape.threads),
-        rules_(settled(sharding.rules())) {
-    collect_groups();
-    if (purpose == Purpose::train)
-      training_ = sharding::make_schedule(rules_, uses_, group_rules_, shape.micro_batches);
-    evaluation_ = sharding::make_schedule(rules_, uses_, group_rules_, 1, sharding::Pass::evaluate);
-    if (purpose == Purpose::generate)
-      std::erase_if(evaluation_,
-                    [](const sharding::Event& event) { return event.action == sharding::Action::release; });
-    first_backward_ = sharding::first_backward(uses_, group_rules_);
+        stream_(arena_, shape.threads) {
+    collect_groups(sharding::facts_of(sharding));
+    schedule_passes(sharding);
+    first_backward_ = sharding::first_backward(problem_);
+    arena_ = Device::Arena::planned(ledger_, shape.activation_bytes);
+    offload_arena_ = Offload::Arena::planned(offload_ledger_, shape.offloaded_activation_bytes);
     allocate();
   }
 
-  sharding::Rules settled(sharding::Rules rules) const {
-    rules = mesh_.settled(rules);
-    if (purpose_ == Purpose::generate && rules.hold != sharding::Hold::always) rules.hold = sharding::Hold::step;
-    rules.keep_last_block = model_.units().keep_last_block;
-    return rules;
-  }
-
-  void collect_groups() {
+  void collect_groups(const sharding::Facts& facts) {
     std::vector<std::vector<NamedParameter>> units;
     const auto add_unit = [&](const auto& module, const std::string& prefix) {
       std::vector<NamedParameter> list;
@@ -186,15 +172,40 @@ class ShardedModule {
     for (int i = 0; i < model_.blocks(); ++i) add_unit(model_.block(), model_.prefix(i));
     add_unit(model_.head(), "");
 
-    UnitGroups unit_groups = group_parameters(units, model_.units(), rules_.persistence_threshold);
-    uses_ = std::move(unit_groups.uses);
+    constexpr bool sharded = std::is_same_v<typename Stack::Sharding::AtRest, buffer::Shard>;
+    UnitGroups unit_groups = group_parameters(units, model_.units(), facts.persistence_threshold);
+    problem_ = {.units = std::move(unit_groups.uses),
+                .groups = {},
+                .axes = mesh_.axes(facts),
+                .overlap = Device::overlaps,
+                .keep_last_block = model_.units().keep_last_block};
     references_ = std::move(unit_groups.references);
     for (GroupedParameters& group : unit_groups.groups) {
-      group_names_.push_back(group.name);
-      group_rules_.push_back(rules_of(group, rules_));
-      const GroupAxes<Comm> axes = mesh_.axes_of(group.replicated, rules_);
-      groups_.emplace_back(std::move(group.parameters), static_cast<int>(groups_.size()), axes, group_rules_.back());
+      names_.groups.push_back(group.name);
+      const sharding::GroupFacts own = facts_of(group, facts, sharded);
+      const GroupAxes<Comm> axes = mesh_.axes_of(own.resident, facts, problem_);
+      groups_.emplace_back(std::move(group.parameters), static_cast<int>(groups_.size()), axes, own);
+      problem_.groups.push_back(groups_.back().facts());
     }
+    for (int unit = 0; unit < std::ssize(uses()); ++unit)
+      names_.units.push_back(unit_name(unit, static_cast<int>(uses().size())));
+  }
+
+  /// The lists of all passes that the purpose has, judged on every rank before anything is allocated.
+  void schedule_passes(const typename Stack::Sharding& sharding) {
+    using sharding::Pass;
+    std::vector<Pass> passes{Pass::generate, Pass::generate_again};
+    if (purpose_ == Purpose::train) passes = {Pass::train, Pass::evaluate};
+    if (purpose_ == Purpose::evaluate) passes = {Pass::evaluate};
+    for (const Pass pass : passes) {
+      sharding::Problem problem = problem_;
+      problem.pass = pass;
+      if (pass == Pass::train) problem.micro_batches = shape_.micro_batches;
+      auto& placed = schedules_[static_cast<std::size_t>(pass)];
+      placed = sharding::checked_and_placed(sharding::schedule_of(sharding, problem), problem, names_);
+      slot_sizes_ = largest(std::move(slot_sizes_), sharding::slot_sizes(placed, problem));
+    }
+    if constexpr (!Device::counts_only) require_same_schedules(mesh_.world(), schedules_);
   }
 
   /// Elements of every group's buffers at rest, one group after the other.
@@ -203,7 +214,7 @@ class ShardedModule {
     void add(const Group& group) {
       main += group.main_size();
       model += group.model_size();
-      gradient += group.rules().trainable ? group.model_size() : 0;
+      gradient += group.facts().trainable ? group.model_size() : 0;
       kept += group.kept_size();
     }
   };
@@ -235,18 +246,14 @@ class ShardedModule {
     Sizes at;
     for (Group& group : groups_) {
       group.place(part(main, at.main), part(model, at.model),
-                  group.rules().trainable ? part(gradient, at.gradient) : nullptr, part(kept, at.kept));
+                  group.facts().trainable ? part(gradient, at.gradient) : nullptr, part(kept, at.kept));
       list_pieces(group);
       at.add(group);
-      if (group.rules().hold == sharding::Hold::always) group.unshard({});
+      if (group.facts().resident) group.unshard({});
     }
   }
 
   void allocate_slots() {
-    std::vector<std::int64_t> full_sizes;
-    for (const Group& group : groups_) full_sizes.push_back(group.in_place() ? 0 : group.layout().full_size);
-    sharding::Schedule both = training_;
-    both.insert(both.end(), evaluation_.begin(), evaluation_.end());
     const auto make_slots = [&]<class T>(std::vector<Slot<T, Device>>& slots, const std::vector<std::int64_t>& sizes,
                                          Kind kind) {
       for (const std::int64_t size : sizes) {
@@ -254,11 +261,8 @@ class ShardedModule {
         slots.back().close();
       }
     };
-    make_slots(weight_slots_, sharding::weight_slots(both, full_sizes).sizes, Kind::gathered);
-    if (purpose_ == Purpose::train)
-      make_slots(gradient_slots_,
-                 sharding::gradient_slots(training_, uses_, group_rules_, full_sizes, Device::overlaps).sizes(),
-                 Kind::gradients);
+    make_slots(weight_slots_, slot_sizes_.weights, Kind::gathered);
+    make_slots(gradient_slots_, slot_sizes_.gradients, Kind::gradients);
   }
 
   template <class T>
@@ -275,7 +279,7 @@ class ShardedModule {
   }
 
   void list_pieces(const Group& group) {
-    const bool trains = group.rules().trainable;
+    const bool trains = group.facts().trainable;
     for (const buffer::Piece& part : group.main().pieces()) {
       Piece piece{.parameter = &group.parameters()[static_cast<std::size_t>(part.tensor)],
                   .begin = part.begin,
@@ -300,18 +304,16 @@ class ShardedModule {
   typename Device::Arena arena_;
   typename Offload::Arena offload_arena_;
   typename Device::Stream stream_;
-  sharding::Rules rules_;
-  sharding::Schedule training_;
-  sharding::Schedule evaluation_;
-  std::vector<sharding::UnitUse> uses_;
+  sharding::Problem problem_;
+  sharding::Names names_;
+  std::array<sharding::Schedule, sharding::pass_count> schedules_;  // by pass
+  sharding::SlotSizes slot_sizes_;
   std::vector<std::vector<Reference>> references_;
-  std::vector<sharding::GroupRules> group_rules_;
-  std::vector<std::string> group_names_;
   std::vector<Block> blocks_;  // outlive the groups, whose collectives in flight other ranks may be reading
   std::vector<device::Block<Offload>> offload_blocks_;
   std::vector<Group> groups_;
-  std::vector<Slot<Compute, Device>> weight_slots_;
-  std::vector<Slot<Accumulate, Device>> gradient_slots_;
+  std::vector<WeightSlot> weight_slots_;
+  std::vector<GradientSlot> gradient_slots_;
   std::vector<Piece> pieces_;
   std::int64_t trained_size_ = 0;
   int first_backward_ = 0;

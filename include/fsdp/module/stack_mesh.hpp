@@ -10,7 +10,7 @@
 
 #include <comm/mesh.hpp>
 #include <fsdp/buffer/placement.hpp>
-#include <fsdp/sharding/schedule.hpp>
+#include <fsdp/sharding/problem.hpp>
 
 namespace fsdp {
 
@@ -57,26 +57,25 @@ class StackMesh {
     return sum;
   }
 
-  /// A group of one rank keeps everything, one of all ranks is the world: neither needs parts of its own.
-  sharding::Rules settled(sharding::Rules rules) const {
-    if constexpr (Stack::mesh_axes == 2)
-      if (rules.group_after_forward && (mesh_.shards() == 1 || mesh_.shards() == world().size())) {
-        rules.group_after_forward = false;
-        if (mesh_.shards() == 1 && world().size() > 1) rules.hold = sharding::Hold::micro_batch;
-      }
-    return rules;
+  /// Sizes of the axes, for groups that are not resident.
+  sharding::Axes axes(const sharding::Facts& facts) const {
+    if constexpr (Stack::mesh_axes == 2) {
+      if (facts.across != sharding::Across::nothing)
+        return {.shard = mesh_.shards(), .across = world().size() / mesh_.shards()};
+      return {.shard = world().size(), .keep = facts.group_after_forward ? mesh_.shards() : 0};
+    }
+    return {.shard = world().size()};
   }
 
-  /// Of a group that is `replicated` from sharding, or not, under rules that are settled.
-  GroupAxes<Comm> axes_of(bool replicated, const sharding::Rules& rules) {
+  /// Of a group that is `resident`, or not, in a problem with these axes.
+  GroupAxes<Comm> axes_of(bool resident, const sharding::Facts& facts, const sharding::Problem& problem) {
     const auto axis = [](Comm& communicator) { return communicator.size() > 1 ? &communicator : nullptr; };
     Comm* const all = axis(world());
-    if (replicated || !std::is_same_v<typename Sharding::AtRest, buffer::Shard>)
-      return {.shard = nullptr, .across = all};
+    if (resident) return {.shard = nullptr, .across = all};
     if constexpr (Stack::mesh_axes == 2) {
-      if (rules.across != sharding::Across::nothing)
+      if (facts.across != sharding::Across::nothing)
         return {.shard = axis(mesh_.shard_axis()), .across = axis(mesh_.replicate_axis())};
-      return {.shard = all, .keep = rules.group_after_forward ? &mesh_.shard_axis() : nullptr};
+      return {.shard = all, .keep = problem.keeps_parts() ? &mesh_.shard_axis() : nullptr};
     }
     return {.shard = all};
   }

@@ -10,7 +10,8 @@
 
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/nn/module.hpp>
-#include <fsdp/sharding/schedule.hpp>
+#include <fsdp/sharding/problem.hpp>
+#include <fsdp/sharding/rules.hpp>
 
 namespace fsdp {
 
@@ -70,7 +71,7 @@ struct UnitGroups {
 UnitGroups group_parameters(std::span<const std::vector<NamedParameter>> units, const Units& choices,
                             std::int64_t persistence_threshold);
 
-/// What a strategy's rules mean for a group.
-sharding::GroupRules rules_of(const GroupedParameters& group, const sharding::Rules& rules);
+/// What a schedule must know of a group; `sharded`: whether the strategy shards what is not replicated.
+sharding::GroupFacts facts_of(const GroupedParameters& group, const sharding::Facts& facts, bool sharded);
 
 }  // namespace fsdp

@@ -34,14 +34,13 @@ std::string bytes_text(std::int64_t bytes);
 /// The dry run's table: bytes by kind, and their sum.
 std::string memory_table(const device::BytesByKind& bytes, const std::string& title);
 
-/// A schedule, one event a line: "gather group 2 (model.layers.1.), micro-batch 0".
-std::string schedule_text(const sharding::Schedule& schedule, const std::vector<std::string>& units,
-                          const std::vector<std::string>& groups);
+/// A schedule, one task a line: "micro-batch 0  gather          block 1, slot 0".
+std::string schedule_text(const sharding::Schedule& schedule, const sharding::Names& names);
 
 /// {"loss": ..., "tokens": ...}
 std::string mean_loss_json(double loss, std::int64_t tokens);
 
-TraceEvent trace_event(const sharding::Event& event, int rank, double begin_seconds, double seconds);
+TraceEvent trace_event(const sharding::Task& task, int rank, double begin_seconds, double seconds);
 
 /// A measured matmul rate of all ranks together.
 struct MatmulPeak {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The schedule of a step as a value: gathers, computations, releases and reductions, in order.
+/// The schedule of a pass as a value: gathers, computations, releases and reductions, in order.
 ///
-/// Strategies give rules, a model gives its units' groups of weights; `make_schedule` (scheduler.hpp) derives the list.
-/// The executor runs that list and nothing else. Gathering for backward is derived too: a unit whose backward takes no
-/// weights does not appear as a user of them, and nothing before the first trainable unit has a backward at all.
+/// `make_schedule` (scheduler.hpp) derives the list from a strategy's rules, or the strategy brings one. `check` judges
+/// it (check.hpp), `place` adds the slots (place.hpp), and the executor runs it and nothing else.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -22,68 +23,41 @@ enum class Action : std::uint8_t {
   backward,         ///< of a unit
   keep,             ///< copy this rank's part, of k, of a group's gathered weights
   release,          ///< give a group's gathered weights up
+  open_gradient,    ///< give a group's gradient its slot, before the first write
   reduce,           ///< start the reduction of a group's gradients
   reduce_across,    ///< start to reduce the summed shards over the mesh's outer axis
+  close_gradient,   ///< give the gradient slot up; waits for the reduction that reads it
 };
 
 /// Whether an action is a unit's and not a group's.
 constexpr bool computes(Action action) {
   return action == Action::forward || action == Action::loss || action == Action::backward;
 }
+/// Whether it starts a collective.
+constexpr bool communicates(Action action) {
+  return action == Action::gather || action == Action::gather_in_group || action == Action::gather_across ||
+         action == Action::reduce || action == Action::reduce_across;
+}
+/// Whether it takes or gives up a slot for gathered weights.
+constexpr bool has_weight_slot(Action action) {
+  return action == Action::gather || action == Action::gather_in_group || action == Action::release;
+}
+/// Whether it takes or gives up a slot for gradients.
+constexpr bool has_gradient_slot(Action action) {
+  return action == Action::open_gradient || action == Action::close_gradient;
+}
 
 /// `index` is a unit where something is computed, a group of weights elsewhere.
-struct Event {
+struct Task {
   Action action = Action::forward;
   int index = 0;
   int micro_batch = 0;
-  friend constexpr bool operator==(const Event&, const Event&) = default;
+  int slot =
+      -1;  ///< of gather, gather_in_group, release, open_gradient and close_gradient; -1: none, or not yet placed
+  friend constexpr bool operator==(const Task&, const Task&) = default;
 };
 
-using Schedule = std::vector<Event>;
-
-/// How long gathered weights are held.
-enum class Hold : std::uint8_t {
-  use,          ///< from just before to just after each use
-  micro_batch,  ///< from the first use in a micro-batch to the last
-  step,         ///< from the first use in a step to its end
-  always,       ///< every rank has them at rest
-};
-
-/// What happens over the outer axis of a mesh, once a step.
-enum class Across : std::uint8_t {
-  nothing,     ///< there is none, or a group's own reduction covers it
-  all_reduce,  ///< optimizer state is replicated over it
-  shard,       ///< optimizer state is sharded over it: reduce-scatter, and a gather at the first use in a step
-};
-
-/// What a strategy decides about a step.
-struct Rules {
-  Hold hold = Hold::use;
-  bool reduce_every_micro_batch = true;  ///< otherwise the partial sums are kept and reduced after the last
-  int prefetch_depth = 1;                ///< computations that a gather is issued ahead of its use
-  Across across = Across::nothing;
-  bool group_after_forward = false;  ///< after forward k ranks keep the weights together, and gather them from there
-  bool keep_last_block = true;       ///< the last block's weights stay through the head
-  std::int64_t persistence_threshold = 0;  ///< tensors up to so many elements are held through a step once gathered
-  std::int64_t live_bound = 0;  ///< most elements gathered per use at a time; 0: as many as prefetching asks for
-};
-
-/// What differs between the groups of one model.
-struct GroupRules {
-  Hold hold = Hold::use;
-  bool reduce_every_micro_batch = true;
-  Across across = Across::nothing;
-  bool trainable = true;      ///< frozen weights have no gradient
-  std::int64_t elements = 0;  ///< gathered; read where there is a live bound
-};
-
-/// Groups of weights that a unit uses, and whether its backward needs them.
-struct UnitUse {
-  std::vector<int> groups;
-  bool backward_needs_weights = true;
-};
-
-enum class Pass : std::uint8_t { train, evaluate };  ///< evaluate: forward only, the loss makes no gradient
+using Schedule = std::vector<Task>;
 
 constexpr std::string_view name_of(Action action) {
   switch (action) {
@@ -95,10 +69,29 @@ constexpr std::string_view name_of(Action action) {
     case Action::backward: return "backward";
     case Action::keep: return "keep";
     case Action::release: return "release";
+    case Action::open_gradient: return "open-gradient";
     case Action::reduce: return "reduce";
     case Action::reduce_across: return "reduce-across";
+    case Action::close_gradient: return "close-gradient";
   }
   return "?";
+}
+
+/// Names of units and groups, for people. Where there are none, numbers serve: "unit 2", "group 2".
+struct Names {
+  std::vector<std::string> units, groups;
+};
+
+/// What a task works on, such as "block 1".
+inline std::string subject_of(const Task& task, const Names& names) {
+  const std::vector<std::string>& list = computes(task.action) ? names.units : names.groups;
+  const auto index = static_cast<std::size_t>(task.index);
+  return index < list.size() ? list[index] : (computes(task.action) ? "unit " : "group ") + std::to_string(task.index);
+}
+
+/// "release block 1".
+inline std::string text_of(const Task& task, const Names& names) {
+  return std::string(name_of(task.action)) + ' ' + subject_of(task, names);
 }
 
 }  // namespace fsdp::sharding

@@ -4,35 +4,22 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <vector>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/sharding/problem.hpp>
+#include <fsdp/sharding/rules.hpp>
 #include <fsdp/sharding/schedule.hpp>
 
 namespace fsdp::sharding {
-
-/// The lowest unit that has a backward, the first with something to train; the number of units where nothing is
-/// trainable.
-constexpr int first_backward(const std::vector<UnitUse>& units, const std::vector<GroupRules>& groups) {
-  const auto trains = [&](const UnitUse& unit) {
-    return std::any_of(unit.groups.begin(), unit.groups.end(),
-                       [&](int group) { return groups[static_cast<std::size_t>(group)].trainable; });
-  };
-  return static_cast<int>(std::find_if(units.begin(), units.end(), trains) - units.begin());
-}
 
 namespace detail {
 
 constexpr bool contains(const std::vector<int>& list, int value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
-
-struct Compute {
-  Action action;
-  int unit;
-  int micro_batch;
-};
 
 /// Computations at whose start a group must be there, as an interval [first, last] during which it is held.
 struct Interval {
@@ -54,12 +41,10 @@ struct Lifetime {
 /// Derives a schedule; its state is what the list so far has done.
 class Scheduler {
  public:
-  constexpr Scheduler(const Rules& rules, const std::vector<UnitUse>& units, const std::vector<GroupRules>& groups,
-                      int micro_batches, Pass pass)
-      : rules_(rules), units_(units), groups_(groups), micro_batches_(micro_batches), pass_(pass) {
-    list_computations();
+  constexpr Scheduler(const Rules& rules, const Problem& problem)
+      : rules_(rules), problem_(problem), computes_(computations(problem)) {
     check_live_bound();
-    for (int group = 0; group < static_cast<int>(groups_.size()); ++group) lives_.push_back(lifetime(group));
+    for (int group = 0; group < static_cast<int>(problem_.groups.size()); ++group) lives_.push_back(lifetime(group));
   }
 
   constexpr Schedule run() {
@@ -67,8 +52,7 @@ class Scheduler {
     for (int k = 0; k < count; ++k) {
       for (int ahead = k; ahead <= std::min(k + rules_.prefetch_depth, count - 1); ++ahead)
         if (!gather_for(ahead, k)) break;
-      const Compute& compute = at(k);
-      schedule_.push_back({compute.action, compute.unit, compute.micro_batch});
+      schedule_.push_back(at(k));
       release_after(k);
       reduce_after(k);
     }
@@ -76,50 +60,45 @@ class Scheduler {
   }
 
  private:
-  constexpr const Compute& at(int k) const { return computes_[static_cast<std::size_t>(k)]; }
-  constexpr const GroupRules& rules_of(int group) const { return groups_[static_cast<std::size_t>(group)]; }
-  constexpr const std::vector<int>& groups_at(int k) const {
-    return units_[static_cast<std::size_t>(at(k).unit)].groups;
-  }
-  constexpr bool uses_weights(int k) const {
-    return at(k).action != Action::backward || units_[static_cast<std::size_t>(at(k).unit)].backward_needs_weights;
-  }
+  constexpr const Task& at(int k) const { return computes_[static_cast<std::size_t>(k)]; }
+  constexpr const std::vector<int>& groups_at(int k) const { return problem_.unit(at(k).index).groups; }
+  constexpr bool uses_weights(int k) const { return problem_.uses_weights(at(k)); }
 
-  /// Forward through all units, the loss in the last, backward through the others down to the first trainable one.
-  constexpr void list_computations() {
-    const int units = static_cast<int>(units_.size());
-    const int lowest = first_backward(units_, groups_);
-    for (int m = 0; m < micro_batches_; ++m) {
-      for (int unit = 0; unit + 1 < units; ++unit) computes_.push_back({Action::forward, unit, m});
-      computes_.push_back({Action::loss, units - 1, m});
-      if (pass_ == Pass::train)
-        for (int unit = units - 2; unit >= lowest; --unit) computes_.push_back({Action::backward, unit, m});
-    }
+  /// What the rules mean for a group in this pass.
+  constexpr Hold hold_of(int group) const {
+    const GroupFacts& facts = problem_.group(group);
+    if (facts.resident || rules_.hold == Hold::always || problem_.pass == Pass::generate_again) return Hold::always;
+    if (facts.persistent || problem_.pass == Pass::generate) return Hold::step;
+    // A part of k ranks that is the whole is kept by not releasing it.
+    return problem_.axes.keep == 1 && problem_.axes.shard > 1 ? Hold::micro_batch : rules_.hold;
+  }
+  constexpr bool reduces_every_micro_batch(int group) const {
+    return rules_.reduce_every_micro_batch && !problem_.group(group).resident;
   }
 
   /// Elements that computation `k` needs gathered for this use alone.
   constexpr std::int64_t needed(int k) const {
     std::int64_t sum = 0;
     if (uses_weights(k))
-      for (int group : groups_at(k)) sum += counts(group) ? rules_of(group).elements : 0;
+      for (int group : groups_at(k)) sum += counts(group) ? problem_.group(group).elements : 0;
     return sum;
   }
   /// Weights held for longer than a use, tied ones among them, stand beside the live bound.
-  constexpr bool counts(int group) const { return rules_of(group).hold == Hold::use && !is_shared(group); }
+  constexpr bool counts(int group) const { return hold_of(group) == Hold::use && !is_shared(group); }
 
   constexpr void check_live_bound() const {
     if (rules_.live_bound == 0) return;
     for (int k = 0; k < static_cast<int>(computes_.size()); ++k)
       require<InputError>(needed(k) <= rules_.live_bound, "sharding: a bound of ", rules_.live_bound,
-                          " live elements holds no unit ", at(k).unit, ", whose weights are ", needed(k),
+                          " live elements holds no unit ", at(k).index, ", whose weights are ", needed(k),
                           " elements; raise it to the largest unit's, or cut the model into smaller units");
   }
 
   /// Used by units that do not follow each other: a tied weight. Held through a micro-batch at least.
   constexpr bool is_shared(int group) const {
     int first = -1, last = -1, users = 0;
-    for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit) {
-      if (!contains(units_[static_cast<std::size_t>(unit)].groups, group)) continue;
+    for (int unit = 0; unit < static_cast<int>(problem_.units.size()); ++unit) {
+      if (!contains(problem_.unit(unit).groups, group)) continue;
       first = first < 0 ? unit : first;
       last = unit;
       ++users;
@@ -133,7 +112,7 @@ class Scheduler {
     for (int k = 0; k < static_cast<int>(computes_.size()); ++k) {
       if (!contains(groups_at(k), group)) continue;
       if (uses_weights(k)) uses.push_back(k);
-      if (at(k).action == Action::forward || pass_ == Pass::evaluate || !rules_of(group).trainable) continue;
+      if (!problem_.writes_gradients(at(k)) || !problem_.group(group).trainable) continue;
       auto& ends = life.gradient_ends;
       if (!ends.empty() && at(ends.back()).micro_batch == at(k).micro_batch)
         ends.back() = k;
@@ -141,13 +120,13 @@ class Scheduler {
         ends.push_back(k);
     }
     if (!uses.empty()) life.first_use = uses.front();
-    if (rules_of(group).hold != Hold::always) life.gathered = held(group, uses);
+    if (hold_of(group) != Hold::always) life.gathered = held(group, uses);
     return life;
   }
 
   /// Merges a group's uses into the intervals that the rules ask for.
   constexpr std::vector<Interval> held(int group, const std::vector<int>& uses) const {
-    const Hold hold = rules_of(group).hold;
+    const Hold hold = hold_of(group);
     const bool shared = is_shared(group);
     std::vector<Interval> intervals;
     for (int use : uses) {
@@ -171,8 +150,8 @@ class Scheduler {
     const int depth = rules_.live_bound > 0 ? std::min(rules_.prefetch_depth, 1) : rules_.prefetch_depth;
     if (use - depth > last + 1) return false;
     for (int k = last + 1; k < use; ++k) {
-      if (at(k).action == Action::loss && !rules_.keep_last_block) return false;
-      if (rules_.live_bound > 0 && needed(k) + rules_of(group).elements > rules_.live_bound) return false;
+      if (at(k).action == Action::loss && !problem_.keep_last_block) return false;
+      if (rules_.live_bound > 0 && needed(k) + problem_.group(group).elements > rules_.live_bound) return false;
     }
     return true;
   }
@@ -181,59 +160,64 @@ class Scheduler {
   constexpr bool gather_for(int ahead, int now) {
     for (int group : groups_at(ahead)) {
       Lifetime& life = lives_[static_cast<std::size_t>(group)];
-      const GroupRules& rules = rules_of(group);
-      if (rules.across == Across::shard && !life.crossed && life.first_use == ahead) {
-        schedule_.push_back({Action::gather_across, group, at(ahead).micro_batch});
+      const GroupFacts& facts = problem_.group(group);
+      if (crosses(facts) && !life.crossed && life.first_use == ahead) {
+        add(Action::gather_across, group, at(ahead).micro_batch);
         life.crossed = true;
       }
       if (life.issued >= life.gathered.size() || life.gathered[life.issued].first != ahead) continue;
       if (life.issued > 0 && life.gathered[life.issued - 1].last >= now) continue;  // not released yet
       if (counts(group)) {
-        if (rules_.live_bound > 0 && ahead > now && live_ + rules.elements > rules_.live_bound) return false;
-        live_ += rules.elements;
+        if (rules_.live_bound > 0 && ahead > now && live_ + facts.elements > rules_.live_bound) return false;
+        live_ += facts.elements;
       }
       const bool again =
           life.issued > 0 && at(life.gathered[life.issued - 1].first).micro_batch == at(ahead).micro_batch;
-      schedule_.push_back({rules_.group_after_forward && again ? Action::gather_in_group : Action::gather, group,
-                           at(ahead).micro_batch});
+      add(problem_.keeps_parts() && again ? Action::gather_in_group : Action::gather, group, at(ahead).micro_batch);
       ++life.issued;
     }
     return true;
   }
 
+  /// Whether the optimizer wrote a part of its shards since they were last gathered across.
+  constexpr bool crosses(const GroupFacts& facts) const {
+    return facts.across == Across::shard && problem_.pass != Pass::generate_again;
+  }
+
   constexpr void release_after(int k) {
+    if (problem_.pass == Pass::generate) return;
     const int micro_batch = at(k).micro_batch;
-    for (int group = 0; group < static_cast<int>(groups_.size()); ++group) {
+    for (int group = 0; group < static_cast<int>(problem_.groups.size()); ++group) {
       Lifetime& life = lives_[static_cast<std::size_t>(group)];
       if (life.released == life.gathered.size() || life.gathered[life.released].last != k) continue;
       ++life.released;
       const bool again =
           life.released < life.gathered.size() && at(life.gathered[life.released].first).micro_batch == micro_batch;
-      if (rules_.group_after_forward && again) schedule_.push_back({Action::keep, group, micro_batch});
-      schedule_.push_back({Action::release, group, micro_batch});
-      if (counts(group)) live_ -= rules_of(group).elements;
+      if (problem_.keeps_parts() && again) add(Action::keep, group, micro_batch);
+      add(Action::release, group, micro_batch);
+      if (counts(group)) live_ -= problem_.group(group).elements;
     }
   }
 
   constexpr void reduce_after(int k) {
     const int micro_batch = at(k).micro_batch;
-    const bool last = micro_batch == micro_batches_ - 1;
-    for (int group = 0; group < static_cast<int>(groups_.size()); ++group) {
+    const bool last = micro_batch == problem_.micro_batches - 1;
+    for (int group = 0; group < static_cast<int>(problem_.groups.size()); ++group) {
       Lifetime& life = lives_[static_cast<std::size_t>(group)];
       if (life.ended == life.gradient_ends.size() || life.gradient_ends[life.ended] != k) continue;
       ++life.ended;
-      if (rules_of(group).reduce_every_micro_batch || last) schedule_.push_back({Action::reduce, group, micro_batch});
-      if (rules_of(group).across != Across::nothing && last)
-        schedule_.push_back({Action::reduce_across, group, micro_batch});
+      if (reduces_every_micro_batch(group) || last) add(Action::reduce, group, micro_batch);
+      if (problem_.group(group).across != Across::nothing && last) add(Action::reduce_across, group, micro_batch);
     }
   }
 
+  constexpr void add(Action action, int group, int micro_batch) {
+    schedule_.push_back({.action = action, .index = group, .micro_batch = micro_batch});
+  }
+
   const Rules& rules_;
-  const std::vector<UnitUse>& units_;
-  const std::vector<GroupRules>& groups_;
-  int micro_batches_;
-  Pass pass_;
-  std::vector<Compute> computes_;
+  const Problem& problem_;
+  Schedule computes_;
   std::vector<Lifetime> lives_;
   std::int64_t live_ = 0;
   Schedule schedule_;
@@ -241,23 +225,46 @@ class Scheduler {
 
 }  // namespace detail
 
-/// The ordered list for one step of `micro_batches`. Unit 0 takes the tokens, the last unit makes the loss. Throws
-/// InputError where a live bound is smaller than a unit.
-constexpr Schedule make_schedule(const Rules& rules, const std::vector<UnitUse>& units,
-                                 const std::vector<GroupRules>& groups, int micro_batches, Pass pass = Pass::train) {
-  return detail::Scheduler(rules, units, groups, micro_batches, pass).run();
+/// The ordered list that a strategy's rules mean for a problem; its slots are still open (place.hpp). Throws InputError
+/// where a live bound is smaller than a unit.
+constexpr Schedule make_schedule(const Rules& rules, const Problem& problem) {
+  return detail::Scheduler(rules, problem).run();
 }
 
-/// The same for groups that all follow the strategy's rules.
-constexpr Schedule make_schedule(const Rules& rules, const std::vector<UnitUse>& units, int micro_batches,
-                                 Pass pass = Pass::train) {
-  int groups = 0;
-  for (const UnitUse& unit : units)
-    for (int group : unit.groups) groups = std::max(groups, group + 1);
-  const GroupRules alike{
-      .hold = rules.hold, .reduce_every_micro_batch = rules.reduce_every_micro_batch, .across = rules.across};
-  return make_schedule(rules, units, std::vector<GroupRules>(static_cast<std::size_t>(groups), alike), micro_batches,
-                       pass);
+/// A strategy that brings its own list.
+template <class S>
+concept GivesSchedule = requires(const S strategy, const Problem& problem) {
+  { strategy.schedule(problem) } -> std::same_as<Schedule>;
+};
+
+/// One that leaves the list to `make_schedule`.
+template <class S>
+concept GivesRules = requires(const S strategy) {
+  { strategy.rules() } -> std::same_as<Rules>;
+};
+
+/// One that declares what memory it needs apart from rules.
+template <class S>
+concept GivesFacts = requires(const S strategy) {
+  { strategy.facts() } -> std::same_as<Facts>;
+};
+
+/// The strategy's list for a problem; where it has both a schedule and rules, its schedule.
+template <class S>
+Schedule schedule_of(const S& strategy, const Problem& problem) {
+  if constexpr (GivesSchedule<S>)
+    return strategy.schedule(problem);
+  else
+    return make_schedule(strategy.rules(), problem);
+}
+
+/// What a strategy declares about memory: its facts, or those of its rules.
+template <class S>
+constexpr Facts facts_of(const S& strategy) {
+  if constexpr (GivesFacts<S>)
+    return strategy.facts();
+  else
+    return strategy.rules().facts;
 }
 
 }  // namespace fsdp::sharding

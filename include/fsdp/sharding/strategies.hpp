@@ -13,7 +13,8 @@
 
 #include <fsdp/buffer/distributed_buffer.hpp>
 #include <fsdp/buffer/layout.hpp>
-#include <fsdp/sharding/schedule.hpp>
+#include <fsdp/sharding/rules.hpp>
+#include <fsdp/sharding/scheduler.hpp>
 
 namespace fsdp {
 
@@ -39,10 +40,10 @@ struct FullyShard {
 
   int ranks_per_group() const requires(mesh_axes == 2) { return group; }
   constexpr sharding::Rules rules() const {
-    return {.hold = reshard == ReshardAfterForward::no ? sharding::Hold::micro_batch : sharding::Hold::use,
+    return {.facts = {.group_after_forward = reshard == ReshardAfterForward::to_group},
+            .hold = reshard == ReshardAfterForward::no ? sharding::Hold::micro_batch : sharding::Hold::use,
             .reduce_every_micro_batch = reduce == ReduceGradients::every_micro_batch,
-            .prefetch_depth = prefetch_depth,
-            .group_after_forward = reshard == ReshardAfterForward::to_group};
+            .prefetch_depth = prefetch_depth};
   }
 };
 
@@ -76,10 +77,10 @@ struct Zero3 {
   std::int64_t live_bound = 0;             ///< elements gathered at a time, persistent and tied ones apart; 0: no bound
 
   constexpr sharding::Rules rules() const {
-    return {.hold = sharding::Hold::use,
+    return {.facts = {.persistence_threshold = persistence_threshold},
+            .hold = sharding::Hold::use,
             .reduce_every_micro_batch = true,
             .prefetch_depth = prefetch_depth,
-            .persistence_threshold = persistence_threshold,
             .live_bound = live_bound};
   }
 };
@@ -115,10 +116,19 @@ struct HybridShard {
   Inner inner{};
 
   int ranks_per_group() const { return group; }
-  constexpr sharding::Rules rules() const {
+  constexpr sharding::Facts facts() const {
+    sharding::Facts facts = sharding::facts_of(inner);
+    facts.across = optimizer == OptimizerAcross::replicated ? sharding::Across::all_reduce : sharding::Across::shard;
+    return facts;
+  }
+  constexpr sharding::Rules rules() const requires sharding::GivesRules<Inner> {
     sharding::Rules rules = inner.rules();
-    rules.across = optimizer == OptimizerAcross::replicated ? sharding::Across::all_reduce : sharding::Across::shard;
+    rules.facts = facts();
     return rules;
+  }
+  /// The inner strategy's own list, which finds in the problem what crosses the outer axis.
+  sharding::Schedule schedule(const sharding::Problem& problem) const requires sharding::GivesSchedule<Inner> {
+    return inner.schedule(problem);
   }
 };
 
@@ -135,12 +145,12 @@ struct WithLayout : Strategy {
   using Layout = L;
 };
 
-/// A sharding strategy: the placement at rest of weights, gradients and optimizer state, a layout, and the step's
-/// rules.
+/// A sharding strategy: the placement at rest of weights, gradients and optimizer state, a layout, and the rules from
+/// which a step's schedule follows, or a schedule of its own.
 template <class S>
 concept ShardingStrategy = std::copyable<S> && buffer::Placement<typename S::AtRest> &&
     buffer::LayoutPolicy<typename S::Layout> && requires(const S strategy) {
-  { strategy.rules() } -> std::same_as<sharding::Rules>;
+  requires sharding::GivesRules<S> ||(sharding::GivesSchedule<S> && sharding::GivesFacts<S>);
   { S::name } -> std::convertible_to<std::string_view>;
 };
 
@@ -184,9 +194,13 @@ consteval bool check_sharding() {
   static_assert(
       requires { typename S::Layout; },
       "fsdp: a sharding strategy lacks the type Layout; add 'using Layout = fsdp::buffer::PerParameter;' or Flat");
-  static_assert(
-      requires(const S strategy) { strategy.rules(); },
-      "fsdp: a sharding strategy lacks fsdp::sharding::Rules rules() const; see fsdp/sharding/strategies.hpp");
+  static_assert(sharding::GivesRules<S> || sharding::GivesSchedule<S>,
+                "fsdp: a sharding strategy has neither fsdp::sharding::Rules rules() const, from which a schedule "
+                "follows, nor a fsdp::sharding::Schedule schedule(const fsdp::sharding::Problem&) const of its own; "
+                "add one of them, see fsdp/sharding/strategies.hpp");
+  static_assert(!sharding::GivesSchedule<S> || sharding::GivesRules<S> || sharding::GivesFacts<S>,
+                "fsdp: a sharding strategy that brings its own schedule lacks fsdp::sharding::Facts facts() const, "
+                "what crosses axes, is kept after forward or persists; add it, 'return {};' where nothing does");
   static_assert(
       requires { S::name; }, "fsdp: a sharding strategy lacks a name; add 'static constexpr std::string_view name'");
   static_assert(

@@ -95,7 +95,7 @@ void describe(const TrainOptions& options) {
     typename MetaModel::Stack::Comm communicator({.ranks = ranks, .rank = 0});
     const ShardedModule<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding, Tiling{},
                                           request.shape);
-    std::fputs(report::schedule_text(module.schedule(sharding::Pass::train), module.unit_names(), module.group_names())
+    std::fputs(report::schedule_text(module.schedule(sharding::Pass::train), module.names())
                    .c_str(),
                stdout);
   }

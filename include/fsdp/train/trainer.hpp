@@ -299,12 +299,12 @@ class Trainer {
 
   Observer observer() {
     return {
-        .before = [](void* self, const sharding::Event&) { static_cast<Trainer*>(self)->event_begin_ = Clock::now(); },
+        .before = [](void* self, const sharding::Task&) { static_cast<Trainer*>(self)->event_begin_ = Clock::now(); },
         .after =
-            [](void* self, const sharding::Event& event) {
+            [](void* self, const sharding::Task& task) {
               auto& trainer = *static_cast<Trainer*>(self);
               trainer.trace_.add(
-                  report::trace_event(event, trainer.communicator_.rank(),
+                  report::trace_event(task, trainer.communicator_.rank(),
                                       std::chrono::duration<double>(trainer.event_begin_ - trainer.start_).count(),
                                       seconds_since(trainer.event_begin_)));
             },

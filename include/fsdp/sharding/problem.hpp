@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a schedule is made for: a model's units and groups of weights, the ranks, and the pass.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <fsdp/sharding/rules.hpp>
+#include <fsdp/sharding/schedule.hpp>
+
+namespace fsdp::sharding {
+
+/// Groups of weights that a unit uses, and whether its backward needs them.
+struct UnitUse {
+  std::vector<int> groups;
+  bool backward_needs_weights = true;
+};
+
+/// What differs between the groups of one model.
+struct GroupFacts {
+  bool resident = false;    ///< whole on every rank at rest: never gathered, its gradient all-reduced once a step
+  bool persistent = false;  ///< small tensors; rules hold them through a step once gathered
+  Across across = Across::nothing;
+  bool trainable = true;           ///< frozen weights have no gradient
+  std::int64_t elements = 0;       ///< of its tensors, without padding
+  std::int64_t slot_elements = 0;  ///< of the slots it takes; 0: its buffers at rest serve, on one rank or resident
+};
+
+/// Sizes of the mesh's axes for groups that are not resident.
+struct Axes {
+  int shard = 1;   ///< ranks that cut a group between them
+  int across = 1;  ///< ranks that hold the same shard
+  int keep = 0;    ///< ranks that keep the weights together after forward; 0: the strategy keeps nothing
+};
+
+enum class Pass : std::uint8_t {
+  train,           ///< all micro-batches of a step, forward and backward
+  evaluate,        ///< forward only, the loss makes no gradient
+  generate,        ///< forward only; the weights that it gathers stay gathered
+  generate_again,  ///< forward with the weights that `generate` left
+};
+inline constexpr std::size_t pass_count = 4;
+
+struct Problem {
+  std::vector<UnitUse> units;  ///< in order: unit 0 takes the tokens, the last makes the loss
+  std::vector<GroupFacts> groups;
+  Axes axes = {};
+  int micro_batches = 1;
+  Pass pass = Pass::train;
+  bool overlap = false;         ///< collectives run beside computation, so a second gradient slot pays
+  bool keep_last_block = true;  ///< the user wants the last block's weights to stay through the head
+
+  constexpr const UnitUse& unit(int index) const { return units[static_cast<std::size_t>(index)]; }
+  constexpr const GroupFacts& group(int index) const { return groups[static_cast<std::size_t>(index)]; }
+
+  /// Whether a computation reads the weights of its unit.
+  constexpr bool uses_weights(const Task& task) const {
+    return computes(task.action) && (task.action != Action::backward || unit(task.index).backward_needs_weights);
+  }
+  /// Whether it writes the gradients of its unit's trainable groups.
+  constexpr bool writes_gradients(const Task& task) const {
+    return pass == Pass::train && (task.action == Action::loss || task.action == Action::backward);
+  }
+  /// Whether k ranks keep a part each of the weights after forward: neither one rank alone nor all of them.
+  constexpr bool keeps_parts() const { return axes.keep > 1 && axes.keep < axes.shard; }
+};
+
+/// The lowest unit that has a backward, the first with something to train; the number of units where nothing is
+/// trainable.
+constexpr int first_backward(const Problem& problem) {
+  const auto trains = [&](const UnitUse& unit) {
+    return std::any_of(unit.groups.begin(), unit.groups.end(),
+                       [&](int group) { return problem.group(group).trainable; });
+  };
+  return static_cast<int>(std::find_if(problem.units.begin(), problem.units.end(), trains) - problem.units.begin());
+}
+
+/// All computations of the pass in the executor's order: forward through all units, the loss in the last, backward
+/// through the others down to the first trainable one.
+constexpr Schedule computations(const Problem& problem) {
+  Schedule list;
+  const int units = static_cast<int>(problem.units.size());
+  const int lowest = first_backward(problem);
+  for (int m = 0; m < problem.micro_batches; ++m) {
+    for (int unit = 0; unit + 1 < units; ++unit)
+      list.push_back({.action = Action::forward, .index = unit, .micro_batch = m});
+    list.push_back({.action = Action::loss, .index = units - 1, .micro_batch = m});
+    if (problem.pass == Pass::train)
+      for (int unit = units - 2; unit >= lowest; --unit)
+        list.push_back({.action = Action::backward, .index = unit, .micro_batch = m});
+  }
+  return list;
+}
+
+}  // namespace fsdp::sharding

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/sharding/place.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <fsdp/sharding/strategies.hpp>
+#include <support/problems.hpp>
+
+namespace fsdp::sharding {
+namespace {
+
+using namespace test;
+using Elements = std::vector<std::int64_t>;
+
+/// Of groups that take slots of so many elements.
+template <class Strategy>
+Problem problem_with(const Strategy& strategy, const Elements& elements, std::vector<UnitUse> units, int micro_batches,
+                     bool overlap = false) {
+  Problem problem = problem_for(strategy, std::move(units), micro_batches);
+  problem.overlap = overlap;
+  for (std::size_t group = 0; group < elements.size(); ++group) problem.groups[group].slot_elements = elements[group];
+  return problem;
+}
+
+template <class Strategy>
+SlotSizes sizes_of(const Strategy& strategy, const Problem& problem) {
+  return slot_sizes(place(make_schedule(strategy.rules(), problem), problem), problem);
+}
+
+TEST(Place, OpensAGradientBeforeItIsWrittenAndClosesItBeforeTheNext) {
+  const Problem problem = problem_with(FullyShard<>{}, {100, 10, 20, 10, 200}, three_blocks(), 1);
+  EXPECT_EQ(text_of(place(make_schedule(FullyShard<>{}.rules(), problem), problem)),
+            "gather 0@0 gather 1@1 forward 0 release 0@0 "
+            "gather 2@0 forward 1 release 1@1 "
+            "gather 3@1 forward 2 release 2@0 "
+            "gather 4@0 forward 3 "
+            "open-gradient 4@0 loss 4 release 4@0 reduce 4 "
+            "gather 2@0 close-gradient 4@0 open-gradient 3@0 backward 3 release 3@1 reduce 3 "
+            "gather 1@1 close-gradient 3@0 open-gradient 2@0 backward 2 release 2@0 reduce 2 "
+            "close-gradient 2@0 open-gradient 1@0 backward 1 release 1@1 reduce 1 "
+            "close-gradient 1@0 open-gradient 0@0 backward 0 reduce 0 close-gradient 0@0");
+}
+
+/// A reduction runs beside the next computation, and is over when the one after that begins.
+TEST(Place, ClosesAGradientOneComputationLaterWhereReductionsRunBesideComputation) {
+  const Problem problem = problem_with(FullyShard<>{}, {100, 10, 20, 10, 200}, three_blocks(), 1, true);
+  EXPECT_EQ(text_of(place(make_schedule(FullyShard<>{}.rules(), problem), problem)),
+            "gather 0@0 gather 1@1 forward 0 release 0@0 "
+            "gather 2@0 forward 1 release 1@1 "
+            "gather 3@1 forward 2 release 2@0 "
+            "gather 4@0 forward 3 "
+            "open-gradient 4@0 loss 4 release 4@0 reduce 4 "
+            "gather 2@0 open-gradient 3@1 backward 3 release 3@1 reduce 3 "
+            "gather 1@1 close-gradient 4@0 open-gradient 2@0 backward 2 release 2@0 reduce 2 "
+            "close-gradient 3@1 open-gradient 1@1 backward 1 release 1@1 reduce 1 "
+            "close-gradient 2@0 open-gradient 0@0 backward 0 reduce 0 close-gradient 1@1 close-gradient 0@0");
+}
+
+TEST(Place, TwoSlotsForWeightsAndOneForGradientsWhereWeightsAreResharded) {
+  const Elements elements{100, 10, 20, 10, 200};
+  EXPECT_EQ(sizes_of(FullyShard<>{}, problem_with(FullyShard<>{}, elements, three_blocks(), 1)),
+            (SlotSizes{.weights = {200, 10}, .gradients = {200}}));
+  for (const int micro_batches : {2, 3}) {
+    const SlotSizes sizes =
+        sizes_of(FullyShard<>{}, problem_with(FullyShard<>{}, elements, three_blocks(), micro_batches));
+    EXPECT_EQ(sizes.weights.size(), 2u);
+    EXPECT_EQ(sizes.gradients, (Elements{200}));
+  }
+}
+
+TEST(Place, TwoSlotsForGradientsWhereReductionsRunBesideComputation) {
+  const auto sizes = [](int micro_batches) {
+    return sizes_of(FullyShard<>{},
+                    problem_with(FullyShard<>{}, {100, 10, 20, 10, 200}, three_blocks(), micro_batches, true))
+        .gradients;
+  };
+  EXPECT_EQ(sizes(1), (Elements{200, 10}));
+  EXPECT_EQ(sizes(3), (Elements{200, 200}));  // the head's follows the embedding's
+}
+
+TEST(Place, ATiedTableWaitsForItsOwnReductionBeforeItIsWrittenAgain) {
+  const Problem problem = problem_with(FullyShard<>{}, {0, 10, 10, 10, 1, 100}, three_blocks_tied(), 2, true);
+  const std::string text = text_of(place(make_schedule(FullyShard<>{}.rules(), problem), problem));
+  const auto reduced = text.find(" reduce 5 "), closed = text.find(" close-gradient 5@", reduced),
+             opened = text.find(" open-gradient 5@", reduced), written = text.find(" loss 4:1", reduced);
+  ASSERT_NE(reduced, std::string::npos) << text;
+  EXPECT_LT(closed, opened) << text;
+  EXPECT_LT(opened, written) << text;
+}
+
+TEST(Place, ATiedTableKeepsASlotOfItsOwn) {
+  EXPECT_EQ(sizes_of(Zero3{}, problem_with(Zero3{}, {0, 10, 10, 10, 1, 100}, three_blocks_tied(), 1)),
+            (SlotSizes{.weights = {100, 10, 10}, .gradients = {10, 100}}));
+}
+
+TEST(Place, WithoutReshardingAllBlocksAreHeldAtOnce) {
+  using Kept = FullyShard<ReshardAfterForward::no>;
+  EXPECT_EQ(sizes_of(Kept{}, problem_with(Kept{}, {100, 10, 20, 30, 200}, three_blocks(), 1)).weights,
+            (Elements{100, 10, 30, 200}));
+}
+
+TEST(Place, GroupsWhoseBuffersAtRestServeTakeNoSlot) {
+  EXPECT_EQ(sizes_of(Replicated{}, problem_with(Replicated{}, {}, three_blocks(), 2)), SlotSizes{});
+  EXPECT_EQ(sizes_of(FullyShard<>{}, problem_with(FullyShard<>{}, {}, three_blocks(), 2, true)), SlotSizes{});
+}
+
+TEST(Place, LeavesNumbersAndGradientTasksThatTheListHasAndGivesNobodyElseTheirSlots) {
+  Problem problem = problem_with(FullyShard<>{}, {8, 8, 8}, {{.groups = {0, 1}}, {.groups = {2}}}, 1);
+  problem.pass = Pass::evaluate;
+  const Schedule list = {{.action = Action::gather, .index = 0},  {.action = Action::gather, .index = 1, .slot = 0},
+                         {.action = Action::forward, .index = 0}, {.action = Action::release, .index = 0},
+                         {.action = Action::release, .index = 1}, {.action = Action::gather, .index = 2},
+                         {.action = Action::loss, .index = 1},    {.action = Action::release, .index = 2}};
+  EXPECT_EQ(text_of(place(list, problem)),
+            "gather 0@1 gather 1@0 forward 0 release 0@1 release 1@0 gather 2@1 loss 1 release 2@1");
+
+  const Problem training = problem_with(FullyShard<>{}, {8, 8, 8, 8, 8}, three_blocks(), 2, true);
+  const Schedule placed = place(make_schedule(FullyShard<>{}.rules(), training), training);
+  EXPECT_EQ(place(placed, training), placed);
+}
+
+TEST(Place, SlotsThatServeSeveralListsAreAsLargeAsTheLargest) {
+  EXPECT_EQ(largest({.weights = {5, 1}, .gradients = {}}, {.weights = {2, 3, 4}, .gradients = {7}}),
+            (SlotSizes{.weights = {5, 3, 4}, .gradients = {7}}));
+}
+
+}  // namespace
+}  // namespace fsdp::sharding

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Small problems to make schedules for, and schedules as text.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <fsdp/sharding/problem.hpp>
+#include <fsdp/sharding/scheduler.hpp>
+#include <fsdp/sharding/strategies.hpp>
+
+namespace fsdp::sharding::test {
+
+/// Embedding 0, blocks 1 to 3, head 4; a group each.
+constexpr std::vector<UnitUse> three_blocks() {
+  return {{.groups = {0}, .backward_needs_weights = false},
+          {.groups = {1}},
+          {.groups = {2}},
+          {.groups = {3}},
+          {.groups = {4}}};
+}
+/// The same, with the embedding's table used by the head too: group 5.
+constexpr std::vector<UnitUse> three_blocks_tied() {
+  return {{.groups = {5}, .backward_needs_weights = false},
+          {.groups = {1}},
+          {.groups = {2}},
+          {.groups = {3}},
+          {.groups = {4, 5}}};
+}
+
+/// Six groups at most, all alike.
+constexpr Problem problem_of(std::vector<UnitUse> units, int micro_batches, Pass pass = Pass::train,
+                             const GroupFacts& alike = {}) {
+  int groups = 0;
+  for (const UnitUse& unit : units)
+    for (const int group : unit.groups) groups = std::max(groups, group + 1);
+  Problem problem;
+  problem.units = std::move(units);
+  problem.groups.assign(static_cast<std::size_t>(groups), alike);
+  problem.micro_batches = micro_batches;
+  problem.pass = pass;
+  return problem;
+}
+/// Groups that each differ.
+inline Problem problem_of(std::vector<UnitUse> units, std::vector<GroupFacts> groups, int micro_batches) {
+  Problem problem = problem_of(std::move(units), micro_batches);
+  problem.groups = std::move(groups);
+  return problem;
+}
+
+/// What a strategy is asked where all groups are alike, on a mesh of 4 ranks, or 2 x 2.
+template <class Strategy>
+constexpr Problem problem_for(const Strategy& strategy, std::vector<UnitUse> units, int micro_batches,
+                              Pass pass = Pass::train) {
+  const Facts facts = facts_of(strategy);
+  Problem problem =
+      problem_of(std::move(units), micro_batches, pass,
+                 {.resident = std::is_same_v<typename Strategy::AtRest, buffer::Replicate>, .across = facts.across});
+  problem.axes = {.shard = facts.across == Across::nothing ? 4 : 2,
+                  .across = facts.across == Across::nothing ? 1 : 2,
+                  .keep = facts.group_after_forward ? 2 : 0};
+  return problem;
+}
+
+/// Its list for that.
+template <class Strategy>
+constexpr Schedule list(const Strategy& strategy, std::vector<UnitUse> units, int micro_batches,
+                        Pass pass = Pass::train) {
+  return make_schedule(strategy.rules(), problem_for(strategy, std::move(units), micro_batches, pass));
+}
+
+/// "gather 0 forward 0 ...", with "@s" after what has slot s and ":m" after what belongs to a micro-batch m > 0.
+inline std::string text_of(const Schedule& schedule) {
+  std::string text;
+  for (const Task& task : schedule) {
+    text += (text.empty() ? "" : " ") + std::string(name_of(task.action)) + " " + std::to_string(task.index);
+    if (task.slot >= 0) text += "@" + std::to_string(task.slot);
+    if (task.micro_batch > 0) text += ":" + std::to_string(task.micro_batch);
+  }
+  return text;
+}
+
+}  // namespace fsdp::sharding::test

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <support/stacks/own_schedule.hpp>
+
+#include <comm/threads.hpp>
+
+#include <support/stack_run.hpp>
+
+namespace fsdp::test {
+
+using OwnModel = Llama<Stack<OwnSchedule, comm::Threads<>, Fp32, tiling::RunTime>>;
+
+RunResults run_own_schedule(const RunOptions& options) { return run_threads<OwnModel>(options); }
+
+std::vector<std::string> refusals(const RunOptions& options, void (*spoil)(sharding::Schedule& list),
+                                  bool (*on)(int rank)) {
+  std::vector<std::string> words(static_cast<std::size_t>(options.ranks));
+  comm::Threads<>::run(options.ranks, {.deadline = options.deadline}, [&](comm::Threads<>& communicator) {
+    const RunShape shape{.sequence_length = options.sequence_length, .micro_batches = options.micro_batches};
+    try {
+      const ShardedModule<OwnModel> module(communicator, OwnModel(options.config, options.units),
+                                           {.spoil = on(communicator.rank()) ? spoil : nullptr}, options.tiling, shape);
+    } catch (const InputError& error) {
+      words[static_cast<std::size_t>(communicator.rank())] = error.what();
+    }
+  });
+  return words;
+}
+
+}  // namespace fsdp::test
