@@ -1,30 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 # Which stacks a program contains. Stacks are compiled in source files of their own, made from src/stacks/*.in: one file
-# for a sharding strategy, whose stacks share most of what the compiler does.
+# for a type of sharding strategy, whose stacks share most of what the compiler does.
 #
-#   tessera_add_stack(<target> SHARDING fsdp2 STACKS threads/bf16 mpi/bf16)
+#   tessera_add_stacks(<target> fsdp2/threads/bf16 mine/mpi/bf16)
 #
-# adds stacks to <target>:
-#  - <build>/stacks/fsdp2.cpp, from src/stacks/stack.cpp.in, once for each communicator and precision with
-#      @STACK_NAME@      fsdp2_threads_bf16, an identifier
+# adds stacks to <target>. Strategies whose placements are the same are one type, chosen at run time: the short names
+# fsdp2 and zero3 both compile RunTimeSharded, which is all of fsdp2, zero1, zero2 and zero3 (sharding/run_time.hpp).
+#  - <build>/stacks/sharded.cpp, from src/stacks/stack.cpp.in, once for each communicator and precision with
+#      @STACK_NAME@      sharded_threads_bf16, an identifier
 #      @SHARDING@ @COMM@ @PRECISION@                    the short names
 #      @SHARDING_TYPE@ @COMM_TYPE@ @PRECISION_TYPE@     the C++ types
 #      @COMM_HEADER@     the backend's header, as in #include <@COMM_HEADER@>
 #  - a line for each in the header <stacks.inc> that sources of <target> can include, after defining what it shall mean:
-#      FSDP_STACK(fsdp2_threads_bf16)
+#      FSDP_STACK(sharded_threads_bf16)
 #
-# To add a policy: its short name and type below, and in the list of short names of its axis.
+# To add a policy: its short name and type below, and in the list of short names of its axis. A strategy also names the
+# type that stands for it.
 
-set(TESSERA_SHARDING_NAMES fsdp2 fsdp2_no_reshard fsdp2_group zero1 zero2 zero3 hybrid hybrid_full replicated)
-set(TESSERA_SHARDING_fsdp2 "fsdp::FullyShard<fsdp::ReshardAfterForward::yes>")
-set(TESSERA_SHARDING_fsdp2_no_reshard "fsdp::FullyShard<fsdp::ReshardAfterForward::no>")
-set(TESSERA_SHARDING_fsdp2_group "fsdp::FullyShard<fsdp::ReshardAfterForward::to_group>")
-set(TESSERA_SHARDING_zero1 "fsdp::Zero1")
-set(TESSERA_SHARDING_zero2 "fsdp::Zero2")
-set(TESSERA_SHARDING_zero3 "fsdp::Zero3")
-set(TESSERA_SHARDING_hybrid "fsdp::HybridShard<fsdp::FullyShard<>>")
-set(TESSERA_SHARDING_hybrid_full "fsdp::HybridShard<fsdp::FullyShard<>, fsdp::OptimizerAcross::sharded>")
+set(TESSERA_SHARDING_NAMES sharded grouped hybrid_full replicated)
+set(TESSERA_SHARDING_sharded "fsdp::RunTimeSharded")
+set(TESSERA_SHARDING_grouped "fsdp::RunTimeGrouped")
+set(TESSERA_SHARDING_hybrid_full "fsdp::RunTimeHybridFull")
 set(TESSERA_SHARDING_replicated "fsdp::Replicated")
+set(TESSERA_KINDS_sharded fsdp2 fsdp2_no_reshard zero1 zero2 zero3)
+set(TESSERA_KINDS_grouped fsdp2_group hybrid)
 
 set(TESSERA_COMM_NAMES self threads mpi nccl)
 set(TESSERA_COMM_self "fsdp::comm::Self<>")
@@ -53,18 +52,32 @@ function(tessera_default_stacks out)
     endforeach()
   endforeach()
   if(TARGET tessera_nccl AND TARGET tessera_cuda)  # a device of its own: these share nothing with the others
-    foreach(sharding fsdp2 zero3 hybrid replicated)
+    foreach(sharding sharded grouped replicated)
       list(APPEND stacks "${sharding}/nccl/bf16")
     endforeach()
-    list(APPEND stacks "fsdp2/nccl/fp32")
+    list(APPEND stacks "sharded/nccl/fp32")
   endif()
   set(${out} "${stacks}" PARENT_SCOPE)
+endfunction()
+
+# Sets `out` to the type that stands for a strategy's short name, or to the name where there is none.
+function(tessera_type_of_sharding name out)
+  set(${out} "${name}" PARENT_SCOPE)
+  foreach(type IN LISTS TESSERA_SHARDING_NAMES)
+    if("${name}" IN_LIST TESSERA_KINDS_${type})
+      set(${out} "${type}" PARENT_SCOPE)
+    endif()
+  endforeach()
 endfunction()
 
 # Stops where `name` is none of an axis's short names.
 function(tessera_require_policy axis name stack)
   if(NOT "${name}" IN_LIST TESSERA_${axis}_NAMES)
-    list(JOIN TESSERA_${axis}_NAMES ", " known)
+    set(names ${TESSERA_${axis}_NAMES})
+    if(axis STREQUAL "SHARDING")
+      set(names ${TESSERA_KINDS_sharded} ${TESSERA_KINDS_grouped} ${names})
+    endif()
+    list(JOIN names ", " known)
     message(FATAL_ERROR "tessera: no ${axis} is called '${name}' (stack ${stack}); known: ${known}. See cmake/stacks.cmake")
   endif()
 endfunction()
@@ -122,11 +135,14 @@ function(tessera_add_stacks target)
     if(NOT stack MATCHES "^([^/]+)/([^/]+/[^/]+)$")
       message(FATAL_ERROR "tessera: '${stack}' is no stack; write sharding/comm/precision, such as fsdp2/threads/bf16")
     endif()
-    list(APPEND shardings "${CMAKE_MATCH_1}")
-    list(APPEND "stacks_of_${CMAKE_MATCH_1}" "${CMAKE_MATCH_2}")
+    set(rest "${CMAKE_MATCH_2}")
+    tessera_type_of_sharding("${CMAKE_MATCH_1}" sharding)
+    list(APPEND shardings "${sharding}")
+    list(APPEND "stacks_of_${sharding}" "${rest}")
   endforeach()
   list(REMOVE_DUPLICATES shardings)
   foreach(sharding IN LISTS shardings)
+    list(REMOVE_DUPLICATES stacks_of_${sharding})
     tessera_add_stack(${target} SHARDING ${sharding} STACKS ${stacks_of_${sharding}})
   endforeach()
 endfunction()

@@ -113,7 +113,7 @@ class StepRun {
     const auto steps = static_cast<double>(options.repeats);
     const double seconds = rounds.median_seconds(step_case);
     StepLine line{
-        .stack = Stack::name(),
+        .stack = Stack::name(sharding_),
         .tiling = train::name_of(options.stack.tiling),
         .ranks = communicator_.size(),
         .threads = request_.shape.threads,

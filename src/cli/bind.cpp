@@ -8,9 +8,13 @@ void bind(FlagSet& flags, train::StackChoice& stack) {
   flags.add(
       "sharding", stack.sharding,
       "fsdp2 | fsdp2:no-reshard | fsdp2:K | zero1 | zero2 | zero3 | hybrid:K | hybrid:K:full | replicated; K ranks "
-      "per group. Behind fsdp2, zero3 and hybrid:K also :prefetch=N (units gathered ahead); behind fsdp2 and hybrid:K "
+      "per group. Behind hybrid:K also the strategy inside a group (:zero3; else fsdp2). Behind fsdp2, zero3 and "
+      "hybrid:K also :prefetch=N (units gathered ahead); behind fsdp2 and hybrid:K "
       ":deferred (reduce after the last micro-batch); behind zero3 :persist=N (tensors up to N elements stay gathered) "
       "and :live=N (most elements gathered at a time)");
+  flags.add("layout", stack.sharding.layout,
+            "default | per-parameter | flat | rows (no row is cut) | owned (no tensor is cut); default: per-parameter "
+            "with fsdp2, flat with zero1, zero2 and zero3");
   flags.add("precision", stack.precision, "fp32 | bf16 (bf16 compute, fp32 main weights and reduction)");
   flags.add("tiling", stack.tiling,
             "off | tiles:N | tokens:N | budget:BYTES (as 512MiB, for what is kept and a tile) | budget:auto (train: "

@@ -50,7 +50,12 @@ void from_text(std::string_view flag, std::string_view text, train::LrShape& val
   value = text == names[0] ? train::LrShape::constant : train::LrShape::cosine;
 }
 void from_text(std::string_view, std::string_view text, train::ShardingChoice& value) {
+  const train::LayoutChoice layout = value.layout;  // a flag of its own
   value = train::parse_sharding(text);
+  value.layout = layout;
+}
+void from_text(std::string_view, std::string_view text, train::LayoutChoice& value) {
+  value = train::parse_layout(text);
 }
 void from_text(std::string_view, std::string_view text, train::PrecisionChoice& value) {
   value = train::parse_precision(text);
@@ -67,6 +72,7 @@ std::string to_text(bool value) { return value ? "true" : "false"; }
 std::string to_text(const std::string& value) { return value; }
 std::string to_text(train::LrShape value) { return value == train::LrShape::constant ? "constant" : "cosine"; }
 std::string to_text(const train::ShardingChoice& value) { return name_of(value); }
+std::string to_text(train::LayoutChoice value) { return name_of(value); }
 std::string to_text(train::PrecisionChoice value) { return name_of(value); }
 std::string to_text(const train::TilingChoice& value) { return name_of(value); }
 std::string to_text(const train::CommChoice& value) { return name_of(value); }

@@ -48,7 +48,7 @@ stacks::CompiledStack find_stack(const train::StackChoice& asked) {
   bool has_comm = false;
   for (const stacks::CompiledStack& stack : compiled_stacks()) {
     const bool same_comm = comm == stack.comm;
-    const int same = (sharding == stack.sharding) + same_comm + (precision == stack.precision);
+    const int same = stack.takes(asked.sharding) + same_comm + (precision == stack.precision);
     if (same == 3) return stack;
     const std::string flags =
         message("--sharding ", stack.sharding, " --comm ", stack.comm, " --precision ", stack.precision);

@@ -3,6 +3,7 @@
 /// A row of the program's table of stacks: what one compiled stack can do.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include <fsdp/train/commands.hpp>
@@ -14,9 +15,10 @@
 
 namespace fsdp::stacks {
 
-/// A compiled stack: its short names and what it can do.
+/// A compiled stack: its short names and what it can do. One type of strategy may stand for several kinds.
 struct CompiledStack {
-  std::string_view sharding;
+  std::string sharding;  ///< all its kinds
+  bool (*takes)(const train::ShardingChoice&) = nullptr;
   std::string_view comm;
   std::string_view precision;
   int (*train)(const train::TrainOptions&) = nullptr;
@@ -36,7 +38,8 @@ template <class Model>
 CompiledStack compiled_stack() {
   using Stack = typename Model::Stack;
   CompiledStack stack{
-      .sharding = Stack::Sharding::name,
+      .sharding = train::sharding_kinds<typename Stack::Sharding>(),
+      .takes = train::takes<typename Stack::Sharding>,
       .comm = Stack::Comm::name,
       .precision = Stack::Precision::name,
       .train = train::train<Model>,

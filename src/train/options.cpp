@@ -189,6 +189,8 @@ void refuse_other_stack(const TrainOptions& options, const StackChoice& fixed) {
   };
   const StackChoice& stack = options.stack;
   check("sharding", stack.sharding, fixed.sharding, kind_name(stack.sharding) == kind_name(fixed.sharding));
+  check("layout", stack.sharding.layout, fixed.sharding.layout,
+        other_layout(stack.sharding) == other_layout(fixed.sharding));
   check("precision", stack.precision, fixed.precision, stack.precision == fixed.precision);
   check("tiling", stack.tiling, fixed.tiling, stack.tiling == fixed.tiling);
   check("comm", stack.comm, fixed.comm, stack.comm.kind == fixed.comm.kind);

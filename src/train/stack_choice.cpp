@@ -15,8 +15,9 @@ namespace fsdp::train {
 namespace {
 
 const std::vector<std::string> sharding_names = {
-    "fsdp2", "fsdp2:no-reshard", "fsdp2:K",      "fsdp2:deferred", "fsdp2:prefetch=N", "zero1",     "zero2",
-    "zero3", "zero3:persist=N",  "zero3:live=N", "hybrid:K",       "hybrid:K:full",    "replicated"};
+    "fsdp2", "fsdp2:no-reshard", "fsdp2:K",      "fsdp2:deferred", "fsdp2:prefetch=N", "zero1",          "zero2",
+    "zero3", "zero3:persist=N",  "zero3:live=N", "hybrid:K",       "hybrid:K:full",    "hybrid:K:zero3", "replicated"};
+const std::vector<std::string> layout_names = {"default", "per-parameter", "flat", "rows", "owned"};
 const std::vector<std::string> precision_names = {"fp32", "bf16"};
 const std::vector<std::string> tiling_names = {"off", "tiles:N", "tokens:N", "budget:BYTES", "budget:auto"};
 const std::vector<std::string> comm_names = {"self", "threads:N", "mpi", "nccl"};
@@ -66,32 +67,46 @@ ShardingChoice parse_sharding(std::string_view text) {
   }
   const auto kind = kinds.find(parts.front());
   if (kind == kinds.end()) unknown("sharding", text, sharding_names);
+  parts.erase(parts.begin());
   ShardingChoice choice{.kind = kind->second};
-  const bool grouped = choice.kind == Kind::fsdp2 || choice.kind == Kind::hybrid;
-  const bool gathers_ahead = grouped || choice.kind == Kind::zero3;
-  for (std::size_t i = 1; i < parts.size(); ++i) {
-    const std::string_view part = parts[i];
+  const bool hybrid = choice.kind == Kind::hybrid;
+  const auto inner = std::ranges::find_if(parts, [&](std::string_view part) {
+    const auto found = kinds.find(part);
+    return hybrid && found != kinds.end() && found->second != Kind::hybrid && found->second != Kind::replicated;
+  });
+  if (inner != parts.end()) {
+    choice.inner = kinds.at(*inner);
+    parts.erase(inner);
+  }
+  const Kind held = hybrid ? choice.inner : choice.kind;
+  for (const std::string_view part : parts) {
     const auto number = [&](std::string_view key) { return number_after(part, key); };
-    if (part == "no-reshard" && choice.kind == Kind::fsdp2 && choice.number == 0)
+    if (part == "no-reshard" && held == Kind::fsdp2 && (hybrid || choice.number == 0))
       choice.reshard = false;
-    else if (part == "full" && choice.kind == Kind::hybrid)
+    else if (part == "full" && hybrid)
       choice.full = true;
-    else if (part == "deferred" && grouped)
+    else if (part == "deferred" && held == Kind::fsdp2)
       choice.deferred = true;
-    else if (grouped && choice.number == 0 && choice.reshard && number("") > 0)
+    else if ((hybrid || (held == Kind::fsdp2 && choice.reshard)) && choice.number == 0 && number("") > 0)
       choice.number = number("");
-    else if (gathers_ahead && (number("prefetch=") > 0 || part == "prefetch=0"))
+    else if ((held == Kind::fsdp2 || held == Kind::zero3) && (number("prefetch=") > 0 || part == "prefetch=0"))
       choice.prefetch_depth = number("prefetch=");
-    else if (choice.kind == Kind::zero3 && number("persist=") > 0)
+    else if (held == Kind::zero3 && number("persist=") > 0)
       choice.persistence = number("persist=");
-    else if (choice.kind == Kind::zero3 && number("live=") > 0)
+    else if (held == Kind::zero3 && number("live=") > 0)
       choice.live_bound = number("live=");
     else
       unknown("sharding", text, sharding_names);
   }
-  require<InputError>(choice.kind != Kind::hybrid || choice.number > 0, "--sharding ", text,
+  require<InputError>(!hybrid || choice.number > 0, "--sharding ", text,
                       " does not say how many ranks hold a model together; write hybrid:K");
   return choice;
+}
+
+LayoutChoice parse_layout(std::string_view text) {
+  const auto found = std::ranges::find(layout_names, text);
+  if (found == layout_names.end()) unknown("layout", text, layout_names);
+  return static_cast<LayoutChoice>(found - layout_names.begin());
 }
 
 PrecisionChoice parse_precision(std::string_view text) {
@@ -130,22 +145,51 @@ std::int64_t parse_bytes(std::string_view flag, std::string_view text) {
   return bytes;
 }
 
-std::string kind_name(const ShardingChoice& choice) {
+ShardingChoice inner_of(const ShardingChoice& hybrid) {
+  ShardingChoice inner = hybrid;
+  inner.kind = hybrid.inner;
+  inner.inner = ShardingChoice().inner;
+  inner.number = 0;
+  inner.full = false;
+  return inner;
+}
+
+LayoutChoice other_layout(const ShardingChoice& choice) {
+  using Kind = ShardingChoice::Kind;
+  const Kind held = choice.kind == Kind::hybrid ? choice.inner : choice.kind;
+  const LayoutChoice own = held == Kind::fsdp2 ? LayoutChoice::per_parameter : LayoutChoice::flat;
+  return choice.layout == own ? LayoutChoice::own : choice.layout;
+}
+
+namespace {
+
+/// As a type is named, the layout apart.
+std::string strategy_name(const ShardingChoice& choice) {
   using Kind = ShardingChoice::Kind;
   switch (choice.kind) {
     case Kind::zero1: return "zero1";
     case Kind::zero2: return "zero2";
     case Kind::zero3: return "zero3";
     case Kind::replicated: return "replicated";
-    case Kind::hybrid: return choice.full ? "hybrid:K:full" : "hybrid:K";
+    case Kind::hybrid: {
+      const std::string inner = strategy_name(inner_of(choice));
+      return std::string(choice.full ? "hybrid:K:full" : "hybrid:K") + (inner == "fsdp2" ? "" : ":" + inner);
+    }
     case Kind::fsdp2: break;
   }
   if (choice.number > 0) return "fsdp2:K";
   return choice.reshard ? "fsdp2" : "fsdp2:no-reshard";
 }
 
+}  // namespace
+
+std::string kind_name(const ShardingChoice& choice) {
+  const LayoutChoice other = other_layout(choice);
+  return strategy_name(choice) + (other == LayoutChoice::own ? "" : " layout=" + name_of(other));
+}
+
 std::string name_of(const ShardingChoice& choice) {
-  std::string name = kind_name(choice);
+  std::string name = strategy_name(choice);
   if (const auto at = name.find('K'); at != std::string::npos) name.replace(at, 1, std::to_string(choice.number));
   if (choice.deferred) name += ":deferred";
   if (choice.prefetch_depth != 1) name += ":prefetch=" + std::to_string(choice.prefetch_depth);
@@ -153,6 +197,8 @@ std::string name_of(const ShardingChoice& choice) {
   if (choice.live_bound > 0) name += ":live=" + std::to_string(choice.live_bound);
   return name;
 }
+
+std::string name_of(LayoutChoice choice) { return layout_names[static_cast<std::size_t>(choice)]; }
 
 std::string name_of(PrecisionChoice choice) { return choice == PrecisionChoice::fp32 ? "fp32" : "bf16"; }
 
@@ -179,8 +225,9 @@ std::string name_of(const CommChoice& choice) {
 }
 
 std::string name_of(const StackChoice& choice) {
-  return name_of(choice.sharding) + " " + name_of(choice.comm) + " " + name_of(choice.precision) + " " +
-         name_of(choice.tiling);
+  const LayoutChoice layout = other_layout(choice.sharding);
+  return name_of(choice.sharding) + (layout == LayoutChoice::own ? "" : " layout=" + name_of(layout)) + " " +
+         name_of(choice.comm) + " " + name_of(choice.precision) + " " + name_of(choice.tiling);
 }
 
 tiling::RunTime policy_of(const TilingChoice& choice) {

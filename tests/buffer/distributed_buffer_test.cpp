@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fsdp/buffer/distributed_buffer.hpp>
+#include <fsdp/buffer/owned.hpp>
 
 #include <utility>
 
@@ -47,10 +48,17 @@ void on_ranks_1_to_4(F f) {
 }
 
 template <class L>
+Layout layout_of(int ranks) {
+  TensorGroup group;
+  for (const Shape& shape : shapes) group.tensors.push_back({.shape = shape, .work = shape.numel()});
+  return L{}.build(std::span<const TensorGroup>(&group, 1), ranks).front();
+}
+
+template <class L>
 void gathers_what_each_rank_holds() {
   on_ranks_1_to_4([](Comm& c) {
-    const Layout layout = L::build(shapes, c.size());
-    std::vector<float> local(static_cast<std::size_t>(layout.local_size), 0.0f);
+    const Layout layout = layout_of<L>(c.size());
+    std::vector<float> local(static_cast<std::size_t>(layout.local_size(c.rank())), 0.0f);
     std::vector<float> full(static_cast<std::size_t>(layout.full_size), -1.0f);
     const Buffer<Shard> from(layout, c.rank(), local.data());
     const Buffer<Replicate> to(layout, c.rank(), full.data());
@@ -70,9 +78,9 @@ void gathers_what_each_rank_holds() {
 template <class L, class Wire>
 void sums_each_ranks_part() {
   on_ranks_1_to_4([](Comm& c) {
-    const Layout layout = L::build(shapes, c.size());
+    const Layout layout = layout_of<L>(c.size());
     std::vector<float> full = contribution(layout, c.rank(), 0.0f);
-    std::vector<float> local(static_cast<std::size_t>(layout.local_size), 0.25f);
+    std::vector<float> local(static_cast<std::size_t>(layout.local_size(c.rank())), 0.25f);
     const Buffer<Shard> to(layout, c.rank(), local.data());
 
     Buffer<Partial> from(layout, c.rank(), full.data());
@@ -93,7 +101,7 @@ void sums_each_ranks_part() {
 template <class L>
 void sums_everything_on_every_rank() {
   on_ranks_1_to_4([](Comm& c) {
-    const Layout layout = L::build(shapes, c.size());
+    const Layout layout = layout_of<L>(c.size());
     std::vector<float> full = contribution(layout, c.rank(), 0.0f);
     Buffer<Partial> from(layout, c.rank(), full.data());
     const Buffer<Replicate> to(layout, c.rank(), full.data());
@@ -110,11 +118,13 @@ void sums_everything_on_every_rank() {
 TEST(Redistribute, ShardToReplicateGathers) {
   gathers_what_each_rank_holds<PerParameter>();
   gathers_what_each_rank_holds<Flat>();
+  gathers_what_each_rank_holds<Owned>();
 }
 
 TEST(Redistribute, PartialToShardSumsInRankOrderToTheBit) {
   sums_each_ranks_part<PerParameter, float>();
   sums_each_ranks_part<Flat, float>();
+  sums_each_ranks_part<Owned, float>();
 }
 
 TEST(Redistribute, PartialToShardRoundsWhatItSendsToTheWireType) { sums_each_ranks_part<PerParameter, bf16>(); }
@@ -122,18 +132,19 @@ TEST(Redistribute, PartialToShardRoundsWhatItSendsToTheWireType) { sums_each_ran
 TEST(Redistribute, PartialToReplicateSumsInRankOrderToTheBit) {
   sums_everything_on_every_rank<PerParameter>();
   sums_everything_on_every_rank<Flat>();
+  sums_everything_on_every_rank<Owned>();
 }
 
 TEST(Redistribute, ReplicateToShardIsAViewOfThisRanksPart) {
   on_ranks_1_to_4([](Comm& c) {
-    const Layout layout = Flat::build(shapes, c.size());
+    const Layout layout = Flat::of_group(shapes, c.size());
     std::vector<float> full = contribution(layout, 3, 0.0f);
     const Buffer<Replicate> from(layout, c.rank(), full.data());
 
     const Buffer<Shard> part = redistribute(from);
 
-    EXPECT_EQ(part.data(), full.data() + layout.local_size * c.rank());
-    EXPECT_EQ(part.size(), layout.local_size);
+    EXPECT_EQ(part.data(), full.data() + layout.local_size(0) * c.rank());
+    EXPECT_EQ(part.size(), layout.local_size(c.rank()));
     for (const Piece& piece : part.pieces())
       EXPECT_EQ(part.piece(piece)[0], value(3, static_cast<std::size_t>(piece.tensor), piece.begin));
   });
@@ -141,16 +152,16 @@ TEST(Redistribute, ReplicateToShardIsAViewOfThisRanksPart) {
 
 TEST(Redistribute, APerParameterShardIsNoViewOfTheWhole) {
   comm::Self<> alone;
-  const Layout layout = PerParameter::build(shapes, 1);
+  const Layout layout = PerParameter::of_group(shapes, 1);
   std::vector<float> full(static_cast<std::size_t>(layout.full_size));
   EXPECT_THROW(redistribute(Buffer<Replicate>(layout, 0, full.data())), LogicError);
 }
 
 TEST(DistributedBuffer, APartialSumThatWasReducedThrowsWhenItIsUsedAgain) {
   Comm::run(2, {}, [](Comm& c) {
-    const Layout layout = PerParameter::build(shapes, c.size());
+    const Layout layout = PerParameter::of_group(shapes, c.size());
     std::vector<float> full = contribution(layout, c.rank(), 0.0f);
-    std::vector<float> local(static_cast<std::size_t>(layout.local_size));
+    std::vector<float> local(static_cast<std::size_t>(layout.local_size(c.rank())));
     Buffer<Partial> from(layout, c.rank(), full.data());
     EXPECT_TRUE(from.placed());
 
@@ -167,7 +178,7 @@ TEST(DistributedBuffer, AnUnplacedBufferThrows) { EXPECT_THROW((void)Buffer<Repl
 
 TEST(DistributedBuffer, AnAllReduceElsewhereThrows) {
   comm::Self<> alone;
-  const Layout layout = Flat::build(shapes, 1);
+  const Layout layout = Flat::of_group(shapes, 1);
   std::vector<float> from = contribution(layout, 0, 0.0f), to(from.size());
   EXPECT_THROW((void)redistribute<float>(alone, Buffer<Partial>(layout, 0, from.data()),
                                          Buffer<Replicate>(layout, 0, to.data()), label),

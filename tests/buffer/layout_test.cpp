@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fsdp/buffer/any_layout.hpp>
 #include <fsdp/buffer/layout.hpp>
+#include <fsdp/buffer/owned.hpp>
 #include <fsdp/buffer/rows.hpp>
 
 #include <numeric>
@@ -13,14 +15,22 @@ using Counts = std::vector<std::int64_t>;
 
 const std::vector<Shape> uneven = {{5, 3}, {2, 70}, {1}, {7}, {64, 2}, {3, 3}};
 
+/// The layout of one group.
+template <class L>
+Layout layout_of(const std::vector<Shape>& shapes, int ranks, const L& policy = {}) {
+  TensorGroup group;
+  for (const Shape& shape : shapes) group.tensors.push_back({.shape = shape, .work = shape.numel()});
+  return policy.build(std::span<const TensorGroup>(&group, 1), ranks).front();
+}
+
 /// Every element of every tensor is in one piece of one rank, and no two pieces of a rank share memory.
 template <class L>
 void expect_each_element_once(int ranks) {
-  const Layout layout = L::build(uneven, ranks);
+  const Layout layout = layout_of<L>(uneven, ranks);
   std::vector<std::vector<int>> owners;
   for (const Shape& shape : layout.shapes) owners.emplace_back(static_cast<std::size_t>(shape.numel()));
   for (int rank = 0; rank < ranks; ++rank) {
-    std::vector<int> used(static_cast<std::size_t>(layout.local_size));
+    std::vector<int> used(static_cast<std::size_t>(layout.local_size(rank)));
     for (const Piece& piece : layout.pieces(rank)) {
       EXPECT_GT(piece.count, 0);
       for (std::int64_t i = 0; i < piece.count; ++i) {
@@ -35,12 +45,12 @@ void expect_each_element_once(int ranks) {
 /// A run's parts follow each other and stay inside both buffers.
 template <class L>
 void expect_runs_inside(int ranks) {
-  const Layout layout = L::build(uneven, ranks);
+  const Layout layout = layout_of<L>(uneven, ranks);
   for (const Run& run : layout.runs) {
     ASSERT_EQ(run.counts.size(), static_cast<std::size_t>(ranks));
     EXPECT_LE(run.full + std::accumulate(run.counts.begin(), run.counts.end(), std::int64_t{0}), layout.full_size);
     for (int rank = 0; rank < ranks; ++rank) {
-      EXPECT_LE(run.local + run.counts[static_cast<std::size_t>(rank)], layout.local_size);
+      EXPECT_LE(run.local + run.counts[static_cast<std::size_t>(rank)], layout.local_size(rank));
       if (rank > 0) {
         EXPECT_EQ(run.begin(rank), run.begin(rank - 1) + run.counts[static_cast<std::size_t>(rank - 1)]);
       }
@@ -56,29 +66,31 @@ TEST(Layout, PiecesCoverEachElementExactlyOnce) {
     expect_runs_inside<Flat>(ranks);
     expect_each_element_once<Rows>(ranks);
     expect_runs_inside<Rows>(ranks);
+    expect_each_element_once<Owned>(ranks);
+    expect_runs_inside<Owned>(ranks);
   }
 }
 
 TEST(Layout, TensorsStartAtMultiplesOf64Elements) {
   for (int ranks = 1; ranks <= 8; ++ranks) {
-    for (const Layout& layout : {PerParameter::build(uneven, ranks), Flat::build(uneven, ranks)}) {
+    for (const Layout& layout : {PerParameter::of_group(uneven, ranks), Flat::of_group(uneven, ranks)}) {
       EXPECT_EQ(layout.offsets, (Counts{0, 64, 256, 320, 384, 512}));
-      EXPECT_EQ(layout.local_size % 64, 0);
-      EXPECT_GE(layout.local_size * ranks, layout.full_size);
+      EXPECT_EQ(layout.local_size(0) % 64, 0);
+      EXPECT_GE(layout.local_size(0) * ranks, layout.full_size);
     }
-    for (const buffer::Run& run : PerParameter::build(uneven, ranks).runs) EXPECT_EQ(run.local % 64, 0);
+    for (const buffer::Run& run : PerParameter::of_group(uneven, ranks).runs) EXPECT_EQ(run.local % 64, 0);
   }
 }
 
 TEST(PerParameter, CutsRowsAsTorchChunkDoes) {
   const std::vector<Shape> shapes = {{5, 3}, {7}, {1}, {6, 2}};
-  const Layout three = PerParameter::build(shapes, 3);
+  const Layout three = PerParameter::of_group(shapes, 3);
   EXPECT_EQ(three.runs[0].counts, (Counts{6, 6, 3}));  // 5 rows: 2, 2, 1
   EXPECT_EQ(three.runs[1].counts, (Counts{3, 3, 1}));
   EXPECT_EQ(three.runs[2].counts, (Counts{1, 0, 0}));
   EXPECT_EQ(three.runs[3].counts, (Counts{4, 4, 4}));
 
-  const Layout four = PerParameter::build(shapes, 4);
+  const Layout four = PerParameter::of_group(shapes, 4);
   EXPECT_EQ(four.runs[0].counts, (Counts{6, 6, 3, 0}));  // chunks of 2: the last rank has none
   EXPECT_EQ(four.runs[1].counts, (Counts{2, 2, 2, 1}));
   EXPECT_EQ(four.runs[2].counts, (Counts{1, 0, 0, 0}));
@@ -87,8 +99,8 @@ TEST(PerParameter, CutsRowsAsTorchChunkDoes) {
 
 TEST(PerParameter, PiecesAreWholeRowsInTheOrderOfTheLocalBuffer) {
   const std::vector<Shape> shapes = {{5, 3}, {1}, {100}};
-  const Layout layout = PerParameter::build(shapes, 2);
-  EXPECT_EQ(layout.local_size, 64 + 64 + 64);
+  const Layout layout = PerParameter::of_group(shapes, 2);
+  EXPECT_EQ(layout.local_size(0), 64 + 64 + 64);
   EXPECT_EQ(layout.pieces(0), (std::vector<Piece>{{.tensor = 0, .begin = 0, .count = 9, .local = 0},
                                                   {.tensor = 1, .begin = 0, .count = 1, .local = 64},
                                                   {.tensor = 2, .begin = 0, .count = 50, .local = 128}}));
@@ -98,7 +110,7 @@ TEST(PerParameter, PiecesAreWholeRowsInTheOrderOfTheLocalBuffer) {
 
 TEST(PerParameter, ARankMayHoldNothing) {
   const std::vector<Shape> shapes = {{1, 8}};
-  const Layout layout = PerParameter::build(shapes, 3);
+  const Layout layout = PerParameter::of_group(shapes, 3);
   EXPECT_EQ(layout.pieces(0).size(), 1u);
   EXPECT_TRUE(layout.pieces(1).empty());
   EXPECT_TRUE(layout.pieces(2).empty());
@@ -106,9 +118,9 @@ TEST(PerParameter, ARankMayHoldNothing) {
 
 TEST(Flat, IsOneRangeInEqualPartsWhereverTheCutsFall) {
   const std::vector<Shape> shapes = {{3, 50}, {10}};
-  const Layout layout = Flat::build(shapes, 2);
+  const Layout layout = Flat::of_group(shapes, 2);
   EXPECT_EQ(layout.full_size, 256);  // 192 and 64
-  EXPECT_EQ(layout.local_size, 128);
+  EXPECT_EQ(layout.local_size(0), 128);
   ASSERT_EQ(layout.runs.size(), 1u);
   EXPECT_EQ(layout.runs[0], (buffer::Run{.full = 0, .local = 0, .counts = {128, 128}}));
   EXPECT_EQ(layout.pieces(0), (std::vector<Piece>{{.tensor = 0, .begin = 0, .count = 128, .local = 0}}));
@@ -118,7 +130,7 @@ TEST(Flat, IsOneRangeInEqualPartsWhereverTheCutsFall) {
 
 TEST(Flat, PadsToTheRanksAndLeavesTrailingRanksEmpty) {
   const std::vector<Shape> shapes = {{3}};
-  const Layout layout = Flat::build(shapes, 3);
+  const Layout layout = Flat::of_group(shapes, 3);
   EXPECT_EQ(layout.full_size, 192);
   EXPECT_EQ(layout.pieces(0).size(), 1u);
   EXPECT_TRUE(layout.pieces(2).empty());
@@ -127,18 +139,18 @@ TEST(Flat, PadsToTheRanksAndLeavesTrailingRanksEmpty) {
 /// Offsets and sizes that Megatron's tests of DBuffer assert.
 TEST(Rows, PlacesTensorsWhereDBufferDoes) {
   const std::vector<Shape> first = {{5, 4}, {2, 6}, {3}};
-  EXPECT_EQ(Rows::build(first, 2).offsets, (Counts{0, 24, 20}));
-  EXPECT_EQ(Rows::build(first, 2).full_size, 48);
+  EXPECT_EQ(Rows::of_group(first, 2).offsets, (Counts{0, 24, 20}));
+  EXPECT_EQ(Rows::of_group(first, 2).full_size, 48);
   const std::vector<Shape> second = {{4, 4}, {1, 6}};
-  EXPECT_EQ(Rows::build(second, 1).offsets, (Counts{0, 18}));
-  EXPECT_EQ(Rows::build(second, 2).full_size, 24);
+  EXPECT_EQ(Rows::of_group(second, 1).offsets, (Counts{0, 18}));
+  EXPECT_EQ(Rows::of_group(second, 2).full_size, 24);
   const std::vector<Shape> third = {{2, 6}, {4, 4}, {4, 4}, {1, 2}, {1, 6}};
-  EXPECT_EQ(Rows::build(third, 5).offsets, (Counts{0, 12, 32, 28, 48}));
-  EXPECT_EQ(Rows::build(third, 5).full_size, 60);
+  EXPECT_EQ(Rows::of_group(third, 5).offsets, (Counts{0, 12, 32, 28, 48}));
+  EXPECT_EQ(Rows::of_group(third, 5).full_size, 60);
 }
 
 void expect_whole_rows(const std::vector<Shape>& shapes, int ranks) {
-  const Layout layout = Rows::build(shapes, ranks);
+  const Layout layout = Rows::of_group(shapes, ranks);
   for (int rank = 0; rank < ranks; ++rank)
     for (const Piece& piece : layout.pieces(rank)) {
       const Shape& shape = shapes[static_cast<std::size_t>(piece.tensor)];
@@ -154,7 +166,7 @@ TEST(Rows, SplitsNoRowAndDoesNotDependOnPlacementOrElementType) {
   for (int ranks = 1; ranks <= 9; ++ranks) {
     expect_whole_rows(uneven, ranks);
     expect_whole_rows(block, ranks);
-    EXPECT_EQ(Rows::build(block, ranks).offsets, Rows::build(block, 1).offsets);
+    EXPECT_EQ(Rows::of_group(block, ranks).offsets, Rows::of_group(block, 1).offsets);
   }
 }
 
@@ -163,26 +175,27 @@ TEST(Rows, BoundsThePaddingOfCoprimeRows) {
   std::int64_t elements = 0;
   for (const Shape& shape : shapes) elements += shape.numel();
   for (const int ranks : {1, 2, 8, 64}) {
-    const Layout layout = Rows::build(shapes, ranks);
+    const Layout layout = Rows::of_group(shapes, ranks);
     EXPECT_EQ(layout.full_size, elements) << "the multiple is 51463168 elements a rank";
-    EXPECT_LT(layout.local_size, elements / ranks + 2 * 50257);
+    EXPECT_LT(layout.local_size(0), elements / ranks + 2 * 50257);
     expect_whole_rows(shapes, ranks);
-    EXPECT_EQ(layout.offsets, Rows::build(shapes, 1).offsets);
+    EXPECT_EQ(layout.offsets, Rows::of_group(shapes, 1).offsets);
   }
 }
 
 TEST(Layout, CutAcrossHoldsEachElementOnce) {
   for (const int shards : {1, 2, 3})
     for (const int replicas : {1, 2, 4}) {
-      for (Layout layout :
-           {PerParameter::build(uneven, shards), Flat::build(uneven, shards), Rows::build(uneven, shards)}) {
+      for (Layout layout : {PerParameter::of_group(uneven, shards), Flat::of_group(uneven, shards),
+                            Rows::of_group(uneven, shards), layout_of<Owned>(uneven, shards)}) {
         layout.cut_across(replicas);
-        EXPECT_EQ(layout.across_size() * replicas, layout.local_size);
+        for (int shard = 0; shard < shards; ++shard)
+          EXPECT_EQ(layout.across_size(shard) * replicas, layout.local_size(shard));
         std::vector<int> held(static_cast<std::size_t>(layout.shapes.size()) * 1000);
         for (int shard = 0; shard < shards; ++shard)
           for (int replica = 0; replica < replicas; ++replica)
             for (const Piece& piece : layout.pieces_across(shard, replica)) {
-              EXPECT_LE(piece.local + piece.count, layout.across_size());
+              EXPECT_LE(piece.local + piece.count, layout.across_size(shard));
               for (std::int64_t i = 0; i < piece.count; ++i)
                 ++held.at(static_cast<std::size_t>(piece.tensor * 1000 + piece.begin + i));
             }
@@ -194,12 +207,46 @@ TEST(Layout, CutAcrossHoldsEachElementOnce) {
 }
 
 TEST(Layout, AnEmptyGroupTakesNoMemory) {
-  EXPECT_EQ(PerParameter::build({}, 3).full_size, 0);
-  EXPECT_EQ(Flat::build({}, 3).local_size, 0);
-  EXPECT_TRUE(Flat::build({}, 3).pieces(1).empty());
+  EXPECT_EQ(PerParameter::of_group({}, 3).full_size, 0);
+  EXPECT_EQ(Flat::of_group({}, 3).local_size(0), 0);
+  EXPECT_TRUE(Flat::of_group({}, 3).pieces(1).empty());
 }
 
-static_assert(LayoutPolicy<PerParameter> && LayoutPolicy<Flat>);
+TEST(AnyLayout, IsThePolicyThatItHolds) {
+  const auto expect_same = []<class L>(const L& policy) {
+    const Layout found = layout_of<AnyLayout>(uneven, 3, policy), expected = layout_of<L>(uneven, 3, policy);
+    EXPECT_EQ(found.offsets, expected.offsets) << L::name;
+    EXPECT_EQ(found.runs, expected.runs) << L::name;
+    EXPECT_EQ(found.local_sizes, expected.local_sizes) << L::name;
+    EXPECT_EQ(AnyLayout(policy).text(), L::name);
+  };
+  expect_same(PerParameter{});
+  expect_same(Flat{});
+  expect_same(Rows{});
+  expect_same(Owned{});
+}
+
+/// A policy that says how many groups it saw.
+struct Counting {
+  static constexpr std::string_view name = "counting";
+  std::vector<Layout> build(std::span<const TensorGroup> groups, int parts) const {
+    std::vector<Layout> layouts(groups.size());
+    for (Layout& layout : layouts) layout.full_size = 100 * parts + std::ssize(groups);
+    return layouts;
+  }
+};
+
+TEST(BuildLayouts, APolicySeesTogetherWhatIsCutOverEquallyManyRanks) {
+  const std::vector<TensorGroup> groups(4);
+  const std::vector<int> parts = {3, 1, 3, 0};
+  const auto layouts = build_layouts(Counting{}, std::span<const TensorGroup>(groups), std::span<const int>(parts));
+  EXPECT_EQ(layouts[0].full_size, 302);
+  EXPECT_EQ(layouts[1].full_size, 101);
+  EXPECT_EQ(layouts[2].full_size, 302);
+  EXPECT_EQ(layouts[3].full_size, 0) << "cut over nobody";
+}
+
+static_assert(LayoutPolicy<PerParameter> && LayoutPolicy<Flat> && LayoutPolicy<Counting>);
 static_assert(!LayoutPolicy<Layout> && !LayoutPolicy<int>);
 
 }  // namespace

@@ -10,8 +10,11 @@
 // expect 9: fsdp: a sharding strategy on a mesh of two axes lacks int ranks_per_group() const
 // expect 10: fsdp: a sharding strategy has neither fsdp::sharding::Rules rules() const, from which a schedule follows
 // expect 11: fsdp: a sharding strategy that brings its own schedule lacks fsdp::sharding::Facts facts() const
+// expect 12: fsdp: a sharding strategy's Layout is no layout policy
+// expect 13: fsdp: OneOf holds strategies whose placements and mesh axes are the same
 #include <comm/threads.hpp>
 #include <fsdp/module/stack.hpp>
+#include <fsdp/sharding/run_time.hpp>
 
 namespace fsdp {
 
@@ -51,11 +54,22 @@ struct OwnSchedule : WithoutFacts {
   sharding::Facts facts() const { return {}; }
 };
 
+/// Lays out one group at a time.
+struct OfOneGroup {
+  static constexpr std::string_view name = "of one group";
+  static buffer::Layout build(std::span<const Shape> shapes, int ranks);
+};
+struct OldLayout : Zero3 {
+  using Layout = OfOneGroup;
+};
+
 #if CASE == 0
 Stack<OwnSchedule, comm::Threads<>, Fp32, tiling::Untiled> own_schedule;
 Stack<FullyShard<>, comm::Threads<>, Bf16Wire<Fp32>, tiling::Untiled> stack;
 Stack<Zero3, FloatOnly, Fp32, tiling::Untiled> other;
 Stack<HybridShard<Zero2>, comm::Threads<>, Bf16Mixed, tiling::Untiled> hybrid;
+Stack<RunTimeGrouped, comm::Threads<>, Bf16Mixed, tiling::Untiled> run_time;
+Stack<WithLayout<Zero3, buffer::Owned>, comm::Threads<>, Bf16Mixed, tiling::Untiled> owned;
 #elif CASE == 1
 Stack<FullyShard<>, comm::Threads<>, WithoutGradients, tiling::Untiled> stack;
 #elif CASE == 2
@@ -78,6 +92,10 @@ Stack<TwoAxes, comm::Threads<>, Fp32, tiling::Untiled> stack;
 Stack<WithoutSchedule, comm::Threads<>, Fp32, tiling::Untiled> stack;
 #elif CASE == 11
 Stack<WithoutFacts, comm::Threads<>, Fp32, tiling::Untiled> stack;
+#elif CASE == 12
+Stack<OldLayout, comm::Threads<>, Fp32, tiling::Untiled> stack;
+#elif CASE == 13
+Stack<OneOf<Zero3, Replicated>, comm::Threads<>, Fp32, tiling::Untiled> stack;
 #endif
 
 }  // namespace fsdp

@@ -16,7 +16,8 @@ run() { # NAME FLAG...: trains and leaves NAME.jsonl and NAME/
 
 echo "== every strategy follows the plain one"
 run plain --comm threads:4
-for sharding in fsdp2:2 fsdp2:deferred fsdp2:prefetch=2 zero3:persist=64 zero3:live=100000 hybrid:2 hybrid:2:full; do
+for sharding in fsdp2:2 fsdp2:deferred fsdp2:prefetch=2 zero3:persist=64 zero3:live=100000 hybrid:2 hybrid:2:full hybrid:2:zero3 \
+  hybrid:2:full:zero1; do
   run other --comm threads:4 --sharding "$sharding"
   close <(steps other.jsonl) <(steps plain.jsonl) 1e-5
 done
@@ -25,6 +26,23 @@ tessera "${flags[@]}" --steps 6 --batch-size 8 --comm threads:2 --sharding hybri
 [ "$(steps resumed.jsonl | wc -l)" -eq 2 ] || fail "resumed.jsonl holds $(steps resumed.jsonl)"
 tessera "${flags[@]}" --comm threads:3 --batch-size 9 --sharding hybrid:3:full --dry-run
 contains "$out" '^ *peak'
+
+echo "== every layout follows the plain one"
+run unclipped --comm threads:4 --clip 0
+for layout in per-parameter flat owned; do
+  for sharding in fsdp2 zero2; do
+    run other --comm threads:4 --clip 0 --sharding $sharding --layout $layout
+    close <(steps other.jsonl) <(steps unclipped.jsonl) 1e-5
+  done
+done
+contains other.jsonl '"stack":"zero2 layout=owned threads:4'
+rm -f resumed.jsonl
+tessera "${flags[@]}" --steps 6 --batch-size 8 --clip 0 --comm threads:4 --layout rows --resume other --metrics resumed.jsonl
+[ "$(steps resumed.jsonl | wc -l)" -eq 2 ] || fail "resumed.jsonl holds $(steps resumed.jsonl)"
+tessera "${flags[@]}" --batch-size 8 --comm threads:4 --layout owned --dry-run
+contains "$out" '^fsdp2 layout=owned / threads / fp32, 4 ranks, .*: bytes of rank [0-3], which takes the most$'
+expect_error 'replicated cuts no tensor' "$program" "${flags[@]}" --sharding replicated --layout owned --dry-run
+expect_error "did you mean 'owned'" "$program" "${flags[@]}" --layout ownd --dry-run
 
 echo "== choices about units change no bit"
 for choice in --recompute "--blocks-per-unit 2" "--merge-units-below 100000" --keep-last-block=false; do

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategies on a mesh of two axes: resharding over k ranks, HSDP, HFSDP; and layouts.
+// Strategies on a mesh of two axes: resharding over k ranks, HSDP, HFSDP.
 #include <algorithm>
 #include <ostream>
 #include <utility>
@@ -112,7 +112,7 @@ TEST(Collectives, OfEveryStrategyAreThoseOfTheFormulas) {
   for (const std::int64_t m : sampled<std::int64_t>({1, 2, 3})) {
     const std::pair<const char*, Counts> expected[] = {
         {"fsdp2", {(units + blocks - 1) * m, units * m, 0}},
-        {"fsdp2/rows", {(units + blocks - 1) * m, units * m, 0}},
+        {"fsdp2/layout=rows/run-time", {(units + blocks - 1) * m, units * m, 0}},
         {"zero3", {(units + blocks - 1) * m, units * m, 0}},
         {"zero3:prefetch=3", {(units + blocks - 2) * m, units * m, 0}},  // a block more stays through the head
         {"zero3:persist=19", {(units + blocks - 1) * m + 4, units * m + 4 * m, 0}},  // norms of 3 blocks and the head
@@ -163,17 +163,6 @@ TEST(Mesh, TiedWeightsEvaluationAndGenerationWorkAsWithOneAxis) {
     EXPECT_EQ(found.first_evaluation, expected.first_evaluation) << stack;
     EXPECT_EQ(found.logits, expected.logits) << stack;
   }
-}
-
-TEST(Layouts, RowsFollowPerParameter) {
-  for (const int ranks : sampled({1, 2, 3, 4}))
-    for (const int micro_batches : sampled({1, 3})) {
-      const RunResults rows = run("fsdp2/rows", uneven_options(ranks, micro_batches));
-      const RunResults expected = run("fsdp2", uneven_options(ranks, micro_batches));
-      EXPECT_LE(largest_relative(rows.losses, expected.losses), 1e-6) << ranks;
-      EXPECT_LE(largest_relative(rows.weights, expected.weights), 1e-4) << ranks;
-      for (const Memory& memory : rows.memory) EXPECT_EQ(memory.used, memory.planned);
-    }
 }
 
 }  // namespace

@@ -41,6 +41,20 @@ TEST(MpiParity, EveryStrategyGivesTheLossesAndWeightsOfThreadsToTheBit) {
   }
 }
 
+/// Ranks own tensors of different sizes.
+TEST(MpiParity, RanksThatOwnWholeTensorsGiveTheBitsOfThreads) {
+  const int ranks = comm::mpi_world().size();
+  const RunOptions options = uneven_options(ranks, 2);
+  for (const auto strategy : {"fsdp2", "zero2"}) {
+    const RunResults found = run_mpi(strategy, options, train::LayoutChoice::owned);
+    EXPECT_EQ(found.memory.front().used, found.memory.front().planned);
+    if (comm::mpi_world().rank() != 0) continue;
+    const RunResults threads = run(strategy, options);
+    EXPECT_EQ(found.losses, threads.losses);
+    EXPECT_EQ(tensors_that_differ(found.weights, threads.weights), Names{});
+  }
+}
+
 TEST(MpiParity, WeightsAndGradientsAreReadWhereTheyLie) {
   comm::Mpi<>& world = comm::mpi_world();
   std::int64_t windows = comm::shared_memory(world, 1) != nullptr;

@@ -57,7 +57,8 @@ TEST(Parity, StrategiesGiveTheSameLossesAndWeightsToTheBitAndFollowOneRank) {
           SCOPED_TRACE(trace(stack));
           expect_same_bits(run(stack, options), last);
         }
-        for (const auto stack : {"fsdp2/rows", "hybrid:1", "hybrid:1:full", "hybrid:2", "hybrid:2:full"}) {
+        for (const auto stack :
+             {"fsdp2/layout=rows/run-time", "hybrid:1", "hybrid:1:full", "hybrid:2", "hybrid:2:full"}) {
           if (ranks % ranks_per_group(stack) != 0) continue;
           SCOPED_TRACE(trace(stack));
           const RunResults found = run(stack, options);
@@ -134,8 +135,9 @@ TEST(Parity, ClippingAtEachStepFollowsOneRanksNormWithNaNInThePadding) {
   for (const double norm : alone.norms) EXPECT_GT(norm, 2 * options.clip) << "nothing was clipped";
   for (const auto& [stack, ranks] :
        {std::pair("fsdp2", 3), std::pair("fsdp2:no-reshard", 3), std::pair("zero1", 3), std::pair("zero2", 3),
-        std::pair("zero3", 3), std::pair("zero3:persist=19", 3), std::pair("replicated", 3), std::pair("fsdp2/rows", 3),
-        std::pair("fsdp2:2", 4), std::pair("hybrid:2", 4), std::pair("hybrid:2:full", 4)}) {
+        std::pair("zero3", 3), std::pair("zero3:persist=19", 3), std::pair("replicated", 3),
+        std::pair("fsdp2/layout=rows/run-time", 3), std::pair("fsdp2:2", 4), std::pair("hybrid:2", 4),
+        std::pair("hybrid:2:full", 4)}) {
     SCOPED_TRACE(stack);
     options = uneven_options(ranks);
     options.clip = 0.1;

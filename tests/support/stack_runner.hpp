@@ -105,7 +105,8 @@ struct RunResults {
 };
 
 /// What --sharding takes, with its numbers, in float over Threads; with "/bf16" behind it in mixed precision, with
-/// "/rows" in that layout, "/offload" with the optimizer in host memory, "/bf16-wire" with gradients rounded on their
+/// "/owned" in that layout, with "/run-time" as a strategy that is chosen at run time, before which "/layout=rows" is
+/// what --layout takes; "/offload" with the optimizer in host memory, "/bf16-wire" with gradients rounded on their
 /// way, with "/queued" on an asynchronous device, with "/nccl" there over a double of NCCL; and "watched": FullyShard
 /// on a communicator that can leave sums out and remembers what memory it was given. Throws InputError for what the
 /// tests do not compile.

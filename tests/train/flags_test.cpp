@@ -55,6 +55,7 @@ TrainOptions everything() {
              .threads = 3,
              .deadline_seconds = 2.5,
              .windows = false};
+  o.stack.sharding.layout = train::LayoutChoice::owned;
   return o;
 }
 
@@ -161,7 +162,7 @@ TEST(ConfigFile, GivesBackEveryOption) {
   const TemporaryFolder folder;
   const std::string path = folder.write("run.toml", to_toml(everything())).string();
   TrainOptions read = train_of({"--config", path.c_str()});
-  EXPECT_EQ(read.given.size(), 52u);
+  EXPECT_EQ(read.given.size(), 53u);
   read.given.clear();
   EXPECT_EQ(read, everything());
 }

@@ -87,6 +87,13 @@ TEST(RefuseOtherStack, OnlyFlagsThatWereGivenAndAskForAnotherType) {
   options.given = {"sharding"};
   options.stack.sharding = parse_sharding("fsdp2:no-reshard");
   EXPECT_INPUT_ERROR(refuse_other_stack(options, fixed), "--sharding fsdp2:no-reshard contradicts");
+  options = {};
+  options.given = {"layout"};
+  options.stack.comm.kind = CommChoice::Kind::mpi;
+  options.stack.sharding.layout = LayoutChoice::per_parameter;  // which is fsdp2's own
+  EXPECT_NO_THROW(refuse_other_stack(options, fixed));
+  options.stack.sharding.layout = LayoutChoice::rows;
+  EXPECT_INPUT_ERROR(refuse_other_stack(options, fixed), "--layout rows contradicts");
 }
 
 }  // namespace

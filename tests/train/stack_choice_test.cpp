@@ -10,11 +10,15 @@ namespace {
 
 TEST(ParseSharding, EveryNameIsReadAndWrittenBack) {
   for (const char* name :
-       {"fsdp2", "fsdp2:no-reshard", "fsdp2:2", "zero1", "zero2", "zero3", "hybrid:2", "hybrid:4:full", "replicated"})
+       {"fsdp2", "fsdp2:no-reshard", "fsdp2:2", "zero1", "zero2", "zero3", "hybrid:2", "hybrid:4:full", "replicated",
+        "hybrid:2:zero3", "hybrid:2:full:zero1", "hybrid:2:fsdp2:no-reshard:deferred", "hybrid:3:zero3:persist=7"})
     EXPECT_EQ(name_of(parse_sharding(name)), name);
   EXPECT_EQ(parse_sharding("hybrid:4:full"),
             (ShardingChoice{.kind = ShardingChoice::Kind::hybrid, .number = 4, .full = true}));
   EXPECT_FALSE(parse_sharding("fsdp2:no-reshard").reshard);
+  EXPECT_EQ(parse_sharding("hybrid:zero3:persist=7:2:full"), parse_sharding("hybrid:2:full:zero3:persist=7"));
+  EXPECT_EQ(parse_sharding("hybrid:2:fsdp2"), parse_sharding("hybrid:2"));
+  EXPECT_EQ(inner_of(parse_sharding("hybrid:2:full:zero3:prefetch=4")), parse_sharding("zero3:prefetch=4"));
 }
 
 TEST(ParseSharding, AnythingElseIsAnErrorWithTheNearestName) {
@@ -22,8 +26,34 @@ TEST(ParseSharding, AnythingElseIsAnErrorWithTheNearestName) {
   EXPECT_INPUT_ERROR(parse_sharding("zero4"), "zero1");
   EXPECT_INPUT_ERROR(parse_sharding("fsdp2:no-reshrd"), "did you mean 'fsdp2:no-reshard'?");
   for (const char* bad : {"", "fsdp2:", "fsdp2:0", "fsdp2:-1", "fsdp2:2x", "hybrid", "hybrid:full", "hybrid::full",
-                          "hybrid:0:full", "zero3:2", "FSDP2", "fsdp2:99999999999999999999"})
+                          "hybrid:0:full", "zero3:2", "zero3:zero2", "hybrid:2:replicated", "hybrid:2:hybrid",
+                          "hybrid:2:zero3:zero2", "hybrid:2:zero1:deferred", "hybrid:2:persist=3",
+                          "hybrid:2:zero3:no-reshard", "FSDP2", "fsdp2:99999999999999999999"})
     EXPECT_THROW(parse_sharding(bad), InputError) << bad;
+}
+
+TEST(ParseLayout, ReadsNamesAndRefusesOthers) {
+  for (const char* name : {"default", "per-parameter", "flat", "rows", "owned"})
+    EXPECT_EQ(name_of(parse_layout(name)), name);
+  EXPECT_INPUT_ERROR(parse_layout("row"), "--layout row is not known; did you mean 'rows'?");
+}
+
+/// A name says what differs from the usual, and nothing else.
+TEST(KindName, NamesTheInnerStrategyAndTheLayoutWhereTheyAreNotTheUsual) {
+  const auto kind = [](const char* sharding, const char* layout) {
+    ShardingChoice choice = parse_sharding(sharding);
+    choice.layout = parse_layout(layout);
+    return kind_name(choice);
+  };
+  EXPECT_EQ(kind("fsdp2", "owned"), "fsdp2 layout=owned");
+  EXPECT_EQ(kind("fsdp2", "per-parameter"), "fsdp2");
+  EXPECT_EQ(kind("zero3:persist=3", "flat"), "zero3");
+  EXPECT_EQ(kind("zero2", "per-parameter"), "zero2 layout=per-parameter");
+  EXPECT_EQ(kind("hybrid:2:zero3", "flat"), "hybrid:K:zero3");
+  EXPECT_EQ(kind("hybrid:4:full:zero3", "rows"), "hybrid:K:full:zero3 layout=rows");
+  StackChoice stack;
+  stack.sharding.layout = LayoutChoice::owned;
+  EXPECT_EQ(name_of(stack), "fsdp2 layout=owned threads:1 bf16 off");
 }
 
 TEST(ParseTiling, ReadsPolicies) {

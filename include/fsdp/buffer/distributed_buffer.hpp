@@ -45,14 +45,16 @@ class DistributedBuffer {
   const Layout& layout() const { return *layout_; }
   Coordinates at() const { return at_; }
   bool placed() const { return data_ != nullptr; }
+  /// Of a rank that holds nothing it may be nullptr.
   T* data() const {
-    require(data_ != nullptr, "distributed buffer: used before it was placed or after it was reduced");
+    require(data_ != nullptr || (layout_ != nullptr && size() == 0),
+            "distributed buffer: used before it was placed or after it was reduced");
     return data_;
   }
   /// Elements of this rank's buffer.
   std::int64_t size() const {
-    if constexpr (At::shards_shards) return layout_->across_size();
-    return At::shards_tensors ? layout_->local_size : layout_->full_size;
+    if constexpr (At::shards_shards) return layout_->across_size(at_.shard);
+    return At::shards_tensors ? layout_->local_size(at_.shard) : layout_->full_size;
   }
 
   /// Tensor `index`, whole.
@@ -106,9 +108,9 @@ inline constexpr bool over_outer = From::At::axes == 2 && change<From, To>.axis 
 template <bool outer, class T>
 std::vector<comm::Segment<T>> segments_of(const Layout& layout, Coordinates at, T* local, T* full) {
   if constexpr (outer) {
-    require(local == full + layout.across.begin(at.replica),
+    require(local == full + layout.across_of(at.shard).begin(at.replica),
             "redistribute: over the outer axis a rank's part lies in the whole");
-    return {{local, full, layout.across.counts}};
+    return {{local, full, layout.across_of(at.shard).counts}};
   } else {
     return segments(layout, local, full);
   }
@@ -118,7 +120,8 @@ std::vector<comm::Segment<T>> segments_of(const Layout& layout, Coordinates at, 
 template <bool outer, class T>
 std::vector<comm::Segment<T>> segments_in_place(const Layout& layout, Coordinates at, T* full) {
   if constexpr (outer) {
-    return {{full + layout.across.begin(at.replica), full, layout.across.counts}};
+    const Run& across = layout.across_of(at.shard);
+    return {{full + across.begin(at.replica), full, across.counts}};
   } else {
     std::vector<comm::Segment<T>> list;
     for (const Run& run : layout.runs) list.push_back({full + run.begin(at.shard), full + run.full, run.counts});
@@ -202,7 +205,7 @@ DistributedBuffer<T, Device, Shard> redistribute(const DistributedBuffer<T, Devi
 /// The same over the outer axis.
 template <class T, class Device>
 DistributedBuffer<T, Device, Shard, Shard> redistribute(const DistributedBuffer<T, Device, Replicate, Shard>& from) {
-  return {from.layout(), from.at(), from.data() + from.layout().across.begin(from.at().replica)};
+  return {from.layout(), from.at(), from.data() + from.layout().across_of(from.at().shard).begin(from.at().replica)};
 }
 
 }  // namespace fsdp::buffer

@@ -27,7 +27,11 @@ namespace fsdp::buffer {
 struct Rows {
   static constexpr std::string_view name = "rows";
 
-  static Layout build(std::span<const Shape> shapes, int ranks) {
+  std::vector<Layout> build(std::span<const TensorGroup> groups, int parts) const {
+    return group_by_group(groups, [parts](std::span<const Shape> shapes) { return of_group(shapes, parts); });
+  }
+
+  static Layout of_group(std::span<const Shape> shapes, int ranks) {
     std::int64_t longest = 1;
     for (const Shape& shape : shapes) {
       require(shape.rank > 0, "rows: a tensor without axes has no rows; give it the shape {1}");
@@ -99,10 +103,7 @@ struct Rows {
       end = layout.offsets[i] + shapes[i].numel();
     }
     layout.full_size = round_up(end, chunk * ranks);
-    layout.local_size = layout.full_size / ranks;
-    layout.runs = {{.full = 0,
-                    .local = 0,
-                    .counts = std::vector<std::int64_t>(static_cast<std::size_t>(ranks), layout.local_size)}};
+    cut_equally(layout, ranks);
     return layout;
   }
 
@@ -114,15 +115,15 @@ struct Rows {
       layout.full_size = checked_add(layout.full_size, shape.numel());
     }
     Run run{.full = 0, .local = 0, .counts = {}};
-    std::int64_t begin = 0;
+    std::int64_t begin = 0, largest = 0;
     for (int rank = 0; rank < ranks; ++rank) {
       const std::int64_t share = layout.full_size / ranks * (rank + 1) + layout.full_size % ranks * (rank + 1) / ranks;
       const std::int64_t end = rank + 1 == ranks ? layout.full_size : border_before(layout, share);
       run.counts.push_back(end - begin);
-      layout.local_size = std::max(layout.local_size, end - begin);
+      largest = std::max(largest, end - begin);
       begin = end;
     }
-    layout.local_size = round_up(layout.local_size, element_alignment);
+    layout.local_sizes.assign(static_cast<std::size_t>(ranks), round_up(largest, element_alignment));
     layout.runs = {std::move(run)};
     return layout;
   }

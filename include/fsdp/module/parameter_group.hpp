@@ -55,19 +55,16 @@ class ParameterGroup {
   static constexpr bool one_copy = std::is_same_v<Main, Compute> && !offloaded;
   static constexpr bool optimizer_sharded_across = std::is_same_v<Across, Shard>;
 
-  ParameterGroup(std::vector<NamedParameter> parameters, int index, const Axes& axes, const sharding::GroupFacts& facts)
+  /// `layout` is cut over the axes; `kept` over axes.keep, where there is one.
+  ParameterGroup(std::vector<NamedParameter> parameters, int index, const Axes& axes, const sharding::GroupFacts& facts,
+                 buffer::Layout layout, buffer::Layout kept)
       : parameters_(std::move(parameters)),
+        layout_(std::make_unique<const buffer::Layout>(std::move(layout))),
         index_(index),
         axes_(axes),
         facts_(facts),
         at_(Axes::rank(axes.shard), Axes::rank(axes.across)) {
-    std::vector<Shape> shapes;
-    for (const NamedParameter& parameter : parameters_) shapes.push_back(parameter.shape);
-    auto layout = std::make_unique<buffer::Layout>(Stack::Sharding::Layout::build(shapes, Axes::size(axes.shard)));
-    layout->cut_across(Axes::size(axes.across));
-    layout_ = std::move(layout);
-    if (axes.keep != nullptr)
-      kept_layout_ = std::make_unique<const buffer::Layout>(Stack::Sharding::Layout::build(shapes, axes.keep->size()));
+    if (axes.keep != nullptr) kept_layout_ = std::make_unique<const buffer::Layout>(std::move(kept));
     written_ = std::make_unique<bool[]>(parameters_.size());
     facts_.slot_elements = in_place() ? 0 : layout_->full_size;
   }
@@ -82,9 +79,13 @@ class ParameterGroup {
   bool owns() const { return optimizer_sharded_across || at_.replica == 0; }
 
   /// Elements of the buffers at rest on this rank.
-  std::int64_t model_size() const { return layout_->local_size; }
-  std::int64_t main_size() const { return optimizer_sharded_across ? layout_->across_size() : layout_->local_size; }
-  std::int64_t kept_size() const { return kept_layout_ == nullptr ? 0 : kept_layout_->local_size; }
+  std::int64_t model_size() const { return layout_->local_size(at_.shard); }
+  std::int64_t main_size() const { return optimizer_sharded_across ? layout_->across_size(at_.shard) : model_size(); }
+  std::int64_t kept_size() const { return axes_.keep == nullptr ? 0 : kept_size_of(axes_.keep->rank()); }
+  /// The same of a rank of the world.
+  std::int64_t kept_size_of(int rank) const {
+    return axes_.keep == nullptr ? 0 : kept_layout_->local_size(rank % axes_.keep->size());
+  }
 
   /// With one_copy `main` is not read: the main weights lie among the model weights.
   void place(Main* main, Compute* model, Accumulate* gradient, Compute* kept) {
@@ -92,7 +93,7 @@ class ParameterGroup {
     summed_ = {*layout_, at_, gradient};
     kept_data_ = kept;
     model_part_ = part_of(model);
-    if (gradient != nullptr) main_gradient_ = part_of(gradient);
+    if (gradient != nullptr || model_size() == 0) main_gradient_ = part_of(gradient);
     if constexpr (one_copy)
       main_ = model_part_;
     else

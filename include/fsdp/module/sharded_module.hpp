@@ -118,6 +118,20 @@ class ShardedModule {
   /// Elements that are trained on this rank, padding included.
   std::int64_t trained_size() const { return trained_size_; }
 
+  /// Elements that a rank of the world holds at rest: those that are trained, all, and those that it keeps after
+  /// forward. Layouts may give ranks different parts.
+  std::array<std::int64_t, 3> elements_of(int rank) const {
+    using Axes = GroupAxes<Comm>;
+    std::array<std::int64_t, 3> elements{};
+    for (const Group& group : groups_) {
+      const std::int64_t here = group.layout().local_size(rank % Axes::size(group.axes().shard));
+      elements[0] += group.rules().trainable ? here : 0;
+      elements[1] += here;
+      elements[2] += group.kept_size_of(rank);
+    }
+    return elements;
+  }
+
   /// Rounds the main weights into the model weights; after they were set from outside.
   void sync_model_weights() {
     if constexpr (!Group::one_copy)
@@ -151,7 +165,7 @@ class ShardedModule {
         shape_(shape),
         purpose_(purpose),
         stream_(arena_, shape.threads) {
-    collect_groups(sharding::facts_of(sharding));
+    collect_groups(sharding::facts_of(sharding), layout_of(sharding));
     schedule_passes(sharding);
     first_backward_ = sharding::first_backward(problem_);
     arena_ = Device::Arena::planned(ledger_, shape.activation_bytes);
@@ -159,7 +173,7 @@ class ShardedModule {
     allocate();
   }
 
-  void collect_groups(const sharding::Facts& facts) {
+  void collect_groups(const sharding::Facts& facts, const typename Stack::Sharding::Layout& layout) {
     std::vector<std::vector<NamedParameter>> units;
     const auto add_unit = [&](const auto& module, const std::string& prefix) {
       std::vector<NamedParameter> list;
@@ -180,11 +194,28 @@ class ShardedModule {
                 .overlap = Device::overlaps,
                 .keep_last_block = model_.units().keep_last_block};
     references_ = std::move(unit_groups.references);
-    for (GroupedParameters& group : unit_groups.groups) {
+    std::vector<GroupAxes<Comm>> axes;
+    std::vector<sharding::GroupFacts> group_facts;
+    std::vector<buffer::TensorGroup> specs;
+    for (const GroupedParameters& group : unit_groups.groups) {
       names_.groups.push_back(group.name);
-      const sharding::GroupFacts own = facts_of(group, facts, sharded);
-      const GroupAxes<Comm> axes = mesh_.axes_of(own.resident, facts, problem_);
-      groups_.emplace_back(std::move(group.parameters), static_cast<int>(groups_.size()), axes, own);
+      group_facts.push_back(facts_of(group, facts, sharded));
+      axes.push_back(mesh_.axes_of(group_facts.back().resident, facts, problem_));
+      specs.push_back(spec_of(group));
+    }
+    std::vector<int> shards, keepers;
+    for (const GroupAxes<Comm>& on : axes) {
+      shards.push_back(GroupAxes<Comm>::size(on.shard));
+      keepers.push_back(on.keep == nullptr ? 0 : on.keep->size());
+    }
+    auto layouts =
+        buffer::build_layouts(layout, std::span<const buffer::TensorGroup>(specs), std::span<const int>(shards));
+    auto kept =
+        buffer::build_layouts(layout, std::span<const buffer::TensorGroup>(specs), std::span<const int>(keepers));
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      layouts[i].cut_across(GroupAxes<Comm>::size(axes[i].across));
+      groups_.emplace_back(std::move(unit_groups.groups[i].parameters), static_cast<int>(i), axes[i], group_facts[i],
+                           std::move(layouts[i]), std::move(kept[i]));
       problem_.groups.push_back(groups_.back().facts());
     }
     for (int unit = 0; unit < std::ssize(uses()); ++unit)
@@ -206,6 +237,14 @@ class ShardedModule {
       slot_sizes_ = largest(std::move(slot_sizes_), sharding::slot_sizes(placed, problem));
     }
     if constexpr (!Device::counts_only) require_same_schedules(mesh_.world(), schedules_);
+  }
+
+  /// A group as layout policies see it.
+  buffer::TensorGroup spec_of(const GroupedParameters& group) const {
+    buffer::TensorGroup spec;
+    for (const NamedParameter& parameter : group.parameters)
+      spec.tensors.push_back({.shape = parameter.shape, .work = group.frozen ? 0 : shape_.step_work(parameter.shape)});
+    return spec;
   }
 
   /// Elements of every group's buffers at rest, one group after the other.

@@ -53,8 +53,8 @@ struct Stack {
   using WithComm = Stack<Sharding, OtherComm, Precision, Tiling>;
 
   /// Such as "fsdp2 / threads / bf16".
-  static std::string name() {
-    return std::string(Sharding::name) + " / " + std::string(Comm::name) + " / " + std::string(Precision::name);
+  static std::string name(const Sharding& sharding = {}) {
+    return text_of(sharding) + " / " + std::string(Comm::name) + " / " + std::string(Precision::name);
   }
 };
 

@@ -3,7 +3,9 @@
 /// The dry run: the same model on a device without storage and a communicator without peers. It gives the exact peak.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,10 +18,13 @@
 
 namespace fsdp::plan {
 
+/// As a request's rank: the one that takes the most memory.
+inline constexpr int most_loaded = -1;
+
 /// What is planned for: a step on one of `ranks` ranks.
 struct Request {
   int ranks = 1;
-  int rank = 0;
+  int rank = 0;                ///< or most_loaded
   std::int64_t sequences = 1;  ///< the most in one micro-batch
   RunShape shape;              ///< its activation_bytes are not read
   Purpose purpose = Purpose::train;
@@ -28,6 +33,8 @@ struct Request {
 
 /// What a step takes.
 struct Plan {
+  int rank = 0;
+  bool same_on_all_ranks = true;  ///< asked for the most_loaded: whether all take as much
   device::BytesByKind bytes{};
   std::int64_t activation_bytes = 0;            ///< the arena that the step needs
   std::int64_t offloaded_activation_bytes = 0;  ///< the same in host memory
@@ -46,15 +53,51 @@ template <class Model>
 using MetaTwin = typename Model::template On<
     typename Model::Stack::template WithComm<comm::Simulated<device::MetaFor<typename Model::Stack::Device>>>>;
 
+namespace detail {
+
+/// Ranks of which one takes the most memory at rest, whatever an element of each kind takes: those that hold no less of
+/// one kind than another that holds more of the rest. Of ranks that hold the same, the first.
+template <class Module>
+std::vector<int> most_loaded_ranks(const Module& module, int ranks, bool& all_alike) {
+  std::vector<int> most;
+  const auto holds_no_more = [&](int rank, int other) {
+    const auto mine = module.elements_of(rank), theirs = module.elements_of(other);
+    return std::equal(mine.begin(), mine.end(), theirs.begin(), std::less_equal<>());
+  };
+  all_alike = true;
+  for (int rank = 0; rank < ranks; ++rank) {
+    all_alike = all_alike && module.elements_of(rank) == module.elements_of(0);
+    if (std::any_of(most.begin(), most.end(), [&](int other) { return holds_no_more(rank, other); })) continue;
+    std::erase_if(most, [&](int other) { return holds_no_more(other, rank); });
+    most.push_back(rank);
+  }
+  return most;
+}
+
+}  // namespace detail
+
 /// Runs one step (and one evaluation) of the model on Meta, with every number of sequences that a micro-batch may have.
 template <class Model>
 Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typename Model::Stack::Tiling tiling,
              const Request& request) {
   using MetaModel = MetaTwin<Model>;
   typename MetaModel::Stack::Comm communicator(
-      comm::simulated_world<typename Model::Stack::Comm>(request.ranks, request.rank));
+      comm::simulated_world<typename Model::Stack::Comm>(request.ranks, std::max(request.rank, 0)));
   ShardedModule<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding, tiling,
                                   request.shape, request.purpose);
+  if (request.rank == most_loaded) {
+    Plan most;
+    bool all_alike = true;
+    Request one = request;
+    for (const int rank : detail::most_loaded_ranks(module, request.ranks, all_alike)) {
+      one.rank = rank;
+      const Plan plan = dry_run(model, sharding, tiling, one);
+      if (plan.peak_bytes() > most.peak_bytes()) most = plan;
+      one.matmuls = nullptr;  // the same on all ranks
+    }
+    most.same_on_all_ranks = all_alike;
+    return most;
+  }
   Executor<MetaModel> executor(module);
   std::vector<CountExchange<typename MetaModel::Stack::Comm>> exchanges;  // of training, of evaluation
   for (int i = 0; i < (request.purpose == Purpose::train ? 2 : request.purpose == Purpose::evaluate ? 1 : 0); ++i)
@@ -72,6 +115,7 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
     executor.queue_training(std::vector<MicroBatch>(static_cast<std::size_t>(request.shape.micro_batches), one), 1.0f);
   };
   Plan result;
+  result.rank = request.rank;
   if (request.purpose == Purpose::train) {
     optim::AdamW<MetaModel> optimizer(module, {});
     module.stream().counters.matmuls = request.matmuls;

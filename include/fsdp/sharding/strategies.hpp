@@ -2,17 +2,19 @@
 /// @file
 /// Which placement weights, gradients and optimizer state have at rest and in use: all sharding strategies.
 ///
-/// To add one: a struct with the members of the concept here, its lists in tests/sharding/schedule_test.cpp, its name
-/// in src/train/stack_choice.cpp and cmake/stacks.cmake.
+/// To add one: a struct with the members of the concept here, its lists in tests/sharding/schedule_test.cpp, its place
+/// in sharding/run_time.hpp, its name in src/train/stack_choice.cpp and cmake/stacks.cmake.
 #pragma once
 
 #include <concepts>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
 #include <fsdp/buffer/distributed_buffer.hpp>
 #include <fsdp/buffer/layout.hpp>
+#include <fsdp/core/joined.hpp>
 #include <fsdp/sharding/rules.hpp>
 #include <fsdp/sharding/scheduler.hpp>
 
@@ -96,6 +98,39 @@ struct Replicated {
   }
 };
 
+/// The layout policy of a strategy: what `layout()` gives, or its type's default value.
+template <class S>
+typename S::Layout layout_of(const S& strategy) {
+  if constexpr (requires { strategy.layout(); })
+    return strategy.layout();
+  else
+    return {};
+}
+
+/// A strategy's name: what `text()` gives where it depends on values, or its type's.
+template <class S>
+std::string text_of(const S& strategy) {
+  if constexpr (requires { strategy.text(); })
+    return strategy.text();
+  else
+    return std::string(S::name);
+}
+
+namespace detail {
+inline constexpr std::string_view hybrid_name = "hybrid:K", full_name = ":full", colon = ":", no_name = "";
+inline constexpr std::string_view layout_name = " layout=";
+
+/// The inner strategy is named where it is not FullyShard<>.
+template <class Inner, bool full, class Usual = FullyShard<>>
+using HybridName = std::conditional_t<std::is_same_v<Inner, Usual>, Joined<hybrid_name, full ? full_name : no_name>,
+                                      Joined<hybrid_name, full ? full_name : no_name, colon, Inner::name>>;
+
+/// The layout is named where it is not the strategy's own.
+template <class Strategy, class L>
+using LayoutName = std::conditional_t<std::is_same_v<typename Strategy::Layout, L>, Joined<Strategy::name>,
+                                      Joined<Strategy::name, layout_name, L::name>>;
+}  // namespace detail
+
 /// What HybridShard does with the optimizer's part over the mesh's outer axis.
 enum class OptimizerAcross : std::uint8_t { replicated, sharded };
 
@@ -107,7 +142,7 @@ struct HybridShard {
   static_assert(std::is_same_v<typename Inner::AtRest, buffer::Shard>,
                 "fsdp: HybridShard replicates what its inner strategy shards; Replicated shards nothing: use it alone, "
                 "or put FullyShard, Zero1, Zero2 or Zero3 inside");
-  static constexpr std::string_view name = optimizer == OptimizerAcross::replicated ? "hybrid:K" : "hybrid:K:full";
+  static constexpr std::string_view name = detail::HybridName<Inner, optimizer == OptimizerAcross::sharded>::text;
   static constexpr int mesh_axes = 2;
   using AtRest = buffer::Shard;
   using Across = std::conditional_t<optimizer == OptimizerAcross::replicated, buffer::Replicate, buffer::Shard>;
@@ -115,6 +150,14 @@ struct HybridShard {
   int group = 1;  ///< ranks that hold a model together
   Inner inner{};
 
+  Layout layout() const { return layout_of(inner); }
+  /// Its name with the inner strategy that it has at run time.
+  std::string text() const requires requires(const Inner held) { held.text(); }
+  {
+    const std::string held = inner.text();
+    return std::string(detail::HybridName<FullyShard<>, optimizer == OptimizerAcross::sharded>::text) +
+           (held == FullyShard<>::name ? "" : ":" + held);
+  }
   int ranks_per_group() const { return group; }
   constexpr sharding::Facts facts() const {
     sharding::Facts facts = sharding::facts_of(inner);
@@ -139,10 +182,14 @@ struct Offload : Strategy {
   static constexpr bool offloads_optimizer = true;
 };
 
-/// A strategy with another layout.
+/// A strategy with another layout, and that layout's numbers.
 template <class Strategy, buffer::LayoutPolicy L>
 struct WithLayout : Strategy {
+  static constexpr std::string_view name = detail::LayoutName<Strategy, L>::text;
   using Layout = L;
+  L policy{};
+
+  L layout() const { return policy; }
 };
 
 /// A sharding strategy: the placement at rest of weights, gradients and optimizer state, a layout, and the rules from
@@ -177,6 +224,12 @@ struct AcrossOf<S> {
 template <class S>
 using OptimizerPlacement = typename detail::AcrossOf<S>::Type;
 
+/// Whether every tensor that a rank steps lies whole on it: what optimizers of whole matrices need.
+template <class S>
+inline constexpr bool tensors_whole = std::is_same_v<typename S::AtRest, buffer::Replicate> ||
+                                      (buffer::keeps_tensors_whole<typename S::Layout> &&
+                                       std::is_same_v<OptimizerPlacement<S>, buffer::Replicate>);
+
 /// Whether main weights and optimizer state live in host memory.
 template <class S>
 inline constexpr bool offloads_optimizer_of = false;
@@ -194,6 +247,10 @@ consteval bool check_sharding() {
   static_assert(
       requires { typename S::Layout; },
       "fsdp: a sharding strategy lacks the type Layout; add 'using Layout = fsdp::buffer::PerParameter;' or Flat");
+  static_assert(
+      requires { requires buffer::LayoutPolicy<typename S::Layout>; },
+      "fsdp: a sharding strategy's Layout is no layout policy; it needs a name and std::vector<Layout> build(groups, "
+      "parts) const, which lays out all groups of a model; see fsdp/buffer/layout.hpp");
   static_assert(sharding::GivesRules<S> || sharding::GivesSchedule<S>,
                 "fsdp: a sharding strategy has neither fsdp::sharding::Rules rules() const, from which a schedule "
                 "follows, nor a fsdp::sharding::Schedule schedule(const fsdp::sharding::Problem&) const of its own; "

@@ -63,11 +63,7 @@ TilingChoice choice_of(const TilingChoice& asked) {
 template <class Stack>
 StackChoice choice_of(const StackChoice& asked) {
   StackChoice fixed = asked;
-  std::string kind(Stack::Sharding::name);
-  if (kind != kind_name(asked.sharding)) {
-    if (const auto at = kind.find('K'); at != std::string::npos) kind.replace(at, 1, "1");
-    fixed.sharding = parse_sharding(kind);
-  }
+  if (!takes<typename Stack::Sharding>(asked.sharding)) fixed.sharding = usual_choice<typename Stack::Sharding>();
   fixed.precision = parse_precision(Stack::Precision::name);
   fixed.tiling = choice_of<typename Stack::Tiling>(asked.tiling);
   const std::string comm(Stack::Comm::name);
@@ -109,11 +105,13 @@ void describe(const TrainOptions& options) {
     const Tiling tiling = tiling_of<Tiling>(resolved.stack);
     const plan::Plan step = plan::dry_run(model, sharding, tiling, request);
     std::fputs(plan::tiling_text(model, tiling, request).c_str(), stdout);
-    std::fputs(
-        report::memory_table(step.bytes, message(Model::Stack::name(), ", ", ranks, " ranks, ", request.sequences,
-                                                 " x ", options.seq_len, " tokens a micro-batch: bytes of each rank"))
-            .c_str(),
-        stdout);
+    const std::string whose =
+        step.same_on_all_ranks ? "each rank" : message("rank ", step.rank, ", which takes the most");
+    std::fputs(report::memory_table(
+                   step.bytes, message(Model::Stack::name(sharding), ", ", ranks, " ranks, ", request.sequences, " x ",
+                                       options.seq_len, " tokens a micro-batch: bytes of ", whose))
+                   .c_str(),
+               stdout);
   }
 }
 

@@ -14,16 +14,21 @@
 
 namespace fsdp::train {
 
+/// Which layout; `own` is the strategy's.
+enum class LayoutChoice : std::uint8_t { own, per_parameter, flat, rows, owned };
+
 struct ShardingChoice {
   enum class Kind : std::uint8_t { fsdp2, zero1, zero2, zero3, hybrid, replicated };
   Kind kind = Kind::fsdp2;
-  bool reshard = true;              ///< fsdp2: release the weights after forward
+  Kind inner = Kind::fsdp2;         ///< hybrid: the strategy inside a group
+  bool reshard = true;              ///< fsdp2, also inside hybrid: release the weights after forward
   std::int64_t number = 0;          ///< fsdp2:K and hybrid:K: ranks per group; 0 where not given
   bool full = false;                ///< hybrid: the optimizer is sharded over groups too
-  bool deferred = false;            ///< fsdp2, hybrid: gradients are reduced after the last micro-batch only
-  std::int64_t prefetch_depth = 1;  ///< fsdp2, zero3, hybrid: computations that weights are gathered ahead
-  std::int64_t persistence = 0;     ///< zero3: tensors up to so many elements are gathered once a step
-  std::int64_t live_bound = 0;      ///< zero3: most elements gathered at a time; 0: no bound
+  bool deferred = false;            ///< fsdp2, also inside hybrid: reduce after the last micro-batch only
+  std::int64_t prefetch_depth = 1;  ///< fsdp2, zero3, also inside hybrid: computations that weights are gathered ahead
+  std::int64_t persistence = 0;     ///< zero3, also inside hybrid: tensors up to so many elements stay gathered
+  std::int64_t live_bound = 0;      ///< zero3, also inside hybrid: most elements gathered at a time; 0: no bound
+  LayoutChoice layout = LayoutChoice::own;  ///< --layout: no part of the written form of --sharding
 
   friend bool operator==(const ShardingChoice&, const ShardingChoice&) = default;
 };
@@ -61,18 +66,25 @@ struct StackChoice {
 
 /// From the written form; each throws InputError with the nearest name.
 ShardingChoice parse_sharding(std::string_view text);
+LayoutChoice parse_layout(std::string_view text);
 PrecisionChoice parse_precision(std::string_view text);
 TilingChoice parse_tiling(std::string_view text);
 CommChoice parse_comm(std::string_view text);
 
-/// The strategy's kind without its numbers, as its type is named: "fsdp2:K", "hybrid:K:full", "zero3".
+/// The strategy's kind without its numbers, as its type is named: "fsdp2:K", "hybrid:K:full:zero3",
+/// "fsdp2 layout=owned" where the layout is not the strategy's own.
 std::string kind_name(const ShardingChoice& choice);
+/// The strategy inside a hybrid's groups.
+ShardingChoice inner_of(const ShardingChoice& hybrid);
+/// The layout where it is not the strategy's own, else `own`.
+LayoutChoice other_layout(const ShardingChoice& choice);
 
 /// "4096", "512MiB", "2GiB"; throws InputError, which names the flag, where it is anything else or not positive.
 std::int64_t parse_bytes(std::string_view flag, std::string_view text);
 
 /// The written form that parses to the same value.
 std::string name_of(const ShardingChoice& choice);
+std::string name_of(LayoutChoice choice);
 std::string name_of(PrecisionChoice choice);
 std::string name_of(const TilingChoice& choice);
 std::string name_of(const CommChoice& choice);

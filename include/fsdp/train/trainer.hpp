@@ -44,7 +44,7 @@ namespace fsdp::train {
 /// What the dry run is asked for these options.
 inline plan::Request plan_request(const TrainOptions& options, int ranks, int threads) {
   return {.ranks = ranks,
-          .rank = 0,
+          .rank = plan::most_loaded,
           .sequences = options.batch_size / (ranks * options.grad_accum),
           .shape = {.sequence_length = options.seq_len,
                     .micro_batches = static_cast<int>(options.grad_accum),

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <comm/threads.hpp>
-#include <fsdp/buffer/rows.hpp>
+#include <fsdp/buffer/owned.hpp>
 
 #include <support/stack_run.hpp>
 #include <support/stacks/runners.hpp>
 
 namespace fsdp::test {
 
-RunResults run_fsdp2_rows(const RunOptions& options) {
-  return run_threads<Llama<Stack<WithLayout<FullyShard<>, buffer::Rows>, comm::Threads<>, Fp32, tiling::RunTime>>>(
+RunResults run_fsdp2_owned(const RunOptions& options) {
+  return run_threads<Llama<Stack<WithLayout<FullyShard<>, buffer::Owned>, comm::Threads<>, Fp32, tiling::RunTime>>>(
       options);
 }
 RunResults run_fsdp2_bf16(const RunOptions& options) {

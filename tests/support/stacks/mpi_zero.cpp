@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <comm/mpi_world.hpp>
 
+#include <fsdp/sharding/run_time.hpp>
+
 #include <support/stack_run.hpp>
 #include <support/stacks/mpi_runners.hpp>
 
@@ -17,6 +19,10 @@ RunResults run_mpi_zero3(const RunOptions& options) {
 }
 RunResults run_mpi_replicated(const RunOptions& options) {
   return run_on_rank<Llama<Stack<Replicated, comm::Mpi<>, Fp32, tiling::RunTime>>>(comm::mpi_world(), options);
+}
+
+RunResults run_mpi_run_time_sharded(const RunOptions& options) {
+  return run_on_rank<Llama<Stack<RunTimeSharded, comm::Mpi<>, Fp32, tiling::RunTime>>>(comm::mpi_world(), options);
 }
 
 }  // namespace fsdp::test

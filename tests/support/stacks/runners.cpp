@@ -14,6 +14,12 @@ namespace {
 /// "fsdp2:2" of "fsdp2:2/bf16".
 std::string_view strategy_of(std::string_view stack) { return stack.substr(0, stack.find('/')); }
 
+/// Which of the types whose strategy is chosen at run time.
+std::string placements_of(const train::ShardingChoice& choice) {
+  if (choice.full) return "full";
+  return choice.number > 0 ? "grouped" : "sharded";
+}
+
 }  // namespace
 
 std::int64_t ranks_per_group(std::string_view stack) {
@@ -25,7 +31,10 @@ RunResults run(std::string_view stack, const RunOptions& options) {
       {"fsdp2", run_fsdp2},
       {"fsdp2:no-reshard", run_fsdp2_no_reshard},
       {"fsdp2:K", run_fsdp2_group},
-      {"fsdp2/rows", run_fsdp2_rows},
+      {"fsdp2/owned", run_fsdp2_owned},
+      {"sharded/run-time", run_run_time_sharded},
+      {"grouped/run-time", run_run_time_grouped},
+      {"full/run-time", run_run_time_full},
       {"fsdp2/bf16", run_fsdp2_bf16},
       {"fsdp2/offload", run_fsdp2_offload},
       {"fsdp2/bf16-wire", run_fsdp2_bf16_wire},
@@ -56,13 +65,24 @@ RunResults run(std::string_view stack, const RunOptions& options) {
       {"hybrid:K/nccl", run_hybrid_nccl},
       {"hybrid:K:full/nccl", run_hybrid_full_nccl},
       {"replicated/nccl", run_replicated_nccl},
+      {"sharded/run-time/queued", run_run_time_sharded_queued},
+      {"sharded/run-time/nccl", run_run_time_sharded_nccl},
 #endif
   };
   if (stack == "watched") return run_watched(options);
   RunOptions chosen = options;
   const std::string_view strategy = strategy_of(stack);
   chosen.sharding = train::parse_sharding(strategy);
-  const auto found = compiled.find(train::kind_name(chosen.sharding) + std::string(stack.substr(strategy.size())));
+  std::string rest(stack.substr(strategy.size()));
+  constexpr std::string_view layout = "/layout=";
+  if (rest.starts_with(layout)) {
+    const std::size_t end = std::min(rest.find('/', layout.size()), rest.size());
+    chosen.sharding.layout = train::parse_layout(rest.substr(layout.size(), end - layout.size()));
+    rest.erase(0, end);
+  }
+  const bool run_time = rest.starts_with("/run-time");
+  const auto found =
+      compiled.find((run_time ? placements_of(chosen.sharding) : train::kind_name(chosen.sharding)) + rest);
   require<InputError>(found != compiled.end(), "no stack of the tests is called '", stack, "'");
   return found->second(chosen);
 }

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A layout policy that is chosen at run time.
+#pragma once
+
+#include <concepts>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <fsdp/buffer/layout.hpp>
+#include <fsdp/buffer/owned.hpp>
+#include <fsdp/buffer/rows.hpp>
+
+namespace fsdp::buffer {
+
+/// Holds any of our layout policies, with its numbers.
+class AnyLayout {
+ public:
+  static constexpr std::string_view name = "any";
+
+  AnyLayout() = default;
+  template <class L>
+  requires(std::constructible_from<std::variant<PerParameter, Flat, Rows, Owned>, L>&& LayoutPolicy<L>)
+      AnyLayout(L policy)
+      : policy_(std::move(policy)) {}
+
+  /// The name of the policy that it holds.
+  std::string_view text() const {
+    return std::visit([]<class L>(const L&) -> std::string_view { return L::name; }, policy_);
+  }
+  std::vector<Layout> build(std::span<const TensorGroup> groups, int parts) const {
+    return std::visit([&](const auto& policy) { return policy.build(groups, parts); }, policy_);
+  }
+
+ private:
+  std::variant<PerParameter, Flat, Rows, Owned> policy_;
+};
+
+static_assert(LayoutPolicy<AnyLayout> && !keeps_tensors_whole<AnyLayout>);
+
+}  // namespace fsdp::buffer

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Names of types that are made of other types' names, at compile time.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+namespace fsdp {
+
+/// `Joined<A::name, B::name>::text` is one name after the other. The parts are static members or namespace variables.
+template <const std::string_view&... parts>
+class Joined {
+  static constexpr std::size_t size = (parts.size() + ... + 0);
+  static constexpr std::array<char, size> characters = [] {
+    std::array<char, size> all{};
+    auto end = all.begin();
+    ((end = std::copy(parts.begin(), parts.end(), end)), ...);
+    return all;
+  }();
+
+ public:
+  static constexpr std::string_view text{characters.data(), size};
+};
+
+}  // namespace fsdp

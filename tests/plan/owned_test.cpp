@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans of ranks that own whole tensors, and so differ.
+#include <algorithm>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <comm/simulated.hpp>
+#include <fsdp/buffer/owned.hpp>
+#include <fsdp/models/llama.hpp>
+#include <fsdp/plan/dry_run.hpp>
+
+namespace fsdp::plan {
+namespace {
+
+using Sharding = WithLayout<FullyShard<>, buffer::Owned>;
+using Model = Llama<Stack<Sharding, comm::Simulated<>, Bf16Mixed, tiling::Untiled>>;
+using Module = ShardedModule<Model>;
+
+Model small_model(Units units = {}) {
+  return Model({.vocab_size = 320,
+                .hidden_size = 64,
+                .intermediate_size = 192,
+                .layers = 2,
+                .heads = 4,
+                .kv_heads = 1,
+                .head_dim = 16},
+               units);
+}
+
+Plan plan_of(const Model& model, int ranks, int rank) {
+  return dry_run(model, Sharding{}, {}, {.ranks = ranks, .rank = rank, .shape = {.sequence_length = 16}});
+}
+
+/// Some of the trained are few, all are many: which rank takes the most depends on both.
+TEST(MostLoaded, IsTheRankWhosePeakIsTheLargest) {
+  for (const Model& model : {small_model(), small_model({.frozen = {"*embed*", "*down_proj*"}})})
+    for (const int ranks : {1, 2, 3, 7}) {
+      std::vector<std::int64_t> peaks;
+      for (int rank = 0; rank < ranks; ++rank) peaks.push_back(plan_of(model, ranks, rank).peak_bytes());
+      const Plan most = plan_of(model, ranks, most_loaded);
+      EXPECT_EQ(most.peak_bytes(), *std::ranges::max_element(peaks)) << ranks << " ranks";
+      EXPECT_EQ(most.peak_bytes(), peaks[static_cast<std::size_t>(most.rank)]);
+      EXPECT_EQ(most.same_on_all_ranks, std::ranges::count(peaks, peaks.front()) == ranks);
+    }
+}
+
+/// What an optimizer of whole matrices may cost: much for a matrix, nothing for a vector.
+std::int64_t matrices_alone(const Shape& shape) { return shape.rank == 2 ? shape[0] * shape[0] * shape[1] : 0; }
+
+TEST(Owned, PiecesAreWholeTensorsBalancedByTheWorkThatTheRunGives) {
+  constexpr int ranks = 3;
+  const auto work_of_ranks = [](std::int64_t (*step_work)(const Shape&)) {
+    std::vector<std::int64_t> work;
+    for (int rank = 0; rank < ranks; ++rank) {
+      comm::Simulated<> communicator({.ranks = ranks, .rank = rank});
+      const Module module(communicator, small_model(), Sharding{{}, {.slack = 2}}, {},
+                          {.sequence_length = 16, .step_work = step_work});
+      work.push_back(0);
+      for (const auto& piece : module.pieces()) {
+        EXPECT_EQ(piece.begin, 0);
+        EXPECT_EQ(piece.main.numel(), piece.parameter->shape.numel());
+        work.back() += matrices_alone(piece.parameter->shape);
+      }
+    }
+    return work;
+  };
+  const auto largest = [](const std::vector<std::int64_t>& work) { return *std::ranges::max_element(work); };
+  EXPECT_LT(largest(work_of_ranks(matrices_alone)), largest(work_of_ranks(elementwise_work)));
+}
+
+}  // namespace
+}  // namespace fsdp::plan

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layouts change where elements lie, and strategies that are chosen at run time change nothing.
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include <support/small_llama.hpp>
+#include <support/temporary_folder.hpp>
+
+namespace fsdp::test {
+namespace {
+
+using Names = std::vector<std::string>;
+
+std::string owned(std::string_view strategy) { return std::string(strategy) + "/layout=owned/run-time"; }
+
+/// Values, collectives, and memory as it was planned on each rank. Norms are sums over pieces, and pieces differ.
+void expect_same_step(const RunResults& found, const RunResults& expected) {
+  EXPECT_EQ(found.losses, expected.losses);
+  EXPECT_EQ(tensors_that_differ(found.gradients, expected.gradients), Names{});
+  EXPECT_EQ(tensors_that_differ(found.weights, expected.weights), Names{});
+  const auto collectives = [](const std::vector<comm::Record>& records) {
+    std::vector<std::pair<comm::Op, std::string>> list;
+    for (const comm::Record& record : records) list.emplace_back(record.op, record.label.what);
+    return list;
+  };
+  EXPECT_EQ(collectives(found.records), collectives(expected.records));
+  EXPECT_EQ(collectives(found.inner_records), collectives(expected.inner_records));
+  EXPECT_EQ(collectives(found.across_records), collectives(expected.across_records));
+  for (const Memory& memory : found.memory) EXPECT_EQ(memory.used, memory.planned);
+}
+
+TEST(Layouts, RowsFollowPerParameter) {
+  for (const int ranks : sampled({1, 2, 3, 4}))
+    for (const int micro_batches : sampled({1, 3})) {
+      const RunResults rows = run("fsdp2/layout=rows/run-time", uneven_options(ranks, micro_batches));
+      const RunResults expected = run("fsdp2", uneven_options(ranks, micro_batches));
+      EXPECT_LE(largest_relative(rows.losses, expected.losses), 1e-6) << ranks;
+      EXPECT_LE(largest_relative(rows.weights, expected.weights), 1e-4) << ranks;
+      for (const Memory& memory : rows.memory) EXPECT_EQ(memory.used, memory.planned);
+    }
+}
+
+TEST(Layouts, WholeTensorsGiveTheBitsOfCutOnes) {
+  for (const auto& [strategy, ranks] :
+       {std::pair("fsdp2", 1), std::pair("fsdp2", 2), std::pair("fsdp2:no-reshard", 3), std::pair("fsdp2:2", 4),
+        std::pair("zero1", 3), std::pair("zero2", 2), std::pair("zero3", 4), std::pair("zero3:persist=20", 3),
+        std::pair("hybrid:2", 4), std::pair("hybrid:2:full", 4)})
+    for (const int micro_batches : sampled({1, 2})) {
+      SCOPED_TRACE(message(strategy, ", ", ranks, " ranks, ", micro_batches, " micro-batches"));
+      const RunOptions options = uneven_options(ranks, micro_batches);
+      expect_same_step(run(owned(strategy), options), run(strategy, options));
+    }
+  expect_same_step(run("fsdp2/owned", uneven_options(3)), run("fsdp2", uneven_options(3)));
+}
+
+/// 12 tensors of a model of one block, one of which is tied, on 16 ranks.
+TEST(Layouts, ARankMayOwnNothing) {
+  RunOptions options = uneven_options(16);
+  options.config = uneven_llama(1);
+  options.config.tied = true;
+  options.steps = 3;
+  const RunResults found = run(owned("fsdp2"), options);
+  expect_same_step(found, run("fsdp2", options));
+  constexpr auto weights = static_cast<std::size_t>(device::MemoryKind::weights);
+  EXPECT_TRUE(std::ranges::any_of(found.memory, [&](const Memory& memory) { return memory.used[weights] == 0; }));
+}
+
+TEST(Layouts, FrozenReplicatedAndMergedUnitsWorkWithWholeTensors) {
+  RunOptions options = uneven_options(3, 2);
+  options.units = {.blocks_per_unit = 2, .recompute = true, .replicated = {"*norm*"}, .frozen = {"*up_proj*"}};
+  options.evaluated = some_windows(2, 7, 37);
+  options.logits_of = some_windows(1, 7, 37);
+  const RunResults found = run(owned("zero3"), options);
+  const RunResults expected = run("zero3", options);
+  expect_same_step(found, expected);
+  EXPECT_EQ(found.last_evaluation, expected.last_evaluation);
+  EXPECT_EQ(found.logits, expected.logits);
+}
+
+TEST(Layouts, WholeTensorsOnQueuedDevicesAndOverNccl) {
+  RunOptions options = uneven_options(3, 2);
+  options.steps = 3;
+  const RunResults expected = run("fsdp2", options);
+  for (const std::string_view device : {"/queued", "/nccl"}) {
+    const RunResults found = run(owned("fsdp2") + std::string(device), options);
+    EXPECT_EQ(found.races, Names{}) << device;
+    EXPECT_EQ(found.losses, expected.losses) << device;
+    EXPECT_EQ(tensors_that_differ(found.weights, expected.weights), Names{}) << device;
+  }
+}
+
+TEST(Layouts, ACheckpointIsReadWithAnyLayoutAndGoesOnToTheBit) {
+  const TemporaryFolder folder;
+  RunOptions options = uneven_options(3);
+  const RunResults whole = run("fsdp2/owned", options);
+  options.steps = 5;
+  options.save_to = folder.path();
+  run("fsdp2/owned", options);
+  options.save_to.clear();
+  options.resume = folder.path();
+  options.steps = 10;
+  for (const auto stack : {"fsdp2/owned", "fsdp2", "zero3/layout=owned/run-time", "hybrid:3/layout=rows/run-time"}) {
+    const RunResults resumed = run(stack, options);
+    EXPECT_EQ(resumed.losses, std::vector<double>(whole.losses.begin() + 5, whole.losses.end())) << stack;
+    EXPECT_EQ(tensors_that_differ(resumed.weights, whole.weights), Names{}) << stack;
+  }
+}
+
+TEST(RunTimeStrategies, GiveTheBitsNormsAndMemoryOfTheTypesTheyStandFor) {
+  for (const auto& [strategy, ranks] :
+       {std::pair("fsdp2", 2), std::pair("fsdp2:no-reshard:prefetch=2", 3), std::pair("fsdp2:deferred", 2),
+        std::pair("zero1", 2), std::pair("zero2", 3), std::pair("zero3:persist=20:prefetch=2", 2),
+        std::pair("fsdp2:2", 4), std::pair("hybrid:2:deferred", 4), std::pair("hybrid:2:full", 4)}) {
+    SCOPED_TRACE(message(strategy, ", ", ranks, " ranks"));
+    const RunOptions options = uneven_options(ranks, 2);
+    const RunResults expected = run(strategy, options);
+    const RunResults found = run(std::string(strategy) + "/run-time", options);
+    expect_same_step(found, expected);
+    EXPECT_EQ(found.norms, expected.norms);
+    for (std::size_t rank = 0; rank < found.memory.size(); ++rank)
+      EXPECT_EQ(found.memory[rank].used, expected.memory[rank].used);
+  }
+}
+
+TEST(RunTimeStrategies, AHybridHasAnyInnerStrategy) {
+  const RunOptions options = uneven_options(4, 2);
+  const RunResults expected = run("hybrid:2", options);
+  for (const auto inner : {":zero1", ":zero2", ":zero3:persist=20", ":no-reshard"})
+    for (const auto kind : {"hybrid:2", "hybrid:2:full"}) {
+      const RunResults found = run(message(kind, inner, "/run-time"), options);
+      EXPECT_LE(largest_relative(found.losses, expected.losses), 1e-6) << kind << inner;
+      EXPECT_LE(largest_relative(found.weights, expected.weights), 1e-4) << kind << inner;
+      for (const Memory& memory : found.memory) EXPECT_EQ(memory.used, memory.planned) << kind << inner;
+    }
+  const auto gathers = [&](std::string_view stack) {
+    const RunResults found = run(stack, options);
+    return std::ranges::count(found.inner_records, comm::Op::all_gather, &comm::Record::op);
+  };
+  EXPECT_EQ(gathers("hybrid:2/run-time"), 7 * 2);  // 5 units, of which 3 blocks again, the last apart: in each pass
+  EXPECT_EQ(gathers("hybrid:2:no-reshard/run-time"), 5 * 2);
+  EXPECT_EQ(gathers("hybrid:2:zero2/run-time"), 5);
+}
+
+}  // namespace
+}  // namespace fsdp::test
