@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <type_traits>
 
 #include <comm/monitor.hpp>
@@ -59,7 +58,6 @@ concept Communicator = std::movable<C> && AsyncRequest<typename C::Request> &&
     requires(C c, const C constant, std::span<const Segment<float>> segments, std::span<double> values,
              std::span<std::int64_t> counts, std::span<std::byte> bytes, Write write, Reduction reduction) {
   typename C::Device;
-  { C::name } -> std::convertible_to<std::string_view>;
   { constant.rank() } -> std::convertible_to<int>;
   { constant.size() } -> std::convertible_to<int>;
   { c.all_gather(segments) } -> std::same_as<typename C::Request>;
@@ -95,11 +93,6 @@ consteval bool check_communicator() {
   static_assert(
       requires { typename C::Device; },
       "fsdp: a communicator says whose memory it moves; add `using Device = ...`, for instance fsdp::device::Cpu");
-  static_assert(
-      requires {
-        { C::name } -> std::convertible_to<std::string_view>;
-      },
-      "fsdp: a communicator has a name for messages and flags; add `static constexpr std::string_view name`");
   static_assert(
       requires { requires AsyncRequest<typename C::Request>; },
       "fsdp: a communicator lacks Request, the rest of a started collective: a default-constructible type that can "

@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include <comm/launch.hpp>
 #include <comm/queued_core.hpp>
 #include <comm/threads_rank.hpp>
+#include <fsdp/core/error.hpp>
 #include <fsdp/device/cpu.hpp>
 
 namespace fsdp::comm {
@@ -30,6 +32,7 @@ class Threads : public Backend<CoreOf<ThreadsRank, DeviceType>, DeviceType> {
 
  public:
   static constexpr std::string_view name = "threads";
+  std::string text() const { return message(name, ":", this->size()); }
 
   Threads split(int color) { return Threads(this->core().split(color)); }
 

@@ -121,6 +121,7 @@ constexpr TilePlan plan_within(const Problem& problem, std::int64_t bytes) {
 /// A budget that is known when the program runs.
 struct Budget {
   std::int64_t bytes = 0;
+  std::string text() const { return message("budget:", bytes); }
   constexpr TilePlan plan(const Problem& problem) const { return plan_within(problem, bytes); }
   friend constexpr bool operator==(const Budget&, const Budget&) = default;
 };
@@ -130,6 +131,7 @@ template <std::int64_t Bytes>
 struct StaticBudget {
   static_assert(Bytes > 0, "fsdp: StaticBudget<Bytes> needs at least one byte");
   static constexpr std::int64_t bytes = Bytes;
+  static std::string text() { return message("budget:", Bytes); }
   constexpr TilePlan plan(const Problem& problem) const { return plan_within(problem, Bytes); }
 };
 

@@ -5,12 +5,13 @@
 /// A policy is a pure function from a problem to a TilePlan. It owns no memory and sees neither device nor
 /// communicator. Tiles may be longer than asked for where very short ones would cost digits
 /// (Problem::fewest_tile_tokens). To add one: a struct with `plan` here, its cases in tests/tiling/policies_test.cpp,
-/// its name in src/train/stack_choice.cpp.
+/// its name in src/cli/stack_choice.cpp.
 #pragma once
 
 #include <algorithm>
 #include <concepts>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -40,6 +41,7 @@ consteval bool check_tiling() {
 
 /// One tile, its activations kept: the usual, untiled computation.
 struct Untiled {
+  static std::string text() { return "off"; }
   constexpr TilePlan plan(const Problem& problem) const {
     std::vector<Tile> tiles;
     append_tiles(tiles, 0, problem.tokens, problem.tokens, true);
@@ -70,6 +72,7 @@ template <std::int64_t N>
 struct StaticTiles {
   static_assert(N > 0, "fsdp: StaticTiles<N> needs at least one tile");
   static constexpr std::int64_t tile_count = N;
+  static std::string text() { return message("tiles:", N); }
   constexpr TilePlan plan(const Problem& problem) const { return cut_into(problem, N); }
 };
 
@@ -78,6 +81,7 @@ template <std::int64_t N>
 struct TokensPerTile {
   static_assert(N > 0, "fsdp: TokensPerTile<N> needs at least one token a tile");
   static constexpr std::int64_t tokens_per_tile = N;
+  static std::string text() { return message("tokens:", N); }
   constexpr TilePlan plan(const Problem& problem) const { return cut(problem, N); }
 };
 
@@ -97,6 +101,20 @@ class RunTime {
   static RunTime budget(std::int64_t bytes) {
     require<InputError>(bytes > 0, "tiling: budget:", bytes, " holds nothing; give at least 1 byte");
     return RunTime(Kind::budget, bytes);
+  }
+
+  /// A budget of what memory is left, which only a trainer can settle; `budget` gives it its bytes before any plan.
+  static constexpr RunTime budget_of_memory() { return RunTime(Kind::budget, 0); }
+  constexpr bool asks_for_memory() const { return kind_ == Kind::budget && number_ == 0; }
+
+  std::string text() const {
+    switch (kind_) {
+      case Kind::tiles: return message("tiles:", number_);
+      case Kind::tokens: return message("tokens:", number_);
+      case Kind::budget: return number_ > 0 ? message("budget:", number_) : "budget:auto";
+      case Kind::off: break;
+    }
+    return Untiled::text();
   }
 
   constexpr TilePlan plan(const Problem& problem) const {

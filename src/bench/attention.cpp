@@ -120,7 +120,7 @@ AttentionLine measure(const BenchOptions& options, std::int64_t head_dim, int th
           .heads = shape.heads,
           .kv_heads = shape.kv_heads,
           .head_dim = head_dim,
-          .precision = train::name_of(options.stack.precision),
+          .precision = cli::name_of(options.stack.precision),
           .threads = threads,
           .forward_ms = 1e3 * rounds.median_seconds(forward),
           .backward_ms = 1e3 * rounds.median_seconds(backward),
@@ -133,11 +133,11 @@ AttentionLine measure(const BenchOptions& options, std::int64_t head_dim, int th
 }  // namespace
 
 int measure_attention(const BenchOptions& options) {
-  const auto threads = static_cast<int>(train::threads_per_rank(options.stack.threads, device::available_cores(), 1));
+  const auto threads = static_cast<int>(train::threads_per_rank(options.launch.threads, device::available_cores(), 1));
   std::vector<std::int64_t> head_dims{64, 128};
   if (options.head_dim > 0) head_dims = {options.head_dim};
   for (const std::int64_t head_dim : head_dims) {
-    const AttentionLine line = options.stack.precision == train::PrecisionChoice::bf16
+    const AttentionLine line = options.stack.precision == cli::PrecisionChoice::bf16
                                    ? measure<bf16>(options, head_dim, threads)
                                    : measure<float>(options, head_dim, threads);
     std::printf("%s\n", json_line(line).c_str());

@@ -25,8 +25,12 @@ void check(const BenchOptions& options) {
   require<InputError>(!options.table || options.what == "mlp", "bench: --table belongs to mlp, not to ", options.what);
   for (const char* flag : {"up-to", "dry-run"})
     require<InputError>(options.table || !train::is_given(options, flag), "bench: --", flag, " belongs to mlp --table");
-  require<InputError>(!options.table || options.stack.comm.kind == train::CommChoice::Kind::threads, "bench: --comm ",
-                      train::name_of(options.stack.comm), ": the ranks of mlp --table are threads:N");
+  require<InputError>(!options.table || options.stack.comm.kind == cli::CommChoice::Kind::threads, "bench: --comm ",
+                      cli::name_of(options.stack.comm), ": the ranks of mlp --table are threads:N");
+  require<InputError>(
+      options.what == "step" || options.what == "comm" || options.stack.precision != cli::PrecisionChoice::bf16_wire,
+      "bench: --precision ", cli::name_of(options.stack.precision), " says what ranks send each other, and ",
+      options.what, " measures what one computes; take bf16");
   at_least("parameters", options.parameters, 1);
   if (options.bytes != 0) at_least("bytes", options.bytes, 4);  // one float
 }

@@ -136,7 +136,7 @@ void measure_collectives(const BenchOptions& options, std::list<CommWay<Comm>>& 
                          std::optional<std::size_t> library) {
     const double scale = static_cast<double>(calls) * 1e-9;
     const auto copied = static_cast<double>(buffers.bytes());
-    CommLine line{.backend = std::string(Comm::name),
+    CommLine line{.backend = policy_text<Comm>(),
                   .way = way.name,
                   .op = op,
                   .bytes = buffers.bytes(),
@@ -165,8 +165,8 @@ void measure_collectives(const BenchOptions& options, std::list<CommWay<Comm>>& 
 
 template <class Comm>
 int measure_comm(const BenchOptions& options) {
-  return train::launch<Comm>(options.stack, [&options](Comm& communicator) {
-    const int threads = train::rank_threads(options.stack, communicator);
+  return train::launch<Comm>(options.launch, [&options](Comm& communicator) {
+    const int threads = train::rank_threads(options.launch, communicator);
     use_threads(threads);
     // Where there are windows, the same without them is measured beside.
     std::int64_t has_windows = comm::shared_memory(communicator, 1) != nullptr;

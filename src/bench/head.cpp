@@ -139,7 +139,7 @@ class Matmuls {
 };
 
 template <class PrecisionT>
-void measure(const BenchOptions& options, const Sizes& sizes, const std::vector<train::TilingChoice>& tilings) {
+void measure(const BenchOptions& options, const Sizes& sizes, const std::vector<cli::TilingChoice>& tilings) {
   using Compute = typename PrecisionT::Compute;
   using Layer = Head<nn::Local<Cpu, PrecisionT, tiling::RunTime>>;
   using Planned = Head<nn::Local<device::Meta, PrecisionT, tiling::RunTime>>;
@@ -147,10 +147,10 @@ void measure(const BenchOptions& options, const Sizes& sizes, const std::vector<
   const Operands<Cpu, Compute> operands(sizes);
   Rounds rounds;
   std::vector<std::unique_ptr<Layer>> layers;
-  for (const train::TilingChoice& choice : tilings) {
-    Planned planned(unbacked, train::policy_of(choice), 0);
+  for (const cli::TilingChoice& choice : tilings) {
+    Planned planned(unbacked, cli::policy_of(choice), 0);
     planned.loss();
-    layers.push_back(std::make_unique<Layer>(operands, train::policy_of(choice), planned.arena_peak()));
+    layers.push_back(std::make_unique<Layer>(operands, cli::policy_of(choice), planned.arena_peak()));
     rounds.add([&layer = *layers.back()] { layer.loss(); });
   }
   device::Meta::Arena planned_scratch = device::Meta::Arena::unbounded();
@@ -167,7 +167,7 @@ void measure(const BenchOptions& options, const Sizes& sizes, const std::vector<
         .tokens = sizes.tokens,
         .hidden = sizes.hidden,
         .vocabulary = sizes.vocabulary,
-        .tiling = train::name_of(tilings[i]),
+        .tiling = cli::name_of(tilings[i]),
         .precision = std::string(PrecisionT::name),
         .threads = sizes.threads,
         .tokens_per_tile = plan.longest_tile(),
@@ -185,14 +185,14 @@ void measure(const BenchOptions& options, const Sizes& sizes, const std::vector<
 }  // namespace
 
 int measure_head(const BenchOptions& options) {
-  std::vector<train::TilingChoice> tilings{{.kind = train::TilingChoice::Kind::tokens, .number = 1024}};
+  std::vector<cli::TilingChoice> tilings{{.kind = cli::TilingChoice::Kind::tokens, .number = 1024}};
   if (train::is_given(options, "tiling")) tilings = {options.stack.tiling};
   const Sizes sizes{
       .tokens = options.seq_len > 0 ? options.seq_len : 4096,
       .hidden = options.hidden,
       .vocabulary = options.vocab > 0 ? options.vocab : 32000,
-      .threads = static_cast<int>(train::threads_per_rank(options.stack.threads, device::available_cores(), 1))};
-  if (options.stack.precision == train::PrecisionChoice::bf16)
+      .threads = static_cast<int>(train::threads_per_rank(options.launch.threads, device::available_cores(), 1))};
+  if (options.stack.precision == cli::PrecisionChoice::bf16)
     measure<Bf16Mixed>(options, sizes, tilings);
   else
     measure<Fp32>(options, sizes, tilings);

@@ -22,11 +22,11 @@ using device::Cpu;
 using Sizes = MlpSizes;
 
 template <class PrecisionT>
-void measure(const BenchOptions& options, const Sizes& sizes, const std::vector<train::TilingChoice>& tilings,
+void measure(const BenchOptions& options, const Sizes& sizes, const std::vector<cli::TilingChoice>& tilings,
              bool print_untiled) {
   using Layer = MlpLayer<nn::Local<Cpu, PrecisionT, tiling::RunTime>>;
   struct Measured {
-    train::TilingChoice tiling;
+    cli::TilingChoice tiling;
     std::unique_ptr<Layer> layer;
     std::size_t forward = 0, backward = 0;
   };
@@ -35,10 +35,10 @@ void measure(const BenchOptions& options, const Sizes& sizes, const std::vector<
   Rounds rounds;
   std::vector<Measured> list;
   std::int64_t largest_arena = 0;
-  for (const train::TilingChoice& choice : tilings) {
-    const std::int64_t arena_bytes = planned_arena<PrecisionT>(sizes, train::policy_of(choice));
+  for (const cli::TilingChoice& choice : tilings) {
+    const std::int64_t arena_bytes = planned_arena<PrecisionT>(sizes, cli::policy_of(choice));
     largest_arena = std::max(largest_arena, arena_bytes);
-    auto layer = std::make_unique<Layer>(operands, train::policy_of(choice), arena_bytes);
+    auto layer = std::make_unique<Layer>(operands, cli::policy_of(choice), arena_bytes);
     Layer& own = *layer;
     const std::size_t forward = rounds.add([&own] { own.forward(); }, [&own] { own.restore(); });
     const std::size_t backward = rounds.add([&own] { own.backward(); });
@@ -59,7 +59,7 @@ void measure(const BenchOptions& options, const Sizes& sizes, const std::vector<
           [&](std::size_t round) { return layer_seconds(measured, round) / rounds.seconds(floor, round); });
     };
     MlpLine line{.seq = sizes.tokens,
-                 .tiling = train::name_of(measured.tiling),
+                 .tiling = cli::name_of(measured.tiling),
                  .precision = std::string(PrecisionT::name),
                  .threads = sizes.threads,
                  .hidden = sizes.hidden,
@@ -88,8 +88,8 @@ void measure(const BenchOptions& options, const Sizes& sizes, const std::vector<
 
 int measure_mlp(const BenchOptions& options) {
   if (options.table) return measure_mlp_table(options);
-  using Kind = train::TilingChoice::Kind;
-  std::vector<train::TilingChoice> tilings{{}};  // untiled is always measured, for the others' ratio to it
+  using Kind = cli::TilingChoice::Kind;
+  std::vector<cli::TilingChoice> tilings{{}};  // untiled is always measured, for the others' ratio to it
   if (!train::is_given(options, "tiling"))
     tilings.insert(tilings.end(), {{.kind = Kind::tiles, .number = 4}, {.kind = Kind::tokens, .number = 1024}});
   else if (options.stack.tiling.kind != Kind::off)
@@ -98,10 +98,10 @@ int measure_mlp(const BenchOptions& options) {
   Sizes sizes{
       .hidden = options.hidden,
       .intermediate = options.intermediate > 0 ? options.intermediate : 3072,
-      .threads = static_cast<int>(train::threads_per_rank(options.stack.threads, device::available_cores(), 1))};
+      .threads = static_cast<int>(train::threads_per_rank(options.launch.threads, device::available_cores(), 1))};
   for (const std::int64_t tokens : {std::int64_t{2048}, std::int64_t{4096}}) {
     sizes.tokens = options.seq_len > 0 ? options.seq_len : tokens;
-    if (options.stack.precision == train::PrecisionChoice::bf16)
+    if (options.stack.precision == cli::PrecisionChoice::bf16)
       measure<Bf16Mixed>(options, sizes, tilings, print_untiled);
     else
       measure<Fp32>(options, sizes, tilings, print_untiled);

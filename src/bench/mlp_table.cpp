@@ -100,24 +100,24 @@ class Progress {
 /// One length and tiling.
 struct Entry {
   MlpSizes sizes;
-  train::TilingChoice tiling;
+  cli::TilingChoice tiling;
   tiling::TilePlan plan;
   MlpTableLine line;
   bool timed = false;
 };
 
 template <class PrecisionT>
-Entry planned(const MlpSizes& sizes, const train::TilingChoice& tiling, int ranks) {
+Entry planned(const MlpSizes& sizes, const cli::TilingChoice& tiling, int ranks) {
   using Compute = typename PrecisionT::Compute;
   device::Ledger ledger;
   const MlpOperands<Meta, Compute> operands(ledger, sizes);
   const Shards<Meta, Compute> shards(ledger, sizes, 0, ranks);
-  MlpLayer<nn::Local<Meta, PrecisionT, tiling::RunTime>> layer(operands, train::policy_of(tiling), 0);
+  MlpLayer<nn::Local<Meta, PrecisionT, tiling::RunTime>> layer(operands, cli::policy_of(tiling), 0);
   layer.forward();
   layer.backward();
   Entry entry{.sizes = sizes, .tiling = tiling, .plan = layer.plan(), .line = {}};
   entry.line = {.seq = sizes.tokens,
-                .tiling = train::name_of(tiling),
+                .tiling = cli::name_of(tiling),
                 .plan = message(entry.plan),
                 .precision = std::string(PrecisionT::name),
                 .ranks = ranks,
@@ -155,8 +155,8 @@ std::int64_t counted_as_published(const MlpTableLine& line) {
 /// A budget as large as the published tiled peak leaves, matmul scratch included; elsewhere half of what untiled takes.
 template <class PrecisionT>
 Entry planned_budget(const MlpSizes& sizes, const Entry& untiled, int ranks) {
-  train::TilingChoice choice{.kind = train::TilingChoice::Kind::budget,
-                             .number = std::max<std::int64_t>(untiled.plan.peak_bytes() / 2, 1)};
+  cli::TilingChoice choice{.kind = cli::TilingChoice::Kind::budget,
+                           .number = std::max<std::int64_t>(untiled.plan.peak_bytes() / 2, 1)};
   const MlpTableLine& line = untiled.line;
   if (line.published_tiled_bytes)
     choice.number = *line.published_tiled_bytes - (counted_as_published(line) - line.activation_bytes);
@@ -171,7 +171,7 @@ Entry planned_budget(const MlpSizes& sizes, const Entry& untiled, int ranks) {
 /// Untiled first, then what it is compared with, for every length.
 template <class PrecisionT>
 std::vector<Entry> entries(const BenchOptions& options, MlpSizes sizes, int ranks) {
-  using Kind = train::TilingChoice::Kind;
+  using Kind = cli::TilingChoice::Kind;
   std::vector<std::int64_t> lengths;
   for (std::int64_t tokens = 2048; tokens <= 131072; tokens *= 2) lengths.push_back(tokens);
   if (options.seq_len > 0) lengths = {options.seq_len};
@@ -204,7 +204,7 @@ Times timed(Comm& communicator, const Entry& entry, std::int64_t repeats) {
   device::Ledger ledger;
   const MlpOperands<Cpu, Compute> operands(ledger, entry.sizes);
   const Shards<Cpu, Compute> shards(ledger, entry.sizes, communicator.rank(), communicator.size());
-  MlpLayer<nn::Local<Cpu, PrecisionT, tiling::RunTime>> layer(operands, train::policy_of(entry.tiling),
+  MlpLayer<nn::Local<Cpu, PrecisionT, tiling::RunTime>> layer(operands, cli::policy_of(entry.tiling),
                                                               entry.line.activation_bytes);
   const std::vector<comm::Segment<Compute>> weights = {
       {shards.weights().data(), reinterpret_cast<Compute*>(operands.weights.data()), shards.counts}};
@@ -239,7 +239,7 @@ void run(Comm& communicator, const BenchOptions& options, const std::vector<Entr
   std::vector<std::pair<tiling::TilePlan, Times>> known;  // of this length: the same plan is the same computation
   for (const Entry& entry : list) {
     MlpTableLine line = entry.line;
-    if (entry.tiling.kind == train::TilingChoice::Kind::off) known.clear();
+    if (entry.tiling.kind == cli::TilingChoice::Kind::off) known.clear();
     if (entry.timed) {
       progress.show(entry.sizes.tokens, line.tiling);
       const auto same = std::find_if(known.begin(), known.end(), [&](auto& k) { return k.first == entry.plan; });
@@ -247,7 +247,7 @@ void run(Comm& communicator, const BenchOptions& options, const std::vector<Entr
       known.push_back({entry.plan, times});
       line.forward_ms = 1e3 * times.forward;
       line.backward_ms = 1e3 * times.backward;
-      if (entry.tiling.kind == train::TilingChoice::Kind::off)
+      if (entry.tiling.kind == cli::TilingChoice::Kind::off)
         untiled = times.forward + times.backward;
       else
         line.ratio_to_untiled = (times.forward + times.backward) / untiled;
@@ -261,16 +261,16 @@ void run(Comm& communicator, const BenchOptions& options, const std::vector<Entr
 
 template <class PrecisionT>
 int measure(const BenchOptions& options) {
-  train::StackChoice stack = options.stack;
-  if (!train::is_given(options, "comm")) stack.comm.ranks = 2;
-  const auto ranks = static_cast<int>(stack.comm.ranks);
+  train::LaunchOptions launch = options.launch;
+  launch.ranks = train::is_given(options, "comm") ? options.stack.comm.ranks : 2;
+  const auto ranks = static_cast<int>(launch.ranks);
   const MlpSizes sizes{
       .hidden = train::is_given(options, "hidden") ? options.hidden : 4096,
       .intermediate = options.intermediate > 0 ? options.intermediate : 12288,
-      .threads = static_cast<int>(train::threads_per_rank(stack.threads, device::available_cores(), ranks))};
+      .threads = static_cast<int>(train::threads_per_rank(launch.threads, device::available_cores(), ranks))};
   const std::vector<Entry> list = entries<PrecisionT>(options, sizes, ranks);
-  stack.deadline_seconds = std::max(stack.deadline_seconds, 3600.0);  // ranks wait for each other after long passes
-  return train::launch<Comm>(stack, [&](Comm& communicator) {
+  launch.deadline_seconds = std::max(launch.deadline_seconds, 3600.0);  // ranks wait for each other after long passes
+  return train::launch<Comm>(launch, [&](Comm& communicator) {
     use_threads(sizes.threads);
     run<PrecisionT>(communicator, options, list, train::is_given(options, "repeats") ? options.repeats : 1);
   });
@@ -279,7 +279,7 @@ int measure(const BenchOptions& options) {
 }  // namespace
 
 int measure_mlp_table(const BenchOptions& options) {
-  return options.stack.precision == train::PrecisionChoice::bf16 ? measure<Bf16Mixed>(options) : measure<Fp32>(options);
+  return options.stack.precision == cli::PrecisionChoice::bf16 ? measure<Bf16Mixed>(options) : measure<Fp32>(options);
 }
 
 }  // namespace fsdp::bench

@@ -57,8 +57,8 @@ class Optimizer {
   CpuBlock main_, first_, second_, gradient_, model_;
 };
 
-OptimLine measure(const BenchOptions& options, train::PrecisionChoice precision, int threads) {
-  const bool rounds_weights = precision == train::PrecisionChoice::bf16;
+OptimLine measure(const BenchOptions& options, cli::PrecisionChoice precision, int threads) {
+  const bool rounds_weights = precision == cli::PrecisionChoice::bf16;
   Optimizer optimizer(options.parameters, rounds_weights, threads);
   Triad triad(optimizer.bytes(), threads);
   Rounds rounds;
@@ -69,7 +69,7 @@ OptimLine measure(const BenchOptions& options, train::PrecisionChoice precision,
   const std::int64_t bytes_per_parameter = rounds_weights ? 30 : 28;
   const auto bytes = static_cast<double>(bytes_per_parameter * options.parameters);
   const auto triad_bytes = static_cast<double>(triad.bytes());
-  return {.precision = train::name_of(precision),
+  return {.precision = cli::name_of(precision),
           .threads = threads,
           .parameters = options.parameters,
           .bytes_per_parameter = bytes_per_parameter,
@@ -84,9 +84,9 @@ OptimLine measure(const BenchOptions& options, train::PrecisionChoice precision,
 }  // namespace
 
 int measure_optim(const BenchOptions& options) {
-  const int threads = static_cast<int>(train::threads_per_rank(options.stack.threads, device::available_cores(), 1));
+  const int threads = static_cast<int>(train::threads_per_rank(options.launch.threads, device::available_cores(), 1));
   const bool asked = train::is_given(options, "precision");
-  for (const train::PrecisionChoice precision : {train::PrecisionChoice::bf16, train::PrecisionChoice::fp32})
+  for (const cli::PrecisionChoice precision : {cli::PrecisionChoice::bf16, cli::PrecisionChoice::fp32})
     if (!asked || precision == options.stack.precision) {
       std::printf("%s\n", json_line(measure(options, precision, threads)).c_str());
       std::fflush(stdout);

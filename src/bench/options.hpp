@@ -9,6 +9,8 @@
 
 #include <fsdp/train/options.hpp>
 
+#include "cli/stack_choice.hpp"
+
 namespace fsdp::bench {
 
 /// Of all benches; each reads those that its --help line names.
@@ -24,7 +26,8 @@ struct BenchOptions {
   bool table = false;                    ///< mlp: the published setting
   bool dry_run = false;                  ///< mlp --table: bytes alone
   std::int64_t up_to = 8192;             ///< mlp --table: the longest sequence that is timed
-  train::StackChoice stack = {};
+  cli::StackChoice stack = {};
+  train::LaunchOptions launch = {};
   std::vector<std::string> given = {};
 
   friend bool operator==(const BenchOptions&, const BenchOptions&) = default;

@@ -23,7 +23,7 @@
 #include <fsdp/plan/dry_run.hpp>
 #include <fsdp/train/batches.hpp>
 #include <fsdp/train/launch.hpp>
-#include <fsdp/train/sharding_of.hpp>
+#include "cli/sharding_of.hpp"
 
 #include "bench/bare_loop.hpp"
 #include "bench/lines.hpp"
@@ -48,7 +48,7 @@ class StepRun {
   StepRun(Comm& communicator, const BenchOptions& options, const typename Stack::Tiling& tiling)
       : communicator_(communicator),
         model_(step_model(options)),
-        sharding_(train::sharding_of<typename Stack::Sharding>(options.stack.sharding)),
+        sharding_(cli::sharding_of<typename Stack::Sharding>(options.stack.sharding)),
         request_(request(communicator, options)),
         plan_(plan::dry_run(model_, sharding_, tiling, request_)),
         module_(communicator, model_, sharding_, tiling, shape()),
@@ -87,7 +87,7 @@ class StepRun {
   }
 
   StepLine measure(const BenchOptions& options) {
-    using Bare = BareLoop<typename Stack::Precision>;
+    using Bare = BareLoop<typename Stack::Local::Precision>;
     std::optional<Bare> bare;
     double bare_loss = 0;
     Rounds rounds;
@@ -114,7 +114,7 @@ class StepRun {
     const double seconds = rounds.median_seconds(step_case);
     StepLine line{
         .stack = Stack::name(sharding_),
-        .tiling = train::name_of(options.stack.tiling),
+        .tiling = cli::name_of(options.stack.tiling),
         .ranks = communicator_.size(),
         .threads = request_.shape.threads,
         .parameters = parameter_count(model_.config()),
@@ -165,7 +165,7 @@ class StepRun {
             .sequences = 1,
             .shape = {.sequence_length = options.seq_len > 0 ? options.seq_len : 2048,
                       .micro_batches = 1,
-                      .threads = train::rank_threads(options.stack, communicator)},
+                      .threads = train::rank_threads(options.launch, communicator)},
             .matmuls = &matmuls_};
   }
   RunShape shape() const {
@@ -204,7 +204,7 @@ class StepRun {
 template <class Model>
 int measure_step(const BenchOptions& options, const typename Model::Stack::Tiling& tiling) {
   using Comm = typename Model::Stack::Comm;
-  return train::launch<Comm>(options.stack, [&](Comm& communicator) {
+  return train::launch<Comm>(options.launch, [&](Comm& communicator) {
     StepRun<Model> run(communicator, options, tiling);
     const StepLine line = run.measure(options);
     if (communicator.rank() == 0) std::printf("%s\n", json_line(line).c_str());

@@ -17,6 +17,7 @@
 #include "bench/alone.hpp"
 #include "bench/check.hpp"
 #include "cli/commands.hpp"
+#include "cli/support.hpp"
 #include "stacks/compiled_stack.hpp"
 
 namespace fsdp::stacks {
@@ -38,66 +39,85 @@ std::vector<stacks::CompiledStack> compiled_stacks() {
 
 std::string kind_of(const std::string& name) { return name.substr(0, name.find(':')); }
 
+/// The flags that find a compiled stack.
+std::string flags_of(const stacks::CompiledStack& stack) {
+  const std::string offload =
+      stack.offload == cli::OffloadChoice::none ? "" : " --offload " + cli::name_of(stack.offload);
+  return message("--sharding ", stack.sharding, offload, " --comm ", stack.comm, " --precision ", stack.precision);
+}
+
 /// The compiled stack that was asked for. Throws InputError with those that there are and the way to compile another.
-stacks::CompiledStack find_stack(const train::StackChoice& asked) {
-  const std::string sharding = train::kind_name(asked.sharding);
-  const std::string comm = kind_of(train::name_of(asked.comm));
-  const std::string precision = train::name_of(asked.precision);
+stacks::CompiledStack find_stack(const cli::StackChoice& asked) {
+  const std::string sharding = cli::kind_name(asked.sharding);
+  const std::string comm = kind_of(cli::name_of(asked.comm));
+  const std::string precision = cli::name_of(asked.precision);
   std::string known, closest;
   int most = -1;
   bool has_comm = false;
   for (const stacks::CompiledStack& stack : compiled_stacks()) {
     const bool same_comm = comm == stack.comm;
-    const int same = stack.takes(asked.sharding) + same_comm + (precision == stack.precision);
-    if (same == 3) return stack;
-    const std::string flags =
-        message("--sharding ", stack.sharding, " --comm ", stack.comm, " --precision ", stack.precision);
+    const int same = stack.takes(asked.sharding) + (asked.offload == stack.offload) + same_comm +
+                     (precision == stack.precision);
+    if (same == 4) return stack;
     has_comm = has_comm || same_comm;
-    known += "\n  " + flags;
-    if (same > most) most = same, closest = flags;
+    known += "\n  " + flags_of(stack);
+    if (same > most) most = same, closest = flags_of(stack);
   }
   const std::string why = has_comm        ? ""
                           : comm == "mpi" ? " (it was built without MPI: install Open MPI and build again)"
                                           : message(" (it was built without ", comm, ")");
-  throw InputError(message("this program was compiled without the stack ", sharding, " / ", comm, " / ", precision, why,
-                           "; the nearest is ", closest, ". It has:", known, "\nAnother is compiled by these lines:\n",
-                           "  #include <comm/threads.hpp>\n  #include <fsdp/fsdp.hpp>\n",
-                           "  using Stack = fsdp::Stack<fsdp::Zero3, fsdp::comm::Threads<>, fsdp::Bf16Mixed, "
-                           "fsdp::tiling::RunTime>;\n",
-                           "  int main(int argc, char** argv) {\n",
-                           "    return fsdp::train_main<fsdp::Llama<Stack>>(argc, argv); }"));
+  const std::string offload =
+      asked.offload == cli::OffloadChoice::none ? "" : ":offload=" + cli::name_of(asked.offload);
+  throw InputError(message(
+      "this program was compiled without the stack ", sharding, offload, " / ", comm, " / ", precision, why,
+      "; the nearest is ", closest, ". It has:", known, "\nAnother is compiled by these lines:\n",
+      "  #include <comm/threads.hpp>\n  #include <fsdp/fsdp.hpp>\n",
+      "  using Stack = fsdp::Stack<fsdp::Zero3, fsdp::comm::Threads<>, fsdp::Bf16Mixed, "
+      "fsdp::tiling::RunTime>;\n",
+      "  int main(int argc, char** argv) {\n", "    return fsdp::train_main<fsdp::Llama<Stack>>(argc, argv); }"));
 }
 
 /// A process that mpirun started is a rank of MPI unless it is told otherwise. One rank alone is one thread.
-template <class Options>
-Options launched(Options options) {
-  using Kind = train::CommChoice::Kind;
-  train::CommChoice& comm = options.stack.comm;
-  if (!train::is_given(options, "comm") && comm::launched_by_mpi()) comm.kind = Kind::mpi;
+void settle_launch(cli::CommChoice& comm, train::LaunchOptions& launch, bool comm_is_given) {
+  using Kind = cli::CommChoice::Kind;
+  if (!comm_is_given && comm::launched_by_mpi()) comm.kind = Kind::mpi;
   const char* const processes = std::getenv("OMPI_COMM_WORLD_SIZE");  // NOLINT(concurrency-mt-unsafe): no threads yet
   const bool one_job = comm.kind == Kind::mpi || (comm.kind == Kind::nccl && comm::launched_by_torchrun());
   require<InputError>(
-      one_job || processes == nullptr || std::atoi(processes) <= 1, "--comm ", train::name_of(comm),
+      one_job || processes == nullptr || std::atoi(processes) <= 1, "--comm ", cli::name_of(comm),
       " in each of mpirun's ", processes == nullptr ? "" : processes,
       " processes would train as many models; leave --comm out, or say --comm mpi",
       comm.kind == Kind::nccl ? ", or start NCCL's ranks with torchrun's variables (RANK, WORLD_SIZE)" : "");
   if (comm.kind == Kind::self) comm = {.kind = Kind::threads, .ranks = 1};
-  return options;
+  launch.ranks = comm.ranks;
+}
+
+/// A command that is ready for its stack.
+template <class Command>
+Command launched(Command command) {
+  settle_launch(command.stack.comm, command.options.launch, train::is_given(command.options, "comm"));
+  return command;
 }
 
 struct Run {
-  int operator()(const cli::Help& help) const { return std::fputs(help.text.c_str(), stdout) < 0 ? 2 : 0; }
-  int operator()(const train::TrainOptions& options) const {
-    const auto resolved = launched(options);
-    return find_stack(resolved.stack).train(resolved);
+  int operator()(const train::Help& help) const { return std::fputs(help.text.c_str(), stdout) < 0 ? 2 : 0; }
+  int operator()(const cli::Train& command) const {
+    const auto ready = launched(command);
+    return find_stack(ready.stack).train(ready);
   }
-  int operator()(const train::EvalOptions& options) const {
-    const auto resolved = launched(options);
-    return find_stack(resolved.stack).evaluate(resolved);
+  int operator()(const cli::Eval& command) const {
+    const auto ready = launched(command);
+    return find_stack(ready.stack).evaluate(ready);
   }
-  int operator()(const train::GenerateOptions& options) const {
-    const auto resolved = launched(options);
-    return find_stack(resolved.stack).generate(resolved);
+  int operator()(const cli::Generate& command) const {
+    const auto ready = launched(command);
+    return find_stack(ready.stack).generate(ready);
+  }
+  int operator()(const cli::Stacks&) const {
+    std::string text = "Compiled into this program; --tiling is free:\n";
+    for (const stacks::CompiledStack& stack : compiled_stacks()) text += "  " + flags_of(stack) + "\n";
+    text += "Any other is a program of a few lines: see examples/minimal.\n" + cli::support_text();
+    return std::fputs(text.c_str(), stdout) < 0 ? 2 : 0;
   }
   int operator()(const bench::BenchOptions& options) const {
     bench::check(options);
@@ -105,9 +125,10 @@ struct Run {
     if (options.what == "attention") return bench::measure_attention(options);
     if (options.what == "head") return bench::measure_head(options);
     if (options.what == "optim") return bench::measure_optim(options);
-    auto resolved = launched(options);
+    bench::BenchOptions resolved = options;
     if (options.what == "comm" && !train::is_given(options, "comm"))
       resolved.stack.comm.ranks = 2;  // one thread has nobody to talk to
+    settle_launch(resolved.stack.comm, resolved.launch, train::is_given(options, "comm"));
     const stacks::CompiledStack stack = find_stack(resolved.stack);
     const auto measure = options.what == "step" ? stack.bench_step : stack.bench_comm;
     require<InputError>(measure != nullptr, "bench ", options.what, ": floors and rivals are the CPU's; take --comm ",

@@ -1,53 +1,76 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A row of the program's table of stacks: what one compiled stack can do.
+/// A row of the program's table of stacks: what one compiled stack can do, with the policies that flags describe.
 #pragma once
 
 #include <string>
 #include <string_view>
+#include <type_traits>
 
+#include <fsdp/core/policy_text.hpp>
 #include <fsdp/train/commands.hpp>
-#include <fsdp/train/options.hpp>
 
 #include "bench/collectives.hpp"
-#include "bench/options.hpp"
 #include "bench/step.hpp"
+#include "cli/commands.hpp"
+#include "cli/sharding_of.hpp"
 
 namespace fsdp::stacks {
 
-/// A compiled stack: its short names and what it can do. One type of strategy may stand for several kinds.
+/// A compiled stack: the kinds by which flags find it, and what it can do. One type of strategy may stand for several.
 struct CompiledStack {
   std::string sharding;  ///< all its kinds
-  bool (*takes)(const train::ShardingChoice&) = nullptr;
-  std::string_view comm;
-  std::string_view precision;
-  int (*train)(const train::TrainOptions&) = nullptr;
-  int (*evaluate)(const train::EvalOptions&) = nullptr;
-  int (*generate)(const train::GenerateOptions&) = nullptr;
+  bool (*takes)(const cli::ShardingChoice&) = nullptr;
+  cli::OffloadChoice offload = cli::OffloadChoice::none;
+  std::string comm;
+  std::string precision;
+  int (*train)(const cli::Train&) = nullptr;
+  int (*evaluate)(const cli::Eval&) = nullptr;
+  int (*generate)(const cli::Generate&) = nullptr;
   // Null where the device's memory is not the host's: floors and rivals are the CPU's.
   int (*bench_step)(const bench::BenchOptions&) = nullptr;
   int (*bench_comm)(const bench::BenchOptions&) = nullptr;
 };
 
+/// The commands of one stack.
 template <class Model>
-int bench_step(const bench::BenchOptions& options) {
-  return bench::measure_step<Model>(options, train::tiling_of<typename Model::Stack::Tiling>(options.stack));
-}
+struct Commands {
+  using Stack = typename Model::Stack;
+
+  static auto sharding(const cli::StackChoice& choice) {
+    return cli::sharding_of<typename Stack::Sharding>(choice.sharding);
+  }
+  static int train(const cli::Train& command) {
+    return train::train<Model>(command.options, sharding(command.stack), cli::training_policy_of(command.stack.tiling));
+  }
+  static int evaluate(const cli::Eval& command) {
+    return train::evaluate<Model>(command.options, sharding(command.stack), cli::policy_of(command.stack.tiling));
+  }
+  static int generate(const cli::Generate& command) {
+    return train::generate<Model>(command.options, sharding(command.stack), cli::policy_of(command.stack.tiling));
+  }
+  static int bench_step(const bench::BenchOptions& options) {
+    return bench::measure_step<Model>(options, cli::policy_of(options.stack.tiling));
+  }
+};
 
 template <class Model>
 CompiledStack compiled_stack() {
   using Stack = typename Model::Stack;
+  static_assert(std::is_same_v<typename Stack::Tiling, tiling::RunTime>);
   CompiledStack stack{
-      .sharding = train::sharding_kinds<typename Stack::Sharding>(),
-      .takes = train::takes<typename Stack::Sharding>,
-      .comm = Stack::Comm::name,
-      .precision = Stack::Precision::name,
-      .train = train::train<Model>,
-      .evaluate = train::evaluate<Model>,
-      .generate = train::generate<Model>,
+      .sharding = cli::sharding_kinds<typename Stack::Sharding>(),
+      .takes = cli::takes<typename Stack::Sharding>,
+      .offload =
+          offloads_optimizer_of<typename Stack::Sharding> ? cli::OffloadChoice::optimizer : cli::OffloadChoice::none,
+      .comm = policy_text<typename Stack::Comm>(),
+      .precision = policy_text<typename Stack::Precision>(),
+      .train = Commands<Model>::train,
+      .evaluate = Commands<Model>::evaluate,
+      .generate = Commands<Model>::generate,
   };
   if constexpr (Stack::Device::host_memory) {
-    stack.bench_step = bench_step<Model>;
+    stack.bench_step = Commands<Model>::bench_step;
     stack.bench_comm = bench::measure_comm<typename Stack::Comm>;
   }
   return stack;

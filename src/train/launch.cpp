@@ -5,6 +5,11 @@
 
 namespace fsdp::train {
 
+int launched_ranks() {
+  const char* const processes = std::getenv("OMPI_COMM_WORLD_SIZE");
+  return processes == nullptr ? 1 : std::max(1, std::atoi(processes));
+}
+
 int ranks_on_this_machine(int ranks) {
   for (const char* name : {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"})
     if (const char* value = std::getenv(name)) return std::max(1, std::atoi(value));

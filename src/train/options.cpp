@@ -16,6 +16,7 @@
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/nearest.hpp>
 #include <fsdp/data/sampler.hpp>
+#include <fsdp/train/byte_count.hpp>
 
 namespace fsdp::train {
 namespace {
@@ -63,13 +64,10 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
                             AtLeast{"--blocks-per-unit", o.units.blocks_per_unit, 1},
                             AtLeast{"--merge-units-below", o.units.merge_below, 0},
                             AtLeast{"--ranks", o.ranks, 0},
-                            AtLeast{"--threads", o.stack.threads, 0}};
+                            AtLeast{"--threads", o.launch.threads, 0},
+                            AtLeast{"ranks", o.launch.ranks, 1}};
   require_least(least);
-  if (!o.memory.empty()) {
-    parse_bytes("memory", o.memory);
-    require<InputError>(o.stack.tiling == TilingChoice{.kind = TilingChoice::Kind::budget}, "--memory ", o.memory,
-                        " belongs to --tiling budget:auto, not to ", name_of(o.stack.tiling));
-  }
+  if (!o.memory.empty()) parse_bytes("memory", o.memory);
   require_in(o.lr >= 0, "--lr", o.lr, "at least 0");
   require_in(o.weight_decay >= 0, "--weight-decay", o.weight_decay, "at least 0");
   require_in(o.beta1 >= 0 && o.beta1 < 1, "--beta1", o.beta1, "at least 0 and below 1");
@@ -78,7 +76,7 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
   require_in(o.clip >= 0, "--clip", o.clip, "at least 0 (0 is off)");
   require_in(o.validation_fraction >= 0 && o.validation_fraction < 1, "--validation-fraction", o.validation_fraction,
              "at least 0 and below 1");
-  require_in(o.stack.deadline_seconds > 0, "--deadline", o.stack.deadline_seconds, "above 0 seconds");
+  require_in(o.launch.deadline_seconds > 0, "--deadline", o.launch.deadline_seconds, "above 0 seconds");
   require<InputError>(o.ranks == 0 || o.dry_run || o.print_schedule,
                       "--ranks is for --dry-run only; use --comm threads:", o.ranks);
   require_separator(o.document_separator);
@@ -95,16 +93,16 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
 
 void validate(const EvalOptions& o) {
   require_least(std::array{AtLeast{"--seq-len", o.seq_len, 1}, AtLeast{"--batch-size", o.batch_size, 1},
-                           AtLeast{"--windows", o.windows, 0}, AtLeast{"--threads", o.stack.threads, 0}});
-  require_in(o.stack.deadline_seconds > 0, "--deadline", o.stack.deadline_seconds, "above 0 seconds");
+                           AtLeast{"--windows", o.windows, 0}, AtLeast{"--threads", o.launch.threads, 0}});
+  require_in(o.launch.deadline_seconds > 0, "--deadline", o.launch.deadline_seconds, "above 0 seconds");
   require_separator(o.document_separator);
 }
 
 void validate(const GenerateOptions& o) {
   require<InputError>(!o.prompt.empty(), "--prompt is empty; give at least one byte to continue from");
-  require_least(std::array{AtLeast{"--tokens", o.tokens, 0}, AtLeast{"--threads", o.stack.threads, 0}});
+  require_least(std::array{AtLeast{"--tokens", o.tokens, 0}, AtLeast{"--threads", o.launch.threads, 0}});
   require_in(o.temperature >= 0, "--temperature", o.temperature, "at least 0 (0: always the likeliest byte)");
-  require_in(o.stack.deadline_seconds > 0, "--deadline", o.stack.deadline_seconds, "above 0 seconds");
+  require_in(o.launch.deadline_seconds > 0, "--deadline", o.launch.deadline_seconds, "above 0 seconds");
 }
 
 std::optional<DynamicLossScale> loss_scale_of(const TrainOptions& options) {
@@ -181,19 +179,8 @@ void require_writable(const std::string& checkpoint_dir) {
                       ": cannot be written: ", there.string(), ": ", std::strerror(errno));
 }
 
-void refuse_other_stack(const TrainOptions& options, const StackChoice& fixed) {
-  const auto check = [&](const char* flag, const auto& asked, const auto& compiled, bool same) {
-    require<InputError>(!is_given(options, flag) || same, "--", flag, " ", name_of(asked),
-                        " contradicts this program, which is compiled for ", name_of(compiled),
-                        "; leave the flag out, or use the tessera program");
-  };
-  const StackChoice& stack = options.stack;
-  check("sharding", stack.sharding, fixed.sharding, kind_name(stack.sharding) == kind_name(fixed.sharding));
-  check("layout", stack.sharding.layout, fixed.sharding.layout,
-        other_layout(stack.sharding) == other_layout(fixed.sharding));
-  check("precision", stack.precision, fixed.precision, stack.precision == fixed.precision);
-  check("tiling", stack.tiling, fixed.tiling, stack.tiling == fixed.tiling);
-  check("comm", stack.comm, fixed.comm, stack.comm.kind == fixed.comm.kind);
+std::int64_t threads_per_rank(std::int64_t asked, std::int64_t cores, std::int64_t ranks_here) {
+  return asked > 0 ? asked : std::max<std::int64_t>(cores / std::max<std::int64_t>(ranks_here, 1), 1);
 }
 
 }  // namespace fsdp::train

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the smallest example as a user would, and runs it.
+# Builds the smallest example as a user would, and runs it; from an install tree also a program of policies that the
+# library has never seen.
 # usage: run.sh install|subdirectory SOURCE BUILD COMPILER [COMPONENT]
 set -euo pipefail
 way=$1 source=$2 build=$3 compiler=$4 component=${5:-}
@@ -9,10 +10,12 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 main=$source/tests/consumer/main.cpp
 [ -f "$source/examples/minimal/main.cpp" ] && main=$source/examples/minimal/main.cpp
+programs="consumer=$main"
+[ "$way" = install ] && programs="$programs;policies=$source/tests/consumer/policies.cpp"
 
 configure() {
   cmake -G Ninja -S "$source/tests/consumer" -B "$work/build" -DCMAKE_CXX_COMPILER="$compiler" \
-    -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" -DMAIN="$main" "$@"
+    -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" -DPROGRAMS="$programs" "$@"
 }
 
 if [ "$way" = install ]; then
@@ -32,3 +35,4 @@ else
 fi
 cmake --build "$work/build"
 "$work/build/consumer"
+[ "$way" != install ] || bash "$source/tests/consumer/policies.sh" "$work/build/policies"

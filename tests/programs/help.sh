@@ -5,10 +5,10 @@ set -euo pipefail
 source "$(dirname "$0")/../support/program.sh"
 
 names() { for flag in "$@"; do contains "$out" "^  (-h,)?--${flag}[ =]"; done; }
-stack=(config sharding precision tiling comm threads deadline shared-windows help)
+stack=(config sharding precision offload tiling comm threads deadline shared-windows help)
 
 tessera --help
-for command in train eval generate bench; do contains "$out" "^  $command "; done
+for command in train eval generate bench stacks; do contains "$out" "^  $command "; done
 tessera train --help
 names "${stack[@]}" data model hidden layers heads kv-heads head-dim intermediate vocab tied steps seq-len batch-size \
   grad-accum lr lr-schedule warmup weight-decay beta1 beta2 eps clip seed validation-fraction validation-every \

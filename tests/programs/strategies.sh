@@ -35,12 +35,12 @@ for layout in per-parameter flat owned; do
     close <(steps other.jsonl) <(steps unclipped.jsonl) 1e-5
   done
 done
-contains other.jsonl '"stack":"zero2 layout=owned threads:4'
+contains other.jsonl '"stack":"zero2:layout=owned threads:4'
 rm -f resumed.jsonl
 tessera "${flags[@]}" --steps 6 --batch-size 8 --clip 0 --comm threads:4 --layout rows --resume other --metrics resumed.jsonl
 [ "$(steps resumed.jsonl | wc -l)" -eq 2 ] || fail "resumed.jsonl holds $(steps resumed.jsonl)"
 tessera "${flags[@]}" --batch-size 8 --comm threads:4 --layout owned --dry-run
-contains "$out" '^fsdp2 layout=owned / threads / fp32, 4 ranks, .*: bytes of rank [0-3], which takes the most$'
+contains "$out" '^fsdp2:layout=owned / threads / fp32, 4 ranks, .*: bytes of rank [0-3], which takes the most$'
 expect_error 'replicated cuts no tensor' "$program" "${flags[@]}" --sharding replicated --layout owned --dry-run
 expect_error "did you mean 'owned'" "$program" "${flags[@]}" --layout ownd --dry-run
 

@@ -27,9 +27,8 @@ train::TrainOptions options_of(const TemporaryFolder& folder, const std::string&
   options.checkpoint_every = 3;
   options.checkpoint_dir = folder.path() / name;
   options.metrics = folder.path() / (name + ".jsonl");
-  options.stack.comm = {.kind = train::CommChoice::Kind::threads, .ranks = 2};
-  options.stack.precision = train::PrecisionChoice::fp32;
-  options.stack.threads = 1;
+  options.launch.ranks = 2;
+  options.launch.threads = 1;
   return options;
 }
 
@@ -83,7 +82,7 @@ TEST_F(QueuedTrainer, WritesTheMetricsOfTheCpuAStepLater) {
 TEST_F(QueuedTrainer, WritesTheSameMetricsWithGraphs) {
   for (const bool overflows : {false, true}) {
     train::TrainOptions queued = options_of(folder, overflows ? "queued-overflows" : "queued");
-    queued.stack.comm.ranks = 1;
+    queued.launch.ranks = 1;
     if (overflows) overflow(queued);
     train::TrainOptions graphs = queued;
     graphs.metrics = folder.path() / "graphs.jsonl";

@@ -23,8 +23,8 @@
 #include <fsdp/optim/initialize.hpp>
 #include <fsdp/optim/training_step.hpp>
 #include <fsdp/plan/dry_run.hpp>
-#include <fsdp/train/sharding_of.hpp>
 #include <fsdp/train/shards_io.hpp>
+#include "cli/sharding_of.hpp"
 
 #include <support/memory_watch.hpp>
 #include <support/stack_runner.hpp>
@@ -110,7 +110,7 @@ template <class Model>
 std::vector<std::vector<float>> logits(typename Model::Stack::Comm& communicator, const RunOptions& options) {
   using Compute = typename Model::Stack::Precision::Compute;
   const Model model(options.config, options.units);
-  const auto sharding = train::sharding_of<typename Model::Stack::Sharding>(options.sharding);
+  const auto sharding = cli::sharding_of<typename Model::Stack::Sharding>(options.sharding);
   plan::Request request{.ranks = communicator.size(),
                         .rank = communicator.rank(),
                         .sequences = 1,
@@ -158,7 +158,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   const bool uses_checkpoints = !options.model.empty() || !options.resume.empty() || !options.save_to.empty();
   require<InputError>(has_checkpoints || !uses_checkpoints, "this test needs checkpoints, and was built without JSON");
   const Model model(options.config, options.units);
-  const auto sharding = train::sharding_of<typename Model::Stack::Sharding>(options.sharding);
+  const auto sharding = cli::sharding_of<typename Model::Stack::Sharding>(options.sharding);
   plan::Request request{.ranks = communicator.size(),
                         .rank = rank,
                         .sequences = options.most_sequences,

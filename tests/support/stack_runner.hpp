@@ -21,8 +21,8 @@
 #include <fsdp/device/memory.hpp>
 #include <fsdp/models/llama_config.hpp>
 #include <fsdp/module/units.hpp>
-#include <fsdp/train/stack_choice.hpp>
 #include <tiling/policies.hpp>
+#include "cli/stack_choice.hpp"
 
 namespace fsdp::test {
 
@@ -45,7 +45,7 @@ using Batch = std::function<std::vector<Window>(const Place&)>;
 struct RunOptions {
   LlamaConfig config;
   Units units = {};
-  train::ShardingChoice sharding = {};  ///< numbers of the strategy; `run` fills it from the stack's name
+  cli::ShardingChoice sharding = {};  ///< numbers of the strategy; `run` fills it from the stack's name
   std::int64_t sequence_length = 0;
   std::int64_t most_sequences = 1;  ///< in one micro-batch: what is planned for
   int ranks = 1;

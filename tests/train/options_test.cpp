@@ -30,7 +30,7 @@ TEST(ValidateTrainOptions, EveryBadValueHasItsSentence) {
   EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.eps = 0; }), 1), "--eps 0");
   EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.clip = -1; }), 1), "--clip -1");
   EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.validation_fraction = 1; }), 1), "--validation-fraction 1");
-  EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.stack.threads = -1; }), 1), "--threads -1");
+  EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.launch.threads = -1; }), 1), "--threads -1");
   EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.ranks = 4; }), 1), "--dry-run only");
   EXPECT_INPUT_ERROR(validate(with([](TrainOptions&) {}), 3), "the nearest sizes that can: 6 and 9");
 }
@@ -74,26 +74,10 @@ TEST(ScheduleOf, CopiesTheOptions) {
   EXPECT_EQ(schedule_of(options), (LrSchedule{.shape = LrShape::cosine, .peak = 0.5, .warmup = 2, .steps = 9}));
 }
 
-TEST(RefuseOtherStack, OnlyFlagsThatWereGivenAndAskForAnotherType) {
-  StackChoice fixed;
-  fixed.comm.kind = CommChoice::Kind::mpi;
-  TrainOptions options;
-  EXPECT_NO_THROW(refuse_other_stack(options, fixed));
-  options.given = {"comm"};
-  EXPECT_INPUT_ERROR(refuse_other_stack(options, fixed),
-                     "--comm threads:1 contradicts this program, which is compiled for mpi");
-  options.stack.comm.kind = CommChoice::Kind::mpi;
-  EXPECT_NO_THROW(refuse_other_stack(options, fixed));
-  options.given = {"sharding"};
-  options.stack.sharding = parse_sharding("fsdp2:no-reshard");
-  EXPECT_INPUT_ERROR(refuse_other_stack(options, fixed), "--sharding fsdp2:no-reshard contradicts");
-  options = {};
-  options.given = {"layout"};
-  options.stack.comm.kind = CommChoice::Kind::mpi;
-  options.stack.sharding.layout = LayoutChoice::per_parameter;  // which is fsdp2's own
-  EXPECT_NO_THROW(refuse_other_stack(options, fixed));
-  options.stack.sharding.layout = LayoutChoice::rows;
-  EXPECT_INPUT_ERROR(refuse_other_stack(options, fixed), "--layout rows contradicts");
+TEST(ThreadsPerRank, AreTheCoresSharedByTheRanks) {
+  EXPECT_EQ(threads_per_rank(0, 8, 3), 2);
+  EXPECT_EQ(threads_per_rank(0, 2, 4), 1);
+  EXPECT_EQ(threads_per_rank(5, 2, 4), 5);
 }
 
 }  // namespace

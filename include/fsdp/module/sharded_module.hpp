@@ -125,7 +125,7 @@ class ShardedModule {
     std::array<std::int64_t, 3> elements{};
     for (const Group& group : groups_) {
       const std::int64_t here = group.layout().local_size(rank % Axes::size(group.axes().shard));
-      elements[0] += group.rules().trainable ? here : 0;
+      elements[0] += group.facts().trainable ? here : 0;
       elements[1] += here;
       elements[2] += group.kept_size_of(rank);
     }

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include <comm/collectives.hpp>
+#include <fsdp/core/policy_text.hpp>
 #include <fsdp/device/device.hpp>
 #include <fsdp/device/offload.hpp>
 #include <fsdp/nn/module.hpp>
@@ -34,7 +35,7 @@ struct Stack {
   static constexpr int mesh_axes = mesh_axes_of<Sharding>;
   /// Where main weights and optimizer state live.
   using OptimizerSpace = std::conditional_t<offloads_optimizer_of<Sharding>, device::HostOffload<Device>, Device>;
-  using Local = nn::Local<Device, Precision, Tiling>;
+  using Local = nn::Local<Device, LocalPrecision<Precision>, Tiling>;
 
   static_assert(
       device::computes_in<Device, typename Precision::Compute>,
@@ -54,7 +55,7 @@ struct Stack {
 
   /// Such as "fsdp2 / threads / bf16".
   static std::string name(const Sharding& sharding = {}) {
-    return text_of(sharding) + " / " + std::string(Comm::name) + " / " + std::string(Precision::name);
+    return policy_text(sharding) + " / " + policy_text<Comm>() + " / " + policy_text<Precision>();
   }
 };
 

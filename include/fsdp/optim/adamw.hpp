@@ -30,6 +30,7 @@ struct AdamWOptions {
 template <class ModelT>
 class AdamW {
  public:
+  using Options = AdamWOptions;
   using Module = ShardedModule<ModelT>;
   using Device = typename Module::Device;
   using Piece = typename Module::Piece;

@@ -10,6 +10,7 @@
 
 #include <comm/collectives.hpp>
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/policy_text.hpp>
 #include <fsdp/device/device.hpp>
 #include <fsdp/device/operations.hpp>
 #include <fsdp/module/executor.hpp>
@@ -49,7 +50,7 @@ class TrainingStep {
     for (auto* axis : module.communicators())
       require<InputError>(comm::can_be_captured(*axis),
                           "CUDA graphs (--cuda-graphs) are asked for, and a graph keeps no collectives of ",
-                          Model::Stack::Comm::name, " between ", axis->size(),
+                          policy_text<typename Model::Stack::Comm>(), " between ", axis->size(),
                           " ranks, in which their hosts take part; leave them out, or take Nccl");
   }
 

@@ -2,14 +2,15 @@
 /// @file
 /// Which element type each role has: all precision policies.
 ///
-/// To add one: a struct with the five members here, its cases in tests/precision/policies_test.cpp, its name in
-/// src/train/stack_choice.cpp.
+/// To add one: a struct with the four types here, its cases in tests/precision/policies_test.cpp, its name in
+/// src/cli/stack_choice.cpp.
 #pragma once
 
-#include <concepts>
+#include <string>
 #include <string_view>
 
 #include <fsdp/core/dtype.hpp>
+#include <fsdp/core/policy_text.hpp>
 
 namespace fsdp {
 
@@ -45,7 +46,23 @@ template <class P>
 struct Bf16Wire : P {
   using Reduce = bf16;
   static constexpr std::string_view name = "bf16-wire";
+  static std::string text() { return policy_text<P>() + ":wire=bf16"; }
 };
+
+namespace detail {
+template <class P>
+struct WithoutWire {
+  using Type = P;
+};
+template <class P>
+struct WithoutWire<Bf16Wire<P>> {
+  using Type = P;
+};
+}  // namespace detail
+
+/// What one rank computes with: modules are the same whatever ranks send each other.
+template <class P>
+using LocalPrecision = typename detail::WithoutWire<P>::Type;
 
 /// A precision policy.
 template <class P>
@@ -54,7 +71,6 @@ concept Precision = requires {
   typename P::Main;
   typename P::Accumulate;
   typename P::Reduce;
-  { P::name } -> std::convertible_to<std::string_view>;
 }
 &&Real<typename P::Compute>;
 
@@ -75,8 +91,6 @@ consteval bool check_precision() {
   static_assert(
       requires { typename P::Reduce; },
       "fsdp: a precision policy lacks the type Reduce (gradients on the wire); add 'using Reduce = float;'");
-  static_assert(
-      requires { P::name; }, "fsdp: a precision policy lacks a name; add 'static constexpr std::string_view name'");
   return Precision<P>;
 }
 

@@ -49,8 +49,8 @@ struct OneOf {
   }
   /// The strategy's name, with the layout where that is not its own.
   std::string text() const {
-    std::string text = std::visit([](const auto& held) { return text_of(held); }, strategy);
-    return other_layout ? text + " layout=" + std::string(other_layout->text()) : text;
+    std::string text = std::visit([](const auto& held) { return policy_text(held); }, strategy);
+    return other_layout ? text + ":layout=" + policy_text(*other_layout) : text;
   }
 };
 

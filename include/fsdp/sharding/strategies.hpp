@@ -3,7 +3,7 @@
 /// Which placement weights, gradients and optimizer state have at rest and in use: all sharding strategies.
 ///
 /// To add one: a struct with the members of the concept here, its lists in tests/sharding/schedule_test.cpp, its place
-/// in sharding/run_time.hpp, its name in src/train/stack_choice.cpp and cmake/stacks.cmake.
+/// in sharding/run_time.hpp, its name in src/cli/stack_choice.cpp and cmake/stacks.cmake.
 #pragma once
 
 #include <concepts>
@@ -14,11 +14,21 @@
 
 #include <fsdp/buffer/distributed_buffer.hpp>
 #include <fsdp/buffer/layout.hpp>
+#include <fsdp/core/error.hpp>
 #include <fsdp/core/joined.hpp>
+#include <fsdp/core/policy_text.hpp>
 #include <fsdp/sharding/rules.hpp>
 #include <fsdp/sharding/scheduler.hpp>
 
 namespace fsdp {
+namespace detail {
+
+/// ":prefetch=2", or nothing for the usual value.
+inline std::string number_text(const char* what, std::int64_t value, std::int64_t usual = 0) {
+  return value == usual ? "" : message(":", what, "=", value);
+}
+
+}  // namespace detail
 
 /// What FullyShard does with a unit's gathered weights between its forward and its backward: keeps them, gives them up
 /// and gathers them again, or gives up all but a part and gathers that again from a few neighbouring ranks.
@@ -46,6 +56,13 @@ struct FullyShard {
             .hold = reshard == ReshardAfterForward::no ? sharding::Hold::micro_batch : sharding::Hold::use,
             .reduce_every_micro_batch = reduce == ReduceGradients::every_micro_batch,
             .prefetch_depth = prefetch_depth};
+  }
+  std::string text() const {
+    return (reshard == ReshardAfterForward::to_group ? message("fsdp2:", group) : std::string(name)) + numbers();
+  }
+  std::string numbers() const {
+    return std::string(reduce == ReduceGradients::last_micro_batch ? ":deferred" : "") +
+           detail::number_text("prefetch", prefetch_depth, 1);
   }
 };
 
@@ -85,6 +102,11 @@ struct Zero3 {
             .prefetch_depth = prefetch_depth,
             .live_bound = live_bound};
   }
+  std::string text() const { return std::string(name) + numbers(); }
+  std::string numbers() const {
+    return detail::number_text("prefetch", prefetch_depth, 1) + detail::number_text("persist", persistence_threshold) +
+           detail::number_text("live", live_bound);
+  }
 };
 
 /// Data parallelism (DDP): every rank has all weights; gradients are summed over micro-batches and all-reduced once.
@@ -107,18 +129,9 @@ typename S::Layout layout_of(const S& strategy) {
     return {};
 }
 
-/// A strategy's name: what `text()` gives where it depends on values, or its type's.
-template <class S>
-std::string text_of(const S& strategy) {
-  if constexpr (requires { strategy.text(); })
-    return strategy.text();
-  else
-    return std::string(S::name);
-}
-
 namespace detail {
 inline constexpr std::string_view hybrid_name = "hybrid:K", full_name = ":full", colon = ":", no_name = "";
-inline constexpr std::string_view layout_name = " layout=";
+inline constexpr std::string_view layout_name = ":layout=";
 
 /// The inner strategy is named where it is not FullyShard<>.
 template <class Inner, bool full, class Usual = FullyShard<>>
@@ -151,12 +164,13 @@ struct HybridShard {
   Inner inner{};
 
   Layout layout() const { return layout_of(inner); }
-  /// Its name with the inner strategy that it has at run time.
-  std::string text() const requires requires(const Inner held) { held.text(); }
-  {
-    const std::string held = inner.text();
-    return std::string(detail::HybridName<FullyShard<>, optimizer == OptimizerAcross::sharded>::text) +
-           (held == FullyShard<>::name ? "" : ":" + held);
+  /// Such as "hybrid:2", "hybrid:2:full:zero3"; an inner fsdp2 is not named.
+  std::string text() const {
+    const std::string held = policy_text(inner);
+    const std::string_view usual = FullyShard<>::name;
+    const bool unnamed = held.starts_with(usual) && !held.starts_with(FullyShard<ReshardAfterForward::no>::name);
+    return message("hybrid:", group, optimizer == OptimizerAcross::sharded ? ":full" : "",
+                   unnamed ? held.substr(usual.size()) : ":" + held);
   }
   int ranks_per_group() const { return group; }
   constexpr sharding::Facts facts() const {
@@ -180,6 +194,7 @@ struct HybridShard {
 template <class Strategy>
 struct Offload : Strategy {
   static constexpr bool offloads_optimizer = true;
+  std::string text() const { return policy_text(static_cast<const Strategy&>(*this)) + ":offload=optimizer"; }
 };
 
 /// A strategy with another layout, and that layout's numbers.
@@ -190,6 +205,9 @@ struct WithLayout : Strategy {
   L policy{};
 
   L layout() const { return policy; }
+  std::string text() const {
+    return policy_text(static_cast<const Strategy&>(*this)) + ":layout=" + policy_text(policy);
+  }
 };
 
 /// A sharding strategy: the placement at rest of weights, gradients and optimizer state, a layout, and the rules from
@@ -198,7 +216,6 @@ template <class S>
 concept ShardingStrategy = std::copyable<S> && buffer::Placement<typename S::AtRest> &&
     buffer::LayoutPolicy<typename S::Layout> && requires(const S strategy) {
   requires sharding::GivesRules<S> ||(sharding::GivesSchedule<S> && sharding::GivesFacts<S>);
-  { S::name } -> std::convertible_to<std::string_view>;
 };
 
 /// Axes of the mesh that a strategy works on: 1 unless it says otherwise.
@@ -258,8 +275,6 @@ consteval bool check_sharding() {
   static_assert(!sharding::GivesSchedule<S> || sharding::GivesRules<S> || sharding::GivesFacts<S>,
                 "fsdp: a sharding strategy that brings its own schedule lacks fsdp::sharding::Facts facts() const, "
                 "what crosses axes, is kept after forward or persists; add it, 'return {};' where nothing does");
-  static_assert(
-      requires { S::name; }, "fsdp: a sharding strategy lacks a name; add 'static constexpr std::string_view name'");
   static_assert(
       mesh_axes_of<S> == 1 || requires(const S strategy) { strategy.ranks_per_group(); },
       "fsdp: a sharding strategy on a mesh of two axes lacks int ranks_per_group() const, the ranks of its inner axis");

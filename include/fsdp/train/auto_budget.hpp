@@ -13,14 +13,14 @@
 
 #include <comm/collectives.hpp>
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/policy_text.hpp>
 #include <fsdp/plan/available_memory.hpp>
 #include <fsdp/plan/dry_run.hpp>
 #include <fsdp/report/report.hpp>
+#include <fsdp/train/byte_count.hpp>
 #include <fsdp/train/launch.hpp>
 #include <fsdp/train/options.hpp>
-#include <fsdp/train/sharding_of.hpp>
-#include <fsdp/train/stack_choice.hpp>
-#include <fsdp/train/trainer.hpp>
+#include <fsdp/train/training.hpp>
 
 namespace fsdp::train {
 
@@ -71,38 +71,40 @@ std::int64_t largest_budget(const Model& model, typename Model::Stack::Sharding 
   return best;
 }
 
-/// The options with the budget's bytes in place of `auto`.
+/// Whether a tiling policy waits for the bytes that memory leaves.
+template <class Tiling>
+bool asks_for_memory(const Tiling& tiling) {
+  if constexpr (std::is_same_v<Tiling, tiling::RunTime>)
+    return tiling.asks_for_memory();
+  else
+    return false;
+}
+
+/// A policy that waits for its bytes, with what `memory` leaves; another as it is. Prints the budget where `speaks`.
 template <class Model>
-TrainOptions with_budget(TrainOptions options, int ranks, int threads, std::int64_t memory) {
-  if constexpr (std::is_same_v<typename Model::Stack::Tiling, tiling::RunTime>) {
-    const Model model(resolve_model(options), options.units);
-    const auto sharding = sharding_of<typename Model::Stack::Sharding>(options.stack.sharding);
-    options.stack.tiling.number = largest_budget(model, sharding, plan_request(options, ranks, threads), memory);
-    return options;
-  } else {
-    throw InputError("--tiling budget:auto: the type of this program's stack fixes its tiling");
-  }
-}
-
-inline bool has_auto_budget(const TrainOptions& options) {
-  return options.stack.tiling == TilingChoice{.kind = TilingChoice::Kind::budget};
-}
-
-inline void print_budget(const TrainOptions& resolved, std::int64_t memory) {
-  std::printf("--tiling budget:auto is %s: what %s a rank leave\n", name_of(resolved.stack.tiling).c_str(),
-              report::bytes_text(memory).c_str());
+typename Model::Stack::Tiling settled(const typename Model::Stack::Tiling& tiling, const Model& model,
+                                      const typename Model::Stack::Sharding& sharding, const plan::Request& request,
+                                      std::int64_t memory, bool speaks) {
+  if constexpr (std::is_same_v<typename Model::Stack::Tiling, tiling::RunTime>)
+    if (tiling.asks_for_memory()) {
+      const auto budget = tiling::RunTime::budget(largest_budget(model, sharding, request, memory));
+      if (speaks)
+        std::printf("--tiling budget:auto is %s: what %s a rank leave\n", policy_text(budget).c_str(),
+                    report::bytes_text(memory).c_str());
+      return budget;
+    }
+  return tiling;
 }
 
 /// The same on all ranks: that of the rank with least memory.
 template <class Model, class Comm>
-TrainOptions with_budget(Comm& communicator, const TrainOptions& options) {
-  if (!has_auto_budget(options)) return options;
+typename Model::Stack::Tiling settled(Comm& communicator, const typename Model::Stack::Tiling& tiling,
+                                      const typename Model::Stack::Sharding& sharding, const TrainOptions& options) {
+  if (!asks_for_memory(tiling)) return tiling;
   std::int64_t memory = memory_of_rank<Comm>(options, communicator.size());
   comm::reduce(communicator, std::span<std::int64_t>(&memory, 1), comm::Reduction::min, {"memory"});
-  TrainOptions resolved =
-      with_budget<Model>(options, communicator.size(), rank_threads(options.stack, communicator), memory);
-  if (communicator.rank() == 0) print_budget(resolved, memory);
-  return resolved;
+  const Model model(resolve_model(options), options.units);
+  return settled(tiling, model, sharding, plan_request(options, communicator.size()), memory, communicator.rank() == 0);
 }
 
 }  // namespace fsdp::train

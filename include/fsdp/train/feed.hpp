@@ -29,11 +29,12 @@ class Feed {
     BatchCounts counts;                         ///< over all ranks
   };
 
-  Feed(C& communicator, device::Ledger& ledger, const data::Windows& windows, data::Sampler sampler,
+  /// `exchange` is the feed's alone, and must outlive it.
+  Feed(C& communicator, CountExchange<C>& exchange, const data::Windows& windows, data::Sampler sampler,
        std::int64_t sequences, int micro_batches, std::optional<std::int64_t> separator)
       : communicator_(&communicator),
         sampler_(std::move(sampler)),
-        exchange_(communicator, ledger),
+        exchange_(&exchange),
         batches_{make(windows, sequences, micro_batches, separator), make(windows, sequences, micro_batches, separator),
                  make(windows, sequences, micro_batches, separator)} {}
 
@@ -45,7 +46,7 @@ class Feed {
   /// one cannot read its data.
   Step take(bool more) {
     if (!drawn_) draw();
-    const Step step{.micro_batches = batches_[current_].micro_batches(), .counts = exchange_.finish()};
+    const Step step{.micro_batches = batches_[current_].micro_batches(), .counts = exchange_->finish()};
     sampler_.advance();
     drawn_ = false;
     if (more) draw();
@@ -61,7 +62,7 @@ class Feed {
   void draw() {
     drawn_ = true;
     current_ = (current_ + 1) % batches_.size();
-    exchange_.start([&] {
+    exchange_->start([&] {
       batches_[current_].draw(sampler_, communicator_->rank(), communicator_->size());
       return counts_of(batches_[current_].micro_batches());
     });
@@ -69,7 +70,7 @@ class Feed {
 
   C* communicator_;
   data::Sampler sampler_;
-  CountExchange<C> exchange_;
+  CountExchange<C>* exchange_;
   std::array<Batches, 3> batches_;  ///< the device may still read those of two steps while the third is drawn
   std::size_t current_ = 0;
   bool drawn_ = false;

@@ -1,27 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The program's command line and its TOML file. The command line wins; an unknown name in either is an error.
+/// The flags of each command that work on any stack, and the command line of a program that has one stack.
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <variant>
 
+#include <fsdp/train/flag_set.hpp>
 #include <fsdp/train/options.hpp>
 
-namespace fsdp::cli {
+namespace fsdp::train {
 
 /// `--help` was asked for: print and end with status 0.
 struct Help {
   std::string text;
 };
 
-/// A program that only trains: the flags of `tessera train` without the sub-command.
-std::variant<Help, train::TrainOptions> parse_train(int argc, const char* const* argv);
+/// What the types of a program's one stack settle, in words, and whether it starts its ranks itself.
+struct FixedStack {
+  std::string sharding, precision, tiling, comm;
+  bool starts_ranks = false;  ///< then --ranks says how many
+};
+
+/// A program that only trains: the flags of `tessera train` without the sub-command and without those that name a
+/// policy. Throws InputError.
+std::variant<Help, TrainOptions> parse_train(int argc, const char* const* argv, const FixedStack& fixed);
+
+/// All flags of a command but those that name policies. The options must outlive the set.
+void bind(FlagSet& flags, TrainOptions& options);
+void bind(FlagSet& flags, EvalOptions& options);
+void bind(FlagSet& flags, GenerateOptions& options);
+void bind(FlagSet& flags, LaunchOptions& options);
 
 /// All options as the TOML file that gives them.
-std::string to_toml(const train::TrainOptions& options);
-std::string to_toml(const train::EvalOptions& options);
-std::string to_toml(const train::GenerateOptions& options);
+template <class Options>
+std::string to_toml(Options options) {
+  FlagSet flags;
+  bind(flags, options);
+  return write_toml(flags);
+}
 
-}  // namespace fsdp::cli
+}  // namespace fsdp::train

@@ -16,20 +16,43 @@
 #include <comm/collectives.hpp>
 #include <fsdp/core/error.hpp>
 #include <fsdp/device/cpu.hpp>
-#include <fsdp/train/stack_choice.hpp>
+#include <fsdp/train/options.hpp>
 
 namespace fsdp::train {
 
+/// Whether a program starts the communicator's ranks itself, as many as it is told; else a launcher has.
+template <class Comm>
+inline constexpr bool starts_ranks = requires(const comm::Options& options, int (*f)(Comm&)) {
+  Comm::run(1, options, f);
+};
+
+/// Says in words what a communicator lacks for a program of its own.
+template <class Comm>
+consteval bool check_launch() {
+  static_assert(
+      starts_ranks<Comm> || requires(const comm::Options& options, int (*f)(Comm&)) { Comm::run(options, f); },
+      "fsdp: a communicator lacks static int run(const comm::Options&, F f), which calls f(communicator) on each rank "
+      "of this process and returns the exit status; or run(int ranks, options, f), where it starts the ranks itself");
+  return true;
+}
+
 /// Calls f(communicator) on every rank of Comm; returns its status.
 template <class Comm, class F>
-int launch(const StackChoice& choice, F f) {
+int launch(const LaunchOptions& launch, F f) {
   comm::Options options;
-  options.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(choice.deadline_seconds * 1000));
-  options.windows = choice.windows;
-  if constexpr (requires { Comm::run(1, options, std::move(f)); })
-    return Comm::run(static_cast<int>(choice.comm.ranks), options, std::move(f));
+  options.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(launch.deadline_seconds * 1000));
+  options.windows = launch.windows;
+  if constexpr (starts_ranks<Comm>)
+    return Comm::run(static_cast<int>(launch.ranks), options, std::move(f));
   else
     return Comm::run(options, std::move(f));
+}
+
+/// Ranks that `launch` would start or join, told without starting any.
+int launched_ranks();
+template <class Comm>
+int planned_ranks(const LaunchOptions& launch) {
+  return starts_ranks<Comm> ? static_cast<int>(launch.ranks) : launched_ranks();
 }
 
 /// Ranks whose processes share this machine's cores: all of them, where the launcher says nothing else.
@@ -37,9 +60,9 @@ int ranks_on_this_machine(int ranks);
 
 /// Threads of each rank.
 template <class Comm>
-int rank_threads(const StackChoice& choice, const Comm& communicator) {
+int rank_threads(const LaunchOptions& launch, const Comm& communicator) {
   return static_cast<int>(
-      threads_per_rank(choice.threads, device::available_cores(), ranks_on_this_machine(communicator.size())));
+      threads_per_rank(launch.threads, device::available_cores(), ranks_on_this_machine(communicator.size())));
 }
 
 /// Throws the same InputError on every rank unless `arguments` are the same on all: two ranks' words side by side.

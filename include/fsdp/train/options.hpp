@@ -2,7 +2,8 @@
 /// @file
 /// What a user asks of each sub-command: plain values, with the defaults that `--help` prints.
 ///
-/// To add a flag: a field here and a line in src/cli/bind.cpp.
+/// Policies are no part of it: they are arguments of their own. To add a flag: a field here and a line in
+/// src/train/bind.cpp.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +17,6 @@
 #include <fsdp/module/units.hpp>
 #include <fsdp/precision/loss_scale.hpp>
 #include <fsdp/train/learning_rate.hpp>
-#include <fsdp/train/stack_choice.hpp>
 
 namespace fsdp::train {
 
@@ -28,6 +28,16 @@ struct ModelChoice {
   std::optional<bool> tied = {};
 
   friend bool operator==(const ModelChoice&, const ModelChoice&) = default;
+};
+
+/// How ranks are started, and what each may take.
+struct LaunchOptions {
+  std::int64_t ranks = 1;        ///< where the program starts them itself, as Threads does; else the launcher knows
+  std::int64_t threads = 0;      ///< per rank; 0: cores / ranks, at least 1
+  double deadline_seconds = 20;  ///< of every collective
+  bool windows = true;           ///< ranks of one machine under MPI read each other's memory
+
+  friend bool operator==(const LaunchOptions&, const LaunchOptions&) = default;
 };
 
 struct TrainOptions {
@@ -60,10 +70,10 @@ struct TrainOptions {
   bool cuda_graphs = false;    ///< steps that are alike are launched as one graph
   std::int64_t log_every = 1;  ///< steps between console lines; the metrics file gets every step
   bool dry_run = false;
-  std::int64_t ranks = 0;   ///< of the dry run; 0: those of --comm
-  std::string memory = {};  ///< of each rank, for budget:auto; empty: its part of what the machine has left
+  std::int64_t ranks = 0;   ///< of the dry run; 0: those that would be started
+  std::string memory = {};  ///< of each rank, for a budget of what is left; empty: its part of the machine's
   bool print_schedule = false;
-  StackChoice stack = {};
+  LaunchOptions launch = {};
   std::vector<std::string> given = {};  ///< flags that the user set, without dashes, sorted
 
   friend bool operator==(const TrainOptions&, const TrainOptions&) = default;
@@ -76,7 +86,7 @@ struct EvalOptions {
   std::int64_t batch_size = 1;
   std::int64_t windows = 0;  ///< at most, evenly spread; 0: all
   std::optional<std::int64_t> document_separator = {};
-  StackChoice stack = {};
+  LaunchOptions launch = {};
   std::vector<std::string> given = {};
 
   friend bool operator==(const EvalOptions&, const EvalOptions&) = default;
@@ -88,7 +98,7 @@ struct GenerateOptions {
   std::int64_t tokens = 200;
   double temperature = 0.8;  ///< 0: always the likeliest byte
   std::uint64_t seed = 0;
-  StackChoice stack = {};
+  LaunchOptions launch = {};
   std::vector<std::string> given = {};
 
   friend bool operator==(const GenerateOptions&, const GenerateOptions&) = default;
@@ -108,6 +118,9 @@ void validate(const GenerateOptions& options);
 /// What --loss-scale says; nothing where it is off.
 std::optional<DynamicLossScale> loss_scale_of(const TrainOptions& options);
 
+/// Threads of each rank: those asked for, or the cores of this machine divided by its ranks.
+std::int64_t threads_per_rank(std::int64_t asked, std::int64_t cores, std::int64_t ranks_here);
+
 /// The schedule that the options describe.
 LrSchedule schedule_of(const TrainOptions& options);
 
@@ -126,9 +139,5 @@ void require_writable(const std::string& checkpoint_dir);
 
 /// Whether `--model` names a folder with weights and not a preset.
 bool is_folder(const ModelChoice& choice);
-
-/// For a program with one compiled stack: throws InputError where a flag that was given asks for another.
-/// Numbers that do not change the type (tiles, ranks) are free where `fixed` has the same kind.
-void refuse_other_stack(const TrainOptions& options, const StackChoice& fixed);
 
 }  // namespace fsdp::train

@@ -20,15 +20,11 @@
 
 #include <comm/collectives.hpp>
 #include <fsdp/checkpoint/folder.hpp>
+#include <fsdp/core/policy_text.hpp>
 #include <fsdp/data/corpus.hpp>
 #include <fsdp/data/sampler.hpp>
 #include <fsdp/data/windows.hpp>
 #include <fsdp/models/llama.hpp>
-#include <fsdp/module/executor.hpp>
-#include <fsdp/optim/adamw.hpp>
-#include <fsdp/optim/initialize.hpp>
-#include <fsdp/optim/training_step.hpp>
-#include <fsdp/plan/dry_run.hpp>
 #include <fsdp/report/console.hpp>
 #include <fsdp/report/metrics.hpp>
 #include <fsdp/report/report.hpp>
@@ -37,26 +33,16 @@
 #include <fsdp/train/launch.hpp>
 #include <fsdp/train/options.hpp>
 #include <fsdp/train/shards_io.hpp>
+#include <fsdp/train/training.hpp>
 #include <fsdp/train/validation.hpp>
 
 namespace fsdp::train {
-
-/// What the dry run is asked for these options.
-inline plan::Request plan_request(const TrainOptions& options, int ranks, int threads) {
-  return {.ranks = ranks,
-          .rank = plan::most_loaded,
-          .sequences = options.batch_size / (ranks * options.grad_accum),
-          .shape = {.sequence_length = options.seq_len,
-                    .micro_batches = static_cast<int>(options.grad_accum),
-                    .threads = threads}};
-}
 
 template <class Model>
 class Trainer {
  public:
   using Comm = typename Model::Stack::Comm;
-  using Module = ShardedModule<Model>;
-  using Device = typename Module::Device;
+  using Device = typename Model::Stack::Device;
 
   Trainer(Comm& communicator, const TrainOptions& options, typename Model::Stack::Sharding sharding,
           typename Model::Stack::Tiling tiling)
@@ -65,31 +51,31 @@ class Trainer {
         model_(resolve_model(options), options.units),
         corpus_(paths(options.data)),
         windows_(corpus_, options.seq_len, options.validation_fraction, model_.config().vocab_size),
-        request_(plan_request(options, communicator.size(), rank_threads(options.stack, communicator))),
-        plan_(plan::dry_run(model_, sharding, tiling, request_)),
-        module_(communicator, model_, sharding, tiling, planned_shape()),
-        optimizer_(module_, {.beta1 = options.beta1,
-                             .beta2 = options.beta2,
-                             .eps = options.eps,
-                             .weight_decay = options.weight_decay,
-                             .clip = options.clip,
-                             .skips_overflow = loss_scale_of(options).has_value()}),
         trace_(options.trace.empty() ? std::filesystem::path()
                                      : report::trace_path(options.trace, communicator.rank())),
-        executor_(module_, trace_.on() ? observer() : Observer{}),
-        training_(module_, executor_, optimizer_, options.cuda_graphs),
-        feed_(communicator, module_.ledger(), windows_,
-              data::Sampler(options.seed, windows_.training(), options.batch_size), request_.sequences,
-              request_.shape.micro_batches, options.document_separator),
-        held_out_counts_(communicator, module_.ledger()),
-        held_out_batch_(windows_, request_.sequences, 1, options.document_separator, device::host_memory<Device>),
+        stack_text_(message(policy_text(sharding), " ", policy_text(communicator), " ",
+                            policy_text<typename Model::Stack::Precision>(), " ", policy_text(tiling))),
+        size_(step_size(options, communicator.size())),
+        training_(communicator, model_, size_, sharding, tiling,
+                  {.optimizer = {.beta1 = options.beta1,
+                                 .beta2 = options.beta2,
+                                 .eps = options.eps,
+                                 .weight_decay = options.weight_decay,
+                                 .clip = options.clip,
+                                 .skips_overflow = loss_scale_of(options).has_value()},
+                   .graphs = options.cuda_graphs,
+                   .observer = trace_.on() ? observer() : Observer{}}),
+        feed_(communicator, training_.counts(), windows_,
+              data::Sampler(options.seed, windows_.training(), options.batch_size), size_.sequences,
+              size_.micro_batches, options.document_separator),
+        held_out_batch_(windows_, size_.sequences, 1, options.document_separator, device::host_memory<Device>),
         loss_scale_(loss_scale_of(options)) {
     if (leads()) require_writable(options.checkpoint_dir);
   }
 
   void run() {
     begin();
-    while (optimizer_.steps() < options_.steps) {
+    while (optimizer().steps() < options_.steps) {
       queue_step();
       if (!Device::asynchronous || queued_.size() > 1) report();
       if (due(options_.validation_every)) validate_now();
@@ -107,22 +93,11 @@ class Trainer {
   static double seconds_since(Clock::time_point begin) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
   }
+  auto& optimizer() { return training_.optimizer(); }
   bool leads() const { return communicator_.rank() == 0; }
-  bool due(std::int64_t every) const {
-    return every > 0 && optimizer_.steps() % every == 0 && optimizer_.steps() < options_.steps;
+  bool due(std::int64_t every) {
+    return every > 0 && optimizer().steps() % every == 0 && optimizer().steps() < options_.steps;
   }
-  RunShape planned_shape() const {
-    RunShape shape = request_.shape;
-    shape.activation_bytes = plan_.activation_bytes;
-    shape.offloaded_activation_bytes = plan_.offloaded_activation_bytes;
-    return shape;
-  }
-  std::int64_t peak_bytes() const {
-    std::int64_t sum = 0;
-    for (const std::int64_t part : module_.peak_bytes()) sum += part;
-    return sum;
-  }
-
   void begin() {
     const checkpoint::Warn warn = [&](const std::string& text) {
       if (leads()) std::fprintf(stderr, "tessera: warning: %s\n", text.c_str());
@@ -130,26 +105,26 @@ class Trainer {
     if (!options_.resume.empty())
       resume(checkpoint::Checkpoint::open(options_.resume, warn));
     else if (is_folder(options_.model))
-      load_weights(module_, checkpoint::open_model(options_.model.name, warn).weights);
+      load_weights(training_.module(), checkpoint::open_model(options_.model.name, warn).weights);
     else
-      optim::initialize(module_, options_.seed);
+      training_.initialize(options_.seed);
     if (leads()) metrics_ = report::Metrics(options_.metrics);
-    peak_ = report::measure_matmul_peak(communicator_, module_);
+    peak_ = report::measure_matmul_peak(communicator_, training_.module());
     if (!leads()) return;
-    const report::StartRecord record{.stack = name_of(options_.stack),
+    const report::StartRecord record{.stack = stack_text_,
                                      .model_name = options_.model.name,
                                      .model = model_.config(),
                                      .seed = options_.seed,
                                      .world = communicator_.size(),
-                                     .threads = request_.shape.threads,
+                                     .threads = training_.request().shape.threads,
                                      .parameters = parameter_count(model_.config()),
-                                     .first_step = optimizer_.steps() + 1,
+                                     .first_step = optimizer().steps() + 1,
                                      .steps = options_.steps,
                                      .skipped_binary = corpus_.skipped_binary()};
     metrics_.write(record);
-    console_.emplace(stdout, report::style_of(stdout), optimizer_.steps() + 1, options_.steps, options_.log_every);
+    console_.emplace(stdout, report::style_of(stdout), optimizer().steps() + 1, options_.steps, options_.log_every);
     console_->line(report::start_text(record, corpus_.size(), static_cast<std::int64_t>(corpus_.files().size()),
-                                      windows_.training(), windows_.validation(), plan_.peak_bytes()));
+                                      windows_.training(), windows_.validation(), training_.plan().peak_bytes()));
   }
 
   void resume(const checkpoint::Checkpoint& from) {
@@ -163,7 +138,7 @@ class Trainer {
                         state.seed, "; resume with --seed ", state.seed);
     require<InputError>(state.step <= options_.steps, "--resume ", from.path().string(), ": is at step ", state.step,
                         " already; --steps ", options_.steps, " counts those of the whole run");
-    train::restore(module_, optimizer_, from);
+    train::restore(training_.module(), optimizer(), from);
     feed_.restore({.epoch = state.epoch, .index = state.index});
     tokens_ = state.tokens;
     if (loss_scale_ && state.loss_scale) loss_scale_ = DynamicLossScale(*state.loss_scale);
@@ -180,7 +155,7 @@ class Trainer {
   };
 
   void queue_step() {
-    const std::int64_t step = optimizer_.steps();
+    const std::int64_t step = optimizer().steps();
     const auto begin = Clock::now();
     const auto batch = feed_.take(step + 1 < options_.steps);
     const QueuedStep& queued = queued_.emplace_back(QueuedStep{.number = step + 1,
@@ -197,7 +172,7 @@ class Trainer {
   /// way by then, with the loss scale of before.
   void report() {
     const QueuedStep step = queued_.front();
-    const device::StepDecision found = optimizer_.control().decision(std::ssize(queued_) - 1);
+    const device::StepDecision found = optimizer().control().decision(std::ssize(queued_) - 1);
     queued_.pop_front();
     const double loss = found.loss / step.targets();
     require<Error>(found.stopped == 0, "step ", step.number, ": loss is ", std::abs(loss), " and the gradient norm is ",
@@ -222,7 +197,7 @@ class Trainer {
                                     .tokens = tokens_,
                                     .tokens_per_second = static_cast<double>(step_tokens) / seconds,
                                     .step_seconds = seconds,
-                                    .peak_bytes = peak_bytes(),
+                                    .peak_bytes = training_.peak_bytes(),
                                     .tflops = flops / seconds * 1e-12,
                                     .mfu = flops / seconds / peak_.flops_per_second,
                                     .mfu_peak = peak_.name};
@@ -240,12 +215,12 @@ class Trainer {
     report_all();
     if (windows_.validation() == 0) return std::nullopt;
     const auto held_out = windows_.validation_windows(options_.validation_windows);
-    const MeanLoss mean =
-        mean_loss(executor_, communicator_, held_out_counts_, held_out_batch_, request_.sequences, held_out);
+    const MeanLoss mean = mean_loss(training_.executor(), communicator_, training_.held_out_counts(), held_out_batch_,
+                                    size_.sequences, held_out);
     if (leads()) {
       metrics_.write(
-          report::ValidationRecord{.step = optimizer_.steps(), .validation_loss = mean.loss, .tokens = mean.tokens});
-      console_->line(message("step ", optimizer_.steps(), "  held-out loss ", mean.loss, " nats per token over ",
+          report::ValidationRecord{.step = optimizer().steps(), .validation_loss = mean.loss, .tokens = mean.tokens});
+      console_->line(message("step ", optimizer().steps(), "  held-out loss ", mean.loss, " nats per token over ",
                              mean.tokens, " tokens"));
     }
     return mean.loss;
@@ -256,10 +231,10 @@ class Trainer {
     if (options_.checkpoint_dir.empty()) return;
     std::uint64_t id = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
     comm::broadcast(communicator_, std::as_writable_bytes(std::span(&id, 1)), 0, {"checkpoint"});
-    checkpoint::Save save(options_.checkpoint_dir, optimizer_.steps(), id, model_.config());
+    checkpoint::Save save(options_.checkpoint_dir, optimizer().steps(), id, model_.config());
     const auto position = feed_.position();
     const checkpoint::TrainerState state{
-        .step = optimizer_.steps(),
+        .step = optimizer().steps(),
         .tokens = tokens_,
         .epoch = position.epoch,
         .index = position.index,
@@ -267,7 +242,7 @@ class Trainer {
         .windows = windows_.training(),
         .seq_len = options_.seq_len,
         .schedule_steps = options_.steps,
-        .skipped_steps = optimizer_.control().skipped(),
+        .skipped_steps = optimizer().control().skipped(),
         .loss_scale = loss_scale_ ? std::optional(loss_scale_->state()) : std::nullopt};
     const auto all = [&](bool ok) {
       std::int64_t every = ok ? 1 : 0;
@@ -275,7 +250,7 @@ class Trainer {
       return every == 1;
     };
     checkpoint::save(save, communicator_.rank(), state, all,
-                     [&](checkpoint::Save& file) { write_shards(module_, optimizer_, file); });
+                     [&](checkpoint::Save& file) { write_shards(training_.module(), optimizer(), file); });
     checkpoint_path_ = save.path().string();
     if (leads()) console_->line("checkpoint " + checkpoint_path_);
   }
@@ -290,7 +265,7 @@ class Trainer {
                                        .validation_loss = held_out,
                                        .tokens = tokens_,
                                        .seconds = seconds_since(start_),
-                                       .peak_bytes = peak_bytes(),
+                                       .peak_bytes = training_.peak_bytes(),
                                        .checkpoint = checkpoint_path_};
     metrics_.write(record);
     console_->finish();
@@ -318,15 +293,11 @@ class Trainer {
   Model model_;
   data::Corpus corpus_;
   data::Windows windows_;
-  plan::Request request_;
-  plan::Plan plan_;
-  Module module_;
-  optim::AdamW<Model> optimizer_;
   report::Trace trace_;
-  Executor<Model> executor_;
-  optim::TrainingStep<Model> training_;
+  std::string stack_text_;
+  StepSize size_;
+  Training<Model> training_;
   Feed<Comm> feed_;
-  CountExchange<Comm> held_out_counts_;
   Batches held_out_batch_;
   report::Metrics metrics_;
   std::optional<report::Console> console_;

@@ -49,8 +49,8 @@ inline RunResults run_cuda(std::string_view stack, const RunOptions& options) {
   };
   const std::string_view strategy = stack.substr(0, stack.find('/'));
   RunOptions chosen = options;
-  chosen.sharding = train::parse_sharding(strategy);
-  const auto found = compiled.find(train::kind_name(chosen.sharding) + std::string(stack.substr(strategy.size())));
+  chosen.sharding = cli::parse_sharding(strategy);
+  const auto found = compiled.find(cli::kind_name(chosen.sharding) + std::string(stack.substr(strategy.size())));
   require<InputError>(found != compiled.end(), "no stack of the tests on a GPU is called '", stack, "'");
   return found->second(chosen);
 }

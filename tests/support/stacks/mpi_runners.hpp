@@ -26,7 +26,7 @@ RunResults run_mpi_run_time_sharded(const RunOptions& options);
 
 /// With a layout, on the stack whose strategy is chosen at run time.
 inline RunResults run_mpi(std::string_view strategy, const RunOptions& options,
-                          train::LayoutChoice layout = train::LayoutChoice::own) {
+                          cli::LayoutChoice layout = cli::LayoutChoice::own) {
   static const std::map<std::string, RunResults (*)(const RunOptions&)> compiled = {
       {"fsdp2", run_mpi_fsdp2},           {"fsdp2:no-reshard", run_mpi_fsdp2_no_reshard},
       {"fsdp2:K", run_mpi_fsdp2_group},   {"zero1", run_mpi_zero1},
@@ -35,10 +35,10 @@ inline RunResults run_mpi(std::string_view strategy, const RunOptions& options,
       {"replicated", run_mpi_replicated},
   };
   RunOptions chosen = options;
-  chosen.sharding = train::parse_sharding(strategy);
+  chosen.sharding = cli::parse_sharding(strategy);
   chosen.sharding.layout = layout;
-  if (layout != train::LayoutChoice::own) return run_mpi_run_time_sharded(chosen);
-  const auto found = compiled.find(train::kind_name(chosen.sharding));
+  if (layout != cli::LayoutChoice::own) return run_mpi_run_time_sharded(chosen);
+  const auto found = compiled.find(cli::kind_name(chosen.sharding));
   require<InputError>(found != compiled.end(), "no MPI stack of the tests is called '", strategy, "'");
   return found->second(chosen);
 }

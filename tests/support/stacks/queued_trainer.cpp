@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <comm/threads.hpp>
-#include <fsdp/train/sharding_of.hpp>
 #include <fsdp/train/trainer.hpp>
 
 #include <support/queued/queued_stack.hpp>
@@ -12,7 +11,7 @@ namespace {
 template <class Model>
 void train(const train::TrainOptions& options) {
   using Comm = typename Model::Stack::Comm;
-  train::launch<Comm>(options.stack,
+  train::launch<Comm>(options.launch,
                       [&](Comm& communicator) { train::Trainer<Model>(communicator, options, {}, {}).run(); });
 }
 

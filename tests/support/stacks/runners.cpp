@@ -15,7 +15,7 @@ namespace {
 std::string_view strategy_of(std::string_view stack) { return stack.substr(0, stack.find('/')); }
 
 /// Which of the types whose strategy is chosen at run time.
-std::string placements_of(const train::ShardingChoice& choice) {
+std::string placements_of(const cli::ShardingChoice& choice) {
   if (choice.full) return "full";
   return choice.number > 0 ? "grouped" : "sharded";
 }
@@ -23,7 +23,7 @@ std::string placements_of(const train::ShardingChoice& choice) {
 }  // namespace
 
 std::int64_t ranks_per_group(std::string_view stack) {
-  return std::max<std::int64_t>(train::parse_sharding(strategy_of(stack)).number, 1);
+  return std::max<std::int64_t>(cli::parse_sharding(strategy_of(stack)).number, 1);
 }
 
 RunResults run(std::string_view stack, const RunOptions& options) {
@@ -72,17 +72,17 @@ RunResults run(std::string_view stack, const RunOptions& options) {
   if (stack == "watched") return run_watched(options);
   RunOptions chosen = options;
   const std::string_view strategy = strategy_of(stack);
-  chosen.sharding = train::parse_sharding(strategy);
+  chosen.sharding = cli::parse_sharding(strategy);
   std::string rest(stack.substr(strategy.size()));
   constexpr std::string_view layout = "/layout=";
   if (rest.starts_with(layout)) {
     const std::size_t end = std::min(rest.find('/', layout.size()), rest.size());
-    chosen.sharding.layout = train::parse_layout(rest.substr(layout.size(), end - layout.size()));
+    chosen.sharding.layout = cli::parse_layout(rest.substr(layout.size(), end - layout.size()));
     rest.erase(0, end);
   }
   const bool run_time = rest.starts_with("/run-time");
   const auto found =
-      compiled.find((run_time ? placements_of(chosen.sharding) : train::kind_name(chosen.sharding)) + rest);
+      compiled.find((run_time ? placements_of(chosen.sharding) : cli::kind_name(chosen.sharding)) + rest);
   require<InputError>(found != compiled.end(), "no stack of the tests is called '", stack, "'");
   return found->second(chosen);
 }

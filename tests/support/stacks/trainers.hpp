@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The whole trainer, on options.stack.comm.ranks threads.
+/// The whole trainer, on options.launch.ranks threads.
 #pragma once
 
 #include <string>

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/train/stack_choice.hpp>
+#include "cli/stack_choice.hpp"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <limits>
 #include <map>
 #include <vector>
 
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/nearest.hpp>
+#include <fsdp/train/byte_count.hpp>
 
-namespace fsdp::train {
+namespace fsdp::cli {
 namespace {
 
 const std::vector<std::string> sharding_names = {
     "fsdp2", "fsdp2:no-reshard", "fsdp2:K",      "fsdp2:deferred", "fsdp2:prefetch=N", "zero1",          "zero2",
     "zero3", "zero3:persist=N",  "zero3:live=N", "hybrid:K",       "hybrid:K:full",    "hybrid:K:zero3", "replicated"};
 const std::vector<std::string> layout_names = {"default", "per-parameter", "flat", "rows", "owned"};
-const std::vector<std::string> precision_names = {"fp32", "bf16"};
+const std::vector<std::string> precision_names = {"fp32", "bf16", "bf16:wire=bf16"};
+const std::vector<std::string> offload_names = {"none", "optimizer"};
 const std::vector<std::string> tiling_names = {"off", "tiles:N", "tokens:N", "budget:BYTES", "budget:auto"};
 const std::vector<std::string> comm_names = {"self", "threads:N", "mpi", "nccl"};
 
@@ -33,20 +33,6 @@ std::int64_t number_after(std::string_view text, std::string_view prefix) {
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size() && number >= 1 ? number : 0;
-}
-
-/// "4096", "512MiB", "2GiB"; 0 where the text is anything else or more than an int64.
-std::int64_t bytes_of(std::string_view text) {
-  static constexpr std::array<std::string_view, 4> units = {"KiB", "MiB", "GiB", "TiB"};
-  std::int64_t scale = 1;
-  for (std::size_t i = 0; i < units.size(); ++i)
-    if (text.ends_with(units[i])) {
-      text.remove_suffix(units[i].size());
-      scale = std::int64_t{1} << (10 * (i + 1));
-      break;
-    }
-  const std::int64_t number = number_after(text, "");
-  return number <= std::numeric_limits<std::int64_t>::max() / scale ? number * scale : 0;
 }
 
 std::string with_number(std::string_view name, std::int64_t number) {
@@ -112,7 +98,14 @@ LayoutChoice parse_layout(std::string_view text) {
 PrecisionChoice parse_precision(std::string_view text) {
   if (text == "fp32") return PrecisionChoice::fp32;
   if (text == "bf16") return PrecisionChoice::bf16;
+  if (text == "bf16:wire=bf16") return PrecisionChoice::bf16_wire;
   unknown("precision", text, precision_names);
+}
+
+OffloadChoice parse_offload(std::string_view text) {
+  if (text == "none") return OffloadChoice::none;
+  if (text == "optimizer") return OffloadChoice::optimizer;
+  unknown("offload", text, offload_names);
 }
 
 TilingChoice parse_tiling(std::string_view text) {
@@ -122,7 +115,7 @@ TilingChoice parse_tiling(std::string_view text) {
   if (const std::int64_t n = number_after(text, "tokens:"); n > 0) return {.kind = Kind::tokens, .number = n};
   if (text == "budget:auto") return {.kind = Kind::budget};
   if (text.starts_with("budget:"))
-    if (const std::int64_t n = bytes_of(text.substr(7)); n > 0) return {.kind = Kind::budget, .number = n};
+    if (const std::int64_t n = train::bytes_of(text.substr(7)); n > 0) return {.kind = Kind::budget, .number = n};
   unknown("tiling", text, tiling_names);
 }
 
@@ -136,13 +129,6 @@ CommChoice parse_comm(std::string_view text) {
     return {.kind = Kind::threads, .ranks = n};
   }
   unknown("comm", text, comm_names);
-}
-
-std::int64_t parse_bytes(std::string_view flag, std::string_view text) {
-  const std::int64_t bytes = bytes_of(text);
-  require<InputError>(bytes > 0, "--", flag, " '", text,
-                      "' is not a number of bytes; give one such as 8589934592 or 8GiB");
-  return bytes;
 }
 
 ShardingChoice inner_of(const ShardingChoice& hybrid) {
@@ -185,7 +171,7 @@ std::string strategy_name(const ShardingChoice& choice) {
 
 std::string kind_name(const ShardingChoice& choice) {
   const LayoutChoice other = other_layout(choice);
-  return strategy_name(choice) + (other == LayoutChoice::own ? "" : " layout=" + name_of(other));
+  return strategy_name(choice) + (other == LayoutChoice::own ? "" : ":layout=" + name_of(other));
 }
 
 std::string name_of(const ShardingChoice& choice) {
@@ -199,8 +185,8 @@ std::string name_of(const ShardingChoice& choice) {
 }
 
 std::string name_of(LayoutChoice choice) { return layout_names[static_cast<std::size_t>(choice)]; }
-
-std::string name_of(PrecisionChoice choice) { return choice == PrecisionChoice::fp32 ? "fp32" : "bf16"; }
+std::string name_of(PrecisionChoice choice) { return precision_names[static_cast<std::size_t>(choice)]; }
+std::string name_of(OffloadChoice choice) { return offload_names[static_cast<std::size_t>(choice)]; }
 
 std::string name_of(const TilingChoice& choice) {
   using Kind = TilingChoice::Kind;
@@ -224,12 +210,6 @@ std::string name_of(const CommChoice& choice) {
   return with_number("threads", choice.ranks);
 }
 
-std::string name_of(const StackChoice& choice) {
-  const LayoutChoice layout = other_layout(choice.sharding);
-  return name_of(choice.sharding) + (layout == LayoutChoice::own ? "" : " layout=" + name_of(layout)) + " " +
-         name_of(choice.comm) + " " + name_of(choice.precision) + " " + name_of(choice.tiling);
-}
-
 tiling::RunTime policy_of(const TilingChoice& choice) {
   switch (choice.kind) {
     case TilingChoice::Kind::tiles: return tiling::RunTime::tiles(choice.number);
@@ -242,8 +222,27 @@ tiling::RunTime policy_of(const TilingChoice& choice) {
   return tiling::RunTime::budget(choice.number);
 }
 
-std::int64_t threads_per_rank(std::int64_t asked, std::int64_t cores, std::int64_t ranks_here) {
-  return asked > 0 ? asked : std::max<std::int64_t>(cores / std::max<std::int64_t>(ranks_here, 1), 1);
+tiling::RunTime training_policy_of(const TilingChoice& choice) {
+  const bool open = choice == TilingChoice{.kind = TilingChoice::Kind::budget};
+  return open ? tiling::RunTime::budget_of_memory() : policy_of(choice);
 }
 
-}  // namespace fsdp::train
+void from_text(std::string_view, std::string_view text, ShardingChoice& value) {
+  const LayoutChoice layout = value.layout;  // a flag of its own
+  value = parse_sharding(text);
+  value.layout = layout;
+}
+void from_text(std::string_view, std::string_view text, LayoutChoice& value) { value = parse_layout(text); }
+void from_text(std::string_view, std::string_view text, PrecisionChoice& value) { value = parse_precision(text); }
+void from_text(std::string_view, std::string_view text, OffloadChoice& value) { value = parse_offload(text); }
+void from_text(std::string_view, std::string_view text, TilingChoice& value) { value = parse_tiling(text); }
+void from_text(std::string_view, std::string_view text, CommChoice& value) { value = parse_comm(text); }
+
+std::string to_text(const ShardingChoice& value) { return name_of(value); }
+std::string to_text(LayoutChoice value) { return name_of(value); }
+std::string to_text(PrecisionChoice value) { return name_of(value); }
+std::string to_text(OffloadChoice value) { return name_of(value); }
+std::string to_text(const TilingChoice& value) { return name_of(value); }
+std::string to_text(const CommChoice& value) { return name_of(value); }
+
+}  // namespace fsdp::cli

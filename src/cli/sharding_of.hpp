@@ -13,9 +13,10 @@
 #include <fsdp/core/error.hpp>
 #include <fsdp/sharding/run_time.hpp>
 #include <fsdp/sharding/strategies.hpp>
-#include <fsdp/train/stack_choice.hpp>
 
-namespace fsdp::train {
+#include "cli/stack_choice.hpp"
+
+namespace fsdp::cli {
 
 namespace detail {
 
@@ -62,20 +63,6 @@ struct FromChoice {
     if constexpr (requires { sharding.live_bound; }) sharding.live_bound = choice.live_bound;
     return sharding;
   }
-  /// What picks it, with its default numbers.
-  static ShardingChoice usual() {
-    constexpr std::string_view layout = " layout=";
-    std::string name(Sharding::name);
-    LayoutChoice chosen = LayoutChoice::own;
-    if (const auto at = name.find(layout); at != std::string::npos) {
-      chosen = parse_layout(std::string_view(name).substr(at + layout.size()));
-      name.resize(at);
-    }
-    if (const auto at = name.find('K'); at != std::string::npos) name.replace(at, 1, "1");
-    ShardingChoice choice = parse_sharding(name);
-    choice.layout = chosen;
-    return choice;
-  }
   static std::string kinds() { return std::string(Sharding::name); }
 };
 
@@ -91,9 +78,6 @@ struct FromChoice<HybridShard<OneOf<S...>, optimizer>> {
   static HybridShard<OneOf<S...>, optimizer> make(const ShardingChoice& choice) {
     return {.group = static_cast<int>(std::max<std::int64_t>(choice.number, 1)),
             .inner = Inner::make(inner_of(choice))};
-  }
-  static ShardingChoice usual() {
-    return {.kind = ShardingChoice::Kind::hybrid, .inner = Inner::usual().kind, .number = 1, .full = full};
   }
   static std::string kinds() { return full ? "hybrid:K:full[:INNER]" : "hybrid:K[:INNER]"; }
 };
@@ -120,8 +104,13 @@ struct FromChoice<OneOf<First, Rest...>> {
     chosen.other_layout = layout_of(choice);
     return chosen;
   }
-  static ShardingChoice usual() { return FromChoice<First>::usual(); }
   static std::string kinds() { return (FromChoice<First>::kinds() + ... + (" | " + FromChoice<Rest>::kinds())); }
+};
+
+/// A strategy whose optimizer lives in host memory, which is a flag of its own.
+template <class... S>
+struct FromChoice<Offload<OneOf<S...>>> : FromChoice<OneOf<S...>> {
+  static Offload<OneOf<S...>> make(const ShardingChoice& choice) { return {FromChoice<OneOf<S...>>::make(choice)}; }
 };
 
 }  // namespace detail
@@ -138,16 +127,10 @@ Sharding sharding_of(const ShardingChoice& choice) {
   return detail::FromChoice<Sharding>::make(choice);
 }
 
-/// What asks for a type of strategy.
-template <class Sharding>
-ShardingChoice usual_choice() {
-  return detail::FromChoice<Sharding>::usual();
-}
-
 /// The kinds that a type of strategy stands for, as --sharding names them.
 template <class Sharding>
 std::string sharding_kinds() {
   return detail::FromChoice<Sharding>::kinds();
 }
 
-}  // namespace fsdp::train
+}  // namespace fsdp::cli

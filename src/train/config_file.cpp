@@ -11,9 +11,9 @@
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/nearest.hpp>
 
-#include "flag_set.hpp"
+#include <fsdp/train/flag_set.hpp>
 
-namespace fsdp::cli {
+namespace fsdp::train {
 namespace {
 
 /// A scalar as the command line would give it.
@@ -32,6 +32,7 @@ void set_all(FlagSet& flags, const toml::table& table, const std::string& path,
     if (node.is_table() && std::ranges::find(sections, name) != sections.end()) continue;
     std::ranges::replace(name, '_', '-');
     const std::string where = path + ": " + name;
+    flags.refuse_fixed(name);
     const Flag* flag = flags.find(name);
     require<InputError>(flag != nullptr, path, ": unknown key '", key.str(), "'; ", suggestion(name, flags.names()));
     std::vector<std::string> texts;
@@ -97,4 +98,4 @@ std::string write_toml(const FlagSet& flags) {
   return out.str();
 }
 
-}  // namespace fsdp::cli
+}  // namespace fsdp::train

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/train/sharding_of.hpp>
+#include "cli/sharding_of.hpp"
 
 #include <gtest/gtest.h>
 
 #include "support/temporary_folder.hpp"
 
-namespace fsdp::train {
+namespace fsdp::cli {
 namespace {
 
 ShardingChoice choice_of(std::string_view sharding, LayoutChoice layout = LayoutChoice::own) {
@@ -17,9 +17,9 @@ ShardingChoice choice_of(std::string_view sharding, LayoutChoice layout = Layout
 static_assert(HybridShard<FullyShard<>>::name == "hybrid:K");
 static_assert(HybridShard<Zero3>::name == "hybrid:K:zero3");
 static_assert(HybridShard<Zero3, OptimizerAcross::sharded>::name == "hybrid:K:full:zero3");
-static_assert(WithLayout<FullyShard<>, buffer::Owned>::name == "fsdp2 layout=owned");
+static_assert(WithLayout<FullyShard<>, buffer::Owned>::name == "fsdp2:layout=owned");
 static_assert(WithLayout<FullyShard<>, buffer::PerParameter>::name == "fsdp2");
-static_assert(HybridShard<WithLayout<Zero3, buffer::Rows>>::name == "hybrid:K:zero3 layout=rows");
+static_assert(HybridShard<WithLayout<Zero3, buffer::Rows>>::name == "hybrid:K:zero3:layout=rows");
 
 static_assert(tensors_whole<Replicated> && tensors_whole<WithLayout<Zero2, buffer::Owned>>);
 static_assert(tensors_whole<HybridShard<WithLayout<Zero3, buffer::Owned>>>);
@@ -51,36 +51,24 @@ TEST(ShardingOf, TypesTakeTheirOwnKindAlone) {
   EXPECT_TRUE((takes<WithLayout<FullyShard<>, buffer::Owned>>(choice_of("fsdp2", LayoutChoice::owned))));
 }
 
-/// What a fixed stack is asked for by its own name.
-TEST(ShardingOf, TheUsualChoiceOfATypeIsOneThatItTakes) {
-  const auto expect_taken = []<class S>(const S&) { EXPECT_TRUE(takes<S>(usual_choice<S>())) << S::name; };
-  expect_taken(FullyShard<ReshardAfterForward::to_group>{});
-  expect_taken(Replicated{});
-  expect_taken(HybridShard<Zero2, OptimizerAcross::sharded>{});
-  expect_taken(WithLayout<FullyShard<>, buffer::Owned>{});
-  expect_taken(RunTimeSharded{});
-  expect_taken(RunTimeGrouped{});
-  expect_taken(RunTimeHybridFull{});
-}
-
 TEST(ShardingOf, NumbersReachTheStrategyInsideARunTimeOne) {
   const auto zero3 = sharding_of<RunTimeSharded>(choice_of("zero3:persist=7:live=90:prefetch=2"));
   const sharding::Rules rules = zero3.rules();
-  EXPECT_EQ(rules.persistence_threshold, 7);
+  EXPECT_EQ(rules.facts.persistence_threshold, 7);
   EXPECT_EQ(rules.live_bound, 90);
   EXPECT_EQ(rules.prefetch_depth, 2);
-  EXPECT_EQ(text_of(zero3), "zero3");
+  EXPECT_EQ(policy_text(zero3), "zero3:prefetch=2:persist=7:live=90");
 
   const auto hybrid = sharding_of<RunTimeGrouped>(choice_of("hybrid:4:zero2", LayoutChoice::owned));
   EXPECT_EQ(hybrid.ranks_per_group(), 4);
   EXPECT_EQ(hybrid.rules().hold, sharding::Hold::step);
-  EXPECT_EQ(hybrid.rules().across, sharding::Across::all_reduce);
-  EXPECT_EQ(text_of(hybrid), "hybrid:K:zero2 layout=owned");
+  EXPECT_EQ(hybrid.rules().facts.across, sharding::Across::all_reduce);
+  EXPECT_EQ(policy_text(hybrid), "hybrid:4:zero2:layout=owned");
   EXPECT_EQ(layout_of(hybrid).text(), "owned");
 
   const auto full = sharding_of<RunTimeHybridFull>(choice_of("hybrid:2:full:no-reshard"));
-  EXPECT_EQ(full.rules().across, sharding::Across::shard);
-  EXPECT_EQ(text_of(full), "hybrid:K:full:fsdp2:no-reshard");
+  EXPECT_EQ(full.rules().facts.across, sharding::Across::shard);
+  EXPECT_EQ(policy_text(full), "hybrid:2:full:fsdp2:no-reshard");
   EXPECT_EQ(layout_of(full).text(), "per-parameter");
 
   EXPECT_FALSE(sharding_of<RunTimeSharded>(choice_of("zero1", LayoutChoice::flat)).other_layout.has_value());
@@ -92,4 +80,4 @@ TEST(ShardingOf, ALayoutOfWhatIsNotCutIsAnError) {
 }
 
 }  // namespace
-}  // namespace fsdp::train
+}  // namespace fsdp::cli

@@ -16,14 +16,16 @@ Command parse_words(std::vector<const char*> words) {
   return parse(static_cast<int>(words.size()), words.data());
 }
 
-TrainOptions train_of(std::vector<const char*> words) {
+Train command_of(std::vector<const char*> words) {
   words.insert(words.begin(), "train");
-  return std::get<TrainOptions>(parse_words(std::move(words)));
+  return std::get<Train>(parse_words(std::move(words)));
 }
+TrainOptions train_of(std::vector<const char*> words) { return command_of(std::move(words)).options; }
 
 /// Every field of the options away from its default.
-TrainOptions everything() {
-  TrainOptions o;
+Train everything() {
+  Train command;
+  TrainOptions& o = command.options;
   o.data = {"a b", "c\"d\\e\n", "ä"};
   o.model = {.name = "tiny",
              .hidden = 64,
@@ -48,48 +50,48 @@ TrainOptions everything() {
              .frozen = {"a", "b*"}};
   o.checkpoint_dir = "out", o.checkpoint_every = 4, o.resume = "there", o.metrics = "m.jsonl", o.trace = "t.json";
   o.cuda_graphs = true, o.log_every = 10, o.dry_run = true, o.ranks = 16, o.memory = "8GiB", o.print_schedule = true;
-  o.stack = {.sharding = train::parse_sharding("hybrid:2:full"),
-             .precision = train::PrecisionChoice::fp32,
-             .tiling = train::parse_tiling("tokens:512"),
-             .comm = train::parse_comm("threads:4"),
-             .threads = 3,
-             .deadline_seconds = 2.5,
-             .windows = false};
-  o.stack.sharding.layout = train::LayoutChoice::owned;
-  return o;
+  o.launch = {.ranks = 1, .threads = 3, .deadline_seconds = 2.5, .windows = false};
+  command.stack = {.sharding = cli::parse_sharding("hybrid:2:full"),
+                   .precision = PrecisionChoice::bf16_wire,
+                   .offload = OffloadChoice::optimizer,
+                   .tiling = cli::parse_tiling("tokens:512"),
+                   .comm = cli::parse_comm("threads:4")};
+  command.stack.sharding.layout = LayoutChoice::owned;
+  return command;
 }
 
-TEST(Flags, DefaultsAreThoseOfTheStruct) { EXPECT_EQ(train_of({}), TrainOptions()); }
+TEST(Flags, DefaultsAreThoseOfTheStruct) { EXPECT_EQ(command_of({}), Train()); }
 
 TEST(Flags, ReadTheIssuesGoldenCommand) {
-  const TrainOptions o = train_of({"--model",
-                                   "DIR",
-                                   "--data",
-                                   "DIR/text.bin",
-                                   "--seq-len",
-                                   "17",
-                                   "--batch-size",
-                                   "6",
-                                   "--validation-fraction",
-                                   "0",
-                                   "--steps",
-                                   "20",
-                                   "--lr",
-                                   "1e-3",
-                                   "--lr-schedule",
-                                   "constant",
-                                   "--weight-decay",
-                                   "0.1",
-                                   "--clip",
-                                   "0",
-                                   "--precision",
-                                   "fp32",
-                                   "--metrics",
-                                   "F"});
+  const Train command = command_of({"--model",
+                                    "DIR",
+                                    "--data",
+                                    "DIR/text.bin",
+                                    "--seq-len",
+                                    "17",
+                                    "--batch-size",
+                                    "6",
+                                    "--validation-fraction",
+                                    "0",
+                                    "--steps",
+                                    "20",
+                                    "--lr",
+                                    "1e-3",
+                                    "--lr-schedule",
+                                    "constant",
+                                    "--weight-decay",
+                                    "0.1",
+                                    "--clip",
+                                    "0",
+                                    "--precision",
+                                    "fp32",
+                                    "--metrics",
+                                    "F"});
+  const TrainOptions& o = command.options;
   EXPECT_EQ(o.data, std::vector<std::string>{"DIR/text.bin"});
   EXPECT_EQ(o.lr, 1e-3);
   EXPECT_EQ(o.clip, 0);
-  EXPECT_EQ(o.stack.precision, train::PrecisionChoice::fp32);
+  EXPECT_EQ(command.stack.precision, PrecisionChoice::fp32);
   EXPECT_EQ(o.given.size(), 12u);
   EXPECT_EQ(o.given.front(), "batch-size");
 }
@@ -135,20 +137,20 @@ TEST(Flags, BadValuesAreInputErrors) {
 
 TEST(Flags, EveryCommandHasHelpThatNamesItsFlags) {
   for (const char* command : {"train", "eval", "generate", "bench"}) {
-    const std::string text = std::get<Help>(parse_words({command, "--help"})).text;
+    const std::string text = std::get<train::Help>(parse_words({command, "--help"})).text;
     for (const char* flag : {"--sharding", "--precision", "--tiling", "--comm", "--threads", "--config"})
       EXPECT_NE(text.find(flag), std::string::npos) << command << flag;
   }
-  EXPECT_NE(std::get<Help>(parse_words({"--help"})).text.find("generate"), std::string::npos);
+  EXPECT_NE(std::get<train::Help>(parse_words({"--help"})).text.find("generate"), std::string::npos);
 }
 
 TEST(Flags, TheOtherCommandsAreRead) {
-  const auto eval =
-      std::get<train::EvalOptions>(parse_words({"eval", "--model", "D", "--data", "f", "--seq-len", "9"}));
+  const auto eval = std::get<Eval>(parse_words({"eval", "--model", "D", "--data", "f", "--seq-len", "9"})).options;
   EXPECT_EQ(eval.model, "D");
   EXPECT_EQ(eval.seq_len, 9);
-  const auto generate = std::get<train::GenerateOptions>(
-      parse_words({"generate", "--model", "D", "--prompt", "", "--tokens", "5", "--temperature", "0"}));
+  const auto generate = std::get<Generate>(parse_words({"generate", "--model", "D", "--prompt", "", "--tokens", "5",
+                                                        "--temperature", "0"}))
+                            .options;
   EXPECT_EQ(generate.prompt, "");
   EXPECT_EQ(generate.temperature, 0);
   const auto bench = std::get<bench::BenchOptions>(parse_words({"bench", "comm", "--comm", "threads:2"}));
@@ -160,10 +162,10 @@ TEST(Flags, TheOtherCommandsAreRead) {
 
 TEST(ConfigFile, GivesBackEveryOption) {
   const TemporaryFolder folder;
-  const std::string path = folder.write("run.toml", to_toml(everything())).string();
-  TrainOptions read = train_of({"--config", path.c_str()});
-  EXPECT_EQ(read.given.size(), 53u);
-  read.given.clear();
+  const std::string path = folder.write("run.toml", train::to_toml(everything())).string();
+  Train read = command_of({"--config", path.c_str()});
+  EXPECT_EQ(read.options.given.size(), 54u);
+  read.options.given.clear();
   EXPECT_EQ(read, everything());
 }
 
@@ -201,11 +203,40 @@ TEST(ConfigFile, MistakesAreInputErrorsThatNameTheFile) {
   EXPECT_INPUT_ERROR(train_of({"--config", "/nonexistent.toml"}), "/nonexistent.toml");
 }
 
-TEST(ParseTrain, NeedsNoSubCommand) {
-  const std::vector<const char*> words = {"program", "--steps", "3"};
-  EXPECT_EQ(std::get<TrainOptions>(parse_train(3, words.data())).steps, 3);
-  const std::vector<const char*> help = {"program", "-h"};
-  EXPECT_NE(std::get<Help>(parse_train(2, help.data())).text.find("--steps"), std::string::npos);
+// A program of one stack.
+
+const train::FixedStack fixed_stack{
+    .sharding = "fsdp2", .precision = "bf16", .tiling = "off", .comm = "threads", .starts_ranks = true};
+
+std::variant<train::Help, TrainOptions> parse_program(std::vector<const char*> words, bool starts_ranks = true) {
+  words.insert(words.begin(), "program");
+  train::FixedStack fixed = fixed_stack;
+  fixed.starts_ranks = starts_ranks;
+  return train::parse_train(static_cast<int>(words.size()), words.data(), fixed);
+}
+
+TEST(ParseTrain, NeedsNoSubCommand) { EXPECT_EQ(std::get<TrainOptions>(parse_program({"--steps", "3"})).steps, 3); }
+
+TEST(ParseTrain, RanksAreThoseThatTheProgramStartsOrOfTheDryRun) {
+  EXPECT_EQ(std::get<TrainOptions>(parse_program({"--ranks", "3"})).launch.ranks, 3);
+  EXPECT_EQ(std::get<TrainOptions>(parse_program({"--ranks", "3"})).ranks, 0);
+  EXPECT_EQ(std::get<TrainOptions>(parse_program({"--ranks", "3"}, false)).ranks, 3);
+  EXPECT_EQ(std::get<TrainOptions>(parse_program({"--ranks", "3"}, false)).launch.ranks, 1);
+}
+
+TEST(ParseTrain, FlagsOfFixedPoliciesAreAbsentAndRefusedByName) {
+  const std::string help = std::get<train::Help>(parse_program({"-h"})).text;
+  for (const char* flag : {"--steps", "--ranks", "--deadline", "--threads"})
+    EXPECT_NE(help.find(flag), std::string::npos) << flag;
+  for (const char* flag : {"--sharding", "--precision", "--tiling", "--comm", "--offload", "--layout"})
+    EXPECT_EQ(help.find(flag), std::string::npos) << flag;
+  EXPECT_INPUT_ERROR(parse_program({"--sharding", "zero3"}), "--sharding is fixed by this program: fsdp2");
+  EXPECT_INPUT_ERROR(parse_program({"--tiling=off"}), "--tiling is fixed by this program: off");
+  EXPECT_INPUT_ERROR(parse_program({"--precision", "bf16"}), "--precision is fixed by this program: bf16");
+  EXPECT_INPUT_ERROR(parse_program({"--comm", "mpi"}), "--comm is fixed by this program: threads");
+  const TemporaryFolder folder;
+  const std::string path = folder.write("run.toml", "sharding = \"zero3\"\n").string();
+  EXPECT_INPUT_ERROR(parse_program({"--config", path.c_str()}), "--sharding is fixed by this program: fsdp2");
 }
 
 }  // namespace

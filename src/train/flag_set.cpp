@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "flag_set.hpp"
+#include <fsdp/train/flag_set.hpp>
 
 #include <array>
 #include <charconv>
@@ -9,7 +9,7 @@
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/nearest.hpp>
 
-namespace fsdp::cli {
+namespace fsdp::train {
 namespace {
 
 template <class T>
@@ -43,39 +43,23 @@ void from_text(std::string_view flag, std::string_view text, bool& value) {
   value = text == "true";
 }
 void from_text(std::string_view, std::string_view text, std::string& value) { value = text; }
-void from_text(std::string_view flag, std::string_view text, train::LrShape& value) {
+void from_text(std::string_view flag, std::string_view text, LrShape& value) {
   const std::vector<std::string> names = {"constant", "cosine"};
   require<InputError>(text == names[0] || text == names[1], "--", flag, " ", text, " is not known; ",
                       suggestion(text, names));
-  value = text == names[0] ? train::LrShape::constant : train::LrShape::cosine;
+  value = text == names[0] ? LrShape::constant : LrShape::cosine;
 }
-void from_text(std::string_view, std::string_view text, train::ShardingChoice& value) {
-  const train::LayoutChoice layout = value.layout;  // a flag of its own
-  value = train::parse_sharding(text);
-  value.layout = layout;
-}
-void from_text(std::string_view, std::string_view text, train::LayoutChoice& value) {
-  value = train::parse_layout(text);
-}
-void from_text(std::string_view, std::string_view text, train::PrecisionChoice& value) {
-  value = train::parse_precision(text);
-}
-void from_text(std::string_view, std::string_view text, train::TilingChoice& value) {
-  value = train::parse_tiling(text);
-}
-void from_text(std::string_view, std::string_view text, train::CommChoice& value) { value = train::parse_comm(text); }
-
 std::string to_text(std::int64_t value) { return print_number(value); }
 std::string to_text(std::uint64_t value) { return print_number(value); }
 std::string to_text(double value) { return print_number(value); }
 std::string to_text(bool value) { return value ? "true" : "false"; }
 std::string to_text(const std::string& value) { return value; }
-std::string to_text(train::LrShape value) { return value == train::LrShape::constant ? "constant" : "cosine"; }
-std::string to_text(const train::ShardingChoice& value) { return name_of(value); }
-std::string to_text(train::LayoutChoice value) { return name_of(value); }
-std::string to_text(train::PrecisionChoice value) { return name_of(value); }
-std::string to_text(const train::TilingChoice& value) { return name_of(value); }
-std::string to_text(const train::CommChoice& value) { return name_of(value); }
+std::string to_text(LrShape value) { return value == LrShape::constant ? "constant" : "cosine"; }
+
+void FlagSet::refuse_fixed(std::string_view name) const {
+  for (const Fixed& fixed : fixed_)
+    require<InputError>(fixed.name != name, "--", name, " is fixed by this program: ", fixed.value);
+}
 
 const Flag* FlagSet::find(std::string_view name) const {
   for (const Flag& flag : flags_)
@@ -94,4 +78,4 @@ const std::string& FlagSet::single(const std::string& name, const std::vector<st
   return texts.front();
 }
 
-}  // namespace fsdp::cli
+}  // namespace fsdp::train

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/train/stack_choice.hpp>
+#include "cli/stack_choice.hpp"
 
 #include <gtest/gtest.h>
 
 #include "support/temporary_folder.hpp"
 
-namespace fsdp::train {
+namespace fsdp::cli {
 namespace {
 
 TEST(ParseSharding, EveryNameIsReadAndWrittenBack) {
@@ -45,15 +45,12 @@ TEST(KindName, NamesTheInnerStrategyAndTheLayoutWhereTheyAreNotTheUsual) {
     choice.layout = parse_layout(layout);
     return kind_name(choice);
   };
-  EXPECT_EQ(kind("fsdp2", "owned"), "fsdp2 layout=owned");
+  EXPECT_EQ(kind("fsdp2", "owned"), "fsdp2:layout=owned");
   EXPECT_EQ(kind("fsdp2", "per-parameter"), "fsdp2");
   EXPECT_EQ(kind("zero3:persist=3", "flat"), "zero3");
-  EXPECT_EQ(kind("zero2", "per-parameter"), "zero2 layout=per-parameter");
+  EXPECT_EQ(kind("zero2", "per-parameter"), "zero2:layout=per-parameter");
   EXPECT_EQ(kind("hybrid:2:zero3", "flat"), "hybrid:K:zero3");
-  EXPECT_EQ(kind("hybrid:4:full:zero3", "rows"), "hybrid:K:full:zero3 layout=rows");
-  StackChoice stack;
-  stack.sharding.layout = LayoutChoice::owned;
-  EXPECT_EQ(name_of(stack), "fsdp2 layout=owned threads:1 bf16 off");
+  EXPECT_EQ(kind("hybrid:4:full:zero3", "rows"), "hybrid:K:full:zero3:layout=rows");
 }
 
 TEST(ParseTiling, ReadsPolicies) {
@@ -76,17 +73,15 @@ TEST(ParseTiling, ReadsPolicies) {
 TEST(ParsePrecisionAndComm, ReadNamesAndRefuseOthers) {
   EXPECT_EQ(name_of(parse_precision("fp32")), "fp32");
   EXPECT_EQ(name_of(parse_precision("bf16")), "bf16");
+  EXPECT_EQ(name_of(parse_precision("bf16:wire=bf16")), "bf16:wire=bf16");
+  EXPECT_INPUT_ERROR(parse_precision("bf16:wire=fp8"), "did you mean 'bf16:wire=bf16'?");
+  for (const char* name : {"none", "optimizer"}) EXPECT_EQ(name_of(parse_offload(name)), name);
+  EXPECT_INPUT_ERROR(parse_offload("optimiser"), "did you mean 'optimizer'?");
   EXPECT_INPUT_ERROR(parse_precision("fp16"), "--precision fp16");
   for (const char* name : {"self", "threads:3", "mpi", "nccl"}) EXPECT_EQ(name_of(parse_comm(name)), name);
   EXPECT_INPUT_ERROR(parse_comm("thread:2"), "did you mean 'threads:N'?");
   EXPECT_INPUT_ERROR(parse_comm("threads:5000"), "at most 1024");
 }
 
-TEST(ThreadsPerRank, AreTheCoresSharedByTheRanks) {
-  EXPECT_EQ(threads_per_rank(0, 8, 3), 2);
-  EXPECT_EQ(threads_per_rank(0, 2, 4), 1);
-  EXPECT_EQ(threads_per_rank(5, 2, 4), 5);
-}
-
 }  // namespace
-}  // namespace fsdp::train
+}  // namespace fsdp::cli

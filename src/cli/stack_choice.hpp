@@ -3,7 +3,7 @@
 /// The run-time names of the four policies, as `--sharding`, `--precision`, `--tiling` and `--comm` give them.
 ///
 /// These are values that pick a compiled stack; the types themselves are in sharding/, precision/, tiling/ and comm/.
-/// To add a name: its kind here, its parser and name in src/train/stack_choice.cpp.
+/// To add a name: its kind here, its parser and name in src/cli/stack_choice.cpp.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 #include <tiling/policies.hpp>
 
-namespace fsdp::train {
+namespace fsdp::cli {
 
 /// Which layout; `own` is the strategy's.
 enum class LayoutChoice : std::uint8_t { own, per_parameter, flat, rows, owned };
@@ -33,7 +33,10 @@ struct ShardingChoice {
   friend bool operator==(const ShardingChoice&, const ShardingChoice&) = default;
 };
 
-enum class PrecisionChoice : std::uint8_t { fp32, bf16 };
+enum class PrecisionChoice : std::uint8_t { fp32, bf16, bf16_wire };
+
+/// What lives in host memory.
+enum class OffloadChoice : std::uint8_t { none, optimizer };
 
 struct CommChoice {
   enum class Kind : std::uint8_t { self, threads, mpi, nccl };
@@ -55,11 +58,9 @@ struct TilingChoice {
 struct StackChoice {
   ShardingChoice sharding;
   PrecisionChoice precision = PrecisionChoice::bf16;
+  OffloadChoice offload = OffloadChoice::none;
   TilingChoice tiling;
   CommChoice comm;
-  std::int64_t threads = 0;      ///< per rank; 0: cores / ranks, at least 1
-  double deadline_seconds = 20;  ///< of every collective
-  bool windows = true;           ///< ranks of one machine under MPI read each other's memory
 
   friend bool operator==(const StackChoice&, const StackChoice&) = default;
 };
@@ -68,32 +69,44 @@ struct StackChoice {
 ShardingChoice parse_sharding(std::string_view text);
 LayoutChoice parse_layout(std::string_view text);
 PrecisionChoice parse_precision(std::string_view text);
+OffloadChoice parse_offload(std::string_view text);
 TilingChoice parse_tiling(std::string_view text);
 CommChoice parse_comm(std::string_view text);
 
 /// The strategy's kind without its numbers, as its type is named: "fsdp2:K", "hybrid:K:full:zero3",
-/// "fsdp2 layout=owned" where the layout is not the strategy's own.
+/// "fsdp2:layout=owned" where the layout is not the strategy's own.
 std::string kind_name(const ShardingChoice& choice);
 /// The strategy inside a hybrid's groups.
 ShardingChoice inner_of(const ShardingChoice& hybrid);
 /// The layout where it is not the strategy's own, else `own`.
 LayoutChoice other_layout(const ShardingChoice& choice);
 
-/// "4096", "512MiB", "2GiB"; throws InputError, which names the flag, where it is anything else or not positive.
-std::int64_t parse_bytes(std::string_view flag, std::string_view text);
-
 /// The written form that parses to the same value.
 std::string name_of(const ShardingChoice& choice);
 std::string name_of(LayoutChoice choice);
 std::string name_of(PrecisionChoice choice);
+std::string name_of(OffloadChoice choice);
 std::string name_of(const TilingChoice& choice);
 std::string name_of(const CommChoice& choice);
-std::string name_of(const StackChoice& choice);  ///< "fsdp2 threads:2 bf16 tokens:512"
 
 /// The tiling policy. Throws InputError for a budget whose bytes are not known yet.
 tiling::RunTime policy_of(const TilingChoice& choice);
 
-/// Threads of each rank: the choice, or the cores of this machine divided by its ranks.
-std::int64_t threads_per_rank(std::int64_t asked, std::int64_t cores, std::int64_t ranks_here);
+/// The same for a trainer, which settles `budget:auto` itself.
+tiling::RunTime training_policy_of(const TilingChoice& choice);
 
-}  // namespace fsdp::train
+// As flags (train/flag_set.hpp).
+void from_text(std::string_view flag, std::string_view text, ShardingChoice& value);
+void from_text(std::string_view flag, std::string_view text, LayoutChoice& value);
+void from_text(std::string_view flag, std::string_view text, PrecisionChoice& value);
+void from_text(std::string_view flag, std::string_view text, OffloadChoice& value);
+void from_text(std::string_view flag, std::string_view text, TilingChoice& value);
+void from_text(std::string_view flag, std::string_view text, CommChoice& value);
+std::string to_text(const ShardingChoice& value);
+std::string to_text(LayoutChoice value);
+std::string to_text(PrecisionChoice value);
+std::string to_text(OffloadChoice value);
+std::string to_text(const TilingChoice& value);
+std::string to_text(const CommChoice& value);
+
+}  // namespace fsdp::cli

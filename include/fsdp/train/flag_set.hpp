@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Named flags bound to fields, read from text and written back: one table for the command line, TOML and --help.
+///
+/// The command line wins over the file; an unknown name in either is an error.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +11,12 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
-#include <fsdp/train/options.hpp>
+#include <fsdp/train/learning_rate.hpp>
 
-#include "bench/options.hpp"
-
-namespace fsdp::cli {
+namespace fsdp::train {
 
 /// How a flag stands on the command line and in TOML.
 enum class FlagKind : std::uint8_t { text, number, boolean, list };
@@ -28,18 +29,13 @@ struct Flag {
   std::function<std::vector<std::string>()> get;             ///< empty: not set
 };
 
-/// Text to value: throws InputError naming the flag.
+/// Text to value: throws InputError naming the flag. A type of another namespace brings its own overloads there.
 void from_text(std::string_view flag, std::string_view text, std::int64_t& value);
 void from_text(std::string_view flag, std::string_view text, std::uint64_t& value);
 void from_text(std::string_view flag, std::string_view text, double& value);
 void from_text(std::string_view flag, std::string_view text, bool& value);
 void from_text(std::string_view flag, std::string_view text, std::string& value);
-void from_text(std::string_view flag, std::string_view text, train::LrShape& value);
-void from_text(std::string_view flag, std::string_view text, train::ShardingChoice& value);
-void from_text(std::string_view flag, std::string_view text, train::LayoutChoice& value);
-void from_text(std::string_view flag, std::string_view text, train::PrecisionChoice& value);
-void from_text(std::string_view flag, std::string_view text, train::TilingChoice& value);
-void from_text(std::string_view flag, std::string_view text, train::CommChoice& value);
+void from_text(std::string_view flag, std::string_view text, LrShape& value);
 
 /// Value to the text that reads back to it.
 std::string to_text(std::int64_t value);
@@ -47,12 +43,7 @@ std::string to_text(std::uint64_t value);
 std::string to_text(double value);
 std::string to_text(bool value);
 std::string to_text(const std::string& value);
-std::string to_text(train::LrShape value);
-std::string to_text(const train::ShardingChoice& value);
-std::string to_text(train::LayoutChoice value);
-std::string to_text(train::PrecisionChoice value);
-std::string to_text(const train::TilingChoice& value);
-std::string to_text(const train::CommChoice& value);
+std::string to_text(LrShape value);
 
 /// The flags of one sub-command; the fields they are bound to must outlive it.
 class FlagSet {
@@ -84,6 +75,10 @@ class FlagSet {
                       .get = [&field] { return field; }});
   }
 
+  /// A flag that other programs have, and which this one's types settle: refused by name, and absent from --help.
+  void fix(std::string name, std::string value) { fixed_.push_back({std::move(name), std::move(value)}); }
+  void refuse_fixed(std::string_view name) const;
+
   const std::vector<Flag>& flags() const { return flags_; }
   const Flag* find(std::string_view name) const;
   std::vector<std::string> names(std::string_view prefix = "") const;
@@ -96,14 +91,13 @@ class FlagSet {
   }
   static const std::string& single(const std::string& name, const std::vector<std::string>& texts);
 
-  std::vector<Flag> flags_;
-};
+  struct Fixed {
+    std::string name, value;
+  };
 
-/// The flags of each sub-command (src/cli/bind.cpp).
-void bind(FlagSet& flags, train::TrainOptions& options);
-void bind(FlagSet& flags, train::EvalOptions& options);
-void bind(FlagSet& flags, train::GenerateOptions& options);
-void bind(FlagSet& flags, bench::BenchOptions& options);
+  std::vector<Flag> flags_;
+  std::vector<Fixed> fixed_;
+};
 
 /// Sets flags from a TOML file: its top level and its table called `section`. Tables of other sub-commands are left
 /// alone. Returns the names that were set. Throws InputError on an unknown key, with the nearest one.
@@ -113,4 +107,4 @@ std::vector<std::string> apply_file(FlagSet& flags, const std::string& path, con
 /// The TOML that sets every flag to its present value.
 std::string write_toml(const FlagSet& flags);
 
-}  // namespace fsdp::cli
+}  // namespace fsdp::train

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a policy is called where people read of it: logs, metrics, and the ranks' agreement on their arguments.
+///
+/// Nothing decides by these texts. A policy of a user's own needs none of them: its type's name serves.
+#pragma once
+
+#include <concepts>
+#include <string>
+#include <string_view>
+
+namespace fsdp {
+
+/// A type as the compiler writes it, such as "mine::Strategy".
+template <class P>
+constexpr std::string_view type_name() {
+  const std::string_view function = __PRETTY_FUNCTION__;  // "... [with P = X; ...]" or "... [P = X]"
+  const std::string_view before = "P = ";
+  const auto begin = function.find(before) + before.size();
+  const auto end = function.find(';', begin);
+  return function.substr(begin, (end == std::string_view::npos ? function.rfind(']') : end) - begin);
+}
+
+/// The kind of a policy: its static `text()`, else its `name`, else its type's name.
+template <class P>
+std::string policy_text() {
+  if constexpr (requires {
+                  { P::text() } -> std::convertible_to<std::string>;
+                })
+    return P::text();
+  else if constexpr (requires { std::string_view(P::name); })
+    return std::string(P::name);
+  else
+    return std::string(type_name<P>());
+}
+
+/// A policy with its numbers, such as "hybrid:2": its `text()`, else its kind.
+template <class P>
+std::string policy_text(const P& policy) {
+  if constexpr (requires {
+                  { policy.text() } -> std::convertible_to<std::string>;
+                })
+    return policy.text();
+  else
+    return policy_text<P>();
+}
+
+}  // namespace fsdp

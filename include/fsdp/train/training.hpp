@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// One way to make a step: what it takes is planned by a dry run, then module, executor, optimizer and the exchange of
+/// counts are built for that plan.
+///
+/// `Training` and `Evaluation` are all that a loop of one's own needs, and what the trainer and the commands are made
+/// of.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include <comm/collectives.hpp>
+#include <fsdp/core/error.hpp>
+#include <fsdp/device/cpu.hpp>
+#include <fsdp/module/count_exchange.hpp>
+#include <fsdp/module/executor.hpp>
+#include <fsdp/module/sharded_module.hpp>
+#include <fsdp/optim/adamw.hpp>
+#include <fsdp/optim/initialize.hpp>
+#include <fsdp/optim/training_step.hpp>
+#include <fsdp/plan/dry_run.hpp>
+#include <fsdp/train/batches.hpp>
+#include <fsdp/train/launch.hpp>
+#include <fsdp/train/options.hpp>
+
+namespace fsdp::train {
+
+/// The largest step of one rank.
+struct StepSize {
+  std::int64_t sequences = 1;  ///< in one micro-batch
+  std::int64_t sequence_length = 0;
+  int micro_batches = 1;
+  int threads = 0;  ///< of each rank; 0: cores / ranks, at least 1
+};
+
+/// What the dry run is asked for a step of this size on one of `ranks` ranks.
+inline plan::Request plan_request(const StepSize& size, int ranks, int rank, Purpose purpose = Purpose::train) {
+  const std::int64_t threads = threads_per_rank(size.threads, device::available_cores(), ranks_on_this_machine(ranks));
+  return {.ranks = ranks,
+          .rank = rank,
+          .sequences = size.sequences,
+          .shape = {.sequence_length = size.sequence_length,
+                    .micro_batches = size.micro_batches,
+                    .threads = static_cast<int>(threads)},
+          .purpose = purpose};
+}
+
+/// The step that options describe, on one of `ranks` ranks.
+inline StepSize step_size(const TrainOptions& options, int ranks) {
+  return {.sequences = options.batch_size / (ranks * options.grad_accum),
+          .sequence_length = options.seq_len,
+          .micro_batches = static_cast<int>(options.grad_accum),
+          .threads = static_cast<int>(options.launch.threads)};
+}
+
+/// What the dry run is asked for these options, of the rank that takes the most.
+inline plan::Request plan_request(const TrainOptions& options, int ranks) {
+  return plan_request(step_size(options, ranks), ranks, plan::most_loaded);
+}
+
+/// The request's shape with the bytes of its plan: what a ShardedModule is built for.
+inline RunShape planned_shape(const plan::Request& request, const plan::Plan& plan) {
+  RunShape shape = request.shape;
+  shape.activation_bytes = plan.activation_bytes;
+  shape.offloaded_activation_bytes = plan.offloaded_activation_bytes;
+  return shape;
+}
+
+/// A model that is trained, on one rank. Weights are zero until `initialize` or a checkpoint (train/shards_io.hpp).
+template <class ModelT, class OptimizerT = optim::AdamW<ModelT>>
+class Training {
+ public:
+  using Model = ModelT;
+  using Optimizer = OptimizerT;
+  using Stack = typename Model::Stack;
+  using Comm = typename Stack::Comm;
+  using Module = ShardedModule<Model>;
+
+  /// What a run may choose besides.
+  struct Choices {
+    typename Optimizer::Options optimizer = {};
+    bool graphs = false;     ///< steps that are alike are launched as one graph (optim/training_step.hpp)
+    Observer observer = {};  ///< of the events of every step
+  };
+
+  /// Plans and allocates; collective. The communicator must outlive it. Throws InputError for what does not fit
+  /// together and MemoryError where there is no room.
+  Training(Comm& communicator, const Model& model, const StepSize& size, typename Stack::Sharding sharding = {},
+           typename Stack::Tiling tiling = {}, const Choices& choices = {})
+      : request_(plan_request(size, communicator.size(), communicator.rank())),
+        plan_(plan::dry_run(model, sharding, tiling, request_)),
+        module_(communicator, model, sharding, tiling, planned_shape(request_, plan_)),
+        optimizer_(module_, choices.optimizer),
+        executor_(module_, choices.observer),
+        step_(module_, executor_, optimizer_, choices.graphs),
+        counts_(communicator, module_.ledger()),
+        held_out_counts_(communicator, module_.ledger()) {}
+
+  Module& module() { return module_; }
+  Optimizer& optimizer() { return optimizer_; }
+  Executor<Model>& executor() { return executor_; }
+  const plan::Plan& plan() const { return plan_; }
+  const plan::Request& request() const { return request_; }
+  /// The exchanges that the plan has room for: of steps, which may be under way while held-out data are evaluated, and
+  /// of those.
+  CountExchange<Comm>& counts() { return counts_; }
+  CountExchange<Comm>& held_out_counts() { return held_out_counts_; }
+  /// Tensor memory of this rank at its peak.
+  std::int64_t peak_bytes() const {
+    std::int64_t sum = 0;
+    for (const std::int64_t part : module_.peak_bytes()) sum += part;
+    return sum;
+  }
+
+  /// Weights from a seed: the same numbers however they are sharded.
+  void initialize(std::uint64_t seed) { optim::initialize(module_, seed); }
+
+  /// Queues a step; see TrainingStep::queue.
+  void queue(std::span<const MicroBatch> micro_batches, float scale, const device::StepInputs& inputs, bool alike) {
+    step_.queue(micro_batches, scale, inputs, alike);
+  }
+
+  /// One step on all ranks' micro-batches. Returns the mean loss of their targets before the update, the same on every
+  /// rank, when all is done. Collective. Throws Error, with the weights untouched, where the loss or the gradient is
+  /// not finite.
+  double step(std::span<const MicroBatch> micro_batches, const device::StepInputs& inputs) {
+    counts_.start([&] { return counts_of(micro_batches); });
+    const double targets = static_cast<double>(std::max<std::int64_t>(counts_.finish().valid_targets, 1));
+    queue(micro_batches, static_cast<float>(inputs.loss_scale / targets), inputs, false);
+    const device::StepDecision& found = optimizer_.control().decision();
+    const double loss = found.loss / targets;
+    require<Error>(
+        found.stopped == 0, "step ", optimizer_.steps(), ": loss is ", std::abs(loss), " and the gradient norm is ",
+        std::abs(found.norm),
+        "; stopped before any weight was touched. Lower the learning rate, or look at the data of this step");
+    return loss;
+  }
+  double step(const MicroBatch& batch, const device::StepInputs& inputs) { return step({&batch, 1}, inputs); }
+
+ private:
+  plan::Request request_;
+  plan::Plan plan_;
+  Module module_;
+  Optimizer optimizer_;
+  Executor<Model> executor_;
+  optim::TrainingStep<Model> step_;
+  CountExchange<Comm> counts_, held_out_counts_;
+};
+
+/// A model for forward passes alone, on one rank: mean losses, or logits where that is its purpose.
+template <class ModelT>
+class Evaluation {
+ public:
+  using Model = ModelT;
+  using Stack = typename Model::Stack;
+  using Comm = typename Stack::Comm;
+
+  /// As Training does. `purpose`: evaluate or generate.
+  Evaluation(Comm& communicator, const Model& model, const StepSize& size, typename Stack::Sharding sharding = {},
+             typename Stack::Tiling tiling = {}, Purpose purpose = Purpose::evaluate)
+      : request_(plan_request(size, communicator.size(), communicator.rank(), purpose)),
+        plan_(plan::dry_run(model, sharding, tiling, request_)),
+        module_(communicator, model, sharding, tiling, planned_shape(request_, plan_), purpose),
+        executor_(module_) {
+    if (purpose == Purpose::evaluate) counts_.emplace(communicator, module_.ledger());
+  }
+
+  ShardedModule<Model>& module() { return module_; }
+  Executor<Model>& executor() { return executor_; }
+  const plan::Plan& plan() const { return plan_; }
+  /// The exchange of counts that an evaluation has room for.
+  CountExchange<Comm>& counts() {
+    require(counts_.has_value(), "evaluation: the purpose is to generate, which counts no targets");
+    return *counts_;
+  }
+
+ private:
+  plan::Request request_;
+  plan::Plan plan_;
+  ShardedModule<Model> module_;
+  Executor<Model> executor_;
+  std::optional<CountExchange<Comm>> counts_;
+};
+
+}  // namespace fsdp::train

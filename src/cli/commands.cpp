@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/nearest.hpp>
+
+#include "train/parsed.hpp"
+
+namespace fsdp::cli {
+namespace {
+
+const std::vector<std::string> command_names = {"train", "eval", "generate", "bench", "stacks"};
+const std::vector<std::string> bench_names = {"mlp", "attention", "head", "step", "comm", "optim"};
+
+/// A sub-command and what it is told.
+template <class Options>
+class Declared {
+ public:
+  Declared(CLI::App& program, const std::string& name, const std::string& help)
+      : app_(*program.add_subcommand(name, help)), parsed_(app_, flags(), name, command_names) {}
+
+  CLI::App& app() { return app_; }
+  bool asked_for() const { return app_.parsed(); }
+  Options& options() { return options_; }
+  std::vector<std::string> finish() { return parsed_.finish(); }
+
+ private:
+  train::FlagSet flags() {
+    train::FlagSet flags;
+    bind(flags, options_);
+    return flags;
+  }
+
+  Options options_;
+  CLI::App& app_;
+  train::Parsed parsed_;
+};
+
+void require_model(const std::string& model) {
+  require<InputError>(!model.empty(), "--model is missing; give a folder with config.json and model.safetensors");
+}
+
+bench::BenchOptions checked(bench::BenchOptions bench) {
+  require<InputError>(std::ranges::find(bench_names, bench.what) != bench_names.end(), "bench: no bench is called '",
+                      bench.what, "'; ", suggestion(bench.what, bench_names));
+  return bench;
+}
+
+}  // namespace
+
+Command parse(int argc, const char* const* argv) {
+  CLI::App app("Trains transformers whose weights are sharded over ranks and whose sequences are cut into tiles.",
+               "tessera");
+  app.allow_extras();
+  app.require_subcommand(0, 1);
+  Declared<Train> train(app, "train", "train a model on text");
+  Declared<Eval> eval(app, "eval", "mean loss of a model over text, as JSON");
+  Declared<Generate> generate(app, "generate", "write text with a trained model");
+  Declared<bench::BenchOptions> bench(app, "bench", "measure; one JSON object a line");
+  bench.app().add_option("what", bench.options().what, "mlp | attention | head | step | comm | optim")->type_name("");
+  CLI::App& stacks = *app.add_subcommand("stacks", "what is compiled into this program, and what could be");
+
+  train::Help help;
+  if (!run(app, argc, argv, help)) return help;
+  if (train.asked_for()) {
+    train.options().options.given = train.finish();
+    return train.options();
+  }
+  if (eval.asked_for()) {
+    eval.options().options.given = eval.finish();
+    require_model(eval.options().options.model);
+    require<InputError>(!eval.options().options.data.empty(), "--data is missing; give files or folders of text");
+    return eval.options();
+  }
+  if (generate.asked_for()) {
+    generate.options().options.given = generate.finish();
+    require_model(generate.options().options.model);
+    return generate.options();
+  }
+  if (bench.asked_for()) {
+    bench.options().given = bench.finish();
+    return checked(bench.options());
+  }
+  if (stacks.parsed()) return Stacks{};
+  const std::vector<std::string> extras = app.remaining();
+  if (extras.empty()) throw InputError("no command was given; known: train, eval, generate, bench, stacks. See --help");
+  throw InputError(message("unknown command '", extras.front(), "'; ", suggestion(extras.front(), command_names)));
+}
+
+}  // namespace fsdp::cli

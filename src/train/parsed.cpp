@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/parsed.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/nearest.hpp>
+
+namespace fsdp::train {
+
+Parsed::Parsed(CLI::App& app, FlagSet flags, std::string section, std::vector<std::string> sections)
+    : app_(app), flags_(std::move(flags)), section_(std::move(section)), sections_(std::move(sections)) {
+  app_.allow_extras();
+  app_.add_option("--config", config_, "TOML file with any of these flags; the command line wins")->type_name("FILE");
+  for (const Flag& flag : flags_.flags()) add(flag);
+}
+
+std::vector<std::string> Parsed::finish() {
+  refuse_extras();
+  std::vector<std::string> given;
+  if (!config_.empty()) given = apply_file(flags_, config_, section_, sections_);
+  for (const Flag& flag : flags_.flags()) {
+    const CLI::Option* option = app_.get_option("--" + flag.name);
+    if (option->count() == 0) continue;
+    flag.set(texts_[flag.name]);
+    given.push_back(flag.name);
+  }
+  std::ranges::sort(given);
+  given.erase(std::unique(given.begin(), given.end()), given.end());
+  return given;
+}
+
+void Parsed::add(const Flag& flag) {
+  std::vector<std::string>& texts = texts_[flag.name];
+  if (flag.kind == FlagKind::boolean) {
+    texts.resize(1);
+    app_.add_flag("--" + flag.name, texts.front(), flag.help);
+    return;
+  }
+  CLI::Option* option = app_.add_option("--" + flag.name, texts, flag.help);
+  if (flag.kind != FlagKind::list) option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+  option->type_name(flag.kind == FlagKind::list ? "PATH" : flag.kind == FlagKind::number ? "NUMBER" : "TEXT");
+  const std::vector<std::string> present = flag.get();
+  if (!present.empty() && !present.front().empty()) option->default_str(present.front());
+}
+
+void Parsed::refuse_extras() const {
+  const std::vector<std::string> extras = app_.remaining();
+  if (extras.empty()) return;
+  const std::string word = extras.front().substr(0, extras.front().find('='));
+  require<InputError>(word.starts_with("-"), "unexpected argument '", word, "'");
+  if (word.starts_with("--")) flags_.refuse_fixed(word.substr(2));
+  std::vector<std::string> known = flags_.names("--");
+  known.insert(known.end(), {"--config", "--help"});
+  throw InputError(message("unknown flag ", word, "; did you mean ", nearest(word, known), "? See --help"));
+}
+
+bool run(CLI::App& app, int argc, const char* const* argv, Help& help) {
+  try {
+    app.parse(argc, const_cast<char**>(argv));  // NOLINT: CLI11 2.1 takes char** and writes nothing
+  } catch (const CLI::CallForHelp&) {
+    help.text = app.help();
+    return false;
+  } catch (const CLI::ParseError& error) {
+    throw InputError(error.what());
+  }
+  return true;
+}
+
+std::variant<Help, TrainOptions> parse_train(int argc, const char* const* argv, const FixedStack& fixed) {
+  CLI::App app("Trains a model on text.");
+  TrainOptions options;
+  FlagSet flags;
+  bind(flags, options);
+  if (fixed.starts_ranks)
+    flags.add("ranks", options.launch.ranks, "that this program starts, and of the dry run");
+  else
+    flags.add("ranks", options.ranks, "of the dry run; 0: those that were launched");
+  flags.fix("sharding", fixed.sharding);
+  flags.fix("precision", fixed.precision);
+  flags.fix("tiling", fixed.tiling);
+  flags.fix("comm", fixed.comm);
+  for (const char* part : {"layout", "offload"}) flags.fix(part, fixed.sharding);
+  Parsed parsed(app, std::move(flags), "train", {"train", "eval", "generate", "bench"});
+  Help help;
+  if (!run(app, argc, argv, help)) return help;
+  options.given = parsed.finish();
+  return options;
+}
+
+}  // namespace fsdp::train

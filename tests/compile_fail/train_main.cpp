@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect 1: fsdp: train_main was not given a policy's value, and its type has no default constructor
+// expect 2: fsdp: a communicator lacks static int run(const comm::Options&, F f), which calls f(communicator) on each
+#include <comm/self.hpp>
+#include <fsdp/fsdp.hpp>
+
+namespace fsdp {
+
+struct Tiles {
+  explicit Tiles(std::int64_t tokens) : tokens(tokens) {}
+  tiling::TilePlan plan(const tiling::Problem& problem) const { return tiling::cut(problem, tokens); }
+  std::int64_t tokens;
+};
+
+/// Nobody can start it.
+struct Alone : comm::Self<> {
+  Alone split(int color);
+  static void run() = delete;
+};
+
+template <class Comm, class Tiling>
+using ModelOf = Llama<Stack<FullyShard<>, Comm, Fp32, Tiling>>;
+
+#if CASE == 0
+int status(int argc, char** argv) { return train_main<ModelOf<comm::Self<>, Tiles>>(argc, argv, {}, Tiles(4)); }
+#elif CASE == 1
+int status(int argc, char** argv) { return train_main<ModelOf<comm::Self<>, Tiles>>(argc, argv); }
+#elif CASE == 2
+int status(int argc, char** argv) { return train_main<ModelOf<Alone, tiling::Untiled>>(argc, argv); }
+#endif
+
+}  // namespace fsdp

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# `tessera stacks`: what is compiled, each found by the flags that are printed, and what policies and backends support.
+set -euo pipefail
+source "$(dirname "$0")/../support/program.sh"
+
+text 3000 text.txt
+flags=(train --data text.txt --model tiny --seq-len 16 --batch-size 4 --threads 1)
+
+tessera stacks
+cp "$out" listed
+contains listed '^  --sharding fsdp2 --comm threads --precision bf16$'
+contains listed '^  --sharding fsdp2 --offload optimizer --comm threads --precision bf16$'
+contains listed '^  --sharding fsdp2 --comm threads --precision bf16:wire=bf16$'
+contains listed '^  nccl +cuda +yes +yes +yes +yes +yes +yes$'   # its sums take any element type
+contains listed '^  threads +cpu +yes +yes +yes +yes +yes +no$'  # no f16 on the wire
+contains listed '^  fp16 +no +no +no +yes$'                      # the CPU has no matmul in f16
+contains listed '^  hybrid:K:full +sharded +sharded +2 '
+contains listed '^  replicated +replicated +- +1 '
+grep -- '--comm threads' listed | while read -r -a stack; do
+  stack=("${stack[@]/threads/threads:2}")
+  [[ ${stack[1]} != *K* ]] || stack[1]=${stack[1]/K/2}
+  tessera "${flags[@]}" "${stack[@]}" --dry-run
+done
+
+echo "== an optimizer in host memory and a bf16 wire"
+tessera "${flags[@]}" --steps 2 --comm threads:2 --metrics plain.jsonl
+tessera "${flags[@]}" --steps 2 --comm threads:2 --offload optimizer --metrics offload.jsonl --checkpoint-dir offload
+same <(steps offload.jsonl) <(steps plain.jsonl)
+contains offload.jsonl '"stack":"fsdp2:offload=optimizer threads:2 bf16 off"'
+tessera "${flags[@]}" --comm threads:2 --precision bf16:wire=bf16 --metrics wire.jsonl --steps 3 --resume offload
+contains wire.jsonl '"stack":"fsdp2 threads:2 bf16:wire=bf16 off"'
+refused 'compiled without the stack zero3:offload=optimizer / threads / bf16; the nearest is .*' \
+  "$program" "${flags[@]}" --offload optimizer --sharding zero3
+expect_error "offload optimiser is not known; did you mean 'optimizer'" "$program" "${flags[@]}" --offload optimiser
+expect_error 'bench: --precision bf16:wire=bf16 says what ranks send' "$program" bench mlp --precision bf16:wire=bf16

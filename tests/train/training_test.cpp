@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/train/training.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <comm/threads.hpp>
+#include <fsdp/models/llama.hpp>
+
+namespace fsdp::train {
+namespace {
+
+using Comm = comm::Threads<>;
+using Model = Llama<Stack<FullyShard<>, Comm, Fp32, tiling::RunTime>>;
+constexpr std::int64_t length = 12;
+
+LlamaConfig small() {
+  LlamaConfig config = llama_preset("tiny");
+  config.layers = 2;
+  return config;
+}
+
+/// Micro-batches of `sequences` windows; rank r's begin at other tokens. Targets below `ignored` do not count.
+class Data {
+ public:
+  Data(int rank, int micro_batches, std::int64_t sequences, std::int64_t ignored = 0) {
+    const std::int64_t tokens = sequences * length;
+    for (int m = 0; m < micro_batches; ++m) {
+      auto& memory = memory_.emplace_back(static_cast<std::size_t>(2 * tokens));
+      for (std::int64_t i = 0; i < tokens; ++i) {
+        memory[i] = static_cast<std::int32_t>((i * 7 + rank * 31 + m * 3) % 200);
+        memory[tokens + i] = i < ignored ? -1 : static_cast<std::int32_t>((memory[i] + 5) % 200);
+      }
+      batches_.push_back(
+          {.tokens = {memory.data(), {tokens}}, .targets = {memory.data() + tokens, {tokens}}, .sequences = sequences});
+    }
+  }
+  const std::vector<MicroBatch>& batches() const { return batches_; }
+
+ private:
+  std::vector<std::vector<std::int32_t>> memory_;
+  std::vector<MicroBatch> batches_;
+};
+
+TEST(Training, TakesWhatItPlannedToTheByte) {
+  Comm::run(2, {}, [](Comm& communicator) {
+    Training<Model> training(communicator, Model(small()),
+                             {.sequences = 3, .sequence_length = length, .micro_batches = 2, .threads = 1}, {},
+                             tiling::RunTime::tokens(5));
+    training.initialize(1);
+    const Data data(communicator.rank(), 2, 3);
+    for (int step = 0; step < 2; ++step) training.step(data.batches(), {.lr = 1e-3});
+    training.executor().evaluate(data.batches().front());
+    EXPECT_EQ(training.peak_bytes(), training.plan().peak_bytes());
+    EXPECT_EQ(training.module().arena().peak(), training.plan().activation_bytes);
+  });
+}
+
+// The mean over all ranks' and micro-batches' targets: as one rank computes it that holds everything.
+TEST(Training, LossIsTheMeanOverAllTargets) {
+  const auto losses = [](int ranks) {
+    std::vector<double> found;
+    Comm::run(ranks, {}, [&](Comm& communicator) {
+      const int micro_batches = 4 / ranks;
+      Training<Model> training(communicator, Model(small()),
+                               {.sequences = 2, .sequence_length = length, .micro_batches = micro_batches});
+      training.initialize(1);
+      std::vector<MicroBatch> mine;
+      std::vector<Data> all;
+      for (int part = 0; part < 4; ++part) all.emplace_back(part, 1, 2, part * 3);
+      for (int m = 0; m < micro_batches; ++m)
+        mine.push_back(all[static_cast<std::size_t>(m * ranks + communicator.rank())].batches().front());
+      for (int step = 0; step < 5; ++step) {
+        const double loss = training.step(mine, {.lr = 1e-3});
+        if (communicator.rank() == 0) found.push_back(loss);
+      }
+    });
+    return found;
+  };
+  const std::vector<double> one = losses(1), two = losses(2), four = losses(4);
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    EXPECT_NEAR(two[i], one[i], 1e-5 * one[i]);
+    EXPECT_NEAR(four[i], one[i], 1e-5 * one[i]);
+  }
+  EXPECT_LT(one.back(), one.front());
+}
+
+TEST(Training, StopsBeforeWeightsAreTouchedWhereTheLossIsNotFinite) {
+  Comm::run(2, {}, [](Comm& communicator) {
+    Training<Model> training(communicator, Model(small()), {.sequence_length = length});
+    training.initialize(1);
+    const auto& piece = training.module().pieces().front();
+    piece.main.data()[0] = std::numeric_limits<float>::quiet_NaN();
+    training.module().sync_model_weights();
+    const std::vector<float> before(piece.main.data() + 1, piece.main.data() + piece.main.numel());
+    const Data data(communicator.rank(), 1, 1);
+    EXPECT_THROW(training.step(data.batches(), {.lr = 1e-3}), Error);
+    const std::vector<float> after(piece.main.data() + 1, piece.main.data() + piece.main.numel());
+    EXPECT_EQ(after, before);
+  });
+}
+
+TEST(Evaluation, HasTheSameLossAsTraining) {
+  Comm::run(2, {}, [](Comm& communicator) {
+    const StepSize size{.sequences = 2, .sequence_length = length};
+    const Data data(communicator.rank(), 1, 2, 4);
+    double trained = 0;
+    {
+      Training<Model> training(communicator, Model(small()), size);
+      training.initialize(3);
+      trained = training.step(data.batches(), {.lr = 0});
+    }
+    Evaluation<Model> evaluation(communicator, Model(small()), size);
+    optim::initialize(evaluation.module(), 3);
+    evaluation.counts().start([&] { return counts_of(data.batches()); });
+    const auto targets = static_cast<double>(evaluation.counts().finish().valid_targets);
+    const double sum = evaluation.executor().evaluate(data.batches().front());
+    EXPECT_NEAR(comm::sum_over_ranks(communicator, sum, {"test"}) / targets, trained, 1e-6 * trained);
+    EXPECT_EQ(targets, 2 * (2 * length - 4));
+  });
+}
+
+}  // namespace
+}  // namespace fsdp::train
