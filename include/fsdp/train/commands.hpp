@@ -66,9 +66,7 @@ void describe(const TrainOptions& options, const ShardingOf<Model>& sharding, co
     typename MetaModel::Stack::Comm communicator({.ranks = ranks, .rank = 0});
     const ShardedModule<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding, tiling,
                                           request.shape);
-    std::fputs(report::schedule_text(module.schedule(sharding::Pass::train), module.names())
-                   .c_str(),
-               stdout);
+    std::fputs(report::schedule_text(module.schedule(sharding::Pass::train), module.names()).c_str(), stdout);
   }
   if (options.dry_run) {
     const std::int64_t memory = asks_for_memory(tiling) ? memory_of_rank<typename Stack::Comm>(options, ranks) : 0;

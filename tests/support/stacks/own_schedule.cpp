@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <support/stacks/own_schedule.hpp>
 
+#include <cstdint>
+
 #include <comm/threads.hpp>
 
 #include <support/stack_run.hpp>
@@ -15,7 +17,9 @@ std::vector<std::string> refusals(const RunOptions& options, void (*spoil)(shard
                                   bool (*on)(int rank)) {
   std::vector<std::string> words(static_cast<std::size_t>(options.ranks));
   comm::Threads<>::run(options.ranks, {.deadline = options.deadline}, [&](comm::Threads<>& communicator) {
-    const RunShape shape{.sequence_length = options.sequence_length, .micro_batches = options.micro_batches};
+    const RunShape shape{.sequence_length = options.sequence_length,
+                         .micro_batches = options.micro_batches,
+                         .activation_bytes = std::int64_t{1} << 60};
     try {
       const ShardedModule<OwnModel> module(communicator, OwnModel(options.config, options.units),
                                            {.spoil = on(communicator.rank()) ? spoil : nullptr}, options.tiling, shape);

@@ -78,7 +78,8 @@ struct OwnSchedule {
 
 RunResults run_own_schedule(const RunOptions& options);
 
-/// What each rank's ShardedModule throws when it is constructed with `spoil` on the ranks for which `on` says so.
+/// What each rank's ShardedModule throws when it is constructed with `spoil` on the ranks for which `on` says so. It is
+/// planned for more memory than there is, so that it throws something else once it allocates.
 std::vector<std::string> refusals(
     const RunOptions& options, void (*spoil)(sharding::Schedule& list),
     bool (*on)(int rank) = [](int) { return true; });
