@@ -202,7 +202,7 @@ void measure(Comm& communicator, std::int64_t sequences, double card_rate, const
       "{\"bench\": \"%s\", \"parameters\": %lld, \"ms\": %.2f, \"tokens_per_second\": %.0f, \"tflops\": %.1f, "
       "\"matmul_tflops\": %.1f, \"share_of_matmul_rate\": %.3f, \"peak_bytes\": %lld, \"planned_bytes\": %lld, "
       "\"loss\": %.4f}\n",
-      name.c_str(), static_cast<long long>(parameter_count(config())), 1e3 * step,
+      name.c_str(), static_cast<long long>(parameter_count(Model(config()))), 1e3 * step,
       static_cast<double>(sequences * sequence) / step, rate / 1e12, card_rate / 1e12, rate / card_rate,
       static_cast<long long>(run.peak_bytes()), static_cast<long long>(run.planned_bytes()), loss);
   measure_graph(run, name, step);

@@ -38,7 +38,7 @@ struct BareLoop<PrecisionT>::State {
   State(const LlamaConfig& config, const tiling::RunTime& tiling, const RunShape& shape)
       : model(config),
         entry(model.entry()),
-        block(model.block()),
+        block(model.block(0)),
         head(model.head()),
         arena(ledger, shape.activation_bytes),
         stream(arena, shape.threads),
@@ -107,15 +107,13 @@ struct BareLoop<PrecisionT>::State {
     context.sequences = batch.sequences;
     const Shape shape{context.tokens(), model.hidden()};
     const auto start = arena.mark(End::low);
-    const auto positions = context.template save<float>(model.positions_shape(context.sequence_length));
-    model.fill_positions(stream, positions);
-    context.rotary = positions;
+    const auto positions = entry.share(context);
     auto x = context.template save<Compute>(shape);  // [T, H]
     entry.forward(context, weights_of(entry, 0), batch.tokens, x);
     for (std::size_t i = 0; i < saved.size(); ++i) {
       marks[i] = arena.mark(End::low);
       const auto y = context.template save<Compute>(shape);  // [T, H]
-      block.forward(context, weights_of(block, i + 1), saved[i], x, y);
+      block.forward(context, positions, weights_of(block, i + 1), saved[i], x, y);
       x = y;
     }
     double loss = 0;
@@ -125,7 +123,7 @@ struct BareLoop<PrecisionT>::State {
     head.loss(context, weights_of(head, last), gradients_of(head, last), x, batch.targets, scale, dx,
               Tensor<double>(&loss, {1}));
     for (std::size_t i = saved.size(); i-- > 0;) {
-      block.backward(context, weights_of(block, i + 1), gradients_of(block, i + 1), saved[i], dx);
+      block.backward(context, positions, weights_of(block, i + 1), gradients_of(block, i + 1), saved[i], dx);
       arena.release(End::low, marks[i]);
     }
     entry.backward(context, gradients_of(entry, 0), batch.tokens, dx);

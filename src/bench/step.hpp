@@ -67,7 +67,7 @@ class StepRun {
     using Clock = std::chrono::steady_clock;
     const comm::Totals before = totals();
     const std::int64_t allocations = module_.ledger().allocations();
-    exchange_.start([this] { return train::counts_of({&batch_, 1}); });
+    exchange_.start([this] { return batch_.counts(); });
     const std::int64_t targets = exchange_.finish().valid_targets;
     executor_.queue_training({&batch_, 1}, 1.0f / static_cast<float>(targets));
     const auto begin = Clock::now();
@@ -117,7 +117,7 @@ class StepRun {
         .tiling = cli::name_of(options.stack.tiling),
         .ranks = communicator_.size(),
         .threads = request_.shape.threads,
-        .parameters = parameter_count(model_.config()),
+        .parameters = parameter_count(model_),
         .seq = request_.shape.sequence_length,
         .tokens_per_second = static_cast<double>(communicator_.size() * request_.shape.sequence_length) / seconds,
         .step_ms = seconds * 1e3,

@@ -35,12 +35,12 @@ struct Opened {
   TrainerState state;
 };
 
-Opened open_complete(const std::filesystem::path& path, const Warn& warn) {
+Opened open_complete(const std::filesystem::path& path, const ReadListing& read, const Warn& warn) {
   const TrainerFile trainer = read_trainer_file(path / "trainer.json");
-  Opened opened{.model = open_model(path, warn),
+  Opened opened{.model = open_model(path, read, warn),
                 .optimizer = SafetensorsFile(path / "optimizer.safetensors"),
                 .state = trainer.state};
-  const std::vector<NamedShape> parameters = parameter_list(opened.model.config);
+  const std::vector<NamedShape>& parameters = opened.model.listing.parameters;
   require<InputError>(hash_of(parameters) == trainer.sizes_hash, path.string(),
                       ": config.json is not the one that trainer.json was written with");
   std::vector<NamedShape> moments;
@@ -77,16 +77,16 @@ std::vector<std::filesystem::path> candidates(const std::filesystem::path& dir) 
   return paths;
 }
 
-Opened open_newest(std::filesystem::path& path, const Warn& warn) {
+Opened open_newest(std::filesystem::path& path, const ReadListing& read, const Warn& warn) {
   std::error_code error;
   require<InputError>(std::filesystem::is_directory(path, error), path.string(), ": no such checkpoint");
   const bool step_folder = std::filesystem::exists(path / "config.json", error) ||
                            std::filesystem::exists(path / "trainer.json", error) ||
                            step_of(path.filename().string()) >= 0;
-  if (step_folder) return open_complete(path, warn);
+  if (step_folder) return open_complete(path, read, warn);
   for (const std::filesystem::path& candidate : candidates(path)) {
     try {
-      Opened opened = open_complete(candidate, warn);
+      Opened opened = open_complete(candidate, read, warn);
       path = candidate;
       return opened;
     } catch (const InputError& broken) {
@@ -98,10 +98,11 @@ Opened open_newest(std::filesystem::path& path, const Warn& warn) {
 
 }  // namespace
 
-std::optional<std::filesystem::path> find_latest(const std::filesystem::path& dir, const Warn& warn) {
+std::optional<std::filesystem::path> find_latest(const std::filesystem::path& dir, const ReadListing& read,
+                                                 const Warn& warn) {
   for (const std::filesystem::path& candidate : candidates(dir)) {
     try {
-      open_complete(candidate, {});
+      open_complete(candidate, read, {});
       return candidate;
     } catch (const InputError& broken) {
       if (warn) warn(message("skipping ", candidate.string(), ": ", broken.what()));
@@ -110,14 +111,14 @@ std::optional<std::filesystem::path> find_latest(const std::filesystem::path& di
   return std::nullopt;
 }
 
-Checkpoint Checkpoint::open(std::filesystem::path path, const Warn& warn) {
-  Opened opened = open_newest(path, warn);
+Checkpoint Checkpoint::open(std::filesystem::path path, const ReadListing& read, const Warn& warn) {
+  Opened opened = open_newest(path, read, warn);
   return {std::move(path), std::move(opened.model), std::move(opened.optimizer), opened.state};
 }
 
-void Checkpoint::check_same_model(const LlamaConfig& config) const {
-  const std::vector<NamedShape> stored = parameter_list(model_.config);
-  const std::vector<NamedShape> wanted = parameter_list(config);
+void Checkpoint::check_same_model(const ModelListing& model) const {
+  const std::vector<NamedShape>& stored = model_.listing.parameters;
+  const std::vector<NamedShape>& wanted = model.parameters;
   const std::string prefix = path_.string() + ": a checkpoint of another model: ";
   for (const NamedShape& tensor : wanted) {
     const TensorInfo* there = model_.weights.find(tensor.name);
@@ -131,13 +132,13 @@ void Checkpoint::check_same_model(const LlamaConfig& config) const {
     require<InputError>(std::ranges::any_of(wanted, [&](const NamedShape& w) { return w.name == tensor.name; }), prefix,
                         "its tensor \"", tensor.name, "\" of shape ", shape_text(tensor.shape),
                         " is not in this model");
-  const LlamaConfig& c = model_.config;
-  require<InputError>(c.heads == config.heads && c.kv_heads == config.kv_heads && c.head_dim == config.head_dim, prefix,
-                      c.heads, " heads, ", c.kv_heads, " key-value heads of ", c.head_dim, " in it and ", config.heads,
-                      ", ", config.kv_heads, " of ", config.head_dim, " in this model");
-  require<InputError>(c.rms_norm_eps == config.rms_norm_eps && c.rope_theta == config.rope_theta, prefix,
-                      "rms_norm_eps ", c.rms_norm_eps, " and rope_theta ", c.rope_theta, " in it, ",
-                      config.rms_norm_eps, " and ", config.rope_theta, " in this model");
+  for (const ConfigValue& value : model.values) {
+    const auto& theirs = model_.listing.values;
+    const auto found = std::ranges::find(theirs, value.name, &ConfigValue::name);
+    require<InputError>(found != theirs.end() && *found == value, prefix, value.name, " is ",
+                        found == theirs.end() ? "unknown" : text_of(*found), " in it and ", text_of(value),
+                        " in this model");
+  }
 }
 
 void Checkpoint::read(Part part, const std::string& name, std::int64_t begin, std::int64_t count, float* out) const {

@@ -23,8 +23,6 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
-bool is_rotary_cache(const std::string& name) { return name.ends_with(".rotary_emb.inv_freq"); }
-
 }  // namespace
 
 void check_tensors(const SafetensorsFile& file, std::span<const NamedShape> expected,
@@ -53,16 +51,19 @@ void check_tensors(const SafetensorsFile& file, std::span<const NamedShape> expe
                       " tensors that the model lacks: ", listed(unknown));
 }
 
-ModelFiles open_model(const std::filesystem::path& folder, const Warn& warn) {
+ModelFiles open_model(const std::filesystem::path& folder, const ReadListing& read, const Warn& warn) {
   std::error_code error;
   require<InputError>(std::filesystem::is_directory(folder, error), folder.string(), ": no such folder");
-  ModelFiles model{.config = read_llama_config(folder), .weights = SafetensorsFile(folder / "model.safetensors")};
-  const bool tied = model.config.tied;
-  check_tensors(model.weights, parameter_list(model.config),
-                [&](const std::string& name) { return is_rotary_cache(name) || (tied && name == "lm_head.weight"); });
-  if (warn && tied && model.weights.find("lm_head.weight") != nullptr)
-    warn(message(model.weights.path().string(),
-                 ": lm_head.weight is ignored, since config.json ties the head to the embedding"));
+  ModelFiles model{.listing = read(folder), .weights = SafetensorsFile(folder / "model.safetensors")};
+  const auto reason = [&](const std::string& name) {
+    return model.listing.ignored ? model.listing.ignored(name) : std::nullopt;
+  };
+  check_tensors(model.weights, model.listing.parameters,
+                [&](const std::string& name) { return reason(name).has_value(); });
+  if (warn)
+    for (const TensorInfo& tensor : model.weights.tensors())
+      if (const auto why = reason(tensor.name); why && !why->empty())
+        warn(message(model.weights.path().string(), ": ", tensor.name, " is ignored, ", *why));
   return model;
 }
 

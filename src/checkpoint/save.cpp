@@ -62,11 +62,11 @@ void remove_leftovers(const std::filesystem::path& dir) {
 
 }  // namespace
 
-Save::Save(std::filesystem::path dir, std::int64_t step, std::uint64_t id, const LlamaConfig& config)
+Save::Save(std::filesystem::path dir, std::int64_t step, std::uint64_t id, const ModelListing& model)
     : dir_(std::move(dir)),
       name_(step_name(step)),
-      config_text_(to_json(config)),
-      parameters_(parameter_list(config)),
+      config_text_(model.config),
+      parameters_(model.parameters),
       model_plan_(plan_file(parameters_, {{"format", "pt"}})),
       optimizer_plan_(plan_file(moments_of(parameters_))) {
   temporary_ = dir_ / (name_ + ".tmp-" + std::to_string(id));

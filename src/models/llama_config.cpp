@@ -5,7 +5,6 @@
 #include <cmath>
 #include <utility>
 
-#include <fsdp/core/checked.hpp>
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/nearest.hpp>
 
@@ -56,7 +55,8 @@ LlamaConfig llama_preset(std::string_view name) {
   throw InputError(message("no preset is called '", name, "'; ", suggestion(name, llama_preset_names())));
 }
 
-void validate(const LlamaConfig& c) {
+void LlamaConfig::validate() const {
+  const LlamaConfig& c = *this;
   const std::array ranges = {Range{"vocabulary", c.vocab_size, std::int64_t{1} << 22},
                              Range{"hidden size", c.hidden_size, std::int64_t{1} << 17},
                              Range{"intermediate size", c.intermediate_size, std::int64_t{1} << 20},
@@ -76,36 +76,6 @@ void validate(const LlamaConfig& c) {
                       "model: rms_norm_eps is ", c.rms_norm_eps, "; it must be above 0 and at most 0.01");
   require<InputError>(std::isfinite(c.rope_theta) && c.rope_theta > 1 && c.rope_theta <= 1e9, "model: rope_theta is ",
                       c.rope_theta, "; it must be above 1 and at most 1e9");
-  parameter_count(c);
-}
-
-std::vector<NamedShape> parameter_list(const LlamaConfig& c) {
-  const std::int64_t hidden = c.hidden_size;
-  const std::int64_t query = checked_multiply(c.heads, c.head_dim);
-  const std::int64_t key_value = checked_multiply(c.kv_heads, c.head_dim);
-  std::vector<NamedShape> list;
-  list.push_back({"model.embed_tokens.weight", {c.vocab_size, hidden}});
-  for (std::int64_t n = 0; n < c.layers; ++n) {
-    const std::string layer = "model.layers." + std::to_string(n) + ".";
-    list.push_back({layer + "input_layernorm.weight", {hidden}});
-    list.push_back({layer + "self_attn.q_proj.weight", {query, hidden}});
-    list.push_back({layer + "self_attn.k_proj.weight", {key_value, hidden}});
-    list.push_back({layer + "self_attn.v_proj.weight", {key_value, hidden}});
-    list.push_back({layer + "self_attn.o_proj.weight", {hidden, query}});
-    list.push_back({layer + "post_attention_layernorm.weight", {hidden}});
-    list.push_back({layer + "mlp.gate_proj.weight", {c.intermediate_size, hidden}});
-    list.push_back({layer + "mlp.up_proj.weight", {c.intermediate_size, hidden}});
-    list.push_back({layer + "mlp.down_proj.weight", {hidden, c.intermediate_size}});
-  }
-  list.push_back({"model.norm.weight", {hidden}});
-  if (!c.tied) list.push_back({"lm_head.weight", {c.vocab_size, hidden}});
-  return list;
-}
-
-std::int64_t parameter_count(const LlamaConfig& config) {
-  std::int64_t count = 0;
-  for (const NamedShape& parameter : parameter_list(config)) count = checked_add(count, elements_of(parameter.shape));
-  return count;
 }
 
 }  // namespace fsdp

@@ -79,7 +79,7 @@ void refuse_scaled_rotation(const Keys& keys, const char* key, const std::string
 
 }  // namespace
 
-LlamaConfig parse_llama_config(std::string_view text, const std::string& source) {
+LlamaConfig LlamaConfig::parse(std::string_view text, const std::string& source) {
   require<InputError>(static_cast<std::int64_t>(text.size()) <= most_config_bytes, source, ": ", text.size(),
                       " bytes; a config.json has at most ", most_config_bytes);
   const json object = parse_strict(text, source);
@@ -112,36 +112,36 @@ LlamaConfig parse_llama_config(std::string_view text, const std::string& source)
                       config.hidden_size, " is not divisible by ", config.heads, " heads; give \"head_dim\"");
   config.head_dim = keys.integer("head_dim", config.hidden_size / config.heads);
   try {
-    validate(config);
+    config.validate();
   } catch (const InputError& error) {
     throw InputError(source + ": " + error.what());
   }
   return config;
 }
 
-LlamaConfig read_llama_config(const std::filesystem::path& folder) {
+LlamaConfig LlamaConfig::read(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
-  return parse_llama_config(read_small_file(path, most_config_bytes), path.string());
+  return parse(read_small_file(path, most_config_bytes), path.string());
 }
 
-std::string to_json(const LlamaConfig& c) {
+std::string LlamaConfig::write() const {
   nlohmann::ordered_json object = {{"architectures", {"LlamaForCausalLM"}},
                                    {"model_type", "llama"},
                                    {"hidden_act", "silu"},
-                                   {"hidden_size", c.hidden_size},
-                                   {"num_hidden_layers", c.layers},
-                                   {"num_attention_heads", c.heads},
-                                   {"num_key_value_heads", c.kv_heads},
-                                   {"head_dim", c.head_dim},
-                                   {"intermediate_size", c.intermediate_size},
-                                   {"vocab_size", c.vocab_size},
-                                   {"max_position_embeddings", c.max_position_embeddings},
-                                   {"rms_norm_eps", c.rms_norm_eps},
-                                   {"rope_theta", c.rope_theta},
+                                   {"hidden_size", hidden_size},
+                                   {"num_hidden_layers", layers},
+                                   {"num_attention_heads", heads},
+                                   {"num_key_value_heads", kv_heads},
+                                   {"head_dim", head_dim},
+                                   {"intermediate_size", intermediate_size},
+                                   {"vocab_size", vocab_size},
+                                   {"max_position_embeddings", max_position_embeddings},
+                                   {"rms_norm_eps", rms_norm_eps},
+                                   {"rope_theta", rope_theta},
                                    {"rope_scaling", nullptr},
                                    {"attention_bias", false},
                                    {"mlp_bias", false},
-                                   {"tie_word_embeddings", c.tied},
+                                   {"tie_word_embeddings", tied},
                                    {"torch_dtype", "float32"},
                                    {"bos_token_id", 0},
                                    {"eos_token_id", 0}};

@@ -18,12 +18,12 @@ bool matches_any(const std::vector<std::string>& patterns, const std::string& na
 
 namespace {
 
-using UnitLists = std::span<const std::vector<NamedParameter>>;
+using UnitLists = std::span<const UnitParameters>;
 
 void check_patterns(const std::vector<std::string>& patterns, UnitLists units, const char* what) {
   std::vector<std::string> names;
-  for (const auto& unit : units)
-    for (const NamedParameter& parameter : unit) names.push_back(parameter.name);
+  for (const UnitParameters& unit : units)
+    for (const NamedParameter& parameter : unit.parameters) names.push_back(parameter.name);
   for (const std::string& pattern : patterns)
     require<InputError>(
         std::any_of(names.begin(), names.end(), [&](const std::string& name) { return matches_any({pattern}, name); }),
@@ -47,7 +47,7 @@ std::vector<int> gathered_with(UnitLists units, const Units& choices) {
     const bool joins_small = unit > 0 && sizes.back() < choices.merge_below;
     if (unit == 0 || !(joins_blocks || joins_small)) sizes.push_back(0);
     first[unit] = static_cast<int>(sizes.size()) - 1;
-    sizes.back() += elements_of(units[unit]);
+    sizes.back() += elements_of(units[unit].parameters);
   }
   if (sizes.size() > 1 && sizes.back() < choices.merge_below)
     std::replace(first.begin(), first.end(), static_cast<int>(sizes.size()) - 1, static_cast<int>(sizes.size()) - 2);
@@ -75,11 +75,11 @@ std::vector<std::vector<Key>> keys_of(UnitLists units, const Units& choices, std
   const std::vector<int> together = gathered_with(units, choices);
   std::map<std::string, std::vector<int>> users;
   for (std::size_t unit = 0; unit < units.size(); ++unit)
-    for (const NamedParameter& parameter : units[unit]) users[parameter.name].push_back(together[unit]);
+    for (const NamedParameter& parameter : units[unit].parameters) users[parameter.name].push_back(together[unit]);
   std::vector<std::vector<Key>> keys(units.size());
   std::map<Key, std::int64_t> sizes;
   for (std::size_t unit = 0; unit < units.size(); ++unit)
-    for (const NamedParameter& parameter : units[unit]) {
+    for (const NamedParameter& parameter : units[unit].parameters) {
       const auto& using_it = users[parameter.name];
       const bool shared = using_it.front() != using_it.back();
       Key key{.part = shared ? Part::shared : Part::most,
@@ -171,10 +171,10 @@ UnitGroups group_parameters(UnitLists units, const Units& choices, std::int64_t 
   std::map<std::string, Reference> seen;
   for (std::size_t unit = 0; unit < units.size(); ++unit) {
     sharding::UnitUse& use = result.uses.emplace_back();
-    use.backward_needs_weights = unit != 0;
+    use.backward_needs_weights = units[unit].backward_needs_weights;
     auto& references = result.references.emplace_back();
-    for (std::size_t i = 0; i < units[unit].size(); ++i) {
-      const NamedParameter& parameter = units[unit][i];
+    for (std::size_t i = 0; i < units[unit].parameters.size(); ++i) {
+      const NamedParameter& parameter = units[unit].parameters[i];
       const int number = numbers.at(keys[unit][i]);
       auto& members = result.groups[static_cast<std::size_t>(number)].parameters;
       const auto [place, inserted] =

@@ -17,14 +17,15 @@ double normal_at(std::uint64_t key, std::int64_t index) {
 }
 
 void initialize(Tensor<float> weights, const NamedParameter& parameter, std::int64_t begin, std::uint64_t seed) {
-  if (parameter.initial == nn::Initial::ones) {
-    std::fill_n(weights.data(), weights.numel(), 1.0f);
+  using Kind = nn::Initial::Kind;
+  const nn::Initial& initial = parameter.initial;
+  if (initial.kind != Kind::normal) {
+    std::fill_n(weights.data(), weights.numel(), initial.kind == Kind::ones ? 1.0f : 0.0f);
     return;
   }
-  constexpr double deviation = 0.02;
   const std::uint64_t key = mixed(seed) ^ hashed(hash_seed, parameter.name);
   for (std::int64_t i = 0; i < weights.numel(); ++i)
-    weights[i] = static_cast<float>(deviation * normal_at(key, begin + i));
+    weights[i] = static_cast<float>(initial.deviation * normal_at(key, begin + i));
 }
 
 }  // namespace fsdp::optim

@@ -25,15 +25,10 @@ Object text_or_null(const std::string& text) { return text.empty() ? Object(null
 
 std::string line_of(const Object& object) { return object.dump(-1, ' ', false, Object::error_handler_t::replace); }
 
-Object sizes_of(const LlamaConfig& c) {
-  return {{"vocab_size", c.vocab_size},
-          {"hidden_size", c.hidden_size},
-          {"intermediate_size", c.intermediate_size},
-          {"layers", c.layers},
-          {"heads", c.heads},
-          {"kv_heads", c.kv_heads},
-          {"head_dim", c.head_dim},
-          {"tied", c.tied}};
+Object object_of(const ConfigValues& values) {
+  Object object;
+  for (const ConfigValue& each : values) std::visit([&](const auto& value) { object[each.name] = value; }, each.value);
+  return object;
 }
 
 }  // namespace
@@ -42,7 +37,7 @@ std::string json_line(const StartRecord& r) {
   return line_of({{"event", "start"},
                   {"stack", r.stack},
                   {"model", r.model_name},
-                  {"sizes", sizes_of(r.model)},
+                  {"sizes", object_of(r.sizes)},
                   {"parameters", r.parameters},
                   {"seed", r.seed},
                   {"world", r.world},

@@ -24,15 +24,17 @@ std::string bytes_text(std::int64_t bytes) {
   return text.str();
 }
 
-std::string start_text(const StartRecord& record, std::int64_t corpus_bytes, std::int64_t files,
-                       std::int64_t training_windows, std::int64_t held_out_windows, std::int64_t peak_bytes) {
+std::string start_text(const StartRecord& record, const std::string& data, std::int64_t training_windows,
+                       std::int64_t held_out_windows, std::int64_t peak_bytes) {
   std::ostringstream text;
   text << "stack     " << record.stack << ", " << record.world << (record.world == 1 ? " rank x " : " ranks x ")
        << record.threads << (record.threads == 1 ? " thread\n" : " threads\n") << "model     " << record.model_name
-       << ": " << record.parameters << " parameters, " << record.model.layers << " layers, hidden "
-       << record.model.hidden_size << '\n'
-       << "data      " << bytes_text(corpus_bytes) << " in " << files << " files (" << record.skipped_binary
-       << " binary ones skipped), " << training_windows << " windows to train on, " << held_out_windows << " held out\n"
+       << ": " << record.parameters << " parameters";
+  for (const ConfigValue& size : record.sizes)
+    if (std::holds_alternative<std::int64_t>(size.value)) text << ", " << size.name << ' ' << text_of(size);
+  text << '\n'
+       << "data      " << data << ", " << training_windows << " windows to train on, " << held_out_windows
+       << " held out\n"
        << "memory    " << bytes_text(peak_bytes) << " of tensors on each rank";
   return text.str();
 }

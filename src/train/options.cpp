@@ -136,7 +136,7 @@ LlamaConfig resolve_model(const ModelChoice& choice) {
     require<InputError>(choice == without_sizes, "--model ", choice.name,
                         " is a folder whose config.json gives all sizes; drop --hidden, --layers, --heads, --kv-heads, "
                         "--head-dim, --intermediate, --vocab and --tied");
-    return read_llama_config(choice.name);
+    return LlamaConfig::read(choice.name);
   }
   LlamaConfig config = llama_preset(choice.name);
   config.hidden_size = choice.hidden.value_or(config.hidden_size);
@@ -150,7 +150,7 @@ LlamaConfig resolve_model(const ModelChoice& choice) {
   if (reshaped && config.heads > 0 && config.hidden_size % config.heads == 0)
     config.head_dim = config.hidden_size / config.heads;
   config.head_dim = choice.head_dim.value_or(config.head_dim);
-  validate(config);
+  config.validate();
   return config;
 }
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "support/listed_llama.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace fsdp::checkpoint {
@@ -18,6 +19,7 @@ using test::TemporaryFolder;
 
 const LlamaConfig small_model = {
     .vocab_size = 11, .hidden_size = 6, .intermediate_size = 5, .layers = 2, .heads = 3, .kv_heads = 1, .head_dim = 2};
+const ReadListing read = read_listing<test::ListedLlama>;
 const TrainerState some_state = {.step = 7,
                                  .tokens = 1234,
                                  .epoch = 2,
@@ -49,7 +51,7 @@ void write_share(Save& checkpoint, std::int64_t rank, std::int64_t ranks) {
 void save_alone(const std::filesystem::path& dir, std::int64_t step, const LlamaConfig& config = small_model) {
   TrainerState state = some_state;
   state.step = step;
-  Save checkpoint(dir, step, 1, config);
+  Save checkpoint(dir, step, 1, test::listing_of(config));
   save(
       checkpoint, 0, state, [](bool ok) { return ok; }, [](Save& s) { write_share(s, 0, 1); });
 }
@@ -67,7 +69,8 @@ TEST(Checkpoint, BytesDoNotDependOnTheNumberOfRanks) {
   for (const std::int64_t ranks : {2, 3, 5}) {
     const std::filesystem::path dir = folder.path() / std::to_string(ranks);
     std::vector<std::unique_ptr<Save>> saves;
-    for (std::int64_t r = 0; r < ranks; ++r) saves.push_back(std::make_unique<Save>(dir, 7, 1, small_model));
+    for (std::int64_t r = 0; r < ranks; ++r)
+      saves.push_back(std::make_unique<Save>(dir, 7, 1, test::listing_of(small_model)));
     saves[0]->create();
     for (std::size_t r = 1; r < saves.size(); ++r) saves[r]->join();
     for (std::int64_t r = ranks - 1; r >= 0; --r) write_share(*saves[static_cast<std::size_t>(r)], r, ranks);
@@ -85,29 +88,29 @@ TEST(Checkpoint, ReadsBackEveryBitAndThePosition) {
   EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"latest", "step-00000007"}));
   EXPECT_EQ(content_of(folder.path() / "latest"), "step-00000007\n");
 
-  const Checkpoint checkpoint = Checkpoint::open(folder.path());
+  const Checkpoint checkpoint = Checkpoint::open(folder.path(), read);
   EXPECT_EQ(checkpoint.path(), folder.path() / "step-00000007");
   EXPECT_EQ(checkpoint.state(), some_state);
-  EXPECT_EQ(checkpoint.config(), small_model);
-  const std::vector<NamedShape> parameters = parameter_list(small_model);
+  EXPECT_EQ(checkpoint.model().config, small_model.write());
+  const std::vector<NamedShape> parameters = test::listing_of(small_model).parameters;
   for (std::size_t p = 0; p < parameters.size(); ++p)
     for (const Part part : {Part::weight, Part::exp_avg, Part::exp_avg_sq}) {
       std::vector<float> values(4);
       checkpoint.read(part, parameters[p].name, 2, 4, values.data());
       for (std::int64_t i = 0; i < 4; ++i) EXPECT_EQ(values[static_cast<std::size_t>(i)], value_at(part, p, 2 + i));
     }
-  EXPECT_NO_THROW(open_model(folder.path() / "step-00000007"));
+  EXPECT_NO_THROW(open_model<test::ListedLlama>(folder.path() / "step-00000007"));
 }
 
 TEST(Checkpoint, ANewerOneBecomesTheLatestAndTheSameStepIsReplaced) {
   const TemporaryFolder folder;
   save_alone(folder.path(), 7);
   save_alone(folder.path(), 9);
-  EXPECT_EQ(find_latest(folder.path()), folder.path() / "step-00000009");
+  EXPECT_EQ(find_latest(folder.path(), read), folder.path() / "step-00000009");
   LlamaConfig other = small_model;
   other.rope_theta = 777;
   save_alone(folder.path(), 9, other);
-  EXPECT_EQ(Checkpoint::open(folder.path()).config(), other);
+  EXPECT_EQ(Checkpoint::open(folder.path(), read).model().config, other.write());
   EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"latest", "step-00000007", "step-00000009"}));
 }
 
@@ -122,36 +125,36 @@ TEST(Checkpoint, AnIncompleteOneIsSkippedWithAWarning) {
   std::vector<std::string> warnings;
   const auto warn = [&](const std::string& text) { warnings.push_back(text); };
 
-  EXPECT_EQ(find_latest(folder.path(), warn), folder.path() / "step-00000007");
+  EXPECT_EQ(find_latest(folder.path(), read, warn), folder.path() / "step-00000007");
   ASSERT_EQ(warnings.size(), 2u);
   EXPECT_NE(warnings[0].find("step-00000011/trainer.json: no such file"), std::string::npos) << warnings[0];
   EXPECT_NE(warnings[1].find("cut short"), std::string::npos) << warnings[1];
-  EXPECT_EQ(Checkpoint::open(folder.path(), warn).state().step, 7);
-  EXPECT_INPUT_ERROR(Checkpoint::open(folder.path() / "step-00000009"), "cut short");
-  EXPECT_INPUT_ERROR(Checkpoint::open(folder.path() / "step-00000011"), "trainer.json: no such file");
+  EXPECT_EQ(Checkpoint::open(folder.path(), read, warn).state().step, 7);
+  EXPECT_INPUT_ERROR(Checkpoint::open(folder.path() / "step-00000009", read), "cut short");
+  EXPECT_INPUT_ERROR(Checkpoint::open(folder.path() / "step-00000011", read), "trainer.json: no such file");
 }
 
 TEST(Checkpoint, NothingToResumeFromIsAnInputError) {
   const TemporaryFolder folder;
-  EXPECT_EQ(find_latest(folder.path()), std::nullopt);
-  EXPECT_EQ(find_latest(folder.path() / "absent"), std::nullopt);
-  EXPECT_INPUT_ERROR(Checkpoint::open(folder.path()), "holds no complete checkpoint");
-  EXPECT_INPUT_ERROR(Checkpoint::open(folder.path() / "absent"), "no such checkpoint");
+  EXPECT_EQ(find_latest(folder.path(), read), std::nullopt);
+  EXPECT_EQ(find_latest(folder.path() / "absent", read), std::nullopt);
+  EXPECT_INPUT_ERROR(Checkpoint::open(folder.path(), read), "holds no complete checkpoint");
+  EXPECT_INPUT_ERROR(Checkpoint::open(folder.path() / "absent", read), "no such checkpoint");
 }
 
 TEST(Checkpoint, AnotherModelIsNamedByItsFirstDifference) {
   const TemporaryFolder folder;
   save_alone(folder.path(), 7);
-  const Checkpoint checkpoint = Checkpoint::open(folder.path());
+  const Checkpoint checkpoint = Checkpoint::open(folder.path(), read);
   const auto said = [&](auto change) {
     LlamaConfig config = small_model;
     change(config);
-    return test::input_error_of([&] { checkpoint.check_same_model(config); });
+    return test::input_error_of([&] { checkpoint.check_same_model(test::listing_of(config)); });
   };
   const auto has = [](const std::string& sentence, const std::string& text) {
     EXPECT_NE(sentence.find(text), std::string::npos) << sentence;
   };
-  EXPECT_NO_THROW(checkpoint.check_same_model(small_model));
+  EXPECT_NO_THROW(checkpoint.check_same_model(test::listing_of(small_model)));
   has(said([](LlamaConfig& c) { c.intermediate_size = 8; }),
       "tensor \"model.layers.0.mlp.gate_proj.weight\" has shape [5, 6] in it and [8, 6] in this model");
   has(said([](LlamaConfig& c) { c.layers = 3; }), "it has no tensor \"model.layers.2.input_layernorm.weight\"");
@@ -170,7 +173,7 @@ TEST(Checkpoint, TrainerJsonIsReadStrictly) {
     std::string text = good;
     text.replace(text.find(from), from.size(), to);
     folder.write("step-00000007/trainer.json", text);
-    return test::input_error_of([&] { Checkpoint::open(step); });
+    return test::input_error_of([&] { Checkpoint::open(step, read); });
   };
   const auto has = [](const std::string& sentence, const std::string& text) {
     EXPECT_NE(sentence.find(text), std::string::npos) << sentence;
@@ -184,13 +187,13 @@ TEST(Checkpoint, TrainerJsonIsReadStrictly) {
   has(with("\"step\": 7", "\"step\": 7, \"step\": 7"), "stands twice");
   has(with("sizes_hash\": \"", "sizes_hash\": \"0"), "config.json is not the one");
   folder.write("step-00000007/trainer.json", good.substr(0, good.size() / 2));
-  EXPECT_INPUT_ERROR(Checkpoint::open(step), "not valid JSON");
+  EXPECT_INPUT_ERROR(Checkpoint::open(step, read), "not valid JSON");
 }
 
 TEST(Save, WithoutCommitNothingRemains) {
   const TemporaryFolder folder;
   {
-    Save checkpoint(folder.path(), 7, 1, small_model);
+    Save checkpoint(folder.path(), 7, 1, test::listing_of(small_model));
     checkpoint.create();
     write_share(checkpoint, 0, 1);
     EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"step-00000007.tmp-1"});
@@ -202,15 +205,15 @@ TEST(Save, IfOneRankFailsEveryRankThrowsAndTheOlderCheckpointStays) {
   const TemporaryFolder folder;
   save_alone(folder.path(), 3);
   for (const int stage : {0, 1, 2}) {  // the stage at which another rank reports a failure
-    Save checkpoint(folder.path(), 7, 1, small_model);
+    Save checkpoint(folder.path(), 7, 1, test::listing_of(small_model));
     int calls = 0;
     const auto all = [&](bool ok) { return ok && calls++ != stage; };
     const auto write = [](Save& s) { write_share(s, 0, 1); };
     EXPECT_INPUT_ERROR(save(checkpoint, 0, some_state, all, write), "another rank could not write");
-    EXPECT_EQ(find_latest(folder.path()), folder.path() / (stage < 2 ? "step-00000003" : "step-00000007"));
+    EXPECT_EQ(find_latest(folder.path(), read), folder.path() / (stage < 2 ? "step-00000003" : "step-00000007"));
     for (const std::string& name : names_in(folder.path())) EXPECT_EQ(name.find("tmp"), std::string::npos) << name;
   }
-  Save checkpoint(folder.path(), 8, 1, small_model);
+  Save checkpoint(folder.path(), 8, 1, test::listing_of(small_model));
   const auto fail = [](Save&) { throw InputError("this rank's own reason"); };
   EXPECT_INPUT_ERROR(save(
                          checkpoint, 0, some_state, [](bool ok) { return ok; }, fail),
@@ -222,7 +225,7 @@ TEST(Save, ALeftoverOfAKilledRunIsReplaced) {
   const TemporaryFolder folder;
   folder.write("step-00000007.tmp-1/model.safetensors", "half");
   save_alone(folder.path(), 7);
-  EXPECT_EQ(Checkpoint::open(folder.path()).state().step, 7);
+  EXPECT_EQ(Checkpoint::open(folder.path(), read).state().step, 7);
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "step-00000007.tmp-1"));
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/listed_llama.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace fsdp::checkpoint {
@@ -19,53 +20,53 @@ LlamaConfig tied_tiny() {
 
 /// A folder of this model with these tensors, all zero.
 void write_model(const TemporaryFolder& folder, const LlamaConfig& config, std::vector<NamedShape> tensors) {
-  folder.write("config.json", to_json(config));
+  folder.write("config.json", config.write());
   SharedFile::create(folder.path() / "model.safetensors", plan_file(std::move(tensors))).finish();
 }
 
 TEST(OpenModel, ReadsTheGoldenFolders) {
   for (const char* name : {"llama-gqa", "llama-odd"}) {
-    const ModelFiles model = open_model(golden(name));
-    EXPECT_EQ(model.weights.tensors().size(), parameter_list(model.config).size());
+    const ModelFiles model = open_model<test::ListedLlama>(golden(name));
+    EXPECT_EQ(model.weights.tensors().size(), model.listing.parameters.size());
   }
 }
 
 TEST(OpenModel, ATiedHeadMayBeStoredAndRotaryCachesAreIgnored) {
   const TemporaryFolder folder;
-  std::vector<NamedShape> tensors = parameter_list(tied_tiny());
+  std::vector<NamedShape> tensors = test::listing_of(tied_tiny()).parameters;
   tensors.push_back({"lm_head.weight", {256, 96}});
   tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", {8}});
   write_model(folder, tied_tiny(), tensors);
   std::string warning;
-  open_model(folder.path(), [&](const std::string& text) { warning = text; });
+  open_model<test::ListedLlama>(folder.path(), [&](const std::string& text) { warning = text; });
   EXPECT_NE(warning.find("lm_head.weight is ignored"), std::string::npos) << warning;
 }
 
 TEST(OpenModel, ListsMissingAndUnknownNamesUpToTen) {
   const TemporaryFolder folder;
-  std::vector<NamedShape> tensors = parameter_list(llama_preset("tiny"));
+  std::vector<NamedShape> tensors = test::listing_of(llama_preset("tiny")).parameters;
   tensors.erase(tensors.begin() + 2, tensors.begin() + 14);
   tensors.push_back({"extra", {1}});
   write_model(folder, llama_preset("tiny"), tensors);
-  const std::string said = test::input_error_of([&] { open_model(folder.path()); });
+  const std::string said = test::input_error_of([&] { open_model<test::ListedLlama>(folder.path()); });
   EXPECT_NE(said.find("lacks 12 tensors of the model: model.layers.0.self_attn.q_proj.weight, "), std::string::npos);
   EXPECT_NE(said.find(" and 2 more; and has unknown ones: extra"), std::string::npos) << said;
 }
 
 TEST(OpenModel, NamesAWrongShapeAMissingFileAndAShortFile) {
   const TemporaryFolder folder;
-  std::vector<NamedShape> tensors = parameter_list(llama_preset("tiny"));
+  std::vector<NamedShape> tensors = test::listing_of(llama_preset("tiny")).parameters;
   tensors[4].shape = {96, 32};
   write_model(folder, llama_preset("tiny"), tensors);
-  EXPECT_INPUT_ERROR(open_model(folder.path()),
+  EXPECT_INPUT_ERROR(open_model<test::ListedLlama>(folder.path()),
                      "self_attn.v_proj.weight\" has shape [96, 32] where the model has [32, 96]");
   std::filesystem::resize_file(folder.path() / "model.safetensors", 100000);
-  EXPECT_INPUT_ERROR(open_model(folder.path()), "model.safetensors: its tensors take");
+  EXPECT_INPUT_ERROR(open_model<test::ListedLlama>(folder.path()), "model.safetensors: its tensors take");
   std::filesystem::remove(folder.path() / "model.safetensors");
-  EXPECT_INPUT_ERROR(open_model(folder.path()), "model.safetensors: cannot be opened: No such file");
+  EXPECT_INPUT_ERROR(open_model<test::ListedLlama>(folder.path()), "model.safetensors: cannot be opened: No such file");
   std::filesystem::remove(folder.path() / "config.json");
-  EXPECT_INPUT_ERROR(open_model(folder.path()), "config.json: no such file");
-  EXPECT_INPUT_ERROR(open_model(folder.path() / "absent"), "no such folder");
+  EXPECT_INPUT_ERROR(open_model<test::ListedLlama>(folder.path()), "config.json: no such file");
+  EXPECT_INPUT_ERROR(open_model<test::ListedLlama>(folder.path() / "absent"), "no such folder");
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 #include <comm/threads.hpp>
 #include <fsdp/device/cpu.hpp>
-#include <fsdp/train/batches.hpp>
+#include <fsdp/nn/token_batch.hpp>
 
 namespace fsdp {
 namespace {
@@ -51,18 +51,18 @@ TEST(BatchCounts, AnErrorOfOneRankIsThatOfAll) {
 std::string complaint(const std::vector<std::int32_t>& tokens, const std::vector<std::int32_t>& targets,
                       const std::vector<std::int64_t>& documents) {
   try {
-    require_micro_batch({.tokens = {tokens.data(), {std::ssize(tokens)}},
-                         .targets = {targets.data(), {std::ssize(targets)}},
-                         .sequences = 2,
-                         .documents = documents},
-                        4, 10);
+    const TokenBatch batch{.tokens = {tokens.data(), {std::ssize(tokens)}},
+                           .targets = {targets.data(), {std::ssize(targets)}},
+                           .sequences = 2,
+                           .documents = documents};
+    batch.validate(4, 10);
   } catch (const InputError& error) {
     return error.what();
   }
   return "";
 }
 
-TEST(MicroBatch, HasItsTokensAndTargetsInTheVocabularyAndDocumentsThatCoverIt) {
+TEST(TokenBatch, HasItsTokensAndTargetsInTheVocabularyAndDocumentsThatCoverIt) {
   const std::vector<std::int32_t> good = {0, 1, 2, 3, 9, 5, 6, 7};
   auto too_large = good, negative = good;
   too_large[5] = 10;
@@ -78,10 +78,10 @@ TEST(MicroBatch, HasItsTokensAndTargetsInTheVocabularyAndDocumentsThatCoverIt) {
 TEST(BatchCounts, AreOfValidTargetsAndDocuments) {
   const std::vector<std::int32_t> tokens(8, 1), targets = {1, -1, 1, 1, -5, -1, 0, 1};
   const std::vector<std::int64_t> documents = {0, 1, 4, 4, 8};
-  MicroBatch batch{.tokens = {tokens.data(), {8}}, .targets = {targets.data(), {8}}, .sequences = 2};
-  EXPECT_EQ(train::counts_of({&batch, 1}), (BatchCounts{.valid_targets = 5, .squares = 32}));
+  TokenBatch batch{.tokens = {tokens.data(), {8}}, .targets = {targets.data(), {8}}, .sequences = 2};
+  EXPECT_EQ(batch.counts(), (BatchCounts{.valid_targets = 5, .squares = 32}));
   batch.documents = documents;
-  EXPECT_EQ(train::counts_of({&batch, 1}), (BatchCounts{.valid_targets = 5, .squares = 1 + 9 + 16}));
+  EXPECT_EQ(batch.counts(), (BatchCounts{.valid_targets = 5, .squares = 1 + 9 + 16}));
 }
 
 }  // namespace

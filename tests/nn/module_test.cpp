@@ -14,8 +14,14 @@
 namespace fsdp::nn {
 namespace {
 
+using Tokens = Tensor<const std::int32_t>;
+
 template <class L>
 struct WithoutBackward : SwiGluMlp<L> {
+  void backward() const;
+};
+template <class L>
+struct BlockWithoutBackward : TransformerBlock<L> {
   void backward() const;
 };
 template <class L>
@@ -34,14 +40,20 @@ struct WithoutLossOnly : LossHead<L> {
 
 template <class L>
 consteval bool concepts_hold() {
-  static_assert(Module<SwiGluMlp<L>, L> && Module<ResidualAttention<L>, L>);
-  static_assert(Module<ResidualMlp<L>, L> && Module<TransformerBlock<L>, L>);
-  static_assert(EntryModule<Embedding<L>, L> && LossModule<LossHead<L>, L>);
+  static_assert(Module<SwiGluMlp<L>, L> && Module<ResidualMlp<L>, L>);
+  static_assert(BlockModule<ResidualAttention<L>, L> && BlockModule<TransformerBlock<L>, L>);
+  static_assert(!BlockWithoutWeightsInBackward<TransformerBlock<L>, L>);
+  static_assert(EntryModule<Embedding<L>, L, Tokens> && EntryModule<RotaryEmbedding<L>, L, Tokens>);
+  static_assert(EntryWithoutWeightsInBackward<RotaryEmbedding<L>, L, Tokens>);
+  static_assert(LossModule<LossHead<L>, L> && GeneratingHead<LossHead<L>, L>);
 
-  static_assert(!Module<int, L> && !EntryModule<int, L> && !LossModule<int, L>);
+  static_assert(!Module<int, L> && !BlockModule<int, L> && !EntryModule<int, L, Tokens> && !LossModule<int, L>);
   static_assert(!Module<WithoutBackward<L>, L> && !Module<WithoutParameters<L>, L>);
   static_assert(!Module<Embedding<L>, L> && !Module<LossHead<L>, L>);
-  static_assert(!EntryModule<SwiGluMlp<L>, L> && !EntryModule<EntryThatWantsWeightsInBackward<L>, L>);
+  static_assert(!BlockModule<BlockWithoutBackward<L>, L> && !BlockModule<ResidualMlp<L>, L>);
+  static_assert(!EntryModule<SwiGluMlp<L>, L, Tokens> && !EntryModule<Embedding<L>, L, Tensor<const float>>);
+  static_assert(EntryModule<EntryThatWantsWeightsInBackward<L>, L, Tokens>);
+  static_assert(!EntryWithoutWeightsInBackward<EntryThatWantsWeightsInBackward<L>, L, Tokens>);
   static_assert(!LossModule<SwiGluMlp<L>, L> && !LossModule<WithoutLossOnly<L>, L>);
   return true;
 }

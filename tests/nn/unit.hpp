@@ -121,13 +121,23 @@ class Unit {
                 .sequences = sizes.sequences,
                 .sequence_length = sizes.length,
                 .documents = documents,
-                .rotary = rotary[0],
                 .poll = [](void* count) { ++*static_cast<int*>(count); },
                 .poll_state = &polls} {
     device::enqueue(rank.stream, device::RotaryTable{.theta = sizes.theta, .table = rotary[0]});
   }
-  void forward() { module.forward(context, fields.weight_views(), saved, stream[0], stream[1]); }
-  void backward() { module.backward(context, fields.weight_views(), fields.gradient_views(), saved, stream[2]); }
+  void forward() {
+    if constexpr (BlockModule<Module, L>)
+      module.forward(context, RotaryTable{rotary[0]}, fields.weight_views(), saved, stream[0], stream[1]);
+    else
+      module.forward(context, fields.weight_views(), saved, stream[0], stream[1]);
+  }
+  void backward() {
+    const auto weights = fields.weight_views();
+    if constexpr (BlockModule<Module, L>)
+      module.backward(context, RotaryTable{rotary[0]}, weights, fields.gradient_views(), saved, stream[2]);
+    else
+      module.backward(context, weights, fields.gradient_views(), saved, stream[2]);
+  }
 };
 
 /// What came out: y and dx of each micro-batch, and the sums of the weights' gradients.

@@ -7,6 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <fsdp/models/llama_config.hpp>
+
 #include "support/temporary_folder.hpp"
 
 namespace fsdp::report {
@@ -37,7 +39,7 @@ TEST(JsonLine, NanAndInfinitiesAreStrings) {
 TEST(JsonLine, TheFirstAndTheLastSayWhatTheyAre) {
   const json start = json::parse(json_line(StartRecord{.stack = "fsdp2",
                                                        .model_name = "a\"b\xff\n",
-                                                       .model = llama_preset("tiny"),
+                                                       .sizes = values_of(llama_preset("tiny")),
                                                        .seed = UINT64_MAX,
                                                        .world = 2,
                                                        .threads = 3}));

@@ -51,10 +51,10 @@ template <class Module, class View>
 Values collect(Module& module, View view, bool of_trained = false) {
   std::map<std::string, std::size_t> offsets;
   std::size_t total = 0;
-  const auto parameters = parameter_list(module.model().config());
-  for (const NamedShape& parameter : parameters) {
+  const auto parameters = parameter_list(module.model());
+  for (const NamedParameter& parameter : parameters) {
     offsets[parameter.name] = total;
-    total += static_cast<std::size_t>(elements_of(parameter.shape));
+    total += static_cast<std::size_t>(parameter.shape.numel());
   }
   std::vector<std::int64_t> bits(total), holders(total);
   const auto for_each = [&](bool owned_only, auto f) {
@@ -88,9 +88,9 @@ Values collect(Module& module, View view, bool of_trained = false) {
   EXPECT_EQ(other, 0) << "elements that differ between ranks";
 
   Values values;
-  for (const NamedShape& parameter : parameters) {
+  for (const NamedParameter& parameter : parameters) {
     auto& list = values[parameter.name];
-    for (std::int64_t i = 0; i < elements_of(parameter.shape); ++i)
+    for (std::int64_t i = 0; i < parameter.shape.numel(); ++i)
       list.push_back(
           std::bit_cast<float>(static_cast<std::int32_t>(bits[offsets[parameter.name] + static_cast<std::size_t>(i)])));
   }
@@ -102,7 +102,7 @@ void begin(ShardedModule<Model>& module, const RunOptions& options) {
   if (options.model.empty())
     optim::initialize(module, options.seed);
   else if constexpr (has_checkpoints)
-    train::load_weights(module, checkpoint::open_model(options.model).weights);
+    train::load_weights(module, checkpoint::open_model<Model>(options.model).weights);
 }
 
 /// Logits of each window from a module that gathers once and keeps.
@@ -125,7 +125,7 @@ std::vector<std::vector<float>> logits(typename Model::Stack::Comm& communicator
   for (const Window& window : options.logits_of) {
     BatchMemory memory;
     std::vector<Compute> out(window.tokens.size() * static_cast<std::size_t>(options.config.vocab_size));
-    executor.logits(memory.add({window}).tokens, {out.data(), {std::ssize(window.tokens), options.config.vocab_size}});
+    executor.logits(memory.add({window}), {out.data(), {std::ssize(window.tokens), options.config.vocab_size}});
     all.emplace_back(out.begin(), out.end());
   }
   EXPECT_EQ(module.arena().peak(), plan.activation_bytes);
@@ -135,7 +135,7 @@ std::vector<std::vector<float>> logits(typename Model::Stack::Comm& communicator
 template <class Model>
 void save(ShardedModule<Model>& module, const optim::AdamW<Model>& optimizer, const RunOptions& options) {
   auto& communicator = module.communicator();
-  checkpoint::Save save(options.save_to, optimizer.steps(), 1, options.config);
+  checkpoint::Save save(options.save_to, optimizer.steps(), 1, checkpoint::listing_of(module.model()));
   const auto all = [&](bool ok) {
     std::int64_t every = ok ? 1 : 0;
     comm::reduce(communicator, std::span<std::int64_t>(&every, 1), comm::Reduction::min, {"checkpoint"});
@@ -174,7 +174,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   if (options.resume.empty())
     begin(module, options);
   else if constexpr (has_checkpoints)
-    train::restore(module, optimizer, checkpoint::Checkpoint::open(options.resume));
+    train::restore(module, optimizer, checkpoint::Checkpoint::open(options.resume, checkpoint::read_listing<Model>));
 
   RunResults results;
   Memory memory{.planned = plan.bytes, .planned_activations = plan.activation_bytes};

@@ -18,7 +18,6 @@
 
 #include <fsdp/checkpoint/model_files.hpp>
 #include <fsdp/checkpoint/safetensors.hpp>
-#include <fsdp/models/llama_config.hpp>
 #include <fsdp/precision/loss_scale.hpp>
 
 namespace fsdp::checkpoint {
@@ -47,7 +46,7 @@ enum class Part : std::uint8_t { weight, exp_avg, exp_avg_sq };
 class Save {
  public:
   /// `id`: a number on which the ranks agree; runs that share `dir` at the same time need different ones.
-  Save(std::filesystem::path dir, std::int64_t step, std::uint64_t id, const LlamaConfig& config);
+  Save(std::filesystem::path dir, std::int64_t step, std::uint64_t id, const ModelListing& model);
   Save(Save&&) = delete;
   ~Save();
 
@@ -79,20 +78,21 @@ void save(Save& checkpoint, int rank, const TrainerState& state, const std::func
           const std::function<void(Save&)>& write_mine);
 
 /// The newest complete checkpoint in a directory; incomplete ones are skipped with a warning.
-std::optional<std::filesystem::path> find_latest(const std::filesystem::path& dir, const Warn& warn = {});
+std::optional<std::filesystem::path> find_latest(const std::filesystem::path& dir, const ReadListing& read,
+                                                 const Warn& warn = {});
 
 /// A checkpoint opened to resume from.
 class Checkpoint {
  public:
   /// `path`: a step's folder (an incomplete one is an error), or a directory of them (the newest complete one).
-  static Checkpoint open(std::filesystem::path path, const Warn& warn = {});
+  static Checkpoint open(std::filesystem::path path, const ReadListing& read, const Warn& warn = {});
 
   const std::filesystem::path& path() const { return path_; }
-  const LlamaConfig& config() const { return model_.config; }
+  const ModelListing& model() const { return model_.listing; }
   const TrainerState& state() const { return state_; }
 
-  /// Throws InputError naming the first tensor (name, both shapes) or size that differs from `config`.
-  void check_same_model(const LlamaConfig& config) const;
+  /// Throws InputError naming the first tensor (name, both shapes) or value that differs from `model`.
+  void check_same_model(const ModelListing& model) const;
 
   /// Elements [begin, begin + count) of a parameter, to the bit as they were written.
   void read(Part part, const std::string& name, std::int64_t begin, std::int64_t count, float* out) const;

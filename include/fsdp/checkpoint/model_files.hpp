@@ -1,31 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A folder with config.json and model.safetensors: the weights of a Llama, as anyone may have written them.
+/// A folder with config.json and model.safetensors: the weights of a model, as anyone may have written them.
 ///
 /// Not here: the optimizer and the trainer's position (checkpoint/folder.hpp).
 #pragma once
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <fsdp/checkpoint/safetensors.hpp>
-#include <fsdp/models/llama_config.hpp>
+#include <fsdp/models/config_values.hpp>
+#include <fsdp/module/units.hpp>
 
 namespace fsdp::checkpoint {
 
 /// Called with one sentence that the user should see and that stops nothing.
 using Warn = std::function<void(const std::string&)>;
 
+/// What a folder of a model must hold, and which model it is.
+struct ModelListing {
+  std::vector<NamedShape> parameters = {};  ///< in the order of the model's units
+  std::string config = {};                  ///< the text of config.json
+  ConfigValues values = {};                 ///< of the config: those that say which model it is
+  /// Whether a stored tensor is not used, and why; an empty text is not worth a warning.
+  std::function<std::optional<std::string>(const std::string&)> ignored = {};
+};
+
+template <class Model>
+ModelListing listing_of(const Model& model) {
+  ModelListing listing{.config = model.config().write()};
+  for (const NamedParameter& parameter : parameter_list(model)) {
+    const auto extents = parameter.shape.extents.begin();
+    listing.parameters.push_back({parameter.name, {extents, extents + parameter.shape.rank}});
+  }
+  for (ConfigValue& value : values_of(model.config())) {
+    if constexpr (requires { Model::Config::may_change(value.name); })
+      if (Model::Config::may_change(value.name)) continue;
+    listing.values.push_back(std::move(value));
+  }
+  if constexpr (requires { model.ignored(std::string()); })
+    listing.ignored = [model](const std::string& name) { return model.ignored(name); };
+  return listing;
+}
+
+/// How the listing of a folder's model is made from its config.json. Throws InputError.
+using ReadListing = std::function<ModelListing(const std::filesystem::path& folder)>;
+
+template <class Model>
+ModelListing read_listing(const std::filesystem::path& folder) {
+  return listing_of(Model(Model::Config::read(folder), Units{}));
+}
+
 struct ModelFiles {
-  LlamaConfig config;
+  ModelListing listing;
   SafetensorsFile weights;
 };
 
-/// Opens the folder and checks every name and shape against its config. Throws InputError.
-/// Where the head is tied, a stored lm_head.weight is ignored with a warning; rotary inv_freq tensors are ignored.
-ModelFiles open_model(const std::filesystem::path& folder, const Warn& warn = {});
+/// Opens the folder and checks every name and shape against its config. Throws InputError. Tensors that the model
+/// ignores are no error.
+ModelFiles open_model(const std::filesystem::path& folder, const ReadListing& read, const Warn& warn);
+template <class Model>
+ModelFiles open_model(const std::filesystem::path& folder, const Warn& warn = {}) {
+  return open_model(folder, read_listing<Model>, warn);
+}
 
 /// Throws InputError unless the file has exactly the expected tensors: unknown and missing names (up to 10 of each),
 /// then the first tensor whose shape differs, with both shapes.

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include <fsdp/models/named_shape.hpp>
+#include <fsdp/checkpoint/named_shape.hpp>
 
 namespace fsdp::checkpoint {
 

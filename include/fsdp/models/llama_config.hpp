@@ -11,10 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include <fsdp/models/named_shape.hpp>
-
 namespace fsdp {
 
+/// See models/model.hpp for what a config has.
 struct LlamaConfig {
   std::int64_t vocab_size = 256;
   std::int64_t hidden_size = 0;
@@ -28,7 +27,49 @@ struct LlamaConfig {
   bool tied = false;  ///< the head uses the embedding's weight
   std::int64_t max_position_embeddings = 4096;
 
+  /// Hugging Face's config.json, `source` naming it in messages. What this model cannot compute (another model_type or
+  /// activation, biases, scaled rotary embeddings, quantised weights) is refused by name; other keys are ignored.
+  static LlamaConfig parse(std::string_view json, const std::string& source);
+
+  /// `folder`/config.json, at most 1 MB.
+  static LlamaConfig read(const std::filesystem::path& folder);
+
+  /// The config.json that `transformers` opens, with a newline at its end.
+  std::string write() const;
+
+  /// Throws InputError with one sentence about the first size that cannot work.
+  void validate() const;
+
+  /// Calls visitor(name, value, help) for each value.
+  template <class Visitor>
+  void visit(Visitor&& visitor) {
+    visit_values(*this, visitor);
+  }
+  template <class Visitor>
+  void visit(Visitor&& visitor) const {
+    visit_values(*this, visitor);
+  }
+
+  /// Whether weights stay those of the same model where this value differs.
+  static bool may_change(std::string_view name) { return name == "max_position_embeddings"; }
+
   friend bool operator==(const LlamaConfig&, const LlamaConfig&) = default;
+
+ private:
+  template <class Self, class Visitor>
+  static void visit_values(Self& self, Visitor& visitor) {
+    visitor("vocab_size", self.vocab_size, "tokens that the model knows");
+    visitor("hidden_size", self.hidden_size, "width of the residual stream");
+    visitor("intermediate_size", self.intermediate_size, "width inside the MLP");
+    visitor("layers", self.layers, "transformer blocks");
+    visitor("heads", self.heads, "attention heads");
+    visitor("kv_heads", self.kv_heads, "key-value heads; divides heads");
+    visitor("head_dim", self.head_dim, "width of a head; even");
+    visitor("tied", self.tied, "the head uses the embedding's weight");
+    visitor("rms_norm_eps", self.rms_norm_eps, "added to the mean square in norms");
+    visitor("rope_theta", self.rope_theta, "base of the rotary positions");
+    visitor("max_position_embeddings", self.max_position_embeddings, "longest sequence");
+  }
 };
 
 /// Names that `llama_preset` knows, smallest model first.
@@ -36,24 +77,5 @@ std::vector<std::string> llama_preset_names();
 
 /// A preset's sizes. Throws InputError with the nearest name for any other.
 LlamaConfig llama_preset(std::string_view name);
-
-/// Throws InputError with one sentence about the first size that cannot work.
-void validate(const LlamaConfig& config);
-
-/// Hugging Face's config.json, `source` naming it in messages. What this model cannot compute (another model_type or
-/// activation, biases, scaled rotary embeddings, quantised weights) is refused by name; other keys are ignored.
-LlamaConfig parse_llama_config(std::string_view json, const std::string& source);
-
-/// `folder`/config.json, at most 1 MB.
-LlamaConfig read_llama_config(const std::filesystem::path& folder);
-
-/// The config.json that `transformers` opens, with a newline at its end.
-std::string to_json(const LlamaConfig& config);
-
-/// Every parameter in Hugging Face's order; lm_head.weight is absent where tied.
-std::vector<NamedShape> parameter_list(const LlamaConfig& config);
-
-/// Elements of all parameters.
-std::int64_t parameter_count(const LlamaConfig& config);
 
 }  // namespace fsdp

@@ -13,16 +13,9 @@
 #include <fsdp/core/error.hpp>
 #include <fsdp/device/host_copy.hpp>
 #include <fsdp/module/gathered_numbers.hpp>
+#include <fsdp/nn/batch.hpp>
 
 namespace fsdp {
-
-/// What micro-batches hold.
-struct BatchCounts {
-  std::int64_t valid_targets = 0;
-  std::int64_t squares = 0;  ///< sum of the squares of the documents' lengths: twice the pairs that attention sees
-
-  friend bool operator==(const BatchCounts&, const BatchCounts&) = default;
-};
 
 /// Tells every rank what all ranks' next batches hold, beside the step that the device is busy with.
 template <comm::Communicator C>

@@ -24,7 +24,9 @@
 #include <fsdp/module/offloaded_inputs.hpp>
 #include <fsdp/module/sharded_module.hpp>
 #include <fsdp/module/uploaded_batch.hpp>
+#include <fsdp/nn/batch.hpp>
 #include <fsdp/nn/module.hpp>
+#include <fsdp/nn/one_of.hpp>
 #include <fsdp/sharding/schedule.hpp>
 
 namespace fsdp {
@@ -44,16 +46,18 @@ class Executor {
   using Compute = typename Module::Compute;
   using Arena = typename Device::Arena;
   using End = typename Arena::End;
+  using Batch = typename Model::Batch;
+  using UploadedBatches = Uploaded<Batch, typename Module::Local>;
 
   explicit Executor(Module& module, Observer observer = {})
       : module_(module),
         entry_(module.model().entry()),
-        block_(module.model().block()),
         head_(module.model().head()),
         observer_(observer),
         context_{.arena = module.arena(), .stream = module.stream(), .tiling = module.tiling()},
-        saved_(static_cast<std::size_t>(module.model().blocks())),
-        marks_(static_cast<std::size_t>(module.model().blocks())),
+        blocks_(all_blocks(module.model())),
+        saved_(blocks_.size()),
+        marks_(blocks_.size()),
         offloads_inputs_(module.model().units().offload_inputs),
         offloaded_inputs_(module.offload_arena(), module.stream(), saved_.size()),
         loss_block_(module.ledger(), device::MemoryKind::scratch, sizeof(double)),
@@ -67,73 +71,76 @@ class Executor {
 
   /// Forward and backward of all micro-batches. The gradients are those of scale * (sum of the valid targets' losses
   /// over all ranks and micro-batches); this rank's part of that sum, unscaled, is returned.
-  double train(std::span<const MicroBatch> micro_batches, float scale) {
+  double train(std::span<const Batch> micro_batches, float scale) {
     queue_training(micro_batches, scale);
     return read_loss();
   }
   /// The same, without waiting for the device; the batches' memory must stay until the device has come so far.
-  void queue_training(std::span<const MicroBatch> micro_batches, float scale) {
-    with_batches(micro_batches, [&] { queue_uploaded(scale); });
+  void queue_training(std::span<const Batch> micro_batches, float scale) { queue(upload(micro_batches), scale); }
+
+  /// queue_training in its two halves: micro-batches where the device reads them. Throws InputError where the model
+  /// cannot use one.
+  [[nodiscard]] UploadedBatches upload(std::span<const Batch> micro_batches) {
+    if constexpr (!Device::counts_only)
+      for (const Batch& batch : micro_batches) module_.model().validate(batch, context_.sequence_length);
+    return {context_, micro_batches};
   }
-  /// queue_training in its two halves: calls `use` where the device has the batches, at the same place in its memory
-  /// whenever they have the same sizes;
-  template <class Use>
-  void with_batches(std::span<const MicroBatch> micro_batches, const Use& use) {
+  /// And the pass over them, which is the same work for the device where their patterns and `scale` are.
+  void queue(const UploadedBatches& micro_batches, float scale) {
     require(static_cast<int>(micro_batches.size()) == module_.shape().micro_batches, "train: ", micro_batches.size(),
             " micro-batches given to a module planned for ", module_.shape().micro_batches);
-    while_uploaded(micro_batches, use);
-  }
-  /// and the pass over them, which is the same work for the device where sizes, ignored targets and `scale` are.
-  void queue_uploaded(float scale) {
     scale_ = scale;
     for (auto& group : module_.groups()) group.begin_step();
-    run(sharding::Pass::train);
+    run(sharding::Pass::train, micro_batches);
   }
   /// This rank's sum of losses of the last pass [1], on the device.
   Tensor<const double> loss() const { return loss_; }
 
   /// Sum of the valid targets' losses on this rank.
-  double evaluate(const MicroBatch& batch) {
-    while_uploaded({&batch, 1}, [this] { run(sharding::Pass::evaluate); });
+  double evaluate(const Batch& batch) {
+    run(sharding::Pass::evaluate, upload({&batch, 1}));
     return read_loss();
   }
 
-  /// Logits [T, V] of one sequence, with weights that were gathered once and are kept.
-  void logits(Tensor<const std::int32_t> tokens, Tensor<Compute> out) {
+  /// Logits [T, V] of one sequence, whose targets are not read, with weights that were gathered once and are kept.
+  void logits(const Batch& batch,
+              Tensor<Compute> out) requires nn::GeneratingHead<typename Model::Head, typename Module::Local> {
     using sharding::Pass;
     logits_ = out;
-    const MicroBatch batch{.tokens = tokens, .targets = {}, .sequences = 1};
-    while_uploaded({&batch, 1},
-                   [this] { run(std::exchange(has_generated_, true) ? Pass::generate_again : Pass::generate); });
+    run(std::exchange(has_generated_, true) ? Pass::generate_again : Pass::generate, upload({&batch, 1}));
     module_.synchronize();
   }
 
  private:
   static constexpr std::size_t unit_index(int unit) { return static_cast<std::size_t>(unit - 1); }
 
-  template <class Use>
-  void while_uploaded(std::span<const MicroBatch> micro_batches, const Use& use) {
-    if constexpr (!Device::counts_only)
-      for (const MicroBatch& batch : micro_batches)
-        require_micro_batch(batch, context_.sequence_length, module_.model().config().vocab_size);
-    const auto start = context_.arena.mark(End::low);
-    micro_batches_.clear();
-    for (const MicroBatch& batch : micro_batches) micro_batches_.push_back(upload(context_, batch));
-    use();
-    context_.arena.release(End::low, start);
+  static std::vector<typename Model::Block> all_blocks(const Model& model) {
+    std::vector<typename Model::Block> blocks;
+    for (int i = 0; i < model.blocks(); ++i) {
+      blocks.push_back(model.block(i));
+      nn::visit_kind(blocks.back(), [&]<class Block>(const Block&) {
+        require<InputError>(!model.units().offload_inputs || saves_its_input<Block>, "units: inputs of blocks in host ",
+                            "memory are asked for, and block ", i,
+                            " of this model saves more than its input; make it an nn::Recomputed");
+      });
+    }
+    return blocks;
   }
+  template <class Block>
+  static constexpr bool saves_its_input = requires(typename Block::Saved& saved, Tensor<const Compute> x) {
+    saved.x = x;
+  };
 
-  void run(sharding::Pass pass) {
+  void run(sharding::Pass pass, const UploadedBatches& micro_batches) {
     const sharding::Schedule& schedule = module_.schedule(pass);
     require(!schedule.empty(), "a ShardedModule ran a pass that its purpose does not have; construct it for this one");
     pass_ = pass;
+    micro_batches_ = &micro_batches;
     start_ = context_.stream.record();
     module_.free_slots(start_);
     const auto start = context_.arena.mark(End::low);
     device::enqueue(context_.stream, device::Fill<double>{.y = loss_, .value = 0.0f});
-    const auto positions = context_.template save<float>(module_.model().positions_shape(context_.sequence_length));
-    module_.model().fill_positions(context_.stream, positions);
-    context_.rotary = positions;
+    shared_ = entry_.share(context_);
     for (const sharding::Task& task : schedule) {
       if (observer_.before != nullptr) observer_.before(observer_.state, task);
       execute_named(task);
@@ -255,20 +262,22 @@ class Executor {
 
   void forward(int unit, int micro_batch) {
     if (unit == 0) {
-      batch_ = micro_batches_[static_cast<std::size_t>(micro_batch)];
-      context_.sequences = batch_.sequences;
-      context_.documents = batch_.documents;
+      batch_ = &(*micro_batches_)[micro_batch];
+      context_.sequences = batch_->host.sequences;
+      if constexpr (requires { batch_->host.documents; }) context_.documents = batch_->host.documents;
       entry_mark_ = context_.arena.mark(End::low);
       x_ = context_.template save<Compute>(stream_shape());
       if (!saves_here(1)) y_ = context_.template save<Compute>(stream_shape());
-      return entry_.forward(context_, weights(entry_, unit), batch_.tokens, x_);
+      return entry_.forward(context_, weights(entry_, unit), batch_->device.input, x_);
     }
     auto& mark = marks_[unit_index(unit)];
     mark = context_.arena.mark(End::low);
     if (saves_here(unit)) y_ = context_.template save<Compute>(stream_shape());
     if (is_offloaded(unit)) offloaded_inputs_.send(unit_index(unit), x_);
     if (is_offloaded(unit - 1)) offloaded_inputs_.wait_until_sent(unit_index(unit - 1));  // y is where that input was
-    block_.forward(context_, weights(block_, unit), saved_[unit_index(unit)], x_, y_);
+    nn::visit_kind(blocks_[unit_index(unit)], saved_[unit_index(unit)], [&](const auto& block, auto& saved) {
+      block.forward(context_, shared_, weights(block, unit), saved, x_, y_);
+    });
     std::swap(x_, y_);
     if (!saves_here(unit)) context_.arena.release(End::low, mark);
   }
@@ -294,14 +303,16 @@ class Executor {
       gradient_mark_ = context_.arena.mark(End::high);
       dx_ = context_.arena.template allocate<Compute>(End::high, stream_shape());
       const auto unit_weights = weights(head_, unit);
-      head_.loss(context_, unit_weights, gradients(head_, unit), x_, batch_.targets, scale_, dx_, loss_);
+      head_.loss(context_, unit_weights, gradients(head_, unit), x_, batch_->device.targets, scale_, dx_, loss_);
       if (unit == module_.first_backward()) finish_micro_batch();
       return;
     }
-    if (pass_ == sharding::Pass::evaluate)
-      head_.loss_only(context_, weights(head_, unit), x_, batch_.targets, loss_);
-    else
-      make_logits(unit);
+    if constexpr (nn::GeneratingHead<typename Model::Head, typename Module::Local>)
+      if (pass_ != sharding::Pass::evaluate) {
+        make_logits(unit);
+        return finish_micro_batch();
+      }
+    head_.loss_only(context_, weights(head_, unit), x_, batch_->device.targets, loss_);
     finish_micro_batch();
   }
 
@@ -317,41 +328,64 @@ class Executor {
   }
 
   void backward(int unit) {
-    if (unit == 0) {
-      entry_.backward(context_, gradients(entry_, unit), batch_.tokens, dx_);
+    if (unit == 0)
+      backward_of_entry();
+    else
+      nn::visit_kind(blocks_[unit_index(unit)], saved_[unit_index(unit)],
+                     [&](const auto& block, auto& saved) { backward_of_block(unit, block, saved); });
+    if (unit == module_.first_backward()) finish_micro_batch();
+  }
+
+  void backward_of_entry() {
+    using Entry = typename Model::Entry;
+    const auto& input = batch_->device.input;
+    if constexpr (nn::EntryWithoutWeightsInBackward<Entry, typename Module::Local,
+                                                    nn::InputOf<Batch, typename Module::Local>>) {
+      entry_.backward(context_, gradients(entry_, 0), input, dx_);
     } else {
-      if (offloads_inputs_) std::swap(x_, y_);
+      const auto unit_weights = weights(entry_, 0);
+      entry_.backward(context_, unit_weights, gradients(entry_, 0), input, dx_);
+    }
+  }
+
+  template <class Block>
+  void backward_of_block(int unit, const Block& block, typename Block::Saved& saved) {
+    if (offloads_inputs_) std::swap(x_, y_);
+    if constexpr (saves_its_input<Block>)
       if (is_offloaded(unit)) {
         offloaded_inputs_.wait_until_fetched(unit_index(unit));
-        saved_[unit_index(unit)].x = x_;
+        saved.x = x_;
       }
-      if (is_offloaded(unit - 1)) offloaded_inputs_.fetch(unit_index(unit - 1), y_);
-      const auto unit_weights = weights(block_, unit);
-      block_.backward(context_, unit_weights, gradients(block_, unit), saved_[unit_index(unit)], dx_);
-      context_.arena.release(End::low, marks_[unit_index(unit)]);
+    if (is_offloaded(unit - 1)) offloaded_inputs_.fetch(unit_index(unit - 1), y_);
+    if constexpr (nn::BlockWithoutWeightsInBackward<Block, typename Module::Local>) {
+      block.backward(context_, shared_, gradients(block, unit), saved, dx_);
+    } else {
+      const auto unit_weights = weights(block, unit);
+      block.backward(context_, shared_, unit_weights, gradients(block, unit), saved, dx_);
     }
-    if (unit == module_.first_backward()) finish_micro_batch();
+    context_.arena.release(End::low, marks_[unit_index(unit)]);
   }
 
   Module& module_;
   typename Model::Entry entry_;
-  typename Model::Block block_;
   typename Model::Head head_;
   Observer observer_;
   nn::Context<typename Module::Local> context_;
+  std::vector<typename Model::Block> blocks_;
   std::vector<typename Model::Block::Saved> saved_;
   std::vector<typename Arena::Mark> marks_;
   bool offloads_inputs_;
   OffloadedInputs<Device, Compute> offloaded_inputs_;
   typename Arena::Mark entry_mark_;
   typename Arena::Mark gradient_mark_;
-  std::vector<int> gathering_;    ///< groups whose weights are on their way
-  std::vector<int> reducing_;     ///< groups whose gradients are being reduced, until their slot is closed
-  typename Device::Event start_;  ///< of the pass
-  std::vector<UploadedBatch> micro_batches_;
+  std::vector<int> gathering_;                      ///< groups whose weights are on their way
+  std::vector<int> reducing_;                       ///< groups whose gradients are being reduced, until their slot is closed
+  typename Device::Event start_;                    ///< of the pass
+  typename Model::Entry::Shared shared_;            ///< of the pass
+  const UploadedBatches* micro_batches_ = nullptr;  ///< of the pass
   sharding::Pass pass_ = sharding::Pass::train;
   bool has_generated_ = false;  ///< and so left its weights gathered
-  UploadedBatch batch_;
+  const typename UploadedBatches::MicroBatch* batch_ = nullptr;
   float scale_ = 0;
   device::Block<Device> loss_block_;
   Tensor<double> loss_;  // [1]

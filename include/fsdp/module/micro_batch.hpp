@@ -1,26 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a step is given, and what a ShardedModule is planned for.
+/// What a ShardedModule is planned for.
 #pragma once
 
 #include <cstdint>
 
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/documents.hpp>
+#include <fsdp/nn/token_batch.hpp>
 
 namespace fsdp {
 
-/// Tokens of one micro-batch on one rank; sequences of equal length, one after the other. A negative target is ignored.
-/// Packed documents cut sequences further (device/documents.hpp).
-struct MicroBatch {
-  Tensor<const std::int32_t> tokens;   // [sequences * S]
-  Tensor<const std::int32_t> targets;  // [sequences * S]; logits alone need none
-  std::int64_t sequences = 0;
-  device::CumulativeLengths documents = {};  ///< [documents + 1]; empty: each sequence is one
-};
-
-/// Throws InputError unless tokens and targets are in the vocabulary and the documents cover them.
-void require_micro_batch(const MicroBatch& batch, std::int64_t sequence_length, std::int64_t vocabulary);
+using MicroBatch = TokenBatch;
 
 /// Work of stepping a tensor elementwise.
 inline std::int64_t elementwise_work(const Shape& shape) { return shape.numel(); }

@@ -3,7 +3,7 @@
 /// A model whose weights, gradients and optimizer state are sharded over ranks: memory, groups, and the steps it can
 /// run.
 ///
-/// A model is an entry module that reads tokens, a list of equal blocks, and a loss module (see models/llama.hpp).
+/// A model is an entry module that reads batches, a list of blocks, and a loss module (models/model.hpp).
 /// Memory is planned from the schedule and allocated in the constructor; a step allocates no tensor memory.
 #pragma once
 
@@ -174,20 +174,8 @@ class ShardedModule {
   }
 
   void collect_groups(const sharding::Facts& facts, const typename Stack::Sharding::Layout& layout) {
-    std::vector<std::vector<NamedParameter>> units;
-    const auto add_unit = [&](const auto& module, const std::string& prefix) {
-      std::vector<NamedParameter> list;
-      for (const nn::Parameter& parameter : nn::flatten(module.parameters()))
-        list.push_back({parameter.name[0] == '/' ? std::string(parameter.name + 1) : prefix + parameter.name,
-                        parameter.shape, parameter.initial});
-      units.push_back(std::move(list));
-    };
-    add_unit(model_.entry(), "");
-    for (int i = 0; i < model_.blocks(); ++i) add_unit(model_.block(), model_.prefix(i));
-    add_unit(model_.head(), "");
-
     constexpr bool sharded = std::is_same_v<typename Stack::Sharding::AtRest, buffer::Shard>;
-    UnitGroups unit_groups = group_parameters(units, model_.units(), facts.persistence_threshold);
+    UnitGroups unit_groups = group_parameters(unit_parameters(model_), model_.units(), facts.persistence_threshold);
     problem_ = {.units = std::move(unit_groups.uses),
                 .groups = {},
                 .axes = mesh_.axes(facts),

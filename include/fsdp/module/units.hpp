@@ -4,23 +4,76 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
+#include <fsdp/core/checked.hpp>
 #include <fsdp/core/tensor.hpp>
+#include <fsdp/nn/batch.hpp>
 #include <fsdp/nn/module.hpp>
+#include <fsdp/nn/one_of.hpp>
 #include <fsdp/sharding/problem.hpp>
 #include <fsdp/sharding/rules.hpp>
 
 namespace fsdp {
 
-/// A parameter of a model: its checkpoint name, global shape and beginning.
+/// A parameter of a model: its checkpoint name, and the rest as its module says (nn::Parameter).
 struct NamedParameter {
   std::string name;
   Shape shape;
-  nn::Initial initial = nn::Initial::normal;
+  nn::Initial initial = {};
+  nn::Role role = shape.rank == 2 ? nn::Role::matrix : nn::Role::vector;
+  bool decays = shape.rank == 2;
 };
+
+/// A unit's parameters, and whether its backward takes them.
+struct UnitParameters {
+  std::vector<NamedParameter> parameters;
+  bool backward_needs_weights = true;
+};
+
+/// Of every unit of a model in order, entry, blocks and head: the only list of a model's parameters there is.
+template <class Model>
+std::vector<UnitParameters> unit_parameters(const Model& model) {
+  using Local = typename Model::Local;
+  std::vector<UnitParameters> units;
+  const auto add = [&]<class Unit>(const Unit& unit, const std::string& prefix, bool backward_needs_weights) {
+    UnitParameters& own = units.emplace_back();
+    own.backward_needs_weights = backward_needs_weights;
+    for (const nn::Parameter& parameter : nn::flatten<Unit::template FieldsOf>(unit.parameters()))
+      own.parameters.push_back({parameter.name[0] == '/' ? std::string(parameter.name + 1) : prefix + parameter.name,
+                                parameter.shape, parameter.initial, parameter.role, parameter.decays});
+  };
+  using Entry = typename Model::Entry;
+  add(model.entry(), "", !nn::EntryWithoutWeightsInBackward<Entry, Local, nn::InputOf<typename Model::Batch, Local>>);
+  for (int i = 0; i < model.blocks(); ++i)
+    nn::visit_kind(model.block(i), [&]<class Block>(const Block& block) {
+      add(block, model.prefix(i), !nn::BlockWithoutWeightsInBackward<Block, Local>);
+    });
+  add(model.head(), "", true);
+  return units;
+}
+
+/// Every parameter once, in the units' order: a weight that units share stands where it is first named.
+template <class Model>
+std::vector<NamedParameter> parameter_list(const Model& model) {
+  std::vector<NamedParameter> list;
+  std::set<std::string> seen;
+  for (const UnitParameters& unit : unit_parameters(model))
+    for (const NamedParameter& parameter : unit.parameters)
+      if (seen.insert(parameter.name).second) list.push_back(parameter);
+  return list;
+}
+
+/// Elements of all parameters.
+template <class Model>
+std::int64_t parameter_count(const Model& model) {
+  std::int64_t count = 0;
+  for (const NamedParameter& parameter : parameter_list(model)) count = checked_add(count, parameter.shape.numel());
+  return count;
+}
 
 /// Choices about a model's units, whatever the strategy. Patterns are whole names with * and ?, as in a shell.
 struct Units {
@@ -68,7 +121,7 @@ struct UnitGroups {
 /// one for each weight that units far apart share; then the parts of units that are treated apart. Tensors up to
 /// `persistence_threshold` elements are persistent. Throws InputError where a number makes no sense, a pattern matches
 /// nothing, or everything is frozen.
-UnitGroups group_parameters(std::span<const std::vector<NamedParameter>> units, const Units& choices,
+UnitGroups group_parameters(std::span<const UnitParameters> units, const Units& choices,
                             std::int64_t persistence_threshold);
 
 /// What a schedule must know of a group; `sharded`: whether the strategy shards what is not replicated.

@@ -1,42 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Micro-batches where the device reads them.
+/// Micro-batches where the device reads them, for as long as an object lives.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
 
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/documents.hpp>
-#include <fsdp/device/memory.hpp>
-#include <fsdp/module/micro_batch.hpp>
+#include <fsdp/nn/batch.hpp>
 #include <fsdp/nn/module.hpp>
 
 namespace fsdp {
 
-/// A micro-batch whose tokens the device reads, and whose targets both do.
-struct UploadedBatch {
-  Tensor<const std::int32_t> tokens;  // [sequences * S]
-  nn::Targets targets;
-  std::int64_t sequences = 0;
-  device::CumulativeLengths documents;
-};
-
-/// Copies tokens and targets into the arena, where the device does not read the host's memory.
-template <class L>
-UploadedBatch upload(nn::Context<L>& context, const MicroBatch& batch) {
-  using Device = typename L::Device;
-  const auto on_device = [&](Tensor<const std::int32_t> list) {
-    if (Device::host_memory || list.data() == nullptr) return list;
-    const auto copy = context.template save<std::int32_t>(list.shape());
-    device::move<Device>(context.stream, list.data(), copy.data(), copy.numel());
-    return Tensor<const std::int32_t>(copy);
+/// Micro-batches in the activation arena, at the same place whenever they have the same sizes, so that captured steps
+/// find them. Its memory is given back when it is destroyed; make the next one after that.
+template <class BatchT, class L>
+class Uploaded {
+ public:
+  using End = typename L::Arena::End;
+  struct MicroBatch {
+    BatchT host;  ///< its memory must stay until the device has come so far
+    nn::UploadedBatch<BatchT, L> device;
   };
-  UploadedBatch uploaded{.tokens = on_device(batch.tokens),
-                         .targets = batch.targets,
-                         .sequences = batch.sequences,
-                         .documents = batch.documents};
-  uploaded.targets.device = on_device(batch.targets);
-  return uploaded;
-}
+
+  Uploaded(nn::Context<L>& context, std::span<const BatchT> batches)
+      : arena_(&context.arena), mark_(arena_->mark(End::low)) {
+    batches_.reserve(batches.size());
+    for (const BatchT& batch : batches) batches_.push_back({batch, batch.upload(context)});
+  }
+  Uploaded(Uploaded&& other) noexcept
+      : arena_(std::exchange(other.arena_, nullptr)), mark_(other.mark_), batches_(std::move(other.batches_)) {}
+  Uploaded& operator=(Uploaded&&) = delete;
+  ~Uploaded() {
+    if (arena_ != nullptr) arena_->release(End::low, mark_);
+  }
+
+  std::size_t size() const { return batches_.size(); }
+  const MicroBatch& operator[](int index) const { return batches_[static_cast<std::size_t>(index)]; }
+
+ private:
+  typename L::Arena* arena_;
+  typename L::Arena::Mark mark_;
+  std::vector<MicroBatch> batches_;
+};
 
 }  // namespace fsdp

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The token embedding: the first unit of a language model.
+/// The token embedding: the first unit of a language model, with or without a table of rotary positions.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/operations.hpp>
 #include <fsdp/nn/module.hpp>
+#include <fsdp/nn/rotary_table.hpp>
 
 namespace fsdp::nn {
 
@@ -28,7 +29,12 @@ struct Embedding : ModuleTypes<L, EmbeddingFields> {
   std::int64_t vocabulary = 0;
   std::int64_t hidden = 0;
 
-  Parameters parameters() const { return {{"/model.embed_tokens.weight", {vocabulary, hidden}}}; }
+  using Shared = Nothing;
+  Shared share(Context<L>&) const { return {}; }
+
+  Parameters parameters() const {
+    return {{.name = "/model.embed_tokens.weight", .shape = {vocabulary, hidden}, .role = Role::table}};
+  }
 
   void forward(Context<L>& context, const Weights& weights, Tensor<const std::int32_t> tokens,
                Tensor<Compute> y) const {
@@ -41,6 +47,20 @@ struct Embedding : ModuleTypes<L, EmbeddingFields> {
     device::enqueue(context.stream,
                     device::EmbeddingBackward<Compute>{
                         .tokens = tokens, .dy = dy, .dtable = gradients.table.tensor, .write = gradients.table.next()});
+  }
+};
+
+/// The same for blocks whose attention rotates queries and keys.
+template <class L>
+struct RotaryEmbedding : Embedding<L> {
+  std::int64_t head_dim = 0;
+  float theta = 10000.0f;
+
+  using Shared = RotaryTable;
+  Shared share(Context<L>& context) const {
+    const auto table = context.template save<float>({context.sequence_length, head_dim});  // [S, d]
+    device::enqueue(context.stream, device::RotaryTable{.theta = theta, .table = table});
+    return {table};
   }
 };
 

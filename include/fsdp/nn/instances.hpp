@@ -20,6 +20,7 @@ namespace fsdp::nn {
 /// All modules of a Llama; `how` is `extern template` or `template`.
 #define FSDP_NN_INSTANCES(how, ...)                                  \
   how struct Embedding<__VA_ARGS__>;                                 \
+  how struct RotaryEmbedding<__VA_ARGS__>;                           \
   how class SwiGluTile<__VA_ARGS__>;                                 \
   how struct ResidualMlp<__VA_ARGS__>;                               \
   how struct ResidualAttention<__VA_ARGS__>;                         \

@@ -43,7 +43,9 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
 
   Parameters parameters() const {
     return {{"/model.norm.weight", {hidden}, Initial::ones},
-            {tied ? "/model.embed_tokens.weight" : "/lm_head.weight", {vocabulary, hidden}}};
+            {.name = tied ? "/model.embed_tokens.weight" : "/lm_head.weight",
+             .shape = {vocabulary, hidden},
+             .role = Role::table}};
   }
 
   /// Adds the sum of the tokens' negative log likelihoods to loss[0]; dx and the weights' gradients are those of
@@ -97,6 +99,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     }
   }
 
+  std::int64_t logits_columns() const { return vocabulary; }
   /// All logits [T, V]: for generation and tests, where T is small.
   void logits(Context<L>& context, const Weights& weights, Tensor<const Compute> x, Tensor<Compute> logits) const {
     typename L::Frame frame(context.arena);

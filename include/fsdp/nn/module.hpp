@@ -36,16 +36,35 @@ struct Local {
   using Frame = typename Device::Arena::Frame;
 };
 
-/// How a parameter begins: normal with deviation 0.02, or ones.
-enum class Initial : std::uint8_t { normal, ones };
+/// How the elements of a parameter begin.
+struct Initial {
+  enum class Kind : std::uint8_t { normal, zeros, ones };
+  Kind kind = Kind::normal;
+  double deviation = 0.02;  ///< of normal values; their mean is 0
+
+  static constexpr Initial normal(double deviation) { return {Kind::normal, deviation}; }
+  static const Initial zeros, ones;
+
+  friend constexpr bool operator==(const Initial&, const Initial&) = default;
+};
+inline constexpr Initial Initial::zeros{Kind::zeros, 0};
+inline constexpr Initial Initial::ones{Kind::ones, 0};
+
+/// What a parameter is for; optimizers may treat each kind in its own way.
+enum class Role : std::uint8_t {
+  matrix,  ///< of a linear layer
+  table,   ///< rows that are looked up, or that score a vocabulary
+  vector,  ///< norms, biases
+};
 
 /// A parameter as a module names it. `name` is a literal: the checkpoint's name without the unit's prefix, or with a
-/// leading
-/// '/' the whole name, for weights that two units may share.
+/// leading '/' the whole name, for weights that two units may share.
 struct Parameter {
   const char* name = "";
   Shape shape;
-  Initial initial = Initial::normal;
+  Initial initial = {};
+  Role role = shape.rank == 2 ? Role::matrix : Role::vector;
+  bool decays = shape.rank == 2;  ///< whether weight decay applies
 };
 
 /// A weight gradient and whether its first write since the last reduction is still to come.
@@ -69,7 +88,14 @@ struct GradientView {
   Write next() const { return std::exchange(*written, true) ? Write::accumulate : Write::overwrite; }
 };
 
-/// What a module may use while it computes. Tensors are [tokens, ...]; positions count from the start of a document.
+/// A plan that was made for a kind of module and a problem.
+struct KnownPlan {
+  const void* kind = nullptr;
+  tiling::Problem problem{};
+  tiling::TilePlan plan{};
+};
+
+/// What a module may use while it computes. Tensors are [tokens, ...].
 template <class L>
 struct Context {
   typename L::Arena& arena;
@@ -78,10 +104,9 @@ struct Context {
   std::int64_t sequences = 1;
   std::int64_t sequence_length = 0;
   device::CumulativeLengths documents{};  ///< of packed documents; empty: each sequence is one
-  Tensor<const float> rotary{};           ///< [sequence_length, head_dim]: cos of each pair, then sin
   void (*poll)(void*) = nullptr;
   void* poll_state = nullptr;
-  std::vector<std::pair<tiling::Problem, tiling::TilePlan>> plans{};  ///< made so far (nn/settled_plan.hpp)
+  std::vector<KnownPlan> plans{};  ///< made so far (nn/settled_plan.hpp)
 
   std::int64_t tokens() const { return sequences * sequence_length; }
   /// Lets communication proceed; long loops call it between matmuls.
@@ -132,15 +157,52 @@ concept Module = requires(const M module, Context<L>& context, const typename M:
   module.backward(context, weights, gradients, std::as_const(saved), y);
 };
 
-/// A unit that makes the residual stream out of tokens. Its backward takes no weights, so it never gathers in backward.
+/// What blocks share where their model's entry makes nothing for them.
+struct Nothing {};
+
+/// A block whose backward takes no weights, so that they are not gathered for it.
 template <class M, class L>
-concept EntryModule = requires(const M module, Context<L>& context, const typename M::Weights& weights,
-                               const typename M::Gradients& gradients, Tensor<const std::int32_t> tokens,
-                               Tensor<typename L::Compute> y) {
-  { module.parameters() } -> std::same_as<typename M::Parameters>;
-  module.forward(context, weights, tokens, y);
-  module.backward(context, gradients, tokens, Tensor<const typename L::Compute>(y));
+concept BlockWithoutWeightsInBackward = requires(const M block, Context<L>& context, const typename M::Shared& shared,
+                                                 const typename M::Gradients& gradients, typename M::Saved& saved,
+                                                 Tensor<typename L::Compute> dy) {
+  block.backward(context, shared, gradients, std::as_const(saved), dy);
 };
+
+/// A model's unit between two residual streams: a Module that also reads what the entry made for all blocks.
+template <class M, class L>
+concept BlockModule = requires(const M block, Context<L>& context, const typename M::Shared& shared,
+                               const typename M::Weights& weights, typename M::Saved& saved,
+                               Tensor<const typename L::Compute> x, Tensor<typename L::Compute> y) {
+  { block.parameters() } -> std::same_as<typename M::Parameters>;
+  block.forward(context, shared, weights, saved, x, y);
+}
+&&(BlockWithoutWeightsInBackward<M, L> ||
+   requires(const M block, Context<L>& context, const typename M::Shared& shared, const typename M::Weights& weights,
+            const typename M::Gradients& gradients, typename M::Saved& saved, Tensor<typename L::Compute> dy) {
+     block.backward(context, shared, weights, gradients, std::as_const(saved), dy);
+   });
+
+/// An entry whose backward takes no weights, so that they are not gathered for it.
+template <class M, class L, class Input>
+concept EntryWithoutWeightsInBackward = requires(const M entry, Context<L>& context,
+                                                 const typename M::Gradients& gradients, const Input& input,
+                                                 Tensor<const typename L::Compute> dy) {
+  entry.backward(context, gradients, input, dy);
+};
+
+/// A unit that makes the residual stream out of a batch's input, and what all blocks share: `share` is called at the
+/// start of every pass, and what it saves lives to the pass's end.
+template <class M, class L, class Input>
+concept EntryModule = requires(const M entry, Context<L>& context, const typename M::Weights& weights,
+                               const Input& input, Tensor<typename L::Compute> y) {
+  { entry.parameters() } -> std::same_as<typename M::Parameters>;
+  { entry.share(context) } -> std::same_as<typename M::Shared>;
+  entry.forward(context, weights, input, y);
+}
+&&(EntryWithoutWeightsInBackward<M, L, Input> ||
+   requires(const M entry, Context<L>& context, const typename M::Weights& weights,
+            const typename M::Gradients& gradients, const Input& input,
+            Tensor<const typename L::Compute> dy) { entry.backward(context, weights, gradients, input, dy); });
 
 /// The targets of a micro-batch [T]: the host finds the rows that count, the device reads the same list.
 struct Targets {
@@ -153,15 +215,22 @@ struct Targets {
 };
 
 /// A unit that ends in a loss: loss and gradient in one go, tile by tile.
-template <class M, class L>
+template <class M, class L, class TargetsT = Targets>
 concept LossModule = requires(const M module, Context<L>& context, const typename M::Weights& weights,
                               const typename M::Gradients& gradients, Tensor<const typename L::Compute> x,
-                              Tensor<typename L::Compute> dx, const Targets& targets, float scale,
+                              Tensor<typename L::Compute> dx, const TargetsT& targets, float scale,
                               Tensor<double> loss) {
   { module.parameters() } -> std::same_as<typename M::Parameters>;
   module.loss(context, weights, gradients, x, targets, scale, dx, loss);
   module.loss_only(context, weights, x, targets, loss);
-  module.logits(context, weights, x, dx);
+};
+
+/// A head that also gives the scores of what comes next: a model with one can generate.
+template <class M, class L>
+concept GeneratingHead = requires(const M module, Context<L>& context, const typename M::Weights& weights,
+                                  Tensor<const typename L::Compute> x, Tensor<typename L::Compute> logits) {
+  module.logits(context, weights, x, logits);
+  { module.logits_columns() } -> std::same_as<std::int64_t>;
 };
 
 }  // namespace fsdp::nn

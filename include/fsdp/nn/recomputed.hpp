@@ -16,9 +16,10 @@ namespace fsdp::nn {
 
 /// A module that can refill its Saved from its input, without making the output.
 template <class B, class L>
-concept Replayable = Module<B, L> && requires(const B block, Context<L>& context, const typename B::Weights& weights,
-                                              typename B::Saved& saved, Tensor<const typename L::Compute> x) {
-  block.replay(context, weights, saved, x);
+concept Replayable = BlockModule<B, L> &&
+    requires(const B block, Context<L>& context, const typename B::Shared& shared, const typename B::Weights& weights,
+             typename B::Saved& saved, Tensor<const typename L::Compute> x) {
+  block.replay(context, shared, weights, saved, x);
 };
 
 template <class Block, class L>
@@ -28,10 +29,11 @@ struct Recomputed : ModuleTypes<L, Block::template FieldsOf> {
   using typename Types::Gradients;
   using typename Types::Parameters;
   using typename Types::Weights;
+  using Shared = typename Block::Shared;
   using End = typename L::Arena::End;
   static_assert(Replayable<Block, L>,
-                "fsdp: Recomputed makes a block's activations again by its replay(context, weights, saved, x), which "
-                "this block lacks; see nn/transformer_block.hpp");
+                "fsdp: Recomputed makes a block's activations again by its replay(context, shared, weights, saved, x), "
+                "which this block lacks; see nn/transformer_block.hpp");
 
   Block block;
   bool on = true;  ///< a value, so that one program can do both
@@ -43,22 +45,36 @@ struct Recomputed : ModuleTypes<L, Block::template FieldsOf> {
 
   Parameters parameters() const { return block.parameters(); }
 
-  void forward(Context<L>& context, const Weights& weights, Saved& saved, Tensor<const Compute> x,
+  /// How the block is cut, where it is.
+  tiling::TilePlan plan(Context<L>& context) const requires requires { block.plan(context); }
+  { return block.plan(context); }
+
+  void forward(Context<L>& context, const Shared& shared, const Weights& weights, Saved& saved, Tensor<const Compute> x,
                Tensor<Compute> y) const {
     saved.x = x;
     const auto mark = context.arena.mark(End::low);
-    block.forward(context, weights, saved.forward, x, y);
+    block.forward(context, shared, weights, saved.forward, x, y);
     if (on) context.arena.release(End::low, mark);
   }
 
-  void backward(Context<L>& context, const Weights& weights, const Gradients& gradients, const Saved& saved,
-                Tensor<Compute> dy) const {
-    if (!on) return block.backward(context, weights, gradients, saved.forward, dy);
+  void backward(Context<L>& context, const Shared& shared, const Weights& weights, const Gradients& gradients,
+                const Saved& saved, Tensor<Compute> dy) const {
+    if (!on) return backward_of_block(context, shared, weights, gradients, saved.forward, dy);
     const auto mark = context.arena.mark(End::low);
     typename Block::Saved again;
-    block.replay(context, weights, again, saved.x);
-    block.backward(context, weights, gradients, again, dy);
+    block.replay(context, shared, weights, again, saved.x);
+    backward_of_block(context, shared, weights, gradients, again, dy);
     context.arena.release(End::low, mark);
+  }
+
+ private:
+  /// The replay needs the weights anyway.
+  void backward_of_block(Context<L>& context, const Shared& shared, const Weights& weights, const Gradients& gradients,
+                         const typename Block::Saved& saved, Tensor<Compute> dy) const {
+    if constexpr (BlockWithoutWeightsInBackward<Block, L>)
+      block.backward(context, shared, gradients, saved, dy);
+    else
+      block.backward(context, shared, weights, gradients, saved, dy);
   }
 };
 

@@ -12,6 +12,7 @@
 #include <fsdp/device/operations.hpp>
 #include <fsdp/nn/module.hpp>
 #include <fsdp/nn/projection.hpp>
+#include <fsdp/nn/rotary_table.hpp>
 
 namespace fsdp::nn {
 
@@ -28,6 +29,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   using typename Types::Gradients;
   using typename Types::Parameters;
   using typename Types::Weights;
+  using Shared = RotaryTable;
 
   std::int64_t hidden = 0;
   std::int64_t heads = 0;
@@ -55,7 +57,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
             {"self_attn.o_proj.weight", {hidden, q_columns()}}};
   }
 
-  void forward(Context<L>& context, const Weights& weights, Saved& saved, Tensor<const Compute> x,
+  void forward(Context<L>& context, const Shared& shared, const Weights& weights, Saved& saved, Tensor<const Compute> x,
                Tensor<Compute> y) const {
     const std::int64_t tokens = context.tokens();
     saved = {.x = x,
@@ -72,7 +74,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
     }
     context.progress();
     device::enqueue(context.stream, device::Rope<Compute>{.x = rotated(saved.qkv),
-                                                          .table = context.rotary,
+                                                          .table = shared.table,
                                                           .rotation = device::Rotation::forward,
                                                           .documents = context.documents});
     device::enqueue(context.stream, device::Attention<Compute>{.shape = problem(context),
@@ -89,8 +91,8 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
     context.progress();
   }
 
-  void backward(Context<L>& context, const Weights& weights, const Gradients& gradients, const Saved& saved,
-                Tensor<Compute> dy) const {
+  void backward(Context<L>& context, const Shared& shared, const Weights& weights, const Gradients& gradients,
+                const Saved& saved, Tensor<Compute> dy) const {
     const std::int64_t tokens = context.tokens();
     typename L::Frame frame(context.arena);
     const auto dqkv = frame.template allocate<Compute>({tokens, qkv_columns()});  // [T, (Hq + 2 Hkv) d]
@@ -114,7 +116,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
     }
     context.progress();
     device::enqueue(context.stream, device::Rope<Compute>{.x = rotated(dqkv),
-                                                          .table = context.rotary,
+                                                          .table = shared.table,
                                                           .rotation = device::Rotation::backward,
                                                           .documents = context.documents});
     const auto normed = frame.template allocate<Compute>({tokens, hidden});  // [T, H], then its gradient

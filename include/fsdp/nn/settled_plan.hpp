@@ -30,19 +30,24 @@ struct Decided {
 template <class L>
 using Dry = Local<device::MetaFor<typename L::Device>, typename L::Precision, Decided>;
 
+/// Its address tells kinds of modules apart.
+template <class Kind>
+inline constexpr char kind_mark = 0;
+
 /// The tiling's plan, or Untiled's where that takes fewer bytes. `peak_of(plan)` are all bytes of the module with a
-/// plan, scratch included. A context remembers its plans: its tiling and its threads must stay what they are.
+/// plan, scratch included. A context remembers one for each kind of module, which is that of PeakOf, and problem: its
+/// tiling and its threads must stay what they are.
 template <class L, class PeakOf>
 tiling::TilePlan settled_plan(Context<L>& context, const tiling::Problem& problem, PeakOf peak_of) {
   if constexpr (std::is_same_v<typename L::Tiling, Decided>) {
     return context.tiling.plan(problem);
   } else {
-    for (const auto& [known, plan] : context.plans)
-      if (known == problem) return plan;
+    for (const KnownPlan& known : context.plans)
+      if (known.kind == &kind_mark<PeakOf> && known.problem == problem) return known.plan;
     tiling::TilePlan plan = context.tiling.plan(problem);
     tiling::TilePlan untiled = tiling::Untiled{}.plan(problem);
     if (plan != untiled && peak_of(plan) > peak_of(untiled)) plan = std::move(untiled);
-    return context.plans.emplace_back(problem, std::move(plan)).second;
+    return context.plans.emplace_back(KnownPlan{&kind_mark<PeakOf>, problem, std::move(plan)}).plan;
   }
 }
 

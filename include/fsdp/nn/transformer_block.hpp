@@ -29,6 +29,7 @@ struct TransformerBlock : ModuleTypes<L, BlockFields> {
   using typename Types::Gradients;
   using typename Types::Parameters;
   using typename Types::Weights;
+  using Shared = RotaryTable;
 
   ResidualAttention<L> attention;
   ResidualMlp<L> mlp;
@@ -40,24 +41,28 @@ struct TransformerBlock : ModuleTypes<L, BlockFields> {
 
   Parameters parameters() const { return {attention.parameters(), mlp.parameters()}; }
 
-  void forward(Context<L>& context, const Weights& weights, Saved& saved, Tensor<const Compute> x,
+  /// How the MLP is cut.
+  tiling::TilePlan plan(Context<L>& context) const { return mlp.plan(context); }
+
+  void forward(Context<L>& context, const Shared& shared, const Weights& weights, Saved& saved, Tensor<const Compute> x,
                Tensor<Compute> y) const {
     const auto middle = context.template save<Compute>({context.tokens(), attention.hidden});  // [T, H]
-    attention.forward(context, weights.attention, saved.attention, x, middle);
+    attention.forward(context, shared, weights.attention, saved.attention, x, middle);
     mlp.forward(context, weights.mlp, saved.mlp, middle, y);
   }
 
   /// What forward saves, from the block's input; the MLP's output is not made.
-  void replay(Context<L>& context, const Weights& weights, Saved& saved, Tensor<const Compute> x) const {
+  void replay(Context<L>& context, const Shared& shared, const Weights& weights, Saved& saved,
+              Tensor<const Compute> x) const {
     const auto middle = context.template save<Compute>({context.tokens(), attention.hidden});  // [T, H]
-    attention.forward(context, weights.attention, saved.attention, x, middle);
+    attention.forward(context, shared, weights.attention, saved.attention, x, middle);
     mlp.replay(context, weights.mlp, saved.mlp, middle);
   }
 
-  void backward(Context<L>& context, const Weights& weights, const Gradients& gradients, const Saved& saved,
-                Tensor<Compute> dy) const {
+  void backward(Context<L>& context, const Shared& shared, const Weights& weights, const Gradients& gradients,
+                const Saved& saved, Tensor<Compute> dy) const {
     mlp.backward(context, weights.mlp, gradients.mlp, saved.mlp, dy);
-    attention.backward(context, weights.attention, gradients.attention, saved.attention, dy);
+    attention.backward(context, shared, weights.attention, gradients.attention, saved.attention, dy);
   }
 };
 

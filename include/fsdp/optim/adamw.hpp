@@ -65,7 +65,7 @@ class AdamW {
     device::AdamWRules rules{.beta1 = options_.beta1, .beta2 = options_.beta2, .eps = static_cast<float>(options_.eps)};
     for (const Piece& piece : module_->pieces()) {
       if (!piece.trainable) continue;
-      rules.weight_decay = piece.parameter->shape.rank == 2 ? static_cast<float>(options_.weight_decay) : 0.0f;
+      rules.weight_decay = piece.parameter->decays ? static_cast<float>(options_.weight_decay) : 0.0f;
       if constexpr (Module::Group::offloaded)
         step_offloaded(rules, piece);
       else

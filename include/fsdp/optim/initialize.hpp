@@ -15,7 +15,7 @@ namespace fsdp::optim {
 /// Element `index` of a standard normal sequence named by `key` (Box and Muller 1958).
 double normal_at(std::uint64_t key, std::int64_t index);
 
-/// Elements [begin, begin + weights.numel()) of a parameter: normal with deviation 0.02; norms are 1.
+/// Elements [begin, begin + weights.numel()) of a parameter, as it says that they begin.
 void initialize(Tensor<float> weights, const NamedParameter& parameter, std::int64_t begin, std::uint64_t seed);
 
 /// Every rank makes the elements that it holds.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <comm/collectives.hpp>
@@ -14,7 +15,6 @@
 #include <fsdp/device/device.hpp>
 #include <fsdp/device/operations.hpp>
 #include <fsdp/module/executor.hpp>
-#include <fsdp/nn/valid_rows.hpp>
 #include <fsdp/optim/adamw.hpp>
 
 namespace fsdp::optim {
@@ -39,6 +39,7 @@ class TrainingStep {
  public:
   using Module = ShardedModule<Model>;
   using Device = typename Module::Device;
+  using Batch = typename Model::Batch;
 
   /// All of them must outlive it. Throws InputError where `graphs` are asked for and the device keeps no work, or the
   /// communicator's hosts take part in every collective.
@@ -57,39 +58,40 @@ class TrainingStep {
   /// Queues a step; the batches' memory must stay until the device has come so far. `alike`: this step's micro-batches
   /// have the sizes and the ignored targets of all others that are alike, and no documents. Say the same on all ranks:
   /// they capture and launch together.
-  void queue(std::span<const MicroBatch> micro_batches, float scale, const device::StepInputs& inputs, bool alike) {
-    executor_.with_batches(micro_batches, [&] {
-      optimizer_.control().begin(inputs);
-      if constexpr (device::Captures<Device>) {
-        if (graphs_ && alike)
-          launch(micro_batches, scale);
-        else
-          ask(scale);
-        last_ = alike ? std::optional(scale) : std::nullopt;
+  void queue(std::span<const Batch> micro_batches, float scale, const device::StepInputs& inputs, bool alike) {
+    const auto uploaded = executor_.upload(micro_batches);
+    optimizer_.control().begin(inputs);
+    if constexpr (device::Captures<Device>) {
+      if (graphs_ && alike) {
+        require_alike(micro_batches);
+        launch(uploaded, scale);
       } else {
-        ask(scale);
+        ask(uploaded, scale);
       }
-      optimizer_.control().end();
-    });
+      last_ = alike ? std::optional(scale) : std::nullopt;
+    } else {
+      ask(uploaded, scale);
+    }
+    optimizer_.control().end();
   }
 
   std::int64_t captured() const { return captured_; }
   std::int64_t launched() const { return launched_; }
 
  private:
-  using Sizes = std::vector<nn::RowRuns>;  // [micro_batches]: rows with a target, of how many
+  using UploadedBatches = typename Executor<Model>::UploadedBatches;
+  using Patterns = std::vector<decltype(std::declval<const Batch&>().pattern())>;  // [micro_batches]
 
-  void ask(float scale) {
-    executor_.queue_uploaded(scale);
+  void ask(const UploadedBatches& micro_batches, float scale) {
+    executor_.queue(micro_batches, scale);
     optimizer_.update(executor_.loss());
   }
 
   /// The first time steps are alike libraries load and choose what they run, which no graph can keep.
-  void launch(std::span<const MicroBatch> micro_batches, float scale) {
-    require_alike(micro_batches);
+  void launch(const UploadedBatches& micro_batches, float scale) {
     if (kept_scale_ != scale) {
-      if (last_ != scale) return ask(scale);
-      graph_ = Device::capture(module_.stream(), [&] { ask(scale); });
+      if (last_ != scale) return ask(micro_batches, scale);
+      graph_ = Device::capture(module_.stream(), [&] { ask(micro_batches, scale); });
       kept_scale_ = scale;
       ++captured_;
     }
@@ -97,15 +99,11 @@ class TrainingStep {
     ++launched_;
   }
 
-  void require_alike(std::span<const MicroBatch> micro_batches) {
-    Sizes sizes;
-    for (const MicroBatch& batch : micro_batches) {
-      require(batch.documents.empty(), "training step: packed documents change from step to step; it is not alike");
-      sizes.push_back(nn::valid_rows(batch.targets, false));
-      sizes.back().push_back({batch.sequences, batch.targets.numel()});
-    }
-    if (sizes_.empty()) sizes_ = sizes;
-    require(sizes == sizes_, "training step: said to be like the others, with other sizes or ignored targets");
+  void require_alike(std::span<const Batch> micro_batches) {
+    Patterns patterns;
+    for (const Batch& batch : micro_batches) patterns.push_back(batch.pattern());
+    if (patterns_.empty()) patterns_ = patterns;
+    require(patterns == patterns_, "training step: said to be like the others, with other sizes or ignored targets");
   }
 
   Module& module_;
@@ -115,7 +113,7 @@ class TrainingStep {
   std::optional<float> last_;        ///< scale of the last step, where it was like others
   std::optional<float> kept_scale_;  ///< of the steps that graph_ is
   typename detail::GraphOf<Device>::type graph_;
-  Sizes sizes_;
+  Patterns patterns_;
   std::int64_t captured_ = 0, launched_ = 0;
 };
 

@@ -104,15 +104,13 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
     exchanges.emplace_back(communicator, module.ledger());
 
   using Meta = typename MetaModel::Stack::Device;
-  auto* const unread = reinterpret_cast<const std::int32_t*>(Meta::unbacked(0));
-  const Tensor<const std::int32_t> tokens(unread, {request.sequences * request.shape.sequence_length});
+  using Batch = typename MetaModel::Batch;
   const auto batch_of = [&](std::int64_t sequences) {
-    const auto part = tokens.slice(0, sequences * request.shape.sequence_length);
-    return MicroBatch{.tokens = part, .targets = part, .sequences = sequences};
+    return module.model().unread_batch(sequences, request.shape.sequence_length);
   };
-  const MicroBatch batch = batch_of(request.sequences);
-  const auto train = [&](const MicroBatch& one) {
-    executor.queue_training(std::vector<MicroBatch>(static_cast<std::size_t>(request.shape.micro_batches), one), 1.0f);
+  const Batch batch = batch_of(request.sequences);
+  const auto train = [&](const Batch& one) {
+    executor.queue_training(std::vector<Batch>(static_cast<std::size_t>(request.shape.micro_batches), one), 1.0f);
   };
   Plan result;
   result.rank = request.rank;
@@ -132,10 +130,13 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
     for (std::int64_t sequences = 1; sequences <= request.sequences; ++sequences)
       executor.evaluate(batch_of(sequences));
     result.bytes = module.peak_bytes();
-  } else {
+  } else if constexpr (nn::GeneratingHead<typename MetaModel::Head, typename MetaModel::Local>) {
     auto* const logits = reinterpret_cast<typename Model::Stack::Precision::Compute*>(Meta::unbacked(0));
-    executor.logits(tokens, {logits, {tokens.numel(), model.config().vocab_size}});
+    executor.logits(
+        batch, {logits, {request.sequences * request.shape.sequence_length, module.model().head().logits_columns()}});
     result.bytes = module.peak_bytes();
+  } else {
+    throw InputError("the dry run: this model's head has no logits, so it cannot generate");
   }
   result.activation_bytes = module.arena().peak();
   result.offloaded_activation_bytes = module.offload_arena().peak();
@@ -156,8 +157,19 @@ std::string tiling_text(const Model& model, typename Model::Stack::Tiling tiling
                                                  .sequences = request.sequences,
                                                  .sequence_length = request.shape.sequence_length};
   const MetaModel meta(model.config(), model.units());
-  return message("tiling: MLP of a block, ", meta.block().block.mlp.plan(context), "\ntiling: head, ",
-                 meta.head().plan(context), "\n");
+  std::string text, last;
+  for (int i = 0; i < meta.blocks(); ++i)
+    nn::visit_kind(meta.block(i), [&](const auto& block) {
+      if constexpr (requires { block.plan(context); }) {
+        const std::string plan = message(block.plan(context));
+        if (plan != last)
+          text += message("tiling: MLP of ", i == 0 ? "a block" : "block " + std::to_string(i), ", ", plan, "\n");
+        last = plan;
+      }
+    });
+  if constexpr (requires { meta.head().plan(context); })
+    text += message("tiling: head, ", meta.head().plan(context), "\n");
+  return text;
 }
 
 }  // namespace fsdp::plan

@@ -11,14 +11,14 @@
 #include <optional>
 #include <string>
 
-#include <fsdp/models/llama_config.hpp>
+#include <fsdp/models/config_values.hpp>
 
 namespace fsdp::report {
 
 struct StartRecord {
   std::string stack = {};       ///< resolved, such as "fsdp2 threads:2 bf16 off"
   std::string model_name = {};  ///< as asked for
-  LlamaConfig model = {};
+  ConfigValues sizes = {};      ///< of the model's config
   std::uint64_t seed = 0;
   std::int64_t world = 1;
   std::int64_t threads = 1;  ///< per rank; results depend on it to the last bit

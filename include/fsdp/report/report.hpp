@@ -22,8 +22,8 @@
 namespace fsdp::report {
 
 /// What is about to be trained, in a few lines.
-std::string start_text(const StartRecord& record, std::int64_t corpus_bytes, std::int64_t files,
-                       std::int64_t training_windows, std::int64_t held_out_windows, std::int64_t peak_bytes);
+std::string start_text(const StartRecord& record, const std::string& data, std::int64_t training_windows,
+                       std::int64_t held_out_windows, std::int64_t peak_bytes);
 
 /// What was trained, and where it is.
 std::string summary_text(const SummaryRecord& record);

@@ -1,51 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Windows of text as the tensors of micro-batches; host memory that is filled anew.
+/// One rank's micro-batches of a step, in host memory that is filled anew.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include <fsdp/data/sampler.hpp>
-#include <fsdp/data/windows.hpp>
-#include <fsdp/module/count_exchange.hpp>
-#include <fsdp/module/sharded_module.hpp>
+#include <fsdp/data/source.hpp>
+#include <fsdp/nn/batch.hpp>
 
 namespace fsdp::train {
 
-BatchCounts counts_of(std::span<const MicroBatch> micro_batches);
-
-/// One rank's tokens and targets of one step.
+template <data::Source Source>
 class Batches {
  public:
-  /// Zeroed memory of so many bytes.
-  using Allocate = std::shared_ptr<std::byte> (*)(std::int64_t bytes);
+  using Batch = typename Source::Batch;
 
-  /// `separator`: a byte that ends a document; without one every window is a document.
-  Batches(const data::Windows& windows, std::int64_t sequences, int micro_batches,
-          std::optional<std::int64_t> separator, Allocate allocate);
+  /// The source must outlive it.
+  Batches(const Source& source, std::int64_t sequences, int micro_batches, data::Allocate allocate)
+      : source_(&source), batches_(static_cast<std::size_t>(micro_batches)) {
+    for (int m = 0; m < micro_batches; ++m) storages_.push_back(source.storage(sequences, allocate));
+  }
 
-  /// This rank's share of the sampler's step.
-  void draw(const data::Sampler& sampler, std::int64_t rank, std::int64_t ranks);
-  /// Given windows as one micro-batch; what is missing to `sequences` is repeated with ignored targets.
-  const MicroBatch& fill(std::span<const std::int64_t> windows);
+  /// This rank's share of the sampler's step. Throws InputError where data cannot be used.
+  void draw(const data::Sampler& sampler, std::int64_t rank, std::int64_t ranks) {
+    const std::int64_t count = std::ssize(batches_);
+    for (std::size_t m = 0; m < batches_.size(); ++m)
+      fill(m, sampler.slice(
+                  {.rank = rank, .ranks = ranks, .micro_batch = static_cast<std::int64_t>(m), .micro_batches = count}));
+  }
+  /// Given samples as one micro-batch; what is missing to its sequences has no targets.
+  const Batch& fill(std::span<const std::int64_t> samples) {
+    fill(0, samples);
+    return batches_.front();
+  }
 
-  std::span<const MicroBatch> micro_batches() const { return micro_batches_; }
+  std::span<const Batch> micro_batches() const { return batches_; }
+  BatchCounts counts() const {
+    BatchCounts sum;
+    for (const Batch& batch : batches_) sum += batch.counts();
+    return sum;
+  }
 
  private:
-  void fill(std::size_t micro_batch, std::span<const std::int64_t> windows);
+  void fill(std::size_t micro_batch, std::span<const std::int64_t> samples) {
+    batches_[micro_batch] = source_->fill(storages_[micro_batch], samples);
+  }
 
-  const data::Windows* windows_;
-  std::int64_t sequences_;
-  std::optional<std::int64_t> separator_;
-  std::shared_ptr<std::byte> memory_;
-  std::int32_t *tokens_, *targets_;                   // [micro_batches, sequences, S]
-  std::vector<std::vector<std::int64_t>> documents_;  // [micro_batches][documents + 1]
-  std::vector<MicroBatch> micro_batches_;
+  const Source* source_;
+  std::vector<typename Source::Storage> storages_;  // [micro_batches]
+  std::vector<Batch> batches_;                      // [micro_batches]
 };
 
 }  // namespace fsdp::train

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,7 +15,7 @@
 #include <fsdp/checkpoint/model_files.hpp>
 #include <fsdp/core/hash.hpp>
 #include <fsdp/core/policy_text.hpp>
-#include <fsdp/data/corpus.hpp>
+#include <fsdp/data/text_source.hpp>
 #include <fsdp/data/windows.hpp>
 #include <fsdp/plan/dry_run.hpp>
 #include <fsdp/report/report.hpp>
@@ -83,6 +84,12 @@ void describe(const TrainOptions& options, const ShardingOf<Model>& sharding, co
   }
 }
 
+/// The data that options name.
+inline data::TextSource text_of(const TrainOptions& options, std::int64_t vocabulary) {
+  return {std::vector<std::filesystem::path>(options.data.begin(), options.data.end()), options.seq_len,
+          options.validation_fraction, vocabulary, options.document_separator};
+}
+
 /// `tessera train` on one stack. Returns the exit status.
 template <class Model>
 int train(const TrainOptions& options, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling) {
@@ -97,7 +104,9 @@ int train(const TrainOptions& options, const ShardingOf<Model>& sharding, const 
     check_memory(options, tiling);
     const TilingOf<Model> cut = settled<Model>(communicator, tiling, sharding, options);
     try {
-      Trainer<Model>(communicator, options, sharding, cut).run();
+      const Model model(resolve_model(options), options.units);
+      const data::TextSource source = text_of(options, model.config().vocab_size);
+      Trainer<Model, data::TextSource>(communicator, options, model, source, sharding, cut).run();
     } catch (const MemoryError& error) {
       throw MemoryError(error.what() + memory_advice<Model>(options, sharding, cut, communicator.size()));
     }
@@ -105,9 +114,9 @@ int train(const TrainOptions& options, const ShardingOf<Model>& sharding, const 
 }
 
 /// A folder's model, whose warnings rank 0 prints.
-template <class Comm>
-checkpoint::ModelFiles open_model(const Comm& communicator, const std::string& folder) {
-  return checkpoint::open_model(folder, [&](const std::string& text) {
+template <class Model>
+checkpoint::ModelFiles open_model(const typename Model::Stack::Comm& communicator, const std::string& folder) {
+  return checkpoint::open_model<Model>(folder, [&](const std::string& text) {
     if (communicator.rank() == 0) std::fprintf(stderr, "tessera: warning: %s\n", text.c_str());
   });
 }
@@ -119,20 +128,21 @@ int evaluate(const EvalOptions& options, const ShardingOf<Model>& sharding, cons
   validate(options);
   return launch<Comm>(options.launch, [&](Comm& communicator) {
     agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling));
-    const data::Corpus corpus(std::vector<std::filesystem::path>(options.data.begin(), options.data.end()));
-    require_positions(read_llama_config(options.model), options.seq_len, options.model);
+    const std::vector<std::filesystem::path> paths(options.data.begin(), options.data.end());
+    const Model model(Model::Config::read(options.model));
+    require_positions(model.config(), options.seq_len, options.model);
     const std::int64_t sequences = std::max<std::int64_t>(1, options.batch_size / communicator.size());
-    const checkpoint::ModelFiles files = open_model(communicator, options.model);
-    Evaluation<Model> evaluation(communicator, Model(files.config),
+    const checkpoint::ModelFiles files = open_model<Model>(communicator, options.model);
+    Evaluation<Model> evaluation(communicator, model,
                                  {.sequences = sequences,
                                   .sequence_length = options.seq_len,
                                   .threads = static_cast<int>(options.launch.threads)},
                                  sharding, tiling);
     load_weights(evaluation.module(), files.weights);
-    const data::Windows windows(corpus, options.seq_len, 0.0, files.config.vocab_size);
-    Batches batches(windows, sequences, 1, options.document_separator, device::host_memory<typename Comm::Device>);
+    const data::TextSource source(paths, options.seq_len, 0.0, model.config().vocab_size, options.document_separator);
+    Batches<data::TextSource> batches(source, sequences, 1, device::host_memory<typename Comm::Device>);
     const MeanLoss mean = mean_loss(evaluation.executor(), communicator, evaluation.counts(), batches, sequences,
-                                    data::evenly_spread(0, windows.count(), options.windows));
+                                    data::evenly_spread(0, source.training(), options.windows));
     require<Error>(std::isfinite(mean.loss), "the mean loss is ", std::abs(mean.loss),
                    "; look at the weights of --model ", options.model);
     if (communicator.rank() == 0) std::printf("%s\n", report::mean_loss_json(mean.loss, mean.tokens).c_str());
@@ -148,14 +158,15 @@ int generate(const GenerateOptions& options, const ShardingOf<Model>& sharding, 
   return launch<Comm>(options.launch, [&](Comm& communicator) {
     agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling));
     // Bytes that each new one may look back at.
-    const std::int64_t context = std::min<std::int64_t>(256, read_llama_config(options.model).max_position_embeddings);
-    const checkpoint::ModelFiles files = open_model(communicator, options.model);
+    const Model model(Model::Config::read(options.model));
+    const std::int64_t context = std::min<std::int64_t>(256, model.config().max_position_embeddings);
+    const checkpoint::ModelFiles files = open_model<Model>(communicator, options.model);
     Evaluation<Model> generation(
-        communicator, Model(files.config),
+        communicator, model,
         {.sequences = 1, .sequence_length = context, .threads = static_cast<int>(options.launch.threads)}, sharding,
         tiling, Purpose::generate);
     load_weights(generation.module(), files.weights);
-    const std::int64_t vocabulary = files.config.vocab_size;
+    const std::int64_t vocabulary = model.config().vocab_size;
     const auto known = static_cast<std::size_t>(std::min<std::int64_t>(vocabulary, 256));  // tokens that are bytes
     for (const char c : options.prompt)
       require<InputError>(static_cast<unsigned char>(c) < known, "--prompt holds byte ",
@@ -175,7 +186,7 @@ int generate(const GenerateOptions& options, const ShardingOf<Model>& sharding, 
       const std::size_t used = std::min(text.size(), tokens.size());
       std::transform(text.end() - static_cast<std::ptrdiff_t>(used), text.end(), tokens.begin(),
                      [](char c) { return static_cast<std::int32_t>(static_cast<unsigned char>(c)); });
-      generation.executor().logits(Tensor<const std::int32_t>(tokens.data(), {context}), logits);
+      generation.executor().logits({.tokens = {tokens.data(), {context}}, .targets = {}, .sequences = 1}, logits);
       const Compute* const last = logits.row(static_cast<std::int64_t>(used) - 1);
       const double uniform =
           static_cast<double>(mixed(options.seed ^ mixed(static_cast<std::uint64_t>(i))) >> 11) * 0x1p-53;

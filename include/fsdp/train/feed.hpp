@@ -6,37 +6,37 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <utility>
 
 #include <comm/communicator.hpp>
 #include <fsdp/data/sampler.hpp>
-#include <fsdp/data/windows.hpp>
+#include <fsdp/data/source.hpp>
 #include <fsdp/device/host_copy.hpp>
 #include <fsdp/module/count_exchange.hpp>
 #include <fsdp/train/batches.hpp>
 
 namespace fsdp::train {
 
-template <comm::Communicator C>
+template <comm::Communicator C, data::Source Source>
 class Feed {
  public:
   using Device = typename C::Device;
+  using Batch = typename Source::Batch;
 
   struct Step {
-    std::span<const MicroBatch> micro_batches;  ///< this rank's, until two more steps were taken
-    BatchCounts counts;                         ///< over all ranks
+    std::span<const Batch> micro_batches;  ///< this rank's, until two more steps were taken
+    BatchCounts counts;                    ///< over all ranks
   };
 
-  /// `exchange` is the feed's alone, and must outlive it.
-  Feed(C& communicator, CountExchange<C>& exchange, const data::Windows& windows, data::Sampler sampler,
-       std::int64_t sequences, int micro_batches, std::optional<std::int64_t> separator)
+  /// `exchange` is the feed's alone; it and the source must outlive it.
+  Feed(C& communicator, CountExchange<C>& exchange, const Source& source, data::Sampler sampler,
+       std::int64_t sequences, int micro_batches)
       : communicator_(&communicator),
         sampler_(std::move(sampler)),
         exchange_(&exchange),
-        batches_{make(windows, sequences, micro_batches, separator), make(windows, sequences, micro_batches, separator),
-                 make(windows, sequences, micro_batches, separator)} {}
+        batches_{make(source, sequences, micro_batches), make(source, sequences, micro_batches),
+                 make(source, sequences, micro_batches)} {}
 
   /// Of the next step that will be taken.
   data::Position position() const { return sampler_.position(); }
@@ -54,9 +54,8 @@ class Feed {
   }
 
  private:
-  static Batches make(const data::Windows& windows, std::int64_t sequences, int micro_batches,
-                      std::optional<std::int64_t> separator) {
-    return {windows, sequences, micro_batches, separator, device::host_memory<Device>};
+  static Batches<Source> make(const Source& source, std::int64_t sequences, int micro_batches) {
+    return {source, sequences, micro_batches, device::host_memory<Device>};
   }
 
   void draw() {
@@ -64,14 +63,14 @@ class Feed {
     current_ = (current_ + 1) % batches_.size();
     exchange_->start([&] {
       batches_[current_].draw(sampler_, communicator_->rank(), communicator_->size());
-      return counts_of(batches_[current_].micro_batches());
+      return batches_[current_].counts();
     });
   }
 
   C* communicator_;
   data::Sampler sampler_;
   CountExchange<C>* exchange_;
-  std::array<Batches, 3> batches_;  ///< the device may still read those of two steps while the third is drawn
+  std::array<Batches<Source>, 3> batches_;  ///< the device may still read those of two steps while the third is drawn
   std::size_t current_ = 0;
   bool drawn_ = false;
 };

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <cstdio>
 #include <deque>
@@ -21,10 +22,10 @@
 #include <comm/collectives.hpp>
 #include <fsdp/checkpoint/folder.hpp>
 #include <fsdp/core/policy_text.hpp>
-#include <fsdp/data/corpus.hpp>
 #include <fsdp/data/sampler.hpp>
+#include <fsdp/data/source.hpp>
 #include <fsdp/data/windows.hpp>
-#include <fsdp/models/llama.hpp>
+#include <fsdp/models/model.hpp>
 #include <fsdp/report/console.hpp>
 #include <fsdp/report/metrics.hpp>
 #include <fsdp/report/report.hpp>
@@ -38,19 +39,20 @@
 
 namespace fsdp::train {
 
-template <class Model>
+template <fsdp::Model Model, data::Source Source>
+requires std::same_as<typename Source::Batch, typename Model::Batch>
 class Trainer {
  public:
   using Comm = typename Model::Stack::Comm;
   using Device = typename Model::Stack::Device;
 
-  Trainer(Comm& communicator, const TrainOptions& options, typename Model::Stack::Sharding sharding,
-          typename Model::Stack::Tiling tiling)
+  /// Options, source and communicator must outlive it.
+  Trainer(Comm& communicator, const TrainOptions& options, const Model& model, const Source& source,
+          typename Model::Stack::Sharding sharding, typename Model::Stack::Tiling tiling)
       : communicator_(communicator),
         options_(options),
-        model_(resolve_model(options), options.units),
-        corpus_(paths(options.data)),
-        windows_(corpus_, options.seq_len, options.validation_fraction, model_.config().vocab_size),
+        model_(model),
+        source_(source),
         trace_(options.trace.empty() ? std::filesystem::path()
                                      : report::trace_path(options.trace, communicator.rank())),
         stack_text_(message(policy_text(sharding), " ", policy_text(communicator), " ",
@@ -65,10 +67,10 @@ class Trainer {
                                  .skips_overflow = loss_scale_of(options).has_value()},
                    .graphs = options.cuda_graphs,
                    .observer = trace_.on() ? observer() : Observer{}}),
-        feed_(communicator, training_.counts(), windows_,
-              data::Sampler(options.seed, windows_.training(), options.batch_size), size_.sequences,
-              size_.micro_batches, options.document_separator),
-        held_out_batch_(windows_, size_.sequences, 1, options.document_separator, device::host_memory<Device>),
+        feed_(communicator, training_.counts(), source,
+              data::Sampler(options.seed, source.training(), options.batch_size), size_.sequences,
+              size_.micro_batches),
+        held_out_batch_(source, size_.sequences, 1, device::host_memory<Device>),
         loss_scale_(loss_scale_of(options)) {
     if (leads()) require_writable(options.checkpoint_dir);
   }
@@ -87,9 +89,6 @@ class Trainer {
  private:
   using Clock = std::chrono::steady_clock;
 
-  static std::vector<std::filesystem::path> paths(const std::vector<std::string>& names) {
-    return {names.begin(), names.end()};
-  }
   static double seconds_since(Clock::time_point begin) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
   }
@@ -98,14 +97,20 @@ class Trainer {
   bool due(std::int64_t every) {
     return every > 0 && optimizer().steps() % every == 0 && optimizer().steps() < options_.steps;
   }
+  std::int64_t skipped_binary() const {
+    if constexpr (requires { source_.skipped_binary(); })
+      return source_.skipped_binary();
+    else
+      return 0;
+  }
   void begin() {
     const checkpoint::Warn warn = [&](const std::string& text) {
       if (leads()) std::fprintf(stderr, "tessera: warning: %s\n", text.c_str());
     };
     if (!options_.resume.empty())
-      resume(checkpoint::Checkpoint::open(options_.resume, warn));
+      resume(checkpoint::Checkpoint::open(options_.resume, checkpoint::read_listing<Model>, warn));
     else if (is_folder(options_.model))
-      load_weights(training_.module(), checkpoint::open_model(options_.model.name, warn).weights);
+      load_weights(training_.module(), checkpoint::open_model<Model>(options_.model.name, warn).weights);
     else
       training_.initialize(options_.seed);
     if (leads()) metrics_ = report::Metrics(options_.metrics);
@@ -113,26 +118,26 @@ class Trainer {
     if (!leads()) return;
     const report::StartRecord record{.stack = stack_text_,
                                      .model_name = options_.model.name,
-                                     .model = model_.config(),
+                                     .sizes = values_of(model_.config()),
                                      .seed = options_.seed,
                                      .world = communicator_.size(),
                                      .threads = training_.request().shape.threads,
-                                     .parameters = parameter_count(model_.config()),
+                                     .parameters = parameter_count(model_),
                                      .first_step = optimizer().steps() + 1,
                                      .steps = options_.steps,
-                                     .skipped_binary = corpus_.skipped_binary()};
+                                     .skipped_binary = skipped_binary()};
     metrics_.write(record);
     console_.emplace(stdout, report::style_of(stdout), optimizer().steps() + 1, options_.steps, options_.log_every);
-    console_->line(report::start_text(record, corpus_.size(), static_cast<std::int64_t>(corpus_.files().size()),
-                                      windows_.training(), windows_.validation(), training_.plan().peak_bytes()));
+    console_->line(report::start_text(record, source_.text(), source_.training(), source_.validation(),
+                                      training_.plan().peak_bytes()));
   }
 
   void resume(const checkpoint::Checkpoint& from) {
-    from.check_same_model(model_.config());
+    from.check_same_model(checkpoint::listing_of(model_));
     const checkpoint::TrainerState& state = from.state();
-    require<InputError>(state.seq_len == options_.seq_len && state.windows == windows_.training(), "--resume ",
+    require<InputError>(state.seq_len == options_.seq_len && state.windows == source_.training(), "--resume ",
                         from.path().string(), ": was trained on ", state.windows, " windows of ", state.seq_len,
-                        " tokens, these data and flags give ", windows_.training(), " of ", options_.seq_len,
+                        " tokens, these data and flags give ", source_.training(), " of ", options_.seq_len,
                         "; resume with the same --data, --seq-len and --validation-fraction");
     require<InputError>(state.seed == options_.seed, "--resume ", from.path().string(), ": the run's seed was ",
                         state.seed, "; resume with --seed ", state.seed);
@@ -187,7 +192,7 @@ class Trainer {
     reported_ = now;
     last_loss_ = loss;
     if (!leads()) return;
-    const double flops = model_flops(model_.config(), step_tokens, step.counts.squares);
+    const double flops = model_.flops(step_tokens, step.counts.squares);
     const report::StepRecord record{.step = step.number,
                                     .loss = loss,
                                     .grad_norm = std::abs(found.norm),
@@ -213,8 +218,8 @@ class Trainer {
 
   std::optional<double> validate_now() {
     report_all();
-    if (windows_.validation() == 0) return std::nullopt;
-    const auto held_out = windows_.validation_windows(options_.validation_windows);
+    if (source_.validation() == 0) return std::nullopt;
+    const auto held_out = data::evenly_spread(source_.training(), source_.validation(), options_.validation_windows);
     const MeanLoss mean = mean_loss(training_.executor(), communicator_, training_.held_out_counts(), held_out_batch_,
                                     size_.sequences, held_out);
     if (leads()) {
@@ -231,7 +236,7 @@ class Trainer {
     if (options_.checkpoint_dir.empty()) return;
     std::uint64_t id = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
     comm::broadcast(communicator_, std::as_writable_bytes(std::span(&id, 1)), 0, {"checkpoint"});
-    checkpoint::Save save(options_.checkpoint_dir, optimizer().steps(), id, model_.config());
+    checkpoint::Save save(options_.checkpoint_dir, optimizer().steps(), id, checkpoint::listing_of(model_));
     const auto position = feed_.position();
     const checkpoint::TrainerState state{
         .step = optimizer().steps(),
@@ -239,7 +244,7 @@ class Trainer {
         .epoch = position.epoch,
         .index = position.index,
         .seed = options_.seed,
-        .windows = windows_.training(),
+        .windows = source_.training(),
         .seq_len = options_.seq_len,
         .schedule_steps = options_.steps,
         .skipped_steps = optimizer().control().skipped(),
@@ -291,14 +296,13 @@ class Trainer {
   Comm& communicator_;
   const TrainOptions& options_;
   Model model_;
-  data::Corpus corpus_;
-  data::Windows windows_;
+  const Source& source_;
   report::Trace trace_;
   std::string stack_text_;
   StepSize size_;
   Training<Model> training_;
-  Feed<Comm> feed_;
-  Batches held_out_batch_;
+  Feed<Comm, Source> feed_;
+  Batches<Source> held_out_batch_;
   report::Metrics metrics_;
   std::optional<report::Console> console_;
   report::MatmulPeak peak_;

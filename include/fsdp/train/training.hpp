@@ -78,6 +78,7 @@ class Training {
   using Optimizer = OptimizerT;
   using Stack = typename Model::Stack;
   using Comm = typename Stack::Comm;
+  using Batch = typename Model::Batch;
   using Module = ShardedModule<Model>;
 
   /// What a run may choose besides.
@@ -120,15 +121,19 @@ class Training {
   void initialize(std::uint64_t seed) { optim::initialize(module_, seed); }
 
   /// Queues a step; see TrainingStep::queue.
-  void queue(std::span<const MicroBatch> micro_batches, float scale, const device::StepInputs& inputs, bool alike) {
+  void queue(std::span<const Batch> micro_batches, float scale, const device::StepInputs& inputs, bool alike) {
     step_.queue(micro_batches, scale, inputs, alike);
   }
 
   /// One step on all ranks' micro-batches. Returns the mean loss of their targets before the update, the same on every
   /// rank, when all is done. Collective. Throws Error, with the weights untouched, where the loss or the gradient is
   /// not finite.
-  double step(std::span<const MicroBatch> micro_batches, const device::StepInputs& inputs) {
-    counts_.start([&] { return counts_of(micro_batches); });
+  double step(std::span<const Batch> micro_batches, const device::StepInputs& inputs) {
+    counts_.start([&] {
+      BatchCounts sum;
+      for (const Batch& batch : micro_batches) sum += batch.counts();
+      return sum;
+    });
     const double targets = static_cast<double>(std::max<std::int64_t>(counts_.finish().valid_targets, 1));
     queue(micro_batches, static_cast<float>(inputs.loss_scale / targets), inputs, false);
     const device::StepDecision& found = optimizer_.control().decision();
@@ -139,7 +144,7 @@ class Training {
         "; stopped before any weight was touched. Lower the learning rate, or look at the data of this step");
     return loss;
   }
-  double step(const MicroBatch& batch, const device::StepInputs& inputs) { return step({&batch, 1}, inputs); }
+  double step(const Batch& batch, const device::StepInputs& inputs) { return step({&batch, 1}, inputs); }
 
  private:
   plan::Request request_;

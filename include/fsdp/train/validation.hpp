@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Mean loss over given windows, divided over ranks.
+/// Mean loss over given samples, divided over ranks.
 #pragma once
 
 #include <algorithm>
@@ -15,26 +15,26 @@
 namespace fsdp::train {
 
 struct MeanLoss {
-  double loss = 0;  ///< nats per token
-  std::int64_t tokens = 0;
+  double loss = 0;          ///< per target: of tokens nats
+  std::int64_t tokens = 0;  ///< targets
 };
 
-/// Every rank evaluates equally often, so that their collectives agree: a rank without windows computes on ignored
+/// Every rank evaluates equally often, so that their collectives agree: a rank without samples computes on ignored
 /// targets.
-template <class Model>
+template <class Model, data::Source Source>
 MeanLoss mean_loss(Executor<Model>& executor, typename Model::Stack::Comm& communicator,
-                   CountExchange<typename Model::Stack::Comm>& exchange, Batches& batches, std::int64_t sequences,
-                   std::span<const std::int64_t> windows) {
+                   CountExchange<typename Model::Stack::Comm>& exchange, Batches<Source>& batches,
+                   std::int64_t sequences, std::span<const std::int64_t> samples) {
   double sum = 0;
   std::int64_t tokens = 0;
-  const auto count = static_cast<std::int64_t>(windows.size());
+  const auto count = static_cast<std::int64_t>(samples.size());
   for (std::int64_t begin = 0; begin < count; begin += sequences * communicator.size()) {
     const std::int64_t from = std::min(count, begin + sequences * communicator.rank());
     const std::int64_t to = std::min(count, from + sequences);
-    const MicroBatch* batch = nullptr;
+    const typename Source::Batch* batch = nullptr;
     exchange.start([&] {
-      batch = &batches.fill(windows.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(to - from)));
-      return counts_of({batch, 1});
+      batch = &batches.fill(samples.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(to - from)));
+      return batch->counts();
     });
     tokens += exchange.finish().valid_targets;
     sum += executor.evaluate(*batch);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <comm/threads.hpp>
+#include <fsdp/train/commands.hpp>
 #include <fsdp/train/trainer.hpp>
 
 #include <support/queued/queued_stack.hpp>
@@ -9,20 +10,23 @@ namespace fsdp::test {
 namespace {
 
 template <class Model>
-void train(const train::TrainOptions& options) {
+void run_trainer(const train::TrainOptions& options) {
   using Comm = typename Model::Stack::Comm;
-  train::launch<Comm>(options.launch,
-                      [&](Comm& communicator) { train::Trainer<Model>(communicator, options, {}, {}).run(); });
+  train::launch<Comm>(options.launch, [&](Comm& communicator) {
+    const Model model(train::resolve_model(options), options.units);
+    const data::TextSource source = train::text_of(options, model.config().vocab_size);
+    train::Trainer<Model, data::TextSource>(communicator, options, model, source, {}, {}).run();
+  });
 }
 
 }  // namespace
 
 std::vector<std::string> train_queued(const train::TrainOptions& options) {
-  train<QueuedLlama<FullyShard<>>>(options);
+  run_trainer<QueuedLlama<FullyShard<>>>(options);
   return QueuedCpu::take_races();
 }
 void train_on_cpu(const train::TrainOptions& options) {
-  train<Llama<Stack<FullyShard<>, comm::Threads<>, Fp32, tiling::RunTime>>>(options);
+  run_trainer<Llama<Stack<FullyShard<>, comm::Threads<>, Fp32, tiling::RunTime>>>(options);
 }
 
 }  // namespace fsdp::test

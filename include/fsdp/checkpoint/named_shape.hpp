@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A parameter as a checkpoint sees it: its name and global shape, nothing about ranks.
+/// A tensor as files name it: its name and whole shape, nothing about ranks.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 #include <fsdp/core/checked.hpp>
 
-namespace fsdp {
+namespace fsdp::checkpoint {
 
 struct NamedShape {
   std::string name = {};                 ///< Hugging Face's, such as "model.norm.weight"
@@ -33,4 +33,4 @@ inline std::string shape_text(std::span<const std::int64_t> shape) {
   return text + "]";
 }
 
-}  // namespace fsdp
+}  // namespace fsdp::checkpoint

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The values of a model's config by name, for whoever must not know the model: checkpoints, metrics, the console.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+namespace fsdp {
+
+struct ConfigValue {
+  std::string name = {};
+  std::variant<std::int64_t, double, bool> value = {};
+
+  friend bool operator==(const ConfigValue&, const ConfigValue&) = default;
+};
+
+using ConfigValues = std::vector<ConfigValue>;
+
+/// A value as people write it: "96", "1e-05", "true".
+std::string text_of(const ConfigValue& value);
+
+/// What a config's `visit(visitor)` shows, in its order. A visitor takes (name, value, help).
+template <class Config>
+ConfigValues values_of(const Config& config) {
+  ConfigValues values;
+  config.visit([&]<class T>(const char* name, const T& value, const char*) {
+    static_assert(std::is_same_v<T, std::int64_t> || std::is_same_v<T, double> || std::is_same_v<T, bool>,
+                  "fsdp: a model's config visits a value that is no std::int64_t, double or bool; flags and metrics "
+                  "know these three, so change its type or leave it out of visit");
+    values.push_back({name, value});
+  });
+  return values;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a model is: a config, and units that take a batch to a loss. Everything else asks for no more than this.
+///
+/// A model is a class template over a stack. It has the types `Stack`, `Local`, `Config`, `Batch`, `Entry`, `Block`,
+/// `Head`, the same model on another stack as `On<Other>`, and is made of a Config and Units. Its units are values:
+/// `entry()`, `block(i)` for i below `blocks()`, `head()`. Blocks may differ in values, and in kind where Block is an
+/// nn::OneOf. Names and shapes of parameters come from the units alone (module/units.hpp); `prefix(i)` stands before
+/// those of block i.
+///
+/// A head with `logits` makes the model one that can generate. A model may say `ignored(name)` of a stored tensor that
+/// it does not use: nothing, or why, where an empty text is not worth a warning.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <type_traits>
+
+#include <fsdp/models/config_values.hpp>
+#include <fsdp/module/units.hpp>
+#include <fsdp/nn/batch.hpp>
+#include <fsdp/nn/module.hpp>
+#include <fsdp/nn/one_of.hpp>
+
+namespace fsdp {
+
+namespace detail {
+
+/// A visitor as flags use it: names each value once.
+struct AnyVisitor {
+  template <class T>
+  void operator()(const char* name, T& value, const char* help) const;
+};
+
+}  // namespace detail
+
+/// The numbers of a model: `Config::read(folder)` from its config.json, `write()` as its text, `validate()`, which
+/// throws InputError with one sentence, and `visit(visitor)` with (name, value, help) of each, where a value is
+/// std::int64_t, double or bool.
+template <class C>
+concept ModelConfig = std::copyable<C> && requires(C changed, const C config, const std::filesystem::path& folder) {
+  { C::read(folder) } -> std::same_as<C>;
+  { config.write() } -> std::same_as<std::string>;
+  config.validate();
+  config.visit(detail::AnyVisitor{});
+  changed.visit(detail::AnyVisitor{});
+};
+
+/// The types that a model names.
+template <class M>
+concept ModelTypes = requires {
+  typename M::Stack;
+  typename M::Local;
+  typename M::Config;
+  typename M::Batch;
+  typename M::Entry;
+  typename M::Block;
+  typename M::Head;
+  requires std::same_as<typename M::Local, typename M::Stack::Local>;
+};
+
+/// Its units, and what they must have in common.
+template <class M>
+concept ModelUnits = ModelTypes<M> && requires(const M model, int index) {
+  { model.entry() } -> std::same_as<typename M::Entry>;
+  { model.blocks() } -> std::same_as<int>;
+  { model.block(index) } -> std::same_as<typename M::Block>;
+  { model.head() } -> std::same_as<typename M::Head>;
+  { model.prefix(index) } -> std::same_as<std::string>;
+  { model.hidden() } -> std::same_as<std::int64_t>;  // columns of the residual stream
+};
+
+template <class M>
+concept Model = ModelUnits<M> && ModelConfig<typename M::Config> && nn::Batch<typename M::Batch, typename M::Local> &&
+    nn::EntryModule<typename M::Entry, typename M::Local, nn::InputOf<typename M::Batch, typename M::Local>> &&
+    nn::all_kinds_are_blocks<typename M::Block, typename M::Local> &&
+    std::same_as<typename M::Entry::Shared, typename M::Block::Shared> &&
+    nn::LossModule<typename M::Head, typename M::Local, nn::TargetsOf<typename M::Batch, typename M::Local>> &&
+    std::constructible_from<M, const typename M::Config&, Units> &&
+    requires(const M model, const typename M::Batch& batch, std::int64_t number) {
+  requires std::same_as<typename M::template On<typename M::Stack>, M>;
+  { model.config() } -> std::same_as<const typename M::Config&>;
+  { model.units() } -> std::same_as<const Units&>;
+  model.validate(batch, number);  // throws InputError unless it can use the batch of this sequence length
+  { model.unread_batch(number, number) } -> std::same_as<typename M::Batch>;  // sequences, length: for dry runs
+  { model.flops(number, number) } -> std::same_as<double>;  // of a step's tokens, and their documents' squares
+};
+
+/// Says in words what a type lacks to be a model. Call it where the type is first used.
+template <class M>
+consteval bool check_model() {
+  static_assert(
+      ModelTypes<M>,
+      "fsdp: a model lacks one of the types Stack, Local (its Stack's), Config, Batch, Entry, Block, Head, so "
+      "nobody knows what it is made of; see models/model.hpp");
+  if constexpr (ModelTypes<M>) {
+    using Config = typename M::Config;
+    using Local = typename M::Local;
+    using Batch = typename M::Batch;
+    static_assert(
+        requires(const Config config) { config.visit(detail::AnyVisitor{}); },
+        "fsdp: a model's Config lacks visit(visitor), which calls visitor(name, value, help) for each value, so "
+        "that flags and metrics know none of them; see models/model.hpp");
+    static_assert(
+        requires(const Config config) { config.validate(); },
+        "fsdp: a model's Config lacks void validate() const, so that sizes which cannot work would be found "
+        "late; throw InputError from it");
+    static_assert(ModelConfig<Config>,
+                  "fsdp: a model's Config is copied, read from a folder by static Config read(path), written by "
+                  "std::string write() const, and visited const or not; give it all of them");
+    static_assert(ModelUnits<M>,
+                  "fsdp: a model lacks one of entry(), int blocks(), block(int), head(), std::string prefix(int), "
+                  "std::int64_t hidden(), so that its units cannot be listed; see models/model.hpp");
+    static_assert(nn::Batch<Batch, Local>,
+                  "fsdp: a model's Batch lacks sequences, counts(), pattern() or upload(context), so that it cannot be "
+                  "fed; see nn/batch.hpp");
+    if constexpr (nn::Batch<Batch, Local> && ModelUnits<M>) {
+      static_assert(nn::EntryModule<typename M::Entry, Local, nn::InputOf<Batch, Local>>,
+                    "fsdp: a model's Entry does not take the input of the model's Batch: it has parameters, share, "
+                    "forward and backward; see EntryModule in nn/module.hpp");
+      static_assert(nn::all_kinds_are_blocks<typename M::Block, Local>,
+                    "fsdp: a model's Block, or a kind of its OneOf, lacks forward or backward with (context, shared, "
+                    "weights, ...); see BlockModule in nn/module.hpp");
+      static_assert(nn::LossModule<typename M::Head, Local, nn::TargetsOf<Batch, Local>>,
+                    "fsdp: a model's Head does not take the targets of the model's Batch: it has parameters, loss and "
+                    "loss_only; see LossModule in nn/module.hpp");
+      if constexpr (requires {
+                      typename M::Entry::Shared;
+                      typename M::Block::Shared;
+                    })
+        static_assert(std::same_as<typename M::Entry::Shared, typename M::Block::Shared>,
+                      "fsdp: a model's blocks read another Shared than its entry makes; use one type for both, or "
+                      "nn::Nothing");
+    }
+    static_assert(
+        requires(const M model, std::int64_t number) {
+          { model.flops(number, number) } -> std::same_as<double>;
+        },
+        "fsdp: a model lacks double flops(tokens, squares) const, the count that MFU divides by; recomputation is not "
+        "in it");
+  }
+  static_assert(Model<M>,
+                "fsdp: a model is made of (Config, Units) and has config(), units(), validate(batch, sequence_length), "
+                "unread_batch(sequences, sequence_length) and On<Stack>; give it those that it lacks");
+  return Model<M>;
+}
+
+}  // namespace fsdp

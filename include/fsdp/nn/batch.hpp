@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a model is fed: a micro-batch of its own type, in host memory, and the same where the device reads it.
+///
+/// Not here: where batches come from (data/source.hpp), and whether a model can use one (models/model.hpp).
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/device/memory.hpp>
+#include <fsdp/nn/module.hpp>
+
+namespace fsdp {
+
+/// What micro-batches hold.
+struct BatchCounts {
+  std::int64_t valid_targets = 0;  ///< the mean loss divides by it
+  std::int64_t squares = 0;  ///< sum of the squares of the documents' lengths: twice the pairs that attention sees
+
+  BatchCounts& operator+=(const BatchCounts& other) {
+    valid_targets += other.valid_targets;
+    squares += other.squares;
+    return *this;
+  }
+  friend bool operator==(const BatchCounts&, const BatchCounts&) = default;
+};
+
+}  // namespace fsdp
+
+namespace fsdp::nn {
+
+/// One rank's micro-batch: a value that views host memory, `sequences` of equal length, one after the other.
+///
+/// `upload(context)` gives an aggregate with `input` for the entry and `targets` for the head. `pattern()` is what a
+/// captured step depends on beside values, such as rows without a target. A member `documents` (device/documents.hpp)
+/// cuts sequences further.
+template <class B, class L>
+concept Batch = std::copyable<B> && requires(const B batch, Context<L>& context) {
+  { batch.sequences } -> std::convertible_to<std::int64_t>;
+  { batch.counts() } -> std::same_as<BatchCounts>;
+  { batch.pattern() == batch.pattern() } -> std::convertible_to<bool>;
+  batch.upload(context).input;
+  batch.upload(context).targets;
+};
+
+template <class B, class L>
+using UploadedBatch = decltype(std::declval<const B&>().upload(std::declval<Context<L>&>()));
+template <class B, class L>
+using InputOf = std::remove_cvref_t<decltype(std::declval<UploadedBatch<B, L>&>().input)>;
+template <class B, class L>
+using TargetsOf = std::remove_cvref_t<decltype(std::declval<UploadedBatch<B, L>&>().targets)>;
+
+/// A tensor where the device reads it: itself, or a copy that is saved in the context's arena.
+template <class L, class T>
+Tensor<const T> on_device(Context<L>& context, Tensor<const T> list) {
+  using Device = typename L::Device;
+  if (Device::host_memory || list.data() == nullptr) return list;
+  const auto copy = context.template save<T>(list.shape());
+  device::move<Device>(context.stream, list.data(), copy.data(), copy.numel());
+  return copy;
+}
+
+}  // namespace fsdp::nn

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Blocks of several kinds in one model: which of them a block is, and how to reach it.
+///
+/// Each kind has its own Fields and Saved. Kinds differ in type, blocks of one kind in values.
+#pragma once
+
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include <fsdp/nn/module.hpp>
+
+namespace fsdp::nn {
+
+namespace detail {
+
+/// A kind's Saved, so that kinds may save the same type.
+template <class Kind>
+struct SavedOf {
+  typename Kind::Saved saved{};
+};
+
+template <class Kind, class... Kinds>
+inline constexpr int times_listed = (0 + ... + (std::is_same_v<Kind, Kinds> ? 1 : 0));
+
+}  // namespace detail
+
+/// A block that is one of several kinds. All kinds read the same Shared.
+template <class... Kinds>
+struct OneOf {
+  static_assert((... && (detail::times_listed<Kinds, Kinds...> == 1)),
+                "fsdp: nn::OneOf lists a kind of block twice; list each once, since blocks of one kind may differ in "
+                "their values");
+
+  std::variant<Kinds...> kind;
+
+  /// What the block's kind saves; empty before the first forward.
+  struct Saved {
+    std::variant<std::monostate, detail::SavedOf<Kinds>...> of;
+  };
+  using Shared = typename std::variant_alternative_t<0, std::variant<Kinds...>>::Shared;
+  static_assert((... && std::is_same_v<typename Kinds::Shared, Shared>),
+                "fsdp: the kinds of an nn::OneOf read different Shared types; an entry makes one, so give all kinds "
+                "that one");
+
+  OneOf() = default;
+  template <class Kind>
+  requires(detail::times_listed<std::remove_cvref_t<Kind>, Kinds...> == 1) OneOf(Kind&& block)
+      : kind(std::forward<Kind>(block)) {}
+};
+
+/// Calls `visit` with the block, or with the kind that it is.
+template <class Block, class Visit>
+decltype(auto) visit_kind(const Block& block, Visit&& visit) {
+  return visit(block);
+}
+template <class... Kinds, class Visit>
+decltype(auto) visit_kind(const OneOf<Kinds...>& block, Visit&& visit) {
+  return std::visit(std::forward<Visit>(visit), block.kind);
+}
+
+/// The same with what the kind saves: `visit(block, saved)`.
+template <class Block, class Visit>
+decltype(auto) visit_kind(const Block& block, typename Block::Saved& saved, Visit&& visit) {
+  return visit(block, saved);
+}
+template <class... Kinds, class Visit>
+decltype(auto) visit_kind(const OneOf<Kinds...>& block, typename OneOf<Kinds...>::Saved& saved, Visit&& visit) {
+  return std::visit(
+      [&]<class Kind>(const Kind& kind) -> decltype(auto) {
+        using Mine = detail::SavedOf<Kind>;
+        auto* mine = std::get_if<Mine>(&saved.of);
+        return visit(kind, (mine != nullptr ? *mine : saved.of.template emplace<Mine>()).saved);
+      },
+      block.kind);
+}
+
+/// Whether every kind that a block may be is a BlockModule.
+template <class Block, class L>
+inline constexpr bool all_kinds_are_blocks = BlockModule<Block, L>;
+template <class... Kinds, class L>
+inline constexpr bool all_kinds_are_blocks<OneOf<Kinds...>, L> = (... && BlockModule<Kinds, L>);
+
+}  // namespace fsdp::nn

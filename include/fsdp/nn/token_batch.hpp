@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The micro-batch of a language model: tokens, and for each the one that follows.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/device/documents.hpp>
+#include <fsdp/nn/batch.hpp>
+#include <fsdp/nn/module.hpp>
+#include <fsdp/nn/valid_rows.hpp>
+
+namespace fsdp {
+
+/// Tokens of one micro-batch on one rank; sequences of equal length, one after the other. A negative target is ignored.
+/// Packed documents cut sequences further (device/documents.hpp).
+struct TokenBatch {
+  Tensor<const std::int32_t> tokens;   // [sequences * S]
+  Tensor<const std::int32_t> targets;  // [sequences * S]; logits alone need none
+  std::int64_t sequences = 0;
+  device::CumulativeLengths documents = {};  ///< [documents + 1]; empty: each sequence is one
+
+  /// A batch of this shape whose memory nobody may read: for dry runs.
+  static TokenBatch unread(std::int64_t sequences, std::int64_t sequence_length);
+
+  /// Throws InputError unless tokens and targets are in the vocabulary and the documents cover them.
+  void validate(std::int64_t sequence_length, std::int64_t vocabulary) const;
+
+  BatchCounts counts() const;
+  /// Rows with a target, then how many sequences and tokens there are. Throws LogicError where there are documents,
+  /// which change from step to step.
+  nn::RowRuns pattern() const;
+
+  struct OnDevice {
+    Tensor<const std::int32_t> input;  // [sequences * S]
+    nn::Targets targets;               // [sequences * S]
+  };
+  /// Copies tokens and targets into the arena, where the device does not read the host's memory.
+  template <class L>
+  OnDevice upload(nn::Context<L>& context) const {
+    OnDevice uploaded{.input = nn::on_device(context, tokens), .targets = targets};
+    uploaded.targets.device = nn::on_device(context, targets);
+    return uploaded;
+  }
+};
+
+}  // namespace fsdp

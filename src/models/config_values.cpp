@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/models/config_values.hpp>
+
+#include <sstream>
+
+namespace fsdp {
+
+std::string text_of(const ConfigValue& value) {
+  std::ostringstream text;
+  text << std::boolalpha;
+  std::visit([&](const auto& number) { text << number; }, value.value);
+  return text.str();
+}
+
+}  // namespace fsdp

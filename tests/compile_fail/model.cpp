@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect 1: fsdp: a model's Config lacks visit(visitor), which calls visitor(name, value, help) for each value
+// expect 2: fsdp: a model's Config lacks void validate() const
+// expect 3: fsdp: a model's Block, or a kind of its OneOf, lacks forward or backward with (context, shared, weights
+// expect 4: fsdp: a model's blocks read another Shared than its entry makes
+// expect 5: fsdp: a model lacks double flops(tokens, squares) const
+// expect 6: fsdp: a model's Batch lacks sequences, counts(), pattern() or upload(context)
+// expect 7: fsdp: a model lacks one of the types Stack, Local (its Stack's), Config, Batch, Entry, Block, Head
+// expect 8: fsdp: nn::OneOf lists a kind of block twice
+// expect 9: fsdp: a model's config visits a value that is no std::int64_t, double or bool
+// expect 10: fsdp: a source of batches lacks one of training(), validation(), sequence_length(), storage(
+#include <comm/threads.hpp>
+#include <fsdp/data/source.hpp>
+#include <fsdp/models/llama.hpp>
+#include <fsdp/models/model.hpp>
+
+namespace fsdp {
+
+using Sound = Llama<Stack<FullyShard<>, comm::Threads<>, Fp32, tiling::Untiled>>;
+using Local = Sound::Local;
+
+struct WithoutVisit : LlamaConfig {
+  void visit() const;
+};
+struct WithoutValidate : LlamaConfig {
+  void validate();
+};
+struct BlockWithoutBackward : nn::TransformerBlock<Local> {
+  void backward() const;
+};
+struct OtherShared : nn::TransformerBlock<Local> {
+  struct Shared : nn::RotaryTable {};
+};
+struct WithoutCounts : TokenBatch {
+  void counts() const;
+};
+struct WithText {
+  std::string text = "a";
+  template <class Visitor>
+  void visit(Visitor visitor) const {
+    visitor("text", text, "not a number");
+  }
+};
+
+/// Llama with one type replaced.
+template <class ConfigT, class BatchT, class BlockT>
+struct Changed : Sound {
+  using Config = ConfigT;
+  using Batch = BatchT;
+  using Block = BlockT;
+  Block block(int) const;
+};
+struct WithoutFlops : Sound {
+  void flops() const;
+};
+struct SourceWithoutFill {
+  using Batch = TokenBatch;
+  using Storage = int;
+  std::int64_t training() const;
+};
+
+#if CASE == 0
+static_assert(check_model<Sound>());
+nn::OneOf<nn::ResidualAttention<Local>, nn::TransformerBlock<Local>> block;
+#elif CASE == 1
+static_assert(check_model<Changed<WithoutVisit, TokenBatch, Sound::Block>>());
+#elif CASE == 2
+static_assert(check_model<Changed<WithoutValidate, TokenBatch, Sound::Block>>());
+#elif CASE == 3
+static_assert(check_model<Changed<LlamaConfig, TokenBatch, BlockWithoutBackward>>());
+#elif CASE == 4
+static_assert(check_model<Changed<LlamaConfig, TokenBatch, OtherShared>>());
+#elif CASE == 5
+static_assert(check_model<WithoutFlops>());
+#elif CASE == 6
+static_assert(check_model<Changed<LlamaConfig, WithoutCounts, Sound::Block>>());
+#elif CASE == 7
+static_assert(check_model<int>());
+#elif CASE == 8
+nn::OneOf<nn::TransformerBlock<Local>, nn::TransformerBlock<Local>> block;
+#elif CASE == 9
+ConfigValues values = values_of(WithText{});
+#elif CASE == 10
+static_assert(data::check_source<SourceWithoutFill>());
+#endif
+
+}  // namespace fsdp

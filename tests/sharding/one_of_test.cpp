@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks of two kinds: a Llama cut into attention and MLP blocks is the Llama, whose values float64 and PyTorch
+// checked.
+#include <fsdp/nn/one_of.hpp>
+
+#include <gtest/gtest.h>
+
+#include <support/small_llama.hpp>
+#include <support/stacks/alternating.hpp>
+
+namespace fsdp::test {
+namespace {
+
+class AlternatingBlocks : public ::testing::TestWithParam<tiling::RunTime> {};
+
+TEST_P(AlternatingBlocks, GiveTheLossesAndWeightsOfTheModelThatTheyAreCutFrom) {
+  for (const int micro_batches : {1, 2}) {
+    RunOptions options = uneven_options(2, micro_batches);
+    options.tiling = GetParam();
+    options.steps = 3;
+    const RunResults whole = run("fsdp2", options);
+    const RunResults cut = run_alternating(options);
+
+    EXPECT_EQ(cut.losses, whole.losses);
+    EXPECT_EQ(cut.initial, whole.initial);
+    EXPECT_EQ(cut.gradients, whole.gradients);
+    EXPECT_EQ(cut.weights, whole.weights);
+    EXPECT_LT(cut.losses.back(), cut.losses.front());
+    for (const Memory& memory : cut.memory) {
+      EXPECT_EQ(memory.used, memory.planned);
+      EXPECT_EQ(memory.used_activations, memory.planned_activations);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(UntiledAndTiled, AlternatingBlocks,
+                         ::testing::Values(tiling::RunTime(tiling::Untiled{}), tiling::RunTime::tokens(5)));
+
+}  // namespace
+}  // namespace fsdp::test

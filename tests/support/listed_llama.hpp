@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The parameters of a Llama, whatever stack it may run on.
+#pragma once
+
+#include <comm/self.hpp>
+#include <fsdp/checkpoint/model_files.hpp>
+#include <fsdp/models/llama.hpp>
+
+namespace fsdp::test {
+
+using ListedLlama = Llama<Stack<Replicated, comm::Self<>, Fp32, tiling::Untiled>>;
+
+inline checkpoint::ModelListing listing_of(const LlamaConfig& config) {
+  return checkpoint::listing_of(ListedLlama(config));
+}
+
+}  // namespace fsdp::test

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <comm/threads.hpp>
+
+#include <support/alternating_llama.hpp>
+#include <support/stack_run.hpp>
+#include <support/stacks/alternating.hpp>
+
+namespace fsdp::test {
+
+RunResults run_alternating(const RunOptions& options) {
+  return run_threads<AlternatingLlama<Stack<FullyShard<>, comm::Threads<>, Fp32, tiling::RunTime>>>(options);
+}
+
+}  // namespace fsdp::test

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trainer on a model without tokens, with a source of its own: it learns, saves, and goes on to the bit.
+#include <fsdp/train/trainer.hpp>
+
+#include <sstream>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <comm/threads.hpp>
+#include <fsdp/data/text_source.hpp>
+
+#include <support/series_model.hpp>
+#include <support/temporary_folder.hpp>
+
+namespace fsdp::train {
+namespace {
+
+using Comm = comm::Threads<>;
+using Series = test::SeriesModel<Stack<FullyShard<>, Comm, Fp32, tiling::RunTime>>;
+static_assert(!data::Source<int> && data::Source<data::TextSource>);
+
+/// The lines of the run's metrics.
+std::vector<nlohmann::json> train_series(TrainOptions options, const std::filesystem::path& metrics) {
+  options.metrics = metrics.string();
+  Comm::run(2, {}, [&](Comm& communicator) {
+    const Series model(test::SeriesConfig{});
+    const test::SeriesSource source{.config = model.config()};
+    Trainer<Series, test::SeriesSource>(communicator, options, model, source, {}, {}).run();
+  });
+  std::vector<nlohmann::json> lines;
+  std::istringstream text(test::content_of(metrics));
+  for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+TEST(Trainer, TrainsSavesAndResumesAModelThatItKnowsNothingOf) {
+  const test::TemporaryFolder folder;
+  TrainOptions options{.steps = 40, .seq_len = 6, .batch_size = 8, .lr = 2e-2, .weight_decay = 0};
+  options.checkpoint_dir = (folder.path() / "checkpoints").string();
+  options.checkpoint_every = 20;
+  const auto whole = train_series(options, folder.path() / "whole.jsonl");
+  options.resume = options.checkpoint_dir + "/step-00000020";
+  options.checkpoint_dir.clear();
+  const auto resumed = train_series(options, folder.path() / "resumed.jsonl");
+
+  EXPECT_EQ(whole.front().at("sizes").at("features"), 5);
+  EXPECT_EQ(whole.front().at("sizes").size(), 5u);
+  EXPECT_LT(whole[40].at("loss"), 0.2 * whole[1].at("loss").get<double>());
+  EXPECT_LT(whole.back().at("validation_loss"), 0.2 * whole[1].at("loss").get<double>());
+  ASSERT_EQ(resumed[1].at("step"), 21);
+  for (std::size_t step = 21; step <= 40; ++step)
+    EXPECT_EQ(resumed[step - 20].at("loss"), whole[step].at("loss")) << step;
+  EXPECT_EQ(resumed.back().at("validation_loss"), whole.back().at("validation_loss"));
+}
+
+}  // namespace
+}  // namespace fsdp::train
