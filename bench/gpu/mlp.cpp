@@ -11,7 +11,7 @@
 namespace {
 
 using namespace fsdp;
-using namespace fsdp::train::bench;
+using namespace fsdp::bench;
 using device::Cuda;
 
 using Layer = MlpLayer<nn::Local<Cuda, Bf16Mixed, tiling::RunTime>>;

@@ -75,7 +75,7 @@ struct Cuda {
 
   /// A CUDA graph (see device::Captures). In debug builds released memory is filled with NaN, for which the host waits:
   /// there it throws InputError.
-  static Graph capture(Queue& queue, const std::function<void()>& ask);
+  static Graph capture(Queue& queue, const std::function<void()>& work);
 
   // What communicators queue (device/device.hpp).
   /// Any two of device memory, pinned and pageable host memory; with the last the host waits.
@@ -106,7 +106,7 @@ class Cuda::Queue {
 
   Event record();
   void wait(const Event& event);
-  /// Returns when everything that was asked for is done; throws what a kernel did wrong meanwhile.
+  /// Returns when everything that was enqueued is done; throws what a kernel did wrong meanwhile.
   void synchronize();
 
   const std::string& name() const { return name_; }

@@ -87,13 +87,13 @@ template <class D>
 concept Device = detail::Named<D> && detail::Memory<D> && detail::HasArena<D> && detail::HasQueue<D> &&
     detail::HasStream<D> && detail::MovesForPeers<D>;
 
-/// A device whose queues' work can be kept: `capture(queue, ask)` calls `ask`, and keeps what it asks of `queue`, and
-/// of queues that wait for its events, instead of doing it; `launch(queue)` of the graph that it returns does all of
-/// that after what `queue` was asked for before, as often as wanted. Until `ask` returns, queues wait for events that
-/// were recorded meanwhile alone, the host asks for no event, and at the end `queue` has waited for all other queues.
+/// A device whose queues' work can be kept: `capture(queue, work)` calls `work`, and keeps what it enqueues on `queue`,
+/// and on queues that wait for its events, instead of doing it; `launch(queue)` of the graph that it returns does all
+/// of that after what stands in `queue` already, as often as wanted. Until `work` returns, queues wait for events that
+/// were recorded meanwhile alone, the host waits for none, and at the end `queue` has waited for all other queues.
 template <class D>
-concept Captures = requires(typename D::Queue& queue, const typename D::Graph& graph, void (*ask)()) {
-  { D::capture(queue, ask) } -> std::same_as<typename D::Graph>;
+concept Captures = requires(typename D::Queue& queue, const typename D::Graph& graph, void (*work)()) {
+  { D::capture(queue, work) } -> std::same_as<typename D::Graph>;
   graph.launch(queue);
 }
 &&std::movable<typename D::Graph>&& std::default_initializable<typename D::Graph>;

@@ -12,8 +12,8 @@
 
 namespace fsdp::device {
 
-/// The tensor itself where its memory is the host's; elsewhere a copy, which `write_back` returns. What the queue was
-/// asked for before is over in both cases.
+/// The tensor itself where its memory is the host's; elsewhere a copy, which `write_back` returns. What was
+/// enqueued before is over in both cases.
 template <class Device, class T>
 class OnHost {
  public:

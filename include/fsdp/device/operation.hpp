@@ -17,9 +17,9 @@
 ///     std::int64_t scratch(const Cpu::Planner&, const RmsNormBackward<T>&);  // bytes
 ///     void run(Cpu::Stream&, const RmsNormBackward<T>&, Scratch);
 ///
-/// `Planner` is a base of the device's stream and of the counting stream that stands for it (device/meta.hpp): both ask
-/// one function, so that a dry run charges what the kernel takes. To add an operation: the struct, and these functions
-/// for each device; it may stand outside of this library.
+/// `Planner` is a base of the device's stream and of the counting stream that stands for it (device/meta.hpp): both
+/// call one function, so that a dry run charges what the kernel takes. To add an operation: the struct, and these
+/// functions for each device; it may stand outside of this library.
 #pragma once
 
 #include <concepts>
@@ -227,7 +227,7 @@ struct Enqueue {
 
 }  // namespace detail
 
-/// enqueue(stream, operation): the one way to ask a device for work.
+/// enqueue(stream, operation): the one way to give a device work.
 inline constexpr detail::Enqueue enqueue;
 
 }  // namespace fsdp::device

@@ -15,18 +15,18 @@ struct ImmediateEvent {
   bool happened() const { return true; }
 };
 
-/// Work that is done when it was asked for.
+/// Work that is done when it is enqueued.
 class ImmediateQueue {
  public:
   ImmediateQueue() = default;
   /// `name` is for people: traces and errors.
   explicit ImmediateQueue(std::string_view) {}
 
-  /// The point after everything that was asked for so far.
+  /// The point after everything that was enqueued so far.
   ImmediateEvent record() { return {}; }
-  /// What is asked for from here on starts after `event`; the host goes on.
+  /// What is enqueued from here on starts after `event`; the host goes on.
   void wait(ImmediateEvent) {}
-  /// Returns when everything that was asked for is done.
+  /// Returns when everything that was enqueued is done.
   void synchronize() {}
 };
 

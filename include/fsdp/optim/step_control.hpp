@@ -18,9 +18,9 @@
 
 namespace fsdp::optim {
 
-/// The global L2 norm of the gradients, what clipping, loss scale and bias correction make of it, and whether the step
-/// is taken at all, in one collective of two numbers a rank. Sums of squares are in double, in rank order, each element
-/// counted once: the same decision on every rank.
+/// The global L2 norm of the gradients, what clipping and loss scale make of it, and whether the step is taken at all,
+/// in one collective of two numbers a rank. Sums of squares are in double, in rank order, each element counted once: the
+/// same decision on every rank.
 template <class ModelT>
 class StepControl {
  public:
@@ -76,7 +76,7 @@ class StepControl {
     ++steps_;
   }
 
-  /// The last decision, for what the stream is asked next.
+  /// The last decision, for what is enqueued next.
   Tensor<Decision> on_device() const { return {reinterpret_cast<Decision*>(block_.data() + decision_offset), {1}}; }
   /// That of the last step, or of the one before it; the host waits until the device has come so far. Throws
   /// CollectiveError at the deadline, or where a rank has failed.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Attention as cuDNN is asked for it: which problems it is given, in which parts, and what scratch that takes. Plain
+/// Attention as cuDNN does it: which problems it is given, in which parts, and what scratch that takes. Plain
 /// arithmetic, the same on machines that have no cuDNN; the calls are attention_cudnn.cpp's.
 #pragma once
 
@@ -131,7 +131,7 @@ inline AttentionPart cudnn_part(const AttentionShape& shape, bool backward) {
   return {};
 }
 
-/// Bytes that cuDNN may use for it; a graph that asks for more is not used. 0 where cuDNN is not asked.
+/// Bytes that cuDNN may use for it; a graph that asks for more is not used. 0 where cuDNN is not used.
 inline std::int64_t cudnn_scratch(const AttentionShape& shape, DType dtype, bool backward) {
   if (!cudnn_takes_sizes(shape, dtype)) return 0;
   const AttentionPart part = cudnn_part(shape, backward);
@@ -141,7 +141,7 @@ inline std::int64_t cudnn_scratch(const AttentionShape& shape, DType dtype, bool
   return heads * cudnn_backward_scratch_per_head(shape) + cudnn_slack;
 }
 
-/// Why cuDNN is not asked for this call; nullptr where it is.
+/// Why cuDNN is not used for this call; nullptr where it is.
 inline const char* why_not_cudnn(const AttentionCall& call) {
   const AttentionShape& shape = call.shape;
   if (!cudnn_takes_sizes(shape, call.dtype))

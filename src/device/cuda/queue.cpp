@@ -53,7 +53,7 @@ void Cuda::Queue::synchronize() {
   require_success(cudaStreamSynchronize(static_cast<cudaStream_t>(native())), "waiting for a stream");
 }
 
-Cuda::Graph Cuda::capture(Queue& queue, const std::function<void()>& ask) {
+Cuda::Graph Cuda::capture(Queue& queue, const std::function<void()>& work) {
   require<InputError>(!cuda::fills_released_memory,
                       "cuda: debug builds fill released memory with NaN while the host waits, which no graph can keep; "
                       "capture in a release build");
@@ -65,7 +65,7 @@ Cuda::Graph Cuda::capture(Queue& queue, const std::function<void()>& ask) {
   // Other threads, NCCL's among them, go on as they like.
   require_success(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "beginning to capture a graph");
   try {
-    ask();
+    work();
   } catch (...) {
     static_cast<void>(cudaStreamEndCapture(stream, &captured));
     discard();
