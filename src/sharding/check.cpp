@@ -22,6 +22,7 @@ constexpr int never = -1;
 struct GroupState {
   int gathered = never;  ///< and not released since
   int released = never;  ///< and not gathered since
+  int used = never;      ///< since they were gathered
   int kept = never;
   int crossed = never;  ///< shards were gathered across
   int opened = never;   ///< and not closed since
@@ -105,10 +106,12 @@ class Judge {
     require_here(!begins_gathered(), "its weights are still gathered from the pass before; leave this out");
     require_here(group.gathered == never, "its weights were gathered already by task ", group.gathered,
                  " and not released since");
+    require_no_idle_release(group);
     require_crossed(task().index);
     take(weight_slots_);
     group.gathered = at_;
     group.released = never;
+    group.used = never;
   }
 
   void gather_in_group() {
@@ -118,7 +121,10 @@ class Judge {
 
   void keep() {
     require_here(problem_.keeps_parts(), "no ranks keep weights together under this strategy on this mesh");
-    require_here(state(task().index).gathered != never, "its weights are not gathered");
+    const GroupState& group = state(task().index);
+    require_here(group.gathered != never, "its weights are not gathered");
+    // The first use waits for the gather; before it the weights are still on their way.
+    require_here(group.used != never, "no computation used its weights since they were gathered");
     state(task().index).kept = at_;
   }
 
@@ -145,6 +151,13 @@ class Judge {
     group.released = at_;
   }
 
+  /// A release before any use would give up weights that are still on their way. Found late: where a use follows, that
+  /// is the better sentence.
+  void require_no_idle_release(const GroupState& group) const {
+    require_of(group.released, group.released == never || group.used != never,
+               "no computation used its weights since they were gathered");
+  }
+
   void compute() {
     const auto next = static_cast<std::size_t>(computed_);
     require_here(next < computations_.size(), "nothing is left to compute");
@@ -161,13 +174,14 @@ class Judge {
   }
 
   void use(int index) {
-    const GroupState& group = state(index);
+    GroupState& group = state(index);
     if (problem_.group(index).resident) return require_crossed(index);
     if (group.released != never)
       require_of(group.released, false, "its weights are still used by ", name_of(at_),
                  "; release them after it, or gather them again before it");
     require_here(group.gathered != never || begins_gathered(), "the weights of ", group_name(index),
                  " are not gathered; gather them before");
+    group.used = at_;
   }
 
   void write(int index) {
@@ -248,6 +262,7 @@ class Judge {
     }
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       const GroupState& group = groups_[g];
+      require_no_idle_release(group);
       require_of(group.written, group.written == never, "what it adds to the gradient of ",
                  group_name(static_cast<int>(g)), " is never reduced");
       require_of(

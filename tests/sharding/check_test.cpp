@@ -99,6 +99,15 @@ TEST(Check, RefusesWeightsThatAreThereTwiceOrForEver) {
   Spoiled again;
   again.insert(4, {.action = Action::release, .index = 0});
   EXPECT_EQ(again.verdict(), "sharding: task 4, release embedding: its weights are not gathered");
+  Spoiled unused;
+  unused.insert(0, {.action = Action::release, .index = 1}).insert(0, {.action = Action::gather, .index = 1});
+  EXPECT_EQ(unused.verdict(),
+            "sharding: task 1, release block 0: no computation used its weights since they were gathered");
+  Spoiled last;
+  last.insert(last.at(Action::reduce, 0), {.action = Action::release, .index = 1});
+  last.insert(last.at(Action::reduce, 0) - 1, {.action = Action::gather, .index = 1});
+  EXPECT_EQ(last.verdict(),
+            "sharding: task 28, release block 0: no computation used its weights since they were gathered");
   Spoiled resident;
   resident.problem().groups[0].resident = true;
   EXPECT_EQ(resident.verdict(),
@@ -189,6 +198,10 @@ TEST(Check, RefusesToGatherFromPartsThatNobodyKept) {
   EXPECT_EQ(verdict(list, problem),
             "sharding: task 6, keep block 0: no ranks keep weights together under this strategy on this mesh");
   problem.axes.keep = 2;
+  Schedule early = list;
+  std::iter_swap(early.begin() + 5, early.begin() + 6);  // keep block 0 before its forward
+  EXPECT_EQ(verdict(early, problem),
+            "sharding: task 5, keep block 0: no computation used its weights since they were gathered");
   std::erase(list, Task{.action = Action::keep, .index = 1});
   EXPECT_NE(verdict(list, problem).find("gather-in-group block 0: no rank kept a part of its weights before"),
             std::string::npos);

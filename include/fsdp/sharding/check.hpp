@@ -14,8 +14,9 @@ namespace fsdp::sharding {
 /// list:
 /// - its computations are `computations(problem)`, all of them, in that order;
 /// - weights are gathered or resident when used, never gathered twice, never released while a computation still needs
-///   them, and given up at the end but by `generate`; shards that were stepped apart are gathered across first;
-/// - `gather_in_group` follows a `keep`;
+///   them or before one did, and given up at the end but by `generate`; shards that were stepped apart are gathered
+///   across first;
+/// - `gather_in_group` follows a `keep`, which follows a use;
 /// - what is added to a gradient is reduced exactly once, then across exactly once where the group crosses an axis;
 /// - a gradient is open while it is written and reduced, and closed between its reduction and the next write;
 /// - no slot has two holders.
