@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <numeric>
 #include <span>
 #include <string_view>
@@ -52,7 +53,9 @@ struct Layout {
   std::vector<Run> runs;
   std::int64_t full_size = 0;             ///< elements, padding included
   std::vector<std::int64_t> local_sizes;  ///< elements of each rank's buffer, padding included; may differ, may be 0
-  std::vector<Run> across;  ///< of each rank: equal parts of its buffer, over a mesh's outer axis; set by cut_across
+  /// Equal parts of each rank's buffer, over a mesh's outer axis; one for all where their sizes are equal. Set by
+  /// cut_across.
+  std::vector<Run> across;
 
   std::int64_t local_size(int rank) const { return local_sizes[static_cast<std::size_t>(rank)]; }
 
@@ -76,7 +79,7 @@ struct Layout {
   }
 
   /// The parts of `shard`'s buffer over the outer axis, and the elements of each.
-  const Run& across_of(int shard) const { return across[static_cast<std::size_t>(shard)]; }
+  const Run& across_of(int shard) const { return across[across.size() == 1 ? 0 : static_cast<std::size_t>(shard)]; }
   std::int64_t across_size(int shard) const { return across_of(shard).counts.front(); }
 
   /// What rank (shard, replica) of a mesh holds of it then, in the order of its buffer.
@@ -98,11 +101,14 @@ struct Layout {
 
   /// Cuts every local buffer into equal parts over `ranks`, padding it where they do not divide it.
   void cut_across(int ranks) {
+    if (ranks > 1)
+      for (std::int64_t& size : local_sizes) size = round_up(size, element_alignment * ranks);
+    const bool alike =
+        std::adjacent_find(local_sizes.begin(), local_sizes.end(), std::not_equal_to<>()) == local_sizes.end();
     across.clear();
-    for (std::int64_t& size : local_sizes) {
-      if (ranks > 1) size = round_up(size, element_alignment * ranks);
-      across.push_back(
-          {.full = 0, .local = 0, .counts = std::vector<std::int64_t>(static_cast<std::size_t>(ranks), size / ranks)});
+    for (std::size_t rank = 0; rank < (alike ? 1 : local_sizes.size()); ++rank) {
+      const std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks), local_sizes[rank] / ranks);
+      across.push_back({.full = 0, .local = 0, .counts = counts});
     }
   }
 };

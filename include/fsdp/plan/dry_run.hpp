@@ -4,9 +4,11 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <comm/simulated.hpp>
@@ -58,20 +60,28 @@ namespace detail {
 /// Ranks of which one takes the most memory at rest, whatever an element of each kind takes: those that hold no less of
 /// one kind than another that holds more of the rest. Of ranks that hold the same, the first.
 template <class Module>
-std::vector<int> most_loaded_ranks(const Module& module, int ranks, bool& all_alike) {
-  std::vector<int> most;
-  const auto holds_no_more = [&](int rank, int other) {
-    const auto mine = module.elements_of(rank), theirs = module.elements_of(other);
-    return std::equal(mine.begin(), mine.end(), theirs.begin(), std::less_equal<>());
+std::vector<int> most_loaded_ranks(const Module& module, int ranks) {
+  using Elements = std::array<std::int64_t, 3>;
+  std::vector<std::pair<int, Elements>> most;
+  const auto no_more = [](const Elements& a, const Elements& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), std::less_equal<>());
   };
-  all_alike = true;
   for (int rank = 0; rank < ranks; ++rank) {
-    all_alike = all_alike && module.elements_of(rank) == module.elements_of(0);
-    if (std::any_of(most.begin(), most.end(), [&](int other) { return holds_no_more(rank, other); })) continue;
-    std::erase_if(most, [&](int other) { return holds_no_more(other, rank); });
-    most.push_back(rank);
+    const Elements mine = module.elements_of(rank);
+    if (std::any_of(most.begin(), most.end(), [&](const auto& other) { return no_more(mine, other.second); })) continue;
+    std::erase_if(most, [&](const auto& other) { return no_more(other.second, mine); });
+    most.emplace_back(rank, mine);
   }
-  return most;
+  std::vector<int> list;
+  for (const auto& [rank, elements] : most) list.push_back(rank);
+  return list;
+}
+
+template <class Module>
+bool loads_ranks_alike(const Module& module, int ranks) {
+  for (int rank = 1; rank < ranks; ++rank)
+    if (module.elements_of(rank) != module.elements_of(0)) return false;
+  return true;
 }
 
 }  // namespace detail
@@ -87,15 +97,14 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
                                   request.shape, request.purpose);
   if (request.rank == most_loaded) {
     Plan most;
-    bool all_alike = true;
     Request one = request;
-    for (const int rank : detail::most_loaded_ranks(module, request.ranks, all_alike)) {
+    for (const int rank : detail::most_loaded_ranks(module, request.ranks)) {
       one.rank = rank;
       const Plan plan = dry_run(model, sharding, tiling, one);
       if (plan.peak_bytes() > most.peak_bytes()) most = plan;
       one.matmuls = nullptr;  // the same on all ranks
     }
-    most.same_on_all_ranks = all_alike;
+    most.same_on_all_ranks = detail::loads_ranks_alike(module, request.ranks);
     return most;
   }
   Executor<MetaModel> executor(module);
