@@ -32,9 +32,10 @@ RunOptions even_options(int ranks, int micro_batches) {
   return options;
 }
 
-constexpr std::string_view stacks[] = {"fsdp2",    "fsdp2:no-reshard", "fsdp2:deferred", "zero1",      "zero2",
-                                       "zero3",    "zero3:persist=40", "replicated",     "fsdp2/bf16", "fsdp2/rows",
-                                       "hybrid:1", "hybrid:1:full"};
+constexpr std::string_view stacks[] = {
+    "fsdp2",    "fsdp2:no-reshard", "fsdp2:deferred", "zero1",      "zero2",
+    "zero3",    "zero3:persist=40", "replicated",     "fsdp2/bf16", "fsdp2/layout=rows/run-time",
+    "hybrid:1", "hybrid:1:full"};
 
 void expect_the_plan(std::string_view stack, const RunOptions& options) {
   const RunResults results = run(stack, with_evaluation(options));
