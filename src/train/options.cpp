@@ -65,7 +65,7 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
                             AtLeast{"--merge-units-below", o.units.merge_below, 0},
                             AtLeast{"--ranks", o.ranks, 0},
                             AtLeast{"--threads", o.launch.threads, 0},
-                            AtLeast{"ranks", o.launch.ranks, 1}};
+                            AtLeast{"--ranks", o.launch.ranks, 1}};
   require_least(least);
   if (!o.memory.empty()) parse_bytes("memory", o.memory);
   require_in(o.lr >= 0, "--lr", o.lr, "at least 0");
@@ -78,7 +78,7 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
              "at least 0 and below 1");
   require_in(o.launch.deadline_seconds > 0, "--deadline", o.launch.deadline_seconds, "above 0 seconds");
   require<InputError>(o.ranks == 0 || o.dry_run || o.print_schedule,
-                      "--ranks is for --dry-run only; use --comm threads:", o.ranks);
+                      "--ranks is for --dry-run only; a run has the ranks that --comm or its launcher starts");
   require_separator(o.document_separator);
   require<InputError>(
       !o.cuda_graphs || !o.document_separator,

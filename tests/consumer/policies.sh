@@ -65,5 +65,10 @@ for flag in sharding precision tiling comm offload; do
   "$program" imitated "${flags[@]}" --$flag fsdp2 2>err || status=$?
   [ $status -eq 2 ] && grep -q -- "--$flag is fixed by this program: " err || fail "$(cat err)"
 done
+for ranks in 0 -1 2000; do
+  status=0
+  "$program" imitated "${flags[@]}" --ranks=$ranks 2>err || status=$?
+  [ $status -eq 2 ] && grep -q -- "--ranks $ranks: a program starts 1 to 1024 ranks itself" err || fail "$(cat err)"
+done
 grep -q -- '--ranks' help || fail "--help lacks --ranks"
 echo "== done"

@@ -36,16 +36,22 @@ consteval bool check_launch() {
   return true;
 }
 
-/// Calls f(communicator) on every rank of Comm; returns its status.
+inline constexpr std::int64_t most_started_ranks = 1024;
+
+/// Calls f(communicator) on every rank of Comm; returns its status. Throws InputError for a number of ranks that cannot
+/// be started.
 template <class Comm, class F>
 int launch(const LaunchOptions& launch, F f) {
   comm::Options options;
   options.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(launch.deadline_seconds * 1000));
   options.windows = launch.windows;
-  if constexpr (starts_ranks<Comm>)
+  if constexpr (starts_ranks<Comm>) {
+    require<InputError>(launch.ranks >= 1 && launch.ranks <= most_started_ranks, "--ranks ", launch.ranks,
+                        ": a program starts 1 to ", most_started_ranks, " ranks itself");
     return Comm::run(static_cast<int>(launch.ranks), options, std::move(f));
-  else
+  } else {
     return Comm::run(options, std::move(f));
+  }
 }
 
 /// Ranks that `launch` would start or join, told without starting any.
