@@ -126,7 +126,8 @@ TEST(SeriesModel, LearnsUnderEveryStrategyAndTilingAlike) {
   EXPECT_LT(expected.back(), 0.1 * expected.front());
   EXPECT_EQ(losses<Series<Zero3>>(2), expected);
   // These sum in another order: micro-batches before ranks, and tiles.
-  for (const auto& other : {losses<Series<Replicated>>(2), losses<Series<FullyShard<>>>(2, tiling::RunTime::tokens(5))})
+  for (const auto& other : {losses<Series<Replicated>>(2), losses<Series<FullyShard<>>>(2, tiling::RunTime::tokens(5)),
+                            losses<Series<FullyShard<>>>(2, tiling::RunTime::budget(4000))})
     for (std::size_t step = 0; step < expected.size(); ++step)
       EXPECT_NEAR(other[step], expected[step], 1e-5 * expected.front()) << step;
 }
@@ -182,6 +183,28 @@ TEST(SeriesModel, RefusesABatchThatItCannotUse) {
     Training<Series<FullyShard<>>> run(communicator, {});
     run.data.inputs[0][4] = INFINITY;
     EXPECT_THROW(run.executor.train(run.data.batches, 1.0f), InputError);
+  });
+}
+
+TEST(SeriesModel, ItsWeightsBeginAsTheirParametersSay) {
+  Comm::run(1, {}, [](Comm& communicator) {
+    Training<Series<FullyShard<>>> run(communicator, {});
+    std::int64_t normal = 0, zeros = 0;
+    for (const auto& piece : run.module.pieces()) {
+      const std::string& name = piece.parameter->name;
+      const std::uint64_t key = mixed(3) ^ hashed(hash_seed, name);
+      for (std::int64_t i = 0; i < piece.main.numel(); ++i) {
+        if (name == "input.weight") {
+          ++normal;
+          EXPECT_EQ(piece.main[i], static_cast<float>(0.3 * optim::normal_at(key, piece.begin + i)));
+        } else if (name == "blocks.1.unused") {
+          ++zeros;
+          EXPECT_EQ(piece.main[i], 0.0f);
+        }
+      }
+    }
+    EXPECT_EQ(normal, 5 * 8);
+    EXPECT_EQ(zeros, 8);
   });
 }
 

@@ -103,6 +103,20 @@ TEST(Parameters, OfATiedHeadAreTheEmbeddings) {
   }
 }
 
+TEST(Parameters, SayWhatTheyAreForAndMatricesAloneDecay) {
+  const auto embedding = flatten<EmbeddingFields>(Embedding<L>{{}, 257, 7}.parameters());
+  EXPECT_EQ(embedding[0].role, Role::table);
+  EXPECT_TRUE(embedding[0].decays);
+  const auto head = flatten<LossHeadFields>(LossHead<L>{{}, 257, 7}.parameters());
+  EXPECT_EQ(head[0].role, Role::vector);
+  EXPECT_FALSE(head[0].decays);
+  EXPECT_EQ(head[1].role, Role::table);
+  const auto mlp = flatten<ResidualMlpFields>(ResidualMlp<L>{{}, 12, 35}.parameters());
+  EXPECT_EQ(mlp[1].role, Role::matrix);
+  EXPECT_TRUE(mlp[1].decays);
+  EXPECT_EQ(mlp[1].initial, Initial::normal(0.02));
+}
+
 TEST(Flatten, KeepsTheOrderOfNestedFieldsAndUnflattenTurnsItBack) {
   const BlockFields<int> fields{{1, 2, 3, 4, 5}, {6, {7, 8, 9}}};
   const std::array<int, 9> list = flatten<BlockFields>(fields);

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/data/text_source.hpp>
+
+#include <array>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <fsdp/device/cpu.hpp>
+#include <fsdp/device/host_copy.hpp>
+
+#include "support/temporary_folder.hpp"
+
+namespace fsdp::data {
+namespace {
+
+static_assert(check_source<TextSource>() && !Source<Windows>);
+
+std::vector<std::int32_t> values(Tensor<const std::int32_t> list) { return {list.data(), list.data() + list.numel()}; }
+
+TEST(TextSource, GivesWindowsAsABatchWhoseMissingSequencesHaveNoTargets) {
+  const test::TemporaryFolder folder;
+  const std::array paths = {folder.write("text", "abcdefghijklm")};  // 4 windows of 3, of which 1 is held out
+  const TextSource source(paths, 3, 0.25, 256, std::nullopt);
+  EXPECT_EQ(source.training(), 3);
+  EXPECT_EQ(source.validation(), 1);
+  EXPECT_EQ(source.text(), "13 B in 1 files (0 binary ones skipped)");
+
+  auto storage = source.storage(3, device::host_memory<device::Cpu>);
+  const std::array<std::int64_t, 2> windows = {2, 1};
+  const TokenBatch batch = source.fill(storage, windows);
+  EXPECT_EQ(values(batch.tokens), (std::vector<std::int32_t>{'g', 'h', 'i', 'd', 'e', 'f', 'a', 'b', 'c'}));
+  EXPECT_EQ(values(batch.targets), (std::vector<std::int32_t>{'h', 'i', 'j', 'e', 'f', 'g', -1, -1, -1}));
+  EXPECT_EQ(batch.sequences, 3);
+  EXPECT_TRUE(batch.documents.empty());
+  EXPECT_EQ(batch.counts(), (BatchCounts{.valid_targets = 6, .squares = 27}));
+}
+
+TEST(TextSource, ASeparatorEndsDocuments) {
+  const test::TemporaryFolder folder;
+  const std::array paths = {folder.write("text", "a.cdefg.i")};
+  const TextSource source(paths, 4, 0, 256, '.');
+  auto storage = source.storage(2, device::host_memory<device::Cpu>);
+  const std::array<std::int64_t, 2> windows = {0, 1};
+  const TokenBatch batch = source.fill(storage, windows);
+  EXPECT_EQ(std::vector<std::int64_t>(batch.documents.begin(), batch.documents.end()),
+            (std::vector<std::int64_t>{0, 2, 4, 8}));
+  EXPECT_EQ(batch.counts().squares, 4 + 4 + 16);
+  EXPECT_THROW(batch.pattern(), LogicError);
+}
+
+}  // namespace
+}  // namespace fsdp::data
