@@ -18,25 +18,25 @@ for row in zip(*columns): print(*(repr(value) for value in row))" "$@"; }
 
 # run NAME CLIP FLAG...: the losses and gradient norms of the run, to 1e-5 relative.
 run() {
-  local name=$1 clip=$2 folder=$golden/$1
+  local name=$1 clip=$2 model=$golden/$1
   shift 2
-  local length=$((($(stat -c %s "$folder/text.bin") - 1) / 6))
+  local length=$((($(stat -c %s "$model/text.bin") - 1) / 6))
   rm -f metrics.jsonl
-  tessera train --model "$folder" --data "$folder/text.bin" --seq-len $length --batch-size 6 --validation-fraction 0 \
+  tessera train --model "$model" --data "$model/text.bin" --seq-len $length --batch-size 6 --validation-fraction 0 \
     --steps 20 --lr 1e-3 --lr-schedule constant --weight-decay 0.1 --clip "$clip" --precision fp32 --threads 1 \
     --metrics metrics.jsonl "$@"
   steps metrics.jsonl | cut -d' ' -f2,3 >found
-  expected "$folder" adamw.losses adamw.grad_norms >wanted
+  expected "$model" adamw.losses adamw.grad_norms >wanted
   [ "$(wc -l <found)" -eq 20 ] || fail "$name: $(wc -l <found) steps"
   close found wanted 1e-5
   ! cut -d' ' -f1 found | grep -Evq '^([0-9]\.?){9,}$' || fail "$name: losses with fewer than 9 digits"
 
-  tessera eval --model "$folder" --data "$folder/text.bin" --seq-len $length --batch-size 4 --precision fp32
+  tessera eval --model "$model" --data "$model/text.bin" --seq-len $length --batch-size 4 --precision fp32
   python3 -c "
 import json, sys
 print(repr(json.load(open(sys.argv[1]))['loss']))
 assert json.load(open(sys.argv[1]))['tokens'] == int(sys.argv[2])" "$out" $((6 * length)) >found
-  expected "$folder" loss >wanted
+  expected "$model" loss >wanted
   close found wanted 1e-5
 }
 
