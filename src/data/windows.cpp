@@ -41,10 +41,6 @@ Windows::Windows(const Corpus& corpus, std::int64_t seq_len, double validation_f
                       " held-out ones; give more data or --validation-fraction 0");
 }
 
-std::vector<std::int64_t> Windows::validation_windows(std::int64_t limit) const {
-  return evenly_spread(training(), validation_, limit);
-}
-
 void Windows::fill(std::int64_t window, std::int32_t* tokens, std::int32_t* targets) const {
   require(window >= 0 && window < count_, "data: window ", window, " of ", count_);
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(seq_len_) + 1);

@@ -60,10 +60,10 @@ TEST_F(WindowsTest, TheLastPartIsHeldOut) {
   EXPECT_EQ(windows.training(), 75);
   EXPECT_EQ(windows.validation(), 25);
   EXPECT_EQ(Windows(text, 10, 0.001).validation(), 1);
-  EXPECT_EQ(windows.validation_windows(4), (std::vector<std::int64_t>{75, 81, 87, 93}));
-  EXPECT_EQ(windows.validation_windows(99).size(), 25u);
-  EXPECT_EQ(windows.validation_windows().back(), 99);
-  EXPECT_TRUE(Windows(text, 10, 0).validation_windows(5).empty());
+  EXPECT_EQ(evenly_spread(75, 25, 4), (std::vector<std::int64_t>{75, 81, 87, 93}));
+  EXPECT_EQ(evenly_spread(75, 25, 99).size(), 25u);
+  EXPECT_EQ(evenly_spread(75, 25, 0).back(), 99);
+  EXPECT_TRUE(evenly_spread(100, 0, 5).empty());
 }
 
 TEST_F(WindowsTest, WhatCannotWorkIsAnInputErrorWithBothNumbers) {

@@ -30,8 +30,6 @@ class Windows {
   std::int64_t count() const { return count_; }                   ///< of all windows
   std::int64_t training() const { return count_ - validation_; }  ///< windows [0, training())
   std::int64_t validation() const { return validation_; }         ///< windows [training(), count())
-  /// At most `limit` held-out windows, evenly spread; all of them where `limit` is 0.
-  std::vector<std::int64_t> validation_windows(std::int64_t limit = 0) const;
 
   /// Tokens and next tokens of one window, seq_len() each. Throws InputError on a byte that is not below vocab_size.
   void fill(std::int64_t window, std::int32_t* tokens, std::int32_t* targets) const;
