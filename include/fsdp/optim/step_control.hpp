@@ -19,8 +19,8 @@
 namespace fsdp::optim {
 
 /// The global L2 norm of the gradients, what clipping and loss scale make of it, and whether the step is taken at all,
-/// in one collective of two numbers a rank. Sums of squares are in double, in rank order, each element counted once: the
-/// same decision on every rank.
+/// in one collective of two numbers a rank. Sums of squares are in double, in rank order, each element counted once:
+/// the same decision on every rank.
 template <class ModelT>
 class StepControl {
  public:
