@@ -38,7 +38,7 @@ TEST(PolicyText, OfAStrategyIsItsFlag) {
 TEST(PolicyText, OfAPolicyAroundAnotherNamesBoth) {
   EXPECT_EQ(policy_text(Offload<FullyShard<>>{{.prefetch_depth = 2}}), "fsdp2:prefetch=2:offload=optimizer");
   EXPECT_EQ(policy_text(WithLayout<FullyShard<>, buffer::Flat>{}), "fsdp2:layout=flat");
-  EXPECT_EQ(policy_text(HybridShard<Zero3>{.group = 2, .inner = {.live_bound = 9}}), "hybrid:2:inner=zero3:live=9");
+  EXPECT_EQ(policy_text(HybridShard<Zero3>{.group = 2, .inner = {.live_bound = 9}}), "hybrid:2:zero3:live=9");
   EXPECT_EQ(policy_text<Bf16Wire<Bf16Mixed>>(), name_of(PrecisionChoice::bf16_wire));
   EXPECT_EQ(policy_text<Fp32>(), name_of(PrecisionChoice::fp32));
   EXPECT_EQ(policy_text<Bf16Mixed>(), name_of(PrecisionChoice::bf16));

@@ -42,7 +42,7 @@ grep -q '"stack":"fsdp2 threads:2 bf16 tokens:9"' imitated.jsonl || fail "the st
 
 echo "== policies with policies as their arguments train and resume"
 for run in "wrapped 2 fsdp2:layout=flat:offload=optimizer threads:2 bf16:wire=bf16 off" \
-  "hybrid 4 hybrid:2:inner=zero3 threads:4 bf16 tokens:9"; do
+  "hybrid 4 hybrid:2:zero3 threads:4 bf16 tokens:9"; do
   read -r which ranks stack <<<"$run"
   "$program" "$which" "${flags[@]}" --ranks "$ranks" --steps 6 --metrics "$which.jsonl" --checkpoint-dir "$which" \
     --checkpoint-every 3 >"$which.out"

@@ -115,7 +115,7 @@ TEST(Evaluation, HasTheSameLossAsTraining) {
     }
     Evaluation<Model> evaluation(communicator, Model(small()), size);
     optim::initialize(evaluation.module(), 3);
-    evaluation.counts().start([&] { return counts_of(data.batches()); });
+    evaluation.counts().start([&] { return data.batches().front().counts(); });
     const auto targets = static_cast<double>(evaluation.counts().finish().valid_targets);
     const double sum = evaluation.executor().evaluate(data.batches().front());
     EXPECT_NEAR(comm::sum_over_ranks(communicator, sum, {"test"}) / targets, trained, 1e-6 * trained);
