@@ -9,8 +9,8 @@
 #include <comm/threads.hpp>
 #include <fsdp/models/llama.hpp>
 #include <fsdp/module/executor.hpp>
-#include <fsdp/optim/adamw.hpp>
 #include <fsdp/optim/initialize.hpp>
+#include <fsdp/optim/sharded_optimizer.hpp>
 #include <fsdp/optim/training_step.hpp>
 #include <fsdp/plan/dry_run.hpp>
 #include "bench/rounds.hpp"
@@ -154,7 +154,7 @@ class Run {
   Model model_;
   plan::Plan plan_;
   Module module_;
-  optim::AdamW<Model> optimizer_;
+  optim::ShardedOptimizer<Model> optimizer_;
   Parts parts_;
   Executor<Model> executor_;
   optim::TrainingStep<Model> graphs_;

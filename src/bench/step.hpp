@@ -18,8 +18,8 @@
 #include <comm/collectives.hpp>
 #include <fsdp/module/count_exchange.hpp>
 #include <fsdp/module/executor.hpp>
-#include <fsdp/optim/adamw.hpp>
 #include <fsdp/optim/initialize.hpp>
+#include <fsdp/optim/sharded_optimizer.hpp>
 #include <fsdp/plan/dry_run.hpp>
 #include <fsdp/train/batches.hpp>
 #include <fsdp/train/launch.hpp>
@@ -190,7 +190,7 @@ class StepRun {
   plan::Request request_;
   plan::Plan plan_;
   ShardedModule<Model> module_;
-  optim::AdamW<Model> optimizer_;
+  optim::ShardedOptimizer<Model> optimizer_;
   PhaseClock clock_;
   Executor<Model> executor_;
   CountExchange<Comm> exchange_;

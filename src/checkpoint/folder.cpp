@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <functional>
+#include <map>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -26,28 +27,38 @@ std::int64_t step_of(std::string_view name) {
   return error == std::errc() && end == name.data() + name.size() && name.size() >= 8 ? step : -1;
 }
 
-std::string suffix_of(Part part) { return part == Part::exp_avg ? ".exp_avg" : ".exp_avg_sq"; }
-
 /// Everything that `Checkpoint` needs, checked.
 struct Opened {
   ModelFiles model;
   SafetensorsFile optimizer;
+  std::string optimizer_name;
   TrainerState state;
 };
+
+/// Every tensor of the optimizer's file is a state, "name.state", of a parameter and has its shape.
+void check_states(const SafetensorsFile& file, std::span<const NamedShape> parameters) {
+  std::map<std::string_view, const NamedShape*> by_name;
+  for (const NamedShape& parameter : parameters) by_name[parameter.name] = &parameter;
+  for (const TensorInfo& tensor : file.tensors()) {
+    const auto found = by_name.find(std::string_view(tensor.name).substr(0, tensor.name.rfind('.')));
+    require<InputError>(found != by_name.end(), file.path().string(), ": tensor \"", tensor.name,
+                        "\" is the state of no parameter of config.json");
+    require<InputError>(tensor.shape == found->second->shape, file.path().string(), ": tensor \"", tensor.name,
+                        "\" has shape ", shape_text(tensor.shape), "; its parameter has ",
+                        shape_text(found->second->shape));
+  }
+}
 
 Opened open_complete(const std::filesystem::path& path, const ReadListing& read, const Warn& warn) {
   const TrainerFile trainer = read_trainer_file(path / "trainer.json");
   Opened opened{.model = open_model(path, read, warn),
                 .optimizer = SafetensorsFile(path / "optimizer.safetensors"),
+                .optimizer_name = trainer.optimizer,
                 .state = trainer.state};
   const std::vector<NamedShape>& parameters = opened.model.listing.parameters;
   require<InputError>(hash_of(parameters) == trainer.sizes_hash, path.string(),
                       ": config.json is not the one that trainer.json was written with");
-  std::vector<NamedShape> moments;
-  for (const NamedShape& parameter : parameters)
-    for (const Part part : {Part::exp_avg, Part::exp_avg_sq})
-      moments.push_back({parameter.name + suffix_of(part), parameter.shape});
-  check_tensors(opened.optimizer, moments);
+  check_states(opened.optimizer, parameters);
   return opened;
 }
 
@@ -113,7 +124,8 @@ std::optional<std::filesystem::path> find_latest(const std::filesystem::path& di
 
 Checkpoint Checkpoint::open(std::filesystem::path path, const ReadListing& read, const Warn& warn) {
   Opened opened = open_newest(path, read, warn);
-  return {std::move(path), std::move(opened.model), std::move(opened.optimizer), opened.state};
+  return {std::move(path), std::move(opened.model), std::move(opened.optimizer), std::move(opened.optimizer_name),
+          opened.state};
 }
 
 void Checkpoint::check_same_model(const ModelListing& model) const {
@@ -141,9 +153,24 @@ void Checkpoint::check_same_model(const ModelListing& model) const {
   }
 }
 
-void Checkpoint::read(Part part, const std::string& name, std::int64_t begin, std::int64_t count, float* out) const {
-  const SafetensorsFile& file = part == Part::weight ? model_.weights : optimizer_;
-  file.read_range(file.at(part == Part::weight ? name : name + suffix_of(part)), begin, count, out);
+void Checkpoint::check_same_optimizer(const OptimizerStates& states) const {
+  require<InputError>(optimizer_name_ == states.optimizer, path_.string(), ": was trained with the optimizer ",
+                      optimizer_name_, ", this run's is ", states.optimizer, "; resume with --optimizer ",
+                      optimizer_name_, ", or start from its weights with --model ", path_.string());
+  for (const auto& [name, of_parameter] : states.of)
+    for (const std::string& state : of_parameter)
+      require<InputError>(optimizer_.find(name + "." + state) != nullptr, path_.string(), ": has no state \"", state,
+                          "\" of \"", name, "\", which this run's ", states.optimizer,
+                          " keeps; resume with the constants that it was trained with");
+}
+
+void Checkpoint::read_weight(const std::string& name, std::int64_t begin, std::int64_t count, float* out) const {
+  model_.weights.read_range(model_.weights.at(name), begin, count, out);
+}
+
+void Checkpoint::read_state(const std::string& name, std::string_view state, std::int64_t begin, std::int64_t count,
+                            float* out) const {
+  optimizer_.read_range(optimizer_.at(name + "." + std::string(state)), begin, count, out);
 }
 
 }  // namespace fsdp::checkpoint

@@ -26,14 +26,13 @@ std::string step_name(std::int64_t step) {
   return name.str();
 }
 
-/// Two tensors for each parameter, in the order of Part.
-std::vector<NamedShape> moments_of(std::span<const NamedShape> parameters) {
-  std::vector<NamedShape> moments;
-  for (const NamedShape& parameter : parameters) {
-    moments.push_back({parameter.name + ".exp_avg", parameter.shape});
-    moments.push_back({parameter.name + ".exp_avg_sq", parameter.shape});
-  }
-  return moments;
+/// One tensor for each state of each parameter.
+std::vector<NamedShape> tensors_of(const OptimizerStates& states, std::span<const NamedShape> parameters) {
+  std::vector<NamedShape> tensors;
+  for (const NamedShape& parameter : parameters)
+    for (const std::string& state : states.of.at(parameter.name))
+      tensors.push_back({parameter.name + "." + state, parameter.shape});
+  return tensors;
 }
 
 /// Puts `from` in the place of `to`. A folder that is already there is exchanged in one step and ends up at `from`.
@@ -62,13 +61,20 @@ void remove_leftovers(const std::filesystem::path& dir) {
 
 }  // namespace
 
-Save::Save(std::filesystem::path dir, std::int64_t step, std::uint64_t id, const ModelListing& model)
+Save::Save(std::filesystem::path dir, std::int64_t step, std::uint64_t id, const ModelListing& model,
+           const OptimizerStates& states)
     : dir_(std::move(dir)),
       name_(step_name(step)),
       config_text_(model.config),
       parameters_(model.parameters),
+      optimizer_name_(states.optimizer),
       model_plan_(plan_file(parameters_, {{"format", "pt"}})),
-      optimizer_plan_(plan_file(moments_of(parameters_))) {
+      optimizer_plan_(plan_file(tensors_of(states, parameters_))) {
+  std::size_t first = 0;
+  for (const NamedShape& parameter : parameters_) {
+    first_state_.push_back(first);
+    first += states.of.at(parameter.name).size();
+  }
   temporary_ = dir_ / (name_ + ".tmp-" + std::to_string(id));
 }
 
@@ -94,12 +100,14 @@ void Save::join() {
   optimizer_ = SharedFile::join(temporary_ / "optimizer.safetensors", optimizer_plan_);
 }
 
-void Save::write(Part part, std::size_t parameter, std::int64_t begin, std::span<const float> values) {
-  require(model_.has_value() && optimizer_.has_value(), "checkpoint: write needs create or join before it");
-  if (part == Part::weight)
-    model_->write_range(parameter, begin, values);
-  else
-    optimizer_->write_range(2 * parameter + (part == Part::exp_avg ? 0 : 1), begin, values);
+void Save::write_weight(std::size_t parameter, std::int64_t begin, std::span<const float> values) {
+  require(model_.has_value(), "checkpoint: write needs create or join before it");
+  model_->write_range(parameter, begin, values);
+}
+
+void Save::write_state(std::size_t parameter, std::size_t state, std::int64_t begin, std::span<const float> values) {
+  require(optimizer_.has_value(), "checkpoint: write needs create or join before it");
+  optimizer_->write_range(first_state_[parameter] + state, begin, values);
 }
 
 void Save::sync() {
@@ -112,7 +120,7 @@ void Save::sync() {
 
 void Save::commit(const TrainerState& state) {
   require(created_ && !model_.has_value(), "checkpoint: commit needs create and sync before it");
-  const TrainerFile file{.state = state, .sizes_hash = hash_of(parameters_)};
+  const TrainerFile file{.state = state, .sizes_hash = hash_of(parameters_), .optimizer = optimizer_name_};
   write_new_file(temporary_ / "trainer.json", to_json(file));
   sync_directory(temporary_);
   rename_over(temporary_, path());

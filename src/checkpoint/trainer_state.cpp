@@ -41,7 +41,8 @@ std::string hash_of(std::span<const NamedShape> parameters) {
 }
 
 std::string to_json(const TrainerFile& file) {
-  nlohmann::ordered_json object = {{"format_version", format_version}, {"sizes_hash", file.sizes_hash}};
+  nlohmann::ordered_json object = {
+      {"format_version", format_version}, {"sizes_hash", file.sizes_hash}, {"optimizer", file.optimizer}};
   object["seed"] = file.state.seed;
   for_each_number(file, [&](const char* key, std::int64_t value) { object[key] = value; });
   if (const auto& scale = file.state.loss_scale)
@@ -72,6 +73,11 @@ TrainerFile read_trainer_file(const std::filesystem::path& path) {
   require<InputError>(object.contains("sizes_hash") && object.at("sizes_hash").is_string(), source,
                       ": \"sizes_hash\" must be a string");
   file.sizes_hash = object.at("sizes_hash").get<std::string>();
+  if (object.contains("optimizer")) {
+    require<InputError>(object.at("optimizer").is_string(), source, ": \"optimizer\" must be a string");
+    file.optimizer = object.at("optimizer").get<std::string>();
+    ++keys;
+  }
   if (object.contains("loss_scale")) {
     const auto& scale = object.at("loss_scale");
     const bool sound = scale.is_object() && scale.size() == 2 && scale.contains("scale") &&

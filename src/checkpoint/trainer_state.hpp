@@ -14,7 +14,8 @@ namespace fsdp::checkpoint {
 /// trainer.json beside what is needed to trust the other files.
 struct TrainerFile {
   TrainerState state;
-  std::string sizes_hash;  ///< of all names and shapes
+  std::string sizes_hash;           ///< of all names and shapes
+  std::string optimizer = "adamw";  ///< its name; checkpoints from before there were others have none
 };
 
 /// FNV-1a over names and shapes, as 16 hexadecimal digits.

@@ -29,8 +29,17 @@ const TrainerState some_state = {.step = 7,
                                  .seq_len = 16,
                                  .schedule_steps = 100};
 
-/// A value that differs for every element of every part.
-float value_at(Part part, std::size_t parameter, std::int64_t i) {
+const std::vector<std::string> adamw_states = {"exp_avg", "exp_avg_sq"};
+
+OptimizerStates states_for(const LlamaConfig& config, const std::string& optimizer = "adamw",
+                           const std::vector<std::string>& names = adamw_states) {
+  OptimizerStates states{.optimizer = optimizer};
+  for (const NamedShape& parameter : test::listing_of(config).parameters) states.of[parameter.name] = names;
+  return states;
+}
+
+/// A value that differs for every element of a weight (part 0) and of its states.
+float value_at(std::size_t part, std::size_t parameter, std::int64_t i) {
   return static_cast<float>(i) + 0.001f * static_cast<float>(parameter) + 1000.0f * static_cast<float>(part);
 }
 
@@ -40,10 +49,13 @@ void write_share(Save& checkpoint, std::int64_t rank, std::int64_t ranks) {
     const std::int64_t elements = elements_of(checkpoint.parameters()[p].shape);
     const std::int64_t length = (elements + ranks - 1) / ranks;
     const std::int64_t begin = std::min(rank * length, elements), end = std::min(begin + length, elements);
-    for (const Part part : {Part::weight, Part::exp_avg, Part::exp_avg_sq}) {
+    for (std::size_t part = 0; part < 3; ++part) {
       std::vector<float> values;
       for (std::int64_t i = begin; i < end; ++i) values.push_back(value_at(part, p, i));
-      checkpoint.write(part, p, begin, values);
+      if (part == 0)
+        checkpoint.write_weight(p, begin, values);
+      else
+        checkpoint.write_state(p, part - 1, begin, values);
     }
   }
 }
@@ -51,7 +63,7 @@ void write_share(Save& checkpoint, std::int64_t rank, std::int64_t ranks) {
 void save_alone(const std::filesystem::path& dir, std::int64_t step, const LlamaConfig& config = small_model) {
   TrainerState state = some_state;
   state.step = step;
-  Save checkpoint(dir, step, 1, test::listing_of(config));
+  Save checkpoint(dir, step, 1, test::listing_of(config), states_for(config));
   save(
       checkpoint, 0, state, [](bool ok) { return ok; }, [](Save& s) { write_share(s, 0, 1); });
 }
@@ -70,7 +82,7 @@ TEST(Checkpoint, BytesDoNotDependOnTheNumberOfRanks) {
     const std::filesystem::path dir = folder.path() / std::to_string(ranks);
     std::vector<std::unique_ptr<Save>> saves;
     for (std::int64_t r = 0; r < ranks; ++r)
-      saves.push_back(std::make_unique<Save>(dir, 7, 1, test::listing_of(small_model)));
+      saves.push_back(std::make_unique<Save>(dir, 7, 1, test::listing_of(small_model), states_for(small_model)));
     saves[0]->create();
     for (std::size_t r = 1; r < saves.size(); ++r) saves[r]->join();
     for (std::int64_t r = ranks - 1; r >= 0; --r) write_share(*saves[static_cast<std::size_t>(r)], r, ranks);
@@ -94,9 +106,12 @@ TEST(Checkpoint, ReadsBackEveryBitAndThePosition) {
   EXPECT_EQ(checkpoint.model().config, small_model.write());
   const std::vector<NamedShape> parameters = test::listing_of(small_model).parameters;
   for (std::size_t p = 0; p < parameters.size(); ++p)
-    for (const Part part : {Part::weight, Part::exp_avg, Part::exp_avg_sq}) {
+    for (std::size_t part = 0; part < 3; ++part) {
       std::vector<float> values(4);
-      checkpoint.read(part, parameters[p].name, 2, 4, values.data());
+      if (part == 0)
+        checkpoint.read_weight(parameters[p].name, 2, 4, values.data());
+      else
+        checkpoint.read_state(parameters[p].name, adamw_states[part - 1], 2, 4, values.data());
       for (std::int64_t i = 0; i < 4; ++i) EXPECT_EQ(values[static_cast<std::size_t>(i)], value_at(part, p, 2 + i));
     }
   EXPECT_NO_THROW(open_model<test::ListedLlama>(folder.path() / "step-00000007"));
@@ -164,6 +179,28 @@ TEST(Checkpoint, AnotherModelIsNamedByItsFirstDifference) {
   has(said([](LlamaConfig& c) { c.rope_theta = 2; }), "rope_theta");
 }
 
+TEST(Checkpoint, AnotherOptimizerIsRefusedByName) {
+  const TemporaryFolder folder;
+  save_alone(folder.path(), 7);
+  const Checkpoint checkpoint = Checkpoint::open(folder.path(), read);
+  EXPECT_NO_THROW(checkpoint.check_same_optimizer(states_for(small_model)));
+  EXPECT_INPUT_ERROR(checkpoint.check_same_optimizer(states_for(small_model, "muon", {"momentum"})),
+                     "was trained with the optimizer adamw, this run's is muon; resume with --optimizer adamw");
+  EXPECT_INPUT_ERROR(checkpoint.check_same_optimizer(states_for(small_model, "adamw", {"exp_avg", "third"})),
+                     "has no state \"third\"");
+}
+
+TEST(Checkpoint, OneFromBeforeOptimizersHadNamesIsAdamWs) {
+  const TemporaryFolder folder;
+  save_alone(folder.path(), 7);
+  const std::filesystem::path file = folder.path() / "step-00000007" / "trainer.json";
+  std::string text = content_of(file);
+  const std::string line = "  \"optimizer\": \"adamw\",\n";
+  ASSERT_NE(text.find(line), std::string::npos) << text;
+  folder.write("step-00000007/trainer.json", text.erase(text.find(line), line.size()));
+  EXPECT_NO_THROW(Checkpoint::open(folder.path(), read).check_same_optimizer(states_for(small_model)));
+}
+
 TEST(Checkpoint, TrainerJsonIsReadStrictly) {
   const TemporaryFolder folder;
   save_alone(folder.path(), 7);
@@ -193,7 +230,7 @@ TEST(Checkpoint, TrainerJsonIsReadStrictly) {
 TEST(Save, WithoutCommitNothingRemains) {
   const TemporaryFolder folder;
   {
-    Save checkpoint(folder.path(), 7, 1, test::listing_of(small_model));
+    Save checkpoint(folder.path(), 7, 1, test::listing_of(small_model), states_for(small_model));
     checkpoint.create();
     write_share(checkpoint, 0, 1);
     EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"step-00000007.tmp-1"});
@@ -205,7 +242,7 @@ TEST(Save, IfOneRankFailsEveryRankThrowsAndTheOlderCheckpointStays) {
   const TemporaryFolder folder;
   save_alone(folder.path(), 3);
   for (const int stage : {0, 1, 2}) {  // the stage at which another rank reports a failure
-    Save checkpoint(folder.path(), 7, 1, test::listing_of(small_model));
+    Save checkpoint(folder.path(), 7, 1, test::listing_of(small_model), states_for(small_model));
     int calls = 0;
     const auto all = [&](bool ok) { return ok && calls++ != stage; };
     const auto write = [](Save& s) { write_share(s, 0, 1); };
@@ -213,7 +250,7 @@ TEST(Save, IfOneRankFailsEveryRankThrowsAndTheOlderCheckpointStays) {
     EXPECT_EQ(find_latest(folder.path(), read), folder.path() / (stage < 2 ? "step-00000003" : "step-00000007"));
     for (const std::string& name : names_in(folder.path())) EXPECT_EQ(name.find("tmp"), std::string::npos) << name;
   }
-  Save checkpoint(folder.path(), 8, 1, test::listing_of(small_model));
+  Save checkpoint(folder.path(), 8, 1, test::listing_of(small_model), states_for(small_model));
   const auto fail = [](Save&) { throw InputError("this rank's own reason"); };
   EXPECT_INPUT_ERROR(save(
                          checkpoint, 0, some_state, [](bool ok) { return ok; }, fail),

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "cuda_reference.hpp"
+#include "steps_reference.hpp"
 
 namespace fsdp::device {
 namespace {
@@ -204,6 +205,100 @@ void expect_the_reference_step(bool plain, std::int64_t count, std::int64_t offs
   dmodel.back();
   for (std::int64_t i = 0; i < count && with_model; ++i)
     ASSERT_EQ(static_cast<float>(model.at(0, i)), static_cast<float>(Model(w.at(0, i))));
+}
+
+template <class Model>
+void expect_the_reference_of_sgd(bool plain, std::int64_t count, std::int64_t offset, const SgdRules& rules) {
+  constexpr bool with_model = !std::is_same_v<Model, float>;
+  const StepDecision step = third_step();
+  CudaRank rank(plain);
+  auto w = Matrix<float>::random(1, 1, count), m = Matrix<float>::random(2, 1, count);
+  const auto g = Matrix<float>::random(4, 1, count, 0, 5);
+  Matrix<Model> model(1, count);
+  Values w_expected = w.values(), m_expected = m.values();
+  sgd_reference(rules, step, w_expected, m_expected, g.values());
+  const OnDevice<float> dw(rank, w, offset), dm(rank, m, offset), dg(rank, g, offset);
+  const OnDevice<Model> dmodel(rank, model, offset);
+  const NumbersOnDevice<StepDecision> decision(rank, {step});
+  enqueue(rank.stream, SgdStep<Model>{.rules = rules,
+                                      .step = decision.view(),
+                                      .main = dw.vector(),
+                                      .momentum = rules.momentum == 0 ? Tensor<float>() : dm.vector(),
+                                      .gradient = dg.vector_input(),
+                                      .model = with_model ? dmodel.vector() : Tensor<Model>()});
+  EXPECT_LT(difference(dw.back().values(), w_expected), 1e-6);
+  EXPECT_LT(difference(dm.back().values(), m_expected), 1e-6);
+  dmodel.back();
+  for (std::int64_t i = 0; i < count && with_model; ++i)
+    ASSERT_EQ(static_cast<float>(model.at(0, i)), static_cast<float>(Model(w.at(0, i))));
+}
+
+TEST(CudaOptimizer, SgdIsTheReferenceAndRoundsTheModelOnce) {
+  FSDP_NEEDS_DEVICE();
+  for (const bool plain : {false, true})
+    for (const SgdRules& rules : sgd_rules())
+      for (const std::int64_t count : {3, 1023})
+        for (const std::int64_t offset : {0, 2}) {
+          expect_the_reference_of_sgd<float>(plain, count, offset, rules);
+          expect_the_reference_of_sgd<bf16>(plain, count, offset, rules);
+          expect_the_reference_of_sgd<f16>(plain, count, offset, rules);
+        }
+}
+
+/// Momentum, normalising, a polynomial's sum and the step, one after the other.
+template <class T>
+void expect_the_reference_of_muon(bool plain, std::int64_t count, bool nesterov) {
+  const StepDecision step = third_step();
+  CudaRank rank(plain);
+  auto w = Matrix<float>::random(1, 1, count), m = Matrix<float>::random(2, 1, count);
+  const auto g = Matrix<float>::random(4, 1, count, 0, 5);
+  Matrix<float> direction(1, count);
+  Matrix<T> x(1, count), y = Matrix<T>::random(5, 1, count), model(1, count);
+  Values m_expected = m.values(), w_expected = w.values();
+  const Values d_expected = direction_reference(nesterov, step, m_expected, g.values());
+  double squares = 0;
+  for (const double value : d_expected) squares += value * value;
+  const OnDevice<float> dw(rank, w, 0), dm(rank, m, 0), dg(rank, g, 0), dd(rank, direction, 0);
+  const OnDevice<T> dx(rank, x, 0), dy(rank, y, 0), dmodel(rank, model, 0);
+  const NumbersOnDevice<StepDecision> decision(rank, {step});
+  const NumbersOnDevice<double> sum(rank, {squares});
+  const Values y_before = y.values();
+  enqueue(rank.stream, MomentumDirection{.nesterov = nesterov,
+                                         .step = decision.view(),
+                                         .gradient = dg.vector_input(),
+                                         .state = dm.vector(),
+                                         .direction = dd.vector()});
+  enqueue(rank.stream, Normalized<T>{.x = dd.vector_input(), .squares = sum.view(), .y = dx.vector()});
+  enqueue(rank.stream, Combination<T>{.alpha = -2, .x = dx.vector_input(), .beta = 3, .y = dy.vector()});
+  enqueue(rank.stream, DirectionStep<T>{.weight_decay = 0.1f,
+                                        .scale = 3,
+                                        .step = decision.view(),
+                                        .direction = dy.vector_input(),
+                                        .main = dw.vector(),
+                                        .model = std::is_same_v<T, float> ? Tensor<T>() : dmodel.vector()});
+  EXPECT_LT(difference(dm.back().values(), m_expected), 1e-6);
+  EXPECT_LT(difference(dd.back().values(), d_expected), 1e-6);
+  Values expected = d_expected;
+  for (double& value : expected) value /= std::sqrt(squares) + 1e-7;
+  EXPECT_LT(difference(dx.back().values(), expected), cuda_tolerance<T>());
+  const Values found_x = x.values();
+  for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = -2 * found_x[i] + 3 * y_before[i];
+  EXPECT_LT(difference(dy.back().values(), expected), cuda_tolerance<T>());
+  const Values found_y = y.values();
+  for (std::size_t i = 0; i < w_expected.size(); ++i)
+    w_expected[i] = w_expected[i] * (1 - step.lr * 0.1) - step.lr * 3 * found_y[i];
+  EXPECT_LT(difference(dw.back().values(), w_expected), 1e-6);
+}
+
+TEST(CudaOptimizer, MuonsOperationsAreTheReference) {
+  FSDP_NEEDS_DEVICE();
+  for (const bool plain : {false, true})
+    for (const std::int64_t count : {3, 1023})
+      for (const bool nesterov : {false, true}) {
+        expect_the_reference_of_muon<float>(plain, count, nesterov);
+        expect_the_reference_of_muon<bf16>(plain, count, nesterov);
+        expect_the_reference_of_muon<f16>(plain, count, nesterov);
+      }
 }
 
 TEST(CudaOptimizer, AdamWIsTheReferenceAndRoundsTheModelOnce) {

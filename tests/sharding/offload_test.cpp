@@ -18,7 +18,7 @@ std::int64_t bytes(const RunResults& results, MemoryKind kind) {
 void expect_same_bits_and_plan(const RunResults& found, const RunResults& expected) {
   EXPECT_EQ(found.losses, expected.losses);
   EXPECT_EQ(tensors_that_differ(found.weights, expected.weights), Names{});
-  EXPECT_EQ(tensors_that_differ(found.second_moments, expected.second_moments), Names{});
+  EXPECT_EQ(tensors_that_differ(found.states, expected.states), Names{});
   for (const Memory& memory : found.memory) {
     EXPECT_EQ(memory.used, memory.planned);
     EXPECT_EQ(memory.used_offload, memory.planned_offload);

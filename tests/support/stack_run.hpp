@@ -19,8 +19,9 @@
 #include <fsdp/models/llama.hpp>
 #include <fsdp/module/count_exchange.hpp>
 #include <fsdp/module/executor.hpp>
-#include <fsdp/optim/adamw.hpp>
 #include <fsdp/optim/initialize.hpp>
+#include <fsdp/optim/run_time.hpp>
+#include <fsdp/optim/sharded_optimizer.hpp>
 #include <fsdp/optim/training_step.hpp>
 #include <fsdp/plan/dry_run.hpp>
 #include <fsdp/train/shards_io.hpp>
@@ -45,10 +46,10 @@ concept ChecksAccesses = requires {
   Device::take_races();
 };
 
-/// The whole tensors of which every rank holds view(piece); zero where `of_trained` and frozen. Each element must be
-/// owned once, and be the same in every replica.
-template <class Module, class View>
-Values collect(Module& module, View view, bool of_trained = false) {
+/// The whole tensors of which every rank holds view(index of a piece); zero for parameters that `has(parameter,
+/// trainable)` leaves out. Each element must be owned once, and be the same in every replica.
+template <class Module, class View, class Has>
+Values collect(Module& module, View view, Has has) {
   std::map<std::string, std::size_t> offsets;
   std::size_t total = 0;
   const auto parameters = parameter_list(module.model());
@@ -58,9 +59,10 @@ Values collect(Module& module, View view, bool of_trained = false) {
   }
   std::vector<std::int64_t> bits(total), holders(total);
   const auto for_each = [&](bool owned_only, auto f) {
-    for (const auto& piece : module.pieces()) {
-      if ((owned_only && !piece.owned) || (of_trained && !piece.trainable)) continue;
-      const auto tensor = view(piece);
+    for (std::size_t index = 0; index < module.pieces().size(); ++index) {
+      const auto& piece = module.pieces()[index];
+      if ((owned_only && !piece.owned) || !has(*piece.parameter, piece.trainable)) continue;
+      const auto tensor = view(index);
       using Element = std::remove_pointer_t<decltype(tensor.data())>;
       device::OnHost<typename Module::Device, Element> host(module.stream(), tensor);
       const auto values = host.values();
@@ -72,7 +74,7 @@ Values collect(Module& module, View view, bool of_trained = false) {
   auto& communicator = module.communicator();
   for (const auto& group : module.groups())
     for (const auto& parameter : group.parameters())
-      if (of_trained && !group.facts().trainable && communicator.rank() == 0)
+      if (!has(parameter, group.facts().trainable) && communicator.rank() == 0)
         std::fill_n(holders.begin() + static_cast<std::ptrdiff_t>(offsets.at(parameter.name)), parameter.shape.numel(),
                     1);
   for_each(true, [&](std::size_t at, std::int32_t value) {
@@ -95,6 +97,26 @@ Values collect(Module& module, View view, bool of_trained = false) {
           std::bit_cast<float>(static_cast<std::int32_t>(bits[offsets[parameter.name] + static_cast<std::size_t>(i)])));
   }
   return values;
+}
+
+/// All states of an optimizer, as "parameter.state".
+template <class Module, class Optimizer>
+Values collect_states(Module& module, const Optimizer& optimizer) {
+  Values states;
+  std::size_t most = 0;
+  const auto names = [&](const NamedParameter& parameter) { return optimizer.optimizer().states(parameter); };
+  for (const auto& group : module.groups())
+    for (const auto& parameter : group.parameters()) most = std::max(most, names(parameter).size());
+  for (std::size_t state = 0; state < most; ++state) {
+    const Values found = collect(
+        module, [&](std::size_t piece) { return optimizer.states(piece)[state]; },
+        [&](const NamedParameter& parameter, bool trainable) { return trainable && names(parameter).size() > state; });
+    for (const auto& group : module.groups())
+      for (const auto& parameter : group.parameters())
+        if (names(parameter).size() > state)
+          states[parameter.name + "." + std::string(names(parameter)[state])] = found.at(parameter.name);
+  }
+  return states;
 }
 
 template <class Model>
@@ -133,9 +155,13 @@ std::vector<std::vector<float>> logits(typename Model::Stack::Comm& communicator
 }
 
 template <class Model>
-void save(ShardedModule<Model>& module, const optim::AdamW<Model>& optimizer, const RunOptions& options) {
+using TestOptimizer = optim::ShardedOptimizer<Model, optim::RunTime>;
+
+template <class Model>
+void save(ShardedModule<Model>& module, const TestOptimizer<Model>& optimizer, const RunOptions& options) {
   auto& communicator = module.communicator();
-  checkpoint::Save save(options.save_to, optimizer.steps(), 1, checkpoint::listing_of(module.model()));
+  checkpoint::Save save(options.save_to, optimizer.steps(), 1, checkpoint::listing_of(module.model()),
+                        train::states_of(module, optimizer.optimizer()));
   const auto all = [&](bool ok) {
     std::int64_t every = ok ? 1 : 0;
     comm::reduce(communicator, std::span<std::int64_t>(&every, 1), comm::Reduction::min, {"checkpoint"});
@@ -163,11 +189,11 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
                         .rank = rank,
                         .sequences = options.most_sequences,
                         .shape = {.sequence_length = options.sequence_length, .micro_batches = options.micro_batches}};
-  const plan::Plan plan = plan::dry_run(model, sharding, options.tiling, request);
+  const plan::Plan plan = plan::dry_run(model, sharding, options.tiling, request, options.optimizer);
   request.shape.activation_bytes = plan.activation_bytes;
   request.shape.offloaded_activation_bytes = plan.offloaded_activation_bytes;
   ShardedModule<Model> module(communicator, model, sharding, options.tiling, request.shape);
-  optim::AdamW<Model> optimizer(module, {.clip = options.clip});
+  TestOptimizer<Model> optimizer(module, options.optimizer, {.clip = options.clip});
   MemoryWatch<Model> watch(module);
   Executor<Model> executor(module, watch.observer());
   if (options.nan_in_padding) watch.fill_gradients_with_nan();
@@ -178,7 +204,11 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
 
   RunResults results;
   Memory memory{.planned = plan.bytes, .planned_activations = plan.activation_bytes};
-  const auto collect_weights = [&] { return collect(module, [](const auto& piece) { return piece.main; }); };
+  const auto collect_weights = [&] {
+    return collect(
+        module, [&](std::size_t piece) { return module.pieces()[piece].main; },
+        [](const NamedParameter&, bool) { return true; });
+  };
   CountExchange<typename Model::Stack::Comm> exchange(communicator, module.ledger());
   const auto evaluate = [&] {
     if (options.evaluated.empty()) return 0.0;
@@ -197,7 +227,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   results.first_evaluation = evaluate();
 
   StepsAhead<Model> ahead(module, options);
-  optim::TrainingStep<Model> graphs(module, executor, optimizer, options.graphs);
+  optim::TrainingStep<Model, optim::RunTime> graphs(module, executor, optimizer, options.graphs);
   const auto read_oldest = [&] {
     const double targets = ahead.release_oldest();
     const device::StepDecision& decision = optimizer.control().decision(ahead.steps() - 1);
@@ -232,7 +262,8 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
     }
     if (options.collects && !options.graphs && results.gradients.empty())
       results.gradients = collect(
-          module, [](const auto& piece) { return piece.gradient; }, true);
+          module, [&](std::size_t piece) { return module.pieces()[piece].gradient; },
+          [](const NamedParameter&, bool trainable) { return trainable; });
     if (!options.graphs) optimizer.step(executor.loss(), {.lr = options.lr});
     if (!options.reads_late || ahead.steps() > 1) read_oldest();
     if (memory.allocations_after_first_step == 0) memory.allocations_after_first_step = module.ledger().allocations();
@@ -245,10 +276,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
 
   if (options.collects) {
     results.weights = collect_weights();
-    results.first_moments = collect(
-        module, [&](const auto& piece) { return optimizer.first_moment(piece); }, true);
-    results.second_moments = collect(
-        module, [&](const auto& piece) { return optimizer.second_moment(piece); }, true);
+    results.states = collect_states(module, optimizer);
   }
   memory.used = module.peak_bytes();
   memory.used_activations = module.arena().peak();

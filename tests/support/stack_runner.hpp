@@ -21,6 +21,7 @@
 #include <fsdp/device/memory.hpp>
 #include <fsdp/models/llama_config.hpp>
 #include <fsdp/module/units.hpp>
+#include <fsdp/optim/run_time.hpp>
 #include <tiling/policies.hpp>
 #include "cli/stack_choice.hpp"
 
@@ -64,6 +65,7 @@ struct RunOptions {
   std::filesystem::path save_to = {};  ///< where the last step's checkpoint goes
   std::function<void(int rank, const comm::Record&)> before = {};  ///< called before each collective
   std::chrono::milliseconds deadline{120'000};                     ///< of every collective over Threads
+  optim::RunTime optimizer = {};
   bool nan_in_padding = false;               ///< gradients' memory is NaN before the first step writes to it
   bool collects = true;                      ///< weights, gradients and moments
   bool check_only = false;                   ///< on an asynchronous device accesses are checked, and nothing runs
@@ -91,15 +93,15 @@ struct RunResults {
   std::vector<double> losses, norms;
   double first_evaluation = 0, last_evaluation = 0;  ///< mean loss of `evaluated`
   Values initial, gradients, weights;                ///< gradients: of the first step
-  Values first_moments, second_moments;
-  std::vector<std::vector<float>> logits;        // [windows][S * V]
-  std::vector<comm::Record> records;             ///< collectives of the last step's forward and backward, on rank 0
-  std::vector<comm::Record> across_records;      ///< those on the mesh's outer axis
-  std::vector<comm::Record> inner_records;       ///< and on its inner one
-  std::vector<comm::Record> generating_records;  ///< collectives of all of logits_of
-  std::vector<Memory> memory;                    ///< by rank
-  std::vector<std::string> races;                ///< accesses in no order, in words, on an asynchronous device
-  std::int64_t captured = 0, launched = 0;       ///< graphs, and steps that were one
+  Values states;                                     ///< of the optimizer, as "parameter.state"
+  std::vector<std::vector<float>> logits;            // [windows][S * V]
+  std::vector<comm::Record> records;                 ///< collectives of the last step's forward and backward, on rank 0
+  std::vector<comm::Record> across_records;          ///< those on the mesh's outer axis
+  std::vector<comm::Record> inner_records;           ///< and on its inner one
+  std::vector<comm::Record> generating_records;      ///< collectives of all of logits_of
+  std::vector<Memory> memory;                        ///< by rank
+  std::vector<std::string> races;                    ///< accesses in no order, in words, on an asynchronous device
+  std::int64_t captured = 0, launched = 0;           ///< graphs, and steps that were one
   std::vector<std::vector<std::int64_t>>
       points;  ///< events that rank 0's queues waited for after the first step, by point
 };

@@ -10,9 +10,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -38,15 +40,19 @@ struct TrainerState {
   friend bool operator==(const TrainerState&, const TrainerState&) = default;
 };
 
-/// The three values kept for each weight.
-enum class Part : std::uint8_t { weight, exp_avg, exp_avg_sq };
+/// What an optimizer keeps: the names of each parameter's states. A state is float and has its parameter's shape.
+struct OptimizerStates {
+  std::string optimizer = "adamw";                                       ///< its name
+  std::map<std::string, std::vector<std::string>, std::less<>> of = {};  ///< by parameter; in the optimizer's order
+};
 
 /// A checkpoint being written by all ranks. Made on every rank with equal arguments; nothing touches the disk until
 /// `create`. If the object of the rank that created is destroyed before `commit`, nothing remains on disk.
 class Save {
  public:
   /// `id`: a number on which the ranks agree; runs that share `dir` at the same time need different ones.
-  Save(std::filesystem::path dir, std::int64_t step, std::uint64_t id, const ModelListing& model);
+  Save(std::filesystem::path dir, std::int64_t step, std::uint64_t id, const ModelListing& model,
+       const OptimizerStates& states);
   Save(Save&&) = delete;
   ~Save();
 
@@ -54,8 +60,10 @@ class Save {
 
   void create();  ///< rank 0: folder, config.json and both files at full size
   void join();    ///< the others, after `create`
-  /// Elements [begin, begin + values.size()) of a parameter.
-  void write(Part part, std::size_t parameter, std::int64_t begin, std::span<const float> values);
+  /// Elements [begin, begin + values.size()) of a parameter,
+  void write_weight(std::size_t parameter, std::int64_t begin, std::span<const float> values);
+  /// and of one of its states, by its place among them.
+  void write_state(std::size_t parameter, std::size_t state, std::int64_t begin, std::span<const float> values);
   void sync();                             ///< every rank, after its writes
   void commit(const TrainerState& state);  ///< rank 0, after every rank's `sync`
   void abort() noexcept;                   ///< removes what was written and not committed
@@ -66,6 +74,8 @@ class Save {
   std::filesystem::path dir_, temporary_;
   std::string name_, config_text_;
   std::vector<NamedShape> parameters_;
+  std::string optimizer_name_;
+  std::vector<std::size_t> first_state_;  // [parameters]: its first tensor in the optimizer's file
   FilePlan model_plan_, optimizer_plan_;
   std::optional<SharedFile> model_, optimizer_;
   bool created_ = false;
@@ -94,16 +104,28 @@ class Checkpoint {
   /// Throws InputError naming the first tensor (name, both shapes) or value that differs from `model`.
   void check_same_model(const ModelListing& model) const;
 
-  /// Elements [begin, begin + count) of a parameter, to the bit as they were written.
-  void read(Part part, const std::string& name, std::int64_t begin, std::int64_t count, float* out) const;
+  /// Throws InputError where another optimizer wrote it, or a state is missing or has another shape.
+  void check_same_optimizer(const OptimizerStates& states) const;
+
+  /// Elements [begin, begin + count) of a parameter, to the bit as they were written,
+  void read_weight(const std::string& name, std::int64_t begin, std::int64_t count, float* out) const;
+  /// and of one of its states.
+  void read_state(const std::string& name, std::string_view state, std::int64_t begin, std::int64_t count,
+                  float* out) const;
 
  private:
-  Checkpoint(std::filesystem::path path, ModelFiles model, SafetensorsFile optimizer, const TrainerState& state)
-      : path_(std::move(path)), model_(std::move(model)), optimizer_(std::move(optimizer)), state_(state) {}
+  Checkpoint(std::filesystem::path path, ModelFiles model, SafetensorsFile optimizer, std::string optimizer_name,
+             const TrainerState& state)
+      : path_(std::move(path)),
+        model_(std::move(model)),
+        optimizer_(std::move(optimizer)),
+        optimizer_name_(std::move(optimizer_name)),
+        state_(state) {}
 
   std::filesystem::path path_;
   ModelFiles model_;
   SafetensorsFile optimizer_;
+  std::string optimizer_name_;
   TrainerState state_;
 };
 

@@ -145,6 +145,16 @@ void run(Cpu::Stream&, const SumOfSquares&, Scratch);
 void run(Cpu::Stream&, const DecideStep&);
 template <ComputedBy<Cpu> Model>
 void run(Cpu::Stream&, const AdamWStep<Model>&);
+template <ComputedBy<Cpu> Model>
+void run(Cpu::Stream&, const SgdStep<Model>&);
+
+void run(Cpu::Stream&, const MomentumDirection&);
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream&, const Normalized<T>&);
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream&, const Combination<T>&);
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream&, const DirectionStep<T>&);
 
 /// Cores that this process may use, honouring its affinity mask.
 int available_cores();

@@ -241,6 +241,16 @@ template <ComputedBy<Cuda> Model>
 std::int64_t scratch(const Cuda::Planner&, const AdamWStep<Model>&);
 template <ComputedBy<Cuda> Model>
 void run(Cuda::Stream&, const AdamWStep<Model>&, Scratch);
+template <ComputedBy<Cuda> Model>
+void run(Cuda::Stream&, const SgdStep<Model>&);
+
+void run(Cuda::Stream&, const MomentumDirection&);
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream&, const Normalized<T>&);
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream&, const Combination<T>&);
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream&, const DirectionStep<T>&);
 
 /// Pinned host memory. The optimizer reads and writes it across the bus.
 template <>

@@ -9,7 +9,9 @@
 #include <fsdp/device/operations/elements.hpp>
 #include <fsdp/device/operations/embedding.hpp>
 #include <fsdp/device/operations/matmul.hpp>
+#include <fsdp/device/operations/muon.hpp>
 #include <fsdp/device/operations/norm.hpp>
 #include <fsdp/device/operations/optimizer.hpp>
 #include <fsdp/device/operations/rope.hpp>
+#include <fsdp/device/operations/sgd.hpp>
 #include <fsdp/device/operations/swiglu.hpp>

@@ -15,7 +15,7 @@
 #include <fsdp/device/device.hpp>
 #include <fsdp/device/operations.hpp>
 #include <fsdp/module/executor.hpp>
-#include <fsdp/optim/adamw.hpp>
+#include <fsdp/optim/sharded_optimizer.hpp>
 
 namespace fsdp::optim {
 namespace detail {
@@ -34,16 +34,17 @@ struct GraphOf<Device> {
 /// Forward, backward and the optimizer. With `graphs`, the host asks for the operations of a step that is like the one
 /// before once more, and the device keeps them; from then on a step is a few copies and a launch, as long as steps are
 /// alike. What comes of it is the same to the bit.
-template <class Model>
+template <class Model, class OptimizerT = AdamW>
 class TrainingStep {
  public:
+  using Optimizer = ShardedOptimizer<Model, OptimizerT>;
   using Module = ShardedModule<Model>;
   using Device = typename Module::Device;
   using Batch = typename Model::Batch;
 
   /// All of them must outlive it. Throws InputError where `graphs` are asked for and the device keeps no work, or the
   /// communicator's hosts take part in every collective.
-  TrainingStep(Module& module, Executor<Model>& executor, AdamW<Model>& optimizer, bool graphs)
+  TrainingStep(Module& module, Executor<Model>& executor, Optimizer& optimizer, bool graphs)
       : module_(module), executor_(executor), optimizer_(optimizer), graphs_(graphs) {
     if (!graphs) return;
     require<InputError>(device::Captures<Device>, "CUDA graphs (--cuda-graphs) are asked for, and this stack runs on ",
@@ -108,7 +109,7 @@ class TrainingStep {
 
   Module& module_;
   Executor<Model>& executor_;
-  AdamW<Model>& optimizer_;
+  Optimizer& optimizer_;
   bool graphs_;
   std::optional<float> last_;        ///< scale of the last step, where it was like others
   std::optional<float> kept_scale_;  ///< of the steps that graph_ is

@@ -16,7 +16,7 @@
 #include <fsdp/module/count_exchange.hpp>
 #include <fsdp/module/executor.hpp>
 #include <fsdp/module/sharded_module.hpp>
-#include <fsdp/optim/adamw.hpp>
+#include <fsdp/optim/sharded_optimizer.hpp>
 
 namespace fsdp::plan {
 
@@ -87,9 +87,9 @@ bool loads_ranks_alike(const Module& module, int ranks) {
 }  // namespace detail
 
 /// Runs one step (and one evaluation) of the model on Meta, with every number of sequences that a micro-batch may have.
-template <class Model>
+template <class Model, class Optimizer = optim::AdamW>
 Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typename Model::Stack::Tiling tiling,
-             const Request& request) {
+             const Request& request, const Optimizer& with = {}) {
   using MetaModel = MetaTwin<Model>;
   typename MetaModel::Stack::Comm communicator(
       comm::simulated_world<typename Model::Stack::Comm>(request.ranks, std::max(request.rank, 0)));
@@ -124,7 +124,7 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
   Plan result;
   result.rank = request.rank;
   if (request.purpose == Purpose::train) {
-    optim::AdamW<MetaModel> optimizer(module, {});
+    optim::ShardedOptimizer<MetaModel, Optimizer> optimizer(module, with);
     module.stream().counters.matmuls = request.matmuls;
     train(batch);
     result.work = module.stream().counters;

@@ -8,6 +8,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <comm/collectives.hpp>
@@ -15,11 +16,11 @@
 #include <fsdp/checkpoint/model_files.hpp>
 #include <fsdp/device/on_host.hpp>
 #include <fsdp/module/sharded_module.hpp>
-#include <fsdp/optim/adamw.hpp>
+#include <fsdp/optim/sharded_optimizer.hpp>
 
 namespace fsdp::train {
 
-/// Where weights and moments at rest live.
+/// Where main weights and optimizer state live.
 template <class Model>
 using MainSpace = typename ShardedModule<Model>::Group::MainSpace;
 
@@ -34,41 +35,62 @@ void load_weights(ShardedModule<Model>& module, const checkpoint::SafetensorsFil
   module.sync_model_weights();
 }
 
-/// Weights and moments of a checkpoint, to the bit.
-template <class Model>
-void restore(ShardedModule<Model>& module, optim::AdamW<Model>& optimizer, const checkpoint::Checkpoint& from) {
-  using checkpoint::Part;
-  for (const auto& piece : module.pieces()) {
-    const auto read = [&](Part part, Tensor<float> values) {
+/// The states that an optimizer keeps of a module's parameters, those that are frozen now among them.
+template <class Model, class Optimizer>
+checkpoint::OptimizerStates states_of(const ShardedModule<Model>& module, const Optimizer& optimizer) {
+  checkpoint::OptimizerStates states{.optimizer = std::string(optimizer.name())};
+  for (const auto& group : module.groups())
+    for (const NamedParameter& parameter : group.parameters()) {
+      const std::span<const std::string_view> names = optimizer.states(parameter);
+      states.of[parameter.name].assign(names.begin(), names.end());
+    }
+  return states;
+}
+
+/// Weights and optimizer state of a checkpoint, to the bit. Throws InputError where another optimizer wrote it.
+template <class Model, class Optimizer>
+void restore(ShardedModule<Model>& module, optim::ShardedOptimizer<Model, Optimizer>& optimizer,
+             const checkpoint::Checkpoint& from) {
+  from.check_same_optimizer(states_of(module, optimizer.optimizer()));
+  for (std::size_t i = 0; i < module.pieces().size(); ++i) {
+    const auto& piece = module.pieces()[i];
+    const std::string& name = piece.parameter->name;
+    const auto fill = [&](Tensor<float> values, const auto& read) {
       device::OnHost<MainSpace<Model>, float> host(module.stream(), values);
-      from.read(part, piece.parameter->name, piece.begin, values.numel(), host.values().data());
+      read(values.numel(), host.values().data());
       host.write_back();
     };
-    read(Part::weight, piece.main);
-    read(Part::exp_avg, optimizer.first_moment(piece));
-    read(Part::exp_avg_sq, optimizer.second_moment(piece));
+    fill(piece.main, [&](std::int64_t count, float* out) { from.read_weight(name, piece.begin, count, out); });
+    const auto names = optimizer.state_names(piece);
+    const std::vector<Tensor<float>> states = optimizer.states(i);
+    for (std::size_t state = 0; state < states.size(); ++state)
+      fill(states[state],
+           [&](std::int64_t count, float* out) { from.read_state(name, names[state], piece.begin, count, out); });
   }
   optimizer.control().resume(from.state().step, from.state().skipped_steps);
   module.sync_model_weights();
 }
 
 /// Writes the ranges that this rank owns.
-template <class Model>
-void write_shards(ShardedModule<Model>& module, const optim::AdamW<Model>& optimizer, checkpoint::Save& save) {
-  using checkpoint::Part;
+template <class Model, class Optimizer>
+void write_shards(ShardedModule<Model>& module, const optim::ShardedOptimizer<Model, Optimizer>& optimizer,
+                  checkpoint::Save& save) {
   std::map<std::string, std::size_t> index;
   for (std::size_t i = 0; i < save.parameters().size(); ++i) index[save.parameters()[i].name] = i;
-  for (const auto& piece : module.pieces()) {
+  for (std::size_t i = 0; i < module.pieces().size(); ++i) {
+    const auto& piece = module.pieces()[i];
     if (!piece.owned) continue;
     const std::size_t parameter = index.at(piece.parameter->name);
-    const auto write = [&](Part part, Tensor<const float> tensor) {
+    const auto write = [&](Tensor<const float> tensor, const auto& to) {
       device::OnHost<MainSpace<Model>, const float> host(module.stream(), tensor);
       const auto values = host.values();
-      save.write(part, parameter, piece.begin, std::span(values.data(), static_cast<std::size_t>(values.numel())));
+      to(std::span(values.data(), static_cast<std::size_t>(values.numel())));
     };
-    write(Part::weight, piece.main);
-    write(Part::exp_avg, optimizer.first_moment(piece));
-    write(Part::exp_avg_sq, optimizer.second_moment(piece));
+    write(piece.main, [&](std::span<const float> values) { save.write_weight(parameter, piece.begin, values); });
+    const std::vector<Tensor<float>> states = optimizer.states(i);
+    for (std::size_t state = 0; state < states.size(); ++state)
+      write(states[state],
+            [&](std::span<const float> values) { save.write_state(parameter, state, piece.begin, values); });
   }
 }
 

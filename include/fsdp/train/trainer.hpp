@@ -62,14 +62,12 @@ class Trainer {
                   {.optimizer = {.beta1 = options.beta1,
                                  .beta2 = options.beta2,
                                  .eps = options.eps,
-                                 .weight_decay = options.weight_decay,
-                                 .clip = options.clip,
-                                 .skips_overflow = loss_scale_of(options).has_value()},
+                                 .weight_decay = options.weight_decay},
+                   .rules = {.clip = options.clip, .skips_overflow = loss_scale_of(options).has_value()},
                    .graphs = options.cuda_graphs,
                    .observer = trace_.on() ? observer() : Observer{}}),
         feed_(communicator, training_.counts(), source,
-              data::Sampler(options.seed, source.training(), options.batch_size), size_.sequences,
-              size_.micro_batches),
+              data::Sampler(options.seed, source.training(), options.batch_size), size_.sequences, size_.micro_batches),
         held_out_batch_(source, size_.sequences, 1, device::host_memory<Device>),
         loss_scale_(loss_scale_of(options)) {
     if (leads()) require_writable(options.checkpoint_dir);
@@ -236,7 +234,8 @@ class Trainer {
     if (options_.checkpoint_dir.empty()) return;
     std::uint64_t id = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
     comm::broadcast(communicator_, std::as_writable_bytes(std::span(&id, 1)), 0, {"checkpoint"});
-    checkpoint::Save save(options_.checkpoint_dir, optimizer().steps(), id, checkpoint::listing_of(model_));
+    checkpoint::Save save(options_.checkpoint_dir, optimizer().steps(), id, checkpoint::listing_of(model_),
+                          states_of(training_.module(), optimizer().optimizer()));
     const auto position = feed_.position();
     const checkpoint::TrainerState state{
         .step = optimizer().steps(),

@@ -19,8 +19,8 @@
 #include <fsdp/module/count_exchange.hpp>
 #include <fsdp/module/executor.hpp>
 #include <fsdp/module/sharded_module.hpp>
-#include <fsdp/optim/adamw.hpp>
 #include <fsdp/optim/initialize.hpp>
+#include <fsdp/optim/sharded_optimizer.hpp>
 #include <fsdp/optim/training_step.hpp>
 #include <fsdp/plan/dry_run.hpp>
 #include <fsdp/train/batches.hpp>
@@ -71,11 +71,11 @@ inline RunShape planned_shape(const plan::Request& request, const plan::Plan& pl
 }
 
 /// A model that is trained, on one rank. Weights are zero until `initialize` or a checkpoint (train/shards_io.hpp).
-template <class ModelT, class OptimizerT = optim::AdamW<ModelT>>
+template <class ModelT, class OptimizerT = optim::AdamW>
 class Training {
  public:
   using Model = ModelT;
-  using Optimizer = OptimizerT;
+  using Optimizer = optim::ShardedOptimizer<Model, OptimizerT>;
   using Stack = typename Model::Stack;
   using Comm = typename Stack::Comm;
   using Batch = typename Model::Batch;
@@ -83,9 +83,10 @@ class Training {
 
   /// What a run may choose besides.
   struct Choices {
-    typename Optimizer::Options optimizer = {};
-    bool graphs = false;     ///< steps that are alike are launched as one graph (optim/training_step.hpp)
-    Observer observer = {};  ///< of the events of every step
+    OptimizerT optimizer = {};
+    device::StepRules rules = {};  ///< clipping, and steps whose gradients overflow
+    bool graphs = false;           ///< steps that are alike are launched as one graph (optim/training_step.hpp)
+    Observer observer = {};        ///< of the events of every step
   };
 
   /// Plans and allocates; collective. The communicator must outlive it. Throws InputError for what does not fit
@@ -93,9 +94,9 @@ class Training {
   Training(Comm& communicator, const Model& model, const StepSize& size, typename Stack::Sharding sharding = {},
            typename Stack::Tiling tiling = {}, const Choices& choices = {})
       : request_(plan_request(size, communicator.size(), communicator.rank())),
-        plan_(plan::dry_run(model, sharding, tiling, request_)),
+        plan_(plan::dry_run(model, sharding, tiling, request_, choices.optimizer)),
         module_(communicator, model, sharding, tiling, planned_shape(request_, plan_)),
-        optimizer_(module_, choices.optimizer),
+        optimizer_(module_, choices.optimizer, choices.rules),
         executor_(module_, choices.observer),
         step_(module_, executor_, optimizer_, choices.graphs),
         counts_(communicator, module_.ledger()),
@@ -152,7 +153,7 @@ class Training {
   Module module_;
   Optimizer optimizer_;
   Executor<Model> executor_;
-  optim::TrainingStep<Model> step_;
+  optim::TrainingStep<Model, OptimizerT> step_;
   CountExchange<Comm> counts_, held_out_counts_;
 };
 

@@ -12,8 +12,10 @@
 
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/operations/attention.hpp>
+#include <fsdp/device/operations/muon.hpp>
 #include <fsdp/device/operations/optimizer.hpp>
 #include <fsdp/device/operations/rope.hpp>
+#include <fsdp/device/operations/sgd.hpp>
 
 #include "../optimizer_step.hpp"
 
@@ -45,6 +47,17 @@ void swiglu_backward(Lane, Tensor<T> gate, Tensor<T> up, Tensor<T> dh);
 template <class Model>
 void adamw(Lane, const AdamWRules&, const StepDecision*, Tensor<float> main, Tensor<float> first_moment,
            Tensor<float> second_moment, Tensor<const float> gradient, Tensor<Model> model, AdamWFactors* factors);
+
+// steps.cu
+template <class Model>
+void sgd(Lane, const SgdStep<Model>&);
+void momentum_direction(Lane, const MomentumDirection&);
+template <class T>
+void normalized(Lane, const Normalized<T>&);
+template <class T>
+void combination(Lane, const Combination<T>&);
+template <class T>
+void direction_step(Lane, const DirectionStep<T>&);
 
 // rope.cu
 void rotary_table(Lane, float theta, Tensor<float> table);

@@ -165,6 +165,28 @@ void run(Cuda::Stream& stream, const AdamWStep<Model>& op, Scratch memory) {
                      op.model, reinterpret_cast<AdamWFactors*>(memory.data));
 }
 
+template <ComputedBy<Cuda> Model>
+void run(Cuda::Stream& stream, const SgdStep<Model>& op) {
+  cuda::sgd(lane_of(stream), op);
+}
+
+void run(Cuda::Stream& stream, const MomentumDirection& op) { cuda::momentum_direction(lane_of(stream), op); }
+
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream& stream, const Normalized<T>& op) {
+  cuda::normalized(lane_of(stream), op);
+}
+
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream& stream, const Combination<T>& op) {
+  cuda::combination(lane_of(stream), op);
+}
+
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream& stream, const DirectionStep<T>& op) {
+  cuda::direction_step(lane_of(stream), op);
+}
+
 #define FSDP_CUDA_OPERATIONS(T)                                           \
   template void run(Cuda::Stream&, const RmsNorm<T>&);                    \
   template void run(Cuda::Stream&, const RmsNormBackward<T>&, Scratch);   \
@@ -184,7 +206,11 @@ void run(Cuda::Stream& stream, const AdamWStep<Model>& op, Scratch memory) {
   template void run(Cuda::Stream&, const Copy<T, bf16>&);                 \
   template void run(Cuda::Stream&, const Copy<T, f16>&);                  \
   template void run(Cuda::Stream&, const Fill<T>&);                       \
-  template void run(Cuda::Stream&, const AdamWStep<T>&, Scratch);
+  template void run(Cuda::Stream&, const AdamWStep<T>&, Scratch);         \
+  template void run(Cuda::Stream&, const SgdStep<T>&);                    \
+  template void run(Cuda::Stream&, const Normalized<T>&);                 \
+  template void run(Cuda::Stream&, const Combination<T>&);                \
+  template void run(Cuda::Stream&, const DirectionStep<T>&);
 FSDP_CUDA_OPERATIONS(float)
 FSDP_CUDA_OPERATIONS(bf16)
 FSDP_CUDA_OPERATIONS(f16)

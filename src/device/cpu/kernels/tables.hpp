@@ -80,4 +80,27 @@ struct OptimizerKernels {
   double (*sum_of_squares)(const float* x, std::int64_t count);
 };
 
+/// Constants of SGD as its elements use them.
+struct SgdFactors {
+  float gradient_scale = 1, lr = 0, momentum = 0, weight_decay = 0;
+  bool nesterov = false;
+};
+
+template <class T>
+struct DirectionFunctions {
+  /// y = factor * x.
+  void (*scale)(const float* x, float factor, T* y, std::int64_t count);
+  /// y = alpha * x + beta * y.
+  void (*combine)(float alpha, const T* x, float beta, T* y, std::int64_t count);
+  /// main = decay * main - factor * direction; `model` may be null.
+  void (*step)(float decay, float factor, const T* direction, float* main, bf16* model, std::int64_t count);
+};
+struct StepKernels : ByType<DirectionFunctions> {
+  /// `momentum` and `model` may be null.
+  void (*sgd)(const SgdFactors& factors, float* main, float* momentum, const float* gradient, bf16* model,
+              std::int64_t count);
+  void (*momentum_direction)(float scale, float momentum, bool nesterov, const float* gradient, float* state,
+                             float* direction, std::int64_t count);
+};
+
 }  // namespace fsdp::device::cpu

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What an optimizer is: a value of constants that names its states and updates what a rank holds of a parameter.
+///
+/// An optimizer has
+/// - `name()`, as logs, checkpoints and `--optimizer` have it;
+/// - `grain()`: Grain::elements where every element is stepped alone, Grain::tensors where whole matrices are needed;
+/// - `states(parameter)`: the names of the states of a parameter, each float, of its parameter's shape and zero at
+/// first;
+/// - `update(stream, piece, decision)`: enqueues one step of a piece (Update, below). It is called for every trainable
+///   piece in every step, enqueues the same work whatever the step (graphs replay it), and reads step, learning rate
+///   and the gradients' scale from the decision, on the device; where `decision.skipped` nothing but `piece.model`
+///   may change;
+/// - `visit(visitor)`, const and not: calls `visitor(name, value, help)` for each constant, which flags and logs are
+/// made
+///   of.
+/// It sees no communicator and no gathered weights. ShardedOptimizer (sharded_optimizer.hpp) applies it to a module.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/device/operations.hpp>
+#include <fsdp/module/units.hpp>
+
+namespace fsdp::optim {
+
+/// What an update must have of a parameter at once.
+enum class Grain : std::uint8_t {
+  elements,  ///< any range of them
+  tensors,   ///< the whole parameter, in its shape
+};
+
+/// A piece of a parameter that one update steps: a range of its elements [n] or, with Grain::tensors, all of it in its
+/// shape.
+template <class Compute>
+struct Update {
+  const NamedParameter& parameter;
+  Tensor<float> main;                     ///< main weights, stepped in place
+  std::span<const Tensor<float>> states;  ///< in the order of states(parameter)
+  Tensor<const float> gradient;           ///< of the step after times `decision.gradient_scale`
+  Tensor<Compute> model;                  ///< takes the stepped weights, rounded; no elements where that is `main`
+};
+
+namespace detail {
+
+template <class O>
+concept Named = requires(const O& optimizer) {
+  { optimizer.name() } -> std::convertible_to<std::string_view>;
+};
+
+template <class O>
+concept HasGrain = requires(const O& optimizer) {
+  { optimizer.grain() } -> std::same_as<Grain>;
+};
+
+template <class O>
+concept HasStates = requires(const O& optimizer, const NamedParameter& parameter) {
+  { optimizer.states(parameter) } -> std::convertible_to<std::span<const std::string_view>>;
+};
+
+struct AnyConstant {
+  template <class T>
+  void operator()(std::string_view, T&, std::string_view) const {}
+};
+
+template <class O>
+concept Visited = requires(O& optimizer, const O& constant) {
+  optimizer.visit(AnyConstant{});
+  constant.visit(AnyConstant{});
+};
+
+}  // namespace detail
+
+/// An optimizer: see the head of this file.
+template <class O>
+concept Optimizer =
+    std::copyable<O> && detail::Named<O> && detail::HasGrain<O> && detail::HasStates<O> && detail::Visited<O>;
+
+/// Whether an optimizer steps `Compute` weights on a device's stream.
+template <class O, class Stream, class Compute>
+concept Updates = requires(const O& optimizer, Stream& stream, const Update<Compute>& piece,
+                           Tensor<const device::StepDecision> decision) {
+  optimizer.update(stream, piece, decision);
+};
+
+/// Whether an optimizer's type says that it needs whole tensors; one that holds several kinds says so at run time.
+template <class O>
+inline constexpr bool needs_whole_tensors = false;
+template <class O>
+requires requires { typename std::bool_constant<(O::grain(), true)>; }
+inline constexpr bool needs_whole_tensors<O> = O::grain() == Grain::tensors;
+
+/// Says in words what a type lacks to be an optimizer. Call it where the type is first used.
+template <class O>
+consteval bool check_optimizer() {
+  static_assert(detail::Named<O>,
+                "fsdp: an optimizer lacks its name, which checkpoints and logs hold; give it static constexpr "
+                "std::string_view name()");
+  static_assert(detail::HasGrain<O>,
+                "fsdp: an optimizer does not say what it must see of a parameter; give it static constexpr "
+                "optim::Grain grain(), which is Grain::elements or, where it needs whole matrices, Grain::tensors");
+  static_assert(detail::HasStates<O>,
+                "fsdp: an optimizer does not name its states; give it states(const NamedParameter&) const, which "
+                "returns a std::span<const std::string_view>, empty where it keeps none");
+  static_assert(detail::Visited<O>,
+                "fsdp: an optimizer does not show its constants; give it template <class V> void visit(V&& "
+                "visitor), const and not, which calls visitor(name, value, help) for each");
+  static_assert(std::copyable<O>, "fsdp: an optimizer is a value; make it copyable");
+  return Optimizer<O>;
+}
+
+}  // namespace fsdp::optim

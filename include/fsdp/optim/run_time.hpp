@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// An optimizer that is chosen when the program starts: what `--optimizer` holds.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <variant>
+
+#include <fsdp/optim/adamw.hpp>
+#include <fsdp/optim/muon.hpp>
+#include <fsdp/optim/optimizer.hpp>
+#include <fsdp/optim/sgd.hpp>
+
+namespace fsdp::optim {
+
+/// Any of ours. To add one: its type here.
+struct RunTime {
+  std::variant<AdamW, Sgd, Muon> kind = AdamW{};
+
+  std::string_view name() const {
+    return std::visit([](const auto& optimizer) { return std::string_view(optimizer.name()); }, kind);
+  }
+  Grain grain() const {
+    return std::visit([](const auto& optimizer) { return optimizer.grain(); }, kind);
+  }
+  std::span<const std::string_view> states(const NamedParameter& parameter) const {
+    return std::visit([&](const auto& optimizer) { return optimizer.states(parameter); }, kind);
+  }
+
+  template <class Stream, class Compute>
+  void update(Stream& stream, const Update<Compute>& piece, Tensor<const device::StepDecision> decision) const {
+    std::visit([&](const auto& optimizer) { optimizer.update(stream, piece, decision); }, kind);
+  }
+
+  template <class Visitor>
+  void visit(Visitor&& visitor) {
+    visit_in(*this, visitor);
+  }
+  template <class Visitor>
+  void visit(Visitor&& visitor) const {
+    visit_in(*this, visitor);
+  }
+
+  friend bool operator==(const RunTime&, const RunTime&) = default;
+
+ private:
+  template <class Self, class Visitor>
+  static void visit_in(Self& self, Visitor& visitor) {
+    std::visit([&](auto& optimizer) { optimizer.visit(visitor); }, self.kind);
+  }
+};
+
+}  // namespace fsdp::optim

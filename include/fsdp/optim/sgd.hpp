@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Stochastic gradient descent with momentum, Nesterov's among them.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string_view>
+
+#include <fsdp/device/operation.hpp>
+#include <fsdp/device/operations.hpp>
+#include <fsdp/optim/optimizer.hpp>
+
+namespace fsdp::optim {
+
+/// g = gradient + weight_decay * w; m = momentum * m + g; w -= lr * (nesterov ? g + momentum * m : m).
+/// Decay is coupled, as in PyTorch's SGD. Source: Sutskever et al. 2013.
+struct Sgd {
+  double momentum = 0.9;  ///< 0: no state
+  bool nesterov = false;
+  double weight_decay = 0;  ///< of parameters that decay
+
+  static constexpr std::string_view name() { return "sgd"; }
+  static constexpr Grain grain() { return Grain::elements; }
+
+  std::span<const std::string_view> states(const NamedParameter&) const {
+    static constexpr std::array<std::string_view, 1> names = {"momentum"};
+    return std::span<const std::string_view>(names).first(momentum == 0 ? 0 : 1);
+  }
+
+  template <class Stream, class Compute>
+  void update(Stream& stream, const Update<Compute>& piece, Tensor<const device::StepDecision> decision) const {
+    device::enqueue(stream,
+                    device::SgdStep<Compute>{
+                        .rules = {.momentum = static_cast<float>(momentum),
+                                  .nesterov = nesterov,
+                                  .weight_decay = piece.parameter.decays ? static_cast<float>(weight_decay) : 0.0f},
+                        .step = decision,
+                        .main = piece.main,
+                        .momentum = piece.states.empty() ? Tensor<float>() : piece.states[0],
+                        .gradient = piece.gradient,
+                        .model = piece.model});
+  }
+
+  template <class Visitor>
+  void visit(Visitor&& visitor) {
+    visit_in(*this, visitor);
+  }
+  template <class Visitor>
+  void visit(Visitor&& visitor) const {
+    visit_in(*this, visitor);
+  }
+
+  friend bool operator==(const Sgd&, const Sgd&) = default;
+
+ private:
+  template <class Self, class Visitor>
+  static void visit_in(Self& self, Visitor& visitor) {
+    visitor("momentum", self.momentum, "decay of the sum of gradients; 0 keeps none");
+    visitor("nesterov", self.nesterov, "look ahead along the momentum");
+    visitor("weight-decay", self.weight_decay, "of the parameters that decay, added to their gradients");
+  }
+};
+
+}  // namespace fsdp::optim

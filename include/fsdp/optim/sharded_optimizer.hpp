@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// An optimizer applied to a sharded module: its states live where the main weights do, and it steps what this rank
+/// holds.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include <fsdp/core/checked.hpp>
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/device/memory.hpp>
+#include <fsdp/module/sharded_module.hpp>
+#include <fsdp/optim/adamw.hpp>
+#include <fsdp/optim/optimizer.hpp>
+#include <fsdp/optim/step_control.hpp>
+#include <fsdp/sharding/strategies.hpp>
+
+namespace fsdp::optim {
+
+template <class ModelT, class OptimizerT = AdamW>
+class ShardedOptimizer {
+ public:
+  using Module = ShardedModule<ModelT>;
+  using Optimizer = OptimizerT;
+  using Device = typename Module::Device;
+  using Piece = typename Module::Piece;
+  using Compute = typename Module::Compute;
+
+  static_assert(check_optimizer<Optimizer>());
+  static_assert(Updates<Optimizer, typename Device::Stream, Compute>,
+                "fsdp: an optimizer lacks the update of this stack's weights; give it template <class Stream, class "
+                "Compute> void update(Stream&, const optim::Update<Compute>&, Tensor<const device::StepDecision>) "
+                "const");
+  static_assert(!needs_whole_tensors<Optimizer> || tensors_whole<typename ModelT::Stack::Sharding>,
+                "fsdp: this optimizer works on whole matrices, and the strategy cuts them over ranks; take a strategy "
+                "that keeps them whole: WithLayout<..., buffer::Owned> of one whose optimizer is not sharded across "
+                "groups, or Replicated");
+
+  /// `module` must outlive it. Throws InputError where the optimizer, chosen at run time, needs whole tensors and the
+  /// strategy cuts them.
+  ShardedOptimizer(Module& module, const Optimizer& optimizer, const device::StepRules& rules = {})
+      : module_(&module), optimizer_(optimizer), control_(module, rules) {
+    require_whole();
+    place_states();
+    if constexpr (Module::Group::offloaded) {
+      for (const Piece& piece : module.pieces())
+        if (piece.trainable) chunk_ = std::max(chunk_, piece.main.numel());
+      if (optimizer_.grain() == Grain::elements) chunk_ = std::min(chunk_, largest_chunk);
+      chunk_ = round_up(chunk_, device::alignment);
+      staging_ = {ledger(module), device::MemoryKind::optimizer,
+                  chunk_ * std::int64_t{sizeof(float) + sizeof(Compute)}};
+    }
+  }
+
+  const Optimizer& optimizer() const { return optimizer_; }
+  /// What was decided of each step.
+  StepControl<ModelT>& control() { return control_; }
+  std::int64_t steps() const { return control_.steps(); }
+
+  /// Enqueues one step on the gradients of the module; `loss` [1] is this rank's, on the device (Executor::loss).
+  void step(Tensor<const double> loss, const device::StepInputs& inputs) {
+    control_.begin(inputs);
+    update(loss);
+    control_.end();
+  }
+  /// What lies between the step's begin and its end: the same work for the device in every step.
+  void update(Tensor<const double> loss) {
+    control_.decide(loss);
+    for (std::size_t i = 0; i < module_->pieces().size(); ++i)
+      if (module_->pieces()[i].trainable) update_piece(i);
+  }
+
+  /// The names of a piece's states; none where it is frozen.
+  std::span<const std::string_view> state_names(const Piece& piece) const {
+    return piece.trainable ? std::span<const std::string_view>(optimizer_.states(*piece.parameter))
+                           : std::span<const std::string_view>();
+  }
+  /// The states of the i-th of the module's pieces, of the piece's shape, in the order of their names.
+  std::vector<Tensor<float>> states(std::size_t piece) const {
+    std::vector<Tensor<float>> views;
+    const Piece& of = module_->pieces()[piece];
+    for (std::size_t state = 0; state < state_names(of).size(); ++state)
+      views.emplace_back(reinterpret_cast<float*>(states_[state].data()) + starts_[state][piece], of.main.shape());
+    return views;
+  }
+
+ private:
+  using Space = typename Module::Group::MainSpace;
+  using Block = device::Block<Space>;
+  static constexpr std::int64_t largest_chunk = 1 << 18;  // elements: 1 MiB of gradients on their way at a time
+
+  static device::Ledger& ledger(Module& module) {
+    return Module::Group::offloaded ? module.offload_ledger() : module.ledger();
+  }
+
+  void require_whole() const {
+    if (optimizer_.grain() == Grain::elements) return;
+    for (const Piece& piece : module_->pieces())
+      require<InputError>(piece.main.numel() == piece.parameter->shape.numel(), "the optimizer ", optimizer_.name(),
+                          " works on whole matrices, and this rank holds ", piece.main.numel(), " of ",
+                          piece.parameter->shape.numel(), " elements of \"", piece.parameter->name,
+                          "\"; take a layout that keeps tensors whole (--layout owned), or --sharding replicated");
+  }
+
+  /// A block for each state, with the pieces that have it one after the other, as the gradients lie at rest.
+  void place_states() {
+    const auto& pieces = module_->pieces();
+    std::size_t count = 0;
+    for (const Piece& piece : pieces) count = std::max(count, state_names(piece).size());
+    for (std::size_t state = 0; state < count; ++state) {
+      std::vector<std::int64_t>& starts = starts_.emplace_back(pieces.size(), 0);
+      std::int64_t skipped = 0;  // elements of trained pieces without this state
+      for (std::size_t i = 0; i < pieces.size(); ++i) {
+        starts[i] = pieces[i].resting - skipped;
+        if (pieces[i].trainable && state_names(pieces[i]).size() <= state) skipped += room_of(i);
+      }
+      states_.emplace_back(ledger(*module_), device::MemoryKind::optimizer,
+                           checked_multiply(module_->trained_size() - skipped, std::int64_t{sizeof(float)}));
+    }
+  }
+  /// Elements from a trained piece to the next one, padding included.
+  std::int64_t room_of(std::size_t piece) const {
+    const auto& pieces = module_->pieces();
+    for (std::size_t next = piece + 1; next < pieces.size(); ++next)
+      if (pieces[next].trainable) return pieces[next].resting - pieces[piece].resting;
+    return module_->trained_size() - pieces[piece].resting;
+  }
+
+  void update_piece(std::size_t index) {
+    const Piece& piece = module_->pieces()[index];
+    const std::vector<Tensor<float>> states = this->states(index);
+    if constexpr (Module::Group::offloaded)
+      update_offloaded(piece, states);
+    else
+      update(piece, piece.main, states, piece.gradient, Module::Group::one_copy ? Tensor<Compute>() : piece.model);
+  }
+
+  void update(const Piece& piece, Tensor<float> main, std::vector<Tensor<float>> states, Tensor<const float> gradient,
+              Tensor<Compute> model) {
+    const Shape& whole = piece.parameter->shape;
+    const Shape shape = main.numel() == whole.numel() ? whole : main.shape();
+    for (Tensor<float>& state : states) state = {state.data(), shape};
+    optimizer_.update(module_->stream(),
+                      Update<Compute>{.parameter = *piece.parameter,
+                                      .main = {main.data(), shape},
+                                      .states = states,
+                                      .gradient = {gradient.data(), shape},
+                                      .model = model.numel() == 0 ? model : Tensor<Compute>(model.data(), shape)},
+                      control_.on_device());
+  }
+
+  /// Gradients go to host memory chunk by chunk, are used there, and the stepped weights come back.
+  void update_offloaded(const Piece& piece, const std::vector<Tensor<float>>& states) {
+    auto& stream = module_->stream();
+    float* const gradients = reinterpret_cast<float*>(staging_.data());
+    Compute* const weights = reinterpret_cast<Compute*>(gradients + chunk_);
+    const std::int64_t count = piece.main.numel();
+    std::vector<Tensor<float>> cut_states(states.size());
+    for (std::int64_t begin = 0; begin < count; begin += chunk_) {
+      const std::int64_t elements = std::min(chunk_, count - begin);
+      const Shape part{elements};
+      const auto cut = [&]<class T>(Tensor<T> all) { return Tensor<T>(all.data() + begin, part); };
+      std::ranges::transform(states, cut_states.begin(), cut);
+      const Tensor<float> gradient(gradients, part);
+      const Tensor<Compute> stepped(weights, part);
+      Space::template transfer<float>(stream, stream, cut(piece.gradient), gradient);
+      constexpr bool rounds = !std::is_same_v<Compute, float>;
+      update(piece, cut(piece.main), cut_states, gradient, rounds ? stepped : Tensor<Compute>());
+      if constexpr (rounds)
+        Space::template transfer<Compute>(stream, stream, stepped, cut(piece.model));
+      else
+        Space::template transfer<Compute>(stream, stream, cut(piece.main), cut(piece.model));
+    }
+  }
+
+  Module* module_;
+  Optimizer optimizer_;
+  StepControl<ModelT> control_;
+  std::vector<Block> states_;                      // [states]
+  std::vector<std::vector<std::int64_t>> starts_;  // [states][pieces], elements
+  Block staging_;                                  ///< where offloaded: a chunk of gradients, and of stepped weights
+  std::int64_t chunk_ = 0;
+};
+
+}  // namespace fsdp::optim
