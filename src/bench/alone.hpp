@@ -19,7 +19,10 @@ int measure_head(const BenchOptions& options);
 /// The published setting, several ranks as threads: a line for each length and tiling (`tessera bench mlp --table`).
 int measure_mlp_table(const BenchOptions& options);
 
-/// AdamW against a triad. Prints one line for each precision.
+/// AdamW against a triad, and Muon against AdamW. Prints two lines for each precision.
 int measure_optim(const BenchOptions& options);
+
+/// Prints a line of Muon's step.
+void measure_muon(const BenchOptions& options, cli::PrecisionChoice precision, int threads);
 
 }  // namespace fsdp::bench

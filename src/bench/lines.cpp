@@ -177,4 +177,19 @@ std::string json_line(const OptimLine& l) {
       .dump();
 }
 
+std::string json_line(const MuonLine& l) {
+  return Object({{"bench", "muon"},
+                 {"precision", l.precision},
+                 {"threads", l.threads},
+                 {"parameters", l.parameters},
+                 {"ms", readable(l.milliseconds)},
+                 {"adamw_ms", readable(l.adamw_milliseconds)},
+                 {"ratio", readable(l.ratio)},
+                 {"gflops", readable(l.gflops)},
+                 {"ranks", l.ranks},
+                 {"work_balance", readable(l.work_balance)},
+                 {"bytes_balance", readable(l.bytes_balance)}})
+      .dump();
+}
+
 }  // namespace fsdp::bench

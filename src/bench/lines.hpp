@@ -127,4 +127,17 @@ struct OptimLine {
 };
 std::string json_line(const OptimLine& line);
 
+/// Muon's step on a layer's matrices, and how evenly whole matrices are shared by `ranks`: the largest share over the
+/// mean.
+struct MuonLine {
+  std::string precision;
+  int threads = 1;
+  std::int64_t parameters = 0;
+  double milliseconds = 0, adamw_milliseconds = 0, ratio = 0;
+  double gflops = 0;  ///< a second, of Newton-Schulz
+  int ranks = 1;
+  double work_balance = 1, bytes_balance = 1;
+};
+std::string json_line(const MuonLine& line);
+
 }  // namespace fsdp::bench

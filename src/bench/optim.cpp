@@ -90,6 +90,7 @@ int measure_optim(const BenchOptions& options) {
     if (!asked || precision == options.stack.precision) {
       std::printf("%s\n", json_line(measure(options, precision, threads)).c_str());
       std::fflush(stdout);
+      measure_muon(options, precision, threads);
     }
   return 0;
 }

@@ -130,7 +130,14 @@ for line in lines:
 PY
 check comm --bytes 4 --comm threads:3 <<< 'assert len(lines) == 3 and lines[0]["ranks"] == 3'
 
-check optim --parameters 1000 <<'PY'
+check optim --parameters 1000 --hidden 64 --intermediate 96 --heads 4 --kv-heads 2 --comm threads:3 <<'PY'
+muon = [line for line in lines if line["bench"] == "muon"]
+lines = [line for line in lines if line["bench"] == "optim"]
+assert [line["precision"] for line in muon] == ["bf16", "fp32"]
+for line in muon:
+    assert line["parameters"] == 64 * (2 * 64 + 2 * 32 + 3 * 96) and line["ranks"] == 3
+    positive(line, "ms", "adamw_ms", "ratio", "gflops")
+    assert 1 <= line["work_balance"] < 1.34 and 1 <= line["bytes_balance"] < 1.6, line
 assert [line["precision"] for line in lines] == ["bf16", "fp32"]
 assert [line["bytes_per_parameter"] for line in lines] == [30, 28]
 for line in lines:
