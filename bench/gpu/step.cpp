@@ -159,7 +159,7 @@ class Run {
   Executor<Model> executor_;
   optim::TrainingStep<Model> graphs_;
   std::vector<std::int32_t> tokens_;
-  MicroBatch batch_;
+  TokenBatch batch_;
 };
 
 struct Timed {

@@ -16,7 +16,7 @@ int main() {
     fsdp::train::Training<Model> training(communicator, Model(fsdp::llama_preset("tiny")), {.sequence_length = length});
     training.initialize(1);
     std::vector<std::int32_t> numbers(length + 1);
-    const fsdp::MicroBatch batch{{numbers.data(), {length}}, {numbers.data() + 1, {length}}, 1};
+    const fsdp::TokenBatch batch{{numbers.data(), {length}}, {numbers.data() + 1, {length}}, 1};
     for (int step = 0; step <= 30; ++step) {
       for (int i = 0; i <= length; ++i) numbers[i] = (7 * step + communicator.rank() + i) % 100;
       const double loss = training.step(batch, {.lr = 3e-3});

@@ -10,13 +10,18 @@
 #include <cstdio>
 #include <exception>
 #include <type_traits>
+#include <utility>
 #include <variant>
 
 #include <fsdp/core/policy_text.hpp>
 #include <fsdp/models/llama.hpp>
 #include <fsdp/module/stack.hpp>
+#include <fsdp/optim/optimizer.hpp>
+#include <fsdp/optim/run_time.hpp>
 #include <fsdp/train/commands.hpp>
 #include <fsdp/train/flags.hpp>
+#include <fsdp/train/model_choice.hpp>
+#include <fsdp/train/optimizer_choice.hpp>
 
 namespace fsdp {
 namespace detail {
@@ -26,43 +31,56 @@ template <class Policy>
 Policy left_out() {
   static_assert(std::is_default_constructible_v<Policy>,
                 "fsdp: train_main was not given a policy's value, and its type has no default constructor, so the "
-                "numbers are not known; pass it: train_main<Model>(argc, argv, sharding, tiling)");
+                "numbers are not known; pass it: train_main<Model>(argc, argv, sharding, tiling, optimizer)");
   if constexpr (std::is_default_constructible_v<Policy>) return Policy{};
 }
 
 }  // namespace detail
 
 /// `tessera train` for one stack, whose policies are these values: its flags without the sub-command and without those
-/// that name a policy, which are refused. Returns the exit status: 0, or 2 after one line on stderr.
-template <class Model>
+/// that name a policy, which are refused. optim::RunTime is chosen by --optimizer; of another optimizer the constants
+/// alone are flags. Returns the exit status: 0, or 2 after one line on stderr.
+template <class Model, class Optimizer = optim::RunTime>
 int train_main(int argc, const char* const* argv, typename Model::Stack::Sharding sharding,
-               typename Model::Stack::Tiling tiling) {
+               typename Model::Stack::Tiling tiling, Optimizer optimizer) {
   using Stack = typename Model::Stack;
   static_assert(train::check_launch<typename Stack::Comm>());
+  static_assert(optim::check_optimizer<Optimizer>());
   try {
+    train::ChosenOptimizer<Optimizer> chosen{std::move(optimizer)};
     const auto command = train::parse_train(argc, argv,
                                             {.sharding = policy_text(sharding),
                                              .precision = policy_text<typename Stack::Precision>(),
                                              .tiling = policy_text(tiling),
                                              .comm = policy_text<typename Stack::Comm>(),
-                                             .starts_ranks = train::starts_ranks<typename Stack::Comm>});
+                                             .starts_ranks = train::starts_ranks<typename Stack::Comm>},
+                                            [&](train::FlagSet& flags, train::ModelChoice& model) {
+                                              train::bind_model<typename Model::Config>(flags, model);
+                                              chosen.bind(flags);
+                                            });
     if (const auto* help = std::get_if<train::Help>(&command))
       return std::fputs(help->text.c_str(), stdout) < 0 ? 2 : 0;
-    return train::train<Model>(std::get<train::TrainOptions>(command), sharding, tiling);
+    return train::train<Model>(std::get<train::TrainOptions>(command), sharding, tiling, chosen.resolve());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "tessera: %s\n", error.what());
     return 2;
   }
 }
 
-template <class Model>
-int train_main(int argc, const char* const* argv, typename Model::Stack::Sharding sharding) {
-  return train_main<Model>(argc, argv, sharding, detail::left_out<typename Model::Stack::Tiling>());
+template <class Model, class Optimizer = optim::RunTime>
+int train_main(int argc, const char* const* argv, typename Model::Stack::Sharding sharding,
+               typename Model::Stack::Tiling tiling) {
+  return train_main<Model, Optimizer>(argc, argv, sharding, tiling, detail::left_out<Optimizer>());
 }
 
-template <class Model>
+template <class Model, class Optimizer = optim::RunTime>
+int train_main(int argc, const char* const* argv, typename Model::Stack::Sharding sharding) {
+  return train_main<Model, Optimizer>(argc, argv, sharding, detail::left_out<typename Model::Stack::Tiling>());
+}
+
+template <class Model, class Optimizer = optim::RunTime>
 int train_main(int argc, const char* const* argv) {
-  return train_main<Model>(argc, argv, detail::left_out<typename Model::Stack::Sharding>());
+  return train_main<Model, Optimizer>(argc, argv, detail::left_out<typename Model::Stack::Sharding>());
 }
 
 }  // namespace fsdp

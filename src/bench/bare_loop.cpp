@@ -103,7 +103,7 @@ struct BareLoop<PrecisionT>::State {
     return nn::unflatten<Unit::template FieldsOf, nn::GradientView<float>>(list);
   }
 
-  double gradients(const MicroBatch& batch, float scale) {
+  double gradients(const TokenBatch& batch, float scale) {
     context.sequences = batch.sequences;
     const Shape shape{context.tokens(), model.hidden()};
     const auto start = arena.mark(End::low);
@@ -187,7 +187,7 @@ void BareLoop<PrecisionT>::set(const std::string& name, std::int64_t begin, Tens
 }
 
 template <class PrecisionT>
-double BareLoop<PrecisionT>::step(const MicroBatch& batch, double lr) {
+double BareLoop<PrecisionT>::step(const TokenBatch& batch, double lr) {
   const auto targets = static_cast<double>(batch.targets.numel());
   for (auto& weight : state_->weights) weight.written = false;
   const double loss = state_->gradients(batch, 1.0f / static_cast<float>(targets)) / targets;

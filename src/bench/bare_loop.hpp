@@ -10,6 +10,7 @@
 
 #include <fsdp/models/llama_config.hpp>
 #include <fsdp/module/sharded_module.hpp>
+#include <fsdp/nn/token_batch.hpp>
 #include <fsdp/precision/policies.hpp>
 #include <tiling/policies.hpp>
 
@@ -27,7 +28,7 @@ class BareLoop {
   void set(const std::string& name, std::int64_t begin, Tensor<const float> values);
 
   /// Forward, loss, backward, gradient norm and AdamW; returns the mean loss.
-  double step(const MicroBatch& batch, double lr);
+  double step(const TokenBatch& batch, double lr);
 
  private:
   struct State;

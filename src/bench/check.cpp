@@ -31,6 +31,8 @@ void check(const BenchOptions& options) {
       options.what == "step" || options.what == "comm" || options.stack.precision != cli::PrecisionChoice::bf16_wire,
       "bench: --precision ", cli::name_of(options.stack.precision), " says what ranks send each other, and ",
       options.what, " measures what one computes; take bf16");
+  require<InputError>(options.what == "step" || options.optimizer == train::OptimizerChoice{},
+                      "bench: --optimizer and its constants belong to step, not to ", options.what);
   at_least("parameters", options.parameters, 1);
   if (options.bytes != 0) at_least("bytes", options.bytes, 4);  // one float
 }

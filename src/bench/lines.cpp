@@ -114,6 +114,7 @@ std::string json_line(const StepLine& l) {
   Object object = {{"bench", "step"},
                    {"stack", l.stack},
                    {"tiling", l.tiling},
+                   {"optimizer", l.optimizer},
                    {"ranks", l.ranks},
                    {"threads", l.threads},
                    {"parameters", l.parameters},
@@ -142,6 +143,7 @@ std::string json_line(const StepLine& l) {
                    {"backward_ms", readable(l.phases.backward_ms)},
                    {"exchange_ms", readable(l.phases.exchange_ms)},
                    {"optimizer_ms", readable(l.phases.optimizer_ms)}};
+  if (l.owners_balance) object["owners_balance"] = readable(*l.owners_balance);
   if (l.bare_loop_ms) object["bare_loop_ms"] = readable(*l.bare_loop_ms);
   if (l.ratio_to_bare_loop) object["ratio_to_bare_loop"] = readable(*l.ratio_to_bare_loop);
   if (l.bare_loop_loss) object["bare_loop_loss"] = *l.bare_loop_loss;

@@ -85,12 +85,12 @@ struct StepFloorParts {
 struct StepPhases {
   double forward_ms = 0, loss_ms = 0, backward_ms = 0;
   double exchange_ms = 0;   ///< starting gathers and reductions; waiting for them is in the phase that needs them
-  double optimizer_ms = 0;  ///< gradient norm and AdamW
+  double optimizer_ms = 0;  ///< gradient norm and the optimizer
 };
 
 /// A whole training step: the slowest rank's times.
 struct StepLine {
-  std::string stack, tiling;
+  std::string stack, tiling, optimizer;
   int ranks = 1, threads = 1;
   std::int64_t parameters = 0, seq = 0;
   double tokens_per_second = 0;  ///< of all ranks
@@ -102,6 +102,7 @@ struct StepLine {
   double loss = 0;  ///< of the last step, nats per token
   StepFloorParts floor;
   StepPhases phases;
+  std::optional<double> owners_balance;  ///< of whole tensors: the most work of a rank's step over the mean
   std::optional<double> bare_loop_ms, ratio_to_bare_loop, bare_loop_loss;  ///< on one rank
 };
 std::string json_line(const StepLine& line);

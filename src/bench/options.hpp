@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <fsdp/train/optimizer_choice.hpp>
 #include <fsdp/train/options.hpp>
 
 #include "cli/stack_choice.hpp"
@@ -17,15 +18,16 @@ namespace fsdp::bench {
 struct BenchOptions {
   std::string what = {};  ///< mlp, attention, head, step, comm or optim
   std::int64_t hidden = 1024, intermediate = 0, layers = 4, heads = 16, kv_heads = 4;
-  std::int64_t vocab = 0;                ///< 0: the command's own, and so below
-  std::int64_t head_dim = 0;             ///< attention; 0: 64 and 128
-  std::int64_t seq_len = 0;              ///< 0: the command's own
-  std::int64_t parameters = 50'000'000;  ///< optim
-  std::int64_t bytes = 0;                ///< comm: of each collective; 0: the command's own
-  std::int64_t repeats = 7;              ///< the median is printed
-  bool table = false;                    ///< mlp: the published setting
-  bool dry_run = false;                  ///< mlp --table: bytes alone
-  std::int64_t up_to = 8192;             ///< mlp --table: the longest sequence that is timed
+  std::int64_t vocab = 0;                 ///< 0: the command's own, and so below
+  std::int64_t head_dim = 0;              ///< attention; 0: 64 and 128
+  std::int64_t seq_len = 0;               ///< 0: the command's own
+  std::int64_t parameters = 50'000'000;   ///< optim
+  std::int64_t bytes = 0;                 ///< comm: of each collective; 0: the command's own
+  std::int64_t repeats = 7;               ///< the median is printed
+  bool table = false;                     ///< mlp: the published setting
+  bool dry_run = false;                   ///< mlp --table: bytes alone
+  std::int64_t up_to = 8192;              ///< mlp --table: the longest sequence that is timed
+  train::OptimizerChoice optimizer = {};  ///< step
   cli::StackChoice stack = {};
   train::LaunchOptions launch = {};
   std::vector<std::string> given = {};

@@ -3,12 +3,14 @@
 /// `tessera bench step`: a whole training step of a stack, against its floor and against a hand-written loop.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,7 +20,9 @@
 #include <comm/collectives.hpp>
 #include <fsdp/module/count_exchange.hpp>
 #include <fsdp/module/executor.hpp>
+#include <fsdp/nn/token_batch.hpp>
 #include <fsdp/optim/initialize.hpp>
+#include <fsdp/optim/run_time.hpp>
 #include <fsdp/optim/sharded_optimizer.hpp>
 #include <fsdp/plan/dry_run.hpp>
 #include <fsdp/train/batches.hpp>
@@ -49,10 +53,11 @@ class StepRun {
       : communicator_(communicator),
         model_(step_model(options)),
         sharding_(cli::sharding_of<typename Stack::Sharding>(options.stack.sharding)),
+        with_(resolve(options.optimizer)),
         request_(request(communicator, options)),
-        plan_(plan::dry_run(model_, sharding_, tiling, request_)),
+        plan_(plan::dry_run(model_, sharding_, tiling, request_, with_)),
         module_(communicator, model_, sharding_, tiling, shape()),
-        optimizer_(module_, {}),
+        optimizer_(module_, with_),
         executor_(module_, clock_.observer()),
         exchange_(communicator, module_.ledger()),
         tokens_(random_tokens(request_.shape.sequence_length + 1, model_.config().vocab_size, communicator.rank())) {
@@ -94,7 +99,7 @@ class StepRun {
     const std::size_t step_case = rounds.add([this] { step(); });
     std::size_t bare_case = 0;
     if constexpr (std::is_same_v<typename Stack::Tiling, tiling::RunTime>)
-      if (communicator_.size() == 1) {
+      if (communicator_.size() == 1 && with_ == optim::RunTime{}) {  // the loop's own is AdamW
         bare.emplace(model_.config(), module_.tiling(), shape());
         for (const auto& piece : module_.pieces()) bare->set(piece.parameter->name, piece.begin, piece.main);
         bare_case = rounds.add([&] { bare_loss = bare->step(batch_, lr); });
@@ -115,6 +120,7 @@ class StepRun {
     StepLine line{
         .stack = Stack::name(sharding_),
         .tiling = cli::name_of(options.stack.tiling),
+        .optimizer = std::string(with_.name()),
         .ranks = communicator_.size(),
         .threads = request_.shape.threads,
         .parameters = parameter_count(model_),
@@ -132,6 +138,7 @@ class StepRun {
         .loss = loss_,
         .floor = floor.parts(rounds),
         .phases = std::bit_cast<StepPhases>(phases),
+        .owners_balance = owners_balance(),
         .bare_loop_ms = {},
         .ratio_to_bare_loop = {},
         .bare_loop_loss = {}};
@@ -165,13 +172,28 @@ class StepRun {
             .sequences = 1,
             .shape = {.sequence_length = options.seq_len > 0 ? options.seq_len : 2048,
                       .micro_batches = 1,
-                      .threads = train::rank_threads(options.launch, communicator)},
+                      .threads = train::rank_threads(options.launch, communicator),
+                      .step_work = with_.step_work()},
             .matmuls = &matmuls_};
   }
   RunShape shape() const {
     RunShape planned = request_.shape;
     planned.activation_bytes = plan_.activation_bytes;
     return planned;
+  }
+  /// The most work that a shard's step takes over the mean of all; of whole tensors alone.
+  std::optional<double> owners_balance() const {
+    if (with_.grain() == optim::Grain::elements) return std::nullopt;
+    std::vector<double> work(static_cast<std::size_t>(communicator_.size()), 0.0);
+    for (const auto& group : module_.groups())
+      for (std::size_t rank = 0; rank < work.size(); ++rank) {
+        const auto shards = group.layout().local_sizes.size();
+        for (const buffer::Piece& piece : group.layout().pieces(static_cast<int>(rank % shards)))
+          work[rank] +=
+              static_cast<double>(with_.step_work()(group.parameters()[static_cast<std::size_t>(piece.tensor)].shape));
+      }
+    const double sum = std::accumulate(work.begin(), work.end(), 0.0);
+    return *std::max_element(work.begin(), work.end()) * static_cast<double>(work.size()) / sum;
   }
   StepWork work() const {
     return {.matmuls = matmuls_,
@@ -187,15 +209,16 @@ class StepRun {
   Model model_;
   typename Stack::Sharding sharding_;
   std::vector<device::MatmulRecord> matmuls_;
+  optim::RunTime with_;
   plan::Request request_;
   plan::Plan plan_;
   ShardedModule<Model> module_;
-  optim::ShardedOptimizer<Model> optimizer_;
+  optim::ShardedOptimizer<Model, optim::RunTime> optimizer_;
   PhaseClock clock_;
   Executor<Model> executor_;
   CountExchange<Comm> exchange_;
   std::vector<std::int32_t> tokens_;
-  MicroBatch batch_;
+  TokenBatch batch_;
   StepSums sums_;
   std::int64_t steps_ = 0;
   double loss_ = 0;

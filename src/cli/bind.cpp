@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.hpp"
 
+#include <fsdp/models/llama_config.hpp>
+#include <fsdp/train/model_choice.hpp>
+
 namespace fsdp::cli {
 
 void bind(train::FlagSet& flags, StackChoice& stack) {
@@ -27,6 +30,8 @@ void bind(train::FlagSet& flags, StackChoice& stack) {
 
 void bind(train::FlagSet& flags, Train& command) {
   bind(flags, command.options);
+  train::bind_model<LlamaConfig>(flags, command.options.model);
+  bind(flags, command.optimizer);
   flags.add("ranks", command.options.ranks, "of the dry run; 0: those of --comm");
   bind(flags, command.stack);
 }
@@ -56,6 +61,7 @@ void bind(train::FlagSet& flags, bench::BenchOptions& o) {
   flags.add("up-to", o.up_to, "longest sequence that mlp --table times; of longer ones it tells the bytes");
   flags.add("dry-run", o.dry_run, "mlp --table: bytes alone, in seconds");
   bind(flags, o.launch);
+  bind(flags, o.optimizer);
   bind(flags, o.stack);
 }
 

@@ -69,6 +69,7 @@ Command parse(int argc, const char* const* argv) {
   if (!run(app, argc, argv, help)) return help;
   if (train.asked_for()) {
     train.options().options.given = train.finish();
+    (void)resolve(train.options().optimizer);  // what cannot be is refused before anything begins
     return train.options();
   }
   if (eval.asked_for()) {
@@ -84,6 +85,7 @@ Command parse(int argc, const char* const* argv) {
   }
   if (bench.asked_for()) {
     bench.options().given = bench.finish();
+    (void)resolve(bench.options().optimizer);
     return checked(bench.options());
   }
   if (stacks.parsed()) return Stacks{};

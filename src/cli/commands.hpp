@@ -6,6 +6,7 @@
 #include <variant>
 
 #include <fsdp/train/flags.hpp>
+#include <fsdp/train/optimizer_choice.hpp>
 #include <fsdp/train/options.hpp>
 
 #include "bench/options.hpp"
@@ -15,6 +16,7 @@ namespace fsdp::cli {
 
 struct Train {
   train::TrainOptions options = {};
+  train::OptimizerChoice optimizer = {};
   StackChoice stack = {};
 
   friend bool operator==(const Train&, const Train&) = default;

@@ -56,8 +56,8 @@ stacks::CompiledStack find_stack(const cli::StackChoice& asked) {
   bool has_comm = false;
   for (const stacks::CompiledStack& stack : compiled_stacks()) {
     const bool same_comm = comm == stack.comm;
-    const int same = stack.takes(asked.sharding) + (asked.offload == stack.offload) + same_comm +
-                     (precision == stack.precision);
+    const int same =
+        stack.takes(asked.sharding) + (asked.offload == stack.offload) + same_comm + (precision == stack.precision);
     if (same == 4) return stack;
     has_comm = has_comm || same_comm;
     known += "\n  " + flags_of(stack);
@@ -111,7 +111,9 @@ struct Run {
   }
   int operator()(const cli::Generate& command) const {
     const auto ready = launched(command);
-    return find_stack(ready.stack).generate(ready);
+    const auto generate = find_stack(ready.stack).generate;
+    require<InputError>(generate != nullptr, "generate: this model's head has no logits, so that it writes no text");
+    return generate(ready);
   }
   int operator()(const cli::Stacks&) const {
     std::string text = "Compiled into this program; --tiling is free:\n";

@@ -26,8 +26,14 @@ Object text_or_null(const std::string& text) { return text.empty() ? Object(null
 std::string line_of(const Object& object) { return object.dump(-1, ' ', false, Object::error_handler_t::replace); }
 
 Object object_of(const ConfigValues& values) {
-  Object object;
+  Object object = Object::object();
   for (const ConfigValue& each : values) std::visit([&](const auto& value) { object[each.name] = value; }, each.value);
+  return object;
+}
+
+Object with_name(const std::string& name, const ConfigValues& values) {
+  Object object = {{"name", name}};
+  object.update(object_of(values));
   return object;
 }
 
@@ -38,6 +44,7 @@ std::string json_line(const StartRecord& r) {
                   {"stack", r.stack},
                   {"model", r.model_name},
                   {"sizes", object_of(r.sizes)},
+                  {"optimizer", with_name(r.optimizer, r.constants)},
                   {"parameters", r.parameters},
                   {"seed", r.seed},
                   {"world", r.world},

@@ -32,6 +32,8 @@ std::string start_text(const StartRecord& record, const std::string& data, std::
        << ": " << record.parameters << " parameters";
   for (const ConfigValue& size : record.sizes)
     if (std::holds_alternative<std::int64_t>(size.value)) text << ", " << size.name << ' ' << text_of(size);
+  text << "\noptimizer " << record.optimizer;
+  for (const ConfigValue& constant : record.constants) text << ", " << constant.name << ' ' << text_of(constant);
   text << '\n'
        << "data      " << data << ", " << training_windows << " windows to train on, " << held_out_windows
        << " held out\n"

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include <fsdp/core/policy_text.hpp>
+#include <fsdp/nn/module.hpp>
 #include <fsdp/train/commands.hpp>
 
 #include "bench/collectives.hpp"
@@ -26,7 +27,7 @@ struct CompiledStack {
   std::string precision;
   int (*train)(const cli::Train&) = nullptr;
   int (*evaluate)(const cli::Eval&) = nullptr;
-  int (*generate)(const cli::Generate&) = nullptr;
+  int (*generate)(const cli::Generate&) = nullptr;  ///< null where the model's head has no logits
   // Null where the device's memory is not the host's: floors and rivals are the CPU's.
   int (*bench_step)(const bench::BenchOptions&) = nullptr;
   int (*bench_comm)(const bench::BenchOptions&) = nullptr;
@@ -41,7 +42,8 @@ struct Commands {
     return cli::sharding_of<typename Stack::Sharding>(choice.sharding);
   }
   static int train(const cli::Train& command) {
-    return train::train<Model>(command.options, sharding(command.stack), cli::training_policy_of(command.stack.tiling));
+    return train::train<Model>(command.options, sharding(command.stack), cli::training_policy_of(command.stack.tiling),
+                               resolve(command.optimizer));
   }
   static int evaluate(const cli::Eval& command) {
     return train::evaluate<Model>(command.options, sharding(command.stack), cli::policy_of(command.stack.tiling));
@@ -67,8 +69,9 @@ CompiledStack compiled_stack() {
       .precision = policy_text<typename Stack::Precision>(),
       .train = Commands<Model>::train,
       .evaluate = Commands<Model>::evaluate,
-      .generate = Commands<Model>::generate,
   };
+  if constexpr (nn::GeneratingHead<typename Model::Head, typename Model::Local>)
+    stack.generate = Commands<Model>::generate;
   if constexpr (Stack::Device::host_memory) {
     stack.bench_step = Commands<Model>::bench_step;
     stack.bench_comm = bench::measure_comm<typename Stack::Comm>;

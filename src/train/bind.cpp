@@ -2,22 +2,6 @@
 #include <fsdp/train/flags.hpp>
 
 namespace fsdp::train {
-namespace {
-
-void bind(FlagSet& flags, ModelChoice& model) {
-  flags.add("model", model.name, "preset (tiny, small), or a folder with config.json and model.safetensors");
-  flags.add("hidden", model.hidden, "hidden size, instead of the preset's");
-  flags.add("layers", model.layers, "number of layers, instead of the preset's");
-  flags.add("heads", model.heads, "number of heads, instead of the preset's");
-  flags.add("kv-heads", model.kv_heads, "number of key-value heads, instead of the preset's");
-  flags.add("head-dim", model.head_dim, "head dimension, instead of hidden / heads");
-  flags.add("intermediate", model.intermediate, "width of the MLP, instead of the preset's");
-  flags.add("vocab", model.vocab, "vocabulary, instead of the preset's");
-  flags.add("tied", model.tied, "the head uses the embedding's weight (--tied=false: it does not)");
-}
-
-}  // namespace
-
 void bind(FlagSet& flags, LaunchOptions& launch) {
   flags.add("threads", launch.threads, "threads per rank; 0: cores / ranks");
   flags.add("deadline", launch.deadline_seconds, "seconds that a collective may take");
@@ -27,7 +11,6 @@ void bind(FlagSet& flags, LaunchOptions& launch) {
 
 void bind(FlagSet& flags, TrainOptions& o) {
   flags.add("data", o.data, "text files or folders; binary files are skipped");
-  bind(flags, o.model);
   flags.add("steps", o.steps, "optimizer steps of the whole run");
   flags.add("seq-len", o.seq_len, "tokens per sequence");
   flags.add("batch-size", o.batch_size, "sequences per step, over all ranks and micro-batches");
@@ -38,10 +21,6 @@ void bind(FlagSet& flags, TrainOptions& o) {
   flags.add("lr", o.lr, "learning rate after warm-up");
   flags.add("lr-schedule", o.lr_schedule, "constant | cosine (down to a tenth at the last step)");
   flags.add("warmup", o.warmup, "steps of linear warm-up");
-  flags.add("weight-decay", o.weight_decay, "on tensors of rank 2");
-  flags.add("beta1", o.beta1, "AdamW's first moment");
-  flags.add("beta2", o.beta2, "AdamW's second moment");
-  flags.add("eps", o.eps, "AdamW's epsilon");
   flags.add("clip", o.clip, "largest global gradient norm; 0 is off");
   flags.add("loss-scale", o.loss_scale,
             "off | dynamic | dynamic:INITIAL (a power of two); steps that overflow are skipped");

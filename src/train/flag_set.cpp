@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fsdp/train/flag_set.hpp>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <system_error>
+#include <utility>
 
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/nearest.hpp>
@@ -55,6 +57,21 @@ std::string to_text(double value) { return print_number(value); }
 std::string to_text(bool value) { return value ? "true" : "false"; }
 std::string to_text(const std::string& value) { return value; }
 std::string to_text(LrShape value) { return value == LrShape::constant ? "constant" : "cosine"; }
+
+std::string flag_name(std::string_view value) {
+  constexpr std::string_view ending = "_size";
+  if (value.size() > ending.size() && value.ends_with(ending)) value.remove_suffix(ending.size());
+  std::string name(value);
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+void FlagSet::add(Flag flag) {
+  require(
+      find(flag.name) == nullptr, "the flag --", flag.name,
+      " is there twice: a value of the model or a constant of the optimizer has the name of another flag; rename it");
+  flags_.push_back(std::move(flag));
+}
 
 void FlagSet::refuse_fixed(std::string_view name) const {
   for (const Fixed& fixed : fixed_)

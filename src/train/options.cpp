@@ -27,11 +27,6 @@ struct AtLeast {
   std::int64_t least;
 };
 
-bool is_preset(const std::string& name) {
-  const std::vector<std::string> names = llama_preset_names();
-  return std::ranges::find(names, name) != names.end();
-}
-
 void require_least(std::span<const AtLeast> flags) {
   for (const AtLeast& flag : flags)
     require<InputError>(flag.value >= flag.least, flag.flag, " ", flag.value, " must be at least ", flag.least);
@@ -69,10 +64,6 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
   require_least(least);
   if (!o.memory.empty()) parse_bytes("memory", o.memory);
   require_in(o.lr >= 0, "--lr", o.lr, "at least 0");
-  require_in(o.weight_decay >= 0, "--weight-decay", o.weight_decay, "at least 0");
-  require_in(o.beta1 >= 0 && o.beta1 < 1, "--beta1", o.beta1, "at least 0 and below 1");
-  require_in(o.beta2 >= 0 && o.beta2 < 1, "--beta2", o.beta2, "at least 0 and below 1");
-  require_in(o.eps > 0, "--eps", o.eps, "above 0");
   require_in(o.clip >= 0, "--clip", o.clip, "at least 0 (0 is off)");
   require_in(o.validation_fraction >= 0 && o.validation_fraction < 1, "--validation-fraction", o.validation_fraction,
              "at least 0 and below 1");
@@ -121,52 +112,6 @@ std::optional<DynamicLossScale> loss_scale_of(const TrainOptions& options) {
 
 LrSchedule schedule_of(const TrainOptions& options) {
   return {.shape = options.lr_schedule, .peak = options.lr, .warmup = options.warmup, .steps = options.steps};
-}
-
-bool is_folder(const ModelChoice& choice) { return !is_preset(choice.name); }
-
-LlamaConfig resolve_model(const ModelChoice& choice) {
-  if (is_folder(choice)) {
-    std::error_code error;
-    require<InputError>(std::filesystem::is_directory(choice.name, error), "--model ", choice.name,
-                        " is neither a preset nor a folder; ", suggestion(choice.name, llama_preset_names()),
-                        ", or a folder with config.json and model.safetensors");
-    ModelChoice without_sizes;
-    without_sizes.name = choice.name;
-    require<InputError>(choice == without_sizes, "--model ", choice.name,
-                        " is a folder whose config.json gives all sizes; drop --hidden, --layers, --heads, --kv-heads, "
-                        "--head-dim, --intermediate, --vocab and --tied");
-    return LlamaConfig::read(choice.name);
-  }
-  LlamaConfig config = llama_preset(choice.name);
-  config.hidden_size = choice.hidden.value_or(config.hidden_size);
-  config.layers = choice.layers.value_or(config.layers);
-  config.heads = choice.heads.value_or(config.heads);
-  config.kv_heads = choice.kv_heads.value_or(config.kv_heads);
-  config.intermediate_size = choice.intermediate.value_or(config.intermediate_size);
-  config.vocab_size = choice.vocab.value_or(config.vocab_size);
-  config.tied = choice.tied.value_or(config.tied);
-  const bool reshaped = choice.hidden.has_value() || choice.heads.has_value();
-  if (reshaped && config.heads > 0 && config.hidden_size % config.heads == 0)
-    config.head_dim = config.hidden_size / config.heads;
-  config.head_dim = choice.head_dim.value_or(config.head_dim);
-  config.validate();
-  return config;
-}
-
-LlamaConfig resolve_model(const TrainOptions& options) {
-  LlamaConfig config = resolve_model(options.model);
-  if (is_folder(options.model))
-    require_positions(config, options.seq_len, options.model.name);
-  else
-    config.max_position_embeddings = std::max(config.max_position_embeddings, options.seq_len);
-  return config;
-}
-
-void require_positions(const LlamaConfig& config, std::int64_t seq_len, const std::string& folder) {
-  require<InputError>(seq_len <= config.max_position_embeddings, "--seq-len ", seq_len, " is longer than the ",
-                      config.max_position_embeddings, " positions of --model ", folder,
-                      "; shorten it, or raise max_position_embeddings in its config.json");
 }
 
 void require_writable(const std::string& checkpoint_dir) {

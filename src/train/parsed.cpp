@@ -68,11 +68,13 @@ bool run(CLI::App& app, int argc, const char* const* argv, Help& help) {
   return true;
 }
 
-std::variant<Help, TrainOptions> parse_train(int argc, const char* const* argv, const FixedStack& fixed) {
+std::variant<Help, TrainOptions> parse_train(int argc, const char* const* argv, const FixedStack& fixed,
+                                             const std::function<void(FlagSet&, ModelChoice&)>& bind_own) {
   CLI::App app("Trains a model on text.");
   TrainOptions options;
   FlagSet flags;
   bind(flags, options);
+  bind_own(flags, options.model);
   if (fixed.starts_ranks)
     flags.add("ranks", options.launch.ranks, "that this program starts, and of the dry run");
   else

@@ -216,7 +216,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
     double loss = 0, valid = 0;
     for (const Window& window : options.evaluated) {
       BatchMemory batch;
-      const MicroBatch one = batch.add({window});
+      const TokenBatch one = batch.add({window});
       exchange.start([&]() -> BatchCounts { return {.valid_targets = batch.valid_targets()}; });
       loss += executor.evaluate(one);
       valid += static_cast<double>(exchange.finish().valid_targets);

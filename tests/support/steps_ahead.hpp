@@ -22,7 +22,7 @@ namespace fsdp::test {
 /// Windows as one micro-batch; keeps its memory.
 class BatchMemory {
  public:
-  MicroBatch add(const std::vector<Window>& windows) {
+  TokenBatch add(const std::vector<Window>& windows) {
     tokens_.emplace_back();
     targets_.emplace_back();
     for (const Window& window : windows) {
@@ -55,7 +55,7 @@ class StepsAhead {
       : module_(module), options_(options), exchange_(module.communicator(), module.ledger()) {}
 
   /// The step's micro-batches.
-  std::span<const MicroBatch> begin_step(std::int64_t step) {
+  std::span<const TokenBatch> begin_step(std::int64_t step) {
     if (drawn_.empty() || drawn_.back().step != step) draw(step);
     drawn_.back().targets = static_cast<double>(exchange_.finish().valid_targets);
     Drawn& now = drawn_.back();
@@ -86,7 +86,7 @@ class StepsAhead {
   struct Drawn {
     std::int64_t step = 0;
     BatchMemory memory = {};
-    std::vector<MicroBatch> micro_batches = {};
+    std::vector<TokenBatch> micro_batches = {};
     double targets = 0;
     std::optional<std::promise<void>> gate = {};
   };

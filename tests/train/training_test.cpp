@@ -38,11 +38,11 @@ class Data {
           {.tokens = {memory.data(), {tokens}}, .targets = {memory.data() + tokens, {tokens}}, .sequences = sequences});
     }
   }
-  const std::vector<MicroBatch>& batches() const { return batches_; }
+  const std::vector<TokenBatch>& batches() const { return batches_; }
 
  private:
   std::vector<std::vector<std::int32_t>> memory_;
-  std::vector<MicroBatch> batches_;
+  std::vector<TokenBatch> batches_;
 };
 
 TEST(Training, TakesWhatItPlannedToTheByte) {
@@ -68,7 +68,7 @@ TEST(Training, LossIsTheMeanOverAllTargets) {
       Training<Model> training(communicator, Model(small()),
                                {.sequences = 2, .sequence_length = length, .micro_batches = micro_batches});
       training.initialize(1);
-      std::vector<MicroBatch> mine;
+      std::vector<TokenBatch> mine;
       std::vector<Data> all;
       for (int part = 0; part < 4; ++part) all.emplace_back(part, 1, 2, part * 3);
       for (int m = 0; m < micro_batches; ++m)

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The values of a model's config by name, for whoever must not know the model: checkpoints, metrics, the console.
+/// The constants of an optimizer are visited alike.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <variant>
 #include <vector>
@@ -27,11 +29,11 @@ std::string text_of(const ConfigValue& value);
 template <class Config>
 ConfigValues values_of(const Config& config) {
   ConfigValues values;
-  config.visit([&]<class T>(const char* name, const T& value, const char*) {
+  config.visit([&]<class T>(std::string_view name, const T& value, std::string_view) {
     static_assert(std::is_same_v<T, std::int64_t> || std::is_same_v<T, double> || std::is_same_v<T, bool>,
                   "fsdp: a model's config visits a value that is no std::int64_t, double or bool; flags and metrics "
                   "know these three, so change its type or leave it out of visit");
-    values.push_back({name, value});
+    values.push_back({std::string(name), value});
   });
   return values;
 }

@@ -50,6 +50,19 @@ struct LlamaConfig {
     visit_values(*this, visitor);
   }
 
+  // What the command line asks for where a config has it (train/model_choice.hpp).
+  static constexpr std::string_view default_preset = "small";
+  static std::vector<std::string> preset_names();
+  static LlamaConfig preset(std::string_view name);
+  std::int64_t& longest_sequence() { return max_position_embeddings; }
+  const std::int64_t& longest_sequence() const { return max_position_embeddings; }
+  /// After values were changed one by one: head_dim follows hidden_size and heads unless it was changed itself.
+  template <class Changed>
+  void follow(const Changed& changed) {
+    if ((changed("hidden_size") || changed("heads")) && !changed("head_dim") && heads > 0 && hidden_size % heads == 0)
+      head_dim = hidden_size / heads;
+  }
+
   /// Whether weights stay those of the same model where this value differs.
   static bool may_change(std::string_view name) { return name == "max_position_embeddings"; }
 
@@ -77,5 +90,8 @@ std::vector<std::string> llama_preset_names();
 
 /// A preset's sizes. Throws InputError with the nearest name for any other.
 LlamaConfig llama_preset(std::string_view name);
+
+inline std::vector<std::string> LlamaConfig::preset_names() { return llama_preset_names(); }
+inline LlamaConfig LlamaConfig::preset(std::string_view name) { return llama_preset(name); }
 
 }  // namespace fsdp

@@ -38,7 +38,7 @@ struct AnyVisitor {
 
 /// The numbers of a model: `Config::read(folder)` from its config.json, `write()` as its text, `validate()`, which
 /// throws InputError with one sentence, and `visit(visitor)` with (name, value, help) of each, where a value is
-/// std::int64_t, double or bool.
+/// std::int64_t, double or bool. What the command line asks for besides is optional: see train/model_choice.hpp.
 template <class C>
 concept ModelConfig = std::copyable<C> && requires(C changed, const C config, const std::filesystem::path& folder) {
   { C::read(folder) } -> std::same_as<C>;

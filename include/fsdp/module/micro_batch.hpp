@@ -5,11 +5,9 @@
 
 #include <cstdint>
 
-#include <fsdp/nn/token_batch.hpp>
+#include <fsdp/core/tensor.hpp>
 
 namespace fsdp {
-
-using MicroBatch = TokenBatch;
 
 /// Work of stepping a tensor elementwise.
 inline std::int64_t elementwise_work(const Shape& shape) { return shape.numel(); }

@@ -132,6 +132,23 @@ class ShardedModule {
     return elements;
   }
 
+  /// The first trained parameter of which some rank steps a part alone; empty where there is none. The same on all
+  /// ranks.
+  std::string first_cut() const {
+    for (const Group& group : groups_) {
+      if (!group.facts().trainable) continue;
+      const buffer::Layout& layout = group.layout();
+      const int replicas = GroupAxes<Comm>::size(group.axes().across);
+      for (int shard = 0; shard < std::ssize(layout.local_sizes); ++shard)
+        for (int replica = 0; replica < replicas; ++replica)
+          for (const buffer::Piece& piece : layout.pieces_across(shard, replica)) {
+            const NamedParameter& parameter = group.parameters()[static_cast<std::size_t>(piece.tensor)];
+            if (piece.count != parameter.shape.numel()) return parameter.name;
+          }
+    }
+    return {};
+  }
+
   /// Rounds the main weights into the model weights; after they were set from outside.
   void sync_model_weights() {
     if constexpr (!Group::one_copy)

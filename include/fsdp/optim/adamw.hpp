@@ -45,6 +45,13 @@ struct AdamW {
                         .model = piece.model});
   }
 
+  void validate() const {
+    require_constant(beta1 >= 0 && beta1 < 1, "beta1", beta1, "at least 0 and below 1");
+    require_constant(beta2 >= 0 && beta2 < 1, "beta2", beta2, "at least 0 and below 1");
+    require_constant(eps > 0, "eps", eps, "above 0");
+    require_constant(weight_decay >= 0, "weight-decay", weight_decay, "at least 0");
+  }
+
   template <class Visitor>
   void visit(Visitor&& visitor) {
     visit_in(*this, visitor);

@@ -80,6 +80,12 @@ struct Muon {
                                 .model = piece.model});
   }
 
+  void validate() const {
+    require_constant(momentum >= 0 && momentum < 1, "momentum", momentum, "at least 0 and below 1");
+    require_constant(iterations >= 1 && iterations <= 100, "iterations", static_cast<double>(iterations), "1 to 100");
+    adamw.validate();
+  }
+
   template <class Visitor>
   void visit(Visitor&& visitor) {
     visit_in(*this, visitor);

@@ -14,16 +14,22 @@
 /// - `visit(visitor)`, const and not: calls `visitor(name, value, help)` for each constant, which flags and logs are
 /// made
 ///   of.
+/// It may have `validate()`, which throws InputError for a constant that cannot work, and where it has
+/// Grain::tensors `static work(shape)`, or `step_work()` with a pointer to such a function: the cost of stepping a
+/// whole tensor, which buffer::Owned balances over ranks.
 /// It sees no communicator and no gathered weights. ShardedOptimizer (sharded_optimizer.hpp) applies it to a module.
 #pragma once
 
+#include <cmath>
 #include <concepts>
 #include <cstdint>
 #include <span>
 #include <string_view>
 
+#include <fsdp/core/error.hpp>
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/operations.hpp>
+#include <fsdp/module/micro_batch.hpp>
 #include <fsdp/module/units.hpp>
 
 namespace fsdp::optim {
@@ -93,6 +99,29 @@ inline constexpr bool needs_whole_tensors = false;
 template <class O>
 requires requires { typename std::bool_constant<(O::grain(), true)>; }
 inline constexpr bool needs_whole_tensors<O> = O::grain() == Grain::tensors;
+
+/// Cost of stepping a whole tensor, in any unit.
+using StepWork = std::int64_t (*)(const Shape&);
+
+/// What buffer::Owned balances for an optimizer: its own count, else elements.
+template <class O>
+StepWork step_work(const O& optimizer) {
+  if constexpr (requires {
+                  { optimizer.step_work() } -> std::same_as<StepWork>;
+                })
+    return optimizer.step_work();
+  else if constexpr (requires(const Shape& shape) {
+                       { O::work(shape) } -> std::same_as<std::int64_t>;
+                     })
+    return [](const Shape& shape) { return O::work(shape); };
+  else
+    return elementwise_work;
+}
+
+/// Throws InputError, which names the constant as flags do.
+inline void require_constant(bool holds, std::string_view name, double value, std::string_view range) {
+  require<InputError>(holds && std::isfinite(value), "--", name, " ", value, " must be ", range);
+}
 
 /// Says in words what a type lacks to be an optimizer. Call it where the type is first used.
 template <class O>

@@ -33,6 +33,13 @@ struct RunTime {
     std::visit([&](const auto& optimizer) { optimizer.update(stream, piece, decision); }, kind);
   }
 
+  void validate() const {
+    std::visit([](const auto& optimizer) { optimizer.validate(); }, kind);
+  }
+  StepWork step_work() const {
+    return std::visit([](const auto& optimizer) { return optim::step_work(optimizer); }, kind);
+  }
+
   template <class Visitor>
   void visit(Visitor&& visitor) {
     visit_in(*this, visitor);

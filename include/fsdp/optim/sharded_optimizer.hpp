@@ -102,11 +102,10 @@ class ShardedOptimizer {
 
   void require_whole() const {
     if (optimizer_.grain() == Grain::elements) return;
-    for (const Piece& piece : module_->pieces())
-      require<InputError>(piece.main.numel() == piece.parameter->shape.numel(), "the optimizer ", optimizer_.name(),
-                          " works on whole matrices, and this rank holds ", piece.main.numel(), " of ",
-                          piece.parameter->shape.numel(), " elements of \"", piece.parameter->name,
-                          "\"; take a layout that keeps tensors whole (--layout owned), or --sharding replicated");
+    const std::string cut = module_->first_cut();
+    require<InputError>(cut.empty(), "the optimizer ", optimizer_.name(), " works on whole matrices, and the strategy ",
+                        "cuts \"", cut, "\" over ranks; take a layout that keeps tensors whole (--layout owned), or ",
+                        "--sharding replicated");
   }
 
   /// A block for each state, with the pieces that have it one after the other, as the gradients lie at rest.

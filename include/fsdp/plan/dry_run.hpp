@@ -7,7 +7,9 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <numeric>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -77,6 +79,18 @@ std::vector<int> most_loaded_ranks(const Module& module, int ranks) {
   return list;
 }
 
+/// Those that may take the most. An optimizer of whole tensors may need the most scratch where the least rests: then
+/// all ranks that differ.
+template <class Module, class Optimizer>
+std::vector<int> ranks_to_try(const Module& module, const Request& request, const Optimizer& optimizer) {
+  if (request.purpose != Purpose::train || optimizer.grain() == optim::Grain::elements ||
+      std::is_same_v<typename Module::Stack::Sharding::AtRest, buffer::Replicate>)
+    return most_loaded_ranks(module, request.ranks);
+  std::vector<int> all(static_cast<std::size_t>(request.ranks));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
 template <class Module>
 bool loads_ranks_alike(const Module& module, int ranks) {
   for (int rank = 1; rank < ranks; ++rank)
@@ -86,7 +100,8 @@ bool loads_ranks_alike(const Module& module, int ranks) {
 
 }  // namespace detail
 
-/// Runs one step (and one evaluation) of the model on Meta, with every number of sequences that a micro-batch may have.
+/// Runs one step of the optimizer's (and one evaluation) of the model on Meta, with every number of sequences that a
+/// micro-batch may have.
 template <class Model, class Optimizer = optim::AdamW>
 Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typename Model::Stack::Tiling tiling,
              const Request& request, const Optimizer& with = {}) {
@@ -98,9 +113,9 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
   if (request.rank == most_loaded) {
     Plan most;
     Request one = request;
-    for (const int rank : detail::most_loaded_ranks(module, request.ranks)) {
+    for (const int rank : detail::ranks_to_try(module, request, with)) {
       one.rank = rank;
-      const Plan plan = dry_run(model, sharding, tiling, one);
+      const Plan plan = dry_run(model, sharding, tiling, one, with);
       if (plan.peak_bytes() > most.peak_bytes()) most = plan;
       one.matmuls = nullptr;  // the same on all ranks
     }

@@ -19,6 +19,8 @@ struct StartRecord {
   std::string stack = {};       ///< resolved, such as "fsdp2 threads:2 bf16 off"
   std::string model_name = {};  ///< as asked for
   ConfigValues sizes = {};      ///< of the model's config
+  std::string optimizer = {};   ///< its name
+  ConfigValues constants = {};  ///< of the optimizer
   std::uint64_t seed = 0;
   std::int64_t world = 1;
   std::int64_t threads = 1;  ///< per rank; results depend on it to the last bit

@@ -14,11 +14,13 @@
 #include <comm/collectives.hpp>
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/policy_text.hpp>
+#include <fsdp/optim/adamw.hpp>
 #include <fsdp/plan/available_memory.hpp>
 #include <fsdp/plan/dry_run.hpp>
 #include <fsdp/report/report.hpp>
 #include <fsdp/train/byte_count.hpp>
 #include <fsdp/train/launch.hpp>
+#include <fsdp/train/model_choice.hpp>
 #include <fsdp/train/options.hpp>
 #include <fsdp/train/training.hpp>
 
@@ -39,11 +41,11 @@ std::int64_t memory_of_rank(const TrainOptions& options, int ranks) {
 
 /// The largest budget whose peak is at most `memory`, to one part in 256. A rank plans before it allocates, so this is
 /// what everything else leaves. Throws InputError with what the smallest budget would take.
-template <class Model>
+template <class Model, class Optimizer = optim::AdamW>
 std::int64_t largest_budget(const Model& model, typename Model::Stack::Sharding sharding, const plan::Request& request,
-                            std::int64_t memory) {
+                            std::int64_t memory, const Optimizer& optimizer = {}) {
   const auto peak = [&](const tiling::RunTime& tiling) {
-    return plan::dry_run(model, sharding, tiling, request).peak_bytes();
+    return plan::dry_run(model, sharding, tiling, request, optimizer).peak_bytes();
   };
   if (peak(tiling::Untiled{}) <= memory) return std::max<std::int64_t>(memory, 1);
   const auto budgeted = [&](std::int64_t bytes) -> std::optional<std::int64_t> {
@@ -81,13 +83,13 @@ bool asks_for_memory(const Tiling& tiling) {
 }
 
 /// A policy that waits for its bytes, with what `memory` leaves; another as it is. Prints the budget where `speaks`.
-template <class Model>
+template <class Model, class Optimizer>
 typename Model::Stack::Tiling settled(const typename Model::Stack::Tiling& tiling, const Model& model,
                                       const typename Model::Stack::Sharding& sharding, const plan::Request& request,
-                                      std::int64_t memory, bool speaks) {
+                                      const Optimizer& optimizer, std::int64_t memory, bool speaks) {
   if constexpr (std::is_same_v<typename Model::Stack::Tiling, tiling::RunTime>)
     if (tiling.asks_for_memory()) {
-      const auto budget = tiling::RunTime::budget(largest_budget(model, sharding, request, memory));
+      const auto budget = tiling::RunTime::budget(largest_budget(model, sharding, request, memory, optimizer));
       if (speaks)
         std::printf("--tiling budget:auto is %s: what %s a rank leave\n", policy_text(budget).c_str(),
                     report::bytes_text(memory).c_str());
@@ -97,14 +99,15 @@ typename Model::Stack::Tiling settled(const typename Model::Stack::Tiling& tilin
 }
 
 /// The same on all ranks: that of the rank with least memory.
-template <class Model, class Comm>
+template <class Model, class Comm, class Optimizer>
 typename Model::Stack::Tiling settled(Comm& communicator, const typename Model::Stack::Tiling& tiling,
-                                      const typename Model::Stack::Sharding& sharding, const TrainOptions& options) {
+                                      const typename Model::Stack::Sharding& sharding, const TrainOptions& options,
+                                      const Optimizer& optimizer) {
   if (!asks_for_memory(tiling)) return tiling;
   std::int64_t memory = memory_of_rank<Comm>(options, communicator.size());
   comm::reduce(communicator, std::span<std::int64_t>(&memory, 1), comm::Reduction::min, {"memory"});
-  const Model model(resolve_model(options), options.units);
-  return settled(tiling, model, sharding, plan_request(options, communicator.size()), memory, communicator.rank() == 0);
+  return settled(tiling, model_of<Model>(options), sharding, plan_request(options, communicator.size(), optimizer),
+                 optimizer, memory, communicator.rank() == 0);
 }
 
 }  // namespace fsdp::train

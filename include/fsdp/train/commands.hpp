@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -17,6 +18,8 @@
 #include <fsdp/core/policy_text.hpp>
 #include <fsdp/data/text_source.hpp>
 #include <fsdp/data/windows.hpp>
+#include <fsdp/nn/module.hpp>
+#include <fsdp/nn/token_batch.hpp>
 #include <fsdp/plan/dry_run.hpp>
 #include <fsdp/report/report.hpp>
 #include <fsdp/train/auto_budget.hpp>
@@ -24,6 +27,8 @@
 #include <fsdp/train/flags.hpp>
 #include <fsdp/train/launch.hpp>
 #include <fsdp/train/memory_advice.hpp>
+#include <fsdp/train/model_choice.hpp>
+#include <fsdp/train/optimizer_choice.hpp>
 #include <fsdp/train/options.hpp>
 #include <fsdp/train/sampling.hpp>
 #include <fsdp/train/shards_io.hpp>
@@ -45,6 +50,13 @@ std::string arguments_text(const Options& options, const ShardingOf<Model>& shar
                  policy_text<typename Model::Stack::Precision>(), "\"\ntiling = \"", policy_text(tiling), "\"\n");
 }
 
+/// The model that was asked for, a line for each value.
+inline std::string given_text(const ModelChoice& choice) {
+  std::string text = message("model = \"", choice.name, "\"\n");
+  for (const auto& [flag, value] : choice.values) text += message(flag, " = ", value, "\n");
+  return text;
+}
+
 /// Throws InputError where --memory is given to a tiling policy that does not ask for it.
 template <class Tiling>
 void check_memory(const TrainOptions& options, const Tiling& tiling) {
@@ -53,15 +65,16 @@ void check_memory(const TrainOptions& options, const Tiling& tiling) {
 }
 
 /// Prints what a step would hold on each rank, or its schedule; nothing is allocated.
-template <class Model>
-void describe(const TrainOptions& options, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling) {
+template <class Model, class Optimizer>
+void describe(const TrainOptions& options, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling,
+              const Optimizer& optimizer) {
   using Stack = typename Model::Stack;
-  const Model model(resolve_model(options), options.units);
+  const Model model = model_of<Model>(options);
   const int ranks =
       options.ranks > 0 ? static_cast<int>(options.ranks) : planned_ranks<typename Stack::Comm>(options.launch);
   validate(options, ranks);
   check_memory(options, tiling);
-  const plan::Request request = plan_request(options, ranks);
+  const plan::Request request = plan_request(options, ranks, optimizer);
   if (options.print_schedule) {
     using MetaModel = plan::MetaTwin<Model>;
     typename MetaModel::Stack::Comm communicator({.ranks = ranks, .rank = 0});
@@ -71,16 +84,16 @@ void describe(const TrainOptions& options, const ShardingOf<Model>& sharding, co
   }
   if (options.dry_run) {
     const std::int64_t memory = asks_for_memory(tiling) ? memory_of_rank<typename Stack::Comm>(options, ranks) : 0;
-    const TilingOf<Model> cut = settled(tiling, model, sharding, request, memory, true);
-    const plan::Plan step = plan::dry_run(model, sharding, cut, request);
+    const TilingOf<Model> cut = settled(tiling, model, sharding, request, optimizer, memory, true);
+    const plan::Plan step = plan::dry_run(model, sharding, cut, request, optimizer);
     std::fputs(plan::tiling_text(model, cut, request).c_str(), stdout);
     const std::string whose =
         step.same_on_all_ranks ? "each rank" : message("rank ", step.rank, ", which takes the most");
-    std::fputs(report::memory_table(
-                   step.bytes, message(Stack::name(sharding), ", ", ranks, " ranks, ", request.sequences, " x ",
-                                       options.seq_len, " tokens a micro-batch: bytes of ", whose))
-                   .c_str(),
-               stdout);
+    std::fputs(
+        report::memory_table(step.bytes, message(Stack::name(sharding), ", ", ranks, " ranks, ", request.sequences,
+                                                 " x ", options.seq_len, " tokens a micro-batch: bytes of ", whose))
+            .c_str(),
+        stdout);
   }
 }
 
@@ -90,25 +103,45 @@ inline data::TextSource text_of(const TrainOptions& options, std::int64_t vocabu
           options.validation_fraction, vocabulary, options.document_separator};
 }
 
-/// `tessera train` on one stack. Returns the exit status.
+/// Tokens that a model knows.
 template <class Model>
-int train(const TrainOptions& options, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling) {
+std::int64_t vocabulary_of(const Model& model) {
+  if constexpr (requires { model.config().vocab_size; }) {
+    return model.config().vocab_size;
+  } else {
+    static_assert(
+        nn::GeneratingHead<typename Model::Head, typename Model::Local>,
+        "fsdp: nothing says how many tokens this model knows, so that text cannot be checked against it; give "
+        "its Config a std::int64_t vocab_size, or its head logits");
+    return model.head().logits_columns();
+  }
+}
+
+/// `tessera train` on one stack. Returns the exit status.
+template <class Model, class Optimizer>
+int train(const TrainOptions& options, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling,
+          const Optimizer& optimizer) {
+  static_assert(std::same_as<typename Model::Batch, TokenBatch>,
+                "fsdp: train_main trains on text, and this model's Batch is no TokenBatch; use train::Trainer<Model, "
+                "Source> with a source of its batches, or train::Training in a loop of your own");
   using Comm = typename Model::Stack::Comm;
+  validate_constants(optimizer);
   if (options.dry_run || options.print_schedule) {
-    describe<Model>(options, sharding, tiling);
+    describe<Model>(options, sharding, tiling, optimizer);
     return 0;
   }
   return launch<Comm>(options.launch, [&](Comm& communicator) {
-    agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling));
+    agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling) + given_text(options.model) +
+                                         optimizer_lines(optimizer));
     validate(options, communicator.size());
     check_memory(options, tiling);
-    const TilingOf<Model> cut = settled<Model>(communicator, tiling, sharding, options);
+    const TilingOf<Model> cut = settled<Model>(communicator, tiling, sharding, options, optimizer);
     try {
-      const Model model(resolve_model(options), options.units);
-      const data::TextSource source = text_of(options, model.config().vocab_size);
-      Trainer<Model, data::TextSource>(communicator, options, model, source, sharding, cut).run();
+      const Model model = model_of<Model>(options);
+      const data::TextSource source = text_of(options, vocabulary_of(model));
+      Trainer<Model, data::TextSource, Optimizer>(communicator, options, model, source, sharding, cut, optimizer).run();
     } catch (const MemoryError& error) {
-      throw MemoryError(error.what() + memory_advice<Model>(options, sharding, cut, communicator.size()));
+      throw MemoryError(error.what() + memory_advice<Model>(options, sharding, cut, optimizer, communicator.size()));
     }
   });
 }
@@ -139,7 +172,7 @@ int evaluate(const EvalOptions& options, const ShardingOf<Model>& sharding, cons
                                   .threads = static_cast<int>(options.launch.threads)},
                                  sharding, tiling);
     load_weights(evaluation.module(), files.weights);
-    const data::TextSource source(paths, options.seq_len, 0.0, model.config().vocab_size, options.document_separator);
+    const data::TextSource source(paths, options.seq_len, 0.0, vocabulary_of(model), options.document_separator);
     Batches<data::TextSource> batches(source, sequences, 1, device::host_memory<typename Comm::Device>);
     const MeanLoss mean = mean_loss(evaluation.executor(), communicator, evaluation.counts(), batches, sequences,
                                     data::evenly_spread(0, source.training(), options.windows));
@@ -152,6 +185,8 @@ int evaluate(const EvalOptions& options, const ShardingOf<Model>& sharding, cons
 /// Prints the prompt and the bytes that follow it. All ranks compute the same; rank 0 prints.
 template <class Model>
 int generate(const GenerateOptions& options, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling) {
+  static_assert(nn::GeneratingHead<typename Model::Head, typename Model::Local>,
+                "fsdp: this model's head has no logits, so that it cannot generate; give it logits (nn/module.hpp)");
   using Comm = typename Model::Stack::Comm;
   using Compute = typename Model::Stack::Precision::Compute;
   validate(options);
@@ -159,14 +194,16 @@ int generate(const GenerateOptions& options, const ShardingOf<Model>& sharding, 
     agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling));
     // Bytes that each new one may look back at.
     const Model model(Model::Config::read(options.model));
-    const std::int64_t context = std::min<std::int64_t>(256, model.config().max_position_embeddings);
+    std::int64_t context = 256;
+    if constexpr (HasLongestSequence<typename Model::Config>)
+      context = std::min(context, model.config().longest_sequence());
     const checkpoint::ModelFiles files = open_model<Model>(communicator, options.model);
     Evaluation<Model> generation(
         communicator, model,
         {.sequences = 1, .sequence_length = context, .threads = static_cast<int>(options.launch.threads)}, sharding,
         tiling, Purpose::generate);
     load_weights(generation.module(), files.weights);
-    const std::int64_t vocabulary = model.config().vocab_size;
+    const std::int64_t vocabulary = vocabulary_of(model);
     const auto known = static_cast<std::size_t>(std::min<std::int64_t>(vocabulary, 256));  // tokens that are bytes
     for (const char c : options.prompt)
       require<InputError>(static_cast<unsigned char>(c) < known, "--prompt holds byte ",

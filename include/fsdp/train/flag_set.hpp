@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -45,22 +46,39 @@ std::string to_text(bool value);
 std::string to_text(const std::string& value);
 std::string to_text(LrShape value);
 
+/// Values that were given, as texts by the names of their flags.
+using GivenValues = std::map<std::string, std::string>;
+
+/// The flag of a value that a config or an optimizer visits: "hidden_size" is --hidden, "kv_heads" --kv-heads.
+std::string flag_name(std::string_view value);
+
+/// Sets what `visit` of a config or an optimizer shows to the values that were given.
+template <class Visited>
+void set_given(Visited& visited, const GivenValues& given) {
+  visited.visit([&](std::string_view name, auto& value, std::string_view) {
+    const auto found = given.find(flag_name(name));
+    if (found != given.end()) from_text(found->first, found->second, value);
+  });
+}
+
 /// The flags of one sub-command; the fields they are bound to must outlive it.
 class FlagSet {
  public:
+  /// Throws Error where there is one of this name.
+  void add(Flag flag);
+
   template <class T>
   void add(const std::string& name, T& field, const std::string& help) {
-    flags_.push_back({.name = name,
-                      .help = help,
-                      .kind = kind_of<T>(),
-                      .set = [name, &field](const auto& texts) { from_text(name, single(name, texts), field); },
-                      .get = [&field] { return std::vector{to_text(field)}; }});
+    add({.name = name,
+         .help = help,
+         .kind = kind_of<T>(),
+         .set = [name, &field](const auto& texts) { from_text(name, single(name, texts), field); },
+         .get = [&field] { return std::vector{to_text(field)}; }});
   }
 
   template <class T>
   void add(const std::string& name, std::optional<T>& field, const std::string& help) {
-    flags_.push_back(
-        {.name = name,
+    add({.name = name,
          .help = help,
          .kind = kind_of<T>(),
          .set = [name, &field](const auto& texts) { from_text(name, single(name, texts), field.emplace()); },
@@ -68,11 +86,30 @@ class FlagSet {
   }
 
   void add(const std::string& name, std::vector<std::string>& field, const std::string& help) {
-    flags_.push_back({.name = name,
-                      .help = help,
-                      .kind = FlagKind::list,
-                      .set = [&field](const auto& texts) { field = texts; },
-                      .get = [&field] { return field; }});
+    add({.name = name,
+         .help = help,
+         .kind = FlagKind::list,
+         .set = [&field](const auto& texts) { field = texts; },
+         .get = [&field] { return field; }});
+  }
+
+  /// A value of type T that is checked and kept as text, until it is known what it belongs to.
+  template <class T>
+  void add_given(const std::string& name, GivenValues& given, const std::string& help) {
+    add({.name = name,
+         .help = help,
+         .kind = kind_of<T>(),
+         .set =
+             [name, &given](const auto& texts) {
+               T value{};
+               from_text(name, single(name, texts), value);
+               given[name] = to_text(value);
+             },
+         .get =
+             [name, &given] {
+               const auto found = given.find(name);
+               return found == given.end() ? std::vector<std::string>() : std::vector{found->second};
+             }});
   }
 
   /// A flag that other programs have, and which this one's types settle: refused by name, and absent from --help.
@@ -83,13 +120,15 @@ class FlagSet {
   const Flag* find(std::string_view name) const;
   std::vector<std::string> names(std::string_view prefix = "") const;
 
+  /// The one text. Throws InputError where there are more or none.
+  static const std::string& single(const std::string& name, const std::vector<std::string>& texts);
+
  private:
   template <class T>
   static constexpr FlagKind kind_of() {
     if (std::is_same_v<T, bool>) return FlagKind::boolean;
     return std::is_arithmetic_v<T> ? FlagKind::number : FlagKind::text;
   }
-  static const std::string& single(const std::string& name, const std::vector<std::string>& texts);
 
   struct Fixed {
     std::string name, value;

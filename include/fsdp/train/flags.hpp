@@ -3,6 +3,7 @@
 /// The flags of each command that work on any stack, and the command line of a program that has one stack.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <variant>
 
@@ -23,10 +24,12 @@ struct FixedStack {
 };
 
 /// A program that only trains: the flags of `tessera train` without the sub-command and without those that name a
-/// policy. Throws InputError.
-std::variant<Help, TrainOptions> parse_train(int argc, const char* const* argv, const FixedStack& fixed);
+/// policy. `bind_own` adds those of the model and of the optimizer. Throws InputError.
+std::variant<Help, TrainOptions> parse_train(int argc, const char* const* argv, const FixedStack& fixed,
+                                             const std::function<void(FlagSet&, ModelChoice&)>& bind_own);
 
-/// All flags of a command but those that name policies. The options must outlive the set.
+/// All flags of a command but those that name policies, the model's sizes and the optimizer. The options must outlive
+/// the set.
 void bind(FlagSet& flags, TrainOptions& options);
 void bind(FlagSet& flags, EvalOptions& options);
 void bind(FlagSet& flags, GenerateOptions& options);

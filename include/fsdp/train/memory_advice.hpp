@@ -10,6 +10,7 @@
 #include <fsdp/core/error.hpp>
 #include <fsdp/plan/dry_run.hpp>
 #include <fsdp/report/report.hpp>
+#include <fsdp/train/model_choice.hpp>
 #include <fsdp/train/options.hpp>
 #include <fsdp/train/training.hpp>
 
@@ -17,13 +18,13 @@ namespace fsdp::train {
 
 /// "; the whole run takes ... of each rank, and would take ... with --recompute, ...": dry runs of the same stack. Only
 /// what takes less is named.
-template <class Model>
+template <class Model, class Optimizer>
 std::string memory_advice(const TrainOptions& options, const typename Model::Stack::Sharding& sharding,
-                          const typename Model::Stack::Tiling& tiling, int ranks) {
+                          const typename Model::Stack::Tiling& tiling, const Optimizer& optimizer, int ranks) {
   using Tiling = typename Model::Stack::Tiling;
   const auto bytes = [&](const TrainOptions& other, const Tiling& other_tiling, int other_ranks) {
-    return plan::dry_run(Model(resolve_model(other), other.units), sharding, other_tiling,
-                         plan_request(other, other_ranks))
+    return plan::dry_run(model_of<Model>(other), sharding, other_tiling, plan_request(other, other_ranks, optimizer),
+                         optimizer)
         .peak_bytes();
   };
   const std::int64_t now = bytes(options, tiling, ranks);
@@ -48,7 +49,7 @@ std::string memory_advice(const TrainOptions& options, const typename Model::Sta
   } else if (!options.units.recompute) {
     offer(recomputed, tiling, ranks, "with --recompute");
   }
-  if (plan_request(options, ranks).sequences % 2 == 0) {
+  if (step_size(options, ranks).sequences % 2 == 0) {
     TrainOptions halved = options;
     halved.grad_accum *= 2;
     offer(halved, tiling, ranks, message("with --grad-accum ", halved.grad_accum));

@@ -2,8 +2,8 @@
 /// @file
 /// What a user asks of each sub-command: plain values, with the defaults that `--help` prints.
 ///
-/// Policies are no part of it: they are arguments of their own. To add a flag: a field here and a line in
-/// src/train/bind.cpp.
+/// Policies and the optimizer are no part of it: they are arguments of their own. To add a flag: a field here and a
+/// line in src/train/bind.cpp.
 #pragma once
 
 #include <algorithm>
@@ -13,19 +13,17 @@
 #include <string_view>
 #include <vector>
 
-#include <fsdp/models/llama_config.hpp>
 #include <fsdp/module/units.hpp>
 #include <fsdp/precision/loss_scale.hpp>
+#include <fsdp/train/flag_set.hpp>
 #include <fsdp/train/learning_rate.hpp>
 
 namespace fsdp::train {
 
-/// `--model` and the sizes that change a preset.
+/// `--model` and the sizes that are given besides. What they mean is the model's: train/model_choice.hpp.
 struct ModelChoice {
-  std::string name = "small";  ///< a preset, or a folder with config.json and model.safetensors
-  std::optional<std::int64_t> hidden = {}, layers = {}, heads = {}, kv_heads = {}, head_dim = {}, intermediate = {},
-                              vocab = {};
-  std::optional<bool> tied = {};
+  std::string name = {};    ///< a preset, a folder with config.json and model.safetensors, or empty for the default
+  GivenValues values = {};  ///< such as {"hidden", "64"}
 
   friend bool operator==(const ModelChoice&, const ModelChoice&) = default;
 };
@@ -51,10 +49,6 @@ struct TrainOptions {
   double lr = 1e-3;
   LrShape lr_schedule = LrShape::cosine;
   std::int64_t warmup = 0;
-  double weight_decay = 0.1;
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double eps = 1e-8;
   double clip = 1.0;               ///< global gradient norm; 0 is off
   std::string loss_scale = "off";  ///< off, dynamic, or dynamic:INITIAL
   Units units = {};
@@ -124,20 +118,7 @@ std::int64_t threads_per_rank(std::int64_t asked, std::int64_t cores, std::int64
 /// The schedule that the options describe.
 LrSchedule schedule_of(const TrainOptions& options);
 
-/// The sizes of the model: a preset with its overrides, or a folder's config.json, which takes none. Validated.
-/// Where hidden or heads change and head_dim is not given, it is hidden / heads where that is whole.
-LlamaConfig resolve_model(const ModelChoice& choice);
-
-/// The model for sequences of --seq-len: a preset's number of positions grows to it, a folder's must hold it.
-LlamaConfig resolve_model(const TrainOptions& options);
-
-/// Throws InputError where sequences are longer than the positions that a folder's config.json gives.
-void require_positions(const LlamaConfig& config, std::int64_t seq_len, const std::string& folder);
-
 /// Throws InputError where --checkpoint-dir could not be created or written to: a run should not learn it at its end.
 void require_writable(const std::string& checkpoint_dir);
-
-/// Whether `--model` names a folder with weights and not a preset.
-bool is_folder(const ModelChoice& choice);
 
 }  // namespace fsdp::train

@@ -17,6 +17,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <comm/collectives.hpp>
@@ -26,12 +27,14 @@
 #include <fsdp/data/source.hpp>
 #include <fsdp/data/windows.hpp>
 #include <fsdp/models/model.hpp>
+#include <fsdp/optim/adamw.hpp>
 #include <fsdp/report/console.hpp>
 #include <fsdp/report/metrics.hpp>
 #include <fsdp/report/report.hpp>
 #include <fsdp/report/trace.hpp>
 #include <fsdp/train/feed.hpp>
 #include <fsdp/train/launch.hpp>
+#include <fsdp/train/model_choice.hpp>
 #include <fsdp/train/options.hpp>
 #include <fsdp/train/shards_io.hpp>
 #include <fsdp/train/training.hpp>
@@ -39,7 +42,7 @@
 
 namespace fsdp::train {
 
-template <fsdp::Model Model, data::Source Source>
+template <fsdp::Model Model, data::Source Source, class Optimizer = optim::AdamW>
 requires std::same_as<typename Source::Batch, typename Model::Batch>
 class Trainer {
  public:
@@ -48,7 +51,8 @@ class Trainer {
 
   /// Options, source and communicator must outlive it.
   Trainer(Comm& communicator, const TrainOptions& options, const Model& model, const Source& source,
-          typename Model::Stack::Sharding sharding, typename Model::Stack::Tiling tiling)
+          typename Model::Stack::Sharding sharding, typename Model::Stack::Tiling tiling,
+          const Optimizer& optimizer = {})
       : communicator_(communicator),
         options_(options),
         model_(model),
@@ -59,10 +63,7 @@ class Trainer {
                             policy_text<typename Model::Stack::Precision>(), " ", policy_text(tiling))),
         size_(step_size(options, communicator.size())),
         training_(communicator, model_, size_, sharding, tiling,
-                  {.optimizer = {.beta1 = options.beta1,
-                                 .beta2 = options.beta2,
-                                 .eps = options.eps,
-                                 .weight_decay = options.weight_decay},
+                  {.optimizer = optimizer,
                    .rules = {.clip = options.clip, .skips_overflow = loss_scale_of(options).has_value()},
                    .graphs = options.cuda_graphs,
                    .observer = trace_.on() ? observer() : Observer{}}),
@@ -107,7 +108,7 @@ class Trainer {
     };
     if (!options_.resume.empty())
       resume(checkpoint::Checkpoint::open(options_.resume, checkpoint::read_listing<Model>, warn));
-    else if (is_folder(options_.model))
+    else if (is_folder<typename Model::Config>(options_.model))
       load_weights(training_.module(), checkpoint::open_model<Model>(options_.model.name, warn).weights);
     else
       training_.initialize(options_.seed);
@@ -115,8 +116,10 @@ class Trainer {
     peak_ = report::measure_matmul_peak(communicator_, training_.module());
     if (!leads()) return;
     const report::StartRecord record{.stack = stack_text_,
-                                     .model_name = options_.model.name,
+                                     .model_name = model_name<typename Model::Config>(options_.model),
                                      .sizes = values_of(model_.config()),
+                                     .optimizer = std::string(std::string_view(optimizer().optimizer().name())),
+                                     .constants = values_of(optimizer().optimizer()),
                                      .seed = options_.seed,
                                      .world = communicator_.size(),
                                      .threads = training_.request().shape.threads,
@@ -299,7 +302,7 @@ class Trainer {
   report::Trace trace_;
   std::string stack_text_;
   StepSize size_;
-  Training<Model> training_;
+  Training<Model, Optimizer> training_;
   Feed<Comm, Source> feed_;
   Batches<Source> held_out_batch_;
   report::Metrics metrics_;

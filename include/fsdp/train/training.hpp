@@ -57,9 +57,12 @@ inline StepSize step_size(const TrainOptions& options, int ranks) {
           .threads = static_cast<int>(options.launch.threads)};
 }
 
-/// What the dry run is asked for these options, of the rank that takes the most.
-inline plan::Request plan_request(const TrainOptions& options, int ranks) {
-  return plan_request(step_size(options, ranks), ranks, plan::most_loaded);
+/// What the dry run is asked for these options and an optimizer, of the rank that takes the most.
+template <class Optimizer>
+plan::Request plan_request(const TrainOptions& options, int ranks, const Optimizer& optimizer) {
+  plan::Request request = plan_request(step_size(options, ranks), ranks, plan::most_loaded);
+  request.shape.step_work = optim::step_work(optimizer);
+  return request;
 }
 
 /// The request's shape with the bytes of its plan: what a ShardedModule is built for.
@@ -93,7 +96,7 @@ class Training {
   /// together and MemoryError where there is no room.
   Training(Comm& communicator, const Model& model, const StepSize& size, typename Stack::Sharding sharding = {},
            typename Stack::Tiling tiling = {}, const Choices& choices = {})
-      : request_(plan_request(size, communicator.size(), communicator.rank())),
+      : request_(request_of(communicator, size, choices.optimizer)),
         plan_(plan::dry_run(model, sharding, tiling, request_, choices.optimizer)),
         module_(communicator, model, sharding, tiling, planned_shape(request_, plan_)),
         optimizer_(module_, choices.optimizer, choices.rules),
@@ -148,6 +151,12 @@ class Training {
   double step(const Batch& batch, const device::StepInputs& inputs) { return step({&batch, 1}, inputs); }
 
  private:
+  static plan::Request request_of(const Comm& communicator, const StepSize& size, const OptimizerT& optimizer) {
+    plan::Request request = plan_request(size, communicator.size(), communicator.rank());
+    request.shape.step_work = optim::step_work(optimizer);
+    return request;
+  }
+
   plan::Request request_;
   plan::Plan plan_;
   Module module_;

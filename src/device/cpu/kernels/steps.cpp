@@ -67,8 +67,7 @@ void step(float decay, float factor, const T* direction, float* main, bf16* mode
 
 template <class T>
 constexpr DirectionFunctions<T> functions = {.scale = scale<T>, .combine = combine<T>, .step = step<T>};
-constexpr StepKernels exported = {
-    {functions<float>, functions<bf16>}, .sgd = sgd, .momentum_direction = momentum_direction};
+constexpr StepKernels exported = {{functions<float>, functions<bf16>}, sgd, momentum_direction};
 
 }  // namespace
 }  // namespace fsdp::device::cpu

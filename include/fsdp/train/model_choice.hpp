@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// From `--model` and the flags of its sizes to a model: nothing here knows which.
+///
+/// Every value that `Config::visit` shows is a flag (flag_name in flag_set.hpp). A config may have more:
+/// - `preset_names()`, `preset(name)` and `default_preset`, then `--model` takes those names as well as folders;
+/// - `longest_sequence()`, const and not, a reference to the most tokens that a sequence may have;
+/// - `follow(changed)`, called after values were given, where changed(name) says whether this one was.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <type_traits>
+#include <vector>
+
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/nearest.hpp>
+#include <fsdp/train/flag_set.hpp>
+#include <fsdp/train/options.hpp>
+
+namespace fsdp::train {
+
+template <class Config>
+concept HasPresets = requires(std::string_view name) {
+  { Config::preset_names() } -> std::same_as<std::vector<std::string>>;
+  { Config::preset(name) } -> std::same_as<Config>;
+  { Config::default_preset } -> std::convertible_to<std::string_view>;
+};
+
+template <class Config>
+concept HasLongestSequence = requires(Config changed, const Config config) {
+  { changed.longest_sequence() } -> std::same_as<std::int64_t&>;
+  { config.longest_sequence() } -> std::convertible_to<std::int64_t>;
+};
+
+/// What --model says, or the default preset; empty where neither is there.
+template <class Config>
+std::string model_name(const ModelChoice& choice) {
+  if constexpr (HasPresets<Config>)
+    return choice.name.empty() ? std::string(Config::default_preset) : choice.name;
+  else
+    return choice.name;
+}
+
+/// Whether --model names a folder with weights.
+template <class Config>
+bool is_folder(const ModelChoice& choice) {
+  const std::string name = model_name<Config>(choice);
+  if constexpr (HasPresets<Config>) {
+    const std::vector<std::string> presets = Config::preset_names();
+    return std::find(presets.begin(), presets.end(), name) == presets.end();
+  } else {
+    return !name.empty();
+  }
+}
+
+/// --model and a flag for each value of the config.
+template <class Config>
+void bind_model(FlagSet& flags, ModelChoice& choice) {
+  const auto name_of = [&choice] {
+    const std::string name = model_name<Config>(choice);
+    return name.empty() ? std::vector<std::string>() : std::vector{name};
+  };
+  std::string help = "folder with config.json and model.safetensors", instead;
+  if constexpr (HasPresets<Config>) {
+    std::string names;
+    for (const std::string& name : Config::preset_names()) names += (names.empty() ? "" : ", ") + name;
+    help = message("preset (", names, "), or a ", help);
+    instead = ", instead of the preset's";
+  } else {
+    help += "; left out: a new model of the sizes given";
+  }
+  flags.add({.name = "model",
+             .help = help,
+             .kind = FlagKind::text,
+             .set = [&choice](const auto& texts) { choice.name = FlagSet::single("model", texts); },
+             .get = name_of});
+  if constexpr (std::default_initializable<Config>)
+    Config().visit([&]<class T>(std::string_view name, const T& value, std::string_view text) {
+      const std::string present = HasPresets<Config> ? instead : message(" (", to_text(value), ")");
+      flags.add_given<T>(flag_name(name), choice.values, std::string(text) + present);
+    });
+}
+
+/// The config: a preset or the default with the values that were given, or a folder's config.json, which takes none.
+/// Validated.
+template <class Config>
+Config resolve_model(const ModelChoice& choice) {
+  const std::string name = model_name<Config>(choice);
+  if (is_folder<Config>(choice)) {
+    std::error_code error;
+    if constexpr (HasPresets<Config>)
+      require<InputError>(std::filesystem::is_directory(name, error), "--model ", name,
+                          " is neither a preset nor a folder; ", suggestion(name, Config::preset_names()),
+                          ", or a folder with config.json and model.safetensors");
+    std::string given;
+    for (const auto& [flag, text] : choice.values) given += (given.empty() ? "--" : ", --") + flag;
+    require<InputError>(given.empty(), "--model ", name, " is a folder whose config.json gives all sizes; drop ",
+                        given);
+    return Config::read(name);
+  }
+  const auto begin = [&]() -> Config {
+    if constexpr (HasPresets<Config>) {
+      return Config::preset(name);
+    } else if constexpr (std::default_initializable<Config>) {
+      return Config();
+    } else {
+      throw InputError("--model is missing; give a folder with config.json and model.safetensors");
+    }
+  };
+  Config config = begin();
+  set_given(config, choice.values);
+  const auto changed = [&](std::string_view value) { return choice.values.count(flag_name(value)) > 0; };
+  if constexpr (requires { config.follow(changed); }) config.follow(changed);
+  config.validate();
+  return config;
+}
+
+/// Throws InputError where sequences are longer than those that a folder's config.json allows.
+template <class Config>
+void require_positions(const Config& config, std::int64_t seq_len, const std::string& folder) {
+  if constexpr (HasLongestSequence<Config>)
+    require<InputError>(seq_len <= config.longest_sequence(), "--seq-len ", seq_len, " is longer than the ",
+                        config.longest_sequence(), " positions of --model ", folder,
+                        "; shorten it, or raise their number in its config.json");
+}
+
+/// The model for sequences of --seq-len: a new one's number of positions grows to it, a folder's must hold it.
+template <class Model>
+Model model_of(const TrainOptions& options) {
+  using Config = typename Model::Config;
+  Config config = resolve_model<Config>(options.model);
+  if (is_folder<Config>(options.model)) {
+    require_positions(config, options.seq_len, options.model.name);
+  } else if constexpr (HasLongestSequence<Config>) {
+    std::int64_t& longest = config.longest_sequence();
+    longest = std::max(longest, options.seq_len);
+  }
+  return Model(config, options.units);
+}
+
+}  // namespace fsdp::train

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/train/optimizer_choice.hpp>
+
+#include <functional>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include <fsdp/core/nearest.hpp>
+
+namespace fsdp::train {
+namespace {
+
+/// f(optimizer) for each kind: that of `start` with its constants, others with their defaults.
+template <class F>
+void for_each_kind(const optim::RunTime& start, F f) {
+  const auto one = [&]<class Kind>(std::type_identity<Kind>) {
+    const Kind* const held = std::get_if<Kind>(&start.kind);
+    f(held == nullptr ? Kind() : *held);
+  };
+  const auto all = [&]<class... Kinds>(const std::variant<Kinds...>&) { (one(std::type_identity<Kinds>()), ...); };
+  all(start.kind);
+}
+
+/// "beta1" with its help and default in every kind that has it.
+struct Constant {
+  std::string name, help;
+  std::function<void(FlagSet&, const Constant&)> add;
+};
+
+std::string name_of(const OptimizerChoice& choice) {
+  return choice.name.empty() ? std::string(choice.start.name()) : choice.name;
+}
+
+}  // namespace
+
+void bind(FlagSet& flags, OptimizerChoice& choice) {
+  std::string names;
+  std::vector<Constant> constants;
+  for_each_kind(choice.start, [&](const auto& kind) {
+    names += (names.empty() ? "" : " | ") + std::string(kind.name());
+    kind.visit([&]<class T>(std::string_view name, const T& value, std::string_view help) {
+      const std::string text = message(kind.name(), ": ", help, " (", to_text(value), ")");
+      for (Constant& known : constants)
+        if (known.name == name) {
+          known.help += "; " + text;
+          return;
+        }
+      constants.push_back({.name = std::string(name), .help = text, .add = [&choice](FlagSet& set, const Constant& of) {
+                             set.add_given<T>(flag_name(of.name), choice.constants, of.help);
+                           }});
+    });
+  });
+  flags.add({.name = "optimizer",
+             .help = names + "; muon needs whole matrices: --layout owned, or --sharding replicated",
+             .kind = FlagKind::text,
+             .set = [&choice](const auto& texts) { choice.name = FlagSet::single("optimizer", texts); },
+             .get = [&choice] { return std::vector{name_of(choice)}; }});
+  for (const Constant& constant : constants) constant.add(flags, constant);
+}
+
+optim::RunTime resolve(const OptimizerChoice& choice) {
+  const std::string name = name_of(choice);
+  std::vector<std::string> known;
+  optim::RunTime chosen;
+  bool found = false;
+  for_each_kind(choice.start, [&](const auto& kind) {
+    known.emplace_back(kind.name());
+    if (name != kind.name()) return;
+    chosen.kind = kind;
+    found = true;
+  });
+  require<InputError>(found, "--optimizer ", name, " is not known; ", suggestion(name, known));
+  std::string taken;
+  GivenValues foreign = choice.constants;
+  chosen.visit([&](std::string_view constant, const auto&, std::string_view) {
+    const std::string flag = flag_name(constant);
+    taken += (taken.empty() ? "--" : ", --") + flag;
+    foreign.erase(flag);
+  });
+  require<InputError>(foreign.empty(), "--", foreign.empty() ? "" : foreign.begin()->first, " is not ", name,
+                      "'s; it takes ", taken);
+  set_given(chosen, choice.constants);
+  validate_constants(chosen);
+  return chosen;
+}
+
+}  // namespace fsdp::train
