@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.hpp"
 
+#include <functional>
+#include <utility>
+
 #include <gtest/gtest.h>
+
+#include <fsdp/models/llama_config.hpp>
+#include <fsdp/train/model_choice.hpp>
 
 #include "support/temporary_folder.hpp"
 
@@ -28,18 +34,29 @@ Train everything() {
   TrainOptions& o = command.options;
   o.data = {"a b", "c\"d\\e\n", "ä"};
   o.model = {.name = "tiny",
-             .hidden = 64,
-             .layers = 2,
-             .heads = 4,
-             .kv_heads = 1,
-             .head_dim = 8,
-             .intermediate = 100,
-             .vocab = 300,
-             .tied = false};
+             .values = {{"hidden", "64"},
+                        {"layers", "2"},
+                        {"heads", "4"},
+                        {"kv-heads", "1"},
+                        {"head-dim", "8"},
+                        {"intermediate", "100"},
+                        {"vocab", "300"},
+                        {"tied", "false"},
+                        {"rms-norm-eps", "1e-06"},
+                        {"rope-theta", "500"},
+                        {"max-position-embeddings", "99"}}};
+  command.optimizer = {.name = "muon",
+                       .constants = {{"momentum", "0.5"},
+                                     {"nesterov", "false"},
+                                     {"iterations", "3"},
+                                     {"weight-decay", "0.05"},
+                                     {"beta1", "0.8"},
+                                     {"beta2", "0.99"},
+                                     {"eps", "1e-12"}}};
   o.steps = 7, o.seq_len = 33, o.batch_size = 6, o.grad_accum = 3, o.document_separator = 10;
   o.lr = 0.1 + 0.2, o.warmup = 5;
   o.lr_schedule = train::LrShape::constant;
-  o.weight_decay = 0.05, o.beta1 = 0.8, o.beta2 = 0.99, o.eps = 1e-12, o.clip = 0, o.seed = 0xffffffffffffffffu;
+  o.clip = 0, o.seed = 0xffffffffffffffffu;
   o.validation_fraction = 0.25, o.validation_every = 3, o.validation_windows = 9;
   o.loss_scale = "dynamic:64";
   o.units = {.blocks_per_unit = 2,
@@ -91,6 +108,7 @@ TEST(Flags, ReadTheIssuesGoldenCommand) {
   EXPECT_EQ(o.data, std::vector<std::string>{"DIR/text.bin"});
   EXPECT_EQ(o.lr, 1e-3);
   EXPECT_EQ(o.clip, 0);
+  EXPECT_EQ(command.optimizer.constants, (train::GivenValues{{"weight-decay", "0.1"}}));
   EXPECT_EQ(command.stack.precision, PrecisionChoice::fp32);
   EXPECT_EQ(o.given.size(), 12u);
   EXPECT_EQ(o.given.front(), "batch-size");
@@ -105,9 +123,9 @@ TEST(Flags, AListTakesAllWordsUpToTheNextFlag) {
 TEST(Flags, SwitchesStandAloneOrWithAValue) {
   EXPECT_TRUE(train_of({"--dry-run"}).dry_run);
   EXPECT_FALSE(train_of({"--dry-run=false"}).dry_run);
-  EXPECT_EQ(train_of({"--tied"}).model.tied, true);
-  EXPECT_EQ(train_of({"--tied=false"}).model.tied, false);
-  EXPECT_EQ(train_of({}).model.tied, std::nullopt);
+  EXPECT_EQ(train_of({"--tied"}).model.values.at("tied"), "true");
+  EXPECT_EQ(train_of({"--tied=false"}).model.values.at("tied"), "false");
+  EXPECT_TRUE(train_of({}).model.values.empty());
 }
 
 TEST(Flags, AnUnknownOneIsAnErrorWithTheNearest) {
@@ -164,7 +182,7 @@ TEST(ConfigFile, GivesBackEveryOption) {
   const TemporaryFolder folder;
   const std::string path = folder.write("run.toml", train::to_toml(everything())).string();
   Train read = command_of({"--config", path.c_str()});
-  EXPECT_EQ(read.options.given.size(), 54u);
+  EXPECT_EQ(read.options.given.size(), 61u);
   read.options.given.clear();
   EXPECT_EQ(read, everything());
 }
@@ -203,16 +221,33 @@ TEST(ConfigFile, MistakesAreInputErrorsThatNameTheFile) {
   EXPECT_INPUT_ERROR(train_of({"--config", "/nonexistent.toml"}), "/nonexistent.toml");
 }
 
+TEST(Flags, AnOptimizerTakesItsOwnConstants) {
+  const Train sgd = command_of({"--optimizer", "sgd", "--momentum", "0.8", "--nesterov"});
+  EXPECT_EQ(resolve(sgd.optimizer), (optim::RunTime{optim::Sgd{.momentum = 0.8, .nesterov = true}}));
+  EXPECT_EQ(resolve(command_of({}).optimizer), optim::RunTime());
+  EXPECT_INPUT_ERROR(command_of({"--nesterov"}), "--nesterov is not adamw's; it takes --beta1, --beta2");
+  EXPECT_INPUT_ERROR(command_of({"--optimizer", "mun"}), "--optimizer mun is not known; did you mean 'muon'?");
+  EXPECT_INPUT_ERROR(command_of({"--beta2", "1"}), "--beta2 1 must be at least 0 and below 1");
+  const TemporaryFolder folder;
+  const std::string path = folder.write("run.toml", "[train]\noptimizer = \"sgd\"\nweight_decay = 0.5\n").string();
+  EXPECT_EQ(resolve(command_of({"--config", path.c_str()}).optimizer),
+            (optim::RunTime{optim::Sgd{.weight_decay = 0.5}}));
+  EXPECT_INPUT_ERROR(command_of({"--config", path.c_str(), "--optimizer", "adamw", "--momentum", "0"}),
+                     "--momentum is not adamw's");
+}
+
 // A program of one stack.
 
 const train::FixedStack fixed_stack{
     .sharding = "fsdp2", .precision = "bf16", .tiling = "off", .comm = "threads", .starts_ranks = true};
 
-std::variant<train::Help, TrainOptions> parse_program(std::vector<const char*> words, bool starts_ranks = true) {
+std::variant<train::Help, TrainOptions> parse_program(
+    std::vector<const char*> words, bool starts_ranks = true,
+    const std::function<void(train::FlagSet&, train::ModelChoice&)>& bind_own = [](auto&, auto&) {}) {
   words.insert(words.begin(), "program");
   train::FixedStack fixed = fixed_stack;
   fixed.starts_ranks = starts_ranks;
-  return train::parse_train(static_cast<int>(words.size()), words.data(), fixed);
+  return train::parse_train(static_cast<int>(words.size()), words.data(), fixed, bind_own);
 }
 
 TEST(ParseTrain, NeedsNoSubCommand) { EXPECT_EQ(std::get<TrainOptions>(parse_program({"--steps", "3"})).steps, 3); }
@@ -237,6 +272,27 @@ TEST(ParseTrain, FlagsOfFixedPoliciesAreAbsentAndRefusedByName) {
   const TemporaryFolder folder;
   const std::string path = folder.write("run.toml", "sharding = \"zero3\"\n").string();
   EXPECT_INPUT_ERROR(parse_program({"--config", path.c_str()}), "--sharding is fixed by this program: fsdp2");
+}
+
+TEST(ParseTrain, AFixedOptimizerAndTheModelBringFlagsOfTheirOwn) {
+  train::ChosenOptimizer<optim::Sgd> chosen{{}};
+  const auto parse_own = [&](std::vector<const char*> words) {
+    chosen.value = {};
+    return parse_program(std::move(words), true, [&](train::FlagSet& flags, train::ModelChoice& model) {
+      train::bind_model<LlamaConfig>(flags, model);
+      chosen.bind(flags);
+    });
+  };
+  const auto options = std::get<TrainOptions>(parse_own({"--layers", "2", "--momentum", "0.5"}));
+  EXPECT_EQ(options.model.values, (train::GivenValues{{"layers", "2"}}));
+  EXPECT_EQ(options.given, (std::vector<std::string>{"layers", "momentum"}));
+  EXPECT_EQ(chosen.resolve(), optim::Sgd{.momentum = 0.5});
+  const std::string help = std::get<train::Help>(parse_own({"--help"})).text;
+  for (const char* flag : {"--momentum", "--nesterov", "--weight-decay", "--hidden", "--model"})
+    EXPECT_NE(help.find(flag), std::string::npos) << flag;
+  for (const char* flag : {"--optimizer", "--beta1", "--iterations"})
+    EXPECT_EQ(help.find(flag), std::string::npos) << flag;
+  EXPECT_INPUT_ERROR(parse_own({"--optimizer", "sgd"}), "--optimizer is fixed by this program: sgd");
 }
 
 }  // namespace

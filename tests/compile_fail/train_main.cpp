@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect 1: fsdp: train_main was not given a policy's value, and its type has no default constructor
 // expect 2: fsdp: a communicator lacks static int run(const comm::Options&, F f), which calls f(communicator) on each
+// expect 3: fsdp: train_main trains on text, and this model's Batch is no TokenBatch
 #include <comm/self.hpp>
 #include <fsdp/fsdp.hpp>
 
@@ -27,6 +28,11 @@ int status(int argc, char** argv) { return train_main<ModelOf<comm::Self<>, Tile
 int status(int argc, char** argv) { return train_main<ModelOf<comm::Self<>, Tiles>>(argc, argv); }
 #elif CASE == 2
 int status(int argc, char** argv) { return train_main<ModelOf<Alone, tiling::Untiled>>(argc, argv); }
+#elif CASE == 3
+struct Numbers : ModelOf<comm::Self<>, tiling::Untiled> {
+  struct Batch : TokenBatch {};
+};
+int status(int argc, char** argv) { return train_main<Numbers>(argc, argv); }
 #endif
 
 }  // namespace fsdp

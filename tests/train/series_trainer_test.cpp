@@ -27,7 +27,7 @@ std::vector<nlohmann::json> train_series(TrainOptions options, const std::filesy
   Comm::run(2, {}, [&](Comm& communicator) {
     const Series model(test::SeriesConfig{});
     const test::SeriesSource source{.config = model.config()};
-    Trainer<Series, test::SeriesSource>(communicator, options, model, source, {}, {}).run();
+    Trainer<Series, test::SeriesSource>(communicator, options, model, source, {}, {}, {.weight_decay = 0}).run();
   });
   std::vector<nlohmann::json> lines;
   std::istringstream text(test::content_of(metrics));
@@ -37,7 +37,7 @@ std::vector<nlohmann::json> train_series(TrainOptions options, const std::filesy
 
 TEST(Trainer, TrainsSavesAndResumesAModelThatItKnowsNothingOf) {
   const test::TemporaryFolder folder;
-  TrainOptions options{.steps = 40, .seq_len = 6, .batch_size = 8, .lr = 2e-2, .weight_decay = 0};
+  TrainOptions options{.steps = 40, .seq_len = 6, .batch_size = 8, .lr = 2e-2};
   options.checkpoint_dir = (folder.path() / "checkpoints").string();
   options.checkpoint_every = 20;
   const auto whole = train_series(options, folder.path() / "whole.jsonl");
@@ -47,6 +47,8 @@ TEST(Trainer, TrainsSavesAndResumesAModelThatItKnowsNothingOf) {
 
   EXPECT_EQ(whole.front().at("sizes").at("features"), 5);
   EXPECT_EQ(whole.front().at("sizes").size(), 5u);
+  EXPECT_EQ(whole.front().at("optimizer").at("name"), "adamw");
+  EXPECT_EQ(whole.front().at("optimizer").at("weight-decay"), 0);
   EXPECT_LT(whole[40].at("loss"), 0.2 * whole[1].at("loss").get<double>());
   EXPECT_LT(whole.back().at("validation_loss"), 0.2 * whole[1].at("loss").get<double>());
   ASSERT_EQ(resumed[1].at("step"), 21);

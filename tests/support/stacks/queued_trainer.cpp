@@ -13,7 +13,7 @@ template <class Model>
 void run_trainer(const train::TrainOptions& options) {
   using Comm = typename Model::Stack::Comm;
   train::launch<Comm>(options.launch, [&](Comm& communicator) {
-    const Model model(train::resolve_model(options), options.units);
+    const Model model = train::model_of<Model>(options);
     const data::TextSource source = train::text_of(options, model.config().vocab_size);
     train::Trainer<Model, data::TextSource>(communicator, options, model, source, {}, {}).run();
   });
