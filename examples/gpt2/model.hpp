@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// GPT-2 (Radford et al. 2019) as a list of units. Names are those of Hugging Face's GPT2Model.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <fsdp/core/error.hpp>
+#include <fsdp/models/model.hpp>
+#include <fsdp/module/stack.hpp>
+#include <fsdp/module/units.hpp>
+#include <fsdp/nn/recomputed.hpp>
+#include <fsdp/nn/token_batch.hpp>
+
+#include "attention.hpp"
+#include "config.hpp"
+#include "embedding.hpp"
+#include "head.hpp"
+#include "mlp.hpp"
+
+namespace gpt2 {
+
+template <class V>
+struct BlockFields {
+  AttentionFields<V> attention;
+  MlpFields<V> mlp;
+};
+
+/// Both halves.
+template <class L>
+struct Block : nn::ModuleTypes<L, BlockFields> {
+  using Types = nn::ModuleTypes<L, BlockFields>;
+  using typename Types::Compute;
+  using typename Types::Gradients;
+  using typename Types::Parameters;
+  using typename Types::Weights;
+  using Shared = nn::Nothing;
+
+  Attention<L> attention;
+  Mlp<L> mlp;
+
+  struct Saved {
+    typename Attention<L>::Saved attention;
+    typename Mlp<L>::Saved mlp;
+  };
+
+  Parameters parameters() const { return {attention.parameters(), mlp.parameters()}; }
+  fsdp::tiling::TilePlan plan(nn::Context<L>& context) const { return mlp.plan(context); }
+
+  void forward(nn::Context<L>& context, const Shared&, const Weights& weights, Saved& saved, Tensor<const Compute> x,
+               Tensor<Compute> y) const {
+    const auto middle = context.template save<Compute>({context.tokens(), attention.hidden});  // [T, H]
+    attention.forward(context, weights.attention, saved.attention, x, middle);
+    mlp.forward(context, weights.mlp, saved.mlp, middle, y);
+  }
+
+  /// What forward saves. The output is made as well, and forgotten.
+  void replay(nn::Context<L>& context, const Shared& shared, const Weights& weights, Saved& saved,
+              Tensor<const Compute> x) const {
+    typename L::Frame frame(context.arena);
+    forward(context, shared, weights, saved, x, frame.template allocate<Compute>(x.shape()));
+  }
+
+  void backward(nn::Context<L>& context, const Shared&, const Weights& weights, const Gradients& gradients,
+                const Saved& saved, Tensor<Compute> dy) const {
+    mlp.backward(context, weights.mlp, gradients.mlp, saved.mlp, dy);
+    attention.backward(context, weights.attention, gradients.attention, saved.attention, dy);
+  }
+};
+
+/// A Model (fsdp/models/model.hpp) that generates.
+template <class StackT>
+class Gpt2 {
+ public:
+  using Stack = StackT;
+  using Local = typename Stack::Local;
+  using Config = Gpt2Config;
+  using Batch = fsdp::TokenBatch;
+  using Entry = Embedding<Local>;
+  using Block = nn::Recomputed<gpt2::Block<Local>, Local>;
+  using Head = gpt2::Head<Local>;
+  template <class Other>
+  using On = Gpt2<Other>;
+
+  explicit Gpt2(const Config& config, fsdp::Units units = {}) : config_(config), units_(std::move(units)) {
+    config.validate();
+  }
+
+  const Config& config() const { return config_; }
+  const fsdp::Units& units() const { return units_; }
+  std::int64_t hidden() const { return config_.n_embd; }
+
+  Entry entry() const { return {{}, config_.vocab_size, config_.n_positions, config_.n_embd}; }
+  int blocks() const { return static_cast<int>(config_.n_layer); }
+  /// All are alike. What is added to the stream begins smaller in deeper models.
+  Block block(int) const {
+    const double deviation = 0.02 / std::sqrt(2.0 * static_cast<double>(config_.n_layer));
+    const std::int64_t alive = units_.recompute ? 1 : config_.n_layer;  // blocks whose activations are kept together
+    return {{},
+            {{},
+             {{}, config_.n_embd, config_.n_head, eps(), deviation},
+             {{}, config_.n_embd, config_.intermediate(), eps(), deviation, alive}},
+            units_.recompute};
+  }
+  Head head() const { return {{}, config_.vocab_size, config_.n_embd, eps()}; }
+  std::string prefix(int index) const { return "h." + std::to_string(index) + "."; }
+
+  void validate(const Batch& batch, std::int64_t sequence_length) const {
+    fsdp::require<fsdp::InputError>(sequence_length <= config_.n_positions, "a batch's sequences have ",
+                                    sequence_length, " tokens; the model has ", config_.n_positions, " positions");
+    batch.validate(sequence_length, config_.vocab_size);
+  }
+  Batch unread_batch(std::int64_t sequences, std::int64_t sequence_length) const {
+    return Batch::unread(sequences, sequence_length);
+  }
+
+  /// As fsdp::Llama counts them.
+  double flops(std::int64_t tokens, std::int64_t squares) const {
+    const auto layers = static_cast<double>(config_.n_layer), width = static_cast<double>(config_.n_embd);
+    const double matmul_weights = layers * 12 * width * width + static_cast<double>(config_.vocab_size) * width;
+    return 6 * matmul_weights * static_cast<double>(tokens) + 6 * layers * width * static_cast<double>(squares);
+  }
+
+  /// Stored tensors that this model does not use: masks, and the head where it is stored beside the table.
+  std::optional<std::string> ignored(const std::string& name) const {
+    if (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")) return "";
+    if (name == "lm_head.weight") return "since the head is tied to the embedding";
+    return std::nullopt;
+  }
+
+ private:
+  float eps() const { return static_cast<float>(config_.layer_norm_epsilon); }
+
+  Config config_;
+  fsdp::Units units_;
+};
+
+}  // namespace gpt2

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The operations that GPT-2 needs and the library does not have: declared here, run on the CPU by operations.cpp.
+///
+/// For another device, overload `run` for its stream beside these. Results do not depend on the number of threads.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <tuple>
+
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/device/cpu.hpp>
+#include <fsdp/device/documents.hpp>
+#include <fsdp/device/operation.hpp>
+#include <fsdp/device/operations/shapes.hpp>
+
+namespace gpt2 {
+
+using fsdp::require;
+using fsdp::Tensor;
+using fsdp::Write;
+using fsdp::device::Cost;
+using fsdp::device::Cpu;
+
+/// y = (x - mean) / sqrt(variance + eps) * weight + bias, per row (Ba et al. 2016). Keeps mean and 1 / sqrt(...).
+template <class T>
+struct LayerNorm {
+  static constexpr std::string_view name = "layer_norm";
+
+  Tensor<const T> x = {};       // [T, H]
+  Tensor<const T> weight = {};  // [H]
+  Tensor<const T> bias = {};    // [H]
+  float eps = 1e-5f;
+  Tensor<T> y = {};         // [T, H]
+  Tensor<float> mean = {};  // [T]
+  Tensor<float> rstd = {};  // [T]
+
+  auto tensors() const { return std::tie(x, weight, bias, y, mean, rstd); }
+  Cost cost() const { return {.bytes = x.bytes() + 2 * weight.bytes() + y.bytes() + 2 * rstd.bytes()}; }
+  void check() const {
+    fsdp::device::require_same_shape(name, x, y);
+    require(x.rank() == 2 && weight.numel() == x.columns() && bias.numel() == x.columns() && mean.numel() == x.rows() &&
+                rstd.numel() == x.rows(),
+            "layer_norm: x must be [", rstd.numel(), ", ", weight.numel(),
+            "], as many rows as statistics and as many columns as weights");
+  }
+};
+
+/// Gradients of LayerNorm, each overwritten or added to; dx may be dy itself. What has no memory is not made.
+template <class T>
+struct LayerNormBackward {
+  static constexpr std::string_view name = "layer_norm_backward";
+
+  Tensor<const T> x = {};         // [T, H]
+  Tensor<const T> weight = {};    // [H]
+  Tensor<const float> mean = {};  // [T]
+  Tensor<const float> rstd = {};  // [T]
+  Tensor<const T> dy = {};        // [T, H]
+  Tensor<T> dx = {};              // [T, H]
+  Write dx_write = Write::overwrite;
+  Tensor<float> dweight = {};  // [H]
+  Write dweight_write = Write::overwrite;
+  Tensor<float> dbias = {};  // [H]
+  Write dbias_write = Write::overwrite;
+
+  auto tensors() const { return std::tie(x, weight, mean, rstd, dy, dx, dweight, dbias); }
+  Cost cost() const {
+    const auto times = [](Write write) { return write == Write::accumulate ? 2 : 1; };
+    return {.bytes = x.bytes() + weight.bytes() + 2 * rstd.bytes() + dy.bytes() + times(dx_write) * dx.bytes() +
+                     times(dweight_write) * dweight.bytes() + times(dbias_write) * dbias.bytes()};
+  }
+  void check() const {
+    fsdp::device::require_same_shape(name, x, dy);
+    fsdp::device::require_same_shape(name, x, dx);
+    require(x.rank() == 2 && weight.numel() == x.columns() && dweight.numel() == x.columns() &&
+                dbias.numel() == x.columns() && mean.numel() == x.rows() && rstd.numel() == x.rows(),
+            "layer_norm_backward: x must be [", rstd.numel(), ", ", weight.numel(),
+            "], as many rows as statistics and as many columns as weights and gradients");
+  }
+};
+
+/// y += bias, in every row.
+template <class T>
+struct AddBias {
+  static constexpr std::string_view name = "add_bias";
+
+  Tensor<const T> bias = {};  // [N]
+  Tensor<T> y = {};           // [T, N]
+
+  auto tensors() const { return std::tie(bias, y); }
+  Cost cost() const { return {.bytes = bias.bytes() + 2 * y.bytes()}; }
+  void check() const {
+    require(y.rank() == 2 && bias.numel() == y.columns(), "add_bias: ", bias.numel(), " values for ",
+            y.rank() == 2 ? y.columns() : 0, " columns");
+  }
+};
+
+/// dbias (+)= the sum of dy's rows.
+template <class T>
+struct BiasGradient {
+  static constexpr std::string_view name = "bias_gradient";
+
+  Tensor<const T> dy = {};   // [T, N]
+  Tensor<float> dbias = {};  // [N]
+  Write write = Write::overwrite;
+
+  auto tensors() const { return std::tie(dy, dbias); }
+  Cost cost() const { return {.bytes = dy.bytes() + (write == Write::accumulate ? 2 : 1) * dbias.bytes()}; }
+  void check() const {
+    require(dy.rank() == 2 && dbias.numel() == dy.columns(), "bias_gradient: ", dbias.numel(), " values for ",
+            dy.rank() == 2 ? dy.columns() : 0, " columns");
+  }
+};
+
+/// y = gelu(x), in the form with tanh (Hendrycks and Gimpel 2016): Hugging Face's "gelu_new".
+template <class T>
+struct Gelu {
+  static constexpr std::string_view name = "gelu";
+
+  Tensor<const T> x = {};
+  Tensor<T> y = {};
+
+  auto tensors() const { return std::tie(x, y); }
+  Cost cost() const { return {.bytes = x.bytes() + y.bytes()}; }
+  void check() const {
+    fsdp::device::require_same_shape(name, x, y);
+    require(x.contiguous() && y.contiguous(), "gelu: x and y must be contiguous");
+  }
+};
+
+/// d *= gelu'(x).
+template <class T>
+struct GeluBackward {
+  static constexpr std::string_view name = "gelu_backward";
+
+  Tensor<const T> x = {};
+  Tensor<T> d = {};
+
+  auto tensors() const { return std::tie(x, d); }
+  Cost cost() const { return {.bytes = x.bytes() + 2 * d.bytes()}; }
+  void check() const {
+    fsdp::device::require_same_shape(name, x, d);
+    require(x.contiguous() && d.contiguous(), "gelu_backward: x and d must be contiguous");
+  }
+};
+
+/// Which row of a table of positions each token of a batch reads: positions begin anew with every document.
+struct Positions {
+  std::int64_t sequence_length = 0;
+  fsdp::device::CumulativeLengths documents = {};
+
+  std::int64_t of(std::int64_t token) const {
+    return token - fsdp::device::document_of(documents, sequence_length, token).begin;
+  }
+};
+
+/// y[t] += table[position of t].
+template <class T>
+struct AddPositions {
+  static constexpr std::string_view name = "add_positions";
+
+  Positions positions = {};
+  Tensor<const T> table = {};  // [P, H]
+  Tensor<T> y = {};            // [T, H]
+
+  auto tensors() const { return std::tie(table, y); }
+  Cost cost() const { return {.bytes = 3 * y.bytes()}; }
+  void check() const {
+    require(table.rank() == 2 && y.rank() == 2 && y.columns() == table.columns() &&
+                positions.sequence_length <= table.rows(),
+            "add_positions: sequences of ", positions.sequence_length, " need as many rows of the table's columns");
+  }
+};
+
+/// dtable[position of t] += dy[t] in the order of t; `overwrite` clears the table first.
+template <class T>
+struct PositionsGradient {
+  static constexpr std::string_view name = "positions_gradient";
+
+  Positions positions = {};
+  Tensor<const T> dy = {};    // [T, H]
+  Tensor<float> dtable = {};  // [P, H]
+  Write write = Write::overwrite;
+
+  auto tensors() const { return std::tie(dy, dtable); }
+  Cost cost() const { return {.bytes = dy.bytes() + (write == Write::accumulate ? 2 : 1) * dtable.bytes()}; }
+  void check() const {
+    require(dtable.rank() == 2 && dy.rank() == 2 && dy.columns() == dtable.columns() &&
+                positions.sequence_length <= dtable.rows(),
+            "positions_gradient: sequences of ", positions.sequence_length,
+            " need as many rows of the table's columns");
+  }
+};
+
+// ---- On the CPU. T is float or bf16.
+// ---------------------------------------------------------------------------------
+
+template <fsdp::device::ComputedBy<Cpu> T>
+void run(Cpu::Stream&, const LayerNorm<T>&);
+template <fsdp::device::ComputedBy<Cpu> T>
+void run(Cpu::Stream&, const LayerNormBackward<T>&);
+template <fsdp::device::ComputedBy<Cpu> T>
+void run(Cpu::Stream&, const AddBias<T>&);
+template <fsdp::device::ComputedBy<Cpu> T>
+void run(Cpu::Stream&, const BiasGradient<T>&);
+template <fsdp::device::ComputedBy<Cpu> T>
+void run(Cpu::Stream&, const Gelu<T>&);
+template <fsdp::device::ComputedBy<Cpu> T>
+void run(Cpu::Stream&, const GeluBackward<T>&);
+template <fsdp::device::ComputedBy<Cpu> T>
+void run(Cpu::Stream&, const AddPositions<T>&);
+template <fsdp::device::ComputedBy<Cpu> T>
+void run(Cpu::Stream&, const PositionsGradient<T>&);
+
+}  // namespace gpt2
