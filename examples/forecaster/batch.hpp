@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a forecaster is fed: float inputs, and the numbers that they should give.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/nn/batch.hpp>
+#include <fsdp/nn/settled_plan.hpp>
+
+namespace forecaster {
+
+using fsdp::Tensor;
+
+/// A Batch (fsdp/nn/batch.hpp). A target that is NaN is not known, and does not count.
+struct Batch {
+  Tensor<const float> inputs;   // [T, F]
+  Tensor<const float> targets;  // [T, O]
+  std::int64_t sequences = 0;
+
+  fsdp::BatchCounts counts() const {
+    const std::int64_t length = inputs.rows() / sequences;
+    std::int64_t known = 0;
+    for (std::int64_t i = 0; i < targets.numel(); ++i) known += std::isnan(targets.data()[i]) ? 0 : 1;
+    return {.valid_targets = known, .squares = sequences * length * length};
+  }
+  std::pair<std::int64_t, std::int64_t> pattern() const { return {sequences, inputs.rows()}; }
+
+  /// A batch of this shape whose memory nobody may read: for dry runs.
+  static Batch unread(std::int64_t sequences, std::int64_t length, std::int64_t features, std::int64_t outputs) {
+    using fsdp::nn::unbacked;
+    return {.inputs = unbacked<const float>({sequences * length, features}),
+            .targets = unbacked<const float>({sequences * length, outputs}),
+            .sequences = sequences};
+  }
+  /// Throws InputError unless a model of these sizes can use it.
+  void validate(std::int64_t length, std::int64_t features, std::int64_t outputs) const {
+    using fsdp::InputError;
+    const std::int64_t rows = sequences * length;
+    fsdp::require<InputError>(inputs.shape() == fsdp::Shape{rows, features}, "a batch's inputs are not [", rows, ", ",
+                              features, "]");
+    fsdp::require<InputError>(targets.shape() == fsdp::Shape{rows, outputs}, "a batch's targets are not [", rows, ", ",
+                              outputs, "]");
+    for (std::int64_t i = 0; i < inputs.numel(); ++i)
+      fsdp::require<InputError>(std::isfinite(inputs.data()[i]), "input ", i, " of a batch is ", inputs.data()[i]);
+    for (std::int64_t i = 0; i < targets.numel(); ++i)
+      fsdp::require<InputError>(!std::isinf(targets.data()[i]), "target ", i, " of a batch is ", targets.data()[i]);
+  }
+
+  struct OnDevice {
+    Tensor<const float> input, targets;
+  };
+  template <class L>
+  OnDevice upload(fsdp::nn::Context<L>& context) const {
+    return {fsdp::nn::on_device(context, inputs), fsdp::nn::on_device(context, targets)};
+  }
+};
+
+}  // namespace forecaster
