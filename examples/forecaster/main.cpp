@@ -13,7 +13,6 @@ static_assert(fsdp::check_model<Model>());
 
 int main() {
   fsdp::train::TrainOptions options{.steps = 60, .seq_len = 48, .batch_size = 8, .lr = 1e-2, .log_every = 10};
-  options.model.name = "forecaster";
   options.launch.ranks = 2;
   return fsdp::train::launch<Comm>(options.launch, [&](Comm& communicator) {
     const Model model(forecaster::Config{});

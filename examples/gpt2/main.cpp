@@ -22,7 +22,6 @@ static_assert(fsdp::check_model<Model>());
 
 int main(int argc, char** argv) {
   fsdp::train::TrainOptions options{.steps = 100, .seq_len = 128, .batch_size = 8, .lr = 3e-3};
-  options.model.name = "gpt2";
   options.launch.ranks = 2;
   for (int i = 1; i < argc; ++i)
     if (std::string_view(argv[i]) == "--steps" && i + 1 < argc)
@@ -31,10 +30,14 @@ int main(int argc, char** argv) {
       options.data.emplace_back(argv[i]);
   if (options.data.empty()) return std::fprintf(stderr, "usage: gpt2 FILE... [--steps N]\n"), 2;
 
-  return fsdp::train::launch<Comm>(options.launch, [&](Comm& communicator) {
-    const Model model(gpt2::Gpt2Config{}, options.units);
-    const std::vector<std::filesystem::path> files(options.data.begin(), options.data.end());
-    const fsdp::data::TextSource source(files, options.seq_len, 0.1, model.config().vocab_size, {});
-    fsdp::train::Trainer<Model, fsdp::data::TextSource>(communicator, options, model, source, {}, {}).run();
-  });
+  try {
+    return fsdp::train::launch<Comm>(options.launch, [&](Comm& communicator) {
+      const Model model(gpt2::Gpt2Config{}, options.units);
+      const std::vector<std::filesystem::path> files(options.data.begin(), options.data.end());
+      const fsdp::data::TextSource source(files, options.seq_len, 0.1, model.config().vocab_size, {});
+      fsdp::train::Trainer<Model, fsdp::data::TextSource>(communicator, options, model, source, {}, {}).run();
+    });
+  } catch (const fsdp::Error& error) {
+    return std::fprintf(stderr, "gpt2: %s\n", error.what()), 2;
+  }
 }
