@@ -22,8 +22,6 @@ namespace fsdp::tiling {
 inline constexpr std::int64_t shortest_tile = 256;
 /// Tile lengths and blocks of columns are multiples of this many, where there are as many.
 inline constexpr std::int64_t tile_step = 64;
-/// What a byte of traffic costs next to arithmetic: two cores at 400 GFLOP/s and 10 GB/s.
-inline constexpr std::int64_t flops_per_byte = 40;
 
 namespace detail {
 
@@ -39,11 +37,11 @@ constexpr Cut cut_at(const Problem& problem, std::int64_t bytes, std::int64_t ti
   const auto cut = [&](std::int64_t kept, std::int64_t kept_tile) {
     const std::int64_t recomputed = problem.tokens - kept;
     const std::int64_t tiles = ceil_divide(kept, kept_tile) + ceil_divide(recomputed, tile);
-    return Cut{
-        .kept = kept,
-        .kept_tile = kept_tile,
-        .recomputed_tile = tile,
-        .work = recomputed * problem.recomputed_flops_per_token + tiles * problem.traffic_per_tile * flops_per_byte};
+    return Cut{.kept = kept,
+               .kept_tile = kept_tile,
+               .recomputed_tile = tile,
+               .work = recomputed * problem.recomputed_flops_per_token +
+                       tiles * problem.traffic_per_tile * problem.flops_per_byte};
   };
   const std::int64_t kept_bytes = problem.repeats * problem.kept_bytes_per_token;
   const std::int64_t workspace = problem.tile_bytes(tile);

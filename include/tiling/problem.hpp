@@ -23,6 +23,7 @@ struct Problem {
   std::int64_t blocked_bytes_per_token = 0;      ///< workspace that only blocks of columns need: their sums
   std::int64_t recomputed_flops_per_token = 0;   ///< in backward, of a token that is not kept
   std::int64_t traffic_per_tile = 0;  ///< bytes of weights and gradients that every tile reads and writes again
+  std::int64_t flops_per_byte = 40;   ///< what a byte of that traffic costs: a constant of the device
   std::int64_t repeats = 1;           ///< units like this whose kept tiles are alive together: a model's blocks
 
   /// No policy makes shorter tiles, whatever it is asked for: at most 64 have fewer than 64 tokens. Every tile adds to

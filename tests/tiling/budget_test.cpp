@@ -30,7 +30,7 @@ static_assert(Budget{100}.plan({.tokens = 3, .tile_bytes_per_token = 50}).tiles.
 /// What a plan is worth to a budget: FLOPs, and traffic in the same unit.
 std::int64_t work(const Problem& problem, const TilePlan& plan) {
   return plan.recomputed_flops +
-         static_cast<std::int64_t>(plan.tiles.size()) * problem.traffic_per_tile * flops_per_byte;
+         static_cast<std::int64_t>(plan.tiles.size()) * problem.traffic_per_tile * problem.flops_per_byte;
 }
 
 void expect_covers(const TilePlan& plan, std::int64_t tokens) {
@@ -78,7 +78,7 @@ std::int64_t least_work(const Problem& problem, std::int64_t bytes) {
       const std::int64_t kept_tile = std::max(std::min(workspace / problem.kept_tile_bytes(1), problem.tokens), tile);
       const std::int64_t tiles = ceil_divide(kept, kept_tile) + ceil_divide(problem.tokens - kept, tile);
       least = std::min(least, (problem.tokens - kept) * problem.recomputed_flops_per_token +
-                                  tiles * problem.traffic_per_tile * flops_per_byte);
+                                  tiles * problem.traffic_per_tile * problem.flops_per_byte);
     }
   return least;
 }

@@ -33,6 +33,7 @@ struct MetaOf {
   static constexpr bool asynchronous = false;
   static constexpr bool overlaps = Target::overlaps;
   static constexpr bool host_memory = Target::host_memory;
+  static constexpr std::int64_t flops_per_byte = device::flops_per_byte<Target>;
   using Arena = device::Arena<MetaOf>;
   using Event = ImmediateEvent;
   using Queue = ImmediateQueue;

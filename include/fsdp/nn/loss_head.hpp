@@ -128,7 +128,8 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
         .tile_bytes_per_token_column = size,
         .blocked_bytes_per_token =
             hidden * std::int64_t{sizeof(float)} + device::cross_entropy_state * std::int64_t{sizeof(double)},
-        .traffic_per_tile = vocabulary * hidden * (2 * size + 2 * wide)};  // forward and dx; the gradient twice
+        .traffic_per_tile = vocabulary * hidden * (2 * size + 2 * wide),  // forward and dx; the gradient twice
+        .flops_per_byte = device::flops_per_byte<Device>};
     tiling::TilePlan plan =
         settled_plan(context, problem, [&](const tiling::TilePlan& each) { return peak_with(context, each); });
     if (plan.tiles.size() > 1 && plan.longest_tile() % row_step != 0 && plan.longest_tile() > row_step) {

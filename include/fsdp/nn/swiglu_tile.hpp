@@ -44,6 +44,7 @@ class SwiGluTile {
             .blocked_bytes_per_token = hidden * static_cast<std::int64_t>(sizeof(float)),
             .recomputed_flops_per_token = 4 * weight,
             .traffic_per_tile = 3 * weight * (3 * size + 2 * wide),  // forward, again, dx; gradients read and written
+            .flops_per_byte = device::flops_per_byte<typename L::Device>,
             .repeats = repeats};
   }
 
