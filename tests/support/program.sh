@@ -82,3 +82,11 @@ a, b = ([float(word) for word in open(path).read().split()] for path in sys.argv
 assert len(a) == len(b) > 0, (len(a), len(b))
 worst = max(abs(x - y) / max(abs(y), 1e-30) for x, y in zip(a, b))
 assert worst <= float(sys.argv[3]), f'relative difference {worst}'" "$1" "$2" "$3" || fail "$1 and $2 are not close"; }
+
+# falls METRICS: the mean loss of the last quarter of the steps is below that of the first.
+falls() { python3 -c "
+import json, sys
+losses = [record['loss'] for record in map(json.loads, open(sys.argv[1])) if 'event' not in record]
+part = max(len(losses) // 4, 1)
+first, last = sum(losses[:part]) / part, sum(losses[-part:]) / part
+assert last < first, (first, last)" "$1" || fail "the loss of $1 does not fall"; }

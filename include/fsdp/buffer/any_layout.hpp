@@ -5,6 +5,7 @@
 
 #include <concepts>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -28,8 +29,8 @@ class AnyLayout {
       : policy_(std::move(policy)) {}
 
   /// The name of the policy that it holds.
-  std::string_view text() const {
-    return std::visit([]<class L>(const L&) -> std::string_view { return L::name; }, policy_);
+  std::string text() const {
+    return std::visit([]<class L>(const L&) { return std::string(L::name); }, policy_);
   }
   std::vector<Layout> build(std::span<const TensorGroup> groups, int parts) const {
     return std::visit([&](const auto& policy) { return policy.build(groups, parts); }, policy_);

@@ -135,13 +135,14 @@ class ShardedModule {
   /// The first trained parameter of which some rank steps a part alone; empty where there is none. The same on all
   /// ranks.
   std::string first_cut() const {
+    constexpr bool cut_across = std::is_same_v<typename Stack::OptimizerPlacement, buffer::Shard>;
+    if (std::is_same_v<typename Stack::Sharding::AtRest, buffer::Replicate>) return {};
     for (const Group& group : groups_) {
       if (!group.facts().trainable) continue;
       const buffer::Layout& layout = group.layout();
-      const int replicas = GroupAxes<Comm>::size(group.axes().across);
       for (int shard = 0; shard < std::ssize(layout.local_sizes); ++shard)
-        for (int replica = 0; replica < replicas; ++replica)
-          for (const buffer::Piece& piece : layout.pieces_across(shard, replica)) {
+        for (int replica = 0; replica < (cut_across ? GroupAxes<Comm>::size(group.axes().across) : 1); ++replica)
+          for (const buffer::Piece& piece : cut_across ? layout.pieces_across(shard, replica) : layout.pieces(shard)) {
             const NamedParameter& parameter = group.parameters()[static_cast<std::size_t>(piece.tensor)];
             if (piece.count != parameter.shape.numel()) return parameter.name;
           }
