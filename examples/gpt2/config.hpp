@@ -31,6 +31,10 @@ struct Gpt2Config {
   std::int64_t intermediate() const { return 4 * n_embd; }
   std::int64_t head_dim() const { return n_embd / n_head; }
 
+  // What flags ask for besides (train/model_choice.hpp): positions grow with --seq-len.
+  std::int64_t& longest_sequence() { return n_positions; }
+  const std::int64_t& longest_sequence() const { return n_positions; }
+
   /// Calls visitor(name, value, help) for each value.
   template <class Visitor>
   void visit(Visitor&& visitor) {

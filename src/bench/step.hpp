@@ -195,11 +195,19 @@ class StepRun {
     const double sum = std::accumulate(work.begin(), work.end(), 0.0);
     return *std::max_element(work.begin(), work.end()) * static_cast<double>(work.size()) / sum;
   }
+  /// Least traffic of a step: each state is read and written. Muon's matmuls are not in it.
+  std::int64_t optimizer_bytes() const {
+    std::int64_t bytes = 0;
+    for (const auto& piece : module_.pieces())
+      if (piece.trainable)
+        bytes += piece.main.numel() * ((rounds_weights ? 14 : 12) + 8 * std::ssize(optimizer_.state_names(piece)));
+    return bytes;
+  }
   StepWork work() const {
     return {.matmuls = matmuls_,
             .attention_flops = plan_.work.attention_flops,
             .elementwise_bytes = plan_.work.elementwise_bytes,
-            .optimizer_bytes = (rounds_weights ? 30 : 28) * module_.trained_size(),
+            .optimizer_bytes = optimizer_bytes(),
             .activation_bytes = plan_.activation_bytes,
             .compute = dtype_of<typename Stack::Precision::Compute>(),
             .threads = request_.shape.threads};

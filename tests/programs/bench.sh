@@ -122,6 +122,15 @@ PY
   cp lines.txt $sharding.txt
 done
 
+check step $model --optimizer sgd --momentum 0 <<PY
+$step_expectations
+assert line["optimizer"] == "sgd" and "bare_loop_ms" not in line and "owners_balance" not in line
+PY
+check step $model --optimizer muon --layout owned --comm threads:2 <<PY
+$step_expectations
+assert line["optimizer"] == "muon" and 1 <= line["owners_balance"] < 1.5, line
+PY
+
 check comm --bytes 100000 <<'PY'
 assert [line["op"] for line in lines] == ["all_gather", "reduce_scatter", "all_reduce"]
 for line in lines:
@@ -165,4 +174,5 @@ refused head --vocab -1
 refused mlp --seq-len -1
 refused comm --bytes 1
 refused optim --parameters 0
+refused mlp --optimizer sgd
 echo "bench: all lines are as described"

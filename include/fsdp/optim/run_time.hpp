@@ -7,6 +7,9 @@
 #include <string_view>
 #include <variant>
 
+#include <fsdp/core/bf16.hpp>
+#include <fsdp/device/cpu.hpp>
+#include <fsdp/device/meta.hpp>
 #include <fsdp/optim/adamw.hpp>
 #include <fsdp/optim/muon.hpp>
 #include <fsdp/optim/optimizer.hpp>
@@ -29,9 +32,7 @@ struct RunTime {
   }
 
   template <class Stream, class Compute>
-  void update(Stream& stream, const Update<Compute>& piece, Tensor<const device::StepDecision> decision) const {
-    std::visit([&](const auto& optimizer) { optimizer.update(stream, piece, decision); }, kind);
-  }
+  void update(Stream& stream, const Update<Compute>& piece, Tensor<const device::StepDecision> decision) const;
 
   void validate() const {
     std::visit([](const auto& optimizer) { optimizer.validate(); }, kind);
@@ -57,5 +58,19 @@ struct RunTime {
     std::visit([&](auto& optimizer) { optimizer.visit(visitor); }, self.kind);
   }
 };
+
+template <class Stream, class Compute>
+void RunTime::update(Stream& stream, const Update<Compute>& piece, Tensor<const device::StepDecision> decision) const {
+  std::visit([&](const auto& optimizer) { optimizer.update(stream, piece, decision); }, kind);
+}
+
+// The library holds these compiled (src/optim/run_time.cpp): a stack on the CPU links them, and so does its dry run.
+#define FSDP_RUN_TIME_UPDATE(how, Stream, Compute) \
+  how void RunTime::update(Stream&, const Update<Compute>&, Tensor<const device::StepDecision>) const;
+
+FSDP_RUN_TIME_UPDATE(extern template, device::Cpu::Stream, float)
+FSDP_RUN_TIME_UPDATE(extern template, device::Cpu::Stream, bf16)
+FSDP_RUN_TIME_UPDATE(extern template, device::Meta::Stream, float)
+FSDP_RUN_TIME_UPDATE(extern template, device::Meta::Stream, bf16)
 
 }  // namespace fsdp::optim
