@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fsdp/train/optimizer_choice.hpp>
 
+#include <algorithm>
 #include <functional>
 #include <type_traits>
 #include <variant>
@@ -22,10 +23,27 @@ void for_each_kind(const optim::RunTime& start, F f) {
   all(start.kind);
 }
 
-/// "beta1" with its help and default in every kind that has it.
+/// "beta1" with what it is in every kind that has it.
 struct Constant {
-  std::string name, help;
+  struct Meaning {
+    std::string kinds, help;  ///< "adamw (0.9), muon (0.9)": kinds with their defaults
+  };
+  std::string name;
+  std::vector<Meaning> meanings = {};
   std::function<void(FlagSet&, const Constant&)> add;
+
+  void mean(const std::string& kind, std::string_view help) {
+    const auto same = std::find_if(meanings.begin(), meanings.end(), [&](const auto& one) { return one.help == help; });
+    if (same == meanings.end())
+      meanings.push_back({.kinds = kind, .help = std::string(help)});
+    else
+      same->kinds += ", " + kind;
+  }
+  std::string text() const {
+    std::string all;
+    for (const Meaning& one : meanings) all += message(all.empty() ? "" : "; ", one.kinds, ": ", one.help);
+    return all;
+  }
 };
 
 std::string name_of(const OptimizerChoice& choice) {
@@ -40,15 +58,12 @@ void bind(FlagSet& flags, OptimizerChoice& choice) {
   for_each_kind(choice.start, [&](const auto& kind) {
     names += (names.empty() ? "" : " | ") + std::string(kind.name());
     kind.visit([&]<class T>(std::string_view name, const T& value, std::string_view help) {
-      const std::string text = message(kind.name(), ": ", help, " (", to_text(value), ")");
-      for (Constant& known : constants)
-        if (known.name == name) {
-          known.help += "; " + text;
-          return;
-        }
-      constants.push_back({.name = std::string(name), .help = text, .add = [&choice](FlagSet& set, const Constant& of) {
-                             set.add_given<T>(flag_name(of.name), choice.constants, of.help);
-                           }});
+      auto known = std::find_if(constants.begin(), constants.end(), [&](const auto& one) { return one.name == name; });
+      if (known == constants.end())
+        known = constants.insert(known, {.name = std::string(name), .add = [&choice](FlagSet& set, const Constant& of) {
+                                           set.add_given<T>(flag_name(of.name), choice.constants, of.text());
+                                         }});
+      known->mean(message(kind.name(), " (", to_text(value), ")"), help);
     });
   });
   flags.add({.name = "optimizer",

@@ -11,7 +11,8 @@ tessera --help
 for command in train eval generate bench stacks; do contains "$out" "^  $command "; done
 tessera train --help
 names "${stack[@]}" data model hidden layers heads kv-heads head-dim intermediate vocab tied steps seq-len batch-size \
-  grad-accum lr lr-schedule warmup weight-decay beta1 beta2 eps clip seed validation-fraction validation-every \
+  grad-accum lr lr-schedule warmup optimizer weight-decay beta1 beta2 eps momentum nesterov iterations clip seed \
+  validation-fraction validation-every \
   checkpoint-dir checkpoint-every resume metrics trace cuda-graphs log-every dry-run ranks print-schedule
 tessera eval --help
 names "${stack[@]}" model data seq-len batch-size windows

@@ -44,7 +44,7 @@ if grep -q -- '--sharding hybrid:K:full.*--comm threads --precision bf16$' "$out
   expect_error "$whole" "${muon[@]}" --layout owned --sharding hybrid:1:full
 fi
 tessera train "${flags[@]}" --optimizer muon --layout owned --sharding hybrid:1 --steps 1
-tessera train "${flags[@]}" --optimizer muon --comm threads:1 --steps 1  # nothing is cut on one rank
+tessera train --data text.txt --model tiny --seq-len 32 --batch-size 8 --steps 1 --optimizer muon  # one rank cuts nothing
 
 echo "== plans count what each keeps"
 bytes() { tessera train "${flags[@]}" "$@" --dry-run; sed -n 's/^ *optimizer[^0-9]*\([0-9][0-9,]*\).*/\1/p' "$out" | tr -d ,; }

@@ -60,8 +60,9 @@ TEST(OptimizerFlags, AreTheConstantsOfAllKindsWithTheirDefaults) {
   EXPECT_EQ(flags.names(), (std::vector<std::string>{"optimizer", "beta1", "beta2", "eps", "weight-decay", "momentum",
                                                      "nesterov", "iterations"}));
   EXPECT_EQ(flags.find("optimizer")->get(), std::vector<std::string>{"adamw"});
+  EXPECT_EQ(flags.find("beta1")->help, "adamw (0.9), muon (0.9): decay of the mean of gradients");
   const std::string& help = flags.find("weight-decay")->help;
-  for (const char* part : {"adamw: ", "(0.1)", "; sgd: ", "(0)", "; muon: "})
+  for (const char* part : {"adamw (0.1), muon (0.1): ", "; sgd (0): "})
     EXPECT_NE(help.find(part), std::string::npos) << help;
   EXPECT_TRUE(flags.find("beta1")->get().empty());
   flags.find("beta1")->set({"0.50"});
