@@ -9,25 +9,26 @@
 #include <nlohmann/json.hpp>
 
 #include <comm/threads.hpp>
+#include <examples/forecaster/model.hpp>
+#include <examples/forecaster/source.hpp>
 #include <fsdp/data/text_source.hpp>
 
-#include <support/series_model.hpp>
 #include <support/temporary_folder.hpp>
 
 namespace fsdp::train {
 namespace {
 
 using Comm = comm::Threads<>;
-using Series = test::SeriesModel<Stack<FullyShard<>, Comm, Fp32, tiling::RunTime>>;
+using Series = forecaster::Forecaster<Stack<FullyShard<>, Comm, Fp32, tiling::RunTime>>;
 static_assert(!data::Source<int> && data::Source<data::TextSource>);
 
 /// The lines of the run's metrics.
 std::vector<nlohmann::json> train_series(TrainOptions options, const std::filesystem::path& metrics) {
   options.metrics = metrics.string();
   Comm::run(2, {}, [&](Comm& communicator) {
-    const Series model(test::SeriesConfig{});
-    const test::SeriesSource source{.config = model.config()};
-    Trainer<Series, test::SeriesSource>(communicator, options, model, source, {}, {}, {.weight_decay = 0}).run();
+    const Series model(forecaster::Config{.hidden = 16, .intermediate = 24});
+    const forecaster::Seasons source{.length = 12, .windows = 44, .held_out = 4};
+    Trainer<Series, forecaster::Seasons>(communicator, options, model, source, {}, {}, {.weight_decay = 0}).run();
   });
   std::vector<nlohmann::json> lines;
   std::istringstream text(test::content_of(metrics));
@@ -37,7 +38,7 @@ std::vector<nlohmann::json> train_series(TrainOptions options, const std::filesy
 
 TEST(Trainer, TrainsSavesAndResumesAModelThatItKnowsNothingOf) {
   const test::TemporaryFolder folder;
-  TrainOptions options{.steps = 40, .seq_len = 6, .batch_size = 8, .lr = 2e-2};
+  TrainOptions options{.steps = 40, .seq_len = 12, .batch_size = 8, .lr = 2e-2};
   options.checkpoint_dir = (folder.path() / "checkpoints").string();
   options.checkpoint_every = 20;
   const auto whole = train_series(options, folder.path() / "whole.jsonl");
@@ -45,7 +46,7 @@ TEST(Trainer, TrainsSavesAndResumesAModelThatItKnowsNothingOf) {
   options.checkpoint_dir.clear();
   const auto resumed = train_series(options, folder.path() / "resumed.jsonl");
 
-  EXPECT_EQ(whole.front().at("sizes").at("features"), 5);
+  EXPECT_EQ(whole.front().at("sizes").at("series"), 4);
   EXPECT_EQ(whole.front().at("sizes").size(), 5u);
   EXPECT_EQ(whole.front().at("optimizer").at("name"), "adamw");
   EXPECT_EQ(whole.front().at("optimizer").at("weight-decay"), 0);

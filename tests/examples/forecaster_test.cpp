@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// The forecaster, a model outside the library: under every kind of strategy, tiled and not.
+#include <examples/forecaster/model.hpp>
+#include <examples/forecaster/source.hpp>
+
+#include <cmath>
+#include <vector>
+
+#include <fsdp/train/batches.hpp>
+
+#include "strategy_runs.hpp"
+
+namespace fsdp::test {
+namespace {
+
+template <class Sharding>
+using ForecasterOn = forecaster::Forecaster<Fp32Stack<Sharding>>;
+static_assert(check_model<ForecasterOn<RunTimeSharded>>());
+
+constexpr std::int64_t length = 12, sequences = 2, micro_batches = 2;
+constexpr forecaster::Config config{.series = 3, .hidden = 16, .intermediate = 24, .layers = 2, .heads = 2};
+
+/// Windows of seasons, each rank's own; of rank 1's last micro-batch one window is missing.
+struct Data {
+  Data(int rank, const forecaster::Config& sizes) {
+    const forecaster::Seasons source{.series = sizes.series, .length = length};
+    for (std::int64_t m = 0; m < micro_batches; ++m) {
+      auto& memory = storages.emplace_back(source.storage(sequences, [](std::int64_t bytes) {
+        return std::shared_ptr<std::byte>(new std::byte[static_cast<std::size_t>(bytes)],
+                                          std::default_delete<std::byte[]>());
+      }));
+      const std::vector<std::int64_t> windows = {4 * rank + 2 * m, 4 * rank + 2 * m + 1};
+      batches.push_back(source.fill(memory, std::span(windows).first(rank == 1 && m == 1 ? 1 : 2)));
+    }
+  }
+  std::vector<forecaster::Seasons::Storage> storages;
+  std::vector<forecaster::Batch> batches;
+};
+
+template <class Sharding>
+Task<ForecasterOn<Sharding>, Data> task(Sharding sharding = {}, tiling::RunTime tiling = {}) {
+  return {.config = config,
+          .size = {.sequences = sequences, .sequence_length = length, .micro_batches = micro_batches, .threads = 1},
+          .sharding = sharding,
+          .tiling = tiling};
+}
+
+TEST(Forecaster, LearnsUnderEveryStrategyAndTilingAlike) {
+  const std::vector<double> expected = losses(2, task<RunTimeSharded>({FullyShard<>{}}), 30);
+  EXPECT_LT(expected.back(), 0.2 * expected.front());
+  EXPECT_EQ(losses(2, task<RunTimeSharded>({Zero3{}}), 30), expected);
+  const std::vector<double> first(expected.begin(), expected.begin() + 8);
+  expect_near(losses(2, task<Replicated>()), first, "replicated");
+  expect_near(losses(2, task<RunTimeSharded>({FullyShard<>{}}, tiling::RunTime::tokens(5))), first, "tiles");
+  expect_near(losses(2, task<Replicated>({}, tiling::RunTime::tiles(3))), first, "replicated, tiles");
+}
+
+TEST(Forecaster, LearnsOnAMeshAsOnOneAxis) {
+  const std::vector<double> expected = losses(4, task<RunTimeSharded>({FullyShard<>{}}), 4);
+  const RunTimeGrouped hybrid{HybridShard<RunTimeSharded>{.group = 2, .inner = {FullyShard<>{}}}};
+  expect_near(losses(4, task<RunTimeGrouped>(hybrid), 4), expected, "hybrid");
+  expect_near(losses(4, task<RunTimeGrouped>(hybrid, tiling::RunTime::tokens(5)), 4), expected, "hybrid, tiles");
+}
+
+TEST(Forecaster, GradientsAreDifferencesOfTheLoss) {
+  expect_gradients_are_differences(2, task<RunTimeSharded>({FullyShard<>{}}));
+}
+
+TEST(Forecaster, WhatIsNotKnownDoesNotCount) {
+  EXPECT_EQ(Data(0, config).batches[1].counts().valid_targets, sequences * length * config.series);
+  const forecaster::Batch batch = Data(1, config).batches[1];
+  EXPECT_EQ(batch.counts().valid_targets, length * config.series);
+  double sum = 0;
+  std::vector<float> y(static_cast<std::size_t>(batch.targets.numel()), 2.0f);
+  for (std::int64_t i = 0; i < length * config.series; ++i)
+    sum += std::pow(2 - static_cast<double>(batch.targets.data()[i]), 2);
+  double loss = 1;
+  device::Ledger ledger;
+  device::Cpu::Arena arena(ledger, 1024);
+  device::Cpu::Stream stream(arena, 1);
+  device::enqueue(
+      stream, forecaster::SquaredError<float>{
+                  .y = {y.data(), batch.targets.shape()}, .targets = batch.targets, .scale = 3, .loss = {&loss, {1}}});
+  EXPECT_NEAR(loss, 1 + sum, 1e-5 * sum);
+  EXPECT_NEAR(y[0], 6 * (2 - batch.targets.data()[0]), 1e-5);
+  EXPECT_EQ(y.back(), 0.0f);
+}
+
+TEST(Forecaster, RefusesABatchThatItCannotUse) {
+  const ForecasterOn<RunTimeSharded> model(config);
+  std::vector<float> inputs(12 * 3), targets(12 * 3);
+  const forecaster::Batch batch{{inputs.data(), {12, 3}}, {targets.data(), {12, 3}}, 1};
+  model.validate(batch, 12);
+  EXPECT_THROW(model.validate(batch, 6), InputError);
+  inputs[4] = INFINITY;
+  EXPECT_THROW(model.validate(batch, 12), InputError);
+}
+
+}  // namespace
+}  // namespace fsdp::test
