@@ -8,7 +8,7 @@
 
 #include <fsdp/train/batches.hpp>
 
-#include "strategy_runs.hpp"
+#include <support/strategy_runs.hpp>
 
 namespace fsdp::test {
 namespace {

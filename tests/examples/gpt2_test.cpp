@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "strategy_runs.hpp"
+#include <support/strategy_runs.hpp>
 
 namespace fsdp::test {
 namespace {
