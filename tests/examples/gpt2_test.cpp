@@ -48,8 +48,9 @@ Task<Gpt2On<Sharding>, Data> task(Sharding sharding = {}, tiling::RunTime tiling
 }
 
 TEST(Gpt2, LearnsUnderEveryStrategyAndTilingAlike) {
-  const std::vector<double> expected = losses(2, task<RunTimeSharded>({FullyShard<>{}}));
-  EXPECT_LT(expected.back(), 0.8 * expected.front());
+  const std::vector<double> all = losses(2, task<RunTimeSharded>({FullyShard<>{}}), 30);
+  EXPECT_LT(all.back(), 0.5 * all.front());
+  const std::vector<double> expected(all.begin(), all.begin() + 8);
   EXPECT_EQ(losses(2, task<RunTimeSharded>({Zero3{}})), expected);
   EXPECT_EQ(losses(2, task<RunTimeSharded>({FullyShard<>{}}, {}, {.recompute = true})), expected);
   // These sum in another order: micro-batches before ranks, and tiles.
