@@ -108,10 +108,10 @@ TEST(Operation, IsNamedWithItsTensorsWhereItsCheckFails) {
 TEST(Operation, HasATextWhateverItsTensorsHold) {
   const Tensor<float> sums(nullptr, {4});
   EXPECT_EQ(text(RotaryTable{.table = sums}), "rotary_table(-> f32 [4])");
-  EXPECT_EQ(text(Matmul<bf16, float>{.a = Tensor<bf16>(nullptr, {2, 3}),
-                                     .b = transposed(Tensor<bf16>(nullptr, {5, 3})),
-                                     .c = {nullptr, {2, 5}}}),
-            "matmul(bf16 [2, 3], bf16 [5, 3] -> f32 [2, 5])");
+  EXPECT_EQ(
+      text(Matmul<bf16, float>{
+          .a = Tensor<bf16>(nullptr, {2, 3}), .b = transposed(Tensor<bf16>(nullptr, {5, 3})), .c = {nullptr, {2, 5}}}),
+      "matmul(bf16 [2, 3], bf16 [5, 3] -> f32 [2, 5])");
   EXPECT_EQ(text(DecideStep{.inputs = {nullptr, {1}}, .sums = {nullptr, {3, 2}}, .step = {nullptr, {1}}}),
             message("decide_step(", sizeof(StepInputs), "-byte records [1], f64 [3, 2] -> ", sizeof(StepDecision),
                     "-byte records [1])"));

@@ -378,10 +378,10 @@ class Executor {
   OffloadedInputs<Device, Compute> offloaded_inputs_;
   typename Arena::Mark entry_mark_;
   typename Arena::Mark gradient_mark_;
-  std::vector<int> gathering_;                      ///< groups whose weights are on their way
-  std::vector<int> reducing_;                       ///< groups whose gradients are being reduced, until their slot is closed
-  typename Device::Event start_;                    ///< of the pass
-  typename Model::Entry::Shared shared_;            ///< of the pass
+  std::vector<int> gathering_;            ///< groups whose weights are on their way
+  std::vector<int> reducing_;             ///< groups whose gradients are being reduced, until their slot is closed
+  typename Device::Event start_;          ///< of the pass
+  typename Model::Entry::Shared shared_;  ///< of the pass
   const UploadedBatches* micro_batches_ = nullptr;  ///< of the pass
   sharding::Pass pass_ = sharding::Pass::train;
   bool has_generated_ = false;  ///< and so left its weights gathered

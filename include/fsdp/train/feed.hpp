@@ -30,8 +30,8 @@ class Feed {
   };
 
   /// `exchange` is the feed's alone; it and the source must outlive it.
-  Feed(C& communicator, CountExchange<C>& exchange, const Source& source, data::Sampler sampler,
-       std::int64_t sequences, int micro_batches)
+  Feed(C& communicator, CountExchange<C>& exchange, const Source& source, data::Sampler sampler, std::int64_t sequences,
+       int micro_batches)
       : communicator_(&communicator),
         sampler_(std::move(sampler)),
         exchange_(&exchange),
