@@ -18,7 +18,8 @@ namespace {
 train::TrainOptions options_of(const TemporaryFolder& folder, const std::string& name) {
   train::TrainOptions options;
   options.data = {folder.path() / "data.txt"};
-  options.model = {.hidden = 16, .layers = 2, .heads = 2, .kv_heads = 1, .head_dim = 8, .intermediate = 24};
+  options.model.values = {{"hidden", "16"},  {"layers", "2"},   {"heads", "2"},
+                          {"kv-heads", "1"}, {"head-dim", "8"}, {"intermediate", "24"}};
   options.steps = 7;
   options.seq_len = 16;
   options.batch_size = 4;
