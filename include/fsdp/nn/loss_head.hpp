@@ -172,21 +172,21 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     for (const KnownRows& known : context.rows)
       if (known.valid == valid && known.longest == longest && known.columns == plan.columns_per_block)
         return known.computed;
-    const auto peaks = [&](std::int64_t rows, bool trains) {
+    const auto peak = [&](std::int64_t rows, int losses) {
       const LossHead<Dry<L>> same{{}, vocabulary, hidden, eps, tied};
       tiling::TilePlan one = plan;
       one.tiles = {{0, rows}};
       const auto x = unbacked<Compute>({rows, hidden});           // [t, H]
       const auto targets = unbacked<const std::int32_t>({rows});  // [t]
+      const auto sum = unbacked<double>({1});
       return dry_peak(context, same, one, [&](auto& dry, const auto& weights, const auto& gradients) {
-        const auto sum = unbacked<double>({1});
-        if (trains)
-          same.loss(dry, weights, gradients, x, targets, 1.0f, x, sum);
-        else
-          same.loss_only(dry, weights, x, targets, sum);
+        same.loss_only(dry, weights, x, targets, sum);
+        for (int i = 0; i < losses; ++i) same.loss(dry, weights, gradients, x, targets, 1.0f, x, sum);
       });
     };
-    const bool fits = peaks(valid, true) <= peaks(longest, true) && peaks(valid, false) <= peaks(longest, false);
+    // Without gradients, with the first that are written, and with others that are added to them.
+    bool fits = true;
+    for (const int losses : {0, 1, 2}) fits = fits && peak(valid, losses) <= peak(longest, losses);
     context.rows.push_back({valid, longest, plan.columns_per_block, fits ? valid : longest});
     return context.rows.back().computed;
   }
