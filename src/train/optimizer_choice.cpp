@@ -67,7 +67,7 @@ void bind(FlagSet& flags, OptimizerChoice& choice) {
     });
   });
   flags.add({.name = "optimizer",
-             .help = names + "; muon needs whole matrices: --layout owned, or --sharding replicated",
+             .help = names + "; muon needs whole matrices: layout owned, or replicated",
              .kind = FlagKind::text,
              .set = [&choice](const auto& texts) { choice.name = FlagSet::single("optimizer", texts); },
              .get = [&choice] { return std::vector{name_of(choice)}; }});
