@@ -77,8 +77,8 @@ expect_error 'hold no step of this model' "${train[@]}" --data text.txt --tiling
 expect_error 'give bytes' "$program" eval --model "$golden/llama-gqa" --data text.txt --tiling budget:auto
 
 echo "== stacks: those that there are, and the lines that compile another"
-refused 'compiled without the stack zero1 / nccl / fp32.*nearest is --sharding .*--precision fp32' \
-  "${train[@]}" --data text.txt --sharding zero1 --comm nccl
+refused 'compiled without the stack hybrid:K:full / nccl / fp32.*nearest is --sharding .*--precision fp32' \
+  "${train[@]}" --data text.txt --sharding hybrid:2:full --comm nccl
 contains "$err" '^  --sharding replicated --comm threads --precision bf16$'
 contains "$err" 'fsdp::train_main<fsdp::Llama<Stack>>'
 if ! grep -q -- '--comm mpi' "$err"; then
