@@ -55,12 +55,11 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
             const Targets& targets, float scale, Tensor<Compute> dx, Tensor<double> loss) const {
     const tiling::TilePlan plan = this->plan(context);
     const RowRuns valid = valid_rows(targets.host, Device::counts_only);
-    const RowRuns left_out = rows_between(valid, targets.host.numel());
-    for (const RowRun& gap : left_out)
+    for (const RowRun& gap : rows_between(valid, targets.host.numel()))
       device::enqueue(context.stream, device::Fill<Compute>{.y = dx.slice(gap.begin, gap.end), .value = 0.0f});
     for (const RowRuns& runs : cut_rows(valid, plan.longest_tile())) {
       typename L::Frame frame(context.arena);
-      const Rows rows = gather(context, weights, x, targets, {runs, left_out, plan}, frame);
+      const Rows rows = gather(context, weights, x, targets, runs, frame);
       if (plan.columns_per_block > 0)
         blocks(context, weights, gradients, rows, plan.columns_per_block, scale, loss);
       else
@@ -84,11 +83,9 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
   void loss_only(Context<L>& context, const Weights& weights, Tensor<const Compute> x, const Targets& targets,
                  Tensor<double> loss) const {
     const tiling::TilePlan plan = this->plan(context);
-    const RowRuns valid = valid_rows(targets.host, Device::counts_only);
-    const RowRuns left_out = rows_between(valid, targets.host.numel());
-    for (const RowRuns& runs : cut_rows(valid, plan.longest_tile())) {
+    for (const RowRuns& runs : cut_rows(valid_rows(targets.host, Device::counts_only), plan.longest_tile())) {
       typename L::Frame frame(context.arena);
-      const Rows rows = gather(context, weights, x, targets, {runs, left_out, plan}, frame);
+      const Rows rows = gather(context, weights, x, targets, runs, frame);
       if (plan.columns_per_block > 0) {
         const Blocks all = fold_blocks(context, weights, rows, plan.columns_per_block, frame);
         device::enqueue(context.stream, device::CrossEntropySum{.state = all.state, .loss = loss});
@@ -164,49 +161,14 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     Tensor<Compute> logits;  // [t, c]: of the last block
   };
 
-  /// Rows that `valid` ones of a tile are computed with: as many as the longest tile has where fewer take more scratch,
-  /// as oneDNN's AMX matmuls may; what a step takes is planned for the longest.
-  std::int64_t computed_rows(Context<L>& context, const tiling::TilePlan& plan, std::int64_t valid) const {
-    const std::int64_t longest = plan.longest_tile();
-    if (Device::counts_only || valid == longest) return valid;
-    for (const KnownRows& known : context.rows)
-      if (known.valid == valid && known.longest == longest && known.columns == plan.columns_per_block)
-        return known.computed;
-    const auto peak = [&](std::int64_t rows, int losses) {
-      const LossHead<Dry<L>> same{{}, vocabulary, hidden, eps, tied};
-      tiling::TilePlan one = plan;
-      one.tiles = {{0, rows}};
-      const auto x = unbacked<Compute>({rows, hidden});           // [t, H]
-      const auto targets = unbacked<const std::int32_t>({rows});  // [t]
-      const auto sum = unbacked<double>({1});
-      return dry_peak(context, same, one, [&](auto& dry, const auto& weights, const auto& gradients) {
-        same.loss_only(dry, weights, x, targets, sum);
-        for (int i = 0; i < losses; ++i) same.loss(dry, weights, gradients, x, targets, 1.0f, x, sum);
-      });
-    };
-    // Without gradients, with the first that are written, and with others that are added to them.
-    bool fits = true;
-    for (const int losses : {0, 1, 2}) fits = fits && peak(valid, losses) <= peak(longest, losses);
-    context.rows.push_back({valid, longest, plan.columns_per_block, fits ? valid : longest});
-    return context.rows.back().computed;
-  }
-
-  /// Which rows make a tile, and which have no target.
-  struct TileRows {
-    const RowRuns& runs;
-    const RowRuns& left_out;
-    const tiling::TilePlan& plan;
-  };
-
   Rows gather(Context<L>& context, const Weights& weights, Tensor<const Compute> x, const Targets& targets,
-              const TileRows& tile, typename L::Frame& frame) const {
-    const std::int64_t valid = count_rows(tile.runs);
-    const std::int64_t tokens = tile.left_out.empty() ? valid : computed_rows(context, tile.plan, valid);
+              const RowRuns& runs, typename L::Frame& frame) const {
+    const std::int64_t tokens = count_rows(runs);
     const Rows rows{.normed = frame.template allocate<Compute>({tokens, hidden}),
                     .rstd = frame.template allocate<float>({tokens}),
                     .targets = frame.template allocate<std::int32_t>({tokens})};
     std::int64_t row = 0;
-    for (const RowRun& run : tile.runs) {
+    for (const RowRun& run : runs) {
       const std::int64_t end = row + run.rows();
       device::enqueue(context.stream, device::RmsNorm<Compute>{.x = x.slice(run.begin, run.end),
                                                                .weight = weights.norm,
@@ -217,11 +179,6 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
         device::move<Device>(context.stream, targets.device.data() + run.begin, rows.targets.data() + row, run.rows());
       row = end;
     }
-    if (row < tokens)
-      device::enqueue(context.stream, device::Fill<Compute>{.y = rows.normed.slice(row, tokens), .value = 0.0f});
-    for (; row < tokens; ++row)
-      device::move<Device>(context.stream, targets.device.data() + tile.left_out.front().begin,
-                           rows.targets.data() + row, 1);
     return rows;
   }
 

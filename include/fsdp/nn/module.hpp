@@ -95,11 +95,6 @@ struct KnownPlan {
   tiling::TilePlan plan{};
 };
 
-/// With how many rows the valid ones of a tile are computed (nn/loss_head.hpp).
-struct KnownRows {
-  std::int64_t valid = 0, longest = 0, columns = 0, computed = 0;
-};
-
 /// What a module may use while it computes. Tensors are [tokens, ...].
 template <class L>
 struct Context {
@@ -112,7 +107,6 @@ struct Context {
   void (*poll)(void*) = nullptr;
   void* poll_state = nullptr;
   std::vector<KnownPlan> plans{};  ///< made so far (nn/settled_plan.hpp)
-  std::vector<KnownRows> rows{};   ///< found so far
 
   std::int64_t tokens() const { return sequences * sequence_length; }
   /// Lets communication proceed; long loops call it between matmuls.
