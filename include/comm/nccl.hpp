@@ -15,7 +15,6 @@
 #include <utility>
 
 #include <comm/backend.hpp>
-#include <comm/collectives.hpp>
 #include <comm/launch.hpp>
 #include <comm/nccl_rank.hpp>
 #include <comm/queued_core.hpp>
@@ -47,34 +46,24 @@ class Nccl : public Backend<QueuedCore<NcclRank, DeviceType>, DeviceType> {
   static int run(const Options& options, F f) {
     return run(nccl::library(), options, std::move(f));
   }
-  /// One rank of a job that torchrun started, or one alone. Each takes the device of its local rank.
+  /// One rank of a job that torchrun started, or one alone.
   template <class F>
   static int run(const nccl::Table& table, const Options& options, F f) {
-    const JobPlace place = torchrun_place();
+    return run(table, torchrun_place(), options, std::move(f));
+  }
+  /// One rank of a job that another launcher started. Each takes the device of its local rank.
+  template <class F>
+  static int run(const nccl::Table& table, const JobPlace& place, const Options& options, F f) {
     choose_device(place);
     nccl::Seat seat{.rank = place.rank, .size = place.size};
     if (place.rank == 0) seat.id = nccl::make_id(table);
     meet_over_tcp({.rank = place.rank, .size = place.size, .deadline = options.deadline}, place.address, place.port,
                   seat.id);
-    return run_at(table, seat, options, f);
-  }
-  /// One rank beside each of `hosts`, such as Mpi's, which take the device of their number on their machine.
-  template <Communicator Hosts, class F>
-  static int run_beside(Hosts& hosts, const nccl::Table& table, const Options& options, F f) {
-    choose_device(place_beside(hosts));
-    nccl::Seat seat{.rank = hosts.rank(), .size = hosts.size()};
-    if (hosts.rank() == 0) seat.id = nccl::make_id(table);
-    comm::broadcast(hosts, seat.id, 0, {.what = "NCCL's id"});
-    return run_at(table, seat, options, f);
-  }
-
- private:
-  template <class F>
-  static int run_at(const nccl::Table& table, const nccl::Seat& seat, const Options& options, F& f) {
     Nccl communicator(table, seat, options);
     return run_rank(f, communicator);
   }
 
+ private:
   /// Devices that a process chooses among are those of its machine; others are as many as anybody wants.
   static void choose_device(const JobPlace& place) {
     if constexpr (requires { DeviceType::select(DeviceType::count()); }) {

@@ -6,15 +6,10 @@
 /// with what the user said, or nobody there by the deadline, is an InputError.
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <span>
 #include <string>
-#include <vector>
-
-#include <comm/collectives.hpp>
 
 namespace fsdp::comm {
 
@@ -40,19 +35,6 @@ bool launched_by_torchrun();
 /// Throws InputError where some are missing, are no numbers or contradict each other. Where torchrun's own agent
 /// listens at MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE is True), rank 0 takes the port after it.
 JobPlace torchrun_place();
-
-/// Where ranks that can already talk stand: ranks with one `machine` are local to each other. Collective.
-template <Communicator C>
-JobPlace place_beside(C& ranks, const std::string& machine = machine_name()) {
-  std::array<char, 256> mine{};
-  std::copy_n(machine.begin(), std::min(machine.size(), mine.size()), mine.begin());
-  std::vector<std::array<char, 256>> all(static_cast<std::size_t>(ranks.size()));
-  comm::gather_bytes(ranks, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
-  return {.rank = ranks.rank(),
-          .size = ranks.size(),
-          .local_rank = static_cast<int>(std::count(all.begin(), all.begin() + ranks.rank(), mine)),
-          .local_size = static_cast<int>(std::count(all.begin(), all.end(), mine))};
-}
 
 /// Throws InputError where a machine has fewer devices than ranks.
 void require_devices(const JobPlace& place, int devices);

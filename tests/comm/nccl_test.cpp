@@ -16,6 +16,7 @@
 #include <support/nccl/double.hpp>
 
 #include "contract_behaviours.hpp"
+#include "free_port.hpp"
 #include "queued_values.hpp"
 
 namespace fsdp::comm {
@@ -241,9 +242,15 @@ TEST_F(NcclCollectives, SharedMemoryIsZeroedAndMayOutliveTheCommunicator) {
 
 class NcclLaunch : public NcclDoubled {};
 
-TEST_F(NcclLaunch, RunsBesideRanksThatCanTalk) {
-  Threads<>::run(3, {}, [](auto& hosts) {
-    const int status = Ranks::run_beside(hosts, Double::table(), {}, [&](Ranks& c) {
+/// Where a launcher put the ranks of a job on this machine, as threads here.
+JobPlace place_of(int rank, int size, int port) {
+  return {.rank = rank, .size = size, .local_rank = rank, .local_size = size, .address = "localhost", .port = port};
+}
+
+TEST_F(NcclLaunch, RunsWhereAnotherLauncherPutTheRanks) {
+  const int port = free_port();
+  Threads<>::run(3, {}, [&](auto& hosts) {
+    const int status = Ranks::run(Double::table(), place_of(hosts.rank(), 3, port), {}, [&](Ranks& c) {
       EXPECT_EQ(c.rank(), hosts.rank());
       EXPECT_EQ(sum_over_ranks(c, 1), 3);
       return 5;
@@ -266,12 +273,12 @@ struct TwoDevices : Halves {
 
 TEST_F(NcclLaunch, ChoosesTheDeviceOfItsLocalRank) {
   using Doubled = NcclDouble<TwoDevices>;
-  Threads<>::run(2, {}, [](auto& hosts) {
-    Nccl<TwoDevices>::run_beside(hosts, Doubled::table(), {}, [](auto& c) { EXPECT_EQ(TwoDevices::chosen, c.rank()); });
+  const int port = free_port();
+  Threads<>::run(2, {}, [&](auto& hosts) {
+    Nccl<TwoDevices>::run(Doubled::table(), place_of(hosts.rank(), 2, port), {},
+                          [](auto& c) { EXPECT_EQ(TwoDevices::chosen, c.rank()); });
   });
-  EXPECT_THROW(Threads<>::run(
-                   3, {}, [](auto& hosts) { Nccl<TwoDevices>::run_beside(hosts, Doubled::table(), {}, [](auto&) {}); }),
-               InputError);
+  EXPECT_THROW(Nccl<TwoDevices>::run(Doubled::table(), place_of(0, 3, port), {}, [](auto&) {}), InputError);
 }
 
 class NcclFaults : public NcclDoubled {

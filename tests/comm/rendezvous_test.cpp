@@ -21,6 +21,7 @@
 #include <comm/threads.hpp>
 
 #include "comm/rendezvous_message.hpp"
+#include "free_port.hpp"
 
 namespace fsdp::comm {
 namespace {
@@ -126,29 +127,6 @@ TEST(RequireDevices, NeedsOneForEachRankOfTheMachine) {
   EXPECT_NO_THROW(require_devices({.rank = 5, .size = 8, .local_rank = 1, .local_size = 4}, 4));
   expect_parts(refusal_of([] { require_devices({.rank = 5, .size = 8, .local_rank = 1, .local_size = 4}, 2); }),
                {"rank 5: 4 ranks run on this machine, which has 2 devices"});
-}
-
-TEST(PlaceBeside, CountsRanksByMachine) {
-  Threads<>::run(5, {}, [](auto& c) {
-    const JobPlace place = place_beside(c, c.rank() % 2 == 0 ? "even" : "odd");
-    EXPECT_EQ(
-        place,
-        (JobPlace{.rank = c.rank(), .size = 5, .local_rank = c.rank() / 2, .local_size = c.rank() % 2 == 0 ? 3 : 2}));
-    EXPECT_EQ(place_beside(c).local_size, 5);
-  });
-}
-
-/// A port that the system gave out a moment ago.
-int free_port() {
-  const int probe = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof at;
-  EXPECT_EQ(bind(probe, reinterpret_cast<sockaddr*>(&at), length), 0);
-  getsockname(probe, reinterpret_cast<sockaddr*>(&at), &length);
-  close(probe);
-  return ntohs(at.sin_port);
 }
 
 /// Connects to rank 0 as somebody who knows nothing of the protocol; -1 while it does not listen.
