@@ -36,7 +36,7 @@ struct Config {
     std::ifstream file(folder / "config.json");
     const auto object = nlohmann::json::parse(file, nullptr, false);
     Config config;
-    config.visit([&](const char* name, std::int64_t& value, const char*) {
+    visit(config, [&](const char* name, std::int64_t& value, const char*) {
       fsdp::require<fsdp::InputError>(object.is_object() && object.contains(name) && object[name].is_number_integer(),
                                       (folder / "config.json").string(), ": \"", name, "\" is not a whole number");
       value = object[name].get<std::int64_t>();
@@ -46,29 +46,19 @@ struct Config {
   }
   std::string write() const {
     nlohmann::ordered_json object;
-    visit([&](const char* name, std::int64_t value, const char*) { object[name] = value; });
+    visit(*this, [&](const char* name, std::int64_t value, const char*) { object[name] = value; });
     return object.dump(2) + "\n";
   }
   void validate() const {
-    visit([](const char* name, std::int64_t value, const char*) {
+    visit(*this, [](const char* name, std::int64_t value, const char*) {
       fsdp::require<fsdp::InputError>(value > 0 && value < 1 << 20, "model: ", name, " is ", value,
                                       "; it must be above 0 and below ", 1 << 20);
     });
     fsdp::require<fsdp::InputError>(hidden % (2 * heads) == 0, "model: hidden ", hidden, " is not a multiple of 2 x ",
                                     heads, " heads");
   }
-  template <class Visitor>
-  void visit(Visitor&& visitor) {
-    visit_values(*this, visitor);
-  }
-  template <class Visitor>
-  void visit(Visitor&& visitor) const {
-    visit_values(*this, visitor);
-  }
-
- private:
   template <class Self, class Visitor>
-  static void visit_values(Self& self, Visitor& visitor) {
+  static void visit(Self& self, Visitor&& visitor) {
     visitor("series", self.series, "series that are seen and forecast together");
     visitor("hidden", self.hidden, "width of the residual stream");
     visitor("intermediate", self.intermediate, "width inside the MLP");

@@ -31,7 +31,7 @@ Gpt2Config Gpt2Config::parse(std::string_view text, const std::string& source) {
     require<InputError>(!object.contains(key) || object.at(key) == value, source, ": \"", key,
                         "\" has another value than ", value.dump(), ", which is the only one that is supported");
   Gpt2Config config;
-  config.visit([&]<class T>(const char* name, T& value, const char*) {
+  visit(config, [&]<class T>(const char* name, T& value, const char*) {
     require<InputError>(object.contains(name), source, ": the key \"", name, "\" is missing");
     const json& found = object.at(name);
     require<InputError>(std::is_same_v<T, std::int64_t> ? found.is_number_integer() : found.is_number(), source, ": \"",
@@ -59,7 +59,7 @@ Gpt2Config Gpt2Config::read(const std::filesystem::path& folder) {
 std::string Gpt2Config::write() const {
   nlohmann::ordered_json object = {{"architectures", {"GPT2LMHeadModel"}}};
   for (const auto& [key, value] : only) object[key] = value;
-  visit([&](const char* name, const auto& value, const char*) { object[name] = value; });
+  visit(*this, [&](const char* name, const auto& value, const char*) { object[name] = value; });
   object["n_inner"] = nullptr;
   object["n_ctx"] = n_positions;
   // Tessera trains without dropout.
@@ -69,7 +69,7 @@ std::string Gpt2Config::write() const {
 }
 
 void Gpt2Config::validate() const {
-  visit([]<class T>(const char* name, const T& value, const char*) {
+  visit(*this, []<class T>(const char* name, const T& value, const char*) {
     require<InputError>(value > 0 && value <= T{1 << 22}, "model: ", name, " is ", value,
                         "; it must be above 0 and at most ", 1 << 22);
   });

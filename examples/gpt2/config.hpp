@@ -36,20 +36,8 @@ struct Gpt2Config {
   const std::int64_t& longest_sequence() const { return n_positions; }
 
   /// Calls visitor(name, value, help) for each value.
-  template <class Visitor>
-  void visit(Visitor&& visitor) {
-    visit_values(*this, visitor);
-  }
-  template <class Visitor>
-  void visit(Visitor&& visitor) const {
-    visit_values(*this, visitor);
-  }
-
-  friend bool operator==(const Gpt2Config&, const Gpt2Config&) = default;
-
- private:
   template <class Self, class Visitor>
-  static void visit_values(Self& self, Visitor& visitor) {
+  static void visit(Self& self, Visitor&& visitor) {
     visitor("vocab_size", self.vocab_size, "tokens that the model knows");
     visitor("n_positions", self.n_positions, "longest sequence");
     visitor("n_embd", self.n_embd, "width of the residual stream");
@@ -57,6 +45,8 @@ struct Gpt2Config {
     visitor("n_head", self.n_head, "attention heads");
     visitor("layer_norm_epsilon", self.layer_norm_epsilon, "added to the variance in norms");
   }
+
+  friend bool operator==(const Gpt2Config&, const Gpt2Config&) = default;
 };
 
 }  // namespace gpt2

@@ -84,18 +84,8 @@ struct Lion {
                                   .model = piece.model});
   }
 
-  template <class Visitor>
-  void visit(Visitor&& visitor) {
-    visit_in(*this, visitor);
-  }
-  template <class Visitor>
-  void visit(Visitor&& visitor) const {
-    visit_in(*this, visitor);
-  }
-
- private:
   template <class Self, class Visitor>
-  static void visit_in(Self& self, Visitor& visitor) {
+  static void visit(Self& self, Visitor&& visitor) {
     visitor("beta1", self.beta1, "of the mean in the direction");
     visitor("beta2", self.beta2, "decay of the mean of gradients");
     visitor("weight-decay", self.weight_decay, "of the parameters that decay, times the learning rate");

@@ -63,8 +63,8 @@ class TransferRequest {
   void wait() {
     if (core_ != nullptr && std::exchange(state_, State::over) != State::over) core_->wait(ticket_);
   }
-  /// The same event whenever it is asked for: the order of queues must not hang on what the host happened to see.
-  /// Whoever asks waits for it, so that the request's end does not.
+  /// The event of the request's end, the same in every call: the order of queues must not depend on when the host
+  /// looks. The caller waits on it; the destructor then does not.
   auto done() requires queued {
     decltype(core_->done(ticket_)) event{};
     if (core_ != nullptr) event = core_->done(ticket_);

@@ -10,7 +10,8 @@
 
 namespace fsdp::comm {
 
-/// Counts one call into a backend: what it did not spend moving is waiting. Adds what was asked to its errors.
+/// Counts one call into a backend: time that it did not spend moving bytes is waiting. Adds the collective to its
+/// errors.
 class Watched {
  public:
   Watched(Monitor& monitor, const Record& record);
@@ -29,7 +30,7 @@ class Watched {
   std::chrono::steady_clock::time_point begin_;
 };
 
-/// Calls `call` and rethrows its CollectiveError with what was asked.
+/// Calls `call` and rethrows its CollectiveError with the collective named.
 template <class Call>
 decltype(auto) watch(Monitor& monitor, const Record& record, Call call) {
   const Watched watched(monitor, record);
@@ -54,7 +55,7 @@ class Pending {
   bool test() {
     return monitor_ == nullptr || watch(*monitor_, record_, [&] { return request_.test(); });
   }
-  /// Makes progress that needs this host; where the rest is the device's, asks it nothing.
+  /// Makes progress that needs this host; where the rest is the device's, does not query it.
   void progress() {
     if constexpr (requires { request_.progress(); }) {
       if (monitor_ != nullptr) watch(*monitor_, record_, [&] { request_.progress(); });
@@ -66,7 +67,7 @@ class Pending {
   void wait() {
     if (monitor_ != nullptr) watch(*monitor_, record_, [&] { request_.wait(); });
   }
-  /// The point at which the same holds, for queues to wait for; may be asked again. The host waits where there are
+  /// The point at which the same holds, for queues to wait for; the same in every call. The host waits where there are
   /// none.
   typename C::Device::Event done() {
     if constexpr (C::Device::asynchronous) {

@@ -25,11 +25,19 @@ using device::Cpu;
 using device::MemoryKind;
 
 /// The matrices of one layer: q, k, v, out, gate, up, down.
-std::vector<Shape> layer_of(const BenchOptions& options) {
+std::vector<NamedParameter> layer_of(const BenchOptions& options) {
   const std::int64_t hidden = options.hidden, kv = hidden / options.heads * options.kv_heads;
   const std::int64_t wide = options.intermediate > 0 ? options.intermediate : 2816;
-  return {{hidden, hidden}, {kv, hidden},   {kv, hidden},  {hidden, hidden},
-          {wide, hidden},   {wide, hidden}, {hidden, wide}};
+  std::vector<NamedParameter> matrices;
+  for (const Shape& shape : {Shape{hidden, hidden},
+                             {kv, hidden},
+                             {kv, hidden},
+                             {hidden, hidden},
+                             {wide, hidden},
+                             {wide, hidden},
+                             {hidden, wide}})
+    matrices.push_back({.name = "matrix", .shape = shape, .role = nn::Role::matrix, .decays = true});
+  return matrices;
 }
 
 /// Bytes that an optimizer's update of these matrices takes from the arena.
@@ -58,11 +66,11 @@ std::int64_t scratch_of(const std::vector<NamedParameter>& parameters, int threa
 template <class Optimizer, class Compute>
 class Steps {
  public:
-  Steps(const std::vector<Shape>& shapes, int threads)
-      : parameters_(matrices(shapes)),
+  Steps(const std::vector<NamedParameter>& parameters, int threads)
+      : parameters_(parameters),
         arena_(ledger_, scratch_of<Optimizer, Compute>(parameters_, threads)),
         stream_(arena_, threads) {
-    for (const Shape& shape : shapes) elements_ += shape.numel();
+    for (const NamedParameter& parameter : parameters) elements_ += parameter.shape.numel();
     const std::size_t states = optimizer_.states(parameters_.front()).size();
     for (std::size_t block = 0; block < 2 + states; ++block)
       blocks_.emplace_back(ledger_, MemoryKind::weights, elements_ * std::int64_t{sizeof(float)});
@@ -94,12 +102,6 @@ class Steps {
   std::int64_t elements() const { return elements_; }
 
  private:
-  static std::vector<NamedParameter> matrices(const std::vector<Shape>& shapes) {
-    std::vector<NamedParameter> parameters;
-    for (const Shape& shape : shapes)
-      parameters.push_back({.name = "matrix", .shape = shape, .role = nn::Role::matrix, .decays = true});
-    return parameters;
-  }
   float* floats(std::size_t block) { return reinterpret_cast<float*>(blocks_[block].data()); }
 
   Optimizer optimizer_;
@@ -117,9 +119,10 @@ struct Balance {
   double work = 1, elements = 1;
 };
 
-Balance balance_of(const std::vector<Shape>& shapes, std::int64_t layers, int ranks) {
+Balance balance_of(const std::vector<NamedParameter>& parameters, std::int64_t layers, int ranks) {
   buffer::TensorGroup layer;
-  for (const Shape& shape : shapes) layer.tensors.push_back({.shape = shape, .work = optim::Muon::work(shape)});
+  for (const NamedParameter& parameter : parameters)
+    layer.tensors.push_back({.shape = parameter.shape, .work = optim::Muon::work(parameter)});
   const std::vector<buffer::TensorGroup> groups(static_cast<std::size_t>(layers), layer);
   std::vector<std::int64_t> work(static_cast<std::size_t>(ranks)), elements(work.size());
   for (const buffer::Layout& layout : buffer::Owned{}.build(groups, ranks)) {
@@ -127,7 +130,7 @@ Balance balance_of(const std::vector<Shape>& shapes, std::int64_t layers, int ra
     for (std::size_t rank = 0; rank < work.size(); ++rank) {
       const std::int64_t end = begin + layout.local_sizes[rank];
       for (std::size_t i = 0; i < layout.shapes.size(); ++i)
-        if (layout.offsets[i] >= begin && layout.offsets[i] < end) work[rank] += optim::Muon::work(layout.shapes[i]);
+        if (layout.offsets[i] >= begin && layout.offsets[i] < end) work[rank] += layer.tensors[i].work;
       elements[rank] += layout.local_sizes[rank];
       begin = end;
     }
@@ -142,18 +145,18 @@ Balance balance_of(const std::vector<Shape>& shapes, std::int64_t layers, int ra
 
 template <class Compute>
 MuonLine measure(const BenchOptions& options, cli::PrecisionChoice precision, int threads) {
-  const std::vector<Shape> shapes = layer_of(options);
-  Steps<optim::Muon, Compute> muon(shapes, threads);
-  Steps<optim::AdamW, Compute> adamw(shapes, threads);
+  const std::vector<NamedParameter> layer = layer_of(options);
+  Steps<optim::Muon, Compute> muon(layer, threads);
+  Steps<optim::AdamW, Compute> adamw(layer, threads);
   Rounds rounds;
   const std::size_t muon_case = rounds.add([&] { muon.run(); });
   const std::size_t adamw_case = rounds.add([&] { adamw.run(); });
   rounds.run(options.repeats);
 
   std::int64_t work = 0;
-  for (const Shape& shape : shapes) work += optim::Muon::work(shape);
+  for (const NamedParameter& parameter : layer) work += optim::Muon::work(parameter);
   const int ranks = options.stack.comm.ranks > 1 ? static_cast<int>(options.stack.comm.ranks) : 8;
-  const Balance balance = balance_of(shapes, options.layers, ranks);
+  const Balance balance = balance_of(layer, options.layers, ranks);
   return {.precision = cli::name_of(precision),
           .threads = threads,
           .parameters = muon.elements(),

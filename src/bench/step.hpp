@@ -190,7 +190,7 @@ class StepRun {
         const auto shards = group.layout().local_sizes.size();
         for (const buffer::Piece& piece : group.layout().pieces(static_cast<int>(rank % shards)))
           work[rank] +=
-              static_cast<double>(with_.step_work()(group.parameters()[static_cast<std::size_t>(piece.tensor)].shape));
+              static_cast<double>(with_.step_work()(group.parameters()[static_cast<std::size_t>(piece.tensor)]));
       }
     const double sum = std::accumulate(work.begin(), work.end(), 0.0);
     return *std::max_element(work.begin(), work.end()) * static_cast<double>(work.size()) / sum;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include <fsdp/device/operations/adamw.hpp>
 #include <fsdp/device/operations/optimizer.hpp>
 
 #include "both.hpp"

@@ -55,9 +55,9 @@ std::string name_of(const OptimizerChoice& choice) {
 void bind(FlagSet& flags, OptimizerChoice& choice) {
   std::string names;
   std::vector<Constant> constants;
-  for_each_kind(choice.start, [&](const auto& kind) {
+  for_each_kind(choice.start, [&]<class Kind>(const Kind& kind) {
     names += (names.empty() ? "" : " | ") + std::string(kind.name());
-    kind.visit([&]<class T>(std::string_view name, const T& value, std::string_view help) {
+    Kind::visit(kind, [&]<class T>(std::string_view name, const T& value, std::string_view help) {
       auto known = std::find_if(constants.begin(), constants.end(), [&](const auto& one) { return one.name == name; });
       if (known == constants.end())
         known = constants.insert(known, {.name = std::string(name), .add = [&choice](FlagSet& set, const Constant& of) {
@@ -88,7 +88,7 @@ optim::RunTime resolve(const OptimizerChoice& choice) {
   require<InputError>(found, "--optimizer ", name, " is not known; ", suggestion(name, known));
   std::string taken;
   GivenValues foreign = choice.constants;
-  chosen.visit([&](std::string_view constant, const auto&, std::string_view) {
+  optim::RunTime::visit(chosen, [&](std::string_view constant, const auto&, std::string_view) {
     const std::string flag = flag_name(constant);
     taken += (taken.empty() ? "--" : ", --") + flag;
     foreign.erase(flag);

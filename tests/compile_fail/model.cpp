@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect 1: fsdp: a model's Config lacks visit(visitor), which calls visitor(name, value, help) for each value
+// expect 1: fsdp: a model's Config lacks static visit(self, visitor), which calls visitor(name, value, help) for
 // expect 2: fsdp: a model's Config lacks void validate() const
 // expect 3: fsdp: a model's Block, or a kind of its OneOf, lacks forward or backward with (context, shared, weights
 // expect 4: fsdp: a model's blocks read another Shared than its entry makes
@@ -36,9 +36,9 @@ struct WithoutCounts : TokenBatch {
 };
 struct WithText {
   std::string text = "a";
-  template <class Visitor>
-  void visit(Visitor visitor) const {
-    visitor("text", text, "not a number");
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor&& visitor) {
+    visitor("text", self.text, "not a number");
   }
 };
 

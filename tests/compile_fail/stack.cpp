@@ -4,7 +4,7 @@
 // expect 3: fsdp: a sharding strategy lacks the type AtRest (the placement of weights between steps)
 // expect 4: fsdp: a tiling policy lacks TilePlan plan(const Problem&) const; see tiling/policies.hpp
 // expect 5: fsdp: a communicator says whose memory it moves
-// expect 6: fsdp: AdamW and the weight-gradient matmuls work in float
+// expect 6: fsdp: optimizers and the weight-gradient matmuls work in float
 // expect 7: fsdp: this device has no matmul in the precision's Compute type (oneDNN has none in f16 on CPU)
 // expect 8: fsdp: HybridShard replicates what its inner strategy shards; Replicated shards nothing
 // expect 9: fsdp: a sharding strategy on a mesh of two axes lacks int ranks_per_group() const

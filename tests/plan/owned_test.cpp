@@ -8,6 +8,7 @@
 #include <comm/simulated.hpp>
 #include <fsdp/buffer/owned.hpp>
 #include <fsdp/models/llama.hpp>
+#include <fsdp/optim/muon.hpp>
 #include <fsdp/plan/dry_run.hpp>
 
 namespace fsdp::plan {
@@ -45,12 +46,38 @@ TEST(MostLoaded, IsTheRankWhosePeakIsTheLargest) {
     }
 }
 
+/// Muon's scratch follows the largest matrix that a rank steps, which need not be the rank that holds the most.
+TEST(MostLoaded, IsFoundAmongRanksThatStepWholeMatricesToo) {
+  const Model model = small_model();
+  for (const int ranks : {2, 5, 40}) {
+    const auto plan_of = [&](int rank) {
+      return dry_run(model, Sharding{}, {}, {.ranks = ranks, .rank = rank, .shape = {.sequence_length = 1}},
+                     optim::Muon{});
+    };
+    std::vector<std::int64_t> peaks;
+    for (int rank = 0; rank < ranks; ++rank) peaks.push_back(plan_of(rank).peak_bytes());
+    EXPECT_EQ(plan_of(most_loaded).peak_bytes(), *std::ranges::max_element(peaks)) << ranks << " ranks";
+  }
+}
+
+TEST(Muon, WeighsMatricesByNewtonSchulzAndTablesByTheirElements) {
+  const Shape shape{64, 192};
+  EXPECT_EQ(optim::Muon::work({.name = "w", .shape = shape, .role = nn::Role::matrix}),
+            5 * 2 * 64 * 64 * (2 * 192 + 64));
+  EXPECT_EQ(optim::Muon::work({.name = "w", .shape = shape, .role = nn::Role::table}), 64 * 192);
+  EXPECT_EQ(optim::step_work(optim::RunTime{optim::Muon{}})({.name = "w", .shape = shape, .role = nn::Role::table}),
+            64 * 192);
+}
+
 /// What an optimizer of whole matrices may cost: much for a matrix, nothing for a vector.
-std::int64_t matrices_alone(const Shape& shape) { return shape.rank == 2 ? shape[0] * shape[0] * shape[1] : 0; }
+std::int64_t matrices_alone(const NamedParameter& parameter) {
+  const Shape& shape = parameter.shape;
+  return shape.rank == 2 ? shape[0] * shape[0] * shape[1] : 0;
+}
 
 TEST(Owned, PiecesAreWholeTensorsBalancedByTheWorkThatTheRunGives) {
   constexpr int ranks = 3;
-  const auto work_of_ranks = [](std::int64_t (*step_work)(const Shape&)) {
+  const auto work_of_ranks = [](StepWork step_work) {
     std::vector<std::int64_t> work;
     for (int rank = 0; rank < ranks; ++rank) {
       comm::Simulated<> communicator({.ranks = ranks, .rank = rank});
@@ -60,7 +87,7 @@ TEST(Owned, PiecesAreWholeTensorsBalancedByTheWorkThatTheRunGives) {
       for (const auto& piece : module.pieces()) {
         EXPECT_EQ(piece.begin, 0);
         EXPECT_EQ(piece.main.numel(), piece.parameter->shape.numel());
-        work.back() += matrices_alone(piece.parameter->shape);
+        work.back() += matrices_alone(*piece.parameter);
       }
     }
     return work;

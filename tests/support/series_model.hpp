@@ -33,18 +33,8 @@ struct SeriesConfig {
     require<InputError>(features > 0 && hidden > 0 && intermediate > 0 && outputs > 0 && layers > 0,
                         "model: a size is not positive");
   }
-  template <class Visitor>
-  void visit(Visitor&& visitor) {
-    visit_values(*this, visitor);
-  }
-  template <class Visitor>
-  void visit(Visitor&& visitor) const {
-    visit_values(*this, visitor);
-  }
-
- private:
   template <class Self, class Visitor>
-  static void visit_values(Self& self, Visitor& visitor) {
+  static void visit(Self& self, Visitor&& visitor) {
     visitor("features", self.features, "numbers of an input");
     visitor("hidden", self.hidden, "width of the residual stream");
     visitor("intermediate", self.intermediate, "width inside the MLP");

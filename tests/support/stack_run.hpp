@@ -188,6 +188,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   plan::Request request{.ranks = communicator.size(),
                         .rank = rank,
                         .sequences = options.most_sequences,
+                        .fewer = options.fewer_sequences,
                         .shape = {.sequence_length = options.sequence_length, .micro_batches = options.micro_batches}};
   const plan::Plan plan = plan::dry_run(model, sharding, options.tiling, request, options.optimizer);
   request.shape.activation_bytes = plan.activation_bytes;
@@ -214,9 +215,11 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
     if (options.evaluated.empty()) return 0.0;
     watch.set_training(false);
     double loss = 0, valid = 0;
-    for (const Window& window : options.evaluated) {
+    const auto at_once = static_cast<std::size_t>(options.fewer_sequences ? 1 : options.most_sequences);
+    for (std::size_t begin = 0; begin < options.evaluated.size(); begin += at_once) {
       BatchMemory batch;
-      const TokenBatch one = batch.add({window});
+      const auto first = options.evaluated.begin() + static_cast<std::ptrdiff_t>(begin);
+      const TokenBatch one = batch.add({first, first + static_cast<std::ptrdiff_t>(at_once)});
       exchange.start([&]() -> BatchCounts { return {.valid_targets = batch.valid_targets()}; });
       loss += executor.evaluate(one);
       valid += static_cast<double>(exchange.finish().valid_targets);

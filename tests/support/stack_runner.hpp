@@ -49,6 +49,7 @@ struct RunOptions {
   cli::ShardingChoice sharding = {};  ///< numbers of the strategy; `run` fills it from the stack's name
   std::int64_t sequence_length = 0;
   std::int64_t most_sequences = 1;  ///< in one micro-batch: what is planned for
+  bool fewer_sequences = true;      ///< micro-batches, and those of evaluations, may have fewer
   int ranks = 1;
   int micro_batches = 1;
   int steps = 10;  ///< those of a resumed run included

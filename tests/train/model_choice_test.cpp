@@ -22,12 +22,12 @@ struct Widths {
 
   static Widths read(const std::filesystem::path&) { return {.layers = 7}; }
   void validate() const { require<InputError>(layers > 0, "widths: no layers"); }
-  template <class Visitor>
-  void visit(Visitor&& visitor) {
-    visitor("layers", layers, "blocks");
-    visitor("state_size", state_size, "of a block");
-    visitor("keep", keep, "share that stays");
-    visitor("gated", gated, "with a gate");
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor&& visitor) {
+    visitor("layers", self.layers, "blocks");
+    visitor("state_size", self.state_size, "of a block");
+    visitor("keep", self.keep, "share that stays");
+    visitor("gated", self.gated, "with a gate");
   }
 };
 

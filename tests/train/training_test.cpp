@@ -88,6 +88,25 @@ TEST(Training, LossIsTheMeanOverAllTargets) {
   EXPECT_LT(one.back(), one.front());
 }
 
+TEST(Training, RefusesMicroBatchesThatWereNotPlanned) {
+  Comm::run(1, {}, [](Comm& communicator) {
+    const Data three(0, 1, 3), two(0, 1, 2);
+    StepSize size{.sequences = 3, .sequence_length = length};
+    Training<Model> exact(communicator, Model(small()), size);
+    exact.initialize(1);
+    EXPECT_THROW(exact.step(two.batches(), {.lr = 1e-3}), Error);
+    size.fewer = true;
+    Training<Model> at_most(communicator, Model(small()), size);
+    at_most.initialize(1);
+    EXPECT_GT(at_most.step(two.batches(), {.lr = 1e-3}), 0);
+    EXPECT_EQ(exact.step(three.batches(), {.lr = 1e-3}), [&] {
+      Training<Model> again(communicator, Model(small()), size);
+      again.initialize(1);
+      return again.step(three.batches(), {.lr = 1e-3});
+    }());
+  });
+}
+
 TEST(Training, StopsBeforeWeightsAreTouchedWhereTheLossIsNotFinite) {
   Comm::run(2, {}, [](Comm& communicator) {
     Training<Model> training(communicator, Model(small()), {.sequence_length = length});

@@ -6,7 +6,7 @@
 /// return once they are queued; their outputs are fully written when an event recorded afterwards has happened. Two
 /// runs give the same bits: sums are in a fixed order, without atomics. Tensors are device memory (or pinned host
 /// memory); `documents` are host lists. Tokens and targets must be in the vocabulary, which is checked where batches
-/// enter (fsdp/micro_batch.hpp): a kernel cannot throw, and shows NaN for one that is not. No header of CUDA is
+/// enter (Model::validate): a kernel cannot throw, and shows NaN for one that is not. No header of CUDA is
 /// included here: code that uses this device compiles without the toolkit, and links tessera::cuda.
 #pragma once
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <fsdp/device/operation.hpp>
+#include <fsdp/device/operations/adamw.hpp>
 #include <fsdp/device/operations/attention.hpp>
 #include <fsdp/device/operations/cross_entropy.hpp>
 #include <fsdp/device/operations/elements.hpp>

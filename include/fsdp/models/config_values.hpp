@@ -25,11 +25,11 @@ using ConfigValues = std::vector<ConfigValue>;
 /// A value as people write it: "96", "1e-05", "true".
 std::string text_of(const ConfigValue& value);
 
-/// What a config's `visit(visitor)` shows, in its order. A visitor takes (name, value, help).
+/// What a config's `visit` shows, in its order. A visitor takes (name, value, help).
 template <class Config>
 ConfigValues values_of(const Config& config) {
   ConfigValues values;
-  config.visit([&]<class T>(std::string_view name, const T& value, std::string_view) {
+  Config::visit(config, [&]<class T>(std::string_view name, const T& value, std::string_view) {
     static_assert(std::is_same_v<T, std::int64_t> || std::is_same_v<T, double> || std::is_same_v<T, bool>,
                   "fsdp: a model's config visits a value that is no std::int64_t, double or bool; flags and metrics "
                   "know these three, so change its type or leave it out of visit");

@@ -41,13 +41,19 @@ struct LlamaConfig {
   void validate() const;
 
   /// Calls visitor(name, value, help) for each value.
-  template <class Visitor>
-  void visit(Visitor&& visitor) {
-    visit_values(*this, visitor);
-  }
-  template <class Visitor>
-  void visit(Visitor&& visitor) const {
-    visit_values(*this, visitor);
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor&& visitor) {
+    visitor("vocab_size", self.vocab_size, "tokens that the model knows");
+    visitor("hidden_size", self.hidden_size, "width of the residual stream");
+    visitor("intermediate_size", self.intermediate_size, "width inside the MLP");
+    visitor("layers", self.layers, "transformer blocks");
+    visitor("heads", self.heads, "attention heads");
+    visitor("kv_heads", self.kv_heads, "key-value heads; divides heads");
+    visitor("head_dim", self.head_dim, "width of a head; even");
+    visitor("tied", self.tied, "the head uses the embedding's weight");
+    visitor("rms_norm_eps", self.rms_norm_eps, "added to the mean square in norms");
+    visitor("rope_theta", self.rope_theta, "base of the rotary positions");
+    visitor("max_position_embeddings", self.max_position_embeddings, "longest sequence");
   }
 
   // What the command line asks for where a config has it (train/model_choice.hpp).
@@ -67,22 +73,6 @@ struct LlamaConfig {
   static bool may_change(std::string_view name) { return name == "max_position_embeddings"; }
 
   friend bool operator==(const LlamaConfig&, const LlamaConfig&) = default;
-
- private:
-  template <class Self, class Visitor>
-  static void visit_values(Self& self, Visitor& visitor) {
-    visitor("vocab_size", self.vocab_size, "tokens that the model knows");
-    visitor("hidden_size", self.hidden_size, "width of the residual stream");
-    visitor("intermediate_size", self.intermediate_size, "width inside the MLP");
-    visitor("layers", self.layers, "transformer blocks");
-    visitor("heads", self.heads, "attention heads");
-    visitor("kv_heads", self.kv_heads, "key-value heads; divides heads");
-    visitor("head_dim", self.head_dim, "width of a head; even");
-    visitor("tied", self.tied, "the head uses the embedding's weight");
-    visitor("rms_norm_eps", self.rms_norm_eps, "added to the mean square in norms");
-    visitor("rope_theta", self.rope_theta, "base of the rotary positions");
-    visitor("max_position_embeddings", self.max_position_embeddings, "longest sequence");
-  }
 };
 
 /// Names that `llama_preset` knows, smallest model first.

@@ -37,15 +37,16 @@ struct AnyVisitor {
 }  // namespace detail
 
 /// The numbers of a model: `Config::read(folder)` from its config.json, `write()` as its text, `validate()`, which
-/// throws InputError with one sentence, and `visit(visitor)` with (name, value, help) of each, where a value is
-/// std::int64_t, double or bool. What the command line asks for besides is optional: see train/model_choice.hpp.
+/// throws InputError with one sentence, and `static visit(self, visitor)`, which calls visitor(name, value, help) for
+/// each value of self, a const or mutable config, where a value is std::int64_t, double or bool. What the command line
+/// asks for besides is optional: see train/model_choice.hpp.
 template <class C>
 concept ModelConfig = std::copyable<C> && requires(C changed, const C config, const std::filesystem::path& folder) {
   { C::read(folder) } -> std::same_as<C>;
   { config.write() } -> std::same_as<std::string>;
   config.validate();
-  config.visit(detail::AnyVisitor{});
-  changed.visit(detail::AnyVisitor{});
+  C::visit(config, detail::AnyVisitor{});
+  C::visit(changed, detail::AnyVisitor{});
 };
 
 /// The types that a model names.
@@ -100,8 +101,9 @@ consteval bool check_model() {
     using Local = typename M::Local;
     using Batch = typename M::Batch;
     static_assert(
-        requires(const Config config) { config.visit(detail::AnyVisitor{}); },
-        "fsdp: a model's Config lacks visit(visitor), which calls visitor(name, value, help) for each value, so "
+        requires(const Config config) { Config::visit(config, detail::AnyVisitor{}); },
+        "fsdp: a model's Config lacks static visit(self, visitor), which calls visitor(name, value, help) for each "
+        "value of self, so "
         "that flags and metrics know none of them; see models/model.hpp");
     static_assert(
         requires(const Config config) { config.validate(); },

@@ -31,8 +31,7 @@ class GatheredNumbers {
     const std::int64_t count = counts_.front();
     return {reinterpret_cast<double*>(block_.data()) + communicator_->rank() * count, {count}};
   }
-  /// [ranks, count]; what is asked of `queue` from here on finds every rank's numbers as `queue` has written them by
-  /// now.
+  /// [ranks, count]: every rank's numbers as its `queue` has written them so far, for work enqueued after this call.
   Tensor<const double> gather(typename Device::Queue& queue, comm::Label label) {
     const Tensor<double> all(reinterpret_cast<double*>(block_.data()), {communicator_->size(), counts_.front()});
     if (communicator_->size() > 1) {

@@ -22,8 +22,8 @@
 #include <fsdp/device/memory.hpp>
 #include <fsdp/device/offload.hpp>
 #include <fsdp/device/operations/elements.hpp>
-#include <fsdp/module/micro_batch.hpp>
 #include <fsdp/module/parameter_group.hpp>
+#include <fsdp/module/run_shape.hpp>
 #include <fsdp/module/same_schedules.hpp>
 #include <fsdp/module/slot.hpp>
 #include <fsdp/module/stack_mesh.hpp>
@@ -249,7 +249,7 @@ class ShardedModule {
   buffer::TensorGroup spec_of(const GroupedParameters& group) const {
     buffer::TensorGroup spec;
     for (const NamedParameter& parameter : group.parameters)
-      spec.tensors.push_back({.shape = parameter.shape, .work = group.frozen ? 0 : shape_.step_work(parameter.shape)});
+      spec.tensors.push_back({.shape = parameter.shape, .work = group.frozen ? 0 : shape_.step_work(parameter)});
     return spec;
   }
 

@@ -47,7 +47,7 @@ struct Stack {
       "supports (float always is), or another backend");
   static_assert(
       std::is_same_v<typename Precision::Main, float> && std::is_same_v<typename Precision::Accumulate, float>,
-      "fsdp: AdamW and the weight-gradient matmuls work in float; make the precision's Main and Accumulate float");
+      "fsdp: optimizers and the weight-gradient matmuls work in float; make the precision's Main and Accumulate float");
 
   /// The same stack on another communicator, and so on another device: what the dry run is made of.
   template <class OtherComm>

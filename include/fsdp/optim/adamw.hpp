@@ -52,25 +52,15 @@ struct AdamW {
     require_constant(weight_decay >= 0, "weight-decay", weight_decay, "at least 0");
   }
 
-  template <class Visitor>
-  void visit(Visitor&& visitor) {
-    visit_in(*this, visitor);
-  }
-  template <class Visitor>
-  void visit(Visitor&& visitor) const {
-    visit_in(*this, visitor);
-  }
-
-  friend bool operator==(const AdamW&, const AdamW&) = default;
-
- private:
   template <class Self, class Visitor>
-  static void visit_in(Self& self, Visitor& visitor) {
+  static void visit(Self& self, Visitor&& visitor) {
     visitor("beta1", self.beta1, "decay of the mean of gradients");
     visitor("beta2", self.beta2, "decay of the mean of squared gradients");
     visitor("eps", self.eps, "added to the root of the mean square");
     visitor("weight-decay", self.weight_decay, "of the parameters that decay, times the learning rate");
   }
+
+  friend bool operator==(const AdamW&, const AdamW&) = default;
 };
 
 }  // namespace fsdp::optim

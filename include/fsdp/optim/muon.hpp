@@ -35,11 +35,13 @@ struct Muon {
 
   static bool is_matrix(const NamedParameter& parameter) { return parameter.role == nn::Role::matrix; }
 
-  /// FLOPs of a matrix's step: what Owned balances over ranks. Of other tensors the elements.
-  static std::int64_t work(const Shape& shape, std::int64_t iterations = 5) {
-    if (shape.rank != 2) return shape.numel();
+  /// FLOPs of Newton-Schulz on a matrix with the default number of iterations, which Owned balances over ranks. Other
+  /// parameters count their elements: next to nothing, so that the layout's bound on bytes spreads them.
+  static std::int64_t work(const NamedParameter& parameter) {
+    const Shape& shape = parameter.shape;
+    if (!is_matrix(parameter)) return shape.numel();
     const std::int64_t small = std::min(shape[0], shape[1]), large = std::max(shape[0], shape[1]);
-    return iterations * 2 * small * small * (2 * large + small);
+    return Muon{}.iterations * 2 * small * small * (2 * large + small);
   }
 
   std::span<const std::string_view> states(const NamedParameter& parameter) const {
@@ -86,26 +88,17 @@ struct Muon {
     adamw.validate();
   }
 
-  template <class Visitor>
-  void visit(Visitor&& visitor) {
-    visit_in(*this, visitor);
-  }
-  template <class Visitor>
-  void visit(Visitor&& visitor) const {
-    visit_in(*this, visitor);
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor&& visitor) {
+    visitor("momentum", self.momentum, "decay of the sum of gradients");
+    visitor("nesterov", self.nesterov, "look ahead along the momentum");
+    visitor("iterations", self.iterations, "of Newton-Schulz, for matrices");
+    AdamW::visit(self.adamw, visitor);
   }
 
   friend bool operator==(const Muon&, const Muon&) = default;
 
  private:
-  template <class Self, class Visitor>
-  static void visit_in(Self& self, Visitor& visitor) {
-    visitor("momentum", self.momentum, "decay of the sum of gradients");
-    visitor("nesterov", self.nesterov, "look ahead along the momentum");
-    visitor("iterations", self.iterations, "of Newton-Schulz, for matrices");
-    self.adamw.visit(visitor);
-  }
-
   /// x [R, C], of norm 1, becomes nearly orthogonal: its singular values end between 0.7 and 1.2.
   template <class Stream, class Compute>
   void orthogonalize(Stream& stream, Tensor<Compute> x) const {

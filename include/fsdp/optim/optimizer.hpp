@@ -5,18 +5,18 @@
 /// An optimizer has
 /// - `name()`, as logs, checkpoints and `--optimizer` have it;
 /// - `grain()`: Grain::elements where every element is stepped alone, Grain::tensors where whole matrices are needed;
-/// - `states(parameter)`: the names of the states of a parameter, each float, of its parameter's shape and zero at
-/// first;
+/// - `states(parameter)`: the names of the states of a parameter; a state is float, has its parameter's shape and
+/// starts
+///   as zeros;
 /// - `update(stream, piece, decision)`: enqueues one step of a piece (Update, below). It is called for every trainable
 ///   piece in every step, enqueues the same work whatever the step (graphs replay it), and reads step, learning rate
 ///   and the gradients' scale from the decision, on the device; where `decision.skipped` nothing but `piece.model`
 ///   may change;
-/// - `visit(visitor)`, const and not: calls `visitor(name, value, help)` for each constant, which flags and logs are
-/// made
-///   of.
+/// - `static visit(self, visitor)`: calls `visitor(name, value, help)` for each constant of `self`, a const or mutable
+///   optimizer. Flags and logs are made of them.
 /// It may have `validate()`, which throws InputError for a constant that cannot work, and where it has
-/// Grain::tensors `static work(shape)`, or `step_work()` with a pointer to such a function: the cost of stepping a
-/// whole tensor, which buffer::Owned balances over ranks.
+/// Grain::tensors `static work(parameter)`, or `step_work()` with a pointer to such a function: the cost of stepping a
+/// whole parameter, which buffer::Owned balances over ranks.
 /// It sees no communicator and no gathered weights. ShardedOptimizer (sharded_optimizer.hpp) applies it to a module.
 #pragma once
 
@@ -29,7 +29,7 @@
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/operations.hpp>
-#include <fsdp/module/micro_batch.hpp>
+#include <fsdp/module/run_shape.hpp>
 #include <fsdp/module/units.hpp>
 
 namespace fsdp::optim {
@@ -75,8 +75,8 @@ struct AnyConstant {
 
 template <class O>
 concept Visited = requires(O& optimizer, const O& constant) {
-  optimizer.visit(AnyConstant{});
-  constant.visit(AnyConstant{});
+  O::visit(optimizer, AnyConstant{});
+  O::visit(constant, AnyConstant{});
 };
 
 }  // namespace detail
@@ -100,9 +100,6 @@ template <class O>
 requires requires { typename std::bool_constant<(O::grain(), true)>; }
 inline constexpr bool needs_whole_tensors<O> = O::grain() == Grain::tensors;
 
-/// Cost of stepping a whole tensor, in any unit.
-using StepWork = std::int64_t (*)(const Shape&);
-
 /// What buffer::Owned balances for an optimizer: its own count, else elements.
 template <class O>
 StepWork step_work(const O& optimizer) {
@@ -110,10 +107,10 @@ StepWork step_work(const O& optimizer) {
                   { optimizer.step_work() } -> std::same_as<StepWork>;
                 })
     return optimizer.step_work();
-  else if constexpr (requires(const Shape& shape) {
-                       { O::work(shape) } -> std::same_as<std::int64_t>;
+  else if constexpr (requires(const NamedParameter& parameter) {
+                       { O::work(parameter) } -> std::same_as<std::int64_t>;
                      })
-    return [](const Shape& shape) { return O::work(shape); };
+    return [](const NamedParameter& parameter) { return O::work(parameter); };
   else
     return elementwise_work;
 }
@@ -136,8 +133,8 @@ consteval bool check_optimizer() {
                 "fsdp: an optimizer does not name its states; give it states(const NamedParameter&) const, which "
                 "returns a std::span<const std::string_view>, empty where it keeps none");
   static_assert(detail::Visited<O>,
-                "fsdp: an optimizer does not show its constants; give it template <class V> void visit(V&& "
-                "visitor), const and not, which calls visitor(name, value, help) for each");
+                "fsdp: an optimizer does not show its constants; give it template <class S, class V> "
+                "static void visit(S& self, V&& visitor), which calls visitor(name, value, help) for each of self");
   static_assert(std::copyable<O>, "fsdp: an optimizer is a value; make it copyable");
   return Optimizer<O>;
 }

@@ -41,22 +41,12 @@ struct RunTime {
     return std::visit([](const auto& optimizer) { return optim::step_work(optimizer); }, kind);
   }
 
-  template <class Visitor>
-  void visit(Visitor&& visitor) {
-    visit_in(*this, visitor);
-  }
-  template <class Visitor>
-  void visit(Visitor&& visitor) const {
-    visit_in(*this, visitor);
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor&& visitor) {
+    std::visit([&]<class O>(O& optimizer) { O::visit(optimizer, visitor); }, self.kind);
   }
 
   friend bool operator==(const RunTime&, const RunTime&) = default;
-
- private:
-  template <class Self, class Visitor>
-  static void visit_in(Self& self, Visitor& visitor) {
-    std::visit([&](auto& optimizer) { optimizer.visit(visitor); }, self.kind);
-  }
 };
 
 template <class Stream, class Compute>

@@ -48,24 +48,14 @@ struct Sgd {
     require_constant(weight_decay >= 0, "weight-decay", weight_decay, "at least 0");
   }
 
-  template <class Visitor>
-  void visit(Visitor&& visitor) {
-    visit_in(*this, visitor);
-  }
-  template <class Visitor>
-  void visit(Visitor&& visitor) const {
-    visit_in(*this, visitor);
-  }
-
-  friend bool operator==(const Sgd&, const Sgd&) = default;
-
- private:
   template <class Self, class Visitor>
-  static void visit_in(Self& self, Visitor& visitor) {
+  static void visit(Self& self, Visitor&& visitor) {
     visitor("momentum", self.momentum, "decay of the sum of gradients; 0 keeps none");
     visitor("nesterov", self.nesterov, "look ahead along the momentum");
     visitor("weight-decay", self.weight_decay, "of the parameters that decay, added to their gradients");
   }
+
+  friend bool operator==(const Sgd&, const Sgd&) = default;
 };
 
 }  // namespace fsdp::optim

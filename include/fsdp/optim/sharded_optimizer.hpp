@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -17,14 +16,14 @@
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/memory.hpp>
 #include <fsdp/module/sharded_module.hpp>
-#include <fsdp/optim/adamw.hpp>
 #include <fsdp/optim/optimizer.hpp>
+#include <fsdp/optim/run_time.hpp>
 #include <fsdp/optim/step_control.hpp>
 #include <fsdp/sharding/strategies.hpp>
 
 namespace fsdp::optim {
 
-template <class ModelT, class OptimizerT = AdamW>
+template <class ModelT, class OptimizerT = RunTime>
 class ShardedOptimizer {
  public:
   using Module = ShardedModule<ModelT>;
@@ -82,14 +81,9 @@ class ShardedOptimizer {
     return piece.trainable ? std::span<const std::string_view>(optimizer_.states(*piece.parameter))
                            : std::span<const std::string_view>();
   }
-  /// The states of the i-th of the module's pieces, of the piece's shape, in the order of their names.
-  std::vector<Tensor<float>> states(std::size_t piece) const {
-    std::vector<Tensor<float>> views;
-    const Piece& of = module_->pieces()[piece];
-    for (std::size_t state = 0; state < state_names(of).size(); ++state)
-      views.emplace_back(reinterpret_cast<float*>(states_[state].data()) + starts_[state][piece], of.main.shape());
-    return views;
-  }
+  /// The states of the i-th of the module's pieces, in the order of their names: each of the piece's elements, in the
+  /// parameter's shape where the piece is all of it.
+  std::span<const Tensor<float>> states(std::size_t piece) const { return views_[piece]; }
 
  private:
   using Space = typename Module::Group::MainSpace;
@@ -111,10 +105,11 @@ class ShardedOptimizer {
   /// A block for each state, with the pieces that have it one after the other, as the gradients lie at rest.
   void place_states() {
     const auto& pieces = module_->pieces();
+    views_.resize(pieces.size());
     std::size_t count = 0;
     for (const Piece& piece : pieces) count = std::max(count, state_names(piece).size());
     for (std::size_t state = 0; state < count; ++state) {
-      std::vector<std::int64_t>& starts = starts_.emplace_back(pieces.size(), 0);
+      std::vector<std::int64_t> starts(pieces.size());
       std::int64_t skipped = 0;  // elements of trained pieces without this state
       for (std::size_t i = 0; i < pieces.size(); ++i) {
         starts[i] = pieces[i].resting - skipped;
@@ -122,7 +117,15 @@ class ShardedOptimizer {
       }
       states_.emplace_back(ledger(*module_), device::MemoryKind::optimizer,
                            checked_multiply(module_->trained_size() - skipped, std::int64_t{sizeof(float)}));
+      auto* const block = reinterpret_cast<float*>(states_.back().data());
+      for (std::size_t i = 0; i < pieces.size(); ++i)
+        if (state_names(pieces[i]).size() > state) views_[i].emplace_back(block + starts[i], shape_of(pieces[i]));
     }
+  }
+  /// The parameter's, where the piece is all of it; else its number of elements.
+  static Shape shape_of(const Piece& piece) {
+    const Shape& whole = piece.parameter->shape;
+    return piece.main.numel() == whole.numel() ? whole : piece.main.shape();
   }
   /// Elements from a trained piece to the next one, padding included.
   std::int64_t room_of(std::size_t piece) const {
@@ -134,18 +137,15 @@ class ShardedOptimizer {
 
   void update_piece(std::size_t index) {
     const Piece& piece = module_->pieces()[index];
-    const std::vector<Tensor<float>> states = this->states(index);
     if constexpr (Module::Group::offloaded)
-      update_offloaded(piece, states);
+      update_offloaded(piece, views_[index]);
     else
-      update(piece, piece.main, states, piece.gradient, Module::Group::one_copy ? Tensor<Compute>() : piece.model);
+      update(piece, piece.main, views_[index], piece.gradient,
+             Module::Group::one_copy ? Tensor<Compute>() : piece.model, shape_of(piece));
   }
 
-  void update(const Piece& piece, Tensor<float> main, std::vector<Tensor<float>> states, Tensor<const float> gradient,
-              Tensor<Compute> model) {
-    const Shape& whole = piece.parameter->shape;
-    const Shape shape = main.numel() == whole.numel() ? whole : main.shape();
-    for (Tensor<float>& state : states) state = {state.data(), shape};
+  void update(const Piece& piece, Tensor<float> main, std::span<const Tensor<float>> states,
+              Tensor<const float> gradient, Tensor<Compute> model, const Shape& shape) {
     optimizer_.update(module_->stream(),
                       Update<Compute>{.parameter = *piece.parameter,
                                       .main = {main.data(), shape},
@@ -156,7 +156,7 @@ class ShardedOptimizer {
   }
 
   /// Gradients go to host memory chunk by chunk, are used there, and the stepped weights come back.
-  void update_offloaded(const Piece& piece, const std::vector<Tensor<float>>& states) {
+  void update_offloaded(const Piece& piece, std::span<const Tensor<float>> states) {
     auto& stream = module_->stream();
     float* const gradients = reinterpret_cast<float*>(staging_.data());
     Compute* const weights = reinterpret_cast<Compute*>(gradients + chunk_);
@@ -164,14 +164,14 @@ class ShardedOptimizer {
     std::vector<Tensor<float>> cut_states(states.size());
     for (std::int64_t begin = 0; begin < count; begin += chunk_) {
       const std::int64_t elements = std::min(chunk_, count - begin);
-      const Shape part{elements};
+      const Shape part = elements == count ? shape_of(piece) : Shape{elements};
       const auto cut = [&]<class T>(Tensor<T> all) { return Tensor<T>(all.data() + begin, part); };
       std::ranges::transform(states, cut_states.begin(), cut);
       const Tensor<float> gradient(gradients, part);
       const Tensor<Compute> stepped(weights, part);
       Space::template transfer<float>(stream, stream, cut(piece.gradient), gradient);
       constexpr bool rounds = !std::is_same_v<Compute, float>;
-      update(piece, cut(piece.main), cut_states, gradient, rounds ? stepped : Tensor<Compute>());
+      update(piece, cut(piece.main), cut_states, gradient, rounds ? stepped : Tensor<Compute>(), part);
       if constexpr (rounds)
         Space::template transfer<Compute>(stream, stream, stepped, cut(piece.model));
       else
@@ -183,7 +183,7 @@ class ShardedOptimizer {
   Optimizer optimizer_;
   StepControl<ModelT> control_;
   std::vector<Block> states_;                      // [states]
-  std::vector<std::vector<std::int64_t>> starts_;  // [states][pieces], elements
+  std::vector<std::vector<Tensor<float>>> views_;  // [pieces][states of the piece]
   Block staging_;                                  ///< where offloaded: a chunk of gradients, and of stepped weights
   std::int64_t chunk_ = 0;
 };

@@ -31,10 +31,9 @@ struct GraphOf<Device> {
 
 }  // namespace detail
 
-/// Forward, backward and the optimizer. With `graphs`, the host asks for the operations of a step that is like the one
-/// before once more, and the device keeps them; from then on a step is a few copies and a launch, as long as steps are
-/// alike. What comes of it is the same to the bit.
-template <class Model, class OptimizerT = AdamW>
+/// Forward, backward and the optimizer. With `graphs`, the second of two steps that are alike is captured, and later
+/// ones replay it: a step is then a few copies and one launch. Results are the same to the bit.
+template <class Model, class OptimizerT = RunTime>
 class TrainingStep {
  public:
   using Optimizer = ShardedOptimizer<Model, OptimizerT>;
@@ -67,11 +66,11 @@ class TrainingStep {
         require_alike(micro_batches);
         launch(uploaded, scale);
       } else {
-        ask(uploaded, scale);
+        enqueue(uploaded, scale);
       }
       last_ = alike ? std::optional(scale) : std::nullopt;
     } else {
-      ask(uploaded, scale);
+      enqueue(uploaded, scale);
     }
     optimizer_.control().end();
   }
@@ -83,7 +82,7 @@ class TrainingStep {
   using UploadedBatches = typename Executor<Model>::UploadedBatches;
   using Patterns = std::vector<decltype(std::declval<const Batch&>().pattern())>;  // [micro_batches]
 
-  void ask(const UploadedBatches& micro_batches, float scale) {
+  void enqueue(const UploadedBatches& micro_batches, float scale) {
     executor_.queue(micro_batches, scale);
     optimizer_.update(executor_.loss());
   }
@@ -91,8 +90,8 @@ class TrainingStep {
   /// The first time steps are alike libraries load and choose what they run, which no graph can keep.
   void launch(const UploadedBatches& micro_batches, float scale) {
     if (kept_scale_ != scale) {
-      if (last_ != scale) return ask(micro_batches, scale);
-      graph_ = Device::capture(module_.stream(), [&] { ask(micro_batches, scale); });
+      if (last_ != scale) return enqueue(micro_batches, scale);
+      graph_ = Device::capture(module_.stream(), [&] { enqueue(micro_batches, scale); });
       kept_scale_ = scale;
       ++captured_;
     }

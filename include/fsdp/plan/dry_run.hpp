@@ -7,7 +7,8 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <numeric>
+#include <map>
+#include <set>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -29,7 +30,8 @@ inline constexpr int most_loaded = -1;
 struct Request {
   int ranks = 1;
   int rank = 0;                ///< or most_loaded
-  std::int64_t sequences = 1;  ///< the most in one micro-batch
+  std::int64_t sequences = 1;  ///< in one micro-batch
+  bool fewer = false;          ///< micro-batches may have fewer sequences: plans for every number of them
   RunShape shape;              ///< its activation_bytes are not read
   Purpose purpose = Purpose::train;
   std::vector<device::MatmulRecord>* matmuls = nullptr;  ///< where to list a training step's, or nullptr
@@ -42,7 +44,7 @@ struct Plan {
   device::BytesByKind bytes{};
   std::int64_t activation_bytes = 0;            ///< the arena that the step needs
   std::int64_t offloaded_activation_bytes = 0;  ///< the same in host memory
-  std::int64_t offloaded_bytes = 0;             ///< all of far memory, beside `bytes`
+  std::int64_t offloaded_bytes = 0;             ///< all of host memory that offloading takes, beside `bytes`
   device::Counters work;                        ///< of one training step, the optimizer apart
 
   std::int64_t peak_bytes() const {
@@ -79,16 +81,42 @@ std::vector<int> most_loaded_ranks(const Module& module, int ranks) {
   return list;
 }
 
+/// What decides the memory of a rank that steps whole tensors: elements at rest, and role and shape of each that it
+/// steps.
+struct OwnedLoad {
+  std::array<std::int64_t, 3> elements{};
+  std::multiset<std::pair<nn::Role, std::vector<std::int64_t>>> stepped = {};
+
+  friend auto operator<=>(const OwnedLoad&, const OwnedLoad&) = default;
+};
+
+template <class Module>
+OwnedLoad owned_load(const Module& module, int rank) {
+  OwnedLoad load{.elements = module.elements_of(rank)};
+  for (const auto& group : module.groups()) {
+    if (!group.facts().trainable) continue;
+    const int shards = static_cast<int>(group.layout().local_sizes.size());
+    for (const buffer::Piece& piece : group.layout().pieces(rank % shards)) {
+      const NamedParameter& parameter = group.parameters()[static_cast<std::size_t>(piece.tensor)];
+      const auto extents = parameter.shape.extents.begin();
+      load.stepped.emplace(parameter.role, std::vector<std::int64_t>(extents, extents + parameter.shape.rank));
+    }
+  }
+  return load;
+}
+
 /// Those that may take the most. An optimizer of whole tensors may need the most scratch where the least rests: then
-/// all ranks that differ.
+/// one of each load.
 template <class Module, class Optimizer>
 std::vector<int> ranks_to_try(const Module& module, const Request& request, const Optimizer& optimizer) {
   if (request.purpose != Purpose::train || optimizer.grain() == optim::Grain::elements ||
       std::is_same_v<typename Module::Stack::Sharding::AtRest, buffer::Replicate>)
     return most_loaded_ranks(module, request.ranks);
-  std::vector<int> all(static_cast<std::size_t>(request.ranks));
-  std::iota(all.begin(), all.end(), 0);
-  return all;
+  std::map<OwnedLoad, int> first_of;
+  for (int rank = 0; rank < request.ranks; ++rank) first_of.try_emplace(owned_load(module, rank), rank);
+  std::vector<int> ranks;
+  for (const auto& [load, rank] : first_of) ranks.push_back(rank);
+  return ranks;
 }
 
 template <class Module>
@@ -101,8 +129,8 @@ bool loads_ranks_alike(const Module& module, int ranks) {
 }  // namespace detail
 
 /// Runs one step of the optimizer's (and one evaluation) of the model on Meta, with every number of sequences that a
-/// micro-batch may have.
-template <class Model, class Optimizer = optim::AdamW>
+/// micro-batch may have: fewer are cut anew, perhaps into longer tiles.
+template <class Model, class Optimizer = optim::RunTime>
 Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typename Model::Stack::Tiling tiling,
              const Request& request, const Optimizer& with = {}) {
   using MetaModel = MetaTwin<Model>;
@@ -133,6 +161,7 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
     return module.model().unread_batch(sequences, request.shape.sequence_length);
   };
   const Batch batch = batch_of(request.sequences);
+  const std::int64_t least = request.fewer ? 1 : request.sequences;
   const auto train = [&](const Batch& one) {
     executor.queue_training(std::vector<Batch>(static_cast<std::size_t>(request.shape.micro_batches), one), 1.0f);
   };
@@ -145,13 +174,12 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
     result.work = module.stream().counters;
     result.work.matmuls = nullptr;
     module.stream().counters.matmuls = nullptr;
-    // A smaller micro-batch is cut anew, perhaps into longer tiles.
-    for (std::int64_t sequences = 1; sequences < request.sequences; ++sequences) train(batch_of(sequences));
+    for (std::int64_t sequences = least; sequences < request.sequences; ++sequences) train(batch_of(sequences));
     optimizer.step(executor.loss(), {});
     executor.evaluate(batch);
     result.bytes = module.peak_bytes();
   } else if (request.purpose == Purpose::evaluate) {
-    for (std::int64_t sequences = 1; sequences <= request.sequences; ++sequences)
+    for (std::int64_t sequences = least; sequences <= request.sequences; ++sequences)
       executor.evaluate(batch_of(sequences));
     result.bytes = module.peak_bytes();
   } else if constexpr (nn::GeneratingHead<typename MetaModel::Head, typename MetaModel::Local>) {

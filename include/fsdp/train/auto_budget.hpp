@@ -14,7 +14,7 @@
 #include <comm/collectives.hpp>
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/policy_text.hpp>
-#include <fsdp/optim/adamw.hpp>
+#include <fsdp/optim/run_time.hpp>
 #include <fsdp/plan/available_memory.hpp>
 #include <fsdp/plan/dry_run.hpp>
 #include <fsdp/report/report.hpp>
@@ -41,7 +41,7 @@ std::int64_t memory_of_rank(const TrainOptions& options, int ranks) {
 
 /// The largest budget whose peak is at most `memory`, to one part in 256. A rank plans before it allocates, so this is
 /// what everything else leaves. Throws InputError with what the smallest budget would take.
-template <class Model, class Optimizer = optim::AdamW>
+template <class Model, class Optimizer = optim::RunTime>
 std::int64_t largest_budget(const Model& model, typename Model::Stack::Sharding sharding, const plan::Request& request,
                             std::int64_t memory, const Optimizer& optimizer = {}) {
   const auto peak = [&](const tiling::RunTime& tiling) {

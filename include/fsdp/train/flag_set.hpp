@@ -55,7 +55,7 @@ std::string flag_name(std::string_view value);
 /// Sets what `visit` of a config or an optimizer shows to the values that were given.
 template <class Visited>
 void set_given(Visited& visited, const GivenValues& given) {
-  visited.visit([&](std::string_view name, auto& value, std::string_view) {
+  Visited::visit(visited, [&](std::string_view name, auto& value, std::string_view) {
     const auto found = given.find(flag_name(name));
     if (found != given.end()) from_text(found->first, found->second, value);
   });

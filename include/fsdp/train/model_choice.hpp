@@ -80,11 +80,13 @@ void bind_model(FlagSet& flags, ModelChoice& choice) {
              .kind = FlagKind::text,
              .set = [&choice](const auto& texts) { choice.name = FlagSet::single("model", texts); },
              .get = name_of});
-  if constexpr (std::default_initializable<Config>)
-    Config().visit([&]<class T>(std::string_view name, const T& value, std::string_view text) {
+  if constexpr (std::default_initializable<Config>) {
+    const Config start;
+    Config::visit(start, [&]<class T>(std::string_view name, const T& value, std::string_view text) {
       const std::string present = HasPresets<Config> ? instead : message(" (", to_text(value), ")");
       flags.add_given<T>(flag_name(name), choice.values, std::string(text) + present);
     });
+  }
 }
 
 /// The config: a preset or the default with the values that were given, or a folder's config.json, which takes none.

@@ -42,7 +42,7 @@ struct ChosenOptimizer {
 
   void bind(FlagSet& flags) {
     flags.fix("optimizer", std::string(std::string_view(value.name())));
-    value.visit([&](std::string_view name, auto& constant, std::string_view help) {
+    Optimizer::visit(value, [&](std::string_view name, auto& constant, std::string_view help) {
       flags.add(flag_name(name), constant, std::string(help));
     });
   }
@@ -66,7 +66,7 @@ struct ChosenOptimizer<optim::RunTime> {
 template <class Optimizer>
 std::string optimizer_lines(const Optimizer& optimizer) {
   std::string text = message("optimizer = \"", std::string_view(optimizer.name()), "\"\n");
-  optimizer.visit([&](std::string_view name, const auto& value, std::string_view) {
+  Optimizer::visit(optimizer, [&](std::string_view name, const auto& value, std::string_view) {
     text += message(flag_name(name), " = ", to_text(value), "\n");
   });
   return text;

@@ -62,7 +62,7 @@ void restore(ShardedModule<Model>& module, optim::ShardedOptimizer<Model, Optimi
     };
     fill(piece.main, [&](std::int64_t count, float* out) { from.read_weight(name, piece.begin, count, out); });
     const auto names = optimizer.state_names(piece);
-    const std::vector<Tensor<float>> states = optimizer.states(i);
+    const std::span<const Tensor<float>> states = optimizer.states(i);
     for (std::size_t state = 0; state < states.size(); ++state)
       fill(states[state],
            [&](std::int64_t count, float* out) { from.read_state(name, names[state], piece.begin, count, out); });
@@ -87,7 +87,7 @@ void write_shards(ShardedModule<Model>& module, const optim::ShardedOptimizer<Mo
       to(std::span(values.data(), static_cast<std::size_t>(values.numel())));
     };
     write(piece.main, [&](std::span<const float> values) { save.write_weight(parameter, piece.begin, values); });
-    const std::vector<Tensor<float>> states = optimizer.states(i);
+    const std::span<const Tensor<float>> states = optimizer.states(i);
     for (std::size_t state = 0; state < states.size(); ++state)
       write(states[state],
             [&](std::span<const float> values) { save.write_state(parameter, state, piece.begin, values); });

@@ -27,7 +27,7 @@
 #include <fsdp/data/source.hpp>
 #include <fsdp/data/windows.hpp>
 #include <fsdp/models/model.hpp>
-#include <fsdp/optim/adamw.hpp>
+#include <fsdp/optim/run_time.hpp>
 #include <fsdp/report/console.hpp>
 #include <fsdp/report/metrics.hpp>
 #include <fsdp/report/report.hpp>
@@ -42,7 +42,7 @@
 
 namespace fsdp::train {
 
-template <fsdp::Model Model, data::Source Source, class Optimizer = optim::AdamW>
+template <fsdp::Model Model, data::Source Source, class Optimizer = optim::RunTime>
 requires std::same_as<typename Source::Batch, typename Model::Batch>
 class Trainer {
  public:

@@ -29,9 +29,10 @@
 
 namespace fsdp::train {
 
-/// The largest step of one rank.
+/// The step of one rank.
 struct StepSize {
   std::int64_t sequences = 1;  ///< in one micro-batch
+  bool fewer = false;          ///< micro-batches may have fewer; planning then takes longer by their number
   std::int64_t sequence_length = 0;
   int micro_batches = 1;
   int threads = 0;  ///< of each rank; 0: cores / ranks, at least 1
@@ -43,6 +44,7 @@ inline plan::Request plan_request(const StepSize& size, int ranks, int rank, Pur
   return {.ranks = ranks,
           .rank = rank,
           .sequences = size.sequences,
+          .fewer = size.fewer,
           .shape = {.sequence_length = size.sequence_length,
                     .micro_batches = size.micro_batches,
                     .threads = static_cast<int>(threads)},
@@ -74,7 +76,7 @@ inline RunShape planned_shape(const plan::Request& request, const plan::Plan& pl
 }
 
 /// A model that is trained, on one rank. Weights are zero until `initialize` or a checkpoint (train/shards_io.hpp).
-template <class ModelT, class OptimizerT = optim::AdamW>
+template <class ModelT, class OptimizerT = optim::RunTime>
 class Training {
  public:
   using Model = ModelT;
@@ -124,8 +126,12 @@ class Training {
   /// Weights from a seed: the same numbers however they are sharded.
   void initialize(std::uint64_t seed) { optim::initialize(module_, seed); }
 
-  /// Queues a step; see TrainingStep::queue.
+  /// Queues a step; see TrainingStep::queue. Throws Error where a micro-batch is not of the size that was planned.
   void queue(std::span<const Batch> micro_batches, float scale, const device::StepInputs& inputs, bool alike) {
+    for (const Batch& batch : micro_batches)
+      require(batch.sequences == request_.sequences || (request_.fewer && batch.sequences < request_.sequences),
+              "training: a micro-batch has ", batch.sequences, " sequences, and steps were planned for ",
+              request_.sequences, request_.fewer ? " at most" : "; plan them with StepSize{.fewer = true}");
     step_.queue(micro_batches, scale, inputs, alike);
   }
 

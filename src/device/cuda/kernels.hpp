@@ -11,6 +11,7 @@
 #include <span>
 
 #include <fsdp/core/tensor.hpp>
+#include <fsdp/device/operations/adamw.hpp>
 #include <fsdp/device/operations/attention.hpp>
 #include <fsdp/device/operations/muon.hpp>
 #include <fsdp/device/operations/optimizer.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// An optimizer step: the squared norm of the gradients, the decision that the device makes of it, and AdamW.
+/// An optimizer step: the squared norm of the gradients, and the decision that the device makes of it.
 #pragma once
 
 #include <cstdint>
@@ -85,45 +85,6 @@ struct MainWeights : Tensor<float> {
     static_assert(!std::is_same_v<T, T>,
                   "fsdp: an optimizer steps main weights at rest; gathered weights are read-only views that the next "
                   "gather replaces. Give it the pieces of a ShardedModule (pieces(), main())");
-  }
-};
-
-/// Constants of AdamW for one tensor.
-struct AdamWRules {
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  float eps = 1e-8f;
-  float weight_decay = 0;
-};
-
-/// One pass of AdamW over contiguous shards (Loshchilov and Hutter 2019, decoupled decay): moments and main weights are
-/// updated, model weights written, in the type that modules compute in. An empty `model` says that the main weights are
-/// the model weights, as they always are where that type is float. A step that is skipped writes model weights alone.
-template <class Model = float>
-struct AdamWStep {
-  static constexpr std::string_view name = "adamw";
-
-  AdamWRules rules = {};
-  Tensor<const StepDecision> step = {};  // [1]
-  MainWeights main = {};
-  Tensor<float> first_moment = {};
-  Tensor<float> second_moment = {};
-  Tensor<const float> gradient = {};
-  Tensor<Model> model = {};
-
-  bool writes_model() const { return model.numel() > 0; }
-  auto tensors() const { return std::tie(step, gradient, main, first_moment, second_moment, model); }
-  Cost cost() const { return {.bytes = 7 * main.bytes() + model.bytes()}; }
-  void check() const {
-    const std::int64_t count = main.numel();
-    require(first_moment.numel() == count && second_moment.numel() == count && gradient.numel() == count,
-            "adamw: ", count, " weights with ", first_moment.numel(), " and ", second_moment.numel(), " moments and ",
-            gradient.numel(), " gradients");
-    require(model.numel() == 0 || (model.numel() == count && !std::is_same_v<Model, float>), "adamw: ", count,
-            " weights with ", model.numel(), " model weights; as many are needed or none, and none of float");
-    require(main.contiguous() && first_moment.contiguous() && second_moment.contiguous() && gradient.contiguous() &&
-                model.contiguous(),
-            "adamw: shards must be contiguous");
   }
 };
 

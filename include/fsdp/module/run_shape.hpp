@@ -5,12 +5,14 @@
 
 #include <cstdint>
 
-#include <fsdp/core/tensor.hpp>
+#include <fsdp/module/units.hpp>
 
 namespace fsdp {
 
-/// Work of stepping a tensor elementwise.
-inline std::int64_t elementwise_work(const Shape& shape) { return shape.numel(); }
+/// Cost of an optimizer's step on a whole parameter, in any unit.
+using StepWork = std::int64_t (*)(const NamedParameter&);
+
+inline std::int64_t elementwise_work(const NamedParameter& parameter) { return parameter.shape.numel(); }
 
 /// What a ShardedModule is planned for; nothing larger may run on it.
 struct RunShape {
@@ -19,8 +21,7 @@ struct RunShape {
   int threads = 1;
   std::int64_t activation_bytes = 0;            ///< the arena, from the dry run; ignored where the device only counts
   std::int64_t offloaded_activation_bytes = 0;  ///< the same for block inputs in host memory
-  /// Work of the optimizer on a whole tensor, in any unit: what buffer::Owned balances over the ranks.
-  std::int64_t (*step_work)(const Shape&) = elementwise_work;
+  StepWork step_work = elementwise_work;        ///< what buffer::Owned balances over the ranks
 };
 
 /// What a ShardedModule is for. Generating gathers every weight once and keeps it.
