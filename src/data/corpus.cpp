@@ -78,7 +78,9 @@ Corpus::Corpus(std::span<const std::filesystem::path> paths) {
   for (const std::filesystem::path& path : paths) {
     std::error_code error;
     const std::filesystem::file_status status = std::filesystem::status(path, error);
-    require<InputError>(std::filesystem::exists(status), "data: ", path.string(), ": no such file or folder");
+    require<InputError>(status.type() != std::filesystem::file_type::not_found, "data: ", path.string(),
+                        ": no such file or folder");
+    require<InputError>(!error, "data: ", path.string(), ": cannot be read: ", error.message());
     if (std::filesystem::is_directory(status)) {
       for (const std::filesystem::path& file : files_below(path)) add(file);
     } else {

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "strict_json.hpp"
 
-#include <fstream>
-#include <system_error>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -32,7 +36,8 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   bool start_object(std::size_t) override { return start(nlohmann::json::object()); }
   bool key(string_t& name) override {
     check_text(name);
-    require<InputError>(!open_.back()->contains(name), source_, ": the key \"", name, "\" stands twice in one object");
+    require<InputError>(!open_.back()->contains(name), source_, ": the key \"", shortened(name),
+                        "\" stands twice in one object");
     key_ = std::move(name);
     return true;
   }
@@ -41,7 +46,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   bool end_array() override { return end(); }
 
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) override {
-    throw InputError(message(source_, ": not valid JSON at byte ", position, " (", error.what(), ")"));
+    throw InputError(message(source_, ": not valid JSON at byte ", position, " (", shortened(error.what(), 300), ")"));
   }
 
  private:
@@ -87,22 +92,53 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 nlohmann::json parse_strict(std::string_view text, const std::string& source, const JsonLimits& limits) {
+  // The parser takes a NUL for the end, and would not look at what follows.
+  const std::size_t nul = text.find('\0');
+  require<InputError>(nul == std::string_view::npos, source, ": not valid JSON at byte ", nul, " (a NUL byte)");
   Builder builder(source, limits);
   const bool whole = nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
   require<InputError>(whole, source, ": not valid JSON");
   return builder.take();
 }
 
+bool FileError::absent() const { return number_ == ENOENT || number_ == ENOTDIR; }
+
+std::string shortened(std::string_view text, std::size_t most) {
+  if (text.size() <= most) return std::string(text);
+  return std::string(text.substr(0, most)) + "... (" + std::to_string(text.size()) + " bytes)";
+}
+
 std::string read_small_file(const std::filesystem::path& path, std::int64_t most_bytes) {
-  std::error_code error;
-  require<InputError>(std::filesystem::is_regular_file(path, error), path.string(), ": no such file");
-  const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(path, error));
-  require<InputError>(!error && bytes <= most_bytes, path.string(), ": ", bytes, " bytes; at most ", most_bytes,
+  const auto fail = [&](const char* what) {
+    const int number = errno;
+    throw FileError(path.string() + ": " +
+                        (number == ENOENT ? "no such file" : message("cannot be ", what, ": ", std::strerror(number))),
+                    number);
+  };
+  struct Closed {
+    int number = -1;
+    ~Closed() {
+      if (number >= 0) ::close(number);
+    }
+  } file;
+  // O_NONBLOCK: a pipe that nobody writes to is refused below, not waited for.
+  do file.number = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  while (file.number < 0 && errno == EINTR);
+  if (file.number < 0) fail("opened");
+  struct stat status {};
+  if (::fstat(file.number, &status) != 0) fail("read");
+  require<InputError>(S_ISREG(status.st_mode), path.string(), ": not a regular file",
+                      S_ISDIR(status.st_mode) ? " but a folder" : "");
+  require<InputError>(status.st_size <= most_bytes, path.string(), ": ", status.st_size, " bytes; at most ", most_bytes,
                       " are read");
-  std::ifstream stream(path, std::ios::binary);
-  std::string text(static_cast<std::size_t>(bytes), '\0');
-  stream.read(text.data(), bytes);
-  require<InputError>(stream.gcount() == bytes, path.string(), ": cannot be read");
+  std::string text(static_cast<std::size_t>(status.st_size), '\0');
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t got = ::pread(file.number, text.data() + done, text.size() - done, static_cast<off_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail("read");
+    require<InputError>(got > 0, path.string(), ": was cut short while it was read");
+    done += static_cast<std::size_t>(got);
+  }
   return text;
 }
 

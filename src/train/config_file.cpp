@@ -13,6 +13,8 @@
 
 #include <fsdp/train/flag_set.hpp>
 
+#include "../models/strict_json.hpp"
+
 namespace fsdp::train {
 namespace {
 
@@ -53,12 +55,16 @@ void set_all(FlagSet& flags, const toml::table& table, const std::string& path,
 
 std::vector<std::string> apply_file(FlagSet& flags, const std::string& path, const std::string& section,
                                     const std::vector<std::string>& sections) {
+  constexpr std::int64_t most_bytes = 1 << 20;
   toml::table table;
   try {
-    table = toml::parse_file(path);
+    table = toml::parse(read_small_file(path, most_bytes), path);
+  } catch (const InputError& error) {
+    throw InputError(message("--config ", error.what()));
   } catch (const toml::parse_error& error) {
     const auto line = error.source().begin.line;
-    throw InputError(message("--config ", path, ": ", error.description(), line > 0 ? message(" at line ", line) : ""));
+    throw InputError(message("--config ", path, ": ", shortened(error.description(), 300),
+                             line > 0 ? message(" at line ", line) : ""));
   }
   std::vector<std::string> given;
   set_all(flags, table, path, sections, given);

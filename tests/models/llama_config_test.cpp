@@ -92,6 +92,9 @@ TEST(LlamaConfig, MalformedFilesAreInputErrors) {
   EXPECT_INPUT_ERROR(LlamaConfig::parse("[]", "f"), "not a JSON object");
   EXPECT_INPUT_ERROR(LlamaConfig::parse(good, "f"), "not valid JSON");
   EXPECT_INPUT_ERROR(parse(R"(} trailing {)"), "not valid JSON");
+  EXPECT_INPUT_ERROR(LlamaConfig::parse(good + std::string("}\0{}", 4), "f"), "a NUL byte");
+  const std::string said = test::input_error_of([] { parse(",\"x\":1" + std::string(500'000, '0') + "e999"); });
+  EXPECT_LT(said.size(), 500u);
   EXPECT_INPUT_ERROR(parse(R"(,"vocab_size":300)"), "\"vocab_size\" stands twice");
   EXPECT_INPUT_ERROR(parse(R"(,"head_dim":8.0)"), "whole number");
   EXPECT_INPUT_ERROR(parse(R"(,"head_dim":-8)"), "whole number");
