@@ -74,6 +74,7 @@ tessera_require(OpenMP "g++, or libomp-dev for clang" "OpenMP" COMPONENTS CXX)
 find_package(Threads REQUIRED)
 # Not oneDNN's own dnnl-config.cmake: Debian's asks for OpenCL's headers, which neither the package nor we need.
 tessera_require(oneDNN libdnnl-dev "oneDNN" 2.6)
+tessera_require(ISAL libisal-dev "ISA-L" 2.30)
 tessera_require(Boost libboost-dev "Boost" 1.74)
 tessera_require(range-v3 librange-v3-dev "range-v3" CONFIG)
 tessera_require(nlohmann_json nlohmann-json3-dev "nlohmann-json" CONFIG)

@@ -6,7 +6,7 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build python3
-  libdnnl-dev libopenmpi-dev openmpi-bin libboost-dev librange-v3-dev
+  libdnnl-dev libisal-dev libopenmpi-dev openmpi-bin libboost-dev librange-v3-dev
   nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libgtest-dev)
 for argument in "$@"; do
   case $argument in

@@ -32,5 +32,5 @@ configure_package_config_file(cmake/tesseraConfig.cmake.in "${PROJECT_BINARY_DIR
   INSTALL_DESTINATION "${package_directory}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/tesseraConfig.cmake" "${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake"
-  cmake/FindoneDNN.cmake cmake/FindcuDNN.cmake cmake/FindNCCL.cmake DESTINATION "${package_directory}")
+  cmake/FindoneDNN.cmake cmake/FindISAL.cmake cmake/FindcuDNN.cmake cmake/FindNCCL.cmake DESTINATION "${package_directory}")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")

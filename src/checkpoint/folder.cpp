@@ -2,7 +2,6 @@
 #include <fsdp/checkpoint/folder.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
 #include <map>
 #include <string_view>
@@ -12,20 +11,13 @@
 #include <fsdp/core/error.hpp>
 
 #include "../models/strict_json.hpp"
+#include "manifest.hpp"
+#include "step_folders.hpp"
 #include "trainer_state.hpp"
+#include "verified_model.hpp"
 
 namespace fsdp::checkpoint {
 namespace {
-
-/// The step of a finished checkpoint's folder name; -1 for any other name, a temporary one among them.
-std::int64_t step_of(std::string_view name) {
-  constexpr std::string_view prefix = "step-";
-  if (!name.starts_with(prefix)) return -1;
-  name.remove_prefix(prefix.size());
-  std::int64_t step = -1;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-  return error == std::errc() && end == name.data() + name.size() && name.size() >= 8 ? step : -1;
-}
 
 /// Everything that `Checkpoint` needs, checked.
 struct Opened {
@@ -49,77 +41,84 @@ void check_states(const SafetensorsFile& file, std::span<const NamedShape> param
   }
 }
 
+/// The folder's manifest; nothing, with a warning, where the checkpoint is from before there were any.
+std::optional<Manifest> manifest_of(const std::filesystem::path& path, const Warn& warn) {
+  std::optional<Manifest> manifest = read_manifest(path);
+  if (manifest) return manifest;
+  require<InputError>(!read_trainer_file(path / trainer_name, {}).has_manifest, path.string(),
+                      ": its manifest.json: no such file; it was removed, or the folder was copied in part");
+  if (warn)
+    warn(message(path.string(),
+                 ": has no manifest.json, as checkpoints of earlier versions; it is read, but whether it "
+                 "is what was written cannot be verified"));
+  return manifest;
+}
+
 Opened open_complete(const std::filesystem::path& path, const ReadListing& read, const Warn& warn) {
-  const TrainerFile trainer = read_trainer_file(path / "trainer.json");
-  Opened opened{.model = open_model(path, read, warn),
-                .optimizer = SafetensorsFile(path / "optimizer.safetensors"),
+  const std::optional<Manifest> manifest = manifest_of(path, warn);
+  const TrainerFile trainer = read_trainer_file(path / trainer_name, manifest);
+  Opened opened{.model = open_verified_model(path, read, warn, manifest),
+                .optimizer = SafetensorsFile(path / optimizer_name, sums_for(manifest, path / optimizer_name)),
                 .optimizer_name = trainer.optimizer,
                 .state = trainer.state};
   const std::vector<NamedShape>& parameters = opened.model.listing.parameters;
   require<InputError>(hash_of(parameters) == trainer.sizes_hash, path.string(),
                       ": config.json is not the one that trainer.json was written with");
   check_states(opened.optimizer, parameters);
+  const std::int64_t named = step_of(std::filesystem::absolute(path).lexically_normal().filename().string());
+  require<InputError>(named < 0 || named == trainer.state.step, path.string(), ": is the folder of step ", named,
+                      ", and its trainer.json is of step ", trainer.state.step, "; give the folder its own name back");
   return opened;
 }
 
-/// Finished checkpoints, newest first; the one that `latest` names comes before all.
-std::vector<std::filesystem::path> candidates(const std::filesystem::path& dir) {
-  std::vector<std::pair<std::int64_t, std::filesystem::path>> found;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(dir, error)) {
-    const std::int64_t step = step_of(entry.path().filename().string());
-    if (step >= 0 && entry.is_directory(error)) found.emplace_back(step, entry.path());
-  }
-  std::ranges::sort(found, std::greater{}, &std::pair<std::int64_t, std::filesystem::path>::first);
-  std::string latest;
-  if (std::filesystem::exists(dir / "latest", error)) {
+/// Opens the first that is complete, and calls `found` with it. Nothing where none is.
+std::optional<std::filesystem::path> newest_complete(const std::filesystem::path& dir, const ReadListing& read,
+                                                     const Warn& warn, const std::function<void(Opened&&)>& found) {
+  for (const std::filesystem::path& candidate : finished(dir, warn)) {
     try {
-      latest = read_small_file(dir / "latest", 256);
-    } catch (const InputError&) {
-      latest.clear();
-    }
-  }
-  while (!latest.empty() && latest.back() == '\n') latest.pop_back();
-  std::ranges::stable_sort(found, [&](const auto& a, const auto& b) {
-    return a.second.filename() == latest && b.second.filename() != latest;
-  });
-  std::vector<std::filesystem::path> paths;
-  for (auto& [step, path] : found) paths.push_back(std::move(path));
-  return paths;
-}
-
-Opened open_newest(std::filesystem::path& path, const ReadListing& read, const Warn& warn) {
-  std::error_code error;
-  require<InputError>(std::filesystem::is_directory(path, error), path.string(), ": no such checkpoint");
-  const bool step_folder = std::filesystem::exists(path / "config.json", error) ||
-                           std::filesystem::exists(path / "trainer.json", error) ||
-                           step_of(path.filename().string()) >= 0;
-  if (step_folder) return open_complete(path, read, warn);
-  for (const std::filesystem::path& candidate : candidates(path)) {
-    try {
-      Opened opened = open_complete(candidate, read, warn);
-      path = candidate;
-      return opened;
+      found(open_complete(candidate, read, warn));
+      return candidate;
+    } catch (const FileError& error) {
+      if (!error.absent()) throw;
+      if (warn) warn(message("skipping ", candidate.string(), ": ", error.what()));
     } catch (const InputError& broken) {
       if (warn) warn(message("skipping ", candidate.string(), ": ", broken.what()));
     }
   }
-  throw InputError(message(path.string(), ": holds no complete checkpoint"));
+  return std::nullopt;
+}
+
+Opened open_newest(std::filesystem::path& path, const ReadListing& read, const Warn& warn) {
+  std::error_code error;
+  const bool folder = std::filesystem::is_directory(path, error);
+  require<InputError>(folder, path.string(), ": no such checkpoint",
+                      error && error != std::errc::no_such_file_or_directory ? ": " + error.message() : std::string());
+  const bool step_folder = std::filesystem::exists(path / config_name, error) ||
+                           std::filesystem::exists(path / trainer_name, error) ||
+                           step_of(path.filename().string()) >= 0;
+  if (step_folder) return open_complete(path, read, warn);
+  std::optional<Opened> opened;
+  const auto newest = newest_complete(path, read, warn, [&](Opened&& found) { opened.emplace(std::move(found)); });
+  require<InputError>(newest.has_value(), path.string(), ": holds no complete checkpoint");
+  path = *newest;
+  return *std::move(opened);
 }
 
 }  // namespace
 
 std::optional<std::filesystem::path> find_latest(const std::filesystem::path& dir, const ReadListing& read,
                                                  const Warn& warn) {
-  for (const std::filesystem::path& candidate : candidates(dir)) {
-    try {
-      open_complete(candidate, read, {});
-      return candidate;
-    } catch (const InputError& broken) {
-      if (warn) warn(message("skipping ", candidate.string(), ": ", broken.what()));
-    }
+  try {
+    return newest_complete(dir, read, warn, [](Opened&&) {});
+  } catch (const FileError& error) {
+    if (!error.absent()) throw;
+    return std::nullopt;
   }
-  return std::nullopt;
+}
+
+bool holds_any(const std::filesystem::path& dir) {
+  std::error_code error;
+  return std::filesystem::exists(dir, error) && !finished(dir).empty();
 }
 
 Checkpoint Checkpoint::open(std::filesystem::path path, const ReadListing& read, const Warn& warn) {

@@ -11,10 +11,14 @@
 
 #include <fsdp/core/error.hpp>
 
+#include "../models/strict_json.hpp"
+#include "verified_model.hpp"
+
 namespace fsdp::checkpoint {
 namespace {
 
 constexpr std::size_t most_listed = 10;
+constexpr std::int64_t most_config_bytes = 1'000'000;  // as LlamaConfig reads
 
 std::string listed(const std::vector<std::string>& names) {
   auto text =
@@ -51,10 +55,24 @@ void check_tensors(const SafetensorsFile& file, std::span<const NamedShape> expe
                       " tensors that the model lacks: ", listed(unknown));
 }
 
+std::shared_ptr<const FileSums> sums_for(const std::optional<Manifest>& manifest, const std::filesystem::path& file) {
+  return manifest ? std::make_shared<const FileSums>(sums_in(*manifest, file)) : nullptr;
+}
+
 ModelFiles open_model(const std::filesystem::path& folder, const ReadListing& read, const Warn& warn) {
   std::error_code error;
-  require<InputError>(std::filesystem::is_directory(folder, error), folder.string(), ": no such folder");
-  ModelFiles model{.listing = read(folder), .weights = SafetensorsFile(folder / "model.safetensors")};
+  const bool there = std::filesystem::is_directory(folder, error);
+  require<InputError>(there, folder.string(), ": no such folder",
+                      error && error != std::errc::no_such_file_or_directory ? ": " + error.message() : std::string());
+  return open_verified_model(folder, read, warn, read_manifest(folder));
+}
+
+ModelFiles open_verified_model(const std::filesystem::path& folder, const ReadListing& read, const Warn& warn,
+                               const std::optional<Manifest>& manifest) {
+  const std::filesystem::path config = folder / config_name;
+  if (manifest) check_content(*manifest, config, read_small_file(config, most_config_bytes));
+  ModelFiles model{.listing = read(folder),
+                   .weights = SafetensorsFile(folder / model_name, sums_for(manifest, folder / model_name))};
   const auto reason = [&](const std::string& name) {
     return model.listing.ignored ? model.listing.ignored(name) : std::nullopt;
   };

@@ -11,6 +11,8 @@
 
 #include <fsdp/core/error.hpp>
 
+#include "../models/strict_json.hpp"
+
 namespace fsdp::checkpoint {
 
 namespace {
@@ -30,7 +32,15 @@ FileDescriptor::~FileDescriptor() {
 
 void throw_errno(const std::filesystem::path& path, std::string_view what) {
   const int number = errno;
-  throw InputError(message(path.string(), ": cannot be ", what, ": ", std::strerror(number)));
+  throw FileError(message(path.string(), ": cannot be ", what, ": ", std::strerror(number)), number);
+}
+
+FileDescriptor open_file(const std::filesystem::path& path, int flags, std::string_view what) {
+  FileDescriptor file;
+  do file = FileDescriptor(::open(path.c_str(), flags | O_CLOEXEC, 0644));
+  while (!file.open() && errno == EINTR);
+  if (!file.open()) throw_errno(path, what);
+  return file;
 }
 
 void write_all(const FileDescriptor& file, const std::filesystem::path& path, const void* data, std::size_t bytes,
@@ -40,6 +50,8 @@ void write_all(const FileDescriptor& file, const std::filesystem::path& path, co
     const ssize_t written = ::pwrite(file.get(), from, std::min(bytes, most_bytes_per_call), offset);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) throw_errno(path, "written");
+    require<InputError>(written > 0, path.string(), ": cannot be written: the system takes none of its bytes at ",
+                        offset);
     from += written;
     offset += written;
     bytes -= static_cast<std::size_t>(written);
@@ -62,20 +74,30 @@ void read_all(const FileDescriptor& file, const std::filesystem::path& path, voi
 }
 
 void sync_file(const FileDescriptor& file, const std::filesystem::path& path) {
-  if (::fsync(file.get()) != 0) throw_errno(path, "synced to disk");
+  int status = 0;
+  do status = ::fsync(file.get());
+  while (status != 0 && errno == EINTR);
+  if (status != 0) throw_errno(path, "synced to disk");
+}
+
+void close_file(FileDescriptor& file, const std::filesystem::path& path) {
+  // On Linux the descriptor is closed whatever close says, and EINTR is no error.
+  if (::close(file.release()) != 0 && errno != EINTR) throw_errno(path, "closed after it was written");
 }
 
 void write_new_file(const std::filesystem::path& path, std::string_view content) {
-  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
-  if (!file.open()) throw_errno(path, "created");
+  FileDescriptor file = open_file(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, "created");
   write_all(file, path, content.data(), content.size(), 0);
   sync_file(file, path);
+  close_file(file, path);
 }
 
 void sync_directory(const std::filesystem::path& path) {
-  const FileDescriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!directory.open()) throw_errno(path, "opened");
-  if (::fsync(directory.get()) != 0 && errno != EINVAL) throw_errno(path, "synced to disk");  // EINVAL: not supported
+  const FileDescriptor directory = open_file(path, O_RDONLY | O_DIRECTORY, "opened");
+  int status = 0;
+  do status = ::fsync(directory.get());
+  while (status != 0 && errno == EINTR);
+  if (status != 0 && errno != EINVAL) throw_errno(path, "synced to disk");  // EINVAL: not supported
 }
 
 }  // namespace fsdp::checkpoint

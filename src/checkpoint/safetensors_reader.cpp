@@ -16,6 +16,7 @@
 #include <fsdp/core/f16.hpp>
 
 #include "../models/strict_json.hpp"
+#include "file_sums.hpp"
 #include "posix.hpp"
 
 namespace fsdp::checkpoint {
@@ -44,7 +45,7 @@ constexpr std::array stored_types = {
 std::int64_t bytes_of(const std::string& dtype, const std::string& where) {
   for (const StoredType& type : stored_types)
     if (type.name == dtype) return type.bytes;
-  throw InputError(message(where, ": unknown dtype \"", dtype, "\""));
+  throw InputError(message(where, ": unknown dtype \"", shortened(dtype), "\""));
 }
 
 std::int64_t whole_number(const json& value, const std::string& where, const char* what) {
@@ -92,13 +93,13 @@ TensorInfo parse_tensor(const std::string& name, const json& entry, const std::s
 
 /// Reads `count` elements stored as Stored, a block at a time, and hands each to `convert`.
 template <class Stored, class T, class Convert>
-void read_blocks(const FileDescriptor& file, const std::filesystem::path& path, std::int64_t offset, std::int64_t count,
-                 T* out, Convert convert) {
+void read_blocks(const FileDescriptor& file, const std::filesystem::path& path, const FileSums* sums,
+                 std::int64_t offset, std::int64_t count, T* out, Convert convert) {
   std::array<Stored, 16384> block;
   while (count > 0) {
     const std::int64_t part = std::min(count, static_cast<std::int64_t>(block.size()));
     const std::size_t bytes = static_cast<std::size_t>(part) * sizeof(Stored);
-    read_all(file, path, block.data(), bytes, offset);
+    read_checked(file, path, sums, block.data(), bytes, offset);
     for (std::int64_t i = 0; i < part; ++i) *out++ = convert(block[static_cast<std::size_t>(i)]);
     offset += static_cast<std::int64_t>(bytes);
     count -= part;
@@ -107,24 +108,28 @@ void read_blocks(const FileDescriptor& file, const std::filesystem::path& path, 
 
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(std::filesystem::path path) : path_(std::move(path)) {
+SafetensorsFile::SafetensorsFile(std::filesystem::path path, std::shared_ptr<const FileSums> sums)
+    : path_(std::move(path)), sums_(std::move(sums)) {
   const std::string file = path_.string();
-  file_ = FileDescriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-  if (!file_.open()) throw_errno(path_, "opened");
+  file_ = open_file(path_, O_RDONLY | O_NOCTTY | O_NONBLOCK, "opened");
   struct stat status {};
   require<InputError>(::fstat(file_.get(), &status) == 0 && S_ISREG(status.st_mode), file, ": not a regular file");
   const std::int64_t size = status.st_size;
   require<InputError>(size >= 10, file, ": ", size, " bytes are too few for a safetensors file; it was cut short");
 
+  require<InputError>(sums_ == nullptr || size == sums_->bytes, file, ": ", size,
+                      " bytes where manifest.json tells of ", sums_ == nullptr ? 0 : sums_->bytes,
+                      sums_ != nullptr && size < sums_->bytes ? "; it was cut short" : "; it was changed");
+
   std::uint64_t length = 0;
-  read_all(file_, path_, &length, sizeof length, 0);
+  read_checked(file_, path_, sums_.get(), &length, sizeof length, 0);
   require<InputError>(length <= static_cast<std::uint64_t>(most_header_bytes), file, ": a header of ", length,
                       " bytes; at most ", most_header_bytes, " are read. Is this a safetensors file?");
   const auto header_bytes = static_cast<std::int64_t>(length);
   require<InputError>(header_bytes <= size - 8, file, ": its header of ", header_bytes, " bytes goes beyond its ", size,
                       " bytes; it was cut short");
   std::string header(static_cast<std::size_t>(header_bytes), '\0');
-  read_all(file_, path_, header.data(), header.size(), 8);
+  read_checked(file_, path_, sums_.get(), header.data(), header.size(), 8);
   require<InputError>(!header.empty() && header.front() == '{', file,
                       ": its header does not begin with '{'. Is this a safetensors file?");
 
@@ -178,19 +183,19 @@ void SafetensorsFile::read_as(const TensorInfo& tensor, std::int64_t begin, std:
   const auto plain = [](auto value) { return static_cast<T>(value); };
   if (tensor.dtype == "F32") {
     if constexpr (std::is_same_v<T, float>)
-      read_all(file_, path_, out, static_cast<std::size_t>(count) * 4, tensor.offset + begin * 4);
+      read_checked(file_, path_, sums_.get(), out, static_cast<std::size_t>(count) * 4, tensor.offset + begin * 4);
     else
-      read_blocks<float>(file_, path_, tensor.offset + begin * 4, count, out, plain);
+      read_blocks<float>(file_, path_, sums_.get(), tensor.offset + begin * 4, count, out, plain);
   } else if (tensor.dtype == "F64") {
-    read_blocks<double>(file_, path_, tensor.offset + begin * 8, count, out, plain);
+    read_blocks<double>(file_, path_, sums_.get(), tensor.offset + begin * 8, count, out, plain);
   } else if (tensor.dtype == "BF16") {
-    read_blocks<std::uint16_t>(file_, path_, tensor.offset + begin * 2, count, out, [](std::uint16_t bits) {
-      return static_cast<T>(static_cast<float>(bf16::from_bits(bits)));
-    });
+    read_blocks<std::uint16_t>(
+        file_, path_, sums_.get(), tensor.offset + begin * 2, count, out,
+        [](std::uint16_t bits) { return static_cast<T>(static_cast<float>(bf16::from_bits(bits))); });
   } else if (tensor.dtype == "F16") {
-    read_blocks<std::uint16_t>(file_, path_, tensor.offset + begin * 2, count, out, [](std::uint16_t bits) {
-      return static_cast<T>(static_cast<float>(f16::from_bits(bits)));
-    });
+    read_blocks<std::uint16_t>(
+        file_, path_, sums_.get(), tensor.offset + begin * 2, count, out,
+        [](std::uint16_t bits) { return static_cast<T>(static_cast<float>(f16::from_bits(bits))); });
   } else {
     throw InputError(message(path_.string(), ": tensor \"", tensor.name, "\" is ", tensor.dtype,
                              "; only F64, F32, BF16 and F16 can be read as weights"));

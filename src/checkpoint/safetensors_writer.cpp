@@ -15,6 +15,7 @@
 #include <fsdp/core/checked.hpp>
 #include <fsdp/core/error.hpp>
 
+#include "file_sums.hpp"
 #include "posix.hpp"
 
 namespace fsdp::checkpoint {
@@ -55,18 +56,26 @@ FilePlan plan_file(std::vector<NamedShape> tensors, const std::map<std::string, 
   return plan;
 }
 
+SharedFile::SharedFile(std::filesystem::path path, FilePlan plan, FileDescriptor file)
+    : path_(std::move(path)),
+      plan_(std::move(plan)),
+      file_(std::move(file)),
+      sums_(std::make_shared<WrittenSums>(plan_.file_bytes)) {}
+
 SharedFile SharedFile::create(const std::filesystem::path& path, FilePlan plan) {
-  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
-  if (!file.open()) throw_errno(path, "created");
-  errno = ::posix_fallocate(file.get(), 0, plan.file_bytes);
+  FileDescriptor file = open_file(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, "created");
+  do errno = ::posix_fallocate(file.get(), 0, plan.file_bytes);
+  while (errno == EINTR);
   if (errno != 0) throw_errno(path, message("given its ", plan.file_bytes, " bytes (is the disk full?)"));
   write_all(file, path, plan.header.data(), plan.header.size(), 0);
-  return {path, std::move(plan), std::move(file)};
+  SharedFile shared(path, std::move(plan), std::move(file));
+  shared.sums_->add(0, std::as_bytes(std::span(shared.plan_.header)));
+  return shared;
 }
 
 SharedFile SharedFile::join(const std::filesystem::path& path, FilePlan plan) {
-  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC));
-  if (!file.open()) throw_errno(path, "opened for writing (do all ranks see the same directory?)");
+  FileDescriptor file =
+      open_file(path, O_WRONLY | O_NOFOLLOW, "opened for writing (do all ranks see the same directory?)");
   struct stat status {};
   require<InputError>(::fstat(file.get(), &status) == 0 && status.st_size == plan.file_bytes, path.string(), ": has ",
                       status.st_size, " bytes where ", plan.file_bytes,
@@ -80,13 +89,14 @@ void SharedFile::write_range(std::size_t tensor, std::int64_t begin, std::span<c
   require(begin <= elements && static_cast<std::int64_t>(values.size()) <= elements - begin, path_.string(),
           ": range of ", values.size(), " elements from ", begin, " is outside tensor \"", plan_.tensors[tensor].name,
           "\" of ", elements);
-  write_all(file_, path_, values.data(), values.size_bytes(),
-            plan_.offsets[tensor] + begin * static_cast<std::int64_t>(sizeof(float)));
+  const std::int64_t offset = plan_.offsets[tensor] + begin * static_cast<std::int64_t>(sizeof(float));
+  write_all(file_, path_, values.data(), values.size_bytes(), offset);
+  sums_->add(offset, std::as_bytes(values));
 }
 
 void SharedFile::finish() {
   sync_file(file_, path_);
-  file_ = FileDescriptor();
+  close_file(file_, path_);
 }
 
 }  // namespace fsdp::checkpoint

@@ -1,32 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fcntl.h>
-#include <stdio.h>
-#include <unistd.h>
-
-#include <cerrno>
+#include <cstring>
 #include <exception>
-#include <iomanip>
-#include <sstream>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <fsdp/checkpoint/folder.hpp>
 #include <fsdp/core/error.hpp>
 
+#include "file_sums.hpp"
+#include "manifest.hpp"
 #include "posix.hpp"
+#include "step_folders.hpp"
+#include "tensors_of.hpp"
 #include "trainer_state.hpp"
 
 namespace fsdp::checkpoint {
 namespace {
 
-std::string step_name(std::int64_t step) {
-  std::ostringstream name;
-  name << "step-" << std::setw(8) << std::setfill('0') << step;
-  return name.str();
+using Share = WrittenSums::Share;
+static_assert(std::is_trivially_copyable_v<Share>);
+
+void append(std::string& text, const WrittenSums& sums, std::uint32_t file) {
+  for (Share share : sums.shares()) {
+    share.file = file;
+    text.append(reinterpret_cast<const char*>(&share), sizeof share);
+  }
 }
 
-/// One tensor for each state of each parameter.
+std::vector<Share> shares_in(std::span<const std::string> texts) {
+  std::vector<Share> shares;
+  for (const std::string& text : texts) {
+    const std::size_t before = shares.size();
+    shares.resize(before + text.size() / sizeof(Share));
+    std::memcpy(shares.data() + before, text.data(), (shares.size() - before) * sizeof(Share));
+  }
+  return shares;
+}
+
+}  // namespace
+
 std::vector<NamedShape> tensors_of(const OptimizerStates& states, std::span<const NamedShape> parameters) {
   std::vector<NamedShape> tensors;
   for (const NamedShape& parameter : parameters)
@@ -34,32 +48,6 @@ std::vector<NamedShape> tensors_of(const OptimizerStates& states, std::span<cons
       tensors.push_back({parameter.name + "." + state, parameter.shape});
   return tensors;
 }
-
-/// Puts `from` in the place of `to`. A folder that is already there is exchanged in one step and ends up at `from`.
-void rename_over(const std::filesystem::path& from, const std::filesystem::path& to) {
-  if (::rename(from.c_str(), to.c_str()) == 0) return;
-  if (errno != ENOTEMPTY && errno != EEXIST) throw_errno(to, "renamed to");
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return;
-  const std::filesystem::path aside = from.string() + ".replaced";  // a file system that cannot exchange
-  if (::rename(to.c_str(), aside.c_str()) != 0) throw_errno(to, "moved aside");
-  if (::rename(from.c_str(), to.c_str()) != 0) throw_errno(to, "renamed to");
-  std::error_code ignored;
-  std::filesystem::remove_all(aside, ignored);
-}
-
-/// Removes what runs that were killed while they saved have left. One run at a time writes into a folder.
-void remove_leftovers(const std::filesystem::path& dir) {
-  std::error_code error;
-  std::vector<std::filesystem::path> leftovers;
-  for (const auto& entry : std::filesystem::directory_iterator(dir, error)) {
-    const std::string name = entry.path().filename().string();
-    const bool ours = name.starts_with("step-") || name.starts_with("latest.");
-    if (ours && name.find(".tmp-") != std::string::npos) leftovers.push_back(entry.path());
-  }
-  for (const std::filesystem::path& path : leftovers) std::filesystem::remove_all(path, error);
-}
-
-}  // namespace
 
 Save::Save(std::filesystem::path dir, std::int64_t step, std::uint64_t id, const ModelListing& model,
            const OptimizerStates& states)
@@ -86,18 +74,18 @@ void Save::create() {
   std::error_code error;
   std::filesystem::create_directories(dir_, error);
   require<InputError>(!error, dir_.string(), ": cannot be created: ", error.message());
-  remove_leftovers(dir_);
+  tidy(dir_);
   if (!std::filesystem::create_directory(temporary_, error) || error)
     throw InputError(message(temporary_.string(), ": cannot be created: ", error.message()));
   created_ = true;
-  model_ = SharedFile::create(temporary_ / "model.safetensors", model_plan_);
-  optimizer_ = SharedFile::create(temporary_ / "optimizer.safetensors", optimizer_plan_);
-  write_new_file(temporary_ / "config.json", config_text_);
+  model_ = SharedFile::create(temporary_ / model_name, model_plan_);
+  optimizer_ = SharedFile::create(temporary_ / optimizer_name, optimizer_plan_);
+  write_new_file(temporary_ / config_name, config_text_);
 }
 
 void Save::join() {
-  model_ = SharedFile::join(temporary_ / "model.safetensors", model_plan_);
-  optimizer_ = SharedFile::join(temporary_ / "optimizer.safetensors", optimizer_plan_);
+  model_ = SharedFile::join(temporary_ / model_name, model_plan_);
+  optimizer_ = SharedFile::join(temporary_ / optimizer_name, optimizer_plan_);
 }
 
 void Save::write_weight(std::size_t parameter, std::int64_t begin, std::span<const float> values) {
@@ -110,18 +98,31 @@ void Save::write_state(std::size_t parameter, std::size_t state, std::int64_t be
   optimizer_->write_range(first_state_[parameter] + state, begin, values);
 }
 
-void Save::sync() {
+std::string Save::sync() {
   require(model_.has_value() && optimizer_.has_value(), "checkpoint: sync needs create or join before it");
   model_->finish();
   optimizer_->finish();
+  std::string shares;
+  append(shares, model_->sums(), 0);
+  append(shares, optimizer_->sums(), 1);
   model_.reset();
   optimizer_.reset();
+  return shares;
 }
 
-void Save::commit(const TrainerState& state) {
+void Save::commit(const TrainerState& state, std::span<const std::string> texts) {
   require(created_ && !model_.has_value(), "checkpoint: commit needs create and sync before it");
-  const TrainerFile file{.state = state, .sizes_hash = hash_of(parameters_), .optimizer = optimizer_name_};
-  write_new_file(temporary_ / "trainer.json", to_json(file));
+  const std::vector<Share> shares = shares_in(texts);
+  const std::string trainer =
+      to_json(TrainerFile{.state = state, .sizes_hash = hash_of(parameters_), .optimizer = optimizer_name_});
+  const std::filesystem::path model = path() / model_name, optimizer = path() / optimizer_name;
+  const Manifest manifest{
+      .files = {{config_name, sums_of(config_text_)},
+                {model_name, combined(model.string(), model_plan_.file_bytes, 0, shares)},
+                {optimizer_name, combined(optimizer.string(), optimizer_plan_.file_bytes, 1, shares)},
+                {trainer_name, sums_of(trainer)}}};
+  write_new_file(temporary_ / trainer_name, trainer);
+  write_new_file(temporary_ / manifest_name, to_json(manifest));
   sync_directory(temporary_);
   rename_over(temporary_, path());
   created_ = false;
@@ -150,7 +151,7 @@ void Save::abort() noexcept {
   std::filesystem::remove_all(temporary_, ignored);
 }
 
-void save(Save& checkpoint, int rank, const TrainerState& state, const std::function<bool(bool)>& all,
+void save(Save& checkpoint, const Peers& peers, const TrainerState& state,
           const std::function<void(Save&)>& write_mine) {
   std::exception_ptr mine;
   const auto stage = [&](auto&& work) {
@@ -159,23 +160,25 @@ void save(Save& checkpoint, int rank, const TrainerState& state, const std::func
     } catch (...) {
       mine = std::current_exception();
     }
-    if (all(mine == nullptr)) return;
+    if (peers.all(mine == nullptr)) return;
     checkpoint.abort();
     if (mine) std::rethrow_exception(mine);
-    all(true);  // does not return where the rank that has the reason ends the others with it
+    peers.all(true);  // does not return where the rank that has the reason ends the others with it
     throw InputError(message(checkpoint.path().string(),
                              ": another rank could not write its part of the checkpoint; nothing of it was kept"));
   };
   stage([&] {
-    if (rank == 0) checkpoint.create();
+    if (peers.rank == 0) checkpoint.create();
   });
+  std::string shares;
   stage([&] {
-    if (rank != 0) checkpoint.join();
+    if (peers.rank != 0) checkpoint.join();
     write_mine(checkpoint);
-    checkpoint.sync();
+    shares = checkpoint.sync();
   });
+  const std::vector<std::string> all_shares = peers.gather(std::move(shares));
   stage([&] {
-    if (rank == 0) checkpoint.commit(state);
+    if (peers.rank == 0) checkpoint.commit(state, all_shares);
   });
 }
 

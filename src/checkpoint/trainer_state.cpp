@@ -14,7 +14,7 @@
 namespace fsdp::checkpoint {
 namespace {
 
-constexpr std::int64_t format_version = 1;
+constexpr std::int64_t format_version = 2;
 
 /// The whole numbers of trainer.json; the seed, which is unsigned, stands beside them.
 template <class File, class Visit>
@@ -50,18 +50,22 @@ std::string to_json(const TrainerFile& file) {
   return object.dump(2) + "\n";
 }
 
-TrainerFile read_trainer_file(const std::filesystem::path& path) {
+TrainerFile read_trainer_file(const std::filesystem::path& path, const std::optional<Manifest>& manifest) {
   const std::string source = path.string();
-  const nlohmann::json object = parse_strict(read_small_file(path, 65536), source);
+  const std::string text = read_small_file(path, 65536);
+  if (manifest) check_content(*manifest, path, text);
+  const nlohmann::json object = parse_strict(text, source);
   require<InputError>(object.is_object(), source, ": not a JSON object");
   const auto number = [&](const char* key) {
     require<InputError>(object.contains(key) && object.at(key).is_number_unsigned(), source, ": \"", key,
                         "\" must be a whole number that is not negative");
     return object.at(key).get<std::uint64_t>();
   };
-  require<InputError>(number("format_version") == format_version, source, ": format version ", number("format_version"),
-                      "; this program reads version ", format_version);
+  const std::uint64_t version = number("format_version");
+  require<InputError>(version == 1 || version == format_version, source, ": format version ", version,
+                      "; this program reads versions 1 and ", format_version);
   TrainerFile file;
+  file.has_manifest = version > 1;
   std::size_t keys = 3;
   file.state.seed = number("seed");
   for_each_number(file, [&](const char* key, std::int64_t& value) {
@@ -82,12 +86,15 @@ TrainerFile read_trainer_file(const std::filesystem::path& path) {
     const auto& scale = object.at("loss_scale");
     const bool sound = scale.is_object() && scale.size() == 2 && scale.contains("scale") &&
                        scale.at("scale").is_number() && scale.contains("sound_steps") &&
-                       scale.at("sound_steps").is_number_unsigned();
+                       scale.at("sound_steps").is_number_unsigned() &&
+                       scale.at("sound_steps").get<std::uint64_t>() <= INT64_MAX;
     require<InputError>(sound, source, ": \"loss_scale\" must hold a scale and a number of sound_steps");
     file.state.loss_scale = {.scale = scale.at("scale").get<double>(),
                              .sound_steps = scale.at("sound_steps").get<std::int64_t>()};
     ++keys;
   }
+  require<InputError>(file.state.skipped_steps <= file.state.step, source, ": ", file.state.skipped_steps,
+                      " skipped_steps of ", file.state.step, " steps");
   require<InputError>(object.size() == keys, source, ": has ", object.size(), " keys where ", keys, " are known");
   return file;
 }

@@ -36,7 +36,12 @@ void bind(FlagSet& flags, TrainOptions& o) {
   flags.add("validation-windows", o.validation_windows, "held-out windows used, evenly spread; 0: all");
   flags.add("checkpoint-dir", o.checkpoint_dir, "where checkpoints are written");
   flags.add("checkpoint-every", o.checkpoint_every, "steps; 0: only at the end");
-  flags.add("resume", o.resume, "a checkpoint, or a directory of them (the newest complete one)");
+  flags.add("keep", o.keep, "newest checkpoints that stay, besides the one resumed from; 0: all");
+  flags.add("resume", o.resume,
+            "a checkpoint, a directory of them (the newest complete one), or auto: the newest in --checkpoint-dir if "
+            "there is any");
+  flags.add("disk-deadline", o.disk_deadline_seconds,
+            "seconds that ranks wait for others which save or read a checkpoint");
   flags.add("metrics", o.metrics, "file that JSON lines are appended to");
   flags.add("trace", o.trace, "file for a Chrome trace");
   flags.add("cuda-graphs", o.cuda_graphs, "nccl: a step is launched as one CUDA graph, captured in the second step");

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fsdp/train/options.hpp>
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
 #include <span>
 #include <system_error>
 
@@ -55,6 +50,7 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
                             AtLeast{"--validation-every", o.validation_every, 0},
                             AtLeast{"--validation-windows", o.validation_windows, 0},
                             AtLeast{"--checkpoint-every", o.checkpoint_every, 0},
+                            AtLeast{"--keep", o.keep, 0},
                             AtLeast{"--log-every", o.log_every, 1},
                             AtLeast{"--blocks-per-unit", o.units.blocks_per_unit, 1},
                             AtLeast{"--merge-units-below", o.units.merge_below, 0},
@@ -68,6 +64,12 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
   require_in(o.validation_fraction >= 0 && o.validation_fraction < 1, "--validation-fraction", o.validation_fraction,
              "at least 0 and below 1");
   require_in(o.launch.deadline_seconds > 0, "--deadline", o.launch.deadline_seconds, "above 0 seconds");
+  require_in(o.disk_deadline_seconds > 0 && o.disk_deadline_seconds <= 1e6, "--disk-deadline", o.disk_deadline_seconds,
+             "above 0 and at most 1e6 seconds");
+  require<InputError>(o.resume != "auto" || !o.checkpoint_dir.empty(),
+                      "--resume auto takes the newest checkpoint of --checkpoint-dir, which is missing; give it too");
+  require<InputError>(o.keep == 0 || !o.checkpoint_dir.empty(),
+                      "--keep is for checkpoints, and none are written; give --checkpoint-dir too");
   require<InputError>(o.ranks == 0 || o.dry_run || o.print_schedule,
                       "--ranks is for --dry-run only; a run has the ranks that --comm or its launcher starts");
   require_separator(o.document_separator);
@@ -112,16 +114,6 @@ std::optional<DynamicLossScale> loss_scale_of(const TrainOptions& options) {
 
 LrSchedule schedule_of(const TrainOptions& options) {
   return {.shape = options.lr_schedule, .peak = options.lr, .warmup = options.warmup, .steps = options.steps};
-}
-
-void require_writable(const std::string& checkpoint_dir) {
-  if (checkpoint_dir.empty()) return;
-  std::error_code error;
-  std::filesystem::path there = std::filesystem::absolute(checkpoint_dir, error);
-  while (!std::filesystem::exists(there, error) && there.has_relative_path()) there = there.parent_path();
-  errno = std::filesystem::is_directory(there, error) ? 0 : ENOTDIR;
-  require<InputError>(errno == 0 && ::access(there.c_str(), W_OK | X_OK) == 0, "--checkpoint-dir ", checkpoint_dir,
-                      ": cannot be written: ", there.string(), ": ", std::strerror(errno));
 }
 
 std::int64_t threads_per_rank(std::int64_t asked, std::int64_t cores, std::int64_t ranks_here) {

@@ -9,71 +9,24 @@
 #include <memory>
 
 #include "support/listed_llama.hpp"
+#include "support/saved_llama.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace fsdp::checkpoint {
 namespace {
 
+using test::adamw_states;
 using test::content_of;
+using test::names_in;
+using test::save_alone;
+using test::small_model;
+using test::some_state;
+using test::states_for;
 using test::TemporaryFolder;
+using test::value_at;
+using test::write_share;
 
-const LlamaConfig small_model = {
-    .vocab_size = 11, .hidden_size = 6, .intermediate_size = 5, .layers = 2, .heads = 3, .kv_heads = 1, .head_dim = 2};
-const ReadListing read = read_listing<test::ListedLlama>;
-const TrainerState some_state = {.step = 7,
-                                 .tokens = 1234,
-                                 .epoch = 2,
-                                 .index = 5,
-                                 .seed = 0xffffffffffffffffu,
-                                 .windows = 6,
-                                 .seq_len = 16,
-                                 .schedule_steps = 100};
-
-const std::vector<std::string> adamw_states = {"exp_avg", "exp_avg_sq"};
-
-OptimizerStates states_for(const LlamaConfig& config, const std::string& optimizer = "adamw",
-                           const std::vector<std::string>& names = adamw_states) {
-  OptimizerStates states{.optimizer = optimizer};
-  for (const NamedShape& parameter : test::listing_of(config).parameters) states.of[parameter.name] = names;
-  return states;
-}
-
-/// A value that differs for every element of a weight (part 0) and of its states.
-float value_at(std::size_t part, std::size_t parameter, std::int64_t i) {
-  return static_cast<float>(i) + 0.001f * static_cast<float>(parameter) + 1000.0f * static_cast<float>(part);
-}
-
-/// Writes what belongs to one of `ranks`: consecutive ranges of every parameter, some of them empty.
-void write_share(Save& checkpoint, std::int64_t rank, std::int64_t ranks) {
-  for (std::size_t p = 0; p < checkpoint.parameters().size(); ++p) {
-    const std::int64_t elements = elements_of(checkpoint.parameters()[p].shape);
-    const std::int64_t length = (elements + ranks - 1) / ranks;
-    const std::int64_t begin = std::min(rank * length, elements), end = std::min(begin + length, elements);
-    for (std::size_t part = 0; part < 3; ++part) {
-      std::vector<float> values;
-      for (std::int64_t i = begin; i < end; ++i) values.push_back(value_at(part, p, i));
-      if (part == 0)
-        checkpoint.write_weight(p, begin, values);
-      else
-        checkpoint.write_state(p, part - 1, begin, values);
-    }
-  }
-}
-
-void save_alone(const std::filesystem::path& dir, std::int64_t step, const LlamaConfig& config = small_model) {
-  TrainerState state = some_state;
-  state.step = step;
-  Save checkpoint(dir, step, 1, test::listing_of(config), states_for(config));
-  save(
-      checkpoint, 0, state, [](bool ok) { return ok; }, [](Save& s) { write_share(s, 0, 1); });
-}
-
-std::vector<std::string> names_in(const std::filesystem::path& dir) {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(dir)) names.push_back(entry.path().filename().string());
-  std::ranges::sort(names);
-  return names;
-}
+const ReadListing read = test::read_small;
 
 TEST(Checkpoint, BytesDoNotDependOnTheNumberOfRanks) {
   const TemporaryFolder folder;
@@ -86,9 +39,11 @@ TEST(Checkpoint, BytesDoNotDependOnTheNumberOfRanks) {
     saves[0]->create();
     for (std::size_t r = 1; r < saves.size(); ++r) saves[r]->join();
     for (std::int64_t r = ranks - 1; r >= 0; --r) write_share(*saves[static_cast<std::size_t>(r)], r, ranks);
-    for (const auto& each : saves) each->sync();
-    saves[0]->commit(some_state);
-    for (const char* file : {"config.json", "model.safetensors", "optimizer.safetensors", "trainer.json"})
+    std::vector<std::string> shares;
+    for (const auto& each : saves) shares.push_back(each->sync());
+    saves[0]->commit(some_state, shares);
+    for (const char* file :
+         {"config.json", "model.safetensors", "optimizer.safetensors", "trainer.json", "manifest.json"})
       EXPECT_EQ(content_of(dir / "step-00000007" / file), content_of(folder.path() / "1" / "step-00000007" / file))
           << file;
   }
@@ -149,6 +104,41 @@ TEST(Checkpoint, AnIncompleteOneIsSkippedWithAWarning) {
   EXPECT_INPUT_ERROR(Checkpoint::open(folder.path() / "step-00000011", read), "trainer.json: no such file");
 }
 
+TEST(Checkpoint, TheNewestIsTakenWhateverLatestSays) {
+  const TemporaryFolder folder;
+  save_alone(folder.path(), 7);
+  save_alone(folder.path(), 9);
+  std::vector<std::string> warnings;
+  const auto warn = [&](const std::string& text) { warnings.push_back(text); };
+  const auto opened = [&](std::string_view latest) {
+    folder.write("latest", latest);
+    warnings.clear();
+    return Checkpoint::open(folder.path(), read, warn).state().step;
+  };
+  EXPECT_EQ(opened("step-00000009\n"), 9);
+  EXPECT_TRUE(warnings.empty());
+  EXPECT_EQ(opened("step-00000009\r\n"), 9);
+  EXPECT_TRUE(warnings.empty());
+  for (const char* latest : {"step-00000007\n", "step-00000008\n", "step-00000007\r\n", "nonsense"}) {
+    EXPECT_EQ(opened(latest), 9);
+    ASSERT_EQ(warnings.size(), 1u) << latest;
+    EXPECT_NE(warnings[0].find("the newest checkpoint there is step-00000009"), std::string::npos) << warnings[0];
+  }
+  EXPECT_EQ(opened(std::string(1000, 'x')), 9);
+  EXPECT_NE(warnings.at(0).find("at most 256 are read"), std::string::npos) << warnings[0];
+}
+
+TEST(Checkpoint, AFileThatTheSystemRefusesDoesNotMakeItFallBack) {
+  const TemporaryFolder folder;
+  save_alone(folder.path(), 7);
+  save_alone(folder.path(), 9);
+  const std::filesystem::path trainer = folder.path() / "step-00000009" / "trainer.json";
+  std::filesystem::remove(trainer);
+  std::filesystem::create_symlink("trainer.json", trainer);  // ELOOP, for root too
+  EXPECT_INPUT_ERROR(Checkpoint::open(folder.path(), read), "trainer.json: cannot be opened: Too many levels");
+  EXPECT_INPUT_ERROR(find_latest(folder.path(), read), "trainer.json: cannot be opened: Too many levels");
+}
+
 TEST(Checkpoint, NothingToResumeFromIsAnInputError) {
   const TemporaryFolder folder;
   EXPECT_EQ(find_latest(folder.path(), read), std::nullopt);
@@ -190,6 +180,12 @@ TEST(Checkpoint, AnotherOptimizerIsRefusedByName) {
                      "has no state \"third\"");
 }
 
+/// A trainer.json as it was before checkpoints had a manifest.
+std::string of_version_1(std::string trainer) {
+  const std::string version = "\"format_version\": 2";
+  return trainer.replace(trainer.find(version), version.size(), "\"format_version\": 1");
+}
+
 TEST(Checkpoint, OneFromBeforeOptimizersHadNamesIsAdamWs) {
   const TemporaryFolder folder;
   save_alone(folder.path(), 7);
@@ -197,7 +193,8 @@ TEST(Checkpoint, OneFromBeforeOptimizersHadNamesIsAdamWs) {
   std::string text = content_of(file);
   const std::string line = "  \"optimizer\": \"adamw\",\n";
   ASSERT_NE(text.find(line), std::string::npos) << text;
-  folder.write("step-00000007/trainer.json", text.erase(text.find(line), line.size()));
+  folder.write("step-00000007/trainer.json", of_version_1(text.erase(text.find(line), line.size())));
+  std::filesystem::remove(folder.path() / "step-00000007" / "manifest.json");
   EXPECT_NO_THROW(Checkpoint::open(folder.path(), read).check_same_optimizer(states_for(small_model)));
 }
 
@@ -205,7 +202,8 @@ TEST(Checkpoint, TrainerJsonIsReadStrictly) {
   const TemporaryFolder folder;
   save_alone(folder.path(), 7);
   const std::filesystem::path step = folder.path() / "step-00000007";
-  const std::string good = content_of(step / "trainer.json");
+  const std::string good = of_version_1(content_of(step / "trainer.json"));
+  std::filesystem::remove(step / "manifest.json");
   const auto with = [&](const std::string& from, const std::string& to) {
     std::string text = good;
     text.replace(text.find(from), from.size(), to);
@@ -215,12 +213,16 @@ TEST(Checkpoint, TrainerJsonIsReadStrictly) {
   const auto has = [](const std::string& sentence, const std::string& text) {
     EXPECT_NE(sentence.find(text), std::string::npos) << sentence;
   };
-  has(with("\"format_version\": 1", "\"format_version\": 2"), "format version 2; this program reads version 1");
+  has(with("\"format_version\": 1", "\"format_version\": 3"), "format version 3; this program reads versions 1 and 2");
   has(with("\"step\": 7", "\"step\": -7"), "\"step\" must be");
   has(with("\"step\": 7", "\"step\": 7.5"), "\"step\" must be");
   has(with("\"step\": 7", "\"step\": 9223372036854775808"), "\"step\" is too large");
   has(with("\"step\": 7", "\"stop\": 7"), "\"step\" must be");
   has(with("\"step\": 7", "\"step\": 7, \"x\": 1"), "keys");
+  has(with("\"step\": 7", "\"step\": 8"), "is the folder of step 7, and its trainer.json is of step 8");
+  has(with("\"skipped_steps\": 0", "\"skipped_steps\": 8"), "8 skipped_steps of 7 steps");
+  has(with("\"step\": 7", std::string("\"step\": 7\0", 10)), "a NUL byte");
+  has(with("}\n", std::string("}\n\0{", 4)), "a NUL byte");
   has(with("\"step\": 7", "\"step\": 7, \"step\": 7"), "stands twice");
   has(with("sizes_hash\": \"", "sizes_hash\": \"0"), "config.json is not the one");
   folder.write("step-00000007/trainer.json", good.substr(0, good.size() / 2));
@@ -246,15 +248,13 @@ TEST(Save, IfOneRankFailsEveryRankThrowsAndTheOlderCheckpointStays) {
     int calls = 0;
     const auto all = [&](bool ok) { return ok && calls++ != stage; };
     const auto write = [](Save& s) { write_share(s, 0, 1); };
-    EXPECT_INPUT_ERROR(save(checkpoint, 0, some_state, all, write), "another rank could not write");
+    EXPECT_INPUT_ERROR(save(checkpoint, {.rank = 0, .all = all}, some_state, write), "another rank could not write");
     EXPECT_EQ(find_latest(folder.path(), read), folder.path() / (stage < 2 ? "step-00000003" : "step-00000007"));
     for (const std::string& name : names_in(folder.path())) EXPECT_EQ(name.find("tmp"), std::string::npos) << name;
   }
   Save checkpoint(folder.path(), 8, 1, test::listing_of(small_model), states_for(small_model));
   const auto fail = [](Save&) { throw InputError("this rank's own reason"); };
-  EXPECT_INPUT_ERROR(save(
-                         checkpoint, 0, some_state, [](bool ok) { return ok; }, fail),
-                     "this rank's own reason");
+  EXPECT_INPUT_ERROR(save(checkpoint, {}, some_state, fail), "this rank's own reason");
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "step-00000008"));
 }
 
@@ -264,6 +264,47 @@ TEST(Save, ALeftoverOfAKilledRunIsReplaced) {
   save_alone(folder.path(), 7);
   EXPECT_EQ(Checkpoint::open(folder.path(), read).state().step, 7);
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "step-00000007.tmp-1"));
+}
+
+TEST(Save, AReplacementThatWasCutShortLosesNothing) {
+  const TemporaryFolder folder;
+  save_alone(folder.path(), 7);
+  // A file system that cannot exchange: killed between the two renames.
+  std::filesystem::rename(folder.path() / "step-00000007", folder.path() / "step-00000007.replaced");
+  folder.write("step-00000007.tmp-1/model.safetensors", "whole");
+  EXPECT_EQ(find_latest(folder.path(), read), folder.path() / "step-00000007.replaced");
+  EXPECT_EQ(Checkpoint::open(folder.path(), read).state().step, 7);
+  Save checkpoint(folder.path(), 9, 1, test::listing_of(small_model), states_for(small_model));
+  checkpoint.create();
+  checkpoint.abort();
+  EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"latest", "step-00000007"}));
+  EXPECT_EQ(Checkpoint::open(folder.path(), read).state().step, 7);
+}
+
+TEST(Save, OlderOnesAreRemovedButNeitherNewerOnesNorThatWhichIsSpared) {
+  const TemporaryFolder folder;
+  for (const std::int64_t step : {1, 2, 3, 4, 9}) save_alone(folder.path(), step);
+  remove_older(folder.path(), 4, 2, folder.path() / "step-00000001");
+  EXPECT_EQ(names_in(folder.path()),
+            (std::vector<std::string>{"latest", "step-00000001", "step-00000003", "step-00000004", "step-00000009"}));
+  remove_older(folder.path(), 9, 1);
+  EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"latest", "step-00000009"}));
+}
+
+TEST(RequireRoom, NamesWhatIsNeededAndWhatIsLeft) {
+  const TemporaryFolder folder;
+  std::vector<std::string> warnings;
+  const auto warn = [&](const std::string& text) { warnings.push_back(text); };
+  const auto asked = [&](std::int64_t rows, std::int64_t kept) {
+    ModelListing listing{.parameters = {{"w", {rows, 1'000'000}}}};
+    require_room(folder.path() / "below" / "that", listing, {.of = {{"w", adamw_states}}}, kept, warn);
+  };
+  EXPECT_NO_THROW(asked(1, 1));
+  EXPECT_TRUE(warnings.empty());
+  EXPECT_INPUT_ERROR(asked(1'000'000'000, 1), "a checkpoint takes 12000000000");  // 12 PB
+  asked(1, 1'000'000'000);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("--keep"), std::string::npos);
 }
 
 TEST(Save, AFullDiskLeavesNothingBehind) {

@@ -42,6 +42,7 @@ ONE_FILE = {  # what stands in exactly one file each
     "MPI": r"mpi\.h",
     "NCCL": r"nccl\.h",
     "oneDNN": r"(oneapi/dnnl/)?dnnl.*\.(h|hpp)",
+    "ISA-L": r"isa-l(/.*)?\.h",
     "cuBLAS": r"cublas.*\.h",
 }
 RANGES = r"range/v3/.*"  # .cpp only: neither nvcc nor a consumer shall see it

@@ -13,7 +13,7 @@ tessera train --help
 names "${stack[@]}" data model hidden layers heads kv-heads head-dim intermediate vocab tied steps seq-len batch-size \
   grad-accum lr lr-schedule warmup optimizer weight-decay beta1 beta2 eps momentum nesterov iterations clip seed \
   validation-fraction validation-every \
-  checkpoint-dir checkpoint-every resume metrics trace cuda-graphs log-every dry-run ranks print-schedule
+  checkpoint-dir checkpoint-every keep resume disk-deadline metrics trace cuda-graphs log-every dry-run ranks print-schedule
 tessera eval --help
 names "${stack[@]}" model data seq-len batch-size windows
 tessera generate --help

@@ -24,6 +24,7 @@
 #include <fsdp/optim/sharded_optimizer.hpp>
 #include <fsdp/optim/training_step.hpp>
 #include <fsdp/plan/dry_run.hpp>
+#include <fsdp/train/peers.hpp>
 #include <fsdp/train/shards_io.hpp>
 #include "cli/sharding_of.hpp"
 
@@ -162,17 +163,12 @@ void save(ShardedModule<Model>& module, const TestOptimizer<Model>& optimizer, c
   auto& communicator = module.communicator();
   checkpoint::Save save(options.save_to, optimizer.steps(), 1, checkpoint::listing_of(module.model()),
                         train::states_of(module, optimizer.optimizer()));
-  const auto all = [&](bool ok) {
-    std::int64_t every = ok ? 1 : 0;
-    comm::reduce(communicator, std::span<std::int64_t>(&every, 1), comm::Reduction::min, {"checkpoint"});
-    return every == 1;
-  };
   const checkpoint::TrainerState state{.step = optimizer.steps(),
                                        .seed = options.seed,
                                        .windows = 1,
                                        .seq_len = options.sequence_length,
                                        .schedule_steps = options.steps};
-  checkpoint::save(save, communicator.rank(), state, all,
+  checkpoint::save(save, train::peers_of(communicator), state,
                    [&](checkpoint::Save& file) { train::write_shards(module, optimizer, file); });
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checkpoints: `<dir>/step-00001000/` with config.json, model.safetensors, optimizer.safetensors and trainer.json.
+/// Checkpoints: `<dir>/step-00001000/` with config.json, model.safetensors, optimizer.safetensors, trainer.json and
+/// manifest.json, which has the checksums of the others (docs/checkpoints.md).
 ///
 /// A checkpoint is written beside, as `step-00001000.tmp-<id>`, synced and renamed: it is there whole or not at all.
-/// `<dir>/latest` holds the newest one's name. Nothing in it depends on the number of ranks.
+/// `<dir>/latest` holds the newest one's name, as a hint. Nothing in it depends on the number of ranks.
 /// Not here: who owns which range, and how ranks agree; the trainer passes both in.
 #pragma once
 
@@ -64,9 +65,11 @@ class Save {
   void write_weight(std::size_t parameter, std::int64_t begin, std::span<const float> values);
   /// and of one of its states, by its place among them.
   void write_state(std::size_t parameter, std::size_t state, std::int64_t begin, std::span<const float> values);
-  void sync();                             ///< every rank, after its writes
-  void commit(const TrainerState& state);  ///< rank 0, after every rank's `sync`
-  void abort() noexcept;                   ///< removes what was written and not committed
+  /// Every rank, after its writes. Returns this rank's shares of the files' checksums, for rank 0 only to read.
+  std::string sync();
+  /// Rank 0, after every rank's `sync`, with what it returned.
+  void commit(const TrainerState& state, std::span<const std::string> shares);
+  void abort() noexcept;  ///< removes what was written and not committed
 
   std::filesystem::path path() const { return dir_ / name_; }  ///< of the finished checkpoint
 
@@ -81,15 +84,36 @@ class Save {
   bool created_ = false;
 };
 
-/// Runs a save on one rank. `all(ok)` tells every rank whether all of them were ok (an all-reduce; the identity on one
-/// rank); `write_mine` calls Save::write for this rank's ranges. If any rank fails, every rank throws and nothing is
-/// left.
-void save(Save& checkpoint, int rank, const TrainerState& state, const std::function<bool(bool)>& all,
+/// The ranks that save together; as it stands, one alone.
+struct Peers {
+  int rank = 0;
+  /// Tells every rank whether all of them were ok.
+  std::function<bool(bool)> all = [](bool ok) { return ok; };
+  /// Every rank's text, in rank order, on rank 0 at least.
+  std::function<std::vector<std::string>(std::string)> gather = [](std::string text) { return std::vector{text}; };
+};
+
+/// Runs a save on one rank; `write_mine` calls Save::write for this rank's ranges. If any rank fails, every rank throws
+/// and nothing is left.
+void save(Save& checkpoint, const Peers& peers, const TrainerState& state,
           const std::function<void(Save&)>& write_mine);
 
-/// The newest complete checkpoint in a directory; incomplete ones are skipped with a warning.
+/// Removes all but the `keep` newest checkpoints of steps up to `newest`. `spared` stays besides, if it is one of them.
+void remove_older(const std::filesystem::path& dir, std::int64_t newest, std::int64_t keep,
+                  const std::filesystem::path& spared = {});
+
+/// Throws InputError where the disk of `dir`, or of the closest folder above it that is there, lacks the room for a
+/// checkpoint; warns where it has less than `kept` of them take.
+void require_room(const std::filesystem::path& dir, const ModelListing& model, const OptimizerStates& states,
+                  std::int64_t kept, const Warn& warn);
+
+/// The newest complete checkpoint in a directory; incomplete ones are skipped with a warning. Throws InputError where
+/// the system refuses to read one: a disk that fails does not make a run fall back.
 std::optional<std::filesystem::path> find_latest(const std::filesystem::path& dir, const ReadListing& read,
                                                  const Warn& warn = {});
+
+/// Whether a directory has a finished checkpoint's folder in it, complete or not.
+bool holds_any(const std::filesystem::path& dir);
 
 /// A checkpoint opened to resume from.
 class Checkpoint {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,6 +31,7 @@ class FileDescriptor {
 
   int get() const { return number_; }
   bool open() const { return number_ >= 0; }
+  int release() { return std::exchange(number_, -1); }  ///< the caller closes it
 
  private:
   int number_ = -1;
@@ -45,11 +47,15 @@ struct TensorInfo {
   std::int64_t bytes = 0;
 };
 
+struct FileSums;
+class WrittenSums;
+
 /// A file that was opened and checked. Reading from several threads at once is allowed.
 class SafetensorsFile {
  public:
-  /// Throws InputError, naming the file and, where there is one, the tensor.
-  explicit SafetensorsFile(std::filesystem::path path);
+  /// Throws InputError, naming the file and, where there is one, the tensor. `sums`: what the file's manifest tells of
+  /// it, or nothing; all that is read from it is checked against them.
+  explicit SafetensorsFile(std::filesystem::path path, std::shared_ptr<const FileSums> sums = {});
 
   const std::filesystem::path& path() const { return path_; }
   std::span<const TensorInfo> tensors() const { return tensors_; }  ///< in the order of their offsets
@@ -66,6 +72,7 @@ class SafetensorsFile {
   void read_as(const TensorInfo& tensor, std::int64_t begin, std::int64_t count, T* out) const;
 
   std::filesystem::path path_;
+  std::shared_ptr<const FileSums> sums_;
   FileDescriptor file_;
   std::vector<TensorInfo> tensors_;
   std::map<std::string, std::size_t, std::less<>> by_name_;
@@ -99,13 +106,16 @@ class SharedFile {
   /// What this rank wrote is on disk when this returns; the file is closed.
   void finish();
 
+  const std::filesystem::path& path() const { return path_; }
+  const WrittenSums& sums() const { return *sums_; }  ///< of what this rank wrote
+
  private:
-  SharedFile(std::filesystem::path path, FilePlan plan, FileDescriptor file)
-      : path_(std::move(path)), plan_(std::move(plan)), file_(std::move(file)) {}
+  SharedFile(std::filesystem::path path, FilePlan plan, FileDescriptor file);
 
   std::filesystem::path path_;
   FilePlan plan_;
   FileDescriptor file_;
+  std::shared_ptr<WrittenSums> sums_;
 };
 
 }  // namespace fsdp::checkpoint

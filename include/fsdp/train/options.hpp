@@ -57,8 +57,10 @@ struct TrainOptions {
   std::int64_t validation_every = 0;      ///< steps; 0: only at the end
   std::int64_t validation_windows = 256;  ///< at most, evenly spread; 0: all
   std::string checkpoint_dir = {};
-  std::int64_t checkpoint_every = 0;  ///< steps; 0: only at the end
-  std::string resume = {};            ///< a checkpoint, or a directory of them
+  std::int64_t checkpoint_every = 0;   ///< steps; 0: only at the end
+  std::int64_t keep = 0;               ///< newest checkpoints that stay; 0: all
+  std::string resume = {};             ///< a checkpoint, a directory of them, or "auto"
+  double disk_deadline_seconds = 600;  ///< for ranks that wait for others which save, or open what they resume from
   std::string metrics = {};
   std::string trace = {};
   bool cuda_graphs = false;    ///< steps that are alike are launched as one graph
@@ -117,8 +119,5 @@ std::int64_t threads_per_rank(std::int64_t asked, std::int64_t cores, std::int64
 
 /// The schedule that the options describe.
 LrSchedule schedule_of(const TrainOptions& options);
-
-/// Throws InputError where --checkpoint-dir could not be created or written to: a run should not learn it at its end.
-void require_writable(const std::string& checkpoint_dir);
 
 }  // namespace fsdp::train

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include <comm/collectives.hpp>
+#include <fsdp/checkpoint/directory_lock.hpp>
 #include <fsdp/checkpoint/folder.hpp>
 #include <fsdp/core/policy_text.hpp>
 #include <fsdp/data/sampler.hpp>
@@ -32,10 +33,12 @@
 #include <fsdp/report/metrics.hpp>
 #include <fsdp/report/report.hpp>
 #include <fsdp/report/trace.hpp>
+#include <fsdp/train/checkpoint_dir.hpp>
 #include <fsdp/train/feed.hpp>
 #include <fsdp/train/launch.hpp>
 #include <fsdp/train/model_choice.hpp>
 #include <fsdp/train/options.hpp>
+#include <fsdp/train/peers.hpp>
 #include <fsdp/train/shards_io.hpp>
 #include <fsdp/train/training.hpp>
 #include <fsdp/train/validation.hpp>
@@ -103,15 +106,11 @@ class Trainer {
       return 0;
   }
   void begin() {
-    const checkpoint::Warn warn = [&](const std::string& text) {
-      if (leads()) std::fprintf(stderr, "tessera: warning: %s\n", text.c_str());
-    };
-    if (!options_.resume.empty())
-      resume(checkpoint::Checkpoint::open(options_.resume, checkpoint::read_listing<Model>, warn));
-    else if (is_folder<typename Model::Config>(options_.model))
-      load_weights(training_.module(), checkpoint::open_model<Model>(options_.model.name, warn).weights);
-    else
-      training_.initialize(options_.seed);
+    if (leads() && !options_.checkpoint_dir.empty()) {
+      lock_.emplace(options_.checkpoint_dir, warn());
+      require_room(options_, checkpoint::listing_of(model_), states(), warn());
+    }
+    load();
     if (leads()) metrics_ = report::Metrics(options_.metrics);
     peak_ = report::measure_matmul_peak(communicator_, training_.module());
     if (!leads()) return;
@@ -131,6 +130,31 @@ class Trainer {
     console_.emplace(stdout, report::style_of(stdout), optimizer().steps() + 1, options_.steps, options_.log_every);
     console_->line(report::start_text(record, source_.text(), source_.training(), source_.validation(),
                                       training_.plan().peak_bytes()));
+    const std::string from = resumed_text(options_, resumed_from_, optimizer().steps());
+    if (!from.empty()) console_->line(from);
+  }
+
+  checkpoint::Warn warn() const {
+    return [this](const std::string& text) {
+      if (leads()) std::fprintf(stderr, "tessera: warning: %s\n", text.c_str());
+    };
+  }
+  checkpoint::OptimizerStates states() { return states_of(training_.module(), optimizer().optimizer()); }
+
+  /// Weights, and what else a checkpoint has. Others wait for a rank whose disk is slow.
+  void load() {
+    const auto from = folder_to_resume(options_, checkpoint::read_listing<Model>, warn());
+    const bool folder = is_folder<typename Model::Config>(options_.model);
+    if (!from && !folder) return training_.initialize(options_.seed);
+    with_disk_deadline(communicator_, options_.disk_deadline_seconds,
+                       message("reading ", from ? from->string() : options_.model.name, " (--disk-deadline)"), [&] {
+                         if (from)
+                           resume(checkpoint::Checkpoint::open(*from, checkpoint::read_listing<Model>, warn()));
+                         else
+                           load_weights(training_.module(),
+                                        checkpoint::open_model<Model>(options_.model.name, warn()).weights);
+                         comm::barrier(communicator_, {"checkpoint"});
+                       });
   }
 
   void resume(const checkpoint::Checkpoint& from) {
@@ -145,6 +169,7 @@ class Trainer {
     require<InputError>(state.step <= options_.steps, "--resume ", from.path().string(), ": is at step ", state.step,
                         " already; --steps ", options_.steps, " counts those of the whole run");
     train::restore(training_.module(), optimizer(), from);
+    resumed_from_ = from.path();
     feed_.restore({.epoch = state.epoch, .index = state.index});
     tokens_ = state.tokens;
     if (loss_scale_ && state.loss_scale) loss_scale_ = DynamicLossScale(*state.loss_scale);
@@ -237,8 +262,7 @@ class Trainer {
     if (options_.checkpoint_dir.empty()) return;
     std::uint64_t id = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
     comm::broadcast(communicator_, std::as_writable_bytes(std::span(&id, 1)), 0, {"checkpoint"});
-    checkpoint::Save save(options_.checkpoint_dir, optimizer().steps(), id, checkpoint::listing_of(model_),
-                          states_of(training_.module(), optimizer().optimizer()));
+    checkpoint::Save save(options_.checkpoint_dir, optimizer().steps(), id, checkpoint::listing_of(model_), states());
     const auto position = feed_.position();
     const checkpoint::TrainerState state{
         .step = optimizer().steps(),
@@ -251,13 +275,14 @@ class Trainer {
         .schedule_steps = options_.steps,
         .skipped_steps = optimizer().control().skipped(),
         .loss_scale = loss_scale_ ? std::optional(loss_scale_->state()) : std::nullopt};
-    const auto all = [&](bool ok) {
-      std::int64_t every = ok ? 1 : 0;
-      comm::reduce(communicator_, std::span<std::int64_t>(&every, 1), comm::Reduction::min, {"checkpoint"});
-      return every == 1;
-    };
-    checkpoint::save(save, communicator_.rank(), state, all,
-                     [&](checkpoint::Save& file) { write_shards(training_.module(), optimizer(), file); });
+    with_disk_deadline(communicator_, options_.disk_deadline_seconds,
+                       message("saving to --checkpoint-dir ", options_.checkpoint_dir, " (--disk-deadline)"), [&] {
+                         checkpoint::save(save, peers_of(communicator_), state, [&](checkpoint::Save& file) {
+                           write_shards(training_.module(), optimizer(), file);
+                         });
+                         if (leads()) remove_older(options_, state.step, resumed_from_.value_or(""), warn());
+                         comm::barrier(communicator_, {"checkpoint"});
+                       });
     checkpoint_path_ = save.path().string();
     if (leads()) console_->line("checkpoint " + checkpoint_path_);
   }
@@ -314,6 +339,8 @@ class Trainer {
   std::int64_t tokens_ = 0;
   std::optional<double> last_loss_;
   std::string checkpoint_path_;
+  std::optional<std::filesystem::path> resumed_from_;
+  std::optional<checkpoint::DirectoryLock> lock_;  ///< rank 0's, on --checkpoint-dir
 };
 
 }  // namespace fsdp::train
