@@ -8,7 +8,11 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -59,7 +63,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
       device::enqueue(context.stream, device::Fill<Compute>{.y = dx.slice(gap.begin, gap.end), .value = 0.0f});
     for (const RowRuns& runs : cut_rows(valid, plan.longest_tile())) {
       typename L::Frame frame(context.arena);
-      const Rows rows = gather(context, weights, x, targets, runs, frame);
+      const Rows rows = gather(context, weights, x, targets, runs, plan, frame);
       if (plan.columns_per_block > 0)
         blocks(context, weights, gradients, rows, plan.columns_per_block, scale, loss);
       else
@@ -85,17 +89,17 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     const tiling::TilePlan plan = this->plan(context);
     for (const RowRuns& runs : cut_rows(valid_rows(targets.host, Device::counts_only), plan.longest_tile())) {
       typename L::Frame frame(context.arena);
-      const Rows rows = gather(context, weights, x, targets, runs, frame);
+      const Rows rows = gather(context, weights, x, targets, runs, plan, frame);
       if (plan.columns_per_block > 0) {
         const Blocks all = fold_blocks(context, weights, rows, plan.columns_per_block, frame);
         device::enqueue(context.stream, device::CrossEntropySum{.state = all.state, .loss = loss});
         continue;
       }
-      const auto logits = frame.template allocate<Compute>({rows.targets.numel(), vocabulary});  // [t, V]
+      const auto logits = frame.template allocate<Compute>({rows.normed.rows(), vocabulary});  // [R, V]
       project<L, 1>(context, rows.normed, {weights.weight}, logits);
       context.progress();
-      device::enqueue(context.stream,
-                      device::CrossEntropyLoss<Compute>{.logits = logits, .targets = rows.targets, .loss = loss});
+      device::enqueue(context.stream, device::CrossEntropyLoss<Compute>{
+                                          .logits = rows.counted(logits), .targets = rows.targets, .loss = loss});
     }
   }
 
@@ -149,22 +153,66 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     });
   }
 
-  /// The rows of a tile, side by side whatever lay between them.
+  /// The rows of a tile, side by side whatever lay between them. Matmuls may see more, which are zeros: R >= t.
   struct Rows {
-    Tensor<Compute> normed;        // [t, H], then its gradient
+    Tensor<Compute> normed;        // [R, H], then its gradient
     Tensor<float> rstd;            // [t]
     Tensor<std::int32_t> targets;  // [t]
+
+    template <class T>
+    Tensor<T> counted(Tensor<T> all) const {  // [t, columns] of [R, columns]
+      return all.slice(0, targets.numel());
+    }
+    void clear_others(Context<L>& context, Tensor<Compute> all) const {
+      if (targets.numel() < all.rows())
+        device::enqueue(context.stream,
+                        device::Fill<Compute>{.y = all.slice(targets.numel(), all.rows()), .value = 0.0f});
+    }
   };
   /// What blocks of columns share.
   struct Blocks {
     Tensor<double> state;    // [t, 3]
-    Tensor<Compute> logits;  // [t, c]: of the last block
+    Tensor<Compute> logits;  // [R, c]: of the last block
   };
 
+  /// Bytes of a tile of `rows` for its loss alone, with its first gradients and with added ones.
+  std::array<std::int64_t, 3> peaks_of(const Context<L>& context, std::int64_t rows, std::int64_t columns) const {
+    const LossHead<Dry<L>> same{{}, vocabulary, hidden, eps, tied};
+    const tiling::TilePlan plan{.tiles = {{.begin = 0, .end = rows}}, .columns_per_block = columns};
+    const auto x = unbacked<Compute>({rows, hidden});           // [t, H]
+    const auto targets = unbacked<const std::int32_t>({rows});  // [t]
+    std::array<std::int64_t, 3> peaks{};
+    for (std::size_t losses = 0; losses < peaks.size(); ++losses)
+      peaks[losses] = dry_peak(context, same, plan, [&](auto& dry, const auto& weights, const auto& gradients) {
+        if (losses == 0) same.loss_only(dry, weights, x, targets, unbacked<double>({1}));
+        for (std::size_t i = 0; i < losses; ++i)
+          same.loss(dry, weights, gradients, x, targets, 1.0f, x, unbacked<double>({1}));
+      });
+    return peaks;
+  }
+
+  /// Rows that matmuls compute for a tile of `rows`: those of the longest tile, where the matmul library would take
+  /// more scratch for fewer rows than for it (oneDNN's bf16 matmuls with AMX do), which no plan has room for.
+  std::int64_t computed_rows(Context<L>& context, std::int64_t rows, const tiling::TilePlan& plan) const {
+    const std::int64_t longest = plan.longest_tile();
+    if constexpr (std::is_same_v<typename L::Tiling, Decided>) {
+      return rows;
+    } else {
+      if (rows == longest) return rows;
+      const auto [known, missing] = context.computed_rows.try_emplace({rows, longest, plan.columns_per_block}, rows);
+      if (missing) {
+        const auto mine = peaks_of(context, rows, plan.columns_per_block);
+        const auto most = peaks_of(context, longest, plan.columns_per_block);
+        if (!std::equal(mine.begin(), mine.end(), most.begin(), std::less_equal<>())) known->second = longest;
+      }
+      return known->second;
+    }
+  }
+
   Rows gather(Context<L>& context, const Weights& weights, Tensor<const Compute> x, const Targets& targets,
-              const RowRuns& runs, typename L::Frame& frame) const {
+              const RowRuns& runs, const tiling::TilePlan& plan, typename L::Frame& frame) const {
     const std::int64_t tokens = count_rows(runs);
-    const Rows rows{.normed = frame.template allocate<Compute>({tokens, hidden}),
+    const Rows rows{.normed = frame.template allocate<Compute>({computed_rows(context, tokens, plan), hidden}),
                     .rstd = frame.template allocate<float>({tokens}),
                     .targets = frame.template allocate<std::int32_t>({tokens})};
     std::int64_t row = 0;
@@ -179,6 +227,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
         device::move<Device>(context.stream, targets.device.data() + run.begin, rows.targets.data() + row, run.rows());
       row = end;
     }
+    rows.clear_others(context, rows.normed);
     return rows;
   }
 
@@ -186,11 +235,13 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
   void whole(Context<L>& context, const Weights& weights, const Gradients& gradients, const Rows& rows, float scale,
              Tensor<double> loss) const {
     typename L::Frame frame(context.arena);
-    const auto logits = frame.template allocate<Compute>({rows.targets.numel(), vocabulary});  // [t, V], then gradient
+    const auto logits = frame.template allocate<Compute>({rows.normed.rows(), vocabulary});  // [R, V], then gradient
     project<L, 1>(context, rows.normed, {weights.weight}, logits);
     context.progress();
-    device::enqueue(context.stream, device::CrossEntropy<Compute>{
-                                        .logits = logits, .targets = rows.targets, .scale = scale, .loss = loss});
+    device::enqueue(context.stream,
+                    device::CrossEntropy<Compute>{
+                        .logits = rows.counted(logits), .targets = rows.targets, .scale = scale, .loss = loss});
+    rows.clear_others(context, logits);
     project_backward_weight<L, 1>(context, logits, rows.normed, {gradients.weight});
     context.progress();
     project_backward_input<L, 1, Compute>(context, logits, {weights.weight}, rows.normed);
@@ -201,7 +252,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
   void blocks(Context<L>& context, const Weights& weights, const Gradients& gradients, const Rows& rows,
               std::int64_t columns, float scale, Tensor<double> loss) const {
     typename L::Frame frame(context.arena);
-    const auto sum = frame.template allocate<float>({rows.targets.numel(), hidden});  // [t, H], the gradient of normed
+    const auto sum = frame.template allocate<float>({rows.normed.rows(), hidden});  // [R, H], the gradient of normed
     const Blocks all = fold_blocks(context, weights, rows, columns, frame);
     device::enqueue(context.stream, device::CrossEntropySum{.state = all.state, .loss = loss});
     const bool written = *gradients.weight.written;
@@ -213,10 +264,12 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
         project<L, 1>(context, rows.normed, {weights.weight.slice(begin, end)}, logits);
         context.progress();
       }
-      device::enqueue(
-          context.stream,
-          device::CrossEntropyGradient<Compute>{
-              .logits = logits, .first = begin, .targets = rows.targets, .scale = scale, .state = all.state});
+      device::enqueue(context.stream, device::CrossEntropyGradient<Compute>{.logits = rows.counted(logits),
+                                                                            .first = begin,
+                                                                            .targets = rows.targets,
+                                                                            .scale = scale,
+                                                                            .state = all.state});
+      rows.clear_others(context, logits);
       bool first = written;  // every block writes its own part of the gradient
       project_backward_weight<L, 1>(context, logits, rows.normed, {gradients.weight.rows(begin, end, &first)});
       context.progress();
@@ -231,9 +284,8 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
   /// The state of all blocks; the last one's logits stay.
   Blocks fold_blocks(Context<L>& context, const Weights& weights, const Rows& rows, std::int64_t columns,
                      typename L::Frame& frame) const {
-    const std::int64_t tokens = rows.targets.numel();
-    const Blocks all{.state = frame.template allocate<double>({tokens, device::cross_entropy_state}),
-                     .logits = frame.template allocate<Compute>({tokens, columns})};
+    const Blocks all{.state = frame.template allocate<double>({rows.targets.numel(), device::cross_entropy_state}),
+                     .logits = frame.template allocate<Compute>({rows.normed.rows(), columns})};
     for (std::int64_t begin = 0; begin < vocabulary; begin += columns) {
       const std::int64_t end = std::min(begin + columns, vocabulary);
       const auto logits = block_of(all.logits, end - begin);
@@ -241,7 +293,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
       context.progress();
       device::enqueue(context.stream,
                       device::CrossEntropyFold<Compute>{
-                          .logits = logits, .first = begin, .targets = rows.targets, .state = all.state});
+                          .logits = rows.counted(logits), .first = begin, .targets = rows.targets, .state = all.state});
     }
     return all;
   }
