@@ -33,13 +33,13 @@ struct Fingerprint {
 Fingerprint fingerprint_of(const Record& record, std::int64_t segments, std::uint64_t sizes, std::uint8_t variant);
 
 /// Throws CollectiveError, on every rank the same, unless all are equal.
-void require_agreement(std::span<const Fingerprint> by_rank);
+void require_agreement(const Monitor& monitor, std::span<const Fingerprint> by_rank);
 
 template <Communicator C>
 void check_agreement(C& communicator, const Fingerprint& mine) {
   std::vector<Fingerprint> all(static_cast<std::size_t>(communicator.size()));
   communicator.gather_bytes(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
-  require_agreement(all);
+  require_agreement(communicator.monitor(), all);
 }
 
 }  // namespace fsdp::comm

@@ -4,9 +4,21 @@
 #pragma once
 
 #include <cstdlib>
+#include <exception>
 #include <type_traits>
 
 namespace fsdp::comm {
+
+/// Exit statuses of a program, besides 128 + signal where a signal ended it; docs/faults.md says when.
+struct ExitStatus {
+  static constexpr int done = 0;       ///< all that was asked for
+  static constexpr int failed = 1;     ///< memory, output, or an error of the program itself
+  static constexpr int bad_input = 2;  ///< what the user can mend: InputError
+  static constexpr int lost = 3;       ///< numbers that are not finite, or a rank that is lost
+};
+
+/// The status of a program that this exception ends.
+int exit_status_of(const std::exception& error);
 
 /// Whether this process was started by mpirun or another launcher of MPI processes.
 inline bool launched_by_mpi() {

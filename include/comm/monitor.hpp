@@ -45,10 +45,11 @@ struct Record {
 
 /// Run-time switches of one communicator.
 struct Options {
-  std::chrono::milliseconds deadline{20'000};  ///< longest wait for other ranks in one collective
-  bool checks = false;                         ///< compare op, dtype, sizes and sequence number on every rank first
-  bool record = false;                         ///< keep a Record for every collective
-  std::int64_t message_bytes = 1 << 30;        ///< longest single message; MPI 3 counts in int
+  std::chrono::milliseconds deadline{20'000};          ///< longest wait for other ranks in one collective
+  std::chrono::milliseconds device_deadline{600'000};  ///< longest wait for work of this rank's own device
+  bool checks = false;                   ///< compare op, dtype, sizes and sequence number on every rank first
+  bool record = false;                   ///< keep a Record for every collective
+  std::int64_t message_bytes = 1 << 30;  ///< longest single message; MPI 3 counts in int
   bool windows = true;  ///< Mpi: ranks of one machine read each other's shared_memory in place; a split asks again
   /// Called on this rank before each collective. For tests of one's own stack: whatever it delays (random_delays) must
   /// change no result, and where it throws or ends the rank, the others must end by the deadline.
@@ -64,8 +65,11 @@ std::string describe(const Record& record);
 /// Seconds in words: "0.100 s".
 std::string in_seconds(std::chrono::duration<double> seconds);
 
-/// What a backend says at the deadline.
+/// What a backend says at the deadline,
 std::string missed_deadline(std::chrono::duration<double> waited, std::string_view whom, const Options& options);
+/// and where its own device takes too long. `besides`: who else may be the reason.
+std::string missed_device_deadline(std::chrono::duration<double> waited, const Options& options,
+                                   std::string_view besides = "");
 
 /// Sums since the start.
 struct Totals {
@@ -81,11 +85,18 @@ struct Totals {
 class Monitor {
  public:
   int rank = 0;
+  std::vector<int> world_ranks;    ///< by rank, of a communicator that was split from another; else empty
+  std::vector<std::string> hosts;  ///< by rank, where ranks may be of several; else empty
   Options options;
   Totals totals;
   std::vector<Record> records;
   std::int64_t sequence = 0;
   Record current;  ///< the collective that is being started or waited for
+
+  /// A rank of this communicator as the whole job counts it.
+  int world_rank_of(int peer) const { return world_ranks.empty() ? peer : world_ranks[static_cast<std::size_t>(peer)]; }
+  /// "rank 3 (has not come; host b)": a peer in messages. `state` may be empty.
+  std::string name_of(int peer, std::string_view state = "") const;
 };
 
 }  // namespace fsdp::comm

@@ -28,7 +28,7 @@
 namespace fsdp::comm {
 
 /// Initialises MPI, runs f and finalises. An exception is printed as one line with the rank, and ends all processes
-/// with status 2; an InputError that is the same on all ranks is printed by rank 0 alone, and 2 is returned.
+/// with its exit_status_of; one that is the same on all ranks is printed by rank 0 alone, and its status is returned.
 int run_mpi(const Options& options, const std::function<int(std::unique_ptr<MpiRank>)>& f);
 
 template <class Device>

@@ -39,12 +39,13 @@ Fingerprint fingerprint_of(const Record& record, std::int64_t segments, std::uin
   return print;
 }
 
-void require_agreement(std::span<const Fingerprint> by_rank) {
+void require_agreement(const Monitor& monitor, std::span<const Fingerprint> by_rank) {
   const auto other =
       std::find_if(by_rank.begin(), by_rank.end(), [&](const auto& print) { return !(print == by_rank[0]); });
   if (other == by_rank.end()) return;
-  throw CollectiveError(message("ranks disagree: rank 0 is in ", words(by_rank[0]), ", rank ", other - by_rank.begin(),
-                                " is in ", words(*other), hidden_difference(by_rank[0], *other),
+  throw CollectiveError(message("ranks disagree: ", monitor.name_of(0), " is in ", words(by_rank[0]), ", ",
+                                monitor.name_of(static_cast<int>(other - by_rank.begin())), " is in ", words(*other),
+                                hidden_difference(by_rank[0], *other),
                                 "; every rank must make the same collectives in the same order"));
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "messages.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
@@ -15,6 +18,8 @@
 
 #include <comm/monitor.hpp>
 #include <fsdp/core/hash.hpp>
+
+#include "watchdog.hpp"
 
 namespace fsdp::comm {
 namespace {
@@ -38,6 +43,14 @@ int length_of(std::int64_t bytes) {
   return static_cast<int>(bytes);
 }
 
+constexpr std::chrono::seconds longest_start{60};
+
+/// Of calls that wait for other ranks and have no limit of their own.
+std::chrono::milliseconds longest_wait_of_calls = std::chrono::hours(24);
+std::string this_process = "a rank";
+
+Watchdog watched(const char* call) { return {this_process + ", " + call + ",", longest_wait_of_calls}; }
+
 }  // namespace
 
 struct Messages::State {
@@ -59,6 +72,7 @@ struct Messages::State {
 };
 
 Messages::Messages() : Messages(std::make_unique<State>()) {
+  const Watchdog watch = watched("MPI_Comm_dup");
   check(MPI_Comm_dup(MPI_COMM_WORLD, &state_->communicator), "MPI_Comm_dup");
   check(MPI_Comm_set_errhandler(state_->communicator, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check(MPI_Comm_rank(state_->communicator, &rank_), "MPI_Comm_rank");
@@ -104,12 +118,14 @@ std::span<const Message> Messages::poll() {
 }
 
 void Messages::exchange(std::span<const std::byte> mine, std::span<std::byte> all) {
+  const Watchdog watch = watched("MPI_Allgather");
   const int length = length_of(static_cast<std::int64_t>(mine.size()));
   check(MPI_Allgather(mine.data(), length, MPI_BYTE, all.data(), length, MPI_BYTE, state_->communicator),
         "MPI_Allgather");
 }
 
 void Messages::exchange_each(std::span<const std::byte> mine, std::span<std::byte> all) {
+  const Watchdog watch = watched("MPI_Alltoall");
   check(MPI_Alltoall(mine.data(), 1, MPI_BYTE, all.data(), 1, MPI_BYTE, state_->communicator), "MPI_Alltoall");
 }
 
@@ -127,6 +143,7 @@ void Messages::library_reduce_scatter(std::span<const float> full, std::span<flo
 
 Messages Messages::split(int color) {
   Messages part(std::make_unique<State>());
+  const Watchdog watch = watched("MPI_Comm_split");
   check(MPI_Comm_split(state_->communicator, color, rank_, &part.state_->communicator), "MPI_Comm_split");
   check(MPI_Comm_set_errhandler(part.state_->communicator, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check(MPI_Comm_rank(part.state_->communicator, &part.rank_), "MPI_Comm_rank");
@@ -138,12 +155,24 @@ void Messages::leave_behind() noexcept {
   if (state_) state_->communicator = MPI_COMM_NULL;
 }
 
-MpiProcess::MpiProcess() {
-  int provided = 0;
-  check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+MpiProcess::MpiProcess(std::chrono::milliseconds deadline) {
+  const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  if (rank != nullptr) this_process = message("rank ", rank);
+  std::array<char, 64> host{};
+  if (::gethostname(host.data(), host.size() - 1) == 0) this_process += message(" (host ", host.data(), ")");
+  longest_wait_of_calls = std::max<std::chrono::milliseconds>(deadline, longest_start);  // hosts start one by one
+  {
+    const Watchdog watch = watched("MPI_Init");
+    int provided = 0;
+    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  }
+  longest_wait_of_calls = deadline;
 }
 
-MpiProcess::~MpiProcess() { MPI_Finalize(); }
+MpiProcess::~MpiProcess() {
+  const Watchdog watch = watched("MPI_Finalize");
+  MPI_Finalize();
+}
 
 int MpiProcess::rank() const {
   int rank = 0;

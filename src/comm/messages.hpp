@@ -3,6 +3,7 @@
 /// Messages between processes: all that Tessera asks of MPI. The one source that sees mpi.h is messages.cpp.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -41,7 +42,8 @@ class Messages {
   /// Messages that were completed since the last call. Valid until the next one.
   std::span<const Message> poll();
 
-  /// Gives `mine` of every rank to all, in rank order; for the making of a communicator: it has no deadline.
+  /// Gives `mine` of every rank to all, in rank order; for the making of a communicator. Where ranks hang, the
+  /// process ends at the deadline, as in all calls below.
   void exchange(std::span<const std::byte> mine, std::span<std::byte> all);
   /// Byte r of `mine` becomes byte rank() of rank r's `all`.
   void exchange_each(std::span<const std::byte> mine, std::span<std::byte> all);
@@ -65,7 +67,8 @@ class Messages {
 /// bytes within two seconds.
 class MpiProcess {
  public:
-  MpiProcess();
+  /// `deadline`: of the calls that make and end communicators; more is left to MPI_Init.
+  explicit MpiProcess(std::chrono::milliseconds deadline);
   MpiProcess(const MpiProcess&) = delete;
   MpiProcess& operator=(const MpiProcess&) = delete;
   ~MpiProcess();

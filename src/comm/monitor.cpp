@@ -40,6 +40,19 @@ std::string missed_deadline(std::chrono::duration<double> waited, std::string_vi
   return message("waited ", in_seconds(waited), " for ", whom, "; the deadline is ", in_seconds(options.deadline));
 }
 
+std::string missed_device_deadline(std::chrono::duration<double> waited, const Options& options,
+                                   std::string_view besides) {
+  return message("waited ", in_seconds(waited), " for the device", besides, "; the limit of the device is ",
+                 in_seconds(options.device_deadline));
+}
+
+std::string Monitor::name_of(int peer, std::string_view state) const {
+  std::string text = message("rank ", world_rank_of(peer));
+  const std::string host = hosts.empty() ? "" : message("host ", hosts[static_cast<std::size_t>(peer)]);
+  if (state.empty() && host.empty()) return text;
+  return text + message(" (", state, state.empty() || host.empty() ? "" : "; ", host, ")");
+}
+
 std::function<void(int, const Record&)> random_delays(std::uint64_t seed, std::chrono::microseconds longest) {
   return [seed, longest](int rank, const Record& record) {
     std::seed_seq key{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32),

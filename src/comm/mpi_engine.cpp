@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mpi_engine.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <thread>
 
-#include "mpi_signal.hpp"
+#include "waiting_now.hpp"
 
 namespace fsdp::comm {
 namespace {
@@ -52,10 +55,19 @@ MpiRank::Engine::Engine(Engine& parent, int color)
 
 /// Windows are shared with those that want them, where this rank does.
 void MpiRank::Engine::find_processes() {
-  const int mine = monitor.options.windows ? process_ : nobody;
-  process_of_.resize(static_cast<std::size_t>(messages_.size()));
-  messages_.exchange(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(process_of_)));
-  if (mine == nobody) std::fill(process_of_.begin(), process_of_.end(), nobody);
+  struct Place {
+    int process, windows;
+    std::array<char, 64> host;
+  };
+  Place mine{.process = process_, .windows = monitor.options.windows ? process_ : nobody, .host = {}};
+  ::gethostname(mine.host.data(), mine.host.size() - 1);
+  std::vector<Place> all(static_cast<std::size_t>(messages_.size()));
+  messages_.exchange(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  for (const Place& place : all) {
+    process_of_.push_back(monitor.options.windows ? place.windows : nobody);
+    monitor.world_ranks.push_back(place.process);
+    monitor.hosts.emplace_back(place.host.data());
+  }
   for (InFlight& transfer : in_flight_) transfer.peers.resize(process_of_.size());
 }
 
@@ -279,7 +291,7 @@ std::string MpiRank::Engine::missing(const InFlight& transfer) const {
     const Peer& other = transfer.peers[static_cast<std::size_t>(peer)];
     const bool came = other.arrived;
     if (peer == messages_.rank() || (came && other.expected == 0 && !transfer.sum_to_come)) continue;
-    text += message(text.empty() ? "rank " : ", rank ", peer, came ? " (has come, not finished)" : " (has not come)");
+    text += (text.empty() ? "" : ", ") + monitor.name_of(peer, came ? "has come, not finished" : "has not come");
   }
   return text.empty() ? "peers to receive what this rank sends" : text;
 }

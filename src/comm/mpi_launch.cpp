@@ -9,7 +9,7 @@
 #include <comm/mpi.hpp>
 
 #include "messages.hpp"
-#include "mpi_signal.hpp"
+#include "waiting_now.hpp"
 
 namespace fsdp::comm {
 namespace {
@@ -27,25 +27,27 @@ void print_failure(int rank, const std::string& what) {
 }  // namespace
 
 int run_mpi(const Options& options, const std::function<int(std::unique_ptr<MpiRank>)>& f) {
-  MpiProcess process;
+  MpiProcess process(options.deadline);
   const int rank = process.rank();
   install_termination_report(rank);
   try {
     return f(std::make_unique<MpiRank>(Messages(), options));
-  } catch (const InputError& error) {
-    // Wrong flags are wrong on every rank: say so once, and end in order.
+  } catch (const CollectiveError& error) {
+    print_failure(rank, error.what());
+    MpiProcess::abort(exit_status_of(error));
+  } catch (const std::exception& error) {
+    // What is wrong on every rank is said once, and all end in order.
     const std::string what = error.what();
     if (process.agree(std::as_bytes(std::span(what)))) {
       if (rank == 0) std::fprintf(stderr, "%s\n", what.c_str());
-      return 2;
+      return exit_status_of(error);
     }
     print_failure(rank, what);
-  } catch (const std::exception& error) {
-    print_failure(rank, error.what());
+    MpiProcess::abort(exit_status_of(error));
   } catch (...) {
     print_failure(rank, "an exception of unknown type");
+    MpiProcess::abort(ExitStatus::failed);
   }
-  MpiProcess::abort(2);
 }
 
 }  // namespace fsdp::comm

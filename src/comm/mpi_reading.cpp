@@ -36,7 +36,7 @@ void MpiRank::Engine::on_arrival(InFlight& transfer, int peer) {
   from.arrived = true;
   --transfer.not_arrived;
   try {
-    require_same(messages_.rank(), transfer.arrival.outline, peer, from.arrival.outline);
+    require_same(process_, transfer.arrival.outline, monitor.world_rank_of(peer), from.arrival.outline);
   } catch (const CollectiveError&) {
     give_up();
     throw;

@@ -138,17 +138,21 @@ std::unique_ptr<NcclRank> NcclRank::split(int color) {
   // NCCL takes no negative color; ranks of one color have the same first rank.
   const auto first = static_cast<int>(std::find(colors.begin(), colors.end(), color) - colors.begin());
   std::shared_ptr<NcclLink> part = link_->split(first, rank(), monitor_.options.deadline);
-  return std::unique_ptr<NcclRank>(new NcclRank(std::move(part), before, same, monitor_.options));
+  std::unique_ptr<NcclRank> made(new NcclRank(std::move(part), before, same, monitor_.options));
+  for (int peer = 0; peer < size(); ++peer)
+    if (colors[static_cast<std::size_t>(peer)] == color)
+      made->monitor_.world_ranks.push_back(monitor_.world_rank_of(peer));
+  return made;
 }
 
 void NcclRank::wait_for(const AnyEvent& event) {
   const Clock::time_point begin = Clock::now();
-  const bool in_time = poll_until(begin + monitor_.options.deadline, [&] {
+  const bool in_time = poll_until(begin + monitor_.options.device_deadline, [&] {
     if (queue_.happened(event)) return true;
     link_->check();
     return false;
   });
-  if (!in_time) link_->fail(missed_deadline(Clock::now() - begin, "the device or the other ranks", monitor_.options));
+  if (!in_time) link_->fail(missed_device_deadline(Clock::now() - begin, monitor_.options, " or the other ranks"));
 }
 
 std::shared_ptr<std::byte> NcclRank::shared_memory(std::int64_t bytes) {

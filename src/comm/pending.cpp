@@ -16,8 +16,8 @@ Watched::~Watched() {
 }
 
 CollectiveError Watched::explain(const CollectiveError& error) const {
-  return CollectiveError(message("rank ", monitor_.rank, ", ", describe(monitor_.current), ", after ",
-                                 in_seconds(std::chrono::duration<double>(seconds())), ": ", error.what()));
+  return CollectiveError(message("rank ", monitor_.world_rank_of(monitor_.rank), ", ", describe(monitor_.current),
+                                 ", after ", in_seconds(std::chrono::duration<double>(seconds())), ": ", error.what()));
 }
 
 double Watched::seconds() const {

@@ -41,9 +41,9 @@ void SelfRank::queue_transfer() {
 
 void SelfRank::wait_for(const AnyEvent& event) const {
   const auto begin = std::chrono::steady_clock::now();
-  const bool in_time = poll_until(begin + monitor_.options.deadline, [&] { return queue_.happened(event); });
+  const bool in_time = poll_until(begin + monitor_.options.device_deadline, [&] { return queue_.happened(event); });
   if (!in_time)
-    throw CollectiveError(missed_deadline(std::chrono::steady_clock::now() - begin, "the device", monitor_.options));
+    throw CollectiveError(missed_device_deadline(std::chrono::steady_clock::now() - begin, monitor_.options));
 }
 
 }  // namespace fsdp::comm

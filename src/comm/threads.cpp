@@ -88,11 +88,12 @@ void ThreadsRank::abandon(Ticket) noexcept {
 std::unique_ptr<ThreadsRank> ThreadsRank::split(int color) {
   struct Vote {
     int color;
+    int world_rank;
     std::shared_ptr<ThreadsGroup>* group;
   };
   // The lowest rank of each color makes the group; all copy its pointer before it goes out of scope.
   std::shared_ptr<ThreadsGroup> made;
-  const Vote mine{.color = color, .group = &made};
+  const Vote mine{.color = color, .world_rank = world_rank_, .group = &made};
   std::vector<Vote> votes(static_cast<std::size_t>(size()));
   const std::vector<std::int64_t> counts(votes.size(), sizeof(Vote));
   const auto gather = [&] {
@@ -108,9 +109,11 @@ std::unique_ptr<ThreadsRank> ThreadsRank::split(int color) {
   int ranks = 0;
   int rank = 0;
   int leader = -1;
+  std::vector<int> world_ranks;
   for (int peer = 0; peer < size(); ++peer) {
     if (votes[static_cast<std::size_t>(peer)].color != color) continue;
     if (leader < 0) leader = peer;
+    world_ranks.push_back(votes[static_cast<std::size_t>(peer)].world_rank);
     if (peer < rank_) ++rank;
     ++ranks;
   }
@@ -118,7 +121,9 @@ std::unique_ptr<ThreadsRank> ThreadsRank::split(int color) {
   gather();
   std::shared_ptr<ThreadsGroup> group = *votes[static_cast<std::size_t>(leader)].group;
   gather();
-  return std::make_unique<ThreadsRank>(std::move(group), rank, world_rank_, monitor_.options);
+  auto part = std::make_unique<ThreadsRank>(std::move(group), rank, world_rank_, monitor_.options);
+  part->monitor().world_ranks = std::move(world_ranks);
+  return part;
 }
 
 /// Works at transfers in the order they were started, as far as peers have come. Says whether anything was done.
@@ -253,7 +258,7 @@ void ThreadsRank::copy(const Transfer& transfer, std::byte* to, const std::byte*
 const Transfer& ThreadsRank::active_transfer_of(int peer) const {
   const Transfer& mine = own_transfer(active_);
   const Transfer& theirs = group_->peer(peer).transfers[active_ % ThreadsPeer::depth];
-  require_same(rank_, outline_of(mine), peer, outline_of(theirs));
+  require_same(world_rank_, outline_of(mine), monitor_.world_rank_of(peer), outline_of(theirs));
   return theirs;
 }
 
@@ -281,8 +286,10 @@ std::string ThreadsRank::missing(Ticket ticket, bool only_left) const {
     ThreadsPeer& other = group_->peer(peer);
     const bool left = other.left.load();  // read first: what such a peer has finished is final
     if (peer == rank_ || (only_left && !left) || other.finished.load() >= 2 * ticket + 2) continue;
-    text += message(text.empty() ? "rank " : ", rank ", peer);
-    if (!only_left) text += other.published.load() > ticket ? " (has come, not finished)" : " (has not come)";
+    const bool came = other.published.load() > ticket;
+    text += (text.empty() ? "" : ", ") + monitor_.name_of(peer, only_left ? ""
+                                                                : came    ? "has come, not finished"
+                                                                          : "has not come");
   }
   return text;
 }

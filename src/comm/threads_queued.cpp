@@ -38,13 +38,13 @@ AnyEvent ThreadsRank::done(Ticket ticket) {
 
 void ThreadsRank::wait_for(const AnyEvent& event) {
   const Clock::time_point begin = Clock::now();
-  const bool in_time = poll_until(begin + monitor_.options.deadline, [&] {
+  const bool in_time = poll_until(begin + monitor_.options.device_deadline, [&] {
     if (queue_.happened(event)) return true;
     progress();
     throw_if_poisoned();
     return false;
   });
-  if (!in_time) fail(missed_deadline(Clock::now() - begin, "the device", monitor_.options));
+  if (!in_time) fail(missed_device_deadline(Clock::now() - begin, monitor_.options));
 }
 
 /// This rank's memory and its queue end after this.

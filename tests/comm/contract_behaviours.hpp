@@ -205,17 +205,17 @@ struct ChecksFindRanksThatDisagree {
     const std::vector<Segment<std::int32_t>> integers{
         {reinterpret_cast<std::int32_t*>(local.data()), reinterpret_cast<std::int32_t*>(full.data()), counts}};
 
-    const auto expect = [&](const std::function<void()>& call, std::initializer_list<const char*> parts) {
+    const auto expect = [&](const std::function<void()>& call, const std::vector<std::string>& parts) {
       try {
         call();
         ADD_FAILURE() << "nobody saw that ranks disagree";
       } catch (const CollectiveError& error) {
-        for (const char* part : parts)
+        for (const std::string& part : parts)
           EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
       }
     };
     expect([&] { odd ? barrier(c) : all_gather(c, usual, {.unit = 3}).wait(); },
-           {"rank 0 is in all_gather of unit 3 (f32, ", "is in barrier"});
+           {c.monitor().name_of(0) + " is in all_gather of unit 3 (f32, ", "is in barrier"});
     expect([&] { all_gather(c, odd ? other : usual).wait(); }, {"the counts of elements by rank differ"});
     expect([&] { odd ? all_gather(c, integers).wait() : all_gather(c, usual).wait(); }, {"(f32, ", "(i32, "});
     expect([&] { all_gather(c, usual, {.what = "weights", .unit = odd ? 4 : 3}).wait(); },

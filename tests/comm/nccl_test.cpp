@@ -339,7 +339,7 @@ TEST_F(NcclFaults, ADeviceThatDoesNotGetReadyIsMissedAtTheDeadline) {
   QueuedQueue stuck("stuck");
   std::atomic<bool> released = false;
   hold(stuck, released);
-  run_nccl(1, {.deadline = milliseconds(50)}, [&](Ranks& c) {
+  run_nccl(1, {.device_deadline = milliseconds(50)}, [&](Ranks& c) {
     expect_parts(failure_of([&] { synchronize(c, stuck); }), {"for the device or the other ranks", "0.050 s"});
     released = true;
   });

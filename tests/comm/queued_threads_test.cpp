@@ -160,7 +160,7 @@ TEST(QueuedThreadsFaults, ADeviceThatDoesNotGetReadyIsNamedAtTheDeadline) {
   hold(stuck, released);
   std::string text;
   try {
-    Ranks::run(2, {.deadline = milliseconds(100)}, [&](auto& c) {
+    Ranks::run(2, {.device_deadline = milliseconds(100)}, [&](auto& c) {
       if (c.rank() == 1) std::this_thread::sleep_for(milliseconds(20));
       synchronize(c, stuck);
     });
@@ -168,7 +168,17 @@ TEST(QueuedThreadsFaults, ADeviceThatDoesNotGetReadyIsNamedAtTheDeadline) {
     text = error.what();
   }
   released = true;
-  EXPECT_NE(text.find("for the device; the deadline is 0.100 s"), std::string::npos) << text;
+  EXPECT_NE(text.find("for the device; the limit of the device is 0.100 s"), std::string::npos) << text;
+}
+
+TEST(QueuedThreadsFaults, ADeviceMayTakeLongerThanRanksWaitForEachOther) {
+  Ranks::run(2, {.deadline = milliseconds(20)}, [&](auto& c) {
+    Queue slow("slow");
+    Floats value(1);
+    write_later(slow, value, 1.0f, milliseconds(200));
+    synchronize(c, slow);
+    EXPECT_EQ(value[0], 1.0f);
+  });
 }
 
 TEST(QueuedThreadsFaults, AFailingRanksMemoryOutlivesWhatPeersHaveQueued) {

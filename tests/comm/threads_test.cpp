@@ -94,6 +94,23 @@ TEST(Threads, AFailureReachesCommunicatorsThatWereSplit) {
                InputError);
 }
 
+TEST(Threads, ASplitCommunicatorNamesRanksOfTheWholeJob) {
+  std::atomic<bool> done = false;
+  const std::string text = failure_of([&] {
+    Threads<>::run(4, impatient, [&](auto& c) {
+      auto odd = split(c, [](int rank) { return rank % 2; });
+      auto nested = split(odd, [](int) { return 0; });
+      while (c.rank() != 1 && !done) std::this_thread::sleep_for(milliseconds(1));
+      if (c.rank() != 1) return;
+      const std::string seen = failure_of([&] { barrier(nested); });
+      done = true;
+      throw CollectiveError(seen);
+    });
+  });
+  EXPECT_TRUE(contains(text, "rank 1, barrier")) << text;
+  EXPECT_TRUE(contains(text, "for rank 3 (has not come)")) << text;
+}
+
 TEST(Threads, UnwindingWithCollectivesInFlightNeitherHangsNorThrows) {
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_THROW(Threads<>::run(2, {},

@@ -2,7 +2,8 @@
 /// @file
 /// The one family of exceptions. A message says what was asked, what was found and what to do.
 ///
-/// The program prints `what()` as one line on stderr and ends with status 2; a library never aborts.
+/// The program prints `what()` as one line on stderr and ends with the status that docs/faults.md lists; a library
+/// never aborts.
 #pragma once
 
 #include <sstream>
@@ -19,6 +20,12 @@ class Error : public std::runtime_error {
 
 /// Arguments, files or sizes that the user can mend.
 class InputError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A loss, gradient, weight or optimizer state that is not finite, so that training cannot go on from it.
+class DivergedError : public Error {
  public:
   using Error::Error;
 };

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a process says when its launcher ends it, because another rank has died.
+/// What a process says when its launcher ends it, because another rank has died or the job has.
 #pragma once
-
-#include <atomic>
 
 #include <comm/monitor.hpp>
 
@@ -21,7 +19,8 @@ class WaitingNow {
   const Monitor* outer_;
 };
 
-/// On SIGTERM: one line on stderr with the rank and the pending collective, then exit status 128 + 15.
+/// On SIGTERM: one line on stderr with the rank and the pending collective, then exit status 128 + 15; while signals
+/// are caught (comm/signals.hpp), the line alone.
 void install_termination_report(int rank);
 
 }  // namespace fsdp::comm

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <comm/launch.hpp>
+
+#include <comm/monitor.hpp>
+#include <fsdp/core/error.hpp>
+
+namespace fsdp::comm {
+
+int exit_status_of(const std::exception& error) {
+  if (dynamic_cast<const InputError*>(&error) != nullptr) return ExitStatus::bad_input;
+  const bool rank_or_numbers =
+      dynamic_cast<const CollectiveError*>(&error) != nullptr || dynamic_cast<const DivergedError*>(&error) != nullptr;
+  return rank_or_numbers ? ExitStatus::lost : ExitStatus::failed;
+}
+
+}  // namespace fsdp::comm

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <comm/signals.hpp>
+
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string_view>
+
+#include "waiting_now.hpp"
+
+namespace fsdp::comm {
+namespace {
+
+std::atomic<const Monitor*> waiting_in = nullptr;
+std::atomic<int> rank_of_process = -1;  ///< where a launcher may end this process
+std::atomic<int> catching = 0;          ///< how many CatchSignals live
+std::atomic<int> stop_asked = 0;
+std::atomic<std::int64_t> saves_asked = 0;
+static_assert(std::atomic<const Monitor*>::is_always_lock_free && std::atomic<int>::is_always_lock_free &&
+              std::atomic<std::int64_t>::is_always_lock_free);
+
+/// A line of text made without memory or locks, as a signal handler must.
+class Line {
+ public:
+  void add(std::string_view text) {
+    for (char character : text)
+      if (length_ + 1 < sizeof(text_)) text_[length_++] = character;
+  }
+  void add(std::int64_t number) {
+    char digits[24];
+    std::size_t at = sizeof(digits);
+    std::uint64_t rest = number < 0 ? 0 - static_cast<std::uint64_t>(number) : static_cast<std::uint64_t>(number);
+    do {
+      digits[--at] = static_cast<char>('0' + rest % 10);
+      rest /= 10;
+    } while (rest != 0);
+    if (number < 0) digits[--at] = '-';
+    add(std::string_view(digits + at, sizeof(digits) - at));
+  }
+  void write_to_stderr() {
+    text_[length_++] = '\n';
+    const ssize_t written = write(STDERR_FILENO, text_, length_);
+    static_cast<void>(written);
+  }
+
+ private:
+  char text_[512];
+  std::size_t length_ = 0;
+};
+
+/// "rank 1: ended by its launcher (SIGTERM) while it waited in all_gather of weights, unit 3, sequence 17".
+void report_termination(std::string_view then) {
+  Line line;
+  line.add("rank ");
+  line.add(std::int64_t{rank_of_process.load()});
+  line.add(": ended by its launcher (SIGTERM)");
+  if (const Monitor* const monitor = waiting_in.load()) {
+    const Record& record = monitor->current;
+    line.add(" while it waited in ");
+    line.add(name_of(record.op));
+    if (!record.label.what.empty()) {
+      line.add(" of ");
+      line.add(record.label.what);
+    }
+    if (record.label.unit >= 0) {
+      line.add(", unit ");
+      line.add(std::int64_t{record.label.unit});
+    }
+    line.add(", sequence ");
+    line.add(record.sequence);
+  }
+  line.add(then);
+  line.write_to_stderr();
+}
+
+extern "C" void on_signal(int signal, siginfo_t* from, void*) {
+  if (signal == SIGUSR1) {
+    saves_asked.fetch_add(1);
+    return;
+  }
+  const bool again = stop_asked.exchange(signal) != 0;
+  const bool ends = again || catching.load() == 0;
+  if (signal == SIGTERM && rank_of_process.load() >= 0 && (ends || from->si_pid == getppid()))
+    report_termination(ends ? "" : "; the step ends and is saved if the launcher waits so long");
+  if (ends) _exit(128 + signal);
+}
+
+void install(int signal) {
+  struct sigaction action {};
+  action.sa_sigaction = on_signal;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(signal, &action, nullptr);
+}
+
+constexpr std::array caught = {SIGTERM, SIGINT, SIGUSR1};
+std::array<struct sigaction, caught.size()> before;
+std::mutex installing;
+
+}  // namespace
+
+CatchSignals::CatchSignals() {
+  const std::lock_guard lock(installing);
+  if (catching.load() == 0) {
+    for (std::size_t i = 0; i < caught.size(); ++i) sigaction(caught[i], nullptr, &before[i]);
+    stop_asked.store(0);
+    saves_asked.store(0);
+  }
+  catching.fetch_add(1);
+  for (const int signal : caught) install(signal);
+}
+
+CatchSignals::~CatchSignals() {
+  const std::lock_guard lock(installing);
+  if (catching.fetch_sub(1) > 1) return;
+  for (std::size_t i = 0; i < caught.size(); ++i) sigaction(caught[i], &before[i], nullptr);
+}
+
+Asked CatchSignals::asked() const { return {.stop = stop_asked.load(), .saves = saves_asked.load()}; }
+
+const char* name_of_stop(int signal) { return signal == SIGINT ? "SIGINT" : "SIGTERM"; }
+
+WaitingNow::WaitingNow(const Monitor& monitor) : outer_(waiting_in.exchange(&monitor)) {}
+WaitingNow::~WaitingNow() { waiting_in.store(outer_); }
+
+void install_termination_report(int rank) {
+  rank_of_process.store(rank);
+  install(SIGTERM);
+}
+
+}  // namespace fsdp::comm

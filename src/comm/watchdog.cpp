@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "watchdog.hpp"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <utility>
+
+#include <comm/launch.hpp>
+#include <comm/monitor.hpp>
+#include <fsdp/core/error.hpp>
+
+namespace fsdp::comm {
+
+Watchdog::Watchdog(std::string whom, std::chrono::milliseconds limit) {
+  sigset_t all, before;  // signals are for the threads that were there before
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this, limit, whom = std::move(whom)] {
+    std::unique_lock lock(mutex_);
+    if (over_.wait_for(lock, limit, [&] { return done_; })) return;
+    std::fprintf(
+        stderr, "%s\n",
+        message(whom, " waited ", in_seconds(limit), " for the other ranks; the deadline is ", in_seconds(limit))
+            .c_str());
+    ::_exit(ExitStatus::lost);
+  });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Watchdog::~Watchdog() {
+  {
+    const std::lock_guard lock(mutex_);
+    done_ = true;
+  }
+  over_.notify_all();
+  thread_.join();
+}
+
+}  // namespace fsdp::comm

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A limit for calls that have none of their own, such as MPI_Init and MPI_Finalize where a rank hangs.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace fsdp::comm {
+
+/// Where it still lives after `limit`: one line on stderr, which begins with `whom`, and the process ends with
+/// status 3.
+class Watchdog {
+ public:
+  Watchdog(std::string whom, std::chrono::milliseconds limit);
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+  ~Watchdog();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable over_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+}  // namespace fsdp::comm

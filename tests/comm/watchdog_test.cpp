@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/watchdog.hpp"
+
+#include <chrono>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+namespace fsdp::comm {
+namespace {
+
+using std::chrono::milliseconds;
+
+TEST(WatchdogDeathTest, EndsAProcessThatHangsAndSaysWhere) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  EXPECT_EXIT(
+      {
+        const Watchdog watch("rank 2, MPI_Finalize,", milliseconds(50));
+        std::this_thread::sleep_for(std::chrono::seconds(20));
+      },
+      testing::ExitedWithCode(3), "rank 2, MPI_Finalize, waited 0.050 s for the other ranks; the deadline is 0.050 s");
+}
+
+TEST(Watchdog, LeavesACallThatReturnsAlone) {
+  for (int i = 0; i < 100; ++i) const Watchdog watch("a call", std::chrono::hours(1));
+}
+
+}  // namespace
+}  // namespace fsdp::comm
