@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdio>
-#include <exception>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -22,6 +21,7 @@
 #include <fsdp/train/flags.hpp>
 #include <fsdp/train/model_choice.hpp>
 #include <fsdp/train/optimizer_choice.hpp>
+#include <fsdp/train/program.hpp>
 
 namespace fsdp {
 namespace detail {
@@ -39,14 +39,14 @@ Policy left_out() {
 
 /// `tessera train` for one stack, whose policies are these values: its flags without the sub-command and without those
 /// that name a policy, which are refused. optim::RunTime is chosen by --optimizer; of another optimizer the constants
-/// alone are flags. Returns the exit status: 0, or 2 after one line on stderr.
+/// alone are flags. Returns the exit status (comm::ExitStatus), not 0 after one line on stderr.
 template <class Model, class Optimizer = optim::RunTime>
 int train_main(int argc, const char* const* argv, typename Model::Stack::Sharding sharding,
                typename Model::Stack::Tiling tiling, Optimizer optimizer) {
   using Stack = typename Model::Stack;
   static_assert(train::check_launch<typename Stack::Comm>());
   static_assert(optim::check_optimizer<Optimizer>());
-  try {
+  return train::run_program([&]() -> int {
     train::ChosenOptimizer<Optimizer> chosen{std::move(optimizer)};
     const auto command = train::parse_train(argc, argv,
                                             {.sharding = policy_text(sharding),
@@ -58,13 +58,9 @@ int train_main(int argc, const char* const* argv, typename Model::Stack::Shardin
                                               train::bind_model<typename Model::Config>(flags, model);
                                               chosen.bind(flags);
                                             });
-    if (const auto* help = std::get_if<train::Help>(&command))
-      return std::fputs(help->text.c_str(), stdout) < 0 ? 2 : 0;
+    if (const auto* help = std::get_if<train::Help>(&command)) return std::fputs(help->text.c_str(), stdout), 0;
     return train::train<Model>(std::get<train::TrainOptions>(command), sharding, tiling, chosen.resolve());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "tessera: %s\n", error.what());
-    return 2;
-  }
+  });
 }
 
 template <class Model, class Optimizer = optim::RunTime>

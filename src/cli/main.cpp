@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The program: reads the command line, picks a compiled stack, runs the sub-command.
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <string>
 #include <variant>
 #include <vector>
@@ -13,6 +11,7 @@
 #include <comm/rendezvous.hpp>
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/nearest.hpp>
+#include <fsdp/train/program.hpp>
 
 #include "bench/alone.hpp"
 #include "bench/check.hpp"
@@ -100,7 +99,7 @@ Command launched(Command command) {
 }
 
 struct Run {
-  int operator()(const train::Help& help) const { return std::fputs(help.text.c_str(), stdout) < 0 ? 2 : 0; }
+  int operator()(const train::Help& help) const { return std::fputs(help.text.c_str(), stdout), 0; }
   int operator()(const cli::Train& command) const {
     const auto ready = launched(command);
     return find_stack(ready.stack).train(ready);
@@ -119,7 +118,7 @@ struct Run {
     std::string text = "Compiled into this program; --tiling is free:\n";
     for (const stacks::CompiledStack& stack : compiled_stacks()) text += "  " + flags_of(stack) + "\n";
     text += "Any other is a program of a few lines: see examples/minimal.\n" + cli::support_text();
-    return std::fputs(text.c_str(), stdout) < 0 ? 2 : 0;
+    return std::fputs(text.c_str(), stdout), 0;
   }
   int operator()(const bench::BenchOptions& options) const {
     bench::check(options);
@@ -143,11 +142,5 @@ struct Run {
 }  // namespace fsdp
 
 int main(int argc, char** argv) {
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow further is an error of write, which says so
-  try {
-    return std::visit(fsdp::Run{}, fsdp::cli::parse(argc, argv));
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "tessera: %s\n", error.what());
-    return 2;
-  }
+  return fsdp::train::run_program([&] { return std::visit(fsdp::Run{}, fsdp::cli::parse(argc, argv)); });
 }

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/train/program.hpp>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <new>
+
+#include <comm/launch.hpp>
+
+namespace fsdp::train {
+namespace {
+
+void open_what_is_closed() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF)
+      static_cast<void>(::open("/dev/null", O_RDWR));  // the lowest free number: this one
+}
+
+/// Whether stdout took all that was printed; says so on stderr where it did not.
+bool all_was_printed() {
+  errno = 0;
+  const bool flushed = std::fflush(stdout) == 0;
+  if (flushed && std::ferror(stdout) == 0) return true;
+  std::fprintf(stderr, "tessera: stdout cannot be written%s%s; what was printed is not whole\n", errno != 0 ? ": " : "",
+               errno != 0 ? std::strerror(errno) : "");
+  return false;
+}
+
+}  // namespace
+
+int run_program(const std::function<int()>& f) {
+  open_what_is_closed();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow further is an error of write, which says so
+  int status = comm::ExitStatus::failed;
+  try {
+    status = f();
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "tessera: out of memory: this process was refused more; take smaller sizes or more ranks\n");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tessera: %s\n", error.what());
+    status = comm::exit_status_of(error);
+  }
+  const bool printed = all_was_printed();
+  return status == comm::ExitStatus::done && !printed ? comm::ExitStatus::failed : status;
+}
+
+}  // namespace fsdp::train

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A stdout that takes nothing is an error of every command; a closed one gives its number to no file.
+set -euo pipefail
+source "$(dirname "$0")/../support/program.sh"
+
+text 600 text.txt
+train=(train --data text.txt --model tiny --seq-len 16 --precision fp32 --threads 1 --steps 2)
+
+# full COMMAND...: status 1 and one line.
+full() {
+  local status=0
+  timeout "$limit" "$program" "$@" >/dev/full 2>"$err" || status=$?
+  [ "$status" -eq 1 ] || fail "status $status instead of 1: $*"
+  contains "$err" 'stdout cannot be written'
+}
+full --help
+full stacks
+full "${train[@]}"
+full "${train[@]}" --dry-run
+full "${train[@]}" --print-schedule
+full eval --model "$golden/llama-gqa" --data text.txt --seq-len 16 --precision fp32 --comm threads:2
+full generate --model "$golden/llama-gqa" --prompt a --tokens 2 --precision fp32
+
+echo "== closed"
+timeout "$limit" "$program" "${train[@]}" --metrics metrics.jsonl --checkpoint-dir saved >&- 2>"$err" || fail "status $?"
+lacks metrics.jsonl '^[^{]'
+[ "$(wc -l <metrics.jsonl)" -eq 5 ] || fail "$(wc -l <metrics.jsonl) lines of metrics"
+timeout "$limit" "$program" "${train[@]}" --metrics metrics2.jsonl --checkpoint-dir saved2 >&- 2>&- <&- || fail "status $?"
+same saved/step-00000002/model.safetensors saved2/step-00000002/model.safetensors
+timeout "$limit" "$program" "${train[@]}" --trace trace.json --data nowhere 2>&- >"$out" <&- && fail "status 0"
+[ ! -s "$out" ] || fail "an error stands in stdout"
