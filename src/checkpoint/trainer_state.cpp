@@ -47,6 +47,7 @@ std::string to_json(const TrainerFile& file) {
   for_each_number(file, [&](const char* key, std::int64_t value) { object[key] = value; });
   if (const auto& scale = file.state.loss_scale)
     object["loss_scale"] = {{"scale", scale->scale}, {"sound_steps", scale->sound_steps}};
+  if (!file.state.run.empty()) object["run"] = file.state.run;
   return object.dump(2) + "\n";
 }
 
@@ -95,6 +96,14 @@ TrainerFile read_trainer_file(const std::filesystem::path& path, const std::opti
   }
   require<InputError>(file.state.skipped_steps <= file.state.step, source, ": ", file.state.skipped_steps,
                       " skipped_steps of ", file.state.step, " steps");
+  if (object.contains("run")) {
+    require<InputError>(object.at("run").is_object(), source, ": \"run\" must hold texts");
+    for (const auto& [name, value] : object.at("run").items()) {
+      require<InputError>(value.is_string(), source, ": \"run\" must hold texts, and \"", name, "\" is none");
+      file.state.run[name] = value.get<std::string>();
+    }
+    ++keys;
+  }
   require<InputError>(object.size() == keys, source, ": has ", object.size(), " keys where ", keys, " are known");
   return file;
 }

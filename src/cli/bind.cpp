@@ -3,6 +3,7 @@
 
 #include <fsdp/models/llama_config.hpp>
 #include <fsdp/train/model_choice.hpp>
+#include <fsdp/train/ranges.hpp>
 
 namespace fsdp::cli {
 
@@ -32,7 +33,8 @@ void bind(train::FlagSet& flags, Train& command) {
   bind(flags, command.options);
   train::bind_model<LlamaConfig>(flags, command.options.model);
   bind(flags, command.optimizer);
-  flags.add("ranks", command.options.ranks, "of the dry run; 0: those of --comm");
+  flags.add("ranks", command.options.ranks, "of the dry run; 0: those of --comm",
+            train::counts_up_to(train::most_ranks, 0));
   bind(flags, command.stack);
 }
 void bind(train::FlagSet& flags, Eval& command) {

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <map>
 #include <vector>
 
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/nearest.hpp>
 #include <fsdp/train/byte_count.hpp>
+#include <fsdp/train/ranges.hpp>
 
 namespace fsdp::cli {
 namespace {
@@ -26,13 +28,20 @@ const std::vector<std::string> comm_names = {"self", "threads:N", "mpi", "nccl"}
   throw InputError(message("--", flag, " ", text, " is not known; ", suggestion(text, names)));
 }
 
-/// The number after "PREFIX:", at least 1; 0 where the text is anything else.
-std::int64_t number_after(std::string_view text, std::string_view prefix) {
+constexpr std::int64_t most_int = std::numeric_limits<std::int32_t>::max();  // what policies count in
+
+/// The number after "PREFIX:", at least 1; 0 where the text is anything else. Throws InputError where it is too large.
+std::int64_t number_after(std::string_view flag, std::string_view text, std::string_view prefix, std::int64_t most) {
   if (!text.starts_with(prefix)) return 0;
-  text.remove_prefix(prefix.size());
+  const std::string_view digits = text.substr(prefix.size());
   std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() && number >= 1 ? number : 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (end != digits.data() + digits.size()) return 0;
+  const bool positive = error == std::errc() ? number >= 1 : digits.front() != '-';
+  if (digits.empty() || !positive) return 0;
+  require<InputError>(error == std::errc() && number <= most, "--", flag, " ", text, ": the number must be at most ",
+                      most);
+  return number;
 }
 
 std::string with_number(std::string_view name, std::int64_t number) {
@@ -66,7 +75,9 @@ ShardingChoice parse_sharding(std::string_view text) {
   }
   const Kind held = hybrid ? choice.inner : choice.kind;
   for (const std::string_view part : parts) {
-    const auto number = [&](std::string_view key) { return number_after(part, key); };
+    const auto number = [&](std::string_view key) {
+      return number_after("sharding", part, key, key == "persist=" || key == "live=" ? train::most_elements : most_int);
+    };
     if (part == "no-reshard" && held == Kind::fsdp2 && (hybrid || choice.number == 0))
       choice.reshard = false;
     else if (part == "full" && hybrid)
@@ -111,8 +122,10 @@ OffloadChoice parse_offload(std::string_view text) {
 TilingChoice parse_tiling(std::string_view text) {
   using Kind = TilingChoice::Kind;
   if (text == "off") return {};
-  if (const std::int64_t n = number_after(text, "tiles:"); n > 0) return {.kind = Kind::tiles, .number = n};
-  if (const std::int64_t n = number_after(text, "tokens:"); n > 0) return {.kind = Kind::tokens, .number = n};
+  if (const std::int64_t n = number_after("tiling", text, "tiles:", most_int); n > 0)
+    return {.kind = Kind::tiles, .number = n};
+  if (const std::int64_t n = number_after("tiling", text, "tokens:", most_int); n > 0)
+    return {.kind = Kind::tokens, .number = n};
   if (text == "budget:auto") return {.kind = Kind::budget};
   if (text.starts_with("budget:"))
     if (const std::int64_t n = train::bytes_of(text.substr(7)); n > 0) return {.kind = Kind::budget, .number = n};
@@ -124,10 +137,8 @@ CommChoice parse_comm(std::string_view text) {
   if (text == "self") return {.kind = Kind::self};
   if (text == "mpi") return {.kind = Kind::mpi};
   if (text == "nccl") return {.kind = Kind::nccl};
-  if (const std::int64_t n = number_after(text, "threads:"); n > 0) {
-    require<InputError>(n <= 1024, "--comm ", text, ": at most 1024 ranks run as threads");
+  if (const std::int64_t n = number_after("comm", text, "threads:", train::most_started_ranks); n > 0)
     return {.kind = Kind::threads, .ranks = n};
-  }
   unknown("comm", text, comm_names);
 }
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/hash.hpp>
+#include <fsdp/core/identity.hpp>
 #include <fsdp/report/report.hpp>
 
 namespace fsdp::data {
@@ -44,6 +46,13 @@ TokenBatch TextSource::fill(Storage& storage, std::span<const std::int64_t> wind
 std::string TextSource::text() const {
   return message(report::bytes_text(corpus_->size()), " in ", corpus_->files().size(), " files (",
                  corpus_->skipped_binary(), " binary ones skipped)");
+}
+
+std::string TextSource::identity() const {
+  std::uint64_t digest = hash_seed;
+  for (const CorpusFile& file : corpus_->files())
+    digest = hashed(digest, static_cast<std::int64_t>(digest_of_file(file.path)));
+  return message(corpus_->files().size(), " files, ", corpus_->size(), " bytes, digest ", digest_text(digest));
 }
 
 }  // namespace fsdp::data

@@ -43,14 +43,6 @@ std::optional<std::filesystem::path> folder_to_resume(const TrainOptions& option
   return newest;
 }
 
-std::string resumed_text(const TrainOptions& options, const std::optional<std::filesystem::path>& from,
-                         std::int64_t step) {
-  if (from) return message("resuming from ", from->string(), " (step ", step, ")");
-  if (options.resume == "auto")
-    return message("--resume auto: ", options.checkpoint_dir, " holds no checkpoint; a fresh start");
-  return {};
-}
-
 void remove_older(const TrainOptions& options, std::int64_t newest, const std::filesystem::path& resumed_from,
                   const checkpoint::Warn& warn) {
   if (options.keep == 0) return;

@@ -73,6 +73,20 @@ void FlagSet::add(Flag flag) {
   flags_.push_back(std::move(flag));
 }
 
+void FlagSet::check_with(std::function<void()> check) {
+  Flag& flag = flags_.back();
+  flag.set = [set = std::move(flag.set), check](const std::vector<std::string>& texts) {
+    set(texts);
+    check();
+  };
+  flag.check = std::move(check);
+}
+
+void FlagSet::require_ranges() const {
+  for (const Flag& flag : flags_)
+    if (flag.check) flag.check();
+}
+
 void FlagSet::refuse_fixed(std::string_view name) const {
   for (const Fixed& fixed : fixed_)
     require<InputError>(fixed.name != name, "--", name, " is fixed by this program: ", fixed.value);

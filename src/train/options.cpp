@@ -2,38 +2,25 @@
 #include <fsdp/train/options.hpp>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <cmath>
-#include <span>
 #include <system_error>
 
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/nearest.hpp>
 #include <fsdp/data/sampler.hpp>
 #include <fsdp/train/byte_count.hpp>
+#include <fsdp/train/flags.hpp>
+#include <fsdp/train/ranges.hpp>
 
 namespace fsdp::train {
 namespace {
 
-struct AtLeast {
-  const char* flag;
-  std::int64_t value;
-  std::int64_t least;
-};
-
-void require_least(std::span<const AtLeast> flags) {
-  for (const AtLeast& flag : flags)
-    require<InputError>(flag.value >= flag.least, flag.flag, " ", flag.value, " must be at least ", flag.least);
-}
-
-void require_in(bool holds, const char* flag, double value, const char* range) {
-  require<InputError>(holds && std::isfinite(value), flag, " ", value, " must be ", range);
-}
-
-void require_separator(const std::optional<std::int64_t>& separator) {
-  require<InputError>(!separator || (*separator >= 0 && *separator <= 255), "--document-separator ",
-                      separator.value_or(0), " must be a byte: 0 to 255");
+/// Throws InputError for the first number that is out of its flag's range.
+template <class Options>
+void require_ranges(Options options) {
+  FlagSet flags;
+  bind(flags, options);
+  flags.require_ranges();
 }
 
 }  // namespace
@@ -42,37 +29,16 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
   require<InputError>(!o.data.empty() || o.dry_run || o.print_schedule,
                       "--data is missing; give files or folders of text");
   (void)loss_scale_of(o);
-  const std::array least = {AtLeast{"--steps", o.steps, 1},
-                            AtLeast{"--seq-len", o.seq_len, 1},
-                            AtLeast{"--batch-size", o.batch_size, 1},
-                            AtLeast{"--grad-accum", o.grad_accum, 1},
-                            AtLeast{"--warmup", o.warmup, 0},
-                            AtLeast{"--validation-every", o.validation_every, 0},
-                            AtLeast{"--validation-windows", o.validation_windows, 0},
-                            AtLeast{"--checkpoint-every", o.checkpoint_every, 0},
-                            AtLeast{"--keep", o.keep, 0},
-                            AtLeast{"--log-every", o.log_every, 1},
-                            AtLeast{"--blocks-per-unit", o.units.blocks_per_unit, 1},
-                            AtLeast{"--merge-units-below", o.units.merge_below, 0},
-                            AtLeast{"--ranks", o.ranks, 0},
-                            AtLeast{"--threads", o.launch.threads, 0},
-                            AtLeast{"--ranks", o.launch.ranks, 1}};
-  require_least(least);
+  require_ranges(o);
+  require_in_range("ranks", o.ranks, counts_up_to(most_ranks, 0));
+  require_in_range("ranks", o.launch.ranks, counts_up_to(most_ranks));
   if (!o.memory.empty()) parse_bytes("memory", o.memory);
-  require_in(o.lr >= 0, "--lr", o.lr, "at least 0");
-  require_in(o.clip >= 0, "--clip", o.clip, "at least 0 (0 is off)");
-  require_in(o.validation_fraction >= 0 && o.validation_fraction < 1, "--validation-fraction", o.validation_fraction,
-             "at least 0 and below 1");
-  require_in(o.launch.deadline_seconds > 0, "--deadline", o.launch.deadline_seconds, "above 0 seconds");
-  require_in(o.disk_deadline_seconds > 0 && o.disk_deadline_seconds <= 1e6, "--disk-deadline", o.disk_deadline_seconds,
-             "above 0 and at most 1e6 seconds");
   require<InputError>(o.resume != "auto" || !o.checkpoint_dir.empty(),
                       "--resume auto takes the newest checkpoint of --checkpoint-dir, which is missing; give it too");
   require<InputError>(o.keep == 0 || !o.checkpoint_dir.empty(),
                       "--keep is for checkpoints, and none are written; give --checkpoint-dir too");
   require<InputError>(o.ranks == 0 || o.dry_run || o.print_schedule,
                       "--ranks is for --dry-run only; a run has the ranks that --comm or its launcher starts");
-  require_separator(o.document_separator);
   require<InputError>(
       !o.cuda_graphs || !o.document_separator,
       "--cuda-graphs keeps one step for all, and --document-separator makes each another one; leave one "
@@ -82,21 +48,28 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
       "--trace tells what the host asks for in each step, and with --cuda-graphs it asks once; leave one "
       "of them out");
   data::check_batch(o.batch_size, ranks, o.grad_accum);
+  const std::int64_t sequences = o.batch_size / (ranks * o.grad_accum);
+  require<InputError>(sequences <= most_tokens / o.seq_len, "--batch-size ", o.batch_size, " and --seq-len ", o.seq_len,
+                      ": a micro-batch of ", sequences, " sequences has more than ", most_tokens,
+                      " tokens; take more --grad-accum or ranks");
 }
 
-void validate(const EvalOptions& o) {
-  require_least(std::array{AtLeast{"--seq-len", o.seq_len, 1}, AtLeast{"--batch-size", o.batch_size, 1},
-                           AtLeast{"--windows", o.windows, 0}, AtLeast{"--threads", o.launch.threads, 0}});
-  require_in(o.launch.deadline_seconds > 0, "--deadline", o.launch.deadline_seconds, "above 0 seconds");
-  require_separator(o.document_separator);
-}
+void validate(const LaunchOptions& o) { require_ranges(o); }
+
+void validate(const EvalOptions& o) { require_ranges(o); }
 
 void validate(const GenerateOptions& o) {
   require<InputError>(!o.prompt.empty(), "--prompt is empty; give at least one byte to continue from");
-  require_least(std::array{AtLeast{"--tokens", o.tokens, 0}, AtLeast{"--threads", o.launch.threads, 0}});
-  require_in(o.temperature >= 0, "--temperature", o.temperature, "at least 0 (0: always the likeliest byte)");
-  require_in(o.launch.deadline_seconds > 0, "--deadline", o.launch.deadline_seconds, "above 0 seconds");
+  require_ranges(o);
 }
+
+void from_text(std::string_view flag, std::string_view text, OnSignal& value) {
+  const std::vector<std::string> names = {"save", "stop"};
+  require<InputError>(text == names[0] || text == names[1], "--", flag, " ", text, " is not known; ",
+                      suggestion(text, names));
+  value = text == names[0] ? OnSignal::save : OnSignal::stop;
+}
+std::string to_text(OnSignal value) { return value == OnSignal::save ? "save" : "stop"; }
 
 std::optional<DynamicLossScale> loss_scale_of(const TrainOptions& options) {
   const std::string& text = options.loss_scale;

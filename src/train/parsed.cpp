@@ -6,6 +6,7 @@
 
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/nearest.hpp>
+#include <fsdp/train/ranges.hpp>
 
 namespace fsdp::train {
 
@@ -76,9 +77,10 @@ std::variant<Help, TrainOptions> parse_train(int argc, const char* const* argv, 
   bind(flags, options);
   bind_own(flags, options.model);
   if (fixed.starts_ranks)
-    flags.add("ranks", options.launch.ranks, "that this program starts, and of the dry run");
+    flags.add("ranks", options.launch.ranks, "that this program starts, and of the dry run",
+              counts_up_to(most_started_ranks));
   else
-    flags.add("ranks", options.ranks, "of the dry run; 0: those that were launched");
+    flags.add("ranks", options.ranks, "of the dry run; 0: those that were launched", counts_up_to(most_ranks, 0));
   flags.fix("sharding", fixed.sharding);
   flags.fix("precision", fixed.precision);
   flags.fix("tiling", fixed.tiling);

@@ -47,6 +47,23 @@ TEST(BatchCounts, AnErrorOfOneRankIsThatOfAll) {
   EXPECT_EQ(complaints(3, {1, 2}), (std::vector<std::string>(3, "window " + std::string(10, 'x'))));
 }
 
+TEST(BatchCounts, BringWhatSignalsAskedOfAnyRank) {
+  using Comm = comm::Threads<device::Cpu>;
+  Comm::run(3, {}, [&](Comm& communicator) {
+    device::Ledger ledger;
+    CountExchange<Comm> exchange(communicator, ledger);
+    const auto told = [&](const comm::Asked& mine) {
+      exchange.start([] { return BatchCounts{}; }, mine);
+      exchange.finish();
+      return exchange.asked();
+    };
+    EXPECT_EQ(told({}), comm::Asked{});
+    EXPECT_EQ(told({.stop = communicator.rank() == 1 ? 15 : 0, .saves = communicator.rank()}),
+              (comm::Asked{.stop = 15, .saves = 2}));
+    EXPECT_EQ(told({}), comm::Asked{});
+  });
+}
+
 /// What is said of a micro-batch of two sequences of four tokens and a vocabulary of 10.
 std::string complaint(const std::vector<std::int32_t>& tokens, const std::vector<std::int32_t>& targets,
                       const std::vector<std::int64_t>& documents) {

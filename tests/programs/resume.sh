@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A resumed run goes on to the bit; another sharding and number of ranks may take it over; a killed save is survived.
 set -euo pipefail
+sweeps=$(dirname "$(realpath "$0")")/../long.sh
 source "$(dirname "$0")/../support/program.sh"
 
 text 3000 text.txt
@@ -37,6 +38,21 @@ rm -f other.jsonl
 tessera train "${flags[@]}" --comm threads:1 --sharding replicated --metrics other.jsonl --resume whole
 same <(steps whole.jsonl 4) <(steps other.jsonl)
 
+echo "== what changed is said, or refused where other data would be seen"
+run=(train "${flags[@]}" --comm threads:2 --resume whole)
+tessera "${run[@]}" --lr 0.002 --beta1 0.8
+contains "$out" '^resumed from whole/step-00000003: step 3, epoch 0, window 36 of '
+contains "$out" '^resumed: --lr was 0.001, is 0.002$'
+contains "$out" '^resumed: --beta1 was 0.9, is 0.8$'
+lacks "$out" '^resumed: --(steps|resume|metrics)'
+tr a b <text.txt >same-size.txt
+run=(train "${flags[@]/text.txt/same-size.txt}" --comm threads:2 --resume whole)
+expect_error 'the data was 1 files, 3000 bytes.*or --resume-anyway' "$program" "${run[@]}"
+tessera "${run[@]}" --resume-anyway
+contains "$out" '^resumed anyway: the data was 1 files'
+run=(train "${flags[@]/12/24}" --comm threads:2 --resume whole)
+expect_error 'batch-size was 12, is 24; resume with what it was, or --resume-anyway' "$program" "${run[@]}"
+
 echo "== killed while it saves, again and again: there is always one that opens"
 save=("$program" train --data text.txt --model tiny --seq-len 16 --steps 100000 --precision fp32 --batch-size 2
       --comm threads:2 --checkpoint-dir killed --checkpoint-every 1)
@@ -62,3 +78,6 @@ tessera train --data text.txt --model tiny --seq-len 16 --steps $((last + 1)) --
   --checkpoint-dir killed --resume killed
 [ "$(cat killed/latest)" = "$(printf 'step-%08d' $((last + 1)))" ] || fail "from $latest to $(cat killed/latest)"
 [ -z "$(find killed -name '*.tmp*')" ] || fail "leftovers: $(find killed -name '*.tmp*')"
+
+echo "== a sample of tests/long/resume.sh"
+bash "$sweeps" resume "$program" sample

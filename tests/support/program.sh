@@ -34,20 +34,26 @@ same() { cmp "$1" "$2" || fail "$1 and $2 differ"; }
 listing() { find . | LC_ALL=C sort; }
 
 # refused PATTERN COMMAND...: status 2, a reason on stderr that matches, nothing new on disk.
-refused() {
-  local pattern=$1 status=0 before
-  shift
+refused() { ends_with 2 "$@"; }
+
+# ends_with STATUS PATTERN COMMAND...: the same with another status.
+ends_with() {
+  local wanted=$1 pattern=$2 status=0 before
+  shift 2
   before=$(listing)
   timeout "$limit" "$@" >"$out" 2>"$err" || status=$?
-  [ "$status" -eq 2 ] || fail "status $status instead of 2: $*"
+  [ "$status" -eq "$wanted" ] || fail "status $status instead of $wanted: $*"
   contains "$err" "$pattern"
   [ "$before" = "$(listing)" ] || fail "left files behind: $* $(diff <(echo "$before") <(listing))"
 }
 
 # expect_error PATTERN COMMAND...: refused, in one line.
-expect_error() {
-  refused "$@"
-  [ "$(wc -l <"$err")" -eq 1 ] || fail "more than one line on stderr: ${*:2}"
+expect_error() { expect_end 2 "$@"; }
+
+# expect_end STATUS PATTERN COMMAND...: the same with another status.
+expect_end() {
+  ends_with "$@"
+  [ "$(wc -l <"$err")" -eq 1 ] || fail "more than one line on stderr: ${*:3}"
 }
 
 # text BYTES FILE: repeatable text.

@@ -31,7 +31,8 @@ inline const TrainerState some_state = {.step = 7,
                                         .seed = 0xffffffffffffffffu,
                                         .windows = 6,
                                         .seq_len = 16,
-                                        .schedule_steps = 100};
+                                        .schedule_steps = 100,
+                                        .run = {{"lr", "0.001"}, {"data", "1 files"}}};
 
 inline const std::vector<std::string> adamw_states = {"exp_avg", "exp_avg_sq"};
 

@@ -30,6 +30,13 @@ TEST(ValidateTrainOptions, EveryBadValueHasItsSentence) {
   EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.validation_fraction = 1; }), 1), "--validation-fraction 1");
   EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.launch.threads = -1; }), 1), "--threads -1");
   EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.ranks = 4; }), 1), "--dry-run only");
+  EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.lr = 1e39; }), 1), "at least 0 and at most 1000");
+  EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.grad_accum = std::int64_t{1} << 32; }), 1),
+                     "--grad-accum 4294967296 must be at least 1 and at most 1048576");
+  EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.launch.deadline_seconds = 1e16; }), 1),
+                     "--deadline 1e+16 must be above 0 and at most");
+  EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.batch_size = 1 << 20, o.seq_len = 1 << 12; }), 1),
+                     "has more than 2147483647 tokens");
   EXPECT_INPUT_ERROR(validate(with([](TrainOptions&) {}), 3), "the nearest sizes that can: 6 and 9");
 }
 

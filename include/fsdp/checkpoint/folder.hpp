@@ -37,6 +37,7 @@ struct TrainerState {
   std::int64_t schedule_steps = 0;  ///< the run's --steps: the schedule's length
   std::int64_t skipped_steps = 0;   ///< of `step`: they changed no weight
   std::optional<DynamicLossScale::State> loss_scale = {};
+  std::map<std::string, std::string> run = {};  ///< what the run was told, by name; empty where it is not known
 
   friend bool operator==(const TrainerState&, const TrainerState&) = default;
 };

@@ -42,6 +42,8 @@ class TextSource {
   Storage storage(std::int64_t sequences, Allocate allocate) const;
   Batch fill(Storage& storage, std::span<const std::int64_t> windows) const;
   std::string text() const;
+  /// Files, bytes and a digest of their contents, whatever they are called. Reads them. Throws InputError.
+  std::string identity() const;
   std::int64_t skipped_binary() const { return corpus_->skipped_binary(); }  ///< files
 
  private:

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Bad data stop every rank before any computes: an InputError of one becomes that of all.
+/// What ranks tell each other before each step: what their batches hold, whether their data are bad, so that an
+/// InputError of one becomes that of all, and what signals have asked of them.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +12,7 @@
 #include <string>
 
 #include <comm/collectives.hpp>
+#include <comm/signals.hpp>
 #include <fsdp/core/error.hpp>
 #include <fsdp/device/host_copy.hpp>
 #include <fsdp/module/gathered_numbers.hpp>
@@ -30,9 +33,9 @@ class CountExchange {
         all_(communicator.size() * fields) {}
 
   /// Calls `prepare`, which makes this rank's micro-batches and returns what they hold; an InputError of it is thrown
-  /// by `finish`, on all ranks.
+  /// by `finish`, on all ranks. `asked`: of this rank, so far.
   template <class Prepare>
-  void start(const Prepare& prepare) {
+  void start(const Prepare& prepare, const comm::Asked& asked = {}) {
     complaint_.clear();
     BatchCounts counts;
     bool refuses = false;
@@ -46,6 +49,8 @@ class CountExchange {
     own[0] = static_cast<double>(counts.valid_targets);
     own[1] = static_cast<double>(counts.squares);
     own[2] = refuses ? 1 : 0;
+    own[3] = asked.stop;
+    own[4] = static_cast<double>(asked.saves);
     own_.send(queue_, numbers_.own().data());
     all_.fetch(queue_, numbers_.gather(queue_, {"valid targets"}).data());
   }
@@ -54,18 +59,23 @@ class CountExchange {
   BatchCounts finish() {
     comm::wait_for(*communicator_, all_.copied(), {"valid targets"});
     BatchCounts sums;
+    asked_ = {};
     const auto all = all_.values();
     for (int rank = 0; rank < communicator_->size(); ++rank) {
       const std::int64_t row = rank * fields;
       if (all[row + 2] != 0) throw InputError(complaint_of(rank));
       sums.valid_targets += static_cast<std::int64_t>(all[row]);
       sums.squares += static_cast<std::int64_t>(all[row + 1]);
+      asked_.stop = std::max(asked_.stop, static_cast<int>(all[row + 3]));
+      asked_.saves = std::max(asked_.saves, static_cast<std::int64_t>(all[row + 4]));
     }
     return sums;
   }
+  /// What signals had asked of any rank when the last finished exchange was started: the same on every rank.
+  const comm::Asked& asked() const { return asked_; }
 
  private:
-  static constexpr std::int64_t fields = 3;  ///< both counts; whether the rank refuses its data
+  static constexpr std::int64_t fields = 5;  ///< both counts; whether the rank refuses its data; what it was asked
 
   std::string complaint_of(int root) {
     std::array<std::int64_t, 1> length = {std::ssize(complaint_)};
@@ -80,6 +90,7 @@ class CountExchange {
   GatheredNumbers<C> numbers_;
   device::HostCopy<Device, double> own_, all_;
   std::string complaint_;
+  comm::Asked asked_;
 };
 
 }  // namespace fsdp

@@ -36,14 +36,14 @@ class DynamicLossScale {
   double scale() const { return state_.scale; }
 
   /// After a step that was made `with` a scale; `finite` must be the same on every rank. A larger scale than today's,
-  /// of a step that was queued before its predecessor was known, says nothing new. Throws Error where no scale can
-  /// help.
+  /// of a step that was queued before its predecessor was known, says nothing new. Throws DivergedError where no
+  /// scale can help.
   void update(bool finite, double with) {
     if (!finite && with > state_.scale) return;
     if (!finite) {
-      require<Error>(state_.scale > smallest,
-                     "loss scale: gradients are not finite at the smallest scale, 2^-24; "
-                     "lower the learning rate, or look at the data of this step");
+      require<DivergedError>(state_.scale > smallest,
+                             "loss scale: gradients are not finite at the smallest scale, 2^-24; "
+                             "lower the learning rate, or look at the data of this step");
       state_ = {.scale = state_.scale * backoff, .sound_steps = 0};
     } else if (++state_.sound_steps == interval) {
       state_ = {.scale = std::fmin(state_.scale * growth, largest), .sound_steps = 0};

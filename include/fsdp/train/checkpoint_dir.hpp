@@ -26,10 +26,6 @@ void require_room(const TrainOptions& options, const checkpoint::ModelListing& m
 std::optional<std::filesystem::path> folder_to_resume(const TrainOptions& options, const checkpoint::ReadListing& read,
                                                       const checkpoint::Warn& warn);
 
-/// "resuming from runs/step-00000100 (step 100)"; how a fresh start came about where --resume was auto; else empty.
-std::string resumed_text(const TrainOptions& options, const std::optional<std::filesystem::path>& from,
-                         std::int64_t step);
-
 /// Rank 0, after step `newest` was saved: leaves --keep checkpoints. Warns where one cannot be removed.
 void remove_older(const TrainOptions& options, std::int64_t newest, const std::filesystem::path& resumed_from,
                   const checkpoint::Warn& warn);

@@ -22,6 +22,7 @@
 #include <fsdp/nn/token_batch.hpp>
 #include <fsdp/plan/dry_run.hpp>
 #include <fsdp/report/report.hpp>
+#include <fsdp/train/agreement.hpp>
 #include <fsdp/train/auto_budget.hpp>
 #include <fsdp/train/batches.hpp>
 #include <fsdp/train/flags.hpp>
@@ -126,30 +127,41 @@ int train(const TrainOptions& options, const ShardingOf<Model>& sharding, const 
                 "Source> with a source of its batches, or train::Training in a loop of your own");
   using Comm = typename Model::Stack::Comm;
   validate_constants(optimizer);
+  validate(options.launch);
   if (options.dry_run || options.print_schedule) {
     describe<Model>(options, sharding, tiling, optimizer);
     return 0;
   }
-  return launch<Comm>(options.launch, [&](Comm& communicator) {
+  return launch<Comm>(options.launch, [&](Comm& communicator) -> int {
     agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling) + given_text(options.model) +
                                          optimizer_lines(optimizer));
     validate(options, communicator.size());
     check_memory(options, tiling);
     const TilingOf<Model> cut = settled<Model>(communicator, tiling, sharding, options, optimizer);
     try {
-      const Model model = model_of<Model>(options);
-      const data::TextSource source = text_of(options, vocabulary_of(model));
-      Trainer<Model, data::TextSource, Optimizer>(communicator, options, model, source, sharding, cut, optimizer).run();
+      const Model model = on_all_ranks(communicator, "--model", [&] { return model_of<Model>(options); });
+      const data::TextSource source =
+          on_all_ranks(communicator, "--data", [&] { return text_of(options, vocabulary_of(model)); });
+      return Trainer<Model, data::TextSource, Optimizer>(communicator, options, model, source, sharding, cut, optimizer)
+          .run();
     } catch (const MemoryError& error) {
       throw MemoryError(error.what() + memory_advice<Model>(options, sharding, cut, optimizer, communicator.size()));
     }
   });
 }
 
-/// A folder's model, whose warnings rank 0 prints.
+/// A folder's config.json, the same on all ranks.
 template <class Model>
-checkpoint::ModelFiles open_model(const typename Model::Stack::Comm& communicator, const std::string& folder) {
-  return checkpoint::open_model<Model>(folder, [&](const std::string& text) {
+Model agreed_model(typename Model::Stack::Comm& communicator, const std::string& folder) {
+  Model model = on_all_ranks(communicator, "--model", [&] { return Model(Model::Config::read(folder)); });
+  agree_on_opened(communicator, model.config().write());
+  return model;
+}
+
+/// A folder's weights, whose warnings rank 0 prints.
+template <class Model>
+void load(typename Model::Stack::Comm& communicator, ShardedModule<Model>& module, const std::string& folder) {
+  load_agreed_weights(communicator, module, folder, [&](const std::string& text) {
     if (communicator.rank() == 0) std::fprintf(stderr, "tessera: warning: %s\n", text.c_str());
   });
 }
@@ -162,22 +174,25 @@ int evaluate(const EvalOptions& options, const ShardingOf<Model>& sharding, cons
   return launch<Comm>(options.launch, [&](Comm& communicator) {
     agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling));
     const std::vector<std::filesystem::path> paths(options.data.begin(), options.data.end());
-    const Model model(Model::Config::read(options.model));
+    const Model model = agreed_model<Model>(communicator, options.model);
     require_positions(model.config(), options.seq_len, options.model);
+    const data::TextSource source = on_all_ranks(communicator, "--data", [&] {
+      return data::TextSource(paths, options.seq_len, 0.0, vocabulary_of(model), options.document_separator);
+    });
+    agree_on_opened(communicator,
+                    on_all_ranks(communicator, "--data", [&] { return message("data = ", source.identity(), "\n"); }));
     const std::int64_t sequences = std::max<std::int64_t>(1, options.batch_size / communicator.size());
-    const checkpoint::ModelFiles files = open_model<Model>(communicator, options.model);
     Evaluation<Model> evaluation(communicator, model,
                                  {.sequences = sequences,
                                   .sequence_length = options.seq_len,
                                   .threads = static_cast<int>(options.launch.threads)},
                                  sharding, tiling);
-    load_weights(evaluation.module(), files.weights);
-    const data::TextSource source(paths, options.seq_len, 0.0, vocabulary_of(model), options.document_separator);
+    load<Model>(communicator, evaluation.module(), options.model);
     Batches<data::TextSource> batches(source, sequences, 1, device::host_memory<typename Comm::Device>);
     const MeanLoss mean = mean_loss(evaluation.executor(), communicator, evaluation.counts(), batches, sequences,
                                     data::evenly_spread(0, source.training(), options.windows));
-    require<Error>(std::isfinite(mean.loss), "the mean loss is ", std::abs(mean.loss),
-                   "; look at the weights of --model ", options.model);
+    require<InputError>(std::isfinite(mean.loss), "the mean loss is ", std::abs(mean.loss),
+                        "; look at the weights of --model ", options.model);
     if (communicator.rank() == 0) std::printf("%s\n", report::mean_loss_json(mean.loss, mean.tokens).c_str());
   });
 }
@@ -193,16 +208,15 @@ int generate(const GenerateOptions& options, const ShardingOf<Model>& sharding, 
   return launch<Comm>(options.launch, [&](Comm& communicator) {
     agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling));
     // Bytes that each new one may look back at.
-    const Model model(Model::Config::read(options.model));
+    const Model model = agreed_model<Model>(communicator, options.model);
     std::int64_t context = 256;
     if constexpr (HasLongestSequence<typename Model::Config>)
       context = std::min(context, model.config().longest_sequence());
-    const checkpoint::ModelFiles files = open_model<Model>(communicator, options.model);
     Evaluation<Model> generation(
         communicator, model,
         {.sequences = 1, .sequence_length = context, .threads = static_cast<int>(options.launch.threads)}, sharding,
         tiling, Purpose::generate);
-    load_weights(generation.module(), files.weights);
+    load<Model>(communicator, generation.module(), options.model);
     const std::int64_t vocabulary = vocabulary_of(model);
     const auto known = static_cast<std::size_t>(std::min<std::int64_t>(vocabulary, 256));  // tokens that are bytes
     for (const char c : options.prompt)

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include <fsdp/core/error.hpp>
 #include <fsdp/train/learning_rate.hpp>
 
 namespace fsdp::train {
@@ -22,12 +24,36 @@ namespace fsdp::train {
 /// How a flag stands on the command line and in TOML.
 enum class FlagKind : std::uint8_t { text, number, boolean, list };
 
+/// The numbers that make sense for a flag: at least `least` and at most `most`, or above and below.
+template <class T>
+struct Range {
+  T least = std::numeric_limits<T>::lowest();
+  T most = std::numeric_limits<T>::max();
+  bool above = false;  ///< `least` itself is none
+  bool below = false;  ///< `most` itself is none
+
+  bool holds(T value) const {
+    return (above ? value > least : value >= least) && (below ? value < most : value <= most);
+  }
+  std::string text() const {
+    const std::string low = message(above ? "above " : "at least ", least);
+    return most == std::numeric_limits<T>::max() ? low : message(low, " and ", below ? "below " : "at most ", most);
+  }
+};
+
+/// Throws InputError, naming flag, value and range.
+template <class T>
+void require_in_range(std::string_view flag, T value, const Range<T>& range) {
+  require<InputError>(range.holds(value), "--", flag, " ", value, " must be ", range.text());
+}
+
 struct Flag {
   std::string name;  ///< without dashes
   std::string help;
   FlagKind kind = FlagKind::text;
   std::function<void(const std::vector<std::string>&)> set;  ///< throws InputError
   std::function<std::vector<std::string>()> get;             ///< empty: not set
+  std::function<void()> check = {};                          ///< throws InputError where a number is out of its range
 };
 
 /// Text to value: throws InputError naming the flag. A type of another namespace brings its own overloads there.
@@ -85,6 +111,20 @@ class FlagSet {
          .get = [&field] { return field ? std::vector{to_text(*field)} : std::vector<std::string>(); }});
   }
 
+  /// A number that must be in `range`, wherever it comes from: `set` checks it, and require_ranges.
+  template <class T>
+  void add(const std::string& name, T& field, const std::string& help, const Range<T>& range) {
+    add(name, field, help);
+    check_with([name, &field, range] { require_in_range(name, field, range); });
+  }
+  template <class T>
+  void add(const std::string& name, std::optional<T>& field, const std::string& help, const Range<T>& range) {
+    add(name, field, help);
+    check_with([name, &field, range] {
+      if (field) require_in_range(name, *field, range);
+    });
+  }
+
   void add(const std::string& name, std::vector<std::string>& field, const std::string& help) {
     add({.name = name,
          .help = help,
@@ -120,6 +160,9 @@ class FlagSet {
   const Flag* find(std::string_view name) const;
   std::vector<std::string> names(std::string_view prefix = "") const;
 
+  /// Throws InputError for the first bound number that is out of its range.
+  void require_ranges() const;
+
   /// The one text. Throws InputError where there are more or none.
   static const std::string& single(const std::string& name, const std::vector<std::string>& texts);
 
@@ -129,6 +172,9 @@ class FlagSet {
     if (std::is_same_v<T, bool>) return FlagKind::boolean;
     return std::is_arithmetic_v<T> ? FlagKind::number : FlagKind::text;
   }
+
+  /// Of the flag that was added last.
+  void check_with(std::function<void()> check);
 
   struct Fixed {
     std::string name, value;

@@ -28,12 +28,16 @@ struct ModelChoice {
   friend bool operator==(const ModelChoice&, const ModelChoice&) = default;
 };
 
+/// What a run does that SIGTERM or SIGINT ends.
+enum class OnSignal : std::uint8_t { save, stop };
+
 /// How ranks are started, and what each may take.
 struct LaunchOptions {
   std::int64_t ranks = 1;        ///< where the program starts them itself, as Threads does; else the launcher knows
   std::int64_t threads = 0;      ///< per rank; 0: cores / ranks, at least 1
-  double deadline_seconds = 20;  ///< of every collective
-  bool windows = true;           ///< ranks of one machine under MPI read each other's memory
+  double deadline_seconds = 20;  ///< of every collective: how long a rank waits for others
+  double device_deadline_seconds = 600;  ///< how long a rank waits for its own device
+  bool windows = true;                   ///< ranks of one machine under MPI read each other's memory
 
   friend bool operator==(const LaunchOptions&, const LaunchOptions&) = default;
 };
@@ -61,6 +65,8 @@ struct TrainOptions {
   std::int64_t keep = 0;               ///< newest checkpoints that stay; 0: all
   std::string resume = {};             ///< a checkpoint, a directory of them, or "auto"
   double disk_deadline_seconds = 600;  ///< for ranks that wait for others which save, or open what they resume from
+  bool resume_anyway = false;         ///< with data or batches whose order is not the checkpoint's
+  OnSignal on_signal = OnSignal::save;
   std::string metrics = {};
   std::string trace = {};
   bool cuda_graphs = false;    ///< steps that are alike are launched as one graph
@@ -106,10 +112,16 @@ bool is_given(const Options& options, std::string_view flag) {
   return std::find(options.given.begin(), options.given.end(), flag) != options.given.end();
 }
 
-/// Throws InputError with one sentence about the first value that cannot work on this number of ranks.
+/// Throws InputError with one sentence about the first value that cannot work,
+void validate(const LaunchOptions& options);
+/// also on this number of ranks.
 void validate(const TrainOptions& options, std::int64_t ranks);
 void validate(const EvalOptions& options);
 void validate(const GenerateOptions& options);
+
+/// As flags are written (train/flag_set.hpp).
+void from_text(std::string_view flag, std::string_view text, OnSignal& value);
+std::string to_text(OnSignal value);
 
 /// What --loss-scale says; nothing where it is off.
 std::optional<DynamicLossScale> loss_scale_of(const TrainOptions& options);

@@ -17,12 +17,16 @@
 #include <fsdp/device/on_host.hpp>
 #include <fsdp/module/sharded_module.hpp>
 #include <fsdp/optim/sharded_optimizer.hpp>
+#include <fsdp/train/agreement.hpp>
 
 namespace fsdp::train {
 
 /// Where main weights and optimizer state live.
 template <class Model>
 using MainSpace = typename ShardedModule<Model>::Group::MainSpace;
+
+/// The place of the first value that is infinite or not a number; -1 where there is none.
+std::int64_t first_not_finite(std::span<const float> values);
 
 /// Weights from a folder that was checked to have them all.
 template <class Model>
@@ -33,6 +37,16 @@ void load_weights(ShardedModule<Model>& module, const checkpoint::SafetensorsFil
     host.write_back();
   }
   module.sync_model_weights();
+}
+
+/// The same from a folder that all ranks must see alike; an error of one is that of all. Collective.
+template <class Model>
+void load_agreed_weights(typename Model::Stack::Comm& communicator, ShardedModule<Model>& module,
+                         const std::string& folder, const checkpoint::Warn& warn) {
+  const checkpoint::ModelFiles files =
+      on_all_ranks(communicator, "--model", [&] { return checkpoint::open_model<Model>(folder, warn); });
+  agree_on_folder(communicator, folder);
+  on_all_ranks(communicator, "--model", [&] { load_weights(module, files.weights); });
 }
 
 /// The states that an optimizer keeps of a module's parameters, those that are frozen now among them.
@@ -69,6 +83,26 @@ void restore(ShardedModule<Model>& module, optim::ShardedOptimizer<Model, Optimi
   }
   optimizer.control().resume(from.state().step, from.state().skipped_steps);
   module.sync_model_weights();
+}
+
+/// Throws DivergedError for the first weight or optimizer state of this rank that is not finite.
+template <class Model, class Optimizer>
+void require_finite(ShardedModule<Model>& module, const optim::ShardedOptimizer<Model, Optimizer>& optimizer) {
+  for (std::size_t i = 0; i < module.pieces().size(); ++i) {
+    const auto& piece = module.pieces()[i];
+    if (!piece.owned) continue;
+    const auto check = [&](Tensor<const float> tensor, std::string_view what) {
+      device::OnHost<MainSpace<Model>, const float> host(module.stream(), tensor);
+      const auto values = host.values();
+      const std::int64_t bad = first_not_finite({values.data(), static_cast<std::size_t>(values.numel())});
+      require<DivergedError>(bad < 0, what, " ", piece.parameter->name, "[", piece.begin + bad,
+                             "] is not finite; lower --lr, or look at the last steps' data");
+    };
+    check(piece.main, "weight");
+    const auto names = optimizer.state_names(piece);
+    const std::vector<Tensor<float>> states = optimizer.states(i);
+    for (std::size_t state = 0; state < states.size(); ++state) check(states[state], names[state]);
+  }
 }
 
 /// Writes the ranges that this rank owns.

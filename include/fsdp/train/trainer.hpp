@@ -21,8 +21,10 @@
 #include <vector>
 
 #include <comm/collectives.hpp>
+#include <comm/signals.hpp>
 #include <fsdp/checkpoint/directory_lock.hpp>
 #include <fsdp/checkpoint/folder.hpp>
+#include <fsdp/core/identity.hpp>
 #include <fsdp/core/policy_text.hpp>
 #include <fsdp/data/sampler.hpp>
 #include <fsdp/data/source.hpp>
@@ -33,12 +35,14 @@
 #include <fsdp/report/metrics.hpp>
 #include <fsdp/report/report.hpp>
 #include <fsdp/report/trace.hpp>
+#include <fsdp/train/agreement.hpp>
 #include <fsdp/train/checkpoint_dir.hpp>
 #include <fsdp/train/feed.hpp>
 #include <fsdp/train/launch.hpp>
 #include <fsdp/train/model_choice.hpp>
 #include <fsdp/train/options.hpp>
 #include <fsdp/train/peers.hpp>
+#include <fsdp/train/resumed.hpp>
 #include <fsdp/train/shards_io.hpp>
 #include <fsdp/train/training.hpp>
 #include <fsdp/train/validation.hpp>
@@ -64,6 +68,7 @@ class Trainer {
                                      : report::trace_path(options.trace, communicator.rank())),
         stack_text_(message(policy_text(sharding), " ", policy_text(communicator), " ",
                             policy_text<typename Model::Stack::Precision>(), " ", policy_text(tiling))),
+        data_(agreed_data(communicator, model_, source)),
         size_(step_size(options, communicator.size())),
         training_(communicator, model_, size_, sharding, tiling,
                   {.optimizer = optimizer,
@@ -71,21 +76,31 @@ class Trainer {
                    .graphs = options.cuda_graphs,
                    .observer = trace_.on() ? observer() : Observer{}}),
         feed_(communicator, training_.counts(), source,
-              data::Sampler(options.seed, source.training(), options.batch_size), size_.sequences, size_.micro_batches),
+              data::Sampler(options.seed, source.training(), options.batch_size), size_.sequences, size_.micro_batches,
+              signals_),
         held_out_batch_(source, size_.sequences, 1, device::host_memory<Device>),
         loss_scale_(loss_scale_of(options)) {
-    if (leads()) require_writable(options.checkpoint_dir);
+    on_all_ranks(communicator, "--checkpoint-dir", [&] {
+      if (leads()) require_writable(options.checkpoint_dir);
+    });
   }
 
-  void run() {
+  /// Returns the exit status: 0, or 128 + signal where one ended the run after a step. Throws DivergedError on all
+  /// ranks where a loss, weight or optimizer state is not finite.
+  int run() {
     begin();
     while (optimizer().steps() < options_.steps) {
       queue_step();
       if (!Device::asynchronous || queued_.size() > 1) report();
       if (due(options_.validation_every)) validate_now();
       if (due(options_.checkpoint_every)) save();
+      if (optimizer().steps() == options_.steps) break;
+      const comm::Asked asked = feed_.asked();
+      if (asked.stop != 0) return stop(asked.stop);
+      if (asked.saves > saves_asked_) save_as_asked(asked.saves);
     }
     finish();
+    return 0;
   }
 
  private:
@@ -105,13 +120,28 @@ class Trainer {
     else
       return 0;
   }
+  /// One line of the data, the same on all ranks. Throws InputError on all where they opened other data or another
+  /// model.
+  static std::string agreed_data(Comm& communicator, const Model& model, const Source& source) {
+    const std::string data = on_all_ranks(communicator, "data", [&] {
+      if constexpr (requires { source.identity(); }) return source.identity();
+      return source.text();
+    });
+    agree_on_opened(communicator, message("data = ", data, "\nwindows = ", source.training(), " and ",
+                                          source.validation(), " held out\n", model.config().write()));
+    return data;
+  }
+
   void begin() {
-    if (leads() && !options_.checkpoint_dir.empty()) {
+    on_all_ranks(communicator_, "--checkpoint-dir", [&] {
+      if (!leads() || options_.checkpoint_dir.empty()) return;
       lock_.emplace(options_.checkpoint_dir, warn());
       require_room(options_, checkpoint::listing_of(model_), states(), warn());
-    }
-    load();
-    if (leads()) metrics_ = report::Metrics(options_.metrics);
+    });
+    const std::vector<std::string> loaded = load();
+    on_all_ranks(communicator_, "--metrics", [&] {
+      if (leads()) metrics_ = report::Metrics(options_.metrics);
+    });
     peak_ = report::measure_matmul_peak(communicator_, training_.module());
     if (!leads()) return;
     const report::StartRecord record{.stack = stack_text_,
@@ -130,8 +160,7 @@ class Trainer {
     console_.emplace(stdout, report::style_of(stdout), optimizer().steps() + 1, options_.steps, options_.log_every);
     console_->line(report::start_text(record, source_.text(), source_.training(), source_.validation(),
                                       training_.plan().peak_bytes()));
-    const std::string from = resumed_text(options_, resumed_from_, optimizer().steps());
-    if (!from.empty()) console_->line(from);
+    for (const std::string& line : loaded) console_->line(line);
   }
 
   checkpoint::Warn warn() const {
@@ -141,38 +170,70 @@ class Trainer {
   }
   checkpoint::OptimizerStates states() { return states_of(training_.module(), optimizer().optimizer()); }
 
-  /// Weights, and what else a checkpoint has. Others wait for a rank whose disk is slow.
-  void load() {
-    const auto from = folder_to_resume(options_, checkpoint::read_listing<Model>, warn());
-    const bool folder = is_folder<typename Model::Config>(options_.model);
-    if (!from && !folder) return training_.initialize(options_.seed);
+  /// Weights, and what else a checkpoint has; others wait for a rank whose disk is slow. Returns what a person should
+  /// know of it.
+  std::vector<std::string> load() {
+    std::vector<std::string> lines;
+    const bool resumes = !options_.resume.empty();
+    if (!resumes && !is_folder<typename Model::Config>(options_.model)) {
+      training_.initialize(options_.seed);
+      return lines;
+    }
     with_disk_deadline(communicator_, options_.disk_deadline_seconds,
-                       message("reading ", from ? from->string() : options_.model.name, " (--disk-deadline)"), [&] {
-                         if (from)
-                           resume(checkpoint::Checkpoint::open(*from, checkpoint::read_listing<Model>, warn()));
-                         else
-                           load_weights(training_.module(),
-                                        checkpoint::open_model<Model>(options_.model.name, warn()).weights);
-                         comm::barrier(communicator_, {"checkpoint"});
+                       message("reading ", resumes ? options_.resume : options_.model.name, " (--disk-deadline)"), [&] {
+                         if (!resumes) {
+                           load_agreed_weights(communicator_, training_.module(), options_.model.name, warn());
+                         } else if (const std::optional<checkpoint::Checkpoint> from = open_agreed()) {
+                           lines = resume(*from);
+                         } else {
+                           training_.initialize(options_.seed);
+                           lines = {message("--resume auto: ", options_.checkpoint_dir,
+                                            " holds no checkpoint; a fresh start")};
+                         }
                        });
+    return lines;
   }
 
-  void resume(const checkpoint::Checkpoint& from) {
+  /// The checkpoint that rank 0 finds, opened by every rank: no rank falls back to another one alone. Nothing where
+  /// --resume auto finds none.
+  std::optional<checkpoint::Checkpoint> open_agreed() {
+    const auto open = [&](const std::filesystem::path& path) {
+      return checkpoint::Checkpoint::open(path, checkpoint::read_listing<Model>, warn());
+    };
+    const std::string mine = on_all_ranks(communicator_, "--resume", [&]() -> std::string {
+      if (!leads()) return {};
+      const auto found = folder_to_resume(options_, checkpoint::read_listing<Model>, warn());
+      return found ? open(*found).path().string() : std::string();
+    });
+    const std::filesystem::path chosen = gather_texts(communicator_, mine, "--resume").front();
+    if (chosen.empty()) return std::nullopt;
+    checkpoint::Checkpoint from = on_all_ranks(communicator_, "--resume", [&] { return open(chosen); });
+    agree_on_folder(communicator_, chosen);
+    return from;
+  }
+
+  /// Returns what a person should know: from where, and what is not as it was.
+  std::vector<std::string> resume(const checkpoint::Checkpoint& from) {
     from.check_same_model(checkpoint::listing_of(model_));
-    const checkpoint::TrainerState& state = from.state();
-    require<InputError>(state.seq_len == options_.seq_len && state.windows == source_.training(), "--resume ",
-                        from.path().string(), ": was trained on ", state.windows, " windows of ", state.seq_len,
-                        " tokens, these data and flags give ", source_.training(), " of ", options_.seq_len,
-                        "; resume with the same --data, --seq-len and --validation-fraction");
-    require<InputError>(state.seed == options_.seed, "--resume ", from.path().string(), ": the run's seed was ",
-                        state.seed, "; resume with --seed ", state.seed);
-    require<InputError>(state.step <= options_.steps, "--resume ", from.path().string(), ": is at step ", state.step,
-                        " already; --steps ", options_.steps, " counts those of the whole run");
-    train::restore(training_.module(), optimizer(), from);
+    const Resumed found = compare_with(from.path().string(), from.state(), run_record(), options_, source_.training());
+    on_all_ranks(communicator_, "--resume", [&] { train::restore(training_.module(), optimizer(), from); });
     resumed_from_ = from.path();
-    feed_.restore({.epoch = state.epoch, .index = state.index});
+    feed_.restore(found.position);
+    const checkpoint::TrainerState& state = from.state();
     tokens_ = state.tokens;
     if (loss_scale_ && state.loss_scale) loss_scale_ = DynamicLossScale(*state.loss_scale);
+    return found.lines;
+  }
+
+  /// What a later run compares itself with.
+  RunRecord run_record() {
+    RunRecord record = record_of(options_);
+    record["stack"] = stack_text_;
+    record["ranks"] = std::to_string(communicator_.size());
+    record["threads"] = std::to_string(training_.request().shape.threads);
+    record["data"] = data_;
+    add_optimizer(record, optimizer().optimizer());
+    return record;
   }
 
   /// A step that the device was asked for, and what the host knows of it.
@@ -206,9 +267,9 @@ class Trainer {
     const device::StepDecision found = optimizer().control().decision(std::ssize(queued_) - 1);
     queued_.pop_front();
     const double loss = found.loss / step.targets();
-    require<Error>(found.stopped == 0, "step ", step.number, ": loss is ", std::abs(loss), " and the gradient norm is ",
-                   std::abs(found.norm),
-                   "; stopped before any weight was touched. Lower --lr, or look at the data of this step");
+    require<DivergedError>(found.stopped == 0, "step ", step.number, ": loss is ", std::abs(loss),
+                           " and the gradient norm is ", std::abs(found.norm),
+                           "; stopped before any weight was touched. Lower --lr, or look at the data of this step");
     const bool skipped = found.skipped != 0;
     if (loss_scale_) loss_scale_->update(!skipped, step.loss_scale);
     const std::int64_t step_tokens = options_.batch_size * options_.seq_len;
@@ -248,6 +309,8 @@ class Trainer {
     const auto held_out = data::evenly_spread(source_.training(), source_.validation(), options_.validation_windows);
     const MeanLoss mean = mean_loss(training_.executor(), communicator_, training_.held_out_counts(), held_out_batch_,
                                     size_.sequences, held_out);
+    require<DivergedError>(std::isfinite(mean.loss), "step ", optimizer().steps(), ": the held-out loss is ",
+                           std::abs(mean.loss), "; nothing was saved. Lower --lr, or look at the held-out data");
     if (leads()) {
       metrics_.write(
           report::ValidationRecord{.step = optimizer().steps(), .validation_loss = mean.loss, .tokens = mean.tokens});
@@ -257,24 +320,55 @@ class Trainer {
     return mean.loss;
   }
 
+  /// Ends a run that was asked to, with all that was done so far.
+  int stop(int signal) {
+    if (options_.on_signal == OnSignal::save)
+      save();
+    else
+      report_all();
+    trace_.write();
+    if (leads()) {
+      const std::string kept =
+          saved_step_ == optimizer().steps()
+              ? checkpoint_path_
+              : std::string(options_.on_signal == OnSignal::save ? "nothing is saved without --checkpoint-dir"
+                                                                 : "not saved (--on-signal stop)");
+      console_->line(message(comm::name_of_stop(signal), ": ended after step ", optimizer().steps(), ": ", kept));
+      console_->finish();
+    }
+    return 128 + signal;
+  }
+  void save_as_asked(std::int64_t asked) {
+    saves_asked_ = asked;
+    if (leads() && options_.checkpoint_dir.empty())
+      console_->line("SIGUSR1: nothing is saved without --checkpoint-dir");
+    save();
+  }
+
+  void require_finite() {
+    on_all_ranks(communicator_, "finite weights", [&] { train::require_finite(training_.module(), optimizer()); });
+  }
+
   void save() {
     report_all();
+    if (saved_step_ == optimizer().steps()) return;
+    require_finite();
     if (options_.checkpoint_dir.empty()) return;
     std::uint64_t id = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
     comm::broadcast(communicator_, std::as_writable_bytes(std::span(&id, 1)), 0, {"checkpoint"});
     checkpoint::Save save(options_.checkpoint_dir, optimizer().steps(), id, checkpoint::listing_of(model_), states());
     const auto position = feed_.position();
-    const checkpoint::TrainerState state{
-        .step = optimizer().steps(),
-        .tokens = tokens_,
-        .epoch = position.epoch,
-        .index = position.index,
-        .seed = options_.seed,
-        .windows = source_.training(),
-        .seq_len = options_.seq_len,
-        .schedule_steps = options_.steps,
-        .skipped_steps = optimizer().control().skipped(),
-        .loss_scale = loss_scale_ ? std::optional(loss_scale_->state()) : std::nullopt};
+    const checkpoint::TrainerState state{.step = optimizer().steps(),
+                                         .tokens = tokens_,
+                                         .epoch = position.epoch,
+                                         .index = position.index,
+                                         .seed = options_.seed,
+                                         .windows = source_.training(),
+                                         .seq_len = options_.seq_len,
+                                         .schedule_steps = options_.steps,
+                                         .skipped_steps = optimizer().control().skipped(),
+                                         .loss_scale = loss_scale_ ? std::optional(loss_scale_->state()) : std::nullopt,
+                                         .run = run_record()};
     with_disk_deadline(communicator_, options_.disk_deadline_seconds,
                        message("saving to --checkpoint-dir ", options_.checkpoint_dir, " (--disk-deadline)"), [&] {
                          checkpoint::save(save, peers_of(communicator_), state, [&](checkpoint::Save& file) {
@@ -284,6 +378,7 @@ class Trainer {
                          comm::barrier(communicator_, {"checkpoint"});
                        });
     checkpoint_path_ = save.path().string();
+    saved_step_ = optimizer().steps();
     if (leads()) console_->line("checkpoint " + checkpoint_path_);
   }
 
@@ -318,6 +413,7 @@ class Trainer {
         .state = this};
   }
 
+  comm::CatchSignals signals_;
   Clock::time_point start_ = Clock::now();
   Clock::time_point event_begin_;
   Comm& communicator_;
@@ -326,6 +422,7 @@ class Trainer {
   const Source& source_;
   report::Trace trace_;
   std::string stack_text_;
+  std::string data_;  ///< what tells other data
   StepSize size_;
   Training<Model, Optimizer> training_;
   Feed<Comm, Source> feed_;
@@ -341,6 +438,8 @@ class Trainer {
   std::string checkpoint_path_;
   std::optional<std::filesystem::path> resumed_from_;
   std::optional<checkpoint::DirectoryLock> lock_;  ///< rank 0's, on --checkpoint-dir
+  std::int64_t saved_step_ = -1;  ///< the last step that was saved
+  std::int64_t saves_asked_ = 0;  ///< by signals, and done
 };
 
 }  // namespace fsdp::train

@@ -136,8 +136,8 @@ class Training {
   }
 
   /// One step on all ranks' micro-batches. Returns the mean loss of their targets before the update, the same on every
-  /// rank, when all is done. Collective. Throws Error, with the weights untouched, where the loss or the gradient is
-  /// not finite.
+  /// rank, when all is done. Collective. Throws DivergedError, with the weights untouched, where the loss or the
+  /// gradient is not finite.
   double step(std::span<const Batch> micro_batches, const device::StepInputs& inputs) {
     counts_.start([&] {
       BatchCounts sum;
@@ -148,7 +148,7 @@ class Training {
     queue(micro_batches, static_cast<float>(inputs.loss_scale / targets), inputs, false);
     const device::StepDecision& found = optimizer_.control().decision();
     const double loss = found.loss / targets;
-    require<Error>(
+    require<DivergedError>(
         found.stopped == 0, "step ", optimizer_.steps(), ": loss is ", std::abs(loss), " and the gradient norm is ",
         std::abs(found.norm),
         "; stopped before any weight was touched. Lower the learning rate, or look at the data of this step");

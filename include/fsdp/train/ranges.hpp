@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The largest numbers that flags take: what lies beyond is a slip of the hand, or would wrap further down.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include <fsdp/train/flag_set.hpp>
+
+namespace fsdp::train {
+
+inline constexpr std::int64_t most_ranks = 65'536;  ///< of a plan
+inline constexpr std::int64_t most_started_ranks = 1024;
+inline constexpr std::int64_t most_threads = 1024;
+inline constexpr std::int64_t most_steps = 1'000'000'000'000;
+inline constexpr std::int64_t most_sequences = 1 << 20;                                ///< of a step
+inline constexpr std::int64_t most_tokens = std::numeric_limits<std::int32_t>::max();  ///< of a micro-batch
+inline constexpr std::int64_t most_blocks = 1 << 20;
+inline constexpr std::int64_t most_elements = std::int64_t{1} << 50;
+
+constexpr Range<std::int64_t> counts_up_to(std::int64_t most, std::int64_t least = 1) {
+  return {.least = least, .most = most};
+}
+
+}  // namespace fsdp::train

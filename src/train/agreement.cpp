@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/train/agreement.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+
+namespace fsdp::train {
+namespace {
+
+/// The line of `text` that holds its character `at`.
+std::string line_at(const std::string& text, std::size_t at) {
+  const auto begin = at == 0 ? std::string::npos : text.rfind('\n', at - 1);
+  const auto start = begin == std::string::npos ? 0 : begin + 1;
+  return start < text.size() ? text.substr(start, text.find('\n', start) - start) : "";
+}
+
+/// A rank, with its host where ranks have several.
+std::string name_of(const comm::Monitor& monitor, std::ptrdiff_t rank) {
+  const auto& hosts = monitor.hosts;
+  const bool one = std::ranges::adjacent_find(hosts, std::ranges::not_equal_to()) == hosts.end();
+  return one ? message("rank ", monitor.world_rank_of(static_cast<int>(rank)))
+             : monitor.name_of(static_cast<int>(rank));
+}
+
+}  // namespace
+
+Complaint complaint_in_flight() {
+  try {
+    throw;
+  } catch (const comm::CollectiveError&) {
+    throw;
+  } catch (const InputError& error) {
+    return {.family = Complaint::Family::input, .text = error.what()};
+  } catch (const DivergedError& error) {
+    return {.family = Complaint::Family::diverged, .text = error.what()};
+  } catch (const std::exception& error) {
+    return {.text = error.what()};
+  } catch (...) {
+    return {.text = "an exception of unknown type"};
+  }
+}
+
+void throw_first(const comm::Monitor& monitor, std::span<const std::string> complaints) {
+  const auto first = std::ranges::find_if(complaints, [](const std::string& text) { return !text.empty(); });
+  if (first == complaints.end()) return;
+  const bool all = std::ranges::all_of(complaints, [&](const std::string& text) { return text == *first; });
+  const std::string text = (all ? "" : name_of(monitor, first - complaints.begin()) + ": ") + first->substr(1);
+  switch (static_cast<Complaint::Family>(first->front())) {
+    case Complaint::Family::input: throw InputError(text);
+    case Complaint::Family::diverged: throw DivergedError(text);
+    case Complaint::Family::other: break;
+  }
+  throw Error(text);
+}
+
+void require_same_texts(const comm::Monitor& monitor, std::span<const std::string> texts, std::string_view what,
+                        std::string_view then) {
+  for (std::size_t rank = 1; rank < texts.size(); ++rank) {
+    const auto [mine, theirs] = std::ranges::mismatch(texts[0], texts[rank]);
+    if (mine == texts[0].end() && theirs == texts[rank].end()) continue;
+    const auto at = static_cast<std::size_t>(mine - texts[0].begin());
+    throw InputError(message(what, ": ", name_of(monitor, 0), " has '", line_at(texts[0], at), "', ",
+                             name_of(monitor, static_cast<std::ptrdiff_t>(rank)), " has '", line_at(texts[rank], at),
+                             "'; ", then));
+  }
+}
+
+}  // namespace fsdp::train

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/train/resumed.hpp>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include <fsdp/core/error.hpp>
+#include <fsdp/train/flags.hpp>
+
+namespace fsdp::train {
+namespace {
+
+/// Flags that say where things are and how they are shown, or are compared by themselves.
+const std::set<std::string, std::less<>> no_part = {
+    "checkpoint-dir", "checkpoint-every", "cuda-graphs",       "data",
+    "deadline",       "device-deadline",  "dry-run",           "log-every",
+    "memory",         "metrics",          "on-signal",         "print-schedule",
+    "resume",         "resume-anyway",    "shared-windows",    "threads",
+    "trace",          "validation-every", "validation-windows"};
+
+/// What decides which data a step sees.
+constexpr std::array<std::string_view, 3> order = {"batch-size", "data", "validation-fraction"};
+
+/// "--lr", or "the data".
+std::string shown(const std::string& name) {
+  const bool flag = name != "data" && name != "ranks" && name != "stack";
+  return (flag ? "--" : "the ") + name;
+}
+
+}  // namespace
+
+RunRecord record_of(const TrainOptions& options) {
+  TrainOptions copy = options;
+  FlagSet flags;
+  bind(flags, copy);
+  RunRecord record;
+  for (const Flag& flag : flags.flags()) {
+    if (no_part.contains(flag.name)) continue;
+    std::string text;
+    for (const std::string& part : flag.get()) text += (text.empty() ? "" : " ") + part;
+    record[flag.name] = text;
+  }
+  return record;
+}
+
+Resumed compare_with(const std::string& path, const checkpoint::TrainerState& then, const RunRecord& now,
+                     const TrainOptions& options, std::int64_t windows) {
+  const std::string prefix = message("--resume ", path, ": ");
+  const std::string anyway = ", or --resume-anyway to begin their order anew";
+  Resumed resumed{.position = {.epoch = then.epoch, .index = then.index},
+                  .lines = {message("resumed from ", path, ": step ", then.step, ", epoch ", then.epoch, ", window ",
+                                    then.index, " of ", then.windows)}};
+  bool anew = false;
+  const auto refuse = [&](bool differs, const std::string& what) {
+    if (!differs) return;
+    require<InputError>(options.resume_anyway, prefix, what, anyway);
+    anew = true;
+    resumed.lines.push_back("resumed anyway: " + what);
+  };
+  refuse(
+      then.seq_len != options.seq_len || then.windows != windows,
+      message("was trained on ", then.windows, " windows of ", then.seq_len, " tokens, these data and flags give ",
+              windows, " of ", options.seq_len, "; resume with the same --data, --seq-len and --validation-fraction"));
+  refuse(then.seed != options.seed, message("the run's seed was ", then.seed, "; resume with --seed ", then.seed));
+  require<InputError>(then.step <= options.steps, prefix, "is at step ", then.step, " already; --steps ", options.steps,
+                      " counts those of the whole run");
+  if (then.run.empty()) resumed.lines.push_back("resumed: it does not say with which flags it was trained");
+  for (const auto& [name, value] : now) {
+    const auto before = then.run.find(name);
+    if (before == then.run.end() || before->second == value) continue;
+    if (name == "seed" || name == "seq-len") continue;  // said above
+    const std::string change = message(shown(name), " was ", before->second, ", is ", value);
+    if (std::ranges::find(order, name) != order.end())
+      refuse(true, change + "; resume with what it was");
+    else
+      resumed.lines.push_back("resumed: " + change);
+  }
+  if (anew) resumed.position = {.epoch = then.epoch + 1, .index = 0};
+  return resumed;
+}
+
+}  // namespace fsdp::train

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/core/identity.hpp>
+
+#include <filesystem>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "support/temporary_folder.hpp"
+
+namespace fsdp {
+namespace {
+
+TEST(DigestOfFile, ChangesWithAnyByteAndWithTheLength) {
+  const test::TemporaryFolder folder;
+  const auto digest = [&](const std::string& content) {
+    folder.write("file", content);
+    return digest_of_file(folder.path() / "file");
+  };
+  const std::string text(300'000, 'a');
+  const std::uint64_t whole = digest(text);
+  EXPECT_EQ(digest(text), whole);
+  for (const std::size_t at : {std::size_t{0}, std::size_t{262'144}, text.size() - 1}) {
+    std::string other = text;
+    other[at] = 'b';
+    EXPECT_NE(digest(other), whole) << at;
+  }
+  EXPECT_NE(digest(text + 'a'), whole);
+  EXPECT_NE(digest(std::string("a\0", 2)), digest("a"));
+  EXPECT_NE(digest(""), digest(std::string(1, '\0')));
+}
+
+TEST(DigestOfFile, OfALargeFileSeesBothEnds) {
+  const test::TemporaryFolder folder;
+  folder.write("file", "");
+  const std::filesystem::path path = folder.path() / "file";
+  std::filesystem::resize_file(path, std::uintmax_t{65} << 20);
+  const std::uint64_t zeros = digest_of_file(path);
+  std::filesystem::resize_file(path, (std::uintmax_t{65} << 20) - 1);
+  EXPECT_NE(digest_of_file(path), zeros);
+}
+
+TEST(FolderIdentity, IsALineForEachFileOfAModelByName) {
+  const test::TemporaryFolder folder;
+  folder.write("model.safetensors", "weights");
+  folder.write("config.json", "{}");
+  folder.write("notes.txt", "anything");
+  const std::string text = folder_identity(folder.path());
+  EXPECT_LT(text.find("config.json = 2 bytes, digest "), text.find("model.safetensors = 7 bytes, digest "));
+  EXPECT_EQ(text.find("notes"), std::string::npos);
+  EXPECT_INPUT_ERROR(folder_identity(folder.path() / "nowhere"), "nowhere: cannot be listed: No such file");
+}
+
+TEST(BuildIdentity, HasAVersionAndTheLinkersId) {
+  EXPECT_EQ(build_identity(), build_identity());
+  EXPECT_GT(build_identity().find(" by "), std::string("build = 0.1.0 ").size());
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/train/agreement.hpp>
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <comm/threads.hpp>
+
+namespace fsdp::train {
+namespace {
+
+using Comm = comm::Threads<>;
+
+/// What each of three ranks was told by `call`, with the family of its error.
+template <class Call>
+std::vector<std::string> told(Call call) {
+  std::vector<std::string> texts(3);
+  Comm::run(3, {}, [&](Comm& communicator) {
+    std::string& text = texts[static_cast<std::size_t>(communicator.rank())];
+    try {
+      text = call(communicator);
+    } catch (const InputError& error) {
+      text = std::string("input: ") + error.what();
+    } catch (const DivergedError& error) {
+      text = std::string("diverged: ") + error.what();
+    } catch (const Error& error) {
+      text = std::string("error: ") + error.what();
+    }
+  });
+  return texts;
+}
+
+TEST(OnAllRanks, ReturnsWhatEachRankHasMade) {
+  EXPECT_EQ(told([](Comm& c) { return on_all_ranks(c, "test", [&] { return std::to_string(c.rank()); }); }),
+            (std::vector<std::string>{"0", "1", "2"}));
+}
+
+TEST(OnAllRanks, AnErrorOfOneIsThatOfAllWithItsName) {
+  const auto failing = [](auto error_of) {
+    return told([&](Comm& c) {
+      on_all_ranks(c, "test", [&] {
+        if (c.rank() > 0) error_of(c.rank());
+      });
+      return std::string();
+    });
+  };
+  EXPECT_EQ(failing([](int rank) { throw InputError("no file " + std::to_string(rank)); }),
+            (std::vector<std::string>(3, "input: rank 1: no file 1")));
+  EXPECT_EQ(failing([](int) { throw DivergedError("nan"); }), (std::vector<std::string>(3, "diverged: rank 1: nan")));
+  EXPECT_EQ(failing([](int) { throw std::bad_alloc(); }).front().substr(0, 14), "error: rank 1:");
+}
+
+TEST(OnAllRanks, AnErrorOfAllHasNoName) {
+  EXPECT_EQ(told([](Comm& c) {
+              on_all_ranks(c, "test", [] { throw InputError("no file"); });
+              return std::string();
+            }),
+            (std::vector<std::string>(3, "input: no file")));
+}
+
+TEST(AgreeOnOpened, NamesTheFirstLineThatDiffersAsBothHaveIt) {
+  const auto opened = [](const std::vector<std::string>& texts) {
+    return told([&](Comm& c) {
+             agree_on_opened(c, texts[static_cast<std::size_t>(c.rank())]);
+             return std::string("agreed");
+           })
+        .at(1);
+  };
+  const std::string all = "data = x\nsteps = 3\n";
+  EXPECT_EQ(opened({all, all, all}), "agreed");
+  EXPECT_EQ(opened({"", "", ""}), "agreed");
+  EXPECT_EQ(opened({all, all, "data = x\nsteps = 4\n"}),
+            "input: ranks do not see the same: rank 0 has 'steps = 3', rank 2 has 'steps = 4'; give all ranks the same "
+            "files");
+  EXPECT_NE(opened({all, all + "more = 1\n", all}).find("rank 0 has '', rank 1 has 'more = 1'"), std::string::npos);
+  EXPECT_NE(opened({all, "", all}).find("rank 0 has 'data = x', rank 1 has ''"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace fsdp::train
