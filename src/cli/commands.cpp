@@ -57,8 +57,9 @@ Command parse(int argc, const char* const* argv) {
   CLI::App app("Trains transformers whose weights are sharded over ranks and whose sequences are cut into tiles.",
                "tessera");
   app.allow_extras();
-  app.footer("Exit status: 0 done, 1 failure, 2 bad input, 3 diverged or a rank lost, 128 + signal where SIGTERM or "
-             "SIGINT ended a run after a step.");
+  app.footer(
+      "Exit status: 0 done, 1 failure, 2 bad input, 3 diverged or a rank lost, 128 + signal where SIGTERM or "
+      "SIGINT ended a run after a step.");
   app.require_subcommand(0, 1);
   Declared<Train> train(app, "train", "train a model on text");
   Declared<Eval> eval(app, "eval", "mean loss of a model over text, as JSON");
