@@ -12,12 +12,13 @@ namespace fsdp::train {
 namespace {
 
 /// Flags that say where things are and how they are shown, or are compared by themselves.
-const std::set<std::string, std::less<>> no_part = {
-    "checkpoint-dir", "checkpoint-every", "cuda-graphs",       "data",
-    "deadline",       "device-deadline",  "dry-run",           "log-every",
-    "memory",         "metrics",          "on-signal",         "print-schedule",
-    "resume",         "resume-anyway",    "shared-windows",    "threads",
-    "trace",          "validation-every", "validation-windows"};
+const std::set<std::string, std::less<>> no_part = {"checkpoint-dir", "checkpoint-every", "cuda-graphs",
+                                                    "data",           "deadline",         "device-deadline",
+                                                    "disk-deadline",  "dry-run",          "keep",
+                                                    "log-every",      "memory",           "metrics",
+                                                    "on-signal",      "print-schedule",   "resume",
+                                                    "resume-anyway",  "shared-windows",   "threads",
+                                                    "trace",          "validation-every", "validation-windows"};
 
 /// What decides which data a step sees.
 constexpr std::array<std::string_view, 3> order = {"batch-size", "data", "validation-fraction"};

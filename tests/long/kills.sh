@@ -76,7 +76,7 @@ check() {  # COMM
   rm -f again.jsonl
   timeout "$limit" "${command[@]}" --steps $((step + 10)) --resume killed --metrics again.jsonl >"$out" 2>"$err" ||
     fail "$newest does not resume"
-  contains "$out" "resuming from killed/$newest "
+  contains "$out" "resumed from killed/$newest:"
   same <(steps again.jsonl) <(steps "whole-$1.jsonl" $((step + 1)) | sed -n 1,10p)
   [ $step -lt $((length - 200)) ] || rm -rf killed
 }

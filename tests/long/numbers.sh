@@ -3,9 +3,9 @@
 # Every number of every flag of every command at the edges: one sentence with status 2, a run that ends well, or one
 # that still makes steps when its time is over. Never a crash, a negative status, a wrap, or silence.
 #
-# usage: numbers.sh PROGRAM [sample]     sample: every flag once, at one of the edges
+# usage: numbers.sh PROGRAM    TESSERA_SWEEP=sample: every flag once, at one of the edges
 source "$(dirname "$0")/../support/program.sh"
-sample=${2:-}
+sample=; [ "${TESSERA_SWEEP:-whole}" = whole ] || sample=1
 seconds=10                  # of one case
 ulimit -v $((16 << 20))     # KiB: what cannot be allocated is refused here and now
 text 3000 text.txt

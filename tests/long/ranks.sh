@@ -4,12 +4,12 @@
 # phase of a run over MPI: the others end in time and say who was missing, where, in which collective; a slowed rank
 # changes nothing. No process stays.
 #
-# usage: ranks.sh PROGRAM [sample]
+# usage: ranks.sh PROGRAM    TESSERA_SWEEP=sample: some of them
 source "$(dirname "$0")/../support/program.sh"
 set -euo pipefail
 repeats=5
 phases=(open first later validation save end)
-[ "${2:-}" != sample ] || { repeats=1; phases=(end); }
+[ "${TESSERA_SWEEP:-whole}" = whole ] || { repeats=1; phases=(end); }
 deadline=4
 text 20000 text.txt
 ranks=() launcher= cases=0

@@ -3,14 +3,14 @@
 # Saved on P ranks, resumed on Q: for P, Q in {1, 2, 3, 4, 8}, each strategy that saves with each that resumes in turn,
 # in both precisions. The same ranks and strategy go on to the bit; others stay close to the run that never stopped.
 #
-# usage: resume.sh PROGRAM [sample]
+# usage: resume.sh PROGRAM    TESSERA_SWEEP=sample: some of them
 source "$(dirname "$0")/../support/program.sh"
 set -euo pipefail
 text 3000 text.txt
 ranks=(1 2 3 4 8)
 strategies=(fsdp2 fsdp2:no-reshard zero1 zero2 zero3 replicated hybrid:K hybrid:K:zero3)
 precisions=(fp32 bf16)
-if [ "${2:-}" = sample ]; then ranks=(2 3); strategies=(fsdp2 zero3); precisions=(fp32); fi
+if [ "${TESSERA_SWEEP:-whole}" != whole ]; then ranks=(2 3); strategies=(fsdp2 zero3); precisions=(fp32); fi
 flags=(--data text.txt --model tiny --layers 1 --seq-len 16 --batch-size 24 --steps 4 --threads 1 --validation-fraction 0.02)
 
 # strategy NAME RANKS: with a group that divides the ranks.

@@ -14,27 +14,27 @@ echo "== the newest complete step, whatever latest says"
 train --steps 3 --checkpoint-dir runs --checkpoint-every 1 --metrics whole.jsonl
 echo step-00000002 >runs/latest  # as a kill between the two renames leaves it
 train --steps 4 --resume runs
-contains "$out" '^resuming from runs/step-00000003 \(step 3\)$'
+contains "$out" '^resumed from runs/step-00000003: step 3,'
 contains "$err" 'runs/latest names step-00000002; the newest checkpoint there is step-00000003'
 printf 'step-00000003\r\n' >runs/latest
 train --steps 4 --resume runs
-contains "$out" '^resuming from runs/step-00000003'
+contains "$out" '^resumed from runs/step-00000003'
 echo step-00000009 >runs/latest
 train --steps 4 --resume runs
 contains "$err" 'runs/latest names step-00000009'
 train --steps 4 --resume runs/step-00000002
-contains "$out" '^resuming from runs/step-00000002 \(step 2\)$'
+contains "$out" '^resumed from runs/step-00000002: step 2,'
 
 echo "== auto"
 train --steps 2 --checkpoint-dir auto --checkpoint-every 1 --resume auto
 contains "$out" '^--resume auto: auto holds no checkpoint; a fresh start$'
 train --steps 3 --checkpoint-dir auto --resume auto --metrics again.jsonl
-contains "$out" '^resuming from auto/step-00000002'
+contains "$out" '^resumed from auto/step-00000002'
 same <(steps whole.jsonl 3) <(steps again.jsonl)
 rm auto/step-0000000[23]/manifest.json
 train --steps 4 --checkpoint-dir auto --resume auto
 contains "$err" 'skipping auto/step-00000003: .*manifest.json: no such file'
-contains "$out" '^resuming from auto/step-00000001'
+contains "$out" '^resumed from auto/step-00000001'
 rm auto/*/manifest.json
 expect_one() { refused "$@"; contains "$err" "$1"; }
 expect_one 'auto holds checkpoints and none is complete' "$program" train "${flags[@]}" --steps 5 --checkpoint-dir auto \

@@ -27,7 +27,7 @@ for k in 1 2 3; do  # the rename that finds the old folder, that which moves it 
     TESSERA_FAULT_ALSO="exchange:*:EINVAL" "$program" train "${flags[@]}" --steps 2 --resume runs/step-00000001 \
     --checkpoint-dir runs >"$out" 2>"$err" && fail "was not killed"
   tessera train "${flags[@]}" --steps 3 --checkpoint-dir runs --resume auto
-  contains "$out" '^resuming from runs/step-00000002(.replaced)? \(step 2\)$'
+  contains "$out" '^resumed from runs/step-00000002(.replaced)?: step 2,'
   [ -z "$(find runs -name '*.tmp*' -o -name '*.replaced' -o -name run.lock)" ] || fail "leftovers: $(ls -a runs)"
 done
 

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # A resumed run goes on to the bit; another sharding and number of ranks may take it over; a killed save is survived.
 set -euo pipefail
-sweeps=$(dirname "$(realpath "$0")")/../long.sh
 source "$(dirname "$0")/../support/program.sh"
 
 text 3000 text.txt
@@ -78,6 +77,3 @@ tessera train --data text.txt --model tiny --seq-len 16 --steps $((last + 1)) --
   --checkpoint-dir killed --resume killed
 [ "$(cat killed/latest)" = "$(printf 'step-%08d' $((last + 1)))" ] || fail "from $latest to $(cat killed/latest)"
 [ -z "$(find killed -name '*.tmp*')" ] || fail "leftovers: $(find killed -name '*.tmp*')"
-
-echo "== a sample of tests/long/resume.sh"
-bash "$sweeps" resume "$program" sample

@@ -28,7 +28,9 @@ std::vector<nlohmann::json> train_series(TrainOptions options, const std::filesy
   Comm::run(2, {}, [&](Comm& communicator) {
     const Series model(forecaster::Config{.hidden = 16, .intermediate = 24});
     const forecaster::Seasons source{.length = 12, .windows = 44, .held_out = 4};
-    Trainer<Series, forecaster::Seasons>(communicator, options, model, source, {}, {}, {.weight_decay = 0}).run();
+    Trainer<Series, forecaster::Seasons, optim::AdamW>(communicator, options, model, source, {}, {},
+                                                       {.weight_decay = 0})
+        .run();
   });
   std::vector<nlohmann::json> lines;
   std::istringstream text(test::content_of(metrics));

@@ -65,7 +65,7 @@ struct TrainOptions {
   std::int64_t keep = 0;               ///< newest checkpoints that stay; 0: all
   std::string resume = {};             ///< a checkpoint, a directory of them, or "auto"
   double disk_deadline_seconds = 600;  ///< for ranks that wait for others which save, or open what they resume from
-  bool resume_anyway = false;         ///< with data or batches whose order is not the checkpoint's
+  bool resume_anyway = false;          ///< with data or batches whose order is not the checkpoint's
   OnSignal on_signal = OnSignal::save;
   std::string metrics = {};
   std::string trace = {};

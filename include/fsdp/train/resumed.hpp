@@ -28,8 +28,9 @@ RunRecord record_of(const TrainOptions& options);
 template <class Optimizer>
 void add_optimizer(RunRecord& record, const Optimizer& optimizer) {
   record["optimizer"] = std::string(std::string_view(optimizer.name()));
-  optimizer.visit(
-      [&](std::string_view name, const auto& value, std::string_view) { record[flag_name(name)] = to_text(value); });
+  Optimizer::visit(optimizer, [&](std::string_view name, const auto& value, std::string_view) {
+    record[flag_name(name)] = to_text(value);
+  });
 }
 
 struct Resumed {

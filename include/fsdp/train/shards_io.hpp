@@ -100,7 +100,7 @@ void require_finite(ShardedModule<Model>& module, const optim::ShardedOptimizer<
     };
     check(piece.main, "weight");
     const auto names = optimizer.state_names(piece);
-    const std::vector<Tensor<float>> states = optimizer.states(i);
+    const std::span<const Tensor<float>> states = optimizer.states(i);
     for (std::size_t state = 0; state < states.size(); ++state) check(states[state], names[state]);
   }
 }

@@ -179,18 +179,18 @@ class Trainer {
       training_.initialize(options_.seed);
       return lines;
     }
-    with_disk_deadline(communicator_, options_.disk_deadline_seconds,
-                       message("reading ", resumes ? options_.resume : options_.model.name, " (--disk-deadline)"), [&] {
-                         if (!resumes) {
-                           load_agreed_weights(communicator_, training_.module(), options_.model.name, warn());
-                         } else if (const std::optional<checkpoint::Checkpoint> from = open_agreed()) {
-                           lines = resume(*from);
-                         } else {
-                           training_.initialize(options_.seed);
-                           lines = {message("--resume auto: ", options_.checkpoint_dir,
-                                            " holds no checkpoint; a fresh start")};
-                         }
-                       });
+    with_disk_deadline(
+        communicator_, options_.disk_deadline_seconds,
+        message("reading ", resumes ? options_.resume : options_.model.name, " (--disk-deadline)"), [&] {
+          if (!resumes) {
+            load_agreed_weights(communicator_, training_.module(), options_.model.name, warn());
+          } else if (const std::optional<checkpoint::Checkpoint> from = open_agreed()) {
+            lines = resume(*from);
+          } else {
+            training_.initialize(options_.seed);
+            lines = {message("--resume auto: ", options_.checkpoint_dir, " holds no checkpoint; a fresh start")};
+          }
+        });
     return lines;
   }
 
@@ -438,8 +438,8 @@ class Trainer {
   std::string checkpoint_path_;
   std::optional<std::filesystem::path> resumed_from_;
   std::optional<checkpoint::DirectoryLock> lock_;  ///< rank 0's, on --checkpoint-dir
-  std::int64_t saved_step_ = -1;  ///< the last step that was saved
-  std::int64_t saves_asked_ = 0;  ///< by signals, and done
+  std::int64_t saved_step_ = -1;                   ///< the last step that was saved
+  std::int64_t saves_asked_ = 0;                   ///< by signals, and done
 };
 
 }  // namespace fsdp::train
