@@ -43,7 +43,7 @@ try() {  # COMM RANK CALL K WHAT
   if [ $status -ne 0 ]; then
     refusals=$((refusals + 1))
     [ $status -ne 124 ] && [ $status -lt 128 ] || fail "$case: status $status"
-    contains "$err" 'tessera: .*runs'
+    contains "$err" '^(tessera|rank [01]): .*runs'
     lacks "$err" 'Success'
   fi
   diff -r good/step-00000001 runs/step-00000001 >"$out" && diff -r good/step-00000002 runs/step-00000002 >"$out" ||
@@ -78,7 +78,11 @@ LD_PRELOAD='' launch threads --steps 2 --checkpoint-dir good --checkpoint-every 
 cp -r good whole
 LD_PRELOAD='' launch threads --steps 3 --resume whole --checkpoint-dir whole
 
-sweep threads ""
 if [ "$TESSERA_SWEEP" = whole ]; then
+  sweep threads ""
   for rank in 0 1; do sweep mpi $rank; done
+else
+  sweep threads ""
+  try mpi 1 write 20 EIO
+  [ $refusals -gt 0 ] || fail "no fault was seen"
 fi

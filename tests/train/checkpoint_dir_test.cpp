@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/train/checkpoint_dir.hpp>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <string>
+
+#include "support/temporary_folder.hpp"
+
+namespace fsdp::train {
+namespace {
+
+/// What `require_writable` says to a user who is not root; empty where it throws nothing.
+std::string said_to_nobody(const std::filesystem::path& path) {
+  std::array<int, 2> pipe{};
+  if (::pipe(pipe.data()) != 0) return "no pipe";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::string said;
+    if (::getuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) said = "cannot become nobody";
+    try {
+      require_writable(path);
+    } catch (const InputError& error) {
+      said += error.what();
+    }
+    ::_exit(::write(pipe[1], said.data(), said.size()) == std::ssize(said) ? 0 : 1);
+  }
+  ::close(pipe[1]);
+  std::array<char, 1000> said{};
+  const ssize_t bytes = ::read(pipe[0], said.data(), said.size());
+  ::close(pipe[0]);
+  ::waitpid(child, nullptr, 0);
+  return {said.data(), static_cast<std::size_t>(std::max<ssize_t>(bytes, 0))};
+}
+
+TEST(RequireWritable, SaysWhyAFolderCannotBeWritten) {
+  const test::TemporaryFolder folder;
+  using std::filesystem::perms;
+  std::filesystem::permissions(folder.path(), perms::owner_all | perms::group_exec | perms::others_exec);
+  const std::filesystem::path locked = folder.path() / "locked", open = folder.path() / "open";
+  std::filesystem::create_directory(locked);
+  std::filesystem::create_directory(open);
+  std::filesystem::permissions(locked, perms::owner_exec | perms::others_exec);
+  std::filesystem::permissions(open, perms::all);
+  EXPECT_EQ(said_to_nobody(open / "below"), "");
+  EXPECT_EQ(said_to_nobody(locked / "below"), "--checkpoint-dir " + (locked / "below").string() +
+                                                  ": cannot be written: " + locked.string() + ": Permission denied");
+  folder.write("file", "");
+  EXPECT_INPUT_ERROR(require_writable((folder.path() / "file" / "below").string()), "Not a directory");
+}
+
+}  // namespace
+}  // namespace fsdp::train
