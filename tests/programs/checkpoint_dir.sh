@@ -69,6 +69,7 @@ if mkdir disk && mount -t tmpfs -o size=3m tessera_test disk 2>/dev/null; then
   trap 'umount "$folder/cwd/disk"; rm -rf "$folder"' EXIT
   expect_error 'checkpoint-dir disk/c: a checkpoint takes [0-9]+ bytes and its disk has [0-9]+ left: No space' \
     "$program" train "${flags[@]}" --steps 2 --checkpoint-dir disk/c
+  umount disk
 else
   echo "skipped: a small disk (mounting one is not permitted here)"
 fi
@@ -76,7 +77,7 @@ fi
 echo "== two runs in one folder"
 "$program" train "${flags[@]}" --steps 1000000 --checkpoint-dir shared --checkpoint-every 1 --keep 1 >first.out 2>&1 &
 first=$!
-trap 'kill -KILL $first 2>/dev/null; rm -rf "$folder"' EXIT
+trap 'kill -KILL $first 2>/dev/null || true; rm -rf "$folder"' EXIT
 for _ in $(seq 300); do [ ! -e shared/latest ] || break; sleep 0.1; done
 status=0
 timeout "$limit" "$program" train "${flags[@]}" --steps 2 --checkpoint-dir shared >"$out" 2>"$err" || status=$?
