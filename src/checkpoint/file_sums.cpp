@@ -54,7 +54,7 @@ void WrittenSums::add(std::int64_t offset, std::span<const std::byte> content) {
 }
 
 FileSums combined(std::string_view path, std::int64_t file_bytes, std::uint32_t file,
-                  std::span<const WrittenSums::Share> shares) {
+                  std::span<const WrittenSums::Share> shares, Unwritten unwritten) {
   FileSums sums{.bytes = file_bytes, .chunk_bytes = chunk_bytes_of(file_bytes), .crc32cs = {}};
   sums.crc32cs.resize(static_cast<std::size_t>(ceil_divide(file_bytes, sums.chunk_bytes)));
   std::vector<std::int64_t> written(sums.crc32cs.size());
@@ -67,10 +67,11 @@ FileSums combined(std::string_view path, std::int64_t file_bytes, std::uint32_t 
   }
   for (std::size_t chunk = 0; chunk < written.size(); ++chunk) {
     const auto number = static_cast<std::int64_t>(chunk);
-    require<Error>(written[chunk] == sums.length_of(number), path, ": ranks wrote ", written[chunk], " of the ",
-                   sums.length_of(number), " bytes from byte ", sums.begin_of(number),
+    const std::int64_t length = sums.length_of(number);
+    require<Error>(written[chunk] == length || (written[chunk] < length && unwritten == Unwritten::zero), path,
+                   ": ranks wrote ", written[chunk], " bytes of the ", length, " from byte ", sums.begin_of(number),
                    " on; every byte must be written once");
-    sums.crc32cs[chunk] = crc32c_of(sums.crc32cs[chunk], sums.length_of(number));
+    sums.crc32cs[chunk] = crc32c_of(sums.crc32cs[chunk], length);
   }
   return sums;
 }

@@ -59,9 +59,13 @@ class WrittenSums {
   std::vector<Share> shares_;
 };
 
-/// The sums of file number `file` from all ranks' shares. Throws Error unless every byte was written exactly once.
+/// What is never written stays zero: the states of parameters that are frozen.
+enum class Unwritten { refused, zero };
+
+/// The sums of file number `file` from all ranks' shares. Throws Error where a byte was written twice, or where it was
+/// not written and that is refused.
 FileSums combined(std::string_view path, std::int64_t file_bytes, std::uint32_t file,
-                  std::span<const WrittenSums::Share> shares);
+                  std::span<const WrittenSums::Share> shares, Unwritten unwritten);
 
 /// Reads as read_all does; where there are sums, everything that it touches is checked.
 void read_checked(const FileDescriptor& file, const std::filesystem::path& path, const FileSums* sums, void* data,

@@ -118,8 +118,8 @@ void Save::commit(const TrainerState& state, std::span<const std::string> texts)
   const std::filesystem::path model = path() / model_name, optimizer = path() / optimizer_name;
   const Manifest manifest{
       .files = {{config_name, sums_of(config_text_)},
-                {model_name, combined(model.string(), model_plan_.file_bytes, 0, shares)},
-                {optimizer_name, combined(optimizer.string(), optimizer_plan_.file_bytes, 1, shares)},
+                {model_name, combined(model.string(), model_plan_.file_bytes, 0, shares, Unwritten::refused)},
+                {optimizer_name, combined(optimizer.string(), optimizer_plan_.file_bytes, 1, shares, Unwritten::zero)},
                 {trainer_name, sums_of(trainer)}}};
   write_new_file(temporary_ / trainer_name, trainer);
   write_new_file(temporary_ / manifest_name, to_json(manifest));

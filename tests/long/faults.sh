@@ -26,9 +26,9 @@ launch() {  # COMM FLAG...: status in $status
   shift
   status=0
   if [ "$comm" = mpi ]; then
-    timeout "$limit" "${mpirun[@]}" "$program" train "${flags[@]}" --comm mpi "$@" >"$out" 2>"$err" || status=$?
+    timeout "$limit" "${mpirun[@]}" "$program" train "${flags[@]}" --comm mpi "$@" >"$out" 2>"$err" </dev/null || status=$?
   else
-    timeout "$limit" "$program" train "${flags[@]}" --comm threads:2 "$@" >"$out" 2>"$err" || status=$?
+    timeout "$limit" "$program" train "${flags[@]}" --comm threads:2 "$@" >"$out" 2>"$err" </dev/null || status=$?
   fi
 }
 

@@ -11,7 +11,7 @@ text 3000 text.txt
 flags=(--data text.txt --model tiny --layers 1 --hidden 32 --heads 2 --kv-heads 1 --head-dim 16 --intermediate 48
        --seq-len 16 --precision fp32 --batch-size 4 --threads 1 --lr-schedule constant --log-every 100)
 kills=${TESSERA_KILLS:-100}
-[ "$TESSERA_SWEEP" = whole ] || kills=4
+[ "$TESSERA_SWEEP" = whole ] || kills=3
 RANDOM=${TESSERA_SEED:-1}
 
 processes=()
@@ -84,7 +84,7 @@ check() {  # COMM
 for comm in threads mpi; do
   read -ra command <<<"$(command_of $comm)"
   length=3000
-  [ "$TESSERA_SWEEP" = whole ] || length=800
+  [ "$TESSERA_SWEEP" = whole ] || length=400
   timeout 600 "${command[@]}" --steps $length --metrics whole-$comm.jsonl >"$out" 2>"$err" || fail "the whole run"
   rm -rf killed
   for ((i = 0; i < kills; ++i)); do
