@@ -30,8 +30,10 @@ const std::vector<std::string> comm_names = {"self", "threads:N", "mpi", "nccl"}
 
 constexpr std::int64_t most_int = std::numeric_limits<std::int32_t>::max();  // what policies count in
 
-/// The number after "PREFIX:", at least 1; 0 where the text is anything else. Throws InputError where it is too large.
-std::int64_t number_after(std::string_view flag, std::string_view text, std::string_view prefix, std::int64_t most) {
+/// The number after "PREFIX:", at least 1; 0 where the text is anything else. Throws InputError, with all that `flag`
+/// was given, where it is too large.
+std::int64_t number_after(std::string_view text, std::string_view prefix, std::int64_t most, std::string_view flag,
+                          std::string_view given) {
   if (!text.starts_with(prefix)) return 0;
   const std::string_view digits = text.substr(prefix.size());
   std::int64_t number = 0;
@@ -39,7 +41,7 @@ std::int64_t number_after(std::string_view flag, std::string_view text, std::str
   if (end != digits.data() + digits.size()) return 0;
   const bool positive = error == std::errc() ? number >= 1 : digits.front() != '-';
   if (digits.empty() || !positive) return 0;
-  require<InputError>(error == std::errc() && number <= most, "--", flag, " ", text, ": the number must be at most ",
+  require<InputError>(error == std::errc() && number <= most, "--", flag, " ", given, ": the number must be at most ",
                       most);
   return number;
 }
@@ -76,7 +78,8 @@ ShardingChoice parse_sharding(std::string_view text) {
   const Kind held = hybrid ? choice.inner : choice.kind;
   for (const std::string_view part : parts) {
     const auto number = [&](std::string_view key) {
-      return number_after("sharding", part, key, key == "persist=" || key == "live=" ? train::most_elements : most_int);
+      return number_after(part, key, key == "persist=" || key == "live=" ? train::most_elements : most_int, "sharding",
+                          text);
     };
     if (part == "no-reshard" && held == Kind::fsdp2 && (hybrid || choice.number == 0))
       choice.reshard = false;
@@ -122,9 +125,9 @@ OffloadChoice parse_offload(std::string_view text) {
 TilingChoice parse_tiling(std::string_view text) {
   using Kind = TilingChoice::Kind;
   if (text == "off") return {};
-  if (const std::int64_t n = number_after("tiling", text, "tiles:", most_int); n > 0)
+  if (const std::int64_t n = number_after(text, "tiles:", most_int, "tiling", text); n > 0)
     return {.kind = Kind::tiles, .number = n};
-  if (const std::int64_t n = number_after("tiling", text, "tokens:", most_int); n > 0)
+  if (const std::int64_t n = number_after(text, "tokens:", most_int, "tiling", text); n > 0)
     return {.kind = Kind::tokens, .number = n};
   if (text == "budget:auto") return {.kind = Kind::budget};
   if (text.starts_with("budget:"))
@@ -137,7 +140,7 @@ CommChoice parse_comm(std::string_view text) {
   if (text == "self") return {.kind = Kind::self};
   if (text == "mpi") return {.kind = Kind::mpi};
   if (text == "nccl") return {.kind = Kind::nccl};
-  if (const std::int64_t n = number_after("comm", text, "threads:", train::most_started_ranks); n > 0)
+  if (const std::int64_t n = number_after(text, "threads:", train::most_started_ranks, "comm", text); n > 0)
     return {.kind = Kind::threads, .ranks = n};
   unknown("comm", text, comm_names);
 }
