@@ -1,14 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fsdp/train/flags.hpp>
 
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fsdp/core/error.hpp>
 #include <fsdp/train/ranges.hpp>
 
 namespace fsdp::train {
 namespace {
 
 constexpr Range<double> seconds{.least = 0, .most = 1e6, .above = true};
-constexpr Range<std::int64_t> separators{.least = 0, .most = 255};
 constexpr Range<double> learning_rates{.least = 0, .most = 1000};
+
+void add_separator(FlagSet& flags, std::optional<std::int64_t>& field) {
+  static constexpr const char* name = "document-separator";
+  const auto check = [&field] {
+    require<InputError>(!field || Range<std::int64_t>{.least = 0, .most = 255}.holds(*field), "--", name, " ",
+                        field.value_or(0), " must be a byte: 0 to 255");
+  };
+  flags.add(
+      {.name = name,
+       .help =
+           "byte (0 to 255; 10 is a newline) after which a new document begins: no attention across, positions restart",
+       .kind = FlagKind::number,
+       .set =
+           [&field, check](const auto& texts) {
+             from_text(name, FlagSet::single(name, texts), field.emplace());
+             check();
+           },
+       .get = [&field] { return field ? std::vector{to_text(*field)} : std::vector<std::string>(); },
+       .check = check});
+}
 
 }  // namespace
 
@@ -27,10 +51,7 @@ void bind(FlagSet& flags, TrainOptions& o) {
   flags.add("batch-size", o.batch_size, "sequences per step, over all ranks and micro-batches",
             counts_up_to(most_sequences));
   flags.add("grad-accum", o.grad_accum, "micro-batches per step", counts_up_to(most_sequences));
-  flags.add(
-      "document-separator", o.document_separator,
-      "byte (0 to 255; 10 is a newline) after which a new document begins: no attention across, positions restart",
-      separators);
+  add_separator(flags, o.document_separator);
   flags.add("lr", o.lr, "learning rate after warm-up", learning_rates);
   flags.add("lr-schedule", o.lr_schedule, "constant | cosine (down to a tenth at the last step)");
   flags.add("warmup", o.warmup, "steps of linear warm-up", counts_up_to(most_steps, 0));
@@ -78,10 +99,7 @@ void bind(FlagSet& flags, EvalOptions& o) {
   flags.add("seq-len", o.seq_len, "tokens per sequence", counts_up_to(most_tokens));
   flags.add("batch-size", o.batch_size, "sequences at a time", counts_up_to(most_sequences));
   flags.add("windows", o.windows, "windows used, evenly spread; 0: all", counts_up_to(most_elements, 0));
-  flags.add(
-      "document-separator", o.document_separator,
-      "byte (0 to 255; 10 is a newline) after which a new document begins: no attention across, positions restart",
-      separators);
+  add_separator(flags, o.document_separator);
   bind(flags, o.launch);
 }
 
