@@ -7,7 +7,7 @@
 ///   CALL: open, read (pread), write (pwrite), reserve (posix_fallocate), sync (fsync), close, rename, exchange
 ///   (renameat2), mkdir
 ///   WHAT: an errno (EIO, ENOSPC, EINTR, EINVAL, EACCES, EDQUOT), short (half of the bytes), zero (none), kill (SIGKILL
-///   instead of the call), slow (3 s before the call)
+///   instead of the call), slow (6 s before the call)
 /// TESSERA_FAULT_ALSO=CALL:K:WHAT: another one.
 /// TESSERA_FAULT_RANK=R: in the process of MPI's rank R alone.
 /// TESSERA_FAULT_COUNT=FILE: appends a line "CALL N" for each kind of call when the process ends.
@@ -100,7 +100,7 @@ class Plan {
     std::string_view what = fault_.of(call, number);
     if (what.empty()) what = also_.of(call, number);
     if (what == "kill") ::kill(::getpid(), SIGKILL);
-    if (what == "slow") ::usleep(3'000'000);
+    if (what == "slow") ::usleep(6'000'000);
     return what;
   }
 
