@@ -66,8 +66,9 @@ Train everything() {
              .replicated = {"*norm*"},
              .frozen = {"a", "b*"}};
   o.checkpoint_dir = "out", o.checkpoint_every = 4, o.resume = "there", o.metrics = "m.jsonl", o.trace = "t.json";
+  o.resume_anyway = true, o.on_signal = train::OnSignal::stop;
   o.cuda_graphs = true, o.log_every = 10, o.dry_run = true, o.ranks = 16, o.memory = "8GiB", o.print_schedule = true;
-  o.launch = {.ranks = 1, .threads = 3, .deadline_seconds = 2.5, .windows = false};
+  o.launch = {.ranks = 1, .threads = 3, .deadline_seconds = 2.5, .device_deadline_seconds = 9, .windows = false};
   command.stack = {.sharding = cli::parse_sharding("hybrid:2:full"),
                    .precision = PrecisionChoice::bf16_wire,
                    .offload = OffloadChoice::optimizer,
@@ -150,7 +151,9 @@ TEST(Flags, BadValuesAreInputErrors) {
   EXPECT_THROW(train_of({"--steps"}), InputError);
   EXPECT_THROW(train_of({"--steps", "1", "--steps", "2"}), InputError);
   EXPECT_EQ(train_of({"--steps", "010"}).steps, 10);
-  EXPECT_EQ(train_of({"--lr", "-1"}).lr, -1);
+  EXPECT_INPUT_ERROR(train_of({"--lr", "-1"}), "--lr -1 must be at least 0 and at most 1000");
+  EXPECT_INPUT_ERROR(train_of({"--grad-accum", "4294967296"}), "must be at least 1 and at most 1048576");
+  EXPECT_INPUT_ERROR(train_of({"--document-separator", "256"}), "must be a byte: 0 to 255");
 }
 
 TEST(Flags, EveryCommandHasHelpThatNamesItsFlags) {
@@ -182,7 +185,7 @@ TEST(ConfigFile, GivesBackEveryOption) {
   const TemporaryFolder folder;
   const std::string path = folder.write("run.toml", train::to_toml(everything())).string();
   Train read = command_of({"--config", path.c_str()});
-  EXPECT_EQ(read.options.given.size(), 61u);
+  EXPECT_EQ(read.options.given.size(), 64u);
   read.options.given.clear();
   EXPECT_EQ(read, everything());
 }

@@ -4,13 +4,13 @@
 # phase of a run over MPI: the others end in time and say who was missing, where, in which collective; a slowed rank
 # changes nothing. No process stays.
 #
-# usage: ranks.sh PROGRAM    TESSERA_SWEEP=sample: some of them
+# usage: ranks.sh PROGRAM    TESSERA_SWEEP=sample: some of them; TESSERA_REPEATS=N: of each case (5)
 source "$(dirname "$0")/../support/program.sh"
 set -euo pipefail
-repeats=5
+repeats=${TESSERA_REPEATS:-5}
 phases=(open first later validation save end)
 [ "${TESSERA_SWEEP:-whole}" = whole ] || { repeats=1; phases=(end); }
-deadline=4
+deadline=10  # also of rank 0 that writes a checkpoint to a busy disk
 text 20000 text.txt
 ranks=() launcher= cases=0
 end_all() {
