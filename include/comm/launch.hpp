@@ -12,8 +12,8 @@ namespace fsdp::comm {
 /// Exit statuses of a program, besides 128 + signal where a signal ended it; docs/faults.md says when.
 struct ExitStatus {
   static constexpr int done = 0;       ///< all that was asked for
-  static constexpr int failed = 1;     ///< memory, output, or an error of the program itself
-  static constexpr int bad_input = 2;  ///< what the user can mend: InputError
+  static constexpr int failed = 1;     ///< output, or an error of the program itself
+  static constexpr int bad_input = 2;  ///< what the user can mend: InputError, MemoryError
   static constexpr int lost = 3;       ///< numbers that are not finite, or a rank that is lost
 };
 
