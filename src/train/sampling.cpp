@@ -16,7 +16,7 @@ std::int32_t sample_from(std::span<const T> logits, double temperature, double u
   const auto best = std::max_element(logits.begin(), logits.end(),
                                      [](T a, T b) { return static_cast<float>(a) < static_cast<float>(b); });
   const auto finite = [](T logit) { return std::isfinite(static_cast<float>(logit)); };
-  require<Error>(
+  require<InputError>(
       std::all_of(logits.begin(), logits.end(), finite),
       "the model's logits are not all finite, so that no token can be drawn; look at the weights of --model");
   if (temperature <= 0) return static_cast<std::int32_t>(std::distance(logits.begin(), best));

@@ -126,7 +126,9 @@ TEST(Mpi, AMissedDeadlineNamesWhatAndWhomAsTheWorldDoesWithItsHost) {
     } catch (const CollectiveError& error) {
       const std::string text = error.what();
       EXPECT_NE(text.find("barrier of test, unit 5"), std::string::npos) << text;
-      EXPECT_NE(text.find(message("rank ", late, " (has not come; host ", world.monitor().hosts.back(), ")")), std::string::npos) << text;
+      EXPECT_NE(text.find(message("rank ", late, " (has not come; host ", world.monitor().hosts.back(), ")")),
+                std::string::npos)
+          << text;
     }
     EXPECT_THROW(barrier(part), CollectiveError);
   }
