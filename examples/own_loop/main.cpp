@@ -17,10 +17,10 @@ int main() {
     training.initialize(1);
     std::vector<std::int32_t> numbers(length + 1);
     const fsdp::TokenBatch batch{{numbers.data(), {length}}, {numbers.data() + 1, {length}}, 1};
-    for (int step = 0; step <= 30; ++step) {
+    for (int step = 0; step <= 90; ++step) {
       for (int i = 0; i <= length; ++i) numbers[i] = (7 * step + communicator.rank() + i) % 100;
-      const double loss = training.step(batch, {.lr = 3e-3});
-      if (communicator.rank() == 0 && step % 10 == 0) std::printf("step %d  loss %.3f\n", step, loss);
+      const double loss = training.step(batch, {.lr = 1e-3});
+      if (communicator.rank() == 0 && step % 30 == 0) std::printf("step %d  loss %.3f\n", step, loss);
     }
   });
 }

@@ -68,7 +68,7 @@ done
 for ranks in 0 -1 2000; do
   status=0
   "$program" imitated "${flags[@]}" --ranks=$ranks 2>err || status=$?
-  [ $status -eq 2 ] && grep -q -- "--ranks $ranks: a program starts 1 to 1024 ranks itself" err || fail "$(cat err)"
+  [ $status -eq 2 ] && grep -q -- "--ranks $ranks must be at least 1 and at most 1024" err || fail "$(cat err)"
 done
 grep -q -- '--ranks' help || fail "--help lacks --ranks"
 echo "== done"

@@ -75,7 +75,7 @@ one() {
   wait $launcher || status=$?
   launcher=
   for pid in "${ranks[@]}"; do
-    ! grep -qs '^State:.[^ZX]' "/proc/$pid/status" || fail "$what: process $pid stays"
+    gone "$pid" || fail "$what: process $pid stays"
   done
   ranks=()
   cases=$((cases + 1))

@@ -51,7 +51,7 @@ ended() {
   launcher=
   [ "$status" -ne 0 ] || fail "status 0"
   for pid in "${ranks[@]}"; do
-    ! grep -qs '^State:.[^ZX]' "/proc/$pid/status" || fail "process $pid stays: $(cat "/proc/$pid/status")"
+    gone "$pid" || fail "process $pid stays: $(cat "/proc/$pid/status")"
   done
   ranks=()
   local newest

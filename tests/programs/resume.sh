@@ -36,6 +36,7 @@ rm -rf whole/step-00000006 && mv renamed whole/step-00000003  # `latest` names w
 rm -f other.jsonl
 tessera train "${flags[@]}" --comm threads:1 --sharding replicated --metrics other.jsonl --resume whole
 same <(steps whole.jsonl 4) <(steps other.jsonl)
+echo step-00000003 >whole/latest
 
 echo "== what changed is said, or refused where other data would be seen"
 run=(train "${flags[@]}" --comm threads:2 --resume whole)

@@ -33,6 +33,16 @@ same() { cmp "$1" "$2" || fail "$1 and $2 differ"; }
 
 listing() { find . | LC_ALL=C sort; }
 
+# gone PID: whether a process ends within 10 s; a launcher that has ended may have killed it a moment ago.
+gone() {
+  local tries
+  for tries in $(seq 100); do
+    grep -qs '^State:.[^ZX]' "/proc/$1/status" || return 0
+    sleep 0.1
+  done
+  return 1
+}
+
 # refused PATTERN COMMAND...: status 2, a reason on stderr that matches, nothing new on disk.
 refused() { ends_with 2 "$@"; }
 
