@@ -86,6 +86,18 @@ struct Counters {
     elementwise_bytes += cost.bytes;
     if (matmuls != nullptr && cost.matmul.has_value()) matmuls->push_back(*cost.matmul);
   }
+  /// The sums of others; their lists stay apart.
+  void add(const Counters& others) {
+    matmul_flops += others.matmul_flops;
+    attention_flops += others.attention_flops;
+    elementwise_bytes += others.elementwise_bytes;
+  }
+  /// What was added since then.
+  Counters since(const Counters& before) const {
+    return {.matmul_flops = matmul_flops - before.matmul_flops,
+            .attention_flops = attention_flops - before.attention_flops,
+            .elementwise_bytes = elementwise_bytes - before.elementwise_bytes};
+  }
 };
 
 /// Memory of one operation while it runs: exactly the bytes that `scratch` asked for, aligned as tensors are.

@@ -20,6 +20,7 @@
 #include <fsdp/device/operations.hpp>
 #include <fsdp/nn/module.hpp>
 #include <fsdp/nn/projection.hpp>
+#include <fsdp/nn/repeat.hpp>
 #include <fsdp/nn/settled_plan.hpp>
 #include <fsdp/nn/valid_rows.hpp>
 #include <tiling/policies.hpp>
@@ -61,7 +62,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     const RowRuns valid = valid_rows(targets.host, Device::counts_only);
     for (const RowRun& gap : rows_between(valid, targets.host.numel()))
       device::enqueue(context.stream, device::Fill<Compute>{.y = dx.slice(gap.begin, gap.end), .value = 0.0f});
-    for (const RowRuns& runs : cut_rows(valid, plan.longest_tile())) {
+    for_each_tile(context, valid, plan, [&](const RowRuns& runs) {
       typename L::Frame frame(context.arena);
       const Rows rows = gather(context, weights, x, targets, runs, plan, frame);
       if (plan.columns_per_block > 0)
@@ -81,26 +82,26 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
                                                                          .dw_write = gradients.norm.next()});
         row = end;
       }
-    }
+    });
   }
 
   void loss_only(Context<L>& context, const Weights& weights, Tensor<const Compute> x, const Targets& targets,
                  Tensor<double> loss) const {
     const tiling::TilePlan plan = this->plan(context);
-    for (const RowRuns& runs : cut_rows(valid_rows(targets.host, Device::counts_only), plan.longest_tile())) {
+    for_each_tile(context, valid_rows(targets.host, Device::counts_only), plan, [&](const RowRuns& runs) {
       typename L::Frame frame(context.arena);
       const Rows rows = gather(context, weights, x, targets, runs, plan, frame);
       if (plan.columns_per_block > 0) {
         const Blocks all = fold_blocks(context, weights, rows, plan.columns_per_block, frame);
         device::enqueue(context.stream, device::CrossEntropySum{.state = all.state, .loss = loss});
-        continue;
+        return;
       }
       const auto logits = frame.template allocate<Compute>({rows.normed.rows(), vocabulary});  // [R, V]
       project<L, 1>(context, rows.normed, {weights.weight}, logits);
       context.progress();
       device::enqueue(context.stream, device::CrossEntropyLoss<Compute>{
                                           .logits = rows.counted(logits), .targets = rows.targets, .loss = loss});
-    }
+    });
   }
 
   std::int64_t logits_columns() const { return vocabulary; }
@@ -144,6 +145,14 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
   }
 
  private:
+  /// Calls body(the rows of a tile) for each tile of the rows that count.
+  template <class Body>
+  static void for_each_tile(Context<L>& context, const RowRuns& valid, const tiling::TilePlan& plan, Body body) {
+    const std::vector<RowRuns> tiles = cut_rows(valid, plan.longest_tile());
+    const auto alike = [&](std::size_t i) { return count_rows(tiles[i]) == count_rows(tiles[i - 1]); };
+    repeat(context, tiles.size(), alike, [&](std::size_t i) { body(tiles[i]); });
+  }
+
   std::int64_t peak_with(const Context<L>& context, const tiling::TilePlan& plan) const {
     const LossHead<Dry<L>> same{{}, vocabulary, hidden, eps, tied};
     const auto x = unbacked<Compute>({context.tokens(), hidden});           // [T, H]
@@ -175,37 +184,35 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     Tensor<Compute> logits;  // [R, c]: of the last block
   };
 
-  /// Bytes of a tile of `rows` for its loss alone, with its first gradients and with added ones.
-  std::array<std::int64_t, 3> peaks_of(const Context<L>& context, std::int64_t rows, std::int64_t columns) const {
+  /// Bytes of a tile of `rows` for its loss alone, with its first gradients and with added ones. A context remembers
+  /// them: its threads must stay what they are.
+  const std::array<std::int64_t, 3>& peaks_of(Context<L>& context, std::int64_t rows, std::int64_t columns) const {
+    const auto [known, missing] = context.head_peaks.try_emplace({rows, columns});
+    if (!missing) return known->second;
     const LossHead<Dry<L>> same{{}, vocabulary, hidden, eps, tied};
     const tiling::TilePlan plan{.tiles = {{.begin = 0, .end = rows}}, .columns_per_block = columns};
     const auto x = unbacked<Compute>({rows, hidden});           // [t, H]
     const auto targets = unbacked<const std::int32_t>({rows});  // [t]
-    std::array<std::int64_t, 3> peaks{};
-    for (std::size_t losses = 0; losses < peaks.size(); ++losses)
-      peaks[losses] = dry_peak(context, same, plan, [&](auto& dry, const auto& weights, const auto& gradients) {
+    for (std::size_t losses = 0; losses < known->second.size(); ++losses)
+      known->second[losses] = dry_peak(context, same, plan, [&](auto& dry, const auto& weights, const auto& gradients) {
         if (losses == 0) same.loss_only(dry, weights, x, targets, unbacked<double>({1}));
         for (std::size_t i = 0; i < losses; ++i)
           same.loss(dry, weights, gradients, x, targets, 1.0f, x, unbacked<double>({1}));
       });
-    return peaks;
+    return known->second;
   }
 
   /// Rows that matmuls compute for a tile of `rows`: those of the longest tile, where the matmul library would take
   /// more scratch for fewer rows than for it (oneDNN's bf16 matmuls with AMX do), which no plan has room for.
   std::int64_t computed_rows(Context<L>& context, std::int64_t rows, const tiling::TilePlan& plan) const {
-    const std::int64_t longest = plan.longest_tile();
     if constexpr (std::is_same_v<typename L::Tiling, Decided>) {
       return rows;
     } else {
+      const std::int64_t longest = plan.longest_tile();
       if (rows == longest) return rows;
-      const auto [known, missing] = context.computed_rows.try_emplace({rows, longest, plan.columns_per_block}, rows);
-      if (missing) {
-        const auto mine = peaks_of(context, rows, plan.columns_per_block);
-        const auto most = peaks_of(context, longest, plan.columns_per_block);
-        if (!std::equal(mine.begin(), mine.end(), most.begin(), std::less_equal<>())) known->second = longest;
-      }
-      return known->second;
+      const auto& mine = peaks_of(context, rows, plan.columns_per_block);
+      const auto& most = peaks_of(context, longest, plan.columns_per_block);
+      return std::equal(mine.begin(), mine.end(), most.begin(), std::less_equal<>()) ? rows : longest;
     }
   }
 

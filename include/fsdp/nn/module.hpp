@@ -108,8 +108,8 @@ struct Context {
   void (*poll)(void*) = nullptr;
   void* poll_state = nullptr;
   std::vector<KnownPlan> plans{};  ///< made so far (nn/settled_plan.hpp)
-  /// Rows that a head computes for a tile of so many, by (rows, longest tile, columns of a block).
-  std::map<std::array<std::int64_t, 3>, std::int64_t> computed_rows{};
+  /// Bytes of a head's tile by (rows, columns of a block): of its loss alone, with first and with added gradients.
+  std::map<std::array<std::int64_t, 2>, std::array<std::int64_t, 3>> head_peaks{};
 
   std::int64_t tokens() const { return sequences * sequence_length; }
   /// Lets communication proceed; long loops call it between matmuls.

@@ -13,6 +13,7 @@
 #include <fsdp/device/operations.hpp>
 #include <fsdp/nn/module.hpp>
 #include <fsdp/nn/projection.hpp>
+#include <fsdp/nn/repeat.hpp>
 #include <tiling/policies.hpp>
 
 namespace fsdp::nn {
@@ -58,7 +59,12 @@ class SwiGluTile {
   static void for_each(Context<L>& context, const tiling::TilePlan& plan, const Weights& weights, Tensor<Compute> kept,
                        Body body) {
     std::int64_t row = 0;
-    for (const tiling::Tile& tile : plan.tiles) {
+    const auto alike = [&](std::size_t i) {
+      const tiling::Tile &tile = plan.tiles[i], &before = plan.tiles[i - 1];
+      return tile.tokens() == before.tokens() && !tile.kept && !before.kept;
+    };
+    repeat(context, plan.tiles.size(), alike, [&](std::size_t i) {
+      const tiling::Tile& tile = plan.tiles[i];
       typename L::Frame frame(context.arena);
       SwiGluTile self(context, weights, tile);
       if (tile.kept) {
@@ -68,7 +74,7 @@ class SwiGluTile {
         self.block_ = plan.columns_per_block;
       }
       body(self, frame);
-    }
+    });
   }
 
   /// The tile's rows of a tensor of all tokens.
