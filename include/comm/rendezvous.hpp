@@ -25,9 +25,6 @@ struct JobPlace {
   friend bool operator==(const JobPlace&, const JobPlace&) = default;
 };
 
-/// What the machine calls itself.
-std::string machine_name();
-
 /// Whether torchrun, or somebody who sets the same variables, started this process.
 bool launched_by_torchrun();
 

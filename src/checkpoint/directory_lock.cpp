@@ -23,6 +23,7 @@
 #include <nlohmann/json.hpp>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/identity.hpp>
 
 #include "../models/strict_json.hpp"
 #include "posix.hpp"
@@ -51,19 +52,13 @@ std::int64_t start_ticks(std::int64_t process) {
   return fields >> ticks ? ticks : -1;
 }
 
-std::string this_host() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "?";
-  return name.data();
-}
-
 Owner this_process() {
   const std::time_t now = std::time(nullptr);
   std::tm utc{};
   ::gmtime_r(&now, &utc);
   std::array<char, 32> text{};
   std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return {.host = this_host(), .process = ::getpid(), .since = text.data(), .ticks = start_ticks(::getpid())};
+  return {.host = machine_name(), .process = ::getpid(), .since = text.data(), .ticks = start_ticks(::getpid())};
 }
 
 std::string to_json(const Owner& owner) {
@@ -167,7 +162,7 @@ class DirectoryLock::Held {
       const Kernel kernel = lock_whole(file_);
       const Owner owner = owner_in(path_);
       const std::int64_t age = age_of(file_);
-      const bool here = owner.host == this_host();
+      const bool here = owner.host == machine_name();
       const bool held = kernel == Kernel::held_by_another ||
                         (kernel == Kernel::cannot_lock && here && lives_here(owner)) ||
                         (!owner.host.empty() && !here && age < stale_after.count());

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fsdp/checkpoint/model_files.hpp>
 
+#include <map>
 #include <set>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include <range/v3/view/take.hpp>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/identity.hpp>
 
 #include "../models/strict_json.hpp"
 #include "verified_model.hpp"
@@ -83,6 +86,23 @@ ModelFiles open_verified_model(const std::filesystem::path& folder, const ReadLi
       if (const auto why = reason(tensor.name); why && !why->empty())
         warn(message(model.weights.path().string(), ": ", tensor.name, " is ignored, ", *why));
   return model;
+}
+
+std::string folder_identity(const std::filesystem::path& folder) {
+  std::map<std::string, std::string> lines;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string kind = entry.path().extension().string();
+    std::error_code gone;
+    if ((kind != ".json" && kind != ".safetensors") || !entry.is_regular_file(gone)) continue;
+    const std::string name = entry.path().filename().string();
+    lines[name] = message(entry.path().string(), " = ", entry.file_size(gone), " bytes, digest ",
+                          digest_text(digest_of_file(entry.path())), "\n");
+  }
+  require<InputError>(!error, folder.string(), ": cannot be listed: ", error.message());
+  std::string text;
+  for (const auto& [name, line] : lines) text += line;
+  return text;
 }
 
 }  // namespace fsdp::checkpoint

@@ -6,42 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
-#include <utility>
 
 #include <fsdp/core/error.hpp>
 
-#include "../models/strict_json.hpp"
-
 namespace fsdp::checkpoint {
-
-namespace {
-constexpr std::size_t most_bytes_per_call = std::size_t{1} << 30;  // Linux moves at most 2 GiB - 4 KiB in one call
-}
-
-FileDescriptor::FileDescriptor(FileDescriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-
-FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
-  std::swap(number_, other.number_);
-  return *this;
-}
-
-FileDescriptor::~FileDescriptor() {
-  if (number_ >= 0) ::close(number_);
-}
-
-void throw_errno(const std::filesystem::path& path, std::string_view what) {
-  const int number = errno;
-  throw FileError(message(path.string(), ": cannot be ", what, ": ", std::strerror(number)), number);
-}
-
-FileDescriptor open_file(const std::filesystem::path& path, int flags, std::string_view what) {
-  FileDescriptor file;
-  do file = FileDescriptor(::open(path.c_str(), flags | O_CLOEXEC, 0644));
-  while (!file.open() && errno == EINTR);
-  if (!file.open()) throw_errno(path, what);
-  return file;
-}
 
 void write_all(const FileDescriptor& file, const std::filesystem::path& path, const void* data, std::size_t bytes,
                std::int64_t offset) {
@@ -55,21 +23,6 @@ void write_all(const FileDescriptor& file, const std::filesystem::path& path, co
     from += written;
     offset += written;
     bytes -= static_cast<std::size_t>(written);
-  }
-}
-
-void read_all(const FileDescriptor& file, const std::filesystem::path& path, void* data, std::size_t bytes,
-              std::int64_t offset) {
-  auto* to = static_cast<char*>(data);
-  while (bytes > 0) {
-    const ssize_t got = ::pread(file.get(), to, std::min(bytes, most_bytes_per_call), offset);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw_errno(path, "read");
-    require<InputError>(got > 0, path.string(), ": ends at byte ", offset, ", ", bytes,
-                        " bytes too early; it was cut short while it was read");
-    to += got;
-    offset += got;
-    bytes -= static_cast<std::size_t>(got);
   }
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "messages.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -18,6 +16,7 @@
 
 #include <comm/monitor.hpp>
 #include <fsdp/core/hash.hpp>
+#include <fsdp/core/identity.hpp>
 
 #include "watchdog.hpp"
 
@@ -158,8 +157,7 @@ void Messages::leave_behind() noexcept {
 MpiProcess::MpiProcess(std::chrono::milliseconds deadline) {
   const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
   if (rank != nullptr) this_process = message("rank ", rank);
-  std::array<char, 64> host{};
-  if (::gethostname(host.data(), host.size() - 1) == 0) this_process += message(" (host ", host.data(), ")");
+  this_process += message(" (host ", machine_name(), ")");
   longest_wait_of_calls = std::max<std::chrono::milliseconds>(deadline, longest_start);  // hosts start one by one
   {
     const Watchdog watch = watched("MPI_Init");

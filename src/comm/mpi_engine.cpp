@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mpi_engine.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <exception>
 #include <thread>
+
+#include <fsdp/core/identity.hpp>
 
 #include "waiting_now.hpp"
 
@@ -60,7 +60,7 @@ void MpiRank::Engine::find_processes() {
     std::array<char, 64> host;
   };
   Place mine{.process = process_, .windows = monitor.options.windows ? process_ : nobody, .host = {}};
-  ::gethostname(mine.host.data(), mine.host.size() - 1);
+  machine_name().copy(mine.host.data(), mine.host.size() - 1);
   std::vector<Place> all(static_cast<std::size_t>(messages_.size()));
   messages_.exchange(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
   for (const Place& place : all) {

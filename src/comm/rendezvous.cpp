@@ -6,8 +6,6 @@
 #include <random>
 #include <string_view>
 
-#include <unistd.h>
-
 #include <fsdp/core/error.hpp>
 
 #include "rendezvous_message.hpp"
@@ -37,12 +35,6 @@ int number(const char* name, std::string_view text, int least, int most) {
 }
 
 }  // namespace
-
-std::string machine_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 bool launched_by_torchrun() { return !variable("RANK").empty() || !variable("WORLD_SIZE").empty(); }
 

@@ -4,18 +4,15 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <link.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <array>
 #include <cstring>
-#include <map>
-#include <string_view>
-#include <system_error>
 #include <vector>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/file.hpp>
 #include <fsdp/core/hash.hpp>
 #include <fsdp/version.hpp>
 
@@ -25,46 +22,17 @@ namespace {
 constexpr std::int64_t read_whole = std::int64_t{64} << 20;  // bytes
 constexpr std::int64_t block = 4096, blocks = 1024;
 
-class OpenFile {
- public:
-  explicit OpenFile(const std::filesystem::path& path)
-      : path_(path.string()), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    struct stat status {};
-    if (file_ < 0 || ::fstat(file_, &status) != 0) refuse(errno);
-    bytes_ = status.st_size;
-  }
-  OpenFile(OpenFile&&) = delete;
-  ~OpenFile() {
-    if (file_ >= 0) ::close(file_);
-  }
-
-  std::int64_t bytes() const { return bytes_; }
-  /// A hash and the file's bytes [begin, begin + buffer.size()), eight at a time, with zeros behind the end.
-  std::uint64_t hashed_with(std::uint64_t hash, std::int64_t begin, std::vector<std::uint64_t>& buffer) const {
-    auto* const data = reinterpret_cast<char*>(buffer.data());
-    const auto wanted = static_cast<std::size_t>(
-        std::min<std::int64_t>(std::ssize(buffer) * std::int64_t{sizeof(std::uint64_t)}, bytes_ - begin));
-    for (std::size_t got = 0; got < wanted;) {
-      const ssize_t now = ::pread(file_, data + got, wanted - got, begin + static_cast<off_t>(got));
-      if (now < 0 && errno == EINTR) continue;
-      if (now < 0) refuse(errno);
-      require<InputError>(now > 0, path_, ": became shorter while it was read");
-      got += static_cast<std::size_t>(now);
-    }
-    std::memset(data + wanted, 0, buffer.size() * sizeof(std::uint64_t) - wanted);
-    for (const std::uint64_t word : buffer) hash = mixed(hash ^ word);
-    return hash;
-  }
-
- private:
-  [[noreturn]] void refuse(int error) const {
-    throw InputError(message(path_, ": cannot be read: ", std::strerror(error)));
-  }
-
-  std::string path_;
-  int file_;
-  std::int64_t bytes_ = 0;
-};
+/// A hash and the file's bytes [begin, begin + buffer.size()), eight at a time, with zeros behind the end.
+std::uint64_t hashed_with(std::uint64_t hash, const FileDescriptor& file, const std::filesystem::path& path,
+                          std::int64_t file_bytes, std::int64_t begin, std::vector<std::uint64_t>& buffer) {
+  const std::size_t room = buffer.size() * sizeof(std::uint64_t);
+  const auto bytes = std::min(room, static_cast<std::size_t>(file_bytes - begin));
+  auto* const data = reinterpret_cast<char*>(buffer.data());
+  read_all(file, path, data, bytes, begin);
+  std::memset(data + bytes, 0, room - bytes);
+  for (const std::uint64_t word : buffer) hash = mixed(hash ^ word);
+  return hash;
+}
 
 /// The note that the linker leaves in a program, in hexadecimal digits; empty where it left none.
 std::string linker_id() {
@@ -98,19 +66,23 @@ std::string linker_id() {
 }  // namespace
 
 std::uint64_t digest_of_file(const std::filesystem::path& path) {
-  const OpenFile file(path);
-  std::uint64_t hash = hashed(hash_seed, file.bytes());
-  if (file.bytes() <= read_whole) {
-    std::vector<std::uint64_t> buffer(
-        static_cast<std::size_t>(std::clamp<std::int64_t>((file.bytes() + 7) / 8, 1, 1 << 15)));
+  const FileDescriptor file = open_file(path, O_RDONLY, "read");
+  const std::int64_t bytes = size_of(file, path);
+  std::uint64_t hash = hashed(hash_seed, bytes);
+  const auto add = [&](std::int64_t begin, std::vector<std::uint64_t>& buffer) {
+    hash = hashed_with(hash, file, path, bytes, begin, buffer);
+  };
+  if (bytes <= read_whole) {
+    std::vector<std::uint64_t> buffer(static_cast<std::size_t>(std::clamp<std::int64_t>((bytes + 7) / 8, 1, 1 << 15)));
     const std::int64_t step = std::ssize(buffer) * std::int64_t{sizeof(std::uint64_t)};
-    for (std::int64_t begin = 0; begin < file.bytes(); begin += step) hash = file.hashed_with(hash, begin, buffer);
+    for (std::int64_t begin = 0; begin < bytes; begin += step) add(begin, buffer);
     return hash;
   }
   std::vector<std::uint64_t> buffer(block / sizeof(std::uint64_t));
-  const std::int64_t step = (file.bytes() - block) / (blocks - 1);
-  for (std::int64_t i = 0; i + 1 < blocks; ++i) hash = file.hashed_with(hash, i * step, buffer);
-  return file.hashed_with(hash, file.bytes() - block, buffer);
+  const std::int64_t step = (bytes - block) / (blocks - 1);
+  for (std::int64_t i = 0; i + 1 < blocks; ++i) add(i * step, buffer);
+  add(bytes - block, buffer);
+  return hash;
 }
 
 std::string digest_text(std::uint64_t digest) {
@@ -119,21 +91,9 @@ std::string digest_text(std::uint64_t digest) {
   return text;
 }
 
-std::string folder_identity(const std::filesystem::path& folder) {
-  std::map<std::string, std::string> lines;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    const std::string kind = entry.path().extension().string();
-    std::error_code gone;
-    if ((kind != ".json" && kind != ".safetensors") || !entry.is_regular_file(gone)) continue;
-    const std::string name = entry.path().filename().string();
-    lines[name] = message(entry.path().string(), " = ", entry.file_size(gone), " bytes, digest ",
-                          digest_text(digest_of_file(entry.path())), "\n");
-  }
-  require<InputError>(!error, folder.string(), ": cannot be listed: ", error.message());
-  std::string text;
-  for (const auto& [name, line] : lines) text += line;
-  return text;
+std::string machine_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
 }
 
 std::string build_identity() {

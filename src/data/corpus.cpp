@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 
 #include <fsdp/core/checked.hpp>
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/file.hpp>
 
 namespace fsdp::data {
 namespace {
@@ -25,29 +25,23 @@ constexpr std::size_t looked_at = 8192;  // bytes in which a NUL makes a file bi
 class OpenFile {
  public:
   explicit OpenFile(const std::filesystem::path& path)
-      : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    require<InputError>(file_ >= 0, path.string(), ": cannot be read: ", std::strerror(errno));
-    struct stat status {};
-    if (::fstat(file_, &status) == 0) bytes_ = status.st_size;
-  }
-  OpenFile(OpenFile&&) = delete;
-  ~OpenFile() { ::close(file_); }
+      : path_(path), file_(open_file(path, O_RDONLY, "read")), bytes_(size_of(file_, path)) {}
 
   std::int64_t bytes() const { return bytes_; }
 
   /// By read, not by mapping: a fault maps up to 16 neighbouring pages, which would make every small file resident.
   bool begins_with_binary() const {
     std::array<char, looked_at> head;
-    const ssize_t got = ::pread(file_, head.data(), head.size(), 0);
-    require<InputError>(got >= 0, path_.string(), ": cannot be read: ", std::strerror(errno));
-    return std::memchr(head.data(), 0, static_cast<std::size_t>(got)) != nullptr;
+    const std::size_t length = std::min(head.size(), static_cast<std::size_t>(bytes_));
+    read_all(file_, path_, head.data(), length, 0);
+    return std::memchr(head.data(), 0, length) != nullptr;
   }
 
   void copy(std::int64_t begin, std::span<std::uint8_t> out) const {
     static const std::int64_t page = ::sysconf(_SC_PAGESIZE);
     const std::int64_t first = begin / page * page;
     const std::size_t length = static_cast<std::size_t>(begin - first) + out.size();
-    void* mapped = ::mmap(nullptr, length, PROT_READ, MAP_PRIVATE, file_, first);
+    void* mapped = ::mmap(nullptr, length, PROT_READ, MAP_PRIVATE, file_.get(), first);
     require<InputError>(mapped != MAP_FAILED, path_.string(), ": cannot be mapped: ", std::strerror(errno));
     std::memcpy(out.data(), static_cast<const char*>(mapped) + (begin - first), out.size());
     ::munmap(mapped, length);
@@ -55,8 +49,8 @@ class OpenFile {
 
  private:
   const std::filesystem::path& path_;
-  int file_ = -1;
-  std::int64_t bytes_ = -1;
+  FileDescriptor file_;
+  std::int64_t bytes_;
 };
 
 std::vector<std::filesystem::path> files_below(const std::filesystem::path& folder) {

@@ -3,14 +3,13 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 #include <vector>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/file.hpp>
 
 namespace fsdp {
 namespace {
@@ -101,44 +100,28 @@ nlohmann::json parse_strict(std::string_view text, const std::string& source, co
   return builder.take();
 }
 
-bool FileError::absent() const { return number_ == ENOENT || number_ == ENOTDIR; }
-
 std::string shortened(std::string_view text, std::size_t most) {
   if (text.size() <= most) return std::string(text);
   return std::string(text.substr(0, most)) + "... (" + std::to_string(text.size()) + " bytes)";
 }
 
 std::string read_small_file(const std::filesystem::path& path, std::int64_t most_bytes) {
-  const auto fail = [&](const char* what) {
-    const int number = errno;
-    throw FileError(path.string() + ": " +
-                        (number == ENOENT ? "no such file" : message("cannot be ", what, ": ", std::strerror(number))),
-                    number);
-  };
-  struct Closed {
-    int number = -1;
-    ~Closed() {
-      if (number >= 0) ::close(number);
+  const FileDescriptor file = [&] {
+    try {  // O_NONBLOCK: a pipe that nobody writes to is refused below, not waited for
+      return open_file(path, O_RDONLY | O_NOCTTY | O_NONBLOCK, "opened");
+    } catch (const FileError& error) {
+      if (error.number() != ENOENT) throw;
+      throw FileError(path.string() + ": no such file", ENOENT);
     }
-  } file;
-  // O_NONBLOCK: a pipe that nobody writes to is refused below, not waited for.
-  do file.number = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-  while (file.number < 0 && errno == EINTR);
-  if (file.number < 0) fail("opened");
+  }();
   struct stat status {};
-  if (::fstat(file.number, &status) != 0) fail("read");
+  if (::fstat(file.get(), &status) != 0) throw_errno(path, "read");
   require<InputError>(S_ISREG(status.st_mode), path.string(), ": not a regular file",
                       S_ISDIR(status.st_mode) ? " but a folder" : "");
   require<InputError>(status.st_size <= most_bytes, path.string(), ": ", status.st_size, " bytes; at most ", most_bytes,
                       " are read");
   std::string text(static_cast<std::size_t>(status.st_size), '\0');
-  for (std::size_t done = 0; done < text.size();) {
-    const ssize_t got = ::pread(file.number, text.data() + done, text.size() - done, static_cast<off_t>(done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail("read");
-    require<InputError>(got > 0, path.string(), ": was cut short while it was read");
-    done += static_cast<std::size_t>(got);
-  }
+  read_all(file, path, text.data(), text.size(), 0);
   return text;
 }
 

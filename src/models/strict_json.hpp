@@ -25,16 +25,6 @@ struct JsonLimits {
 /// Throws InputError "`source`: ..." for anything but one well-formed value within the limits.
 nlohmann::json parse_strict(std::string_view text, const std::string& source, const JsonLimits& limits = {});
 
-/// What the system said of a file. A file that is broken is another InputError: only that one is skipped for an older.
-class FileError : public InputError {
- public:
-  FileError(const std::string& text, int number) : InputError(text), number_(number) {}
-  bool absent() const;  ///< there is no such file
-
- private:
-  int number_;  ///< an errno
-};
-
 /// A text for a message: its first bytes, and how many there are.
 std::string shortened(std::string_view text, std::size_t most = 100);
 

@@ -40,17 +40,6 @@ TEST(DigestOfFile, OfALargeFileSeesBothEnds) {
   EXPECT_NE(digest_of_file(path), zeros);
 }
 
-TEST(FolderIdentity, IsALineForEachFileOfAModelByName) {
-  const test::TemporaryFolder folder;
-  folder.write("model.safetensors", "weights");
-  folder.write("config.json", "{}");
-  folder.write("notes.txt", "anything");
-  const std::string text = folder_identity(folder.path());
-  EXPECT_LT(text.find("config.json = 2 bytes, digest "), text.find("model.safetensors = 7 bytes, digest "));
-  EXPECT_EQ(text.find("notes"), std::string::npos);
-  EXPECT_INPUT_ERROR(folder_identity(folder.path() / "nowhere"), "nowhere: cannot be listed: No such file");
-}
-
 TEST(BuildIdentity, HasAVersionAndTheLinkersId) {
   EXPECT_EQ(build_identity(), build_identity());
   EXPECT_GT(build_identity().find(" by "), std::string("build = 0.1.0 ").size());

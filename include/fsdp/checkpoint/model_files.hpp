@@ -69,6 +69,9 @@ ModelFiles open_model(const std::filesystem::path& folder, const Warn& warn = {}
   return open_model(folder, read_listing<Model>, warn);
 }
 
+/// A line for each .json and .safetensors file directly in a folder: name, bytes, digest. Throws InputError.
+std::string folder_identity(const std::filesystem::path& folder);
+
 /// Throws InputError unless the file has exactly the expected tensors: unknown and missing names (up to 10 of each),
 /// then the first tensor whose shape differs, with both shapes.
 void check_tensors(const SafetensorsFile& file, std::span<const NamedShape> expected,

@@ -17,25 +17,9 @@
 #include <vector>
 
 #include <fsdp/checkpoint/named_shape.hpp>
+#include <fsdp/core/file.hpp>
 
 namespace fsdp::checkpoint {
-
-/// An open file, owned.
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int number) : number_(number) {}
-  FileDescriptor(FileDescriptor&& other) noexcept;
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
-  ~FileDescriptor();
-
-  int get() const { return number_; }
-  bool open() const { return number_ >= 0; }
-  int release() { return std::exchange(number_, -1); }  ///< the caller closes it
-
- private:
-  int number_ = -1;
-};
 
 /// A tensor in a file.
 struct TensorInfo {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Short texts by which two processes tell whether they see the same file, folder or program.
+/// Short texts by which two processes tell whether they see the same file or are the same program on one machine.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ std::uint64_t digest_of_file(const std::filesystem::path& path);
 /// 16 hexadecimal digits.
 std::string digest_text(std::uint64_t digest);
 
-/// A line for each .json and .safetensors file directly in a folder: name, bytes, digest. Throws InputError.
-std::string folder_identity(const std::filesystem::path& folder);
+/// What the machine calls itself.
+std::string machine_name();
 
 /// "build = ..." with the version and the linker's id of this program.
 std::string build_identity();

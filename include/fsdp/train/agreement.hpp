@@ -20,6 +20,7 @@
 #include <vector>
 
 #include <comm/collectives.hpp>
+#include <fsdp/checkpoint/model_files.hpp>
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/identity.hpp>
 
@@ -98,7 +99,8 @@ void agree_on_opened(Comm& communicator, const std::string& opened) {
 /// The same for a folder of a model or of a checkpoint.
 template <class Comm>
 void agree_on_folder(Comm& communicator, const std::filesystem::path& folder) {
-  agree_on_opened(communicator, on_all_ranks(communicator, "what was opened", [&] { return folder_identity(folder); }));
+  agree_on_opened(communicator,
+                  on_all_ranks(communicator, "what was opened", [&] { return checkpoint::folder_identity(folder); }));
 }
 
 }  // namespace fsdp::train
