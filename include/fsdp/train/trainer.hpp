@@ -18,13 +18,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include <comm/collectives.hpp>
 #include <comm/signals.hpp>
-#include <fsdp/checkpoint/directory_lock.hpp>
-#include <fsdp/checkpoint/folder.hpp>
-#include <fsdp/core/identity.hpp>
 #include <fsdp/core/policy_text.hpp>
 #include <fsdp/data/sampler.hpp>
 #include <fsdp/data/source.hpp>
@@ -36,14 +33,12 @@
 #include <fsdp/report/report.hpp>
 #include <fsdp/report/trace.hpp>
 #include <fsdp/train/agreement.hpp>
-#include <fsdp/train/checkpoint_dir.hpp>
 #include <fsdp/train/feed.hpp>
 #include <fsdp/train/launch.hpp>
 #include <fsdp/train/model_choice.hpp>
 #include <fsdp/train/options.hpp>
-#include <fsdp/train/peers.hpp>
 #include <fsdp/train/resumed.hpp>
-#include <fsdp/train/shards_io.hpp>
+#include <fsdp/train/run_checkpoints.hpp>
 #include <fsdp/train/training.hpp>
 #include <fsdp/train/validation.hpp>
 
@@ -79,11 +74,8 @@ class Trainer {
               data::Sampler(options.seed, source.training(), options.batch_size), size_.sequences, size_.micro_batches,
               signals_),
         held_out_batch_(source, size_.sequences, 1, device::host_memory<Device>),
-        loss_scale_(loss_scale_of(options)) {
-    on_all_ranks(communicator, "--checkpoint-dir", [&] {
-      if (leads()) require_writable(options.checkpoint_dir);
-    });
-  }
+        loss_scale_(loss_scale_of(options)),
+        checkpoints_(communicator, options, model_, training_, run_record(), source.training()) {}
 
   /// Returns the exit status: 0, or 128 + signal where one ended the run after a step. Throws DivergedError on all
   /// ranks where a loss, weight or optimizer state is not finite.
@@ -133,11 +125,7 @@ class Trainer {
   }
 
   void begin() {
-    on_all_ranks(communicator_, "--checkpoint-dir", [&] {
-      if (!leads() || options_.checkpoint_dir.empty()) return;
-      lock_.emplace(options_.checkpoint_dir, warn());
-      require_room(options_, checkpoint::listing_of(model_), states(), warn());
-    });
+    checkpoints_.lock();
     const std::vector<std::string> loaded = load();
     on_all_ranks(communicator_, "--metrics", [&] {
       if (leads()) metrics_ = report::Metrics(options_.metrics);
@@ -163,66 +151,15 @@ class Trainer {
     for (const std::string& line : loaded) console_->line(line);
   }
 
-  checkpoint::Warn warn() const {
-    return [this](const std::string& text) {
-      if (leads()) std::fprintf(stderr, "tessera: warning: %s\n", text.c_str());
-    };
-  }
-  checkpoint::OptimizerStates states() { return states_of(training_.module(), optimizer().optimizer()); }
-
-  /// Weights, and what else a checkpoint has; others wait for a rank whose disk is slow. Returns what a person should
-  /// know of it.
+  /// Returns what a person should know of the weights.
   std::vector<std::string> load() {
-    std::vector<std::string> lines;
-    const bool resumes = !options_.resume.empty();
-    if (!resumes && !is_folder<typename Model::Config>(options_.model)) {
-      training_.initialize(options_.seed);
-      return lines;
+    Loaded loaded = checkpoints_.load();
+    if (loaded.resumed) {
+      feed_.restore(loaded.resumed->position);
+      tokens_ = loaded.resumed->tokens;
+      if (loss_scale_ && loaded.resumed->loss_scale) loss_scale_ = DynamicLossScale(*loaded.resumed->loss_scale);
     }
-    with_disk_deadline(
-        communicator_, options_.disk_deadline_seconds,
-        message("reading ", resumes ? options_.resume : options_.model.name, " (--disk-deadline)"), [&] {
-          if (!resumes) {
-            load_agreed_weights(communicator_, training_.module(), options_.model.name, warn());
-          } else if (const std::optional<checkpoint::Checkpoint> from = open_agreed()) {
-            lines = resume(*from);
-          } else {
-            training_.initialize(options_.seed);
-            lines = {message("--resume auto: ", options_.checkpoint_dir, " holds no checkpoint; a fresh start")};
-          }
-        });
-    return lines;
-  }
-
-  /// The checkpoint that rank 0 finds, opened by every rank: no rank falls back to another one alone. Nothing where
-  /// --resume auto finds none.
-  std::optional<checkpoint::Checkpoint> open_agreed() {
-    const auto open = [&](const std::filesystem::path& path) {
-      return checkpoint::Checkpoint::open(path, checkpoint::read_listing<Model>, warn());
-    };
-    const std::string mine = on_all_ranks(communicator_, "--resume", [&]() -> std::string {
-      if (!leads()) return {};
-      const auto found = folder_to_resume(options_, checkpoint::read_listing<Model>, warn());
-      return found ? open(*found).path().string() : std::string();
-    });
-    const std::filesystem::path chosen = gather_texts(communicator_, mine, "--resume").front();
-    if (chosen.empty()) return std::nullopt;
-    checkpoint::Checkpoint from = on_all_ranks(communicator_, "--resume", [&] { return open(chosen); });
-    agree_on_folder(communicator_, chosen);
-    return from;
-  }
-
-  /// Returns what a person should know: from where, and what is not as it was.
-  std::vector<std::string> resume(const checkpoint::Checkpoint& from) {
-    from.check_same_model(checkpoint::listing_of(model_));
-    const Resumed found = compare_with(from.path().string(), from.state(), run_record(), options_, source_.training());
-    on_all_ranks(communicator_, "--resume", [&] { train::restore(training_.module(), optimizer(), from); });
-    resumed_from_ = from.path();
-    feed_.restore(found.position);
-    const checkpoint::TrainerState& state = from.state();
-    tokens_ = state.tokens;
-    if (loss_scale_ && state.loss_scale) loss_scale_ = DynamicLossScale(*state.loss_scale);
-    return found.lines;
+    return std::move(loaded.lines);
   }
 
   /// What a later run compares itself with.
@@ -328,11 +265,10 @@ class Trainer {
       report_all();
     trace_.write();
     if (leads()) {
-      const std::string kept =
-          saved_step_ == optimizer().steps()
-              ? checkpoint_path_
-              : std::string(options_.on_signal == OnSignal::save ? "nothing is saved without --checkpoint-dir"
-                                                                 : "not saved (--on-signal stop)");
+      const std::string kept = checkpoints_.saved() ? checkpoints_.path()
+                                                    : std::string(options_.on_signal == OnSignal::save
+                                                                      ? "nothing is saved without --checkpoint-dir"
+                                                                      : "not saved (--on-signal stop)");
       console_->line(message(comm::name_of_stop(signal), ": ended after step ", optimizer().steps(), ": ", kept));
       console_->finish();
     }
@@ -345,41 +281,13 @@ class Trainer {
     save();
   }
 
-  void require_finite() {
-    on_all_ranks(communicator_, "finite weights", [&] { train::require_finite(training_.module(), optimizer()); });
-  }
-
   void save() {
     report_all();
-    if (saved_step_ == optimizer().steps()) return;
-    require_finite();
-    if (options_.checkpoint_dir.empty()) return;
-    std::uint64_t id = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
-    comm::broadcast(communicator_, std::as_writable_bytes(std::span(&id, 1)), 0, {"checkpoint"});
-    checkpoint::Save save(options_.checkpoint_dir, optimizer().steps(), id, checkpoint::listing_of(model_), states());
-    const auto position = feed_.position();
-    const checkpoint::TrainerState state{.step = optimizer().steps(),
-                                         .tokens = tokens_,
-                                         .epoch = position.epoch,
-                                         .index = position.index,
-                                         .seed = options_.seed,
-                                         .windows = source_.training(),
-                                         .seq_len = options_.seq_len,
-                                         .schedule_steps = options_.steps,
-                                         .skipped_steps = optimizer().control().skipped(),
-                                         .loss_scale = loss_scale_ ? std::optional(loss_scale_->state()) : std::nullopt,
-                                         .run = run_record()};
-    with_disk_deadline(communicator_, options_.disk_deadline_seconds,
-                       message("saving to --checkpoint-dir ", options_.checkpoint_dir, " (--disk-deadline)"), [&] {
-                         checkpoint::save(save, peers_of(communicator_), state, [&](checkpoint::Save& file) {
-                           write_shards(training_.module(), optimizer(), file);
-                         });
-                         if (leads()) remove_older(options_, state.step, resumed_from_.value_or(""), warn());
-                         comm::barrier(communicator_, {"checkpoint"});
-                       });
-    checkpoint_path_ = save.path().string();
-    saved_step_ = optimizer().steps();
-    if (leads()) console_->line("checkpoint " + checkpoint_path_);
+    if (checkpoints_.saved()) return;
+    checkpoints_.save({.position = feed_.position(),
+                       .tokens = tokens_,
+                       .loss_scale = loss_scale_ ? std::optional(loss_scale_->state()) : std::nullopt});
+    if (leads() && checkpoints_.saved()) console_->line("checkpoint " + checkpoints_.path());
   }
 
   void finish() {
@@ -393,7 +301,7 @@ class Trainer {
                                        .tokens = tokens_,
                                        .seconds = seconds_since(start_),
                                        .peak_bytes = training_.peak_bytes(),
-                                       .checkpoint = checkpoint_path_};
+                                       .checkpoint = checkpoints_.path()};
     metrics_.write(record);
     console_->finish();
     std::printf("%s\n", report::summary_text(record).c_str());
@@ -431,15 +339,12 @@ class Trainer {
   std::optional<report::Console> console_;
   report::MatmulPeak peak_;
   std::optional<DynamicLossScale> loss_scale_;
+  RunCheckpoints<Model, Optimizer> checkpoints_;
   std::deque<QueuedStep> queued_;  ///< not yet reported
   Clock::time_point reported_;     ///< when the last one was
   std::int64_t tokens_ = 0;
   std::optional<double> last_loss_;
-  std::string checkpoint_path_;
-  std::optional<std::filesystem::path> resumed_from_;
-  std::optional<checkpoint::DirectoryLock> lock_;  ///< rank 0's, on --checkpoint-dir
-  std::int64_t saved_step_ = -1;                   ///< the last step that was saved
-  std::int64_t saves_asked_ = 0;                   ///< by signals, and done
+  std::int64_t saves_asked_ = 0;  ///< by signals, and done
 };
 
 }  // namespace fsdp::train
