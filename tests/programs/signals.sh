@@ -6,42 +6,20 @@ set -euo pipefail
 source "$(dirname "$0")/../support/program.sh"
 
 text 3000 text.txt
-run=
-trap '[ -z "$run" ] || kill -KILL "$run" 2>/dev/null || true; rm -rf "$folder"' EXIT
 base=("$program" train --data text.txt --model tiny --seq-len 16 --precision fp32 --threads 1
       --steps 100000 --lr-schedule constant --log-every 1000000 --comm threads:2)
 
 batch=(--batch-size 4)
 
-# start FLAG...: a long run in the background; returns when it has made steps.
-start() {
-  rm -f metrics.jsonl
-  "${base[@]}" "${batch[@]}" --metrics metrics.jsonl "$@" >"$out" 2>"$err" &
-  run=$!
-  for _ in $(seq 300); do
-    [ -e metrics.jsonl ] && [ "$(grep -c '"loss"' metrics.jsonl)" -ge 3 ] && return 0
-    kill -0 $run 2>/dev/null || fail "ended by itself"
-    sleep 0.1
-  done
-  fail "made no step"
-}
-
-# ended STATUS: the run ends with it.
-ended() {
-  local status=0
-  for _ in $(seq 300); do kill -0 $run 2>/dev/null || break; sleep 0.1; done
-  ! kill -0 $run 2>/dev/null || fail "still runs"
-  wait $run || status=$?
-  run=
-  [ "$status" -eq "$1" ] || fail "status $status instead of $1"
-}
+# start FLAG...: the run, in the background.
+start() { start_run "${base[@]}" "${batch[@]}" "$@"; }
 
 for signal in TERM:143 INT:130; do
   echo "== SIG${signal%:*}"
   rm -rf saved
   start --checkpoint-dir saved
   kill -s "${signal%:*}" $run
-  ended "${signal#*:}"
+  run_ends "${signal#*:}"
   contains "$out" "^SIG${signal%:*}: ended after step [0-9]+: saved/step-"
   last=$(steps metrics.jsonl | tail -n 1 | cut -d' ' -f1)
   [ "$(cat saved/latest)" = "$(printf 'step-%08d' "$last")" ] || fail "step $last, saved $(cat saved/latest)"
@@ -55,19 +33,19 @@ for _ in $(seq 300); do [ ! -e saved/latest ] || break; sleep 0.1; done
 [ -e saved/latest ] || fail "nothing was saved"
 first=$(cat saved/latest)
 kill -s TERM $run
-ended 143
+run_ends 143
 [ "$(cat saved/latest)" != "$first" ] || fail "did not go on"
 [ "$(find saved -name 'step-*' | wc -l)" -eq 2 ] || fail "saved more than it was asked for: $(ls saved)"
 start
 kill -s TERM $run
-ended 143
+run_ends 143
 contains "$out" '^SIGTERM: ended after step [0-9]+: nothing is saved without --checkpoint-dir'
 
 echo "== --on-signal stop"
 rm -rf saved
 start --checkpoint-dir saved --on-signal stop
 kill -s TERM $run
-ended 143
+run_ends 143
 contains "$out" '^SIGTERM: ended after step [0-9]+: not saved'
 [ ! -e saved ] || fail "was saved"
 expect_error "on-signal never is not known" "${base[@]}" --on-signal never
@@ -79,7 +57,7 @@ start --checkpoint-dir saved
 kill -s TERM $run
 sleep 0.01
 kill -s TERM $run 2>/dev/null || true
-ended 143
+run_ends 143
 [ -z "$(find saved -name 'step-*')" ] || fail "was saved"
 batch=(--batch-size 4)
 
@@ -87,7 +65,7 @@ echo "== what was ended goes on to the bit"
 rm -rf saved
 start --checkpoint-dir saved
 kill -s TERM $run
-ended 143
+run_ends 143
 last=$(cat saved/latest)
 last=$((10#${last#step-}))
 few=("${base[@]/100000/$((last + 3))}" "${batch[@]}")

@@ -7,7 +7,8 @@ export OMP_WAIT_POLICY=passive    # tests share cores: threads that wait should 
 limit=${TESSERA_TEST_LIMIT:-120}  # seconds of one run
 
 folder=$(mktemp -d "$PWD/run.XXXXXX")  # cwd: where commands run; out, err: what the last one printed
-trap 'rm -rf "$folder"' EXIT
+run=                     # a process in the background, from start_run to run_ends
+trap '[ -z "$run" ] || kill -KILL "$run" 2>/dev/null || true; rm -rf "$folder"' EXIT
 mkdir "$folder/cwd"
 cd "$folder/cwd"
 out=$folder/out
@@ -64,6 +65,30 @@ expect_error() { expect_end 2 "$@"; }
 expect_end() {
   ends_with "$@"
   [ "$(wc -l <"$err")" -eq 1 ] || fail "more than one line on stderr: ${*:3}"
+}
+
+# start_run COMMAND...: a long training run in the background; returns when it has made steps, which it writes to
+# metrics.jsonl.
+start_run() {
+  rm -f metrics.jsonl
+  "$@" --metrics metrics.jsonl >"$out" 2>"$err" &
+  run=$!
+  for _ in $(seq 300); do
+    [ -e metrics.jsonl ] && [ "$(grep -c '"loss"' metrics.jsonl)" -ge 3 ] && return 0
+    kill -0 $run 2>/dev/null || fail "ended by itself"
+    sleep 0.1
+  done
+  fail "made no step"
+}
+
+# run_ends STATUS: it does, with that.
+run_ends() {
+  local status=0
+  for _ in $(seq 300); do kill -0 $run 2>/dev/null || break; sleep 0.1; done
+  ! kill -0 $run 2>/dev/null || fail "still runs"
+  wait $run || status=$?
+  run=
+  [ "$status" -eq "$1" ] || fail "status $status instead of $1"
 }
 
 # text BYTES FILE: repeatable text.
