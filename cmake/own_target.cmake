@@ -1,10 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 
+# g++ collects garbage while it compiles, which takes it a fifth of the time of a whole stack. Where 3 GiB are there for
+# each core it may take 1 GiB before it begins (up to 1.6 GiB in all instead of 1.1 GiB).
+set(TESSERA_COMPILER_MEMORY "")
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  cmake_host_system_information(RESULT memory QUERY TOTAL_PHYSICAL_MEMORY)  # MiB
+  cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
+  math(EXPR memory_per_core "${memory} / ${cores}")
+  if(memory_per_core GREATER_EQUAL 3072)
+    set(TESSERA_COMPILER_MEMORY "SHELL:--param ggc-min-heapsize=1048576")  # KiB
+  endif()
+endif()
+
 # C++20 without extensions, all warnings. They are errors only where Tessera itself is being worked on, so that a newer
 # compiler never breaks the build of somebody who uses it.
 function(tessera_own_target target)
   target_compile_features(${target} PRIVATE cxx_std_20)
-  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall> $<$<COMPILE_LANGUAGE:CXX>:-Wextra>)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall> $<$<COMPILE_LANGUAGE:CXX>:-Wextra>
+    "$<$<COMPILE_LANGUAGE:CXX>:${TESSERA_COMPILER_MEMORY}>")
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     # g++ 12 at -O3, CMake's own Release, sees overlapping copies inside std::string that are not there.
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-error=restrict>)

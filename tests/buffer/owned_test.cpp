@@ -122,6 +122,18 @@ TEST(Owned, FollowsTheWorkThatItIsGiven) {
       << "without slack elements come first";
 }
 
+/// By their work alone the second and those that join it would have two owners.
+TEST(Owned, TensorsThatJoinHaveOneOwnerAndStandSideBySide) {
+  const Groups groups = {{{{.shape = {64}, .work = 4},
+                           {.shape = {8, 64}, .work = 2},
+                           {.shape = {4, 64}, .work = 1, .joins_previous = true},
+                           {.shape = {4, 64}, .work = 1, .joins_previous = true},
+                           {.shape = {16, 64}, .work = 3}}}};
+  const std::vector<Layout> layouts = build(groups, 2, {.slack = 1});
+  EXPECT_EQ(balance_of(groups, layouts, 2).work, (std::vector<std::int64_t>{4, 7}));
+  EXPECT_EQ(layouts[0].offsets, (std::vector<std::int64_t>{1024, 0, 512, 768, 1088}));
+}
+
 TEST(Owned, TensorsWithoutWorkFillUpTheElements) {
   const Groups groups = {{{{.shape = {640}, .work = 0},
                            {.shape = {640}, .work = 0},

@@ -54,6 +54,24 @@ TEST(Layouts, WholeTensorsGiveTheBitsOfCutOnes) {
   expect_same_step(run("fsdp2/owned", uneven_options(3)), run("fsdp2", uneven_options(3)));
 }
 
+/// Where no padding lies between weights that read the same input their matmuls are one, which gives other bits than
+/// two: sizes that leave no padding.
+TEST(Layouts, WholeTensorsGiveTheBitsOfCutOnesWhereMatmulsAreJoined) {
+  for (const int ranks : {2, 3, 5}) {
+    RunOptions options = uneven_options(ranks);
+    options.config = {.vocab_size = 64,
+                      .hidden_size = 96,
+                      .intermediate_size = 256,
+                      .layers = 2,
+                      .heads = 6,
+                      .kv_heads = 2,
+                      .head_dim = 16};
+    options.steps = 3;
+    SCOPED_TRACE(message(ranks, " ranks"));
+    expect_same_step(run(owned("fsdp2"), options), run("fsdp2", options));
+  }
+}
+
 /// 12 tensors of a model of one block, one of which is tied, on 16 ranks.
 TEST(Layouts, ARankMayOwnNothing) {
   RunOptions options = uneven_options(16);

@@ -117,6 +117,9 @@ struct Layout {
 struct TensorSpec {
   Shape shape;
   std::int64_t work = 0;  ///< cost of stepping the tensor whole, in any unit: an optimizer's; 0 where it is frozen
+  /// Whether it is used together with the tensor before it: layouts that choose an order keep them beside each other.
+  /// What is multiplied as one matrix under one layout and as two under another does not give the same bits.
+  bool joins_previous = false;
 };
 
 /// Tensors that are gathered and reduced together.

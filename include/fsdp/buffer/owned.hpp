@@ -20,6 +20,7 @@ namespace fsdp::buffer {
 /// full buffer the tensors of rank 0 come first, then those of rank 1, and so on: one gather and one reduction serve
 /// the group, with counts that differ by rank. A rank's buffer holds its own tensors and nothing else.
 ///
+/// Tensors that join each other have one owner, where they stand side by side: in what follows they are one tensor.
 /// Tensors are taken in the order of falling work. Each goes to the rank with the least work so far among those that it
 /// would not bring above mean * (1 + slack) elements, where `mean` is all elements / ranks; where there is none, and
 /// where a tensor has no work, it goes to the rank with the fewest elements.
@@ -46,8 +47,9 @@ struct Owned {
 
  private:
   struct Assigned {
-    std::int64_t elements = 0;  ///< with padding
+    std::int64_t elements = 0;  ///< with padding; of a tensor that others join with theirs
     std::int64_t work = 0;
+    std::size_t first = 0;  ///< the tensor that it joins, itself where it joins none
     int owner = 0;
   };
   struct Load {
@@ -63,11 +65,17 @@ struct Owned {
     for (const TensorGroup& group : groups)
       for (const TensorSpec& spec : group.tensors) {
         require(spec.work >= 0, "owned: a tensor has the work ", spec.work, "; work is at least 0");
-        tensors.push_back({.elements = round_up(spec.shape.numel(), element_alignment), .work = spec.work});
-        all = checked_add(all, tensors.back().elements);
+        const std::int64_t elements = round_up(spec.shape.numel(), element_alignment);
+        const bool joins = spec.joins_previous && &spec != group.tensors.data();
+        const std::size_t first = joins ? tensors.back().first : tensors.size();
+        tensors.push_back({.first = first});
+        tensors[first].elements = checked_add(tensors[first].elements, elements);
+        tensors[first].work = checked_add(tensors[first].work, spec.work);
+        all = checked_add(all, elements);
       }
-    std::vector<std::size_t> order(tensors.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      if (tensors[i].first == i) order.push_back(i);
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
       return tensors[a].work != tensors[b].work ? tensors[a].work > tensors[b].work
                                                 : tensors[a].elements > tensors[b].elements;
@@ -80,6 +88,7 @@ struct Owned {
       load.elements += tensors[i].elements;
       load.work = checked_add(load.work, tensors[i].work);
     }
+    for (Assigned& tensor : tensors) tensor.owner = tensors[tensor.first].owner;
     return tensors;
   }
 
@@ -106,7 +115,8 @@ struct Owned {
       for (std::size_t i = 0; i < tensors.size(); ++i) {
         if (tensors[i].owner != rank) continue;
         layout.offsets[i] = layout.full_size;
-        layout.full_size = checked_add(layout.full_size, tensors[i].elements);
+        const std::int64_t elements = round_up(group.tensors[i].shape.numel(), element_alignment);
+        layout.full_size = checked_add(layout.full_size, elements);
       }
       layout.local_sizes.push_back(layout.full_size - begin);
     }

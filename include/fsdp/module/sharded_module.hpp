@@ -249,7 +249,9 @@ class ShardedModule {
   buffer::TensorGroup spec_of(const GroupedParameters& group) const {
     buffer::TensorGroup spec;
     for (const NamedParameter& parameter : group.parameters)
-      spec.tensors.push_back({.shape = parameter.shape, .work = group.frozen ? 0 : shape_.step_work(parameter)});
+      spec.tensors.push_back({.shape = parameter.shape,
+                              .work = group.frozen ? 0 : shape_.step_work(parameter),
+                              .joins_previous = parameter.joins_previous});
     return spec;
   }
 

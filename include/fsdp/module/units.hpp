@@ -26,6 +26,7 @@ struct NamedParameter {
   nn::Initial initial = {};
   nn::Role role = shape.rank == 2 ? nn::Role::matrix : nn::Role::vector;
   bool decays = shape.rank == 2;
+  bool joins_previous = false;
 };
 
 /// A unit's parameters, and whether its backward takes them.
@@ -44,7 +45,8 @@ std::vector<UnitParameters> unit_parameters(const Model& model) {
     own.backward_needs_weights = backward_needs_weights;
     for (const nn::Parameter& parameter : nn::flatten<Unit::template FieldsOf>(unit.parameters()))
       own.parameters.push_back({parameter.name[0] == '/' ? std::string(parameter.name + 1) : prefix + parameter.name,
-                                parameter.shape, parameter.initial, parameter.role, parameter.decays});
+                                parameter.shape, parameter.initial, parameter.role, parameter.decays,
+                                parameter.joins_previous});
   };
   using Entry = typename Model::Entry;
   add(model.entry(), "", !nn::EntryWithoutWeightsInBackward<Entry, Local, nn::InputOf<typename Model::Batch, Local>>);

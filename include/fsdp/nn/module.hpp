@@ -66,6 +66,8 @@ struct Parameter {
   Initial initial = {};
   Role role = shape.rank == 2 ? Role::matrix : Role::vector;
   bool decays = shape.rank == 2;  ///< whether weight decay applies
+  /// Whether it is multiplied together with the one before it, as a matrix of all their rows (nn/projection.hpp).
+  bool joins_previous = false;
 };
 
 /// A weight gradient and whether its first write since the last reduction is still to come.

@@ -52,8 +52,8 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   Parameters parameters() const {
     return {{"input_layernorm.weight", {hidden}, Initial::ones},
             {"self_attn.q_proj.weight", {q_columns(), hidden}},
-            {"self_attn.k_proj.weight", {kv_columns(), hidden}},
-            {"self_attn.v_proj.weight", {kv_columns(), hidden}},
+            {.name = "self_attn.k_proj.weight", .shape = {kv_columns(), hidden}, .joins_previous = true},
+            {.name = "self_attn.v_proj.weight", .shape = {kv_columns(), hidden}, .joins_previous = true},
             {"self_attn.o_proj.weight", {hidden, q_columns()}}};
   }
 

@@ -36,7 +36,7 @@ struct SwiGluMlp : ModuleTypes<L, SwiGluFields> {
 
   Parameters parameters() const {
     return {{"mlp.gate_proj.weight", {intermediate, hidden}},
-            {"mlp.up_proj.weight", {intermediate, hidden}},
+            {.name = "mlp.up_proj.weight", .shape = {intermediate, hidden}, .joins_previous = true},
             {"mlp.down_proj.weight", {hidden, intermediate}}};
   }
 

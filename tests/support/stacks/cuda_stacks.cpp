@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/sharding/run_time.hpp>
+
+#include <support/stacks/cuda_runners.hpp>
+#include <support/stacks/cuda_stack.hpp>
+
+namespace fsdp::test {
+
+const RunTimeStacks cuda_stacks = {
+    .sharded = run_threads<CudaLlama<RunTimeSharded>>,
+    .grouped = run_threads<CudaLlama<RunTimeGrouped>>,
+    .full = run_threads<CudaLlama<RunTimeHybridFull>>,
+    .replicated = run_threads<CudaLlama<Replicated>>,
+};
+
+RunResults run_cuda_fsdp2_bf16(const RunOptions& options) {
+  return run_threads<CudaLlama<FullyShard<>, Bf16Mixed>>(options);
+}
+
+}  // namespace fsdp::test

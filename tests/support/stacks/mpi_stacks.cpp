@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <comm/mpi_world.hpp>
+#include <fsdp/sharding/run_time.hpp>
+
+#include <support/stack_run.hpp>
+#include <support/stacks/mpi_runners.hpp>
+
+namespace fsdp::test {
+
+namespace {
+
+template <class Sharding>
+RunResults run_on_mpi(const RunOptions& options) {
+  return run_on_rank<Llama<Stack<Sharding, comm::Mpi<>, Fp32, tiling::RunTime>>>(comm::mpi_world(), options);
+}
+
+}  // namespace
+
+const RunTimeStacks mpi_stacks = {
+    .sharded = run_on_mpi<RunTimeSharded>,
+    .grouped = run_on_mpi<RunTimeGrouped>,
+    .full = run_on_mpi<RunTimeHybridFull>,
+    .replicated = run_on_mpi<Replicated>,
+};
+
+}  // namespace fsdp::test

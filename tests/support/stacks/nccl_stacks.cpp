@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/sharding/run_time.hpp>
+
+#include <support/nccl/doubled_nccl.hpp>
+#include <support/stacks/run_time.hpp>
+
+namespace fsdp::test {
+
+const RunTimeStacks nccl_stacks = {
+    .sharded = run_threads<NcclLlama<RunTimeSharded>>,
+    .grouped = run_threads<NcclLlama<RunTimeGrouped>>,
+    .full = run_threads<NcclLlama<RunTimeHybridFull>>,
+    .replicated = run_threads<NcclLlama<Replicated>>,
+};
+
+}  // namespace fsdp::test
