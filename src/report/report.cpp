@@ -45,7 +45,10 @@ std::string summary_text(const SummaryRecord& record) {
   std::ostringstream text;
   text << "trained " << record.steps << " steps, " << record.tokens << " tokens in " << duration_text(record.seconds)
        << "; peak " << bytes_text(record.peak_bytes) << " of tensors on each rank";
-  if (record.validation_loss) text << "\nheld-out loss " << *record.validation_loss << " nats per token";
+  if (record.validation_loss) {
+    text << "\nheld-out loss " << *record.validation_loss;
+    if (!record.loss_unit.empty()) text << ' ' << record.loss_unit;
+  }
   if (!record.checkpoint.empty()) text << "\ncheckpoint " << record.checkpoint;
   return text.str();
 }

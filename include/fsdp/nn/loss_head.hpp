@@ -148,8 +148,8 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
   /// Calls body(the rows of a tile) for each tile of the rows that count.
   template <class Body>
   static void for_each_tile(Context<L>& context, const RowRuns& valid, const tiling::TilePlan& plan, Body body) {
-    const std::vector<RowRuns> tiles = cut_rows(valid, plan.longest_tile());
-    const auto alike = [&](std::size_t i) { return count_rows(tiles[i]) == count_rows(tiles[i - 1]); };
+    const RowTiles tiles(valid, plan.longest_tile());
+    const auto alike = [&](std::size_t i) { return tiles.rows(i) == tiles.rows(i - 1); };
     repeat(context, tiles.size(), alike, [&](std::size_t i) { body(tiles[i]); });
   }
 

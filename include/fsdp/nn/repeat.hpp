@@ -10,9 +10,9 @@
 
 namespace fsdp::nn {
 
-/// Calls each(i) for every i below `count`; alike(i) says that tile i takes the same memory and work as tile i - 1. On a
-/// device that only counts, the third and later ones of a run of such tiles are not called: they take the memory of the
-/// second (the first may be the first to write a gradient), and its work is counted again for each.
+/// Calls each(i) for every i below `count`; alike(i) says that tile i takes the same memory and work as tile i - 1. On
+/// a device that only counts, the third and later ones of a run of such tiles are not called: they take the memory of
+/// the second (the first may be the first to write a gradient), and its work is counted again for each.
 template <class L, class Alike, class Each>
 void repeat(Context<L>& context, std::size_t count, Alike alike, Each each) {
   if constexpr (L::Device::counts_only) {

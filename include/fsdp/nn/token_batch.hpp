@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include <fsdp/core/tensor.hpp>
@@ -17,6 +18,8 @@ namespace fsdp {
 /// Tokens of one micro-batch on one rank; sequences of equal length, one after the other. A negative target is ignored.
 /// Packed documents cut sequences further (device/documents.hpp).
 struct TokenBatch {
+  static constexpr std::string_view loss_unit = "nats per token";  ///< of the mean loss over targets
+
   Tensor<const std::int32_t> tokens;   // [sequences * S]
   Tensor<const std::int32_t> targets;  // [sequences * S]; logits alone need none
   std::int64_t sequences = 0;

@@ -4,9 +4,12 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
+#include <fsdp/core/checked.hpp>
 #include <fsdp/core/tensor.hpp>
 
 namespace fsdp::nn {
@@ -47,28 +50,41 @@ inline RowRuns rows_between(const RowRuns& runs, std::int64_t rows) {
   return gaps;
 }
 
-/// The rows in tiles of `rows_per_tile`; the last may be shorter.
-inline std::vector<RowRuns> cut_rows(const RowRuns& runs, std::int64_t rows_per_tile) {
-  std::vector<RowRuns> tiles;
-  std::int64_t room = 0;
-  for (RowRun rest : runs)
-    while (rest.rows() > 0) {
-      if (room == 0) {
-        tiles.emplace_back();
-        room = rows_per_tile;
-      }
-      const std::int64_t taken = std::min(room, rest.rows());
-      tiles.back().push_back({rest.begin, rest.begin + taken});
-      rest.begin += taken;
-      room -= taken;
-    }
-  return tiles;
-}
-
 inline std::int64_t count_rows(const RowRuns& runs) {
   std::int64_t rows = 0;
   for (const RowRun& run : runs) rows += run.rows();
   return rows;
 }
+
+/// The rows in tiles of `rows_per_tile`, the last perhaps shorter; made one by one, since a dry run skips most of them.
+class RowTiles {
+ public:
+  RowTiles(RowRuns runs, std::int64_t rows_per_tile) : runs_(std::move(runs)), rows_per_tile_(rows_per_tile) {
+    for (const RowRun& run : runs_) {
+      before_.push_back(rows_);
+      rows_ += run.rows();
+    }
+  }
+
+  std::size_t size() const { return rows_ == 0 ? 0 : static_cast<std::size_t>(ceil_divide(rows_, rows_per_tile_)); }
+  std::int64_t rows(std::size_t tile) const { return std::min(rows_per_tile_, rows_ - begin(tile)); }
+  RowRuns operator[](std::size_t tile) const {
+    const std::int64_t from = begin(tile), to = from + rows(tile);
+    RowRuns found;
+    auto run = static_cast<std::size_t>(std::upper_bound(before_.begin(), before_.end(), from) - before_.begin()) - 1;
+    for (; run < runs_.size() && before_[run] < to; ++run) {
+      const std::int64_t shift = runs_[run].begin - before_[run];
+      found.push_back({std::max(from + shift, runs_[run].begin), std::min(to + shift, runs_[run].end)});
+    }
+    return found;
+  }
+
+ private:
+  std::int64_t begin(std::size_t tile) const { return static_cast<std::int64_t>(tile) * rows_per_tile_; }
+
+  RowRuns runs_;                      ///< none is empty
+  std::vector<std::int64_t> before_;  ///< rows before each run
+  std::int64_t rows_per_tile_, rows_ = 0;
+};
 
 }  // namespace fsdp::nn

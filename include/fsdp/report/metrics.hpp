@@ -10,6 +10,7 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include <fsdp/models/config_values.hpp>
 
@@ -56,6 +57,7 @@ struct SummaryRecord {
   std::int64_t steps = 0;
   std::optional<double> loss = {};             ///< of the last step
   std::optional<double> validation_loss = {};  ///< null where nothing is held out
+  std::string_view loss_unit = {};             ///< for people: no part of the line
   std::int64_t tokens = 0;
   double seconds = 0;
   std::int64_t peak_bytes = 0;

@@ -106,6 +106,13 @@ class Trainer {
   bool due(std::int64_t every) {
     return every > 0 && optimizer().steps() % every == 0 && optimizer().steps() < options_.steps;
   }
+  /// What the model's loss is counted in, where its batch says so.
+  static constexpr std::string_view loss_unit() {
+    if constexpr (requires { Model::Batch::loss_unit; })
+      return Model::Batch::loss_unit;
+    else
+      return {};
+  }
   std::int64_t skipped_binary() const {
     if constexpr (requires { source_.skipped_binary(); })
       return source_.skipped_binary();
@@ -251,8 +258,8 @@ class Trainer {
     if (leads()) {
       metrics_.write(
           report::ValidationRecord{.step = optimizer().steps(), .validation_loss = mean.loss, .tokens = mean.tokens});
-      console_->line(message("step ", optimizer().steps(), "  held-out loss ", mean.loss, " nats per token over ",
-                             mean.tokens, " tokens"));
+      console_->line(message("step ", optimizer().steps(), "  held-out loss ", mean.loss,
+                             loss_unit().empty() ? "" : " ", loss_unit(), " over ", mean.tokens, " targets"));
     }
     return mean.loss;
   }
@@ -298,6 +305,7 @@ class Trainer {
     const report::SummaryRecord record{.steps = options_.steps,
                                        .loss = last_loss_,
                                        .validation_loss = held_out,
+                                       .loss_unit = loss_unit(),
                                        .tokens = tokens_,
                                        .seconds = seconds_since(start_),
                                        .peak_bytes = training_.peak_bytes(),
