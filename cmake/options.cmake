@@ -12,6 +12,7 @@ endforeach()
 option(TESSERA_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(TESSERA_BUILD_PROGRAM "Build the program and its stacks" ${PROJECT_IS_TOP_LEVEL})
 option(TESSERA_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
+option(TESSERA_UNITY_BUILD "Compile small sources several at a time: less time from nothing, more after an edit" ON)
 option(TESSERA_INSTALL "Write install rules" ${PROJECT_IS_TOP_LEVEL})
 option(TESSERA_CHECK_FORMAT "Let a test compare every file with .clang-format (needs clang-format 14)" OFF)
 

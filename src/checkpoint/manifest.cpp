@@ -16,7 +16,7 @@
 namespace fsdp::checkpoint {
 namespace {
 
-constexpr std::int64_t format_version = 1;
+constexpr std::int64_t manifest_version = 1;
 constexpr std::int64_t most_bytes = 64 << 20;
 constexpr std::string_view before_own_sum = ",\n  \"crc32c\": \"";  // of all bytes up to here and with it
 constexpr std::string_view after_own_sum = "\"\n}\n";
@@ -72,7 +72,7 @@ std::string to_json(const Manifest& manifest) {
     for (const std::uint32_t sum : sums.crc32cs) text += hexadecimal(sum);
     files[name] = {{"bytes", sums.bytes}, {"chunk_bytes", sums.chunk_bytes}, {"crc32c", std::move(text)}};
   }
-  std::string text = nlohmann::ordered_json{{"format_version", format_version}, {"files", std::move(files)}}.dump(2);
+  std::string text = nlohmann::ordered_json{{"format_version", manifest_version}, {"files", std::move(files)}}.dump(2);
   text.resize(text.size() - 2);  // "\n}"
   text += before_own_sum;
   return text + hexadecimal(crc32c_of_text(text)) + std::string(after_own_sum);
@@ -100,8 +100,8 @@ std::optional<Manifest> read_manifest(const std::filesystem::path& folder) {
   require<InputError>(object.is_object() && object.size() == 3 && object.contains("format_version") &&
                           object.contains("files") && object.at("files").is_object(),
                       source, ": must have exactly format_version, files and crc32c");
-  require<InputError>(object.at("format_version") == format_version, source, ": format version ",
-                      shortened(object.at("format_version").dump()), "; this program reads version ", format_version);
+  require<InputError>(object.at("format_version") == manifest_version, source, ": format version ",
+                      shortened(object.at("format_version").dump()), "; this program reads version ", manifest_version);
   Manifest manifest;
   for (const auto& [name, entry] : object.at("files").items())
     manifest.files.emplace(name, parse_file(entry, message(source, ": \"", name, "\"")));

@@ -14,7 +14,7 @@
 namespace fsdp::checkpoint {
 namespace {
 
-constexpr std::int64_t format_version = 2;
+constexpr std::int64_t state_version = 2;
 
 /// The whole numbers of trainer.json; the seed, which is unsigned, stands beside them.
 template <class File, class Visit>
@@ -42,7 +42,7 @@ std::string hash_of(std::span<const NamedShape> parameters) {
 
 std::string to_json(const TrainerFile& file) {
   nlohmann::ordered_json object = {
-      {"format_version", format_version}, {"sizes_hash", file.sizes_hash}, {"optimizer", file.optimizer}};
+      {"format_version", state_version}, {"sizes_hash", file.sizes_hash}, {"optimizer", file.optimizer}};
   object["seed"] = file.state.seed;
   for_each_number(file, [&](const char* key, std::int64_t value) { object[key] = value; });
   if (const auto& scale = file.state.loss_scale)
@@ -63,8 +63,8 @@ TrainerFile read_trainer_file(const std::filesystem::path& path, const std::opti
     return object.at(key).get<std::uint64_t>();
   };
   const std::uint64_t version = number("format_version");
-  require<InputError>(version == 1 || version == format_version, source, ": format version ", version,
-                      "; this program reads versions 1 and ", format_version);
+  require<InputError>(version == 1 || version == state_version, source, ": format version ", version,
+                      "; this program reads versions 1 and ", state_version);
   TrainerFile file;
   file.has_manifest = version > 1;
   std::size_t keys = 3;

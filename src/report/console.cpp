@@ -25,7 +25,7 @@ std::string grouped(double value) {
   return digits;
 }
 
-std::string bytes_text(std::int64_t bytes) {
+std::string short_bytes_text(std::int64_t bytes) {
   std::ostringstream text;
   const double mib = static_cast<double>(bytes) / (1 << 20);
   text << std::fixed << std::setprecision(mib < 1024 ? 0 : 2) << (mib < 1024 ? mib : mib / 1024)
@@ -70,7 +70,7 @@ std::string step_text(const StepRecord& r, std::int64_t steps) {
   text << "step " << std::setw(static_cast<int>(std::to_string(steps).size())) << r.step << '/' << steps << "  loss "
        << std::fixed << std::setprecision(4) << r.loss << "  norm " << std::setprecision(3) << r.grad_norm << "  lr "
        << std::scientific << std::setprecision(2) << r.lr << "  " << grouped(r.tokens_per_second) << " tok/s  peak "
-       << bytes_text(r.peak_bytes);
+       << short_bytes_text(r.peak_bytes);
   if (r.mfu) text << "  mfu " << std::fixed << std::setprecision(1) << *r.mfu * 100 << "%";
   return text.str();
 }

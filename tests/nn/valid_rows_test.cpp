@@ -27,7 +27,9 @@ TEST(RowTiles, HoldEveryRowOnceAndInOrderAndAreFullButForTheLast) {
     std::vector<std::int64_t> found;
     for (std::size_t tile = 0; tile < tiles.size(); ++tile) {
       EXPECT_EQ(count_rows(tiles[tile]), tiles.rows(tile));
-      if (tile + 1 < tiles.size()) EXPECT_EQ(tiles.rows(tile), rows_per_tile);
+      if (tile + 1 < tiles.size()) {
+        EXPECT_EQ(tiles.rows(tile), rows_per_tile);
+      }
       for (const RowRun& run : tiles[tile]) {
         EXPECT_GT(run.rows(), 0);
         for (std::int64_t row = run.begin; row < run.end; ++row) found.push_back(row);
