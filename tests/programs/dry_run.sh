@@ -67,7 +67,7 @@ expect_error 'cannot be shared by 7 ranks' "$program" "${large[@]}" --ranks 7
 
 echo "== planning takes no longer for more sequences"
 tessera train --dry-run --model tiny --seq-len 16 --batch-size 1048576 --threads 1
-tessera train --dry-run --model tiny --seq-len 2048 --batch-size 100000 --threads 1 --tiling tokens:64
+tessera train --dry-run --model tiny --seq-len 2048 --batch-size 100000 --threads 1 --tiling tokens:1024
 contains "$out" '^ *peak '
 
 echo "== the schedule of a step, in order"
