@@ -6,8 +6,7 @@
 #include <comm/self.hpp>
 #include <comm/simulated.hpp>
 #include <comm/threads.hpp>
-
-#include "contract_behaviours.hpp"
+#include <fsdp/testing/communicator.hpp>
 
 namespace fsdp::comm {
 namespace {
@@ -20,29 +19,23 @@ static_assert(!std::is_copy_constructible_v<Pending<Self<>>> && std::movable<Pen
 
 template <class Behaviour>
 class Backends : public ::testing::Test {};
-TYPED_TEST_SUITE(Backends, AllBehaviours, BehaviourName);
+TYPED_TEST_SUITE(Backends, testing::AllBehaviours, testing::BehaviourName);
 
 TYPED_TEST(Backends, SelfAlone) {
   Self<>::run({}, [](auto& c) { TypeParam::check(c); });
 }
 
-TYPED_TEST(Backends, ThreadsOfAnyNumber) {
-  for (int ranks : {1, 2, 3, 4, 8}) {
-    SCOPED_TRACE(ranks);
-    Threads<>::run(ranks, {}, [](auto& c) { TypeParam::check(c); });
-  }
-}
-
-TYPED_TEST(Backends, ThreadsWithChecksOn) {
-  Threads<>::run(3, {.checks = true}, [](auto& c) { TypeParam::check(c); });
-}
-
-TYPED_TEST(Backends, APartOfThreads) {
-  Threads<>::run(5, {}, [](auto& c) {
-    auto part = split(c, [](int rank) { return rank < 3 ? 0 : 1; });
-    TypeParam::check(part);
-  });
+/// Runs under sanitizers as well, where the suite's larger ones take minutes.
+TEST(Threads, SumMoreThanTheirScratchHolds) {
+  testing::check_behaviour<Threads<>, testing::SumsMoreThanItsScratchHolds>({.in_words = "3 ranks", .ranks = 3});
 }
 
 }  // namespace
 }  // namespace fsdp::comm
+
+namespace fsdp::testing {
+
+INSTANTIATE_TYPED_TEST_SUITE_P(Threads, CommunicatorSuite, comm::Threads<>);
+INSTANTIATE_TYPED_TEST_SUITE_P(Threads, CommunicatorFaults, comm::Threads<>);
+
+}  // namespace fsdp::testing

@@ -8,12 +8,14 @@
 
 #include <comm/mpi.hpp>
 #include <comm/simulated.hpp>
+#include <fsdp/testing/contract_behaviours.hpp>
 
-#include "contract_behaviours.hpp"
 #include "mpi_world.hpp"
 
 namespace fsdp::comm {
 namespace {
+
+using namespace testing;
 
 static_assert(check_communicator<Mpi<>>() && supports_wire<Mpi<>, bf16>);
 

@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include <comm/simulated.hpp>
+#include <fsdp/testing/contract_behaviours.hpp>
 
-#include "contract_behaviours.hpp"
 #include "mpi_world.hpp"
 #include "queued_values.hpp"
 

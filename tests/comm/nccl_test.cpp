@@ -12,10 +12,10 @@
 
 #include <comm/simulated.hpp>
 #include <comm/threads.hpp>
+#include <fsdp/testing/contract_behaviours.hpp>
 
 #include <support/nccl/double.hpp>
 
-#include "contract_behaviours.hpp"
 #include "free_port.hpp"
 #include "queued_values.hpp"
 

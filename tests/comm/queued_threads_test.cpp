@@ -12,8 +12,8 @@
 #include <comm/self.hpp>
 #include <comm/threads.hpp>
 #include <fsdp/device/cuda.hpp>
+#include <fsdp/testing/communicator.hpp>
 
-#include "contract_behaviours.hpp"
 #include "queued_values.hpp"
 
 namespace fsdp::comm {
@@ -26,37 +26,24 @@ using Ranks = Threads<QueuedDevice>;
 static_assert(check_communicator<Ranks>() && check_communicator<Self<QueuedDevice>>() &&
               check_communicator<Self<device::Cuda>>() && QueuedCommunicator<Ranks> && !QueuedCommunicator<Threads<>>);
 
+/// Values lie in the device's memory, and no access of any queue is left to chance.
+struct QueuedRanks {
+  using Fixture = Ordered;
+  template <class F>
+  static int run(int ranks, const Options& options, F f) {
+    return Ranks::run(ranks, options, [&f](auto& c) {
+      const InDeviceMemory values;
+      f(c);
+    });
+  }
+};
+
 template <class Behaviour>
 class QueuedThreads : public Ordered {};
 TYPED_TEST_SUITE(QueuedThreads, AllBehaviours, BehaviourName);
 
-TYPED_TEST(QueuedThreads, OfAnyNumber) {
-  for (int ranks : {1, 2, 3, 4, 8}) {
-    SCOPED_TRACE(ranks);
-    Ranks::run(ranks, {}, [](auto& c) {
-      const InDeviceMemory values;
-      TypeParam::check(c);
-    });
-  }
-}
-
-TYPED_TEST(QueuedThreads, WithChecksOn) {
-  Ranks::run(3, {.checks = true}, [](auto& c) {
-    const InDeviceMemory values;
-    TypeParam::check(c);
-  });
-}
-
-TYPED_TEST(QueuedThreads, APart) {
-  Ranks::run(5, {}, [](auto& c) {
-    const InDeviceMemory values;
-    auto part = split(c, [](int rank) { return rank < 3 ? 0 : 1; });
-    TypeParam::check(part);
-  });
-}
-
-/// Nor does one rank alone need a group.
-TYPED_TEST(QueuedThreads, AndByOneRankAlone) {
+/// One rank alone needs no group.
+TYPED_TEST(QueuedThreads, OneRankAlone) {
   Self<QueuedDevice>::run({}, [](auto& c) {
     const InDeviceMemory values;
     TypeParam::check(c);
@@ -229,3 +216,9 @@ TEST(QueuedThreadsFaults, ARankThatNeverComesIsNamed) {
 
 }  // namespace
 }  // namespace fsdp::comm
+
+namespace fsdp::testing {
+
+INSTANTIATE_TYPED_TEST_SUITE_P(QueuedThreads, CommunicatorSuite, comm::QueuedRanks);
+
+}  // namespace fsdp::testing

@@ -15,11 +15,13 @@
 
 #include <gtest/gtest.h>
 
+#include <fsdp/testing/values.hpp>
+
 #include <support/queued/queued_cpu.hpp>
 
-#include "behaviours.hpp"
-
 namespace fsdp::comm {
+
+using namespace testing;
 
 using QueuedDevice = test::QueuedCpu;
 using QueuedQueue = QueuedDevice::Queue;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds the smallest example as a user would, and runs it; from an install tree also a program of policies that the
-# library has never seen.
+# library has never seen, and the conformance kit over these policies.
 # usage: run.sh install|subdirectory SOURCE BUILD COMPILER [COMPONENT]
 set -euo pipefail
 way=$1 source=$2 build=$3 compiler=$4 component=${5:-}
@@ -11,7 +11,8 @@ trap 'rm -rf "$work"' EXIT
 main=$source/tests/consumer/main.cpp
 [ -f "$source/examples/minimal/main.cpp" ] && main=$source/examples/minimal/main.cpp
 programs="consumer=$main"
-[ "$way" = install ] && programs="$programs;policies=$source/tests/consumer/policies.cpp"
+[ "$way" = install ] &&
+  programs="$programs;policies=$source/tests/consumer/policies.cpp;kit=$source/tests/consumer/kit.cpp"
 
 configure() {
   cmake -G Ninja -S "$source/tests/consumer" -B "$work/build" -DCMAKE_CXX_COMPILER="$compiler" \
@@ -29,10 +30,16 @@ if [ "$way" = install ]; then
     fi
     grep -q "component '$part'" "$work/refused" || { cat "$work/refused"; exit 1; }
   done
-  configure -DCMAKE_PREFIX_PATH="$work/prefix" -DCOMPONENTS="$component"
+  programs="consumer=$main" configure -DCMAKE_PREFIX_PATH="$work/prefix" -DCOMPONENTS="$component" \
+    -DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON  # who does not ask for the kit needs no GoogleTest
+  rm -r "$work/build"
+  configure -DCMAKE_PREFIX_PATH="$work/prefix" -DCOMPONENTS="${component:+$component;}testing"
 else
   configure -DTESSERA_SOURCE="$source"
 fi
 cmake --build "$work/build"
 "$work/build/consumer"
-[ "$way" != install ] || bash "$source/tests/consumer/policies.sh" "$work/build/policies"
+if [ "$way" = install ]; then
+  "$work/build/kit" --gtest_brief=1
+  bash "$source/tests/consumer/policies.sh" "$work/build/policies"
+fi

@@ -73,6 +73,13 @@ class Includes(unittest.TestCase):
     def test_a_header_that_users_lack(self):
         self.found({"include/fsdp/train/a.hpp": "#include <nlohmann/json.hpp>\n"}, "its users may not have")
 
+    def test_the_kit_may_ask_for_googletest_and_nobody_for_the_kit(self):
+        kit = {"include/fsdp/testing/a.hpp": "#include <gtest/gtest.h>\n#include <fsdp/core/a.hpp>\n"}
+        self.assertEqual([], check({**CORE, **kit}))
+        for file in ("include/fsdp/train/a.hpp", "include/fsdp/fsdp.hpp", "src/cli/a.cpp"):
+            self.found({**CORE, **kit, file: "#include <fsdp/testing/a.hpp>\n"}, "may not include testing")
+        self.found({"include/fsdp/testing/a.hpp": "#include <benchmark/benchmark.h>\n"}, "its users may not have")
+
     def test_virtual(self):
         self.found({"include/fsdp/core/a.hpp": "// fine: virtual\nstruct A {\n  virtual void f();\n};\n"},
                    "include/fsdp/core/a.hpp:3: 'virtual'")

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fsdp/testing/precision.hpp>
+
 namespace fsdp {
 namespace {
 
@@ -45,3 +47,10 @@ TEST(Precision, NamesAreThoseOfTheProgram) {
 
 }  // namespace
 }  // namespace fsdp
+
+namespace fsdp::testing {
+
+using PrecisionPolicies = ::testing::Types<Fp32, Bf16Mixed, Fp16Mixed, Bf16Wire<Bf16Mixed>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(Policies, PrecisionSuite, PrecisionPolicies);
+
+}  // namespace fsdp::testing

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The suites of a communicator: all behaviours of the contract, in all cases, and all faults.
+///
+///   using namespace fsdp::testing;
+///   INSTANTIATE_TYPED_TEST_SUITE_P(Mine, CommunicatorSuite, mine::Ranks);
+///   INSTANTIATE_TYPED_TEST_SUITE_P(Mine, CommunicatorFaults, mine::Ranks);
+///
+/// mine::Ranks is the communicator, or any type, with `static int run(int ranks, const comm::Options&, f)`, which calls
+/// f(communicator) on every rank and throws what the first rank that failed has thrown. Values of checks lie in memory
+/// of the host; where the device is another, run may set ValueMemory (values.hpp) around f. Where a launcher has
+/// started the ranks, run may split them and let the rest go; faults are then not for it, because they end ranks.
+#pragma once
+
+#include <chrono>
+#include <exception>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <comm/collectives.hpp>
+#include <fsdp/testing/behaviours.hpp>
+#include <fsdp/testing/contract_behaviours.hpp>
+#include <fsdp/testing/faults.hpp>
+#include <fsdp/testing/report.hpp>
+
+namespace fsdp::testing {
+
+/// One way to run a behaviour.
+struct Case {
+  std::string in_words;
+  int ranks = 1;
+  comm::Options options = {};
+  bool part = false;  ///< of ranks 0, 1, 2, and of the others
+};
+
+/// Every number of ranks that shows a mistake of its own; checks; a part; ranks that come in any order.
+inline std::vector<Case> communicator_cases() {
+  std::vector<Case> cases;
+  for (const int ranks : {1, 2, 3, 4, 8}) cases.push_back({.in_words = message(ranks, " ranks"), .ranks = ranks});
+  cases.push_back({.in_words = "3 ranks, monitor().options.checks on", .ranks = 3, .options = {.checks = true}});
+  cases.push_back({.in_words = "5 ranks, split into ranks 0 to 2 and ranks 3 to 4", .ranks = 5, .part = true});
+  cases.push_back({.in_words = "4 ranks, each late by up to 0.3 ms before each collective (comm::random_delays)",
+                   .ranks = 4,
+                   .options = {.before = comm::random_delays(7, std::chrono::microseconds(300))}});
+  return cases;
+}
+
+/// Runs one behaviour in one case. An error that a rank ends with is a failure.
+template <class Ranks, class Behaviour>
+void check_behaviour(const Case& how) {
+  try {
+    Ranks::run(how.ranks, how.options, [&](auto& c) {
+      static_assert(comm::check_communicator<std::remove_cvref_t<decltype(c)>>());
+      const ::testing::ScopedTrace trace(__FILE__, __LINE__, how.in_words);
+      if (!how.part) return Behaviour::check(c);
+      auto part = comm::split(c, [](int rank) { return rank < 3 ? 0 : 1; });
+      Behaviour::check(part);
+    });
+  } catch (const std::exception& error) {
+    fail(Behaviour::asked, how.in_words, message("the ranks ended with an error: ", error.what()));
+  }
+}
+
+/// The same in all cases.
+template <class Ranks, class Behaviour>
+void check_behaviour() {
+  for (const Case& how : communicator_cases()) check_behaviour<Ranks, Behaviour>(how);
+}
+
+/// The base of both suites: the parameter may bring a fixture of its own, `using Fixture = ...`.
+template <class Ranks>
+struct FixtureOf {
+  using Type = ::testing::Test;
+};
+template <class Ranks>
+requires requires { typename Ranks::Fixture; }
+struct FixtureOf<Ranks> {
+  using Type = typename Ranks::Fixture;
+};
+
+template <class Ranks>
+class CommunicatorSuite : public FixtureOf<Ranks>::Type {};
+TYPED_TEST_SUITE_P(CommunicatorSuite);
+
+#define FSDP_BEHAVIOUR(behaviour) \
+  TYPED_TEST_P(CommunicatorSuite, behaviour) { check_behaviour<TypeParam, fsdp::testing::behaviour>(); }
+FSDP_BEHAVIOUR(GathersUnevenAndEmptyPieces)
+FSDP_BEHAVIOUR(GathersInPlaceWithoutCopyingItself)
+FSDP_BEHAVIOUR(MovesManySegmentsAsOneCollective)
+FSDP_BEHAVIOUR(SumsInRankOrderToTheBit)
+FSDP_BEHAVIOUR(SumsIntoItsOwnContribution)
+FSDP_BEHAVIOUR(AllReduceGivesTheBitsOfReduceScatter)
+FSDP_BEHAVIOUR(SumsMoreThanItsScratchHolds)
+FSDP_BEHAVIOUR(WaitsForResultsAndForPeersThatStillRead)
+FSDP_BEHAVIOUR(KeepsSeveralCollectivesInFlight)
+FSDP_BEHAVIOUR(AnUnwaitedRequestIsWaitedForWhenDestroyed)
+FSDP_BEHAVIOUR(CombinesFewValuesInRankOrder)
+FSDP_BEHAVIOUR(BroadcastsFromEveryRoot)
+FSDP_BEHAVIOUR(GathersBytes)
+FSDP_BEHAVIOUR(SplitsByColorInRankOrder)
+FSDP_BEHAVIOUR(RecordsWhatWasAskedFor)
+FSDP_BEHAVIOUR(CutsLongMessages)
+FSDP_BEHAVIOUR(ChecksFindRanksThatDisagree)
+FSDP_BEHAVIOUR(RefusesBrokenArguments)
+#undef FSDP_BEHAVIOUR
+
+REGISTER_TYPED_TEST_SUITE_P(CommunicatorSuite, GathersUnevenAndEmptyPieces, GathersInPlaceWithoutCopyingItself,
+                            MovesManySegmentsAsOneCollective, SumsInRankOrderToTheBit, SumsIntoItsOwnContribution,
+                            AllReduceGivesTheBitsOfReduceScatter, SumsMoreThanItsScratchHolds,
+                            WaitsForResultsAndForPeersThatStillRead, KeepsSeveralCollectivesInFlight,
+                            AnUnwaitedRequestIsWaitedForWhenDestroyed, CombinesFewValuesInRankOrder,
+                            BroadcastsFromEveryRoot, GathersBytes, SplitsByColorInRankOrder, RecordsWhatWasAskedFor,
+                            CutsLongMessages, ChecksFindRanksThatDisagree, RefusesBrokenArguments);
+
+template <class Ranks>
+class CommunicatorFaults : public FixtureOf<Ranks>::Type {};
+TYPED_TEST_SUITE_P(CommunicatorFaults);
+
+#define FSDP_FAULT(fault) \
+  TYPED_TEST_P(CommunicatorFaults, fault) { fsdp::testing::fault::check<TypeParam>(); }
+FSDP_FAULT(ARankThatDoesNotComeIsNamedAtTheDeadline)
+FSDP_FAULT(AThrowingRankFreesTheOthers)
+FSDP_FAULT(AFailureReachesCommunicatorsThatWereSplit)
+FSDP_FAULT(ASplitCommunicatorNamesRanksOfTheWholeJob)
+FSDP_FAULT(UnwindingWithCollectivesInFlightNeitherHangsNorThrows)
+#undef FSDP_FAULT
+
+REGISTER_TYPED_TEST_SUITE_P(CommunicatorFaults, ARankThatDoesNotComeIsNamedAtTheDeadline, AThrowingRankFreesTheOthers,
+                            AFailureReachesCommunicatorsThatWereSplit, ASplitCommunicatorNamesRanksOfTheWholeJob,
+                            UnwindingWithCollectivesInFlightNeitherHangsNorThrows);
+
+}  // namespace fsdp::testing

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Behaviours of the calls around the tensors: requests, small values, splits, records, checks. See behaviours.hpp.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <comm/collectives.hpp>
+#include <fsdp/testing/behaviours.hpp>
+#include <fsdp/testing/report.hpp>
+#include <fsdp/testing/values.hpp>
+
+namespace fsdp::testing {
+
+struct KeepsSeveralCollectivesInFlight {
+  static constexpr const char* name = "KeepsSeveralCollectivesInFlight";
+  static constexpr const char* asked =
+      "40 gathers and reductions may be started before the first is waited for; test() makes progress, and each has its "
+      "result once it was tested or waited for";
+  template <class C>
+  static void check(C& c) {
+    constexpr int number = 40;  // more than a backend has slots for
+    const Counts counts = uneven_counts(c.size(), 50);
+    const std::int64_t begin = begin_of(counts, c.rank());
+    std::vector<Floats> full;
+    std::vector<comm::Pending<C>> pending;
+    for (int i = 0; i < number; ++i) full.push_back(contributions(c.rank() + i, total_of(counts)));
+    for (int i = 0; i < number; ++i) {
+      Floats& values = full[static_cast<std::size_t>(i)];
+      const std::vector<comm::Segment<float>> segments{{values.data() + begin, values.data(), counts}};
+      if (i % 3 == 0)
+        pending.push_back(comm::all_gather(c, segments));
+      else
+        pending.push_back(comm::all_reduce<float>(c, segments));
+    }
+    while (!pending[0].test()) {
+    }
+    for (comm::Pending<C>& rest : pending) rest.wait();
+
+    for (int i = 0; i < number; ++i) {
+      Floats expected;
+      for (int rank = 0; rank < c.size(); ++rank)
+        for (std::int64_t at = begin_of(counts, rank); at < begin_of(counts, rank + 1); ++at) {
+          float value = contribution(i % 3 == 0 ? rank + i : i, at);
+          for (int other = 1; i % 3 != 0 && other < c.size(); ++other) value += contribution(other + i, at);
+          expected.push_back(value);
+        }
+      expect_values(asked, rank_in_words(c),
+                    message("`full` of collective ", i, ", an ", i % 3 == 0 ? "all_gather" : "all_reduce"),
+                    full[static_cast<std::size_t>(i)], expected);
+    }
+  }
+};
+
+struct AnUnwaitedRequestIsWaitedForWhenDestroyed {
+  static constexpr const char* name = "AnUnwaitedRequestIsWaitedForWhenDestroyed";
+  static constexpr const char* asked =
+      "the destructor of a request that was moved, and not waited for, waits: afterwards the results are in place";
+  template <class C>
+  static void check(C& c) {
+    const Counts counts(static_cast<std::size_t>(c.size()), 3);
+    Values<std::uint8_t> full(3 * static_cast<std::size_t>(c.size()), 99);
+    Values<std::uint8_t> local(3, static_cast<std::uint8_t>(c.rank()));
+    {
+      const std::vector<comm::Segment<std::uint8_t>> segments{{local.data(), full.data(), counts}};
+      comm::Pending<C> moved_from = comm::all_gather(c, segments);
+      const comm::Pending<C> owner = std::move(moved_from);
+    }
+    Values<std::uint8_t> expected;
+    for (std::size_t i = 0; i < full.size(); ++i) expected.push_back(static_cast<std::uint8_t>(i / 3));
+    expect_values(asked, rank_in_words(c), "`full`, where every element is the number of the rank that it comes from",
+                  full, expected);
+  }
+};
+
+struct CombinesFewValuesInRankOrder {
+  static constexpr const char* name = "CombinesFewValuesInRankOrder";
+  static constexpr const char* asked =
+      "reduce combines a few values of all ranks in the order of ranks: sums of doubles to the bit, largest and least of "
+      "integers and doubles";
+  template <class C>
+  static void check(C& c) {
+    double expected = 0.1;
+    for (int rank = 1; rank < c.size(); ++rank) expected += 0.1 / (1 + rank);
+    expect_value(asked, rank_in_words(c), "the sum of 0.1 / (1 + rank)", comm::sum_over_ranks(c, 0.1 / (1 + c.rank())),
+                 expected);
+
+    std::array<std::int64_t, 2> values{c.rank(), (std::int64_t{1} << 60) - c.rank()};
+    comm::reduce(c, std::span<std::int64_t>(values), comm::Reduction::max);
+    expect_values(asked, rank_in_words(c), "the largest of {rank, 2^60 - rank}", values,
+                  std::array<std::int64_t, 2>{c.size() - 1, std::int64_t{1} << 60});
+    std::array<double, 2> least{1.5 * c.rank(), 1.0 - c.rank()};
+    comm::reduce(c, std::span<double>(least), comm::Reduction::min);
+    expect_values(asked, rank_in_words(c), "the least of {1.5 * rank, 1 - rank}", least,
+                  std::array<double, 2>{0.0, 2.0 - c.size()});
+  }
+};
+
+struct BroadcastsFromEveryRoot {
+  static constexpr const char* name = "BroadcastsFromEveryRoot";
+  static constexpr const char* asked = "broadcast gives every rank the bytes of the root, whichever rank that is";
+  template <class C>
+  static void check(C& c) {
+    for (int root = 0; root < c.size(); ++root) {
+      std::array<int, 3> values{c.rank(), 10 * c.rank(), 7};
+      comm::broadcast(c, std::as_writable_bytes(std::span(values)), root);
+      expect_values(asked, rank_in_words(c), message("{root, 10 * root, 7} from root ", root), values,
+                    std::array<int, 3>{root, 10 * root, 7});
+    }
+    comm::broadcast(c, {}, 0);
+  }
+};
+
+struct GathersBytes {
+  static constexpr const char* name = "GathersBytes";
+  static constexpr const char* asked = "gather_bytes gives every rank the bytes of all ranks, in the order of ranks";
+  template <class C>
+  static void check(C& c) {
+    const int mine = 1000 + c.rank();
+    std::vector<int> all(static_cast<std::size_t>(c.size()));
+    comm::gather_bytes(c, std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+    std::vector<int> expected;
+    for (int rank = 0; rank < c.size(); ++rank) expected.push_back(1000 + rank);
+    expect_values(asked, rank_in_words(c), "the integers 1000 + rank", all, expected);
+    comm::barrier(c);
+  }
+};
+
+struct SplitsByColorInRankOrder {
+  static constexpr const char* name = "SplitsByColorInRankOrder";
+  static constexpr const char* asked =
+      "split makes a communicator of the ranks with equal colour, in the order that they had, and it can be split again";
+  template <class C>
+  static void check(C& c) {
+    C parity = comm::split(c, [](int rank) { return rank % 2; });
+    C pair = comm::split(c, [](int rank) { return rank / 2; });
+    const auto expect = [&](std::string_view which, double found, double expected) {
+      expect_value(asked, rank_in_words(c), which, found, expected);
+    };
+    expect("the rank among those with the same rank % 2", parity.rank(), c.rank() / 2);
+    expect("the number of ranks with the same rank % 2", parity.size(), (c.size() + 1 - c.rank() % 2) / 2);
+    expect("the rank among those with the same rank / 2", pair.rank(), c.rank() % 2);
+
+    double expected = 0;
+    for (int rank = c.rank() % 2; rank < c.size(); rank += 2) expected += rank;
+    expect("the sum of the ranks with the same rank % 2", comm::sum_over_ranks(parity, c.rank()), expected);
+    const bool alone = c.rank() % 2 == 0 && c.rank() + 1 == c.size();
+    expect("the sum of 1 over the ranks with the same rank / 2", comm::sum_over_ranks(pair, 1), alone ? 1 : 2);
+    C nested = comm::split(parity, [](int) { return 0; });
+    expect("the same sum over a part of the part", comm::sum_over_ranks(nested, c.rank()), expected);
+  }
+};
+
+struct RecordsWhatWasAskedFor {
+  static constexpr const char* name = "RecordsWhatWasAskedFor";
+  static constexpr const char* asked =
+      "where monitor().options asks for records, every collective is recorded, and announced before it starts, with its "
+      "number, kind, wire type, bytes and label, in the order of the calls";
+  template <class C>
+  static void check(C& c) {
+    const auto usual = c.monitor().options;
+    c.monitor().options.record = true;
+    std::vector<comm::Record> announced;
+    int announced_for = c.rank();
+    c.monitor().options.before = [&](int rank, const comm::Record& event) {
+      if (usual.before) usual.before(rank, event);
+      if (rank != c.rank()) announced_for = rank;
+      announced.push_back(event);
+    };
+    const std::int64_t n = c.size();
+    const Counts counts(static_cast<std::size_t>(n), 4);
+    Floats full(4 * static_cast<std::size_t>(n));
+    Floats local(4);
+    Floats partial(4 * static_cast<std::size_t>(n));  // each call has memory of its own: only hosts order them
+    Floats reduced(4);
+    Floats summed(4 * static_cast<std::size_t>(n));
+    const std::vector<comm::Segment<float>> segments{{local.data(), full.data(), counts},
+                                                     {local.data(), full.data(), counts}};
+    const std::vector<comm::Segment<float>> partials{{reduced.data(), partial.data(), counts},
+                                                     {reduced.data(), partial.data(), counts}};
+    const std::vector<comm::Segment<float>> in_place{{summed.data() + 4 * c.rank(), summed.data(), counts}};
+    const std::int64_t first = c.monitor().sequence;
+    using Wire = NarrowWire<C>;
+
+    comm::all_gather(c, segments, {.what = "weights", .unit = 2}).wait();
+    comm::reduce_scatter<Wire>(c, partials, Write::accumulate, {.what = "gradients", .unit = 2}).wait();
+    comm::all_reduce<float>(c, in_place, {.unit = 1}).wait();
+    comm::sum_over_ranks(c, 1, {.what = "loss"});
+    comm::barrier(c);
+    c.monitor().options.record = false;
+    c.monitor().options.before = usual.before;
+    comm::barrier(c);
+
+    const auto in_words = [](const std::vector<comm::Record>& records) {
+      std::string text;
+      for (const comm::Record& record : records) text += comm::describe(record) + "; ";
+      return text;
+    };
+    const std::vector<comm::Record> expected{
+        {first, comm::Op::all_gather, DType::f32, 32 * n, {"weights", 2}},
+        {first + 1, comm::Op::reduce_scatter, dtype_of<Wire>(), 8 * n * std::int64_t{sizeof(Wire)}, {"gradients", 2}},
+        {first + 2, comm::Op::all_reduce, DType::f32, 16 * n, {"", 1}},
+        {first + 3, comm::Op::reduce, DType::f64, 8, {"loss", -1}},
+        {first + 4, comm::Op::barrier, DType::u8, 0, {}},
+    };
+    for (const auto& [which, found] : {std::pair("monitor().records", &c.monitor().records),
+                                       std::pair("what monitor().options.before was told", &announced)})
+      if (*found != expected)
+        fail(asked, rank_in_words(c), message(which, " is: ", in_words(*found), "instead of: ", in_words(expected)));
+    expect_value(asked, rank_in_words(c), "the rank that monitor().options.before was told", announced_for, c.rank());
+    c.monitor().records.clear();
+  }
+};
+
+struct CutsLongMessages {
+  static constexpr const char* name = "CutsLongMessages";
+  static constexpr const char* asked =
+      "where monitor().options.message_bytes is 13, collectives of more bytes move the same values";
+  template <class C>
+  static void check(C& c) {
+    const std::int64_t usual = std::exchange(c.monitor().options.message_bytes, 13);
+    const ::testing::ScopedTrace trace(__FILE__, __LINE__, asked);
+    GathersUnevenAndEmptyPieces::check(c);
+    MovesManySegmentsAsOneCollective::check(c);
+    BroadcastsFromEveryRoot::check(c);
+    c.monitor().options.message_bytes = usual;
+  }
+};
+
+/// The last rank does something else than the others: all ranks say so, and go on afterwards.
+struct ChecksFindRanksThatDisagree {
+  static constexpr const char* name = "ChecksFindRanksThatDisagree";
+  static constexpr const char* asked =
+      "with monitor().options.checks on, where the last rank makes another call than the others every rank throws a "
+      "CollectiveError that says how they differ, and the communicator can be used afterwards";
+  template <class C>
+  static void check(C& c) {
+    if (c.size() == 1) return;
+    const bool usual_checks = std::exchange(c.monitor().options.checks, true);
+    const bool odd = c.rank() == c.size() - 1;
+    const auto n = static_cast<std::size_t>(c.size());
+    const Counts counts(n, 4);
+    Counts other_counts(n, 4);
+    other_counts[0] = 3;
+    other_counts[1] = 5;
+    Floats full(5 * n);
+    Floats local(5);
+    const std::vector<comm::Segment<float>> usual{{local.data(), full.data(), counts}};
+    const std::vector<comm::Segment<float>> other{{local.data(), full.data(), other_counts}};
+    const std::vector<comm::Segment<std::int32_t>> integers{
+        {reinterpret_cast<std::int32_t*>(local.data()), reinterpret_cast<std::int32_t*>(full.data()), counts}};
+
+    const auto expect = [&](std::string_view which, const std::function<void()>& call,
+                            const std::vector<std::string>& parts) {
+      const std::string text = expect_error<comm::CollectiveError>(asked, rank_in_words(c), which, call);
+      for (const std::string& part : parts)
+        if (!text.empty()) expect_part(asked, message(rank_in_words(c), ", ", which), text, part);
+    };
+    expect(
+        "a barrier instead of an all_gather",
+        [&] { odd ? comm::barrier(c) : comm::all_gather(c, usual, {.unit = 3}).wait(); },
+        {c.monitor().name_of(0) + " is in all_gather of unit 3 (f32, ", "is in barrier"});
+    expect(
+        "an all_gather of pieces of other lengths", [&] { comm::all_gather(c, odd ? other : usual).wait(); },
+        {"the counts of elements by rank differ"});
+    expect(
+        "an all_gather of integers instead of floats",
+        [&] { odd ? comm::all_gather(c, integers).wait() : comm::all_gather(c, usual).wait(); }, {"(f32, ", "(i32, "});
+    expect(
+        "an all_gather of another unit",
+        [&] { comm::all_gather(c, usual, {.what = "weights", .unit = odd ? 4 : 3}).wait(); },
+        {"weights, unit 3", "weights, unit 4"});
+    expect(
+        "a reduce_scatter that adds instead of one that overwrites",
+        [&] { comm::reduce_scatter<float>(c, usual, odd ? Write::accumulate : Write::overwrite).wait(); }, {"Write"});
+    if (odd) ++c.monitor().sequence;
+    expect(
+        "a barrier after one collective more", [&] { comm::barrier(c); },
+        {"every rank must make the same collectives in the same order"});
+    if (odd) --c.monitor().sequence;
+
+    comm::all_gather(c, usual).wait();
+    comm::barrier(c);
+    c.monitor().options.checks = usual_checks;
+  }
+};
+
+struct RefusesBrokenArguments {
+  static constexpr const char* name = "RefusesBrokenArguments";
+  static constexpr const char* asked = "a collective with arguments that cannot be right throws a LogicError at once";
+  template <class C>
+  static void check(C& c) {
+    const auto n = static_cast<std::size_t>(c.size());
+    const Counts counts(n, 2);
+    const Counts too_many(n + 1, 2);
+    Floats full(2 * n);
+    Floats local(2);
+    const auto list = [](float* piece, float* whole, const Counts& by_rank) {
+      return std::vector<comm::Segment<float>>{{piece, whole, by_rank}};
+    };
+    const auto expect = [&](std::string_view which, const std::function<void()>& call) {
+      expect_error<LogicError>(asked, rank_in_words(c), which, call);
+    };
+    expect("all_gather with one count too many",
+           [&] { comm::all_gather(c, list(local.data(), full.data(), too_many)).wait(); });
+    expect("all_gather without memory for `local`",
+           [&] { comm::all_gather(c, list(nullptr, full.data(), counts)).wait(); });
+    expect("all_gather with counts of -1",
+           [&] { comm::all_gather(c, list(local.data(), full.data(), Counts(n, -1))).wait(); });
+    expect("all_reduce whose `local` is not in its place in `full`",
+           [&] { comm::all_reduce<float>(c, list(local.data(), full.data(), counts)).wait(); });
+    expect("reduce_scatter that adds the sum to one of its contributions", [&] {
+      comm::reduce_scatter<float>(c, list(full.data() + 2 * c.rank(), full.data(), counts), Write::accumulate).wait();
+    });
+    expect("broadcast from a rank that is not there", [&] { comm::broadcast(c, {}, c.size()); });
+    expect("gather_bytes into no memory",
+           [&] { comm::gather_bytes(c, std::as_bytes(std::span(local)), {}); });
+  }
+};
+
+/// All behaviours, for a test of one's own that runs each: TYPED_TEST_SUITE(Mine, AllBehaviours, BehaviourName).
+using AllBehaviours =
+    ::testing::Types<GathersUnevenAndEmptyPieces, GathersInPlaceWithoutCopyingItself, MovesManySegmentsAsOneCollective,
+                     SumsInRankOrderToTheBit, SumsIntoItsOwnContribution, AllReduceGivesTheBitsOfReduceScatter,
+                     SumsMoreThanItsScratchHolds, WaitsForResultsAndForPeersThatStillRead,
+                     KeepsSeveralCollectivesInFlight, AnUnwaitedRequestIsWaitedForWhenDestroyed,
+                     CombinesFewValuesInRankOrder, BroadcastsFromEveryRoot, GathersBytes, SplitsByColorInRankOrder,
+                     RecordsWhatWasAskedFor, CutsLongMessages, ChecksFindRanksThatDisagree, RefusesBrokenArguments>;
+
+/// Names typed tests after their behaviour.
+struct BehaviourName {
+  template <class Behaviour>
+  static std::string GetName(int) {
+    return Behaviour::name;
+  }
+};
+
+}  // namespace fsdp::testing

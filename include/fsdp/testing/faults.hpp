@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What every communicator must do when a rank does not come or fails: no rank waits for ever, and errors name the rank.
+///
+/// A fault is a struct with `name`, `asked` and `check<Ranks>()`; Ranks has `run(ranks, options, f)`, whose ranks are
+/// threads of this process, or processes whose failed assertions it reports. communicator.hpp makes a suite of them.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <comm/collectives.hpp>
+#include <fsdp/core/error.hpp>
+#include <fsdp/testing/report.hpp>
+#include <fsdp/testing/values.hpp>
+
+namespace fsdp::testing {
+
+namespace detail {
+
+using Clock = std::chrono::steady_clock;
+
+/// What a fault check waits for at most, so that a wrong communicator fails it and does not hang it.
+inline constexpr std::chrono::seconds patience{10};
+
+/// Waits until `holds()`, not longer than patience.
+template <class Holds>
+void wait_until(Holds holds) {
+  for (const auto begin = Clock::now(); !holds() && Clock::now() - begin < patience;)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+/// The text of the CollectiveError that `call` ends with; fails where it ends otherwise.
+template <class C, class Call>
+std::string lost(std::string_view asked, C& c, std::string_view which, Call call) {
+  return expect_error<comm::CollectiveError>(asked, rank_in_words(c), which, call);
+}
+
+/// Calls barrier(c) until it throws, not longer than patience.
+template <class C>
+void barriers(C& c) {
+  for (const auto begin = Clock::now(); Clock::now() - begin < patience;) comm::barrier(c);
+}
+
+/// Runs f on ranks of which one throws InputError(`reason`), and asks that the run ends with this error.
+template <class Ranks, class F>
+void run_to_failure(std::string_view asked, int ranks, std::string_view reason, F f) {
+  const std::string where = message(ranks, " ranks");
+  const std::string text = expect_error<InputError>(asked, where, "the run of all ranks, of which one fails with an InputError",
+                                                    [&] { Ranks::run(ranks, comm::Options{}, f); });
+  if (!text.empty()) expect_part(asked, where, text, reason);
+}
+
+}  // namespace detail
+
+struct ARankThatDoesNotComeIsNamedAtTheDeadline {
+  static constexpr const char* name = "ARankThatDoesNotComeIsNamedAtTheDeadline";
+  static constexpr const char* asked =
+      "where a rank does not come to a collective, the others throw a CollectiveError at monitor().options.deadline that "
+      "names the rank and the collective";
+  template <class Ranks>
+  static void check() {
+    using std::chrono::milliseconds;
+    std::atomic<int> ended = 0;
+    const auto rank = [&](auto& c) {
+      if (c.rank() == 1) return detail::wait_until([&] { return ended == 2; });
+      const auto begin = detail::Clock::now();
+      const std::string text = detail::lost(asked, c, "a barrier to which rank 1 does not come",
+                                            [&] { comm::barrier(c, {.what = "step", .unit = 4}); });
+      const std::chrono::duration<double> waited = detail::Clock::now() - begin;
+      ++ended;
+      if (text.empty()) return;
+      expect_part(asked, rank_in_words(c), text, "rank 1");
+      expect_part(asked, rank_in_words(c), text, "barrier of step, unit 4");
+      if (c.rank() == 0 && waited < milliseconds(100))
+        fail(asked, rank_in_words(c), message("gave up after ", waited.count(), " s of a deadline of 0.1 s"));
+      if (waited > detail::patience / 2)
+        fail(asked, rank_in_words(c), message("waited ", waited.count(), " s, with a deadline of 0.1 s"));
+    };
+    try {
+      Ranks::run(3, comm::Options{.deadline = milliseconds(100)}, rank);
+    } catch (const comm::CollectiveError&) {
+      // A run may report the missed deadline as well.
+    }
+  }
+};
+
+struct AThrowingRankFreesTheOthers {
+  static constexpr const char* name = "AThrowingRankFreesTheOthers";
+  static constexpr const char* asked =
+      "where a rank throws, collectives of the others throw a CollectiveError that names it, and the run ends with the "
+      "error that it threw";
+  template <class Ranks>
+  static void check() {
+    std::atomic<int> freed = 0;
+    const auto begin = detail::Clock::now();
+    detail::run_to_failure<Ranks>(asked, 4, "no such file", [&](auto& c) {
+      comm::barrier(c);
+      if (c.rank() == 2) throw InputError("no such file");
+      const std::string text = detail::lost(asked, c, "a barrier after rank 2 has thrown", [&] { comm::barrier(c); });
+      if (text.empty()) return;
+      expect_part(asked, rank_in_words(c), text, "rank 2");
+      ++freed;
+      throw comm::CollectiveError(text);
+    });
+    const std::chrono::duration<double> took = detail::Clock::now() - begin;
+    expect_value(asked, "4 ranks", "the number of ranks that were told", freed.load(), 3);
+    if (took > detail::patience / 2)
+      fail(asked, "4 ranks", message("it took ", took.count(), " s; they must not wait for the deadline"));
+  }
+};
+
+struct AFailureReachesCommunicatorsThatWereSplit {
+  static constexpr const char* name = "AFailureReachesCommunicatorsThatWereSplit";
+  static constexpr const char* asked =
+      "where a rank throws, collectives of communicators that were split from the one of all ranks throw a "
+      "CollectiveError that names the rank, also on ranks that share no part with it";
+  template <class Ranks>
+  static void check() {
+    detail::run_to_failure<Ranks>(asked, 4, "ends alone", [&](auto& c) {
+      auto part = comm::split(c, [](int rank) { return rank % 2; });
+      if (c.rank() == 3) throw InputError("ends alone");
+      const std::string text =
+          detail::lost(asked, c, "barriers of the ranks with the same rank % 2", [&] { detail::barriers(part); });
+      if (!text.empty()) expect_part(asked, rank_in_words(c), text, "rank 3");
+    });
+  }
+};
+
+struct ASplitCommunicatorNamesRanksOfTheWholeJob {
+  static constexpr const char* name = "ASplitCommunicatorNamesRanksOfTheWholeJob";
+  static constexpr const char* asked =
+      "errors of a communicator that was split, and split again, name ranks by their numbers in the whole job";
+  template <class Ranks>
+  static void check() {
+    std::atomic<bool> over = false;
+    const auto rank = [&](auto& c) {
+      auto odd = comm::split(c, [](int rank) { return rank % 2; });
+      auto nested = comm::split(odd, [](int) { return 0; });
+      if (c.rank() != 1) return detail::wait_until([&] { return over.load(); });
+      const std::string text = detail::lost(asked, c, "a barrier of ranks 1 and 3 of the job to which rank 3 does not come",
+                                            [&] { comm::barrier(nested); });
+      over = true;
+      if (text.empty()) return;
+      expect_part(asked, rank_in_words(c), text, "rank 1, barrier");
+      expect_part(asked, rank_in_words(c), text, "for rank 3");
+    };
+    try {
+      Ranks::run(4, comm::Options{.deadline = std::chrono::milliseconds(100)}, rank);
+    } catch (const comm::CollectiveError&) {
+      // A run may report the missed deadline as well.
+    }
+  }
+};
+
+struct UnwindingWithCollectivesInFlightNeitherHangsNorThrows {
+  static constexpr const char* name = "UnwindingWithCollectivesInFlightNeitherHangsNorThrows";
+  static constexpr const char* asked =
+      "a rank that throws while collectives are in flight destroys their requests without waiting for the deadline and "
+      "without a second exception";
+  template <class Ranks>
+  static void check() {
+    const auto begin = detail::Clock::now();
+    detail::run_to_failure<Ranks>(asked, 2, "while two are in flight", [](auto& c) {
+      const Counts counts{1 << 18, 1 << 18};
+      Floats full(1 << 19);
+      Floats local(1 << 18);
+      const std::vector<comm::Segment<float>> segments{{local.data(), full.data(), counts}};
+      const auto first = comm::all_gather(c, segments);
+      const auto second = comm::reduce_scatter<float>(c, segments, Write::overwrite);
+      if (c.rank() == 1) throw InputError("while two are in flight");
+    });
+    const std::chrono::duration<double> took = detail::Clock::now() - begin;
+    if (took > detail::patience / 2) fail(asked, "2 ranks", message("it took ", took.count(), " s"));
+  }
+};
+
+}  // namespace fsdp::testing

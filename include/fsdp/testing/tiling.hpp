@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The suite of a tiling policy: plans cover every token once and in order, cost what they say, and are pure.
+///
+///   using namespace fsdp::testing;
+///   INSTANTIATE_TYPED_TEST_SUITE_P(Mine, TilingSuite, mine::Tiles);
+///
+/// The parameter is a policy that has a default constructor, or a struct with `static std::vector<Policy> policies()`,
+/// the values to be tested. A policy may refuse a problem with an InputError, as a budget does that holds no tile; it
+/// must plan some of them. That a tiled module computes what an untiled one does is no matter of the policy.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <fsdp/core/error.hpp>
+#include <fsdp/testing/report.hpp>
+#include <tiling/policies.hpp>
+
+namespace fsdp::testing {
+
+/// A unit that may be cut into tiles.
+struct TilingProblem {
+  std::string_view unit;
+  tiling::Problem problem;
+
+  std::string in_words() const {
+    return message(problem.tokens, problem.tokens == 1 ? " token of " : " tokens of ", unit,
+                   problem.repeats == 1 ? "" : message(", ", problem.repeats, " times"));
+  }
+};
+
+/// Lengths that do and do not divide, of units that keep much, keep nothing, or may be cut into columns.
+inline std::vector<TilingProblem> tiling_problems() {
+  std::vector<TilingProblem> problems;
+  for (const std::int64_t tokens : {1, 2, 3, 5, 7, 9, 63, 64, 65, 1000, 4096, 4097, 131072})
+    for (const std::int64_t repeats : {1, 7}) {
+      problems.push_back({.unit = "a unit of 7 bytes kept and 10 bytes of workspace per token",
+                          .problem = {.tokens = tokens,
+                                      .kept_bytes_per_token = 7,
+                                      .tile_bytes_per_token = 10,
+                                      .recomputed_flops_per_token = 3,
+                                      .repeats = repeats}});
+      problems.push_back({.unit = "an MLP with 64 hidden and 192 intermediate columns in bf16",
+                          .problem = {.tokens = tokens,
+                                      .columns = 192,
+                                      .kept_bytes_per_token = 2 * 192 * 2,
+                                      .tile_bytes_per_token = 64 * 2,
+                                      .tile_bytes_per_token_column = 3 * 2,
+                                      .blocked_bytes_per_token = 64 * 4,
+                                      .recomputed_flops_per_token = 4 * 64 * 192,
+                                      .traffic_per_tile = 42 * 64 * 192,
+                                      .repeats = repeats}});
+      problems.push_back({.unit = "a head with 5000 columns of logits that keeps nothing",
+                          .problem = {.tokens = tokens,
+                                      .columns = 5000,
+                                      .tile_bytes_per_token = 8,
+                                      .tile_bytes_per_token_column = 2,
+                                      .blocked_bytes_per_token = 16,
+                                      .traffic_per_tile = 100,
+                                      .repeats = repeats}});
+    }
+  return problems;
+}
+
+/// The plan, or nothing where the policy refuses the problem.
+template <class Policy>
+std::optional<tiling::TilePlan> plan_unless_refused(const Policy& policy, const tiling::Problem& problem) {
+  try {
+    return policy.plan(problem);
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+}
+
+namespace detail {
+
+inline std::string plan_in_words(const std::optional<tiling::TilePlan>& plan) {
+  if (!plan) return "none, but an InputError";
+  std::ostringstream text;
+  text << *plan;
+  return text.str();
+}
+
+inline void expect_cover(const TilingProblem& of, const tiling::TilePlan& plan) {
+  constexpr std::string_view asked =
+      "the tiles of a plan cover all tokens, each once and in order, and no tile is empty";
+  const std::string where = of.in_words();
+  std::int64_t end = 0;
+  for (std::size_t i = 0; i < plan.tiles.size(); ++i) {
+    const tiling::Tile& tile = plan.tiles[i];
+    const std::string which = message("tile ", i, " of ", plan.tiles.size(), ", [", tile.begin, ", ", tile.end, "), ");
+    if (tile.tokens() <= 0) return fail(asked, where, which + "has no token");
+    if (tile.begin > end)
+      return fail(asked, where, message(which, "leaves out tokens [", end, ", ", tile.begin, ")"));
+    if (tile.begin < end) return fail(asked, where, message(which, "overlaps the tiles before it, which end at ", end));
+    end = tile.end;
+  }
+  if (end != of.problem.tokens) fail(asked, where, message("the last tile ends at ", end));
+}
+
+inline void expect_price(const TilingProblem& of, const tiling::TilePlan& plan) {
+  constexpr std::string_view asked =
+      "the bytes, the recomputed FLOPs and the repeats of a plan are those of its tiles (tiling::priced makes a plan of "
+      "tiles)";
+  const tiling::TilePlan priced = tiling::priced(of.problem, plan.tiles, plan.columns_per_block);
+  const auto expect = [&](std::string_view which, std::int64_t found, std::int64_t expected) {
+    expect_value(asked, of.in_words(), which, found, expected);
+  };
+  expect("tile_bytes, the workspace of the largest tile,", plan.tile_bytes, priced.tile_bytes);
+  expect("kept_bytes, the activations of kept tiles,", plan.kept_bytes, priced.kept_bytes);
+  expect("recomputed_flops", plan.recomputed_flops, priced.recomputed_flops);
+  expect("repeats", plan.repeats, of.problem.repeats);
+}
+
+inline void expect_limits(const TilingProblem& of, const tiling::TilePlan& plan) {
+  const std::string where = of.in_words();
+  if (plan.longest_tile() < 64 && plan.tiles.size() > 64)
+    fail("there are at most 64 tiles of less than 64 tokens (Problem::fewest_tile_tokens): each adds to the gradients of "
+         "the weights in float, whose error grows with their number",
+         where, message(plan.tiles.size(), " tiles of up to ", plan.longest_tile(), " tokens"));
+  if (plan.columns_per_block < 0 || (plan.columns_per_block > 0 && plan.columns_per_block >= of.problem.columns))
+    fail("columns_per_block is less than the columns of the unit, or 0, which means all", where,
+         message(plan.columns_per_block, " of ", of.problem.columns, " columns"));
+  if (plan.columns_per_block > 0 && plan.kept_tokens() > 0)
+    fail("a plan with blocks of columns keeps no tile: kept activations have all columns", where,
+         message("blocks of ", plan.columns_per_block, " columns, and ", plan.kept_tokens(), " kept tokens"));
+}
+
+inline void expect_no_more_than_untiled(const TilingProblem& of, const tiling::TilePlan& plan) {
+  const tiling::TilePlan untiled = tiling::Untiled{}.plan(of.problem);
+  if (plan.peak_bytes() > untiled.peak_bytes())
+    fail("no plan takes more bytes than tiling::Untiled; where a cut saves nothing, take the plan of Untiled",
+         of.in_words(), message(plan.peak_bytes(), " bytes (", plan_in_words(plan), ") instead of at most ",
+                                untiled.peak_bytes()));
+}
+
+}  // namespace detail
+
+/// All that one plan owes, whoever made it.
+inline void expect_sound(const TilingProblem& of, const tiling::TilePlan& plan) {
+  detail::expect_cover(of, plan);
+  detail::expect_price(of, plan);
+  detail::expect_limits(of, plan);
+  detail::expect_no_more_than_untiled(of, plan);
+}
+
+/// Calls expect(problem, plan) for all problems that the policy does not refuse.
+template <class Policy, class Expect>
+void check_plans(const Policy& policy, Expect expect) {
+  static_assert(tiling::check_tiling<Policy>());
+  std::size_t planned = 0;
+  const auto problems = tiling_problems();
+  for (const TilingProblem& of : problems)
+    if (const auto plan = plan_unless_refused(policy, of.problem)) {
+      expect(of, *plan);
+      ++planned;
+    }
+  if (planned == 0)
+    fail("a policy makes plans", message(problems.size(), " problems"), "an InputError for each of them");
+}
+
+template <class Policy>
+void check_tiling_covers(const Policy& policy) {
+  check_plans(policy, detail::expect_cover);
+}
+template <class Policy>
+void check_tiling_prices(const Policy& policy) {
+  check_plans(policy, detail::expect_price);
+}
+template <class Policy>
+void check_tiling_limits(const Policy& policy) {
+  check_plans(policy, detail::expect_limits);
+}
+template <class Policy>
+void check_tiling_saves(const Policy& policy) {
+  check_plans(policy, detail::expect_no_more_than_untiled);
+}
+
+/// Ranks plan alone, and forward and backward plan again: all must have the same tiles.
+template <class Policy>
+void check_tiling_is_pure(const Policy& policy) {
+  constexpr std::string_view asked =
+      "plan is a pure function: a policy, and a copy of it, make the same plan for the same problem whenever they are "
+      "asked";
+  const auto problems = tiling_problems();
+  std::vector<std::optional<tiling::TilePlan>> plans;
+  for (const TilingProblem& of : problems) plans.push_back(plan_unless_refused(policy, of.problem));
+  const Policy copy = policy;
+  for (std::size_t i = problems.size(); i-- > 0;)
+    for (const Policy* again : {&policy, &copy})
+      if (const auto plan = plan_unless_refused(*again, problems[i].problem); plan != plans[i])
+        return fail(asked, problems[i].in_words(),
+                    message("first ", detail::plan_in_words(plans[i]), "; then, from ",
+                            again == &copy ? "a copy" : "the same policy", ", ", detail::plan_in_words(plan),
+                            plan && plans[i] && plan->tiles != plans[i]->tiles ? "; the borders differ" : ""));
+}
+
+template <class Policy>
+void check_tiling_of_nothing(const Policy& policy) {
+  const auto plan = plan_unless_refused(policy, {.tile_bytes_per_token = 10});
+  if (!plan || !plan->tiles.empty() || plan->peak_bytes() != 0)
+    fail("a sequence without tokens has a plan without tiles and bytes", "0 tokens", detail::plan_in_words(plan));
+}
+
+/// The values of a suite's parameter.
+template <class Tested>
+auto policies_of() {
+  if constexpr (requires { Tested::policies(); }) {
+    return Tested::policies();
+  } else {
+    static_assert(std::is_default_constructible_v<Tested>,
+                  "fsdp: this policy has no default constructor, so the suite does not know its numbers; give it a "
+                  "struct with `static std::vector<Policy> policies()`");
+    return std::vector<Tested>{Tested{}};
+  }
+}
+
+template <class Tested>
+class TilingSuite : public ::testing::Test {
+ protected:
+  /// Calls check(policy) for every value.
+  template <class Check>
+  static void each(Check check) {
+    const auto policies = policies_of<Tested>();
+    for (std::size_t i = 0; i < policies.size(); ++i) {
+      const ::testing::ScopedTrace trace(__FILE__, __LINE__, message("policy ", i + 1, " of ", policies.size()));
+      check(policies[i]);
+    }
+  }
+};
+TYPED_TEST_SUITE_P(TilingSuite);
+
+#define FSDP_TILING(test, check) \
+  TYPED_TEST_P(TilingSuite, test) { \
+    this->each([](const auto& policy) { check(policy); }); \
+  }
+FSDP_TILING(CoversEveryTokenOnceAndInOrder, check_tiling_covers)
+FSDP_TILING(SaysWhatItsTilesCost, check_tiling_prices)
+FSDP_TILING(KeepsTheLimitsOfTheProblem, check_tiling_limits)
+FSDP_TILING(TakesNoMoreBytesThanUntiled, check_tiling_saves)
+FSDP_TILING(IsAPureFunction, check_tiling_is_pure)
+FSDP_TILING(CutsNothingIntoNoTile, check_tiling_of_nothing)
+#undef FSDP_TILING
+
+REGISTER_TYPED_TEST_SUITE_P(TilingSuite, CoversEveryTokenOnceAndInOrder, SaysWhatItsTilesCost,
+                            KeepsTheLimitsOfTheProblem, TakesNoMoreBytesThanUntiled, IsAPureFunction,
+                            CutsNothingIntoNoTile);
+
+}  // namespace fsdp::testing

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What the checks of communicators send and receive: values, where they lie, and the sums that the contract asks for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fsdp/core/error.hpp>
+
+namespace fsdp::testing {
+
+/// Where values that collectives use are put: in memory that `shared` gives while it is set (a communicator's shared
+/// memory, or a device's), else on the heap. Set it on each rank's thread around a check.
+struct ValueMemory {
+  static inline thread_local std::function<std::shared_ptr<std::byte>(std::int64_t)> shared;
+  static inline thread_local std::map<void*, std::shared_ptr<std::byte>> lent;
+};
+
+template <class T>
+struct ValueAllocator {
+  using value_type = T;
+  ValueAllocator() = default;
+  template <class U>
+  ValueAllocator(const ValueAllocator<U>&) {}
+  T* allocate(std::size_t count) {
+    if (!ValueMemory::shared || count == 0) return std::allocator<T>().allocate(count);
+    auto memory = ValueMemory::shared(static_cast<std::int64_t>(count * sizeof(T)));
+    if (!memory) return std::allocator<T>().allocate(count);
+    T* const values = reinterpret_cast<T*>(memory.get());
+    ValueMemory::lent[values] = std::move(memory);
+    return values;
+  }
+  void deallocate(T* values, std::size_t count) {
+    if (ValueMemory::lent.erase(values) == 0) std::allocator<T>().deallocate(values, count);
+  }
+  friend bool operator==(const ValueAllocator&, const ValueAllocator&) { return true; }
+};
+
+template <class T>
+using Values = std::vector<T, ValueAllocator<T>>;
+using Floats = Values<float>;
+using Counts = std::vector<std::int64_t>;
+
+/// The number of elements of ranks before `rank`.
+inline std::int64_t begin_of(const Counts& counts, int rank) {
+  std::int64_t begin = 0;
+  for (int peer = 0; peer < rank; ++peer) begin += counts[static_cast<std::size_t>(peer)];
+  return begin;
+}
+inline std::int64_t count_of(const Counts& counts, int rank) { return counts[static_cast<std::size_t>(rank)]; }
+inline std::size_t total_of(const Counts& counts) {
+  return static_cast<std::size_t>(begin_of(counts, static_cast<int>(counts.size())));
+}
+
+/// Uneven: rank r has `step` * r elements plus one, but rank 1 has none.
+inline Counts uneven_counts(int size, std::int64_t step = 3) {
+  Counts counts;
+  for (int rank = 0; rank < size; ++rank) counts.push_back(rank == 1 ? 0 : step * rank + 1);
+  return counts;
+}
+
+/// Element `index` of rank `rank`: magnitudes differ so much that the order of a sum shows in its bits.
+inline float contribution(int rank, std::int64_t index) {
+  const auto hash =
+      static_cast<std::uint32_t>((index + 1) * 2654435761u + static_cast<std::uint32_t>(rank) * 40503u * 65537u);
+  const float scale = static_cast<float>(1u << (hash >> 27 & 15u));
+  return (static_cast<float>(hash & 0xffffu) / 65536.0f - 0.5f) * scale;
+}
+inline Floats contributions(int rank, std::size_t elements) {
+  Floats values(elements);
+  for (std::size_t i = 0; i < elements; ++i) values[i] = contribution(rank, static_cast<std::int64_t>(i));
+  return values;
+}
+
+/// The sum over ranks of element `index`, as the contract says it is made.
+template <class Wire>
+float sum_of_contributions(int size, std::int64_t index) {
+  float sum = static_cast<float>(Wire(contribution(0, index)));
+  for (int rank = 1; rank < size; ++rank) sum += static_cast<float>(Wire(contribution(rank, index)));
+  return sum;
+}
+
+/// Elements [begin, begin + count) of that sum.
+template <class Wire>
+std::vector<float> sums_of_contributions(int size, std::int64_t begin, std::int64_t count) {
+  std::vector<float> sums;
+  for (std::int64_t i = 0; i < count; ++i) sums.push_back(sum_of_contributions<Wire>(size, begin + i));
+  return sums;
+}
+
+/// A rank in words: "rank 2 of 3".
+template <class C>
+std::string rank_in_words(const C& c) {
+  return message("rank ", c.rank(), " of ", c.size());
+}
+
+}  // namespace fsdp::testing

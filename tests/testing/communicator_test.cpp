@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/testing/communicator.hpp>
+
+#include <gtest/gtest.h>
+
+#include "failures.hpp"
+#include "wrong_communicators.hpp"
+
+namespace fsdp::testing {
+namespace {
+
+/// What one behaviour finds wrong on four ranks.
+template <class Wrong, class Behaviour>
+void expect_found(std::string_view where, std::string_view found) {
+  const auto messages =
+      failures_of([] { check_behaviour<Wrong, Behaviour>(Case{.in_words = "the case of this test", .ranks = 4}); });
+  expect_sentence(messages, Behaviour::asked, where, found);
+  for (const std::string& text : messages) EXPECT_TRUE(contains(text, "the case of this test")) << text;
+}
+
+template <class Wrong, class Fault>
+void expect_fault_found(std::string_view where, std::string_view found) {
+  expect_sentence(failures_of([] { Fault::template check<Wrong>(); }), Fault::asked, where, found);
+}
+
+TEST(CommunicatorKit, FindsNothingWrongWithAWrapper) {
+  EXPECT_EQ(failures_of([] { check_behaviour<Right, GathersUnevenAndEmptyPieces>(); }), std::vector<std::string>{});
+  EXPECT_EQ(failures_of([] { check_behaviour<Right, SumsInRankOrderToTheBit>(); }), std::vector<std::string>{});
+  EXPECT_EQ(failures_of([] { AThrowingRankFreesTheOthers::check<Right>(); }), std::vector<std::string>{});
+}
+
+TEST(CommunicatorKit, FindsSumsInAnotherOrder) {
+  expect_found<SumsFromTheLastRank, SumsInRankOrderToTheBit>("rank 3 of 4", "the sum in `local`, wire f32");
+  expect_found<SumsFromTheLastRank, AllReduceGivesTheBitsOfReduceScatter>("rank 0 of 4", "with uneven pieces, wire f32");
+  expect_found<SumsFromTheLastRank, CombinesFewValuesInRankOrder>("rank 0 of 4", "the sum of 0.1 / (1 + rank) is 0.2");
+}
+
+TEST(CommunicatorKit, FindsSumsThatAreNotWhereTheyBelong) {
+  expect_found<NeverAccumulates, SumsInRankOrderToTheBit>("rank 2 of 4", "added to the 0.1 that was there");
+  expect_found<SumsAllOfFull, SumsIntoItsOwnContribution>("rank 0 of 4", "`full`, whose elements from 0 on");
+  expect_found<ForgetsToGatherSums, AllReduceGivesTheBitsOfReduceScatter>("rank 0 of 4", "with equal pieces");
+  expect_found<StopsAtItsScratch, SumsMoreThanItsScratchHolds>("rank 1 of 4", "element 262144 is 0 instead of ");
+}
+
+TEST(CommunicatorKit, FindsDroppedPieces) {
+  expect_found<DropsEmptyPieces, GathersUnevenAndEmptyPieces>("rank 1 of 4", "element 0 is -1 instead of 0; 18 of 18");
+  expect_found<MovesOneSegment, MovesManySegmentsAsOneCollective>("rank 0 of 4", "`full` of segment 1");
+  expect_found<MislaysPiecesInPlace, GathersInPlaceWithoutCopyingItself>("rank 0 of 4", "element 5 is 0 instead of 1");
+  expect_found<DropsTheRestOfAMessage, CutsLongMessages>("rank 0 of 4", "element 3 is -1 instead of 2");
+}
+
+TEST(CommunicatorKit, FindsRequestsThatCompleteEarly) {
+  expect_found<CompletesEarly, WaitsForResultsAndForPeersThatStillRead>("rank 0 of 4", "is -1 instead of ");
+  expect_found<CompletesEarly, KeepsSeveralCollectivesInFlight>("of 4", "`full` of collective ");
+  expect_found<LetsGoTooEarly, WaitsForResultsAndForPeersThatStillRead>("of 4", "is -2 instead of ");
+  expect_found<ForgetsUnwaitedRequests, AnUnwaitedRequestIsWaitedForWhenDestroyed>("rank 0 of 4",
+                                                                                  "element 0 is 99 instead of 0");
+}
+
+TEST(CommunicatorKit, FindsWrongSmallValuesAndSplits) {
+  expect_found<BroadcastsFromRankZero, BroadcastsFromEveryRoot>("rank 0 of 4", "from root 1: element 0 is 0 instead of 1");
+  expect_found<GathersOwnBytes, GathersBytes>("rank 2 of 4", "element 0 is 1002 instead of 1000");
+  expect_found<TurnsPartsRound, SplitsByColorInRankOrder>("rank 0 of 4",
+                                                         "the rank among those with the same rank % 2 is 1 instead of 0");
+}
+
+TEST(CommunicatorKit, FindsChecksAndRecordsThatDoNotWork) {
+  expect_found<GathersOwnBytes, ChecksFindRanksThatDisagree>("of 4", "");
+  expect_found<ForgetsItsMonitor, RecordsWhatWasAskedFor>("rank 0 of 4", "monitor().options.before was told is: instead");
+}
+
+TEST(CommunicatorKit, FindsRanksThatWaitOrEndWithoutAWord) {
+  expect_fault_found<NamesNobody, ARankThatDoesNotComeIsNamedAtTheDeadline>("rank 0 of 3", "and not \"rank 1\"");
+  expect_fault_found<HasNoPatience, ARankThatDoesNotComeIsNamedAtTheDeadline>("rank 0 of 3", "of a deadline of 0.1 s");
+  expect_fault_found<NamesNobody, AThrowingRankFreesTheOthers>("rank 0 of 4", "and not \"rank 2\"");
+  expect_fault_found<ReportsNoFailure, AThrowingRankFreesTheOthers>("4 ranks", "no error was thrown");
+  expect_fault_found<NamesNobody, AFailureReachesCommunicatorsThatWereSplit>("rank 1 of 4", "and not \"rank 3\"");
+  expect_fault_found<NamesNobody, ASplitCommunicatorNamesRanksOfTheWholeJob>("rank 1 of 4", "and not \"for rank 3\"");
+  expect_fault_found<ReportsNoFailure, UnwindingWithCollectivesInFlightNeitherHangsNorThrows>("2 ranks",
+                                                                                            "no error was thrown");
+}
+
+}  // namespace
+}  // namespace fsdp::testing

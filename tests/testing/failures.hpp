@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a check of the kit says about a wrong specimen, instead of failing the test that runs it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest-spi.h>
+#include <gtest/gtest.h>
+
+namespace fsdp::testing {
+
+/// The messages of all assertions that fail while `call` runs, on any thread.
+template <class Call>
+std::vector<std::string> failures_of(Call call) {
+  ::testing::TestPartResultArray results;
+  {
+    using Reporter = ::testing::ScopedFakeTestPartResultReporter;
+    const Reporter reporter(Reporter::INTERCEPT_ALL_THREADS, &results);
+    call();
+  }
+  std::vector<std::string> messages;
+  for (int i = 0; i < results.size(); ++i) messages.emplace_back(results.GetTestPartResult(i).message());
+  return messages;
+}
+
+/// One of the messages says what was asked, on which case, and what was found.
+inline void expect_sentence(const std::vector<std::string>& messages, std::string_view asked, std::string_view where,
+                            std::string_view found) {
+  std::string all;
+  for (const std::string& text : messages) {
+    const auto has = [&](std::string_view label, std::string_view part) {
+      const std::size_t at = text.find(label);
+      return at != text.npos && text.find(part, at) != text.npos;
+    };
+    if (has("asked: ", asked) && has(" case: ", where) && has("found: ", found)) return;
+    all += text + "\n";
+  }
+  ADD_FAILURE() << "no failure says asked \"" << asked << "\", case \"" << where << "\", found \"" << found
+                << "\", but:\n"
+                << (all.empty() ? "nothing" : all);
+}
+
+}  // namespace fsdp::testing

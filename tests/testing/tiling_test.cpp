@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/testing/tiling.hpp>
+
+#include <gtest/gtest.h>
+
+#include "failures.hpp"
+#include "wrong_tilings.hpp"
+
+namespace fsdp::testing {
+namespace {
+
+template <class Wrong>
+std::vector<std::string> covers() {
+  return failures_of([] { check_tiling_covers(Wrong{}); });
+}
+
+TEST(TilingKit, FindsTokensWithoutATile) {
+  expect_sentence(covers<LeavesAGap>(), "cover all tokens", "5 tokens of an MLP",
+                  "tile 1 of 2, [3, 5), leaves out tokens [2, 3)");
+  expect_sentence(covers<LeavesOutTheEnd>(), "cover all tokens", "1000 tokens of a head", "the last tile ends at 999");
+}
+
+TEST(TilingKit, FindsTokensInTwoTiles) {
+  expect_sentence(covers<OverlapsTiles>(), "each once and in order", "7 tokens of a unit",
+                  "tile 1 of 2, [2, 7), overlaps the tiles before it, which end at 3");
+}
+
+TEST(TilingKit, FindsEmptyTiles) {
+  expect_sentence(covers<HasAnEmptyTile>(), "no tile is empty", "1 token of", "tile 1 of 2, [1, 1), has no token");
+  expect_sentence(failures_of([] { check_tiling_of_nothing(HasAnEmptyTile{}); }), "without tiles", "0 tokens",
+                  "1 tile of 0 tokens");
+}
+
+TEST(TilingKit, FindsPlansThatDependOnMoreThanTheProblem) {
+  expect_sentence(failures_of([] { check_tiling_is_pure(RemembersHowOftenItWasAsked{}); }), "pure function",
+                  "131072 tokens", "then, from the same policy, ");
+  expect_sentence(failures_of([] { check_tiling_is_pure(ForgetsItsNumberWhenCopied(300)); }), "a copy of it",
+                  "tokens of", "then, from a copy, ");
+}
+
+TEST(TilingKit, FindsPlansThatDoNotCostWhatTheySay) {
+  expect_sentence(failures_of([] { check_tiling_prices(PromisesTooLittle{}); }), "those of its tiles",
+                  "1000 tokens of a unit", "tile_bytes, the workspace of the largest tile, is 1500 instead of 3000");
+}
+
+TEST(TilingKit, FindsPlansBeyondTheLimits) {
+  const auto limits = [](const auto& policy) { return failures_of([&] { check_tiling_limits(policy); }); };
+  expect_sentence(limits(MakesTilesOfOneToken{}), "at most 64 tiles of less than 64 tokens", "65 tokens of a unit",
+                  "65 tiles of up to 1 tokens");
+  expect_sentence(limits(KeepsTilesThatItBlocks{}), "keeps no tile", "7 tokens of an MLP",
+                  "blocks of 64 columns, and 7 kept tokens");
+}
+
+TEST(TilingKit, FindsPlansThatTakeMoreThanUntiled) {
+  expect_sentence(failures_of([] { check_tiling_saves(TakesMoreThanUntiled{}); }), "more bytes than tiling::Untiled",
+                  "tokens of", " instead of at most ");
+}
+
+TEST(TilingKit, FindsAPolicyThatPlansNothing) {
+  expect_sentence(covers<RefusesEverything>(), "a policy makes plans", "problems", "an InputError for each of them");
+}
+
+}  // namespace
+}  // namespace fsdp::testing

@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Communicators that are wrong in one way each. All have Threads move bytes, and spoil what it did.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <comm/threads.hpp>
+
+namespace fsdp::testing {
+
+/// Nothing wrong. A wrong one derives from it with its own type as Own, and hides what it does otherwise.
+template <class Own>
+class OverThreads {
+ public:
+  using Threads = comm::Threads<>;
+  using Device = Threads::Device;
+  using Request = Threads::Request;
+
+  explicit OverThreads(Threads threads) : threads_(std::move(threads)) {}
+
+  template <class F>
+  static int run(int ranks, const comm::Options& options, F f) {
+    return Threads::run(ranks, options, [&f](Threads& threads) {
+      Own communicator(std::move(threads));
+      f(communicator);
+    });
+  }
+
+  int rank() const { return threads_.rank(); }
+  int size() const { return threads_.size(); }
+  comm::Monitor& monitor() { return threads_.monitor(); }
+  Own split(int color) { return Own(threads_.split(color)); }
+
+  template <class T>
+  Request all_gather(std::span<const comm::Segment<T>> segments) {
+    return threads_.all_gather(segments);
+  }
+  template <class Wire>
+  Request reduce_scatter(std::span<const comm::Segment<float>> segments, Write write) {
+    return threads_.reduce_scatter<Wire>(segments, write);
+  }
+  template <class Wire>
+  Request all_reduce(std::span<const comm::Segment<float>> segments) {
+    return threads_.all_reduce<Wire>(segments);
+  }
+  template <class T>
+  void reduce(std::span<T> values, comm::Reduction reduction) {
+    threads_.reduce(values, reduction);
+  }
+  void broadcast(std::span<std::byte> bytes, int root) { threads_.broadcast(bytes, root); }
+  void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all) { threads_.gather_bytes(mine, all); }
+  void barrier() { threads_.barrier(); }
+
+ protected:
+  static std::int64_t total(std::span<const std::int64_t> counts) {
+    std::int64_t sum = 0;
+    for (const std::int64_t count : counts) sum += count;
+    return sum;
+  }
+  std::int64_t own_begin(std::span<const std::int64_t> counts) const {
+    return total(counts.first(static_cast<std::size_t>(rank())));
+  }
+  std::int64_t own_count(std::span<const std::int64_t> counts) const {
+    return counts[static_cast<std::size_t>(rank())];
+  }
+
+  /// What an all_gather leaves in each `full`, apart from them.
+  template <class T>
+  std::vector<std::vector<T>> gathered(std::span<const comm::Segment<T>> segments) {
+    std::vector<std::vector<T>> results;
+    std::vector<comm::Segment<T>> apart;
+    for (const comm::Segment<T>& segment : segments) {
+      results.emplace_back(static_cast<std::size_t>(total(segment.counts)));
+      apart.push_back({segment.local, results.back().data(), segment.counts});
+    }
+    threads_.all_gather(std::span<const comm::Segment<T>>(apart)).wait();
+    return results;
+  }
+
+  /// The `full` of every rank, one after the other.
+  std::vector<float> contributions_of_all(const comm::Segment<float>& segment) {
+    const std::int64_t each = total(segment.counts);
+    const std::vector<std::int64_t> counts(static_cast<std::size_t>(size()), each);
+    std::vector<float> all(static_cast<std::size_t>(each * size()));
+    const comm::Segment<float> whole{segment.full, all.data(), counts};
+    threads_.all_gather(std::span(&whole, 1)).wait();
+    return all;
+  }
+
+  Threads threads_;
+};
+
+struct Right : OverThreads<Right> {
+  using OverThreads::OverThreads;
+};
+
+/// Its floats depend on which rank is last: others sum from the first.
+struct SumsFromTheLastRank : OverThreads<SumsFromTheLastRank> {
+  using OverThreads::OverThreads;
+  template <class Wire>
+  Request reduce_scatter(std::span<const comm::Segment<float>> segments, Write write) {
+    for (const comm::Segment<float>& segment : segments) {
+      const std::vector<float> all = contributions_of_all(segment);
+      for (std::int64_t i = 0; i < own_count(segment.counts); ++i) {
+        const float sum = reversed_sum(all, total(segment.counts), own_begin(segment.counts) + i);
+        segment.local[i] = write == Write::overwrite ? sum : segment.local[i] + sum;
+      }
+    }
+    return {};
+  }
+  template <class Wire>
+  Request all_reduce(std::span<const comm::Segment<float>> segments) {
+    for (const comm::Segment<float>& segment : segments) {
+      const std::vector<float> all = contributions_of_all(segment);
+      const std::int64_t each = total(segment.counts);
+      for (std::int64_t i = 0; i < each; ++i) segment.full[i] = reversed_sum(all, each, i);
+    }
+    return {};
+  }
+  void reduce(std::span<std::int64_t> values, comm::Reduction reduction) { threads_.reduce(values, reduction); }
+  void reduce(std::span<double> values, comm::Reduction reduction) {
+    if (reduction != comm::Reduction::sum) return threads_.reduce(values, reduction);
+    std::vector<double> all(values.size() * static_cast<std::size_t>(size()));
+    threads_.gather_bytes(std::as_bytes(values), std::as_writable_bytes(std::span(all)));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = 0;
+      for (std::size_t at = all.size() - values.size() + i;; at -= values.size()) {
+        values[i] += all[at];
+        if (at < values.size()) break;
+      }
+    }
+  }
+
+ private:
+  float reversed_sum(const std::vector<float>& all, std::int64_t each, std::int64_t index) const {
+    float sum = 0;
+    for (int peer = size() - 1; peer >= 0; --peer) sum += all[static_cast<std::size_t>(peer * each + index)];
+    return sum;
+  }
+};
+
+/// A rank that has nothing to give gets nothing.
+struct DropsEmptyPieces : OverThreads<DropsEmptyPieces> {
+  using OverThreads::OverThreads;
+  template <class T>
+  Request all_gather(std::span<const comm::Segment<T>> segments) {
+    const auto results = gathered(segments);
+    for (std::size_t i = 0; i < segments.size(); ++i)
+      if (own_count(segments[i].counts) > 0) std::copy(results[i].begin(), results[i].end(), segments[i].full);
+    return {};
+  }
+};
+
+/// Of a list it moves the first segment.
+struct MovesOneSegment : OverThreads<MovesOneSegment> {
+  using OverThreads::OverThreads;
+  template <class T>
+  Request all_gather(std::span<const comm::Segment<T>> segments) {
+    return threads_.all_gather(segments.first(std::min<std::size_t>(segments.size(), 1)));
+  }
+};
+
+/// A piece in its place is sent from the start of `full`.
+struct MislaysPiecesInPlace : OverThreads<MislaysPiecesInPlace> {
+  using OverThreads::OverThreads;
+  template <class T>
+  Request all_gather(std::span<const comm::Segment<T>> segments) {
+    std::vector<comm::Segment<T>> mislaid(segments.begin(), segments.end());
+    for (comm::Segment<T>& segment : mislaid)
+      if (segment.local == segment.full + own_begin(segment.counts)) segment.local = segment.full;
+    const auto results = gathered(std::span<const comm::Segment<T>>(mislaid));
+    for (std::size_t i = 0; i < segments.size(); ++i)
+      std::copy(results[i].begin(), results[i].end(), segments[i].full);
+    return {};
+  }
+};
+
+/// Adds to nothing: sums always overwrite.
+struct NeverAccumulates : OverThreads<NeverAccumulates> {
+  using OverThreads::OverThreads;
+  template <class Wire>
+  Request reduce_scatter(std::span<const comm::Segment<float>> segments, Write) {
+    return threads_.reduce_scatter<Wire>(segments, Write::overwrite);
+  }
+};
+
+/// Its reduce_scatter is an all_reduce where it can be.
+struct SumsAllOfFull : OverThreads<SumsAllOfFull> {
+  using OverThreads::OverThreads;
+  template <class Wire>
+  Request reduce_scatter(std::span<const comm::Segment<float>> segments, Write write) {
+    for (const comm::Segment<float>& segment : segments)
+      if (segment.local != segment.full + own_begin(segment.counts))
+        return threads_.reduce_scatter<Wire>(segments, write);
+    return threads_.all_reduce<Wire>(segments);
+  }
+};
+
+/// Its all_reduce sums pieces and leaves them where they are.
+struct ForgetsToGatherSums : OverThreads<ForgetsToGatherSums> {
+  using OverThreads::OverThreads;
+  template <class Wire>
+  Request all_reduce(std::span<const comm::Segment<float>> segments) {
+    return threads_.reduce_scatter<Wire>(segments, Write::overwrite);
+  }
+};
+
+/// Sums as many elements as its scratch holds.
+struct StopsAtItsScratch : OverThreads<StopsAtItsScratch> {
+  using OverThreads::OverThreads;
+  template <class Wire>
+  Request reduce_scatter(std::span<const comm::Segment<float>> segments, Write write) {
+    constexpr std::int64_t most = 1 << 18;
+    std::vector<std::vector<float>> kept;
+    for (const comm::Segment<float>& segment : segments)
+      kept.emplace_back(segment.local, segment.local + own_count(segment.counts));
+    threads_.reduce_scatter<Wire>(segments, write).wait();
+    for (std::size_t i = 0; i < segments.size(); ++i)
+      if (own_count(segments[i].counts) > most)
+        std::copy(kept[i].begin() + most, kept[i].end(), segments[i].local + most);
+    return {};
+  }
+};
+
+/// Completes early: only its destructor waits.
+struct CompletesEarly : OverThreads<CompletesEarly> {
+  using OverThreads::OverThreads;
+  struct Request {
+    Threads::Request inner;
+    static bool test() { return true; }
+    static void wait() {}
+  };
+  template <class T>
+  Request all_gather(std::span<const comm::Segment<T>> segments) {
+    return {threads_.all_gather(segments)};
+  }
+  template <class Wire>
+  Request reduce_scatter(std::span<const comm::Segment<float>> segments, Write write) {
+    return {threads_.reduce_scatter<Wire>(segments, write)};
+  }
+  template <class Wire>
+  Request all_reduce(std::span<const comm::Segment<float>> segments) {
+    return {threads_.all_reduce<Wire>(segments)};
+  }
+};
+
+/// A rank that has read its peers goes on, although they may not have read it.
+struct LetsGoTooEarly : OverThreads<LetsGoTooEarly> {
+  using OverThreads::OverThreads;
+  struct Copy {
+    const void* from;
+    void* to;
+    std::size_t bytes;
+  };
+  struct Request {
+    std::vector<Copy> copies;
+    Request() = default;
+    explicit Request(std::vector<Copy> list) : copies(std::move(list)) {}
+    Request(Request&&) = default;
+    Request& operator=(Request&&) = default;
+    ~Request() { wait(); }
+    bool test() { return wait(), true; }
+    void wait() {
+      for (const Copy& copy : std::exchange(copies, {})) std::memmove(copy.to, copy.from, copy.bytes);
+    }
+  };
+  template <class T>
+  Request all_gather(std::span<const comm::Segment<T>> segments) {
+    std::vector<Copy> copies;
+    for (const comm::Segment<T>& segment : segments) {
+      std::vector<const T*> locals(static_cast<std::size_t>(size()));
+      const T* const mine = segment.local;
+      threads_.gather_bytes(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(locals)));
+      T* to = segment.full;
+      for (std::size_t peer = 0; peer < locals.size(); to += segment.counts[peer], ++peer)
+        if (segment.counts[peer] > 0)
+          copies.push_back({locals[peer], to, static_cast<std::size_t>(segment.counts[peer]) * sizeof(T)});
+    }
+    return Request(std::move(copies));
+  }
+  template <class Wire>
+  Request reduce_scatter(std::span<const comm::Segment<float>> segments, Write write) {
+    return threads_.reduce_scatter<Wire>(segments, write).wait(), Request();
+  }
+  template <class Wire>
+  Request all_reduce(std::span<const comm::Segment<float>> segments) {
+    return threads_.all_reduce<Wire>(segments).wait(), Request();
+  }
+};
+
+/// A request that nobody waits for leaves `full` as it was.
+struct ForgetsUnwaitedRequests : OverThreads<ForgetsUnwaitedRequests> {
+  using OverThreads::OverThreads;
+  struct Request {
+    std::vector<std::byte> bytes;
+    std::byte* to = nullptr;
+    Request() = default;
+    Request(Request&&) = default;
+    Request& operator=(Request&&) = default;
+    bool test() { return wait(), true; }
+    void wait() { std::copy(bytes.begin(), bytes.end(), to); }
+  };
+  template <class T>
+  Request all_gather(std::span<const comm::Segment<T>> segments) {  // of one segment
+    const auto results = gathered(segments);
+    Request request;
+    const auto bytes = std::as_bytes(std::span(results[0]));
+    request.bytes.assign(bytes.begin(), bytes.end());
+    request.to = reinterpret_cast<std::byte*>(segments[0].full);
+    return request;
+  }
+  template <class Wire>
+  Request reduce_scatter(std::span<const comm::Segment<float>> segments, Write write) {
+    return threads_.reduce_scatter<Wire>(segments, write).wait(), Request();
+  }
+  template <class Wire>
+  Request all_reduce(std::span<const comm::Segment<float>> segments) {
+    return threads_.all_reduce<Wire>(segments).wait(), Request();
+  }
+};
+
+struct BroadcastsFromRankZero : OverThreads<BroadcastsFromRankZero> {
+  using OverThreads::OverThreads;
+  void broadcast(std::span<std::byte> bytes, int) { threads_.broadcast(bytes, 0); }
+};
+
+/// It hears nobody but itself.
+struct GathersOwnBytes : OverThreads<GathersOwnBytes> {
+  using OverThreads::OverThreads;
+  void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all) {
+    for (std::size_t at = 0; at < all.size(); at += mine.size()) std::copy(mine.begin(), mine.end(), all.begin() + at);
+  }
+};
+
+/// Parts have their ranks in falling order.
+struct TurnsPartsRound : OverThreads<TurnsPartsRound> {
+  using OverThreads::OverThreads;
+  int rank() const { return turned ? size() - 1 - threads_.rank() : threads_.rank(); }
+  TurnsPartsRound split(int color) {
+    TurnsPartsRound part(threads_.split(color));
+    part.turned = true;
+    return part;
+  }
+  bool turned = false;
+};
+
+/// What does not fit into a message is lost.
+struct DropsTheRestOfAMessage : OverThreads<DropsTheRestOfAMessage> {
+  using OverThreads::OverThreads;
+  template <class T>
+  Request all_gather(std::span<const comm::Segment<T>> segments) {
+    const auto results = gathered(segments);
+    const auto most = static_cast<std::size_t>(monitor().options.message_bytes) / sizeof(T);
+    for (std::size_t i = 0; i < segments.size(); ++i)
+      std::copy_n(results[i].begin(), std::min(results[i].size(), most), segments[i].full);
+    return {};
+  }
+};
+
+/// Its records come from a monitor that is new in every call.
+struct ForgetsItsMonitor : OverThreads<ForgetsItsMonitor> {
+  using OverThreads::OverThreads;
+  comm::Monitor& monitor() {
+    forgotten_.options = threads_.monitor().options;
+    forgotten_.options.before = nullptr;
+    return forgotten_;
+  }
+
+ private:
+  comm::Monitor forgotten_;
+};
+
+/// Errors that say what happened and not to whom.
+struct NamesNobody : OverThreads<NamesNobody> {
+  using OverThreads::OverThreads;
+  void barrier() {
+    try {
+      threads_.barrier();
+    } catch (const comm::CollectiveError&) {
+      throw comm::CollectiveError("a collective failed");
+    }
+  }
+};
+
+/// A run that ends well whatever its ranks do.
+struct ReportsNoFailure : OverThreads<ReportsNoFailure> {
+  using OverThreads::OverThreads;
+  template <class F>
+  static int run(int ranks, const comm::Options& options, F f) {
+    try {
+      return OverThreads::run(ranks, options, f);
+    } catch (const std::exception&) {
+      return 0;
+    }
+  }
+};
+
+/// Does not wait for the deadline, and gives up at once where somebody is missing.
+struct HasNoPatience : OverThreads<HasNoPatience> {
+  using OverThreads::OverThreads;
+  void barrier() {
+    throw comm::CollectiveError("rank 1 is not there");
+  }
+};
+
+}  // namespace fsdp::testing

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tiling policies that are wrong in one way each.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <fsdp/core/error.hpp>
+#include <tiling/policies.hpp>
+
+namespace fsdp::testing {
+
+/// Token 2 of every sequence that is long enough are in no tile.
+struct LeavesAGap {
+  tiling::TilePlan plan(const tiling::Problem& problem) const {
+    tiling::TilePlan plan = tiling::Untiled{}.plan(problem);
+    if (problem.tokens > 3) plan.tiles = {{0, 2, true}, {3, problem.tokens, true}};
+    return plan;
+  }
+};
+
+struct LeavesOutTheEnd {
+  tiling::TilePlan plan(const tiling::Problem& problem) const {
+    tiling::TilePlan plan = tiling::Untiled{}.plan(problem);
+    if (problem.tokens > 3) plan.tiles = {{0, problem.tokens - 1, true}};
+    return plan;
+  }
+};
+
+struct OverlapsTiles {
+  tiling::TilePlan plan(const tiling::Problem& problem) const {
+    tiling::TilePlan plan = tiling::Untiled{}.plan(problem);
+    if (problem.tokens > 3) plan.tiles = {{0, 3, true}, {2, problem.tokens, true}};
+    return plan;
+  }
+};
+
+struct HasAnEmptyTile {
+  tiling::TilePlan plan(const tiling::Problem& problem) const {
+    tiling::TilePlan plan = tiling::Untiled{}.plan(problem);
+    plan.tiles.push_back({problem.tokens, problem.tokens, true});
+    return plan;
+  }
+};
+
+/// Every plan has longer tiles than the one before.
+struct RemembersHowOftenItWasAsked {
+  tiling::TilePlan plan(const tiling::Problem& problem) const { return tiling::cut(problem, ++asked); }
+  mutable std::int64_t asked = 0;
+};
+
+/// A copy has other numbers than its original.
+struct ForgetsItsNumberWhenCopied {
+  explicit ForgetsItsNumberWhenCopied(std::int64_t number) : tokens(number) {}
+  ForgetsItsNumberWhenCopied(const ForgetsItsNumberWhenCopied&) {}
+  ForgetsItsNumberWhenCopied& operator=(const ForgetsItsNumberWhenCopied&) { return *this; }
+  tiling::TilePlan plan(const tiling::Problem& problem) const { return tiling::cut(problem, tokens); }
+  std::int64_t tokens = 5000;
+};
+
+/// Its workspace is that of half a tile.
+struct PromisesTooLittle {
+  tiling::TilePlan plan(const tiling::Problem& problem) const {
+    tiling::TilePlan plan = tiling::Untiled{}.plan(problem);
+    plan.tile_bytes /= 2;
+    return plan;
+  }
+};
+
+struct MakesTilesOfOneToken {
+  tiling::TilePlan plan(const tiling::Problem& problem) const {
+    std::vector<tiling::Tile> tiles;
+    tiling::append_tiles(tiles, 0, problem.tokens, 1, false);
+    return tiling::priced(problem, std::move(tiles));
+  }
+};
+
+struct KeepsTilesThatItBlocks {
+  tiling::TilePlan plan(const tiling::Problem& problem) const {
+    std::vector<tiling::Tile> tiles;
+    tiling::append_tiles(tiles, 0, problem.tokens, problem.tokens, true);
+    return tiling::priced(problem, std::move(tiles), 64);
+  }
+};
+
+/// Blocks of columns cost their sums, also where they save nothing.
+struct TakesMoreThanUntiled {
+  tiling::TilePlan plan(const tiling::Problem& problem) const {
+    std::vector<tiling::Tile> tiles;
+    tiling::append_tiles(tiles, 0, problem.tokens, problem.tokens, false);
+    return tiling::priced(problem, std::move(tiles), std::max<std::int64_t>(problem.columns - 1, 0));
+  }
+};
+
+struct RefusesEverything {
+  tiling::TilePlan plan(const tiling::Problem&) const { throw InputError("no"); }
+};
+
+}  // namespace fsdp::testing
