@@ -20,6 +20,8 @@ configure() {
 }
 
 if [ "$way" = install ]; then
+  diff <(awk '/^```cpp$/ { on = 1; next } /^```$/ { on = 0 } on' "$source/docs/testing.md") \
+    <(tail -n +3 "$source/tests/consumer/kit.cpp")  # what the page shows is what is compiled here
   cmake --install "$build" --prefix "$work/prefix" >"$work/installed"
   missing=(unheard-of)
   [ -n "$(find "$work/prefix" -name 'libtessera_nccl*')" ] || missing+=(nccl)

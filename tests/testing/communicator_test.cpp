@@ -31,7 +31,8 @@ TEST(CommunicatorKit, FindsNothingWrongWithAWrapper) {
 
 TEST(CommunicatorKit, FindsSumsInAnotherOrder) {
   expect_found<SumsFromTheLastRank, SumsInRankOrderToTheBit>("rank 3 of 4", "the sum in `local`, wire f32");
-  expect_found<SumsFromTheLastRank, AllReduceGivesTheBitsOfReduceScatter>("rank 0 of 4", "with uneven pieces, wire f32");
+  expect_found<SumsFromTheLastRank, AllReduceGivesTheBitsOfReduceScatter>("rank 0 of 4",
+                                                                          "with uneven pieces, wire f32");
   expect_found<SumsFromTheLastRank, CombinesFewValuesInRankOrder>("rank 0 of 4", "the sum of 0.1 / (1 + rank) is 0.2");
 }
 
@@ -54,19 +55,21 @@ TEST(CommunicatorKit, FindsRequestsThatCompleteEarly) {
   expect_found<CompletesEarly, KeepsSeveralCollectivesInFlight>("of 4", "`full` of collective ");
   expect_found<LetsGoTooEarly, WaitsForResultsAndForPeersThatStillRead>("of 4", "is -2 instead of ");
   expect_found<ForgetsUnwaitedRequests, AnUnwaitedRequestIsWaitedForWhenDestroyed>("rank 0 of 4",
-                                                                                  "element 0 is 99 instead of 0");
+                                                                                   "element 0 is 99 instead of 0");
 }
 
 TEST(CommunicatorKit, FindsWrongSmallValuesAndSplits) {
-  expect_found<BroadcastsFromRankZero, BroadcastsFromEveryRoot>("rank 0 of 4", "from root 1: element 0 is 0 instead of 1");
+  expect_found<BroadcastsFromRankZero, BroadcastsFromEveryRoot>("rank 0 of 4",
+                                                                "from root 1: element 0 is 0 instead of 1");
   expect_found<GathersOwnBytes, GathersBytes>("rank 2 of 4", "element 0 is 1002 instead of 1000");
-  expect_found<TurnsPartsRound, SplitsByColorInRankOrder>("rank 0 of 4",
-                                                         "the rank among those with the same rank % 2 is 1 instead of 0");
+  expect_found<TurnsPartsRound, SplitsByColorInRankOrder>(
+      "rank 0 of 4", "the rank among those with the same rank % 2 is 1 instead of 0");
 }
 
 TEST(CommunicatorKit, FindsChecksAndRecordsThatDoNotWork) {
   expect_found<GathersOwnBytes, ChecksFindRanksThatDisagree>("of 4", "");
-  expect_found<ForgetsItsMonitor, RecordsWhatWasAskedFor>("rank 0 of 4", "monitor().options.before was told is: instead");
+  expect_found<ForgetsItsMonitor, RecordsWhatWasAskedFor>("rank 0 of 4",
+                                                          "monitor().options.before was told is: instead");
 }
 
 TEST(CommunicatorKit, FindsRanksThatWaitOrEndWithoutAWord) {
@@ -77,7 +80,7 @@ TEST(CommunicatorKit, FindsRanksThatWaitOrEndWithoutAWord) {
   expect_fault_found<NamesNobody, AFailureReachesCommunicatorsThatWereSplit>("rank 1 of 4", "and not \"rank 3\"");
   expect_fault_found<NamesNobody, ASplitCommunicatorNamesRanksOfTheWholeJob>("rank 1 of 4", "and not \"for rank 3\"");
   expect_fault_found<ReportsNoFailure, UnwindingWithCollectivesInFlightNeitherHangsNorThrows>("2 ranks",
-                                                                                            "no error was thrown");
+                                                                                              "no error was thrown");
 }
 
 }  // namespace

@@ -177,8 +177,7 @@ struct MislaysPiecesInPlace : OverThreads<MislaysPiecesInPlace> {
     for (comm::Segment<T>& segment : mislaid)
       if (segment.local == segment.full + own_begin(segment.counts)) segment.local = segment.full;
     const auto results = gathered(std::span<const comm::Segment<T>>(mislaid));
-    for (std::size_t i = 0; i < segments.size(); ++i)
-      std::copy(results[i].begin(), results[i].end(), segments[i].full);
+    for (std::size_t i = 0; i < segments.size(); ++i) std::copy(results[i].begin(), results[i].end(), segments[i].full);
     return {};
   }
 };
@@ -406,9 +405,7 @@ struct ReportsNoFailure : OverThreads<ReportsNoFailure> {
 /// Does not wait for the deadline, and gives up at once where somebody is missing.
 struct HasNoPatience : OverThreads<HasNoPatience> {
   using OverThreads::OverThreads;
-  void barrier() {
-    throw comm::CollectiveError("rank 1 is not there");
-  }
+  void barrier() { throw comm::CollectiveError("rank 1 is not there"); }
 };
 
 }  // namespace fsdp::testing

@@ -2,8 +2,8 @@
 /// @file
 /// What every communicator must do with tensors: gathers and reductions. contract_behaviours.hpp has the rest.
 ///
-/// A behaviour is a struct with `name`, `asked` (the sentence that a failure prints) and `check(communicator)`, called on
-/// every rank at once. To add one: a struct in one of the two headers, its place in AllBehaviours, its line in
+/// A behaviour is a struct with `name`, `asked` (the sentence that a failure prints) and `check(communicator)`, called
+/// on every rank at once. To add one: a struct in one of the two headers, its place in AllBehaviours, its line in
 /// communicator.hpp, and a communicator that it finds wrong in tests/testing/wrong_communicators.hpp.
 #pragma once
 
@@ -110,7 +110,8 @@ struct MovesManySegmentsAsOneCollective {
 struct SumsInRankOrderToTheBit {
   static constexpr const char* name = "SumsInRankOrderToTheBit";
   static constexpr const char* asked =
-      "reduce_scatter<Wire> rounds every contribution to Wire once and adds them in float in the order of ranks, ((rank "
+      "reduce_scatter<Wire> rounds every contribution to Wire once and adds them in float in the order of ranks, "
+      "((rank "
       "0 + rank 1) + rank 2) + ..., so that results have the same bits over every communicator";
   template <class Wire, class C>
   static void check_wire(C& c, Write write) {
@@ -121,8 +122,7 @@ struct SumsInRankOrderToTheBit {
 
     comm::reduce_scatter<Wire>(c, segments, write).wait();
 
-    auto expected =
-        sums_of_contributions<Wire>(c.size(), begin_of(counts, c.rank()), count_of(counts, c.rank()));
+    auto expected = sums_of_contributions<Wire>(c.size(), begin_of(counts, c.rank()), count_of(counts, c.rank()));
     if (write == Write::accumulate)
       for (float& sum : expected) sum = 0.1f + sum;
     expect_values(asked, rank_in_words(c),
@@ -241,10 +241,11 @@ struct WaitsForResultsAndForPeersThatStillRead {
       pending.wait();
       const Floats found = full;
       std::fill(local.begin(), local.end(), -2.0f);
-      expect_values(asked, rank_in_words(c),
-                    "`full` of an all_gather right after wait(), where -1 means that nothing has come yet and -2 that a "
-                    "rank was let go, and wrote over its `local`, before this one had read it",
-                    found, gathered(round));
+      expect_values(
+          asked, rank_in_words(c),
+          "`full` of an all_gather right after wait(), where -1 means that nothing has come yet and -2 that a "
+          "rank was let go, and wrote over its `local`, before this one had read it",
+          found, gathered(round));
       comm::barrier(c);  // memory ends after all have read it, even where `wait` is wrong
     }
   }

@@ -24,7 +24,8 @@ namespace fsdp::testing {
 struct KeepsSeveralCollectivesInFlight {
   static constexpr const char* name = "KeepsSeveralCollectivesInFlight";
   static constexpr const char* asked =
-      "40 gathers and reductions may be started before the first is waited for; test() makes progress, and each has its "
+      "40 gathers and reductions may be started before the first is waited for; test() makes progress, and each has "
+      "its "
       "result once it was tested or waited for";
   template <class C>
   static void check(C& c) {
@@ -85,7 +86,8 @@ struct AnUnwaitedRequestIsWaitedForWhenDestroyed {
 struct CombinesFewValuesInRankOrder {
   static constexpr const char* name = "CombinesFewValuesInRankOrder";
   static constexpr const char* asked =
-      "reduce combines a few values of all ranks in the order of ranks: sums of doubles to the bit, largest and least of "
+      "reduce combines a few values of all ranks in the order of ranks: sums of doubles to the bit, largest and least "
+      "of "
       "integers and doubles";
   template <class C>
   static void check(C& c) {
@@ -138,7 +140,8 @@ struct GathersBytes {
 struct SplitsByColorInRankOrder {
   static constexpr const char* name = "SplitsByColorInRankOrder";
   static constexpr const char* asked =
-      "split makes a communicator of the ranks with equal colour, in the order that they had, and it can be split again";
+      "split makes a communicator of the ranks with equal colour, in the order that they had, and it can be split "
+      "again";
   template <class C>
   static void check(C& c) {
     C parity = comm::split(c, [](int rank) { return rank % 2; });
@@ -163,7 +166,8 @@ struct SplitsByColorInRankOrder {
 struct RecordsWhatWasAskedFor {
   static constexpr const char* name = "RecordsWhatWasAskedFor";
   static constexpr const char* asked =
-      "where monitor().options asks for records, every collective is recorded, and announced before it starts, with its "
+      "where monitor().options asks for records, every collective is recorded, and announced before it starts, with "
+      "its "
       "number, kind, wire type, bytes and label, in the order of the calls";
   template <class C>
   static void check(C& c) {
@@ -265,27 +269,23 @@ struct ChecksFindRanksThatDisagree {
       for (const std::string& part : parts)
         if (!text.empty()) expect_part(asked, message(rank_in_words(c), ", ", which), text, part);
     };
-    expect(
-        "a barrier instead of an all_gather",
-        [&] { odd ? comm::barrier(c) : comm::all_gather(c, usual, {.unit = 3}).wait(); },
-        {c.monitor().name_of(0) + " is in all_gather of unit 3 (f32, ", "is in barrier"});
-    expect(
-        "an all_gather of pieces of other lengths", [&] { comm::all_gather(c, odd ? other : usual).wait(); },
-        {"the counts of elements by rank differ"});
-    expect(
-        "an all_gather of integers instead of floats",
-        [&] { odd ? comm::all_gather(c, integers).wait() : comm::all_gather(c, usual).wait(); }, {"(f32, ", "(i32, "});
-    expect(
-        "an all_gather of another unit",
-        [&] { comm::all_gather(c, usual, {.what = "weights", .unit = odd ? 4 : 3}).wait(); },
-        {"weights, unit 3", "weights, unit 4"});
-    expect(
-        "a reduce_scatter that adds instead of one that overwrites",
-        [&] { comm::reduce_scatter<float>(c, usual, odd ? Write::accumulate : Write::overwrite).wait(); }, {"Write"});
+    expect("a barrier instead of an all_gather",
+           [&] { odd ? comm::barrier(c) : comm::all_gather(c, usual, {.unit = 3}).wait(); },
+           {c.monitor().name_of(0) + " is in all_gather of unit 3 (f32, ", "is in barrier"});
+    expect("an all_gather of pieces of other lengths", [&] { comm::all_gather(c, odd ? other : usual).wait(); },
+           {"the counts of elements by rank differ"});
+    expect("an all_gather of integers instead of floats",
+           [&] { odd ? comm::all_gather(c, integers).wait() : comm::all_gather(c, usual).wait(); },
+           {"(f32, ", "(i32, "});
+    expect("an all_gather of another unit",
+           [&] { comm::all_gather(c, usual, {.what = "weights", .unit = odd ? 4 : 3}).wait(); },
+           {"weights, unit 3", "weights, unit 4"});
+    expect("a reduce_scatter that adds instead of one that overwrites",
+           [&] { comm::reduce_scatter<float>(c, usual, odd ? Write::accumulate : Write::overwrite).wait(); },
+           {"Write"});
     if (odd) ++c.monitor().sequence;
-    expect(
-        "a barrier after one collective more", [&] { comm::barrier(c); },
-        {"every rank must make the same collectives in the same order"});
+    expect("a barrier after one collective more", [&] { comm::barrier(c); },
+           {"every rank must make the same collectives in the same order"});
     if (odd) --c.monitor().sequence;
 
     comm::all_gather(c, usual).wait();
@@ -322,8 +322,7 @@ struct RefusesBrokenArguments {
       comm::reduce_scatter<float>(c, list(full.data() + 2 * c.rank(), full.data(), counts), Write::accumulate).wait();
     });
     expect("broadcast from a rank that is not there", [&] { comm::broadcast(c, {}, c.size()); });
-    expect("gather_bytes into no memory",
-           [&] { comm::gather_bytes(c, std::as_bytes(std::span(local)), {}); });
+    expect("gather_bytes into no memory", [&] { comm::gather_bytes(c, std::as_bytes(std::span(local)), {}); });
   }
 };
 

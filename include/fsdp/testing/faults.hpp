@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What every communicator must do when a rank does not come or fails: no rank waits for ever, and errors name the rank.
+/// What every communicator must do when a rank does not come or fails: no rank waits for ever, and errors name the
+/// rank.
 ///
 /// A fault is a struct with `name`, `asked` and `check<Ranks>()`; Ranks has `run(ranks, options, f)`, whose ranks are
 /// threads of this process, or processes whose failed assertions it reports. communicator.hpp makes a suite of them.
@@ -51,8 +52,9 @@ void barriers(C& c) {
 template <class Ranks, class F>
 void run_to_failure(std::string_view asked, int ranks, std::string_view reason, F f) {
   const std::string where = message(ranks, " ranks");
-  const std::string text = expect_error<InputError>(asked, where, "the run of all ranks, of which one fails with an InputError",
-                                                    [&] { Ranks::run(ranks, comm::Options{}, f); });
+  const std::string text =
+      expect_error<InputError>(asked, where, "the run of all ranks, of which one fails with an InputError",
+                               [&] { Ranks::run(ranks, comm::Options{}, f); });
   if (!text.empty()) expect_part(asked, where, text, reason);
 }
 
@@ -61,7 +63,8 @@ void run_to_failure(std::string_view asked, int ranks, std::string_view reason, 
 struct ARankThatDoesNotComeIsNamedAtTheDeadline {
   static constexpr const char* name = "ARankThatDoesNotComeIsNamedAtTheDeadline";
   static constexpr const char* asked =
-      "where a rank does not come to a collective, the others throw a CollectiveError at monitor().options.deadline that "
+      "where a rank does not come to a collective, the others throw a CollectiveError at monitor().options.deadline "
+      "that "
       "names the rank and the collective";
   template <class Ranks>
   static void check() {
@@ -143,8 +146,9 @@ struct ASplitCommunicatorNamesRanksOfTheWholeJob {
       auto odd = comm::split(c, [](int rank) { return rank % 2; });
       auto nested = comm::split(odd, [](int) { return 0; });
       if (c.rank() != 1) return detail::wait_until([&] { return over.load(); });
-      const std::string text = detail::lost(asked, c, "a barrier of ranks 1 and 3 of the job to which rank 3 does not come",
-                                            [&] { comm::barrier(nested); });
+      const std::string text =
+          detail::lost(asked, c, "a barrier of ranks 1 and 3 of the job to which rank 3 does not come",
+                       [&] { comm::barrier(nested); });
       over = true;
       if (text.empty()) return;
       expect_part(asked, rank_in_words(c), text, "rank 1, barrier");

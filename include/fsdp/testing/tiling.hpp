@@ -99,8 +99,7 @@ inline void expect_cover(const TilingProblem& of, const tiling::TilePlan& plan) 
     const tiling::Tile& tile = plan.tiles[i];
     const std::string which = message("tile ", i, " of ", plan.tiles.size(), ", [", tile.begin, ", ", tile.end, "), ");
     if (tile.tokens() <= 0) return fail(asked, where, which + "has no token");
-    if (tile.begin > end)
-      return fail(asked, where, message(which, "leaves out tokens [", end, ", ", tile.begin, ")"));
+    if (tile.begin > end) return fail(asked, where, message(which, "leaves out tokens [", end, ", ", tile.begin, ")"));
     if (tile.begin < end) return fail(asked, where, message(which, "overlaps the tiles before it, which end at ", end));
     end = tile.end;
   }
@@ -109,7 +108,8 @@ inline void expect_cover(const TilingProblem& of, const tiling::TilePlan& plan) 
 
 inline void expect_price(const TilingProblem& of, const tiling::TilePlan& plan) {
   constexpr std::string_view asked =
-      "the bytes, the recomputed FLOPs and the repeats of a plan are those of its tiles (tiling::priced makes a plan of "
+      "the bytes, the recomputed FLOPs and the repeats of a plan are those of its tiles (tiling::priced makes a plan "
+      "of "
       "tiles)";
   const tiling::TilePlan priced = tiling::priced(of.problem, plan.tiles, plan.columns_per_block);
   const auto expect = [&](std::string_view which, std::int64_t found, std::int64_t expected) {
@@ -124,9 +124,11 @@ inline void expect_price(const TilingProblem& of, const tiling::TilePlan& plan) 
 inline void expect_limits(const TilingProblem& of, const tiling::TilePlan& plan) {
   const std::string where = of.in_words();
   if (plan.longest_tile() < 64 && plan.tiles.size() > 64)
-    fail("there are at most 64 tiles of less than 64 tokens (Problem::fewest_tile_tokens): each adds to the gradients of "
-         "the weights in float, whose error grows with their number",
-         where, message(plan.tiles.size(), " tiles of up to ", plan.longest_tile(), " tokens"));
+    fail(
+        "there are at most 64 tiles of less than 64 tokens (Problem::fewest_tile_tokens): each adds to the gradients "
+        "of "
+        "the weights in float, whose error grows with their number",
+        where, message(plan.tiles.size(), " tiles of up to ", plan.longest_tile(), " tokens"));
   if (plan.columns_per_block < 0 || (plan.columns_per_block > 0 && plan.columns_per_block >= of.problem.columns))
     fail("columns_per_block is less than the columns of the unit, or 0, which means all", where,
          message(plan.columns_per_block, " of ", of.problem.columns, " columns"));
@@ -139,8 +141,8 @@ inline void expect_no_more_than_untiled(const TilingProblem& of, const tiling::T
   const tiling::TilePlan untiled = tiling::Untiled{}.plan(of.problem);
   if (plan.peak_bytes() > untiled.peak_bytes())
     fail("no plan takes more bytes than tiling::Untiled; where a cut saves nothing, take the plan of Untiled",
-         of.in_words(), message(plan.peak_bytes(), " bytes (", plan_in_words(plan), ") instead of at most ",
-                                untiled.peak_bytes()));
+         of.in_words(),
+         message(plan.peak_bytes(), " bytes (", plan_in_words(plan), ") instead of at most ", untiled.peak_bytes()));
 }
 
 }  // namespace detail
@@ -239,8 +241,8 @@ class TilingSuite : public ::testing::Test {
 };
 TYPED_TEST_SUITE_P(TilingSuite);
 
-#define FSDP_TILING(test, check) \
-  TYPED_TEST_P(TilingSuite, test) { \
+#define FSDP_TILING(test, check)                           \
+  TYPED_TEST_P(TilingSuite, test) {                        \
     this->each([](const auto& policy) { check(policy); }); \
   }
 FSDP_TILING(CoversEveryTokenOnceAndInOrder, check_tiling_covers)
