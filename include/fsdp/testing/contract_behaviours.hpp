@@ -92,8 +92,8 @@ struct CombinesFewValuesInRankOrder {
   template <class C>
   static void check(C& c) {
     double expected = 0.1;
-    for (int rank = 1; rank < c.size(); ++rank) expected += 0.1 / (1 + rank);
-    expect_value(asked, rank_in_words(c), "the sum of 0.1 / (1 + rank)", comm::sum_over_ranks(c, 0.1 / (1 + c.rank())),
+    for (int rank = 1; rank < c.size(); ++rank) expected += 0.1 * (1 + rank);
+    expect_value(asked, rank_in_words(c), "the sum of 0.1 * (1 + rank)", comm::sum_over_ranks(c, 0.1 * (1 + c.rank())),
                  expected);
 
     std::array<std::int64_t, 2> values{c.rank(), (std::int64_t{1} << 60) - c.rank()};
