@@ -15,14 +15,14 @@ std::vector<std::string> covers() {
 }
 
 TEST(TilingKit, FindsTokensWithoutATile) {
-  expect_sentence(covers<LeavesAGap>(), "cover all tokens", "5 tokens of an MLP",
+  expect_sentence(covers<LeavesAGap>(), "cover all tokens", "5 tokens of a unit",
                   "tile 1 of 2, [3, 5), leaves out tokens [2, 3)");
-  expect_sentence(covers<LeavesOutTheEnd>(), "cover all tokens", "1000 tokens of a head", "the last tile ends at 999");
+  expect_sentence(covers<LeavesOutTheEnd>(), "cover all tokens", "5 tokens of a unit", "the last tile ends at 4");
 }
 
 TEST(TilingKit, FindsTokensInTwoTiles) {
-  expect_sentence(covers<OverlapsTiles>(), "each once and in order", "7 tokens of a unit",
-                  "tile 1 of 2, [2, 7), overlaps the tiles before it, which end at 3");
+  expect_sentence(covers<OverlapsTiles>(), "each once and in order", "5 tokens of a unit",
+                  "tile 1 of 2, [2, 5), overlaps the tiles before it, which end at 3");
 }
 
 TEST(TilingKit, FindsEmptyTiles) {
@@ -40,20 +40,22 @@ TEST(TilingKit, FindsPlansThatDependOnMoreThanTheProblem) {
 
 TEST(TilingKit, FindsPlansThatDoNotCostWhatTheySay) {
   expect_sentence(failures_of([] { check_tiling_prices(PromisesTooLittle{}); }), "those of its tiles",
-                  "1000 tokens of a unit", "tile_bytes, the workspace of the largest tile, is 1500 instead of 3000");
+                  "1 token of a unit", "tile_bytes, the workspace of the largest tile, is 1 instead of 3");
 }
 
 TEST(TilingKit, FindsPlansBeyondTheLimits) {
   const auto limits = [](const auto& policy) { return failures_of([&] { check_tiling_limits(policy); }); };
-  expect_sentence(limits(MakesTilesOfOneToken{}), "at most 64 tiles of less than 64 tokens", "65 tokens of a unit",
+  expect_sentence(limits(MakesTilesOfOneToken{}), "at most 64 tiles have less than 64 tokens", "65 tokens of a unit",
                   "65 tiles of up to 1 tokens");
-  expect_sentence(limits(KeepsTilesThatItBlocks{}), "keeps no tile", "7 tokens of an MLP",
-                  "blocks of 64 columns, and 7 kept tokens");
+  expect_sentence(limits(KeepsTilesThatItBlocks{}), "keeps no tile", "1 token of an MLP",
+                  "blocks of 64 columns, and 1 kept tokens");
+  expect_sentence(limits(HasBlocksOfLessThanNothing{}), "less than the columns of the unit", "1 token of a unit",
+                  "-64 of 0 columns");
 }
 
 TEST(TilingKit, FindsPlansThatTakeMoreThanUntiled) {
   expect_sentence(failures_of([] { check_tiling_saves(TakesMoreThanUntiled{}); }), "more bytes than tiling::Untiled",
-                  "tokens of", " instead of at most ");
+                  "1 token of an MLP", "1530 bytes");
 }
 
 TEST(TilingKit, FindsAPolicyThatPlansNothing) {

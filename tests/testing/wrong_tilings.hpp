@@ -86,6 +86,14 @@ struct KeepsTilesThatItBlocks {
   }
 };
 
+struct HasBlocksOfLessThanNothing {
+  tiling::TilePlan plan(const tiling::Problem& problem) const {
+    tiling::TilePlan plan = tiling::Untiled{}.plan(problem);
+    plan.columns_per_block = -64;
+    return plan;
+  }
+};
+
 /// Blocks of columns cost their sums, also where they save nothing.
 struct TakesMoreThanUntiled {
   tiling::TilePlan plan(const tiling::Problem& problem) const {

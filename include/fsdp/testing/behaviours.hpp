@@ -100,9 +100,11 @@ struct MovesManySegmentsAsOneCollective {
       for (int rank = 0; rank < c.size(); ++rank)
         expected.insert(expected.end(), static_cast<std::size_t>(count_of(counts[i], rank)),
                         static_cast<float>(100 * static_cast<int>(i) + rank));
-      expect_values(asked, rank_in_words(c),
-                    message("`full` of segment ", i, ", whose elements are ", 100 * i, " + the rank they come from"),
-                    full[i], expected);
+      if (!expect_values(
+              asked, rank_in_words(c),
+              message("`full` of segment ", i, ", whose elements are ", 100 * i, " + the rank they come from"), full[i],
+              expected))
+        return;
     }
   }
 };
@@ -111,8 +113,7 @@ struct SumsInRankOrderToTheBit {
   static constexpr const char* name = "SumsInRankOrderToTheBit";
   static constexpr const char* asked =
       "reduce_scatter<Wire> rounds every contribution to Wire once and adds them in float in the order of ranks, "
-      "((rank "
-      "0 + rank 1) + rank 2) + ..., so that results have the same bits over every communicator";
+      "((rank 0 + rank 1) + rank 2) + ..., so that results have the same bits over every communicator";
   template <class Wire, class C>
   static void check_wire(C& c, Write write) {
     const Counts counts = uneven_counts(c.size(), 5000);
@@ -243,8 +244,8 @@ struct WaitsForResultsAndForPeersThatStillRead {
       std::fill(local.begin(), local.end(), -2.0f);
       expect_values(
           asked, rank_in_words(c),
-          "`full` of an all_gather right after wait(), where -1 means that nothing has come yet and -2 that a "
-          "rank was let go, and wrote over its `local`, before this one had read it",
+          "`full` of an all_gather right after wait(), where -1 means that nothing has come yet and -2 that a rank "
+          "was let go, and wrote over its `local`, before this one had read it",
           found, gathered(round));
       comm::barrier(c);  // memory ends after all have read it, even where `wait` is wrong
     }

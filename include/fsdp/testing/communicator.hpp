@@ -64,10 +64,13 @@ void check_behaviour(const Case& how) {
   }
 }
 
-/// The same in all cases.
+/// The same in all cases, until one fails.
 template <class Ranks, class Behaviour>
 void check_behaviour() {
-  for (const Case& how : communicator_cases()) check_behaviour<Ranks, Behaviour>(how);
+  for (const Case& how : communicator_cases()) {
+    check_behaviour<Ranks, Behaviour>(how);
+    if (::testing::Test::HasFailure()) return;
+  }
 }
 
 /// The base of both suites: the parameter may bring a fixture of its own, `using Fixture = ...`.

@@ -64,8 +64,7 @@ struct ARankThatDoesNotComeIsNamedAtTheDeadline {
   static constexpr const char* name = "ARankThatDoesNotComeIsNamedAtTheDeadline";
   static constexpr const char* asked =
       "where a rank does not come to a collective, the others throw a CollectiveError at monitor().options.deadline "
-      "that "
-      "names the rank and the collective";
+      "that names the rank and the collective";
   template <class Ranks>
   static void check() {
     using std::chrono::milliseconds;
@@ -96,8 +95,8 @@ struct ARankThatDoesNotComeIsNamedAtTheDeadline {
 struct AThrowingRankFreesTheOthers {
   static constexpr const char* name = "AThrowingRankFreesTheOthers";
   static constexpr const char* asked =
-      "where a rank throws, collectives of the others throw a CollectiveError that names it, and the run ends with the "
-      "error that it threw";
+      "where a rank throws, collectives of the others throw a CollectiveError that names it, and the run ends with "
+      "the error that it threw";
   template <class Ranks>
   static void check() {
     std::atomic<int> freed = 0;
@@ -165,8 +164,8 @@ struct ASplitCommunicatorNamesRanksOfTheWholeJob {
 struct UnwindingWithCollectivesInFlightNeitherHangsNorThrows {
   static constexpr const char* name = "UnwindingWithCollectivesInFlightNeitherHangsNorThrows";
   static constexpr const char* asked =
-      "a rank that throws while collectives are in flight destroys their requests without waiting for the deadline and "
-      "without a second exception";
+      "a rank that throws while collectives are in flight destroys their requests without waiting for the deadline "
+      "and without a second exception";
   template <class Ranks>
   static void check() {
     const auto begin = detail::Clock::now();

@@ -49,8 +49,8 @@ template <class P>
 void check_precision_types() {
   static_assert(check_precision<P>());
   constexpr std::string_view asked =
-      "a Stack takes precision policies whose Main and Accumulate are float (optimizers and "
-      "the matmuls of gradients work in it), and whose Reduce is float, bf16 or f16";
+      "a Stack takes precision policies whose Main and Accumulate are float (optimizers and the matmuls of gradients "
+      "work in it), and whose Reduce is float, bf16 or f16";
   const auto expect = [&](bool holds, std::string_view role, const std::string& type) {
     if (!holds) fail(asked, message("the type ", role), type);
   };
@@ -71,11 +71,11 @@ void check_weights_survive() {
     if (!std::isfinite(static_cast<float>(value))) continue;
     const auto back = static_cast<Compute>(static_cast<float>(static_cast<Main>(static_cast<float>(value))));
     if (!same_bits(value, back))
-      return fail(
-          "a weight in Compute is the same after it was kept in Main: checkpoints and steps that change nothing "
-          "must not change the model",
-          message("Compute ", type_in_words<Compute>(), ", Main ", type_in_words<Main>()),
-          message(in_words(value), " becomes ", in_words(back)));
+      return void(
+          fail("a weight in Compute is the same after it was kept in Main: checkpoints and steps that change nothing "
+               "must not change the model",
+               message("Compute ", type_in_words<Compute>(), ", Main ", type_in_words<Main>()),
+               message(in_words(value), " becomes ", in_words(back))));
   }
 }
 
@@ -115,8 +115,8 @@ void check_gradients_keep_their_digits() {
     const double bound = count * rounding_of<float>() * magnitude;
     if (error > bound) {
       fail(
-          "a sum of gradients in Accumulate is as near to the sum in float64 as float is: within (number of addends) * "
-          "2^-24 * (sum of their magnitudes)",
+          "a sum of gradients in Accumulate is as near to the sum in float64 as float is: within (number of addends) "
+          "* 2^-24 * (sum of their magnitudes)",
           message(count, " addends, Accumulate ", type_in_words<Accumulate>(), ", Reduce ", type_in_words<Reduce>()),
           message("the error is ", error, ", ", error / bound, " times the bound"));
       break;
