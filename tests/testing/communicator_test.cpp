@@ -74,7 +74,7 @@ TEST(CommunicatorKit, FindsChecksAndRecordsThatDoNotWork) {
 
 TEST(CommunicatorKit, FindsRanksThatWaitOrEndWithoutAWord) {
   expect_fault_found<NamesNobody, ARankThatDoesNotComeIsNamedAtTheDeadline>("rank 0 of 3", "and not \"rank 1\"");
-  expect_fault_found<HasNoPatience, ARankThatDoesNotComeIsNamedAtTheDeadline>("rank 0 of 3", "of a deadline of 0.1 s");
+  expect_fault_found<HasNoPatience, ARankThatDoesNotComeIsNamedAtTheDeadline>("3 ranks", "s, with a deadline of 0.1 s");
   expect_fault_found<NamesNobody, AThrowingRankFreesTheOthers>("rank 0 of 4", "and not \"rank 2\"");
   expect_fault_found<ReportsNoFailure, AThrowingRankFreesTheOthers>("4 ranks", "no error was thrown");
   expect_fault_found<NamesNobody, AFailureReachesCommunicatorsThatWereSplit>("rank 1 of 4", "and not \"rank 3\"");
