@@ -17,6 +17,8 @@ RunResults run_on_threads(const RunOptions& options) {
 
 }  // namespace
 
+RunResults run_replicated(const RunOptions& options) { return run_on_threads<Replicated>(options); }
+
 const RunTimeStacks threads_stacks = {
     .sharded = run_on_threads<RunTimeSharded>,
     .grouped = run_on_threads<RunTimeGrouped>,

@@ -15,8 +15,5 @@ RunResults run_zero2(const RunOptions& options) {
 RunResults run_zero3(const RunOptions& options) {
   return run_threads<Llama<Stack<Zero3, comm::Threads<>, Fp32, tiling::RunTime>>>(options);
 }
-RunResults run_replicated(const RunOptions& options) {
-  return run_threads<Llama<Stack<Replicated, comm::Threads<>, Fp32, tiling::RunTime>>>(options);
-}
 
 }  // namespace fsdp::test
