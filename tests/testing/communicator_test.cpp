@@ -29,6 +29,13 @@ TEST(CommunicatorKit, FindsNothingWrongWithAWrapper) {
   EXPECT_EQ(failures_of([] { AThrowingRankFreesTheOthers::check<Right>(); }), std::vector<std::string>{});
 }
 
+TEST(CommunicatorKit, FindsARunThatDoesNotRun) {
+  expect_sentence(failures_of([] { check_behaviour<RunsOneRank, GathersBytes>(); }), run_asked, "rank 0 of 1",
+                  "the number of ranks is 1 instead of 2");
+  expect_sentence(failures_of([] { check_behaviour<RunsNothing, GathersBytes>(); }), run_asked, "all cases",
+                  "in none of them");
+}
+
 TEST(CommunicatorKit, FindsSumsInAnotherOrder) {
   expect_found<SumsFromTheLastRank, SumsInRankOrderToTheBit>("rank 3 of 4", "the sum in `local`, wire f32");
   expect_found<SumsFromTheLastRank, AllReduceGivesTheBitsOfReduceScatter>("rank 0 of 4",

@@ -402,6 +402,23 @@ struct ReportsNoFailure : OverThreads<ReportsNoFailure> {
   }
 };
 
+/// A run of one rank, however many it is told.
+struct RunsOneRank : OverThreads<RunsOneRank> {
+  using OverThreads::OverThreads;
+  template <class F>
+  static int run(int, const comm::Options& options, F f) {
+    return OverThreads::run(1, options, f);
+  }
+};
+
+struct RunsNothing : OverThreads<RunsNothing> {
+  using OverThreads::OverThreads;
+  template <class F>
+  static int run(int, const comm::Options&, F) {
+    return 0;
+  }
+};
+
 /// Does not wait for the deadline, and gives up at once where somebody is missing.
 struct HasNoPatience : OverThreads<HasNoPatience> {
   using OverThreads::OverThreads;

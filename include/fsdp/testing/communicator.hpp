@@ -12,6 +12,7 @@
 /// started the ranks, run may split them and let the rest go; faults are then not for it, because they end ranks.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <string>
@@ -48,13 +49,21 @@ inline std::vector<Case> communicator_cases() {
   return cases;
 }
 
-/// Runs one behaviour in one case. An error that a rank ends with is a failure.
+/// What the suite asks of `run` itself.
+inline constexpr const char* run_asked =
+    "run(ranks, options, f) calls f(communicator) on as many ranks as it is told; it may leave a case out";
+
+/// Runs one behaviour in one case, and says on how many ranks of this process. An error that a rank ends with is a
+/// failure.
 template <class Ranks, class Behaviour>
-void check_behaviour(const Case& how) {
+int check_behaviour(const Case& how) {
+  std::atomic<int> called = 0;
   try {
     Ranks::run(how.ranks, how.options, [&](auto& c) {
       static_assert(comm::check_communicator<std::remove_cvref_t<decltype(c)>>());
       const ::testing::ScopedTrace trace(__FILE__, __LINE__, how.in_words);
+      ++called;
+      if (!expect_value(run_asked, rank_in_words(c), "the number of ranks", int{c.size()}, how.ranks)) return;
       if (!how.part) return Behaviour::check(c);
       auto part = comm::split(c, [](int rank) { return rank < 3 ? 0 : 1; });
       Behaviour::check(part);
@@ -62,15 +71,18 @@ void check_behaviour(const Case& how) {
   } catch (const std::exception& error) {
     fail(Behaviour::asked, how.in_words, message("the ranks ended with an error: ", error.what()));
   }
+  return called;
 }
 
 /// The same in all cases, until one fails.
 template <class Ranks, class Behaviour>
 void check_behaviour() {
+  int called = 0;
   for (const Case& how : communicator_cases()) {
-    check_behaviour<Ranks, Behaviour>(how);
+    called += check_behaviour<Ranks, Behaviour>(how);
     if (::testing::Test::HasFailure()) return;
   }
+  if (called == 0) fail(run_asked, "all cases", "f was called in none of them");
 }
 
 /// The base of both suites: the parameter may bring a fixture of its own, `using Fixture = ...`.
