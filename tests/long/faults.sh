@@ -65,10 +65,7 @@ sweep() {  # COMM RANK
     what=${errors[$call]}
     [ "$TESSERA_SWEEP" = whole ] || what=${what%% *}  # the first
     for what in $what; do
-      every=1
-      # A run has many reads and writes that are alike: over MPI, where a run takes seconds, some of them.
-      [ "$1" != mpi ] || every=$((count / 12 + 1))
-      k=1
+      every=1 k=1
       [ "$TESSERA_SWEEP" = whole ] || { every=$count && k=$((count / 2 + 1)); }
       for (( ; k <= count; k += every)); do try "$1" "$2" "$call" "$k" "$what"; done
     done

@@ -11,7 +11,7 @@ namespace fsdp::test {
 namespace {
 
 /// "all_gather 0, ..." by unit or shared group, in the order of their start.
-std::string text_of(const std::vector<comm::Record>& records) {
+std::string list_of(const std::vector<comm::Record>& records) {
   std::string text;
   for (const comm::Record& record : records) {
     const bool gathers = record.op == comm::Op::all_gather && record.label.what == "weights";
@@ -33,20 +33,20 @@ RunResults one_step(std::string_view stack, RunOptions options) {
   return run(stack, options);
 }
 
-constexpr auto three_blocks =
+constexpr auto collectives_of_three_blocks =
     "all_gather 0, all_gather 1, all_gather 2, all_gather 3, all_gather 4, "
     "reduce_scatter 4, all_gather 2, reduce_scatter 3, all_gather 1, reduce_scatter 2, reduce_scatter 1";
 
 TEST(Collectives, OfAStepOfThreeBlocksAreTheHandWrittenList) {
-  const std::string once = std::string(three_blocks) + ", reduce_scatter 0";
+  const std::string once = std::string(collectives_of_three_blocks) + ", reduce_scatter 0";
   for (const auto strategy : {"fsdp2", "zero3"}) {
-    EXPECT_EQ(text_of(one_step(strategy, uneven_options(2)).records), once) << strategy;
-    EXPECT_EQ(text_of(one_step(strategy, uneven_options(2, 2)).records),
-              std::string(three_blocks) + ", all_gather 0, reduce_scatter 0, " +
+    EXPECT_EQ(list_of(one_step(strategy, uneven_options(2)).records), once) << strategy;
+    EXPECT_EQ(list_of(one_step(strategy, uneven_options(2, 2)).records),
+              std::string(collectives_of_three_blocks) + ", all_gather 0, reduce_scatter 0, " +
                   once.substr(std::string("all_gather 0, ").size()));
   }
   for (const int micro_batches : {1, 3})
-    EXPECT_EQ(text_of(one_step("replicated", uneven_options(2, micro_batches)).records),
+    EXPECT_EQ(list_of(one_step("replicated", uneven_options(2, micro_batches)).records),
               "all_reduce 4, all_reduce 3, all_reduce 2, all_reduce 1, all_reduce 0");
 }
 
@@ -89,11 +89,11 @@ TEST(Collectives, ATiedTableIsGatheredAndReducedOnceAMicroBatch) {
 }
 
 TEST(Collectives, DoNotDependOnTheTileCount) {
-  const auto untiled = text_of(one_step("fsdp2", uneven_options(2, 2)).records);
+  const auto untiled = list_of(one_step("fsdp2", uneven_options(2, 2)).records);
   for (const auto tiling : {tiling::RunTime::tiles(2), tiling::RunTime::tiles(5), tiling::RunTime::tokens(1)}) {
     RunOptions options = uneven_options(2, 2);
     options.tiling = tiling;
-    EXPECT_EQ(text_of(one_step("fsdp2", options).records), untiled);
+    EXPECT_EQ(list_of(one_step("fsdp2", options).records), untiled);
   }
 }
 
@@ -102,7 +102,8 @@ TEST(Collectives, RanksWithDifferentTileCountsRunTheSameList) {
   options.tiling = tiling::RunTime::tokens(5);
   options.batch = [](const Place& place) { return some_windows(static_cast<std::size_t>(1 + 2 * place.rank), 7, 37); };
   options.most_sequences = 5;
-  EXPECT_EQ(text_of(one_step("fsdp2", options).records), std::string(three_blocks) + ", reduce_scatter 0");
+  EXPECT_EQ(list_of(one_step("fsdp2", options).records),
+            std::string(collectives_of_three_blocks) + ", reduce_scatter 0");
 }
 
 TEST(Collectives, OneRankMovesNothing) {
@@ -119,7 +120,7 @@ TEST(Collectives, GeneratingGathersEveryGroupOnceAndKeepsIt) {
     options.logits_of = some_windows(3, 7, 37);
     const RunResults results = one_step(strategy, options);
     EXPECT_EQ(results.logits.size(), 3u);
-    EXPECT_EQ(text_of(results.generating_records),
+    EXPECT_EQ(list_of(results.generating_records),
               "all_gather 0, all_gather 1, all_gather 2, all_gather 3, all_gather 4");
   }
 }
