@@ -180,11 +180,11 @@ struct UnwindingWithCollectivesInFlightNeitherHangsNorThrows {
     const auto begin = detail::Clock::now();
     detail::run_to_failure<Ranks>(asked, 2, "while two are in flight", [](auto& c) {
       const Counts counts{1 << 18, 1 << 18};
-      Floats full(1 << 19);
-      Floats local(1 << 18);
-      const std::vector<comm::Segment<float>> segments{{local.data(), full.data(), counts}};
-      const auto first = comm::all_gather(c, segments);
-      const auto second = comm::reduce_scatter<float>(c, segments, Write::overwrite);
+      Floats weights(1 << 19), shard(1 << 18), gradients(1 << 19), sum(1 << 18);
+      const std::vector<comm::Segment<float>> gathered{{shard.data(), weights.data(), counts}};
+      const std::vector<comm::Segment<float>> reduced{{sum.data(), gradients.data(), counts}};
+      const auto first = comm::all_gather(c, gathered);
+      const auto second = comm::reduce_scatter<float>(c, reduced, Write::overwrite);
       if (c.rank() == 1) throw InputError("while two are in flight");
     });
     const double took = detail::seconds(detail::Clock::now() - begin);
