@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The suite of strategies runs ours, and finds what is wrong with each wrong one.
+#include <fsdp/testing/strategy.hpp>
+
+#include <algorithm>
+#include <vector>
+
+#include <fsdp/sharding/run_time.hpp>
+
+#include <support/stacks/own_schedule.hpp>
+
+#include "failures.hpp"
+
+namespace fsdp::testing {
+namespace {
+
+using sharding::Action;
+using sharding::Schedule;
+using sharding::Task;
+
+/// Strategies that shard over all ranks, as values of one type.
+struct Ours {
+  static std::vector<RunTimeSharded> strategies() {
+    return {{.strategy = FullyShard<>{}},
+            {.strategy = FullyShard<ReshardAfterForward::no>{.prefetch_depth = 2}},
+            {.strategy = Zero2{}},
+            {.strategy = Zero3{.persistence_threshold = 20}},
+            {.strategy = FullyShard<>{}, .other_layout = buffer::Owned{}}};
+  }
+};
+struct OnTwoAxes {
+  static std::vector<HybridShard<FullyShard<>>> strategies() { return {{.group = 1}, {.group = 2}}; }
+};
+
+INSTANTIATE_TYPED_TEST_SUITE_P(OverAllRanks, StrategySuite, Ours);
+INSTANTIATE_TYPED_TEST_SUITE_P(OnTwoAxes, StrategySuite, OnTwoAxes);
+INSTANTIATE_TYPED_TEST_SUITE_P(OfItsOwnList, StrategySuite, test::OwnSchedule);
+
+Schedule::iterator find(Schedule& list, Action action, int index) {
+  return std::ranges::find_if(list, [&](const Task& task) { return task.action == action && task.index == index; });
+}
+
+/// The suite says of a list of training that is spoilt so.
+void expect_unsound(void (*spoil)(Schedule& list), std::string_view found) {
+  const auto messages = failures_of([&] { check_strategy_lists(test::OwnSchedule{.spoil = spoil}); });
+  expect_sentence(messages, "every list of the strategy passes sharding::check", "1 rank, 1 micro-batch, training",
+                  found);
+}
+
+TEST(StrategySuiteFinds, AReductionTwice) {
+  expect_unsound([](Schedule& list) { list.push_back({.action = Action::reduce, .index = 1}); },
+                 "reduce block 0: nothing was added to its gradient since it was reduced");
+}
+
+TEST(StrategySuiteFinds, AReductionThatIsLeftOut) {
+  expect_unsound([](Schedule& list) { list.erase(find(list, Action::reduce, 1)); },
+                 "what it adds to the gradient of block 0 is never reduced");
+}
+
+TEST(StrategySuiteFinds, AGatherThatIsLeftOut) {
+  expect_unsound([](Schedule& list) { list.erase(find(list, Action::gather, 4)); },
+                 "the weights of head are not gathered");
+}
+
+TEST(StrategySuiteFinds, AReleaseTooEarly) {
+  expect_unsound([](Schedule& list) { std::iter_swap(find(list, Action::release, 2), find(list, Action::forward, 2)); },
+                 "release block 1: its weights are still used");
+}
+
+/// A list that is sound trains right, whatever it is: the comparison itself is given other numbers.
+TEST(StrategySuiteFinds, OtherWeights) {
+  const std::vector<float> expected{1.0f, 2.0f}, found{1.0f, 2.0000002f};
+  const auto messages = failures_of([&] {
+    EXPECT_FALSE(detail::expect_same("losses and weights", {.ranks = 3}, "a weight", found, expected, true));
+    EXPECT_TRUE(detail::expect_same("losses and weights", {.ranks = 3}, "a weight", found, expected, false));
+  });
+  expect_sentence(messages, "losses and weights", "3 ranks, 1 micro-batch", "a weight: element 1 is 2.00000024");
+  EXPECT_EQ(messages.size(), 1u);
+}
+
+TEST(StrategySuiteFinds, GroupsThatDivideNoNumberOfRanks) {
+  const auto messages = failures_of([] { check_strategy_trains(HybridShard<FullyShard<>>{.group = 7}); });
+  expect_sentence(messages, "training ends without an error", "1 to 4 ranks", "ranks_per_group() divides none of them");
+}
+
+}  // namespace
+}  // namespace fsdp::testing
