@@ -117,7 +117,7 @@ struct Run {
   int operator()(const cli::Stacks&) const {
     std::string text = "Compiled into this program; --tiling is free:\n";
     for (const stacks::CompiledStack& stack : compiled_stacks()) text += "  " + flags_of(stack) + "\n";
-    text += "Any other is a program of a few lines: see examples/minimal.\n" + cli::support_text();
+    text += "Any other is a program of a few lines: see examples/01_trainer.\n" + cli::support_text();
     return std::fputs(text.c_str(), stdout), 0;
   }
   int operator()(const bench::BenchOptions& options) const {

@@ -1,18 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the smallest example as a user would, and runs it; from an install tree also a program of policies that the
-# library has never seen, and the conformance kit over these policies.
+# Builds an example as a user would, and runs it. From an install tree: the smallest, a program of policies that the
+# library has never seen, and the conformance kit over the examples' policies. Where there is MPI, both ways: the example
+# that is a project of its own.
 # usage: run.sh install|subdirectory SOURCE BUILD COMPILER [COMPONENT]
 set -euo pipefail
 way=$1 source=$2 build=$3 compiler=$4 component=${5:-}
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-main=$source/tests/consumer/main.cpp
-[ -f "$source/examples/minimal/main.cpp" ] && main=$source/examples/minimal/main.cpp
-programs="consumer=$main"
+programs="consumer=$source/tests/consumer/main.cpp"
 [ "$way" = install ] &&
-  programs="$programs;policies=$source/tests/consumer/policies.cpp;kit=$source/tests/consumer/kit.cpp"
+  programs="consumer=$source/examples/01_trainer/main.cpp;policies=$source/tests/consumer/policies.cpp;kit=$source/examples/09_test_a_policy/main.cpp"
 
 configure() {
   cmake -G Ninja -S "$source/tests/consumer" -B "$work/build" -DCMAKE_CXX_COMPILER="$compiler" \
@@ -21,7 +20,7 @@ configure() {
 
 if [ "$way" = install ]; then
   diff <(awk '/^```cpp$/ { on = 1; next } /^```$/ { on = 0 } on' "$source/docs/testing.md") \
-    <(tail -n +3 "$source/tests/consumer/kit.cpp")  # what the page shows is what is compiled here
+    <(sed -n '/^#include/,$p' "$source/examples/09_test_a_policy/main.cpp")  # what the page shows is what is compiled here
   cmake --install "$build" --prefix "$work/prefix" >"$work/installed"
   missing=(unheard-of)
   [ -n "$(find "$work/prefix" -name 'libtessera_nccl*')" ] || missing+=(nccl)
@@ -32,16 +31,26 @@ if [ "$way" = install ]; then
     fi
     grep -q "component '$part'" "$work/refused" || { cat "$work/refused"; exit 1; }
   done
-  programs="consumer=$main" configure -DCMAKE_PREFIX_PATH="$work/prefix" -DCOMPONENTS="$component" \
+  programs="consumer=$source/tests/consumer/main.cpp" configure -DCMAKE_PREFIX_PATH="$work/prefix" -DCOMPONENTS="$component" \
     -DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON  # who does not ask for the kit needs no GoogleTest
   rm -r "$work/build"
   configure -DCMAKE_PREFIX_PATH="$work/prefix" -DCOMPONENTS="${component:+$component;}testing"
 else
   configure -DTESSERA_SOURCE="$source"
 fi
-cmake --build "$work/build"
-"$work/build/consumer"
+if [ "$way" = install ] || [ "$component" != mpi ]; then
+  cmake --build "$work/build"
+  "$work/build/consumer"
+fi
 if [ "$way" = install ]; then
-  "$work/build/kit" --gtest_brief=1
+  "$work/build/kit" --gtest_brief=1 --gtest_filter='*Tiling*:*Precision*'  # the rest runs as example_09_test_a_policy
   bash "$source/tests/consumer/policies.sh" "$work/build/policies"
+fi
+if [ "$component" = mpi ]; then
+  given=-DCMAKE_PREFIX_PATH=$work/prefix
+  [ "$way" = install ] || given=-DTESSERA_SOURCE=$source
+  cmake -G Ninja -S "$source/examples/11_mpi" -B "$work/mpi" -DCMAKE_CXX_COMPILER="$compiler" \
+    -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" -DCMAKE_CXX_FLAGS_RELEASE= "$given"  # not optimised: one short run
+  cmake --build "$work/mpi"
+  mpirun --allow-run-as-root --oversubscribe -np 2 "$work/mpi/11_mpi"
 fi

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The forecaster, a model outside the library: under every kind of strategy, tiled and not.
-#include <examples/forecaster/model.hpp>
-#include <examples/forecaster/source.hpp>
+#include <examples/06_own_model/model.hpp>
+#include <examples/06_own_model/source.hpp>
 
 #include <cmath>
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPT-2's operations, which stand outside the library, against float64 and finite differences of it.
-#include <examples/gpt2/operations.hpp>
+#include <examples/13_gpt2/operations.hpp>
 
 #include <cmath>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPT-2, a model outside the library: under every kind of strategy, tiled and not, and against float64.
-#include <examples/gpt2/model.hpp>
+#include <examples/13_gpt2/model.hpp>
 
 #include <cmath>
 #include <map>

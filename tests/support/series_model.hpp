@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// A model without tokens whose blocks are of two kinds and different widths. Entry, head and batch are those of
-/// examples/forecaster.
+/// examples/06_own_model.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
-#include <examples/forecaster/batch.hpp>
-#include <examples/forecaster/modules.hpp>
+#include <examples/06_own_model/batch.hpp>
+#include <examples/06_own_model/modules.hpp>
 #include <fsdp/core/error.hpp>
 #include <fsdp/module/stack.hpp>
 #include <fsdp/module/units.hpp>

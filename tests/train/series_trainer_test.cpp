@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include <comm/threads.hpp>
-#include <examples/forecaster/model.hpp>
-#include <examples/forecaster/source.hpp>
+#include <examples/06_own_model/model.hpp>
+#include <examples/06_own_model/source.hpp>
 #include <fsdp/data/text_source.hpp>
 
 #include <support/temporary_folder.hpp>

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # train_main of a model that the library does not know: the values of its config are flags.
-# usage: gpt2.sh PROGRAM
+# usage: 13_gpt2.sh PROGRAM
 set -euo pipefail
 source "$(dirname "$0")/../support/program.sh"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # An optimizer of one's own trains, plans, resumes to the bit, and is asked for its own constants alone.
-# usage: lion.sh PROGRAM
+# usage: 07_own_optimizer.sh PROGRAM
 set -euo pipefail
 source "$(dirname "$0")/../support/program.sh"
 

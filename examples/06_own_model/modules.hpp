@@ -94,6 +94,11 @@ struct SquaredErrorHead : nn::ModuleTypes<L, LinearFields> {
     nn::project<L, 1>(context, x, {weights.weight}, y);
     device::enqueue(context.stream, SquaredError<Compute>{.y = y, .targets = targets, .loss = loss});
   }
+  /// The outputs themselves: what makes a model one that can be asked (Purpose::generate).
+  void logits(nn::Context<L>& context, const Weights& weights, Tensor<const Compute> x, Tensor<Compute> y) const {
+    nn::project<L, 1>(context, x, {weights.weight}, y);  // [T, O]
+  }
+  std::int64_t logits_columns() const { return outputs; }
 };
 
 }  // namespace forecaster

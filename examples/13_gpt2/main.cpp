@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains a GPT-2 over bytes: gpt2 --ranks 2 --data FILE... [--n-layer 4 ...]. The values of its config are flags.
+// 13: a larger model of your own, with modules and operations of its own: GPT-2 over bytes.
+//
+// 13_gpt2 --ranks 2 --data FILE... trains; the values of its config are flags (--n-layer 4, see --help).
+// Change next: the stack; or an operation in operations.cpp, which tests/examples compares with float64.
 #include <comm/threads.hpp>
 #include <fsdp/fsdp.hpp>
 

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole sharded trainer: pick four policies, get a program. Without arguments it plans a step and prints its memory.
+// 01: a whole sharded trainer. Pick four policies, get a program.
+//
+// Without arguments it plans a step of 4 ranks and prints the memory of each. With --data FILE... it trains; --help
+// says what else it takes. Change next: FullyShard to fsdp::Zero3, or TokensPerTile<256> to fsdp::tiling::Untiled, and
+// see the plan change.
 #include <comm/threads.hpp>
 #include <fsdp/fsdp.hpp>
 
@@ -9,6 +13,6 @@ using Stack = fsdp::Stack<fsdp::FullyShard<fsdp::ReshardAfterForward::yes>,  // 
                           fsdp::tiling::TokensPerTile<256>>;                 // MLP and loss, 256 tokens at a time
 
 int main(int argc, char** argv) {
-  const char* const plan[] = {argv[0], "--dry-run", "--model", "tiny"};
-  return argc > 1 ? fsdp::train_main<fsdp::Llama<Stack>>(argc, argv) : fsdp::train_main<fsdp::Llama<Stack>>(4, plan);
+  const char* const plan[] = {argv[0], "--dry-run", "--model", "tiny", "--ranks", "4"};
+  return argc > 1 ? fsdp::train_main<fsdp::Llama<Stack>>(argc, argv) : fsdp::train_main<fsdp::Llama<Stack>>(6, plan);
 }

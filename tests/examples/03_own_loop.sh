@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # A loop of one's own is short, and its loss falls.
-# usage: own_loop.sh PROGRAM SOURCE
+# usage: 03_own_loop.sh PROGRAM SOURCE
 set -euo pipefail
 program=$1 source=$2
 lines=$(sed -n '/^int main/,$p' "$source" | wc -l)

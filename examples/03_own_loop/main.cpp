@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// 03: a training loop of your own. Two ranks, each with its part of the weights, learn to count on.
+//
+// Prints a loss that falls, every 30 steps.
+// Change next: the number of ranks in Comm::run; Untiled to fsdp::tiling::TokensPerTile<8>; {.sequence_length = length}
+// to
+// {.sequence_length = length, .micro_batches = 2} with two batches a step.
+#include <cstdio>
+#include <vector>
+
+#include <comm/threads.hpp>
+#include <fsdp/models/llama.hpp>
+#include <fsdp/train/training.hpp>
+
+using Comm = fsdp::comm::Threads<>;
+using Model = fsdp::Llama<fsdp::Stack<fsdp::FullyShard<>, Comm, fsdp::Bf16Mixed, fsdp::tiling::Untiled>>;
+
+int main() {
+  return Comm::run(2, {}, [](Comm& communicator) {
+    constexpr int length = 32;
+    fsdp::train::Training<Model> training(communicator, Model(fsdp::llama_preset("tiny")), {.sequence_length = length});
+    training.initialize(1);
+    std::vector<std::int32_t> numbers(length + 1);
+    const fsdp::TokenBatch batch{{numbers.data(), {length}}, {numbers.data() + 1, {length}}, 1};
+    for (int step = 0; step <= 90; ++step) {
+      for (int i = 0; i <= length; ++i) numbers[i] = (7 * step + communicator.rank() + i) % 100;
+      const double loss = training.step(batch, {.lr = 1e-3});
+      if (communicator.rank() == 0 && step % 30 == 0) std::printf("step %d  loss %.3f\n", step, loss);
+    }
+  });
+}

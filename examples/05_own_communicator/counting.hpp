@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A communicator around another: it has the other one do everything, and counts what this rank receives.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include <comm/communicator.hpp>
+#include <comm/launch.hpp>
+
+namespace mine {
+
+/// What gathers and reductions brought one rank from its peers.
+struct Traffic {
+  std::int64_t gathers = 0, gathered_bytes = 0;
+  std::int64_t reductions = 0, reduced_bytes = 0;
+};
+
+template <class Inner>
+class Counting {
+ public:
+  using Device = typename Inner::Device;
+  using Request = typename Inner::Request;
+  template <class T>
+  using Segments = std::span<const fsdp::comm::Segment<T>>;
+
+  template <class F>
+  static int run(int ranks, const fsdp::comm::Options& options, F f) {
+    return Inner::run(ranks, options, [&f](Inner& inner) {
+      Counting communicator(std::move(inner));
+      return fsdp::comm::run_rank(f, communicator);
+    });
+  }
+
+  const Traffic& traffic() const { return traffic_; }
+
+  int rank() const { return inner_.rank(); }
+  int size() const { return inner_.size(); }
+  fsdp::comm::Monitor& monitor() { return inner_.monitor(); }
+  const fsdp::comm::Monitor& monitor() const { return inner_.monitor(); }
+  Counting split(int color) { return Counting(inner_.split(color)); }
+
+  template <class T>
+  Request all_gather(Segments<T> segments) {
+    ++traffic_.gathers;
+    for (const auto& segment : segments) traffic_.gathered_bytes += of_peers(segment) * std::int64_t{sizeof(T)};
+    return inner_.all_gather(segments);
+  }
+  template <class Wire>
+  Request reduce_scatter(Segments<float> segments, fsdp::Write write) {
+    ++traffic_.reductions;
+    for (const auto& segment : segments)  // of this rank's piece, every peer's contribution
+      traffic_.reduced_bytes += segment.counts[rank()] * (size() - 1) * std::int64_t{sizeof(Wire)};
+    return inner_.template reduce_scatter<Wire>(segments, write);
+  }
+  template <class Wire>
+  Request all_reduce(Segments<float> segments) {
+    ++traffic_.reductions;
+    for (const auto& segment : segments)
+      traffic_.reduced_bytes +=
+          (segment.counts[rank()] * (size() - 1) + of_peers(segment)) * std::int64_t{sizeof(Wire)};
+    return inner_.template all_reduce<Wire>(segments);
+  }
+  template <class T>
+  void reduce(std::span<T> values, fsdp::comm::Reduction reduction) {
+    inner_.reduce(values, reduction);
+  }
+  void broadcast(std::span<std::byte> bytes, int root) { inner_.broadcast(bytes, root); }
+  void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all) { inner_.gather_bytes(mine, all); }
+  void barrier() { inner_.barrier(); }
+
+ private:
+  explicit Counting(Inner inner) : inner_(std::move(inner)) {}
+
+  template <class T>
+  std::int64_t of_peers(const fsdp::comm::Segment<T>& segment) const {
+    return std::accumulate(segment.counts.begin(), segment.counts.end(), std::int64_t{0}) - segment.counts[rank()];
+  }
+
+  Inner inner_;
+  Traffic traffic_;
+};
+
+}  // namespace mine
+
+/// Sums travel in bf16 wherever they do so in the inner one.
+template <class Inner>
+inline constexpr bool fsdp::comm::supports_wire<mine::Counting<Inner>, fsdp::bf16> =
+    fsdp::comm::supports_wire<Inner, fsdp::bf16>;

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// 05: a communicator of your own, which wraps another and counts the bytes that each rank receives in a step.
+//
+// Prints for 1 to 4 ranks what FSDP2 moves: 5 gathers of bf16 weights in forward and 2 in backward, 5 reductions of
+// float gradients, of each (N - 1) / N; two gathers more bring the ranks' counts and norms. docs/communication.md says
+// why. Change next: FullyShard to fsdp::Zero1 or fsdp::Replicated; Bf16Mixed to fsdp::Bf16Wire<fsdp::Bf16Mixed>.
+#include <cstdio>
+#include <vector>
+
+#include <comm/threads.hpp>
+#include <fsdp/models/llama.hpp>
+#include <fsdp/train/training.hpp>
+
+#include "counting.hpp"
+
+using Comm = mine::Counting<fsdp::comm::Threads<>>;
+using Model = fsdp::Llama<fsdp::Stack<fsdp::FullyShard<>, Comm, fsdp::Bf16Mixed, fsdp::tiling::Untiled>>;
+
+int main() {
+  for (const int ranks : {1, 2, 3, 4})
+    Comm::run(ranks, {}, [](Comm& communicator) {
+      constexpr int length = 32;
+      const Model model(fsdp::llama_preset("tiny"));
+      fsdp::train::Training<Model> training(communicator, model, {.sequence_length = length, .threads = 1});
+      training.initialize(1);
+      const std::vector<std::int32_t> numbers(length + 1, 7);
+      const fsdp::TokenBatch batch{{numbers.data(), {length}}, {numbers.data() + 1, {length}}, 1};
+      const mine::Traffic before = communicator.traffic();
+      training.step(batch, {.lr = 1e-3});
+      const mine::Traffic after = communicator.traffic();
+      if (communicator.rank() != 0) return;
+      const double parameters = static_cast<double>(parameter_count(model));
+      std::printf("%d %s: %lld gathers bring %.3f bytes a weight, %lld reductions %.3f\n", communicator.size(),
+                  communicator.size() == 1 ? "rank" : "ranks", static_cast<long long>(after.gathers - before.gathers),
+                  static_cast<double>(after.gathered_bytes - before.gathered_bytes) / parameters,
+                  static_cast<long long>(after.reductions - before.reductions),
+                  static_cast<double>(after.reduced_bytes - before.reduced_bytes) / parameters);
+    });
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// 06: a model of your own, without tokens: it forecasts several series, two ranks with half of the weights each.
+//
+// Prints a loss that falls, then a picture: `o` is what happened in a window that no step has seen, `*` what the model
+// said one moment before, `@` both.
+// Change next: the values of Config; the series in source.hpp, for yours; FullyShard to fsdp::Zero3; Untiled tiles of
+// the MLP with fsdp::tiling::RunTime::tokens(16) as Trainer's and Evaluation's tiling.
+#include <vector>
+
+#include <comm/threads.hpp>
+#include <fsdp/fsdp.hpp>
+#include <fsdp/train/trainer.hpp>
+
+#include "model.hpp"
+#include "picture.hpp"
+#include "source.hpp"
+
+using Comm = fsdp::comm::Threads<>;
+using Model = forecaster::Forecaster<fsdp::Stack<fsdp::FullyShard<>, Comm, fsdp::Fp32, fsdp::tiling::RunTime>>;
+static_assert(fsdp::check_model<Model>());
+
+/// Asks the model for each next value of a held-out window, and draws its second series.
+void draw(Comm& communicator, const Model& model, const std::string& checkpoint, const forecaster::Seasons& source) {
+  fsdp::train::Evaluation<Model> evaluation(communicator, model, {.sequence_length = source.length, .threads = 1}, {},
+                                            {}, fsdp::Purpose::generate);
+  fsdp::train::load_agreed_weights(communicator, evaluation.module(), checkpoint, {});
+  auto storage = source.storage(1, [](std::int64_t bytes) {
+    return std::shared_ptr<std::byte>(new std::byte[static_cast<std::size_t>(bytes)],
+                                      std::default_delete<std::byte[]>());
+  });
+  const forecaster::Batch batch = source.fill(storage, std::vector<std::int64_t>{source.windows - 2});
+  std::vector<float> outputs(static_cast<std::size_t>(source.length * source.series));
+  evaluation.executor().logits(batch, {outputs.data(), {source.length, source.series}});
+  if (communicator.rank() != 0) return;
+  std::vector<float> happened, forecast;
+  for (std::int64_t time = 0; time < source.length; ++time) {
+    happened.push_back(batch.targets.data()[time * source.series + 1]);
+    forecast.push_back(outputs[static_cast<std::size_t>(time * source.series + 1)]);
+  }
+  forecaster::print_picture(happened, forecast);
+}
+
+int main(int argc, char** argv) {
+  fsdp::train::TrainOptions options{.steps = 60, .seq_len = 64, .batch_size = 8, .lr = 1e-2, .log_every = 10};
+  options.checkpoint_dir = argc > 1 ? argv[1] : "forecaster";
+  options.launch.ranks = 2;
+  return fsdp::train::launch<Comm>(options.launch, [&](Comm& communicator) {
+    const Model model(forecaster::Config{});
+    const forecaster::Seasons source{.series = model.config().series, .length = options.seq_len};
+    fsdp::train::Trainer<Model, forecaster::Seasons>(communicator, options, model, source, {}, {}).run();
+    draw(communicator, model, options.checkpoint_dir + "/step-00000060", source);
+  });
+}

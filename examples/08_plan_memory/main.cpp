@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// 08: plan memory without training. A dry run makes the very step on a device that stores nothing.
+//
+// Prints, for a Llama of 8 billion weights and steps of four micro-batches of 8192 tokens, the GiB of the rank that
+// takes the most: to the byte what a run of that stack allocates. Nothing here needs the memory that it speaks of.
+// Change next: the config, the length, RunTime::tokens(2048) to {} (untiled); or another optimizer as the last
+// argument.
+#include <cstdio>
+
+#include <comm/threads.hpp>
+#include <fsdp/models/llama.hpp>
+#include <fsdp/optim/adamw.hpp>
+#include <fsdp/plan/dry_run.hpp>
+#include <fsdp/sharding/run_time.hpp>
+#include <fsdp/train/training.hpp>
+
+using Stack = fsdp::Stack<fsdp::RunTimeSharded, fsdp::comm::Threads<>, fsdp::Bf16Mixed, fsdp::tiling::RunTime>;
+
+int main() {
+  const fsdp::LlamaConfig config{.vocab_size = 128256,
+                                 .hidden_size = 4096,
+                                 .intermediate_size = 14336,
+                                 .layers = 32,
+                                 .heads = 32,
+                                 .kv_heads = 8,
+                                 .head_dim = 128};
+  const fsdp::Llama<Stack> model(config, {.recompute = true});
+  std::printf("%-9s %5s", "strategy", "ranks");
+  for (const auto kind : fsdp::device::memory_kind_names) std::printf(" %11s", kind.data());
+  std::printf(" %11s\n", "peak");
+  for (const fsdp::RunTimeSharded& strategy :
+       {fsdp::RunTimeSharded{fsdp::Zero1{}}, {fsdp::Zero2{}}, {fsdp::Zero3{}}, {fsdp::FullyShard<>{}}})
+    for (const int ranks : {1, 8, 64}) {
+      const auto request =
+          fsdp::train::plan_request({.sequence_length = 8192, .micro_batches = 4, .threads = 1}, ranks, 0);
+      const fsdp::plan::Plan plan =
+          fsdp::plan::dry_run(model, strategy, fsdp::tiling::RunTime::tokens(2048), request, fsdp::optim::AdamW{});
+      std::printf("%-9s %5d", strategy.text().c_str(), ranks);
+      for (const std::int64_t bytes : plan.bytes) std::printf(" %11.2f", static_cast<double>(bytes) / (1 << 30));
+      std::printf(" %11.2f\n", static_cast<double>(plan.peak_bytes()) / (1 << 30));
+    }
+}

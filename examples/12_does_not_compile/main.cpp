@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// 12: a stack that cannot work does not compile, and the compiler's first sentence says why.
+//
+// `g++ -std=c++20 -fsyntax-only -I<prefix>/include main.cpp` says the sentence that begins behind "expect 1" below,
+// -DCASE=2 the next one, and with -DCASE=0 all is well. A test compiles all three.
+// Change next: add what the sentence asks for; or put another policy into a Stack that it cannot work with.
+//
+// expect 1: fsdp: a precision policy lacks the type Accumulate (gradients being summed)
+// expect 2: fsdp: this optimizer works on whole matrices, and the strategy cuts them over ranks
+#ifndef CASE
+#define CASE 1
+#endif
+
+#include <comm/threads.hpp>
+#include <fsdp/fsdp.hpp>
+
+/// Says nothing of the type in which gradients are summed.
+struct Forgetful {
+  using Compute = fsdp::bf16;
+  using Main = float;
+  using Reduce = float;
+};
+
+#if CASE == 1
+using Stack = fsdp::Stack<fsdp::FullyShard<>, fsdp::comm::Threads<>, Forgetful, fsdp::tiling::Untiled>;
+#elif CASE == 2  // an optimizer that needs whole matrices, on a strategy that cuts them
+using Stack = fsdp::Stack<fsdp::FullyShard<>, fsdp::comm::Threads<>, fsdp::Bf16Mixed, fsdp::tiling::Untiled>;
+#else
+using Stack = fsdp::Stack<fsdp::FullyShard<>, fsdp::comm::Threads<>, fsdp::Bf16Mixed, fsdp::tiling::Untiled>;
+#endif
+
+#if CASE == 2
+int main(int argc, char** argv) { return fsdp::train_main<fsdp::Llama<Stack>, fsdp::optim::Muon>(argc, argv); }
+#else
+int main(int argc, char** argv) { return fsdp::train_main<fsdp::Llama<Stack>>(argc, argv); }
+#endif
