@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# `cmake --install`: headers under include/tessera/, libraries, the program, and the package that find_package reads.
+# `cmake --install`: headers under include/tessera/, libraries, the program, the package that find_package reads; pages and
+# examples under share/doc/tessera/.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -33,4 +34,5 @@ configure_package_config_file(cmake/tesseraConfig.cmake.in "${PROJECT_BINARY_DIR
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/tesseraConfig.cmake" "${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake"
   cmake/FindoneDNN.cmake cmake/FindISAL.cmake cmake/FindcuDNN.cmake cmake/FindNCCL.cmake DESTINATION "${package_directory}")
-install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES LICENSE README.md CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(DIRECTORY docs examples DESTINATION "${CMAKE_INSTALL_DOCDIR}" PATTERN train.sh EXCLUDE)

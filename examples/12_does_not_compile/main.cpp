@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // 12: a stack that cannot work does not compile, and the compiler's first sentence says why.
 //
-// `g++ -std=c++20 -fsyntax-only -I<prefix>/include main.cpp` says the sentence that begins behind "expect 1" below,
-// -DCASE=2 the next one, and with -DCASE=0 all is well. A test compiles all three.
+// `g++ -std=c++20 -fsyntax-only -I PREFIX/include/tessera main.cpp` says the sentence that begins behind "expect 1"
+// below, -DCASE=2 the next one, and with -DCASE=0 all is well.
 // Change next: add what the sentence asks for; or put another policy into a Stack that it cannot work with.
 //
 // expect 1: fsdp: a precision policy lacks the type Accumulate (gradients being summed)
