@@ -13,8 +13,7 @@
 #include <comm/simulated.hpp>
 #include <comm/threads.hpp>
 #include <fsdp/testing/contract_behaviours.hpp>
-
-#include <support/nccl/double.hpp>
+#include <fsdp/testing/nccl/double.hpp>
 
 #include "free_port.hpp"
 #include "queued_values.hpp"
@@ -28,7 +27,7 @@ using std::chrono::milliseconds;
 struct Halves : QueuedDevice {
   static void round(Queue& queue, const float* from, DType wire, std::int64_t count, std::byte* to) {
     if (wire != DType::f16) return QueuedDevice::round(queue, from, wire, count, to);
-    const std::array accesses{test::Access{from, count * 4, false}, test::Access{to, count * 2, true}};
+    const std::array accesses{testing::Access{from, count * 4, false}, testing::Access{to, count * 2, true}};
     queue.submit("round", accesses, [=](auto&) {
       for (std::int64_t i = 0; i < count; ++i) reinterpret_cast<f16*>(to)[i] = f16(from[i]);
     });
@@ -36,7 +35,7 @@ struct Halves : QueuedDevice {
   static void sum_in_order(Queue& queue, std::span<const std::byte* const> parts, DType stored, DType wire,
                            std::int64_t count, Write write, float* sum) {
     if (stored != DType::f16) return QueuedDevice::sum_in_order(queue, parts, stored, wire, count, write, sum);
-    std::vector<test::Access> accesses{{sum, count * 4, true}};
+    std::vector<testing::Access> accesses{{sum, count * 4, true}};
     for (const std::byte* part : parts) accesses.push_back({part, count * 2, false});
     queue.submit("sum_in_order", accesses, [=, from = std::vector(parts.begin(), parts.end())](auto&) {
       for (std::int64_t i = 0; i < count; ++i) {

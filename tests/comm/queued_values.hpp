@@ -15,15 +15,14 @@
 
 #include <gtest/gtest.h>
 
+#include <fsdp/testing/queued/queued_cpu.hpp>
 #include <fsdp/testing/values.hpp>
-
-#include <support/queued/queued_cpu.hpp>
 
 namespace fsdp::comm {
 
 using namespace testing;
 
-using QueuedDevice = test::QueuedCpu;
+using QueuedDevice = testing::QueuedCpu;
 using QueuedQueue = QueuedDevice::Queue;
 
 /// Values that this thread makes lie in the device's memory.
@@ -50,7 +49,7 @@ class Ordered : public ::testing::Test {
 /// The queue pauses, then writes `value` everywhere.
 inline void write_later(QueuedQueue& queue, Floats& values, float value, std::chrono::milliseconds pause) {
   const std::array accesses{
-      test::Access{values.data(), static_cast<std::int64_t>(values.size() * sizeof(float)), true}};
+      testing::Access{values.data(), static_cast<std::int64_t>(values.size() * sizeof(float)), true}};
   queue.submit("write", accesses, [to = values.data(), size = values.size(), value, pause](auto&) {
     std::this_thread::sleep_for(pause);
     std::fill_n(to, size, value);

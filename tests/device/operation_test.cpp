@@ -9,7 +9,7 @@
 
 #include <fsdp/device/cpu.hpp>
 #include <fsdp/device/meta.hpp>
-#include <support/queued/queued_cpu.hpp>
+#include <fsdp/testing/queued/queued_cpu.hpp>
 
 #include "foreign_operation.hpp"
 #include "trace.hpp"
@@ -20,7 +20,7 @@ namespace {
 using elsewhere::AddMean;
 
 static_assert(check_operation<AddMean>() && check_operation<Matmul<bf16, float>>() && check_operation<DecideStep>());
-static_assert(Has<Cpu, AddMean> && Has<Meta, AddMean> && Has<test::QueuedCpu, AddMean> && !Has<Cuda, AddMean>);
+static_assert(Has<Cpu, AddMean> && Has<Meta, AddMean> && Has<testing::QueuedCpu, AddMean> && !Has<Cuda, AddMean>);
 static_assert(!Operation<int> && !Has<Cpu, int>);
 
 constexpr std::array<float, 6> input = {1, 2, 6, -1, 0, 4};
@@ -64,7 +64,7 @@ TEST(ForeignOperation, IsCountedOnMetaAsOnTheCpu) {
 }
 
 TEST(ForeignOperation, IsOrderedOnTheQueuedDevice) {
-  using test::QueuedCpu;
+  using testing::QueuedCpu;
   Ledger ledger;
   const Block<QueuedCpu> block(ledger, MemoryKind::activations, 256);
   const Tensor<float> x(reinterpret_cast<float*>(block.data()), {2, 3});

@@ -22,7 +22,7 @@ const Case cases[] = {{"fsdp2", {1, 3, 8}},      {"fsdp2:no-reshard", {2, 5}},
                       {"fsdp2:2", {4, 6}},       {"hybrid:2", {4, 8}},
                       {"hybrid:2:full", {4, 6}}};
 
-class OverNccl : public testing::TestWithParam<Case> {};
+class OverNccl : public ::testing::TestWithParam<Case> {};
 
 TEST_P(OverNccl, GivesTheBitsOfThreads) {
   for (const int ranks : GetParam().ranks) {
@@ -38,7 +38,7 @@ TEST_P(OverNccl, GivesTheBitsOfThreads) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, OverNccl, testing::ValuesIn(cases),
+INSTANTIATE_TEST_SUITE_P(Strategies, OverNccl, ::testing::ValuesIn(cases),
                          [](const auto& info) { return test_name(info.param.stack); });
 
 }  // namespace

@@ -9,8 +9,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fsdp/testing/queued/queued_cpu.hpp>
+
 #include <support/queued/cases.hpp>
-#include <support/queued/queued_cpu.hpp>
 #include <support/small_llama.hpp>
 
 namespace fsdp::test {
@@ -51,14 +52,14 @@ void expect_graphs(const std::string& stack, const std::string& queued, RunOptio
   EXPECT_EQ(tensors_that_differ(found.states, expected.states), Names{});
 }
 
-class Graphs : public testing::TestWithParam<QueuedCase> {};
+class Graphs : public ::testing::TestWithParam<QueuedCase> {};
 
 TEST_P(Graphs, OfAllRanksGiveTheBitsOfStepsThatAreQueued) {
   const auto [stack, ranks] = GetParam();
   expect_graphs(stack, "/nccl", changing_options(ranks, 2));
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, Graphs, testing::ValuesIn(queued_cases),
+INSTANTIATE_TEST_SUITE_P(Strategies, Graphs, ::testing::ValuesIn(queued_cases),
                          [](const auto& info) { return test_name(info.param.stack); });
 
 TEST(GraphsOfOneRank, GiveTheBitsOfTheCpuWhileTheHostIsAStepAhead) {
@@ -91,6 +92,9 @@ TEST(GraphsOfOneRank, AreRefusedWhereNothingKeepsThem) {
 
 /// What CUDA refuses, and what it would leave out of a graph without a word.
 TEST(Capture, RefusesWhatNoGraphCanHold) {
+  using testing::QueuedEvent;
+  using testing::WorkGraph;
+  using testing::WorkQueue;
   WorkQueue first("first"), second("second");
   const auto nothing = [](WorkQueue& queue) { queue.submit("nothing", {}, [](auto&) {}); };
   nothing(second);

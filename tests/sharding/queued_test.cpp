@@ -29,7 +29,7 @@ RunOptions offload_options(int ranks, int micro_batches) {
   return options;
 }
 
-class Queued : public testing::TestWithParam<QueuedCase> {};
+class Queued : public ::testing::TestWithParam<QueuedCase> {};
 
 TEST_P(Queued, GivesTheBitsOfTheCpuAndEveryAccessIsOrdered) {
   const auto [stack, ranks] = GetParam();
@@ -79,7 +79,7 @@ TEST_P(Queued, NoEventCanBeLeftOut) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, Queued, testing::ValuesIn(queued_cases),
+INSTANTIATE_TEST_SUITE_P(Strategies, Queued, ::testing::ValuesIn(queued_cases),
                          [](const auto& info) { return test_name(info.param.stack); });
 
 }  // namespace

@@ -55,15 +55,15 @@ std::vector<nlohmann::json> lines(const train::TrainOptions& options) {
   return list;
 }
 
-class QueuedTrainer : public testing::Test {
+class QueuedTrainer : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string text;
     for (int i = 0; i < 400; ++i) text += "line " + std::to_string(i * i) + '\n';
     folder.write("data.txt", text);
-    testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStdout();
   }
-  void TearDown() override { testing::internal::GetCapturedStdout(); }
+  void TearDown() override { ::testing::internal::GetCapturedStdout(); }
   TemporaryFolder folder;
 };
 

@@ -25,8 +25,8 @@ RunResults one_step(std::string_view strategy, RunOptions options, const tiling:
   return run(strategy, options);
 }
 
-class TiledStep : public testing::TestWithParam<std::string_view> {};
-INSTANTIATE_TEST_SUITE_P(, TiledStep, testing::ValuesIn(strategies),
+class TiledStep : public ::testing::TestWithParam<std::string_view> {};
+INSTANTIATE_TEST_SUITE_P(, TiledStep, ::testing::ValuesIn(strategies),
                          [](const auto& strategy) { return test_name(strategy.param); });
 
 TEST_P(TiledStep, GivesTheUntiledGradientsOverMicroBatches) {

@@ -24,11 +24,11 @@
 #include <fsdp/optim/sharded_optimizer.hpp>
 #include <fsdp/optim/training_step.hpp>
 #include <fsdp/plan/dry_run.hpp>
+#include <fsdp/testing/memory_watch.hpp>
 #include <fsdp/train/peers.hpp>
 #include <fsdp/train/shards_io.hpp>
 #include "cli/sharding_of.hpp"
 
-#include <support/memory_watch.hpp>
 #include <support/stack_runner.hpp>
 #include <support/steps_ahead.hpp>
 
@@ -41,7 +41,7 @@ inline constexpr bool has_checkpoints = false;
 inline constexpr bool has_checkpoints = true;
 #endif
 
-/// A double of a device that looks at every access (tests/support/queued).
+/// A double of a device that looks at every access (fsdp/testing/queued).
 template <class Device>
 concept ChecksAccesses = requires {
   Device::take_races();
@@ -191,7 +191,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   request.shape.offloaded_activation_bytes = plan.offloaded_activation_bytes;
   ShardedModule<Model> module(communicator, model, sharding, options.tiling, request.shape);
   TestOptimizer<Model> optimizer(module, options.optimizer, {.clip = options.clip});
-  MemoryWatch<Model> watch(module);
+  testing::MemoryWatch<Model> watch(module);
   Executor<Model> executor(module, watch.observer());
   if (options.nan_in_padding) watch.fill_gradients_with_nan();
   if (options.resume.empty())

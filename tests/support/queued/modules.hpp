@@ -4,13 +4,12 @@
 #pragma once
 
 #include <fsdp/nn/instances.hpp>
-
-#include <support/queued/queued_cpu.hpp>
+#include <fsdp/testing/queued/queued_cpu.hpp>
 
 namespace fsdp::nn {
 
-using QueuedFp32 = Local<test::QueuedCpu, Fp32, tiling::RunTime>;
-using QueuedMetaFp32 = Local<device::MetaOf<test::QueuedCpu>, Fp32, tiling::RunTime>;
+using QueuedFp32 = Local<testing::QueuedCpu, Fp32, tiling::RunTime>;
+using QueuedMetaFp32 = Local<device::MetaOf<testing::QueuedCpu>, Fp32, tiling::RunTime>;
 FSDP_NN_INSTANCES(extern template, QueuedFp32)
 FSDP_NN_INSTANCES(extern template, QueuedMetaFp32)
 

@@ -10,6 +10,8 @@
 
 namespace fsdp::test {
 
+using testing::QueuedCpu;
+
 template <class Sharding>
 using QueuedLlama = Llama<Stack<Sharding, comm::Threads<QueuedCpu>, Fp32, tiling::RunTime>>;
 

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fsdp/sharding/run_time.hpp>
+#include <fsdp/testing/nccl/doubled_nccl.hpp>
 
-#include <support/nccl/doubled_nccl.hpp>
+#include <support/queued/modules.hpp>
+#include <support/stack_run.hpp>
 #include <support/stacks/run_time.hpp>
 
 namespace fsdp::test {
+
+template <class Sharding>
+using NcclLlama = Llama<Stack<Sharding, testing::DoubledNccl, Fp32, tiling::RunTime>>;
 
 const RunTimeStacks nccl_stacks = {
     .sharded = run_threads<NcclLlama<RunTimeSharded>>,

@@ -4,12 +4,15 @@
 #include <numeric>
 
 #include <comm/threads.hpp>
+#include <fsdp/testing/memory_watch.hpp>
 
-#include <support/memory_watch.hpp>
 #include <support/stack_run.hpp>
 #include <support/stacks/runners.hpp>
 
 namespace fsdp::test {
+
+using testing::Moved;
+using testing::Range;
 
 /// Threads that remembers the memory of its gathers and reductions, and can keep each rank's own gradients.
 class WatchedThreads : public comm::Threads<> {
@@ -54,7 +57,7 @@ class WatchedThreads : public comm::Threads<> {
     Range all;
     for (const auto& segment : segments) {
       const std::int64_t count = std::accumulate(segment.counts.begin(), segment.counts.end(), std::int64_t{0});
-      const Range range = range_of(segment.full, count);
+      const Range range = testing::range_of(segment.full, count);
       if (all.begin == nullptr || less(range.begin, all.begin)) all.begin = range.begin;
       if (all.end == nullptr || less(all.end, range.end)) all.end = range.end;
     }

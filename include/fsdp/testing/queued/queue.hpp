@@ -13,10 +13,9 @@
 #include <vector>
 
 #include <fsdp/device/cpu.hpp>
+#include <fsdp/testing/queued/order.hpp>
 
-#include <support/queued/order.hpp>
-
-namespace fsdp::test {
+namespace fsdp::testing {
 
 class WorkQueue;
 class WorkCapture;
@@ -45,7 +44,7 @@ struct Access {
   bool writes = false;
 };
 
-/// Kept work (tests/support/queued/capture.hpp).
+/// Kept work, to be launched again as one.
 class WorkGraph {
  public:
   void launch(WorkQueue& queue) const;
@@ -102,4 +101,4 @@ class WorkQueue {
   std::shared_ptr<State> state_;
 };
 
-}  // namespace fsdp::test
+}  // namespace fsdp::testing

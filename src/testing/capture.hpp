@@ -13,10 +13,10 @@
 #include <span>
 #include <vector>
 
-#include <support/queued/order.hpp>
-#include <support/queued/queue.hpp>
+#include <fsdp/testing/queued/order.hpp>
+#include <fsdp/testing/queued/queue.hpp>
 
-namespace fsdp::test {
+namespace fsdp::testing {
 
 /// An event of captured work; each launch has its own.
 struct CapturedPoint {
@@ -65,4 +65,4 @@ class WorkCapture {
   std::size_t launches_ = 0;
 };
 
-}  // namespace fsdp::test
+}  // namespace fsdp::testing

@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include <support/nccl/calls.hpp>
+#include <fsdp/testing/nccl/calls.hpp>
 
-namespace fsdp::comm {
+namespace fsdp::testing {
 
 /// What one rank gave NCCL in one group.
 struct NcclGroupRecord {
@@ -29,20 +29,20 @@ struct NcclGroupRecord {
 template <class Device>
 class NcclDouble {
  public:
-  using Result = nccl::Result;
+  using Result = comm::nccl::Result;
 
-  static const nccl::Table& table() {
-    static const nccl::Table made{
+  static const comm::nccl::Table& table() {
+    static const comm::nccl::Table made{
         .version = [] { return 22809; },
         .get_unique_id = get_unique_id,
         .init = init,
         .split = split,
-        .finalize = [](nccl::Comm) { return Result::success; },
+        .finalize = [](comm::nccl::Comm) { return Result::success; },
         .destroy = destroy,
         .abort = abort,
         .async_error = async_error,
         .error_string = [](Result result) { return result == Result::remote_error ? "remote error" : "invalid usage"; },
-        .last_error = [](nccl::Comm) { return "the double knows why"; },
+        .last_error = [](comm::nccl::Comm) { return "the double knows why"; },
         .group_start = group_start,
         .group_end = group_end,
         .call = call,
@@ -89,16 +89,16 @@ class NcclDouble {
     std::int64_t groups = 0;  ///< given
     bool in_group = false;
     std::vector<NcclPart<Device>> parts;  ///< of this rank; the last belongs to the group it is in
-    nccl::Stream stream = nullptr;
+    comm::nccl::Stream stream = nullptr;
     std::int64_t splits = 0;
-    nccl::Comm* split_result = nullptr;
+    comm::nccl::Comm* split_result = nullptr;
   };
 
   static inline std::mutex mutex_;
   static inline thread_local int depth_ = 0;  ///< of groups that this thread has open
   static inline thread_local std::map<Member*, NcclCalls> open_;
 
-  static Member& member_of(nccl::Comm comm) { return *reinterpret_cast<Member*>(comm); }
+  static Member& member_of(comm::nccl::Comm comm) { return *reinterpret_cast<Member*>(comm); }
 
   template <class... Parts>
   static void problem(World& world, const Parts&... parts) {
@@ -106,16 +106,16 @@ class NcclDouble {
     problems.push_back(message(parts...));
   }
 
-  static Result get_unique_id(nccl::Id& id) {
+  static Result get_unique_id(comm::nccl::Id& id) {
     static std::atomic<std::int64_t> made = 0;
     const std::int64_t number = ++made;
     std::memcpy(id.data(), &number, sizeof number);
     return Result::success;
   }
 
-  static Result init(nccl::Comm& made, int size, const nccl::Id& id, int rank) {
+  static Result init(comm::nccl::Comm& made, int size, const comm::nccl::Id& id, int rank) {
     const std::lock_guard lock(mutex_);
-    static std::map<nccl::Id, std::shared_ptr<World>> worlds;
+    static std::map<comm::nccl::Id, std::shared_ptr<World>> worlds;
     std::shared_ptr<World>& world = worlds[id];
     if (world == nullptr) world = std::make_shared<World>(size);
     if (world->size != size) problem(*world, "rank ", rank, " joins ", size, " ranks, others joined ", world->size);
@@ -123,16 +123,16 @@ class NcclDouble {
     return Result::in_progress;
   }
 
-  static nccl::Comm enter(const std::shared_ptr<World>& world, int rank) {
+  static comm::nccl::Comm enter(const std::shared_ptr<World>& world, int rank) {
     ++world->joined;
     ++communicators;
     auto* const member = new Member;
     member->world = world;
     member->rank = rank;
-    return reinterpret_cast<nccl::Comm>(member);
+    return reinterpret_cast<comm::nccl::Comm>(member);
   }
 
-  static Result split(nccl::Comm comm, int color, int key, nccl::Comm& made) {
+  static Result split(comm::nccl::Comm comm, int color, int key, comm::nccl::Comm& made) {
     const std::lock_guard lock(mutex_);
     Member& member = member_of(comm);
     if (color < 0) problem(*member.world, "rank ", member.rank, " splits with color ", color);
@@ -148,7 +148,7 @@ class NcclDouble {
     delete member;
   }
 
-  static Result destroy(nccl::Comm comm) {
+  static Result destroy(comm::nccl::Comm comm) {
     Member& member = member_of(comm);
     {
       const std::lock_guard lock(mutex_);
@@ -158,7 +158,7 @@ class NcclDouble {
     return Result::success;
   }
 
-  static Result abort(nccl::Comm comm) {
+  static Result abort(comm::nccl::Comm comm) {
     Member& member = member_of(comm);
     {
       const std::lock_guard lock(mutex_);
@@ -168,7 +168,7 @@ class NcclDouble {
     return Result::success;
   }
 
-  static Result async_error(nccl::Comm comm, Result& state) {
+  static Result async_error(comm::nccl::Comm comm, Result& state) {
     const std::lock_guard lock(mutex_);
     Member& member = member_of(comm);
     World& world = *member.world;
@@ -209,7 +209,7 @@ class NcclDouble {
     return Result::success;
   }
 
-  static Result call(const nccl::Call& call, nccl::Comm comm, nccl::Stream stream) {
+  static Result call(const comm::nccl::Call& call, comm::nccl::Comm comm, comm::nccl::Stream stream) {
     const std::lock_guard lock(mutex_);
     Member& member = member_of(comm);
     std::string refusal = refusal_of(call, member.rank, member.world->size);
@@ -272,7 +272,7 @@ class NcclDouble {
     memory.erase(data);
     return Result::success;
   }
-  static Result register_memory(nccl::Comm comm, void* data, std::size_t bytes, void*& handle) {
+  static Result register_memory(comm::nccl::Comm comm, void* data, std::size_t bytes, void*& handle) {
     const std::lock_guard lock(mutex_);
     const auto found = memory.find(data);
     if (found == memory.end() || found->second != bytes)
@@ -281,11 +281,11 @@ class NcclDouble {
     handle = data;
     return Result::success;
   }
-  static Result deregister_memory(nccl::Comm, void* handle) {
+  static Result deregister_memory(comm::nccl::Comm, void* handle) {
     const std::lock_guard lock(mutex_);
     registered.erase(handle);
     return Result::success;
   }
 };
 
-}  // namespace fsdp::comm
+}  // namespace fsdp::testing

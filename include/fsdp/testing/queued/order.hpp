@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-namespace fsdp::test {
+namespace fsdp::testing {
 
 /// Positions by queue.
 class Clock {
@@ -73,4 +73,4 @@ class MemoryOrder {
   std::vector<std::string> races_;
 };
 
-}  // namespace fsdp::test
+}  // namespace fsdp::testing

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <support/queued/order.hpp>
+#include <fsdp/testing/queued/order.hpp>
 
 #include <algorithm>
 #include <utility>
 
-namespace fsdp::test {
+namespace fsdp::testing {
 
 bool Clock::join(const Clock& other) {
   if (knows(other)) return false;
@@ -84,4 +84,4 @@ std::vector<std::string> MemoryOrder::take_races() {
   return std::exchange(races_, {});
 }
 
-}  // namespace fsdp::test
+}  // namespace fsdp::testing

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <support/queued/queue.hpp>
+#include <fsdp/testing/queued/queue.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -14,9 +14,9 @@
 
 #include <fsdp/core/error.hpp>
 
-#include <support/queued/capture.hpp>
+#include "capture.hpp"
 
-namespace fsdp::test {
+namespace fsdp::testing {
 namespace {
 
 /// Guards all queues and events: there are few, and they do little.
@@ -241,4 +241,4 @@ EventPoints WorkQueue::points() {
 }
 void WorkQueue::forget_points() { points_forgotten = points_waited_at.size(); }
 
-}  // namespace fsdp::test
+}  // namespace fsdp::testing

@@ -1,26 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Looks at a ShardedModule while a schedule runs: are weights and gradients where they must be?
+///
+///   testing::MemoryWatch<Model> watch(module);
+///   Executor<Model> executor(module, watch.observer());
+///
+/// Every computation finds its weights gathered, in one of the slots that the schedule planned (or at rest, where
+/// nothing is gathered), and every reduction its gradients likewise. What is wrong fails the running test.
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include <comm/communicator.hpp>
 #include <fsdp/device/operations/elements.hpp>
 #include <fsdp/module/executor.hpp>
 #include <fsdp/module/sharded_module.hpp>
 #include <fsdp/sharding/place.hpp>
+#include <fsdp/testing/report.hpp>
 
-namespace fsdp::test {
+namespace fsdp::testing {
 
 /// Addresses [begin, end).
 struct Range {
@@ -48,6 +54,7 @@ class MemoryWatch {
  public:
   using Module = ShardedModule<Model>;
 
+  /// `module` must outlive it. Fails the running test where the module's slots are not those of its schedules.
   explicit MemoryWatch(Module& module) : module_(module) {
     sharding::SlotSizes sizes;
     for (const auto pass : {sharding::Pass::train, sharding::Pass::evaluate})
@@ -55,7 +62,8 @@ class MemoryWatch {
     const auto list = [](std::vector<Range>& ranges, const std::vector<std::int64_t>& expected, auto slot_at) {
       for (std::size_t i = 0; i < expected.size(); ++i) {
         const auto& slot = slot_at(static_cast<int>(i));
-        EXPECT_EQ(slot.size, expected[i]);
+        expect_value("a slot has the size that the schedules of training and evaluation need", message("slot ", i),
+                     "the number of its elements", static_cast<std::int64_t>(slot.size), expected[i]);
         if (slot.size > 0) ranges.push_back(range_of(slot.data, slot.size));
       }
     };
@@ -88,6 +96,7 @@ class MemoryWatch {
   void set_training(bool training) { training_ = training; }
   std::int64_t weight_slots() const { return static_cast<std::int64_t>(weight_slots_.size()); }
   std::int64_t gradient_slots() const { return static_cast<std::int64_t>(gradient_slots_.size()); }
+  /// Views that were looked at: none of them, and nothing was watched.
   std::int64_t checked() const { return checked_; }
 
  private:
@@ -104,7 +113,9 @@ class MemoryWatch {
     const auto& use = module_.uses()[static_cast<std::size_t>(task.index)];
     if (task.action == Action::backward && !use.backward_needs_weights) return;
     for (const int index : use.groups) {
-      ASSERT_TRUE(group(index).is_gathered());
+      if (!group(index).is_gathered())
+        return void(fail("the weights that a computation uses are gathered before it", words(index, "the weights"),
+                         "they are not gathered"));
       for (std::int64_t i = 0; i < count(index); ++i) {
         const auto weight = group(index).weight(i);
         expect_inside(range_of(weight.data(), weight.numel()), weight_slots_, index, at_rest(group(index).model()),
@@ -134,22 +145,27 @@ class MemoryWatch {
   static Range at_rest(const Buffer& buffer) {
     return range_of(buffer.data(), buffer.size());
   }
+  static std::string words(int index, std::string_view what) { return message(what, " of group ", index); }
   std::int64_t count(int index) { return static_cast<std::int64_t>(group(index).parameters().size()); }
 
   /// In the buffer at rest where nothing moves; else in a slot, and in what the communicator was given.
   void expect_inside(const Range& view, const std::vector<Range>& slots, int index, const Range& rest, bool weight) {
     ++checked_;
+    const std::string where = words(index, weight ? "a weight" : "a gradient");
     if (group(index).in_place()) {
-      EXPECT_TRUE(rest.holds(view)) << "group " << index;
+      if (!rest.holds(view))
+        fail("a group that nothing is gathered of is used where it is at rest", where, "it lies elsewhere");
       return;
     }
     bool found = false;
     for (const Range& slot : slots) found = found || slot.holds(view);
-    EXPECT_TRUE(found) << (weight ? "a weight" : "a gradient") << " of group " << index << " is in no slot";
+    if (!found)
+      fail("gathered weights, and gradients to be reduced, lie in the slots of the plan", where, "in no slot");
     if constexpr (requires { module_.communicator().moved; }) {
       const Moved& moved = module_.communicator().moved;
-      EXPECT_TRUE((weight ? moved.gathered : moved.reduced).at(index).holds(view))
-          << (weight ? "a weight" : "a gradient") << " of group " << index << " is not where the collective works";
+      if (!(weight ? moved.gathered : moved.reduced).at(index).holds(view))
+        fail("computations work where the collective does: nothing is copied between them", where,
+             "not in the memory that the communicator was given");
     }
   }
 
@@ -161,4 +177,4 @@ class MemoryWatch {
   std::int64_t checked_ = 0;
 };
 
-}  // namespace fsdp::test
+}  // namespace fsdp::testing

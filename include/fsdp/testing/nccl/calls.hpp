@@ -16,29 +16,29 @@
 #include <fsdp/core/error.hpp>
 #include <fsdp/device/operations.hpp>
 
-namespace fsdp::comm {
+namespace fsdp::testing {
 
-using NcclCalls = std::vector<nccl::Call>;
+using NcclCalls = std::vector<comm::nccl::Call>;
 /// What all ranks gave in one group.
 using NcclCallsByRank = std::map<int, NcclCalls>;
 
-inline const char* name_of(nccl::Call::Kind kind) {
+inline const char* name_of(comm::nccl::Call::Kind kind) {
   constexpr const char* names[] = {"all_gather",     "all_reduce", "broadcast", "reduce",
                                    "reduce_scatter", "send",       "receive"};
   return names[static_cast<int>(kind)];
 }
 
-inline std::string words(const nccl::Call& call) {
+inline std::string words(const comm::nccl::Call& call) {
   return message(name_of(call.kind), " of ", call.count, " ", fsdp::name_of(call.dtype), ", peer ", call.peer);
 }
 
-inline bool point_to_point(const nccl::Call& call) {
-  return call.kind == nccl::Call::Kind::send || call.kind == nccl::Call::Kind::receive;
+inline bool point_to_point(const comm::nccl::Call& call) {
+  return call.kind == comm::nccl::Call::Kind::send || call.kind == comm::nccl::Call::Kind::receive;
 }
 
 /// What is sent overlaps what is written, and not as NCCL's in-place rules say.
-inline bool overlaps_wrongly(const nccl::Call& call, int rank, int size) {
-  using Kind = nccl::Call::Kind;
+inline bool overlaps_wrongly(const comm::nccl::Call& call, int rank, int size) {
+  using Kind = comm::nccl::Call::Kind;
   const bool rooted = call.kind == Kind::broadcast || call.kind == Kind::reduce;
   if (point_to_point(call) || (rooted && call.peer != rank)) return false;
   const std::int64_t bytes = call.count * size_of(call.dtype);
@@ -50,8 +50,8 @@ inline bool overlaps_wrongly(const nccl::Call& call, int rank, int size) {
 }
 
 /// Why NCCL would not take a call; empty where it would.
-inline std::string refusal_of(const nccl::Call& call, int rank, int size) {
-  using Kind = nccl::Call::Kind;
+inline std::string refusal_of(const comm::nccl::Call& call, int rank, int size) {
+  using Kind = comm::nccl::Call::Kind;
   const bool reads = call.kind != Kind::receive;
   const bool writes = call.kind != Kind::send && (call.kind != Kind::reduce || call.peer == rank);
   const bool sums = call.kind == Kind::all_reduce || call.kind == Kind::reduce || call.kind == Kind::reduce_scatter;
@@ -72,7 +72,7 @@ inline NcclCalls collectives_of(const NcclCalls& calls) {
 }
 
 /// The calls of one kind with one peer, in order.
-inline NcclCalls calls_with(const NcclCalls& calls, nccl::Call::Kind kind, int peer) {
+inline NcclCalls calls_with(const NcclCalls& calls, comm::nccl::Call::Kind kind, int peer) {
   NcclCalls found;
   std::copy_if(calls.begin(), calls.end(), std::back_inserter(found),
                [&](const auto& call) { return call.kind == kind && call.peer == peer; });
@@ -81,7 +81,7 @@ inline NcclCalls calls_with(const NcclCalls& calls, nccl::Call::Kind kind, int p
 
 /// Two ranks whose calls do not go together, and what they have; empty where there are none.
 inline std::string disagreement_of(const NcclCallsByRank& group) {
-  using Kind = nccl::Call::Kind;
+  using Kind = comm::nccl::Call::Kind;
   const auto compare = [](const NcclCalls& a, int rank_a, const NcclCalls& b, int rank_b,
                           bool peers_too) -> std::string {
     for (std::size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
@@ -115,11 +115,11 @@ class NcclPart {
     for (const auto& [peer, calls] : group) collectives[peer] = collectives_of(calls);
     std::size_t collective = 0;
     std::map<int, std::size_t> received;
-    for (const nccl::Call& call : group.at(rank)) {
-      if (call.kind == nccl::Call::Kind::receive) {
-        const NcclCalls sent = calls_with(group.at(call.peer), nccl::Call::Kind::send, rank);
+    for (const comm::nccl::Call& call : group.at(rank)) {
+      if (call.kind == comm::nccl::Call::Kind::receive) {
+        const NcclCalls sent = calls_with(group.at(call.peer), comm::nccl::Call::Kind::send, rank);
         move(sent[received[call.peer]++].from, call.to, call.count * size_of(call.dtype));
-      } else if (call.kind != nccl::Call::Kind::send) {
+      } else if (call.kind != comm::nccl::Call::Kind::send) {
         std::vector<const std::byte*> parts;
         for (const auto& [peer, calls] : collectives) parts.push_back(calls[collective].from);
         ++collective;
@@ -133,8 +133,8 @@ class NcclPart {
   }
 
  private:
-  void perform(const nccl::Call& call, int rank, std::vector<const std::byte*> parts) {
-    using Kind = nccl::Call::Kind;
+  void perform(const comm::nccl::Call& call, int rank, std::vector<const std::byte*> parts) {
+    using Kind = comm::nccl::Call::Kind;
     const std::int64_t bytes = call.count * size_of(call.dtype);
     switch (call.kind) {
       case Kind::all_gather:
@@ -170,7 +170,7 @@ class NcclPart {
   }
 
   Queue& queue_;
-  std::vector<std::pair<std::shared_ptr<std::byte>, nccl::Call>> sums_;
+  std::vector<std::pair<std::shared_ptr<std::byte>, comm::nccl::Call>> sums_;
 };
 
-}  // namespace fsdp::comm
+}  // namespace fsdp::testing

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <support/queued/capture.hpp>
+#include "capture.hpp"
 
 #include <condition_variable>
 #include <mutex>
@@ -8,7 +8,7 @@
 
 #include <fsdp/core/error.hpp>
 
-namespace fsdp::test {
+namespace fsdp::testing {
 namespace {
 
 thread_local WorkCapture* capturing = nullptr;
@@ -97,4 +97,4 @@ void WorkCapture::launch(WorkQueue& origin) {
 
 void WorkGraph::launch(WorkQueue& queue) const { kept_->launch(queue); }
 
-}  // namespace fsdp::test
+}  // namespace fsdp::testing

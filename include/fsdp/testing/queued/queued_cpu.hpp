@@ -22,10 +22,9 @@
 #include <fsdp/device/cpu.hpp>
 #include <fsdp/device/device.hpp>
 #include <fsdp/device/meta.hpp>
+#include <fsdp/testing/queued/queue.hpp>
 
-#include <support/queued/queue.hpp>
-
-namespace fsdp::test {
+namespace fsdp::testing {
 
 struct QueuedCpu {
   static constexpr std::string_view name = "queued-cpu";
@@ -115,10 +114,10 @@ void run(QueuedCpu::Stream& stream, const Op& op) {
 
 static_assert(device::check_device<QueuedCpu>());
 
-}  // namespace fsdp::test
+}  // namespace fsdp::testing
 
 /// A CPU's scratch, though queues have their own, and memory that is not the host's.
 template <>
-struct fsdp::device::detail::Planning<fsdp::test::QueuedCpu> {
-  using Meta = MetaOf<test::QueuedCpu>;
+struct fsdp::device::detail::Planning<fsdp::testing::QueuedCpu> {
+  using Meta = MetaOf<testing::QueuedCpu>;
 };
