@@ -32,6 +32,7 @@
 #include <fsdp/sharding/check.hpp>
 #include <fsdp/sharding/place.hpp>
 #include <fsdp/sharding/scheduler.hpp>
+#include <fsdp/sharding/strategies.hpp>
 
 namespace fsdp {
 

@@ -14,10 +14,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <exception>
-#include <map>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -25,169 +22,15 @@
 
 #include <gtest/gtest.h>
 
-#include <comm/threads.hpp>
 #include <fsdp/buffer/any_layout.hpp>
 #include <fsdp/core/policy_text.hpp>
-#include <fsdp/models/llama.hpp>
 #include <fsdp/optim/adamw.hpp>
 #include <fsdp/plan/dry_run.hpp>
 #include <fsdp/sharding/strategies.hpp>
 #include <fsdp/testing/report.hpp>
-#include <fsdp/train/training.hpp>
+#include <fsdp/testing/strategy_runs.hpp>
 
 namespace fsdp::testing {
-
-template <class Strategy>
-using StrategyModel = Llama<Stack<Strategy, comm::Threads<>, Fp32, tiling::RunTime>>;
-
-/// One way to train.
-struct StrategyCase {
-  int ranks = 1;
-  int micro_batches = 1;
-  bool tied = false;
-  Units units = {};
-
-  std::string in_words() const {
-    return message(ranks, ranks == 1 ? " rank, " : " ranks, ", micro_batches,
-                   micro_batches == 1 ? " micro-batch" : " micro-batches", tied ? ", embedding and head tied" : "",
-                   units.recompute ? ", blocks recomputed" : "",
-                   units.frozen.empty() ? "" : message(", frozen ", units.frozen.front()),
-                   units.replicated.empty() ? "" : message(", replicated ", units.replicated.front()),
-                   units.blocks_per_unit == 1 ? "" : message(", ", units.blocks_per_unit, " blocks in a unit"));
-  }
-};
-
-/// Every number of ranks that shows a mistake of its own, and every kind of unit.
-inline std::vector<StrategyCase> strategy_cases() {
-  std::vector<StrategyCase> cases;
-  for (const int ranks : {1, 2, 3, 4})
-    for (const int micro_batches : {1, 3}) cases.push_back({.ranks = ranks, .micro_batches = micro_batches});
-  for (const int ranks : {2, 4}) {
-    cases.push_back({.ranks = ranks, .micro_batches = 2, .tied = true});
-    cases.push_back({.ranks = ranks, .micro_batches = 2, .units = {.recompute = true}});
-    cases.push_back({.ranks = ranks, .units = {.blocks_per_unit = 2}});
-    cases.push_back({.ranks = ranks, .units = {.replicated = {"*norm*"}}});
-    cases.push_back({.ranks = ranks, .micro_batches = 2, .units = {.frozen = {"model.layers.1.*"}}});
-  }
-  return cases;
-}
-
-/// What a run of some steps left behind.
-struct StrategyRun {
-  std::vector<double> losses;
-  std::map<std::string, std::vector<float>> weights;  ///< whole tensors by name
-  device::BytesByKind planned{}, taken{};             ///< of rank 0
-  std::int64_t gathers = 0, reductions = 0;           ///< that rank 0's list has in a step
-  std::int64_t gathered = 0, reduced = 0;             ///< collectives that rank 0 took part in, in one step
-};
-
-namespace detail {
-
-inline constexpr int strategy_steps = 4;
-
-inline LlamaConfig strategy_config(bool tied) {
-  return {.vocab_size = 37,
-          .hidden_size = 19,
-          .intermediate_size = 29,
-          .layers = 3,
-          .heads = 3,
-          .kv_heads = 1,
-          .head_dim = 6,
-          .tied = tied};
-}
-
-/// Tokens of one rank's micro-batch in one step; each rank's are others.
-class StrategyBatch {
- public:
-  static constexpr std::int64_t sequences = 2, length = 7;
-
-  StrategyBatch(int rank, int micro_batch) {
-    for (std::size_t i = 0; i < tokens_.size(); ++i) {
-      tokens_[i] = static_cast<std::int32_t>(
-          (5 * i + 11 * static_cast<std::size_t>(rank) + 3 * static_cast<std::size_t>(micro_batch)) % 37);
-      targets_[i] = (tokens_[i] * 7 + 1) % 37;
-    }
-    if (rank == 1) targets_.front() = -1;  // ranks have different numbers of targets
-  }
-  TokenBatch view() const {
-    return {{tokens_.data(), {sequences * length}}, {targets_.data(), {sequences * length}}, sequences};
-  }
-
- private:
-  std::vector<std::int32_t> tokens_ = std::vector<std::int32_t>(sequences * length);
-  std::vector<std::int32_t> targets_ = std::vector<std::int32_t>(sequences * length);
-};
-
-inline train::StepSize strategy_size(const StrategyCase& how) {
-  return {.sequences = StrategyBatch::sequences,
-          .sequence_length = StrategyBatch::length,
-          .micro_batches = how.micro_batches,
-          .threads = 1};
-}
-
-/// Collectives of all axes.
-template <class Module>
-std::int64_t recorded(Module& module, std::string_view what) {
-  std::int64_t count = 0;
-  for (auto* axis : module.communicators())
-    count += std::ranges::count(axis->monitor().records, what,
-                                [](const comm::Record& record) { return std::string_view(record.label.what); });
-  return count;
-}
-
-template <class Module>
-void collect(const Module& module, std::mutex& mutex, std::map<std::string, std::vector<float>>& weights) {
-  const std::scoped_lock lock(mutex);
-  for (const auto& piece : module.pieces()) {
-    if (!piece.owned) continue;
-    std::vector<float>& whole = weights[piece.parameter->name];
-    whole.resize(static_cast<std::size_t>(piece.parameter->shape.numel()));
-    std::copy_n(piece.main.data(), piece.main.numel(), whole.begin() + piece.begin);
-  }
-}
-
-}  // namespace detail
-
-/// Trains some steps. Throws what the first rank that failed has thrown.
-template <class Strategy>
-StrategyRun train_with(const Strategy& strategy, const StrategyCase& how) {
-  using Model = StrategyModel<Strategy>;
-  using Comm = comm::Threads<>;
-  StrategyRun run;
-  std::mutex mutex;
-  Comm::run(how.ranks, {.record = true}, [&](Comm& communicator) {
-    train::Training<Model, optim::AdamW> training(communicator, Model(detail::strategy_config(how.tied), how.units),
-                                                  detail::strategy_size(how), strategy);
-    training.initialize(3);
-    auto& module = training.module();
-    std::vector<detail::StrategyBatch> held;
-    std::vector<TokenBatch> batches;
-    for (int i = 0; i < how.micro_batches; ++i) held.emplace_back(communicator.rank(), i);
-    for (const detail::StrategyBatch& batch : held) batches.push_back(batch.view());
-    std::vector<double> losses;
-    for (int step = 0; step < detail::strategy_steps; ++step) {
-      for (auto* axis : module.communicators()) axis->monitor().records.clear();
-      losses.push_back(training.step(batches, {.lr = 1e-2}));
-    }
-    const std::int64_t gathered = detail::recorded(module, "weights");
-    const std::int64_t reduced = detail::recorded(module, "gradients");
-    training.executor().evaluate(batches.front());
-    module.synchronize();
-    detail::collect(module, mutex, run.weights);
-    if (communicator.rank() != 0) return;
-    const auto in_list = [&](sharding::Action action) {
-      return std::ranges::count(module.schedule(sharding::Pass::train), action, &sharding::Task::action);
-    };
-    run.losses = losses;
-    run.planned = training.plan().bytes;
-    run.taken = module.peak_bytes();
-    run.gathers = in_list(sharding::Action::gather);
-    run.reductions = in_list(sharding::Action::reduce);
-    run.gathered = gathered;
-    run.reduced = reduced;
-  });
-  return run;
-}
 
 namespace detail {
 

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Checks of an optimizer on pieces of single parameters: no model, no ranks.
+///
+/// Memory beside a piece is watched: it holds other numbers, and NaN beside the gradient, as padding may.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <fsdp/core/bf16.hpp>
+#include <fsdp/device/cpu.hpp>
+#include <fsdp/device/meta.hpp>
+#include <fsdp/optim/optimizer.hpp>
+#include <fsdp/testing/guarded.hpp>
+#include <fsdp/testing/queued/queued_cpu.hpp>
+#include <fsdp/testing/report.hpp>
+
+namespace fsdp::testing {
+
+/// Parameters of every role, of odd sizes; the last is worth a team of threads.
+inline const std::vector<NamedParameter>& stepped_parameters() {
+  static const std::vector<NamedParameter> list = {
+      {.name = "a.matrix", .shape = {37, 19}},
+      {.name = "a.table", .shape = {23, 7}, .role = nn::Role::table},
+      {.name = "a.norm", .shape = {41}},
+      {.name = "a.number", .shape = {1}},
+      {.name = "a.large.matrix", .shape = {129, 161}},
+  };
+  return list;
+}
+
+namespace detail {
+
+inline std::string in_words(const NamedParameter& parameter) {
+  std::string shape;
+  for (std::int64_t axis = 0; axis < parameter.shape.rank; ++axis)
+    shape += (axis == 0 ? "" : ", ") + std::to_string(parameter.shape[axis]);
+  constexpr std::string_view roles[] = {"a linear layer's matrix", "a table", "a vector"};
+  return message("parameter [", shape, "], ", roles[static_cast<int>(parameter.role)]);
+}
+
+/// Elements [begin, end) of a parameter as one update is given them.
+template <class Compute>
+class OptimizerPiece {
+ public:
+  static constexpr bool has_model = !std::is_same_v<Compute, float>;
+
+  OptimizerPiece(const NamedParameter& parameter, std::size_t states, std::int64_t begin, std::int64_t end)
+      : parameter_(&parameter), begin_(begin) {
+    const Shape shape = end - begin == parameter.shape.numel() ? parameter.shape : Shape{end - begin};
+    main_ = {shape, 77.0f};
+    main_.set([&](std::int64_t i) { return static_cast<float>(number_at(1, begin + i)); });
+    gradient_ = {shape, std::numeric_limits<float>::quiet_NaN()};
+    if constexpr (has_model) model_ = {shape, Compute(55.0f)};
+    for (std::size_t state = 0; state < states; ++state) {
+      states_.emplace_back(shape, 33.0f);
+      states_.back().set([](std::int64_t) { return 0.0f; });
+    }
+  }
+  explicit OptimizerPiece(const NamedParameter& parameter, std::size_t states)
+      : OptimizerPiece(parameter, states, 0, parameter.shape.numel()) {}
+
+  /// Of step `number`, times `factor`. Steps differ, and elements by a factor of thousands.
+  void set_gradient(int number, float factor = 1) {
+    gradient_.set([&](std::int64_t i) {
+      const double value = number_at(static_cast<std::uint64_t>(10 + number), begin_ + i);
+      return factor * static_cast<float>(value * std::pow(2.0, static_cast<double>((begin_ + i) % 13) - 8));
+    });
+  }
+  void set_gradient_to_nan() {
+    gradient_.set([](std::int64_t) { return std::numeric_limits<float>::quiet_NaN(); });
+  }
+  void forget_model() {
+    if constexpr (has_model) model_.set([](std::int64_t) { return Compute(55.0f); });
+  }
+
+  template <class O, class Stream>
+  void step(const O& optimizer, Stream& stream, const device::StepDecision& decision) {
+    std::vector<Tensor<float>> states;
+    for (auto& state : states_) states.push_back(state.view());
+    Tensor<Compute> model;
+    if constexpr (has_model) model = model_.view();
+    optimizer.update(stream,
+                     optim::Update<Compute>{.parameter = *parameter_,
+                                            .main = main_.view(),
+                                            .states = states,
+                                            .gradient = gradient_.view(),
+                                            .model = model},
+                     Tensor<const device::StepDecision>(&decision, {1}));
+  }
+
+  std::vector<float> main() const { return main_.values(); }
+  std::vector<float> state(std::size_t index) const { return states_[index].values(); }
+  std::vector<float> gradient() const { return gradient_.values(); }
+  std::vector<Compute> model() const { return has_model ? model_.values() : std::vector<Compute>(); }
+  std::size_t states() const { return states_.size(); }
+
+  /// What lies around the piece is as it was.
+  bool expect_untouched(std::string_view where) const {
+    constexpr std::string_view asked =
+        "an update writes the elements of its piece alone: memory beside it is another piece's, or padding";
+    bool good = true;
+    const auto expect = [&](std::string_view which, const auto& memory) {
+      const std::string touched = memory.touched();
+      if (!touched.empty()) good = fail(asked, where, message(which, ": memory ", touched));
+    };
+    expect("main", main_);
+    for (const auto& state : states_) expect("a state", state);
+    if constexpr (has_model) expect("model", model_);
+    expect("the gradient", gradient_);
+    return good;
+  }
+  /// `model` is `main`, rounded once.
+  bool expect_model(std::string_view where) const {
+    if constexpr (has_model) {
+      std::vector<Compute> expected;
+      for (const float value : main()) expected.push_back(Compute(value));
+      return expect_values("after an update `model` holds `main`, rounded, also where the step was skipped", where,
+                           "model", model(), expected);
+    }
+    return true;
+  }
+
+ private:
+  const NamedParameter* parameter_;
+  std::int64_t begin_ = 0;
+  Guarded<float> main_, gradient_;
+  std::vector<Guarded<float>> states_;
+  Guarded<Compute> model_;
+};
+
+/// What is decided of the steps that checks take.
+inline device::StepDecision decided(int taken) {
+  return {.taken = taken, .lr = 0.01 * (taken + 1), .gradient_scale = taken == 2 ? 0.25f : 1.0f};
+}
+
+/// The CPU of one rank.
+struct OptimizerRank {
+  explicit OptimizerRank(int threads) : arena(ledger, 1 << 22), stream(arena, threads) {}
+  device::Ledger ledger;
+  device::Cpu::Arena arena;
+  device::Cpu::Stream stream;
+};
+
+/// Steps a piece some times.
+template <class O, class Compute>
+void take_steps(const O& optimizer, OptimizerPiece<Compute>& piece, int threads, int steps = 3) {
+  OptimizerRank rank(threads);
+  for (int taken = 1; taken <= steps; ++taken) {
+    piece.set_gradient(taken);
+    const device::StepDecision decision = decided(taken);
+    piece.step(optimizer, rank.stream, decision);
+  }
+}
+
+template <class Compute>
+bool expect_same_piece(std::string_view asked, std::string_view where, const OptimizerPiece<Compute>& found,
+                       const OptimizerPiece<Compute>& expected) {
+  bool same = expect_values(asked, where, "main", found.main(), expected.main());
+  for (std::size_t state = 0; same && state < found.states(); ++state)
+    same = expect_values(asked, where, message("state ", state), found.state(state), expected.state(state));
+  return same && expect_values(asked, where, "model", found.model(), expected.model());
+}
+
+template <class Compute>
+inline constexpr std::string_view compute_name = name_of(dtype_of<Compute>());
+
+}  // namespace detail
+
+/// Names.
+template <class O>
+void check_optimizer_names(const O& optimizer) {
+  const O copy = optimizer;
+  constexpr std::string_view asked =
+      "an optimizer and its copies have one name, and the same different names for the states of a parameter, by which "
+      "checkpoints hold them";
+  if (std::string_view(optimizer.name()).empty() || optimizer.name() != copy.name())
+    return void(fail(asked, "name()", message("\"", optimizer.name(), "\", and of a copy \"", copy.name(), "\"")));
+  for (const NamedParameter& parameter : stepped_parameters()) {
+    const auto list = [&](const O& from) {
+      std::vector<std::string> names;
+      for (const std::string_view name : from.states(parameter)) names.emplace_back(name);
+      return names;
+    };
+    const std::vector<std::string> names = list(optimizer);
+    std::string all;
+    for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+    const std::string where = message("states of ", detail::in_words(parameter));
+    if (names != list(copy) || names != list(optimizer)) return void(fail(asked, where, "they change: " + all));
+    if (std::set<std::string>(names.begin(), names.end()).size() != names.size() ||
+        std::ranges::count(names, std::string()) > 0)
+      return void(fail(asked, where, message("\"", all, "\"")));
+  }
+}
+
+/// Steps and skipped steps.
+template <class Compute, class O>
+void check_optimizer_steps(const O& optimizer) {
+  for (const NamedParameter& parameter : stepped_parameters())
+    for (const int threads : {1, 3}) {
+      detail::OptimizerRank rank(threads);
+      detail::OptimizerPiece<Compute> piece(parameter, optimizer.states(parameter).size());
+      const auto before = piece.main();
+      for (int taken = 1; taken <= 3; ++taken) {
+        const std::string where = message(detail::in_words(parameter), " in ", detail::compute_name<Compute>, ", step ",
+                                          taken, ", ", threads, " threads");
+        piece.set_gradient(taken);
+        piece.forget_model();
+        const auto gradient = piece.gradient();
+        const device::StepDecision decision = detail::decided(taken);
+        piece.step(optimizer, rank.stream, decision);
+        if (!piece.expect_untouched(where) || !piece.expect_model(where) ||
+            !expect_values("an update reads its gradient and leaves it as it is", where, "gradient", piece.gradient(),
+                           gradient))
+          return;
+        for (const float value : piece.main())
+          if (!std::isfinite(value))
+            return void(fail("finite weights, states that began as zeros and finite gradients give finite weights",
+                             where, message("a weight is ", in_words(value))));
+
+        const auto main = piece.main();
+        std::vector<std::vector<float>> states;
+        for (std::size_t i = 0; i < piece.states(); ++i) states.push_back(piece.state(i));
+        constexpr std::string_view skipped = "a skipped step changes nothing but `model`, whatever its gradient is";
+        piece.set_gradient_to_nan();
+        piece.forget_model();
+        const device::StepDecision skip{.taken = taken, .lr = 0.5, .skipped = 1};
+        piece.step(optimizer, rank.stream, skip);
+        bool good = expect_values(skipped, where, "main", piece.main(), main);
+        for (std::size_t i = 0; good && i < piece.states(); ++i)
+          good = expect_values(skipped, where, message("state ", i), piece.state(i), states[i]);
+        if (!good || !piece.expect_untouched(where) || !piece.expect_model(where)) return;
+      }
+      if (piece.main() == before)
+        return void(fail("three steps with a gradient and a learning rate change weights", detail::in_words(parameter),
+                         "no weight has changed"));
+    }
+}
+
+/// Pieces, wherever a parameter is cut, step as the whole does. Whole tensors step alike wherever they lie.
+template <class O>
+void check_optimizer_cuts(const O& optimizer) {
+  const bool cuts = optimizer.grain() == optim::Grain::elements;
+  const std::string_view asked =
+      cuts ? "with Grain::elements every element is stepped alone: pieces of a parameter, and any number of threads, "
+             "give the bits of the parameter stepped whole"
+           : "the same update of the same whole parameter gives the same bits";
+  for (const NamedParameter& parameter : stepped_parameters()) {
+    const std::size_t states = optimizer.states(parameter).size();
+    const std::int64_t count = parameter.shape.numel();
+    detail::OptimizerPiece<bf16> whole(parameter, states);
+    detail::take_steps(optimizer, whole, 1);
+    detail::OptimizerPiece<bf16> again(parameter, states);
+    detail::take_steps(optimizer, again, cuts ? 3 : 1);
+    const std::string name = detail::in_words(parameter);
+    if (!detail::expect_same_piece(asked, message(name, cuts ? ", whole, 3 threads" : ", once more"), again, whole))
+      return;
+    if (!cuts) continue;
+    for (const std::int64_t length : {std::int64_t{1}, std::int64_t{5}, std::int64_t{17}, count / 2, count - 1}) {
+      if (length < 1 || length >= count || count / length > 200) continue;
+      for (std::int64_t begin = 0; begin < count; begin += length) {
+        const std::int64_t end = std::min(begin + length, count);
+        detail::OptimizerPiece<bf16> piece(parameter, states, begin, end);
+        detail::take_steps(optimizer, piece, 1);
+        const auto part = [&](auto values) { return decltype(values)(values.begin() + begin, values.begin() + end); };
+        const std::string where = message(name, ", elements [", begin, ", ", end, ") as a piece");
+        bool same = expect_values(asked, where, "main", piece.main(), part(whole.main())) &&
+                    expect_values(asked, where, "model", piece.model(), part(whole.model()));
+        for (std::size_t i = 0; same && i < states; ++i)
+          same = expect_values(asked, where, message("state ", i), piece.state(i), part(whole.state(i)));
+        if (!same) return;
+      }
+    }
+  }
+}
+
+/// The decision's gradient scale.
+template <class O>
+void check_optimizer_scale(const O& optimizer) {
+  constexpr std::string_view asked =
+      "the gradient of a step is `gradient` times `decision.gradient_scale`: four times the gradient and a quarter of "
+      "the scale give the same bits";
+  for (const NamedParameter& parameter : stepped_parameters()) {
+    const auto stepped = [&](float factor) {
+      detail::OptimizerRank rank(1);
+      detail::OptimizerPiece<float> piece(parameter, optimizer.states(parameter).size());
+      for (int taken = 1; taken <= 3; ++taken) {
+        device::StepDecision decision = detail::decided(taken);
+        decision.gradient_scale = 0.5f / factor;
+        piece.set_gradient(taken, factor);
+        piece.step(optimizer, rank.stream, decision);
+      }
+      return piece;
+    };
+    if (!detail::expect_same_piece(asked, detail::in_words(parameter), stepped(4), stepped(1))) return;
+  }
+}
+
+namespace detail {
+
+/// What updates of one parameter leave on a device: FLOPs, bytes, scratch.
+struct OptimizerCounts {
+  std::int64_t flops = 0, bytes = 0, peak = 0, scratch = 0;
+};
+
+template <class Device, class Compute, class O>
+OptimizerCounts counts_of(const O& optimizer, const NamedParameter& parameter, typename Device::Arena arena,
+                          const device::StepDecision& decision) {
+  typename Device::Stream stream(arena, 2);
+  OptimizerPiece<Compute> piece(parameter, optimizer.states(parameter).size());
+  piece.set_gradient(1);
+  piece.step(optimizer, stream, decision);
+  return {stream.counters.matmul_flops, stream.counters.elementwise_bytes, arena.peak(), arena.peak_scratch()};
+}
+
+inline bool expect_counts(std::string_view asked, std::string_view where, const OptimizerCounts& found,
+                          const OptimizerCounts& expected) {
+  return expect_value(asked, where, "the number of FLOPs of matmuls", found.flops, expected.flops) &&
+         expect_value(asked, where, "the number of bytes that are moved", found.bytes, expected.bytes) &&
+         expect_value(asked, where, "the arena's peak in bytes", found.peak, expected.peak) &&
+         expect_value(asked, where, "the scratch at its peak in bytes", found.scratch, expected.scratch);
+}
+
+}  // namespace detail
+
+/// Dry runs.
+template <class O>
+void check_optimizer_counts(const O& optimizer) {
+  using device::Cpu;
+  using device::Meta;
+  const auto check = [&]<class Compute>(Compute, const NamedParameter& parameter) {
+    const std::string where = message(detail::in_words(parameter), " in ", detail::compute_name<Compute>);
+    const auto on_cpu = [&](const device::StepDecision& decision) {
+      device::Ledger ledger;
+      return detail::counts_of<Cpu, Compute>(optimizer, parameter, Cpu::Arena(ledger, 1 << 22), decision);
+    };
+    const detail::OptimizerCounts found = on_cpu(detail::decided(1));
+    return detail::expect_counts(
+               "a dry run counts of an update, on device::Meta, what it is on the CPU", where,
+               detail::counts_of<Meta, Compute>(optimizer, parameter, Meta::Arena::unbounded(), detail::decided(1)),
+               found) &&
+           detail::expect_counts("an update enqueues the same work in every step", message(where, ", in step 1000"),
+                                 on_cpu({.taken = 1000, .lr = 1e-3}), found) &&
+           detail::expect_counts("an update enqueues the same work in every step, skipped steps among them", where,
+                                 on_cpu({.taken = 1, .skipped = 1}), found);
+  };
+  for (const NamedParameter& parameter : stepped_parameters())
+    if (!check(float{}, parameter) || !check(bf16{}, parameter)) return;
+}
+
+/// Graphs of a step, as GPUs replay them: captured once, launched for every step.
+template <class O>
+void check_optimizer_replays(const O& optimizer) {
+  constexpr std::string_view asked =
+      "an update reads the decision on the device and enqueues the same work in every step: work that was captured in "
+      "one step and is launched in others steps as updates of their own do";
+  for (const NamedParameter& parameter : stepped_parameters()) {
+    const std::size_t states = optimizer.states(parameter).size();
+    const std::vector<device::StepDecision> decisions = {
+        detail::decided(1), detail::decided(2), {.taken = 2, .lr = 0.3, .skipped = 1}, detail::decided(3)};
+    detail::OptimizerPiece<float> expected(parameter, states), found(parameter, states);
+    detail::OptimizerRank rank(1);
+    const O stepping = optimizer;  // what it may keep in itself shows
+    for (std::size_t step = 0; step < decisions.size(); ++step) {
+      expected.set_gradient(static_cast<int>(step));
+      expected.step(stepping, rank.stream, decisions[step]);
+    }
+    device::Ledger ledger;
+    QueuedCpu::Arena arena(ledger, 1 << 22);
+    QueuedCpu::Stream stream(arena, 1);
+    device::StepDecision decision = decisions[0];
+    const auto graph = QueuedCpu::capture(stream, [&] { found.step(optimizer, stream, decision); });
+    for (std::size_t step = 0; step < decisions.size(); ++step) {
+      decision = decisions[step];
+      found.set_gradient(static_cast<int>(step));
+      graph.launch(stream);
+      stream.synchronize();
+    }
+    if (!detail::expect_same_piece(asked, detail::in_words(parameter), found, expected)) return;
+  }
+}
+
+}  // namespace fsdp::testing

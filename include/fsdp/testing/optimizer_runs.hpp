@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Trains with an optimizer over ranks. The stacks that this takes are compiled in the kit's library, once for all
+/// optimizers.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include <fsdp/device/cpu.hpp>
+#include <fsdp/device/meta.hpp>
+#include <fsdp/optim/optimizer.hpp>
+#include <fsdp/testing/strategy_runs.hpp>
+
+namespace fsdp::testing {
+
+/// An optimizer of any type, which steps float weights on the CPU and its dry runs. A copy holds a copy.
+class AnyOptimizer {
+ public:
+  template <class O>
+  requires(!std::is_same_v<O, AnyOptimizer>) explicit AnyOptimizer(const O& optimizer)
+      : name_(optimizer.name()),
+        grain_(optimizer.grain()),
+        states_([optimizer](const NamedParameter& parameter) -> std::span<const std::string_view> {
+          return optimizer.states(parameter);
+        }),
+        on_cpu_([optimizer](Cpu& stream, const Piece& piece, Decision decision) {
+          optimizer.update(stream, piece, decision);
+        }),
+        on_meta_([optimizer](Meta& stream, const Piece& piece, Decision decision) {
+          optimizer.update(stream, piece, decision);
+        }),
+        work_(optim::step_work(optimizer)) {}
+
+  std::string_view name() const { return name_; }
+  optim::Grain grain() const { return grain_; }
+  std::span<const std::string_view> states(const NamedParameter& parameter) const { return states_(parameter); }
+  StepWork step_work() const { return work_; }
+
+  using Cpu = device::Cpu::Stream;
+  using Meta = device::Meta::Stream;
+  using Piece = optim::Update<float>;
+  using Decision = Tensor<const device::StepDecision>;
+  void update(Cpu& stream, const Piece& piece, Decision decision) const { on_cpu_(stream, piece, decision); }
+  void update(Meta& stream, const Piece& piece, Decision decision) const { on_meta_(stream, piece, decision); }
+
+  template <class Self, class Visitor>
+  static void visit(Self&, Visitor&&) {}  // its constants are the held optimizer's own
+
+ private:
+  std::string name_;
+  optim::Grain grain_;
+  std::function<std::span<const std::string_view>(const NamedParameter&)> states_;
+  std::function<void(Cpu&, const Piece&, Decision)> on_cpu_;
+  std::function<void(Meta&, const Piece&, Decision)> on_meta_;
+  StepWork work_;
+};
+
+/// Where the optimizer's pieces lie.
+enum class OptimizerPlace : std::uint8_t {
+  replicated,  ///< every rank steps all
+  sharded,     ///< FullyShard; with Grain::tensors over buffer::Owned, which cuts no tensor
+  offloaded,   ///< the same in host memory, which Grain::elements alone can
+};
+
+struct OptimizerRun {
+  OptimizerPlace place = OptimizerPlace::sharded;
+  StrategyCase how = {};
+  int steps = 4;  ///< in all; those before the checkpoint that it goes on from count
+  double lr = 1e-2;
+  bool as_ranks = false;               ///< one rank takes what as many ranks as it has micro-batches would take
+  std::filesystem::path save_to = {};  ///< the folder of a checkpoint after the last step
+  std::filesystem::path resume = {};   ///< the folder of a checkpoint to go on from
+};
+
+/// Trains. Throws what the first rank that failed has thrown.
+StrategyRun train_with(const AnyOptimizer& optimizer, const OptimizerRun& run);
+
+}  // namespace fsdp::testing
