@@ -6,6 +6,7 @@
 
 #include <fsdp/core/checked.hpp>
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/file.hpp>
 
 #include "crc32c.hpp"
 #include "posix.hpp"
@@ -20,7 +21,7 @@ std::int64_t chunk_bytes_of(std::int64_t file_bytes) {
 }
 
 void FileSums::check(const std::filesystem::path& path, std::int64_t chunk, std::span<const std::byte> content) const {
-  require<InputError>(crc32c(content) == crc32cs[static_cast<std::size_t>(chunk)], path.string(), ": bytes ",
+  require<DamageError>(crc32c(content) == crc32cs[static_cast<std::size_t>(chunk)], path.string(), ": bytes ",
                       begin_of(chunk), " to ", begin_of(chunk) + length_of(chunk) - 1,
                       " are not those that were written: their checksum differs from the one in manifest.json. Take "
                       "another checkpoint, or a sound copy of this one");

@@ -44,14 +44,28 @@ expect_error 'resume auto takes the newest checkpoint of --checkpoint-dir, which
 
 echo "== a flipped bit"
 cp -r runs/step-00000003 flipped
-python3 -c "
-with open('flipped/optimizer.safetensors', 'r+b') as file:
+flip() { python3 - "$1" <<'PY'
+import sys
+with open(sys.argv[1], 'r+b') as file:
     file.seek(1000000)
     byte = file.read(1)[0] ^ 16
     file.seek(1000000)
-    file.write(bytes([byte]))"
+    file.write(bytes([byte]))
+PY
+}
+flip flipped/optimizer.safetensors
 expect_error 'flipped/optimizer.safetensors: bytes 983040 to 1048575 are not those that were written' "$program" train \
   "${flags[@]}" --steps 4 --resume flipped
+cp -r runs spoilt
+flip spoilt/step-00000003/optimizer.safetensors
+for resume in auto spoilt; do  # all ranks take the newest sound step
+  rm -rf spoilt/step-00000004 spoilt.jsonl
+  train --steps 4 --checkpoint-dir spoilt --resume $resume --metrics spoilt.jsonl
+  contains "$err" 'skipping spoilt/step-00000003: .*bytes 983040 to 1048575 are not those that were written'
+  contains "$out" 'resumed from spoilt/step-00000002'
+done
+train --steps 4 --checkpoint-dir sound --resume runs/step-00000002 --metrics sound.jsonl
+same <(steps sound.jsonl) <(steps spoilt.jsonl)
 mv flipped step-00000004
 expect_error 'step-00000004: is the folder of step 4, and its trainer.json is of step 3' "$program" train \
   "${flags[@]}" --steps 4 --resume step-00000004

@@ -14,7 +14,13 @@
 
 namespace fsdp {
 
-/// What the system said of a file. A file whose content is broken is another InputError.
+/// A file whose content is not what was written.
+class DamageError : public InputError {
+ public:
+  using InputError::InputError;
+};
+
+/// What the system said of a file.
 class FileError : public InputError {
  public:
   FileError(const std::string& text, int number) : InputError(text), number_(number) {}

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,6 +18,7 @@
 #include <comm/collectives.hpp>
 #include <fsdp/checkpoint/directory_lock.hpp>
 #include <fsdp/checkpoint/folder.hpp>
+#include <fsdp/core/file.hpp>
 #include <fsdp/data/sampler.hpp>
 #include <fsdp/models/model.hpp>
 #include <fsdp/precision/loss_scale.hpp>
@@ -87,11 +89,8 @@ class RunCheckpoints {
         message("reading ", resumes ? options_.resume : options_.model.name, " (--disk-deadline)"), [&] {
           if (!resumes) {
             load_agreed_weights(communicator_, training_.module(), options_.model.name, warn());
-          } else if (const std::optional<checkpoint::Checkpoint> from = open_agreed()) {
-            loaded = resume(*from);
           } else {
-            training_.initialize(options_.seed);
-            loaded.lines = {message("--resume auto: ", options_.checkpoint_dir, " holds no checkpoint; a fresh start")};
+            loaded = resume();
           }
         });
     return loaded;
@@ -148,14 +147,19 @@ class RunCheckpoints {
   }
 
   /// The checkpoint that rank 0 finds, opened by every rank: no rank falls back to another one alone. Nothing where
-  /// --resume auto finds none.
+  /// --resume auto finds none. One that was found to be damaged is skipped as an incomplete one is.
   std::optional<checkpoint::Checkpoint> open_agreed() {
+    const checkpoint::ReadListing read = [this](const std::filesystem::path& folder) {
+      const auto damaged = damaged_.find(folder.string());
+      if (damaged != damaged_.end()) throw InputError(damaged->second);
+      return checkpoint::read_listing<Model>(folder);
+    };
     const auto open = [&](const std::filesystem::path& path) {
-      return checkpoint::Checkpoint::open(path, checkpoint::read_listing<Model>, warn());
+      return checkpoint::Checkpoint::open(path, read, warn());
     };
     const std::string mine = on_all_ranks(communicator_, "--resume", [&]() -> std::string {
       if (!leads()) return {};
-      const auto found = folder_to_resume(options_, checkpoint::read_listing<Model>, warn());
+      const auto found = folder_to_resume(options_, read, warn());
       return found ? open(*found).path().string() : std::string();
     });
     const std::filesystem::path chosen = gather_texts(communicator_, mine, "--resume").front();
@@ -165,14 +169,38 @@ class RunCheckpoints {
     return from;
   }
 
-  Loaded resume(const checkpoint::Checkpoint& from) {
-    from.check_same_model(checkpoint::listing_of(model_));
-    const checkpoint::TrainerState& state = from.state();
-    Resumed found = compare_with(from.path().string(), state, run_, options_, windows_);
-    on_all_ranks(communicator_, "--resume", [&] { restore(training_.module(), optimizer(), from); });
-    resumed_from_ = from.path();
-    return {.lines = std::move(found.lines),
-            .resumed = Progress{.position = found.position, .tokens = state.tokens, .loss_scale = state.loss_scale}};
+  /// The newest sound step: where a rank finds while reading that a file is not what was written, all take an older one.
+  Loaded resume() {
+    while (const std::optional<checkpoint::Checkpoint> from = open_agreed()) {
+      from->check_same_model(checkpoint::listing_of(model_));
+      const checkpoint::TrainerState& state = from->state();
+      Resumed found = compare_with(from->path().string(), state, run_, options_, windows_);
+      const std::string damage = restore_agreed(*from);
+      if (!damage.empty()) {
+        damaged_[from->path().string()] = damage;
+        continue;
+      }
+      resumed_from_ = from->path();
+      return {.lines = std::move(found.lines),
+              .resumed = Progress{.position = found.position, .tokens = state.tokens, .loss_scale = state.loss_scale}};
+    }
+    training_.initialize(options_.seed);
+    return {.lines = {message("--resume auto: ", options_.checkpoint_dir, " holds no checkpoint; a fresh start")}};
+  }
+
+  /// Reads it on every rank. Returns what the first rank that found damage says of it, or nothing.
+  std::string restore_agreed(const checkpoint::Checkpoint& from) {
+    const std::string mine = on_all_ranks(communicator_, "--resume", [&]() -> std::string {
+      try {
+        restore(training_.module(), optimizer(), from);
+        return {};
+      } catch (const DamageError& damage) {
+        return damage.what();
+      }
+    });
+    for (const std::string& text : gather_texts(communicator_, mine, "--resume"))
+      if (!text.empty()) return text;
+    return {};
   }
 
   Comm& communicator_;
@@ -182,6 +210,7 @@ class RunCheckpoints {
   RunRecord run_;
   std::int64_t windows_;
   std::optional<checkpoint::DirectoryLock> lock_;  ///< rank 0's
+  std::map<std::string, std::string> damaged_;  ///< why, by folder
   std::optional<std::filesystem::path> resumed_from_;
   std::string path_;
   std::int64_t saved_step_ = -1;
