@@ -41,7 +41,7 @@ inline const std::vector<NamedParameter>& stepped_parameters() {
 
 namespace detail {
 
-inline std::string in_words(const NamedParameter& parameter) {
+inline std::string words_of(const NamedParameter& parameter) {
   std::string shape;
   for (std::int64_t axis = 0; axis < parameter.shape.rank; ++axis)
     shape += (axis == 0 ? "" : ", ") + std::to_string(parameter.shape[axis]);
@@ -195,7 +195,7 @@ void check_optimizer_names(const O& optimizer) {
     const std::vector<std::string> names = list(optimizer);
     std::string all;
     for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
-    const std::string where = message("states of ", detail::in_words(parameter));
+    const std::string where = message("states of ", detail::words_of(parameter));
     if (names != list(copy) || names != list(optimizer)) return void(fail(asked, where, "they change: " + all));
     if (std::set<std::string>(names.begin(), names.end()).size() != names.size() ||
         std::ranges::count(names, std::string()) > 0)
@@ -212,7 +212,7 @@ void check_optimizer_steps(const O& optimizer) {
       detail::OptimizerPiece<Compute> piece(parameter, optimizer.states(parameter).size());
       const auto before = piece.main();
       for (int taken = 1; taken <= 3; ++taken) {
-        const std::string where = message(detail::in_words(parameter), " in ", detail::compute_name<Compute>, ", step ",
+        const std::string where = message(detail::words_of(parameter), " in ", detail::compute_name<Compute>, ", step ",
                                           taken, ", ", threads, " threads");
         piece.set_gradient(taken);
         piece.forget_model();
@@ -242,7 +242,7 @@ void check_optimizer_steps(const O& optimizer) {
         if (!good || !piece.expect_untouched(where) || !piece.expect_model(where)) return;
       }
       if (piece.main() == before)
-        return void(fail("three steps with a gradient and a learning rate change weights", detail::in_words(parameter),
+        return void(fail("three steps with a gradient and a learning rate change weights", detail::words_of(parameter),
                          "no weight has changed"));
     }
 }
@@ -262,7 +262,7 @@ void check_optimizer_cuts(const O& optimizer) {
     detail::take_steps(optimizer, whole, 1);
     detail::OptimizerPiece<bf16> again(parameter, states);
     detail::take_steps(optimizer, again, cuts ? 3 : 1);
-    const std::string name = detail::in_words(parameter);
+    const std::string name = detail::words_of(parameter);
     if (!detail::expect_same_piece(asked, message(name, cuts ? ", whole, 3 threads" : ", once more"), again, whole))
       return;
     if (!cuts) continue;
@@ -302,7 +302,7 @@ void check_optimizer_scale(const O& optimizer) {
       }
       return piece;
     };
-    if (!detail::expect_same_piece(asked, detail::in_words(parameter), stepped(4), stepped(1))) return;
+    if (!detail::expect_same_piece(asked, detail::words_of(parameter), stepped(4), stepped(1))) return;
   }
 }
 
@@ -339,7 +339,7 @@ void check_optimizer_counts(const O& optimizer) {
   using device::Cpu;
   using device::Meta;
   const auto check = [&]<class Compute>(Compute, const NamedParameter& parameter) {
-    const std::string where = message(detail::in_words(parameter), " in ", detail::compute_name<Compute>);
+    const std::string where = message(detail::words_of(parameter), " in ", detail::compute_name<Compute>);
     const auto on_cpu = [&](const device::StepDecision& decision) {
       device::Ledger ledger;
       return detail::counts_of<Cpu, Compute>(optimizer, parameter, Cpu::Arena(ledger, 1 << 22), decision);
@@ -386,7 +386,7 @@ void check_optimizer_replays(const O& optimizer) {
       graph.launch(stream);
       stream.synchronize();
     }
-    if (!detail::expect_same_piece(asked, detail::in_words(parameter), found, expected)) return;
+    if (!detail::expect_same_piece(asked, detail::words_of(parameter), found, expected)) return;
   }
 }
 

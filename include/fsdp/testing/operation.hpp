@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The suite of operations on the CPU: right values, no memory but their own, and plans that hold.
+///
+///   struct MyOperations {
+///     static std::vector<OperationCase> cases();
+///     static std::vector<OperationCase> refused();  // shapes that do not fit; no reference
+///   };
+///   INSTANTIATE_TYPED_TEST_SUITE_P(Mine, OperationSuite, MyOperations);
+///
+/// A struct may hold cases of many operations. Odd sizes show most: of one element, of no multiple of a register's, and
+/// one that is worth a team of threads.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <fsdp/testing/operation_cases.hpp>
+#include <fsdp/testing/report.hpp>
+
+namespace fsdp::testing {
+namespace detail {
+
+inline constexpr int team_sizes[] = {1, 2, 3};
+
+inline std::string words_of(const OperationCase& one, const AnyOperation& operation) {
+  return message(operation.name, ", ", one.words);
+}
+inline std::string words_of_team(int threads) { return message(threads, threads == 1 ? " thread" : " threads"); }
+
+/// An operation that was run once.
+class OperationRun {
+ public:
+  /// `unwritten` is what outputs hold before, and every byte of the kernel's scratch is `scratch_byte`.
+  OperationRun(const OperationCase& one, int threads, float unwritten = std::numeric_limits<float>::quiet_NaN(),
+               std::byte scratch_byte = std::byte{0xff})
+      : memory_(unwritten), operation_(one.make(memory_)) {
+    for (const OperationTensor& tensor : memory_.tensors()) {
+      before.push_back(tensor.values());
+      content_before.push_back(tensor.content());
+    }
+    device::Ledger ledger;
+    device::Cpu::Arena arena(ledger, 0);
+    device::Cpu::Stream stream(arena, threads);
+    const std::int64_t bytes = operation_.scratch_bytes(stream);
+    Guarded<std::uint8_t> scratch({bytes}, 0x5a);
+    scratch.set([&](std::int64_t) { return std::to_integer<std::uint8_t>(scratch_byte); });
+    operation_.in_scratch(stream, {.data = reinterpret_cast<std::byte*>(scratch.view().data()), .bytes = bytes});
+    scratch_touched = scratch.touched();
+  }
+
+  const std::vector<OperationTensor>& tensors() const { return memory_.tensors(); }
+  const AnyOperation& operation() const { return operation_; }
+  std::vector<Reals> before;
+  std::vector<std::vector<std::byte>> content_before;
+  std::string scratch_touched;
+
+ private:
+  OperationMemory memory_;
+  AnyOperation operation_;
+};
+
+/// What is written is the same, to the bit.
+inline bool expect_same_outputs(std::string_view asked, std::string_view where, const OperationRun& found,
+                                const OperationRun& expected) {
+  for (std::size_t i = 0; i < found.tensors().size(); ++i) {
+    if (found.tensors()[i].content() == expected.tensors()[i].content()) continue;
+    const Reals a = found.tensors()[i].values(), b = expected.tensors()[i].values();
+    std::size_t first = 0;
+    while (first < a.size() && same_bits(a[first], b[first])) ++first;
+    return fail(asked, where,
+                message(found.tensors()[i].words, ": element ", first, " is ", in_words(a[first]), " and ",
+                        in_words(b[first])));
+  }
+  return true;
+}
+
+/// Calls expect(case) until one fails; an error that a case ends with is a failure.
+template <class Expect>
+void each_case(std::string_view asked, const std::vector<OperationCase>& cases, Expect expect) {
+  if (cases.empty()) fail(asked, "cases()", "there is none");
+  for (const OperationCase& one : cases) {
+    try {
+      if (!expect(one)) return;
+    } catch (const std::exception& error) {
+      return void(fail(asked, one.words, message("an error: ", error.what())));
+    }
+  }
+}
+
+}  // namespace detail
+
+inline void check_operation_values(const std::vector<OperationCase>& cases) {
+  constexpr std::string_view asked =
+      "an operation writes the values of its float64 reference, on any number of threads";
+  detail::each_case(asked, cases, [&](const OperationCase& one) {
+    for (const int threads : detail::team_sizes) {
+      const detail::OperationRun run(one, threads);
+      const std::string where = message(detail::words_of(one, run.operation()), ", ", detail::words_of_team(threads));
+      const std::vector<Reals> expected = one.reference(run.before);
+      std::size_t output = 0;
+      for (const OperationTensor& tensor : run.tensors()) {
+        if (!tensor.written) continue;
+        if (output == expected.size())
+          return fail(asked, where, message("the reference gives ", output, " tensors, and more are written"));
+        const Reals& wanted = expected[output++];
+        const Reals found = tensor.values();
+        if (found.size() != wanted.size())
+          return fail(asked, where,
+                      message(tensor.words, " has ", found.size(), " elements, of the reference ", wanted.size()));
+        double largest = 1e-30;
+        for (const double value : wanted) largest = std::max(largest, std::abs(value));
+        const double bound = (one.bound > 0 ? one.bound : tensor.bound) * largest;
+        for (std::size_t i = 0; i < wanted.size(); ++i)
+          if (!(std::abs(found[i] - wanted[i]) <= bound))
+            return fail(asked, where,
+                        message(tensor.words, ": element ", i, " is ", in_words(found[i]), " instead of ",
+                                in_words(wanted[i]), ", further away than ", bound));
+      }
+      if (output != expected.size())
+        return fail(asked, where,
+                    message("the reference gives ", expected.size(), " tensors, and ", output, " are written"));
+    }
+    return true;
+  });
+}
+
+inline void check_operation_writes(const std::vector<OperationCase>& cases) {
+  constexpr std::string_view asked =
+      "an operation writes the elements of its outputs, its scratch, and nothing else: no input, no gap between rows";
+  detail::each_case(asked, cases, [&](const OperationCase& one) {
+    for (const int threads : detail::team_sizes) {
+      const detail::OperationRun run(one, threads);
+      const std::string where = message(detail::words_of(one, run.operation()), ", ", detail::words_of_team(threads));
+      if (!run.scratch_touched.empty()) return fail(asked, where, message("scratch: memory ", run.scratch_touched));
+      for (std::size_t i = 0; i < run.tensors().size(); ++i) {
+        const OperationTensor& tensor = run.tensors()[i];
+        if (const std::string touched = tensor.touched(); !touched.empty())
+          return fail(asked, where, message(tensor.words, ": memory ", touched));
+        if (!tensor.written && tensor.content() != run.content_before[i])
+          return fail(asked, where, message(tensor.words, " has changed"));
+      }
+    }
+    return true;
+  });
+}
+
+inline void check_operation_reads(const std::vector<OperationCase>& cases) {
+  constexpr std::string_view asked =
+      "an operation reads neither its outputs nor its scratch before it has written them: its results are the same, "
+      "whatever these held";
+  detail::each_case(asked, cases, [&](const OperationCase& one) {
+    const detail::OperationRun of_nan(one, 2), of_outputs(one, 2, 3.0f), of_scratch(one, 2, NAN, std::byte{0x3f});
+    const std::string where = detail::words_of(one, of_nan.operation());
+    return detail::expect_same_outputs(asked, message(where, ", outputs held 3, and NaN"), of_outputs, of_nan) &&
+           detail::expect_same_outputs(asked, message(where, ", scratch held numbers, and NaN"), of_scratch, of_nan);
+  });
+}
+
+inline void check_operation_teams(const std::vector<OperationCase>& cases) {
+  constexpr std::string_view asked = "an operation gives the same bits on any number of threads";
+  detail::each_case(asked, cases, [&](const OperationCase& one) {
+    if (!one.same_bits) return true;
+    const detail::OperationRun alone(one, 1);
+    for (const int threads : {2, 3})
+      if (!detail::expect_same_outputs(
+              asked, message(detail::words_of(one, alone.operation()), ", ", detail::words_of_team(threads), ", and 1"),
+              detail::OperationRun(one, threads), alone))
+        return false;
+    return true;
+  });
+}
+
+inline void check_operation_lists(const std::vector<OperationCase>& cases) {
+  constexpr std::string_view asked =
+      "tensors() lists all that an operation reads and writes: devices with queues order its work by that alone";
+  detail::each_case(asked, cases, [&](const OperationCase& one) {
+    const detail::OperationRun run(one, 1);
+    const std::string where = detail::words_of(one, run.operation());
+    for (std::size_t i = 0; i < run.tensors().size(); ++i) {
+      const OperationTensor& tensor = run.tensors()[i];
+      if (tensor.bytes == 0) continue;
+      bool listed = false, written = false;
+      for (const AnyOperation::Listed& each : run.operation().listed) {
+        listed = listed || each.data == tensor.data;
+        written = written || (each.data == tensor.data && each.written);
+      }
+      if (!listed) return fail(asked, where, message(tensor.words, " is not listed"));
+      if (written != tensor.written)
+        return fail(
+            asked, where,
+            message(tensor.words, written ? " is listed as written" : " is listed as read alone, a Tensor<const T>"));
+    }
+    return true;
+  });
+}
+
+inline void check_operation_plans(const std::vector<OperationCase>& cases) {
+  constexpr std::string_view asked =
+      "a dry run counts of an operation, on device::Meta, the cost and the scratch that it has on the CPU";
+  detail::each_case(asked, cases, [&](const OperationCase& one) {
+    for (const int threads : detail::team_sizes) {
+      OperationMemory memory;
+      const AnyOperation operation = one.make(memory);
+      const std::string where = message(detail::words_of(one, operation), ", ", detail::words_of_team(threads));
+      device::Ledger ledger;
+      device::Cpu::Arena nothing(ledger, 0);
+      const std::int64_t bytes = round_up(operation.scratch_bytes({nothing, threads}), device::alignment);
+      device::Cpu::Arena arena(ledger, bytes);
+      device::Cpu::Stream stream(arena, threads);
+      operation.on_cpu(stream);
+      device::Meta::Arena planned = device::Meta::Arena::unbounded();
+      device::Meta::Stream meta(planned, threads);
+      operation.on_meta(meta);
+      const device::Counters &found = meta.counters, &expected = stream.counters;
+      const bool same =
+          expect_value(asked, where, "the scratch in bytes, a multiple of 64,", planned.peak_scratch(), bytes) &&
+          expect_value(asked, where, "the FLOPs of matmuls", found.matmul_flops, expected.matmul_flops) &&
+          expect_value(asked, where, "the FLOPs of attention", found.attention_flops, expected.attention_flops) &&
+          expect_value(asked, where, "the bytes that are moved", found.elementwise_bytes, expected.elementwise_bytes);
+      if (!same) return false;
+      if (found.matmul_flops + found.attention_flops + found.elementwise_bytes <= 0)
+        return fail("cost() says what an operation costs", where, "neither FLOPs nor bytes");
+    }
+    return true;
+  });
+}
+
+inline void check_operation_on_queues(const std::vector<OperationCase>& cases) {
+  constexpr std::string_view asked =
+      "an operation that is enqueued and runs later, from a copy, gives the bits that it gives at once";
+  detail::each_case(asked, cases, [&](const OperationCase& one) {
+    const detail::OperationRun at_once(one, 1);
+    OperationMemory memory;
+    device::Ledger ledger;
+    QueuedCpu::Arena arena(ledger, 1 << 22);
+    QueuedCpu::Stream stream(arena, 1);
+    one.make(memory).on_queue(stream);
+    stream.synchronize();
+    for (std::size_t i = 0; i < memory.tensors().size(); ++i)
+      if (memory.tensors()[i].content() != at_once.tensors()[i].content())
+        return fail(asked, detail::words_of(one, at_once.operation()),
+                    message(memory.tensors()[i].words, " holds other values"));
+    return true;
+  });
+}
+
+inline void check_operation_refuses(const std::vector<OperationCase>& refused) {
+  constexpr std::string_view asked =
+      "check() refuses tensors that do not fit together with a LogicError (InputError for what a user gave), before "
+      "anything is counted";
+  for (const OperationCase& one : refused) {
+    OperationMemory memory;
+    const AnyOperation operation = one.make(memory);
+    const std::string where = detail::words_of(one, operation);
+    device::Meta::Arena arena = device::Meta::Arena::unbounded();
+    device::Meta::Stream stream(arena, 1);
+    try {
+      operation.on_meta(stream);
+      return void(fail(asked, where, operation.has_check ? "no error was thrown" : "it has no check()"));
+    } catch (const LogicError&) {
+    } catch (const InputError&) {
+    } catch (const std::exception& error) {
+      return void(fail(asked, where, message("an error of another type, which says \"", error.what(), "\"")));
+    }
+    if (stream.counters.matmul_flops + stream.counters.elementwise_bytes > 0)
+      return void(fail(asked, where, "its cost was counted"));
+  }
+}
+
+/// The parameter: a struct with cases(), and refused() where its operations can be given shapes that do not fit.
+template <class Tested>
+class OperationSuite : public ::testing::Test {
+ protected:
+  static std::vector<OperationCase> refused() {
+    if constexpr (requires { Tested::refused(); }) return Tested::refused();
+    return {};
+  }
+};
+TYPED_TEST_SUITE_P(OperationSuite);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(OperationSuite);  // checks may be called without it
+
+TYPED_TEST_P(OperationSuite, ComputesItsReference) { check_operation_values(TypeParam::cases()); }
+TYPED_TEST_P(OperationSuite, WritesItsOutputsAlone) { check_operation_writes(TypeParam::cases()); }
+TYPED_TEST_P(OperationSuite, ReadsNothingUnwritten) { check_operation_reads(TypeParam::cases()); }
+TYPED_TEST_P(OperationSuite, HasTheSameBitsOnAnyTeam) { check_operation_teams(TypeParam::cases()); }
+TYPED_TEST_P(OperationSuite, ListsItsTensors) { check_operation_lists(TypeParam::cases()); }
+TYPED_TEST_P(OperationSuite, IsPlannedAsItRuns) { check_operation_plans(TypeParam::cases()); }
+TYPED_TEST_P(OperationSuite, RunsLaterAsAtOnce) { check_operation_on_queues(TypeParam::cases()); }
+TYPED_TEST_P(OperationSuite, RefusesShapesThatDoNotFit) { check_operation_refuses(this->refused()); }
+
+REGISTER_TYPED_TEST_SUITE_P(OperationSuite, ComputesItsReference, WritesItsOutputsAlone, ReadsNothingUnwritten,
+                            HasTheSameBitsOnAnyTeam, ListsItsTensors, IsPlannedAsItRuns, RunsLaterAsAtOnce,
+                            RefusesShapesThatDoNotFit);
+
+}  // namespace fsdp::testing

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What the suite of operations is given: an operation at some sizes in watched memory, and the float64 reference of
+/// what it writes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/device/cpu.hpp>
+#include <fsdp/device/meta.hpp>
+#include <fsdp/device/operation.hpp>
+#include <fsdp/testing/guarded.hpp>
+#include <fsdp/testing/queued/queued_cpu.hpp>
+
+namespace fsdp::testing {
+
+/// The elements of a tensor, row after row.
+using Reals = std::vector<double>;
+
+/// A tensor that an operation was given.
+struct OperationTensor {
+  std::string words;     ///< such as "tensor 1, an output [37, 43]"
+  bool written = false;  ///< whether the operation may write it
+  double bound = 0;      ///< largest error, over the largest magnitude, of arithmetic in float and one rounding
+  const void* data = nullptr;
+  std::int64_t bytes = 0;
+  std::function<std::string()> touched;             ///< where memory around it was written
+  std::function<Reals()> values;                    ///< as they are now
+  std::function<std::vector<std::byte>()> content;  ///< the same, as bytes
+};
+
+/// Where a case takes its tensors from: each is alone in watched memory, and holds numbers that depend on its place in
+/// the list alone. Matrices may have `gap` elements between rows.
+class OperationMemory {
+ public:
+  /// `unwritten`: what outputs hold before they are written.
+  explicit OperationMemory(float unwritten = std::numeric_limits<float>::quiet_NaN()) : unwritten_(unwritten) {}
+  OperationMemory(const OperationMemory&) = delete;
+  OperationMemory& operator=(const OperationMemory&) = delete;
+
+  /// To be read: numbers in (-scale, scale).
+  template <class T>
+  Tensor<const T> input(const Shape& shape, double scale = 1, std::int64_t gap = 0) {
+    return add<T>("an input", false, shape, gap, numbers<T>(scale));
+  }
+  /// To be read: these values.
+  template <class T>
+  Tensor<const T> input_of(const std::vector<T>& values, const Shape& shape) {
+    require(shape.numel() == std::ssize(values), "input_of: ", values.size(), " values for ", shape.numel());
+    return add<T>("an input", false, shape, 0, [&](std::int64_t i) { return values[static_cast<std::size_t>(i)]; });
+  }
+  /// To be written whole, and not read.
+  template <class T>
+  Tensor<T> output(const Shape& shape, std::int64_t gap = 0) {
+    return add<T>("an output", true, shape, gap, [this](std::int64_t) { return static_cast<T>(unwritten_); });
+  }
+  /// To be read and written, as sums that are accumulated.
+  template <class T>
+  Tensor<T> in_out(const Shape& shape, double scale = 1, std::int64_t gap = 0) {
+    return add<T>("read and written", true, shape, gap, numbers<T>(scale));
+  }
+
+  const std::vector<OperationTensor>& tensors() const { return tensors_; }
+
+ private:
+  template <class T>
+  auto numbers(double scale) {
+    return [seed = tensors_.size(), scale](std::int64_t i) {
+      return static_cast<T>(static_cast<float>(scale * number_at(seed, i)));
+    };
+  }
+
+  template <class T, class Value>
+  Tensor<T> add(const char* how, bool written, const Shape& shape, std::int64_t gap, const Value& value) {
+    const auto held = std::make_shared<Guarded<T>>(shape, static_cast<T>(77.0f), gap);
+    held->set(value);
+    std::string extents;
+    for (std::int64_t axis = 0; axis < shape.rank; ++axis)
+      extents += (axis == 0 ? "" : ", ") + std::to_string(shape[axis]);
+    const Tensor<T> tensor = held->view();
+    tensors_.push_back({.words = message("tensor ", tensors_.size(), ", ", how, " [", extents, "]"),
+                        .written = written,
+                        .bound = std::is_same_v<T, bf16>     ? 1.0 / 256
+                                 : std::is_same_v<T, double> ? 1e-12
+                                                             : 2e-6,
+                        .data = tensor.data(),
+                        .bytes = shape.numel() * static_cast<std::int64_t>(sizeof(T)),
+                        .touched = [held] { return held->touched(); },
+                        .values =
+                            [held] {
+                              Reals values;
+                              for (const T& each : held->values()) values.push_back(static_cast<double>(each));
+                              return values;
+                            },
+                        .content =
+                            [held] {
+                              const std::vector<T> values = held->values();
+                              std::vector<std::byte> bytes(values.size() * sizeof(T));
+                              if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+                              return bytes;
+                            }});
+    return tensor;
+  }
+
+  float unwritten_;
+  std::vector<OperationTensor> tensors_;
+};
+
+/// An operation of any type, on the CPU and the devices that stand for it.
+class AnyOperation {
+ public:
+  struct Listed {
+    const void* data;
+    bool written;
+  };
+
+  template <class Op>
+  requires(!std::is_same_v<Op, AnyOperation>) AnyOperation(const Op& op)  // of what a case's lambda returns
+      : on_cpu([op](device::Cpu::Stream& stream) { device::enqueue(stream, op); }),
+        on_meta([op](device::Meta::Stream& stream) { device::enqueue(stream, op); }),
+        on_queue([op](QueuedCpu::Stream& stream) { device::enqueue(stream, op); }),
+        name(Op::name),
+        cost(op.cost()),
+        has_check(requires { op.check(); }) {
+    static_assert(device::check_operation<Op>());
+    using Stream = device::Cpu::Stream;
+    if constexpr (device::detail::RunsInScratch<Stream, Op>) {
+      scratch_bytes = [op](const Stream& stream) { return scratch(stream, op); };
+      in_scratch = [op](Stream& stream, device::Scratch memory) { run(stream, op, memory); };
+    } else {
+      scratch_bytes = [](const Stream&) { return std::int64_t{0}; };
+      in_scratch = [op](Stream& stream, device::Scratch) { run(stream, op); };
+    }
+    std::apply([&](const auto&... tensors) { (list(tensors), ...); }, op.tensors());
+  }
+
+  std::function<void(device::Cpu::Stream&)> on_cpu;
+  std::function<void(device::Meta::Stream&)> on_meta;
+  std::function<void(QueuedCpu::Stream&)> on_queue;
+  std::function<std::int64_t(const device::Cpu::Stream&)> scratch_bytes;
+  std::function<void(device::Cpu::Stream&, device::Scratch)> in_scratch;  ///< the kernel alone
+  std::string name;
+  device::Cost cost;
+  bool has_check;
+  std::vector<Listed> listed;  ///< by tensors()
+
+ private:
+  template <class T>
+  void list(const Tensor<T>& tensor) {
+    listed.push_back({tensor.data(), !std::is_const_v<T>});
+  }
+};
+
+struct OperationCase {
+  std::string words = {};                                   ///< its sizes, and whatever tells it from others
+  std::function<AnyOperation(OperationMemory&)> make = {};  ///< takes its tensors, and gives the operation
+  std::function<std::vector<Reals>(std::vector<Reals>)> reference = {};  ///< from what all tensors held before, in the
+                                                                         ///< order in which they were taken, what those
+                                                                         ///< that are written hold afterwards, in order
+  double bound = 0;       ///< largest error over the largest magnitude; 0: of a few roundings in float and one to T
+  bool same_bits = true;  ///< whatever the number of threads
+};
+
+}  // namespace fsdp::testing

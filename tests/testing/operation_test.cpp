@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The suite of operations finds what is wrong with each wrong one, and nothing in one that is right.
+#include <fsdp/testing/operation.hpp>
+
+#include <string>
+#include <vector>
+
+#include "failures.hpp"
+#include "wrong_operations.hpp"
+
+namespace fsdp::testing {
+namespace {
+
+using Check = void (*)(const std::vector<OperationCase>&);
+constexpr std::string_view the_case = "flawed_sum, 5 rows of 300, and 3 between them";
+
+template <SumFlaw flaw>
+void expect_found(Check check, std::string_view asked, std::string_view found) {
+  expect_sentence(failures_of([&] { check(FlawedSums<flaw>::cases()); }), asked, the_case, found);
+}
+
+INSTANTIATE_TYPED_TEST_SUITE_P(Right, OperationSuite, FlawedSums<SumFlaw::none>);
+
+TEST(OperationKit, FindsOtherValues) {
+  expect_found<SumFlaw::sums_wrongly>(check_operation_values, "values of its float64 reference",
+                                      "tensor 1, an output [5]: element 0 is");
+}
+
+TEST(OperationKit, FindsWritesBeyondTheOutput) {
+  expect_found<SumFlaw::writes_beyond>(check_operation_writes, "and nothing else",
+                                       "tensor 1, an output [5]: memory 1 elements behind its end was written: 0");
+}
+
+TEST(OperationKit, FindsWritesToInputs) {
+  expect_found<SumFlaw::writes_its_input>(check_operation_writes, "no input",
+                                          "tensor 0, an input [5, 300] has changed");
+  expect_found<SumFlaw::writes_in_the_gap>(check_operation_writes, "no gap between rows",
+                                           "memory the gap behind its row 0 was written");
+}
+
+TEST(OperationKit, FindsWritesBeyondTheScratch) {
+  expect_found<SumFlaw::writes_past_scratch>(check_operation_writes, "its scratch",
+                                             "scratch: memory 1 elements behind its end");
+}
+
+TEST(OperationKit, FindsReadsOfWhatNobodyWrote) {
+  expect_found<SumFlaw::reads_scratch>(check_operation_reads, "scratch before it has written", "element 0 is");
+  expect_found<SumFlaw::reads_its_output>(check_operation_reads, "reads neither its outputs", "element 0 is");
+}
+
+TEST(OperationKit, FindsBitsThatDependOnThreads) {
+  expect_found<SumFlaw::sums_by_thread>(check_operation_teams, "the same bits on any number of threads",
+                                        "tensor 1, an output [5]: element");
+}
+
+TEST(OperationKit, FindsTensorsThatAreNotListed) {
+  expect_found<SumFlaw::lists_too_few>(check_operation_lists, "tensors() lists all",
+                                       "tensor 1, an output [5] is not listed");
+}
+
+TEST(OperationKit, FindsScratchAndCostsThatNoPlanHas) {
+  expect_found<SumFlaw::plans_no_scratch>(check_operation_plans, "a dry run counts of an operation",
+                                          "the scratch in bytes, a multiple of 64, is 0 instead of 64");
+  expect_found<SumFlaw::costs_nothing>(check_operation_plans, "cost() says", "neither FLOPs nor bytes");
+}
+
+TEST(OperationKit, FindsShapesThatAreNotRefused) {
+  expect_sentence(failures_of([] { check_operation_refuses(FlawedSums<SumFlaw::has_a_short_check>::refused()); }),
+                  "check() refuses tensors that do not fit", "5 rows, and 4 sums", "no error was thrown");
+}
+
+}  // namespace
+}  // namespace fsdp::testing
