@@ -4,128 +4,281 @@
 
 #include <cmath>
 #include <cstdint>
-#include <type_traits>
+#include <functional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include <fsdp/device/meta.hpp>
+#include <fsdp/testing/operation.hpp>
 
 #include <device/reference.hpp>
 
 namespace gpt2 {
 namespace {
 
+using namespace fsdp::testing;
 using fsdp::bf16;
 using fsdp::device::enqueue;
-using fsdp::device::reference::difference;
 using fsdp::device::reference::dot;
 using fsdp::device::reference::finite_differences;
 using fsdp::device::reference::Matrix;
 using fsdp::device::reference::plus;
 using fsdp::device::reference::Rank;
-using fsdp::device::reference::tolerance;
-using fsdp::device::reference::Values;
 
 static_assert(fsdp::device::check_operation<LayerNorm<float>>() && fsdp::device::Has<Cpu, LayerNormBackward<bf16>>);
 static_assert(fsdp::device::Has<fsdp::device::Meta, Gelu<float>> &&
               !fsdp::device::Has<fsdp::device::Cuda, Gelu<float>>);
 
+using Lists = std::vector<Reals>;
 constexpr std::int64_t rows = 37, columns = 43;
 constexpr double eps = 1e-5;
 
-Values layer_norm(const Values& x, const Values& weight, const Values& bias) {
-  Values y;
-  const std::size_t width = weight.size();
-  for (std::size_t begin = 0; begin < x.size(); begin += width) {
-    double mean = 0, variance = 0;
-    for (std::size_t i = 0; i < width; ++i) mean += x[begin + i] / static_cast<double>(width);
-    for (std::size_t i = 0; i < width; ++i) variance += std::pow(x[begin + i] - mean, 2) / static_cast<double>(width);
-    for (std::size_t i = 0; i < width; ++i)
-      y.push_back((x[begin + i] - mean) / std::sqrt(variance + eps) * weight[i] + bias[i]);
-  }
-  return y;
+/// The mean of a row, and 1 / sqrt(variance + eps).
+std::pair<double, double> statistics(const double* row, std::size_t width) {
+  double mean = 0, variance = 0;
+  for (std::size_t i = 0; i < width; ++i) mean += row[i] / static_cast<double>(width);
+  for (std::size_t i = 0; i < width; ++i) variance += std::pow(row[i] - mean, 2) / static_cast<double>(width);
+  return {mean, 1 / std::sqrt(variance + eps)};
 }
 
-Values gelu(const Values& x) {
-  Values y;
-  for (const double value : x)
-    y.push_back(0.5 * value *
-                (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (value + 0.044715 * std::pow(value, 3)))));
-  return y;
+/// y, means, 1 / deviations.
+Lists layer_norm(const Reals& x, const Reals& weight, const Reals& bias) {
+  Lists found(3);
+  const std::size_t width = weight.size();
+  for (std::size_t begin = 0; begin < x.size(); begin += width) {
+    const auto [mean, rstd] = statistics(&x[begin], width);
+    for (std::size_t i = 0; i < width; ++i) found[0].push_back((x[begin + i] - mean) * rstd * weight[i] + bias[i]);
+    found[1].push_back(mean);
+    found[2].push_back(rstd);
+  }
+  return found;
+}
+
+/// Gradients of x, weight and bias.
+Lists layer_norm_gradients(const Reals& x, const Reals& weight, const Reals& dy) {
+  const Reals bias(weight.size());
+  return {finite_differences([&](const Reals& each) { return dot(dy, layer_norm(each, weight, bias)[0]); }, x),
+          finite_differences([&](const Reals& each) { return dot(dy, layer_norm(x, each, bias)[0]); }, weight),
+          finite_differences([&](const Reals& each) { return dot(dy, layer_norm(x, weight, each)[0]); }, bias)};
+}
+
+double gelu(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x))); }
+
+const std::vector<std::int64_t> documents = {0, 4, 6, 12};
+constexpr std::int64_t positions_of[2][12] = {{0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5},
+                                              {0, 1, 2, 3, 0, 1, 0, 1, 2, 3, 4, 5}};
+Positions some_positions(bool packed) {
+  Positions positions{.sequence_length = 6};
+  if (packed) positions.documents = documents;
+  return positions;
+}
+
+/// Mean and deviation of the rows of an input, as LayerNorm keeps them.
+template <class T>
+std::pair<Tensor<const float>, Tensor<const float>> kept(OperationMemory& memory, Tensor<const T> x) {
+  std::vector<float> means, rstds;
+  for (std::int64_t row = 0; row < x.rows(); ++row) {
+    Reals values;
+    for (std::int64_t i = 0; i < x.columns(); ++i) values.push_back(static_cast<float>(x.row(row)[i]));
+    const auto [mean, rstd] = statistics(values.data(), values.size());
+    means.push_back(static_cast<float>(mean));
+    rstds.push_back(static_cast<float>(rstd));
+  }
+  return {memory.input_of(means, {x.rows()}), memory.input_of(rstds, {x.rows()})};
 }
 
 template <class T>
-class Gpt2Operations : public testing::Test {
- protected:
-  Rank one{1}, three{3};
-};
-using Types = testing::Types<float, bf16>;
-TYPED_TEST_SUITE(Gpt2Operations, Types);
+struct Gpt2Operations {
+  static std::vector<OperationCase> cases() {
+    std::vector<OperationCase> list = {layer_norm_case(), backward_case(), backward_in_place_case()};
+    for (const bool accumulates : {false, true}) list.push_back(bias_gradient_case(accumulates));
+    list.push_back(
+        {.words = "a bias, and gaps between rows",
+         .make =
+             [](OperationMemory& memory) {
+               return AddBias<T>{.bias = memory.input<T>({columns}), .y = memory.in_out<T>({rows, columns}, 1, 4)};
+             },
+         .reference =
+             [](Lists before) {
+               for (std::size_t i = 0; i < before[1].size(); ++i) before[1][i] += before[0][i % columns];
+               return Lists{before[1]};
+             }});
+    list.push_back(
+        {.words = "numbers from -6 to 6",
+         .make =
+             [](OperationMemory& memory) {
+               return Gelu<T>{.x = memory.input<T>({rows, columns}, 6), .y = memory.output<T>({rows, columns})};
+             },
+         .reference =
+             [](Lists before) {
+               for (double& value : before[0]) value = gelu(value);
+               return Lists{before[0]};
+             }});
+    list.push_back(
+        {.words = "slopes from -6 to 6",
+         .make =
+             [](OperationMemory& memory) {
+               return GeluBackward<T>{.x = memory.input<T>({rows, columns}, 6), .d = memory.in_out<T>({rows, columns})};
+             },
+         .reference =
+             [](Lists before) {
+               const auto slope = [](const Reals& x) { return gelu(x[0]); };
+               for (std::size_t i = 0; i < before[1].size(); ++i)
+                 before[1][i] *= finite_differences(slope, {before[0][i]})[0];
+               return Lists{before[1]};
+             },
+         .bound = 2});
+    for (const bool packed : {false, true}) {
+      list.push_back(positions_case(packed));
+      list.push_back(positions_gradient_case(packed));
+    }
+    return list;
+  }
 
-TYPED_TEST(Gpt2Operations, LayerNormIsThatOfFloat64) {
-  using T = TypeParam;
-  const auto x = Matrix<T>::random(1, rows, columns, 5, 3), weight = Matrix<T>::random(2, 1, columns),
-             bias = Matrix<T>::random(3, 1, columns);
-  Matrix<T> y(rows, columns, 3);
-  Matrix<float> mean(1, rows), rstd(1, rows);
-  enqueue(this->three.stream, LayerNorm<T>{.x = x.view(),
-                                           .weight = weight.vector_input(),
-                                           .bias = bias.vector_input(),
-                                           .y = y.view(),
-                                           .mean = mean.vector(),
-                                           .rstd = rstd.vector()});
-  EXPECT_LT(difference(y.values(), layer_norm(x.values(), weight.values(), bias.values())), tolerance<T>());
-  EXPECT_TRUE(y.gaps_untouched());
-}
+  static std::vector<OperationCase> refused() {
+    return {{.words = "a bias of another size",
+             .make =
+                 [](OperationMemory& memory) {
+                   return AddBias<T>{.bias = memory.input<T>({5}), .y = memory.in_out<T>({4, 6})};
+                 }},
+            {.words = "another shape",
+             .make =
+                 [](OperationMemory& memory) {
+                   return Gelu<T>{.x = memory.input<T>({4, 6}), .y = memory.output<T>({1, 5})};
+                 }},
+            {.words = "more tokens in a sequence than positions", .make = [](OperationMemory& memory) {
+               return AddPositions<T>{.positions = {.sequence_length = 5},
+                                      .table = memory.input<T>({4, 6}),
+                                      .y = memory.in_out<T>({4, 6})};
+             }}};
+  }
 
-TYPED_TEST(Gpt2Operations, LayerNormBackwardIsDerivedAndDoesNotDependOnThreads) {
-  using T = TypeParam;
-  const auto x = Matrix<T>::random(1, rows, columns, 5, 3), weight = Matrix<T>::random(2, 1, columns),
-             bias = Matrix<T>::random(3, 1, columns), dy = Matrix<T>::random(4, rows, columns);
-  Matrix<T> y(rows, columns);
-  Matrix<float> mean(1, rows), rstd(1, rows);
-  enqueue(this->one.stream, LayerNorm<T>{.x = x.view(),
-                                         .weight = weight.vector_input(),
-                                         .bias = bias.vector_input(),
-                                         .y = y.view(),
-                                         .mean = mean.vector(),
-                                         .rstd = rstd.vector()});
-  const auto before = Matrix<T>::random(5, rows, columns);
-  const auto before_bias = Matrix<float>::random(6, 1, columns);
-  struct Found {
-    Values dx, dweight, dbias;
-    bool operator==(const Found&) const = default;
-  };
-  const auto backward = [&](Rank& rank) {
-    auto dx = before;
-    auto dbias = before_bias;
-    Matrix<float> dweight(1, columns);
-    enqueue(rank.stream, LayerNormBackward<T>{.x = x.view(),
-                                              .weight = weight.vector_input(),
-                                              .mean = mean.vector(),
-                                              .rstd = rstd.vector(),
-                                              .dy = dy.view(),
-                                              .dx = dx.view(),
+ private:
+  static OperationCase layer_norm_case() {
+    return {.words = "gaps between rows",
+            .make =
+                [](OperationMemory& memory) {
+                  return LayerNorm<T>{.x = memory.input<T>({rows, columns}, 3, 5),
+                                      .weight = memory.input<T>({columns}),
+                                      .bias = memory.input<T>({columns}),
+                                      .y = memory.output<T>({rows, columns}, 3),
+                                      .mean = memory.output<float>({rows}),
+                                      .rstd = memory.output<float>({rows})};
+                },
+            .reference = [](const Lists& before) { return layer_norm(before[0], before[1], before[2]); }};
+  }
+  static OperationCase backward_case() {
+    return {.words = "dx and dbias added to",
+            .make =
+                [](OperationMemory& memory) {
+                  const auto x = memory.input<T>({rows, columns}, 3, 5);
+                  const auto weight = memory.input<T>({columns});
+                  const auto [mean, rstd] = kept(memory, x);
+                  return LayerNormBackward<T>{.x = x,
+                                              .weight = weight,
+                                              .mean = mean,
+                                              .rstd = rstd,
+                                              .dy = memory.input<T>({rows, columns}),
+                                              .dx = memory.in_out<T>({rows, columns}),
                                               .dx_write = Write::accumulate,
-                                              .dweight = dweight.vector(),
-                                              .dbias = dbias.vector(),
-                                              .dbias_write = Write::accumulate});
-    return Found{dx.values(), dweight.values(), dbias.values()};
-  };
-  const Found found = backward(this->one);
-  EXPECT_TRUE(found == backward(this->three));
-  const Values xs = x.values(), ws = weight.values(), bs = bias.values(), ds = dy.values();
-  const auto dx = finite_differences([&](const Values& each) { return dot(ds, layer_norm(each, ws, bs)); }, xs);
-  const auto dw = finite_differences([&](const Values& each) { return dot(ds, layer_norm(xs, each, bs)); }, ws);
-  const auto db = finite_differences([&](const Values& each) { return dot(ds, layer_norm(xs, ws, each)); }, bs);
-  EXPECT_LT(difference(found.dx, plus(before.values(), dx)), 2 * tolerance<T>());
-  EXPECT_LT(difference(found.dweight, dw), 4e-6);
-  EXPECT_LT(difference(found.dbias, plus(before_bias.values(), db)), 4e-6);
-}
+                                              .dweight = memory.output<float>({columns}),
+                                              .dbias = memory.in_out<float>({columns}),
+                                              .dbias_write = Write::accumulate};
+                },
+            .reference =
+                [](const Lists& before) {
+                  const Lists found = layer_norm_gradients(before[0], before[1], before[4]);
+                  return Lists{plus(before[5], found[0]), found[1], plus(before[7], found[2])};
+                },
+            .bound = 2};
+  }
+  static OperationCase backward_in_place_case() {
+    return {.words = "dx over dy",
+            .make =
+                [](OperationMemory& memory) {
+                  const auto x = memory.input<T>({rows, columns}, 3);
+                  const auto weight = memory.input<T>({columns});
+                  const auto [mean, rstd] = kept(memory, x);
+                  const Tensor<T> dy = memory.in_out<T>({rows, columns});
+                  return LayerNormBackward<T>{.x = x,
+                                              .weight = weight,
+                                              .mean = mean,
+                                              .rstd = rstd,
+                                              .dy = dy,
+                                              .dx = dy,
+                                              .dweight = memory.output<float>({columns}),
+                                              .dbias = memory.output<float>({columns})};
+                },
+            .reference = [](const Lists& before) { return layer_norm_gradients(before[0], before[1], before[4]); },
+            .bound = 2};
+  }
+  static OperationCase bias_gradient_case(bool accumulates) {
+    return {.words = accumulates ? "added to" : "written over",
+            .make =
+                [=](OperationMemory& memory) {
+                  return BiasGradient<T>{
+                      .dy = memory.input<T>({rows, columns}, 1, 4),
+                      .dbias = accumulates ? memory.in_out<float>({columns}) : memory.output<float>({columns}),
+                      .write = accumulates ? Write::accumulate : Write::overwrite};
+                },
+            .reference =
+                [=](const Lists& before) {
+                  Reals sums = accumulates ? before[1] : Reals(columns);
+                  for (std::size_t i = 0; i < before[0].size(); ++i) sums[i % columns] += before[0][i];
+                  return Lists{sums};
+                },
+            .bound = 0.5};
+  }
+  static OperationCase positions_case(bool packed) {
+    return {.words = packed ? "documents of 4, 2 and 6 tokens" : "sequences of 6 tokens",
+            .make =
+                [=](OperationMemory& memory) {
+                  return AddPositions<T>{.positions = some_positions(packed),
+                                         .table = memory.input<T>({8, columns}),
+                                         .y = memory.in_out<T>({12, columns})};
+                },
+            .reference =
+                [=](Lists before) {
+                  for (std::size_t i = 0; i < before[1].size(); ++i)
+                    before[1][i] +=
+                        before[0][static_cast<std::size_t>(positions_of[packed][i / columns]) * columns + i % columns];
+                  return Lists{before[1]};
+                }};
+  }
+  static OperationCase positions_gradient_case(bool packed) {
+    return {.words = packed ? "documents of 4, 2 and 6 tokens" : "sequences of 6 tokens",
+            .make =
+                [=](OperationMemory& memory) {
+                  return PositionsGradient<T>{.positions = some_positions(packed),
+                                              .dy = memory.input<T>({12, columns}),
+                                              .dtable = memory.output<float>({8, columns})};
+                },
+            .reference =
+                [=](const Lists& before) {
+                  Reals sums(8 * columns);
+                  for (std::size_t i = 0; i < before[0].size(); ++i)
+                    sums[static_cast<std::size_t>(positions_of[packed][i / columns]) * columns + i % columns] +=
+                        before[0][i];
+                  return Lists{sums};
+                },
+            .bound = 0.5};
+  }
+};
 
-TYPED_TEST(Gpt2Operations, LayerNormBackwardMayWriteOverWhatItReads) {
+using Types = ::testing::Types<Gpt2Operations<float>, Gpt2Operations<bf16>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(Gpt2, OperationSuite, Types);
+
+template <class T>
+class Gpt2LayerNorm : public ::testing::Test {};
+using Elements = ::testing::Types<float, bf16>;
+TYPED_TEST_SUITE(Gpt2LayerNorm, Elements);
+
+TYPED_TEST(Gpt2LayerNorm, BackwardOverWhatItReadsHasTheBitsOfBackwardElsewhere) {
   using T = TypeParam;
+  Rank rank(3);
   const auto x = Matrix<T>::random(1, rows, columns), weight = Matrix<T>::random(2, 1, columns);
   const auto mean = Matrix<float>::random(3, 1, rows), rstd = Matrix<float>::random(4, 1, rows);
   auto dy = Matrix<T>::random(5, rows, columns);
@@ -141,83 +294,11 @@ TYPED_TEST(Gpt2Operations, LayerNormBackwardMayWriteOverWhatItReads) {
                                 .dweight = dw.vector(),
                                 .dbias = db.vector()};
   };
-  enqueue(this->three.stream, op(apart.view(), dweight, dbias));
-  enqueue(this->three.stream, op(dy.view(), dweight_over, dbias_over));
+  enqueue(rank.stream, op(apart.view(), dweight, dbias));
+  enqueue(rank.stream, op(dy.view(), dweight_over, dbias_over));
   EXPECT_EQ(dy.values(), apart.values());
   EXPECT_EQ(dweight_over.values(), dweight.values());
   EXPECT_EQ(dbias_over.values(), dbias.values());
-}
-
-TYPED_TEST(Gpt2Operations, BiasIsAddedToRowsAndItsGradientIsTheirSum) {
-  using T = TypeParam;
-  const auto bias = Matrix<T>::random(1, 1, columns), start = Matrix<T>::random(2, rows, columns, 4);
-  auto y = start;
-  enqueue(this->three.stream, AddBias<T>{.bias = bias.vector_input(), .y = y.view()});
-  Values expected = start.values(), sums(columns);
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    sums[i % columns] += expected[i];
-    expected[i] += bias.values()[i % columns];
-  }
-  EXPECT_LT(difference(y.values(), expected), tolerance<T>());
-  EXPECT_TRUE(y.gaps_untouched());
-
-  Matrix<float> dbias(1, columns);
-  enqueue(this->three.stream, BiasGradient<T>{.dy = start.view(), .dbias = dbias.vector()});
-  EXPECT_LT(difference(dbias.values(), sums), 1e-6);
-  enqueue(this->one.stream, BiasGradient<T>{.dy = start.view(), .dbias = dbias.vector(), .write = Write::accumulate});
-  EXPECT_LT(difference(dbias.values(), plus(sums, sums)), 1e-6);
-}
-
-TYPED_TEST(Gpt2Operations, GeluAndItsSlopeAreThoseOfFloat64) {
-  using T = TypeParam;
-  const auto x = Matrix<T>::random(1, rows, columns, 0, 6), start = Matrix<T>::random(2, rows, columns);
-  Matrix<T> y(rows, columns);
-  auto d = start;
-  enqueue(this->three.stream, Gelu<T>{.x = x.view(), .y = y.view()});
-  enqueue(this->three.stream, GeluBackward<T>{.x = x.view(), .d = d.view()});
-  EXPECT_LT(difference(y.values(), gelu(x.values())), tolerance<T>());
-  Values slopes;
-  for (std::size_t i = 0; i < x.values().size(); ++i) {
-    const Values at = {x.values()[i]};
-    slopes.push_back(start.values()[i] * finite_differences([](const Values& each) { return gelu(each)[0]; }, at)[0]);
-  }
-  EXPECT_LT(difference(d.values(), slopes), 2 * tolerance<T>());
-}
-
-TYPED_TEST(Gpt2Operations, PositionsBeginAnewWithEveryDocument) {
-  using T = TypeParam;
-  constexpr std::int64_t length = 6;
-  const std::vector<std::int64_t> documents = {0, 4, 6, 12};
-  const std::int64_t expected[2][12] = {{0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5}, {0, 1, 2, 3, 0, 1, 0, 1, 2, 3, 4, 5}};
-  const auto table = Matrix<T>::random(1, 8, columns), start = Matrix<T>::random(2, 12, columns);
-  for (const bool packed : {false, true}) {
-    Positions positions{.sequence_length = length};
-    if (packed) positions.documents = documents;
-    auto y = start;
-    Matrix<float> dtable(8, columns);
-    enqueue(this->three.stream, AddPositions<T>{.positions = positions, .table = table.view(), .y = y.view()});
-    enqueue(this->three.stream,
-            PositionsGradient<T>{.positions = positions, .dy = start.view(), .dtable = dtable.view()});
-    Values sums = start.values(), gradient(8 * columns);
-    for (std::size_t i = 0; i < sums.size(); ++i) {
-      const auto at = static_cast<std::size_t>(expected[packed][i / columns]) * columns + i % columns;
-      gradient[at] += sums[i];
-      sums[i] += table.values()[at];
-    }
-    EXPECT_LT(difference(y.values(), sums), tolerance<T>());
-    EXPECT_LT(difference(dtable.values(), gradient), 1e-6);
-  }
-}
-
-TEST(Gpt2Operation, RefusesShapesThatDoNotFit) {
-  Rank rank(1);
-  Matrix<float> matrix(4, 6), vector(1, 5);
-  EXPECT_THROW(enqueue(rank.stream, AddBias<float>{.bias = vector.vector(), .y = matrix.view()}), fsdp::LogicError);
-  EXPECT_THROW(enqueue(rank.stream, Gelu<float>{.x = matrix.view(), .y = vector.view()}), fsdp::LogicError);
-  EXPECT_THROW(
-      enqueue(rank.stream,
-              AddPositions<float>{.positions = {.sequence_length = 5}, .table = matrix.view(), .y = matrix.view()}),
-      fsdp::LogicError);
 }
 
 }  // namespace

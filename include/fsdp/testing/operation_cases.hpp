@@ -164,12 +164,15 @@ class AnyOperation {
 };
 
 struct OperationCase {
-  std::string words = {};                                   ///< its sizes, and whatever tells it from others
-  std::function<AnyOperation(OperationMemory&)> make = {};  ///< takes its tensors, and gives the operation
-  std::function<std::vector<Reals>(std::vector<Reals>)> reference = {};  ///< from what all tensors held before, in the
-                                                                         ///< order in which they were taken, what those
-                                                                         ///< that are written hold afterwards, in order
-  double bound = 0;       ///< largest error over the largest magnitude; 0: of a few roundings in float and one to T
+  std::string words = {};  ///< its sizes, and whatever tells it from others
+  /// Takes its tensors, and gives the operation.
+  std::function<AnyOperation(OperationMemory&)> make = {};
+  /// From what all tensors held before, in the order in which they were taken, what those that may be written hold
+  /// afterwards, in order.
+  std::function<std::vector<Reals>(std::vector<Reals>)> reference = {};
+  /// Largest error, in multiples of what a few roundings make of a tensor: 2e-6 (float), 1/256 (bf16) or 1e-12 (double)
+  /// of its largest magnitude.
+  double bound = 1;
   bool same_bits = true;  ///< whatever the number of threads
 };
 
