@@ -68,8 +68,8 @@ Costs entry_costs(const Sizes& sizes, const Run<>& run) {
 }
 
 template <class Precision>
-class ModuleCosts : public testing::Test {};
-using Precisions = testing::Types<Fp32, Bf16Mixed>;
+class ModuleCosts : public ::testing::Test {};
+using Precisions = ::testing::Types<Fp32, Bf16Mixed>;
 TYPED_TEST_SUITE(ModuleCosts, Precisions);
 
 TYPED_TEST(ModuleCosts, OnMetaAreTheCpusToTheByte) {
@@ -88,7 +88,7 @@ TYPED_TEST(ModuleCosts, OnMetaAreTheCpusToTheByte) {
     for (const RunTime& tiling : {RunTime{}, RunTime::tiles(4), RunTime::tokens(64)})
       for (const Placing placing : {Placing::adjacent, Placing::padded}) {
         const int threads = tiling == RunTime::tiles(4) ? 2 : 1;
-        SCOPED_TRACE(testing::Message() << sizes.tokens() << " tokens, " << threads << " threads");
+        SCOPED_TRACE(::testing::Message() << sizes.tokens() << " tokens, " << threads << " threads");
         const Run<> run{.tiling = tiling, .placing = placing, .threads = threads};
         using P = TypeParam;
         const Costs mlp = unit_costs<Cpu, BareMlp, P>(sizes, run);

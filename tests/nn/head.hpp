@@ -19,7 +19,7 @@ class Head {
 
   TestRank<Device> rank;
   LossHead<L> module;
-  Fields<Device, LossHead<L>> fields;
+  ModuleFields<Device, LossHead<L>> fields;
   Slot<Device, typename L::Compute> stream;  // x, dx: [T, H] each
   Slot<Device, typename L::Compute> logits;  // [T, V]
   Slot<Device, std::int32_t> targets;        // [T]
@@ -58,7 +58,7 @@ class Entry {
 
   TestRank<Device> rank;
   Embedding<L> module;
-  Fields<Device, Embedding<L>> fields;
+  ModuleFields<Device, Embedding<L>> fields;
   Slot<Device, typename L::Compute> stream;  // y, dy: [T, H] each
   Slot<Device, std::int32_t> tokens;         // [T]
   Context<L> context;

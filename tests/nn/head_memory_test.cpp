@@ -81,8 +81,8 @@ struct LargeHead {
 };
 
 template <class Precision>
-class LargeVocabulary : public testing::Test {};
-using Precisions = testing::Types<Fp32, Bf16Mixed>;
+class LargeVocabulary : public ::testing::Test {};
+using Precisions = ::testing::Types<Fp32, Bf16Mixed>;
 TYPED_TEST_SUITE(LargeVocabulary, Precisions);
 
 TYPED_TEST(LargeVocabulary, NeverHoldsMoreThanItsBudget) {

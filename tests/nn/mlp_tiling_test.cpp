@@ -41,8 +41,8 @@ struct Subject {
   using Precision = PrecisionT;
 };
 template <class S>
-class MlpTiling : public testing::Test {};
-using Subjects = testing::Types<Subject<BareMlp, Fp32>, Subject<BareMlp, Bf16Mixed>, Subject<MlpHalf, Fp32>,
+class MlpTiling : public ::testing::Test {};
+using Subjects = ::testing::Types<Subject<BareMlp, Fp32>, Subject<BareMlp, Bf16Mixed>, Subject<MlpHalf, Fp32>,
                                 Subject<MlpHalf, Bf16Mixed>>;
 TYPED_TEST_SUITE(MlpTiling, Subjects);
 
@@ -127,7 +127,7 @@ TYPED_TEST(MlpTiling, GivesTheUntiledGradientsWithEveryPolicy) {
     const Outcome untiled = outcome<Kind, Precision>(sizes, usual);
     const Outcome expected = exact ? untiled : chain_rule<TypeParam>(sizes, micro_batches);
     for (const Named& policy : policies<TypeParam>(sizes)) {
-      SCOPED_TRACE(testing::Message() << length << " tokens, " << policy.name);
+      SCOPED_TRACE(::testing::Message() << length << " tokens, " << policy.name);
       Run<> run = usual;
       run.tiling = policy.tiling;
       const Outcome found = outcome<Kind, Precision>(sizes, run);
@@ -153,7 +153,7 @@ TEST(BlockTiling, GivesTheUntiledGradientsWithEveryPolicyTheResidualPathIncluded
     const reference::Run<> usual{.micro_batches = 3, .threads = 2};
     const Outcome untiled = outcome<Block, Fp32>(sizes, usual);
     for (const Named& policy : policies<Subject<MlpHalf, Fp32>>(sizes)) {
-      SCOPED_TRACE(testing::Message() << length << " tokens, " << policy.name);
+      SCOPED_TRACE(::testing::Message() << length << " tokens, " << policy.name);
       reference::Run<> run = usual;
       run.tiling = policy.tiling;
       const Outcome found = outcome<Block, Fp32>(sizes, run);
@@ -202,7 +202,7 @@ TYPED_TEST(MlpTiling, TakesToTheByteAndToTheFlopWhatItsPlanSaysAndNeverMoreThanU
       const Sizes sizes{.length = length, .hidden = 64, .intermediate = 192};
       const Taken untiled = taken<Meta, TypeParam>(sizes, {.placing = placing, .threads = 2});
       for (const Named& policy : policies<TypeParam>(sizes)) {
-        SCOPED_TRACE(testing::Message() << length << " tokens, " << policy.name);
+        SCOPED_TRACE(::testing::Message() << length << " tokens, " << policy.name);
         const Run<> run{.tiling = policy.tiling, .placing = placing, .threads = 2};
         const Taken dry = expect_planned<TypeParam>(sizes, run);
         EXPECT_EQ((taken<Cpu, TypeParam>(sizes, run)), dry);
@@ -222,7 +222,7 @@ TYPED_TEST(MlpTiling, NeverTakesMoreThanUntiledWhateverTheThreads) {
                                  Sizes{.length = 4097, .hidden = 64, .intermediate = 192}}) {
         const Taken untiled = taken<Meta, TypeParam>(sizes, {.placing = placing, .threads = threads});
         for (const Named& policy : policies<TypeParam>(sizes)) {
-          SCOPED_TRACE(testing::Message()
+          SCOPED_TRACE(::testing::Message()
                        << sizes.length << " tokens, " << policy.name << ", " << threads << " threads");
           const Run<> run{.tiling = policy.tiling, .placing = placing, .threads = threads};
           EXPECT_LE(expect_planned<TypeParam>(sizes, run).peak, untiled.peak);
@@ -238,7 +238,7 @@ TYPED_TEST(MlpTiling, TakesWhatItsPlanSaysAtFullSize) {
     const Sizes sizes{.length = length, .hidden = 4096, .intermediate = 12288};
     const Taken untiled = taken<Meta, TypeParam>(sizes, {});
     for (const Named& policy : policies<TypeParam>(sizes)) {
-      SCOPED_TRACE(testing::Message() << length << " tokens, " << policy.name);
+      SCOPED_TRACE(::testing::Message() << length << " tokens, " << policy.name);
       EXPECT_LE((expect_planned<TypeParam>(sizes, {.tiling = policy.tiling})).peak, untiled.peak);
     }
   }

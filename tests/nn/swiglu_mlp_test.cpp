@@ -10,13 +10,13 @@ using namespace reference;
 using tiling::RunTime;
 
 template <class Precision>
-class SwiGluMlpTest : public testing::Test {};
-using Precisions = testing::Types<Fp32, Bf16Mixed>;
+class SwiGluMlpTest : public ::testing::Test {};
+using Precisions = ::testing::Types<Fp32, Bf16Mixed>;
 TYPED_TEST_SUITE(SwiGluMlpTest, Precisions);
 
 template <class Precision>
 void expect_float64s(const Sizes& sizes, const Outcome& expected, const Run<>& run) {
-  SCOPED_TRACE(testing::Message() << sizes.tokens() << " tokens, hidden " << sizes.hidden << ", intermediate "
+  SCOPED_TRACE(::testing::Message() << sizes.tokens() << " tokens, hidden " << sizes.hidden << ", intermediate "
                                   << sizes.intermediate << (run.placing == Placing::padded ? ", padded" : ""));
   const Outcome found = outcome<BareMlp, Precision>(sizes, run);
   EXPECT_LE(relative(found.y, expected.y), forward_tolerance<Precision>);
@@ -65,7 +65,7 @@ TYPED_TEST(SwiGluMlpTest, TiledGivesTheUntiledGradients) {
   for (const std::int64_t tiles : {1, 2, 4, 200}) tilings.push_back(RunTime::tiles(tiles));
   for (const std::int64_t length : {1, 2, 3, 5, 7, 9, 100})
     for (const int micro_batches : {1, 2}) {
-      SCOPED_TRACE(testing::Message() << length << " tokens, " << micro_batches << " micro-batches");
+      SCOPED_TRACE(::testing::Message() << length << " tokens, " << micro_batches << " micro-batches");
       const Sizes sizes{.length = length, .hidden = 7, .intermediate = 5};
       const Outcome untiled = outcome<BareMlp, TypeParam>(sizes, Run<>{.micro_batches = micro_batches});
       const bool exact = std::is_same_v<TypeParam, Fp32>;

@@ -16,13 +16,13 @@ struct Subject {
 };
 
 template <class S>
-class ResidualUnit : public testing::Test {};
-using Subjects = testing::Types<Subject<AttentionHalf, Fp32>, Subject<AttentionHalf, Bf16Mixed>, Subject<MlpHalf, Fp32>,
+class ResidualUnit : public ::testing::Test {};
+using Subjects = ::testing::Types<Subject<AttentionHalf, Fp32>, Subject<AttentionHalf, Bf16Mixed>, Subject<MlpHalf, Fp32>,
                                 Subject<MlpHalf, Bf16Mixed>, Subject<Block, Fp32>, Subject<Block, Bf16Mixed>>;
 TYPED_TEST_SUITE(ResidualUnit, Subjects);
 
-testing::Message described(const Sizes& sizes) {
-  return testing::Message() << sizes.sequences << " x " << sizes.length << " tokens, hidden " << sizes.hidden
+::testing::Message described(const Sizes& sizes) {
+  return ::testing::Message() << sizes.sequences << " x " << sizes.length << " tokens, hidden " << sizes.hidden
                             << ", intermediate " << sizes.intermediate << ", heads " << sizes.heads << " / "
                             << sizes.kv_heads << " of " << sizes.head_dim;
 }
@@ -89,7 +89,7 @@ TYPED_TEST(ResidualUnit, TiledGivesTheUntiledGradients) {
   for (const std::int64_t length : {1, 2, 3, 5, 7, 9, 100})
     for (const int micro_batches : {1, 2}) {
       if (attends && !exact && (length == 1 || length == 100)) continue;  // noise around 0; float64 would take long
-      SCOPED_TRACE(testing::Message() << length << " tokens, " << micro_batches << " micro-batches");
+      SCOPED_TRACE(::testing::Message() << length << " tokens, " << micro_batches << " micro-batches");
       const Sizes sizes{.length = length, .hidden = 7, .intermediate = 5, .heads = 2, .kv_heads = 1, .head_dim = 2};
       const Outcome untiled = outcome<Kind, Precision>(sizes, Run<>{.micro_batches = micro_batches});
       const Outcome expected = exact ? untiled : expected_outcome<Kind, Precision>(sizes, micro_batches);

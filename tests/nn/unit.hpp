@@ -57,38 +57,6 @@ struct Run {
   int threads = 1;
 };
 
-template <class Module>
-std::vector<Shape> shapes_of(const Module& module) {
-  std::vector<Shape> shapes;
-  for (const Parameter& parameter : flatten<Module::template FieldsOf>(module.parameters()))
-    shapes.push_back(parameter.shape);
-  return shapes;
-}
-
-/// A module's weights and gradients in flat buffers.
-template <class Device, class Module>
-struct Fields {
-  static constexpr std::size_t parameter_count = Module::parameter_count;
-  std::vector<Shape> shapes;
-  Slot<Device, typename Module::Compute> weights;
-  Slot<Device, typename Module::Accumulate> gradients;
-  std::array<bool, parameter_count> written{};
-
-  Fields(const Module& module, Placing placing)
-      : shapes(shapes_of(module)), weights(shapes, placing), gradients(shapes, placing) {}
-
-  typename Module::Weights weight_views() {
-    std::array<Tensor<const typename Module::Compute>, parameter_count> list;
-    for (std::size_t i = 0; i < parameter_count; ++i) list[i] = weights[i];
-    return unflatten<Module::template FieldsOf>(list);
-  }
-  typename Module::Gradients gradient_views() {
-    std::array<GradientView<typename Module::Accumulate>, parameter_count> list;
-    for (std::size_t i = 0; i < parameter_count; ++i) list[i] = {gradients[i], &written[i]};
-    return unflatten<Module::template FieldsOf>(list);
-  }
-};
-
 /// A unit with its weights, gradients, input, output and residual gradient.
 template <class Device, class Kind, class Precision, class Tiling = tiling::RunTime>
 class Unit {
@@ -99,7 +67,7 @@ class Unit {
 
   TestRank<Device> rank;
   Module module;
-  Fields<Device, Module> fields;
+  ModuleFields<Device, Module> fields;
   Slot<Device, Compute> stream;  // x, y, dy: [T, H] each
   Slot<Device, float> rotary;    // [S, d]
   std::vector<std::int64_t> documents;

@@ -12,8 +12,8 @@ using tiling::RunTime;
 using Targets = std::vector<std::int32_t>;
 
 template <class Precision>
-class Vocabulary : public testing::Test {};
-using Precisions = testing::Types<Fp32, Bf16Mixed>;
+class Vocabulary : public ::testing::Test {};
+using Precisions = ::testing::Types<Fp32, Bf16Mixed>;
 TYPED_TEST_SUITE(Vocabulary, Precisions);
 
 /// Repeats some of them, and leaves some of a large vocabulary out.
@@ -101,7 +101,7 @@ TYPED_TEST(Vocabulary, LossAndGradientsFollowFloat64AtOddSizesInAnyTiles) {
     const LossOutcome expected = expected_loss<TypeParam>(sizes, some_tokens(sizes), 0.75f);
     for (const RunTime& tiling : {RunTime{}, RunTime::tiles(4), RunTime::tokens(3), RunTime::tokens(100)})
       for (const Placing placing : {Placing::adjacent, Placing::padded}) {
-        SCOPED_TRACE(testing::Message() << sizes.tokens() << " tokens, " << sizes.hidden << ", " << sizes.vocabulary);
+        SCOPED_TRACE(::testing::Message() << sizes.tokens() << " tokens, " << sizes.hidden << ", " << sizes.vocabulary);
         const Run<> run{.tiling = tiling, .placing = placing, .threads = placing == Placing::padded ? 2 : 1};
         expect_loss<TypeParam>(found_loss<TypeParam>(sizes, some_tokens(sizes), 0.75f, run), expected);
       }
@@ -187,7 +187,7 @@ TYPED_TEST(Vocabulary, TiledGivesTheUntiledLossAndGradients) {
     const LossOutcome untiled = found_loss<TypeParam>(sizes, targets, 0.5f, {});
     const LossOutcome expected = exact ? untiled : expected_loss<TypeParam>(sizes, targets, 0.5f);
     for (const RunTime& tiling : {RunTime::tiles(1), RunTime::tiles(4), RunTime::tiles(200), RunTime::tokens(3)}) {
-      SCOPED_TRACE(testing::Message() << length << " tokens");
+      SCOPED_TRACE(::testing::Message() << length << " tokens");
       const LossOutcome tiled = found_loss<TypeParam>(sizes, targets, 0.5f, Run<>{.tiling = tiling});
       EXPECT_NEAR(tiled.loss, untiled.loss, 1e-6 * untiled.loss);
       for (std::size_t i = 0; i < expected.gradients.size(); ++i)

@@ -6,7 +6,7 @@
 
 #include <fsdp/optim/run_time.hpp>
 
-#include <examples/lion/lion.hpp>
+#include <examples/07_own_optimizer/lion.hpp>
 
 #include "failures.hpp"
 #include "wrong_optimizers.hpp"

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The suite of a module: its gradients are those of its values, tiles change nothing, and memory is its own.
+///
+///   struct MyMlp {
+///     template <class L>
+///     static mine::Mlp<L> make(const fsdp::testing::ModuleSizes& sizes) { return {{}, sizes.hidden, 3 * sizes.hidden};
+///     }
+///   };
+///   INSTANTIATE_TYPED_TEST_SUITE_P(Mine, ModuleSuite, MyMlp);
+///
+/// The struct may have `static std::vector<ModuleSizes> sizes()`, where not every size does, and for a block that reads
+/// what its model's entry makes `template <class L> static Shared share(nn::Context<L>&, const ModuleSizes&)`.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <fsdp/testing/module_run.hpp>
+
+namespace fsdp::testing {
+namespace detail {
+
+template <class Tested>
+std::vector<ModuleSizes> module_sizes_of() {
+  if constexpr (requires { Tested::sizes(); })
+    return Tested::sizes();
+  else
+    return default_module_sizes();
+}
+
+template <class Tested>
+std::vector<nn::Parameter> module_parameters(const ModuleSizes& sizes) {
+  using Module = typename ModuleRun<device::Cpu, Tested, Fp32>::Module;
+  const auto list = nn::flatten<Module::template FieldsOf>(
+      Tested::template make<nn::Local<device::Cpu, Fp32, tiling::RunTime>>(sizes).parameters());
+  return {list.begin(), list.end()};
+}
+
+/// y, dx and gradients are those of another run, within a relative bound. A gradient that is a thousandth of the
+/// largest, such as a query's where there is one key, is the rounding of others.
+template <class Tested>
+bool expect_same_outcome(std::string_view asked, const ModuleCase& how, const ModuleOutcome& found,
+                         const ModuleOutcome& expected, double bound) {
+  double largest = 0;
+  for (const Numbers& gradient : expected.gradients) largest = std::max(largest, norm_of(gradient));
+  const auto expect = [&](const std::string& which, const Numbers& a, const Numbers& b) {
+    const double error = relative_error(a, b, 1e-3 * largest);
+    return error <= bound || fail(asked, how.in_words(),
+                                  message(which, " differs by ", in_words(error), " of its norm; at most ",
+                                          in_words(bound), " is rounding"));
+  };
+  for (std::size_t i = 0; i < expected.y.size(); ++i)
+    if (!expect("y", found.y[i], expected.y[i]) || !expect("dx", found.dx[i], expected.dx[i])) return false;
+  const auto parameters = module_parameters<Tested>(how.sizes);
+  for (std::size_t i = 0; i < expected.gradients.size(); ++i)
+    if (!expect(message("the gradient of ", parameters[i].name), found.gradients[i], expected.gradients[i]))
+      return false;
+  return true;
+}
+
+/// The sum of dy times y in float64, with one number of the input or of a weight moved.
+template <class Tested>
+class ModuleLoss {
+  using Run = ModuleRun<device::Cpu, Tested, Fp32>;
+
+ public:
+  static constexpr std::size_t input = static_cast<std::size_t>(-1);
+
+  ModuleLoss(const ModuleCase& how, std::uint64_t seed) : run_(how), weights_(module_weights<float>(run_.module)) {
+    const std::int64_t size = how.sizes.tokens() * how.sizes.hidden;
+    x_ = rounded_numbers<float>(seed, size, 1, 0);
+    dy_ = rounded_numbers<float>(seed + 1, size, 1, 0);
+    run_.stream.set(0, x_);
+    for (std::size_t i = 0; i < weights_.size(); ++i) run_.fields.weights.set(i, weights_[i]);
+  }
+  const Numbers& values(std::size_t which) const { return which == input ? x_ : weights_[which]; }
+  double operator()(std::size_t which, std::size_t element, double by) {
+    float& number = (which == input ? run_.stream[0].data() : run_.fields.weights[which].data())[element];
+    const float before = number;
+    number = static_cast<float>(values(which)[element] + by);
+    const auto low = run_.rank.arena.mark(device::Cpu::Arena::End::low);
+    run_.forward();
+    run_.rank.arena.release(device::Cpu::Arena::End::low, low);
+    number = before;
+    const Numbers y = run_.stream.values(1);
+    double sum = 0;
+    size_ = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      sum += dy_[i] * y[i];
+      size_ += dy_[i] * y[i] * dy_[i] * y[i];
+    }
+    return sum;
+  }
+  /// Central differences at two distances, whose error of second order is taken out.
+  double derivative(std::size_t which, std::size_t element) {
+    const auto difference = [&](double h) {
+      return ((*this)(which, element, h) - (*this)(which, element, -h)) / (2 * h);
+    };
+    return (4 * difference(step / 2) - difference(step)) / 3;
+  }
+  /// What rounding in float may add to a derivative.
+  double noise() const { return 1e-5 * std::sqrt(size_) / step; }
+
+  static constexpr double step = 0x1p-5;
+
+ private:
+  Run run_;
+  std::vector<Numbers> weights_;
+  Numbers x_, dy_;
+  double size_ = 0;
+};
+
+/// The element with the largest gradient, and some that are spread evenly.
+inline std::vector<std::size_t> elements_to_move(const Numbers& gradient) {
+  const auto largest = std::ranges::max_element(gradient, {}, [](double value) { return std::abs(value); });
+  std::vector<std::size_t> list = {static_cast<std::size_t>(largest - gradient.begin())};
+  const std::size_t stride = std::max<std::size_t>(1, gradient.size() / 12);
+  for (std::size_t i = stride / 2; i < gradient.size(); i += stride) list.push_back(i);
+  return list;
+}
+
+}  // namespace detail
+
+/// A checkpoint finds each parameter by its name.
+template <class Tested>
+void check_module_parameters() {
+  constexpr std::string_view asked = "a module's parameters have names, each its own, and at least one element";
+  for (const ModuleSizes& sizes : detail::module_sizes_of<Tested>()) {
+    std::set<std::string> names;
+    for (const nn::Parameter& parameter : detail::module_parameters<Tested>(sizes)) {
+      const std::string name = parameter.name;
+      if (name.empty()) return void(fail(asked, sizes.in_words(), "a parameter without a name"));
+      if (!names.insert(name).second) return void(fail(asked, sizes.in_words(), message("two are called ", name)));
+      if (parameter.shape.numel() < 1)
+        return void(fail(asked, sizes.in_words(), message(name, " has ", parameter.shape.numel(), " elements")));
+    }
+  }
+}
+
+/// The gradients that backward gives are the derivatives of what forward gives.
+template <class Tested>
+void check_module_gradients() {
+  constexpr std::string_view asked =
+      "backward gives the derivatives of forward: central differences of the sum of dy times y, in every weight and in "
+      "x";
+  for (const ModuleSizes& sizes : detail::module_sizes_of<Tested>()) {
+    const ModuleCase how{.sizes = sizes};
+    bool good = true;
+    const ModuleOutcome outcome = run_module<Tested, Fp32>(how, {10}, good);
+    if (!good) return;
+    detail::ModuleLoss<Tested> loss(how, 10);
+    const auto parameters = detail::module_parameters<Tested>(sizes);
+    for (std::size_t i = 0; i <= parameters.size(); ++i) {
+      const bool input = i == parameters.size();
+      const Numbers& gradient = input ? outcome.dx.front() : outcome.gradients[i];
+      const std::string name = input ? "x" : parameters[i].name;
+      const double size = detail::norm_of(gradient) / std::sqrt(static_cast<double>(gradient.size()));
+      for (const std::size_t element : detail::elements_to_move(gradient)) {
+        const double expected = loss.derivative(input ? loss.input : i, element);
+        const double bound = 1e-2 * (std::abs(expected) + size) + loss.noise();
+        if (!(std::abs(gradient[element] - expected) <= bound))
+          return void(fail(asked, how.in_words(),
+                           message("the gradient of ", name, "[", element, "] is ", in_words(gradient[element]),
+                                   "; moving that number says ", in_words(expected))));
+      }
+    }
+  }
+}
+
+/// The first write of a gradient replaces what its memory held, every later one adds.
+template <class Tested>
+void check_module_adds() {
+  constexpr std::string_view asked =
+      "gradients of micro-batches add up: the first write replaces what the memory held, later ones add "
+      "(GradientView::next)";
+  for (const ModuleSizes& sizes : detail::module_sizes_of<Tested>()) {
+    const ModuleCase how{.sizes = sizes};
+    bool good = true;
+    const ModuleOutcome first = run_module<Tested, Fp32>(how, {10}, good),
+                        second = run_module<Tested, Fp32>(how, {20}, good),
+                        both = run_module<Tested, Fp32>(how, {10, 20}, good);
+    if (!good) return;
+    ModuleOutcome expected{
+        .y = {first.y[0], second.y[0]}, .dx = {first.dx[0], second.dx[0]}, .gradients = first.gradients};
+    for (std::size_t i = 0; i < expected.gradients.size(); ++i)
+      for (std::size_t k = 0; k < expected.gradients[i].size(); ++k) expected.gradients[i][k] += second.gradients[i][k];
+    if (!detail::expect_same_outcome<Tested>(asked, how, both, expected, 2e-5)) return;
+  }
+}
+
+/// However the tokens are cut, wherever the weights stand, and with several threads.
+template <class Tested, class Precision>
+void check_module_tilings() {
+  constexpr std::string_view asked =
+      "y, dx and gradients are those of the untiled module on one thread with weights side by side";
+  using tiling::RunTime;
+  for (const ModuleSizes& sizes : detail::module_sizes_of<Tested>()) {
+    bool good = true;
+    const ModuleOutcome expected = run_module<Tested, Precision>({.sizes = sizes}, {10, 20}, good);
+    for (const RunTime& policy :
+         {RunTime{}, RunTime::tiles(2), RunTime::tiles(5), RunTime::tokens(3), RunTime::tokens(64)})
+      for (const Placing placing : {Placing::adjacent, Placing::padded}) {
+        const ModuleCase how{
+            .sizes = sizes, .tiling = policy, .placing = placing, .threads = placing == Placing::padded ? 2 : 1};
+        const ModuleOutcome found = run_module<Tested, Precision>(how, {10, 20}, good);
+        constexpr double bound = std::is_same_v<Precision, Fp32> ? 3e-5 : 3e-2;
+        if (!good || !detail::expect_same_outcome<Tested>(asked, how, found, expected, bound)) return;
+      }
+  }
+}
+
+/// Rounded to bf16 it is the same function.
+template <class Tested>
+void check_module_in_bf16() {
+  constexpr std::string_view asked = "in bf16 a module gives what it gives in float, within bf16's rounding";
+  for (const ModuleSizes& sizes : detail::module_sizes_of<Tested>()) {
+    const ModuleCase how{.sizes = sizes};
+    bool good = true;
+    const ModuleOutcome expected = run_module<Tested, Fp32>(how, {10}, good),
+                        found = run_module<Tested, Bf16Mixed>(how, {10}, good);
+    if (!good || !detail::expect_same_outcome<Tested>(asked, how, found, expected, 8e-2)) return;
+  }
+}
+
+/// What the dry run counts is what the CPU does.
+template <class Tested, class Precision>
+void check_module_costs() {
+  constexpr std::string_view asked =
+      "a dry run (device Meta) counts the bytes and the work of the CPU: what a plan says is what a run takes";
+  using tiling::RunTime;
+  for (const ModuleSizes& sizes : detail::module_sizes_of<Tested>())
+    for (const RunTime& policy : {RunTime{}, RunTime::tiles(3)})
+      for (const int threads : {1, 2}) {
+        const ModuleCase how{.sizes = sizes, .tiling = policy, .placing = Placing::padded, .threads = threads};
+        const auto costs_on = [&]<class Device>(Device) {
+          ModuleRun<Device, Tested, Precision> run(how);
+          run.rank.stream.counters = {};
+          run.forward();
+          run.backward();
+          const auto& counters = run.rank.stream.counters;
+          return std::vector<std::int64_t>{run.rank.arena.peak(),    run.rank.arena.peak_scratch(),
+                                           run.rank.arena.used(),    counters.matmul_flops,
+                                           counters.attention_flops, counters.elementwise_bytes};
+        };
+        constexpr std::string_view what[] = {"bytes of the arena at its peak",
+                                             "bytes of kernels' scratch",
+                                             "bytes kept for backward",
+                                             "FLOPs of matmuls",
+                                             "FLOPs of attention",
+                                             "bytes read and written by the rest"};
+        const auto planned = costs_on(device::Meta{}), taken = costs_on(device::Cpu{});
+        for (std::size_t i = 0; i < taken.size(); ++i)
+          if (taken[i] != planned[i])
+            return void(
+                fail(asked, how.in_words(), message(what[i], ": ", planned[i], " planned, ", taken[i], " taken")));
+      }
+}
+
+template <class Tested>
+class ModuleSuite : public ::testing::Test {};
+TYPED_TEST_SUITE_P(ModuleSuite);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ModuleSuite);  // checks may be called without it
+
+TYPED_TEST_P(ModuleSuite, NamesItsParameters) { check_module_parameters<TypeParam>(); }
+TYPED_TEST_P(ModuleSuite, GradientsAreDerivatives) { check_module_gradients<TypeParam>(); }
+TYPED_TEST_P(ModuleSuite, GradientsOfMicroBatchesAddUp) { check_module_adds<TypeParam>(); }
+TYPED_TEST_P(ModuleSuite, TilesThreadsAndPlacesChangeNothing) {
+  check_module_tilings<TypeParam, Fp32>();
+  check_module_tilings<TypeParam, Bf16Mixed>();
+}
+TYPED_TEST_P(ModuleSuite, InBf16IsTheSameFunction) { check_module_in_bf16<TypeParam>(); }
+TYPED_TEST_P(ModuleSuite, IsCountedByDryRuns) {
+  check_module_costs<TypeParam, Fp32>();
+  check_module_costs<TypeParam, Bf16Mixed>();
+}
+REGISTER_TYPED_TEST_SUITE_P(ModuleSuite, NamesItsParameters, GradientsAreDerivatives, GradientsOfMicroBatchesAddUp,
+                            TilesThreadsAndPlacesChangeNothing, InBf16IsTheSameFunction, IsCountedByDryRuns);
+
+}  // namespace fsdp::testing

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A module between two residual streams, run alone: its memory, its inputs, and what came out of it. No test of its
+/// own.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include <fsdp/core/error.hpp>
+#include <fsdp/device/cpu.hpp>
+#include <fsdp/device/meta.hpp>
+#include <fsdp/nn/module.hpp>
+#include <fsdp/precision/policies.hpp>
+#include <fsdp/testing/guarded.hpp>
+#include <fsdp/testing/module_memory.hpp>
+#include <fsdp/testing/report.hpp>
+#include <tiling/policies.hpp>
+
+namespace fsdp::testing {
+
+/// What a module is made for. All its other sizes follow from `hidden`.
+struct ModuleSizes {
+  std::int64_t sequences = 1;
+  std::int64_t length = 1;
+  std::int64_t hidden = 12;
+
+  std::int64_t tokens() const { return sequences * length; }
+  std::string in_words() const { return message(sequences, " x ", length, " tokens, hidden ", hidden); }
+};
+
+/// Odd numbers of tokens, one alone, and more than a register and a team of threads hold.
+inline std::vector<ModuleSizes> default_module_sizes() { return {{1, 1, 12}, {1, 5, 12}, {2, 7, 24}, {3, 33, 24}}; }
+
+using Numbers = std::vector<double>;
+
+/// What came out: y and dx of every micro-batch, and the sums of the weights' gradients.
+struct ModuleOutcome {
+  std::vector<Numbers> y, dx, gradients;
+};
+
+/// How a module is run.
+struct ModuleCase {
+  ModuleSizes sizes = {};
+  tiling::RunTime tiling = {};
+  Placing placing = Placing::adjacent;
+  int threads = 1;
+
+  std::string in_words() const {
+    return message(sizes.in_words(), ", tiling ", tiling.text(), ", ",
+                   placing == Placing::adjacent ? "weights side by side" : "weights at multiples of 64 elements",
+                   threads == 1 ? "" : message(", ", threads, " threads"));
+  }
+};
+
+namespace detail {
+
+template <class T>
+Numbers rounded_numbers(std::uint64_t seed, std::int64_t count, double spread, double center) {
+  Numbers list;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto value = static_cast<float>(center + spread * number_at(seed, i));
+    list.push_back(static_cast<double>(static_cast<float>(T(value))));
+  }
+  return list;
+}
+
+/// Weights that have something to do: norms near 1, biases that are not 0, matrices that keep the size of what passes.
+template <class T, class Module>
+std::vector<Numbers> module_weights(const Module& module) {
+  std::vector<Numbers> list;
+  for (const nn::Parameter& parameter : nn::flatten<Module::template FieldsOf>(module.parameters())) {
+    const bool ones = parameter.initial == nn::Initial::ones;
+    const double columns = parameter.shape.rank == 2 ? static_cast<double>(parameter.shape[1]) : 10;
+    list.push_back(rounded_numbers<T>(100 + list.size(), parameter.shape.numel(), ones ? 0.4 : 1.2 / std::sqrt(columns),
+                                      ones ? 1 : 0));
+  }
+  return list;
+}
+
+inline double norm_of(const Numbers& values) {
+  double sum = 0;
+  for (const double value : values) sum += value * value;
+  return std::sqrt(sum);
+}
+
+/// |found - expected| / max(|expected|, least); infinite where a number is not finite.
+inline double relative_error(const Numbers& found, const Numbers& expected, double least) {
+  Numbers difference;
+  for (std::size_t i = 0; i < expected.size(); ++i) difference.push_back(found[i] - expected[i]);
+  const double error = norm_of(difference) / std::max({norm_of(expected), least, 1e-30});
+  return std::isfinite(error) ? error : std::numeric_limits<double>::infinity();
+}
+
+}  // namespace detail
+
+/// A module with its weights, gradients, input, output and residual gradient.
+template <class Device, class Tested, class Precision>
+class ModuleRun {
+ public:
+  using L = nn::Local<Device, Precision, tiling::RunTime>;
+  using Compute = typename L::Compute;
+  using Module = decltype(Tested::template make<L>(ModuleSizes{}));
+
+  explicit ModuleRun(const ModuleCase& how)
+      : rank(how.threads, arena_bytes(how)),
+        module(Tested::template make<L>(how.sizes)),
+        fields(module, how.placing),
+        stream(std::vector<Shape>(3, {how.sizes.tokens(), how.sizes.hidden}), Placing::padded),
+        context{.arena = rank.arena,
+                .stream = rank.stream,
+                .tiling = how.tiling,
+                .sequences = how.sizes.sequences,
+                .sequence_length = how.sizes.length} {
+    if constexpr (reads_shared) shared_ = make_shared(how.sizes);
+  }
+
+  void forward() {
+    if constexpr (reads_shared)
+      module.forward(context, shared_, fields.weight_views(), saved, stream[0], stream[1]);
+    else
+      module.forward(context, fields.weight_views(), saved, stream[0], stream[1]);
+  }
+  void backward() {
+    if constexpr (reads_shared && nn::BlockWithoutWeightsInBackward<Module, L>)
+      module.backward(context, shared_, fields.gradient_views(), saved, stream[2]);
+    else if constexpr (reads_shared)
+      module.backward(context, shared_, fields.weight_views(), fields.gradient_views(), saved, stream[2]);
+    else
+      module.backward(context, fields.weight_views(), fields.gradient_views(), saved, stream[2]);
+  }
+
+  TestRank<Device> rank;
+  Module module;
+  ModuleFields<Device, Module> fields;
+  Slot<Device, Compute> stream;  // x, y, dy: [T, H] each
+  typename Module::Saved saved{};
+  nn::Context<L> context;
+
+ private:
+  /// Twice what the dry run takes, and some: a module that takes more should be told so, and not run out of memory.
+  static std::int64_t arena_bytes(const ModuleCase& how) {
+    constexpr std::int64_t some = std::int64_t{2} << 20;
+    if constexpr (Device::counts_only) {
+      return some;
+    } else {
+      ModuleRun<device::Meta, Tested, Precision> planned(how);
+      planned.forward();
+      planned.backward();
+      return some + 2 * planned.rank.arena.peak();
+    }
+  }
+
+  static constexpr bool reads_shared = nn::BlockModule<Module, L>;
+  static_assert(
+      reads_shared || nn::Module<Module, L>,
+      "fsdp: the suite of modules runs units between two residual streams: forward(context, weights, saved, x, "
+      "y) and backward(context, weights, gradients, saved, dy), or those of a block, with `shared` behind the "
+      "context. Entries and heads are tried by the suite of models");
+
+  auto make_shared(const ModuleSizes& sizes) {
+    if constexpr (requires { Tested::template share<L>(context, sizes); }) {
+      return Tested::template share<L>(context, sizes);
+    } else {
+      static_assert(std::is_same_v<typename Module::Shared, nn::Nothing>,
+                    "fsdp: this block reads what a model's entry makes for all blocks; give the tested struct template "
+                    "<class L> static Shared share(nn::Context<L>&, const ModuleSizes&)");
+      return nn::Nothing{};
+    }
+  }
+  static auto shared_type() {
+    if constexpr (reads_shared)
+      return typename Module::Shared{};
+    else
+      return nn::Nothing{};
+  }
+  decltype(shared_type()) shared_{};
+};
+
+/// Runs forward and backward over micro-batches, with NaN in all memory that must not be read. What a module touches
+/// or keeps beyond its own is a failure; `good` becomes false there.
+template <class Tested, class Precision>
+ModuleOutcome run_module(const ModuleCase& how, const std::vector<std::uint64_t>& seeds, bool& good) {
+  using Run = ModuleRun<device::Cpu, Tested, Precision>;
+  using Compute = typename Run::Compute;
+  using End = device::Cpu::Arena::End;
+  Run run(how);
+  const std::string where = how.in_words();
+  const auto expect = [&](bool holds, std::string_view asked, std::string_view found) {
+    if (good && !holds) good = fail(asked, where, found);
+  };
+  const std::vector<Numbers> weights = detail::module_weights<Compute>(run.module);
+  for (std::size_t i = 0; i < weights.size(); ++i) run.fields.weights.set(i, weights[i]);
+  const std::int64_t size = how.sizes.tokens() * how.sizes.hidden;
+  ModuleOutcome outcome;
+  for (const std::uint64_t seed : seeds) {
+    const Numbers x = detail::rounded_numbers<Compute>(seed, size, 1, 0);
+    run.stream.poison();
+    run.stream.set(0, x);
+    run.rank.poison_free_memory();
+    const auto low = run.rank.arena.mark(End::low);
+    const std::int64_t high = run.rank.high_end();
+    run.forward();
+    outcome.y.push_back(run.stream.values(1));
+    expect(run.rank.high_end() == high,
+           "forward gives temporary memory back: only what backward reads stays, at the arena's low end",
+           "memory at the arena's high end is still taken; allocate it in an L::Frame");
+    run.stream.poison();
+    run.stream.set(0, x);
+    run.stream.set(2, detail::rounded_numbers<Compute>(seed + 1, size, 1, 0));
+    const std::int64_t kept = run.rank.low_end();
+    run.rank.poison_free_memory();
+    run.backward();
+    outcome.dx.push_back(run.stream.values(2));
+    expect(run.rank.high_end() == high && run.rank.low_end() == kept, "backward keeps no memory",
+           "memory of the arena is still taken; allocate it in an L::Frame");
+    expect(run.stream.values(0) == x, "a module does not write its input", "x was changed");
+    run.rank.arena.release(End::low, low);
+  }
+  outcome.gradients = run.fields.gradients.all_values();
+  constexpr std::string_view outputs = "a module writes y, dx and the gradients of its weights, and nothing else";
+  expect(run.fields.weights.all_values() == weights, outputs, "a weight was changed");
+  expect(run.fields.weights.guards_untouched(), outputs, "memory beside the weights was written");
+  expect(run.fields.gradients.guards_untouched(), outputs, "memory beside the gradients was written");
+  expect(run.stream.guards_untouched(), outputs, "memory beside x, y or dy was written");
+  expect(run.rank.sentinels_untouched(), outputs, "memory of another unit in the arena was written");
+  return outcome;
+}
+
+}  // namespace fsdp::testing

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The suite of modules: ours pass, wrong ones are found, in words.
+#include <fsdp/testing/module.hpp>
+
+#include <fsdp/nn/transformer_block.hpp>
+
+#include "failures.hpp"
+#include "wrong_modules.hpp"
+
+namespace fsdp::testing {
+namespace {
+
+struct OurMlp {
+  template <class L>
+  static nn::SwiGluMlp<L> make(const ModuleSizes& sizes) {
+    return {{}, sizes.hidden, 3 * sizes.hidden + 1};
+  }
+};
+struct OurBlock {
+  template <class L>
+  static nn::TransformerBlock<L> make(const ModuleSizes& sizes) {
+    return {{}, {{}, sizes.hidden, 3, 1, 4, 1e-2f}, {{}, sizes.hidden, 2 * sizes.hidden, 1e-2f}};
+  }
+  template <class L>
+  static nn::RotaryTable share(nn::Context<L>& context, const ModuleSizes& sizes) {
+    const auto table = context.template save<float>({sizes.length, 4});  // [S, d]
+    device::enqueue(context.stream, device::RotaryTable{.theta = 100.0f, .table = table});
+    return {table};
+  }
+};
+INSTANTIATE_TYPED_TEST_SUITE_P(OurMlp, ModuleSuite, OurMlp);
+INSTANTIATE_TYPED_TEST_SUITE_P(OurBlock, ModuleSuite, OurBlock);
+
+TEST(WrongModules, WithAWrongSignAreFound) {
+  expect_sentence(failures_of(check_module_gradients<TestedWrongMlp<WrongSign>>),
+                  "backward gives the derivatives of forward", "1 x 5 tokens, hidden 12",
+                  "the gradient of mlp.up_proj");
+}
+TEST(WrongModules, ThatForgetToAddAreFound) {
+  expect_sentence(failures_of(check_module_adds<TestedWrongMlp<Overwrites>>), "gradients of micro-batches add up",
+                  "1 x 5 tokens", "the gradient of mlp.down_proj.weight differs by");
+}
+TEST(WrongModules, ThatReadWhatNobodyWroteAreFound) {
+  expect_sentence(failures_of(check_module_adds<TestedWrongMlp<ReadsWhatNobodyWrote>>), "gradients of micro-batches",
+                  "1 x 5 tokens", "y differs by inf");
+}
+TEST(WrongModules, ThatWriteElsewhereAreFound) {
+  constexpr auto asked = "a module writes y, dx and the gradients of its weights, and nothing else";
+  expect_sentence(failures_of(check_module_adds<TestedWrongMlp<WritesBehind>>), asked, "1 x 5 tokens",
+                  "memory beside x, y or dy was written");
+  expect_sentence(failures_of(check_module_adds<TestedWrongMlp<ChangesAWeight>>), asked, "1 x 5 tokens",
+                  "a weight was changed");
+}
+TEST(WrongModules, ThatKeepTemporaryMemoryAreFound) {
+  expect_sentence(failures_of(check_module_adds<TestedWrongMlp<Leaks>>), "forward gives temporary memory back",
+                  "1 x 5 tokens", "L::Frame");
+}
+TEST(WrongModules, WhoseTilesDifferAreFound) {
+  expect_sentence(failures_of(check_module_tilings<TestedWrongMlp<TilesDiffer>, Fp32>),
+                  "are those of the untiled module", "tiling tokens:3", "y differs by");
+}
+TEST(WrongModules, WhoseMemoryTheDryRunDoesNotSeeAreFound) {
+  expect_sentence(failures_of(check_module_costs<TestedWrongMlp<HidesMemory>, Fp32>), "a dry run (device Meta) counts",
+                  "1 x 5 tokens", "bytes of the arena at its peak");
+}
+
+}  // namespace
+}  // namespace fsdp::testing
