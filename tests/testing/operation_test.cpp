@@ -64,6 +64,12 @@ TEST(OperationKit, FindsScratchAndCostsThatNoPlanHas) {
   expect_found<SumFlaw::costs_nothing>(check_operation_plans, "cost() says", "neither FLOPs nor bytes");
 }
 
+TEST(OperationKit, FindsWorkThatIsAnotherWhenItRunsLater) {
+  set_by_the_host = 1;
+  expect_found<SumFlaw::asks_its_thread>(check_operation_on_queues, "runs later, from a copy",
+                                         "tensor 1, an output [5] holds other values");
+}
+
 TEST(OperationKit, FindsShapesThatAreNotRefused) {
   expect_sentence(failures_of([] { check_operation_refuses(FlawedSums<SumFlaw::has_a_short_check>::refused()); }),
                   "check() refuses tensors that do not fit", "5 rows, and 4 sums", "no error was thrown");

@@ -79,6 +79,17 @@ TEST(OptimizerKit, FindsWorkThatIsAnotherInOtherSteps) {
                   "captured in one step", first, "main: element");
 }
 
+TEST(OptimizerKit, FindsScratchThatNoDryRunCounts) {
+  expect_sentence(failures_of([] { check_optimizer_counts(FlawedOptimizer<StepFlaw::hides_its_scratch>{}); }),
+                  "a dry run counts of an update", first, "the arena's peak in bytes is 0 instead of");
+}
+
+TEST(OptimizerKit, FindsUpdatesThatDoNothingOrTooMuch) {
+  expect_sentence(steps_of<StepFlaw::steps_nowhere>(), "change weights", first, "no weight has changed");
+  expect_sentence(steps_of<StepFlaw::divides_by_its_state>(), "give finite weights", "step 1, 1 threads",
+                  "a weight is");
+}
+
 TEST(OptimizerKit, FindsStatesOfOneName) {
   expect_sentence(failures_of([] { check_optimizer_names(NamesStatesAlike{}); }), "different names for the states",
                   first, "\"mean, mean\"");

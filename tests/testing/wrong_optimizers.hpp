@@ -6,12 +6,13 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 
 #include <fsdp/device/cpu.hpp>
+#include <fsdp/device/meta.hpp>
 #include <fsdp/optim/optimizer.hpp>
 
 namespace fsdp::testing {
@@ -27,6 +28,9 @@ enum class StepFlaw {
   keeps_state_in_itself,  ///< counts its steps on the host
   asks_the_host,          ///< reads the learning rate when the step is enqueued
   counts_skipped_steps,   ///< less work where a step is skipped
+  hides_its_scratch,      ///< from dry runs
+  steps_nowhere,          ///< by nothing
+  divides_by_its_state,   ///< which begins as zeros
 };
 
 /// Momentum, as an operation.
@@ -63,6 +67,8 @@ void run(device::Cpu::Stream&, const FlawedStep<Model>& op) {
       if (flaw == StepFlaw::writes_its_gradient) const_cast<float*>(op.gradient.data())[i] = gradient;
       float& momentum = op.momentum.data()[i];
       momentum = 0.9f * momentum + gradient;
+      if (flaw == StepFlaw::divides_by_its_state) main[i] += gradient / (momentum - gradient);
+      if (flaw == StepFlaw::steps_nowhere) continue;
       main[i] -= static_cast<float>(op.factor * (flaw == StepFlaw::asks_the_host ? 1 : step.lr)) * momentum;
     }
     if (op.model.numel() > 0 && (step.skipped == 0 || flaw != StepFlaw::forgets_model))
@@ -85,6 +91,10 @@ struct FlawedOptimizer {
     if constexpr (flaw == StepFlaw::asks_the_host) factor = decision[0].lr;
     if constexpr (flaw == StepFlaw::counts_skipped_steps)
       if (decision[0].skipped != 0) return;
+    using Arena = std::remove_reference_t<decltype(stream.arena())>;
+    typename Arena::Frame frame(stream.arena());
+    if constexpr (flaw == StepFlaw::hides_its_scratch && !std::is_same_v<Stream, device::Meta::Stream>)
+      frame.template allocate<float>(piece.main.shape(), device::MemoryKind::scratch);
     device::enqueue(stream, FlawedStep<Compute>{.flaw = flaw,
                                                 .factor = factor,
                                                 .step = decision,
