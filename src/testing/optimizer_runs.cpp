@@ -2,11 +2,8 @@
 #include <fsdp/testing/optimizer_runs.hpp>
 
 #include <fsdp/buffer/owned.hpp>
-#include <fsdp/checkpoint/folder.hpp>
-#include <fsdp/checkpoint/model_files.hpp>
 #include <fsdp/sharding/run_time.hpp>
-#include <fsdp/train/peers.hpp>
-#include <fsdp/train/shards_io.hpp>
+#include <fsdp/testing/between_checkpoints.hpp>
 
 namespace fsdp::testing {
 namespace {
@@ -17,21 +14,11 @@ struct BetweenCheckpoints : TrainOnly {
 
   template <class Training>
   void begin(Training& training) const {
-    using Model = typename Training::Model;
-    if (resume.empty()) return;
-    train::restore(training.module(), training.optimizer(),
-                   checkpoint::Checkpoint::open(resume, checkpoint::read_listing<Model>));
+    if (!resume.empty()) restore_training(training, resume);
   }
   template <class Training>
   void end(Training& training) const {
-    if (save_to.empty()) return;
-    auto& module = training.module();
-    const std::int64_t step = training.optimizer().steps();
-    checkpoint::Save save(save_to, step, 1, checkpoint::listing_of(module.model()),
-                          train::states_of(module, training.optimizer().optimizer()));
-    checkpoint::save(save, train::peers_of(module.communicator()),
-                     {.step = step, .windows = 1, .seq_len = 1, .schedule_steps = step},
-                     [&](checkpoint::Save& file) { train::write_shards(module, training.optimizer(), file); });
+    if (!save_to.empty()) save_training(training, save_to);
   }
 };
 

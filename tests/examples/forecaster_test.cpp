@@ -6,16 +6,14 @@
 #include <cmath>
 #include <vector>
 
+#include <fsdp/testing/model.hpp>
 #include <fsdp/train/batches.hpp>
-
-#include <support/strategy_runs.hpp>
 
 namespace fsdp::test {
 namespace {
 
 template <class Sharding>
-using ForecasterOn = forecaster::Forecaster<Fp32Stack<Sharding>>;
-static_assert(check_model<ForecasterOn<RunTimeSharded>>());
+using ForecasterOn = forecaster::Forecaster<testing::ModelStack<Sharding>>;
 
 constexpr std::int64_t length = 12, sequences = 2, micro_batches = 2;
 constexpr forecaster::Config config{.series = 3, .hidden = 16, .intermediate = 24, .layers = 2, .heads = 2};
@@ -37,34 +35,15 @@ struct Data {
   std::vector<forecaster::Batch> batches;
 };
 
-template <class Sharding>
-Task<ForecasterOn<Sharding>, Data> task(Sharding sharding = {}, tiling::RunTime tiling = {}) {
-  return {.config = config,
-          .size = {.sequences = sequences, .sequence_length = length, .micro_batches = micro_batches, .threads = 1},
-          .sharding = sharding,
-          .tiling = tiling};
-}
-
-TEST(Forecaster, LearnsUnderEveryStrategyAndTilingAlike) {
-  const std::vector<double> expected = losses(2, task<RunTimeSharded>({FullyShard<>{}}), 30);
-  EXPECT_LT(expected.back(), 0.2 * expected.front());
-  EXPECT_EQ(losses(2, task<RunTimeSharded>({Zero3{}}), 30), expected);
-  const std::vector<double> first(expected.begin(), expected.begin() + 8);
-  expect_near(losses(2, task<Replicated>()), first, "replicated");
-  expect_near(losses(2, task<RunTimeSharded>({FullyShard<>{}}, tiling::RunTime::tokens(5))), first, "tiles");
-  expect_near(losses(2, task<Replicated>({}, tiling::RunTime::tiles(3))), first, "replicated, tiles");
-}
-
-TEST(Forecaster, LearnsOnAMeshAsOnOneAxis) {
-  const std::vector<double> expected = losses(4, task<RunTimeSharded>({FullyShard<>{}}), 4);
-  const RunTimeGrouped hybrid{HybridShard<RunTimeSharded>{.group = 2, .inner = {FullyShard<>{}}}};
-  expect_near(losses(4, task<RunTimeGrouped>(hybrid), 4), expected, "hybrid");
-  expect_near(losses(4, task<RunTimeGrouped>(hybrid, tiling::RunTime::tokens(5)), 4), expected, "hybrid, tiles");
-}
-
-TEST(Forecaster, GradientsAreDifferencesOfTheLoss) {
-  expect_gradients_are_differences(2, task<RunTimeSharded>({FullyShard<>{}}));
-}
+struct Forecaster {
+  template <class Stack>
+  using Model = forecaster::Forecaster<Stack>;
+  using Data = test::Data;
+  static forecaster::Config config() { return test::config; }
+  static train::StepSize size() {
+    return {.sequences = sequences, .sequence_length = length, .micro_batches = micro_batches, .threads = 1};
+  }
+};
 
 TEST(Forecaster, WhatIsNotKnownDoesNotCount) {
   EXPECT_EQ(Data(0, config).batches[1].counts().valid_targets, sequences * length * config.series);
@@ -98,3 +77,9 @@ TEST(Forecaster, RefusesABatchThatItCannotUse) {
 
 }  // namespace
 }  // namespace fsdp::test
+
+namespace fsdp::testing {
+
+INSTANTIATE_TYPED_TEST_SUITE_P(Forecaster, ModelSuite, test::Forecaster);
+
+}  // namespace fsdp::testing

@@ -6,13 +6,13 @@
 #include <map>
 #include <vector>
 
-#include <support/strategy_runs.hpp>
+#include <fsdp/testing/model.hpp>
 
 namespace fsdp::test {
 namespace {
 
 template <class Sharding>
-using Gpt2On = gpt2::Gpt2<Fp32Stack<Sharding>>;
+using Gpt2On = gpt2::Gpt2<testing::ModelStack<Sharding>>;
 static_assert(check_model<Gpt2On<RunTimeSharded>>() && !Model<gpt2::Gpt2Config>);
 
 constexpr std::int64_t length = 11, sequences = 2, micro_batches = 2;
@@ -38,40 +38,15 @@ struct Data {
   std::vector<TokenBatch> batches;
 };
 
-template <class Sharding>
-Task<Gpt2On<Sharding>, Data> task(Sharding sharding = {}, tiling::RunTime tiling = {}, Units units = {}) {
-  return {.config = config,
-          .size = {.sequences = sequences, .sequence_length = length, .micro_batches = micro_batches, .threads = 1},
-          .sharding = sharding,
-          .tiling = tiling,
-          .units = units};
-}
-
-TEST(Gpt2, LearnsUnderEveryStrategyAndTilingAlike) {
-  const std::vector<double> all = losses(2, task<RunTimeSharded>({FullyShard<>{}}), 30);
-  EXPECT_LT(all.back(), 0.5 * all.front());
-  const std::vector<double> expected(all.begin(), all.begin() + 8);
-  EXPECT_EQ(losses(2, task<RunTimeSharded>({Zero3{}})), expected);
-  EXPECT_EQ(losses(2, task<RunTimeSharded>({FullyShard<>{}}, {}, {.recompute = true})), expected);
-  // These sum in another order: micro-batches before ranks, and tiles.
-  expect_near(losses(2, task<Replicated>()), expected, "replicated");
-  expect_near(losses(2, task<RunTimeSharded>({FullyShard<>{}}, tiling::RunTime::tokens(5))), expected, "tiles");
-  expect_near(losses(2, task<RunTimeSharded>({Zero3{}}, tiling::RunTime::budget(4000))), expected, "budget");
-  expect_near(losses(2, task<Replicated>({}, tiling::RunTime::tiles(3))), expected, "replicated, tiles");
-}
-
-TEST(Gpt2, LearnsOnAMeshAsOnOneAxis) {
-  const std::vector<double> expected = losses(4, task<RunTimeSharded>({FullyShard<>{}}), 4);
-  const RunTimeGrouped hybrid{HybridShard<RunTimeSharded>{.group = 2, .inner = {FullyShard<>{}}}};
-  expect_near(losses(4, task<RunTimeGrouped>(hybrid), 4), expected, "hybrid");
-  expect_near(losses(4, task<RunTimeGrouped>(hybrid, tiling::RunTime::tokens(5)), 4), expected, "hybrid, tiles");
-  expect_near(losses(4, task<Replicated>(), 4), expected, "replicated");
-}
-
-TEST(Gpt2, GradientsAreDifferencesOfTheLoss) {
-  expect_gradients_are_differences(2, task<RunTimeSharded>({FullyShard<>{}}));
-  expect_gradients_are_differences(1, task<RunTimeSharded>({Zero3{}}, tiling::RunTime::tokens(5)));
-}
+struct Gpt2 {
+  template <class Stack>
+  using Model = gpt2::Gpt2<Stack>;
+  using Data = test::Data;
+  static gpt2::Gpt2Config config() { return test::config; }
+  static train::StepSize size() {
+    return {.sequences = sequences, .sequence_length = length, .micro_batches = micro_batches, .threads = 1};
+  }
+};
 
 // ---- The model once more, in float64 and with none of our code
 // -------------------------------------------------------
@@ -163,11 +138,11 @@ double reference_loss(const Weights& weights, const std::int32_t* tokens, const 
 }
 
 TEST(Gpt2, LossIsThatOfFloat64) {
-  Comm::run(1, {.checks = true}, [](Comm& communicator) {
+  comm::Threads<>::run(1, {.checks = true}, [](comm::Threads<>& communicator) {
     train::Training<Gpt2On<RunTimeSharded>> training(communicator, Gpt2On<RunTimeSharded>(config),
                                                      {.sequences = sequences, .sequence_length = length},
                                                      {FullyShard<>{}}, tiling::RunTime::tokens(8));
-    spread_weights(training.module(), 0.3);
+    testing::spread_weights(training.module(), 0.3);
     Weights weights;
     for (const auto& piece : training.module().pieces())
       weights[piece.parameter->name].assign(piece.main.data(), piece.main.data() + piece.main.numel());
@@ -210,7 +185,7 @@ TEST(Gpt2Config, IsReadAsItWasWritten) {
 }
 
 TEST(Gpt2, RefusesSequencesLongerThanItsPositions) {
-  Comm::run(1, {}, [](Comm&) {
+  comm::Threads<>::run(1, {}, [](comm::Threads<>&) {
     const std::vector<std::int32_t> list(13);
     const TokenBatch batch{{list.data(), {13}}, {list.data(), {13}}, 1};
     EXPECT_THROW(Gpt2On<RunTimeSharded>(config).validate(batch, 13), InputError);
@@ -219,3 +194,9 @@ TEST(Gpt2, RefusesSequencesLongerThanItsPositions) {
 
 }  // namespace
 }  // namespace fsdp::test
+
+namespace fsdp::testing {
+
+INSTANTIATE_TYPED_TEST_SUITE_P(Gpt2, ModelSuite, test::Gpt2);
+
+}  // namespace fsdp::testing

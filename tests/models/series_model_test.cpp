@@ -9,15 +9,16 @@
 
 #include <fsdp/checkpoint/model_files.hpp>
 #include <fsdp/models/llama.hpp>
+#include <fsdp/testing/model_runs.hpp>
 
 #include <support/series_model.hpp>
-#include <support/strategy_runs.hpp>
 
 namespace fsdp::test {
 namespace {
 
+using Comm = comm::Threads<>;
 template <class Sharding, bool entry_takes_weights = false>
-using Series = SeriesModel<Fp32Stack<Sharding>, entry_takes_weights>;
+using Series = SeriesModel<testing::ModelStack<Sharding>, entry_takes_weights>;
 
 static_assert(check_model<Series<FullyShard<>>>() && Model<Series<Zero3, true>>);
 static_assert(check_model<Llama<Stack<FullyShard<>, Comm, Bf16Mixed, tiling::RunTime>>>());
@@ -55,25 +56,33 @@ struct Data {
 };
 
 template <class Model>
-Task<Model, Data> task(const tiling::RunTime& tiling = {}) {
+testing::ModelTask<Model, Data> task(const tiling::RunTime& tiling = {}) {
   return {.size = {.sequences = sequences, .sequence_length = length, .micro_batches = micro_batches, .threads = 1},
           .tiling = tiling};
 }
 
+template <class Task>
+std::vector<double> losses(const Task& task, int steps = 8) {
+  return testing::train_model(2, task, {.steps = steps}).losses;
+}
+
 TEST(SeriesModel, LearnsUnderEveryStrategyAndTilingAlike) {
-  const std::vector<double> expected = losses(2, task<Series<FullyShard<>>>(), 40);
+  const std::vector<double> expected = losses(task<Series<FullyShard<>>>(), 40);
   EXPECT_LT(expected.back(), 0.1 * expected.front());
   const std::vector<double> first(expected.begin(), expected.begin() + 8);
-  EXPECT_EQ(losses(2, task<Series<Zero3>>()), first);
-  EXPECT_EQ(losses(2, task<Series<FullyShard<>, true>>()), first) << "an entry that takes weights for backward";
+  EXPECT_EQ(losses(task<Series<Zero3>>()), first);
+  EXPECT_EQ(losses(task<Series<FullyShard<>, true>>()), first) << "an entry that takes weights for backward";
   // These sum in another order: micro-batches before ranks, and tiles.
-  expect_near(losses(2, task<Series<Replicated>>()), first, "replicated");
-  expect_near(losses(2, task<Series<FullyShard<>>>(tiling::RunTime::tokens(5))), first, "tiles");
-  expect_near(losses(2, task<Series<FullyShard<>>>(tiling::RunTime::budget(4000))), first, "budget");
+  const auto near = [&](const char* what, const auto& one) {
+    testing::expect_losses_near("the losses of fsdp2, within 1e-5", what, losses(one), first);
+  };
+  near("replicated", task<Series<Replicated>>());
+  near("tiles", task<Series<FullyShard<>>>(tiling::RunTime::tokens(5)));
+  near("budget", task<Series<FullyShard<>>>(tiling::RunTime::budget(4000)));
 }
 
 TEST(SeriesModel, GradientsAreDifferencesOfTheLoss) {
-  expect_gradients_are_differences(2, task<Series<FullyShard<>>>());
+  testing::check_model_gradients("2 ranks, fsdp2", 2, task<Series<FullyShard<>>>());
 }
 
 /// Calls body(training) on each of so many ranks, with the first weights.

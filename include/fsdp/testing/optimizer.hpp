@@ -14,18 +14,16 @@
 
 #include <cmath>
 #include <exception>
-#include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <type_traits>
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <fsdp/optim/optimizer.hpp>
+#include <fsdp/testing/between_checkpoints.hpp>
 #include <fsdp/testing/optimizer_pieces.hpp>
 #include <fsdp/testing/optimizer_runs.hpp>
 #include <fsdp/testing/report.hpp>
@@ -81,23 +79,6 @@ inline std::vector<StrategyCase> optimizer_cases() {
           {.ranks = 3, .units = {.frozen = {"model.layers.1.*"}}}};
 }
 
-/// A folder that is removed with all in it.
-class CheckpointFolder {
- public:
-  CheckpointFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "tessera-kit-XXXXXX").string();
-    require<InputError>(::mkdtemp(name.data()) != nullptr, "cannot make a folder ", name, " for a checkpoint");
-    path = name;
-  }
-  CheckpointFolder(const CheckpointFolder&) = delete;
-  CheckpointFolder& operator=(const CheckpointFolder&) = delete;
-  ~CheckpointFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-  std::filesystem::path path;
-};
-
 }  // namespace detail
 
 /// Ranks that step shards are ranks that step all.
@@ -150,7 +131,7 @@ inline void check_optimizer_resumes(const AnyOptimizer& optimizer, double lr = 1
       "an optimizer keeps nothing but its states";
   const StrategyCase how{.ranks = 3};
   const std::string where = message(how.in_words(), ", six steps, a checkpoint after three");
-  const detail::CheckpointFolder folder;
+  const CheckpointFolder folder;
   const OptimizerRun first{.how = how, .steps = 3, .lr = lr, .save_to = folder.path};
   const OptimizerRun second{.how = how, .steps = 6, .lr = lr, .resume = folder.path};
   detail::with_run(asked, where, optimizer, {.how = how, .steps = 6, .lr = lr}, [&](StrategyRun whole) {

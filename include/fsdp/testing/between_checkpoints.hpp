@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Saves what is trained in a test, and goes on from it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#include <stdlib.h>
+
+#include <fsdp/checkpoint/folder.hpp>
+#include <fsdp/checkpoint/model_files.hpp>
+#include <fsdp/core/error.hpp>
+#include <fsdp/train/peers.hpp>
+#include <fsdp/train/shards_io.hpp>
+
+namespace fsdp::testing {
+
+/// A folder that is removed with all in it.
+class CheckpointFolder {
+ public:
+  CheckpointFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "tessera-kit-XXXXXX").string();
+    require<InputError>(::mkdtemp(name.data()) != nullptr, "cannot make a folder ", name, " for a checkpoint");
+    path = name;
+  }
+  CheckpointFolder(const CheckpointFolder&) = delete;
+  CheckpointFolder& operator=(const CheckpointFolder&) = delete;
+  ~CheckpointFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+  std::filesystem::path path;
+};
+
+/// Weights and optimizer state of a train::Training, to the bit. Collective.
+template <class Training>
+void save_training(Training& training, const std::filesystem::path& folder) {
+  auto& module = training.module();
+  const std::int64_t step = training.optimizer().steps();
+  checkpoint::Save save(folder, step, 1, checkpoint::listing_of(module.model()),
+                        train::states_of(module, training.optimizer().optimizer()));
+  checkpoint::save(save, train::peers_of(module.communicator()),
+                   {.step = step, .windows = 1, .seq_len = 1, .schedule_steps = step},
+                   [&](checkpoint::Save& file) { train::write_shards(module, training.optimizer(), file); });
+}
+
+template <class Training>
+void restore_training(Training& training, const std::filesystem::path& folder) {
+  train::restore(training.module(), training.optimizer(),
+                 checkpoint::Checkpoint::open(folder, checkpoint::read_listing<typename Training::Model>));
+}
+
+}  // namespace fsdp::testing

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The suite of a model: it learns, alike under every kind of strategy and tiling, its gradients are those of its loss,
+/// and a checkpoint holds all of it.
+///
+///   struct MyModel {
+///     template <class Stack>
+///     using Model = mine::Model<Stack>;
+///     static mine::Config config() { return {.layers = 2, .hidden = 12}; }      // small: it is trained some 20 times
+///     static fsdp::train::StepSize size() { return {.sequences = 2, .sequence_length = 11, .micro_batches = 2,
+///     .threads = 1}; } struct Data {                                                             // of one rank:
+///     something to learn
+///       Data(int rank, const mine::Config& config);
+///       std::vector<mine::Batch> batches;                                       // micro_batches of them
+///     };
+///   };
+///   INSTANTIATE_TYPED_TEST_SUITE_P(Mine, ModelSuite, MyModel);
+///
+/// The struct may have `static std::filesystem::path golden()`: a folder with the model's config.json and
+/// model.safetensors, and expected.safetensors, which holds `loss`, the mean over the targets of the batches of all
+/// `golden_ranks` (1 where that is not said), and gradients of it as `grad.NAME`, made elsewhere in float64.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <set>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <fsdp/checkpoint/safetensors.hpp>
+#include <fsdp/models/model.hpp>
+#include <fsdp/sharding/run_time.hpp>
+#include <fsdp/testing/model_runs.hpp>
+
+namespace fsdp::testing {
+
+template <class Tested, class Sharding>
+using TestedModel = typename Tested::template Model<ModelStack<Sharding>>;
+
+/// A task of a suite's parameter.
+template <class Tested, class Sharding>
+ModelTask<TestedModel<Tested, Sharding>, typename Tested::Data> task_of(const Sharding& sharding,
+                                                                        const tiling::RunTime& tiling = {},
+                                                                        const Units& units = {}) {
+  return {.config = Tested::config(), .size = Tested::size(), .sharding = sharding, .tiling = tiling, .units = units};
+}
+
+namespace detail {
+
+template <class Task>
+std::string words_of(int ranks, const Task& task) {
+  return message(ranks, ranks == 1 ? " rank, " : " ranks, ", policy_text(task.sharding), ", tiling ",
+                 task.tiling.text(), task.units.recompute ? ", blocks recomputed" : "");
+}
+
+/// Calls expect(result) with a run; an error that it ends with is a failure.
+template <class Task, class Expect>
+bool with_model(std::string_view asked, int ranks, const Task& task, const ModelRunOptions& options, Expect expect) {
+  const std::string where = words_of(ranks, task);
+  try {
+    return expect(where, train_model(ranks, task, options));
+  } catch (const std::exception& error) {
+    return fail(asked, where, message("training ended with an error: ", error.what()));
+  }
+}
+
+inline RunTimeSharded fsdp2() { return {FullyShard<>{}}; }
+
+}  // namespace detail
+
+template <class Tested>
+void check_model_listing() {
+  using Model = TestedModel<Tested, RunTimeSharded>;
+  static_assert(fsdp::check_model<Model>());
+  constexpr std::string_view asked = "every parameter has a name of its own, as checkpoints hold it";
+  std::set<std::string> names;
+  for (const auto& parameter : parameter_list(Model(Tested::config())))
+    if (!names.insert(parameter.name).second)
+      fail(asked, "the model's list", message("two are called ", parameter.name));
+}
+
+template <class Tested>
+void check_model_learns() {
+  constexpr std::string_view asked = "the loss on the same batches falls to 0.7 of the first in 30 steps";
+  detail::with_model(asked, 2, task_of<Tested>(detail::fsdp2()), {.steps = 30}, [&](auto& where, const auto& found) {
+    return found.losses.back() < 0.7 * found.losses.front() ||
+           fail(asked, where,
+                message("losses from ", in_words(found.losses.front()), " to ", in_words(found.losses.back())));
+  });
+}
+
+/// Strategies and tilings of one and of two axes.
+template <class Tested>
+void check_model_strategies() {
+  constexpr std::string_view equal = "ranks that add in the same order have the same losses, to the bit";
+  constexpr std::string_view near =
+      "a strategy or a tiling that adds in another order has the losses of fsdp2, within 1e-5";
+  const auto fsdp2 = detail::fsdp2();
+  const auto follow = [&](int ranks, int steps, const auto& expected, const auto& task) {
+    detail::with_model(near, ranks, task, {.steps = steps}, [&](auto& where, const auto& found) {
+      return expect_losses_near(near, where, found.losses, expected);
+    });
+  };
+  using tiling::RunTime;
+  detail::with_model(equal, 2, task_of<Tested>(fsdp2), {}, [&](auto&, const auto& first) {
+    const auto same = [&](const auto& task) {
+      detail::with_model(equal, 2, task, {}, [&](auto& where, const auto& found) {
+        return expect_values(equal, where, "the losses of the steps", found.losses, first.losses);
+      });
+    };
+    same(task_of<Tested>(RunTimeSharded{Zero3{}}));
+    same(task_of<Tested>(fsdp2, {}, {.recompute = true}));
+    follow(2, 8, first.losses, task_of<Tested>(Replicated{}));
+    follow(2, 8, first.losses, task_of<Tested>(fsdp2, RunTime::tokens(5)));
+    follow(2, 8, first.losses, task_of<Tested>(Replicated{}, RunTime::tiles(3)));
+    return true;
+  });
+  const RunTimeGrouped hybrid{HybridShard<RunTimeSharded>{.group = 2, .inner = fsdp2}};
+  detail::with_model(near, 4, task_of<Tested>(fsdp2), {.steps = 4}, [&](auto&, const auto& first) {
+    follow(4, 4, first.losses, task_of<Tested>(hybrid));
+    follow(4, 4, first.losses, task_of<Tested>(hybrid, RunTime::tokens(5)));
+    return true;
+  });
+}
+
+template <class Tested>
+void check_model_gradients() {
+  const auto check = [](int ranks, const auto& task) {
+    check_model_gradients(detail::words_of(ranks, task), ranks, task);
+  };
+  check(2, task_of<Tested>(detail::fsdp2()));
+  check(1, task_of<Tested>(RunTimeSharded{Zero3{}}, tiling::RunTime::tokens(5)));
+}
+
+template <class Tested>
+void check_model_bytes() {
+  constexpr std::string_view asked = "rank 0 takes as many bytes of every kind as its dry run planned";
+  const auto check = [&](int ranks, const auto& task) {
+    detail::with_model(asked, ranks, task, {.steps = 2}, [&](auto& where, const auto& found) {
+      bool good = true;
+      for (std::size_t kind = 0; kind < found.planned.size(); ++kind)
+        good =
+            expect_value(asked, where, device::memory_kind_names[kind], found.taken[kind], found.planned[kind]) && good;
+      return good;
+    });
+  };
+  check(1, task_of<Tested>(Replicated{}));
+  check(3, task_of<Tested>(detail::fsdp2()));
+  check(2, task_of<Tested>(detail::fsdp2(), tiling::RunTime::tokens(5), {.recompute = true}));
+}
+
+template <class Tested>
+void check_model_resumes() {
+  constexpr std::string_view asked =
+      "a run that goes on from a checkpoint has the losses of a run that never stopped: to the bit on as many ranks, "
+      "else "
+      "within 1e-5";
+  const auto task = task_of<Tested>(detail::fsdp2());
+  const CheckpointFolder folder;
+  detail::with_model(asked, 2, task, {.steps = 6}, [&](auto&, ModelRunResult whole) {
+    whole.losses.erase(whole.losses.begin(), whole.losses.begin() + 3);
+    return detail::with_model(asked, 2, task, {.steps = 3, .save_to = folder.path}, [&](auto&, const auto&) {
+      return detail::with_model(
+          asked, 2, task, {.steps = 6, .resume = folder.path}, [&](auto& where, const auto& found) {
+            return expect_values(asked, where, "the losses of the steps", found.losses, whole.losses);
+          });
+    });
+  });
+}
+
+/// Loss and gradients of a folder's weights are those that something else computed.
+template <class Tested>
+void check_model_golden() {
+  if constexpr (requires { Tested::golden(); }) {
+    using Comm = comm::Threads<>;
+    using Model = TestedModel<Tested, RunTimeSharded>;
+    constexpr std::string_view asked =
+        "a golden folder's weights give its loss within 1e-5 and its gradients within 1e-4";
+    int ranks = 1;
+    if constexpr (requires { Tested::golden_ranks; }) ranks = Tested::golden_ranks;
+    const std::filesystem::path folder = Tested::golden();
+    const checkpoint::SafetensorsFile expected(folder / "expected.safetensors");
+    const auto read = [&](const std::string& name, std::int64_t begin, std::int64_t count) {
+      std::vector<double> values(static_cast<std::size_t>(count));
+      expected.read_range(expected.at(name), begin, count, values.data());
+      return values;
+    };
+    const std::string where = message(folder.string(), ", ", ranks, ranks == 1 ? " rank" : " ranks");
+    Comm::run(ranks, {}, [&](Comm& communicator) {
+      train::Training<Model> training(communicator, Model(Model::Config::read(folder)), Tested::size(),
+                                      detail::fsdp2());
+      train::load_agreed_weights(communicator, training.module(), folder.string(), {});
+      const typename Tested::Data data(communicator.rank(), Tested::config());
+      double targets = 0, loss = 0;
+      for (const auto& batch : data.batches) targets += static_cast<double>(batch.counts().valid_targets);
+      for (const auto& batch : data.batches) loss += training.executor().evaluate(batch);
+      targets = comm::sum_over_ranks(communicator, targets, {"test"});
+      loss = comm::sum_over_ranks(communicator, loss, {"test"}) / targets;
+      const double known = read("loss", 0, 1).front();
+      if (!(std::abs(loss - known) <= 1e-5 * std::abs(known)) && communicator.rank() == 0)
+        fail(asked, where, message("the loss is ", in_words(loss), " instead of ", in_words(known)));
+      training.executor().train(data.batches, static_cast<float>(1 / targets));
+      for (const auto& piece : training.module().pieces()) {
+        const std::vector<double> values = read("grad." + piece.parameter->name, 0, piece.parameter->shape.numel());
+        double size = 0, difference = 0;
+        for (const double value : values) size += value * value;
+        for (std::int64_t i = 0; i < piece.main.numel(); ++i) {
+          const double error =
+              static_cast<double>(piece.gradient[i]) - values[static_cast<std::size_t>(piece.begin + i)];
+          difference += error * error;
+        }
+        if (!(std::sqrt(difference) <= 1e-4 * std::sqrt(size)))
+          fail(asked, where,
+               message("the gradient of ", piece.parameter->name, " is off by ", in_words(std::sqrt(difference / size)),
+                       " of its norm"));
+      }
+    });
+  } else {
+    GTEST_SKIP() << "the struct names no golden folder";
+  }
+}
+
+template <class Tested>
+class ModelSuite : public ::testing::Test {};
+TYPED_TEST_SUITE_P(ModelSuite);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ModelSuite);  // checks may be called without it
+
+TYPED_TEST_P(ModelSuite, NamesItsParameters) { check_model_listing<TypeParam>(); }
+TYPED_TEST_P(ModelSuite, Learns) { check_model_learns<TypeParam>(); }
+TYPED_TEST_P(ModelSuite, IsTheSameUnderEveryStrategyAndTiling) { check_model_strategies<TypeParam>(); }
+TYPED_TEST_P(ModelSuite, GradientsAreDerivativesOfTheLoss) { check_model_gradients<TypeParam>(); }
+TYPED_TEST_P(ModelSuite, TakesWhatWasPlanned) { check_model_bytes<TypeParam>(); }
+TYPED_TEST_P(ModelSuite, GoesOnFromACheckpoint) { check_model_resumes<TypeParam>(); }
+TYPED_TEST_P(ModelSuite, IsItsGolden) { check_model_golden<TypeParam>(); }
+REGISTER_TYPED_TEST_SUITE_P(ModelSuite, NamesItsParameters, Learns, IsTheSameUnderEveryStrategyAndTiling,
+                            GradientsAreDerivativesOfTheLoss, TakesWhatWasPlanned, GoesOnFromACheckpoint, IsItsGolden);
+
+}  // namespace fsdp::testing

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Trains any model over Threads, and compares its gradients with differences of its loss: what the suite of models is
+/// made of. No test of its own.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <comm/collectives.hpp>
+#include <comm/threads.hpp>
+#include <fsdp/core/hash.hpp>
+#include <fsdp/module/stack.hpp>
+#include <fsdp/precision/policies.hpp>
+#include <fsdp/testing/between_checkpoints.hpp>
+#include <fsdp/testing/report.hpp>
+#include <fsdp/train/training.hpp>
+#include <tiling/policies.hpp>
+
+namespace fsdp::testing {
+
+/// The stacks in which models are tried.
+template <class Sharding>
+using ModelStack = Stack<Sharding, comm::Threads<>, Fp32, tiling::RunTime>;
+
+/// A model and what it is trained on: `Data(rank, config)` holds one rank's micro-batches as `batches`.
+template <class ModelT, class DataT>
+struct ModelTask {
+  using Model = ModelT;
+  using Data = DataT;
+  using Sharding = typename Model::Stack::Sharding;
+  typename Model::Config config = {};
+  train::StepSize size = {};
+  Sharding sharding = {};
+  tiling::RunTime tiling = {};
+  Units units = {};
+};
+
+/// What a run does besides.
+struct ModelRunOptions {
+  int steps = 8;  ///< in all; those before the checkpoint that it goes on from count
+  double lr = 1e-2;
+  std::filesystem::path save_to = {};
+  std::filesystem::path resume = {};
+};
+
+struct ModelRunResult {
+  std::vector<double> losses;              ///< of the steps, alike on all ranks
+  device::BytesByKind planned{}, taken{};  ///< of rank 0
+};
+
+/// Trains on so many ranks. Throws what the first rank that failed has thrown.
+template <class Model, class Data>
+ModelRunResult train_model(int ranks, const ModelTask<Model, Data>& task, const ModelRunOptions& options = {}) {
+  ModelRunResult result;
+  using Comm = comm::Threads<>;
+  Comm::run(ranks, {.checks = true}, [&](Comm& communicator) {
+    train::Training<Model> training(communicator, Model(task.config, task.units), task.size, task.sharding,
+                                    task.tiling);
+    options.resume.empty() ? training.initialize(3) : restore_training(training, options.resume);
+    const Data data(communicator.rank(), task.config);
+    std::vector<double> losses;
+    while (training.optimizer().steps() < options.steps)
+      losses.push_back(training.step(data.batches, {.lr = options.lr}));
+    if (!options.save_to.empty()) save_training(training, options.save_to);
+    training.executor().evaluate(data.batches.front());
+    if (communicator.rank() == 0) result = {losses, training.plan().bytes, training.module().peak_bytes()};
+  });
+  return result;
+}
+
+/// Two runs that add in different orders: within 1e-5 of the first loss.
+inline bool expect_losses_near(std::string_view asked, std::string_view where, const std::vector<double>& found,
+                               const std::vector<double>& expected) {
+  if (found.size() != expected.size())
+    return fail(asked, where, message(found.size(), " steps instead of ", expected.size()));
+  for (std::size_t step = 0; step < expected.size(); ++step)
+    if (!(std::abs(found[step] - expected[step]) <= 1e-5 * std::abs(expected.front())))
+      return fail(
+          asked, where,
+          message("the loss of step ", step, " is ", in_words(found[step]), " instead of ", in_words(expected[step])));
+  return true;
+}
+
+/// Weights in (-scale, scale), so that biases and norms have something to do; norms' are around 1.
+template <class Module>
+void spread_weights(Module& module, double scale) {
+  for (const auto& piece : module.pieces()) {
+    const bool ones = piece.parameter->initial == nn::Initial::ones;
+    for (std::int64_t i = 0; i < piece.main.numel(); ++i) {
+      const std::uint64_t bits =
+          mixed(hashed(hash_seed, piece.parameter->name) + static_cast<std::uint64_t>(piece.begin + i));
+      piece.main.data()[i] =
+          static_cast<float>((ones ? 1 : 0) + scale * (static_cast<double>(bits >> 11) * 0x1p-52 - 1));
+    }
+  }
+}
+
+/// Of every piece of a parameter, the element with the largest gradient, against central differences of the loss.
+template <class Model, class Data>
+void check_model_gradients(std::string_view where, int ranks, const ModelTask<Model, Data>& task) {
+  constexpr std::string_view asked =
+      "gradients are the derivatives of the loss, of every weight: central differences of the sum of all targets' "
+      "losses";
+  using Comm = comm::Threads<>;
+  Comm::run(ranks, {.checks = true}, [&](Comm& communicator) {
+    train::Training<Model> training(communicator, Model(task.config, task.units), task.size, task.sharding,
+                                    task.tiling);
+    auto& module = training.module();
+    spread_weights(module, 0.3);
+    const Data data(communicator.rank(), task.config);
+    const auto evaluate = [&] {
+      double sum = 0;
+      for (const auto& batch : data.batches) sum += training.executor().evaluate(batch);
+      return comm::sum_over_ranks(communicator, sum, {"test"});
+    };
+    training.executor().train(data.batches, 1.0f);
+    auto most = static_cast<std::int64_t>(module.pieces().size());  // of a rank: all ranks evaluate as often
+    comm::reduce(communicator, std::span<std::int64_t>(&most, 1), comm::Reduction::max, {"test"});
+    for (int owner = 0; owner < communicator.size(); ++owner)
+      for (std::size_t p = 0; p < static_cast<std::size_t>(most); ++p) {
+        const bool mine = communicator.rank() == owner && p < module.pieces().size();
+        const Tensor<float> values = mine ? module.pieces()[p].main : Tensor<float>();
+        float* moved = nullptr;
+        double gradient = 0;
+        if (mine && values.numel() > 0) {
+          const float* const all = module.pieces()[p].gradient.data();
+          const auto largest =
+              std::max_element(all, all + values.numel(), [](float a, float b) { return std::abs(a) < std::abs(b); });
+          moved = values.data() + (largest - all);
+          gradient = static_cast<double>(*largest);
+        }
+        const float before = moved != nullptr ? *moved : 0, h = 4e-3f;
+        if (moved != nullptr) *moved = before + h;
+        const double above = evaluate();
+        if (moved != nullptr) *moved = before - h;
+        const double below = evaluate();
+        if (moved == nullptr) continue;
+        *moved = before;
+        const double expected = (above - below) / (2 * static_cast<double>(h));
+        if (!(std::abs(gradient - expected) <= 1e-2 * std::abs(expected) + 5e-3))
+          fail(asked, message(where, ", rank ", communicator.rank()),
+               message("the largest gradient of ", module.pieces()[p].parameter->name, " is ", in_words(gradient),
+                       "; moving that weight says ", in_words(expected)));
+      }
+  });
+}
+
+}  // namespace fsdp::testing

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// The suite of models: Llama's golden folder is met, a wrong model and wrong data are found, in words.
+#include <fsdp/testing/model.hpp>
+
+#include <fstream>
+#include <iterator>
+
+#include <examples/06_own_model/model.hpp>
+#include <examples/06_own_model/source.hpp>
+#include <fsdp/models/llama.hpp>
+
+#include "failures.hpp"
+
+namespace fsdp::testing {
+namespace {
+
+/// The windows of a golden folder (tests/golden/README.md), all in one micro-batch of one rank.
+template <int shift>
+struct GoldenLlama {
+  template <class Stack>
+  using Model = Llama<Stack>;
+
+  static std::filesystem::path golden() { return std::filesystem::path(TESSERA_TEST_DATA) / "golden/llama-gqa"; }
+  static LlamaConfig config() { return LlamaConfig::read(golden()); }
+  static std::string text() {
+    std::ifstream file(golden() / "text.bin", std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  static std::int64_t length() {
+    return checkpoint::SafetensorsFile(golden() / "expected.safetensors").at("logits").shape.at(1);
+  }
+  static std::int64_t windows() { return (std::ssize(text()) - 1) / length(); }
+  static train::StepSize size() { return {.sequences = windows(), .sequence_length = length(), .threads = 1}; }
+
+  struct Data {
+    Data(int, const LlamaConfig&) {
+      const std::string bytes = text();
+      const std::int64_t tokens = windows() * length();
+      for (std::int64_t i = 0; i <= tokens; ++i)
+        list.push_back(static_cast<unsigned char>(bytes[static_cast<std::size_t>(i)]));
+      batches.push_back({{list.data(), {tokens}}, {list.data() + 1 - shift, {tokens}}, windows()});
+    }
+    std::vector<std::int32_t> list;
+    std::vector<TokenBatch> batches;
+  };
+};
+
+TEST(GoldenFolders, AreMet) { check_model_golden<GoldenLlama<0>>(); }
+
+TEST(GoldenFolders, WithOtherTargetsAreNot) {
+  const auto found = failures_of(check_model_golden<GoldenLlama<1>>);
+  expect_sentence(found, "a golden folder's weights give its loss", "golden/llama-gqa, 1 rank", "the loss is");
+  expect_sentence(found, "a golden folder's weights give its loss", "golden/llama-gqa, 1 rank",
+                  "the gradient of model.embed_tokens.weight is off by");
+}
+
+/// A forecaster whose entry has the sign of its gradient wrong.
+template <class L>
+struct WrongEntry : forecaster::Entry<L> {
+  using Base = forecaster::Entry<L>;
+  void backward(nn::Context<L>& context, const typename Base::Types::Gradients& gradients,
+                const Tensor<const float>& input, Tensor<const typename Base::Compute> dy) const {
+    Base::backward(context, gradients, input, dy);
+    if constexpr (!L::Device::counts_only)
+      for (std::int64_t i = 0; i < gradients.weight.tensor.numel(); ++i) gradients.weight.tensor.data()[i] *= -1;
+  }
+};
+template <class StackT>
+struct WrongForecaster : forecaster::Forecaster<StackT> {
+  using Base = forecaster::Forecaster<StackT>;
+  using Base::Base;
+  using Entry = WrongEntry<typename StackT::Local>;
+  template <class Other>
+  using On = WrongForecaster<Other>;
+  Entry entry() const { return {Base::entry()}; }
+};
+
+struct Wrong {
+  template <class Stack>
+  using Model = WrongForecaster<Stack>;
+  static forecaster::Config config() {
+    return {.series = 3, .hidden = 16, .intermediate = 24, .layers = 1, .heads = 2};
+  }
+  static train::StepSize size() { return {.sequences = 2, .sequence_length = 8, .threads = 1}; }
+  struct Data {
+    Data(int rank, const forecaster::Config& config) {
+      const forecaster::Seasons source{.series = config.series, .length = 8};
+      storage = source.storage(2, [](std::int64_t bytes) {
+        return std::shared_ptr<std::byte>(new std::byte[static_cast<std::size_t>(bytes)],
+                                          std::default_delete<std::byte[]>());
+      });
+      batches.push_back(source.fill(storage, std::vector<std::int64_t>{2 * rank, 2 * rank + 1}));
+    }
+    forecaster::Seasons::Storage storage;
+    std::vector<forecaster::Batch> batches;
+  };
+};
+
+TEST(WrongModels, WithAWrongSignAreFound) {
+  expect_sentence(failures_of(check_model_gradients<Wrong>), "gradients are the derivatives of the loss",
+                  "2 ranks, fsdp2, tiling off, rank", "the largest gradient of input.weight");
+}
+
+}  // namespace
+}  // namespace fsdp::testing
