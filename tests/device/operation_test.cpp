@@ -40,31 +40,31 @@ std::string what_is_thrown(auto&& call) {
 
 /// One row, no multiple of a register's, and more rows than threads have turns.
 struct ForeignCases {
-  static std::vector<OperationCase> cases() {
-    std::vector<OperationCase> list;
-    for (const auto& [rows, columns, gap] : {std::array{1, 1, 0}, std::array{3, 7, 2}, std::array{37, 96, 0}})
-      list.push_back({.words = message(rows, " rows of ", columns, ", ", gap, " between them"),
-                      .make =
-                          [=](OperationMemory& memory) {
-                            return AddMean{.x = memory.input<float>({rows, columns}, 3, gap),
-                                           .y = memory.output<float>({rows, columns}, gap)};
-                          },
-                      .reference =
-                          [=, width = static_cast<std::size_t>(columns)](const std::vector<Reals>& before) {
-                            Reals y = before[0];
-                            for (std::size_t row = 0; row < y.size(); row += width) {
-                              double mean = 0;
-                              for (std::size_t i = 0; i < width; ++i) mean += before[0][row + i];
-                              for (std::size_t i = 0; i < width; ++i) y[row + i] += mean / static_cast<double>(width);
-                            }
-                            return std::vector<Reals>{y};
-                          }});
-    return list;
-  }
+  static std::vector<OperationCase> cases() { return {of(1, 1, 0), of(3, 7, 2), of(37, 96, 0)}; }
   static std::vector<OperationCase> refused() {
     return {{.words = "of another shape", .make = [](OperationMemory& memory) {
                return AddMean{.x = memory.input<float>({2, 3}), .y = memory.output<float>({3, 2})};
              }}};
+  }
+
+ private:
+  static OperationCase of(std::int64_t rows, std::int64_t columns, std::int64_t gap) {
+    return {.words = message(rows, " rows of ", columns, ", ", gap, " between them"),
+            .make =
+                [=](OperationMemory& memory) {
+                  return AddMean{.x = memory.input<float>({rows, columns}, 3, gap),
+                                 .y = memory.output<float>({rows, columns}, gap)};
+                },
+            .reference =
+                [width = static_cast<std::size_t>(columns)](const std::vector<Reals>& before) {
+                  Reals y = before[0];
+                  for (std::size_t row = 0; row < y.size(); row += width) {
+                    double mean = 0;
+                    for (std::size_t i = 0; i < width; ++i) mean += before[0][row + i];
+                    for (std::size_t i = 0; i < width; ++i) y[row + i] += mean / static_cast<double>(width);
+                  }
+                  return std::vector<Reals>{y};
+                }};
   }
 };
 
