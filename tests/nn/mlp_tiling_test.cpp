@@ -43,7 +43,7 @@ struct Subject {
 template <class S>
 class MlpTiling : public ::testing::Test {};
 using Subjects = ::testing::Types<Subject<BareMlp, Fp32>, Subject<BareMlp, Bf16Mixed>, Subject<MlpHalf, Fp32>,
-                                Subject<MlpHalf, Bf16Mixed>>;
+                                  Subject<MlpHalf, Bf16Mixed>>;
 TYPED_TEST_SUITE(MlpTiling, Subjects);
 
 template <class S>

@@ -17,7 +17,7 @@ TYPED_TEST_SUITE(SwiGluMlpTest, Precisions);
 template <class Precision>
 void expect_float64s(const Sizes& sizes, const Outcome& expected, const Run<>& run) {
   SCOPED_TRACE(::testing::Message() << sizes.tokens() << " tokens, hidden " << sizes.hidden << ", intermediate "
-                                  << sizes.intermediate << (run.placing == Placing::padded ? ", padded" : ""));
+                                    << sizes.intermediate << (run.placing == Placing::padded ? ", padded" : ""));
   const Outcome found = outcome<BareMlp, Precision>(sizes, run);
   EXPECT_LE(relative(found.y, expected.y), forward_tolerance<Precision>);
   EXPECT_LE(relative(found.gradients, expected.gradients), gradient_tolerance<Precision>);

@@ -17,14 +17,15 @@ struct Subject {
 
 template <class S>
 class ResidualUnit : public ::testing::Test {};
-using Subjects = ::testing::Types<Subject<AttentionHalf, Fp32>, Subject<AttentionHalf, Bf16Mixed>, Subject<MlpHalf, Fp32>,
-                                Subject<MlpHalf, Bf16Mixed>, Subject<Block, Fp32>, Subject<Block, Bf16Mixed>>;
+using Subjects =
+    ::testing::Types<Subject<AttentionHalf, Fp32>, Subject<AttentionHalf, Bf16Mixed>, Subject<MlpHalf, Fp32>,
+                     Subject<MlpHalf, Bf16Mixed>, Subject<Block, Fp32>, Subject<Block, Bf16Mixed>>;
 TYPED_TEST_SUITE(ResidualUnit, Subjects);
 
 ::testing::Message described(const Sizes& sizes) {
   return ::testing::Message() << sizes.sequences << " x " << sizes.length << " tokens, hidden " << sizes.hidden
-                            << ", intermediate " << sizes.intermediate << ", heads " << sizes.heads << " / "
-                            << sizes.kv_heads << " of " << sizes.head_dim;
+                              << ", intermediate " << sizes.intermediate << ", heads " << sizes.heads << " / "
+                              << sizes.kv_heads << " of " << sizes.head_dim;
 }
 
 template <class S>
