@@ -22,9 +22,9 @@ std::int64_t chunk_bytes_of(std::int64_t file_bytes) {
 
 void FileSums::check(const std::filesystem::path& path, std::int64_t chunk, std::span<const std::byte> content) const {
   require<DamageError>(crc32c(content) == crc32cs[static_cast<std::size_t>(chunk)], path.string(), ": bytes ",
-                      begin_of(chunk), " to ", begin_of(chunk) + length_of(chunk) - 1,
-                      " are not those that were written: their checksum differs from the one in manifest.json. Take "
-                      "another checkpoint, or a sound copy of this one");
+                       begin_of(chunk), " to ", begin_of(chunk) + length_of(chunk) - 1,
+                       " are not those that were written: their checksum differs from the one in manifest.json. Take "
+                       "another checkpoint, or a sound copy of this one");
 }
 
 FileSums sums_of(std::string_view content) {

@@ -84,15 +84,14 @@ class RunCheckpoints {
       training_.initialize(options_.seed);
       return loaded;
     }
-    with_disk_deadline(
-        communicator_, options_.disk_deadline_seconds,
-        message("reading ", resumes ? options_.resume : options_.model.name, " (--disk-deadline)"), [&] {
-          if (!resumes) {
-            load_agreed_weights(communicator_, training_.module(), options_.model.name, warn());
-          } else {
-            loaded = resume();
-          }
-        });
+    with_disk_deadline(communicator_, options_.disk_deadline_seconds,
+                       message("reading ", resumes ? options_.resume : options_.model.name, " (--disk-deadline)"), [&] {
+                         if (!resumes) {
+                           load_agreed_weights(communicator_, training_.module(), options_.model.name, warn());
+                         } else {
+                           loaded = resume();
+                         }
+                       });
     return loaded;
   }
 
@@ -169,7 +168,8 @@ class RunCheckpoints {
     return from;
   }
 
-  /// The newest sound step: where a rank finds while reading that a file is not what was written, all take an older one.
+  /// The newest sound step: where a rank finds while reading that a file is not what was written, all take an older
+  /// one.
   Loaded resume() {
     while (const std::optional<checkpoint::Checkpoint> from = open_agreed()) {
       from->check_same_model(checkpoint::listing_of(model_));
@@ -210,7 +210,7 @@ class RunCheckpoints {
   RunRecord run_;
   std::int64_t windows_;
   std::optional<checkpoint::DirectoryLock> lock_;  ///< rank 0's
-  std::map<std::string, std::string> damaged_;  ///< why, by folder
+  std::map<std::string, std::string> damaged_;     ///< why, by folder
   std::optional<std::filesystem::path> resumed_from_;
   std::string path_;
   std::int64_t saved_step_ = -1;
