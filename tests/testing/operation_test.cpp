@@ -28,19 +28,19 @@ TEST(OperationKit, FindsOtherValues) {
 
 TEST(OperationKit, FindsWritesBeyondTheOutput) {
   expect_found<SumFlaw::writes_beyond>(check_operation_writes, "and nothing else",
-                                       "tensor 1, an output [5]: memory 1 elements behind its end was written: 0");
+                                       "tensor 1, an output [5]: element 1 behind its last was written, and is 0");
 }
 
 TEST(OperationKit, FindsWritesToInputs) {
   expect_found<SumFlaw::writes_its_input>(check_operation_writes, "no input",
                                           "tensor 0, an input [5, 300] has changed");
   expect_found<SumFlaw::writes_in_the_gap>(check_operation_writes, "no gap between rows",
-                                           "memory the gap behind its row 0 was written");
+                                           "the gap behind its row 0 was written");
 }
 
 TEST(OperationKit, FindsWritesBeyondTheScratch) {
   expect_found<SumFlaw::writes_past_scratch>(check_operation_writes, "its scratch",
-                                             "scratch: memory 1 elements behind its end");
+                                             "scratch: element 1 behind its last");
 }
 
 TEST(OperationKit, FindsReadsOfWhatNobodyWrote) {

@@ -42,11 +42,11 @@ TEST(OptimizerKit, FindsNothingWhereNothingIsWrong) {
 
 TEST(OptimizerKit, FindsAnUpdateThatStepsOnPadding) {
   expect_sentence(steps_of<StepFlaw::steps_on_padding>(), "the elements of its piece alone", first,
-                  "main: memory 1 elements behind its end was written");
+                  "main: element 1 behind its last was written");
 }
 
 TEST(OptimizerKit, FindsAnUpdateThatWritesItsGradient) {
-  expect_sentence(steps_of<StepFlaw::writes_its_gradient>(), "leaves it as it is", "step 2, 1 threads",
+  expect_sentence(steps_of<StepFlaw::writes_its_gradient>(), "leaves it as it is", "step 2, one thread",
                   "gradient: element 0 is");
 }
 
@@ -86,7 +86,7 @@ TEST(OptimizerKit, FindsScratchThatNoDryRunCounts) {
 
 TEST(OptimizerKit, FindsUpdatesThatDoNothingOrTooMuch) {
   expect_sentence(steps_of<StepFlaw::steps_nowhere>(), "change weights", first, "no weight has changed");
-  expect_sentence(steps_of<StepFlaw::divides_by_its_state>(), "give finite weights", "step 1, 1 threads",
+  expect_sentence(steps_of<StepFlaw::divides_by_its_state>(), "give finite weights", "step 1, one thread",
                   "a weight is");
 }
 

@@ -64,11 +64,11 @@ class Guarded {
     for (std::size_t i = 0; i < memory_.size(); ++i) {
       if (inside[i] || same_bits(memory_[i], guard_)) continue;
       const std::int64_t place = static_cast<std::int64_t>(i) - start_;
-      const std::string where = place < 0 ? message(-place, " elements before it")
-                                : place >= size_ - gap_
-                                    ? message(place - (size_ - gap_) + 1, " elements behind its end")
-                                    : message("the gap behind its row ", place / (shape_[1] + gap_));
-      return message(where, " was written: ", in_words(memory_[i]));
+      const std::int64_t behind = place - (size_ - gap_) + 1;
+      const std::string where = place < 0    ? message("element ", -place, " before its first")
+                                : behind > 0 ? message("element ", behind, " behind its last")
+                                             : message("the gap behind its row ", place / (shape_[1] + gap_));
+      return message(where, " was written, and is ", in_words(memory_[i]));
     }
     return "";
   }

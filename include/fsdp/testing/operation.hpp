@@ -143,11 +143,11 @@ inline void check_operation_writes(const std::vector<OperationCase>& cases) {
     for (const int threads : detail::team_sizes) {
       const detail::OperationRun run(one, threads);
       const std::string where = message(detail::words_of(one, run.operation()), ", ", detail::words_of_team(threads));
-      if (!run.scratch_touched.empty()) return fail(asked, where, message("scratch: memory ", run.scratch_touched));
+      if (!run.scratch_touched.empty()) return fail(asked, where, message("scratch: ", run.scratch_touched));
       for (std::size_t i = 0; i < run.tensors().size(); ++i) {
         const OperationTensor& tensor = run.tensors()[i];
         if (const std::string touched = tensor.touched(); !touched.empty())
-          return fail(asked, where, message(tensor.words, ": memory ", touched));
+          return fail(asked, where, message(tensor.words, ": ", touched));
         if (!tensor.written && tensor.content() != run.content_before[i])
           return fail(asked, where, message(tensor.words, " has changed"));
       }

@@ -112,7 +112,7 @@ class OptimizerPiece {
     bool good = true;
     const auto expect = [&](std::string_view which, const auto& memory) {
       const std::string touched = memory.touched();
-      if (!touched.empty()) good = fail(asked, where, message(which, ": memory ", touched));
+      if (!touched.empty()) good = fail(asked, where, message(which, ": ", touched));
     };
     expect("main", main_);
     for (const auto& state : states_) expect("a state", state);
@@ -213,7 +213,7 @@ void check_optimizer_steps(const O& optimizer) {
       const auto before = piece.main();
       for (int taken = 1; taken <= 3; ++taken) {
         const std::string where = message(detail::words_of(parameter), " in ", detail::compute_name<Compute>, ", step ",
-                                          taken, ", ", threads, " threads");
+                                          taken, ", ", threads == 1 ? "one thread" : "three threads");
         piece.set_gradient(taken);
         piece.forget_model();
         const auto gradient = piece.gradient();
