@@ -24,8 +24,8 @@
 
 #include <fsdp/optim/optimizer.hpp>
 #include <fsdp/testing/between_checkpoints.hpp>
-#include <fsdp/testing/optimizer_pieces.hpp>
 #include <fsdp/testing/optimizer_runs.hpp>
+#include <fsdp/testing/optimizer_updates.hpp>
 #include <fsdp/testing/report.hpp>
 
 namespace fsdp::testing {

@@ -1,181 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Checks of an optimizer on pieces of single parameters: no model, no ranks.
-///
-/// Memory beside a piece is watched: it holds other numbers, and NaN beside the gradient, as padding may.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <fsdp/core/bf16.hpp>
 #include <fsdp/device/cpu.hpp>
 #include <fsdp/device/meta.hpp>
 #include <fsdp/optim/optimizer.hpp>
-#include <fsdp/testing/guarded.hpp>
+#include <fsdp/testing/optimizer_piece.hpp>
 #include <fsdp/testing/queued/queued_cpu.hpp>
 #include <fsdp/testing/report.hpp>
 
 namespace fsdp::testing {
-
-/// Parameters of every role, of odd sizes; the last is worth a team of threads.
-inline const std::vector<NamedParameter>& stepped_parameters() {
-  static const std::vector<NamedParameter> list = {
-      {.name = "a.matrix", .shape = {37, 19}},
-      {.name = "a.table", .shape = {23, 7}, .role = nn::Role::table},
-      {.name = "a.norm", .shape = {41}},
-      {.name = "a.number", .shape = {1}},
-      {.name = "a.large.matrix", .shape = {129, 161}},
-  };
-  return list;
-}
-
-namespace detail {
-
-inline std::string words_of(const NamedParameter& parameter) {
-  std::string shape;
-  for (std::int64_t axis = 0; axis < parameter.shape.rank; ++axis)
-    shape += (axis == 0 ? "" : ", ") + std::to_string(parameter.shape[axis]);
-  constexpr std::string_view roles[] = {"a linear layer's matrix", "a table", "a vector"};
-  return message("parameter [", shape, "], ", roles[static_cast<int>(parameter.role)]);
-}
-
-/// Elements [begin, end) of a parameter as one update is given them.
-template <class Compute>
-class OptimizerPiece {
- public:
-  static constexpr bool has_model = !std::is_same_v<Compute, float>;
-
-  OptimizerPiece(const NamedParameter& parameter, std::size_t states, std::int64_t begin, std::int64_t end)
-      : parameter_(&parameter), begin_(begin) {
-    const Shape shape = end - begin == parameter.shape.numel() ? parameter.shape : Shape{end - begin};
-    main_ = {shape, 77.0f};
-    main_.set([&](std::int64_t i) { return static_cast<float>(number_at(1, begin + i)); });
-    gradient_ = {shape, std::numeric_limits<float>::quiet_NaN()};
-    if constexpr (has_model) model_ = {shape, Compute(55.0f)};
-    for (std::size_t state = 0; state < states; ++state) {
-      states_.emplace_back(shape, 33.0f);
-      states_.back().set([](std::int64_t) { return 0.0f; });
-    }
-  }
-  explicit OptimizerPiece(const NamedParameter& parameter, std::size_t states)
-      : OptimizerPiece(parameter, states, 0, parameter.shape.numel()) {}
-
-  /// Of step `number`, times `factor`. Steps differ, and elements by a factor of thousands.
-  void set_gradient(int number, float factor = 1) {
-    gradient_.set([&](std::int64_t i) {
-      const double value = number_at(static_cast<std::uint64_t>(10 + number), begin_ + i);
-      return factor * static_cast<float>(value * std::pow(2.0, static_cast<double>((begin_ + i) % 13) - 8));
-    });
-  }
-  void set_gradient_to_nan() {
-    gradient_.set([](std::int64_t) { return std::numeric_limits<float>::quiet_NaN(); });
-  }
-  void forget_model() {
-    if constexpr (has_model) model_.set([](std::int64_t) { return Compute(55.0f); });
-  }
-
-  template <class O, class Stream>
-  void step(const O& optimizer, Stream& stream, const device::StepDecision& decision) {
-    std::vector<Tensor<float>> states;
-    for (auto& state : states_) states.push_back(state.view());
-    Tensor<Compute> model;
-    if constexpr (has_model) model = model_.view();
-    optimizer.update(stream,
-                     optim::Update<Compute>{.parameter = *parameter_,
-                                            .main = main_.view(),
-                                            .states = states,
-                                            .gradient = gradient_.view(),
-                                            .model = model},
-                     Tensor<const device::StepDecision>(&decision, {1}));
-  }
-
-  std::vector<float> main() const { return main_.values(); }
-  std::vector<float> state(std::size_t index) const { return states_[index].values(); }
-  std::vector<float> gradient() const { return gradient_.values(); }
-  std::vector<Compute> model() const { return has_model ? model_.values() : std::vector<Compute>(); }
-  std::size_t states() const { return states_.size(); }
-
-  /// What lies around the piece is as it was.
-  bool expect_untouched(std::string_view where) const {
-    constexpr std::string_view asked =
-        "an update writes the elements of its piece alone: memory beside it is another piece's, or padding";
-    bool good = true;
-    const auto expect = [&](std::string_view which, const auto& memory) {
-      const std::string touched = memory.touched();
-      if (!touched.empty()) good = fail(asked, where, message(which, ": ", touched));
-    };
-    expect("main", main_);
-    for (const auto& state : states_) expect("a state", state);
-    if constexpr (has_model) expect("model", model_);
-    expect("the gradient", gradient_);
-    return good;
-  }
-  /// `model` is `main`, rounded once.
-  bool expect_model(std::string_view where) const {
-    if constexpr (has_model) {
-      std::vector<Compute> expected;
-      for (const float value : main()) expected.push_back(Compute(value));
-      return expect_values("after an update `model` holds `main`, rounded, also where the step was skipped", where,
-                           "model", model(), expected);
-    }
-    return true;
-  }
-
- private:
-  const NamedParameter* parameter_;
-  std::int64_t begin_ = 0;
-  Guarded<float> main_, gradient_;
-  std::vector<Guarded<float>> states_;
-  Guarded<Compute> model_;
-};
-
-/// What is decided of the steps that checks take.
-inline device::StepDecision decided(int taken) {
-  return {.taken = taken, .lr = 0.01 * (taken + 1), .gradient_scale = taken == 2 ? 0.25f : 1.0f};
-}
-
-/// The CPU of one rank.
-struct OptimizerRank {
-  explicit OptimizerRank(int threads) : arena(ledger, 1 << 22), stream(arena, threads) {}
-  device::Ledger ledger;
-  device::Cpu::Arena arena;
-  device::Cpu::Stream stream;
-};
-
-/// Steps a piece some times.
-template <class O, class Compute>
-void take_steps(const O& optimizer, OptimizerPiece<Compute>& piece, int threads, int steps = 3) {
-  OptimizerRank rank(threads);
-  for (int taken = 1; taken <= steps; ++taken) {
-    piece.set_gradient(taken);
-    const device::StepDecision decision = decided(taken);
-    piece.step(optimizer, rank.stream, decision);
-  }
-}
-
-template <class Compute>
-bool expect_same_piece(std::string_view asked, std::string_view where, const OptimizerPiece<Compute>& found,
-                       const OptimizerPiece<Compute>& expected) {
-  bool same = expect_values(asked, where, "main", found.main(), expected.main());
-  for (std::size_t state = 0; same && state < found.states(); ++state)
-    same = expect_values(asked, where, message("state ", state), found.state(state), expected.state(state));
-  return same && expect_values(asked, where, "model", found.model(), expected.model());
-}
-
-template <class Compute>
-inline constexpr std::string_view compute_name = name_of(dtype_of<Compute>());
-
-}  // namespace detail
 
 /// Names.
 template <class O>
