@@ -34,6 +34,11 @@ void add_separator(FlagSet& flags, std::optional<std::int64_t>& field) {
        .check = check});
 }
 
+void add_disk_deadline(FlagSet& flags, LaunchOptions& launch) {
+  flags.add("disk-deadline", launch.disk_deadline_seconds,
+            "seconds that ranks wait for others which read data or a model, or save", seconds);
+}
+
 }  // namespace
 
 void bind(FlagSet& flags, LaunchOptions& launch) {
@@ -80,8 +85,7 @@ void bind(FlagSet& flags, TrainOptions& o) {
             "a checkpoint, a directory of them (the newest complete one), or auto: the newest in --checkpoint-dir if "
             "there is any");
   flags.add("resume-anyway", o.resume_anyway, "resume with other data or batches, whose order then begins anew");
-  flags.add("disk-deadline", o.disk_deadline_seconds,
-            "seconds that ranks wait for others which save or read a checkpoint", seconds);
+  add_disk_deadline(flags, o.launch);
   flags.add("on-signal", o.on_signal, "save | stop: whether a step that SIGTERM or SIGINT ends is saved");
   flags.add("metrics", o.metrics, "file that JSON lines are appended to");
   flags.add("trace", o.trace, "file for a Chrome trace");
@@ -100,6 +104,7 @@ void bind(FlagSet& flags, EvalOptions& o) {
   flags.add("batch-size", o.batch_size, "sequences at a time", counts_up_to(most_sequences));
   flags.add("windows", o.windows, "windows used, evenly spread; 0: all", counts_up_to(most_elements, 0));
   add_separator(flags, o.document_separator);
+  add_disk_deadline(flags, o.launch);
   bind(flags, o.launch);
 }
 
@@ -109,6 +114,7 @@ void bind(FlagSet& flags, GenerateOptions& o) {
   flags.add("tokens", o.tokens, "bytes to write", counts_up_to(most_tokens, 0));
   flags.add("temperature", o.temperature, "0: always the likeliest byte", Range<double>{.least = 0, .most = 1e6});
   flags.add("seed", o.seed, "of the draws");
+  add_disk_deadline(flags, o.launch);
   bind(flags, o.launch);
 }
 

@@ -52,3 +52,12 @@ faulty "sync:2:slow" --steps 3 --resume good --checkpoint-dir runs --disk-deadli
 [ $status -ne 0 ] || fail "no limit for a slow disk"
 contains "$err" 'saving to --checkpoint-dir runs \(--disk-deadline\) took longer than 3 s: is its disk slow'
 tessera train "${flags[@]}" --steps 3 --resume runs
+slow_eval() {  # FLAG...: the first read under runs takes 6 s
+  env LD_PRELOAD="$TESSERA_FAULTS" TESSERA_FAULT_UNDER=runs TESSERA_FAULT=read:1:slow "$program" eval --model \
+    runs/step-00000003 --data text.txt --seq-len 16 --precision fp32 --threads 1 --comm threads:2 --windows 4 "$@"
+}
+slow_eval --deadline 2 >"$out" 2>"$err" || fail "the deadline of collectives ended an evaluation's reading"
+status=0
+slow_eval --disk-deadline 2 >"$out" 2>"$err" || status=$?
+[ $status -ne 0 ] || fail "no limit for a slow disk that is read"
+contains "$err" 'reading .* \(--disk-deadline\) took longer than 2 s: is its disk slow'

@@ -15,8 +15,8 @@ names "${stack[@]}" data model hidden layers heads kv-heads head-dim intermediat
   validation-fraction validation-every \
   checkpoint-dir checkpoint-every keep resume disk-deadline metrics trace cuda-graphs log-every dry-run ranks print-schedule
 tessera eval --help
-names "${stack[@]}" model data seq-len batch-size windows
+names "${stack[@]}" model data seq-len batch-size windows disk-deadline
 tessera generate --help
-names "${stack[@]}" model prompt tokens temperature seed
+names "${stack[@]}" model prompt tokens temperature seed disk-deadline
 tessera bench --help
 names "${stack[@]}" seq-len repeats

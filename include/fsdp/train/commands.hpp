@@ -31,6 +31,7 @@
 #include <fsdp/train/model_choice.hpp>
 #include <fsdp/train/optimizer_choice.hpp>
 #include <fsdp/train/options.hpp>
+#include <fsdp/train/peers.hpp>
 #include <fsdp/train/sampling.hpp>
 #include <fsdp/train/shards_io.hpp>
 #include <fsdp/train/trainer.hpp>
@@ -139,9 +140,10 @@ int train(const TrainOptions& options, const ShardingOf<Model>& sharding, const 
     check_memory(options, tiling);
     const TilingOf<Model> cut = settled<Model>(communicator, tiling, sharding, options, optimizer);
     try {
-      const Model model = on_all_ranks(communicator, "--model", [&] { return model_of<Model>(options); });
+      const double limit = options.launch.disk_deadline_seconds;
+      const Model model = read_on_all_ranks(communicator, limit, "--model", [&] { return model_of<Model>(options); });
       const data::TextSource source =
-          on_all_ranks(communicator, "--data", [&] { return text_of(options, vocabulary_of(model)); });
+          read_on_all_ranks(communicator, limit, "--data", [&] { return text_of(options, vocabulary_of(model)); });
       return Trainer<Model, data::TextSource, Optimizer>(communicator, options, model, source, sharding, cut, optimizer)
           .run();
     } catch (const MemoryError& error) {
@@ -152,18 +154,23 @@ int train(const TrainOptions& options, const ShardingOf<Model>& sharding, const 
 
 /// A folder's config.json, the same on all ranks.
 template <class Model>
-Model agreed_model(typename Model::Stack::Comm& communicator, const std::string& folder) {
-  Model model = on_all_ranks(communicator, "--model", [&] { return Model(Model::Config::read(folder)); });
+Model agreed_model(typename Model::Stack::Comm& communicator, const LaunchOptions& launch, const std::string& folder) {
+  Model model = read_on_all_ranks(communicator, launch.disk_deadline_seconds, "--model",
+                                  [&] { return Model(Model::Config::read(folder)); });
   agree_on_opened(communicator, model.config().write());
   return model;
 }
 
 /// A folder's weights, whose warnings rank 0 prints.
 template <class Model>
-void load(typename Model::Stack::Comm& communicator, ShardedModule<Model>& module, const std::string& folder) {
-  load_agreed_weights(communicator, module, folder, [&](const std::string& text) {
-    if (communicator.rank() == 0) std::fprintf(stderr, "tessera: warning: %s\n", text.c_str());
-  });
+void load(typename Model::Stack::Comm& communicator, const LaunchOptions& launch, ShardedModule<Model>& module,
+          const std::string& folder) {
+  with_disk_deadline(communicator, launch.disk_deadline_seconds, message("reading ", folder, " (--disk-deadline)"),
+                     [&] {
+                       load_agreed_weights(communicator, module, folder, [&](const std::string& text) {
+                         if (communicator.rank() == 0) std::fprintf(stderr, "tessera: warning: %s\n", text.c_str());
+                       });
+                     });
 }
 
 /// Prints {"loss": mean nats per token, "tokens": ...} over the consecutive windows of the data.
@@ -174,20 +181,21 @@ int evaluate(const EvalOptions& options, const ShardingOf<Model>& sharding, cons
   return launch<Comm>(options.launch, [&](Comm& communicator) {
     agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling));
     const std::vector<std::filesystem::path> paths(options.data.begin(), options.data.end());
-    const Model model = agreed_model<Model>(communicator, options.model);
+    const Model model = agreed_model<Model>(communicator, options.launch, options.model);
     require_positions(model.config(), options.seq_len, options.model);
-    const data::TextSource source = on_all_ranks(communicator, "--data", [&] {
+    const double limit = options.launch.disk_deadline_seconds;
+    const data::TextSource source = read_on_all_ranks(communicator, limit, "--data", [&] {
       return data::TextSource(paths, options.seq_len, 0.0, vocabulary_of(model), options.document_separator);
     });
-    agree_on_opened(communicator,
-                    on_all_ranks(communicator, "--data", [&] { return message("data = ", source.identity(), "\n"); }));
+    agree_on_opened(communicator, read_on_all_ranks(communicator, limit, "--data",
+                                                    [&] { return message("data = ", source.identity(), "\n"); }));
     const std::int64_t sequences = std::max<std::int64_t>(1, options.batch_size / communicator.size());
     Evaluation<Model> evaluation(communicator, model,
                                  {.sequences = sequences,
                                   .sequence_length = options.seq_len,
                                   .threads = static_cast<int>(options.launch.threads)},
                                  sharding, tiling);
-    load<Model>(communicator, evaluation.module(), options.model);
+    load<Model>(communicator, options.launch, evaluation.module(), options.model);
     Batches<data::TextSource> batches(source, sequences, 1, device::host_memory<typename Comm::Device>);
     const MeanLoss mean = mean_loss(evaluation.executor(), communicator, evaluation.counts(), batches, sequences,
                                     data::evenly_spread(0, source.training(), options.windows));
@@ -208,7 +216,7 @@ int generate(const GenerateOptions& options, const ShardingOf<Model>& sharding, 
   return launch<Comm>(options.launch, [&](Comm& communicator) {
     agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling));
     // Bytes that each new one may look back at.
-    const Model model = agreed_model<Model>(communicator, options.model);
+    const Model model = agreed_model<Model>(communicator, options.launch, options.model);
     std::int64_t context = 256;
     if constexpr (HasLongestSequence<typename Model::Config>)
       context = std::min(context, model.config().longest_sequence());
@@ -216,7 +224,7 @@ int generate(const GenerateOptions& options, const ShardingOf<Model>& sharding, 
         communicator, model,
         {.sequences = 1, .sequence_length = context, .threads = static_cast<int>(options.launch.threads)}, sharding,
         tiling, Purpose::generate);
-    load<Model>(communicator, generation.module(), options.model);
+    load<Model>(communicator, options.launch, generation.module(), options.model);
     const std::int64_t vocabulary = vocabulary_of(model);
     const auto known = static_cast<std::size_t>(std::min<std::int64_t>(vocabulary, 256));  // tokens that are bytes
     for (const char c : options.prompt)

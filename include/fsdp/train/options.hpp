@@ -37,6 +37,7 @@ struct LaunchOptions {
   std::int64_t threads = 0;      ///< per rank; 0: cores / ranks, at least 1
   double deadline_seconds = 20;  ///< of every collective: how long a rank waits for others
   double device_deadline_seconds = 600;  ///< how long a rank waits for its own device
+  double disk_deadline_seconds = 600;    ///< how long a rank waits for others which read or write files
   bool windows = true;                   ///< ranks of one machine under MPI read each other's memory
 
   friend bool operator==(const LaunchOptions&, const LaunchOptions&) = default;
@@ -61,11 +62,10 @@ struct TrainOptions {
   std::int64_t validation_every = 0;      ///< steps; 0: only at the end
   std::int64_t validation_windows = 256;  ///< at most, evenly spread; 0: all
   std::string checkpoint_dir = {};
-  std::int64_t checkpoint_every = 0;   ///< steps; 0: only at the end
-  std::int64_t keep = 0;               ///< newest checkpoints that stay; 0: all
-  std::string resume = {};             ///< a checkpoint, a directory of them, or "auto"
-  double disk_deadline_seconds = 600;  ///< for ranks that wait for others which save, or open what they resume from
-  bool resume_anyway = false;          ///< with data or batches whose order is not the checkpoint's
+  std::int64_t checkpoint_every = 0;  ///< steps; 0: only at the end
+  std::int64_t keep = 0;              ///< newest checkpoints that stay; 0: all
+  std::string resume = {};            ///< a checkpoint, a directory of them, or "auto"
+  bool resume_anyway = false;         ///< with data or batches whose order is not the checkpoint's
   OnSignal on_signal = OnSignal::save;
   std::string metrics = {};
   std::string trace = {};

@@ -8,12 +8,14 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <comm/collectives.hpp>
 #include <fsdp/checkpoint/folder.hpp>
 #include <fsdp/core/error.hpp>
+#include <fsdp/train/agreement.hpp>
 
 namespace fsdp::train {
 
@@ -45,9 +47,10 @@ checkpoint::Peers peers_of(Comm& communicator) {
 }
 
 /// Calls `work`, in which ranks may wait `seconds` for each other instead of the deadline of collectives: a peer that
-/// is not there may be busy with its disk. `what` says with what, and what to do: "saving to DIR (--flag)".
+/// is not there may be busy with its disk. Returns what `work` returns. `what` says with what, and what to do: "saving
+/// to DIR (--flag)".
 template <class Comm, class Work>
-void with_disk_deadline(Comm& communicator, double seconds, const std::string& what, Work work) {
+auto with_disk_deadline(Comm& communicator, double seconds, const std::string& what, Work work) {
   struct Restored {
     comm::Options& options;
     std::chrono::milliseconds before = options.deadline;
@@ -57,12 +60,20 @@ void with_disk_deadline(Comm& communicator, double seconds, const std::string& w
   restored.options.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
   const auto begin = std::chrono::steady_clock::now();
   try {
-    work();
+    return work();
   } catch (const comm::CollectiveError& error) {
     if (std::chrono::steady_clock::now() - begin < restored.options.deadline) throw;
     throw comm::CollectiveError(
         message(what, " took longer than ", seconds, " s: is its disk slow, or gone? ", error.what()));
   }
+}
+
+/// f() on every rank, which reads files and makes no collective; as on_all_ranks (agreement.hpp), with the disk's
+/// limit.
+template <class Comm, class F>
+auto read_on_all_ranks(Comm& communicator, double seconds, std::string_view label, F f) {
+  return with_disk_deadline(communicator, seconds, message("reading ", label, " (--disk-deadline)"),
+                            [&] { return on_all_ranks(communicator, label, f); });
 }
 
 }  // namespace fsdp::train

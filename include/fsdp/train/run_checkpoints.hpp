@@ -84,7 +84,7 @@ class RunCheckpoints {
       training_.initialize(options_.seed);
       return loaded;
     }
-    with_disk_deadline(communicator_, options_.disk_deadline_seconds,
+    with_disk_deadline(communicator_, options_.launch.disk_deadline_seconds,
                        message("reading ", resumes ? options_.resume : options_.model.name, " (--disk-deadline)"), [&] {
                          if (!resumes) {
                            load_agreed_weights(communicator_, training_.module(), options_.model.name, warn());
@@ -109,7 +109,7 @@ class RunCheckpoints {
     comm::broadcast(communicator_, std::as_writable_bytes(std::span(&id, 1)), 0, {"checkpoint"});
     const checkpoint::TrainerState state = state_after(progress);
     checkpoint::Save save(options_.checkpoint_dir, state.step, id, checkpoint::listing_of(model_), states());
-    with_disk_deadline(communicator_, options_.disk_deadline_seconds,
+    with_disk_deadline(communicator_, options_.launch.disk_deadline_seconds,
                        message("saving to --checkpoint-dir ", options_.checkpoint_dir, " (--disk-deadline)"), [&] {
                          checkpoint::save(save, peers_of(communicator_), state, [&](checkpoint::Save& file) {
                            write_shards(training_.module(), optimizer(), file);

@@ -37,6 +37,7 @@
 #include <fsdp/train/launch.hpp>
 #include <fsdp/train/model_choice.hpp>
 #include <fsdp/train/options.hpp>
+#include <fsdp/train/peers.hpp>
 #include <fsdp/train/resumed.hpp>
 #include <fsdp/train/run_checkpoints.hpp>
 #include <fsdp/train/training.hpp>
@@ -63,7 +64,7 @@ class Trainer {
                                      : report::trace_path(options.trace, communicator.rank())),
         stack_text_(message(policy_text(sharding), " ", policy_text(communicator), " ",
                             policy_text<typename Model::Stack::Precision>(), " ", policy_text(tiling))),
-        data_(agreed_data(communicator, model_, source)),
+        data_(agreed_data(communicator, options, model_, source)),
         size_(step_size(options, communicator.size())),
         training_(communicator, model_, size_, sharding, tiling,
                   {.optimizer = optimizer,
@@ -121,8 +122,9 @@ class Trainer {
   }
   /// One line of the data, the same on all ranks. Throws InputError on all where they opened other data or another
   /// model.
-  static std::string agreed_data(Comm& communicator, const Model& model, const Source& source) {
-    const std::string data = on_all_ranks(communicator, "data", [&] {
+  static std::string agreed_data(Comm& communicator, const TrainOptions& options, const Model& model,
+                                 const Source& source) {
+    const std::string data = read_on_all_ranks(communicator, options.launch.disk_deadline_seconds, "data", [&] {
       if constexpr (requires { source.identity(); }) return source.identity();
       return source.text();
     });
