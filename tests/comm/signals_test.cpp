@@ -29,7 +29,7 @@ TEST(CatchSignalsDeathTest, ASecondSignalEndsAtOnce) {
         std::raise(SIGTERM);
         std::raise(SIGINT);
       },
-      testing::ExitedWithCode(128 + SIGINT), "");
+      ::testing::ExitedWithCode(128 + SIGINT), "");
 }
 
 TEST(CatchSignalsDeathTest, AfterTheLastOneASignalDoesWhatItDidBefore) {
@@ -38,7 +38,7 @@ TEST(CatchSignalsDeathTest, AfterTheLastOneASignalDoesWhatItDidBefore) {
         { const CatchSignals signals; }
         std::raise(SIGTERM);
       },
-      testing::KilledBySignal(SIGTERM), "");
+      ::testing::KilledBySignal(SIGTERM), "");
 }
 
 }  // namespace

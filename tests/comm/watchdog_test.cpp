@@ -12,13 +12,13 @@ namespace {
 using std::chrono::milliseconds;
 
 TEST(WatchdogDeathTest, EndsAProcessThatHangsAndSaysWhere) {
-  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(
       {
         const Watchdog watch("rank 2, MPI_Finalize,", milliseconds(50));
         std::this_thread::sleep_for(std::chrono::seconds(20));
       },
-      testing::ExitedWithCode(3), "rank 2, MPI_Finalize, waited 0.050 s for the other ranks; the deadline is 0.050 s");
+      ::testing::ExitedWithCode(3), "rank 2, MPI_Finalize, waited 0.050 s for the other ranks; the deadline is 0.050 s");
 }
 
 TEST(Watchdog, LeavesACallThatReturnsAlone) {

@@ -10,7 +10,7 @@
 namespace fsdp::device::cuda {
 namespace {
 
-using reference::random_value;
+using reference::number_at;
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 const float nan = std::nanf("");
@@ -19,8 +19,8 @@ const float nan = std::nanf("");
 std::vector<float> inputs(std::uint64_t seed) {
   std::vector<float> list = {0.0f, -0.0f, 1.0f, -1.0f, 88.0f, -88.0f, 1e4f, -1e4f, 1e-40f, -1e-40f, FLT_MIN, 3e38f};
   for (std::uint64_t i = 0; i < 2000; ++i) {
-    const double size = std::pow(10.0, 6 * random_value(seed, 2 * i) - 4);
-    list.push_back(static_cast<float>(size * random_value(seed, 2 * i + 1)));
+    const double size = std::pow(10.0, 6 * number_at(seed, 2 * i) - 4);
+    list.push_back(static_cast<float>(size * number_at(seed, 2 * i + 1)));
   }
   return list;
 }
@@ -36,7 +36,7 @@ double reference_silu(double x) { return x / (1 + std::exp(-x)); }
 
 TEST(CudaArithmetic, NarrowRoundsAsTheStorageTypesDo) {
   for (std::uint64_t i = 0; i < 200000; ++i) {
-    const auto word = static_cast<std::uint32_t>((random_value(1, i) + 1) * 0x1p31);
+    const auto word = static_cast<std::uint32_t>((number_at(1, i) + 1) * 0x1p31);
     const float x = std::bit_cast<float>(word);
     ASSERT_EQ(narrow<bf16>(x).bits, bf16(x).bits);
     ASSERT_EQ(narrow<f16>(x).bits, f16(x).bits);
@@ -87,8 +87,8 @@ TEST(CudaArithmetic, RmsNormOfARowIsTheReferenceInBothDirections) {
     double squares = 0, dot = 0;
     float sum = 0;
     for (std::size_t i = 0; i < columns; ++i) {
-      x[i] = static_cast<float>(size * random_value(1, i)), w[i] = static_cast<float>(random_value(2, i));
-      dy[i] = static_cast<float>(random_value(3, i));
+      x[i] = static_cast<float>(size * number_at(1, i)), w[i] = static_cast<float>(number_at(2, i));
+      dy[i] = static_cast<float>(number_at(3, i));
       squares += static_cast<double>(x[i]) * x[i], sum += x[i] * x[i];
     }
     const double rstd = 1 / std::sqrt(squares / columns + static_cast<double>(1e-5f));
@@ -105,11 +105,11 @@ TEST(CudaArithmetic, RmsNormOfARowIsTheReferenceInBothDirections) {
 
 TEST(CudaArithmetic, RotationTurnsAndTurnsBack) {
   for (std::uint64_t i = 0; i < 500; ++i) {
-    const double position = std::floor(1e6 * (random_value(1, i) + 1)), pair = static_cast<double>(i % 64);
+    const double position = std::floor(1e6 * (number_at(1, i) + 1)), pair = static_cast<double>(i % 64);
     const double angle = rotary_angle(5e5, position, pair, 128);
     EXPECT_NEAR(angle, position * std::pow(5e5, -pair / 64), 1e-9 * (1 + angle));
     const auto cos = static_cast<float>(std::cos(angle)), sin = static_cast<float>(std::sin(angle));
-    float low = static_cast<float>(random_value(2, i)), high = static_cast<float>(random_value(3, i));
+    float low = static_cast<float>(number_at(2, i)), high = static_cast<float>(number_at(3, i));
     const double a = low, b = high;
     rotate(low, high, cos, sin);
     EXPECT_NEAR(low, a * std::cos(angle) - b * std::sin(angle), 4e-7);
@@ -132,7 +132,7 @@ TEST(CudaArithmetic, OnlineSoftmaxIsTheReferenceInAnyOrder) {
   for (const double size : {1e-3, 1.0, 30.0, 1000.0})
     for (const std::size_t threads : {1, 3, 32, 500}) {
       std::vector<float> logits;
-      for (std::uint64_t i = 0; i < 333; ++i) logits.push_back(static_cast<float>(size * random_value(4, i)));
+      for (std::uint64_t i = 0; i < 333; ++i) logits.push_back(static_cast<float>(size * number_at(4, i)));
       const double most = *std::max_element(logits.begin(), logits.end());
       double sum = 0;
       for (const float logit : logits) sum += std::exp(logit - most);
@@ -170,7 +170,7 @@ TEST(CudaArithmetic, AdamWIsTheReferenceStepAfterStep) {
     StepDecision step{.taken = t - 1};
     const double sums[] = {0, 16};
     decide_step({.clip = 1}, {.lr = 0.01}, sums, 1, step);
-    const auto gradient = static_cast<float>(5 * random_value(5, static_cast<std::uint64_t>(t)));
+    const auto gradient = static_cast<float>(5 * number_at(5, t));
     adamw(AdamWFactors(rules, step), w, m, v, gradient);
     const double g = 0.25 * gradient, beta1 = static_cast<double>(rules.beta1),
                  beta2 = static_cast<double>(rules.beta2);

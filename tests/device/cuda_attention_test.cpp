@@ -186,7 +186,7 @@ TEST(CudaAttention, LargeScoresStayFinite) {
   CudaRank rank;
   const AttentionShape shape{.sequences = 1, .sequence_length = 100, .heads = 1, .kv_heads = 1, .head_dim = 64};
   CudaBuffers<bf16> buffers(rank, shape, 0);
-  buffers.host_qkv.set([](std::int64_t i) { return 60 * random_value(7, static_cast<std::uint64_t>(i)); });
+  buffers.host_qkv.set([](std::int64_t i) { return 60 * number_at(7, i); });
   const OnDevice<bf16> qkv(rank, buffers.host_qkv);
   enqueue(rank.stream, Attention<bf16>{.shape = shape,
                                        .q = buffers.part(qkv, 0),

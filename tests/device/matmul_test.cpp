@@ -12,8 +12,8 @@ struct Pair {
   using Result = C;
 };
 template <class P>
-class MatmulOf : public testing::Test {};
-using Types = testing::Types<Pair<float, float>, Pair<bf16, bf16>, Pair<bf16, float>>;
+class MatmulOf : public ::testing::Test {};
+using Types = ::testing::Types<Pair<float, float>, Pair<bf16, bf16>, Pair<bf16, float>>;
 TYPED_TEST_SUITE(MatmulOf, Types);
 
 struct Sizes {

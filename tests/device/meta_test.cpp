@@ -36,8 +36,8 @@ void expect_equal_costs(const char* name, const Operation& operation) {
 }
 
 template <class T>
-class MetaCosts : public testing::Test {};
-using Types = testing::Types<float, bf16>;
+class MetaCosts : public ::testing::Test {};
+using Types = ::testing::Types<float, bf16>;
 TYPED_TEST_SUITE(MetaCosts, Types);
 
 TYPED_TEST(MetaCosts, OfMatmulsAreTheCpus) {

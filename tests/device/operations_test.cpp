@@ -8,8 +8,8 @@ namespace {
 using namespace reference;
 
 template <class T>
-class Operations : public testing::Test {};
-using Types = testing::Types<float, bf16>;
+class Operations : public ::testing::Test {};
+using Types = ::testing::Types<float, bf16>;
 TYPED_TEST_SUITE(Operations, Types);
 
 TYPED_TEST(Operations, RmsNormIsTheReferenceWithinRounding) {

@@ -16,18 +16,13 @@
 #include <gtest/gtest.h>
 
 #include <fsdp/device/cpu.hpp>
+#include <fsdp/testing/numbers.hpp>
 
 namespace fsdp::device::reference {
 
 using Values = std::vector<double>;
 
-/// Numbers in (-1, 1) that depend on `seed` and `index` only.
-inline double random_value(std::uint64_t seed, std::uint64_t index) {
-  std::uint64_t bits = (seed + 1) * 0x9e3779b97f4a7c15u + index * 0xbf58476d1ce4e5b9u;
-  bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9u;
-  bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebu;
-  return static_cast<double>((bits ^ (bits >> 31)) >> 11) / static_cast<double>(std::uint64_t{1} << 52) - 1.0;
-}
+using fsdp::testing::number_at;
 
 /// Owns [rows, columns] with `gap` elements between rows. Starts as NaN everywhere, gaps as 77.
 template <class T>
@@ -40,7 +35,7 @@ class Matrix {
   static Matrix random(std::uint64_t seed, std::int64_t rows, std::int64_t columns, std::int64_t gap = 0,
                        double scale = 1) {
     Matrix matrix(rows, columns, gap);
-    matrix.set([=](std::int64_t i) { return scale * random_value(seed, static_cast<std::uint64_t>(i)); });
+    matrix.set([=](std::int64_t i) { return scale * number_at(seed, i); });
     return matrix;
   }
 

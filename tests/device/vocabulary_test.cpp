@@ -8,8 +8,8 @@ namespace {
 using namespace reference;
 
 template <class T>
-class Vocabulary : public testing::Test {};
-using Types = testing::Types<float, bf16>;
+class Vocabulary : public ::testing::Test {};
+using Types = ::testing::Types<float, bf16>;
 TYPED_TEST_SUITE(Vocabulary, Types);
 
 TYPED_TEST(Vocabulary, EmbeddingTakesRowsAndItsBackwardAddsThemInTokenOrder) {

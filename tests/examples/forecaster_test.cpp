@@ -39,6 +39,7 @@ struct Forecaster {
   template <class Stack>
   using Model = forecaster::Forecaster<Stack>;
   using Data = test::Data;
+  static constexpr double learns_to = 0.2;
   static forecaster::Config config() { return test::config; }
   static train::StepSize size() {
     return {.sequences = sequences, .sequence_length = length, .micro_batches = micro_batches, .threads = 1};

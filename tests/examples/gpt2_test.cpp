@@ -42,6 +42,8 @@ struct Gpt2 {
   template <class Stack>
   using Model = gpt2::Gpt2<Stack>;
   using Data = test::Data;
+  static constexpr double learns_to = 0.5;
+  static std::vector<tiling::RunTime> tilings() { return {tiling::RunTime::budget(4000)}; }
   static gpt2::Gpt2Config config() { return test::config; }
   static train::StepSize size() {
     return {.sequences = sequences, .sequence_length = length, .micro_batches = micro_batches, .threads = 1};

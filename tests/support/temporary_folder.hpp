@@ -1,51 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// For tests that touch files: a folder of their own, golden folders, and the sentence of an expected error.
+/// For tests that touch files: the kit's folder of their own, golden folders, and the sentence of an expected error.
 #pragma once
-
-#include <gtest/gtest.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
-#include <string_view>
+
+#include <gtest/gtest.h>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/testing/temporary_folder.hpp>
 
 namespace fsdp::test {
 
-/// An empty folder that is removed with all in it.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    const std::filesystem::path memory = "/dev/shm";  // where syncing costs nothing
-    std::error_code none;
-    const bool usable = std::filesystem::is_directory(memory, none) && ::access(memory.c_str(), W_OK) == 0;
-    std::string name = ((usable ? memory : std::filesystem::temp_directory_path()) / "tessera-test-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "cannot make a folder " << name;
-    path_ = name;
-  }
-  TemporaryFolder(TemporaryFolder&&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-
-  const std::filesystem::path& path() const { return path_; }
-
-  std::filesystem::path write(const std::string& name, std::string_view content) const {
-    const std::filesystem::path path = path_ / name;
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path, std::ios::binary) << content;
-    return path;
-  }
-
- private:
-  std::filesystem::path path_;
-};
+using fsdp::testing::TemporaryFolder;
 
 inline std::string content_of(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);

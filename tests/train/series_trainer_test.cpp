@@ -43,9 +43,9 @@ TEST(Trainer, TrainsSavesAndResumesAModelThatItKnowsNothingOf) {
   TrainOptions options{.steps = 40, .seq_len = 12, .batch_size = 8, .lr = 2e-2};
   options.checkpoint_dir = (folder.path() / "checkpoints").string();
   options.checkpoint_every = 20;
-  testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStdout();
   const auto whole = train_series(options, folder.path() / "whole.jsonl");
-  const std::string said = testing::internal::GetCapturedStdout();
+  const std::string said = ::testing::internal::GetCapturedStdout();
   EXPECT_NE(said.find("held-out loss "), std::string::npos);
   EXPECT_EQ(said.find("nats"), std::string::npos) << "which are of tokens";
   options.resume = options.checkpoint_dir + "/step-00000020";

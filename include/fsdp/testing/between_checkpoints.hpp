@@ -5,35 +5,13 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <string>
-#include <system_error>
-
-#include <stdlib.h>
 
 #include <fsdp/checkpoint/folder.hpp>
 #include <fsdp/checkpoint/model_files.hpp>
-#include <fsdp/core/error.hpp>
 #include <fsdp/train/peers.hpp>
 #include <fsdp/train/shards_io.hpp>
 
 namespace fsdp::testing {
-
-/// A folder that is removed with all in it.
-class CheckpointFolder {
- public:
-  CheckpointFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "tessera-kit-XXXXXX").string();
-    require<InputError>(::mkdtemp(name.data()) != nullptr, "cannot make a folder ", name, " for a checkpoint");
-    path = name;
-  }
-  CheckpointFolder(const CheckpointFolder&) = delete;
-  CheckpointFolder& operator=(const CheckpointFolder&) = delete;
-  ~CheckpointFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-  std::filesystem::path path;
-};
 
 /// Weights and optimizer state of a train::Training, to the bit. Collective.
 template <class Training>

@@ -11,17 +11,10 @@
 
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/tensor.hpp>
+#include <fsdp/testing/numbers.hpp>
 #include <fsdp/testing/report.hpp>
 
 namespace fsdp::testing {
-
-/// A number in (-1, 1) that depends on `seed` and `index` alone.
-inline double number_at(std::uint64_t seed, std::int64_t index) {
-  std::uint64_t bits = (seed + 1) * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(index) * 0xbf58476d1ce4e5b9u;
-  bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9u;
-  bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebu;
-  return static_cast<double>((bits ^ (bits >> 31)) >> 11) / static_cast<double>(std::uint64_t{1} << 52) - 1.0;
-}
 
 /// Owns a tensor, aligned as tensors are, with `guard` around it and in the `gap` elements behind each row. Elements
 /// begin as guards too.

@@ -6,19 +6,20 @@
 ///   struct MyModel {
 ///     template <class Stack>
 ///     using Model = mine::Model<Stack>;
-///     static mine::Config config() { return {.layers = 2, .hidden = 12}; }      // small: it is trained some 20 times
-///     static fsdp::train::StepSize size() { return {.sequences = 2, .sequence_length = 11, .micro_batches = 2,
-///     .threads = 1}; } struct Data {                                                             // of one rank:
-///     something to learn
+///     static mine::Config config() { return {.layers = 2, .hidden = 12}; }  // small: it is trained some 20 times
+///     static fsdp::train::StepSize size() { return {.sequences = 2, .sequence_length = 11, .micro_batches = 2}; }
+///     struct Data {  // of one rank: something to learn
 ///       Data(int rank, const mine::Config& config);
-///       std::vector<mine::Batch> batches;                                       // micro_batches of them
+///       std::vector<mine::Batch> batches;  // micro_batches of them
 ///     };
 ///   };
 ///   INSTANTIATE_TYPED_TEST_SUITE_P(Mine, ModelSuite, MyModel);
 ///
-/// The struct may have `static std::filesystem::path golden()`: a folder with the model's config.json and
-/// model.safetensors, and expected.safetensors, which holds `loss`, the mean over the targets of the batches of all
-/// `golden_ranks` (1 where that is not said), and gradients of it as `grad.NAME`, made elsewhere in float64.
+/// The struct may have `static constexpr double learns_to`, the part of the first loss that 30 steps leave at most (0.7
+/// where it is not said), and `static std::vector<tiling::RunTime> tilings()`, beside those that are always tried.
+/// `static std::filesystem::path golden()` names a folder with the model's config.json and model.safetensors, and
+/// expected.safetensors, made elsewhere in float64: `loss`, the mean over the targets of the batches of all
+/// `golden_ranks` (1 where that is not said), and its gradients as `grad.NAME`.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +36,7 @@
 #include <fsdp/models/model.hpp>
 #include <fsdp/sharding/run_time.hpp>
 #include <fsdp/testing/model_runs.hpp>
+#include <fsdp/testing/temporary_folder.hpp>
 
 namespace fsdp::testing {
 
@@ -69,6 +71,7 @@ bool with_model(std::string_view asked, int ranks, const Task& task, const Model
 }
 
 inline RunTimeSharded fsdp2() { return {FullyShard<>{}}; }
+inline RunTimeGrouped hybrid() { return {HybridShard<RunTimeSharded>{.group = 2, .inner = fsdp2()}}; }
 
 }  // namespace detail
 
@@ -85,9 +88,11 @@ void check_model_listing() {
 
 template <class Tested>
 void check_model_learns() {
-  constexpr std::string_view asked = "the loss on the same batches falls to 0.7 of the first in 30 steps";
+  double part = 0.7;
+  if constexpr (requires { Tested::learns_to; }) part = Tested::learns_to;
+  const std::string asked = message("the loss on the same batches falls to ", part, " of the first in 30 steps");
   detail::with_model(asked, 2, task_of<Tested>(detail::fsdp2()), {.steps = 30}, [&](auto& where, const auto& found) {
-    return found.losses.back() < 0.7 * found.losses.front() ||
+    return found.losses.back() < part * found.losses.front() ||
            fail(asked, where,
                 message("losses from ", in_words(found.losses.front()), " to ", in_words(found.losses.back())));
   });
@@ -117,12 +122,16 @@ void check_model_strategies() {
     follow(2, 8, first.losses, task_of<Tested>(Replicated{}));
     follow(2, 8, first.losses, task_of<Tested>(fsdp2, RunTime::tokens(5)));
     follow(2, 8, first.losses, task_of<Tested>(Replicated{}, RunTime::tiles(3)));
+    if constexpr (requires { Tested::tilings(); })
+      for (const RunTime& tiling : Tested::tilings())
+        follow(2, 8, first.losses, task_of<Tested>(RunTimeSharded{Zero3{}}, tiling));
     return true;
   });
-  const RunTimeGrouped hybrid{HybridShard<RunTimeSharded>{.group = 2, .inner = fsdp2}};
+  const RunTimeGrouped hybrid = detail::hybrid();
   detail::with_model(near, 4, task_of<Tested>(fsdp2), {.steps = 4}, [&](auto&, const auto& first) {
     follow(4, 4, first.losses, task_of<Tested>(hybrid));
     follow(4, 4, first.losses, task_of<Tested>(hybrid, RunTime::tokens(5)));
+    follow(4, 4, first.losses, task_of<Tested>(Replicated{}));
     return true;
   });
 }
@@ -138,19 +147,22 @@ void check_model_gradients() {
 
 template <class Tested>
 void check_model_bytes() {
-  constexpr std::string_view asked = "rank 0 takes as many bytes of every kind as its dry run planned";
+  constexpr std::string_view asked = "every rank takes as many bytes of every kind as its dry run planned";
   const auto check = [&](int ranks, const auto& task) {
     detail::with_model(asked, ranks, task, {.steps = 2}, [&](auto& where, const auto& found) {
       bool good = true;
-      for (std::size_t kind = 0; kind < found.planned.size(); ++kind)
-        good =
-            expect_value(asked, where, device::memory_kind_names[kind], found.taken[kind], found.planned[kind]) && good;
+      for (std::size_t rank = 0; rank < found.planned.size(); ++rank)
+        for (std::size_t kind = 0; kind < found.planned[rank].size(); ++kind)
+          good = expect_value(asked, message(where, ", rank ", rank), device::memory_kind_names[kind],
+                              found.taken[rank][kind], found.planned[rank][kind]) &&
+                 good;
       return good;
     });
   };
   check(1, task_of<Tested>(Replicated{}));
   check(3, task_of<Tested>(detail::fsdp2()));
   check(2, task_of<Tested>(detail::fsdp2(), tiling::RunTime::tokens(5), {.recompute = true}));
+  check(4, task_of<Tested>(detail::hybrid()));
 }
 
 template <class Tested>
@@ -160,12 +172,12 @@ void check_model_resumes() {
       "else "
       "within 1e-5";
   const auto task = task_of<Tested>(detail::fsdp2());
-  const CheckpointFolder folder;
+  const TemporaryFolder folder;
   detail::with_model(asked, 2, task, {.steps = 6}, [&](auto&, ModelRunResult whole) {
     whole.losses.erase(whole.losses.begin(), whole.losses.begin() + 3);
-    return detail::with_model(asked, 2, task, {.steps = 3, .save_to = folder.path}, [&](auto&, const auto&) {
+    return detail::with_model(asked, 2, task, {.steps = 3, .save_to = folder.path()}, [&](auto&, const auto&) {
       return detail::with_model(
-          asked, 2, task, {.steps = 6, .resume = folder.path}, [&](auto& where, const auto& found) {
+          asked, 2, task, {.steps = 6, .resume = folder.path()}, [&](auto& where, const auto& found) {
             return expect_values(asked, where, "the losses of the steps", found.losses, whole.losses);
           });
     });
@@ -194,7 +206,7 @@ void check_model_golden() {
       train::Training<Model> training(communicator, Model(Model::Config::read(folder)), Tested::size(),
                                       detail::fsdp2());
       train::load_agreed_weights(communicator, training.module(), folder.string(), {});
-      const typename Tested::Data data(communicator.rank(), Tested::config());
+      const typename Tested::Data data(communicator.rank(), training.module().model().config());
       double targets = 0, loss = 0;
       for (const auto& batch : data.batches) targets += static_cast<double>(batch.counts().valid_targets);
       for (const auto& batch : data.batches) loss += training.executor().evaluate(batch);
@@ -229,13 +241,31 @@ class ModelSuite : public ::testing::Test {};
 TYPED_TEST_SUITE_P(ModelSuite);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ModelSuite);  // checks may be called without it
 
-TYPED_TEST_P(ModelSuite, NamesItsParameters) { check_model_listing<TypeParam>(); }
-TYPED_TEST_P(ModelSuite, Learns) { check_model_learns<TypeParam>(); }
-TYPED_TEST_P(ModelSuite, IsTheSameUnderEveryStrategyAndTiling) { check_model_strategies<TypeParam>(); }
-TYPED_TEST_P(ModelSuite, GradientsAreDerivativesOfTheLoss) { check_model_gradients<TypeParam>(); }
-TYPED_TEST_P(ModelSuite, TakesWhatWasPlanned) { check_model_bytes<TypeParam>(); }
-TYPED_TEST_P(ModelSuite, GoesOnFromACheckpoint) { check_model_resumes<TypeParam>(); }
-TYPED_TEST_P(ModelSuite, IsItsGolden) { check_model_golden<TypeParam>(); }
+inline constexpr std::string_view model_ends_without_error = "a model trains without an error";
+
+TYPED_TEST_P(ModelSuite, NamesItsParameters) {
+  report_errors(model_ends_without_error, "NamesItsParameters", [] { check_model_listing<TypeParam>(); });
+}
+TYPED_TEST_P(ModelSuite, Learns) {
+  report_errors(model_ends_without_error, "Learns", [] { check_model_learns<TypeParam>(); });
+}
+TYPED_TEST_P(ModelSuite, IsTheSameUnderEveryStrategyAndTiling) {
+  report_errors(model_ends_without_error, "IsTheSameUnderEveryStrategyAndTiling",
+                [] { check_model_strategies<TypeParam>(); });
+}
+TYPED_TEST_P(ModelSuite, GradientsAreDerivativesOfTheLoss) {
+  report_errors(model_ends_without_error, "GradientsAreDerivativesOfTheLoss",
+                [] { check_model_gradients<TypeParam>(); });
+}
+TYPED_TEST_P(ModelSuite, TakesWhatWasPlanned) {
+  report_errors(model_ends_without_error, "TakesWhatWasPlanned", [] { check_model_bytes<TypeParam>(); });
+}
+TYPED_TEST_P(ModelSuite, GoesOnFromACheckpoint) {
+  report_errors(model_ends_without_error, "GoesOnFromACheckpoint", [] { check_model_resumes<TypeParam>(); });
+}
+TYPED_TEST_P(ModelSuite, IsItsGolden) {
+  report_errors(model_ends_without_error, "IsItsGolden", [] { check_model_golden<TypeParam>(); });
+}
 REGISTER_TYPED_TEST_SUITE_P(ModelSuite, NamesItsParameters, Learns, IsTheSameUnderEveryStrategyAndTiling,
                             GradientsAreDerivativesOfTheLoss, TakesWhatWasPlanned, GoesOnFromACheckpoint, IsItsGolden);
 

@@ -51,14 +51,16 @@ struct ModelRunOptions {
 };
 
 struct ModelRunResult {
-  std::vector<double> losses;              ///< of the steps, alike on all ranks
-  device::BytesByKind planned{}, taken{};  ///< of rank 0
+  std::vector<double> losses;                       ///< of the steps, alike on all ranks
+  std::vector<device::BytesByKind> planned, taken;  ///< by rank
 };
 
 /// Trains on so many ranks. Throws what the first rank that failed has thrown.
 template <class Model, class Data>
 ModelRunResult train_model(int ranks, const ModelTask<Model, Data>& task, const ModelRunOptions& options = {}) {
   ModelRunResult result;
+  result.planned.resize(static_cast<std::size_t>(ranks));
+  result.taken.resize(static_cast<std::size_t>(ranks));
   using Comm = comm::Threads<>;
   Comm::run(ranks, {.checks = true}, [&](Comm& communicator) {
     train::Training<Model> training(communicator, Model(task.config, task.units), task.size, task.sharding,
@@ -70,7 +72,9 @@ ModelRunResult train_model(int ranks, const ModelTask<Model, Data>& task, const 
       losses.push_back(training.step(data.batches, {.lr = options.lr}));
     if (!options.save_to.empty()) save_training(training, options.save_to);
     training.executor().evaluate(data.batches.front());
-    if (communicator.rank() == 0) result = {losses, training.plan().bytes, training.module().peak_bytes()};
+    result.planned[static_cast<std::size_t>(communicator.rank())] = training.plan().bytes;
+    result.taken[static_cast<std::size_t>(communicator.rank())] = training.module().peak_bytes();
+    if (communicator.rank() == 0) result.losses = losses;
   });
   return result;
 }

@@ -23,10 +23,10 @@
 #include <gtest/gtest.h>
 
 #include <fsdp/optim/optimizer.hpp>
-#include <fsdp/testing/between_checkpoints.hpp>
 #include <fsdp/testing/optimizer_runs.hpp>
 #include <fsdp/testing/optimizer_updates.hpp>
 #include <fsdp/testing/report.hpp>
+#include <fsdp/testing/temporary_folder.hpp>
 
 namespace fsdp::testing {
 namespace detail {
@@ -131,9 +131,9 @@ inline void check_optimizer_resumes(const AnyOptimizer& optimizer, double lr = 1
       "an optimizer keeps nothing but its states";
   const StrategyCase how{.ranks = 3};
   const std::string where = message(how.in_words(), ", six steps, a checkpoint after three");
-  const CheckpointFolder folder;
-  const OptimizerRun first{.how = how, .steps = 3, .lr = lr, .save_to = folder.path};
-  const OptimizerRun second{.how = how, .steps = 6, .lr = lr, .resume = folder.path};
+  const TemporaryFolder folder;
+  const OptimizerRun first{.how = how, .steps = 3, .lr = lr, .save_to = folder.path()};
+  const OptimizerRun second{.how = how, .steps = 6, .lr = lr, .resume = folder.path()};
   detail::with_run(asked, where, optimizer, {.how = how, .steps = 6, .lr = lr}, [&](StrategyRun whole) {
     whole.losses.erase(whole.losses.begin(), whole.losses.begin() + 3);
     return detail::with_run(asked, where, optimizer, first, [&](const StrategyRun&) {

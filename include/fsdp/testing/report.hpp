@@ -86,6 +86,16 @@ std::string expect_error(std::string_view asked, std::string_view where, std::st
   return "";
 }
 
+/// Runs a check; an error that it ends with is a failure. `where` says what was under way.
+template <class Check>
+void report_errors(std::string_view asked, std::string_view where, Check check) {
+  try {
+    check();
+  } catch (const std::exception& error) {
+    fail(asked, where, message("an error: ", error.what()));
+  }
+}
+
 inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
 /// An error's text must have this part.
