@@ -35,4 +35,5 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/tesseraConfigVersion.cma
 install(FILES "${PROJECT_BINARY_DIR}/tesseraConfig.cmake" "${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake"
   cmake/FindoneDNN.cmake cmake/FindISAL.cmake cmake/FindcuDNN.cmake cmake/FindNCCL.cmake DESTINATION "${package_directory}")
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES bench/README.md bench/mlp_table.svg DESTINATION "${CMAKE_INSTALL_DOCDIR}/bench")
 install(DIRECTORY docs examples DESTINATION "${CMAKE_INSTALL_DOCDIR}" PATTERN train.sh EXCLUDE)

@@ -4,7 +4,7 @@
 /// itself.
 ///
 /// Both gather a unit's weights when they are needed and not before, give them up right after, and reduce gradients
-/// once a step: the least memory that sharded weights can have, at the price of waiting for every gather.
+/// in every micro-batch: the least memory that sharded weights can have, at the price of waiting for every gather.
 #pragma once
 
 #include <algorithm>

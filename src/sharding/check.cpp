@@ -6,6 +6,7 @@
 #include <map>
 #include <ostream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -70,7 +71,25 @@ class Judge {
 
   template <class... Parts>
   void require_of(int number, bool holds, const Parts&... parts) const {
-    if (!holds) throw InputError(message("sharding: ", name_of(number), ": ", parts...));
+    if (!holds) throw InputError(message("sharding: ", name_of(number), ": ", parts..., around(number)));
+  }
+  /// " [training, tasks 2 to 4: gather block 0, forward block 0, release block 0]", where a person looks for it.
+  std::string around(int number) const {
+    constexpr int near = 2;
+    const int begin = std::max(number - near, 0);
+    const int end = std::min(number + near, static_cast<int>(schedule_.size()) - 1);
+    std::string text = message(" [", name_of(problem_.pass), ", tasks ", begin, " to ", end, ":");
+    for (int i = begin; i <= end; ++i) text += (i == begin ? " " : ", ") + text_of(task_at(i), names_);
+    return text + "]";
+  }
+  static std::string_view name_of(Pass pass) {
+    switch (pass) {
+      case Pass::train: return "training";
+      case Pass::evaluate: return "evaluating";
+      case Pass::generate: return "generating";
+      case Pass::generate_again: return "generating again";
+    }
+    return "?";
   }
   /// Of the task that is judged now.
   template <class... Parts>

@@ -68,7 +68,8 @@ void bind(FlagSet& flags, TrainOptions& o) {
             counts_up_to(most_blocks));
   flags.add("merge-units-below", o.units.merge_below, "a unit of fewer weights joins its neighbour; 0: none does",
             counts_up_to(most_elements, 0));
-  flags.add("keep-last-block", o.units.keep_last_block, "the last block's weights stay through the head");
+  flags.add("keep-last-block", o.units.keep_last_block,
+            "the last block's weights stay through the head (--keep-last-block=false: they are gathered again)");
   flags.add("replicate", o.units.replicated, "parameters that every rank holds whole (names with * and ?)");
   flags.add("freeze", o.units.frozen, "parameters that are not trained (names with * and ?)");
   flags.add("seed", o.seed, "of initial weights and data order");

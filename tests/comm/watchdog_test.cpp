@@ -18,7 +18,8 @@ TEST(WatchdogDeathTest, EndsAProcessThatHangsAndSaysWhere) {
         const Watchdog watch("rank 2, MPI_Finalize,", milliseconds(50));
         std::this_thread::sleep_for(std::chrono::seconds(20));
       },
-      ::testing::ExitedWithCode(3), "rank 2, MPI_Finalize, waited 0.050 s for the other ranks; the deadline is 0.050 s");
+      ::testing::ExitedWithCode(3),
+      "rank 2, MPI_Finalize, waited 0.050 s for the other ranks; the deadline is 0.050 s");
 }
 
 TEST(Watchdog, LeavesACallThatReturnsAlone) {

@@ -3,6 +3,7 @@
 #include <fsdp/testing/strategy.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <vector>
 
 #include <fsdp/sharding/run_time.hpp>
@@ -43,8 +44,8 @@ Schedule::iterator find(Schedule& list, Action action, int index) {
 /// The suite says of a list of training that is spoilt so.
 void expect_unsound(void (*spoil)(Schedule& list), std::string_view found) {
   const auto messages = failures_of([&] { check_strategy_lists(test::OwnSchedule{.spoil = spoil}); });
-  expect_sentence(messages, "every list of the strategy passes sharding::check", "1 rank, 1 micro-batch, training",
-                  found);
+  expect_sentence(messages, "every list of the strategy passes sharding::check",
+                  "1 rank, 1 micro-batch, lists of training", found);
 }
 
 TEST(StrategySuiteFinds, AReductionTwice) {
@@ -65,6 +66,22 @@ TEST(StrategySuiteFinds, AGatherThatIsLeftOut) {
 TEST(StrategySuiteFinds, AReleaseTooEarly) {
   expect_unsound([](Schedule& list) { std::iter_swap(find(list, Action::release, 2), find(list, Action::forward, 2)); },
                  "release block 1: its weights are still used");
+}
+
+/// A strategy that makes another list every time it is asked: with the last gather early, or where it is needed.
+struct Fickle : test::OwnSchedule {
+  Schedule schedule(const sharding::Problem& problem) const {
+    static std::atomic<int> asked{0};
+    Schedule list = test::OwnSchedule::schedule(problem);
+    if (problem.pass != sharding::Pass::train || ++asked % 2 == 0) return list;
+    const auto gather = std::ranges::find(list, Action::gather, &Task::action);
+    if (gather != list.end()) std::rotate(gather, gather + 1, gather + 2);
+    return list;
+  }
+};
+TEST(StrategySuiteFinds, ListsThatDifferFromCallToCall) {
+  expect_sentence(failures_of([] { check_strategy_lists(Fickle{}); }), "a strategy and its copy make the same list",
+                  "1 micro-batch, lists of training", "two lists differ");
 }
 
 /// A list that is sound trains right, whatever it is: the comparison itself is given other numbers.
