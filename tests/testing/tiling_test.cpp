@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The suite of tilings runs ours, and finds what is wrong with each wrong one.
 #include <fsdp/testing/tiling.hpp>
 
 #include <gtest/gtest.h>
@@ -8,6 +9,22 @@
 
 namespace fsdp::testing {
 namespace {
+
+struct AllOfRunTime {
+  static std::vector<tiling::RunTime> policies() {
+    std::vector<tiling::RunTime> all{tiling::RunTime()};
+    for (const std::int64_t number : {1, 2, 3, 4, 5, 8, 999, 1000, 1001, 4096, 4097, 5000}) {
+      all.push_back(tiling::RunTime::tiles(number));
+      all.push_back(tiling::RunTime::tokens(number));
+    }
+    for (const std::int64_t bytes : {1000, 100'000, 10'000'000, 1'000'000'000})
+      all.push_back(tiling::RunTime::budget(bytes));
+    return all;
+  }
+};
+using TilingPolicies = ::testing::Types<tiling::Untiled, tiling::StaticTiles<4>, tiling::TokensPerTile<100>,
+                                        tiling::StaticBudget<50'000>, AllOfRunTime>;
+INSTANTIATE_TYPED_TEST_SUITE_P(Policies, TilingSuite, TilingPolicies);
 
 template <class Wrong>
 std::vector<std::string> covers() {
@@ -56,6 +73,11 @@ TEST(TilingKit, FindsPlansBeyondTheLimits) {
 TEST(TilingKit, FindsPlansThatTakeMoreThanUntiled) {
   expect_sentence(failures_of([] { check_tiling_saves(TakesMoreThanUntiled{}); }), "more bytes than tiling::Untiled",
                   "1 token of an MLP", "1530 bytes");
+}
+
+TEST(TilingKit, FindsPlansThatChangeGradients) {
+  expect_sentence(failures_of([] { check_tiling_gradients(LeavesAGap{}); }), "gradients of the untiled one",
+                  "1 x 7 tokens, hidden 12", "");
 }
 
 TEST(TilingKit, FindsAPolicyThatPlansNothing) {

@@ -170,27 +170,3 @@ TEST(RunTime, RefusesNumbersBelowOneAndSaysWhich) {
 
 }  // namespace
 }  // namespace fsdp::tiling
-
-namespace fsdp::testing {
-namespace {
-
-struct AllOfRunTime {
-  static std::vector<tiling::RunTime> policies() {
-    std::vector<tiling::RunTime> all{tiling::RunTime()};
-    for (const std::int64_t number : tiling::numbers) {
-      all.push_back(tiling::RunTime::tiles(number));
-      all.push_back(tiling::RunTime::tokens(number));
-    }
-    for (const std::int64_t bytes : {1000, 100'000, 10'000'000, 1'000'000'000})
-      all.push_back(tiling::RunTime::budget(bytes));
-    return all;
-  }
-};
-
-}  // namespace
-
-using TilingPolicies = ::testing::Types<tiling::Untiled, tiling::StaticTiles<4>, tiling::TokensPerTile<100>,
-                                        tiling::StaticBudget<50'000>, AllOfRunTime>;
-INSTANTIATE_TYPED_TEST_SUITE_P(Policies, TilingSuite, TilingPolicies);
-
-}  // namespace fsdp::testing

@@ -46,8 +46,8 @@ std::vector<nn::Parameter> module_parameters(const ModuleSizes& sizes) {
 
 /// y, dx and gradients are those of another run, within a relative bound. A gradient that is a thousandth of the
 /// largest, such as a query's where there is one key, is the rounding of others.
-template <class Tested>
-bool expect_same_outcome(std::string_view asked, const ModuleCase& how, const ModuleOutcome& found,
+template <class Tested, class Case>
+bool expect_same_outcome(std::string_view asked, const Case& how, const ModuleOutcome& found,
                          const ModuleOutcome& expected, double bound) {
   double largest = 0;
   for (const Numbers& gradient : expected.gradients) largest = std::max(largest, norm_of(gradient));

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/policy_text.hpp>
 #include <fsdp/device/cpu.hpp>
 #include <fsdp/device/meta.hpp>
 #include <fsdp/nn/module.hpp>
@@ -47,18 +48,21 @@ struct ModuleOutcome {
 };
 
 /// How a module is run.
-struct ModuleCase {
+template <class Tiling>
+struct TiledModuleCase {
   ModuleSizes sizes = {};
-  tiling::RunTime tiling = {};
+  Tiling tiling = {};
   Placing placing = Placing::adjacent;
   int threads = 1;
 
   std::string in_words() const {
-    return message(sizes.in_words(), ", tiling ", tiling.text(), ", ",
+    return message(sizes.in_words(), ", tiling ", policy_text(tiling), ", ",
                    placing == Placing::adjacent ? "weights side by side" : "weights at multiples of 64 elements",
                    threads == 1 ? "" : message(", ", threads, " threads"));
   }
 };
+
+using ModuleCase = TiledModuleCase<tiling::RunTime>;
 
 namespace detail {
 
@@ -102,14 +106,14 @@ inline double relative_error(const Numbers& found, const Numbers& expected, doub
 }  // namespace detail
 
 /// A module with its weights, gradients, input, output and residual gradient.
-template <class Device, class Tested, class Precision>
+template <class Device, class Tested, class Precision, class Tiling = tiling::RunTime>
 class ModuleRun {
  public:
-  using L = nn::Local<Device, Precision, tiling::RunTime>;
+  using L = nn::Local<Device, Precision, Tiling>;
   using Compute = typename L::Compute;
   using Module = decltype(Tested::template make<L>(ModuleSizes{}));
 
-  explicit ModuleRun(const ModuleCase& how)
+  explicit ModuleRun(const TiledModuleCase<Tiling>& how)
       : rank(how.threads, arena_bytes(how)),
         module(Tested::template make<L>(how.sizes)),
         fields(module, how.placing),
@@ -146,12 +150,12 @@ class ModuleRun {
 
  private:
   /// Twice what the dry run takes, and some: a module that takes more should be told so, and not run out of memory.
-  static std::int64_t arena_bytes(const ModuleCase& how) {
+  static std::int64_t arena_bytes(const TiledModuleCase<Tiling>& how) {
     constexpr std::int64_t some = std::int64_t{2} << 20;
     if constexpr (Device::counts_only) {
       return some;
     } else {
-      ModuleRun<device::Meta, Tested, Precision> planned(how);
+      ModuleRun<device::Meta, Tested, Precision, Tiling> planned(how);
       planned.forward();
       planned.backward();
       return some + 2 * planned.rank.arena.peak();
@@ -186,9 +190,9 @@ class ModuleRun {
 
 /// Runs forward and backward over micro-batches, with NaN in all memory that must not be read. What a module touches
 /// or keeps beyond its own is a failure; `good` becomes false there.
-template <class Tested, class Precision>
-ModuleOutcome run_module(const ModuleCase& how, const std::vector<std::uint64_t>& seeds, bool& good) {
-  using Run = ModuleRun<device::Cpu, Tested, Precision>;
+template <class Tested, class Precision, class Tiling = tiling::RunTime>
+ModuleOutcome run_module(const TiledModuleCase<Tiling>& how, const std::vector<std::uint64_t>& seeds, bool& good) {
+  using Run = ModuleRun<device::Cpu, Tested, Precision, Tiling>;
   using Compute = typename Run::Compute;
   using End = device::Cpu::Arena::End;
   Run run(how);

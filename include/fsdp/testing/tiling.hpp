@@ -7,7 +7,7 @@
 ///
 /// The parameter is a policy that has a default constructor, or a struct with `static std::vector<Policy> policies()`,
 /// the values to be tested. A policy may refuse a problem with an InputError, as a budget does that holds no tile; it
-/// must plan some of them. That a tiled module computes what an untiled one does is no matter of the policy.
+/// must plan some of them. An MLP is run by its plans: gradients are those of the untiled one.
 #pragma once
 
 #include <algorithm>
@@ -23,6 +23,8 @@
 
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/policy_text.hpp>
+#include <fsdp/nn/swiglu_mlp.hpp>
+#include <fsdp/testing/module.hpp>
 #include <fsdp/testing/report.hpp>
 #include <tiling/policies.hpp>
 
@@ -210,6 +212,36 @@ void check_tiling_of_nothing(const Policy& policy) {
     fail("a sequence without tokens has a plan without tiles and bytes", "0 tokens", detail::plan_in_words(plan));
 }
 
+namespace detail {
+
+struct MlpInTiles {
+  template <class L>
+  static nn::SwiGluMlp<L> make(const ModuleSizes& sizes) {
+    return {{}, sizes.hidden, 2 * sizes.hidden + 1};
+  }
+};
+
+}  // namespace detail
+
+/// However a policy cuts, an MLP that is run by its plans gives what it gives untiled.
+template <class Policy>
+void check_tiling_gradients(const Policy& policy) {
+  constexpr std::string_view asked =
+      "an MLP that is cut by the policy gives y, dx and the gradients of the untiled one";
+  for (const ModuleSizes& sizes : {ModuleSizes{1, 1, 12}, ModuleSizes{1, 7, 12}, ModuleSizes{2, 65, 24}}) {
+    const TiledModuleCase<Policy> how{.sizes = sizes, .tiling = policy};
+    bool good = true;
+    const ModuleOutcome expected = run_module<detail::MlpInTiles, Fp32>({.sizes = sizes}, {10, 20}, good);
+    try {
+      const ModuleOutcome found = run_module<detail::MlpInTiles, Fp32>(how, {10, 20}, good);
+      if (!good || !detail::expect_same_outcome<detail::MlpInTiles>(asked, how, found, expected, 3e-5)) return;
+    } catch (const InputError&) {  // a problem that it refuses
+    } catch (const std::exception& error) {
+      return void(fail(asked, how.in_words(), message("an error: ", error.what())));
+    }
+  }
+}
+
 /// The values of a suite's parameter.
 template <class Tested>
 auto policies_of() {
@@ -250,10 +282,11 @@ FSDP_TILING(KeepsTheLimitsOfTheProblem, check_tiling_limits)
 FSDP_TILING(TakesNoMoreBytesThanUntiled, check_tiling_saves)
 FSDP_TILING(IsAPureFunction, check_tiling_is_pure)
 FSDP_TILING(CutsNothingIntoNoTile, check_tiling_of_nothing)
+FSDP_TILING(ChangesNoGradient, check_tiling_gradients)
 #undef FSDP_TILING
 
 REGISTER_TYPED_TEST_SUITE_P(TilingSuite, CoversEveryTokenOnceAndInOrder, SaysWhatItsTilesCost,
                             KeepsTheLimitsOfTheProblem, TakesNoMoreBytesThanUntiled, IsAPureFunction,
-                            CutsNothingIntoNoTile);
+                            CutsNothingIntoNoTile, ChangesNoGradient);
 
 }  // namespace fsdp::testing
