@@ -32,7 +32,7 @@ Values rounded(Values values) {
 
 /// Numbers in (center - spread, center + spread) that T can hold.
 template <class T>
-Values number_ats(std::uint64_t seed, std::int64_t size, double spread = 1, double center = 0) {
+Values random_values(std::uint64_t seed, std::int64_t size, double spread = 1, double center = 0) {
   Values values;
   for (std::int64_t i = 0; i < size; ++i) values.push_back(center + spread * device::reference::number_at(seed, i));
   return rounded<T>(values);
@@ -45,7 +45,7 @@ ValueList random_weights(const std::vector<Shape>& shapes) {
   for (const Shape& shape : shapes) {
     const bool norm = shape.rank == 1;
     const double spread = norm ? 0.4 : 1.5 / std::sqrt(static_cast<double>(shape[1]));
-    list.push_back(number_ats<T>(100 + list.size(), shape.numel(), spread, norm ? 1 : 0));
+    list.push_back(random_values<T>(100 + list.size(), shape.numel(), spread, norm ? 1 : 0));
   }
   return list;
 }
