@@ -14,7 +14,7 @@ option(TESSERA_BUILD_PROGRAM "Build the program and its stacks" ${PROJECT_IS_TOP
 option(TESSERA_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(TESSERA_UNITY_BUILD "Compile small sources several at a time: less time from nothing, more after an edit" ON)
 option(TESSERA_INSTALL "Write install rules" ${PROJECT_IS_TOP_LEVEL})
-option(TESSERA_CHECK_FORMAT "Let a test compare every file with .clang-format (needs clang-format 14)" OFF)
+option(TESSERA_CHECK_SOURCES "Let tests compile all headers alone, and compare all files with .clang-format (version 14)" OFF)
 
 set(TESSERA_CUDA_ARCHITECTURES "90a" CACHE STRING
   "GPU architectures to compile for, as CMAKE_CUDA_ARCHITECTURES takes them; not 'native', which needs a GPU at hand")

@@ -15,6 +15,8 @@
 
 #include <comm/collectives.hpp>
 
+#include <support/sanitizer.hpp>
+
 namespace fsdp::comm {
 namespace {
 
@@ -110,19 +112,6 @@ TEST(Threads, WaitingIsCountedApartFromCopying) {
   });
 }
 
-/// ThreadSanitizer's own memory for so many elements would be eight times as large.
-#if defined(__SANITIZE_THREAD__)
-constexpr bool under_thread_sanitizer = true;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-constexpr bool under_thread_sanitizer = true;
-#else
-constexpr bool under_thread_sanitizer = false;
-#endif
-#else
-constexpr bool under_thread_sanitizer = false;
-#endif
-
 /// Maps one small file again and again, so that more elements than 2^31 need little memory.
 class RepeatedMemory {
  public:
@@ -147,7 +136,7 @@ class RepeatedMemory {
 };
 
 TEST(Threads, GathersMoreElementsThanAnIntCounts) {
-  if (under_thread_sanitizer) GTEST_SKIP();
+  if (test::thread_sanitizer) GTEST_SKIP() << "its own memory for so many elements would be eight times as large";
   constexpr std::int64_t many = (std::int64_t{1} << 31) + 77;
   Threads<>::run(2, {}, [](auto& c) {
     const Counts counts{many, 2};

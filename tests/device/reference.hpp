@@ -18,6 +18,8 @@
 #include <fsdp/device/cpu.hpp>
 #include <fsdp/testing/numbers.hpp>
 
+#include <support/sanitizer.hpp>
+
 namespace fsdp::device::reference {
 
 using Values = std::vector<double>;
@@ -149,21 +151,9 @@ struct Rank {
   Cpu::Stream stream;
 };
 
-#if defined(__SANITIZE_THREAD__)
-#define FSDP_THREAD_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define FSDP_THREAD_SANITIZER 1
-#endif
-#endif
-
 /// Threads per rank. ThreadSanitizer does not understand libgomp's barriers, so there it is one.
 inline std::vector<int> team_sizes() {
-#if defined(FSDP_THREAD_SANITIZER)
-  return {1};
-#else
-  return {1, 2, 3};
-#endif
+  return thread_sanitizer ? std::vector{1} : std::vector{1, 2, 3};
 }
 
 /// Sizes that fill registers and that do not; the largest is worth a team of threads.

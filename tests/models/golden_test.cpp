@@ -5,25 +5,20 @@
 #include <gtest/gtest.h>
 
 #include <models/golden_check.hpp>
+#include <support/sanitizer.hpp>
 
 namespace fsdp::test {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool slow = true;
-#else
-constexpr bool slow = false;
-#endif
-
 /// Whether every tiling meets every number of micro-batches; otherwise each meets one, for the sake of time.
-constexpr bool crossed(int ranks) { return !slow && ranks <= 2; }
+constexpr bool crossed(int ranks) { return !sanitized && ranks <= 2; }
 
 /// Strategy, ranks.
 class Golden20Steps : public ::testing::TestWithParam<std::tuple<std::string_view, int>> {};
 
 TEST_P(Golden20Steps, EqualPyTorchsWhateverTheMicroBatchesAndTiles) {
   const auto [strategy, ranks] = GetParam();
-  if (slow && ranks == 6 && strategy != "fsdp2") GTEST_SKIP() << "six ranks of every strategy run without a sanitizer";
+  if (sanitized && ranks == 6 && strategy != "fsdp2") GTEST_SKIP() << "six ranks of every strategy run without a sanitizer";
   for (const auto& [name, clip] : golden_folders) {
     const Golden golden(name);
     for (const int micro_batches : {1, 2, 3})

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <support/sanitizer.hpp>
 #include <support/small_llama.hpp>
 #include <support/temporary_folder.hpp>
 
@@ -99,9 +100,7 @@ TEST(Layouts, FrozenReplicatedAndMergedUnitsWorkWithWholeTensors) {
 }
 
 TEST(Layouts, WholeTensorsOnQueuedDevicesAndOverNccl) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "stacks on queues are not built under a sanitizer";
-#endif
+  if (sanitized) GTEST_SKIP() << "stacks on queues are not built under a sanitizer";
   RunOptions options = uneven_options(3, 2);
   options.steps = 3;
   const RunResults expected = run("fsdp2", options);

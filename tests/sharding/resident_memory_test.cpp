@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include <support/sanitizer.hpp>
 #include <support/small_llama.hpp>
 
 namespace fsdp::test {
@@ -62,9 +63,7 @@ TEST(ResidentMemory, DISABLED_OfThisProcessStaysWithinThePlan) {
 }
 
 TEST(ResidentMemory, GrowsByNoMoreThanThePlanAndALittle) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer's own memory is resident too";
-#endif
+  if (sanitized) GTEST_SKIP() << "a sanitizer's own memory is resident too";
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
@@ -78,9 +77,7 @@ TEST(ResidentMemory, GrowsByNoMoreThanThePlanAndALittle) {
 }
 
 TEST(ResidentMemory, IsGivenBackWithTheModelAndTheNextIsAsGood) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer keeps what is freed";
-#endif
+  if (sanitized) GTEST_SKIP() << "a sanitizer keeps what is freed";
   const RunOptions options = two_hundred_megabytes();
   const RunResults first = run("fsdp2", options);
   const double rest = status_of("VmRSS");

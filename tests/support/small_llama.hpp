@@ -7,6 +7,7 @@
 #include <iterator>
 #include <vector>
 
+#include <support/sanitizer.hpp>
 #include <support/stack_runner.hpp>
 
 namespace fsdp::test {
@@ -24,11 +25,7 @@ inline LlamaConfig uneven_llama(std::int64_t layers = 3) {
 /// Points of a grid; under a sanitizer, which slows runs many times, the last of them.
 template <class T>
 std::vector<T> sampled(std::initializer_list<T> all) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return {*std::prev(all.end())};
-#else
-  return all;
-#endif
+  return sanitized ? std::vector<T>{*std::prev(all.end())} : std::vector<T>(all);
 }
 
 /// Ten steps on 12 windows of 7 tokens, the same ones every step.
