@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // 13: a larger model of your own, with modules and operations of its own: GPT-2 over bytes.
 //
-// 13_gpt2 --ranks 2 --data FILE... trains; the values of its config are flags (--n-layer 4, see --help).
-// Change next: the stack; or an operation in operations.cpp, which tests/examples compares with float64.
+// Without arguments it plans a step of 4 ranks. With --data FILE... it trains; the values of its config are flags
+// (--n-layer 4, see --help). Change next: the stack; or an operation in operations.cpp, which
+// tests/examples compares with float64.
 #include <comm/threads.hpp>
 #include <fsdp/fsdp.hpp>
 
@@ -14,4 +15,7 @@ using Model = gpt2::Gpt2<fsdp::Stack<fsdp::FullyShard<>,                  // sha
                                      fsdp::tiling::TokensPerTile<128>>>;  // MLP and loss, 128 tokens at a time
 static_assert(fsdp::check_model<Model>());
 
-int main(int argc, char** argv) { return fsdp::train_main<Model>(argc, argv); }
+int main(int argc, char** argv) {
+  const char* const plan[] = {argv[0], "--dry-run", "--ranks", "4"};
+  return argc > 1 ? fsdp::train_main<Model>(argc, argv) : fsdp::train_main<Model>(4, plan);
+}

@@ -21,6 +21,9 @@ expect_error 'is a folder whose config.json gives all sizes; drop --n-head, --n-
 tessera "${flags[@]}" "${sizes[@]}" --seq-len 300 --optimizer sgd --steps 1 --checkpoint-dir long
 contains long/step-00000001/config.json '"n_positions": 300'
 
+tessera  # without arguments: a plan
+contains "$out" '^fsdp2 / threads / bf16, 4 ranks'
+
 echo "== flags"
 tessera --help
 for flag in model vocab n-positions n-embd n-layer n-head layer-norm-epsilon optimizer ranks; do

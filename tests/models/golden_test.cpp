@@ -18,7 +18,8 @@ class Golden20Steps : public ::testing::TestWithParam<std::tuple<std::string_vie
 
 TEST_P(Golden20Steps, EqualPyTorchsWhateverTheMicroBatchesAndTiles) {
   const auto [strategy, ranks] = GetParam();
-  if (sanitized && ranks == 6 && strategy != "fsdp2") GTEST_SKIP() << "six ranks of every strategy run without a sanitizer";
+  if (sanitized && ranks == 6 && strategy != "fsdp2")
+    GTEST_SKIP() << "six ranks of every strategy run without a sanitizer";
   for (const auto& [name, clip] : golden_folders) {
     const Golden golden(name);
     for (const int micro_batches : {1, 2, 3})
