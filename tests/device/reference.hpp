@@ -152,7 +152,7 @@ struct Rank {
 };
 
 /// Threads per rank. ThreadSanitizer does not understand libgomp's barriers, so there it is one.
-inline std::vector<int> team_sizes() { return thread_sanitizer ? std::vector{1} : std::vector{1, 2, 3}; }
+inline std::vector<int> team_sizes() { return test::thread_sanitizer ? std::vector{1} : std::vector{1, 2, 3}; }
 
 /// Sizes that fill registers and that do not; the largest is worth a team of threads.
 struct Case {
