@@ -229,7 +229,7 @@ void check_tiling_gradients(const Policy& policy) {
   constexpr std::string_view asked =
       "an MLP that is cut by the policy gives y, dx and the gradients of the untiled one";
   for (const ModuleSizes& sizes : {ModuleSizes{1, 1, 12}, ModuleSizes{1, 7, 12}, ModuleSizes{2, 65, 24}}) {
-    const TiledModuleCase<Policy> how{.sizes = sizes, .tiling = policy};
+    const ModuleCase<detail::MlpInTiles, Policy> how{.sizes = sizes, .tiling = policy};
     bool good = true;
     const ModuleOutcome expected = run_module<detail::MlpInTiles, Fp32>({.sizes = sizes}, {10, 20}, good);
     try {
