@@ -70,10 +70,6 @@ inline bool expect_same(std::string_view asked, const StrategyCase& how, std::st
   return true;
 }
 
-}  // namespace detail
-
-namespace detail {
-
 template <class Strategy>
 std::vector<StrategyCase> list_cases(const Strategy& strategy) {
   std::vector<StrategyCase> cases = strategy_cases();
