@@ -36,6 +36,7 @@
 #include <fsdp/models/model.hpp>
 #include <fsdp/sharding/run_time.hpp>
 #include <fsdp/testing/model_runs.hpp>
+#include <fsdp/testing/planned_bytes.hpp>
 #include <fsdp/testing/temporary_folder.hpp>
 
 namespace fsdp::testing {
@@ -147,15 +148,11 @@ void check_model_gradients() {
 
 template <class Tested>
 void check_model_bytes() {
-  constexpr std::string_view asked = "every rank takes as many bytes of every kind as its dry run planned";
-  const auto check = [&](int ranks, const auto& task) {
-    detail::with_model(asked, ranks, task, {.steps = 2}, [&](auto& where, const auto& found) {
+  const auto check = [](int ranks, const auto& task) {
+    detail::with_model(takes_planned_bytes, ranks, task, {.steps = 2}, [](auto& where, const auto& found) {
       bool good = true;
       for (std::size_t rank = 0; rank < found.planned.size(); ++rank)
-        for (std::size_t kind = 0; kind < found.planned[rank].size(); ++kind)
-          good = expect_value(asked, message(where, ", rank ", rank), device::memory_kind_names[kind],
-                              found.taken[rank][kind], found.planned[rank][kind]) &&
-                 good;
+        good = expect_planned_bytes(where, rank, found.taken[rank], found.planned[rank]) && good;
       return good;
     });
   };
