@@ -22,6 +22,7 @@
 #include <fsdp/precision/policies.hpp>
 #include <fsdp/testing/guarded.hpp>
 #include <fsdp/testing/module_memory.hpp>
+#include <fsdp/testing/numbers.hpp>
 #include <fsdp/testing/report.hpp>
 #include <tiling/policies.hpp>
 
@@ -53,8 +54,6 @@ struct SizesOfTested<Tested> {
 };
 template <class Tested>
 using SizesOf = typename SizesOfTested<Tested>::type;
-
-using Numbers = std::vector<double>;
 
 /// What came out: y and dx of every micro-batch, and the sums of the weights' gradients.
 struct ModuleOutcome {
