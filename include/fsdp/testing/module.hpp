@@ -142,7 +142,11 @@ void check_module_parameters() {
   constexpr std::string_view asked = "a module's parameters have names, each its own, and at least one element";
   for (const auto& sizes : detail::module_sizes_of<Tested>()) {
     std::set<std::string> names;
-    for (const nn::Parameter& parameter : detail::module_parameters<Tested>(sizes)) {
+    std::vector<nn::Parameter> parameters;
+    if (!report_errors(module_ends_without_error, sizes.in_words(),
+                       [&] { parameters = detail::module_parameters<Tested>(sizes); }))
+      return;
+    for (const nn::Parameter& parameter : parameters) {
       const std::string name = parameter.name;
       if (name.empty()) return void(fail(asked, sizes.in_words(), "a parameter without a name"));
       if (!names.insert(name).second) return void(fail(asked, sizes.in_words(), message("two are called ", name)));
@@ -263,7 +267,12 @@ void check_module_costs() {
                                              "FLOPs of matmuls",
                                              "FLOPs of attention",
                                              "bytes read and written by the rest"};
-        const auto planned = costs_on(device::Meta{}), taken = costs_on(device::Cpu{});
+        std::vector<std::int64_t> planned, taken;
+        if (!report_errors(module_ends_without_error, how.in_words(), [&] {
+              planned = costs_on(device::Meta{});
+              taken = costs_on(device::Cpu{});
+            }))
+          return;
         for (std::size_t i = 0; i < taken.size(); ++i)
           if (taken[i] != planned[i])
             return void(
@@ -276,31 +285,17 @@ class ModuleSuite : public ::testing::Test {};
 TYPED_TEST_SUITE_P(ModuleSuite);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ModuleSuite);  // checks may be called without it
 
-inline constexpr std::string_view module_ends_without_error = "a module runs at every size without an error";
-
-TYPED_TEST_P(ModuleSuite, NamesItsParameters) {
-  report_errors(module_ends_without_error, "NamesItsParameters", [] { check_module_parameters<TypeParam>(); });
-}
-TYPED_TEST_P(ModuleSuite, GradientsAreDerivatives) {
-  report_errors(module_ends_without_error, "GradientsAreDerivatives", [] { check_module_gradients<TypeParam>(); });
-}
-TYPED_TEST_P(ModuleSuite, GradientsOfMicroBatchesAddUp) {
-  report_errors(module_ends_without_error, "GradientsOfMicroBatchesAddUp", [] { check_module_adds<TypeParam>(); });
-}
+TYPED_TEST_P(ModuleSuite, NamesItsParameters) { check_module_parameters<TypeParam>(); }
+TYPED_TEST_P(ModuleSuite, GradientsAreDerivatives) { check_module_gradients<TypeParam>(); }
+TYPED_TEST_P(ModuleSuite, GradientsOfMicroBatchesAddUp) { check_module_adds<TypeParam>(); }
 TYPED_TEST_P(ModuleSuite, TilesThreadsAndPlacesChangeNothing) {
-  report_errors(module_ends_without_error, "TilesThreadsAndPlacesChangeNothing", [] {
-    check_module_tilings<TypeParam, Fp32>();
-    check_module_tilings<TypeParam, Bf16Mixed>();
-  });
+  check_module_tilings<TypeParam, Fp32>();
+  check_module_tilings<TypeParam, Bf16Mixed>();
 }
-TYPED_TEST_P(ModuleSuite, InBf16IsTheSameFunction) {
-  report_errors(module_ends_without_error, "InBf16IsTheSameFunction", [] { check_module_in_bf16<TypeParam>(); });
-}
+TYPED_TEST_P(ModuleSuite, InBf16IsTheSameFunction) { check_module_in_bf16<TypeParam>(); }
 TYPED_TEST_P(ModuleSuite, IsCountedByDryRuns) {
-  report_errors(module_ends_without_error, "IsCountedByDryRuns", [] {
-    check_module_costs<TypeParam, Fp32>();
-    check_module_costs<TypeParam, Bf16Mixed>();
-  });
+  check_module_costs<TypeParam, Fp32>();
+  check_module_costs<TypeParam, Bf16Mixed>();
 }
 REGISTER_TYPED_TEST_SUITE_P(ModuleSuite, NamesItsParameters, GradientsAreDerivatives, GradientsOfMicroBatchesAddUp,
                             TilesThreadsAndPlacesChangeNothing, InBf16IsTheSameFunction, IsCountedByDryRuns);

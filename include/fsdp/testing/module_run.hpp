@@ -254,10 +254,21 @@ ModuleOutcome outcome_of(Run& run, std::string_view where, const std::vector<std
   return outcome;
 }
 
+inline constexpr std::string_view module_ends_without_error = "a module runs at every size without an error";
+
+/// Makes a module and runs it so. An error is a failure, too: what is returned then lacks what was not reached.
 template <class Tested, class Precision, class Tiling = tiling::RunTime>
 ModuleOutcome run_module(const ModuleCase<Tested, Tiling>& how, const std::vector<std::uint64_t>& seeds, bool& good) {
-  ModuleRun<device::Cpu, Tested, Precision, Tiling> run(how);
-  return outcome_of(run, how.in_words(), seeds, good);
+  ModuleOutcome outcome;
+  const std::string where = how.in_words();
+  if (!good) return outcome;
+  good = report_errors(module_ends_without_error, where,
+                       [&] {
+                         ModuleRun<device::Cpu, Tested, Precision, Tiling> run(how);
+                         outcome = outcome_of(run, where, seeds, good);
+                       }) &&
+         good;
+  return outcome;
 }
 
 }  // namespace fsdp::testing
