@@ -71,9 +71,9 @@ Opened open_complete(const std::filesystem::path& path, const ReadListing& read,
   return opened;
 }
 
-/// Opens the first that is complete, and calls `found` with it. Nothing where none is.
-std::optional<std::filesystem::path> newest_complete(const std::filesystem::path& dir, const ReadListing& read,
-                                                     const Warn& warn, const std::function<void(Opened&&)>& found) {
+/// Opens the newest that is complete and undamaged, and calls `found` with it. Nothing where none is.
+std::optional<std::filesystem::path> newest_sound(const std::filesystem::path& dir, const ReadListing& read,
+                                                  const Warn& warn, const std::function<void(Opened&&)>& found) {
   for (const std::filesystem::path& candidate : finished(dir, warn)) {
     try {
       found(open_complete(candidate, read, warn));
@@ -98,7 +98,7 @@ Opened open_newest(std::filesystem::path& path, const ReadListing& read, const W
                            step_of(path.filename().string()) >= 0;
   if (step_folder) return open_complete(path, read, warn);
   std::optional<Opened> opened;
-  const auto newest = newest_complete(path, read, warn, [&](Opened&& found) { opened.emplace(std::move(found)); });
+  const auto newest = newest_sound(path, read, warn, [&](Opened&& found) { opened.emplace(std::move(found)); });
   require<InputError>(newest.has_value(), path.string(), ": holds no complete checkpoint");
   path = *newest;
   return *std::move(opened);
@@ -109,7 +109,7 @@ Opened open_newest(std::filesystem::path& path, const ReadListing& read, const W
 std::optional<std::filesystem::path> find_latest(const std::filesystem::path& dir, const ReadListing& read,
                                                  const Warn& warn) {
   try {
-    return newest_complete(dir, read, warn, [](Opened&&) {});
+    return newest_sound(dir, read, warn, [](Opened&&) {});
   } catch (const FileError& error) {
     if (!error.absent()) throw;
     return std::nullopt;

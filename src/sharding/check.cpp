@@ -78,18 +78,9 @@ class Judge {
     constexpr int near = 2;
     const int begin = std::max(number - near, 0);
     const int end = std::min(number + near, static_cast<int>(schedule_.size()) - 1);
-    std::string text = message(" [", name_of(problem_.pass), ", tasks ", begin, " to ", end, ":");
+    std::string text = message(" [", sharding::name_of(problem_.pass), ", tasks ", begin, " to ", end, ":");
     for (int i = begin; i <= end; ++i) text += (i == begin ? " " : ", ") + text_of(task_at(i), names_);
     return text + "]";
-  }
-  static std::string_view name_of(Pass pass) {
-    switch (pass) {
-      case Pass::train: return "training";
-      case Pass::evaluate: return "evaluating";
-      case Pass::generate: return "generating";
-      case Pass::generate_again: return "generating again";
-    }
-    return "?";
   }
   /// Of the task that is judged now.
   template <class... Parts>

@@ -83,7 +83,7 @@ void bind(FlagSet& flags, TrainOptions& o) {
   flags.add("keep", o.keep, "newest checkpoints that stay, besides the one resumed from; 0: all",
             counts_up_to(most_steps, 0));
   flags.add("resume", o.resume,
-            "a checkpoint, a directory of them (the newest complete one), or auto: the newest in --checkpoint-dir if "
+            "a checkpoint, a directory of them (the newest sound one), or auto: the newest in --checkpoint-dir if "
             "there is any");
   flags.add("resume-anyway", o.resume_anyway, "resume with other data or batches, whose order then begins anew");
   add_disk_deadline(flags, o.launch);

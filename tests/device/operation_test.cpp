@@ -56,14 +56,14 @@ struct ForeignCases {
                                  .y = memory.output<float>({rows, columns}, gap)};
                 },
             .reference =
-                [width = static_cast<std::size_t>(columns)](const std::vector<Reals>& before) {
-                  Reals y = before[0];
+                [width = static_cast<std::size_t>(columns)](const std::vector<Numbers>& before) {
+                  Numbers y = before[0];
                   for (std::size_t row = 0; row < y.size(); row += width) {
                     double mean = 0;
                     for (std::size_t i = 0; i < width; ++i) mean += before[0][row + i];
                     for (std::size_t i = 0; i < width; ++i) y[row + i] += mean / static_cast<double>(width);
                   }
-                  return std::vector<Reals>{y};
+                  return std::vector<Numbers>{y};
                 }};
   }
 };

@@ -32,7 +32,7 @@ static_assert(fsdp::device::check_operation<LayerNorm<float>>() && fsdp::device:
 static_assert(fsdp::device::Has<fsdp::device::Meta, Gelu<float>> &&
               !fsdp::device::Has<fsdp::device::Cuda, Gelu<float>>);
 
-using Lists = std::vector<Reals>;
+using Lists = std::vector<Numbers>;
 constexpr std::int64_t rows = 37, columns = 43;
 constexpr double eps = 1e-5;
 
@@ -45,7 +45,7 @@ std::pair<double, double> statistics(const double* row, std::size_t width) {
 }
 
 /// y, means, 1 / deviations.
-Lists layer_norm(const Reals& x, const Reals& weight, const Reals& bias) {
+Lists layer_norm(const Numbers& x, const Numbers& weight, const Numbers& bias) {
   Lists found(3);
   const std::size_t width = weight.size();
   for (std::size_t begin = 0; begin < x.size(); begin += width) {
@@ -58,11 +58,11 @@ Lists layer_norm(const Reals& x, const Reals& weight, const Reals& bias) {
 }
 
 /// Gradients of x, weight and bias.
-Lists layer_norm_gradients(const Reals& x, const Reals& weight, const Reals& dy) {
-  const Reals bias(weight.size());
-  return {finite_differences([&](const Reals& each) { return dot(dy, layer_norm(each, weight, bias)[0]); }, x),
-          finite_differences([&](const Reals& each) { return dot(dy, layer_norm(x, each, bias)[0]); }, weight),
-          finite_differences([&](const Reals& each) { return dot(dy, layer_norm(x, weight, each)[0]); }, bias)};
+Lists layer_norm_gradients(const Numbers& x, const Numbers& weight, const Numbers& dy) {
+  const Numbers bias(weight.size());
+  return {finite_differences([&](const Numbers& each) { return dot(dy, layer_norm(each, weight, bias)[0]); }, x),
+          finite_differences([&](const Numbers& each) { return dot(dy, layer_norm(x, each, bias)[0]); }, weight),
+          finite_differences([&](const Numbers& each) { return dot(dy, layer_norm(x, weight, each)[0]); }, bias)};
 }
 
 double gelu(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x))); }
@@ -81,7 +81,7 @@ template <class T>
 std::pair<Tensor<const float>, Tensor<const float>> kept(OperationMemory& memory, Tensor<const T> x) {
   std::vector<float> means, rstds;
   for (std::int64_t row = 0; row < x.rows(); ++row) {
-    Reals values;
+    Numbers values;
     for (std::int64_t i = 0; i < x.columns(); ++i) values.push_back(static_cast<float>(x.row(row)[i]));
     const auto [mean, rstd] = statistics(values.data(), values.size());
     means.push_back(static_cast<float>(mean));
@@ -125,7 +125,7 @@ struct Gpt2Operations {
              },
          .reference =
              [](Lists before) {
-               const auto slope = [](const Reals& x) { return gelu(x[0]); };
+               const auto slope = [](const Numbers& x) { return gelu(x[0]); };
                for (std::size_t i = 0; i < before[1].size(); ++i)
                  before[1][i] *= finite_differences(slope, {before[0][i]})[0];
                return Lists{before[1]};
@@ -226,7 +226,7 @@ struct Gpt2Operations {
                 },
             .reference =
                 [=](const Lists& before) {
-                  Reals sums = accumulates ? before[1] : Reals(columns);
+                  Numbers sums = accumulates ? before[1] : Numbers(columns);
                   for (std::size_t i = 0; i < before[0].size(); ++i) sums[i % columns] += before[0][i];
                   return Lists{sums};
                 },
@@ -258,7 +258,7 @@ struct Gpt2Operations {
                 },
             .reference =
                 [=](const Lists& before) {
-                  Reals sums(8 * columns);
+                  Numbers sums(8 * columns);
                   for (std::size_t i = 0; i < before[0].size(); ++i)
                     sums[static_cast<std::size_t>(positions_of[packed][i / columns]) * columns + i % columns] +=
                         before[0][i];

@@ -176,7 +176,7 @@ void expect_float64(const Sizes& sizes, const RunTime& tiling, Counts counts) {
   LargeHead<device::Cpu, Precision> head(sizes, tiling, 2, planned.arena.peak());
 
   const auto w = head.template fields<Compute>(head.weights);
-  const ValueList weights = random_weights<Compute>({w[0].shape(), w[1].shape()});
+  const ValueList weights = module_weights<Compute>(head.module);
   for (std::size_t i = 0; i < 2; ++i)
     std::transform(weights[i].begin(), weights[i].end(), w[i].data(),
                    [](double v) { return Compute(static_cast<float>(v)); });
@@ -186,7 +186,7 @@ void expect_float64(const Sizes& sizes, const RunTime& tiling, Counts counts) {
   std::vector<std::int32_t> some_targets;
   for (std::int64_t t = 0; t < sizes.tokens(); ++t) {
     targets[t] = counts(t) ? static_cast<std::int32_t>(t * 9973 % sizes.vocabulary) : -1;
-    const Values row = counts(t) ? random_values<Compute>(static_cast<std::uint64_t>(t), sizes.hidden)
+    const Values row = counts(t) ? rounded_numbers<Compute>(static_cast<std::uint64_t>(t), sizes.hidden)
                                  : Values(static_cast<std::size_t>(sizes.hidden), NAN);  // never looked at
     std::transform(row.begin(), row.end(), x.row(t), [](double v) { return Compute(static_cast<float>(v)); });
     if (!counts(t)) continue;

@@ -81,10 +81,10 @@ TYPED_TEST(MlpTiling, FollowsTheChainRuleThatFollowsCentralDifferences) {
   const Outcome differences = expected_outcome<Kind, typename TypeParam::Precision>(sizes);
   using Compute = typename TypeParam::Precision::Compute;
   using L = Local<Cpu, typename TypeParam::Precision, RunTime>;
-  const ValueList weights = random_weights<Compute>(shapes_of(Kind::template make<L>(sizes)));
+  const ValueList weights = module_weights<Compute>(Kind::template make<L>(sizes));
   const std::int64_t size = sizes.tokens() * sizes.hidden;
-  const ValueList found = Case<Kind>::gradients(sizes, weights, random_values<Compute>(seed_of(0), size),
-                                                random_values<Compute>(seed_of(0) + 1, size));
+  const ValueList found = Case<Kind>::gradients(sizes, weights, rounded_numbers<Compute>(seed_of(0), size),
+                                                rounded_numbers<Compute>(seed_of(0) + 1, size));
   EXPECT_LE(relative(found, differences.gradients), 1e-6);
 }
 
@@ -94,13 +94,13 @@ Outcome chain_rule(const Sizes& sizes, int micro_batches) {
   using Compute = typename S::Precision::Compute;
   using Kind = typename S::Kind;
   using L = Local<Cpu, typename S::Precision, RunTime>;
-  const ValueList weights = random_weights<Compute>(shapes_of(Kind::template make<L>(sizes)));
+  const ValueList weights = module_weights<Compute>(Kind::template make<L>(sizes));
   const std::int64_t size = sizes.tokens() * sizes.hidden;
   Outcome result;
   ValueList dx;
   for (int batch = 0; batch < micro_batches; ++batch) {
-    const Values x = random_values<Compute>(seed_of(batch), size);
-    ValueList gradients = Case<Kind>::gradients(sizes, weights, x, random_values<Compute>(seed_of(batch) + 1, size));
+    const Values x = rounded_numbers<Compute>(seed_of(batch), size);
+    ValueList gradients = Case<Kind>::gradients(sizes, weights, x, rounded_numbers<Compute>(seed_of(batch) + 1, size));
     result.y.push_back(Kind::forward(sizes, weights, x));
     dx.push_back(gradients.back());
     gradients.pop_back();

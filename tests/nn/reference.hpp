@@ -10,7 +10,10 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <string>
 #include <vector>
+
+#include <fsdp/core/error.hpp>
 
 #include "device/reference.hpp"
 
@@ -34,6 +37,9 @@ struct Sizes {
   std::vector<std::int64_t> documents = {};  ///< cumulative lengths; empty: each sequence is one
 
   std::int64_t tokens() const { return sequences * length; }
+  std::string in_words() const {
+    return message(sequences, " x ", length, " tokens, hidden ", hidden, ", intermediate ", intermediate);
+  }
   /// The first token that a token attends to.
   std::int64_t first(std::int64_t token) const {
     std::int64_t first = token - token % length;

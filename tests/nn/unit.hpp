@@ -3,20 +3,34 @@
 /// A unit between two residual streams under test: its memory on any device, and how it is run and what float64 says.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
+#include <gtest/gtest.h>
+
+#include <fsdp/device/cpu.hpp>
+#include <fsdp/device/meta.hpp>
 #include <fsdp/nn/swiglu_mlp.hpp>
 #include <fsdp/nn/transformer_block.hpp>
+#include <fsdp/testing/module_run.hpp>
 
-#include "slot.hpp"
+#include "reference.hpp"
 
 namespace fsdp::nn::reference {
+
+using fsdp::testing::module_weights;
+using fsdp::testing::ModuleFields;
+using fsdp::testing::ModuleRun;
+using fsdp::testing::Placing;
+using fsdp::testing::rounded_numbers;
+using fsdp::testing::Slot;
+using fsdp::testing::TestRank;
 
 // A kind of unit: how to make the module, and the same in float64.
 
 struct BareMlp {
+  using Sizes = reference::Sizes;
   template <class L>
   static SwiGluMlp<L> make(const Sizes& s) {
     return {{}, s.hidden, s.intermediate};
@@ -24,15 +38,27 @@ struct BareMlp {
   static Values forward(const Sizes& s, const ValueList& w, const Values& x) { return swiglu_mlp(s, w, x); }
 };
 
+template <class L>
+RotaryTable make_rotary(const Context<L>& context, const Sizes& s, const Tensor<float>& table) {
+  device::enqueue(context.stream, device::RotaryTable{.theta = s.theta, .table = table});
+  return {table};
+}
+
 struct AttentionHalf {
+  using Sizes = reference::Sizes;
   template <class L>
   static ResidualAttention<L> make(const Sizes& s) {
     return {{}, s.hidden, s.heads, s.kv_heads, s.head_dim, s.eps};
+  }
+  template <class L>
+  static RotaryTable share(Context<L>& context, const Sizes& s) {
+    return make_rotary(context, s, context.template save<float>({s.length, s.head_dim}));
   }
   static Values forward(const Sizes& s, const ValueList& w, const Values& x) { return residual_attention(s, w, x); }
 };
 
 struct MlpHalf {
+  using Sizes = reference::Sizes;
   template <class L>
   static ResidualMlp<L> make(const Sizes& s) {
     return {{}, s.hidden, s.intermediate, s.eps};
@@ -41,9 +67,14 @@ struct MlpHalf {
 };
 
 struct Block {
+  using Sizes = reference::Sizes;
   template <class L>
   static TransformerBlock<L> make(const Sizes& s) {
     return {{}, AttentionHalf::make<L>(s), MlpHalf::make<L>(s)};
+  }
+  template <class L>
+  static RotaryTable share(Context<L>& context, const Sizes& s) {
+    return AttentionHalf::share(context, s);
   }
   static Values forward(const Sizes& s, const ValueList& w, const Values& x) { return transformer_block(s, w, x); }
 };
@@ -57,106 +88,45 @@ struct Run {
   int threads = 1;
 };
 
-/// A unit with its weights, gradients, input, output and residual gradient.
+/// A unit run by the kit, with packed documents, and a rotary table between guards of its own.
 template <class Device, class Kind, class Precision, class Tiling = tiling::RunTime>
-class Unit {
- public:
-  using L = Local<Device, Precision, Tiling>;
-  using Compute = typename L::Compute;
-  using Module = decltype(Kind::template make<L>(Sizes{}));
+struct Unit : ModuleRun<Device, Kind, Precision, Tiling> {
+  using Base = ModuleRun<Device, Kind, Precision, Tiling>;
 
-  TestRank<Device> rank;
-  Module module;
-  ModuleFields<Device, Module> fields;
-  Slot<Device, Compute> stream;  // x, y, dy: [T, H] each
-  Slot<Device, float> rotary;    // [S, d]
+  Slot<Device, float> rotary;  // [S, d]
   std::vector<std::int64_t> documents;
-  typename Module::Saved saved{};
   int polls = 0;
-  Context<L> context;
 
   Unit(const Sizes& sizes, const Run<Tiling>& run)
-      : rank(run.threads, (std::int64_t{1} << 20) * (sizes.length > 500 ? 4 : 1) +
-                              16 * sizes.tokens() * (sizes.hidden + sizes.intermediate)),
-        module(Kind::template make<L>(sizes)),
-        fields(module, run.placing),
-        stream(std::vector<Shape>(3, {sizes.tokens(), sizes.hidden}), Placing::padded),
+      : Base({.sizes = sizes, .tiling = run.tiling, .placing = run.placing, .threads = run.threads}),
         rotary(Shape{sizes.length, sizes.head_dim}),
-        documents(sizes.documents),
-        context{.arena = rank.arena,
-                .stream = rank.stream,
-                .tiling = run.tiling,
-                .sequences = sizes.sequences,
-                .sequence_length = sizes.length,
-                .documents = documents,
-                .poll = [](void* count) { ++*static_cast<int*>(count); },
-                .poll_state = &polls} {
-    device::enqueue(rank.stream, device::RotaryTable{.theta = sizes.theta, .table = rotary[0]});
-  }
-  void forward() {
-    if constexpr (BlockModule<Module, L>)
-      module.forward(context, RotaryTable{rotary[0]}, fields.weight_views(), saved, stream[0], stream[1]);
-    else
-      module.forward(context, fields.weight_views(), saved, stream[0], stream[1]);
-  }
-  void backward() {
-    const auto weights = fields.weight_views();
-    if constexpr (BlockModule<Module, L>)
-      module.backward(context, RotaryTable{rotary[0]}, weights, fields.gradient_views(), saved, stream[2]);
-    else
-      module.backward(context, weights, fields.gradient_views(), saved, stream[2]);
+        documents(sizes.documents) {
+    this->context.documents = documents;
+    this->context.poll = [](void* count) { ++*static_cast<int*>(count); };
+    this->context.poll_state = &polls;
+    if constexpr (std::is_same_v<decltype(this->shared), RotaryTable>)
+      this->shared = make_rotary(this->context, sizes, rotary[0]);
   }
 };
 
-/// What came out: y and dx of each micro-batch, and the sums of the weights' gradients.
+/// What came out: y of each micro-batch, and the sums of the weights' gradients.
 struct Outcome {
   ValueList y, gradients;  ///< gradients: of the weights, then dx of each micro-batch
 };
 
 inline std::uint64_t seed_of(int micro_batch) { return 10 * static_cast<std::uint64_t>(micro_batch); }
 
-/// Runs the module over all micro-batches, with NaN in all memory that it should not read, and checks that it wrote
-/// nothing but its outputs and took nothing from the arena for longer than it may.
+/// Runs the module over all micro-batches, with the checks of the kit.
 template <class Kind, class Precision, class Tiling = tiling::RunTime>
 Outcome outcome(const Sizes& sizes, const Run<Tiling>& run) {
-  using Compute = typename Precision::Compute;
   Unit<device::Cpu, Kind, Precision, Tiling> unit(sizes, run);
-  const ValueList weights = random_weights<Compute>(unit.fields.shapes);
-  for (std::size_t i = 0; i < weights.size(); ++i) unit.fields.weights.set(i, weights[i]);
-  const std::int64_t size = sizes.tokens() * sizes.hidden;
-  Outcome result;
-  ValueList dx;
-  for (int batch = 0; batch < run.micro_batches; ++batch) {
-    const Values x = random_values<Compute>(seed_of(batch), size);
-    const Values dy = random_values<Compute>(seed_of(batch) + 1, size);
-    unit.stream.poison();
-    unit.stream.set(0, x);
-    unit.rank.poison_free_memory();
-    const auto low = unit.rank.arena.mark(device::Cpu::Arena::End::low);
-    const std::int64_t high = unit.rank.high_end();
-
-    unit.forward();
-    result.y.push_back(unit.stream.values(1));
-    EXPECT_EQ(unit.rank.high_end(), high) << "forward";
-
-    unit.stream.poison();  // neither y nor the memory of dy is read before dy is there; x is, and comes back
-    unit.stream.set(0, x);
-    unit.stream.set(2, dy);
-    const std::int64_t saved = unit.rank.low_end();
-    unit.rank.poison_free_memory();
-    unit.backward();
-    dx.push_back(unit.stream.values(2));
-    EXPECT_EQ(unit.rank.high_end(), high) << "backward";
-    EXPECT_EQ(unit.rank.low_end(), saved) << "backward";
-    EXPECT_EQ(unit.stream.values(0), x);
-    unit.rank.arena.release(device::Cpu::Arena::End::low, low);
-  }
-  result.gradients = unit.fields.gradients.all_values();
-  result.gradients.insert(result.gradients.end(), dx.begin(), dx.end());
-  EXPECT_EQ(unit.fields.weights.all_values(), weights);
-  EXPECT_TRUE(unit.fields.weights.guards_untouched() && unit.fields.gradients.guards_untouched());
-  EXPECT_TRUE(unit.stream.guards_untouched() && unit.rotary.guards_untouched() && unit.rank.sentinels_untouched());
-  return result;
+  std::vector<std::uint64_t> seeds;
+  for (int batch = 0; batch < run.micro_batches; ++batch) seeds.push_back(seed_of(batch));
+  bool good = true;
+  auto found = fsdp::testing::outcome_of(unit, sizes.in_words(), seeds, good);
+  EXPECT_TRUE(unit.rotary.guards_untouched());
+  found.gradients.insert(found.gradients.end(), found.dx.begin(), found.dx.end());
+  return {found.y, found.gradients};
 }
 
 /// The same in float64, from the same rounded numbers.
@@ -164,13 +134,13 @@ template <class Kind, class Precision>
 Outcome expected_outcome(const Sizes& sizes, int micro_batches = 1) {
   using Compute = typename Precision::Compute;
   using L = Local<device::Cpu, Precision, tiling::RunTime>;
-  const ValueList weights = random_weights<Compute>(shapes_of(Kind::template make<L>(sizes)));
+  const ValueList weights = module_weights<Compute>(Kind::template make<L>(sizes));
   const std::int64_t size = sizes.tokens() * sizes.hidden;
   Outcome result;
   ValueList dx;
   for (int batch = 0; batch < micro_batches; ++batch) {
-    const Values x = random_values<Compute>(seed_of(batch), size);
-    const Values dy = random_values<Compute>(seed_of(batch) + 1, size);
+    const Values x = rounded_numbers<Compute>(seed_of(batch), size);
+    const Values dy = rounded_numbers<Compute>(seed_of(batch) + 1, size);
     result.y.push_back(Kind::forward(sizes, weights, x));
     const ValueList gradients = reference::gradients(
         [&](const ValueList& w, const Values& in) { return device::reference::dot(Kind::forward(sizes, w, in), dy); },

@@ -39,9 +39,9 @@ template <class Precision>
 LossOutcome found_loss(const Sizes& sizes, const Targets& targets, float scale, const Run<>& run) {
   using Compute = typename Precision::Compute;
   Head<device::Cpu, Precision> head(sizes, run);
-  const ValueList weights = random_weights<Compute>(head.fields.shapes);
+  const ValueList weights = module_weights<Compute>(head.module);
   for (std::size_t i = 0; i < weights.size(); ++i) head.fields.weights.set(i, weights[i]);
-  const Values x = random_values<Compute>(1, sizes.tokens() * sizes.hidden);
+  const Values x = rounded_numbers<Compute>(1, sizes.tokens() * sizes.hidden);
   head.stream.set(0, x);
   head.targets.set(0, as_values(targets));
   const std::int64_t used = head.rank.arena.used();
@@ -75,8 +75,8 @@ LossOutcome found_loss(const Sizes& sizes, const Targets& targets, float scale, 
 template <class Precision>
 LossOutcome expected_loss(const Sizes& sizes, const Targets& targets, float scale) {
   using Compute = typename Precision::Compute;
-  const ValueList weights = random_weights<Compute>({{sizes.hidden}, {sizes.vocabulary, sizes.hidden}});
-  const Values x = random_values<Compute>(1, sizes.tokens() * sizes.hidden);
+  const ValueList weights = module_weights<Compute>(Head<device::Meta, Precision>(sizes, {}).module);
+  const Values x = rounded_numbers<Compute>(1, sizes.tokens() * sizes.hidden);
   const auto scaled = [&](const ValueList& w, const Values& in) {
     return static_cast<double>(scale) * loss(sizes, w, in, targets);
   };
@@ -215,13 +215,13 @@ TYPED_TEST(Vocabulary, EmbeddingTakesRowsAndAddsGradientsOfRepeatedTokens) {
        {Sizes{.length = 1, .hidden = 1, .vocabulary = 1}, Sizes{.length = 9, .hidden = 7, .vocabulary = 3},
         Sizes{.sequences = 3, .length = 5, .hidden = 15, .vocabulary = 257}}) {
     Entry<device::Cpu, TypeParam> entry(sizes, {});
-    const Values table = random_weights<Compute>(entry.fields.shapes)[0];
+    const Values table = module_weights<Compute>(entry.module)[0];
     Values gradient(table.size(), 0.0);
     entry.fields.weights.set(0, table);
     const std::int64_t used = entry.rank.arena.used();
     for (const std::int64_t seed : {0, 1}) {  // two micro-batches
       const Targets tokens = some_tokens(sizes, seed);
-      const Values dy = random_values<Compute>(2 + static_cast<std::uint64_t>(seed), sizes.tokens() * sizes.hidden);
+      const Values dy = rounded_numbers<Compute>(2 + static_cast<std::uint64_t>(seed), sizes.tokens() * sizes.hidden);
       entry.tokens.set(0, as_values(tokens));
       entry.stream.poison();
       entry.stream.set(1, dy);

@@ -10,7 +10,7 @@ flags=(--data text.txt --model tiny --seq-len 16 --precision fp32 --batch-size 4
 train() { tessera train "${flags[@]}" "$@"; }
 steps_in() { (cd "$1" && echo step-*) | tr ' ' '\n' | sed 's/step-0*//' | paste -sd ' '; }
 
-echo "== the newest complete step, whatever latest says"
+echo "== the newest sound step, whatever latest says"
 train --steps 3 --checkpoint-dir runs --checkpoint-every 1 --metrics whole.jsonl
 echo step-00000002 >runs/latest  # as a kill between the two renames leaves it
 train --steps 4 --resume runs

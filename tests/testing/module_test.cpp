@@ -55,6 +55,12 @@ TEST(WrongModules, ThatKeepTemporaryMemoryAreFound) {
   expect_sentence(failures_of(check_module_adds<TestedWrongMlp<Leaks>>), "forward gives temporary memory back",
                   "1 x 5 tokens", "L::Frame");
 }
+TEST(WrongModules, ThatThrowAreFoundWithTheCase) {
+  constexpr auto asked = "a module runs at every size without an error";
+  for (const auto& check :
+       {check_module_adds<TestedWrongMlp<Throws>>, check_module_costs<TestedWrongMlp<Throws>, Fp32>})
+    expect_sentence(failures_of(check), asked, "1 x 5 tokens, hidden 12, tiling off", "an error: no such size");
+}
 TEST(WrongModules, WhoseTilesDifferAreFound) {
   expect_sentence(failures_of(check_module_tilings<TestedWrongMlp<TilesDiffer>, Fp32>),
                   "are those of the untiled module", "tiling tokens:3", "y differs by");

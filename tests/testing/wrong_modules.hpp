@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <fsdp/core/error.hpp>
 #include <fsdp/nn/swiglu_mlp.hpp>
 #include <fsdp/testing/module_run.hpp>
 
@@ -77,6 +78,12 @@ struct ChangesAWeight : NoMistake {
   template <class Context, class Weights, class Compute>
   static void after_forward(Context&, const Weights& weights, Tensor<const Compute>, Tensor<Compute>) {
     const_cast<Compute*>(weights.gate.data())[0] = Compute(0.5f);
+  }
+};
+struct Throws : NoMistake {
+  template <class Context, class Weights, class Compute>
+  static void after_forward(Context&, const Weights&, Tensor<const Compute>, Tensor<Compute>) {
+    throw InputError("no such size");
   }
 };
 struct ReadsWhatNobodyWrote : NoMistake {

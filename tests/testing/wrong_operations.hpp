@@ -99,10 +99,10 @@ struct FlawedSums {
                    return FlawedSum<flaw>{.x = memory.input<float>({5, 300}, 1, 3), .y = memory.output<float>({5})};
                  },
              .reference =
-                 [](const std::vector<Reals>& before) {
-                   Reals sums(5);
+                 [](const std::vector<Numbers>& before) {
+                   Numbers sums(5);
                    for (std::size_t i = 0; i < 1500; ++i) sums[i / 300] += before[0][i];
-                   return std::vector<Reals>{sums};
+                   return std::vector<Numbers>{sums};
                  },
              .bound = 5}};
   }

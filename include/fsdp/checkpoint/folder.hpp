@@ -108,8 +108,8 @@ void remove_older(const std::filesystem::path& dir, std::int64_t newest, std::in
 void require_room(const std::filesystem::path& dir, const ModelListing& model, const OptimizerStates& states,
                   std::int64_t kept, const Warn& warn);
 
-/// The newest complete checkpoint in a directory; incomplete ones are skipped with a warning. Throws InputError where
-/// the system refuses to read one: a disk that fails does not make a run fall back.
+/// The newest sound checkpoint in a directory; incomplete and damaged ones are skipped with a warning. Throws
+/// InputError where the system refuses to read one: a disk that fails does not make a run fall back.
 std::optional<std::filesystem::path> find_latest(const std::filesystem::path& dir, const ReadListing& read,
                                                  const Warn& warn = {});
 
@@ -119,7 +119,7 @@ bool holds_any(const std::filesystem::path& dir);
 /// A checkpoint opened to resume from.
 class Checkpoint {
  public:
-  /// `path`: a step's folder (an incomplete one is an error), or a directory of them (the newest complete one).
+  /// `path`: a step's folder (an unsound one is an error), or a directory of them (the newest sound one).
   static Checkpoint open(std::filesystem::path path, const ReadListing& read, const Warn& warn = {});
 
   const std::filesystem::path& path() const { return path_; }

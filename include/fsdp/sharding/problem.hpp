@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include <fsdp/sharding/rules.hpp>
@@ -43,6 +44,17 @@ enum class Pass : std::uint8_t {
   generate_again,  ///< forward with the weights that `generate` left
 };
 inline constexpr std::size_t pass_count = 4;
+
+/// What a rank is doing in a pass, for people.
+constexpr std::string_view name_of(Pass pass) {
+  switch (pass) {
+    case Pass::train: return "training";
+    case Pass::evaluate: return "evaluating";
+    case Pass::generate: return "generating";
+    case Pass::generate_again: return "generating again";
+  }
+  return "?";
+}
 
 struct Problem {
   std::vector<UnitUse> units;  ///< in order: unit 0 takes the tokens, the last makes the loss

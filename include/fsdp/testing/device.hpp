@@ -26,6 +26,7 @@
 #include <fsdp/device/memory.hpp>
 #include <fsdp/testing/guarded.hpp>
 #include <fsdp/testing/report.hpp>
+#include <fsdp/testing/values.hpp>
 
 namespace fsdp::testing {
 namespace detail {
@@ -236,19 +237,16 @@ void check_device_sums() {
       if (!expect_values("round rounds floats to the nearest bf16, ties to even", message(count, " elements"),
                          "the result", to.values(queue), rounded))
         return;
-      for (const std::size_t parts : {1, 2, 5})
+      for (const int parts : {1, 2, 5})
         for (const DType wire : {DType::f32, DType::bf16})
           for (const Write write : {Write::overwrite, Write::accumulate}) {
             std::vector<detail::OnDevice<D, float>> held;
             std::vector<const std::byte*> pointers;
-            std::vector<float> expected(static_cast<std::size_t>(count));
-            for (std::size_t part = 0; part < parts; ++part) {
-              const auto one = detail::some_floats(part + 1, count);
-              for (std::size_t i = 0; i < one.size(); ++i) {
-                const float sent = wire == DType::bf16 ? static_cast<float>(bf16(one[i])) : one[i];
-                expected[i] = part == 0 ? sent : expected[i] + sent;
-              }
-              held.emplace_back(queue, one);
+            auto expected = wire == DType::bf16 ? sums_of_contributions<bf16>(parts, 0, count)
+                                                : sums_of_contributions<float>(parts, 0, count);
+            for (int part = 0; part < parts; ++part) {
+              const Floats one = contributions(part, static_cast<std::size_t>(count));
+              held.emplace_back(queue, std::vector<float>(one.begin(), one.end()));
               pointers.push_back(reinterpret_cast<const std::byte*>(held.back().data()));
             }
             const auto before = detail::some_floats(99, count);

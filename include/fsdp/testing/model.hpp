@@ -18,8 +18,8 @@
 /// The struct may have `static constexpr double learns_to`, the part of the first loss that 30 steps leave at most (0.7
 /// where it is not said), and `static std::vector<tiling::RunTime> tilings()`, beside those that are always tried.
 /// `static std::filesystem::path golden()` names a folder with the model's config.json and model.safetensors, and
-/// expected.safetensors, made elsewhere in float64: `loss`, the mean over the targets of the batches of all
-/// `golden_ranks` (1 where that is not said), and its gradients as `grad.NAME`.
+/// expected.safetensors, made elsewhere in float64: `loss`, the mean over the targets of the batches of one rank,
+/// and its gradients as `grad.NAME`.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +36,7 @@
 #include <fsdp/models/model.hpp>
 #include <fsdp/sharding/run_time.hpp>
 #include <fsdp/testing/model_runs.hpp>
+#include <fsdp/testing/planned_bytes.hpp>
 #include <fsdp/testing/temporary_folder.hpp>
 
 namespace fsdp::testing {
@@ -75,15 +76,19 @@ inline RunTimeGrouped hybrid() { return {HybridShard<RunTimeSharded>{.group = 2,
 
 }  // namespace detail
 
+inline constexpr std::string_view model_ends_without_error = "a model trains without an error";
+
 template <class Tested>
 void check_model_listing() {
   using Model = TestedModel<Tested, RunTimeSharded>;
   static_assert(fsdp::check_model<Model>());
   constexpr std::string_view asked = "every parameter has a name of its own, as checkpoints hold it";
+  constexpr std::string_view where = "the model's list";
   std::set<std::string> names;
-  for (const auto& parameter : parameter_list(Model(Tested::config())))
-    if (!names.insert(parameter.name).second)
-      fail(asked, "the model's list", message("two are called ", parameter.name));
+  report_errors(model_ends_without_error, where, [&] {
+    for (const auto& parameter : parameter_list(Model(Tested::config())))
+      if (!names.insert(parameter.name).second) fail(asked, where, message("two are called ", parameter.name));
+  });
 }
 
 template <class Tested>
@@ -139,7 +144,8 @@ void check_model_strategies() {
 template <class Tested>
 void check_model_gradients() {
   const auto check = [](int ranks, const auto& task) {
-    check_model_gradients(detail::words_of(ranks, task), ranks, task);
+    const std::string where = detail::words_of(ranks, task);
+    report_errors(model_ends_without_error, where, [&] { check_model_gradients(where, ranks, task); });
   };
   check(2, task_of<Tested>(detail::fsdp2()));
   check(1, task_of<Tested>(RunTimeSharded{Zero3{}}, tiling::RunTime::tokens(5)));
@@ -147,15 +153,11 @@ void check_model_gradients() {
 
 template <class Tested>
 void check_model_bytes() {
-  constexpr std::string_view asked = "every rank takes as many bytes of every kind as its dry run planned";
-  const auto check = [&](int ranks, const auto& task) {
-    detail::with_model(asked, ranks, task, {.steps = 2}, [&](auto& where, const auto& found) {
+  const auto check = [](int ranks, const auto& task) {
+    detail::with_model(takes_planned_bytes, ranks, task, {.steps = 2}, [](auto& where, const auto& found) {
       bool good = true;
       for (std::size_t rank = 0; rank < found.planned.size(); ++rank)
-        for (std::size_t kind = 0; kind < found.planned[rank].size(); ++kind)
-          good = expect_value(asked, message(where, ", rank ", rank), device::memory_kind_names[kind],
-                              found.taken[rank][kind], found.planned[rank][kind]) &&
-                 good;
+        good = expect_planned_bytes(where, rank, found.taken[rank], found.planned[rank]) && good;
       return good;
     });
   };
@@ -168,9 +170,7 @@ void check_model_bytes() {
 template <class Tested>
 void check_model_resumes() {
   constexpr std::string_view asked =
-      "a run that goes on from a checkpoint has the losses of a run that never stopped: to the bit on as many ranks, "
-      "else "
-      "within 1e-5";
+      "a run that goes on from a checkpoint on as many ranks has the losses of a run that never stopped, to the bit";
   const auto task = task_of<Tested>(detail::fsdp2());
   const TemporaryFolder folder;
   detail::with_model(asked, 2, task, {.steps = 6}, [&](auto&, ModelRunResult whole) {
@@ -192,44 +192,43 @@ void check_model_golden() {
     using Model = TestedModel<Tested, RunTimeSharded>;
     constexpr std::string_view asked =
         "a golden folder's weights give its loss within 1e-5 and its gradients within 1e-4";
-    int ranks = 1;
-    if constexpr (requires { Tested::golden_ranks; }) ranks = Tested::golden_ranks;
     const std::filesystem::path folder = Tested::golden();
-    const checkpoint::SafetensorsFile expected(folder / "expected.safetensors");
-    const auto read = [&](const std::string& name, std::int64_t begin, std::int64_t count) {
-      std::vector<double> values(static_cast<std::size_t>(count));
-      expected.read_range(expected.at(name), begin, count, values.data());
-      return values;
-    };
-    const std::string where = message(folder.string(), ", ", ranks, ranks == 1 ? " rank" : " ranks");
-    Comm::run(ranks, {}, [&](Comm& communicator) {
-      train::Training<Model> training(communicator, Model(Model::Config::read(folder)), Tested::size(),
-                                      detail::fsdp2());
-      train::load_agreed_weights(communicator, training.module(), folder.string(), {});
-      const typename Tested::Data data(communicator.rank(), training.module().model().config());
-      double targets = 0, loss = 0;
-      for (const auto& batch : data.batches) targets += static_cast<double>(batch.counts().valid_targets);
-      for (const auto& batch : data.batches) loss += training.executor().evaluate(batch);
-      targets = comm::sum_over_ranks(communicator, targets, {"test"});
-      loss = comm::sum_over_ranks(communicator, loss, {"test"}) / targets;
-      const double known = read("loss", 0, 1).front();
-      if (!(std::abs(loss - known) <= 1e-5 * std::abs(known)) && communicator.rank() == 0)
-        fail(asked, where, message("the loss is ", in_words(loss), " instead of ", in_words(known)));
-      training.executor().train(data.batches, static_cast<float>(1 / targets));
-      for (const auto& piece : training.module().pieces()) {
-        const std::vector<double> values = read("grad." + piece.parameter->name, 0, piece.parameter->shape.numel());
-        double size = 0, difference = 0;
-        for (const double value : values) size += value * value;
-        for (std::int64_t i = 0; i < piece.main.numel(); ++i) {
-          const double error =
-              static_cast<double>(piece.gradient[i]) - values[static_cast<std::size_t>(piece.begin + i)];
-          difference += error * error;
+    const std::string where = message(folder.string(), ", 1 rank");
+    report_errors(model_ends_without_error, where, [&] {
+      const checkpoint::SafetensorsFile expected(folder / "expected.safetensors");
+      const auto read = [&](const std::string& name, std::int64_t begin, std::int64_t count) {
+        std::vector<double> values(static_cast<std::size_t>(count));
+        expected.read_range(expected.at(name), begin, count, values.data());
+        return values;
+      };
+      Comm::run(1, {}, [&](Comm& communicator) {
+        train::Training<Model> training(communicator, Model(Model::Config::read(folder)), Tested::size(),
+                                        detail::fsdp2());
+        train::load_agreed_weights(communicator, training.module(), folder.string(), {});
+        const typename Tested::Data data(communicator.rank(), training.module().model().config());
+        double targets = 0, loss = 0;
+        for (const auto& batch : data.batches) targets += static_cast<double>(batch.counts().valid_targets);
+        for (const auto& batch : data.batches) loss += training.executor().evaluate(batch);
+        loss /= targets;
+        const double known = read("loss", 0, 1).front();
+        if (!(std::abs(loss - known) <= 1e-5 * std::abs(known)))
+          fail(asked, where, message("the loss is ", in_words(loss), " instead of ", in_words(known)));
+        training.executor().train(data.batches, static_cast<float>(1 / targets));
+        for (const auto& piece : training.module().pieces()) {
+          const std::vector<double> values = read("grad." + piece.parameter->name, 0, piece.parameter->shape.numel());
+          double size = 0, difference = 0;
+          for (const double value : values) size += value * value;
+          for (std::int64_t i = 0; i < piece.main.numel(); ++i) {
+            const double error =
+                static_cast<double>(piece.gradient[i]) - values[static_cast<std::size_t>(piece.begin + i)];
+            difference += error * error;
+          }
+          if (!(std::sqrt(difference) <= 1e-4 * std::sqrt(size)))
+            fail(asked, where,
+                 message("the gradient of ", piece.parameter->name, " is off by ",
+                         in_words(std::sqrt(difference / size)), " of its norm"));
         }
-        if (!(std::sqrt(difference) <= 1e-4 * std::sqrt(size)))
-          fail(asked, where,
-               message("the gradient of ", piece.parameter->name, " is off by ", in_words(std::sqrt(difference / size)),
-                       " of its norm"));
-      }
+      });
     });
   } else {
     GTEST_SKIP() << "the struct names no golden folder";
@@ -241,31 +240,13 @@ class ModelSuite : public ::testing::Test {};
 TYPED_TEST_SUITE_P(ModelSuite);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ModelSuite);  // checks may be called without it
 
-inline constexpr std::string_view model_ends_without_error = "a model trains without an error";
-
-TYPED_TEST_P(ModelSuite, NamesItsParameters) {
-  report_errors(model_ends_without_error, "NamesItsParameters", [] { check_model_listing<TypeParam>(); });
-}
-TYPED_TEST_P(ModelSuite, Learns) {
-  report_errors(model_ends_without_error, "Learns", [] { check_model_learns<TypeParam>(); });
-}
-TYPED_TEST_P(ModelSuite, IsTheSameUnderEveryStrategyAndTiling) {
-  report_errors(model_ends_without_error, "IsTheSameUnderEveryStrategyAndTiling",
-                [] { check_model_strategies<TypeParam>(); });
-}
-TYPED_TEST_P(ModelSuite, GradientsAreDerivativesOfTheLoss) {
-  report_errors(model_ends_without_error, "GradientsAreDerivativesOfTheLoss",
-                [] { check_model_gradients<TypeParam>(); });
-}
-TYPED_TEST_P(ModelSuite, TakesWhatWasPlanned) {
-  report_errors(model_ends_without_error, "TakesWhatWasPlanned", [] { check_model_bytes<TypeParam>(); });
-}
-TYPED_TEST_P(ModelSuite, GoesOnFromACheckpoint) {
-  report_errors(model_ends_without_error, "GoesOnFromACheckpoint", [] { check_model_resumes<TypeParam>(); });
-}
-TYPED_TEST_P(ModelSuite, IsItsGolden) {
-  report_errors(model_ends_without_error, "IsItsGolden", [] { check_model_golden<TypeParam>(); });
-}
+TYPED_TEST_P(ModelSuite, NamesItsParameters) { check_model_listing<TypeParam>(); }
+TYPED_TEST_P(ModelSuite, Learns) { check_model_learns<TypeParam>(); }
+TYPED_TEST_P(ModelSuite, IsTheSameUnderEveryStrategyAndTiling) { check_model_strategies<TypeParam>(); }
+TYPED_TEST_P(ModelSuite, GradientsAreDerivativesOfTheLoss) { check_model_gradients<TypeParam>(); }
+TYPED_TEST_P(ModelSuite, TakesWhatWasPlanned) { check_model_bytes<TypeParam>(); }
+TYPED_TEST_P(ModelSuite, GoesOnFromACheckpoint) { check_model_resumes<TypeParam>(); }
+TYPED_TEST_P(ModelSuite, IsItsGolden) { check_model_golden<TypeParam>(); }
 REGISTER_TYPED_TEST_SUITE_P(ModelSuite, NamesItsParameters, Learns, IsTheSameUnderEveryStrategyAndTiling,
                             GradientsAreDerivativesOfTheLoss, TakesWhatWasPlanned, GoesOnFromACheckpoint, IsItsGolden);
 

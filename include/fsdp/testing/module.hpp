@@ -9,7 +9,8 @@
 ///   INSTANTIATE_TYPED_TEST_SUITE_P(Mine, ModuleSuite, MyMlp);
 ///
 /// The struct may have `static std::vector<ModuleSizes> sizes()`, where not every size does, and for a block that reads
-/// what its model's entry makes `template <class L> static Shared share(nn::Context<L>&, const ModuleSizes&)`.
+/// what its model's entry makes `template <class L> static Shared share(nn::Context<L>&, const ModuleSizes&)`. With a
+/// type `Sizes` of its own, which has what ModuleSizes has, all three take that.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +30,7 @@ namespace fsdp::testing {
 namespace detail {
 
 template <class Tested>
-std::vector<ModuleSizes> module_sizes_of() {
+std::vector<SizesOf<Tested>> module_sizes_of() {
   if constexpr (requires { Tested::sizes(); })
     return Tested::sizes();
   else
@@ -37,7 +38,7 @@ std::vector<ModuleSizes> module_sizes_of() {
 }
 
 template <class Tested>
-std::vector<nn::Parameter> module_parameters(const ModuleSizes& sizes) {
+std::vector<nn::Parameter> module_parameters(const SizesOf<Tested>& sizes) {
   using Module = typename ModuleRun<device::Cpu, Tested, Fp32>::Module;
   const auto list = nn::flatten<Module::template FieldsOf>(
       Tested::template make<nn::Local<device::Cpu, Fp32, tiling::RunTime>>(sizes).parameters());
@@ -46,8 +47,8 @@ std::vector<nn::Parameter> module_parameters(const ModuleSizes& sizes) {
 
 /// y, dx and gradients are those of another run, within a relative bound. A gradient that is a thousandth of the
 /// largest, such as a query's where there is one key, is the rounding of others.
-template <class Tested, class Case>
-bool expect_same_outcome(std::string_view asked, const Case& how, const ModuleOutcome& found,
+template <class Tested, class Tiling>
+bool expect_same_outcome(std::string_view asked, const ModuleCase<Tested, Tiling>& how, const ModuleOutcome& found,
                          const ModuleOutcome& expected, double bound) {
   double largest = 0;
   for (const Numbers& gradient : expected.gradients) largest = std::max(largest, norm_of(gradient));
@@ -79,10 +80,11 @@ class ModuleLoss {
  public:
   static constexpr std::size_t input = static_cast<std::size_t>(-1);
 
-  ModuleLoss(const ModuleCase& how, std::uint64_t seed) : run_(how), weights_(module_weights<float>(run_.module)) {
+  ModuleLoss(const ModuleCase<Tested>& how, std::uint64_t seed)
+      : run_(how), weights_(module_weights<float>(run_.module)) {
     const std::int64_t size = how.sizes.tokens() * how.sizes.hidden;
-    x_ = rounded_numbers<float>(seed, size, 1, 0);
-    dy_ = rounded_numbers<float>(seed + 1, size, 1, 0);
+    x_ = rounded_numbers<float>(seed, size);
+    dy_ = rounded_numbers<float>(seed + 1, size);
     run_.stream.set(0, x_);
     for (std::size_t i = 0; i < weights_.size(); ++i) run_.fields.weights.set(i, weights_[i]);
   }
@@ -124,10 +126,10 @@ class ModuleLoss {
 };
 
 /// All elements where runs are short; else the one with the largest gradient, and some that are spread evenly.
-inline std::vector<std::size_t> elements_to_move(const Numbers& gradient, const ModuleSizes& sizes) {
+inline std::vector<std::size_t> elements_to_move(const Numbers& gradient, std::int64_t tokens) {
   const auto largest = std::ranges::max_element(gradient, {}, [](double value) { return std::abs(value); });
   std::vector<std::size_t> list = {static_cast<std::size_t>(largest - gradient.begin())};
-  const std::size_t stride = sizes.tokens() <= 8 ? 1 : std::max<std::size_t>(1, gradient.size() / 12);
+  const std::size_t stride = tokens <= 8 ? 1 : std::max<std::size_t>(1, gradient.size() / 12);
   for (std::size_t i = stride / 2; i < gradient.size(); i += stride) list.push_back(i);
   return list;
 }
@@ -138,9 +140,13 @@ inline std::vector<std::size_t> elements_to_move(const Numbers& gradient, const 
 template <class Tested>
 void check_module_parameters() {
   constexpr std::string_view asked = "a module's parameters have names, each its own, and at least one element";
-  for (const ModuleSizes& sizes : detail::module_sizes_of<Tested>()) {
+  for (const auto& sizes : detail::module_sizes_of<Tested>()) {
     std::set<std::string> names;
-    for (const nn::Parameter& parameter : detail::module_parameters<Tested>(sizes)) {
+    std::vector<nn::Parameter> parameters;
+    if (!report_errors(module_ends_without_error, sizes.in_words(),
+                       [&] { parameters = detail::module_parameters<Tested>(sizes); }))
+      return;
+    for (const nn::Parameter& parameter : parameters) {
       const std::string name = parameter.name;
       if (name.empty()) return void(fail(asked, sizes.in_words(), "a parameter without a name"));
       if (!names.insert(name).second) return void(fail(asked, sizes.in_words(), message("two are called ", name)));
@@ -156,8 +162,8 @@ void check_module_gradients() {
   constexpr std::string_view asked =
       "backward gives the derivatives of forward: central differences of the sum of dy times y, in every weight and in "
       "x";
-  for (const ModuleSizes& sizes : detail::module_sizes_of<Tested>()) {
-    const ModuleCase how{.sizes = sizes};
+  for (const auto& sizes : detail::module_sizes_of<Tested>()) {
+    const ModuleCase<Tested> how{.sizes = sizes};
     bool good = true;
     const ModuleOutcome outcome = run_module<Tested, Fp32>(how, {10}, good);
     if (!good) return;
@@ -168,7 +174,7 @@ void check_module_gradients() {
       const Numbers& gradient = input ? outcome.dx.front() : outcome.gradients[i];
       const std::string name = input ? "x" : parameters[i].name;
       const double size = detail::norm_of(gradient) / std::sqrt(static_cast<double>(gradient.size()));
-      for (const std::size_t element : detail::elements_to_move(gradient, sizes)) {
+      for (const std::size_t element : detail::elements_to_move(gradient, sizes.tokens())) {
         const double expected = loss.derivative(input ? loss.input : i, element);
         const double bound = 1e-2 * (std::abs(expected) + size) + loss.noise();
         if (!(std::abs(gradient[element] - expected) <= bound))
@@ -186,8 +192,8 @@ void check_module_adds() {
   constexpr std::string_view asked =
       "gradients of micro-batches add up: the first write replaces what the memory held, later ones add "
       "(GradientView::next)";
-  for (const ModuleSizes& sizes : detail::module_sizes_of<Tested>()) {
-    const ModuleCase how{.sizes = sizes};
+  for (const auto& sizes : detail::module_sizes_of<Tested>()) {
+    const ModuleCase<Tested> how{.sizes = sizes};
     bool good = true;
     const ModuleOutcome first = run_module<Tested, Fp32>(how, {10}, good),
                         second = run_module<Tested, Fp32>(how, {20}, good),
@@ -207,13 +213,13 @@ void check_module_tilings() {
   constexpr std::string_view asked =
       "y, dx and gradients are those of the untiled module on one thread with weights side by side";
   using tiling::RunTime;
-  for (const ModuleSizes& sizes : detail::module_sizes_of<Tested>()) {
+  for (const auto& sizes : detail::module_sizes_of<Tested>()) {
     bool good = true;
     const ModuleOutcome expected = run_module<Tested, Precision>({.sizes = sizes}, {10, 20}, good);
     for (const RunTime& policy :
          {RunTime{}, RunTime::tiles(2), RunTime::tiles(5), RunTime::tokens(3), RunTime::tokens(64)})
       for (const Placing placing : {Placing::adjacent, Placing::padded}) {
-        const ModuleCase how{
+        const ModuleCase<Tested> how{
             .sizes = sizes, .tiling = policy, .placing = placing, .threads = placing == Placing::padded ? 2 : 1};
         const ModuleOutcome found = run_module<Tested, Precision>(how, {10, 20}, good);
         constexpr double bound = std::is_same_v<Precision, Fp32> ? 3e-5 : 3e-2;
@@ -226,8 +232,8 @@ void check_module_tilings() {
 template <class Tested>
 void check_module_in_bf16() {
   constexpr std::string_view asked = "in bf16 a module gives what it gives in float, within bf16's rounding";
-  for (const ModuleSizes& sizes : detail::module_sizes_of<Tested>()) {
-    const ModuleCase how{.sizes = sizes};
+  for (const auto& sizes : detail::module_sizes_of<Tested>()) {
+    const ModuleCase<Tested> how{.sizes = sizes};
     bool good = true;
     const ModuleOutcome expected = run_module<Tested, Fp32>(how, {10}, good),
                         found = run_module<Tested, Bf16Mixed>(how, {10}, good);
@@ -241,10 +247,10 @@ void check_module_costs() {
   constexpr std::string_view asked =
       "a dry run (device Meta) counts the bytes and the work of the CPU: what a plan says is what a run takes";
   using tiling::RunTime;
-  for (const ModuleSizes& sizes : detail::module_sizes_of<Tested>())
+  for (const auto& sizes : detail::module_sizes_of<Tested>())
     for (const RunTime& policy : {RunTime{}, RunTime::tiles(3)})
       for (const int threads : {1, 2}) {
-        const ModuleCase how{.sizes = sizes, .tiling = policy, .placing = Placing::padded, .threads = threads};
+        const ModuleCase<Tested> how{.sizes = sizes, .tiling = policy, .placing = Placing::padded, .threads = threads};
         const auto costs_on = [&]<class Device>(Device) {
           ModuleRun<Device, Tested, Precision> run(how);
           run.rank.stream.counters = {};
@@ -261,7 +267,12 @@ void check_module_costs() {
                                              "FLOPs of matmuls",
                                              "FLOPs of attention",
                                              "bytes read and written by the rest"};
-        const auto planned = costs_on(device::Meta{}), taken = costs_on(device::Cpu{});
+        std::vector<std::int64_t> planned, taken;
+        if (!report_errors(module_ends_without_error, how.in_words(), [&] {
+              planned = costs_on(device::Meta{});
+              taken = costs_on(device::Cpu{});
+            }))
+          return;
         for (std::size_t i = 0; i < taken.size(); ++i)
           if (taken[i] != planned[i])
             return void(
@@ -274,31 +285,17 @@ class ModuleSuite : public ::testing::Test {};
 TYPED_TEST_SUITE_P(ModuleSuite);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ModuleSuite);  // checks may be called without it
 
-inline constexpr std::string_view module_ends_without_error = "a module runs at every size without an error";
-
-TYPED_TEST_P(ModuleSuite, NamesItsParameters) {
-  report_errors(module_ends_without_error, "NamesItsParameters", [] { check_module_parameters<TypeParam>(); });
-}
-TYPED_TEST_P(ModuleSuite, GradientsAreDerivatives) {
-  report_errors(module_ends_without_error, "GradientsAreDerivatives", [] { check_module_gradients<TypeParam>(); });
-}
-TYPED_TEST_P(ModuleSuite, GradientsOfMicroBatchesAddUp) {
-  report_errors(module_ends_without_error, "GradientsOfMicroBatchesAddUp", [] { check_module_adds<TypeParam>(); });
-}
+TYPED_TEST_P(ModuleSuite, NamesItsParameters) { check_module_parameters<TypeParam>(); }
+TYPED_TEST_P(ModuleSuite, GradientsAreDerivatives) { check_module_gradients<TypeParam>(); }
+TYPED_TEST_P(ModuleSuite, GradientsOfMicroBatchesAddUp) { check_module_adds<TypeParam>(); }
 TYPED_TEST_P(ModuleSuite, TilesThreadsAndPlacesChangeNothing) {
-  report_errors(module_ends_without_error, "TilesThreadsAndPlacesChangeNothing", [] {
-    check_module_tilings<TypeParam, Fp32>();
-    check_module_tilings<TypeParam, Bf16Mixed>();
-  });
+  check_module_tilings<TypeParam, Fp32>();
+  check_module_tilings<TypeParam, Bf16Mixed>();
 }
-TYPED_TEST_P(ModuleSuite, InBf16IsTheSameFunction) {
-  report_errors(module_ends_without_error, "InBf16IsTheSameFunction", [] { check_module_in_bf16<TypeParam>(); });
-}
+TYPED_TEST_P(ModuleSuite, InBf16IsTheSameFunction) { check_module_in_bf16<TypeParam>(); }
 TYPED_TEST_P(ModuleSuite, IsCountedByDryRuns) {
-  report_errors(module_ends_without_error, "IsCountedByDryRuns", [] {
-    check_module_costs<TypeParam, Fp32>();
-    check_module_costs<TypeParam, Bf16Mixed>();
-  });
+  check_module_costs<TypeParam, Fp32>();
+  check_module_costs<TypeParam, Bf16Mixed>();
 }
 REGISTER_TYPED_TEST_SUITE_P(ModuleSuite, NamesItsParameters, GradientsAreDerivatives, GradientsOfMicroBatchesAddUp,
                             TilesThreadsAndPlacesChangeNothing, InBf16IsTheSameFunction, IsCountedByDryRuns);

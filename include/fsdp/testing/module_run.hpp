@@ -22,6 +22,7 @@
 #include <fsdp/precision/policies.hpp>
 #include <fsdp/testing/guarded.hpp>
 #include <fsdp/testing/module_memory.hpp>
+#include <fsdp/testing/numbers.hpp>
 #include <fsdp/testing/report.hpp>
 #include <tiling/policies.hpp>
 
@@ -40,7 +41,19 @@ struct ModuleSizes {
 /// Odd numbers of tokens, one alone, and more than a register and a team of threads hold.
 inline std::vector<ModuleSizes> default_module_sizes() { return {{1, 1, 12}, {1, 5, 12}, {2, 7, 24}, {3, 33, 24}}; }
 
-using Numbers = std::vector<double>;
+/// What a tested struct is made for: its `Sizes`, where it has such a type, else ModuleSizes. A type of its own has the
+/// members of ModuleSizes and may have more.
+template <class Tested>
+struct SizesOfTested {
+  using type = ModuleSizes;
+};
+template <class Tested>
+requires requires { typename Tested::Sizes; }
+struct SizesOfTested<Tested> {
+  using type = typename Tested::Sizes;
+};
+template <class Tested>
+using SizesOf = typename SizesOfTested<Tested>::type;
 
 /// What came out: y and dx of every micro-batch, and the sums of the weights' gradients.
 struct ModuleOutcome {
@@ -48,9 +61,9 @@ struct ModuleOutcome {
 };
 
 /// How a module is run.
-template <class Tiling>
+template <class Sizes, class Tiling = tiling::RunTime>
 struct TiledModuleCase {
-  ModuleSizes sizes = {};
+  Sizes sizes = {};
   Tiling tiling = {};
   Placing placing = Placing::adjacent;
   int threads = 1;
@@ -62,12 +75,12 @@ struct TiledModuleCase {
   }
 };
 
-using ModuleCase = TiledModuleCase<tiling::RunTime>;
+template <class Tested, class Tiling = tiling::RunTime>
+using ModuleCase = TiledModuleCase<SizesOf<Tested>, Tiling>;
 
-namespace detail {
-
+/// Numbers in (center - spread, center + spread) that T can hold.
 template <class T>
-Numbers rounded_numbers(std::uint64_t seed, std::int64_t count, double spread, double center) {
+Numbers rounded_numbers(std::uint64_t seed, std::int64_t count, double spread = 1, double center = 0) {
   Numbers list;
   for (std::int64_t i = 0; i < count; ++i) {
     const auto value = static_cast<float>(center + spread * number_at(seed, i));
@@ -83,11 +96,13 @@ std::vector<Numbers> module_weights(const Module& module) {
   for (const nn::Parameter& parameter : nn::flatten<Module::template FieldsOf>(module.parameters())) {
     const bool ones = parameter.initial == nn::Initial::ones;
     const double columns = parameter.shape.rank == 2 ? static_cast<double>(parameter.shape[1]) : 10;
-    list.push_back(rounded_numbers<T>(100 + list.size(), parameter.shape.numel(), ones ? 0.4 : 1.2 / std::sqrt(columns),
+    list.push_back(rounded_numbers<T>(100 + list.size(), parameter.shape.numel(), ones ? 0.4 : 1.5 / std::sqrt(columns),
                                       ones ? 1 : 0));
   }
   return list;
 }
+
+namespace detail {
 
 inline double norm_of(const Numbers& values) {
   double sum = 0;
@@ -111,9 +126,26 @@ class ModuleRun {
  public:
   using L = nn::Local<Device, Precision, Tiling>;
   using Compute = typename L::Compute;
-  using Module = decltype(Tested::template make<L>(ModuleSizes{}));
+  using Sizes = SizesOf<Tested>;
+  using Case = TiledModuleCase<Sizes, Tiling>;
+  using Module = decltype(Tested::template make<L>(Sizes{}));
 
-  explicit ModuleRun(const TiledModuleCase<Tiling>& how)
+ private:
+  static constexpr bool reads_shared = nn::BlockModule<Module, L>;
+  static_assert(
+      reads_shared || nn::Module<Module, L>,
+      "fsdp: the suite of modules runs units between two residual streams: forward(context, weights, saved, x, "
+      "y) and backward(context, weights, gradients, saved, dy), or those of a block, with `shared` behind the "
+      "context. Entries and heads are tried by the suite of models");
+  static auto shared_type() {
+    if constexpr (reads_shared)
+      return typename Module::Shared{};
+    else
+      return nn::Nothing{};
+  }
+
+ public:
+  explicit ModuleRun(const Case& how)
       : rank(how.threads, arena_bytes(how)),
         module(Tested::template make<L>(how.sizes)),
         fields(module, how.placing),
@@ -123,20 +155,20 @@ class ModuleRun {
                 .tiling = how.tiling,
                 .sequences = how.sizes.sequences,
                 .sequence_length = how.sizes.length} {
-    if constexpr (reads_shared) shared_ = make_shared(how.sizes);
+    if constexpr (reads_shared) shared = make_shared(how.sizes);
   }
 
   void forward() {
     if constexpr (reads_shared)
-      module.forward(context, shared_, fields.weight_views(), saved, stream[0], stream[1]);
+      module.forward(context, shared, fields.weight_views(), saved, stream[0], stream[1]);
     else
       module.forward(context, fields.weight_views(), saved, stream[0], stream[1]);
   }
   void backward() {
     if constexpr (reads_shared && nn::BlockWithoutWeightsInBackward<Module, L>)
-      module.backward(context, shared_, fields.gradient_views(), saved, stream[2]);
+      module.backward(context, shared, fields.gradient_views(), saved, stream[2]);
     else if constexpr (reads_shared)
-      module.backward(context, shared_, fields.weight_views(), fields.gradient_views(), saved, stream[2]);
+      module.backward(context, shared, fields.weight_views(), fields.gradient_views(), saved, stream[2]);
     else
       module.backward(context, fields.weight_views(), fields.gradient_views(), saved, stream[2]);
   }
@@ -147,10 +179,11 @@ class ModuleRun {
   Slot<Device, Compute> stream;  // x, y, dy: [T, H] each
   typename Module::Saved saved{};
   nn::Context<L> context;
+  decltype(shared_type()) shared{};  ///< what a block reads besides; nn::Nothing where it reads no more
 
  private:
   /// Twice what the dry run takes, and some: a module that takes more should be told so, and not run out of memory.
-  static std::int64_t arena_bytes(const TiledModuleCase<Tiling>& how) {
+  static std::int64_t arena_bytes(const Case& how) {
     constexpr std::int64_t some = std::int64_t{2} << 20;
     if constexpr (Device::counts_only) {
       return some;
@@ -162,14 +195,7 @@ class ModuleRun {
     }
   }
 
-  static constexpr bool reads_shared = nn::BlockModule<Module, L>;
-  static_assert(
-      reads_shared || nn::Module<Module, L>,
-      "fsdp: the suite of modules runs units between two residual streams: forward(context, weights, saved, x, "
-      "y) and backward(context, weights, gradients, saved, dy), or those of a block, with `shared` behind the "
-      "context. Entries and heads are tried by the suite of models");
-
-  auto make_shared(const ModuleSizes& sizes) {
+  auto make_shared(const Sizes& sizes) {
     if constexpr (requires { Tested::template share<L>(context, sizes); }) {
       return Tested::template share<L>(context, sizes);
     } else {
@@ -179,33 +205,23 @@ class ModuleRun {
       return nn::Nothing{};
     }
   }
-  static auto shared_type() {
-    if constexpr (reads_shared)
-      return typename Module::Shared{};
-    else
-      return nn::Nothing{};
-  }
-  decltype(shared_type()) shared_{};
 };
 
 /// Runs forward and backward over micro-batches, with NaN in all memory that must not be read. What a module touches
 /// or keeps beyond its own is a failure; `good` becomes false there.
-template <class Tested, class Precision, class Tiling = tiling::RunTime>
-ModuleOutcome run_module(const TiledModuleCase<Tiling>& how, const std::vector<std::uint64_t>& seeds, bool& good) {
-  using Run = ModuleRun<device::Cpu, Tested, Precision, Tiling>;
+template <class Run>
+ModuleOutcome outcome_of(Run& run, std::string_view where, const std::vector<std::uint64_t>& seeds, bool& good) {
   using Compute = typename Run::Compute;
   using End = device::Cpu::Arena::End;
-  Run run(how);
-  const std::string where = how.in_words();
   const auto expect = [&](bool holds, std::string_view asked, std::string_view found) {
     if (good && !holds) good = fail(asked, where, found);
   };
-  const std::vector<Numbers> weights = detail::module_weights<Compute>(run.module);
+  const std::vector<Numbers> weights = module_weights<Compute>(run.module);
   for (std::size_t i = 0; i < weights.size(); ++i) run.fields.weights.set(i, weights[i]);
-  const std::int64_t size = how.sizes.tokens() * how.sizes.hidden;
+  const std::int64_t size = run.stream[0].numel();
   ModuleOutcome outcome;
   for (const std::uint64_t seed : seeds) {
-    const Numbers x = detail::rounded_numbers<Compute>(seed, size, 1, 0);
+    const Numbers x = rounded_numbers<Compute>(seed, size);
     run.stream.poison();
     run.stream.set(0, x);
     run.rank.poison_free_memory();
@@ -218,7 +234,7 @@ ModuleOutcome run_module(const TiledModuleCase<Tiling>& how, const std::vector<s
            "memory at the arena's high end is still taken; allocate it in an L::Frame");
     run.stream.poison();
     run.stream.set(0, x);
-    run.stream.set(2, detail::rounded_numbers<Compute>(seed + 1, size, 1, 0));
+    run.stream.set(2, rounded_numbers<Compute>(seed + 1, size));
     const std::int64_t kept = run.rank.low_end();
     run.rank.poison_free_memory();
     run.backward();
@@ -235,6 +251,23 @@ ModuleOutcome run_module(const TiledModuleCase<Tiling>& how, const std::vector<s
   expect(run.fields.gradients.guards_untouched(), outputs, "memory beside the gradients was written");
   expect(run.stream.guards_untouched(), outputs, "memory beside x, y or dy was written");
   expect(run.rank.sentinels_untouched(), outputs, "memory of another unit in the arena was written");
+  return outcome;
+}
+
+inline constexpr std::string_view module_ends_without_error = "a module runs at every size without an error";
+
+/// Makes a module and runs it so. An error is a failure, too: what is returned then lacks what was not reached.
+template <class Tested, class Precision, class Tiling = tiling::RunTime>
+ModuleOutcome run_module(const ModuleCase<Tested, Tiling>& how, const std::vector<std::uint64_t>& seeds, bool& good) {
+  ModuleOutcome outcome;
+  const std::string where = how.in_words();
+  if (!good) return outcome;
+  good = report_errors(module_ends_without_error, where,
+                       [&] {
+                         ModuleRun<device::Cpu, Tested, Precision, Tiling> run(how);
+                         outcome = outcome_of(run, where, seeds, good);
+                       }) &&
+         good;
   return outcome;
 }
 

@@ -4,8 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace fsdp::testing {
+
+/// The elements of a tensor in float64, row after row.
+using Numbers = std::vector<double>;
 
 /// A number in (-1, 1) that depends on `seed` and `index` alone.
 inline double number_at(std::uint64_t seed, std::int64_t index) {

@@ -61,7 +61,7 @@ class OperationRun {
 
   const std::vector<OperationTensor>& tensors() const { return memory_.tensors(); }
   const AnyOperation& operation() const { return operation_; }
-  std::vector<Reals> before;
+  std::vector<Numbers> before;
   std::vector<std::vector<std::byte>> content_before;
   std::string scratch_touched;
 
@@ -75,7 +75,7 @@ inline bool expect_same_outputs(std::string_view asked, std::string_view where, 
                                 const OperationRun& expected) {
   for (std::size_t i = 0; i < found.tensors().size(); ++i) {
     if (found.tensors()[i].content() == expected.tensors()[i].content()) continue;
-    const Reals a = found.tensors()[i].values(), b = expected.tensors()[i].values();
+    const Numbers a = found.tensors()[i].values(), b = expected.tensors()[i].values();
     std::size_t first = 0;
     while (first < a.size() && same_bits(a[first], b[first])) ++first;
     return fail(asked, where,
@@ -104,7 +104,7 @@ inline void check_operation_values(const std::vector<OperationCase>& cases) {
   constexpr std::string_view asked =
       "an operation writes the values of its float64 reference, on any number of threads";
   detail::each_case(asked, cases, [&](const OperationCase& one) {
-    std::vector<Reals> expected;
+    std::vector<Numbers> expected;
     for (const int threads : detail::team_sizes) {
       const detail::OperationRun run(one, threads);
       const std::string where = message(detail::words_of(one, run.operation()), ", ", detail::words_of_team(threads));
@@ -114,8 +114,8 @@ inline void check_operation_values(const std::vector<OperationCase>& cases) {
         if (!tensor.written) continue;
         if (output == expected.size())
           return fail(asked, where, message("the reference gives ", output, " tensors, and more are written"));
-        const Reals& wanted = expected[output++];
-        const Reals found = tensor.values();
+        const Numbers& wanted = expected[output++];
+        const Numbers found = tensor.values();
         if (found.size() != wanted.size())
           return fail(asked, where,
                       message(tensor.words, " has ", found.size(), " elements, of the reference ", wanted.size()));

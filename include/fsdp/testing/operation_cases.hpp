@@ -22,12 +22,10 @@
 #include <fsdp/device/meta.hpp>
 #include <fsdp/device/operation.hpp>
 #include <fsdp/testing/guarded.hpp>
+#include <fsdp/testing/numbers.hpp>
 #include <fsdp/testing/queued/queued_cpu.hpp>
 
 namespace fsdp::testing {
-
-/// The elements of a tensor, row after row.
-using Reals = std::vector<double>;
 
 /// A tensor that an operation was given.
 struct OperationTensor {
@@ -37,7 +35,7 @@ struct OperationTensor {
   const void* data = nullptr;
   std::int64_t bytes = 0;
   std::function<std::string()> touched;             ///< where memory around it was written
-  std::function<Reals()> values;                    ///< as they are now
+  std::function<Numbers()> values;                  ///< as they are now
   std::function<std::vector<std::byte>()> content;  ///< the same, as bytes
 };
 
@@ -100,7 +98,7 @@ class OperationMemory {
                         .touched = [held] { return held->touched(); },
                         .values =
                             [held] {
-                              Reals values;
+                              Numbers values;
                               for (const T& each : held->values()) values.push_back(static_cast<double>(each));
                               return values;
                             },
@@ -169,7 +167,7 @@ struct OperationCase {
   std::function<AnyOperation(OperationMemory&)> make = {};
   /// From what all tensors held before, in the order in which they were taken, what those that may be written hold
   /// afterwards, in order.
-  std::function<std::vector<Reals>(std::vector<Reals>)> reference = {};
+  std::function<std::vector<Numbers>(std::vector<Numbers>)> reference = {};
   /// Largest error, in multiples of what a few roundings make of a tensor: 2e-6 (float), 1/256 (bf16) or 1e-12 (double)
   /// of its largest magnitude.
   double bound = 1;

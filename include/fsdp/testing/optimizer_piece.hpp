@@ -17,6 +17,7 @@
 #include <fsdp/device/cpu.hpp>
 #include <fsdp/optim/optimizer.hpp>
 #include <fsdp/testing/guarded.hpp>
+#include <fsdp/testing/module_memory.hpp>
 #include <fsdp/testing/report.hpp>
 
 namespace fsdp::testing {
@@ -138,18 +139,12 @@ inline device::StepDecision decided(int taken) {
   return {.taken = taken, .lr = 0.01 * (taken + 1), .gradient_scale = taken == 2 ? 0.25f : 1.0f};
 }
 
-/// The CPU of one rank.
-struct OptimizerRank {
-  explicit OptimizerRank(int threads) : arena(ledger, 1 << 22), stream(arena, threads) {}
-  device::Ledger ledger;
-  device::Cpu::Arena arena;
-  device::Cpu::Stream stream;
-};
+inline constexpr std::int64_t update_arena_bytes = std::int64_t{4} << 20;
 
 /// Steps a piece some times.
 template <class O, class Compute>
 void take_steps(const O& optimizer, OptimizerPiece<Compute>& piece, int threads, int steps = 3) {
-  OptimizerRank rank(threads);
+  TestRank<device::Cpu> rank(threads, update_arena_bytes);
   for (int taken = 1; taken <= steps; ++taken) {
     piece.set_gradient(taken);
     const device::StepDecision decision = decided(taken);

@@ -52,7 +52,7 @@ template <class Compute, class O>
 void check_optimizer_steps(const O& optimizer) {
   for (const NamedParameter& parameter : stepped_parameters())
     for (const int threads : {1, 3}) {
-      detail::OptimizerRank rank(threads);
+      TestRank<device::Cpu> rank(threads, detail::update_arena_bytes);
       detail::OptimizerPiece<Compute> piece(parameter, optimizer.states(parameter).size());
       const auto before = piece.main();
       for (int taken = 1; taken <= 3; ++taken) {
@@ -136,7 +136,7 @@ void check_optimizer_scale(const O& optimizer) {
       "the scale give the same bits";
   for (const NamedParameter& parameter : stepped_parameters()) {
     const auto stepped = [&](float factor) {
-      detail::OptimizerRank rank(1);
+      TestRank<device::Cpu> rank(1, detail::update_arena_bytes);
       detail::OptimizerPiece<float> piece(parameter, optimizer.states(parameter).size());
       for (int taken = 1; taken <= 3; ++taken) {
         device::StepDecision decision = detail::decided(taken);
@@ -213,7 +213,7 @@ void check_optimizer_replays(const O& optimizer) {
     const std::vector<device::StepDecision> decisions = {
         detail::decided(1), detail::decided(2), {.taken = 2, .lr = 0.3, .skipped = 1}, detail::decided(3)};
     detail::OptimizerPiece<float> expected(parameter, states), found(parameter, states);
-    detail::OptimizerRank rank(1);
+    TestRank<device::Cpu> rank(1, detail::update_arena_bytes);
     const O stepping = optimizer;  // what it may keep in itself shows
     for (std::size_t step = 0; step < decisions.size(); ++step) {
       expected.set_gradient(static_cast<int>(step));

@@ -86,13 +86,14 @@ std::string expect_error(std::string_view asked, std::string_view where, std::st
   return "";
 }
 
-/// Runs a check; an error that it ends with is a failure. `where` says what was under way.
-template <class Check>
-void report_errors(std::string_view asked, std::string_view where, Check check) {
+/// Runs part of a check; an error that it ends with is a failure. `where` is the case.
+template <class Part>
+bool report_errors(std::string_view asked, std::string_view where, Part part) {
   try {
-    check();
+    part();
+    return true;
   } catch (const std::exception& error) {
-    fail(asked, where, message("an error: ", error.what()));
+    return fail(asked, where, message("an error: ", error.what()));
   }
 }
 

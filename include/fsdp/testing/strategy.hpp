@@ -27,6 +27,7 @@
 #include <fsdp/optim/adamw.hpp>
 #include <fsdp/plan/dry_run.hpp>
 #include <fsdp/sharding/strategies.hpp>
+#include <fsdp/testing/planned_bytes.hpp>
 #include <fsdp/testing/report.hpp>
 #include <fsdp/testing/strategy_runs.hpp>
 
@@ -69,10 +70,6 @@ inline bool expect_same(std::string_view asked, const StrategyCase& how, std::st
           message(which, ": element ", i, " is ", in_words(found[i]), " instead of about ", in_words(expected[i])));
   return true;
 }
-
-}  // namespace detail
-
-namespace detail {
 
 template <class Strategy>
 std::vector<StrategyCase> list_cases(const Strategy& strategy) {
@@ -175,14 +172,8 @@ void check_strategy_trains(const Strategy& strategy) {
 
 template <class Strategy>
 void check_strategy_memory(const Strategy& strategy) {
-  constexpr std::string_view asked = "rank 0 takes as many bytes of every kind as its dry run planned";
-  detail::check_runs(asked, strategy, [&](const StrategyCase& how, const StrategyRun& found) {
-    bool same = true;
-    for (std::size_t kind = 0; kind < found.planned.size(); ++kind)
-      same = expect_value(asked, how.in_words(), device::memory_kind_names[kind], found.taken[kind],
-                          found.planned[kind]) &&
-             same;
-    return same;
+  detail::check_runs(takes_planned_bytes, strategy, [](const StrategyCase& how, const StrategyRun& found) {
+    return expect_planned_bytes(how.in_words(), 0, found.taken, found.planned);
   });
 }
 

@@ -20,8 +20,8 @@ void require_writable(const std::string& checkpoint_dir);
 void require_room(const TrainOptions& options, const checkpoint::ModelListing& model,
                   const checkpoint::OptimizerStates& states, const checkpoint::Warn& warn);
 
-/// What --resume says: a folder, or for "auto" the newest complete one in --checkpoint-dir. Nothing where it is not
-/// given and, for "auto", where that directory holds no checkpoint. Where it holds some and none is complete, that is
+/// What --resume says: a folder, or for "auto" the newest sound one in --checkpoint-dir. Nothing where it is not
+/// given and, for "auto", where that directory holds no checkpoint. Where it holds some and none is sound, that is
 /// an InputError: a run that starts again would be mistaken for one that goes on.
 std::optional<std::filesystem::path> folder_to_resume(const TrainOptions& options, const checkpoint::ReadListing& read,
                                                       const checkpoint::Warn& warn);
