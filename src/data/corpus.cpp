@@ -9,17 +9,45 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <system_error>
 
 #include <fsdp/core/checked.hpp>
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/file.hpp>
+#include <fsdp/core/nearest.hpp>
 
 namespace fsdp::data {
 namespace {
 
 constexpr std::size_t looked_at = 8192;  // bytes in which a NUL makes a file binary
+
+/// What stands before and in a file's tokens.
+struct FileTokens {
+  int token_bytes = 1;
+  std::int64_t header = 0;                  // bytes
+  std::optional<std::int64_t> tokens = {};  // where the header says it
+};
+
+/// The token files that llm.c writes, one kind for each tokenizer.
+struct LlmC {
+  std::int64_t magic;
+  std::int64_t version;
+  int token_bytes;
+};
+constexpr std::array llm_c = {LlmC{20240520, 1, 2}, LlmC{20240801, 7, 4}};
+constexpr std::int64_t llm_c_header = 256 * 4;
+
+std::int64_t little_endian(const std::uint8_t* bytes, int count) {
+  std::int64_t value = 0;
+  for (int i = count; i-- > 0;) value = value << 8 | bytes[i];
+  return value;
+}
+
+std::string kind_text(int token_bytes) {
+  return token_bytes == 1 ? "text" : message("tokens of ", 8 * token_bytes, " bits");
+}
 
 /// A file open for reading, its size, and the part of it that is mapped at the moment.
 class OpenFile {
@@ -30,11 +58,10 @@ class OpenFile {
   std::int64_t bytes() const { return bytes_; }
 
   /// By read, not by mapping: a fault maps up to 16 neighbouring pages, which would make every small file resident.
-  bool begins_with_binary() const {
-    std::array<char, looked_at> head;
-    const std::size_t length = std::min(head.size(), static_cast<std::size_t>(bytes_));
-    read_all(file_, path_, head.data(), length, 0);
-    return std::memchr(head.data(), 0, length) != nullptr;
+  std::vector<std::uint8_t> head() const {
+    std::vector<std::uint8_t> head(std::min(looked_at, static_cast<std::size_t>(bytes_)));
+    read_all(file_, path_, reinterpret_cast<char*>(head.data()), head.size(), 0);
+    return head;
   }
 
   void copy(std::int64_t begin, std::span<std::uint8_t> out) const {
@@ -65,9 +92,56 @@ std::vector<std::filesystem::path> files_below(const std::filesystem::path& fold
   return files;
 }
 
+/// That of a file which begins with llm.c's header. Throws InputError where it is of another version.
+std::optional<FileTokens> llm_c_tokens(const std::filesystem::path& path, std::span<const std::uint8_t> head) {
+  if (head.size() < 12) return std::nullopt;
+  const std::int64_t magic = little_endian(head.data(), 4), version = little_endian(head.data() + 4, 4);
+  for (const LlmC& kind : llm_c) {
+    if (kind.magic != magic) continue;
+    require<InputError>(version == kind.version, "data: ", path.string(), " is a token file of llm.c, version ",
+                        version, "; version ", kind.version, " is known");
+    return FileTokens{kind.token_bytes, llm_c_header, little_endian(head.data() + 8, 4)};
+  }
+  return std::nullopt;
+}
+
+/// Nothing where the file is binary and text is wanted.
+std::optional<FileTokens> tokens_of(const std::filesystem::path& path, std::span<const std::uint8_t> head,
+                                    TokenFormat format) {
+  const std::optional<FileTokens> known = format == TokenFormat::bytes ? std::nullopt : llm_c_tokens(path, head);
+  if (format == TokenFormat::u16 || format == TokenFormat::u32) {
+    require<InputError>(!known, "data: ", path.string(), " begins with llm.c's header, and --data-format ",
+                        to_text(format), " is of files without one; leave it out");
+    return FileTokens{.token_bytes = format == TokenFormat::u16 ? 2 : 4};
+  }
+  if (known) return known;
+  if (std::ranges::find(head, 0) != head.end()) return std::nullopt;
+  return FileTokens{};
+}
+
 }  // namespace
 
-Corpus::Corpus(std::span<const std::filesystem::path> paths) {
+void from_text(std::string_view flag, std::string_view text, TokenFormat& value) {
+  std::vector<std::string> names;
+  for (const auto format : {TokenFormat::automatic, TokenFormat::bytes, TokenFormat::u16, TokenFormat::u32}) {
+    names.push_back(to_text(format));
+    if (names.back() == text) value = format;
+  }
+  require<InputError>(std::ranges::find(names, text) != names.end(), "--", flag, " ", text, " is not known; ",
+                      suggestion(text, names));
+}
+
+std::string to_text(TokenFormat value) {
+  switch (value) {
+    case TokenFormat::automatic: return "auto";
+    case TokenFormat::bytes: return "bytes";
+    case TokenFormat::u16: return "u16";
+    case TokenFormat::u32: return "u32";
+  }
+  return "?";
+}
+
+Corpus::Corpus(std::span<const std::filesystem::path> paths, TokenFormat format) {
   require<InputError>(!paths.empty(), "data: no file or folder was given; use --data PATH");
   for (const std::filesystem::path& path : paths) {
     std::error_code error;
@@ -76,42 +150,62 @@ Corpus::Corpus(std::span<const std::filesystem::path> paths) {
                         ": no such file or folder");
     require<InputError>(!error, "data: ", path.string(), ": cannot be read: ", error.message());
     if (std::filesystem::is_directory(status)) {
-      for (const std::filesystem::path& file : files_below(path)) add(file);
+      for (const std::filesystem::path& file : files_below(path)) add(file, format);
     } else {
       require<InputError>(std::filesystem::is_regular_file(status), "data: ", path.string(),
                           ": neither a file nor a folder");
-      add(path);
+      add(path, format);
     }
   }
   require<InputError>(size_ > 0, "data: ", paths.front().string(), paths.size() > 1 ? " and the others hold" : " holds",
-                      " no text (", skipped_, " binary files were skipped)");
+                      " no ", token_bytes_ == 1 ? "text" : "tokens", " (", skipped_, " binary files were skipped)");
 }
 
-void Corpus::add(const std::filesystem::path& path) {
+void Corpus::add(const std::filesystem::path& path, TokenFormat format) {
   const OpenFile file(path);
   if (file.bytes() <= 0) return;
-  if (file.begins_with_binary()) {
+  const std::optional<FileTokens> found = tokens_of(path, file.head(), format);
+  if (!found) {
     ++skipped_;
     return;
   }
-  files_.push_back({.path = path, .begin = size_, .bytes = file.bytes()});
-  size_ = checked_add(size_, file.bytes());
+  const std::int64_t width = found->token_bytes, bytes = file.bytes() - found->header;
+  if (found->tokens)
+    require<InputError>(bytes == *found->tokens * width, "data: ", path.string(), " says that it holds ",
+                        *found->tokens, " tokens, which make ", found->header + *found->tokens * width,
+                        " bytes, and has ", file.bytes(), "; it is cut off or damaged");
+  require<InputError>(bytes % width == 0, "data: ", path.string(), " has ", bytes,
+                      " bytes, which are no whole number of ", kind_text(found->token_bytes));
+  if (!files_.empty())
+    require<InputError>(found->token_bytes == token_bytes_, "data: ", files_.front().path.string(), " holds ",
+                        kind_text(token_bytes_), ", and ", path.string(), " ", kind_text(found->token_bytes),
+                        "; give one kind alone");
+  token_bytes_ = found->token_bytes;
+  if (bytes == 0) return;
+  files_.push_back(
+      {.path = path, .begin = size_, .tokens = bytes / width, .bytes = file.bytes(), .header = found->header});
+  size_ = checked_add(size_, files_.back().tokens);
 }
 
-void Corpus::copy(std::int64_t begin, std::span<std::uint8_t> out) const {
+void Corpus::copy(std::int64_t begin, std::span<std::uint32_t> out) const {
   const auto wanted = static_cast<std::int64_t>(out.size());
-  require(begin >= 0 && begin <= size_ && wanted <= size_ - begin, "data: bytes [", begin, ", ", begin + wanted,
+  require(begin >= 0 && begin <= size_ && wanted <= size_ - begin, "data: tokens [", begin, ", ", begin + wanted,
           ") are outside the ", size_, " of the data");
   auto file = std::ranges::upper_bound(files_, begin, {}, &CorpusFile::begin);
+  std::vector<std::uint8_t> bytes;
   while (!out.empty()) {
     const CorpusFile& source = *(file++ - 1);
     const std::int64_t inside = begin - source.begin;
-    const std::int64_t part = std::min(source.bytes - inside, static_cast<std::int64_t>(out.size()));
+    const std::int64_t part = std::min(source.tokens - inside, static_cast<std::int64_t>(out.size()));
     const OpenFile opened(source.path);
     require<InputError>(opened.bytes() == source.bytes, "data: ", source.path.string(), " had ", source.bytes,
                         " bytes at the start and has ", opened.bytes(),
                         " now; data must not change while they are used");
-    opened.copy(inside, out.first(static_cast<std::size_t>(part)));
+    bytes.resize(static_cast<std::size_t>(part * token_bytes_));
+    opened.copy(source.header + inside * token_bytes_, bytes);
+    for (std::int64_t i = 0; i < part; ++i)
+      out[static_cast<std::size_t>(i)] =
+          static_cast<std::uint32_t>(little_endian(bytes.data() + i * token_bytes_, token_bytes_));
     out = out.subspan(static_cast<std::size_t>(part));
     begin += part;
   }

@@ -11,10 +11,17 @@
 namespace fsdp::data {
 
 TextSource::TextSource(std::span<const std::filesystem::path> paths, std::int64_t sequence_length,
-                       double validation_fraction, std::int64_t vocabulary, std::optional<std::int64_t> separator)
-    : corpus_(std::make_unique<const Corpus>(paths)),
+                       double validation_fraction, std::int64_t vocabulary, std::optional<std::int64_t> separator,
+                       TokenFormat format)
+    : corpus_(std::make_unique<const Corpus>(paths, format)),
       windows_(*corpus_, sequence_length, validation_fraction, vocabulary),
-      separator_(separator) {}
+      separator_(separator) {
+  if (!separator) return;
+  require<InputError>(corpus_->token_bytes() > 1 || *separator < 256, "--document-separator ", *separator,
+                      " must be a byte: 0 to 255, since the data are text");
+  require<InputError>(corpus_->token_bytes() == 1 || *separator < vocabulary, "--document-separator ", *separator,
+                      " is not below the model's vocabulary of ", vocabulary);
+}
 
 TextSource::Storage TextSource::storage(std::int64_t sequences, Allocate allocate) const {
   const std::int64_t tokens = sequences * windows_.seq_len();
@@ -44,6 +51,9 @@ TokenBatch TextSource::fill(Storage& storage, std::span<const std::int64_t> wind
 }
 
 std::string TextSource::text() const {
+  if (corpus_->token_bytes() > 1)
+    return message(corpus_->size(), " tokens of ", 8 * corpus_->token_bytes(), " bits in ", corpus_->files().size(),
+                   " files");
   return message(report::bytes_text(corpus_->size()), " in ", corpus_->files().size(), " files (",
                  corpus_->skipped_binary(), " binary ones skipped)");
 }
@@ -52,7 +62,9 @@ std::string TextSource::identity() const {
   std::uint64_t digest = hash_seed;
   for (const CorpusFile& file : corpus_->files())
     digest = hashed(digest, static_cast<std::int64_t>(digest_of_file(file.path)));
-  return message(corpus_->files().size(), " files, ", corpus_->size(), " bytes, digest ", digest_text(digest));
+  const std::string unit =
+      corpus_->token_bytes() == 1 ? "bytes" : message("tokens of ", 8 * corpus_->token_bytes(), " bits");
+  return message(corpus_->files().size(), " files, ", corpus_->size(), " ", unit, ", digest ", digest_text(digest));
 }
 
 }  // namespace fsdp::data

@@ -32,7 +32,8 @@ Windows::Windows(const Corpus& corpus, std::int64_t seq_len, double validation_f
                       validation_fraction, "; it must be at least 0 and below 1");
   count_ = (corpus.size() - 1) / seq_len;
   require<InputError>(count_ >= 1, "data: a sequence of ", seq_len, " tokens and the next one do not fit into the ",
-                      corpus.size(), " bytes of the data; shorten --seq-len or give more data");
+                      corpus.size(), corpus.token_bytes() == 1 ? " bytes" : " tokens",
+                      " of the data; shorten --seq-len or give more data");
   if (validation_fraction > 0)
     validation_ =
         std::max<std::int64_t>(static_cast<std::int64_t>(static_cast<double>(count_) * validation_fraction), 1);
@@ -43,13 +44,14 @@ Windows::Windows(const Corpus& corpus, std::int64_t seq_len, double validation_f
 
 void Windows::fill(std::int64_t window, std::int32_t* tokens, std::int32_t* targets) const {
   require(window >= 0 && window < count_, "data: window ", window, " of ", count_);
-  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(seq_len_) + 1);
-  corpus_->copy(window * seq_len_, bytes);
-  const std::int64_t largest = *std::ranges::max_element(bytes);
-  require<InputError>(largest < vocab_size_, "data: window ", window, " holds byte ", largest,
+  std::vector<std::uint32_t> all(static_cast<std::size_t>(seq_len_) + 1);
+  corpus_->copy(window * seq_len_, all);
+  const std::int64_t largest = *std::ranges::max_element(all);
+  require<InputError>(largest < vocab_size_, "data: window ", window, " holds ",
+                      corpus_->token_bytes() == 1 ? "byte " : "token ", largest,
                       ", which is not below the model's vocabulary of ", vocab_size_);
-  std::ranges::copy(bytes.begin(), bytes.end() - 1, tokens);
-  std::ranges::copy(bytes.begin() + 1, bytes.end(), targets);
+  std::ranges::copy(all.begin(), all.end() - 1, tokens);
+  std::ranges::copy(all.begin() + 1, all.end(), targets);
 }
 
 }  // namespace fsdp::data

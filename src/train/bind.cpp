@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fsdp/train/flags.hpp>
 
-#include <optional>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
-#include <fsdp/core/error.hpp>
 #include <fsdp/train/ranges.hpp>
 
 namespace fsdp::train {
@@ -14,24 +14,15 @@ namespace {
 constexpr Range<double> seconds{.least = 0, .most = 1e6, .above = true};
 constexpr Range<double> learning_rates{.least = 0, .most = 1000};
 
-void add_separator(FlagSet& flags, std::optional<std::int64_t>& field) {
-  static constexpr const char* name = "document-separator";
-  const auto check = [&field] {
-    require<InputError>(!field || Range<std::int64_t>{.least = 0, .most = 255}.holds(*field), "--", name, " ",
-                        field.value_or(0), " must be a byte: 0 to 255");
-  };
-  flags.add(
-      {.name = name,
-       .help =
-           "byte (0 to 255; 10 is a newline) after which a new document begins: no attention across, positions restart",
-       .kind = FlagKind::number,
-       .set =
-           [&field, check](const auto& texts) {
-             from_text(name, FlagSet::single(name, texts), field.emplace());
-             check();
-           },
-       .get = [&field] { return field ? std::vector{to_text(*field)} : std::vector<std::string>(); },
-       .check = check});
+/// What data hold, and where their documents end.
+template <class WithData>
+void add_tokens(FlagSet& flags, WithData& o) {
+  flags.add("data-format", o.data_format,
+            "auto: llm.c's token files, else text | bytes: text | u16 | u32: tokens without a header");
+  flags.add("document-separator", o.document_separator,
+            "token (of text a byte: 10 is a newline) after which a new document begins: no attention across, positions "
+            "restart",
+            Range<std::int64_t>{.least = 0, .most = std::numeric_limits<std::int32_t>::max()});
 }
 
 void add_disk_deadline(FlagSet& flags, LaunchOptions& launch) {
@@ -50,13 +41,13 @@ void bind(FlagSet& flags, LaunchOptions& launch) {
 }
 
 void bind(FlagSet& flags, TrainOptions& o) {
-  flags.add("data", o.data, "text files or folders; binary files are skipped");
+  flags.add("data", o.data, "text or token files, or folders of them; binary files are skipped");
   flags.add("steps", o.steps, "optimizer steps of the whole run", counts_up_to(most_steps));
   flags.add("seq-len", o.seq_len, "tokens per sequence", counts_up_to(most_tokens));
   flags.add("batch-size", o.batch_size, "sequences per step, over all ranks and micro-batches",
             counts_up_to(most_sequences));
   flags.add("grad-accum", o.grad_accum, "micro-batches per step", counts_up_to(most_sequences));
-  add_separator(flags, o.document_separator);
+  add_tokens(flags, o);
   flags.add("lr", o.lr, "learning rate after warm-up", learning_rates);
   flags.add("lr-schedule", o.lr_schedule, "constant | cosine (down to a tenth at the last step)");
   flags.add("warmup", o.warmup, "steps of linear warm-up", counts_up_to(most_steps, 0));
@@ -100,11 +91,11 @@ void bind(FlagSet& flags, TrainOptions& o) {
 
 void bind(FlagSet& flags, EvalOptions& o) {
   flags.add("model", o.model, "folder with config.json and model.safetensors");
-  flags.add("data", o.data, "text files or folders");
+  flags.add("data", o.data, "text or token files, or folders of them");
   flags.add("seq-len", o.seq_len, "tokens per sequence", counts_up_to(most_tokens));
   flags.add("batch-size", o.batch_size, "sequences at a time", counts_up_to(most_sequences));
   flags.add("windows", o.windows, "windows used, evenly spread; 0: all", counts_up_to(most_elements, 0));
-  add_separator(flags, o.document_separator);
+  add_tokens(flags, o);
   add_disk_deadline(flags, o.launch);
   bind(flags, o.launch);
 }

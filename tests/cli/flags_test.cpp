@@ -153,7 +153,8 @@ TEST(Flags, BadValuesAreInputErrors) {
   EXPECT_EQ(train_of({"--steps", "010"}).steps, 10);
   EXPECT_INPUT_ERROR(train_of({"--lr", "-1"}), "--lr -1 must be at least 0 and at most 1000");
   EXPECT_INPUT_ERROR(train_of({"--grad-accum", "4294967296"}), "must be at least 1 and at most 1048576");
-  EXPECT_INPUT_ERROR(train_of({"--document-separator", "256"}), "must be a byte: 0 to 255");
+  EXPECT_INPUT_ERROR(train_of({"--document-separator", "-1"}), "must be at least 0");
+  EXPECT_INPUT_ERROR(train_of({"--data-format", "u6"}), "did you mean 'u16'?");
 }
 
 TEST(Flags, EveryCommandHasHelpThatNamesItsFlags) {

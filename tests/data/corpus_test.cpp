@@ -12,12 +12,21 @@ namespace {
 
 using test::TemporaryFolder;
 
-Corpus corpus_of(const std::vector<std::filesystem::path>& paths) { return Corpus(paths); }
+using Tokens = std::vector<std::uint32_t>;
+
+Corpus corpus_of(const std::vector<std::filesystem::path>& paths, TokenFormat format = TokenFormat::automatic) {
+  return Corpus(paths, format);
+}
+
+Tokens tokens_of(const Corpus& corpus, std::int64_t begin, std::int64_t count) {
+  Tokens tokens(static_cast<std::size_t>(count));
+  corpus.copy(begin, tokens);
+  return tokens;
+}
 
 std::string text_of(const Corpus& corpus, std::int64_t begin, std::int64_t count) {
-  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(count));
-  corpus.copy(begin, bytes);
-  return {bytes.begin(), bytes.end()};
+  const Tokens tokens = tokens_of(corpus, begin, count);
+  return {tokens.begin(), tokens.end()};
 }
 
 TEST(Corpus, AFolderIsItsFilesSortedByPath) {
@@ -64,6 +73,65 @@ TEST(Corpus, ReadsRangesAcrossPagesOfLargeFiles) {
   EXPECT_EQ(text_of(corpus, 0, 60000), large + large);
 }
 
+/// Numbers as little-endian bytes.
+std::string bytes_of(const Tokens& numbers, int width) {
+  std::string bytes;
+  for (const std::uint32_t number : numbers)
+    for (int i = 0; i < width; ++i) bytes += static_cast<char>(number >> 8 * i & 255);
+  return bytes;
+}
+
+/// A token file as llm.c writes it.
+std::string llm_c(std::uint32_t magic, std::uint32_t version, const Tokens& tokens, int width) {
+  Tokens header(256);
+  header[0] = magic, header[1] = version, header[2] = static_cast<std::uint32_t>(tokens.size());
+  return bytes_of(header, 4) + bytes_of(tokens, width);
+}
+
+TEST(Corpus, TokenFilesOfLlmCAreKnownByTheirHeaders) {
+  const TemporaryFolder folder;
+  const Tokens first = {50256, 0, 65535, 7}, second = {1, 2};
+  folder.write("gpt2/1.bin", llm_c(20240520, 1, first, 2));
+  folder.write("gpt2/2.bin", llm_c(20240520, 1, second, 2));
+  const Corpus gpt2 = corpus_of({folder.path() / "gpt2"});
+  EXPECT_EQ(gpt2.size(), 6);
+  EXPECT_EQ(gpt2.token_bytes(), 2);
+  EXPECT_EQ(tokens_of(gpt2, 0, 6), (Tokens{50256, 0, 65535, 7, 1, 2}));
+  EXPECT_EQ(tokens_of(gpt2, 3, 2), (Tokens{7, 1}));
+
+  const Tokens large = {128000, 0, 0xffffffff};
+  const Corpus llama3 = corpus_of({folder.write("llama3.bin", llm_c(20240801, 7, large, 4))});
+  EXPECT_EQ(llama3.token_bytes(), 4);
+  EXPECT_EQ(tokens_of(llama3, 0, 3), large);
+}
+
+TEST(Corpus, TokensWithoutAHeaderAreSaidToBeTokens) {
+  const TemporaryFolder folder;
+  const Tokens tokens = {300, 0, 65535, 12};
+  const auto u16 = folder.write("u16", bytes_of(tokens, 2)), u32 = folder.write("u32", bytes_of(tokens, 4));
+  EXPECT_EQ(tokens_of(corpus_of({u16}, TokenFormat::u16), 0, 4), tokens);
+  EXPECT_EQ(tokens_of(corpus_of({u32}, TokenFormat::u32), 1, 3), (Tokens{0, 65535, 12}));
+  EXPECT_EQ(tokens_of(corpus_of({u32, u32}, TokenFormat::u32), 3, 2), (Tokens{12, 300}));
+  EXPECT_EQ(corpus_of({u32}, TokenFormat::u16).size(), 8);
+}
+
+TEST(Corpus, TokenFilesThatCannotBeMeantAreInputErrors) {
+  const TemporaryFolder folder;
+  const auto text = folder.write("text", "hello"), odd = folder.write("odd", std::string(7, 'x'));
+  const auto known = folder.write("known.bin", llm_c(20240520, 1, {1, 2, 3}, 2));
+  const auto late = folder.write("late.bin", llm_c(20240520, 2, {1}, 2));
+  const auto cut = folder.write("cut.bin", llm_c(20240520, 1, {1, 2, 3}, 2).substr(0, 1029));
+  const auto none = folder.write("none.bin", llm_c(20240801, 7, {}, 4));
+  EXPECT_INPUT_ERROR(corpus_of({odd}, TokenFormat::u16), "odd has 7 bytes, which are no whole number of tokens of 16");
+  EXPECT_INPUT_ERROR(corpus_of({known}, TokenFormat::u16), "begins with llm.c's header, and --data-format u16");
+  EXPECT_INPUT_ERROR(corpus_of({late}), "is a token file of llm.c, version 2; version 1 is known");
+  EXPECT_INPUT_ERROR(corpus_of({cut}), "holds 3 tokens, which make 1030 bytes, and has 1029");
+  EXPECT_INPUT_ERROR(corpus_of({none}), "holds no tokens");
+  EXPECT_INPUT_ERROR(corpus_of({text, known}), "text holds text, and ");
+  EXPECT_INPUT_ERROR(corpus_of({known, text}), "text text; give one kind alone");
+  EXPECT_EQ(corpus_of({known, text}, TokenFormat::bytes).skipped_binary(), 1);
+}
+
 TEST(Corpus, MissingOrEmptyDataAreInputErrors) {
   const TemporaryFolder folder;
   EXPECT_INPUT_ERROR(corpus_of({}), "no file or folder was given");
@@ -95,7 +163,7 @@ TEST(Corpus, ResidentMemoryDoesNotGrowWithTheData) {
   for (int i = 0; i < 32; ++i) folder.write("large" + std::to_string(i), std::string(1 << 20, 'x'));
   const std::int64_t before = resident_pages();
   const Corpus corpus = corpus_of({folder.path()});
-  std::vector<std::uint8_t> window(4096);
+  Tokens window(4096);
   for (std::int64_t begin = 0; begin + 4096 <= corpus.size(); begin += 4096) corpus.copy(begin, window);
   EXPECT_LT((resident_pages() - before) * 4096, 8 << 20);
 }

@@ -49,5 +49,21 @@ TEST(TextSource, ASeparatorEndsDocuments) {
   EXPECT_THROW(batch.pattern(), LogicError);
 }
 
+TEST(TextSource, OfTokensSaysSoAndTakesAnySeparatorOfTheVocabulary) {
+  const test::TemporaryFolder folder;
+  const std::array paths = {folder.write("u16", std::string("\1\0\2\1\3\0\4\0\5\0", 10))};
+  const TextSource source(paths, 4, 0, 1000, 258, TokenFormat::u16);
+  EXPECT_EQ(source.text(), "5 tokens of 16 bits in 1 files");
+  EXPECT_NE(source.identity().find("1 files, 5 tokens of 16 bits, digest "), std::string::npos);
+  auto storage = source.storage(1, device::host_memory<device::Cpu>);
+  const TokenBatch batch = source.fill(storage, std::array<std::int64_t, 1>{0});
+  EXPECT_EQ(values(batch.tokens), (std::vector<std::int32_t>{1, 258, 3, 4}));
+  EXPECT_EQ(std::vector<std::int64_t>(batch.documents.begin(), batch.documents.end()),
+            (std::vector<std::int64_t>{0, 2, 4}));
+  EXPECT_INPUT_ERROR(TextSource(paths, 4, 0, 1000, 1000, TokenFormat::u16), "not below the model's vocabulary of 1000");
+  EXPECT_INPUT_ERROR(TextSource(std::array{folder.write("text", "abcdef")}, 4, 0, 1000, 256),
+                     "--document-separator 256 must be a byte: 0 to 255");
+}
+
 }  // namespace
 }  // namespace fsdp::data

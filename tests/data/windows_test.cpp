@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <numeric>
 
 #include "support/temporary_folder.hpp"
@@ -73,6 +74,14 @@ TEST_F(WindowsTest, WhatCannotWorkIsAnInputErrorWithBothNumbers) {
   EXPECT_INPUT_ERROR(Windows(text, 4, 1.0), "below 1");
   EXPECT_INPUT_ERROR(Windows(text, 4, -0.1), "at least 0");
   EXPECT_INPUT_ERROR(Windows(text, 4, 0.5), "leave none to train on");
+}
+
+TEST_F(WindowsTest, ATokenOutsideTheVocabularyIsAnInputErrorHoweverLarge) {
+  const std::array paths = {folder_.write("u32", std::string("\1\0\0\0\2\0\0\0\xff\xff\xff\xff", 12))};
+  const Corpus tokens(paths, TokenFormat::u32);
+  std::vector<std::int32_t> first(2), next(2);
+  EXPECT_INPUT_ERROR(Windows(tokens, 2, 0, 50257).fill(0, first.data(), next.data()), "holds token 4294967295");
+  EXPECT_INPUT_ERROR(Windows(tokens, 3, 0, 50257), "do not fit into the 3 tokens");
 }
 
 TEST_F(WindowsTest, AByteOutsideTheVocabularyIsAnInputError) {

@@ -58,10 +58,8 @@ same whole.json absent.json
 ! cmp -s whole.json lines.json || fail "eval ignores its documents"
 
 echo "== bad"
-for byte in 256 -1; do
-  expect_error "document-separator $byte must be a byte: 0 to 255" "$program" train "${flags[@]}" \
-    --document-separator=$byte
-done
+expect_error "document-separator 256 must be a byte: 0 to 255" "$program" train "${flags[@]}" --document-separator=256
+expect_error "document-separator -1 must be at least 0" "$program" train "${flags[@]}" --document-separator=-1
 expect_error "document-separator 256 must be a byte" "$program" eval --model model/step-00000003 --data text.txt \
   --document-separator 256
 echo "documents: as described"

@@ -10,12 +10,12 @@ stack=(config sharding precision offload tiling comm threads deadline shared-win
 tessera --help
 for command in train eval generate bench stacks; do contains "$out" "^  $command "; done
 tessera train --help
-names "${stack[@]}" data model hidden layers heads kv-heads head-dim intermediate vocab tied steps seq-len batch-size \
+names "${stack[@]}" data data-format model hidden layers heads kv-heads head-dim intermediate vocab tied steps seq-len batch-size \
   grad-accum lr lr-schedule warmup optimizer weight-decay beta1 beta2 eps momentum nesterov iterations clip seed \
   validation-fraction validation-every \
   checkpoint-dir checkpoint-every keep resume disk-deadline metrics trace cuda-graphs log-every dry-run ranks print-schedule
 tessera eval --help
-names "${stack[@]}" model data seq-len batch-size windows disk-deadline
+names "${stack[@]}" model data data-format seq-len batch-size windows disk-deadline
 tessera generate --help
 names "${stack[@]}" model prompt tokens temperature seed disk-deadline
 tessera bench --help

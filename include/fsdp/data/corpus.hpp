@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Text files as one sequence of bytes, each byte a token.
+/// Files as one sequence of tokens: the bytes of text, or what a tokenizer made.
 ///
 /// Files are mapped only while a range is copied out of them, so resident memory does not grow with the data.
 #pragma once
@@ -8,36 +8,56 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace fsdp::data {
 
-/// A file and where its first byte stands in the corpus.
+/// What files hold. The token files of llm.c (dev/data/data_common.py) begin with 256 int32, the first of which are a
+/// magic number, a version and the number of tokens; those of nanoGPT and others are tokens alone. All little-endian.
+enum class TokenFormat : std::uint8_t {
+  automatic,  ///< llm.c's token files, known by their magic numbers; any other file is text
+  bytes,      ///< text, each byte a token
+  u16,        ///< tokens of 16 bits, without a header
+  u32,        ///< tokens of 32 bits, without a header
+};
+
+/// As flags are written (train/flag_set.hpp): auto, bytes, u16, u32.
+void from_text(std::string_view flag, std::string_view text, TokenFormat& value);
+std::string to_text(TokenFormat value);
+
+/// A file and where its first token stands in the corpus.
 struct CorpusFile {
   std::filesystem::path path = {};
-  std::int64_t begin = 0;
-  std::int64_t bytes = 0;
+  std::int64_t begin = 0;  ///< in tokens
+  std::int64_t tokens = 0;
+  std::int64_t bytes = 0;   ///< with its header
+  std::int64_t header = 0;  ///< bytes before the first token
 };
 
 /// Immutable; `copy` may be called from several threads at once.
 class Corpus {
  public:
   /// Files in the order given; a folder stands for the regular files below it, sorted by path. Files with a NUL byte in
-  /// their first 8 KiB are skipped and counted. Throws InputError where a path is missing or nothing is left.
-  explicit Corpus(std::span<const std::filesystem::path> paths);
+  /// their first 8 KiB are skipped and counted where text is read. Throws InputError where a path is missing, where
+  /// nothing is left, where text and tokens of 16 or 32 bits meet, and where a token file is not as long as it says.
+  explicit Corpus(std::span<const std::filesystem::path> paths, TokenFormat format = TokenFormat::automatic);
 
-  std::int64_t size() const { return size_; }               ///< bytes = tokens
+  std::int64_t size() const { return size_; }               ///< tokens
+  int token_bytes() const { return token_bytes_; }          ///< 1 is text
   std::int64_t skipped_binary() const { return skipped_; }  ///< files
   std::span<const CorpusFile> files() const { return files_; }
 
-  /// Bytes [begin, begin + out.size()). Throws InputError where a file has changed its size meanwhile.
-  void copy(std::int64_t begin, std::span<std::uint8_t> out) const;
+  /// Tokens [begin, begin + out.size()). Throws InputError where a file has changed its size meanwhile.
+  void copy(std::int64_t begin, std::span<std::uint32_t> out) const;
 
  private:
-  void add(const std::filesystem::path& path);
+  void add(const std::filesystem::path& path, TokenFormat format);
 
   std::vector<CorpusFile> files_;
   std::int64_t size_ = 0;
+  int token_bytes_ = 1;
   std::int64_t skipped_ = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Windows of text as the micro-batches of a language model.
+/// Windows of text or of token files as the micro-batches of a language model.
 #pragma once
 
 #include <cstddef>
@@ -32,9 +32,11 @@ class TextSource {
     std::vector<std::int64_t> documents = {};            // [documents + 1]
   };
 
-  /// `separator`: a byte that ends a document; without one every window is a document. Otherwise as Windows.
+  /// `separator`: a token that ends a document; without one every window is a document. Otherwise as Windows and
+  /// Corpus.
   TextSource(std::span<const std::filesystem::path> paths, std::int64_t sequence_length, double validation_fraction,
-             std::int64_t vocabulary, std::optional<std::int64_t> separator);
+             std::int64_t vocabulary, std::optional<std::int64_t> separator,
+             TokenFormat format = TokenFormat::automatic);
 
   std::int64_t training() const { return windows_.training(); }
   std::int64_t validation() const { return windows_.validation(); }
@@ -42,7 +44,7 @@ class TextSource {
   Storage storage(std::int64_t sequences, Allocate allocate) const;
   Batch fill(Storage& storage, std::span<const std::int64_t> windows) const;
   std::string text() const;
-  /// Files, bytes and a digest of their contents, whatever they are called. Reads them. Throws InputError.
+  /// Files, tokens and a digest of their contents, whatever they are called. Reads them. Throws InputError.
   std::string identity() const;
   std::int64_t skipped_binary() const { return corpus_->skipped_binary(); }  ///< files
 

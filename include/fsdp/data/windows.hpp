@@ -2,7 +2,7 @@
 /// @file
 /// A corpus cut into windows of a sequence length, each token with its next, and the part of them that is held out.
 ///
-/// Window i is bytes [i * S, (i + 1) * S]: the input is all but the last, the target all but the first.
+/// Window i is tokens [i * S, (i + 1) * S]: the input is all but the last, the target all but the first.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ class Windows {
   std::int64_t training() const { return count_ - validation_; }  ///< windows [0, training())
   std::int64_t validation() const { return validation_; }         ///< windows [training(), count())
 
-  /// Tokens and next tokens of one window, seq_len() each. Throws InputError on a byte that is not below vocab_size.
+  /// Tokens and next tokens of one window, seq_len() each. Throws InputError on a token that is not below vocab_size.
   void fill(std::int64_t window, std::int32_t* tokens, std::int32_t* targets) const;
 
  private:

@@ -101,8 +101,12 @@ void describe(const TrainOptions& options, const ShardingOf<Model>& sharding, co
 
 /// The data that options name.
 inline data::TextSource text_of(const TrainOptions& options, std::int64_t vocabulary) {
-  return {std::vector<std::filesystem::path>(options.data.begin(), options.data.end()), options.seq_len,
-          options.validation_fraction, vocabulary, options.document_separator};
+  return {std::vector<std::filesystem::path>(options.data.begin(), options.data.end()),
+          options.seq_len,
+          options.validation_fraction,
+          vocabulary,
+          options.document_separator,
+          options.data_format};
 }
 
 /// Tokens that a model knows.
@@ -185,7 +189,8 @@ int evaluate(const EvalOptions& options, const ShardingOf<Model>& sharding, cons
     require_positions(model.config(), options.seq_len, options.model);
     const double limit = options.launch.disk_deadline_seconds;
     const data::TextSource source = read_on_all_ranks(communicator, limit, "--data", [&] {
-      return data::TextSource(paths, options.seq_len, 0.0, vocabulary_of(model), options.document_separator);
+      return data::TextSource(paths, options.seq_len, 0.0, vocabulary_of(model), options.document_separator,
+                              options.data_format);
     });
     agree_on_opened(communicator, read_on_all_ranks(communicator, limit, "--data",
                                                     [&] { return message("data = ", source.identity(), "\n"); }));

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include <fsdp/data/corpus.hpp>
 #include <fsdp/module/units.hpp>
 #include <fsdp/precision/loss_scale.hpp>
 #include <fsdp/train/flag_set.hpp>
@@ -45,12 +46,13 @@ struct LaunchOptions {
 
 struct TrainOptions {
   std::vector<std::string> data = {};
+  data::TokenFormat data_format = data::TokenFormat::automatic;
   ModelChoice model = {};
   std::int64_t steps = 1000;
   std::int64_t seq_len = 512;
   std::int64_t batch_size = 8;                          ///< sequences per step, over all ranks and micro-batches
   std::int64_t grad_accum = 1;                          ///< micro-batches
-  std::optional<std::int64_t> document_separator = {};  ///< a byte; none: every window is one document
+  std::optional<std::int64_t> document_separator = {};  ///< a token; none: every window is one document
   double lr = 1e-3;
   LrShape lr_schedule = LrShape::cosine;
   std::int64_t warmup = 0;
@@ -84,6 +86,7 @@ struct TrainOptions {
 struct EvalOptions {
   std::string model = {};
   std::vector<std::string> data = {};
+  data::TokenFormat data_format = data::TokenFormat::automatic;
   std::int64_t seq_len = 512;
   std::int64_t batch_size = 1;
   std::int64_t windows = 0;  ///< at most, evenly spread; 0: all

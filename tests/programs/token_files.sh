@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Token files: the same tokens give the same losses to the bit, as text, with llm.c's headers and without any.
+set -euo pipefail
+source "$(dirname "$0")/../support/program.sh"
+
+text 4000 text.txt
+python3 - <<'PY'
+import array, struct
+text = open("text.txt", "rb").read()
+u16, u32 = array.array("H", text).tobytes(), array.array("I", text).tobytes()
+def header(magic, version): return struct.pack("<3i", magic, version, len(text)) + bytes(1024 - 12)
+open("u16.raw", "wb").write(u16)
+open("u32.raw", "wb").write(u32)
+open("gpt2.bin", "wb").write(header(20240520, 1) + u16)
+open("llama3.bin", "wb").write(header(20240801, 7) + u32)
+open("spaces.raw", "wb").write(b" " * 4000)
+open("cut.bin", "wb").write((header(20240520, 1) + u16)[:-3])
+PY
+flags=(--model tiny --seq-len 64 --steps 3 --batch-size 4 --comm threads:2 --precision fp32 --seed 1 --document-separator 10)
+
+# run NAME FLAG...: its losses are in NAME.losses.
+run() {
+  local name=$1
+  shift
+  tessera train "${flags[@]}" "$@" --metrics "$name.jsonl" --checkpoint-dir "$name"
+  steps "$name.jsonl" 1 >"$name.losses"
+}
+
+run whole --data text.txt
+run gpt2 --data gpt2.bin
+contains "$out" '^data .* 4000 tokens of 16 bits in 1 files'
+run llama3 --data llama3.bin
+run u16 --data u16.raw --data-format u16
+run u32 --data u32.raw --data-format u32
+for name in gpt2 llama3 u16 u32; do same whole.losses $name.losses; done
+
+echo "== eval, and other data on resuming"
+tessera eval --model whole/step-00000003 --data text.txt --seq-len 64 && cp "$out" text.json
+tessera eval --model whole/step-00000003 --data u16.raw --data-format u16 --seq-len 64 && cp "$out" u16.json
+same text.json u16.json
+expect_error 'the data was .* bytes.* is .* tokens of 16 bits' "$program" train "${flags[@]}" --data gpt2.bin --resume whole/step-00000003
+
+echo "== bad"
+bad=("$program" train "${flags[@]}")
+expect_error 'cut.bin says that it holds 4000 tokens, which make 9024 bytes, and has 9021' "${bad[@]}" --data cut.bin
+expect_error 'begins with llm.c.s header, and --data-format u32' "${bad[@]}" --data gpt2.bin --data-format u32
+expect_error 'u16.raw holds no text \(1 binary files were skipped\)' "${bad[@]}" --data u16.raw
+expect_error 'give one kind alone' "${bad[@]}" --data text.txt gpt2.bin
+expect_error 'data-format u8 is not known' "${bad[@]}" --data u16.raw --data-format u8
+expect_error 'holds token 8224, which is not below' "${bad[@]}" --data spaces.raw --data-format u16 --document-separator 10
+echo "token files: as described"
