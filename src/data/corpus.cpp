@@ -64,13 +64,18 @@ class OpenFile {
     return head;
   }
 
-  void copy(std::int64_t begin, std::span<std::uint8_t> out) const {
+  /// Tokens of `width` bytes, the first of which begins at byte `begin`.
+  void copy(std::int64_t begin, int width, std::span<std::uint32_t> out) const {
     static const std::int64_t page = ::sysconf(_SC_PAGESIZE);
     const std::int64_t first = begin / page * page;
-    const std::size_t length = static_cast<std::size_t>(begin - first) + out.size();
+    const std::size_t length = static_cast<std::size_t>(begin - first) + out.size() * static_cast<std::size_t>(width);
     void* mapped = ::mmap(nullptr, length, PROT_READ, MAP_PRIVATE, file_.get(), first);
     require<InputError>(mapped != MAP_FAILED, path_.string(), ": cannot be mapped: ", std::strerror(errno));
-    std::memcpy(out.data(), static_cast<const char*>(mapped) + (begin - first), out.size());
+    const std::uint8_t* token = static_cast<const std::uint8_t*>(mapped) + (begin - first);
+    for (std::uint32_t& value : out) {
+      value = static_cast<std::uint32_t>(little_endian(token, width));
+      token += width;
+    }
     ::munmap(mapped, length);
   }
 
@@ -192,7 +197,6 @@ void Corpus::copy(std::int64_t begin, std::span<std::uint32_t> out) const {
   require(begin >= 0 && begin <= size_ && wanted <= size_ - begin, "data: tokens [", begin, ", ", begin + wanted,
           ") are outside the ", size_, " of the data");
   auto file = std::ranges::upper_bound(files_, begin, {}, &CorpusFile::begin);
-  std::vector<std::uint8_t> bytes;
   while (!out.empty()) {
     const CorpusFile& source = *(file++ - 1);
     const std::int64_t inside = begin - source.begin;
@@ -201,11 +205,7 @@ void Corpus::copy(std::int64_t begin, std::span<std::uint32_t> out) const {
     require<InputError>(opened.bytes() == source.bytes, "data: ", source.path.string(), " had ", source.bytes,
                         " bytes at the start and has ", opened.bytes(),
                         " now; data must not change while they are used");
-    bytes.resize(static_cast<std::size_t>(part * token_bytes_));
-    opened.copy(source.header + inside * token_bytes_, bytes);
-    for (std::int64_t i = 0; i < part; ++i)
-      out[static_cast<std::size_t>(i)] =
-          static_cast<std::uint32_t>(little_endian(bytes.data() + i * token_bytes_, token_bytes_));
+    opened.copy(source.header + inside * token_bytes_, token_bytes_, out.first(static_cast<std::size_t>(part)));
     out = out.subspan(static_cast<std::size_t>(part));
     begin += part;
   }
