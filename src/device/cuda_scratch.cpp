@@ -14,7 +14,11 @@ std::int64_t scratch(const Cuda::Planner&, const Matmul<A, C>& op) {
 }
 template <ComputedBy<Cuda> T>
 std::int64_t scratch(const Cuda::Planner&, const RmsNormBackward<T>& op) {
-  return cuda::norm_scratch(op.x.rows(), op.x.columns(), op.wants_dw());
+  return op.wants_dw() ? cuda::row_sums_scratch(op.rstd.numel(), op.weight.numel()) : 0;
+}
+template <ComputedBy<Cuda> T>
+std::int64_t scratch(const Cuda::Planner&, const BiasBackward<T>& op) {
+  return cuda::row_sums_scratch(op.dy.rows(), op.dy.columns());
 }
 template <ComputedBy<Cuda> T>
 std::int64_t scratch(const Cuda::Planner&, const Rope<T>& op) {
@@ -47,6 +51,7 @@ std::int64_t scratch(const Cuda::Planner&, const AdamWStep<Model>&) {
 #define FSDP_CUDA_SCRATCH(T)                                                        \
   template std::int64_t scratch(const Cuda::Planner&, const Matmul<T, T>&);         \
   template std::int64_t scratch(const Cuda::Planner&, const RmsNormBackward<T>&);   \
+  template std::int64_t scratch(const Cuda::Planner&, const BiasBackward<T>&);      \
   template std::int64_t scratch(const Cuda::Planner&, const Rope<T>&);              \
   template std::int64_t scratch(const Cuda::Planner&, const Attention<T>&);         \
   template std::int64_t scratch(const Cuda::Planner&, const AttentionBackward<T>&); \

@@ -34,6 +34,7 @@ inline std::size_t first_key_of(const AttentionShape& shape, std::int64_t token)
   std::int64_t first = token - token % shape.sequence_length;
   for (const std::int64_t begin : shape.documents)
     if (begin <= token) first = std::max(first, begin);
+  if (shape.window > 0) first = std::max(first, token - shape.window + 1);
   return static_cast<std::size_t>(first);
 }
 
@@ -187,7 +188,8 @@ inline Errors errors(const Results& found, const Results& expected) {
 
 inline std::string name(const AttentionShape& s, int threads) {
   return message(s.sequences, " x ", s.sequence_length, ", heads ", s.heads, "/", s.kv_heads, " of ", s.head_dim, ", ",
-                 threads, " threads", s.documents.empty() ? "" : ", packed");
+                 threads, " threads", s.documents.empty() ? "" : ", packed",
+                 s.window > 0 ? message(", window ", s.window) : "");
 }
 
 template <class T>

@@ -197,6 +197,8 @@ TEST(CudnnAttention, IsAskedForHalfPrecisionAndAlignedRowsOnly) {
   EXPECT_NE(reason([](AttentionCall& c) { c.shape.head_dim = 136; }), "");
   EXPECT_NE(reason([](AttentionCall& c) { c.shape.sequence_length = 1; }), "");
   EXPECT_NE(reason([&](AttentionCall& c) { c.shape.documents = documents; }), "");
+  EXPECT_NE(reason([](AttentionCall& c) { c.shape.window = 3; }), "");
+  EXPECT_EQ(reason([](AttentionCall& c) { c.shape.window = 12; }), "");  // as long as the sequence
   EXPECT_NE(reason([](AttentionCall& c) { c.matrices[AttentionCall::k].data += 2; }), "");
   EXPECT_NE(reason([](AttentionCall& c) { c.matrices[AttentionCall::dv].row_stride = 67; }), "");
   EXPECT_NE(reason([](AttentionCall& c) { c.lse += 4; }), "");

@@ -144,6 +144,24 @@ TEST(CudaAttention, DocumentsAttendToThemselves) {
   expect_reference<bf16>(alone, false, 0);
 }
 
+TEST(CudaAttention, WindowsHideWhatLiesBehindThem) {
+  FSDP_NEEDS_DEVICE();
+  const std::vector<std::int64_t> documents = {0, 1, 40, 150, 151, 290, 300};
+  for (const bool packed : {false, true})
+    for (const std::int64_t window : {1, 20, 64, 100}) {
+      AttentionShape shape{.sequences = 2,
+                           .sequence_length = 150,
+                           .heads = 2,
+                           .kv_heads = 1,
+                           .head_dim = window % 20 == 0 ? 64 : 128,
+                           .window = window};
+      if (packed) shape.documents = documents;
+      expect_reference<bf16>(shape, false, 0);
+      shape.head_dim = 8;
+      expect_reference<float>(shape, true, 0);
+    }
+}
+
 void expect_same_bits(const char* by) {
   const AttentionShape shape{.sequences = 1, .sequence_length = 200, .heads = 2, .kv_heads = 1, .head_dim = 64};
   AttentionRank chosen(by, false);

@@ -61,6 +61,14 @@ void expect_plans_of() {
                                   .dw = Tensor<float>(nullptr, {96}),
                                   .dw_write = Write::overwrite});
   });
+  expect_equal_costs("heads", [&](auto d, auto& arena, auto& s) {
+    const auto x = make<T>(d, arena, s, shape), w = make<T>(d, arena, s, {32}), bias = make<T>(d, arena, s, {96});
+    const auto sums = make<float>(d, arena, s, {96}), rstd = make<float>(d, arena, s, {108});
+    enqueue(s, RmsNorm<T>{.x = x, .weight = w, .eps = 1, .y = x, .rstd = rstd});
+    enqueue(s, RmsNormBackward<T>{.x = x, .weight = w, .rstd = rstd, .dy = x, .dx = x, .dw = sums.slice(0, 32)});
+    enqueue(s, AddBias<T>{.bias = bias, .y = x});
+    enqueue(s, BiasBackward<T>{.dy = x, .dbias = sums});
+  });
   const std::vector<std::int64_t> lengths = {0, 5, 18, 36};
   for (const CumulativeLengths documents : {CumulativeLengths(), CumulativeLengths(lengths)}) {
     expect_equal_costs("rope", [&](auto d, auto& arena, auto& s) {

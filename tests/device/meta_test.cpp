@@ -87,6 +87,16 @@ TYPED_TEST(MetaCosts, OfElementwiseOperationsAreTheCpus) {
     enqueue(s, RotaryTable{.theta = 1e4f, .table = table});
     enqueue(s, Rope<T>{.x = x, .table = table, .rotation = Rotation::forward});
   });
+  check("rms_norm of heads", [](auto& s, auto x, auto y, auto z, auto, auto wide, auto sums, auto, auto) {
+    const Tensor<float> rstd(wide.data(), {3 * 37});
+    const Tensor<const T> w(x.data(), {32});
+    enqueue(s, RmsNorm<T>{.x = x, .weight = w, .eps = 1, .y = y, .rstd = rstd});
+    enqueue(s, RmsNormBackward<T>{.x = x, .weight = w, .rstd = rstd, .dy = y, .dx = z, .dw = sums.slice(0, 32)});
+  });
+  check("bias", [](auto& s, auto x, auto, auto, auto w, auto, auto sums, auto, auto) {
+    enqueue(s, AddBias<T>{.bias = w, .y = x});
+    enqueue(s, BiasBackward<T>{.dy = x, .dbias = sums});
+  });
   check("swiglu", [](auto& s, auto x, auto y, auto z, auto, auto, auto, auto, auto) {
     enqueue(s, SwiGlu<T>{.gate = x, .up = y, .h = z});
   });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Documents packed into sequences: attention and rotary positions stay within each.
+/// Documents packed into sequences, and sliding windows: attention and rotary positions stay within each.
 #include <fsdp/device/meta.hpp>
 
 #include "attention_reference.hpp"
@@ -33,8 +33,36 @@ void for_each_packed_shape(const Check& check) {
   check(shape);
 }
 
+/// Windows of one token, of less than a tile, over several tiles, up to the whole; of packed and of whole sequences.
+template <class Check>
+void for_each_windowed_shape(const Check& check) {
+  for (const bool packed : {true, false}) {
+    for (const std::int64_t window : {1, 7, 40, 82, 83})
+      for (const std::int64_t head_dim : {16, 64}) {
+        AttentionShape shape = shape_of(head_dim, 4, few_tokens);
+        shape.window = window;
+        if (!packed) shape.documents = {};
+        check(shape);
+      }
+    for (const std::int64_t window : {33, 300, 700}) {
+      AttentionShape shape = shape_of(16, 2, many_tokens);
+      shape.heads = 2;
+      shape.kv_heads = 1;
+      shape.window = window;
+      if (!packed) shape.documents = {};
+      check(shape);
+    }
+  }
+}
+
+template <class Check>
+void for_each_shape(const Check& check) {
+  for_each_packed_shape(check);
+  for_each_windowed_shape(check);
+}
+
 TEST(PackedAttention, IsTheReferenceInFloat) {
-  for_each_packed_shape([](const AttentionShape& shape) {
+  for_each_shape([](const AttentionShape& shape) {
     const Results expected = attend(shape, Buffers<float>(shape).inputs(), Rounding::none);
     for (const int threads : team_sizes()) {
       const Errors found = run<float>(shape, threads, expected);
@@ -45,7 +73,7 @@ TEST(PackedAttention, IsTheReferenceInFloat) {
 }
 
 TEST(PackedAttention, IsAsExactInBf16AsAnUnblockedComputation) {
-  for_each_packed_shape([](const AttentionShape& shape) {
+  for_each_shape([](const AttentionShape& shape) {
     const Inputs inputs = Buffers<bf16>(shape).inputs();
     const Results expected = attend(shape, inputs, Rounding::none);
     const Errors unblocked = errors(attend(shape, inputs, Rounding::stored), expected);
@@ -94,10 +122,27 @@ TEST(PackedAttention, SkipsTilesOfKeysThatNoQuerySees) {
   }
 }
 
+TEST(PackedAttention, SkipsTilesOfKeysBehindTheWindow) {
+  const AttentionShape shape{
+      .sequences = 1, .sequence_length = 1100, .heads = 1, .kv_heads = 1, .head_dim = 8, .window = 100};
+  Worker rank(1);
+  Buffers<bf16> buffers(shape);
+  for (std::int64_t t = 0; t < 512; ++t)  // the first tile of keys, which blocks of queries see up to token 640
+    for (const int matrix : {1, 2})
+      std::fill_n(buffers.part(buffers.qkv, matrix).row(t), 8, bf16(std::numeric_limits<float>::quiet_NaN()));
+  buffers.forward(rank.stream);
+  buffers.backward(rank.stream);
+  for (std::int64_t t = 0; t < 1100; ++t) {
+    EXPECT_EQ(std::isnan(static_cast<float>(buffers.out.at(t, 3))), t < 640) << t;
+    EXPECT_EQ(std::isnan(static_cast<float>(buffers.part(buffers.dqkv, 0).row(t)[3])), t < 640) << t;
+  }
+}
+
 template <class T>
 void expect_planned_scratch(const AttentionShape& shape, int threads) {
   AttentionShape planned = shape;
   planned.documents = {};
+  planned.window = 0;
   for (const bool backward : {false, true}) {
     Ledger ledger;
     const Cpu::Planner planner(threads);
@@ -111,7 +156,7 @@ void expect_planned_scratch(const AttentionShape& shape, int threads) {
 }
 
 TEST(PackedAttention, TakesTheScratchOfWholeSequences) {
-  for_each_packed_shape([](const AttentionShape& shape) {
+  for_each_shape([](const AttentionShape& shape) {
     for (const int threads : team_sizes()) {
       expect_planned_scratch<float>(shape, threads);
       expect_planned_scratch<bf16>(shape, threads);

@@ -94,6 +94,13 @@ std::int64_t scratch(const Cpu::Planner&, const RmsNormBackward<T>&);
 template <ComputedBy<Cpu> T>
 void run(Cpu::Stream&, const RmsNormBackward<T>&, Scratch);
 
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream&, const AddBias<T>&);
+template <ComputedBy<Cpu> T>
+std::int64_t scratch(const Cpu::Planner&, const BiasBackward<T>&);
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream&, const BiasBackward<T>&, Scratch);
+
 void run(Cpu::Stream&, const RotaryTable&);
 template <ComputedBy<Cpu> T>
 void run(Cpu::Stream&, const Rope<T>&);

@@ -180,6 +180,13 @@ std::int64_t scratch(const Cuda::Planner&, const RmsNormBackward<T>&);
 template <ComputedBy<Cuda> T>
 void run(Cuda::Stream&, const RmsNormBackward<T>&, Scratch);
 
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream&, const AddBias<T>&);
+template <ComputedBy<Cuda> T>
+std::int64_t scratch(const Cuda::Planner&, const BiasBackward<T>&);
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream&, const BiasBackward<T>&, Scratch);
+
 void run(Cuda::Stream&, const RotaryTable&);
 template <ComputedBy<Cuda> T>
 std::int64_t scratch(const Cuda::Planner&, const Rope<T>&);

@@ -6,6 +6,7 @@
 #include <fsdp/device/operation.hpp>
 #include <fsdp/device/operations/adamw.hpp>
 #include <fsdp/device/operations/attention.hpp>
+#include <fsdp/device/operations/bias.hpp>
 #include <fsdp/device/operations/cross_entropy.hpp>
 #include <fsdp/device/operations/elements.hpp>
 #include <fsdp/device/operations/embedding.hpp>

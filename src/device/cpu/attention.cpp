@@ -97,6 +97,7 @@ void Forward<T>::softmax(const SoftmaxTile& tile, std::int64_t sequence, std::in
                       part.out += row * tile.head_dim;
                       part.rows = end - begin;
                       part.visible = begin - first_key + 1;
+                      part.behind = part.visible - window_of(shape);
                       part.first = std::clamp<std::int64_t>(document.begin - first_key, 0, tile.columns);
                       attention_forward_kernels<T>().softmax(part);
                     });

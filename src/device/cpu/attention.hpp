@@ -48,6 +48,11 @@ struct QueryBlock {
   std::int64_t queries() const { return end - begin; }
 };
 
+/// Tokens that one sees at most.
+inline std::int64_t window_of(const AttentionShape& shape) {
+  return shape.windowed() ? shape.window : shape.sequence_length;
+}
+
 QueryBlock query_block(const AttentionShape& shape, const AttentionBlocks& blocks, std::int64_t sequence,
                        std::int64_t index);
 

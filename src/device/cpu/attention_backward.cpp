@@ -173,6 +173,7 @@ void Backward<T>::gradient(const GradientTile& tile, std::int64_t sequence, std:
                       part.gradient += row * tile.leading;
                       part.rows = end - begin;
                       part.hidden = begin - first_query;
+                      part.left = part.hidden + window_of(shape);
                       part.seen = std::clamp<std::int64_t>(document.end - first_query, 0, tile.columns);
                       attention_backward_kernels<T>().gradient(part);
                     });

@@ -31,10 +31,10 @@ std::vector<AttentionBlocks> tile_extents(std::int64_t sequence_length, const At
 QueryBlock query_block(const AttentionShape& shape, const AttentionBlocks& blocks, std::int64_t sequence,
                        std::int64_t index) {
   const std::int64_t start = sequence * shape.sequence_length, begin = index * blocks.queries;
-  const std::int64_t document = shape.document(start + begin).begin - start;
+  const std::int64_t first = std::max(shape.document(start + begin).begin - start, begin + 1 - window_of(shape));
   return {.begin = begin,
           .end = std::min(begin + blocks.queries, shape.sequence_length),
-          .first_key = document - document % blocks.keys};
+          .first_key = first - first % blocks.keys};
 }
 
 QuerySplit split_queries(std::int64_t parts, std::int64_t group, const std::vector<std::int64_t>& keys) {

@@ -21,8 +21,9 @@ struct SoftmaxTile {
   float* scores =
       nullptr;  ///< [rows, columns], `leading` apart; becomes the probabilities, not yet divided by their sum
   std::int64_t rows = 0, columns = 0, leading = 0;
-  std::int64_t visible = 0;  ///< row r sees columns [first, visible + r); may be negative
+  std::int64_t visible = 0;  ///< row r sees columns [max(first, behind + r), visible + r); may be negative
   std::int64_t first = 0;    ///< in [0, columns]
+  std::int64_t behind = 0;   ///< visible less the window; far below 0 where there is none
   float scale = 0;
   float* maximum = nullptr;  ///< [rows]: of the scaled scores of earlier blocks
   float* sum = nullptr;      ///< [rows]: of 2^(scaled score - maximum)
@@ -35,8 +36,9 @@ struct GradientTile {
   float* scores = nullptr;    ///< [rows, columns], `leading` apart; becomes the probabilities
   float* gradient = nullptr;  ///< the same; becomes the gradient of the scores, not yet divided by sqrt(head_dim)
   std::int64_t rows = 0, columns = 0, leading = 0;
-  std::int64_t hidden = 0;  ///< row r is seen by columns [hidden + r, seen); may be negative
+  std::int64_t hidden = 0;  ///< row r is seen by columns [hidden + r, min(seen, left + r)); may be negative
   std::int64_t seen = 0;    ///< in [0, columns]
+  std::int64_t left = 0;    ///< hidden and the window; far above `seen` where there is none
   float scale = 0;
   const float* lse = nullptr;    ///< [columns]: log2 of the sum of 2^score; readable to a multiple of 16
   const float* delta = nullptr;  ///< [columns]: sum of out * dout; readable to a multiple of 16

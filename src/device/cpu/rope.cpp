@@ -6,6 +6,7 @@
 
 #include <fsdp/device/cpu.hpp>
 
+#include "../rotary_frequency.hpp"
 #include "kernels/tables.hpp"
 #include "threads.hpp"
 
@@ -17,13 +18,11 @@ void run(Cpu::Stream& stream, const RotaryTable& op) {
   const cpu::Division positions{.count = table.rows(), .step = 1, .bytes = op.cost().bytes};
   cpu::for_parts(stream, positions, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = 0; i < half; ++i) {
-      // In double: a float angle is wrong by 1e-3 at position 10^4.
-      const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(table.columns());
-      const double frequency = std::pow(static_cast<double>(op.theta), exponent);
+      const double frequency = rotary_frequency(static_cast<double>(op.theta), op.scaling, i, table.columns());
       for (std::int64_t position = begin; position < end; ++position) {
         const double angle = static_cast<double>(position) * frequency;
-        table.row(position)[i] = static_cast<float>(std::cos(angle));
-        table.row(position)[half + i] = static_cast<float>(std::sin(angle));
+        table.row(position)[i] = static_cast<float>(op.scaling.magnitude * std::cos(angle));
+        table.row(position)[half + i] = static_cast<float>(op.scaling.magnitude * std::sin(angle));
       }
     }
   });

@@ -96,9 +96,4 @@ FSDP_BOTH float contribution(Stored value) {
   return widen(narrow<Wire>(widen(value)));
 }
 
-/// Position p, pair i of a head of `head_dim`: in double, since a float angle is wrong by 1e-3 at position 10^4.
-FSDP_BOTH double rotary_angle(double theta, double position, double pair, double head_dim) {
-  return position * pow(theta, -2.0 * pair / head_dim);
-}
-
 }  // namespace fsdp::device::cuda

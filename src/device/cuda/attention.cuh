@@ -16,6 +16,7 @@ inline constexpr float ln_2 = 0.693147181f;
 struct AttentionSizes {
   std::int64_t sequences, heads, kv_heads, head_dim;
   std::int32_t length;  ///< places in a sequence are 32 bits wide: they are compared once for every score
+  std::int32_t window;  ///< keys that a query sees at most; 0: no window
   float scale;
   const std::int32_t* first;  ///< first row of every token's document, or nullptr
 
@@ -25,6 +26,7 @@ struct AttentionSizes {
         kv_heads(shape.kv_heads),
         head_dim(shape.head_dim),
         length(static_cast<std::int32_t>(shape.sequence_length)),
+        window(shape.windowed() ? static_cast<std::int32_t>(shape.window) : 0),
         scale(1.0f / std::sqrt(static_cast<float>(shape.head_dim))),
         first(first_rows.data()) {
     require<InputError>(shape.tokens() <= 0x7fff'0000, "attention on cuda: ", shape.tokens(),
@@ -34,8 +36,11 @@ struct AttentionSizes {
   __device__ __forceinline__ std::int64_t group() const { return heads / kv_heads; }
   /// The first key, counted in the sequence that starts at row `origin`, that query `query` of it sees.
   __device__ __forceinline__ std::int32_t first_key(std::int64_t origin, std::int32_t query) const {
-    return first == nullptr ? 0 : first[origin + query] - static_cast<std::int32_t>(origin);
+    const std::int32_t document = first == nullptr ? 0 : first[origin + query] - static_cast<std::int32_t>(origin);
+    return window == 0 || query - window < document ? document : query - window + 1;
   }
+  /// Whether every query sees all keys before it.
+  __device__ __forceinline__ bool sees_all() const { return first == nullptr && window == 0; }
 };
 
 /// Where a block of attention works: a block of rows of one head of one sequence.

@@ -69,10 +69,11 @@ __device__ __forceinline__ void store_rows(const float (&sums)[1][D / 8][4], T* 
   }
 }
 
-/// The first tile, from `begin` on, none of whose queries sees `key` or one before it: documents end in order.
+/// The first tile, from `begin` on, none of whose queries sees `key` or one before it: documents and windows end in
+/// order.
 __device__ __forceinline__ int end_of_queries(const AttentionSizes& s, std::int64_t origin, int begin, int tiles,
                                               int tile_rows, int key) {
-  if (s.first == nullptr) return tiles;
+  if (s.sees_all()) return tiles;
   int low = begin, high = tiles;
   while (low < high) {
     const int middle = low + (high - low) / 2;

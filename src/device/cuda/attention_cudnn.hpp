@@ -115,8 +115,9 @@ inline std::int64_t cudnn_backward_scratch_per_head(const AttentionShape& shape)
 
 /// Whether cuDNN may be given such an attention, as far as plans know it: not whether it is packed, nor where it lies.
 inline bool cudnn_takes_sizes(const AttentionShape& shape, DType dtype) {
-  return (dtype == DType::bf16 || dtype == DType::f16) && shape.head_dim % 8 == 0 && shape.head_dim > 0 &&
-         shape.head_dim <= 128 && shape.sequence_length >= 2 && shape.sequences > 0 && shape.kv_heads > 0;
+  return !shape.windowed() && (dtype == DType::bf16 || dtype == DType::f16) && shape.head_dim % 8 == 0 &&
+         shape.head_dim > 0 && shape.head_dim <= 128 && shape.sequence_length >= 2 && shape.sequences > 0 &&
+         shape.kv_heads > 0;
 }
 
 /// The largest part of backward that stays within the limit: equal parts, so that one graph does them all.
@@ -144,6 +145,7 @@ inline std::int64_t cudnn_scratch(const AttentionShape& shape, DType dtype, bool
 /// Why cuDNN is not used for this call; nullptr where it is.
 inline const char* why_not_cudnn(const AttentionCall& call) {
   const AttentionShape& shape = call.shape;
+  if (shape.windowed()) return "sliding windows are our own kernels'";
   if (!cudnn_takes_sizes(shape, call.dtype))
     return "it takes bf16 and f16, sequences of 2 tokens or more, and head sizes that are multiples of 8 up to 128";
   if (!shape.documents.empty()) return "packed documents are our own kernels'";

@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(warps* warp)
     const int at = tile % 2 * keys * tile_stride<D>;
     float scores[row_tiles][keys / 8][4] = {};
     multiply_by_transposed<D>(scores, q_tile + warp_row * tile_stride<D>, k_tiles + at);
-    const bool all_seen = s.first == nullptr && tile * keys + keys - 1 <= first_query + warp_row;
+    const bool all_seen = s.sees_all() && tile * keys + keys - 1 <= first_query + warp_row;
 #pragma unroll
     for (int m = 0; m < row_tiles; ++m)
 #pragma unroll

@@ -61,17 +61,24 @@ template <class T>
 void direction_step(Lane, const DirectionStep<T>&);
 
 // rope.cu
-void rotary_table(Lane, float theta, Tensor<float> table);
+void rotary_table(Lane, float theta, const RotaryScaling&, Tensor<float> table);
 /// first[t]: the first row of token t's document. `documents` is read before this returns.
 void first_rows(Lane, CumulativeLengths documents, Tensor<std::int32_t> first);
 /// `first` may be empty: then each table.rows() rows are one document.
 template <class T>
 void rope(Lane, Tensor<T> x, Tensor<const float> table, Rotation rotation, Tensor<const std::int32_t> first);
 
-// norm.cu
+// bias.cu
+template <class T>
+void add_bias(Lane, Tensor<const T> bias, Tensor<T> y);
+/// `parts` [row_parts(rows), columns] is scratch.
+template <class T>
+void bias_backward(Lane, Tensor<const T> dy, Tensor<float> dbias, Write write, Tensor<float> parts);
+
+// norm.cu; rows of one or several heads, each as wide as w
 template <class T>
 void rms_norm(Lane, Tensor<const T> x, Tensor<const T> w, float eps, Tensor<T> y, Tensor<float> rstd);
-/// `parts` [norm_parts(rows), columns] is scratch, empty where there is no dw.
+/// `parts` [row_parts(rows * heads), columns of w] is scratch, empty where there is no dw.
 template <class T>
 void rms_norm_backward(Lane, Tensor<const T> x, Tensor<const T> w, Tensor<const float> rstd, Tensor<const T> dy,
                        Tensor<T> dx, Write dx_write, Tensor<float> dw, Write dw_write, Tensor<float> parts);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// RMS norm, forward and backward: a row a block, and a fixed number of partial sums for the gradient of the weights.
+/// RMS norm, forward and backward: a row, or a head of one, a block, and a fixed number of partial sums for the
+/// gradient of the weights.
 #include <algorithm>
 
 #include "arithmetic.cuh"
@@ -11,13 +12,32 @@ namespace fsdp::device::cuda {
 namespace {
 
 struct Sizes {
-  std::int64_t rows;
-  Cut cut;
+  std::int64_t rows;  ///< of all heads
+  Cut cut;            ///< of one head's row
   float eps;
 };
 
+/// Rows of the first head, then those of the next.
+template <class T>
+struct HeadRows {
+  Rows<T> matrix;
+  std::int64_t rows;
+  std::int64_t width;
+
+  HeadRows(Tensor<T> x, std::int64_t columns) : matrix(x), rows(x.rows()), width(columns) {}
+  __device__ __forceinline__ T* row(std::int64_t index) const {
+    return index < rows ? matrix.row(index) : matrix.row(index % rows) + index / rows * width;
+  }
+};
+
+/// Where heads begin, as cut_for_vectors asks; the same as the rows where there is one.
+template <class T>
+Access head_access(Tensor<T> x, std::int64_t width) {
+  return {.data = x.data(), .element_bytes = sizeof(T), .row_stride = x.columns() == width ? 0 : width};
+}
+
 template <class T, int W>
-__global__ void norm_rows(Sizes sizes, Rows<const T> x, const T* w, Rows<T> y, float* rstd) {
+__global__ void norm_rows(Sizes sizes, HeadRows<const T> x, const T* w, HeadRows<T> y, float* rstd) {
   for_rows_of_block(sizes.rows, [&](std::int64_t row) {
     float squares = 0;
     for_row<W>(sizes.cut, threadIdx.x, blockDim.x, [&]<int V>(std::int64_t column) {
@@ -40,7 +60,7 @@ __global__ void norm_rows(Sizes sizes, Rows<const T> x, const T* w, Rows<T> y, f
 }
 
 template <class T>
-__global__ void norm_rows_plain(Sizes sizes, Rows<const T> x, const T* w, Rows<T> y, float* rstd) {
+__global__ void norm_rows_plain(Sizes sizes, HeadRows<const T> x, const T* w, HeadRows<T> y, float* rstd) {
   for (std::int64_t row = thread_of_grid(); row < sizes.rows; row += threads_of_grid()) {
     float squares = 0;
     for (std::int64_t c = 0; c < sizes.cut.columns; ++c) squares += widen(x.row(row)[c]) * widen(x.row(row)[c]);
@@ -65,11 +85,11 @@ __device__ __forceinline__ std::int64_t column_of(const Cut& cut, std::int64_t s
 
 template <class T>
 struct Backward {
-  Rows<const T> x;
+  HeadRows<const T> x;
   const T* w;
   const float* rstd;
-  Rows<const T> dy;
-  Rows<T> dx;
+  HeadRows<const T> dy;
+  HeadRows<T> dx;
   bool accumulate;
   float* parts;    ///< [blocks, columns] in the order of slot_of, or nullptr
   bool in_shared;  ///< whether a part fits into shared memory while it grows
@@ -165,18 +185,21 @@ template <class T>
 void rms_norm(Lane lane, Tensor<const T> x, Tensor<const T> w, float eps, Tensor<T> y, Tensor<float> rstd) {
   if (x.numel() == 0) return;
   constexpr int width = 16 / sizeof(T);
-  Sizes sizes{.rows = x.rows(), .cut = cut_singly(x.columns()), .eps = eps};
+  const std::int64_t columns = w.numel();
+  Sizes sizes{.rows = rstd.numel(), .cut = cut_singly(columns), .eps = eps};
+  const HeadRows<const T> from(x, columns);
+  const HeadRows<T> to(y, columns);
   if (lane.plain) {
-    launch(lane, "rms_norm", norm_rows_plain<T>, grid_of_elements(1, x.rows()), 0, sizes, Rows<const T>(x), w.data(),
-           Rows<T>(y), rstd.data());
+    launch(lane, "rms_norm", norm_rows_plain<T>, grid_of_elements(1, sizes.rows), 0, sizes, from, w.data(), to,
+           rstd.data());
     return;
   }
   // Of w one row is read, whatever its stride.
-  const Access accesses[] = {access(x), access(y), {w.data(), sizeof(T), 0}};
-  sizes.cut = cut_for_vectors(x.rows(), x.columns(), width, accesses);
-  const Grid grid = grid_of_rows(x.rows(), sizes.cut.items());
-  launch(lane, "rms_norm", sizes.cut.vectors > 0 ? norm_rows<T, width> : norm_rows<T, 1>, grid, 0, sizes,
-         Rows<const T>(x), w.data(), Rows<T>(y), rstd.data());
+  const Access accesses[] = {access(x), access(y), {w.data(), sizeof(T), 0}, head_access(x, columns)};
+  sizes.cut = cut_for_vectors(sizes.rows, columns, width, accesses);
+  const Grid grid = grid_of_rows(sizes.rows, sizes.cut.items());
+  launch(lane, "rms_norm", sizes.cut.vectors > 0 ? norm_rows<T, width> : norm_rows<T, 1>, grid, 0, sizes, from,
+         w.data(), to, rstd.data());
 }
 
 template <class T>
@@ -184,13 +207,13 @@ void rms_norm_backward(Lane lane, Tensor<const T> x, Tensor<const T> w, Tensor<c
                        Tensor<T> dx, Write dx_write, Tensor<float> dw, Write dw_write, Tensor<float> parts) {
   constexpr int width = 16 / sizeof(T);
   const bool adds = dw_write == Write::accumulate;
-  const std::int64_t columns = x.columns();
-  Sizes sizes{.rows = x.rows(), .cut = cut_singly(columns), .eps = 0};
-  Backward<T> b{.x = x,
+  const std::int64_t columns = w.numel();
+  Sizes sizes{.rows = rstd.numel(), .cut = cut_singly(columns), .eps = 0};
+  Backward<T> b{.x = {x, columns},
                 .w = w.data(),
                 .rstd = rstd.data(),
-                .dy = dy,
-                .dx = dx,
+                .dy = {dy, columns},
+                .dx = {dx, columns},
                 .accumulate = dx_write == Write::accumulate,
                 .parts = dw.data() == nullptr ? nullptr : parts.data(),
                 .in_shared = false};
@@ -198,13 +221,13 @@ void rms_norm_backward(Lane lane, Tensor<const T> x, Tensor<const T> w, Tensor<c
   if (lane.plain) {
     if (dw.data() != nullptr)  // before dx, which may be dy
       launch(lane, "rms_norm_backward", norm_dw_plain<T>, grid_of_elements(1, columns), 0, sizes, b, adds, dw.data());
-    launch(lane, "rms_norm_backward", norm_dx_plain<T>, grid_of_elements(1, x.rows()), 0, sizes, b);
+    launch(lane, "rms_norm_backward", norm_dx_plain<T>, grid_of_elements(1, sizes.rows), 0, sizes, b);
     return;
   }
-  const Access accesses[] = {access(x), access(dy), access(dx), {w.data(), sizeof(T), 0}};
-  sizes.cut = cut_for_vectors(x.rows(), columns, width, accesses);
+  const Access accesses[] = {access(x), access(dy), access(dx), {w.data(), sizeof(T), 0}, head_access(x, columns)};
+  sizes.cut = cut_for_vectors(sizes.rows, columns, width, accesses);
   b.in_shared = b.parts != nullptr && columns * 4 <= most_shared;
-  const Grid grid = grid_of_rows(norm_parts(x.rows()), sizes.cut.items());
+  const Grid grid = grid_of_rows(row_parts(sizes.rows), sizes.cut.items());
   launch(lane, "rms_norm_backward", sizes.cut.vectors > 0 ? norm_rows_backward<T, width> : norm_rows_backward<T, 1>,
          grid, b.in_shared ? static_cast<std::size_t>(columns) * 4 : 0, sizes, b);
   if (b.parts != nullptr)

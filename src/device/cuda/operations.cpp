@@ -52,7 +52,20 @@ void run(Cuda::Stream& stream, const RmsNormBackward<T>& op, Scratch memory) {
                              parts);
 }
 
-void run(Cuda::Stream& stream, const RotaryTable& op) { cuda::rotary_table(lane_of(stream), op.theta, op.table); }
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream& stream, const AddBias<T>& op) {
+  cuda::add_bias<T>(lane_of(stream), op.bias, op.y);
+}
+
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream& stream, const BiasBackward<T>& op, Scratch memory) {
+  const auto parts = memory.as<float>({memory.bytes / std::int64_t{sizeof(float)}});
+  cuda::bias_backward<T>(lane_of(stream), op.dy, op.dbias, op.write, parts);
+}
+
+void run(Cuda::Stream& stream, const RotaryTable& op) {
+  cuda::rotary_table(lane_of(stream), op.theta, op.scaling, op.table);
+}
 
 template <ComputedBy<Cuda> T>
 void run(Cuda::Stream& stream, const Rope<T>& op, Scratch memory) {
@@ -190,6 +203,8 @@ void run(Cuda::Stream& stream, const DirectionStep<T>& op) {
 #define FSDP_CUDA_OPERATIONS(T)                                           \
   template void run(Cuda::Stream&, const RmsNorm<T>&);                    \
   template void run(Cuda::Stream&, const RmsNormBackward<T>&, Scratch);   \
+  template void run(Cuda::Stream&, const AddBias<T>&);                    \
+  template void run(Cuda::Stream&, const BiasBackward<T>&, Scratch);      \
   template void run(Cuda::Stream&, const Rope<T>&, Scratch);              \
   template void run(Cuda::Stream&, const Attention<T>&, Scratch);         \
   template void run(Cuda::Stream&, const AttentionBackward<T>&, Scratch); \

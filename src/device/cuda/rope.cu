@@ -3,20 +3,21 @@
 /// Rotary position embedding, rotate_half layout, and where packed documents begin.
 #include <algorithm>
 
+#include "../rotary_frequency.hpp"
 #include "arithmetic.cuh"
 #include "kernel.cuh"
 
 namespace fsdp::device::cuda {
 namespace {
 
-__global__ void make_table(double theta, Rows<float> table, std::int64_t positions, std::int64_t half) {
+__global__ void make_table(double theta, RotaryScaling scaling, Rows<float> table, std::int64_t positions,
+                           std::int64_t half) {
   const std::int64_t count = positions * half;
   for (std::int64_t i = thread_of_grid(); i < count; i += threads_of_grid()) {
     const std::int64_t position = i / half, pair = i % half;
-    const double angle =
-        rotary_angle(theta, static_cast<double>(position), static_cast<double>(pair), static_cast<double>(2 * half));
-    table.row(position)[pair] = static_cast<float>(cos(angle));
-    table.row(position)[half + pair] = static_cast<float>(sin(angle));
+    const double angle = static_cast<double>(position) * rotary_frequency(theta, scaling, pair, 2 * half);
+    table.row(position)[pair] = static_cast<float>(scaling.magnitude * cos(angle));
+    table.row(position)[half + pair] = static_cast<float>(scaling.magnitude * sin(angle));
   }
 }
 
@@ -61,11 +62,11 @@ __global__ void rotate_rows(Heads heads, Rows<T> x, Rows<const float> table) {
 
 }  // namespace
 
-void rotary_table(Lane lane, float theta, Tensor<float> table) {
+void rotary_table(Lane lane, float theta, const RotaryScaling& scaling, Tensor<float> table) {
   if (table.numel() == 0) return;
   const std::int64_t half = table.columns() / 2;
   launch(lane, "rotary_table", make_table, grid_of_elements(1, table.rows() * half), 0, static_cast<double>(theta),
-         Rows<float>(table), table.rows(), half);
+         scaling, Rows<float>(table), table.rows(), half);
 }
 
 void first_rows(Lane lane, CumulativeLengths documents, Tensor<std::int32_t> first) {

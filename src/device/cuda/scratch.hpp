@@ -22,12 +22,12 @@ inline std::int64_t matmul_scratch(const MatmulRecord& problem) {
   return problem.m == 0 || problem.n == 0 || problem.k == 0 ? 0 : matmul_workspace;
 }
 
-/// Blocks that share out the rows of rms_norm_backward, each with its own sum of dw: two for each of a large GPU's
-/// multiprocessors, and the same number everywhere, so that results are.
-inline constexpr std::int64_t most_norm_parts = 256;
-inline std::int64_t norm_parts(std::int64_t rows) { return std::clamp<std::int64_t>(rows, 1, most_norm_parts); }
-inline std::int64_t norm_scratch(std::int64_t rows, std::int64_t columns, bool wants_dw) {
-  return wants_dw ? checked_multiply(norm_parts(rows), columns) * 4 : 0;
+/// Parts into which rows are shared out where they are summed, each with its own sum: two blocks for each of a large
+/// GPU's multiprocessors, and the same number everywhere, so that results are.
+inline constexpr std::int64_t most_row_parts = 256;
+inline std::int64_t row_parts(std::int64_t rows) { return std::clamp<std::int64_t>(rows, 1, most_row_parts); }
+inline std::int64_t row_sums_scratch(std::int64_t rows, std::int64_t columns) {
+  return checked_multiply(row_parts(rows), columns) * 4;
 }
 
 /// The first row of every token's document (int32), held whether there are documents or not: plans do not know them.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Causal grouped-query attention, scaled by 1 / sqrt(head_dim).
+/// Causal grouped-query attention, scaled by 1 / sqrt(head_dim), over whole documents or a sliding window.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -17,7 +18,8 @@
 namespace fsdp::device {
 
 /// Sequences of equal length, laid one after the other. A token attends to itself and those before it in its document,
-/// which is its sequence unless `documents` cuts that further.
+/// which is its sequence unless `documents` cuts that further; with a window, to the last `window` of them, itself
+/// included (Mistral 7B, Jiang et al. 2023).
 struct AttentionShape {
   std::int64_t sequences = 1;
   std::int64_t sequence_length = 0;
@@ -25,14 +27,21 @@ struct AttentionShape {
   std::int64_t kv_heads = 0;  ///< divides heads; query heads [h * g, (h + 1) * g) share key-value head h
   std::int64_t head_dim = 0;
   CumulativeLengths documents = {};  ///< of packed documents; empty: each sequence is one
+  std::int64_t window = 0;           ///< tokens that one sees at most; 0: all of its document up to itself
 
   std::int64_t tokens() const { return sequences * sequence_length; }
-  /// Sum of the squares of the documents' lengths.
+  /// Whether the window hides anything from anybody.
+  bool windowed() const { return window > 0 && window < sequence_length; }
+  /// The square of a document's length, less what the window hides of it: 2 n - 1 for each query that sees n keys.
+  std::int64_t square(std::int64_t length) const {
+    const std::int64_t seen = window > 0 ? std::min(window, length) : length;
+    return checked_multiply(seen, seen) + checked_multiply(length - seen, 2 * seen - 1);
+  }
+  /// Its sum over the documents.
   std::int64_t squares() const {
-    if (documents.empty()) return checked_multiply(tokens(), sequence_length);
+    if (documents.empty()) return checked_multiply(sequences, square(sequence_length));
     std::int64_t sum = 0;
-    for (std::size_t i = 1; i < documents.size(); ++i)
-      sum += checked_multiply(documents[i] - documents[i - 1], documents[i] - documents[i - 1]);
+    for (std::size_t i = 1; i < documents.size(); ++i) sum += square(documents[i] - documents[i - 1]);
     return sum;
   }
   Document document(std::int64_t token) const { return document_of(documents, sequence_length, token); }
@@ -49,13 +58,14 @@ struct AttentionShape {
                 lse == Shape{sequences * heads, sequence_length},
             "attention: q and out must be [", queries()[0], ", ", queries()[1], "], k and v [", keys()[0], ", ",
             keys()[1], "]");
+    require(window >= 0, "attention: a window of ", window, " tokens; 0 is none");
     require_documents(documents, tokens(), sequence_length);
   }
 };
 
 /// Blockwise with an online softmax: memory linear in the sequence (Dao 2023, FlashAttention-2). lse keeps log sum exp
-/// for backward. Blocks of keys that no query of a block sees, in the future or in other documents, are skipped;
-/// scratch does not depend on documents.
+/// for backward. Blocks of keys that no query of a block sees, in the future, in other documents or behind its
+/// window, are skipped; scratch does not depend on documents or the window.
 template <class T>
 struct Attention {
   static constexpr std::string_view name = "attention";

@@ -14,23 +14,31 @@
 
 namespace fsdp::device {
 
-/// y = x / sqrt(mean(x^2) + eps) * weight, per row; keeps 1 / sqrt(...) in rstd for backward.
+/// Heads of a row that are normalised apart, each as wide as the weight: one, or those of a projection.
+inline std::int64_t heads_of(std::int64_t columns, std::int64_t weight) {
+  return weight > 0 && columns % weight == 0 ? columns / weight : 1;
+}
+
+/// y = x / sqrt(mean(x^2) + eps) * weight, per row or, where the weight is narrower, per head of a row; keeps
+/// 1 / sqrt(...) in rstd for backward.
 template <class T>
 struct RmsNorm {
   static constexpr std::string_view name = "rms_norm";
 
-  Tensor<const T> x = {};       // [T, H]
+  Tensor<const T> x = {};       // [T, heads H]
   Tensor<const T> weight = {};  // [H]
   float eps = 1e-5f;
-  Tensor<T> y = {};         // [T, H]
-  Tensor<float> rstd = {};  // [T]
+  Tensor<T> y = {};         // [T, heads H]
+  Tensor<float> rstd = {};  // [heads T], a head's rows one after the other
 
+  std::int64_t heads() const { return heads_of(x.columns(), weight.numel()); }
   auto tensors() const { return std::tie(x, weight, y, rstd); }
   Cost cost() const { return {.bytes = x.bytes() + weight.bytes() + y.bytes() + rstd.bytes()}; }
   void check() const {
     require_same_shape(name, x, y);
-    require(x.rank() == 2 && weight.numel() == x.columns() && rstd.numel() == x.rows(), "rms_norm: x must be [",
-            rstd.numel(), ", ", weight.numel(), "], as many rows as rstd and as many columns as weights");
+    require(x.rank() == 2 && heads() * weight.numel() == x.columns() && rstd.numel() == heads() * x.rows(),
+            "rms_norm: x must be [", rstd.numel(), ", ", weight.numel(),
+            "], as many rows as rstd and as many columns as weights, or a multiple of them with an rstd for each head");
   }
 };
 
@@ -39,15 +47,16 @@ template <class T>
 struct RmsNormBackward {
   static constexpr std::string_view name = "rms_norm_backward";
 
-  Tensor<const T> x = {};         // [T, H]
+  Tensor<const T> x = {};         // [T, heads H]
   Tensor<const T> weight = {};    // [H]
-  Tensor<const float> rstd = {};  // [T]
-  Tensor<const T> dy = {};        // [T, H]
-  Tensor<T> dx = {};              // [T, H]
+  Tensor<const float> rstd = {};  // [heads T]
+  Tensor<const T> dy = {};        // [T, heads H]
+  Tensor<T> dx = {};              // [T, heads H]
   Write dx_write = Write::overwrite;
   Tensor<float> dw = {};  // [H]
   Write dw_write = Write::overwrite;
 
+  std::int64_t heads() const { return heads_of(x.columns(), weight.numel()); }
   bool wants_dw() const { return dw.data() != nullptr; }
   auto tensors() const { return std::tie(x, weight, rstd, dy, dx, dw); }
   Cost cost() const {
@@ -58,9 +67,11 @@ struct RmsNormBackward {
   void check() const {
     require_same_shape(name, x, dy);
     require_same_shape(name, x, dx);
-    require(x.rank() == 2 && weight.numel() == x.columns() && dw.numel() == x.columns() && rstd.numel() == x.rows(),
+    require(x.rank() == 2 && heads() * weight.numel() == x.columns() && dw.numel() == weight.numel() &&
+                rstd.numel() == heads() * x.rows(),
             "rms_norm_backward: x must be [", rstd.numel(), ", ", weight.numel(),
-            "], as many rows as rstd and as many columns as weights and as dw");
+            "], as many rows as rstd and as many columns as weights and as dw, or a multiple of them with an rstd for "
+            "each head");
   }
 };
 

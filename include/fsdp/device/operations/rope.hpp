@@ -18,11 +18,29 @@ namespace fsdp::device {
 /// Forward rotates a query or key to its position, backward rotates a gradient back.
 enum class Rotation : std::uint8_t { forward, backward };
 
-/// table [S, head_dim]: cos of position * theta^(-2i/d) for i < d/2, then sin.
+/// How positions turn more slowly, so that a model reaches beyond the sequences that it was first trained on.
+struct RotaryScaling {
+  enum class Kind : std::uint8_t {
+    none,
+    linear,  ///< every frequency is divided by `factor` (Chen et al. 2023, position interpolation)
+    llama3,  ///< those of less than `low` turns within `original` positions are; those of more than `high` are not
+    yarn,    ///< pairs from `high` on are, those up to `low` are not (Peng et al. 2023, NTK by parts)
+  };
+  Kind kind = Kind::none;
+  double factor = 1;
+  double low = 0, high = 0;  ///< between them the share grows evenly
+  double original = 0;       ///< positions of the first training
+  double magnitude = 1;      ///< multiplies cos and sin
+
+  friend bool operator==(const RotaryScaling&, const RotaryScaling&) = default;
+};
+
+/// table [S, head_dim]: cos of position * frequency(i) for i < d/2, then sin; a frequency is theta^(-2i/d), scaled.
 struct RotaryTable {
   static constexpr std::string_view name = "rotary_table";
 
   float theta = 1e4f;
+  RotaryScaling scaling = {};
   Tensor<float> table = {};  // [S, head_dim]
 
   auto tensors() const { return std::tie(table); }

@@ -36,13 +36,14 @@ void gradient(const GradientTile& tile) {
   for (std::int64_t row = 0; row < tile.rows; ++row) {
     float* const scores = tile.scores + row * tile.leading;
     float* const gradients = tile.gradient + row * tile.leading;
-    const std::int64_t hidden = tile.hidden + row;
+    const std::int64_t hidden = tile.hidden + row, left = tile.left + row;
+    const std::int64_t seen = left < tile.seen ? left : tile.seen;
     std::int64_t column = 0;
     for (; column < tile.columns && column < hidden; column += lanes)
-      gradient_lanes<T>(tile, scores, gradients, column, ~below(hidden - column) & below(tile.seen - column));
-    for (; column + lanes <= tile.seen; column += lanes) gradient_lanes<T>(tile, scores, gradients, column, all);
+      gradient_lanes<T>(tile, scores, gradients, column, ~below(hidden - column) & below(seen - column));
+    for (; column + lanes <= seen; column += lanes) gradient_lanes<T>(tile, scores, gradients, column, all);
     for (; column < tile.columns; column += lanes)
-      gradient_lanes<T>(tile, scores, gradients, column, below(tile.seen - column));
+      gradient_lanes<T>(tile, scores, gradients, column, below(seen - column));
   }
 }
 

@@ -71,12 +71,14 @@ template <class T>
 void softmax(const SoftmaxTile& tile) {
   for (std::int64_t row = 0; row < tile.rows; ++row) {
     float* const scores = tile.scores + row * tile.leading;
-    const std::int64_t seen = tile.visible + row;
-    const std::int64_t visible = seen < tile.first ? tile.first : seen < tile.columns ? seen : tile.columns;
+    const std::int64_t seen = tile.visible + row, behind = tile.behind + row;
+    const std::int64_t border = behind > tile.first ? behind : tile.first;
+    const std::int64_t first = border < tile.columns ? border : tile.columns;
+    const std::int64_t visible = seen < first ? first : seen < tile.columns ? seen : tile.columns;
     const float before = tile.maximum[row];
-    float maximum = row_maximum(scores + tile.first, visible - tile.first) * tile.scale;
+    float maximum = row_maximum(scores + first, visible - first) * tile.scale;
     maximum = maximum > before ? maximum : before;
-    const float sum = exponentiate<T>(scores, tile.first, visible, tile.columns, tile.scale, maximum);
+    const float sum = exponentiate<T>(scores, first, visible, tile.columns, tile.scale, maximum);
     if (maximum != before) {
       const float shrink = power_of_two(broadcast(before - maximum))[0];
       multiply(tile.out + row * tile.head_dim, tile.head_dim, shrink);

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The bias of a linear layer, forward and backward.
+#include "elements.cuh"
+#include "scratch.hpp"
+
+namespace fsdp::device::cuda {
+namespace {
+
+template <class T>
+struct AddToRows {
+  const T* bias;
+  Rows<T> y;
+  template <int W>
+  __device__ __forceinline__ void operator()(std::int64_t row, std::int64_t column) const {
+    float a[W], b[W];
+    load(bias + column, a);
+    load(y.row(row) + column, b);
+#pragma unroll
+    for (int i = 0; i < W; ++i) b[i] += a[i];
+    store(y.row(row) + column, b);
+  }
+};
+
+/// Part p of `parts`: the sum of rows p, p + parts, ...
+template <class T>
+struct SumRows {
+  Rows<const T> dy;
+  std::int64_t rows, count;
+  Rows<float> parts;
+  template <int W>
+  __device__ __forceinline__ void operator()(std::int64_t part, std::int64_t column) const {
+    float sum[W] = {}, a[W];
+    for (std::int64_t row = part; row < rows; row += count) {
+      load(dy.row(row) + column, a);
+#pragma unroll
+      for (int i = 0; i < W; ++i) sum[i] += a[i];
+    }
+#pragma unroll
+    for (int i = 0; i < W; ++i) parts.row(part)[column + i] = sum[i];
+  }
+};
+
+/// Parts are added in their order.
+struct FoldParts {
+  Rows<const float> parts;
+  std::int64_t count;
+  bool accumulate;
+  float* sum;
+  template <int W>
+  __device__ __forceinline__ void operator()(std::int64_t, std::int64_t column) const {
+#pragma unroll
+    for (int i = 0; i < W; ++i) {
+      double total = accumulate ? static_cast<double>(sum[column + i]) : 0;
+      for (std::int64_t part = 0; part < count; ++part) total += static_cast<double>(parts.row(part)[column + i]);
+      sum[column + i] = static_cast<float>(total);
+    }
+  }
+};
+
+}  // namespace
+
+template <class T>
+void add_bias(Lane lane, Tensor<const T> bias, Tensor<T> y) {
+  const Access accesses[] = {access(y), {bias.data(), sizeof(T), 0}};
+  run<widest<T>>(lane, "add_bias", AddToRows<T>{bias.data(), y}, y.rows(), y.columns(), accesses);
+}
+
+template <class T>
+void bias_backward(Lane lane, Tensor<const T> dy, Tensor<float> dbias, Write write, Tensor<float> parts) {
+  const std::int64_t columns = dy.columns(), count = row_parts(dy.rows());
+  const Tensor<float> sums(parts.data(), {count, columns});
+  const Access accesses[] = {access(dy)};
+  run<widest<T>>(lane, "bias_backward", SumRows<T>{dy, dy.rows(), count, sums}, count, columns, accesses);
+  const Access sum[] = {access(dbias)};
+  run<1>(lane, "bias_backward", FoldParts{Tensor<const float>(sums), count, write == Write::accumulate, dbias.data()},
+         1, columns, sum);
+}
+
+#define FSDP_BIAS(T)                                           \
+  template void add_bias<T>(Lane, Tensor<const T>, Tensor<T>); \
+  template void bias_backward<T>(Lane, Tensor<const T>, Tensor<float>, Write, Tensor<float>);
+FSDP_BIAS(float)
+FSDP_BIAS(bf16)
+FSDP_BIAS(f16)
+
+}  // namespace fsdp::device::cuda
