@@ -50,7 +50,7 @@ struct BareLoop<PrecisionT>::State {
       std::vector<std::size_t> indices;
       for (const nn::Parameter& parameter : nn::flatten(unit.parameters())) {
         const std::string name = parameter.name[0] == '/' ? parameter.name + 1 : prefix + parameter.name;
-        names[name] = parameters.size();
+        if (parameter.present()) names[name] = parameters.size();
         indices.push_back(parameters.size());
         parameters.push_back(parameter);
       }

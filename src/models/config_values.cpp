@@ -8,7 +8,7 @@ namespace fsdp {
 std::string text_of(const ConfigValue& value) {
   std::ostringstream text;
   text << std::boolalpha;
-  std::visit([&](const auto& number) { text << number; }, value.value);
+  std::visit([&](const auto& each) { text << each; }, value.value);
   return text.str();
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fsdp/models/llama_config.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <numbers>
 #include <utility>
 
 #include <fsdp/core/error.hpp>
@@ -35,6 +37,29 @@ const std::array presets = {
             .head_dim = 32}},
 };
 
+const std::array<std::string, 4> families = {"llama", "mistral", "qwen2", "qwen3"};
+const std::array<std::string, 4> rope_types = {"default", "linear", "llama3", "yarn"};
+
+void validate_rope(const RopeConfig& rope) {
+  require<InputError>(std::ranges::find(rope_types, rope.type) != rope_types.end(), "model: rope_type is '", rope.type,
+                      "'; ", suggestion(rope.type, {rope_types.begin(), rope_types.end()}));
+  if (rope.type == "default") return;
+  require<InputError>(std::isfinite(rope.factor) && rope.factor >= 1 && rope.factor <= 1e6, "model: rope_factor is ",
+                      rope.factor, "; it must be 1 to 1e6");
+  if (rope.type == "linear") return;
+  require<InputError>(rope.original_positions >= 1 && rope.original_positions <= std::int64_t{1} << 24,
+                      "model: rope_original_positions is ", rope.original_positions, "; it must be 1 to ", 1 << 24);
+  const bool llama3 = rope.type == "llama3";
+  const double low = llama3 ? rope.low_freq_factor : rope.beta_slow;
+  const double high = llama3 ? rope.high_freq_factor : rope.beta_fast;
+  require<InputError>(std::isfinite(high) && low > 0 && low < high,
+                      "model: ", llama3 ? "rope_low_freq_factor" : "rope_beta_slow", " is ", low, " and ",
+                      llama3 ? "rope_high_freq_factor" : "rope_beta_fast", " is ", high,
+                      "; the first must be above 0 and below the second");
+  require<InputError>(std::isfinite(rope.attention_factor) && rope.attention_factor >= 0,
+                      "model: rope_attention_factor is ", rope.attention_factor, "; it must be 0 or above");
+}
+
 struct Range {
   std::string_view name;
   std::int64_t value;
@@ -53,6 +78,27 @@ LlamaConfig llama_preset(std::string_view name) {
   for (const Preset& preset : presets)
     if (preset.name == name) return preset.config;
   throw InputError(message("no preset is called '", name, "'; ", suggestion(name, llama_preset_names())));
+}
+
+device::RotaryScaling RopeConfig::scaling(double theta, std::int64_t head_dim) const {
+  using Kind = device::RotaryScaling::Kind;
+  const auto original = static_cast<double>(original_positions), width = static_cast<double>(head_dim);
+  if (type == "linear") return {.kind = Kind::linear, .factor = factor};
+  if (type == "llama3")
+    return {
+        .kind = Kind::llama3, .factor = factor, .low = low_freq_factor, .high = high_freq_factor, .original = original};
+  if (type != "yarn") return {};
+  const auto pair_of = [&](double turns) {  // which turns so often within the original positions
+    return width * std::log(original / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta));
+  };
+  const double low = std::max(std::floor(pair_of(beta_fast)), 0.0);
+  const double high = std::min(std::ceil(pair_of(beta_slow)), width - 1);
+  return {.kind = Kind::yarn,
+          .factor = factor,
+          .low = low,
+          .high = low == high ? high + 0.001 : high,
+          .original = original,
+          .magnitude = attention_factor > 0 ? attention_factor : 0.1 * std::log(factor) + 1};
 }
 
 void LlamaConfig::validate() const {
@@ -74,6 +120,15 @@ void LlamaConfig::validate() const {
                       "; rotary embedding turns pairs, so it must be even");
   require<InputError>(std::isfinite(c.rms_norm_eps) && c.rms_norm_eps > 0 && c.rms_norm_eps <= 1e-2,
                       "model: rms_norm_eps is ", c.rms_norm_eps, "; it must be above 0 and at most 0.01");
+  require<InputError>(std::ranges::find(families, c.family) != families.end(), "model: no family is called '", c.family,
+                      "'; ", suggestion(c.family, {families.begin(), families.end()}));
+  require<InputError>(c.sliding_window >= 0 && c.full_layers >= 0, "model: the window is ", c.sliding_window,
+                      " tokens and ", c.full_layers, " layers have none; neither may be below 0");
+  require<InputError>(c.sliding_window == 0 || c.family != "llama",
+                      "model: a llama's tokens see no window; take --family mistral, qwen2 or qwen3");
+  require<InputError>(c.full_layers == 0 || c.family.starts_with("qwen"), "model: all layers of a ", c.family,
+                      " are alike; take --family qwen2 or qwen3");
+  validate_rope(c.rope);
   require<InputError>(std::isfinite(c.rope_theta) && c.rope_theta > 1 && c.rope_theta <= 1e9, "model: rope_theta is ",
                       c.rope_theta, "; it must be above 1 and at most 1e9");
 }

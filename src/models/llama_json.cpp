@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -9,6 +11,7 @@
 #include <fsdp/core/error.hpp>
 #include <fsdp/models/llama_config.hpp>
 
+#include "json_keys.hpp"
 #include "strict_json.hpp"
 
 namespace fsdp {
@@ -18,104 +21,156 @@ using nlohmann::json;
 
 constexpr std::int64_t most_config_bytes = 1'000'000;
 
-/// Typed look-ups in one JSON object; `null` counts as absent.
-class Keys {
- public:
-  Keys(const json& object, const std::string& source) : object_(object), source_(source) {}
-
-  bool has(const char* key) const { return object_.contains(key) && !object_.at(key).is_null(); }
-
-  std::int64_t integer(const char* key) const {
-    require<InputError>(has(key), source_, ": the key \"", key, "\" is missing");
-    const json& value = object_.at(key);
-    require<InputError>(value.is_number_unsigned() && value.get<std::uint64_t>() <= INT64_MAX, source_, ": \"", key,
-                        "\" is ", value.dump(), "; it must be a whole number that is not negative");
-    return value.get<std::int64_t>();
-  }
-  std::int64_t integer(const char* key, std::int64_t otherwise) const { return has(key) ? integer(key) : otherwise; }
-
-  double number(const char* key, double otherwise) const {
-    if (!has(key)) return otherwise;
-    require<InputError>(object_.at(key).is_number(), source_, ": \"", key, "\" is ", dump(key),
-                        "; it must be a number");
-    return object_.at(key).get<double>();
-  }
-
-  bool boolean(const char* key, bool otherwise) const {
-    if (!has(key)) return otherwise;
-    require<InputError>(object_.at(key).is_boolean(), source_, ": \"", key, "\" is ", dump(key),
-                        "; it must be true or false");
-    return object_.at(key).get<bool>();
-  }
-
-  /// Refuses every value but `only`, or, where `optional`, no value.
-  void expect(const char* key, const json& only, bool optional = true) const {
-    if (optional && !has(key)) return;
-    require<InputError>(has(key), source_, ": the key \"", key, "\" is missing; this must be ", only.dump());
-    require<InputError>(object_.at(key) == only, source_, ": \"", key, "\" is ", dump(key), "; only ", only.dump(),
-                        " is supported");
-  }
-
-  std::string dump(const char* key) const {
-    return object_.at(key).dump(-1, ' ', true, json::error_handler_t::replace).substr(0, 80);
-  }
-  const json& at(const char* key) const { return object_.at(key); }
-
- private:
-  const json& object_;
-  const std::string& source_;
-};
-
-/// `rope_scaling` and `rope_parameters` may stand there if they scale nothing.
-void refuse_scaled_rotation(const Keys& keys, const char* key, const std::string& source) {
+/// The newer `rope_parameters` or the older `rope_scaling`, which wins as in `transformers`. Sets theta as well.
+void read_rope(const Keys& keys, const std::string& source, LlamaConfig& config) {
+  config.rope_theta = keys.number("rope_theta", 10000.0);
+  const char* const key = keys.has("rope_scaling") ? "rope_scaling" : "rope_parameters";
   if (!keys.has(key)) return;
-  const json& rope = keys.at(key);
-  require<InputError>(rope.is_object(), source, ": \"", key, "\" is ", keys.dump(key), "; it must be an object");
-  const Keys inner(rope, source);
-  inner.expect("rope_type", "default");
-  inner.expect("type", "default");
+  const json& object = keys.at(key);
+  require<InputError>(object.is_object(), source, ": \"", key, "\" is ", keys.dump(key), "; it must be an object");
+  const Keys inner(object, source);
+  config.rope_theta = inner.number("rope_theta", config.rope_theta);
   inner.expect("partial_rotary_factor", 1.0);
+  RopeConfig& rope = config.rope;
+  rope.type = inner.text("rope_type", inner.text("type", "default"));
+  const bool llama3 = rope.type == "llama3", yarn = rope.type == "yarn";
+  require<InputError>(llama3 || yarn || rope.type == "default" || rope.type == "linear", source, ": the RoPE type \"",
+                      shortened(rope.type), "\" is not known; default, linear, llama3 and yarn are");
+  if (rope.type == "default") return;
+  if (llama3 || yarn)
+    rope.original_positions = inner.integer("original_max_position_embeddings", config.max_position_embeddings);
+  if (yarn && !inner.has("factor"))
+    rope.factor = static_cast<double>(config.max_position_embeddings) / static_cast<double>(rope.original_positions);
+  else
+    rope.factor = inner.number("factor");
+  if (llama3) {
+    rope.low_freq_factor = inner.number("low_freq_factor");
+    rope.high_freq_factor = inner.number("high_freq_factor");
+  }
+  if (yarn) {
+    rope.beta_fast = inner.number("beta_fast", rope.beta_fast);
+    rope.beta_slow = inner.number("beta_slow", rope.beta_slow);
+    rope.attention_factor = inner.number("attention_factor", 0);
+    inner.expect("truncate", true);
+    for (const char* const other : {"mscale", "mscale_all_dim"})
+      require<InputError>(!inner.has(other), source, ": \"", other, "\" of yarn is not supported; give its ",
+                          "\"attention_factor\" instead");
+  }
 }
+
+json write_rope(const RopeConfig& rope) {
+  if (rope.type == "default") return nullptr;
+  json object = {{"rope_type", rope.type}, {"factor", rope.factor}};
+  if (rope.type == "linear") return object;
+  object["original_max_position_embeddings"] = rope.original_positions;
+  if (rope.type == "llama3") {
+    object["low_freq_factor"] = rope.low_freq_factor;
+    object["high_freq_factor"] = rope.high_freq_factor;
+  } else {
+    object["beta_fast"] = rope.beta_fast;
+    object["beta_slow"] = rope.beta_slow;
+    if (rope.attention_factor > 0) object["attention_factor"] = rope.attention_factor;
+  }
+  return object;
+}
+
+/// How many of a Qwen's layers come before the first with a window.
+std::int64_t full_layers_of(const Keys& keys, const std::string& source, const LlamaConfig& config) {
+  if (!keys.has("layer_types")) return std::min(keys.integer("max_window_layers", 28), config.layers);
+  const json& types = keys.at("layer_types");
+  const auto full = std::ranges::find_if(types, [](const json& type) { return type != "full_attention"; });
+  const bool rest = std::all_of(full, types.end(), [](const json& type) { return type == "sliding_attention"; });
+  require<InputError>(types.is_array() && static_cast<std::int64_t>(types.size()) == config.layers && rest, source,
+                      ": \"layer_types\" is ", keys.dump("layer_types"), "; it must name each of the ", config.layers,
+                      " layers, all of \"full_attention\" before those of \"sliding_attention\"");
+  return full - types.begin();
+}
+
+/// Tokens that one sees at most, and in which layers: what no layer has is left out.
+void read_window(const Keys& keys, const std::string& source, LlamaConfig& config) {
+  constexpr std::int64_t usual = 4096;
+  if (config.family == "mistral")
+    config.sliding_window = keys.given("sliding_window") ? keys.integer("sliding_window", 0) : usual;
+  if (!config.family.starts_with("qwen")) return;
+  config.full_layers = full_layers_of(keys, source, config);
+  if (keys.boolean("use_sliding_window", false)) config.sliding_window = keys.integer("sliding_window", usual);
+  require<InputError>(config.sliding_window > 0 || !keys.has("layer_types") || config.full_layers == config.layers,
+                      source, ": \"layer_types\" names layers with a window, and \"use_sliding_window\" is not true");
+  if (config.sliding_window == 0 || config.full_layers == config.layers) config.sliding_window = config.full_layers = 0;
+}
+
+constexpr std::array known_keys = {"architectures",
+                                   "model_type",
+                                   "hidden_act",
+                                   "hidden_size",
+                                   "num_hidden_layers",
+                                   "num_attention_heads",
+                                   "num_key_value_heads",
+                                   "head_dim",
+                                   "intermediate_size",
+                                   "vocab_size",
+                                   "max_position_embeddings",
+                                   "rms_norm_eps",
+                                   "rope_theta",
+                                   "rope_scaling",
+                                   "rope_parameters",
+                                   "partial_rotary_factor",
+                                   "attention_bias",
+                                   "mlp_bias",
+                                   "tie_word_embeddings",
+                                   "torch_dtype",
+                                   "dtype",
+                                   "use_sliding_window",
+                                   "sliding_window",
+                                   "max_window_layers",
+                                   "layer_types",
+                                   "quantization_config"};
 
 }  // namespace
 
 LlamaConfig LlamaConfig::parse(std::string_view text, const std::string& source) {
   require<InputError>(static_cast<std::int64_t>(text.size()) <= most_config_bytes, source, ": ", text.size(),
                       " bytes; a config.json has at most ", most_config_bytes);
-  const json object = parse_strict(text, source);
+  json object = parse_strict(text, source);
   require<InputError>(object.is_object(), source, ": not a JSON object");
   const Keys keys(object, source);
-  keys.expect("model_type", "llama", false);
+  const std::string family = keys.text("model_type");
+  const bool qwen = family == "qwen2" || family == "qwen3";
+  require<InputError>(family == "llama" || family == "mistral" || qwen, source, ": \"model_type\" is \"",
+                      shortened(family), "\"; llama, mistral, qwen2 and qwen3 are supported");
   keys.expect("hidden_act", "silu");
   keys.expect("attention_bias", false);
   keys.expect("mlp_bias", false);
   keys.expect("partial_rotary_factor", 1.0);
   require<InputError>(!keys.has("quantization_config"), source,
-                      ": \"quantization_config\" is set; only float32 and bfloat16 weights are read");
-  refuse_scaled_rotation(keys, "rope_scaling", source);
-  refuse_scaled_rotation(keys, "rope_parameters", source);
+                      ": \"quantization_config\" is set; only float32, float16 and bfloat16 weights are read");
 
-  LlamaConfig config{.vocab_size = keys.integer("vocab_size"),
+  LlamaConfig config{.family = family,
+                     .vocab_size = keys.integer("vocab_size"),
                      .hidden_size = keys.integer("hidden_size"),
                      .intermediate_size = keys.integer("intermediate_size"),
                      .layers = keys.integer("num_hidden_layers"),
                      .heads = keys.integer("num_attention_heads"),
                      .rms_norm_eps = keys.number("rms_norm_eps", 1e-6),
-                     .rope_theta = keys.number("rope_theta", 10000.0),
                      .tied = keys.boolean("tie_word_embeddings", false),
-                     .max_position_embeddings = keys.integer("max_position_embeddings", 2048)};
-  config.kv_heads = keys.integer("num_key_value_heads", config.heads);
+                     .max_position_embeddings = keys.integer("max_position_embeddings", qwen                  ? 32768
+                                                                                        : family == "mistral" ? 131072
+                                                                                                              : 2048)};
+  config.kv_heads = keys.integer("num_key_value_heads", family == "mistral" ? 8 : config.heads);
   require<InputError>(config.heads > 0, source, ": \"num_attention_heads\" is 0");
-  if (keys.has("rope_parameters"))
-    config.rope_theta = Keys(keys.at("rope_parameters"), source).number("rope_theta", config.rope_theta);
-  require<InputError>(keys.has("head_dim") || config.hidden_size % config.heads == 0, source, ": hidden_size ",
-                      config.hidden_size, " is not divisible by ", config.heads, " heads; give \"head_dim\"");
-  config.head_dim = keys.integer("head_dim", config.hidden_size / config.heads);
+  const bool own_width = keys.has("head_dim") || family == "qwen3";
+  require<InputError>(own_width || config.hidden_size % config.heads == 0, source, ": hidden_size ", config.hidden_size,
+                      " is not divisible by ", config.heads, " heads; give \"head_dim\"");
+  config.head_dim = keys.integer("head_dim", family == "qwen3" ? 128 : config.hidden_size / config.heads);
+  read_rope(keys, source, config);
+  read_window(keys, source, config);
   try {
     config.validate();
   } catch (const InputError& error) {
     throw InputError(source + ": " + error.what());
   }
+  for (const char* const key : known_keys) object.erase(key);
+  config.other_keys = object.dump();
   return config;
 }
 
@@ -125,8 +180,13 @@ LlamaConfig LlamaConfig::read(const std::filesystem::path& folder) {
 }
 
 std::string LlamaConfig::write() const {
-  nlohmann::ordered_json object = {{"architectures", {"LlamaForCausalLM"}},
-                                   {"model_type", "llama"},
+  const bool qwen = family.starts_with("qwen");
+  const std::string name = family == "llama"     ? "Llama"
+                           : family == "mistral" ? "Mistral"
+                           : family == "qwen2"   ? "Qwen2"
+                                                 : "Qwen3";
+  nlohmann::ordered_json object = {{"architectures", {name + "ForCausalLM"}},
+                                   {"model_type", family},
                                    {"hidden_act", "silu"},
                                    {"hidden_size", hidden_size},
                                    {"num_hidden_layers", layers},
@@ -138,13 +198,17 @@ std::string LlamaConfig::write() const {
                                    {"max_position_embeddings", max_position_embeddings},
                                    {"rms_norm_eps", rms_norm_eps},
                                    {"rope_theta", rope_theta},
-                                   {"rope_scaling", nullptr},
-                                   {"attention_bias", false},
-                                   {"mlp_bias", false},
-                                   {"tie_word_embeddings", tied},
-                                   {"torch_dtype", "float32"},
-                                   {"bos_token_id", 0},
-                                   {"eos_token_id", 0}};
+                                   {"rope_scaling", write_rope(rope)}};
+  if (qwen) object["use_sliding_window"] = sliding_window > 0;
+  if (qwen) object["max_window_layers"] = sliding_window > 0 ? full_layers : layers;
+  if (family != "llama")
+    object["sliding_window"] = sliding_window > 0 ? nlohmann::ordered_json(sliding_window) : nullptr;
+  if (family == "llama" || family == "qwen3") object["attention_bias"] = false;
+  if (family == "llama") object["mlp_bias"] = false;
+  object["tie_word_embeddings"] = tied;
+  object["torch_dtype"] = "float32";
+  const json other = json::parse(other_keys);
+  for (const auto& [key, value] : other.items()) object[key] = value;
   return object.dump(2) + "\n";
 }
 

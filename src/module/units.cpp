@@ -183,6 +183,7 @@ UnitGroups group_parameters(UnitLists units, const Units& choices, std::int64_t 
       references.push_back(place->second);
       if (!uses(use, number)) use.groups.push_back(number);
     }
+    for (const int field : units[unit].absent) references.insert(references.begin() + field, Reference{-1, -1});
     // In the groups' order a unit's largest part is gathered first, into the slot that another unit's left. Small
     // parts that stay for longer would fill it.
     std::sort(use.groups.begin(), use.groups.end());

@@ -31,7 +31,8 @@ std::string start_text(const StartRecord& record, const std::string& data, std::
        << record.threads << (record.threads == 1 ? " thread\n" : " threads\n") << "model     " << record.model_name
        << ": " << record.parameters << " parameters";
   for (const ConfigValue& size : record.sizes)
-    if (std::holds_alternative<std::int64_t>(size.value)) text << ", " << size.name << ' ' << text_of(size);
+    if (const auto* const number = std::get_if<std::int64_t>(&size.value); number != nullptr && *number != 0)
+      text << ", " << size.name << ' ' << text_of(size);
   text << "\noptimizer " << record.optimizer;
   for (const ConfigValue& constant : record.constants) text << ", " << constant.name << ' ' << text_of(constant);
   text << '\n'

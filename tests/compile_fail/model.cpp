@@ -7,7 +7,7 @@
 // expect 6: fsdp: a model's Batch lacks sequences, counts(), pattern() or upload(context)
 // expect 7: fsdp: a model lacks one of the types Stack, Local (its Stack's), Config, Batch, Entry, Block, Head
 // expect 8: fsdp: nn::OneOf lists a kind of block twice
-// expect 9: fsdp: a model's config visits a value that is no std::int64_t, double or bool
+// expect 9: fsdp: a model's config visits a value that is no std::int64_t, double, bool or std::string
 // expect 10: fsdp: a source of batches lacks one of training(), validation(), sequence_length(), storage(
 #include <comm/threads.hpp>
 #include <fsdp/data/source.hpp>

@@ -33,6 +33,20 @@ TEST_P(Golden20Steps, EqualPyTorchsWhateverTheMicroBatchesAndTiles) {
   }
 }
 
+TEST_P(Golden20Steps, OfEveryFamilyEqualTransformers) {
+  const auto [strategy, ranks] = GetParam();
+  if (strategy != "fsdp2" && (sanitized || ranks == 6)) GTEST_SKIP() << "fsdp2 runs there";
+  for (const auto& [name, clip] : family_folders) {
+    const Golden golden(name);
+    for (const auto& [tiling_name, tiling, micro_batches] : golden_tilings()) {
+      SCOPED_TRACE(message(name, ", ", micro_batches, " micro-batches, tiling ", tiling_name));
+      RunOptions options = golden.options(ranks, micro_batches, tiling, clip);
+      if (micro_batches == 1) options.logits_of = golden.windows;
+      expect_golden(run(strategy, options), golden, 1e-5, 1e-4);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(OnThreads, Golden20Steps,
                          ::testing::Combine(::testing::ValuesIn(strategies), ::testing::Values(1, 2, 3, 6)),
                          [](const auto& info) {
@@ -57,6 +71,23 @@ TEST(Golden, AStepThatIsForgottenIsFound) {
   for (const auto& [name, values] : results.weights)
     largest = std::max(largest, relative(values, golden.read("adamw." + name)));
   EXPECT_GT(largest, 1e-4);
+}
+
+TEST(Golden, WithAnotherWindowOrScalingAFamilyIsAnother) {
+  const auto expect_other = [](const char* name, const std::function<void(LlamaConfig&)>& change) {
+    const Golden golden(name);
+    RunOptions options = golden.options(1, 1, {}, 0.0);
+    options.steps = 1;
+    change(options.config);
+    EXPECT_GT(largest_relative({run("fsdp2", options).losses.front()}, golden.read("loss")), 1e-5) << name;
+  };
+  expect_other("llama-llama3", [](LlamaConfig& c) { c.rope.type = "default"; });
+  expect_other("mistral-window", [](LlamaConfig& c) { c.sliding_window = 0; });
+  expect_other("mistral-window", [](LlamaConfig& c) { c.sliding_window = 4; });
+  expect_other("mistral-window", [](LlamaConfig& c) { c.rope.factor = 3; });
+  expect_other("qwen2-yarn", [](LlamaConfig& c) { c.rope.attention_factor = 1; });
+  expect_other("qwen2-yarn", [](LlamaConfig& c) { c.rope.beta_fast = 2; });
+  expect_other("qwen3-window", [](LlamaConfig& c) { c.full_layers = 0; });
 }
 
 TEST(Golden, AnotherClippingIsFound) {

@@ -78,13 +78,68 @@ TEST(LlamaConfig, RefusesByNameWhatItCannotCompute) {
   EXPECT_INPUT_ERROR(parse(R"(,"hidden_act":"gelu")"), R"("hidden_act" is "gelu"; only "silu" is supported)");
   EXPECT_INPUT_ERROR(parse(R"(,"attention_bias":true)"), "attention_bias");
   EXPECT_INPUT_ERROR(parse(R"(,"mlp_bias":true)"), "mlp_bias");
-  EXPECT_INPUT_ERROR(parse(R"(,"rope_scaling":{"rope_type":"yarn","factor":4})"), "yarn");
-  EXPECT_INPUT_ERROR(parse(R"(,"rope_scaling":{"type":"linear","factor":2})"), "linear");
-  EXPECT_INPUT_ERROR(parse(R"(,"rope_parameters":{"rope_type":"llama3"})"), "llama3");
+  EXPECT_INPUT_ERROR(parse(R"(,"rope_scaling":{"rope_type":"dynamic","factor":4})"),
+                     R"(the RoPE type "dynamic" is not known; default, linear, llama3 and yarn are)");
+  EXPECT_INPUT_ERROR(parse(R"(,"rope_scaling":{"type":"linear"})"), R"("factor" is missing)");
+  EXPECT_INPUT_ERROR(parse(R"(,"rope_parameters":{"rope_type":"llama3","factor":8})"), "low_freq_factor");
+  EXPECT_INPUT_ERROR(parse(R"(,"rope_parameters":{"rope_type":"yarn","factor":8,"mscale":1})"), "mscale");
+  EXPECT_INPUT_ERROR(parse(R"(,"rope_parameters":{"rope_type":"yarn","factor":0.5})"), "rope_factor is 0.5");
   EXPECT_INPUT_ERROR(parse(R"(,"rope_scaling":7)"), "must be an object");
   EXPECT_INPUT_ERROR(parse(R"(,"quantization_config":{"bits":4})"), "quantization_config");
-  EXPECT_INPUT_ERROR(LlamaConfig::parse(R"({"model_type":"qwen3"})", "f"), R"("model_type" is "qwen3")");
+  EXPECT_INPUT_ERROR(LlamaConfig::parse(R"({"model_type":"gemma3"})", "f"),
+                     R"("model_type" is "gemma3"; llama, mistral, qwen2 and qwen3 are supported)");
   EXPECT_INPUT_ERROR(LlamaConfig::parse("{}", "f"), "\"model_type\" is missing");
+}
+
+/// A config.json of one of the families.
+LlamaConfig family(const std::string& name, const std::string& more, int layers = 2) {
+  return LlamaConfig::parse(
+      R"({"model_type":")" + name +
+          R"(","vocab_size":256,"hidden_size":32,"intermediate_size":88,"num_attention_heads":4,"num_hidden_layers":)" +
+          std::to_string(layers) + more + "}",
+      "config.json");
+}
+
+TEST(LlamaFamilies, HaveTheirOwnDefaults) {
+  EXPECT_EQ(family("qwen3", "").head_dim, 128);
+  EXPECT_EQ(family("qwen2", "").head_dim, 8);
+  EXPECT_INPUT_ERROR(family("mistral", ""), "4 heads are not divisible by 8 key-value heads");
+  EXPECT_EQ(family("mistral", R"(,"num_key_value_heads":4)").sliding_window, 4096);
+  EXPECT_EQ(family("mistral", R"(,"num_key_value_heads":4,"sliding_window":null)").sliding_window, 0);
+  EXPECT_EQ(family("qwen2", R"(,"sliding_window":7)").sliding_window, 0);
+  EXPECT_EQ(family("llama", R"(,"sliding_window":7)").sliding_window, 0);  // as in transformers
+}
+
+TEST(LlamaFamilies, WindowsSlideFromALayerOn) {
+  const std::string window = R"(,"use_sliding_window":true,"sliding_window":7)";
+  const LlamaConfig some = family("qwen3", window + R"(,"max_window_layers":1)", 3);
+  EXPECT_EQ((std::vector{some.window(0), some.window(1), some.window(2)}), (std::vector<std::int64_t>{0, 7, 7}));
+  EXPECT_EQ(family("qwen2", window, 3), family("qwen2", "", 3));  // 28 layers have none
+  const std::string listed = window + R"(,"layer_types":["full_attention","sliding_attention","sliding_attention"])";
+  EXPECT_EQ(family("qwen3", listed, 3), some);
+  EXPECT_INPUT_ERROR(family("qwen3", listed, 2), "it must name each of the 2 layers");
+  EXPECT_INPUT_ERROR(family("qwen3", window + R"(,"layer_types":["sliding_attention","full_attention"])"),
+                     "before those of");
+  EXPECT_INPUT_ERROR(family("qwen3", R"(,"layer_types":["full_attention","sliding_attention"])"),
+                     "\"use_sliding_window\" is not true");
+  EXPECT_INPUT_ERROR(family("qwen3", R"(,"layer_types":7)"), "\"layer_types\" is 7");
+}
+
+TEST(LlamaFamilies, WriteWhatTheyReadAndKeepOtherKeys) {
+  const std::string window = R"(,"use_sliding_window":true,"sliding_window":7,"max_window_layers":1)";
+  const std::string yarn =
+      R"(,"rope_scaling":{"type":"yarn","factor":4,"original_max_position_embeddings":64,"attention_factor":1.5})";
+  const std::string llama3 = R"(,"rope_parameters":{"rope_type":"llama3","rope_theta":5e5,"factor":8,
+    "low_freq_factor":1,"high_freq_factor":4,"original_max_position_embeddings":8192})";
+  for (const LlamaConfig& config :
+       {family("mistral", R"(,"num_key_value_heads":2,"sliding_window":5,"eos_token_id":[1,2])"),
+        family("qwen2", yarn + R"(,"initializer_range":0.03)"), family("qwen3", window), family("llama", llama3)}) {
+    const LlamaConfig back = LlamaConfig::parse(config.write(), "here");
+    EXPECT_EQ(back, config);
+    EXPECT_EQ(back.other_keys, config.other_keys);
+    EXPECT_EQ(back.write(), config.write());
+  }
+  EXPECT_EQ(family("qwen2", R"(,"eos_token_id":[1,2],"x":null)").other_keys, R"({"eos_token_id":[1,2],"x":null})");
 }
 
 TEST(LlamaConfig, MalformedFilesAreInputErrors) {
@@ -116,7 +171,29 @@ TEST(LlamaConfig, EverySizeThatCannotWorkHasItsSentence) {
   EXPECT_INPUT_ERROR(changed([](LlamaConfig& c) { c.layers = 1025; }).validate(), "1 to 1024");
   EXPECT_INPUT_ERROR(changed([](LlamaConfig& c) { c.rms_norm_eps = 0; }).validate(), "rms_norm_eps");
   EXPECT_INPUT_ERROR(changed([](LlamaConfig& c) { c.rope_theta = 1; }).validate(), "rope_theta");
+  EXPECT_INPUT_ERROR(changed([](LlamaConfig& c) { c.family = "qwen4"; }).validate(), "no family is called 'qwen4'");
+  EXPECT_INPUT_ERROR(changed([](LlamaConfig& c) { c.sliding_window = 9; }).validate(), "take --family mistral");
+  EXPECT_INPUT_ERROR(changed([](LlamaConfig& c) { c.rope.type = "yarm"; }).validate(), "rope_type is 'yarm'");
   EXPECT_INPUT_ERROR(changed([](LlamaConfig& c) { c.rope_theta = INFINITY; }).validate(), "rope_theta");
+}
+
+TEST(ParameterList, OfQwensHasBiasesAndNormsOfHeads) {
+  LlamaConfig config = llama_preset("tiny");
+  const auto names = [&] {
+    std::vector<std::string> list;
+    for (const NamedParameter& parameter : parameter_list(test::ListedLlama(config)))
+      if (parameter.name.starts_with("model.layers.0.self_attn.")) list.push_back(parameter.name.substr(25));
+    return list;
+  };
+  const std::vector<std::string> llama = {"q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight"};
+  EXPECT_EQ(names(), llama);
+  config.family = "qwen2";
+  std::vector<std::string> qwen2 = llama, qwen3 = llama;
+  for (const char* const name : {"q_proj.bias", "k_proj.bias", "v_proj.bias"}) qwen2.push_back(name);
+  EXPECT_EQ(names(), qwen2);
+  config.family = "qwen3";
+  for (const char* const name : {"q_norm.weight", "k_norm.weight"}) qwen3.push_back(name);
+  EXPECT_EQ(names(), qwen3);
 }
 
 TEST(ParameterList, HasHuggingFacesNamesShapesAndOrder) {

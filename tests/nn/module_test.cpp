@@ -67,13 +67,14 @@ static_assert(std::is_same_v<ModuleTypes<Local<device::Cpu, Bf16Mixed, tiling::R
                              SwiGluFields<Tensor<const bf16>>>);
 static_assert(std::is_same_v<ModuleTypes<Local<device::Cpu, Bf16Mixed, tiling::RunTime>, SwiGluFields>::Gradients,
                              SwiGluFields<GradientView<float>>>);
-static_assert(TransformerBlock<L>::parameter_count == 9 && LossHead<L>::parameter_count == 2);
+static_assert(TransformerBlock<L>::parameter_count == 14 && LossHead<L>::parameter_count == 2);
 
 /// "name [extents]", with "= 1" where the values begin as ones.
 template <class M>
 std::vector<std::string> described(const M& module) {
   std::vector<std::string> list;
   for (const Parameter& parameter : flatten<M::template FieldsOf>(module.parameters())) {
+    if (!parameter.present()) continue;
     std::string text = parameter.name;
     for (std::int64_t axis = 0; axis < parameter.shape.rank; ++axis)
       text += (axis == 0 ? " [" : ", ") + std::to_string(parameter.shape[axis]);
@@ -91,6 +92,19 @@ TEST(Parameters, OfABlockStandInTheOrderOfItsFields) {
                                       "self_attn.o_proj.weight [12, 24]", "post_attention_layernorm.weight [12] = 1",
                                       "mlp.gate_proj.weight [35, 12]", "mlp.up_proj.weight [35, 12]",
                                       "mlp.down_proj.weight [12, 35]"}));
+}
+
+TEST(Parameters, OfAttentionWithBiasesAndNormsOfHeadsStandBehindTheOthers) {
+  ResidualAttention<L> attention{{}, 12, 6, 3, 4, 1e-5f};
+  const std::vector<std::string> plain = described(attention);
+  attention.biases = attention.head_norms = true;
+  std::vector<std::string> all = plain;
+  for (const char* const name :
+       {"self_attn.q_proj.bias [24]", "self_attn.k_proj.bias [12]", "self_attn.v_proj.bias [12]",
+        "self_attn.q_norm.weight [4] = 1", "self_attn.k_norm.weight [4] = 1"})
+    all.push_back(name);
+  EXPECT_EQ(plain.size(), 5U);
+  EXPECT_EQ(described(attention), all);
 }
 
 TEST(Parameters, OfATiedHeadAreTheEmbeddings) {
@@ -118,13 +132,13 @@ TEST(Parameters, SayWhatTheyAreForAndMatricesAloneDecay) {
 }
 
 TEST(Flatten, KeepsTheOrderOfNestedFieldsAndUnflattenTurnsItBack) {
-  const BlockFields<int> fields{{1, 2, 3, 4, 5}, {6, {7, 8, 9}}};
-  const std::array<int, 9> list = flatten<BlockFields>(fields);
-  EXPECT_EQ(list, (std::array<int, 9>{1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  const BlockFields<int> fields{{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, {11, {12, 13, 14}}};
+  const std::array<int, 14> list = flatten<BlockFields>(fields);
+  EXPECT_EQ(list, (std::array<int, 14>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}));
   const BlockFields<int> back = unflatten<BlockFields>(list);
   EXPECT_EQ(back.attention.out, 5);
-  EXPECT_EQ(back.mlp.norm, 6);
-  EXPECT_EQ(back.mlp.mlp.down, 9);
+  EXPECT_EQ(back.mlp.norm, 11);
+  EXPECT_EQ(back.mlp.mlp.down, 14);
 }
 
 TEST(GradientView, OverwritesAtItsFirstWriteAndAddsAfterwardsInEveryCopy) {

@@ -35,17 +35,23 @@ struct Sizes {
   float eps = 1e-2f;
   float theta = 100;
   std::vector<std::int64_t> documents = {};  ///< cumulative lengths; empty: each sequence is one
+  std::int64_t window = 0;
+  bool biases = false, head_norms = false;
 
   std::int64_t tokens() const { return sequences * length; }
   std::string in_words() const {
     return message(sequences, " x ", length, " tokens, hidden ", hidden, ", intermediate ", intermediate);
   }
-  /// The first token that a token attends to.
+  /// The first token of a token's document.
   std::int64_t first(std::int64_t token) const {
     std::int64_t first = token - token % length;
     for (const std::int64_t begin : documents)
       if (begin <= token) first = std::max(first, begin);
     return first;
+  }
+  /// The first token that a token attends to.
+  std::int64_t first_seen(std::int64_t token) const {
+    return window > 0 ? std::max(first(token), token - window + 1) : first(token);
   }
 };
 
@@ -110,7 +116,7 @@ inline Values rotate(const Sizes& sizes, Values x, std::int64_t heads) {
 /// Causal attention of one query: token `t`, head `head`; `out` gets head_dim numbers.
 inline void attend(const Sizes& sizes, const Values& q, const Values& k, const Values& v, std::int64_t t,
                    std::int64_t head, double* out) {
-  const std::int64_t d = sizes.head_dim, kv = head / (sizes.heads / sizes.kv_heads), first = sizes.first(t);
+  const std::int64_t d = sizes.head_dim, kv = head / (sizes.heads / sizes.kv_heads), first = sizes.first_seen(t);
   Values score;
   for (std::int64_t key = first; key <= t; ++key) {
     double sum = 0;
@@ -128,12 +134,24 @@ inline void attend(const Sizes& sizes, const Values& q, const Values& k, const V
   }
 }
 
-/// Weights: norm, q, k, v, out.
+/// x plus the bias in every row; x where there is none.
+inline Values plus_bias(Values x, const Values& bias) {
+  for (std::size_t i = 0; i < x.size() && !bias.empty(); ++i) x[i] += bias[i % bias.size()];
+  return x;
+}
+
+/// Weights of ResidualAttention.
+inline constexpr std::size_t attention_weights = 10;
+
+/// Weights: norm, q, k, v, out, then the biases of q, k and v and the norms of their heads, or empty ones.
 inline Values residual_attention(const Sizes& sizes, const ValueList& w, const Values& x) {
-  const Values normed = rms_norm(x, w[0], static_cast<double>(sizes.eps));
-  const Values q = rotate(sizes, linear(normed, w[1], sizes.hidden), sizes.heads);
-  const Values k = rotate(sizes, linear(normed, w[2], sizes.hidden), sizes.kv_heads);
-  const Values v = linear(normed, w[3], sizes.hidden);
+  const auto eps = static_cast<double>(sizes.eps);
+  const Values normed = rms_norm(x, w[0], eps);
+  const auto projected = [&](std::size_t i) { return plus_bias(linear(normed, w[i], sizes.hidden), w[i + 4]); };
+  const auto by_head = [&](const Values& y, const Values& norm) { return norm.empty() ? y : rms_norm(y, norm, eps); };
+  const Values q = rotate(sizes, by_head(projected(1), w[8]), sizes.heads);
+  const Values k = rotate(sizes, by_head(projected(2), w[9]), sizes.kv_heads);
+  const Values v = projected(3);
   const std::int64_t columns = sizes.heads * sizes.head_dim;
   Values out(static_cast<std::size_t>(sizes.tokens() * columns));
   for (std::int64_t t = 0; t < sizes.tokens(); ++t)
@@ -150,8 +168,9 @@ inline Values residual_mlp(const Sizes& sizes, const ValueList& w, const Values&
 
 /// Weights: those of attention, then those of the MLP.
 inline Values transformer_block(const Sizes& sizes, const ValueList& w, const Values& x) {
-  const Values middle = residual_attention(sizes, {w[0], w[1], w[2], w[3], w[4]}, x);
-  return residual_mlp(sizes, {w[5], w[6], w[7], w[8]}, middle);
+  const auto mlp = w.begin() + attention_weights;
+  const Values middle = residual_attention(sizes, {w.begin(), mlp}, x);
+  return residual_mlp(sizes, {mlp, w.end()}, middle);
 }
 
 inline Values embedding(const Sizes& sizes, const Values& table, const std::vector<std::int32_t>& tokens) {

@@ -65,6 +65,23 @@ TYPED_TEST(ResidualUnit, FollowsFloat64WithPackedDocuments) {
       expect_float64s<TypeParam>(sizes, expected, {.tiling = tiling, .threads = threads});
 }
 
+TYPED_TEST(ResidualUnit, FollowsFloat64WithBiasesNormsOfHeadsAndWindows) {
+  const Sizes plain{
+      .sequences = 2, .length = 9, .hidden = 7, .intermediate = 5, .heads = 4, .kv_heads = 2, .head_dim = 6};
+  for (const int what : {0, 1, 2, 3}) {
+    Sizes sizes = plain;
+    sizes.biases = what == 0 || what == 3;
+    sizes.head_norms = what == 1 || what == 3;
+    sizes.window = what >= 2 ? 4 : 0;
+    if (what == 3) sizes.documents = {0, 1, 5, 5, 9, 12, 18};
+    SCOPED_TRACE(what);
+    const Outcome expected = expected_outcome<typename TypeParam::Kind, typename TypeParam::Precision>(sizes, 2);
+    for (const Placing placing : {Placing::adjacent, Placing::padded})
+      for (const int threads : {1, 2})
+        expect_float64s<TypeParam>(sizes, expected, {.micro_batches = 2, .placing = placing, .threads = threads});
+  }
+}
+
 TYPED_TEST(ResidualUnit, AddsUpTheGradientsOfMicroBatchesAfterTheFirstOverwroteTheMemory) {
   const Sizes sizes{
       .sequences = 2, .length = 5, .hidden = 7, .intermediate = 5, .heads = 2, .kv_heads = 1, .head_dim = 2};

@@ -48,7 +48,7 @@ struct AttentionHalf {
   using Sizes = reference::Sizes;
   template <class L>
   static ResidualAttention<L> make(const Sizes& s) {
-    return {{}, s.hidden, s.heads, s.kv_heads, s.head_dim, s.eps};
+    return {{}, s.hidden, s.heads, s.kv_heads, s.head_dim, s.eps, s.window, s.biases, s.head_norms};
   }
   template <class L>
   static RotaryTable share(Context<L>& context, const Sizes& s) {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# 20 AdamW steps of each golden folder through the program give its float64 losses; eval gives the first of them.
+# 20 AdamW steps of each golden folder through the program give its float64 losses; eval gives the first of them. Losses of
+# steps of other families than Llama's, which are transformers', to 1e-4.
 set -euo pipefail
 source "$(dirname "$0")/../support/program.sh"
 
@@ -16,7 +17,8 @@ for name in sys.argv[2:]:
     columns.append(struct.unpack(f'<{(end - begin) // 8}d', body[begin:end]))
 for row in zip(*columns): print(*(repr(value) for value in row))" "$@"; }
 
-# run NAME CLIP FLAG...: the losses and gradient norms of the run, to 1e-5 relative.
+steps_bound=1e-5
+# run NAME CLIP FLAG...: the losses and gradient norms of the run, to $steps_bound relative.
 run() {
   local name=$1 clip=$2 model=$golden/$1
   shift 2
@@ -28,7 +30,7 @@ run() {
   steps metrics.jsonl | cut -d' ' -f2,3 >found
   expected "$model" adamw.losses adamw.grad_norms >wanted
   [ "$(wc -l <found)" -eq 20 ] || fail "$name: $(wc -l <found) steps"
-  close found wanted 1e-5
+  close found wanted $steps_bound
   ! cut -d' ' -f1 found | grep -Evq '^([0-9]\.?){9,}$' || fail "$name: losses with fewer than 9 digits"
 
   tessera eval --model "$model" --data "$model/text.bin" --seq-len $length --batch-size 4 --precision fp32
@@ -44,3 +46,8 @@ run llama-gqa 0
 run llama-odd 0.5
 run llama-gqa 0 --comm threads:3 --sharding zero3 --grad-accum 2 --tiling tiles:4
 run llama-odd 0.5 --comm threads:2 --sharding replicated --grad-accum 3 --tiling tokens:3
+steps_bound=1e-4
+run mistral-window 0 --comm threads:3 --sharding zero3
+run qwen2-yarn 0 --comm threads:2 --grad-accum 3 --tiling tokens:5
+run qwen3-window 0 --comm threads:2 --sharding zero2 --recompute
+run llama-llama3 0 --sharding replicated

@@ -96,6 +96,24 @@ TEST(Parity, ATiedHeadFollowsOneRankToo) {
   expect_same_bits(run("replicated", options), first);
 }
 
+TEST(Parity, FamiliesWithBiasesNormsOfHeadsAndWindowsDoToo) {
+  for (const char* const family : {"mistral", "qwen2", "qwen3"})
+    for (const bool recompute : sampled({false, true})) {
+      const auto options_on = [&](int ranks) {
+        RunOptions options = grid_options(ranks, 1, recompute);
+        options.config.family = family;
+        options.config.sliding_window = 3;
+        return options;
+      };
+      const RunResults first = run("fsdp2", options_on(3));
+      EXPECT_TRUE(follows(first, run("fsdp2", options_on(1)))) << family;
+      for (const auto stack : {"zero1", "zero2", "zero3:persist=20:prefetch=2", "replicated"}) {
+        SCOPED_TRACE(message(stack, ", ", family));
+        expect_same_bits(run(stack, options_on(3)), first);
+      }
+    }
+}
+
 /// These comparisons must be able to fail.
 TEST(Parity, ARankThatStepsOnItsOwnGradientsIsFound) {
   const RunResults alone = run("fsdp2", uneven_options(1));

@@ -19,7 +19,10 @@ struct OurMlp {
 struct OurBlock {
   template <class L>
   static nn::TransformerBlock<L> make(const ModuleSizes& sizes) {
-    return {{}, {{}, sizes.hidden, 3, 1, 4, 1e-2f}, {{}, sizes.hidden, 2 * sizes.hidden, 1e-2f}};
+    nn::ResidualAttention<L> attention{{}, sizes.hidden, 3, 1, 4, 1e-2f};
+    attention.biases = attention.head_norms = sizes.length > 4;  // at some sizes
+    attention.window = 4;
+    return {{}, attention, {{}, sizes.hidden, 2 * sizes.hidden, 1e-2f}};
   }
   template <class L>
   static nn::RotaryTable share(nn::Context<L>& context, const ModuleSizes& sizes) {

@@ -15,7 +15,7 @@ namespace fsdp {
 
 struct ConfigValue {
   std::string name = {};
-  std::variant<std::int64_t, double, bool> value = {};
+  std::variant<std::int64_t, double, bool, std::string> value = {};
 
   friend bool operator==(const ConfigValue&, const ConfigValue&) = default;
 };
@@ -30,9 +30,11 @@ template <class Config>
 ConfigValues values_of(const Config& config) {
   ConfigValues values;
   Config::visit(config, [&]<class T>(std::string_view name, const T& value, std::string_view) {
-    static_assert(std::is_same_v<T, std::int64_t> || std::is_same_v<T, double> || std::is_same_v<T, bool>,
-                  "fsdp: a model's config visits a value that is no std::int64_t, double or bool; flags and metrics "
-                  "know these three, so change its type or leave it out of visit");
+    static_assert(
+        std::is_same_v<T, std::int64_t> || std::is_same_v<T, double> || std::is_same_v<T, bool> ||
+            std::is_same_v<T, std::string>,
+        "fsdp: a model's config visits a value that is no std::int64_t, double, bool or std::string; flags and "
+        "metrics know these four, so change its type or leave it out of visit");
     values.push_back({std::string(name), value});
   });
   return values;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Llama as a list of units: embedding, equal blocks, head. Names and conventions are Hugging Face's.
+/// Llama, Mistral, Qwen2 and Qwen3 as a list of units: embedding, blocks, head. Names and conventions are Hugging
+/// Face's.
 #pragma once
 
 #include <cstdint>
@@ -45,16 +46,27 @@ class Llama {
   std::int64_t hidden() const { return config_.hidden_size; }
 
   Entry entry() const {
-    return {{{}, config_.vocab_size, config_.hidden_size}, config_.head_dim, static_cast<float>(config_.rope_theta)};
+    return {{{}, config_.vocab_size, config_.hidden_size},
+            config_.head_dim,
+            static_cast<float>(config_.rope_theta),
+            config_.rope.scaling(config_.rope_theta, config_.head_dim)};
   }
   int blocks() const { return static_cast<int>(config_.layers); }
-  /// All are alike.
-  Block block(int) const {
+  /// All have the same parameters; the first may see further than the others.
+  Block block(int index) const {
     const auto eps = static_cast<float>(config_.rms_norm_eps);
     const std::int64_t alive = units_.recompute ? 1 : config_.layers;  // blocks whose activations are kept together
     return {{},
             {{},
-             {{}, config_.hidden_size, config_.heads, config_.kv_heads, config_.head_dim, eps},
+             {{},
+              config_.hidden_size,
+              config_.heads,
+              config_.kv_heads,
+              config_.head_dim,
+              eps,
+              config_.window(index),
+              config_.biases(),
+              config_.head_norms()},
              {{}, config_.hidden_size, config_.intermediate_size, eps, alive}},
             units_.recompute};
   }
@@ -75,7 +87,8 @@ class Llama {
 
   /// Model FLOPs of trained tokens, recomputation not counted: 6 a token and matmul weight, and causal attention's
   /// 2 forward and 4 backward x heads x head_dim x length^2 a document and layer (the convention of PaLM, halved for
-  /// the causal mask). `squares`: the sum of length^2.
+  /// the causal mask; less what windows hide where all documents are as long as they are on average, weighted by
+  /// their length). `squares`: the sum of length^2.
   double flops(std::int64_t tokens, std::int64_t squares) const {
     const LlamaConfig& c = config_;
     const double matmul_weights =
@@ -83,7 +96,14 @@ class Llama {
             (static_cast<double>(c.hidden_size) * static_cast<double>(2 * (c.heads + c.kv_heads) * c.head_dim) +
              3.0 * static_cast<double>(c.hidden_size) * static_cast<double>(c.intermediate_size)) +
         static_cast<double>(c.vocab_size) * static_cast<double>(c.hidden_size);
-    const double attention = 6.0 * static_cast<double>(c.layers * c.heads * c.head_dim) * static_cast<double>(squares);
+    double seen = 0;  // of all layers, in units of squares
+    for (int layer = 0; layer < blocks(); ++layer) {
+      const double length = tokens > 0 ? static_cast<double>(squares) / static_cast<double>(tokens) : 0;
+      const auto window = static_cast<double>(c.window(layer));
+      const bool hides = window > 0 && window < length;
+      seen += hides ? window * (2 * length - window) / (length * length) : 1;
+    }
+    const double attention = 6.0 * seen * static_cast<double>(c.heads * c.head_dim) * static_cast<double>(squares);
     return 6.0 * matmul_weights * static_cast<double>(tokens) + attention;
   }
 

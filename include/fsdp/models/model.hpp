@@ -38,8 +38,8 @@ struct AnyVisitor {
 
 /// The numbers of a model: `Config::read(folder)` from its config.json, `write()` as its text, `validate()`, which
 /// throws InputError with one sentence, and `static visit(self, visitor)`, which calls visitor(name, value, help) for
-/// each value of self, a const or mutable config, where a value is std::int64_t, double or bool. What the command line
-/// asks for besides is optional: see train/model_choice.hpp.
+/// each value of self, a const or mutable config, where a value is std::int64_t, double, bool or std::string. What the
+/// command line asks for besides is optional: see train/model_choice.hpp.
 template <class C>
 concept ModelConfig = std::copyable<C> && requires(C changed, const C config, const std::filesystem::path& folder) {
   { C::read(folder) } -> std::same_as<C>;

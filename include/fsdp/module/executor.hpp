@@ -242,7 +242,7 @@ class Executor {
     std::array<Tensor<const Compute>, Unit::parameter_count> list;
     for (std::size_t i = 0; i < list.size(); ++i) {
       const auto reference = module_.references(unit)[i];
-      list[i] = group(reference.group).weight(reference.index);
+      if (reference.present()) list[i] = group(reference.group).weight(reference.index);
     }
     return nn::unflatten<Unit::template FieldsOf, Tensor<const Compute>>(list);
   }
@@ -253,7 +253,7 @@ class Executor {
     std::array<nn::GradientView<typename Module::Accumulate>, Unit::parameter_count> list;
     for (std::size_t i = 0; i < list.size(); ++i) {
       const auto reference = module_.references(unit)[i];
-      list[i] = group(reference.group).gradient(reference.index);
+      if (reference.present()) list[i] = group(reference.group).gradient(reference.index);
     }
     return nn::unflatten<Unit::template FieldsOf, nn::GradientView<typename Module::Accumulate>>(list);
   }

@@ -33,6 +33,7 @@ struct NamedParameter {
 struct UnitParameters {
   std::vector<NamedParameter> parameters;
   bool backward_needs_weights = true;
+  std::vector<int> absent = {};  ///< fields of the unit that have no parameter, ascending
 };
 
 /// Of every unit of a model in order, entry, blocks and head: the only list of a model's parameters there is.
@@ -43,10 +44,15 @@ std::vector<UnitParameters> unit_parameters(const Model& model) {
   const auto add = [&]<class Unit>(const Unit& unit, const std::string& prefix, bool backward_needs_weights) {
     UnitParameters& own = units.emplace_back();
     own.backward_needs_weights = backward_needs_weights;
-    for (const nn::Parameter& parameter : nn::flatten<Unit::template FieldsOf>(unit.parameters()))
-      own.parameters.push_back({parameter.name[0] == '/' ? std::string(parameter.name + 1) : prefix + parameter.name,
-                                parameter.shape, parameter.initial, parameter.role, parameter.decays,
-                                parameter.joins_previous});
+    for (int field = 0; const nn::Parameter& parameter : nn::flatten<Unit::template FieldsOf>(unit.parameters())) {
+      if (!parameter.present())
+        own.absent.push_back(field);
+      else
+        own.parameters.push_back({parameter.name[0] == '/' ? std::string(parameter.name + 1) : prefix + parameter.name,
+                                  parameter.shape, parameter.initial, parameter.role, parameter.decays,
+                                  parameter.joins_previous});
+      ++field;
+    }
   };
   using Entry = typename Model::Entry;
   add(model.entry(), "", !nn::EntryWithoutWeightsInBackward<Entry, Local, nn::InputOf<typename Model::Batch, Local>>);
@@ -109,14 +115,16 @@ struct GroupedParameters {
 
 /// Which tensor of which group a unit's parameter is.
 struct Reference {
-  int group = 0;
+  int group = 0;  ///< below 0: the unit has no such parameter
   int index = 0;
+
+  bool present() const { return group >= 0; }
 };
 
 struct UnitGroups {
   std::vector<GroupedParameters> groups;
   std::vector<sharding::UnitUse> uses;             // [units]
-  std::vector<std::vector<Reference>> references;  // [units][parameters of the unit]
+  std::vector<std::vector<Reference>> references;  // [units][fields of the unit]
 };
 
 /// Cuts the parameters of an embedding, equal blocks and a head into groups: one for each unit first, in order; then

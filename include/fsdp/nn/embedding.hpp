@@ -55,11 +55,12 @@ template <class L>
 struct RotaryEmbedding : Embedding<L> {
   std::int64_t head_dim = 0;
   float theta = 10000.0f;
+  device::RotaryScaling scaling = {};
 
   using Shared = RotaryTable;
   Shared share(Context<L>& context) const {
     const auto table = context.template save<float>({context.sequence_length, head_dim});  // [S, d]
-    device::enqueue(context.stream, device::RotaryTable{.theta = theta, .table = table});
+    device::enqueue(context.stream, device::RotaryTable{.theta = theta, .scaling = scaling, .table = table});
     return {table};
   }
 };

@@ -59,7 +59,8 @@ enum class Role : std::uint8_t {
 };
 
 /// A parameter as a module names it. `name` is a literal: the checkpoint's name without the unit's prefix, or with a
-/// leading '/' the whole name, for weights that two units may share.
+/// leading '/' the whole name, for weights that two units may share. A module whose values say that it has no such
+/// parameter leaves it `absent`: its weights and gradients are then empty tensors.
 struct Parameter {
   const char* name = "";
   Shape shape;
@@ -68,6 +69,9 @@ struct Parameter {
   bool decays = shape.rank == 2;  ///< whether weight decay applies
   /// Whether it is multiplied together with the one before it, as a matrix of all their rows (nn/projection.hpp).
   bool joins_previous = false;
+
+  static Parameter absent() { return {.name = "", .shape = {0}}; }
+  bool present() const { return name[0] != '\0'; }
 };
 
 /// A weight gradient and whether its first write since the last reduction is still to come.

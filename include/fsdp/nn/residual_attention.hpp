@@ -2,8 +2,8 @@
 /// @file
 /// The first half of a transformer block: x + attention(norm(x)).
 ///
-/// Saved for backward: the input, rotated q and k with v, attention's output and log-sum-exp. The normalised input is
-/// made again.
+/// Saved for backward: the input, the projections, q and k as attention reads them (in place of the projections unless
+/// heads are normalised), attention's output and log-sum-exp. The normalised input is made again.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,13 @@ namespace fsdp::nn {
 
 template <class V>
 struct AttentionFields {
-  V norm, q, k, v, out;  // [H], [Hq d, H], [Hkv d, H], [Hkv d, H], [H, Hq d]
+  V norm, q, k, v, out;      // [H], [Hq d, H], [Hkv d, H], [Hkv d, H], [H, Hq d]
+  V q_bias, k_bias, v_bias;  // [Hq d], [Hkv d], [Hkv d]; absent unless `biases`
+  V q_norm, k_norm;          // [d], [d]; absent unless `head_norms`
 };
 
-/// x + attention(rms_norm(x)): causal, grouped-query, rotary positions.
+/// x + attention(rms_norm(x)): causal, grouped-query, rotary positions. As values say, q, k and v have biases (Qwen2),
+/// each head of q and k is normalised before it is rotated (Qwen3), and a token sees a window alone (Mistral).
 template <class L>
 struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   using Types = ModuleTypes<L, AttentionFields>;
@@ -36,25 +39,39 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
   float eps = 1e-5f;
+  std::int64_t window = 0;  ///< tokens that one sees at most; 0: all before it
+  bool biases = false;
+  bool head_norms = false;
 
   struct Saved {
     Tensor<const Compute> x;  // [T, H]
     Tensor<float> rstd;       // [T]
     Tensor<Compute> qkv;      // [T, (Hq + 2 Hkv) d]
+    Tensor<Compute> qk;       // [T, (Hq + Hkv) d]: of qkv, or with norms of heads its own
+    Tensor<float> qk_rstd;    // [(Hq + Hkv) T], with norms of heads
     Tensor<Compute> out;      // [T, Hq d]
     Tensor<float> lse;        // [sequences Hq, S]
   };
 
   std::int64_t q_columns() const { return heads * head_dim; }
   std::int64_t kv_columns() const { return kv_heads * head_dim; }
+  std::int64_t qk_columns() const { return q_columns() + kv_columns(); }
   std::int64_t qkv_columns() const { return q_columns() + 2 * kv_columns(); }
 
   Parameters parameters() const {
+    const auto vector = [](bool present, const char* name, std::int64_t size, Initial initial) {
+      return present ? Parameter{name, {size}, initial} : Parameter::absent();
+    };
     return {{"input_layernorm.weight", {hidden}, Initial::ones},
             {"self_attn.q_proj.weight", {q_columns(), hidden}},
             {.name = "self_attn.k_proj.weight", .shape = {kv_columns(), hidden}, .joins_previous = true},
             {.name = "self_attn.v_proj.weight", .shape = {kv_columns(), hidden}, .joins_previous = true},
-            {"self_attn.o_proj.weight", {hidden, q_columns()}}};
+            {"self_attn.o_proj.weight", {hidden, q_columns()}},
+            vector(biases, "self_attn.q_proj.bias", q_columns(), Initial::zeros),
+            vector(biases, "self_attn.k_proj.bias", kv_columns(), Initial::zeros),
+            vector(biases, "self_attn.v_proj.bias", kv_columns(), Initial::zeros),
+            vector(head_norms, "self_attn.q_norm.weight", head_dim, Initial::ones),
+            vector(head_norms, "self_attn.k_norm.weight", head_dim, Initial::ones)};
   }
 
   void forward(Context<L>& context, const Shared& shared, const Weights& weights, Saved& saved, Tensor<const Compute> x,
@@ -63,6 +80,8 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
     saved = {.x = x,
              .rstd = context.template save<float>({tokens}),
              .qkv = context.template save<Compute>({tokens, qkv_columns()}),
+             .qk = {},
+             .qk_rstd = {},
              .out = context.template save<Compute>({tokens, q_columns()}),
              .lse = context.template save<float>({context.sequences * heads, context.sequence_length})};
     {
@@ -72,14 +91,17 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
                                           .x = x, .weight = weights.norm, .eps = eps, .y = normed, .rstd = saved.rstd});
       project<L, 3>(context, normed, {weights.q, weights.k, weights.v}, saved.qkv);
     }
+    if (biases) add_biases(context, weights, saved.qkv);
+    saved.qk = qk(saved.qkv);
+    if (head_norms) normalise_heads(context, weights, saved);
     context.progress();
-    device::enqueue(context.stream, device::Rope<Compute>{.x = rotated(saved.qkv),
+    device::enqueue(context.stream, device::Rope<Compute>{.x = saved.qk,
                                                           .table = shared.table,
                                                           .rotation = device::Rotation::forward,
                                                           .documents = context.documents});
     device::enqueue(context.stream, device::Attention<Compute>{.shape = problem(context),
-                                                               .q = q(saved.qkv),
-                                                               .k = k(saved.qkv),
+                                                               .q = q(saved.qk),
+                                                               .k = k(saved.qk),
                                                                .v = v(saved.qkv),
                                                                .out = saved.out,
                                                                .lse = saved.lse});
@@ -104,8 +126,8 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
       device::enqueue(context.stream, device::Matmul<Compute>{.a = dy, .b = weights.out, .c = dout});
       context.progress();
       device::enqueue(context.stream, device::AttentionBackward<Compute>{.shape = problem(context),
-                                                                         .q = q(saved.qkv),
-                                                                         .k = k(saved.qkv),
+                                                                         .q = q(saved.qk),
+                                                                         .k = k(saved.qk),
                                                                          .v = v(saved.qkv),
                                                                          .out = saved.out,
                                                                          .lse = saved.lse,
@@ -115,10 +137,12 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
                                                                          .dv = v(dqkv)});
     }
     context.progress();
-    device::enqueue(context.stream, device::Rope<Compute>{.x = rotated(dqkv),
+    device::enqueue(context.stream, device::Rope<Compute>{.x = qk(dqkv),
                                                           .table = shared.table,
                                                           .rotation = device::Rotation::backward,
                                                           .documents = context.documents});
+    if (head_norms) heads_backward(context, weights, gradients, saved, dqkv);
+    if (biases) biases_backward(context, gradients, dqkv);
     const auto normed = frame.template allocate<Compute>({tokens, hidden});  // [T, H], then its gradient
     device::enqueue(
         context.stream,
@@ -151,14 +175,65 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
     return qkv.slice_columns(q_columns() + kv_columns(), qkv_columns());
   }
   /// q and k stand side by side, so one call rotates both.
-  Tensor<Compute> rotated(Tensor<Compute> qkv) const { return qkv.slice_columns(0, q_columns() + kv_columns()); }
+  Tensor<Compute> qk(Tensor<Compute> qkv) const { return qkv.slice_columns(0, qk_columns()); }
+
+  void add_biases(Context<L>& context, const Weights& weights, Tensor<Compute> qkv) const {
+    device::enqueue(context.stream, device::AddBias<Compute>{.bias = weights.q_bias, .y = q(qkv)});
+    device::enqueue(context.stream, device::AddBias<Compute>{.bias = weights.k_bias, .y = k(qkv)});
+    device::enqueue(context.stream, device::AddBias<Compute>{.bias = weights.v_bias, .y = v(qkv)});
+  }
+  void biases_backward(Context<L>& context, const Gradients& gradients, Tensor<Compute> dqkv) const {
+    const auto sum = [&](const auto& gradient, Tensor<Compute> dy) {
+      if (gradient.wanted())
+        device::enqueue(context.stream,
+                        device::BiasBackward<Compute>{.dy = dy, .dbias = gradient.tensor, .write = gradient.next()});
+    };
+    sum(gradients.q_bias, q(dqkv));
+    sum(gradients.k_bias, k(dqkv));
+    sum(gradients.v_bias, v(dqkv));
+  }
+
+  /// Into memory of their own: backward needs them as they were.
+  void normalise_heads(Context<L>& context, const Weights& weights, Saved& saved) const {
+    const std::int64_t tokens = context.tokens();
+    saved.qk = context.template save<Compute>({tokens, qk_columns()});
+    saved.qk_rstd = context.template save<float>({tokens * (heads + kv_heads)});
+    const auto normalise = [&](Tensor<const Compute> x, Tensor<const Compute> weight, Tensor<Compute> y,
+                               Tensor<float> rstd) {
+      device::enqueue(context.stream,
+                      device::RmsNorm<Compute>{.x = x, .weight = weight, .eps = eps, .y = y, .rstd = rstd});
+    };
+    normalise(q(saved.qkv), weights.q_norm, q(saved.qk), q_rstd(saved, tokens));
+    normalise(k(saved.qkv), weights.k_norm, k(saved.qk), k_rstd(saved, tokens));
+  }
+  void heads_backward(Context<L>& context, const Weights& weights, const Gradients& gradients, const Saved& saved,
+                      Tensor<Compute> dqkv) const {
+    const auto differentiate = [&](Tensor<const Compute> x, Tensor<const Compute> weight, Tensor<const float> rstd,
+                                   Tensor<Compute> dy, const auto& gradient) {
+      device::enqueue(context.stream, device::RmsNormBackward<Compute>{.x = x,
+                                                                       .weight = weight,
+                                                                       .rstd = rstd,
+                                                                       .dy = dy,
+                                                                       .dx = dy,
+                                                                       .dw = gradient.tensor,
+                                                                       .dw_write = gradient.next()});
+    };
+    const std::int64_t tokens = context.tokens();
+    differentiate(q(saved.qkv), weights.q_norm, q_rstd(saved, tokens), q(dqkv), gradients.q_norm);
+    differentiate(k(saved.qkv), weights.k_norm, k_rstd(saved, tokens), k(dqkv), gradients.k_norm);
+  }
+  Tensor<float> q_rstd(const Saved& saved, std::int64_t tokens) const { return saved.qk_rstd.slice(0, tokens * heads); }
+  Tensor<float> k_rstd(const Saved& saved, std::int64_t tokens) const {
+    return saved.qk_rstd.slice(tokens * heads, tokens * (heads + kv_heads));
+  }
   device::AttentionShape problem(const Context<L>& context) const {
     return {.sequences = context.sequences,
             .sequence_length = context.sequence_length,
             .heads = heads,
             .kv_heads = kv_heads,
             .head_dim = head_dim,
-            .documents = context.documents};
+            .documents = context.documents,
+            .window = window};
   }
 };
 

@@ -148,6 +148,7 @@ void check_module_parameters() {
       return;
     for (const nn::Parameter& parameter : parameters) {
       const std::string name = parameter.name;
+      if (!parameter.present() && parameter.shape == Shape{0}) continue;
       if (name.empty()) return void(fail(asked, sizes.in_words(), "a parameter without a name"));
       if (!names.insert(name).second) return void(fail(asked, sizes.in_words(), message("two are called ", name)));
       if (parameter.shape.numel() < 1)
@@ -171,6 +172,7 @@ void check_module_gradients() {
     const auto parameters = detail::module_parameters<Tested>(sizes);
     for (std::size_t i = 0; i <= parameters.size(); ++i) {
       const bool input = i == parameters.size();
+      if (!input && !parameters[i].present()) continue;
       const Numbers& gradient = input ? outcome.dx.front() : outcome.gradients[i];
       const std::string name = input ? "x" : parameters[i].name;
       const double size = detail::norm_of(gradient) / std::sqrt(static_cast<double>(gradient.size()));
