@@ -23,10 +23,8 @@ namespace {
 
 constexpr std::size_t looked_at = 8192;  // bytes in which a NUL makes a file binary
 
-/// What stands before and in a file's tokens.
 struct FileTokens {
-  int token_bytes = 1;
-  std::int64_t header = 0;                  // bytes
+  TokenLayout layout = {};
   std::optional<std::int64_t> tokens = {};  // where the header says it
 };
 
@@ -34,19 +32,14 @@ struct FileTokens {
 struct LlmC {
   std::int64_t magic;
   std::int64_t version;
-  int token_bytes;
+  TokenLayout layout;
 };
-constexpr std::array llm_c = {LlmC{20240520, 1, 2}, LlmC{20240801, 7, 4}};
-constexpr std::int64_t llm_c_header = 256 * 4;
+constexpr std::array llm_c = {LlmC{20240520, 1, {2, 256 * 4}}, LlmC{20240801, 7, {4, 256 * 4}}};
 
 std::int64_t little_endian(const std::uint8_t* bytes, int count) {
   std::int64_t value = 0;
   for (int i = count; i-- > 0;) value = value << 8 | bytes[i];
   return value;
-}
-
-std::string kind_text(int token_bytes) {
-  return token_bytes == 1 ? "text" : message("tokens of ", 8 * token_bytes, " bits");
 }
 
 /// A file open for reading, its size, and the part of it that is mapped at the moment.
@@ -105,7 +98,7 @@ std::optional<FileTokens> llm_c_tokens(const std::filesystem::path& path, std::s
     if (kind.magic != magic) continue;
     require<InputError>(version == kind.version, "data: ", path.string(), " is a token file of llm.c, version ",
                         version, "; version ", kind.version, " is known");
-    return FileTokens{kind.token_bytes, llm_c_header, little_endian(head.data() + 8, 4)};
+    return FileTokens{kind.layout, little_endian(head.data() + 8, 4)};
   }
   return std::nullopt;
 }
@@ -117,7 +110,7 @@ std::optional<FileTokens> tokens_of(const std::filesystem::path& path, std::span
   if (format == TokenFormat::u16 || format == TokenFormat::u32) {
     require<InputError>(!known, "data: ", path.string(), " begins with llm.c's header, and --data-format ",
                         to_text(format), " is of files without one; leave it out");
-    return FileTokens{.token_bytes = format == TokenFormat::u16 ? 2 : 4};
+    return FileTokens{.layout = {.token_bytes = format == TokenFormat::u16 ? 2 : 4}};
   }
   if (known) return known;
   if (std::ranges::find(head, 0) != head.end()) return std::nullopt;
@@ -146,6 +139,10 @@ std::string to_text(TokenFormat value) {
   return "?";
 }
 
+std::string TokenLayout::unit() const {
+  return token_bytes == 1 ? "bytes" : message("tokens of ", 8 * token_bytes, " bits");
+}
+
 Corpus::Corpus(std::span<const std::filesystem::path> paths, TokenFormat format) {
   require<InputError>(!paths.empty(), "data: no file or folder was given; use --data PATH");
   for (const std::filesystem::path& path : paths) {
@@ -163,7 +160,8 @@ Corpus::Corpus(std::span<const std::filesystem::path> paths, TokenFormat format)
     }
   }
   require<InputError>(size_ > 0, "data: ", paths.front().string(), paths.size() > 1 ? " and the others hold" : " holds",
-                      " no ", token_bytes_ == 1 ? "text" : "tokens", " (", skipped_, " binary files were skipped)");
+                      " no ", layout_.token_bytes == 1 ? "text" : "tokens", " (", skipped_,
+                      " binary files were skipped)");
 }
 
 void Corpus::add(const std::filesystem::path& path, TokenFormat format) {
@@ -174,22 +172,21 @@ void Corpus::add(const std::filesystem::path& path, TokenFormat format) {
     ++skipped_;
     return;
   }
-  const std::int64_t width = found->token_bytes, bytes = file.bytes() - found->header;
+  const TokenLayout& layout = found->layout;
+  const std::int64_t bytes = file.bytes() - layout.header;
   if (found->tokens)
-    require<InputError>(bytes == *found->tokens * width, "data: ", path.string(), " says that it holds ",
-                        *found->tokens, " tokens, which make ", found->header + *found->tokens * width,
+    require<InputError>(bytes == *found->tokens * layout.token_bytes, "data: ", path.string(), " says that it holds ",
+                        *found->tokens, " tokens, which make ", layout.header + *found->tokens * layout.token_bytes,
                         " bytes, and has ", file.bytes(), "; it is cut off or damaged");
-  require<InputError>(bytes % width == 0, "data: ", path.string(), " has ", bytes,
-                      " bytes, which are no whole number of ", kind_text(found->token_bytes));
+  require<InputError>(bytes % layout.token_bytes == 0, "data: ", path.string(), " has ", bytes,
+                      " bytes, which are no whole number of ", layout.unit());
   if (!files_.empty())
-    require<InputError>(found->token_bytes == token_bytes_, "data: ", files_.front().path.string(), " holds ",
-                        kind_text(token_bytes_), ", and ", path.string(), " ", kind_text(found->token_bytes),
-                        "; give one kind alone");
-  token_bytes_ = found->token_bytes;
+    require<InputError>(layout == layout_, "data: ", files_.front().path.string(), " holds ", layout_.unit(), ", and ",
+                        path.string(), " ", layout.unit(), "; give one kind alone");
+  layout_ = layout;
   if (bytes == 0) return;
-  files_.push_back(
-      {.path = path, .begin = size_, .tokens = bytes / width, .bytes = file.bytes(), .header = found->header});
-  size_ = checked_add(size_, files_.back().tokens);
+  files_.push_back({.path = path, .begin = size_, .bytes = file.bytes()});
+  size_ = checked_add(size_, bytes / layout.token_bytes);
 }
 
 void Corpus::copy(std::int64_t begin, std::span<std::uint32_t> out) const {
@@ -198,16 +195,18 @@ void Corpus::copy(std::int64_t begin, std::span<std::uint32_t> out) const {
           ") are outside the ", size_, " of the data");
   auto file = std::ranges::upper_bound(files_, begin, {}, &CorpusFile::begin);
   while (!out.empty()) {
-    const CorpusFile& source = *(file++ - 1);
-    const std::int64_t inside = begin - source.begin;
-    const std::int64_t part = std::min(source.tokens - inside, static_cast<std::int64_t>(out.size()));
+    const CorpusFile& source = *(file - 1);
+    const std::int64_t inside = begin - source.begin, end = file == files_.end() ? size_ : file->begin;
+    const std::int64_t part = std::min(end - begin, static_cast<std::int64_t>(out.size()));
     const OpenFile opened(source.path);
     require<InputError>(opened.bytes() == source.bytes, "data: ", source.path.string(), " had ", source.bytes,
                         " bytes at the start and has ", opened.bytes(),
                         " now; data must not change while they are used");
-    opened.copy(source.header + inside * token_bytes_, token_bytes_, out.first(static_cast<std::size_t>(part)));
+    opened.copy(layout_.header + inside * layout_.token_bytes, layout_.token_bytes,
+                out.first(static_cast<std::size_t>(part)));
     out = out.subspan(static_cast<std::size_t>(part));
     begin += part;
+    ++file;
   }
 }
 

@@ -17,10 +17,10 @@ TextSource::TextSource(std::span<const std::filesystem::path> paths, std::int64_
       windows_(*corpus_, sequence_length, validation_fraction, vocabulary),
       separator_(separator) {
   if (!separator) return;
-  require<InputError>(corpus_->token_bytes() > 1 || *separator < 256, "--document-separator ", *separator,
+  require<InputError>(corpus_->layout().token_bytes > 1 || *separator < 256, "--document-separator ", *separator,
                       " must be a byte: 0 to 255, since the data are text");
-  require<InputError>(corpus_->token_bytes() == 1 || *separator < vocabulary, "--document-separator ", *separator,
-                      " is not below the model's vocabulary of ", vocabulary);
+  require<InputError>(corpus_->layout().token_bytes == 1 || *separator < vocabulary, "--document-separator ",
+                      *separator, " is not below the model's vocabulary of ", vocabulary);
 }
 
 TextSource::Storage TextSource::storage(std::int64_t sequences, Allocate allocate) const {
@@ -51,20 +51,19 @@ TokenBatch TextSource::fill(Storage& storage, std::span<const std::int64_t> wind
 }
 
 std::string TextSource::text() const {
-  if (corpus_->token_bytes() > 1)
-    return message(corpus_->size(), " tokens of ", 8 * corpus_->token_bytes(), " bits in ", corpus_->files().size(),
-                   " files");
-  return message(report::bytes_text(corpus_->size()), " in ", corpus_->files().size(), " files (",
-                 corpus_->skipped_binary(), " binary ones skipped)");
+  const TokenLayout& layout = corpus_->layout();
+  const std::size_t files = corpus_->files().size();
+  const std::string where = message(" in ", files, files == 1 ? " file" : " files");
+  if (layout.token_bytes > 1) return message(corpus_->size(), " ", layout.unit(), where);
+  return message(report::bytes_text(corpus_->size()), where, " (", corpus_->skipped_binary(), " binary ones skipped)");
 }
 
 std::string TextSource::identity() const {
   std::uint64_t digest = hash_seed;
   for (const CorpusFile& file : corpus_->files())
     digest = hashed(digest, static_cast<std::int64_t>(digest_of_file(file.path)));
-  const std::string unit =
-      corpus_->token_bytes() == 1 ? "bytes" : message("tokens of ", 8 * corpus_->token_bytes(), " bits");
-  return message(corpus_->files().size(), " files, ", corpus_->size(), " ", unit, ", digest ", digest_text(digest));
+  return message(corpus_->files().size(), " files, ", corpus_->size(), " ", corpus_->layout().unit(), ", digest ",
+                 digest_text(digest));
 }
 
 }  // namespace fsdp::data

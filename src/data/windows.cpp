@@ -32,7 +32,7 @@ Windows::Windows(const Corpus& corpus, std::int64_t seq_len, double validation_f
                       validation_fraction, "; it must be at least 0 and below 1");
   count_ = (corpus.size() - 1) / seq_len;
   require<InputError>(count_ >= 1, "data: a sequence of ", seq_len, " tokens and the next one do not fit into the ",
-                      corpus.size(), corpus.token_bytes() == 1 ? " bytes" : " tokens",
+                      corpus.size(), corpus.layout().token_bytes == 1 ? " bytes" : " tokens",
                       " of the data; shorten --seq-len or give more data");
   if (validation_fraction > 0)
     validation_ =
@@ -48,7 +48,7 @@ void Windows::fill(std::int64_t window, std::int32_t* tokens, std::int32_t* targ
   corpus_->copy(window * seq_len_, all);
   const std::int64_t largest = *std::ranges::max_element(all);
   require<InputError>(largest < vocab_size_, "data: window ", window, " holds ",
-                      corpus_->token_bytes() == 1 ? "byte " : "token ", largest,
+                      corpus_->layout().token_bytes == 1 ? "byte " : "token ", largest,
                       ", which is not below the model's vocabulary of ", vocab_size_);
   std::ranges::copy(all.begin(), all.end() - 1, tokens);
   std::ranges::copy(all.begin() + 1, all.end(), targets);

@@ -16,7 +16,8 @@ constexpr Range<double> learning_rates{.least = 0, .most = 1000};
 
 /// What data hold, and where their documents end.
 template <class WithData>
-void add_tokens(FlagSet& flags, WithData& o) {
+void add_data(FlagSet& flags, WithData& o) {
+  flags.add("data", o.data, "text or token files, or folders of them; binary files are skipped");
   flags.add("data-format", o.data_format,
             "auto: llm.c's token files, else text | bytes: text | u16 | u32: tokens without a header");
   flags.add("document-separator", o.document_separator,
@@ -41,13 +42,12 @@ void bind(FlagSet& flags, LaunchOptions& launch) {
 }
 
 void bind(FlagSet& flags, TrainOptions& o) {
-  flags.add("data", o.data, "text or token files, or folders of them; binary files are skipped");
+  add_data(flags, o);
   flags.add("steps", o.steps, "optimizer steps of the whole run", counts_up_to(most_steps));
   flags.add("seq-len", o.seq_len, "tokens per sequence", counts_up_to(most_tokens));
   flags.add("batch-size", o.batch_size, "sequences per step, over all ranks and micro-batches",
             counts_up_to(most_sequences));
   flags.add("grad-accum", o.grad_accum, "micro-batches per step", counts_up_to(most_sequences));
-  add_tokens(flags, o);
   flags.add("lr", o.lr, "learning rate after warm-up", learning_rates);
   flags.add("lr-schedule", o.lr_schedule, "constant | cosine (down to a tenth at the last step)");
   flags.add("warmup", o.warmup, "steps of linear warm-up", counts_up_to(most_steps, 0));
@@ -91,11 +91,10 @@ void bind(FlagSet& flags, TrainOptions& o) {
 
 void bind(FlagSet& flags, EvalOptions& o) {
   flags.add("model", o.model, "folder with config.json and model.safetensors");
-  flags.add("data", o.data, "text or token files, or folders of them");
+  add_data(flags, o);
   flags.add("seq-len", o.seq_len, "tokens per sequence", counts_up_to(most_tokens));
   flags.add("batch-size", o.batch_size, "sequences at a time", counts_up_to(most_sequences));
   flags.add("windows", o.windows, "windows used, evenly spread; 0: all", counts_up_to(most_elements, 0));
-  add_tokens(flags, o);
   add_disk_deadline(flags, o.launch);
   bind(flags, o.launch);
 }

@@ -95,13 +95,13 @@ TEST(Corpus, TokenFilesOfLlmCAreKnownByTheirHeaders) {
   folder.write("gpt2/2.bin", llm_c(20240520, 1, second, 2));
   const Corpus gpt2 = corpus_of({folder.path() / "gpt2"});
   EXPECT_EQ(gpt2.size(), 6);
-  EXPECT_EQ(gpt2.token_bytes(), 2);
+  EXPECT_EQ(gpt2.layout().token_bytes, 2);
   EXPECT_EQ(tokens_of(gpt2, 0, 6), (Tokens{50256, 0, 65535, 7, 1, 2}));
   EXPECT_EQ(tokens_of(gpt2, 3, 2), (Tokens{7, 1}));
 
   const Tokens large = {128000, 0, 0xffffffff};
   const Corpus llama3 = corpus_of({folder.write("llama3.bin", llm_c(20240801, 7, large, 4))});
-  EXPECT_EQ(llama3.token_bytes(), 4);
+  EXPECT_EQ(llama3.layout().token_bytes, 4);
   EXPECT_EQ(tokens_of(llama3, 0, 3), large);
 }
 
@@ -127,8 +127,8 @@ TEST(Corpus, TokenFilesThatCannotBeMeantAreInputErrors) {
   EXPECT_INPUT_ERROR(corpus_of({late}), "is a token file of llm.c, version 2; version 1 is known");
   EXPECT_INPUT_ERROR(corpus_of({cut}), "holds 3 tokens, which make 1030 bytes, and has 1029");
   EXPECT_INPUT_ERROR(corpus_of({none}), "holds no tokens");
-  EXPECT_INPUT_ERROR(corpus_of({text, known}), "text holds text, and ");
-  EXPECT_INPUT_ERROR(corpus_of({known, text}), "text text; give one kind alone");
+  EXPECT_INPUT_ERROR(corpus_of({text, known}), "text holds bytes, and ");
+  EXPECT_INPUT_ERROR(corpus_of({known, text}), "text bytes; give one kind alone");
   EXPECT_EQ(corpus_of({known, text}, TokenFormat::bytes).skipped_binary(), 1);
 }
 

@@ -24,7 +24,7 @@ TEST(TextSource, GivesWindowsAsABatchWhoseMissingSequencesHaveNoTargets) {
   const TextSource source(paths, 3, 0.25, 256, std::nullopt);
   EXPECT_EQ(source.training(), 3);
   EXPECT_EQ(source.validation(), 1);
-  EXPECT_EQ(source.text(), "13 B in 1 files (0 binary ones skipped)");
+  EXPECT_EQ(source.text(), "13 B in 1 file (0 binary ones skipped)");
 
   auto storage = source.storage(3, device::host_memory<device::Cpu>);
   const std::array<std::int64_t, 2> windows = {2, 1};
@@ -53,7 +53,7 @@ TEST(TextSource, OfTokensSaysSoAndTakesAnySeparatorOfTheVocabulary) {
   const test::TemporaryFolder folder;
   const std::array paths = {folder.write("u16", std::string("\1\0\2\1\3\0\4\0\5\0", 10))};
   const TextSource source(paths, 4, 0, 1000, 258, TokenFormat::u16);
-  EXPECT_EQ(source.text(), "5 tokens of 16 bits in 1 files");
+  EXPECT_EQ(source.text(), "5 tokens of 16 bits in 1 file");
   EXPECT_NE(source.identity().find("1 files, 5 tokens of 16 bits, digest "), std::string::npos);
   auto storage = source.storage(1, device::host_memory<device::Cpu>);
   const TokenBatch batch = source.fill(storage, std::array<std::int64_t, 1>{0});

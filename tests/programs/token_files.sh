@@ -29,7 +29,7 @@ run() {
 
 run whole --data text.txt
 run gpt2 --data gpt2.bin
-contains "$out" '^data .* 4000 tokens of 16 bits in 1 files'
+contains "$out" '^data .* 4000 tokens of 16 bits in 1 file'
 run llama3 --data llama3.bin
 run u16 --data u16.raw --data-format u16
 run u32 --data u32.raw --data-format u32

@@ -27,13 +27,21 @@ enum class TokenFormat : std::uint8_t {
 void from_text(std::string_view flag, std::string_view text, TokenFormat& value);
 std::string to_text(TokenFormat value);
 
+/// How the tokens of a corpus stand in each of its files.
+struct TokenLayout {
+  int token_bytes = 1;      ///< 1 is text
+  std::int64_t header = 0;  ///< bytes before the first token
+
+  /// "bytes" or "tokens of 16 bits".
+  std::string unit() const;
+  friend bool operator==(const TokenLayout&, const TokenLayout&) = default;
+};
+
 /// A file and where its first token stands in the corpus.
 struct CorpusFile {
   std::filesystem::path path = {};
   std::int64_t begin = 0;  ///< in tokens
-  std::int64_t tokens = 0;
-  std::int64_t bytes = 0;   ///< with its header
-  std::int64_t header = 0;  ///< bytes before the first token
+  std::int64_t bytes = 0;  ///< with its header
 };
 
 /// Immutable; `copy` may be called from several threads at once.
@@ -41,11 +49,11 @@ class Corpus {
  public:
   /// Files in the order given; a folder stands for the regular files below it, sorted by path. Files with a NUL byte in
   /// their first 8 KiB are skipped and counted where text is read. Throws InputError where a path is missing, where
-  /// nothing is left, where text and tokens of 16 or 32 bits meet, and where a token file is not as long as it says.
+  /// nothing is left, where files of several layouts meet, and where a token file is not as long as it says.
   explicit Corpus(std::span<const std::filesystem::path> paths, TokenFormat format = TokenFormat::automatic);
 
-  std::int64_t size() const { return size_; }               ///< tokens
-  int token_bytes() const { return token_bytes_; }          ///< 1 is text
+  std::int64_t size() const { return size_; }  ///< tokens
+  const TokenLayout& layout() const { return layout_; }
   std::int64_t skipped_binary() const { return skipped_; }  ///< files
   std::span<const CorpusFile> files() const { return files_; }
 
@@ -57,7 +65,7 @@ class Corpus {
 
   std::vector<CorpusFile> files_;
   std::int64_t size_ = 0;
-  int token_bytes_ = 1;
+  TokenLayout layout_ = {};
   std::int64_t skipped_ = 0;
 };
 
