@@ -262,12 +262,11 @@ ModuleOutcome run_module(const ModuleCase<Tested, Tiling>& how, const std::vecto
   ModuleOutcome outcome;
   const std::string where = how.in_words();
   if (!good) return outcome;
-  good = report_errors(module_ends_without_error, where,
-                       [&] {
-                         ModuleRun<device::Cpu, Tested, Precision, Tiling> run(how);
-                         outcome = outcome_of(run, where, seeds, good);
-                       }) &&
-         good;
+  const bool ended = report_errors(module_ends_without_error, where, [&] {
+    ModuleRun<device::Cpu, Tested, Precision, Tiling> run(how);
+    outcome = outcome_of(run, where, seeds, good);
+  });
+  good = good && ended;
   return outcome;
 }
 

@@ -86,7 +86,7 @@ std::string expect_error(std::string_view asked, std::string_view where, std::st
   return "";
 }
 
-/// Runs part of a check; an error that it ends with is a failure. `where` is the case.
+/// Runs part of a check and says whether it ended without an error, which is a failure. `where` is the case.
 template <class Part>
 bool report_errors(std::string_view asked, std::string_view where, Part part) {
   try {
