@@ -53,3 +53,7 @@ tessera "${flags[@]}" --comm threads:2 --resume saved --metrics threads.jsonl
 same <(steps whole.jsonl 4) <(steps threads.jsonl)
 on 2 "${flags[@]}" --resume saved --metrics mpi.jsonl
 same <(steps whole.jsonl 4) <(steps mpi.jsonl)
+
+echo "== a plan under mpirun is printed once"
+timeout "$limit" mpirun --oversubscribe -np 2 "$program" "${flags[@]}" --comm mpi --dry-run >"$out" 2>"$err" || fail "status $?"
+[ "$(grep -c ' 2 ranks, .*bytes of' "$out")" -eq 1 ] || fail "not one plan of 2 ranks"

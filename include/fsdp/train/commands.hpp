@@ -71,6 +71,9 @@ template <class Model, class Optimizer>
 void describe(const TrainOptions& options, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling,
               const Optimizer& optimizer) {
   using Stack = typename Model::Stack;
+  const auto print = [](const std::string& text) {
+    if (starts_ranks<typename Stack::Comm> || launched_rank() == 0) std::fputs(text.c_str(), stdout);
+  };
   const Model model = model_of<Model>(options);
   const int ranks =
       options.ranks > 0 ? static_cast<int>(options.ranks) : planned_ranks<typename Stack::Comm>(options.launch);
@@ -82,28 +85,27 @@ void describe(const TrainOptions& options, const ShardingOf<Model>& sharding, co
     typename MetaModel::Stack::Comm communicator({.ranks = ranks, .rank = 0});
     const ShardedModule<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding, tiling,
                                           request.shape);
-    std::fputs(report::schedule_text(module.schedule(sharding::Pass::train), module.names()).c_str(), stdout);
+    print(report::schedule_text(module.schedule(sharding::Pass::train), module.names()));
   }
   if (options.dry_run) {
     const std::int64_t memory = asks_for_memory(tiling) ? memory_of_rank<typename Stack::Comm>(options, ranks) : 0;
     const TilingOf<Model> cut = settled(tiling, model, sharding, request, optimizer, memory, true);
     const plan::Plan step = plan::dry_run(model, sharding, cut, request, optimizer);
-    std::fputs(plan::tiling_text(model, cut, request).c_str(), stdout);
+    print(plan::tiling_text(model, cut, request));
     const std::string whose =
         step.same_on_all_ranks ? "each rank" : message("rank ", step.rank, ", which takes the most");
-    std::fputs(
-        report::memory_table(step.bytes, message(Stack::name(sharding), ", ", ranks, " ranks, ", request.sequences,
-                                                 " x ", options.seq_len, " tokens a micro-batch: bytes of ", whose))
-            .c_str(),
-        stdout);
+    print(report::memory_table(
+        step.bytes, message(Stack::name(sharding), ", ", ranks, ranks == 1 ? " rank, " : " ranks, ", request.sequences,
+                            " x ", options.seq_len, " tokens a micro-batch: bytes of ", whose)));
   }
 }
 
-/// The data that options name.
-inline data::TextSource text_of(const TrainOptions& options, std::int64_t vocabulary) {
+/// The data that options name, of which a fraction is held out.
+template <class Options>
+data::TextSource text_of(const Options& options, double held_out, std::int64_t vocabulary) {
   return {std::vector<std::filesystem::path>(options.data.begin(), options.data.end()),
           options.seq_len,
-          options.validation_fraction,
+          held_out,
           vocabulary,
           options.document_separator,
           options.data_format};
@@ -146,8 +148,9 @@ int train(const TrainOptions& options, const ShardingOf<Model>& sharding, const 
     try {
       const double limit = options.launch.disk_deadline_seconds;
       const Model model = read_on_all_ranks(communicator, limit, "--model", [&] { return model_of<Model>(options); });
-      const data::TextSource source =
-          read_on_all_ranks(communicator, limit, "--data", [&] { return text_of(options, vocabulary_of(model)); });
+      const data::TextSource source = read_on_all_ranks(communicator, limit, "--data", [&] {
+        return text_of(options, options.validation_fraction, vocabulary_of(model));
+      });
       return Trainer<Model, data::TextSource, Optimizer>(communicator, options, model, source, sharding, cut, optimizer)
           .run();
     } catch (const MemoryError& error) {
@@ -184,14 +187,11 @@ int evaluate(const EvalOptions& options, const ShardingOf<Model>& sharding, cons
   validate(options);
   return launch<Comm>(options.launch, [&](Comm& communicator) {
     agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling));
-    const std::vector<std::filesystem::path> paths(options.data.begin(), options.data.end());
     const Model model = agreed_model<Model>(communicator, options.launch, options.model);
     require_positions(model.config(), options.seq_len, options.model);
     const double limit = options.launch.disk_deadline_seconds;
-    const data::TextSource source = read_on_all_ranks(communicator, limit, "--data", [&] {
-      return data::TextSource(paths, options.seq_len, 0.0, vocabulary_of(model), options.document_separator,
-                              options.data_format);
-    });
+    const data::TextSource source =
+        read_on_all_ranks(communicator, limit, "--data", [&] { return text_of(options, 0, vocabulary_of(model)); });
     agree_on_opened(communicator, read_on_all_ranks(communicator, limit, "--data",
                                                     [&] { return message("data = ", source.identity(), "\n"); }));
     const std::int64_t sequences = std::max<std::int64_t>(1, options.batch_size / communicator.size());

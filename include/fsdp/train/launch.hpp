@@ -57,6 +57,8 @@ int launch(const LaunchOptions& launch, F f) {
 
 /// Ranks that `launch` would start or join, told without starting any.
 int launched_ranks();
+/// This process's rank among them: for what only one of them should print before ranks are there.
+int launched_rank();
 template <class Comm>
 int planned_ranks(const LaunchOptions& launch) {
   return starts_ranks<Comm> ? static_cast<int>(launch.ranks) : launched_ranks();
