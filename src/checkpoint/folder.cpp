@@ -164,7 +164,7 @@ void Checkpoint::check_same_optimizer(const OptimizerStates& states) const {
 }
 
 void Checkpoint::read_weight(const std::string& name, std::int64_t begin, std::int64_t count, float* out) const {
-  model_.weights.read_range(model_.weights.at(name), begin, count, out);
+  model_.weights.read_range(name, begin, count, out);
 }
 
 void Checkpoint::read_state(const std::string& name, std::string_view state, std::int64_t begin, std::int64_t count,

@@ -25,6 +25,7 @@ struct Manifest {
 /// The files of a checkpoint.
 inline constexpr const char* config_name = "config.json";
 inline constexpr const char* model_name = "model.safetensors";
+inline constexpr const char* index_name = "model.safetensors.index.json";  ///< of shards: never a checkpoint's own
 inline constexpr const char* optimizer_name = "optimizer.safetensors";
 inline constexpr const char* trainer_name = "trainer.json";
 inline constexpr const char* manifest_name = "manifest.json";

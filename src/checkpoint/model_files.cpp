@@ -32,14 +32,14 @@ std::string listed(const std::vector<std::string>& names) {
 
 }  // namespace
 
-void check_tensors(const SafetensorsFile& file, std::span<const NamedShape> expected,
+void check_tensors(const WeightFiles& files, std::span<const NamedShape> expected,
                    const std::function<bool(const std::string&)>& ignored) {
-  const std::string path = file.path().string();
+  const std::string path = files.path().string();
   std::vector<std::string> missing, unknown;
   std::set<std::string> names;
   for (const NamedShape& tensor : expected) {
     names.insert(tensor.name);
-    const TensorInfo* stored = file.find(tensor.name);
+    const TensorInfo* stored = files.find(tensor.name);
     if (stored == nullptr) {
       missing.push_back(tensor.name);
       continue;
@@ -50,8 +50,8 @@ void check_tensors(const SafetensorsFile& file, std::span<const NamedShape> expe
         stored->dtype == "F32" || stored->dtype == "BF16" || stored->dtype == "F16" || stored->dtype == "F64", path,
         ": tensor \"", tensor.name, "\" is ", stored->dtype, "; weights must be F32, BF16, F16 or F64");
   }
-  for (const TensorInfo& tensor : file.tensors())
-    if (!names.contains(tensor.name) && !(ignored && ignored(tensor.name))) unknown.push_back(tensor.name);
+  for (const TensorInfo* const tensor : files.tensors())
+    if (!names.contains(tensor->name) && !(ignored && ignored(tensor->name))) unknown.push_back(tensor->name);
   require<InputError>(missing.empty(), path, ": lacks ", missing.size(), " tensors of the model: ", listed(missing),
                       unknown.empty() ? "" : "; and has unknown ones: ", listed(unknown));
   require<InputError>(unknown.empty(), path, ": has ", unknown.size(),
@@ -75,20 +75,22 @@ ModelFiles open_verified_model(const std::filesystem::path& folder, const ReadLi
   const std::filesystem::path config = folder / config_name;
   if (manifest) check_content(*manifest, config, read_small_file(config, most_config_bytes));
   ModelFiles model{.listing = read(folder),
-                   .weights = SafetensorsFile(folder / model_name, sums_for(manifest, folder / model_name))};
+                   .weights = manifest ? SafetensorsFile(folder / model_name, sums_for(manifest, folder / model_name))
+                                       : WeightFiles::open(folder, warn)};
   const auto reason = [&](const std::string& name) {
     return model.listing.ignored ? model.listing.ignored(name) : std::nullopt;
   };
   check_tensors(model.weights, model.listing.parameters,
                 [&](const std::string& name) { return reason(name).has_value(); });
   if (warn)
-    for (const TensorInfo& tensor : model.weights.tensors())
-      if (const auto why = reason(tensor.name); why && !why->empty())
-        warn(message(model.weights.path().string(), ": ", tensor.name, " is ignored, ", *why));
+    for (const TensorInfo* const tensor : model.weights.tensors())
+      if (const auto why = reason(tensor->name); why && !why->empty())
+        warn(message(model.weights.path().string(), ": ", tensor->name, " is ignored, ", *why));
   return model;
 }
 
 std::string folder_identity(const std::filesystem::path& folder) {
+  constexpr Looked weights{.whole = 1 << 20, .blocks = 4};  // every rank looks, and then reads its own part
   std::map<std::string, std::string> lines;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
@@ -97,7 +99,7 @@ std::string folder_identity(const std::filesystem::path& folder) {
     if ((kind != ".json" && kind != ".safetensors") || !entry.is_regular_file(gone)) continue;
     const std::string name = entry.path().filename().string();
     lines[name] = message(entry.path().string(), " = ", entry.file_size(gone), " bytes, digest ",
-                          digest_text(digest_of_file(entry.path())), "\n");
+                          digest_text(digest_of_file(entry.path(), kind == ".json" ? Looked{} : weights)), "\n");
   }
   require<InputError>(!error, folder.string(), ": cannot be listed: ", error.message());
   std::string text;

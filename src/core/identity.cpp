@@ -19,8 +19,7 @@
 namespace fsdp {
 namespace {
 
-constexpr std::int64_t read_whole = std::int64_t{64} << 20;  // bytes
-constexpr std::int64_t block = 4096, blocks = 1024;
+constexpr std::int64_t block = 4096;  // bytes
 
 /// A hash and the file's bytes [begin, begin + buffer.size()), eight at a time, with zeros behind the end.
 std::uint64_t hashed_with(std::uint64_t hash, const FileDescriptor& file, const std::filesystem::path& path,
@@ -65,22 +64,22 @@ std::string linker_id() {
 
 }  // namespace
 
-std::uint64_t digest_of_file(const std::filesystem::path& path) {
+std::uint64_t digest_of_file(const std::filesystem::path& path, const Looked& at) {
   const FileDescriptor file = open_file(path, O_RDONLY, "read");
   const std::int64_t bytes = size_of(file, path);
   std::uint64_t hash = hashed(hash_seed, bytes);
   const auto add = [&](std::int64_t begin, std::vector<std::uint64_t>& buffer) {
     hash = hashed_with(hash, file, path, bytes, begin, buffer);
   };
-  if (bytes <= read_whole) {
+  if (bytes <= at.whole) {
     std::vector<std::uint64_t> buffer(static_cast<std::size_t>(std::clamp<std::int64_t>((bytes + 7) / 8, 1, 1 << 15)));
     const std::int64_t step = std::ssize(buffer) * std::int64_t{sizeof(std::uint64_t)};
     for (std::int64_t begin = 0; begin < bytes; begin += step) add(begin, buffer);
     return hash;
   }
   std::vector<std::uint64_t> buffer(block / sizeof(std::uint64_t));
-  const std::int64_t step = (bytes - block) / (blocks - 1);
-  for (std::int64_t i = 0; i + 1 < blocks; ++i) add(i * step, buffer);
+  const std::int64_t step = (bytes - block) / (at.blocks - 1);
+  for (std::int64_t i = 0; i + 1 < at.blocks; ++i) add(i * step, buffer);
   add(bytes - block, buffer);
   return hash;
 }

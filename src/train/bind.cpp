@@ -64,6 +64,7 @@ void bind(FlagSet& flags, TrainOptions& o) {
   flags.add("replicate", o.units.replicated, "parameters that every rank holds whole (names with * and ?)");
   flags.add("freeze", o.units.frozen, "parameters that are not trained (names with * and ?)");
   flags.add("seed", o.seed, "of initial weights and data order");
+  flags.add("from-scratch", o.from_scratch, "random weights from the seed, though --model is a folder that has some");
   flags.add("validation-fraction", o.validation_fraction, "last part of the windows, held out",
             Range<double>{.least = 0, .most = 1, .below = true});
   flags.add("validation-every", o.validation_every, "steps; 0: only at the end", counts_up_to(most_steps, 0));

@@ -33,6 +33,8 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
   require_in_range("ranks", o.ranks, counts_up_to(most_ranks, 0));
   require_in_range("ranks", o.launch.ranks, counts_up_to(most_ranks));
   if (!o.memory.empty()) parse_bytes("memory", o.memory);
+  require<InputError>(!o.from_scratch || o.resume.empty() || o.resume == "auto",
+                      "--from-scratch starts anew, and --resume ", o.resume, " goes on; leave one of them out");
   require<InputError>(o.resume != "auto" || !o.checkpoint_dir.empty(),
                       "--resume auto takes the newest checkpoint of --checkpoint-dir, which is missing; give it too");
   require<InputError>(o.keep == 0 || !o.checkpoint_dir.empty(),

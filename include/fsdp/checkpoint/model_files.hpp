@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A folder with config.json and model.safetensors: the weights of a model, as anyone may have written them.
+/// A folder with config.json and weights: a model, as anyone may have written it.
 ///
 /// Not here: the optimizer and the trainer's position (checkpoint/folder.hpp).
 #pragma once
@@ -13,14 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include <fsdp/checkpoint/safetensors.hpp>
+#include <fsdp/checkpoint/weight_files.hpp>
 #include <fsdp/models/config_values.hpp>
 #include <fsdp/module/units.hpp>
 
 namespace fsdp::checkpoint {
-
-/// Called with one sentence that the user should see and that stops nothing.
-using Warn = std::function<void(const std::string&)>;
 
 /// What a folder of a model must hold, and which model it is.
 struct ModelListing {
@@ -58,7 +55,7 @@ ModelListing read_listing(const std::filesystem::path& folder) {
 
 struct ModelFiles {
   ModelListing listing;
-  SafetensorsFile weights;
+  WeightFiles weights;
 };
 
 /// Opens the folder and checks every name and shape against its config. Throws InputError. Tensors that the model
@@ -72,9 +69,9 @@ ModelFiles open_model(const std::filesystem::path& folder, const Warn& warn = {}
 /// A line for each .json and .safetensors file directly in a folder: name, bytes, digest. Throws InputError.
 std::string folder_identity(const std::filesystem::path& folder);
 
-/// Throws InputError unless the file has exactly the expected tensors: unknown and missing names (up to 10 of each),
+/// Throws InputError unless the files have exactly the expected tensors: unknown and missing names (up to 10 of each),
 /// then the first tensor whose shape differs, with both shapes.
-void check_tensors(const SafetensorsFile& file, std::span<const NamedShape> expected,
+void check_tensors(const WeightFiles& files, std::span<const NamedShape> expected,
                    const std::function<bool(const std::string&)>& ignored = {});
 
 }  // namespace fsdp::checkpoint

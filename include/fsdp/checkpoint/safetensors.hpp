@@ -3,7 +3,7 @@
 /// One safetensors file: a strict reader of ranges, and a writer that many ranks use on one file at once.
 ///
 /// The reader trusts nothing: the whole header is checked against the file's size before a tensor is read.
-/// Not here: which tensors a model needs (checkpoint/model_files.hpp). Sharded sets of files are not read.
+/// Not here: sets of files (checkpoint/weight_files.hpp), which tensors a model needs (checkpoint/model_files.hpp).
 #pragma once
 
 #include <cstdint>

@@ -9,9 +9,15 @@
 
 namespace fsdp {
 
-/// Hash of a file's size and contents, read whole up to 64 MiB; of a larger file 1,024 evenly spread blocks of 4 KiB,
-/// the first and the last among them. Finds accidents, not attacks. Throws InputError where it cannot be read.
-std::uint64_t digest_of_file(const std::filesystem::path& path);
+/// How much of a file is looked at: all of it, or of a larger one evenly spread blocks of 4 KiB, the first and the last
+/// among them.
+struct Looked {
+  std::int64_t whole = std::int64_t{64} << 20;  ///< bytes of the largest file that is read whole
+  std::int64_t blocks = 1024;
+};
+
+/// Hash of a file's size and contents. Finds accidents, not attacks. Throws InputError where it cannot be read.
+std::uint64_t digest_of_file(const std::filesystem::path& path, const Looked& at = {});
 
 /// 16 hexadecimal digits.
 std::string digest_text(std::uint64_t digest);

@@ -48,6 +48,7 @@ struct TrainOptions {
   std::vector<std::string> data = {};
   data::TokenFormat data_format = data::TokenFormat::automatic;
   ModelChoice model = {};
+  bool from_scratch = false;  ///< weights from the seed, whatever --model holds
   std::int64_t steps = 1000;
   std::int64_t seq_len = 512;
   std::int64_t batch_size = 8;                          ///< sequences per step, over all ranks and micro-batches

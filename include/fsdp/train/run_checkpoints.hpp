@@ -75,23 +75,14 @@ class RunCheckpoints {
     });
   }
 
-  /// Weights from --resume, from a folder that --model names, or from the seed; with --resume the optimizer's state as
-  /// well. Ranks wait for one whose disk is slow.
+  /// Weights and optimizer state from --resume, or a run's first weights. Ranks wait for one whose disk is slow.
   Loaded load() {
-    Loaded loaded;
     const bool resumes = !options_.resume.empty();
-    if (!resumes && !is_folder<typename Model::Config>(options_.model)) {
-      training_.initialize(options_.seed);
-      return loaded;
-    }
+    if (!resumes && !names_folder()) return {.lines = start()};
+    Loaded loaded;
     with_disk_deadline(communicator_, options_.launch.disk_deadline_seconds,
-                       message("reading ", resumes ? options_.resume : options_.model.name, " (--disk-deadline)"), [&] {
-                         if (!resumes) {
-                           load_agreed_weights(communicator_, training_.module(), options_.model.name, warn());
-                         } else {
-                           loaded = resume();
-                         }
-                       });
+                       message("reading ", resumes ? options_.resume : options_.model.name, " (--disk-deadline)"),
+                       [&] { loaded = resumes ? resume() : Loaded{.lines = start()}; });
     return loaded;
   }
 
@@ -184,8 +175,29 @@ class RunCheckpoints {
       return {.lines = std::move(found.lines),
               .resumed = Progress{.position = found.position, .tokens = state.tokens, .loss_scale = state.loss_scale}};
     }
+    Loaded fresh{.lines = {message("--resume auto: ", options_.checkpoint_dir, " holds no checkpoint; a fresh start")}};
+    for (const std::string& line : start()) fresh.lines.push_back(line);
+    return fresh;
+  }
+
+  bool names_folder() const { return is_folder<typename Model::Config>(options_.model); }
+
+  /// A run's first weights: those of the folder that --model names, or, where it has none, of the seed. Returns what
+  /// the user should know.
+  std::vector<std::string> start() {
+    const std::string& folder = options_.model.name;
+    if (names_folder()) {
+      const bool stored = !options_.from_scratch && checkpoint::holds_weights(folder);
+      agree_on_opened(communicator_, message("--model ", folder, stored ? " has weights\n" : " has none\n"));
+      if (stored) {
+        load_agreed_weights(communicator_, training_.module(), folder, warn());
+        return {};
+      }
+    }
     training_.initialize(options_.seed);
-    return {.lines = {message("--resume auto: ", options_.checkpoint_dir, " holds no checkpoint; a fresh start")}};
+    if (!names_folder()) return {};
+    return {options_.from_scratch ? message("weights   random, since --from-scratch leaves those of ", folder)
+                                  : message("weights   random, since ", folder, " holds none")};
   }
 
   /// Reads it on every rank. Returns what the first rank that found damage says of it, or nothing.

@@ -30,10 +30,10 @@ std::int64_t first_not_finite(std::span<const float> values);
 
 /// Weights from a folder that was checked to have them all.
 template <class Model>
-void load_weights(ShardedModule<Model>& module, const checkpoint::SafetensorsFile& file) {
+void load_weights(ShardedModule<Model>& module, const checkpoint::WeightFiles& files) {
   for (const auto& piece : module.pieces()) {
     device::OnHost<MainSpace<Model>, float> host(module.stream(), piece.main);
-    file.read_range(file.at(piece.parameter->name), piece.begin, piece.main.numel(), host.values().data());
+    files.read_range(piece.parameter->name, piece.begin, piece.main.numel(), host.values().data());
     host.write_back();
   }
   module.sync_model_weights();

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/checkpoint/weight_files.hpp>
+
+#include <gtest/gtest.h>
+
+#include "support/temporary_folder.hpp"
+
+namespace fsdp::checkpoint {
+namespace {
+
+using test::TemporaryFolder;
+
+constexpr const char* index_file = "model.safetensors.index.json";
+
+/// A file of vectors of 3, whose values count up from `first`.
+void write_shard(const std::filesystem::path& path, const std::vector<std::string>& names, float first) {
+  std::vector<NamedShape> tensors;
+  for (const std::string& name : names) tensors.push_back({name, {3}});
+  SharedFile file = SharedFile::create(path, plan_file(tensors));
+  for (std::size_t i = 0; i < names.size(); ++i, first += 3)
+    file.write_range(i, 0, std::vector<float>{first, first + 1, first + 2});
+  file.finish();
+}
+
+/// Two shards and their index: "a" and "c" in the first, "b" in the second.
+struct Sharded : TemporaryFolder {
+  Sharded() {
+    write_shard(path() / "one.safetensors", {"a", "c"}, 0);
+    write_shard(path() / "two.safetensors", {"b"}, 10);
+    index(R"({"a":"one.safetensors","b":"two.safetensors","c":"one.safetensors"})");
+  }
+  void index(const std::string& map) const {
+    std::filesystem::remove(path() / index_file);
+    write(index_file, R"({"metadata":{"total_size":36},"weight_map":)" + map + "}");
+  }
+};
+
+std::vector<float> values_of(const WeightFiles& files, const std::string& name, std::int64_t begin = 0) {
+  std::vector<float> values(static_cast<std::size_t>(3 - begin));
+  files.read_range(name, begin, 3 - begin, values.data());
+  return values;
+}
+
+TEST(WeightFiles, ReadsRangesOfTensorsInAnyShard) {
+  const Sharded folder;
+  const WeightFiles files = WeightFiles::open(folder.path());
+  EXPECT_EQ(files.files().size(), 2u);
+  ASSERT_EQ(files.tensors().size(), 3u);
+  EXPECT_EQ(files.tensors()[1]->name, "b");
+  EXPECT_EQ(values_of(files, "a"), (std::vector<float>{0, 1, 2}));
+  EXPECT_EQ(values_of(files, "b", 1), (std::vector<float>{11, 12}));
+  EXPECT_EQ(values_of(files, "c"), (std::vector<float>{3, 4, 5}));
+  EXPECT_EQ(files.find("d"), nullptr);
+  EXPECT_INPUT_ERROR(values_of(files, "d"), "model.safetensors.index.json: has no tensor \"d\"");
+}
+
+TEST(WeightFiles, FollowsSymbolicLinksAsTheHubsCacheHasThem) {
+  const Sharded blobs;
+  const TemporaryFolder snapshot;
+  for (const char* const name : {"one.safetensors", "two.safetensors", index_file})
+    std::filesystem::create_symlink(blobs.path() / name, snapshot.path() / name);
+  EXPECT_EQ(values_of(WeightFiles::open(snapshot.path()), "b"), (std::vector<float>{10, 11, 12}));
+  EXPECT_TRUE(holds_weights(snapshot.path()));
+}
+
+TEST(WeightFiles, OfOneFileAreTakenBeforeAnIndexWithAWarning) {
+  const Sharded folder;
+  write_shard(folder.path() / "model.safetensors", {"x"}, 7);
+  std::string warning;
+  const WeightFiles files = WeightFiles::open(folder.path(), [&](const std::string& text) { warning = text; });
+  EXPECT_EQ(values_of(files, "x"), (std::vector<float>{7, 8, 9}));
+  EXPECT_NE(warning.find("holds both model.safetensors and model.safetensors.index.json; the first is read"),
+            std::string::npos);
+}
+
+TEST(WeightFiles, NamesWhatAnIndexAndItsShardsDisagreeOn) {
+  const Sharded folder;
+  const auto open = [&] { WeightFiles::open(folder.path()); };
+  folder.index(R"({"a":"one.safetensors","b":"one.safetensors","c":"one.safetensors"})");
+  EXPECT_INPUT_ERROR(open(), "says that tensor \"b\" is in one.safetensors, which does not hold it");
+  folder.index(R"({"a":"one.safetensors","b":"two.safetensors"})");
+  EXPECT_INPUT_ERROR(open(), "one.safetensors: holds tensor \"c\", which model.safetensors.index.json does not list");
+  std::filesystem::remove(folder.path() / "two.safetensors");
+  write_shard(folder.path() / "two.safetensors", {"a", "b"}, 0);  // "a" in both
+  folder.index(R"({"a":"one.safetensors","b":"two.safetensors","c":"one.safetensors"})");
+  EXPECT_INPUT_ERROR(open(), "two.safetensors: holds tensor \"a\", which");
+  std::filesystem::remove(folder.path() / "two.safetensors");
+  EXPECT_INPUT_ERROR(open(), "names 2 files, of which 1 is missing: two.safetensors; download the folder again");
+  std::filesystem::create_symlink("nowhere", folder.path() / "two.safetensors");
+  EXPECT_INPUT_ERROR(open(), "two.safetensors: cannot be opened: No such file");
+}
+
+TEST(WeightFiles, AnIndexMayNameFilesOfItsOwnFolderAlone) {
+  const Sharded folder;
+  for (const char* const name :
+       {"../one.safetensors", "/etc/one.safetensors", "sub/one.safetensors", "..", "", "a\\\\b"}) {
+    folder.index(R"({"a":")" + std::string(name) + R"("})");
+    EXPECT_INPUT_ERROR(WeightFiles::open(folder.path()), "an index may name files of its own folder alone");
+  }
+  folder.index(R"({"a":7})");
+  EXPECT_INPUT_ERROR(WeightFiles::open(folder.path()), "the file of tensor \"a\" is not a text");
+  folder.index("{}");
+  EXPECT_INPUT_ERROR(WeightFiles::open(folder.path()), "has no \"weight_map\"");
+  std::filesystem::remove(folder.path() / index_file);
+  folder.write(index_file, "[]");
+  EXPECT_INPUT_ERROR(WeightFiles::open(folder.path()), "has no \"weight_map\"");
+}
+
+TEST(WeightFiles, AFolderWithoutAnyIsAnError) {
+  const TemporaryFolder folder;
+  EXPECT_FALSE(holds_weights(folder.path()));
+  EXPECT_INPUT_ERROR(WeightFiles::open(folder.path()), "holds neither model.safetensors nor model.safetensors.index");
+  folder.write(index_file, "{}");
+  EXPECT_TRUE(holds_weights(folder.path()));
+}
+
+}  // namespace
+}  // namespace fsdp::checkpoint
