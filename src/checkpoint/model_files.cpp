@@ -21,8 +21,6 @@ namespace fsdp::checkpoint {
 namespace {
 
 constexpr std::size_t most_listed = 10;
-constexpr std::int64_t most_config_bytes = 1'000'000;  // as LlamaConfig reads
-
 std::string listed(const std::vector<std::string>& names) {
   auto text =
       names | ranges::views::take(most_listed) | ranges::views::join(std::string(", ")) | ranges::to<std::string>;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -20,7 +21,30 @@
 
 namespace fsdp::checkpoint {
 
-FilePlan plan_file(std::vector<NamedShape> tensors, const std::map<std::string, std::string>& metadata) {
+namespace {
+
+const char* stored_name(DType dtype) {
+  require(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16, "safetensors: weights are written as ",
+          "f32, bf16 or f16, not as ", name_of(dtype));
+  return dtype == DType::f32 ? "F32" : dtype == DType::bf16 ? "BF16" : "F16";
+}
+
+template <class T>
+std::vector<T> rounded(std::span<const float> values, const std::filesystem::path& path, const std::string& tensor) {
+  std::vector<T> list;
+  list.reserve(values.size());
+  for (const float value : values) {
+    list.push_back(T(value));
+    require<InputError>(std::isfinite(static_cast<float>(list.back())) || !std::isfinite(value), path.string(),
+                        ": tensor \"", tensor, "\" holds ", value, ", too large for ", name_of(dtype_of<T>()),
+                        "; take bf16 or f32");
+  }
+  return list;
+}
+
+}  // namespace
+
+FilePlan plan_file(std::vector<NamedShape> tensors, const std::map<std::string, std::string>& metadata, DType dtype) {
   std::vector<std::size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::sort(order, {}, [&](std::size_t i) -> const std::string& { return tensors[i].name; });
@@ -38,9 +62,10 @@ FilePlan plan_file(std::vector<NamedShape> tensors, const std::map<std::string, 
     require<InputError>(place == 0 || tensors[order[place - 1]].name != tensor.name,
                         "safetensors: two tensors are called \"", tensor.name, "\"");
     const std::int64_t begin = end;
-    end = checked_add(end, checked_multiply(elements_of(tensor.shape), sizeof(float)));
+    end = checked_add(end, checked_multiply(elements_of(tensor.shape), size_of(dtype)));
     offsets[order[place]] = begin;
-    const nlohmann::ordered_json entry = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
+    const nlohmann::ordered_json entry = {
+        {"dtype", stored_name(dtype)}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
     text += (text.size() > 1 ? "," : "") + nlohmann::json(tensor.name).dump() + ":" + entry.dump();
   }
   text += '}';
@@ -49,7 +74,10 @@ FilePlan plan_file(std::vector<NamedShape> tensors, const std::map<std::string, 
                       " bytes is too long to be read");
 
   const std::uint64_t length = text.size();
-  FilePlan plan{.header = std::string(sizeof length, '\0') + text, .tensors = std::move(tensors), .offsets = offsets};
+  FilePlan plan{.dtype = dtype,
+                .header = std::string(sizeof length, '\0') + text,
+                .tensors = std::move(tensors),
+                .offsets = offsets};
   std::memcpy(plan.header.data(), &length, sizeof length);
   for (std::int64_t& offset : plan.offsets) offset += static_cast<std::int64_t>(plan.header.size());
   plan.file_bytes = checked_add(end, static_cast<std::int64_t>(plan.header.size()));
@@ -89,9 +117,21 @@ void SharedFile::write_range(std::size_t tensor, std::int64_t begin, std::span<c
   require(begin <= elements && static_cast<std::int64_t>(values.size()) <= elements - begin, path_.string(),
           ": range of ", values.size(), " elements from ", begin, " is outside tensor \"", plan_.tensors[tensor].name,
           "\" of ", elements);
-  const std::int64_t offset = plan_.offsets[tensor] + begin * static_cast<std::int64_t>(sizeof(float));
-  write_all(file_, path_, values.data(), values.size_bytes(), offset);
-  sums_->add(offset, std::as_bytes(values));
+  const std::int64_t offset = plan_.offsets[tensor] + begin * size_of(plan_.dtype);
+  const auto write = [&](std::span<const std::byte> bytes) {
+    write_all(file_, path_, bytes.data(), bytes.size(), offset);
+    sums_->add(offset, bytes);
+  };
+  const auto write_as = [&]<class T>(T) {
+    const std::vector<T> stored = rounded<T>(values, path_, plan_.tensors[tensor].name);
+    write(std::as_bytes(std::span(stored)));
+  };
+  if (plan_.dtype == DType::f32)
+    write(std::as_bytes(values));
+  else if (plan_.dtype == DType::bf16)
+    write_as(bf16());
+  else
+    write_as(f16());
 }
 
 void SharedFile::finish() {

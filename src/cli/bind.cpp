@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.hpp"
 
+#include <algorithm>
+#include <limits>
+
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/nearest.hpp>
 #include <fsdp/models/llama_config.hpp>
 #include <fsdp/train/model_choice.hpp>
 #include <fsdp/train/ranges.hpp>
@@ -45,6 +50,24 @@ void bind(train::FlagSet& flags, Generate& command) {
   bind(flags, command.options);
   bind(flags, command.stack);
 }
+
+/// The types that weights are written in.
+void from_text(std::string_view flag, std::string_view text, ExportType& value) {
+  const std::vector<std::string> names = {"f32", "bf16", "f16"};
+  require<InputError>(std::ranges::find(names, text) != names.end(), "--", flag, " ", text, " is not known; ",
+                      suggestion(text, names));
+  value.dtype = text == "f32" ? DType::f32 : text == "bf16" ? DType::bf16 : DType::f16;
+}
+std::string to_text(ExportType value) { return std::string(name_of(value.dtype)); }
+
+void bind(train::FlagSet& flags, Export& command) {
+  flags.add("dtype", command.type, "f32 | bf16 | f16");
+  flags.add("shard-bytes", command.shard_bytes, "of weights in one file, which is cut there",
+            train::counts_up_to(std::numeric_limits<std::int64_t>::max()));
+  flags.add("files-from", command.files_from,
+            "folder with the tokenizer's files and generation_config.json, where the checkpoint's has none");
+}
+void bind(train::FlagSet&, Inspect&) {}
 
 void bind(train::FlagSet& flags, bench::BenchOptions& o) {
   flags.add("hidden", o.hidden, "hidden size");

@@ -14,7 +14,7 @@
 namespace fsdp::cli {
 namespace {
 
-const std::vector<std::string> command_names = {"train", "eval", "generate", "bench", "stacks"};
+const std::vector<std::string> command_names = {"train", "eval", "generate", "export", "inspect", "bench", "stacks"};
 const std::vector<std::string> bench_names = {"mlp", "attention", "head", "step", "comm", "optim"};
 
 /// A sub-command and what it is told.
@@ -42,7 +42,7 @@ class Declared {
 };
 
 void require_model(const std::string& model) {
-  require<InputError>(!model.empty(), "--model is missing; give a folder with config.json and model.safetensors");
+  require<InputError>(!model.empty(), "--model is missing; give a folder with config.json and weights");
 }
 
 bench::BenchOptions checked(bench::BenchOptions bench) {
@@ -64,6 +64,13 @@ Command parse(int argc, const char* const* argv) {
   Declared<Train> train(app, "train", "train a model on text");
   Declared<Eval> eval(app, "eval", "mean loss of a model over text, as JSON");
   Declared<Generate> generate(app, "generate", "write text with a trained model");
+  Declared<Export> exported(app, "export", "a checkpoint as a folder that transformers opens");
+  exported.app()
+      .add_option("CHECKPOINT", exported.options().from, "a step, a directory of steps, or a model")
+      ->type_name("");
+  exported.app().add_option("OUT", exported.options().to, "the folder to make")->type_name("");
+  Declared<Inspect> inspect(app, "inspect", "what a model's folder holds, takes to train, and what is wrong with it");
+  inspect.app().add_option("FOLDER", inspect.options().folder, "a model's folder, or a checkpoint")->type_name("");
   Declared<bench::BenchOptions> bench(app, "bench", "measure; one JSON object a line");
   bench.app().add_option("what", bench.options().what, "mlp | attention | head | step | comm | optim")->type_name("");
   CLI::App& stacks = *app.add_subcommand("stacks", "what is compiled into this program, and what could be");
@@ -86,6 +93,17 @@ Command parse(int argc, const char* const* argv) {
     require_model(generate.options().options.model);
     return generate.options();
   }
+  if (exported.asked_for()) {
+    exported.finish();
+    require<InputError>(!exported.options().from.empty() && !exported.options().to.empty(),
+                        "export: give a checkpoint and the folder to make: tessera export CHECKPOINT OUT");
+    return exported.options();
+  }
+  if (inspect.asked_for()) {
+    inspect.finish();
+    require<InputError>(!inspect.options().folder.empty(), "inspect: give a folder: tessera inspect FOLDER");
+    return inspect.options();
+  }
   if (bench.asked_for()) {
     bench.options().given = bench.finish();
     (void)resolve(bench.options().optimizer);
@@ -93,7 +111,8 @@ Command parse(int argc, const char* const* argv) {
   }
   if (stacks.parsed()) return Stacks{};
   const std::vector<std::string> extras = app.remaining();
-  if (extras.empty()) throw InputError("no command was given; known: train, eval, generate, bench, stacks. See --help");
+  if (extras.empty())
+    throw InputError("no command was given; known: train, eval, generate, export, inspect, bench, stacks. See --help");
   throw InputError(message("unknown command '", extras.front(), "'; ", suggestion(extras.front(), command_names)));
 }
 

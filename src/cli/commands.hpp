@@ -3,8 +3,12 @@
 /// The program's command line: which sub-command, what it is told, and which policies are meant.
 #pragma once
 
+#include <cstdint>
+#include <string>
+#include <string_view>
 #include <variant>
 
+#include <fsdp/core/dtype.hpp>
 #include <fsdp/train/flags.hpp>
 #include <fsdp/train/optimizer_choice.hpp>
 #include <fsdp/train/options.hpp>
@@ -36,10 +40,29 @@ struct Generate {
   friend bool operator==(const Generate&, const Generate&) = default;
 };
 
+struct ExportType {
+  DType dtype = DType::f32;
+};
+void from_text(std::string_view flag, std::string_view text, ExportType& value);
+std::string to_text(ExportType value);
+
+/// A folder that other programs open, of a checkpoint.
+struct Export {
+  std::string from = {}, to = {};
+  ExportType type = {};
+  std::int64_t shard_bytes = 5'000'000'000;
+  std::string files_from = {};
+};
+
+/// What a folder holds.
+struct Inspect {
+  std::string folder = {};
+};
+
 /// What is compiled into the program, and what could be.
 struct Stacks {};
 
-using Command = std::variant<train::Help, Train, Eval, Generate, bench::BenchOptions, Stacks>;
+using Command = std::variant<train::Help, Train, Eval, Generate, Export, Inspect, bench::BenchOptions, Stacks>;
 
 /// `tessera <sub-command> ...`. Throws InputError.
 Command parse(int argc, const char* const* argv);
@@ -49,6 +72,8 @@ void bind(train::FlagSet& flags, StackChoice& stack);
 void bind(train::FlagSet& flags, Train& command);
 void bind(train::FlagSet& flags, Eval& command);
 void bind(train::FlagSet& flags, Generate& command);
+void bind(train::FlagSet& flags, Export& command);
+void bind(train::FlagSet& flags, Inspect& command);
 void bind(train::FlagSet& flags, bench::BenchOptions& options);
 
 }  // namespace fsdp::cli

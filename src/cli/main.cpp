@@ -16,6 +16,7 @@
 #include "bench/alone.hpp"
 #include "bench/check.hpp"
 #include "cli/commands.hpp"
+#include "cli/folders.hpp"
 #include "cli/support.hpp"
 #include "stacks/compiled_stack.hpp"
 
@@ -114,6 +115,8 @@ struct Run {
     require<InputError>(generate != nullptr, "generate: this model's head has no logits, so that it writes no text");
     return generate(ready);
   }
+  int operator()(const cli::Export& command) const { return cli::run_export(command); }
+  int operator()(const cli::Inspect& command) const { return cli::run_inspect(command); }
   int operator()(const cli::Stacks&) const {
     std::string text = "Compiled into this program; --tiling is free:\n";
     for (const stacks::CompiledStack& stack : compiled_stacks()) text += "  " + flags_of(stack) + "\n";

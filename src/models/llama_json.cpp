@@ -19,8 +19,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t most_config_bytes = 1'000'000;
-
 /// The newer `rope_parameters` or the older `rope_scaling`, which wins as in `transformers`. Sets theta as well.
 void read_rope(const Keys& keys, const std::string& source, LlamaConfig& config) {
   config.rope_theta = keys.number("rope_theta", 10000.0);

@@ -15,6 +15,8 @@
 
 namespace fsdp {
 
+inline constexpr std::int64_t most_config_bytes = 1'000'000;  ///< of a config.json
+
 struct JsonLimits {
   std::size_t depth = 8;        ///< of nested objects and arrays
   std::size_t values = 100000;  ///< keys and array entries together

@@ -91,7 +91,7 @@ void bind(FlagSet& flags, TrainOptions& o) {
 }
 
 void bind(FlagSet& flags, EvalOptions& o) {
-  flags.add("model", o.model, "folder with config.json and model.safetensors");
+  flags.add("model", o.model, "folder with config.json and weights");
   add_data(flags, o);
   flags.add("seq-len", o.seq_len, "tokens per sequence", counts_up_to(most_tokens));
   flags.add("batch-size", o.batch_size, "sequences at a time", counts_up_to(most_sequences));
@@ -101,7 +101,7 @@ void bind(FlagSet& flags, EvalOptions& o) {
 }
 
 void bind(FlagSet& flags, GenerateOptions& o) {
-  flags.add("model", o.model, "folder with config.json and model.safetensors");
+  flags.add("model", o.model, "folder with config.json and weights");
   flags.add("prompt", o.prompt, "text to go on from");
   flags.add("tokens", o.tokens, "bytes to write", counts_up_to(most_tokens, 0));
   flags.add("temperature", o.temperature, "0: always the likeliest byte", Range<double>{.least = 0, .most = 1e6});

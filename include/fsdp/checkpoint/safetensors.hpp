@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <fsdp/checkpoint/named_shape.hpp>
+#include <fsdp/core/dtype.hpp>
 #include <fsdp/core/file.hpp>
 
 namespace fsdp::checkpoint {
@@ -63,8 +64,9 @@ class SafetensorsFile {
   std::map<std::string, std::string> metadata_;
 };
 
-/// Where everything of a float32 file stands. A pure function of the tensors, so every rank makes the same plan.
+/// Where everything of a file of one type stands. A pure function of the tensors, so every rank makes the same plan.
 struct FilePlan {
+  DType dtype = DType::f32;              ///< f32, bf16 or f16
   std::string header = {};               ///< the 8 bytes of length and the JSON, padded to a multiple of 8
   std::vector<NamedShape> tensors = {};  ///< as given
   std::vector<std::int64_t> offsets =
@@ -73,7 +75,8 @@ struct FilePlan {
 };
 
 /// Throws InputError on a repeated or unusable name.
-FilePlan plan_file(std::vector<NamedShape> tensors, const std::map<std::string, std::string>& metadata = {});
+FilePlan plan_file(std::vector<NamedShape> tensors, const std::map<std::string, std::string>& metadata = {},
+                   DType dtype = DType::f32);
 
 /// One file being written by several ranks. One calls `create`; after it the others call `join`.
 class SharedFile {
@@ -84,7 +87,8 @@ class SharedFile {
 
   const FilePlan& plan() const { return plan_; }
 
-  /// Elements [begin, begin + values.size()) of plan().tensors[tensor].
+  /// Elements [begin, begin + values.size()) of plan().tensors[tensor], rounded to the plan's type. Throws InputError
+  /// where that makes an infinity of a finite number.
   void write_range(std::size_t tensor, std::int64_t begin, std::span<const float> values) const;
 
   /// What this rank wrote is on disk when this returns; the file is closed.

@@ -66,7 +66,7 @@ void bind_model(FlagSet& flags, ModelChoice& choice) {
     const std::string name = model_name<Config>(choice);
     return name.empty() ? std::vector<std::string>() : std::vector{name};
   };
-  std::string help = "folder with config.json and model.safetensors", instead;
+  std::string help = "folder with config.json and weights", instead;
   if constexpr (HasPresets<Config>) {
     std::string names;
     for (const std::string& name : Config::preset_names()) names += (names.empty() ? "" : ", ") + name;
@@ -99,7 +99,7 @@ Config resolve_model(const ModelChoice& choice) {
     if constexpr (HasPresets<Config>)
       require<InputError>(std::filesystem::is_directory(name, error), "--model ", name,
                           " is neither a preset nor a folder; ", suggestion(name, Config::preset_names()),
-                          ", or a folder with config.json and model.safetensors");
+                          ", or a folder with config.json and weights");
     std::string given;
     for (const auto& [flag, text] : choice.values) given += (given.empty() ? "--" : ", --") + flag;
     require<InputError>(given.empty(), "--model ", name, " is a folder whose config.json gives all sizes; drop ",
@@ -112,7 +112,7 @@ Config resolve_model(const ModelChoice& choice) {
     } else if constexpr (std::default_initializable<Config>) {
       return Config();
     } else {
-      throw InputError("--model is missing; give a folder with config.json and model.safetensors");
+      throw InputError("--model is missing; give a folder with config.json and weights");
     }
   };
   Config config = begin();

@@ -23,7 +23,7 @@ namespace fsdp::train {
 
 /// `--model` and the sizes that are given besides. What they mean is the model's: train/model_choice.hpp.
 struct ModelChoice {
-  std::string name = {};    ///< a preset, a folder with config.json and model.safetensors, or empty for the default
+  std::string name = {};    ///< a preset, a folder with config.json and weights, or empty for the default
   GivenValues values = {};  ///< such as {"hidden", "64"}
 
   friend bool operator==(const ModelChoice&, const ModelChoice&) = default;

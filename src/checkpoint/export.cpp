@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/checkpoint/export.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include <fsdp/checkpoint/folder.hpp>
+#include <fsdp/core/checked.hpp>
+#include <fsdp/core/error.hpp>
+
+#include "../models/strict_json.hpp"
+#include "manifest.hpp"
+#include "posix.hpp"
+
+namespace fsdp::checkpoint {
+namespace {
+
+constexpr std::int64_t piece_elements = 1 << 20;
+
+/// What a model's folder may hold besides config.json and weights.
+constexpr const char* side_files[] = {"generation_config.json",
+                                      "tokenizer.json",
+                                      "tokenizer_config.json",
+                                      "special_tokens_map.json",
+                                      "added_tokens.json",
+                                      "vocab.json",
+                                      "merges.txt",
+                                      "tokenizer.model",
+                                      "chat_template.jinja"};
+
+/// A folder that is removed unless it gets its name.
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(const std::filesystem::path& to)
+      : to_(to), path_(to.string() + ".tmp-" + std::to_string(::getpid())) {
+    std::error_code error;
+    require<InputError>(std::filesystem::symlink_status(to, error).type() == std::filesystem::file_type::not_found,
+                        to.string(), ": is there already; give a new name, or remove it");
+    std::filesystem::create_directories(path_, error);
+    require<InputError>(!error, path_.string(), ": cannot be created: ", error.message());
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    if (!named_) std::filesystem::remove_all(path_, ignored);
+  }
+
+  const std::filesystem::path& path() const { return path_; }
+  void name() {
+    sync_directory(path_);
+    std::error_code error;
+    std::filesystem::rename(path_, to_, error);
+    require<InputError>(!error, to_.string(), ": ", path_.string(), " cannot be given this name: ", error.message());
+    named_ = true;
+    sync_directory(std::filesystem::absolute(to_).parent_path());
+  }
+
+ private:
+  std::filesystem::path to_, path_;
+  bool named_ = false;
+};
+
+/// Tensors in their order, cut where the next one would make a file too large.
+std::vector<std::vector<NamedShape>> cut(const std::vector<NamedShape>& tensors, const ExportOptions& options) {
+  std::vector<std::vector<NamedShape>> files(1);
+  std::int64_t bytes = 0;
+  for (const NamedShape& tensor : tensors) {
+    const std::int64_t own = checked_multiply(elements_of(tensor.shape), size_of(options.dtype));
+    if (!files.back().empty() && own > options.shard_bytes - bytes) {
+      files.emplace_back();
+      bytes = 0;
+    }
+    files.back().push_back(tensor);
+    bytes += own;
+  }
+  return files;
+}
+
+/// As huggingface_hub names the i-th of `count` files.
+std::string file_name(std::size_t i, std::size_t count) {
+  if (count == 1) return model_name;
+  char name[64];
+  std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, count);
+  return name;
+}
+
+/// The folder's config.json with another type of weights.
+std::string config_of(const std::filesystem::path& folder, DType dtype) {
+  const std::filesystem::path path = folder / config_name;
+  const std::string text = read_small_file(path, most_config_bytes);
+  (void)parse_strict(text, path.string());
+  auto object = nlohmann::ordered_json::parse(text);
+  const char* const name = dtype == DType::bf16 ? "bfloat16" : dtype == DType::f16 ? "float16" : "float32";
+  object[object.contains("dtype") ? "dtype" : "torch_dtype"] = name;
+  return object.dump(2) + "\n";
+}
+
+void write_tensors(const WeightFiles& weights, SharedFile& file, const std::function<void(std::int64_t)>& written) {
+  std::vector<float> piece;
+  for (std::size_t i = 0; i < file.plan().tensors.size(); ++i) {
+    const NamedShape& tensor = file.plan().tensors[i];
+    const std::int64_t elements = elements_of(tensor.shape);
+    for (std::int64_t begin = 0; begin < elements; begin += piece_elements) {
+      piece.resize(static_cast<std::size_t>(std::min(piece_elements, elements - begin)));
+      weights.read_range(tensor.name, begin, std::ssize(piece), piece.data());
+      file.write_range(i, begin, piece);
+      written(std::ssize(piece) * size_of(file.plan().dtype));
+    }
+  }
+  file.finish();
+}
+
+std::vector<std::string> copy_side_files(const std::filesystem::path& from, const std::filesystem::path& besides,
+                                         const std::filesystem::path& to) {
+  std::vector<std::string> copied;
+  for (const char* const name : side_files)
+    for (const std::filesystem::path& folder : {from, besides}) {
+      std::error_code error;
+      if (folder.empty() || !std::filesystem::is_regular_file(folder / name, error)) continue;
+      std::filesystem::copy_file(folder / name, to / name, error);
+      require<InputError>(!error, (folder / name).string(), ": cannot be copied: ", error.message());
+      copied.emplace_back(name);
+      break;
+    }
+  return copied;
+}
+
+/// The folder of the model itself: that which was named, or the newest sound step in it.
+std::filesystem::path model_folder(const std::filesystem::path& path, const ReadListing& read, const Warn& warn) {
+  std::error_code error;
+  if (std::filesystem::exists(path / config_name, error) || !std::filesystem::is_directory(path, error)) return path;
+  const auto newest = find_latest(path, read, warn);
+  require<InputError>(newest.has_value(), path.string(),
+                      ": neither a model's folder, with config.json, nor a directory with a complete checkpoint");
+  return *newest;
+}
+
+}  // namespace
+
+Exported export_model(const ExportOptions& options, const ReadListing& read, const Warn& warn,
+                      const ExportProgress& progress) {
+  require<InputError>(options.shard_bytes >= 1, "export: files of ", options.shard_bytes, " bytes; at least 1");
+  if (!options.files_from.empty())
+    require<InputError>(std::filesystem::is_directory(options.files_from), options.files_from.string(),
+                        ": no such folder");
+  Exported result{.from = model_folder(options.from, read, warn)};
+  const ModelFiles model = open_model(result.from, read, warn);
+  const auto files = cut(model.listing.parameters, options);
+  result.files = files.size();
+  for (const NamedShape& tensor : model.listing.parameters)
+    result.bytes += checked_multiply(elements_of(tensor.shape), size_of(options.dtype));
+
+  TemporaryFolder folder(options.to);
+  nlohmann::ordered_json map = nlohmann::ordered_json::object();
+  std::int64_t done = 0;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const std::string name = file_name(i, files.size());
+    for (const NamedShape& tensor : files[i]) map[tensor.name] = name;
+    SharedFile file = SharedFile::create(folder.path() / name, plan_file(files[i], {{"format", "pt"}}, options.dtype));
+    write_tensors(model.weights, file, [&](std::int64_t bytes) {
+      done += bytes;
+      if (progress) progress(done, result.bytes);
+    });
+  }
+  if (files.size() > 1) {
+    const nlohmann::ordered_json index = {{"metadata", {{"total_size", result.bytes}}}, {"weight_map", map}};
+    write_new_file(folder.path() / index_name, index.dump(2) + "\n");
+  }
+  write_new_file(folder.path() / config_name, config_of(result.from, options.dtype));
+  result.copied = copy_side_files(result.from, options.files_from, folder.path());
+  folder.name();
+  return result;
+}
+
+}  // namespace fsdp::checkpoint

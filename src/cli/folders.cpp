@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/folders.hpp"
+
+#include <cstdio>
+#include <exception>
+#include <map>
+#include <optional>
+#include <system_error>
+#include <vector>
+
+#include <unistd.h>
+
+#include <comm/self.hpp>
+#include <comm/signals.hpp>
+#include <fsdp/checkpoint/export.hpp>
+#include <fsdp/checkpoint/folder.hpp>
+#include <fsdp/core/error.hpp>
+#include <fsdp/models/llama.hpp>
+#include <fsdp/report/report.hpp>
+
+namespace fsdp::cli {
+namespace {
+
+/// The parameters that a config names, whatever stack may train them.
+using Listed = Llama<Stack<Replicated, comm::Self<>, Fp32, tiling::Untiled>>;
+const checkpoint::ReadListing read_listed = checkpoint::read_listing<Listed>;
+
+void warn(const std::string& text) { std::fprintf(stderr, "tessera: warning: %s\n", text.c_str()); }
+
+/// Ends an export between two pieces.
+struct Stopped {
+  int signal;
+};
+
+/// A line on a terminal that is written over.
+class Progress {
+ public:
+  ~Progress() {
+    if (percent_ >= 0) std::fputc('\n', stderr);
+  }
+  void show(std::int64_t done, std::int64_t all) {
+    const int percent = static_cast<int>(done * 100 / std::max<std::int64_t>(all, 1));
+    if (percent == percent_ || ::isatty(STDERR_FILENO) != 1) return;
+    percent_ = percent;
+    std::fprintf(stderr, "\rwriting %s of %s, %d %%", report::bytes_text(done).c_str(), report::bytes_text(all).c_str(),
+                 percent);
+  }
+
+ private:
+  int percent_ = -1;
+};
+
+/// The files of a folder that belong to a model, with their bytes.
+std::string files_in(const std::filesystem::path& folder) {
+  std::map<std::string, std::uintmax_t> files;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    std::error_code gone;
+    if (entry.is_regular_file(gone)) files[entry.path().filename().string()] = entry.file_size(gone);
+  }
+  std::string text;
+  for (const auto& [name, bytes] : files)
+    text += message("file      ", name, ", ", report::bytes_text(static_cast<std::int64_t>(bytes)), "\n");
+  return text;
+}
+
+std::string model_text(const LlamaConfig& config) {
+  std::string text = message("model     ", config.family, ": ");
+  for (const ConfigValue& value : values_of(config)) {
+    const auto* const number = std::get_if<std::int64_t>(&value.value);
+    if (number != nullptr && *number != 0) text += message(value.name, " ", *number, ", ");
+  }
+  return message(text, config.tied ? "tied" : "untied", " head, RoPE ", config.rope.type, "\n");
+}
+
+/// What AdamW keeps of a model, sharded over ranks.
+std::string needs_text(const std::string& folder, std::int64_t parameters) {
+  constexpr std::int64_t bytes = 4 * 4;  // main weight, gradient, two moments
+  std::string text = message("training  ", report::bytes_text(bytes * parameters),
+                             " of weights, gradients and AdamW's moments in float32");
+  for (const int ranks : {2, 4, 8})
+    text += message(ranks == 2 ? ": " : ", ", report::bytes_text(bytes * ((parameters + ranks - 1) / ranks)),
+                    " on each of ", ranks);
+  return message(text,
+                 " ranks with fsdp2 or zero3\n          activations and gathered weights come on top, to the byte: ",
+                 "tessera train --model ", folder, " --dry-run --ranks N\n");
+}
+
+std::string weights_text(const checkpoint::WeightFiles& weights) {
+  std::map<std::string, std::int64_t> elements;
+  for (const checkpoint::TensorInfo* const tensor : weights.tensors()) elements[tensor->dtype] += tensor->elements;
+  std::string text = message("weights   ", weights.tensors().size(), " tensors in ", weights.files().size(),
+                             weights.files().size() == 1 ? " file" : " files");
+  for (const auto& [dtype, count] : elements) text += message(", ", count, " elements of ", dtype);
+  return text + "\n";
+}
+
+/// Looks at a folder part by part: what one finds wrong does not hide the next.
+class Inspection {
+ public:
+  explicit Inspection(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  int run() {
+    print(message("folder    ", folder_.string(), "\n", files_in(folder_)));
+    std::optional<LlamaConfig> config;
+    part([&] { config = LlamaConfig::read(folder_); });
+    if (config) {
+      print(model_text(*config));
+      const std::int64_t parameters = parameter_count(Listed(*config));
+      print(message("          ", parameters, " parameters\n", needs_text(folder_.string(), parameters)));
+    }
+    part([&] { look_at_weights(config); });
+    if (std::filesystem::exists(folder_ / "trainer.json")) part([&] { look_at_checkpoint(); });
+    if (problems_ == 0) print("problems  none\n");
+    return problems_ == 0 ? 0 : 2;
+  }
+
+ private:
+  static void print(const std::string& text) { std::fputs(text.c_str(), stdout); }
+
+  template <class Part>
+  void part(const Part& look) {
+    try {
+      look();
+    } catch (const std::exception& error) {
+      ++problems_;
+      print(message("problem   ", error.what(), "\n"));
+    }
+  }
+
+  void look_at_weights(const std::optional<LlamaConfig>& config) {
+    if (!checkpoint::holds_weights(folder_)) return print("weights   none: a run starts from random ones\n");
+    print(weights_text(checkpoint::WeightFiles::open(folder_, warn)));
+    if (config) checkpoint::open_model(folder_, read_listed, warn);
+  }
+
+  void look_at_checkpoint() {
+    const auto saved = checkpoint::Checkpoint::open(folder_, read_listed, warn);
+    print(message("trained   ", saved.state().step, " steps, ", saved.state().tokens, " tokens\n"));
+  }
+
+  std::filesystem::path folder_;
+  int problems_ = 0;
+};
+
+}  // namespace
+
+int run_export(const Export& command) {
+  const comm::CatchSignals signals;
+  Progress progress;
+  try {
+    const checkpoint::Exported result =
+        checkpoint::export_model({.from = command.from,
+                                  .to = command.to,
+                                  .dtype = command.type.dtype,
+                                  .shard_bytes = command.shard_bytes,
+                                  .files_from = command.files_from},
+                                 read_listed, warn, [&](std::int64_t done, std::int64_t all) {
+                                   if (const int signal = signals.asked().stop; signal != 0) throw Stopped{signal};
+                                   progress.show(done, all);
+                                 });
+    std::string text =
+        message("exported ", result.from.string(), " to ", command.to, ": ", report::bytes_text(result.bytes), " of ",
+                name_of(command.type.dtype), " in ", result.files, result.files == 1 ? " file" : " files");
+    for (std::size_t i = 0; i < result.copied.size(); ++i) text += (i == 0 ? "; with " : ", ") + result.copied[i];
+    std::printf("%s\n", text.c_str());
+    return 0;
+  } catch (const Stopped& stopped) {
+    std::fprintf(stderr, "tessera: %s: nothing of the export is kept\n", comm::name_of_stop(stopped.signal));
+    return 128 + stopped.signal;
+  }
+}
+
+int run_inspect(const Inspect& command) {
+  require<InputError>(std::filesystem::is_directory(command.folder), command.folder, ": no such folder");
+  return Inspection(command.folder).run();
+}
+
+}  // namespace fsdp::cli

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# export and inspect: what is written, to the byte, and what is refused.
+set -euo pipefail
+source "$(dirname "$0")/../support/program.sh"
+
+# tensors FOLDER: every tensor of its safetensors with type, shape and a digest of its bytes, sorted by name.
+tensors() { python3 -c "
+import glob, hashlib, json, struct, sys
+lines = []
+for path in glob.glob(sys.argv[1] + '/model*.safetensors'):
+    data = open(path, 'rb').read()
+    length, = struct.unpack('<Q', data[:8])
+    header, body = json.loads(data[8:8 + length]), data[8 + length:]
+    assert header.pop('__metadata__', {'format': 'pt'}) == {'format': 'pt'}
+    for name, t in header.items():
+        begin, end = t['data_offsets']
+        lines.append(f\"{name} {t['dtype']} {t['shape']} {hashlib.sha1(body[begin:end]).hexdigest()}\")
+print('\n'.join(sorted(lines)))" "$1"; }
+
+model=$golden/qwen3-window
+flags=(--data "$model/text.bin" --seq-len 17 --precision fp32 --threads 1)
+train() { tessera train "${flags[@]}" --batch-size 6 --validation-fraction 0 --lr 1e-3 --lr-schedule constant "$@"; }
+
+echo "== a checkpoint, exported and read again, is the same to the byte"
+train --model "$model" --steps 2 --checkpoint-dir saved --comm threads:2
+echo '{"eos_token_id": 7}' >generation_config.json
+mkdir tokenizer
+echo '{}' >tokenizer/tokenizer.json
+mv generation_config.json tokenizer
+tessera export saved whole --files-from tokenizer
+contains "$out" '^exported saved/step-00000002 to whole: [0-9.]+ KiB of f32 in 1 file; with generation_config.json, tokenizer.json$'
+same <(tensors saved/step-00000002) <(tensors whole)
+cmp tokenizer/tokenizer.json whole/tokenizer.json || fail "the tokenizer is another"
+contains whole/config.json '"model_type": "qwen3"'
+tessera export whole again
+same <(tensors whole) <(tensors again)
+cmp whole/config.json again/config.json || fail "config.json is another"
+
+echo "== other types, in shards"
+for dtype in bf16 f16; do
+  tessera export saved/step-00000002 $dtype --dtype $dtype --shard-bytes 9000
+  [ "$(find $dtype -name 'model-0000?-of-0000?.safetensors' | wc -l)" -gt 2 ] || fail "not in shards"
+  contains $dtype/config.json '"torch_dtype": "(bfloat16|float16)"'
+  tessera export $dtype $dtype-whole --dtype $dtype
+  same <(tensors $dtype) <(tensors $dtype-whole)
+  tessera export $dtype $dtype-f32
+  tessera export $dtype-f32 $dtype-again --dtype $dtype
+  same <(tensors $dtype) <(tensors $dtype-again)
+  train --model $dtype --steps 1
+  python3 - $dtype <<'PY'
+import json, os, sys
+index = json.load(open(sys.argv[1] + '/model.safetensors.index.json'))
+bytes = os.path.getsize(sys.argv[1] + '-whole/model.safetensors')
+assert 0.5 * bytes < index['metadata']['total_size'] < bytes, (index['metadata'], bytes)
+assert len(set(index['weight_map'].values())) > 2
+PY
+done
+
+echo "== inspect"
+tessera inspect saved/step-00000002
+for line in '^model     qwen3: .*sliding_window 5, full_layers 1, untied head, RoPE default$' '^trained   2 steps, 204 tokens$' \
+  '^problems  none$' '^training  .* on each of 8 ranks'; do contains "$out" "$line"; done
+tessera inspect bf16
+contains "$out" '^weights   [0-9]+ tensors in [0-9]+ files, [0-9]+ elements of BF16$'
+cp -r bf16 wrong
+rm wrong/model-00002-*
+sed -i 's/"qwen3"/"gemma3"/' wrong/config.json
+timeout "$limit" "$program" inspect wrong >"$out" 2>"$err" && fail "a wrong folder is right"
+contains "$out" '^problem   .*"model_type" is "gemma3"'
+contains "$out" '^problem   .*of which 1 is missing: model-00002-'
+mkdir empty
+timeout "$limit" "$program" inspect empty >"$out" 2>"$err" && fail "an empty folder is right"
+contains "$out" '^problem   empty/config.json: no such file'
+
+echo "== what is refused, and leaves nothing"
+before=$(listing)
+expect_error 'whole: is there already; give a new name, or remove it' "$program" export saved whole
+expect_error 'dtype f8 is not known' "$program" export saved new --dtype f8
+expect_error 'nowhere: .*' "$program" export nowhere new
+expect_error 'export: give a checkpoint and the folder to make' "$program" export saved
+expect_error 'tokens: no such folder' "$program" export saved new --files-from tokens
+expect_error 'empty: neither a model.s folder, with config.json, nor a directory with a complete checkpoint' "$program" export empty new
+[ "$before" == "$(listing)" ] || fail "something was left"
+cp -r saved/step-00000002 damaged
+printf 'x' | dd of=damaged/model.safetensors bs=1 seek=20000 conv=notrunc status=none
+expect_error 'damaged/model.safetensors: bytes .* are not those that were written' "$program" export damaged new
+python3 - whole large <<'PY'
+import json, pathlib, shutil, struct, sys
+shutil.copytree(sys.argv[1], sys.argv[2])
+path = pathlib.Path(sys.argv[2], 'model.safetensors')
+data = bytearray(path.read_bytes())
+length, = struct.unpack('<Q', data[:8])
+at = 8 + length + json.loads(data[8:8 + length])['model.norm.weight']['data_offsets'][0]
+data[at:at + 4] = struct.pack('<f', 1e6)
+path.write_bytes(data)
+PY
+expect_error 'tensor "model.norm.weight" holds 1e\+06, too large for f16; take bf16 or f32' "$program" export large new --dtype f16
+[ ! -e new ] && ! ls -d new.tmp-* 2>/dev/null || fail "something was left"
