@@ -8,7 +8,7 @@ names() { for flag in "$@"; do contains "$out" "^  (-h,)?--${flag}[ =]"; done; }
 stack=(config sharding precision offload tiling comm threads deadline shared-windows help)
 
 tessera --help
-for command in train eval generate bench stacks; do contains "$out" "^  $command "; done
+for command in train eval generate export inspect bench stacks; do contains "$out" "^  $command "; done
 tessera train --help
 names "${stack[@]}" data data-format model hidden layers heads kv-heads head-dim intermediate vocab tied steps seq-len batch-size \
   grad-accum lr lr-schedule warmup optimizer weight-decay beta1 beta2 eps momentum nesterov iterations clip seed \
