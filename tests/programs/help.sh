@@ -10,7 +10,7 @@ stack=(config sharding precision offload tiling comm threads deadline shared-win
 tessera --help
 for command in train eval generate export inspect bench stacks; do contains "$out" "^  $command "; done
 tessera train --help
-names "${stack[@]}" data data-format model hidden layers heads kv-heads head-dim intermediate vocab tied steps seq-len batch-size \
+names "${stack[@]}" data data-format model from-scratch family sliding-window rope-type rope-factor hidden layers heads kv-heads head-dim intermediate vocab tied steps seq-len batch-size \
   grad-accum lr lr-schedule warmup optimizer weight-decay beta1 beta2 eps momentum nesterov iterations clip seed \
   validation-fraction validation-every \
   checkpoint-dir checkpoint-every keep resume disk-deadline metrics trace cuda-graphs log-every dry-run ranks print-schedule
@@ -18,5 +18,7 @@ tessera eval --help
 names "${stack[@]}" model data data-format seq-len batch-size windows disk-deadline
 tessera generate --help
 names "${stack[@]}" model prompt tokens temperature seed disk-deadline
+tessera export --help
+names dtype shard-bytes files-from
 tessera bench --help
 names "${stack[@]}" seq-len repeats
