@@ -142,5 +142,32 @@ TEST(Evaluation, HasTheSameLossAsTraining) {
   });
 }
 
+TEST(Evaluation, LogitsOfSomeRowsAreThoseOfAllAndTakeWhatWasPlanned) {
+  Comm::run(2, {}, [](Comm& communicator) {
+    const Data data(0, 1, 3);
+    const TokenBatch& batch = data.batches().front();
+    const std::int64_t vocabulary = small().vocab_size;
+    const auto logits = [&](std::vector<std::int64_t> rows) {
+      Evaluation<Model> evaluation(communicator, Model(small()),
+                                   {.sequences = 3, .sequence_length = length, .logit_rows = std::ssize(rows)}, {}, {},
+                                   Purpose::generate);
+      optim::initialize(evaluation.module(), 3);
+      const std::int64_t made = rows.empty() ? 3 * length : std::ssize(rows);
+      std::vector<float> out(static_cast<std::size_t>(made * vocabulary));
+      for (int again = 0; again < 2; ++again)
+        evaluation.executor().logits(batch, rows, {out.data(), {made, vocabulary}});
+      EXPECT_EQ(evaluation.module().arena().peak(), evaluation.plan().activation_bytes);
+      return out;
+    };
+    const std::vector<std::int64_t> rows = {11, 12, 30};
+    const std::vector<float> all = logits({}), some = logits(rows);
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      for (std::int64_t v = 0; v < vocabulary; ++v)
+        EXPECT_NEAR(some[i * static_cast<std::size_t>(vocabulary) + static_cast<std::size_t>(v)],
+                    all[static_cast<std::size_t>(rows[i] * vocabulary + v)], 1e-5);
+    EXPECT_THROW(logits({3 * length}), Error);
+  });
+}
+
 }  // namespace
 }  // namespace fsdp::train

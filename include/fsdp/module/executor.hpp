@@ -105,8 +105,15 @@ class Executor {
   /// Logits [T, V] of one sequence, whose targets are not read, with weights that were gathered once and are kept.
   void logits(const Batch& batch,
               Tensor<Compute> out) requires nn::GeneratingHead<typename Model::Head, typename Module::Local> {
+    logits(batch, {}, out);
+  }
+  /// Those of some rows of a batch alone [rows, V]: the head computes no others. Without any, those of all. A plan for
+  /// as many (plan::Request::logit_rows) has room for them.
+  void logits(const Batch& batch, std::span<const std::int64_t> rows,
+              Tensor<Compute> out) requires nn::GeneratingHead<typename Model::Head, typename Module::Local> {
     using sharding::Pass;
     logits_ = out;
+    logit_rows_ = rows;
     run(std::exchange(has_generated_, true) ? Pass::generate_again : Pass::generate, upload({&batch, 1}));
     module_.synchronize();
   }
@@ -318,13 +325,26 @@ class Executor {
 
   /// Where the host reads them.
   void make_logits(int unit) {
+    const Tensor<const Compute> x = logit_rows_.empty() ? x_ : gathered_rows();
     if constexpr (Device::host_memory) {
-      head_.logits(context_, weights(head_, unit), x_, logits_);
+      head_.logits(context_, weights(head_, unit), x, logits_);
     } else {
       const auto logits = context_.template save<Compute>(logits_.shape());
-      head_.logits(context_, weights(head_, unit), x_, logits);
+      head_.logits(context_, weights(head_, unit), x, logits);
       device::move<Device>(context_.stream, logits.data(), logits_.data(), logits.numel());
     }
+  }
+
+  /// The rows of the stream whose logits are asked for, side by side.
+  Tensor<Compute> gathered_rows() {
+    const auto rows = context_.template save<Compute>({std::ssize(logit_rows_), x_.columns()});  // [rows, H]
+    if constexpr (!Device::counts_only)
+      for (std::int64_t i = 0; i < rows.rows(); ++i) {
+        const std::int64_t row = logit_rows_[static_cast<std::size_t>(i)];
+        require(row >= 0 && row < x_.rows(), "logits: row ", row, " of ", x_.rows(), " is not there");
+        device::move<Device>(context_.stream, x_.row(row), rows.row(i), x_.columns());
+      }
+    return rows;
   }
 
   void backward(int unit) {
@@ -390,6 +410,7 @@ class Executor {
   device::Block<Device> loss_block_;
   Tensor<double> loss_;  // [1]
   Tensor<Compute> x_, y_, dx_, logits_;
+  std::span<const std::int64_t> logit_rows_;  ///< of the pass; empty: all
 };
 
 }  // namespace fsdp

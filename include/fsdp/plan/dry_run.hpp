@@ -34,6 +34,7 @@ struct Request {
   bool fewer = false;          ///< micro-batches may have fewer sequences: plans for every number of them
   RunShape shape;              ///< its activation_bytes are not read
   Purpose purpose = Purpose::train;
+  std::int64_t logit_rows = 0;  ///< rows of a batch whose logits are asked for, where it generates; 0: all
   std::vector<device::MatmulRecord>* matmuls = nullptr;  ///< where to list a training step's, or nullptr
 };
 
@@ -184,8 +185,13 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
     result.bytes = module.peak_bytes();
   } else if constexpr (nn::GeneratingHead<typename MetaModel::Head, typename MetaModel::Local>) {
     auto* const logits = reinterpret_cast<typename Model::Stack::Precision::Compute*>(Meta::unbacked(0));
-    executor.logits(
-        batch, {logits, {request.sequences * request.shape.sequence_length, module.model().head().logits_columns()}});
+    const std::int64_t columns = module.model().head().logits_columns();
+    if (request.logit_rows > 0) {
+      const std::vector<std::int64_t> rows(static_cast<std::size_t>(request.logit_rows));
+      executor.logits(batch, rows, {logits, {request.logit_rows, columns}});
+    } else {
+      executor.logits(batch, {logits, {request.sequences * request.shape.sequence_length, columns}});
+    }
     result.bytes = module.peak_bytes();
   } else {
     throw InputError("the dry run: this model's head has no logits, so it cannot generate");
