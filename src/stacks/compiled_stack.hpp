@@ -10,6 +10,7 @@
 #include <fsdp/core/policy_text.hpp>
 #include <fsdp/nn/module.hpp>
 #include <fsdp/train/commands.hpp>
+#include <fsdp/train/generate.hpp>
 
 #include "bench/collectives.hpp"
 #include "bench/step.hpp"

@@ -12,6 +12,7 @@ namespace fsdp::train {
 namespace {
 
 constexpr Range<double> seconds{.least = 0, .most = 1e6, .above = true};
+constexpr Range<double> fractions{.least = 0, .most = 1};
 constexpr Range<double> learning_rates{.least = 0, .most = 1000};
 
 /// What data hold, and where their documents end.
@@ -102,10 +103,23 @@ void bind(FlagSet& flags, EvalOptions& o) {
 
 void bind(FlagSet& flags, GenerateOptions& o) {
   flags.add("model", o.model, "folder with config.json and weights");
-  flags.add("prompt", o.prompt, "text to go on from");
-  flags.add("tokens", o.tokens, "bytes to write", counts_up_to(most_tokens, 0));
-  flags.add("temperature", o.temperature, "0: always the likeliest byte", Range<double>{.least = 0, .most = 1e6});
+  flags.add("prompt", o.prompt, "text to go on from, which is read and written as bytes: of a model of 256 tokens");
+  flags.add("prompt-ids", o.prompt_ids,
+            "token ids to go on from, such as 1,2,3, instead of a text; several are a batch. A line of ids is printed "
+            "for each");
+  flags.add("tokens", o.tokens, "tokens to write, after each prompt", counts_up_to(most_tokens, 0));
+  flags.add("temperature", o.sampling.temperature, "0: always the likeliest token",
+            Range<double>{.least = 0, .most = 1e6});
+  flags.add("top-k", o.sampling.top_k, "draw of this many likeliest tokens; 0: of all", counts_up_to(most_tokens, 0));
+  flags.add("top-p", o.sampling.top_p, "draw of the fewest likeliest tokens of this probability together; 1: of all",
+            fractions);
+  flags.add("min-p", o.sampling.min_p, "draw of tokens of this part of the likeliest's probability; 0: of all",
+            fractions);
+  flags.add("repetition-penalty", o.sampling.repetition_penalty,
+            "above 1: tokens that were seen become less likely; below 1: more",
+            Range<double>{.least = 1e-3, .most = 1e3});
   flags.add("seed", o.seed, "of the draws");
+  flags.add("stop-ids", o.stop_ids, "token ids, such as 2 or 2,3, behind which a sequence ends");
   add_disk_deadline(flags, o.launch);
   bind(flags, o.launch);
 }

@@ -10,6 +10,7 @@
 #include <fsdp/data/sampler.hpp>
 #include <fsdp/train/byte_count.hpp>
 #include <fsdp/train/flags.hpp>
+#include <fsdp/train/generation.hpp>
 #include <fsdp/train/ranges.hpp>
 
 namespace fsdp::train {
@@ -61,7 +62,12 @@ void validate(const LaunchOptions& o) { require_ranges(o); }
 void validate(const EvalOptions& o) { require_ranges(o); }
 
 void validate(const GenerateOptions& o) {
-  require<InputError>(!o.prompt.empty(), "--prompt is empty; give at least one byte to continue from");
+  require<InputError>(o.prompt.empty() || o.prompt_ids.empty(),
+                      "--prompt and --prompt-ids are given both; leave one of them out");
+  require<InputError>(!o.prompt.empty() || !o.prompt_ids.empty(),
+                      "--prompt is empty; give at least one byte to continue from, or --prompt-ids");
+  for (const std::string& text : o.prompt_ids) parse_ids("prompt-ids", text);
+  for (const std::string& text : o.stop_ids) parse_ids("stop-ids", text);
   require_ranges(o);
 }
 

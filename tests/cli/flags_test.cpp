@@ -175,7 +175,14 @@ TEST(Flags, TheOtherCommandsAreRead) {
                                                         "--temperature", "0"}))
                             .options;
   EXPECT_EQ(generate.prompt, "");
-  EXPECT_EQ(generate.temperature, 0);
+  EXPECT_EQ(generate.sampling.temperature, 0);
+  const auto ids = std::get<Generate>(parse_words({"generate", "--model", "D", "--prompt-ids", "1,2", "--prompt-ids",
+                                                   "3", "--top-k", "4", "--top-p", "0.5", "--min-p", "0.25",
+                                                   "--repetition-penalty", "1.5", "--stop-ids", "2,3"}))
+                       .options;
+  EXPECT_EQ(ids.prompt_ids, (std::vector<std::string>{"1,2", "3"}));
+  EXPECT_EQ(ids.stop_ids, std::vector<std::string>{"2,3"});
+  EXPECT_EQ(ids.sampling, (train::Sampling{.top_k = 4, .top_p = 0.5, .min_p = 0.25, .repetition_penalty = 1.5}));
   const auto bench = std::get<bench::BenchOptions>(parse_words({"bench", "comm", "--comm", "threads:2"}));
   EXPECT_EQ(bench.what, "comm");
   EXPECT_EQ(bench.stack.comm.ranks, 2);

@@ -109,6 +109,18 @@ expect_error '4097 is longer than the 4096 positions' "${train[@]}" --model "$mo
 expect_error 'prompt is empty' "$program" generate --model "$model"
 expect_error 'tokens -1 must be at least 0' "$program" generate --model "$model" --prompt a --tokens -1
 expect_error 'temperature -1 must be at least 0' "$program" generate --model "$model" --prompt a --temperature -1
+generate=("$program" generate --model "$model" --precision fp32)
+expect_error 'top-k -1 must be at least 0' "${generate[@]}" --prompt a --top-k -1
+expect_error 'top-p 1.5 must be at least 0 and at most 1' "${generate[@]}" --prompt a --top-p 1.5
+expect_error 'min-p -1 must be at least 0 and at most 1' "${generate[@]}" --prompt a --min-p -1
+expect_error 'repetition-penalty 0 must be at least 0.001' "${generate[@]}" --prompt a --repetition-penalty 0
+expect_error 'prompt and --prompt-ids are given both' "${generate[@]}" --prompt a --prompt-ids 1
+expect_error "prompt-ids '1,,2' is no list of token ids" "${generate[@]}" --prompt-ids 1,,2
+expect_error "stop-ids 'x' is no list of token ids" "${generate[@]}" --prompt a --stop-ids x
+expect_error 'prompt-ids holds token 256, which is not below the model.s vocabulary of 256' "${generate[@]}" --prompt-ids 1 --prompt-ids 256
+expect_error 'stop-ids holds token 300, which is not below' "${generate[@]}" --prompt a --stop-ids 300
+expect_error 'longest prompt has 3 tokens.*would read 4097, more than the 4096 positions' \
+  "${generate[@]}" --prompt-ids 1,2,3 --prompt-ids 4 --tokens 4095 --comm threads:2
 
 echo "== what is asked for once is asked for twice"
 tessera train --model tiny --data text.txt text.txt --data text.txt --seq-len 16 --steps 1

@@ -17,7 +17,7 @@ names "${stack[@]}" data data-format model from-scratch family sliding-window ro
 tessera eval --help
 names "${stack[@]}" model data data-format seq-len batch-size windows disk-deadline
 tessera generate --help
-names "${stack[@]}" model prompt tokens temperature seed disk-deadline
+names "${stack[@]}" model prompt prompt-ids tokens temperature top-k top-p min-p repetition-penalty seed stop-ids disk-deadline
 tessera export --help
 names dtype shard-bytes files-from
 tessera bench --help

@@ -6,18 +6,30 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <vector>
 
-#include <fsdp/core/error.hpp>
+#include "support/temporary_folder.hpp"
 
 namespace fsdp::train {
 namespace {
 
+using Tokens = std::vector<std::int32_t>;
+
+/// Logits whose softmax is 1/2, 1/4, 1/8, 1/16, 1/16, in another order: tokens 2, 0, 4, 1 and 3.
+const std::vector<float> halves = {std::log(4.0f), 0, std::log(8.0f), 0, std::log(2.0f)};
+
+void expect_near(const std::vector<double>& found, const std::vector<double>& wanted) {
+  ASSERT_EQ(found.size(), wanted.size());
+  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(found[i], wanted[i], 1e-6) << "token " << i;
+}
+
 TEST(Sample, TakesTheLikeliestOrThatWhichTheDrawFallsOn) {
   const std::array<float, 3> logits = {0.0f, std::log(2.0f), 0.0f};  // 1/4, 1/2, 1/4
-  EXPECT_EQ(sample(logits, 0, 0.99), 1);
-  EXPECT_EQ(sample(logits, 1, 0.2), 0);
-  EXPECT_EQ(sample(logits, 1, 0.3), 1);
-  EXPECT_EQ(sample(logits, 1, 0.8), 2);
+  EXPECT_EQ(sample(logits, {}, {.temperature = 0}, 0.99), 1);
+  EXPECT_EQ(sample(logits, {}, {.temperature = 1}, 0.2), 0);
+  EXPECT_EQ(sample(logits, {}, {.temperature = 1}, 0.3), 1);
+  EXPECT_EQ(sample(logits, {}, {.temperature = 1}, 0.8), 2);
 }
 
 TEST(Sample, LogitsThatAreNotFiniteAreAnError) {
@@ -25,10 +37,100 @@ TEST(Sample, LogitsThatAreNotFiniteAreAnError) {
                           -std::numeric_limits<float>::infinity()})
     for (const double temperature : {0.0, 1.0}) {
       const std::array<float, 3> logits = {1, bad, 2};
-      EXPECT_THROW(sample(logits, temperature, 0.5), Error);
-      const std::array<bf16, 2> rounded = {bf16(1.0f), bf16(bad)};
-      EXPECT_THROW(sample(rounded, temperature, 0.5), Error);
+      EXPECT_INPUT_ERROR(sample(logits, {}, {.temperature = temperature}, 0.5), "not all finite");
     }
+}
+
+TEST(Sample, OfTokensThatAreTheLikeliestAlikeGreedyTakesTheFirst) {
+  EXPECT_EQ(sample(std::array<float, 4>{1, 3, 3, 2}, {}, {.temperature = 0}, 0.9), 1);
+}
+
+TEST(Sample, NoDrawFallsOnATokenThatWasRemoved) {
+  const Sampling two{.temperature = 1, .top_k = 2};
+  for (const double uniform : {0.0, 0.3, 0.34, 0.9, std::nextafter(1.0, 0.0)}) {
+    const std::int32_t token = sample(halves, {}, two, uniform);
+    EXPECT_TRUE(token == 0 || token == 2) << uniform;
+  }
+  EXPECT_EQ(sample(halves, {}, two, 0.3), 0);   // 1/3
+  EXPECT_EQ(sample(halves, {}, two, 0.34), 2);  // 2/3
+}
+
+TEST(Probabilities, AreASoftmaxOfLogitsDividedByTheTemperature) {
+  expect_near(probabilities(halves, {}, {.temperature = 1}), {1. / 4, 1. / 16, 1. / 2, 1. / 16, 1. / 8});
+  // Half the temperature squares: 16, 1, 64, 1, 4 of 86.
+  expect_near(probabilities(halves, {}, {.temperature = 0.5}), {16. / 86, 1. / 86, 64. / 86, 1. / 86, 4. / 86});
+  expect_near(probabilities(halves, {}, {.temperature = 1e-320}), {0, 0, 1, 0, 0});
+}
+
+TEST(Probabilities, TopKKeepsTheLikeliestAndThoseAsLikelyAsTheLast) {
+  expect_near(probabilities(halves, {}, {.temperature = 1, .top_k = 1}), {0, 0, 1, 0, 0});
+  expect_near(probabilities(halves, {}, {.temperature = 1, .top_k = 3}), {2. / 7, 0, 4. / 7, 0, 1. / 7});
+  const auto all = probabilities(halves, {}, {.temperature = 1});
+  expect_near(probabilities(halves, {}, {.temperature = 1, .top_k = 4}), all);  // 1 and 3 are alike
+  expect_near(probabilities(halves, {}, {.temperature = 1, .top_k = 99}), all);
+}
+
+TEST(Probabilities, TopPKeepsTheFewestLikeliestThatReachIt) {
+  expect_near(probabilities(halves, {}, {.temperature = 1, .top_p = 0}), {0, 0, 1, 0, 0});
+  expect_near(probabilities(halves, {}, {.temperature = 1, .top_p = 0.49}), {0, 0, 1, 0, 0});
+  expect_near(probabilities(halves, {}, {.temperature = 1, .top_p = 0.51}), {1. / 3, 0, 2. / 3, 0, 0});
+  expect_near(probabilities(halves, {}, {.temperature = 1, .top_p = 0.76}), {2. / 7, 0, 4. / 7, 0, 1. / 7});
+  // Of tokens 1 and 3, which are alike, the first goes first.
+  expect_near(probabilities(halves, {}, {.temperature = 1, .top_p = 0.9}), {4. / 15, 0, 8. / 15, 1. / 15, 2. / 15});
+}
+
+TEST(Probabilities, MinPKeepsAPartOfTheLikeliest) {
+  expect_near(probabilities(halves, {}, {.temperature = 1, .min_p = 0.3}), {1. / 3, 0, 2. / 3, 0, 0});
+  expect_near(probabilities(halves, {}, {.temperature = 1, .min_p = 0.2}), {2. / 7, 0, 4. / 7, 0, 1. / 7});
+  expect_near(probabilities(halves, {}, {.temperature = 1, .min_p = 1}), {0, 0, 1, 0, 0});
+}
+
+TEST(Probabilities, ThePenaltyDividesWhatIsAbove0AndMultipliesWhatIsBelowOnceForATokenSeenTwice) {
+  const std::vector<float> logits = {2, -1, 0, 1};
+  const auto weights = [](std::vector<double> scores) {
+    double sum = 0;
+    for (double& score : scores) sum += score = std::exp(score);
+    for (double& score : scores) score /= sum;
+    return scores;
+  };
+  expect_near(probabilities(logits, Tokens{0, 1, 0, 2}, {.temperature = 1, .repetition_penalty = 4}),
+              weights({0.5, -4, 0, 1}));
+  expect_near(probabilities(logits, Tokens{1}, {.temperature = 1, .repetition_penalty = 0.5}),
+              weights({2, -0.5, 0, 1}));
+  EXPECT_EQ(sample(logits, Tokens{0}, {.temperature = 0, .repetition_penalty = 4}, 0), 3);
+}
+
+TEST(Probabilities, ThePenaltyIsBeforeTheTemperatureAndTopKBeforeTopPAndMinP) {
+  // 2 / 4 and 1, divided by 1/2, are 1 and 2; the other way they would be 4 / 4 and 2.
+  const std::vector<float> logits = {2, 1};
+  const double ratio = std::exp(-1.0);
+  expect_near(probabilities(logits, Tokens{0}, {.temperature = 0.5, .repetition_penalty = 4}),
+              {ratio / (1 + ratio), 1 / (1 + ratio)});
+  // Temperature first: at 2 the halves' roots are 2, 1, 2.83, 1, 1.41 of 8.24, and 0.5 takes two of them.
+  const double root = std::sqrt(2.0);
+  expect_near(probabilities(halves, {}, {.temperature = 2, .top_p = 0.5}),
+              {2 / (2 + 2 * root), 0, 2 * root / (2 + 2 * root), 0, 0});
+  // Of the two that top-k leaves, the likeliest has 2/3; of all it would have 1/2, and 0.6 would take two.
+  expect_near(probabilities(halves, {}, {.temperature = 1, .top_k = 2, .top_p = 0.6}), {0, 0, 1, 0, 0});
+}
+
+// The logits processors of transformers 5.23.0 in float64 (PyTorch 2.15.0), one after another.
+TEST(Probabilities, AreThoseOfTransformers) {
+  const std::vector<float> logits = {1.5, -0.75, 2.25, 0.5, -2, 3, 0.125, 1, -0.25, 2.75};
+  const Tokens seen = {5, 1, 5, 9};
+  const auto of = [&](double penalty, double temperature, std::int64_t k, double p, double min_p) {
+    return probabilities(
+        logits, seen,
+        {.temperature = temperature, .top_k = k, .top_p = p, .min_p = min_p, .repetition_penalty = penalty});
+  };
+  expect_near(of(1.25, 0.75, 0, 1, 0), {0.093778595, 0.0036361908, 0.25491665, 0.024719769, 0.00088185289, 0.3113559,
+                                        0.014993298, 0.048147536, 0.0090938949, 0.23847631});
+  expect_near(of(1.25, 0.75, 6, 1, 0),
+              {0.096540149, 0, 0.26242333, 0.025447707, 0, 0.32052458, 0, 0.049565365, 0, 0.24549886});
+  expect_near(of(1.25, 0.75, 0, 0.8, 0), {0, 0, 0.31676547, 0, 0, 0.38689822, 0, 0, 0, 0.29633631});
+  expect_near(of(1.25, 0.75, 0, 1, 0.2), {0.1043692, 0, 0.28370491, 0, 0, 0.34651796, 0, 0, 0, 0.26540793});
+  expect_near(of(1.25, 0.75, 6, 0.8, 0.3), {0, 0, 0.31676547, 0, 0, 0.38689822, 0, 0, 0, 0.29633631});
+  expect_near(of(0.5, 1.5, 7, 0.9, 0.1), {0, 0, 0, 0, 0, 0.58257021, 0, 0, 0, 0.41742979});
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The sub-commands on one compiled stack: train, eval, generate.
+/// The sub-commands train and eval on one compiled stack, and what train/generate.hpp shares with them.
 #pragma once
 
 #include <algorithm>
@@ -9,12 +9,10 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <span>
 #include <string>
 #include <vector>
 
 #include <fsdp/checkpoint/model_files.hpp>
-#include <fsdp/core/hash.hpp>
 #include <fsdp/core/policy_text.hpp>
 #include <fsdp/data/text_source.hpp>
 #include <fsdp/data/windows.hpp>
@@ -32,7 +30,6 @@
 #include <fsdp/train/optimizer_choice.hpp>
 #include <fsdp/train/options.hpp>
 #include <fsdp/train/peers.hpp>
-#include <fsdp/train/sampling.hpp>
 #include <fsdp/train/shards_io.hpp>
 #include <fsdp/train/trainer.hpp>
 #include <fsdp/train/training.hpp>
@@ -207,57 +204,6 @@ int evaluate(const EvalOptions& options, const ShardingOf<Model>& sharding, cons
     require<InputError>(std::isfinite(mean.loss), "the mean loss is ", std::abs(mean.loss),
                         "; look at the weights of --model ", options.model);
     if (communicator.rank() == 0) std::printf("%s\n", report::mean_loss_json(mean.loss, mean.tokens).c_str());
-  });
-}
-
-/// Prints the prompt and the bytes that follow it. All ranks compute the same; rank 0 prints.
-template <class Model>
-int generate(const GenerateOptions& options, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling) {
-  static_assert(nn::GeneratingHead<typename Model::Head, typename Model::Local>,
-                "fsdp: this model's head has no logits, so that it cannot generate; give it logits (nn/module.hpp)");
-  using Comm = typename Model::Stack::Comm;
-  using Compute = typename Model::Stack::Precision::Compute;
-  validate(options);
-  return launch<Comm>(options.launch, [&](Comm& communicator) {
-    agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling));
-    // Bytes that each new one may look back at.
-    const Model model = agreed_model<Model>(communicator, options.launch, options.model);
-    std::int64_t context = 256;
-    if constexpr (HasLongestSequence<typename Model::Config>)
-      context = std::min(context, model.config().longest_sequence());
-    Evaluation<Model> generation(
-        communicator, model,
-        {.sequences = 1, .sequence_length = context, .threads = static_cast<int>(options.launch.threads)}, sharding,
-        tiling, Purpose::generate);
-    load<Model>(communicator, options.launch, generation.module(), options.model);
-    const std::int64_t vocabulary = vocabulary_of(model);
-    const auto known = static_cast<std::size_t>(std::min<std::int64_t>(vocabulary, 256));  // tokens that are bytes
-    for (const char c : options.prompt)
-      require<InputError>(static_cast<unsigned char>(c) < known, "--prompt holds byte ",
-                          static_cast<int>(static_cast<unsigned char>(c)),
-                          ", which is not below the model's vocabulary of ", vocabulary);
-    std::vector<std::int32_t> tokens(static_cast<std::size_t>(context));
-    std::vector<Compute> memory(static_cast<std::size_t>(context * vocabulary));
-    const Tensor<Compute> logits(memory.data(), {context, vocabulary});
-    std::string text = options.prompt;
-    const auto print = [&](std::size_t from) {
-      if (communicator.rank() != 0) return;
-      std::fwrite(text.data() + from, 1, text.size() - from, stdout);
-      std::fflush(stdout);
-    };
-    print(0);
-    for (std::int64_t i = 0; i < options.tokens; ++i) {
-      const std::size_t used = std::min(text.size(), tokens.size());
-      std::transform(text.end() - static_cast<std::ptrdiff_t>(used), text.end(), tokens.begin(),
-                     [](char c) { return static_cast<std::int32_t>(static_cast<unsigned char>(c)); });
-      generation.executor().logits({.tokens = {tokens.data(), {context}}, .targets = {}, .sequences = 1}, logits);
-      const Compute* const last = logits.row(static_cast<std::int64_t>(used) - 1);
-      const double uniform =
-          static_cast<double>(mixed(options.seed ^ mixed(static_cast<std::uint64_t>(i))) >> 11) * 0x1p-53;
-      text.push_back(static_cast<char>(sample(std::span<const Compute>(last, known), options.temperature, uniform)));
-      print(text.size() - 1);
-    }
-    if (communicator.rank() == 0) std::printf("\n");
   });
 }
 

@@ -18,6 +18,7 @@
 #include <fsdp/precision/loss_scale.hpp>
 #include <fsdp/train/flag_set.hpp>
 #include <fsdp/train/learning_rate.hpp>
+#include <fsdp/train/sampling.hpp>
 
 namespace fsdp::train {
 
@@ -100,10 +101,12 @@ struct EvalOptions {
 
 struct GenerateOptions {
   std::string model = {};
-  std::string prompt = {};
-  std::int64_t tokens = 200;
-  double temperature = 0.8;  ///< 0: always the likeliest byte
+  std::string prompt = {};                   ///< bytes; or
+  std::vector<std::string> prompt_ids = {};  ///< each "1,2,3", the prompts of a batch
+  std::int64_t tokens = 200;                 ///< new ones of each sequence, at most
+  Sampling sampling = {};
   std::uint64_t seed = 0;
+  std::vector<std::string> stop_ids = {};  ///< "2" or "2,3": a sequence ends behind any of them
   LaunchOptions launch = {};
   std::vector<std::string> given = {};
 

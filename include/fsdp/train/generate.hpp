@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `tessera generate` on one stack.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <comm/collectives.hpp>
+#include <fsdp/nn/module.hpp>
+#include <fsdp/nn/token_batch.hpp>
+#include <fsdp/train/agreement.hpp>
+#include <fsdp/train/commands.hpp>
+#include <fsdp/train/generation.hpp>
+#include <fsdp/train/launch.hpp>
+#include <fsdp/train/model_choice.hpp>
+#include <fsdp/train/options.hpp>
+#include <fsdp/train/training.hpp>
+
+namespace fsdp::train {
+
+/// Prints every prompt and the tokens that follow it. All ranks compute the same, with the tokens that rank 0 draws:
+/// ranks of unlike processors may round logits differently. Rank 0 prints. Returns the exit status.
+template <class Model>
+int generate(const GenerateOptions& options, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling) {
+  static_assert(nn::GeneratingHead<typename Model::Head, typename Model::Local>,
+                "fsdp: this model's head has no logits, so that it cannot generate; give it logits (nn/module.hpp)");
+  using Comm = typename Model::Stack::Comm;
+  using Compute = typename Model::Stack::Precision::Compute;
+  validate(options);
+  return launch<Comm>(options.launch, [&](Comm& communicator) {
+    agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling));
+    const Model model = agreed_model<Model>(communicator, options.launch, options.model);
+    const std::int64_t vocabulary = vocabulary_of(model);
+    Generation generation(options, vocabulary);
+    if constexpr (HasLongestSequence<typename Model::Config>)
+      generation.require_positions(model.config().longest_sequence(), options.model);
+    const std::int64_t sequences = generation.sequences();
+    Evaluation<Model> evaluation(communicator, model,
+                                 {.sequences = sequences,
+                                  .sequence_length = generation.context(),
+                                  .threads = static_cast<int>(options.launch.threads),
+                                  .logit_rows = sequences},
+                                 sharding, tiling, Purpose::generate);
+    load<Model>(communicator, options.launch, evaluation.module(), options.model);
+    const auto print = [&] {
+      if (communicator.rank() != 0) return;
+      const std::string text = generation.take_output();
+      std::fwrite(text.data(), 1, text.size(), stdout);
+      std::fflush(stdout);
+    };
+    std::vector<Compute> memory(static_cast<std::size_t>(sequences * vocabulary));
+    const Tensor<Compute> logits(memory.data(), {sequences, vocabulary});
+    for (print(); !generation.done(); print()) {
+      const std::vector<std::int32_t>& window = generation.window();
+      evaluation.executor().logits(
+          {.tokens = {window.data(), {std::ssize(window)}}, .targets = {}, .sequences = sequences},
+          generation.last_rows(), logits);
+      std::vector<std::int32_t> drawn = generation.draw(std::vector<float>(memory.begin(), memory.end()));
+      comm::broadcast(communicator, std::as_writable_bytes(std::span(drawn)), 0, {"drawn tokens"});
+      generation.append(drawn);
+    }
+  });
+}
+
+}  // namespace fsdp::train

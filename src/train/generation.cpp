@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/train/generation.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <system_error>
+
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/hash.hpp>
+#include <fsdp/train/ranges.hpp>
+
+namespace fsdp::train {
+namespace {
+
+constexpr std::int64_t byte_values = 256;
+
+void require_known(std::string_view flag, std::span<const std::int32_t> ids, std::int64_t vocabulary) {
+  for (const std::int32_t id : ids)
+    require<InputError>(id < vocabulary, "--", flag, " holds token ", id,
+                        ", which is not below the model's vocabulary of ", vocabulary);
+}
+
+std::vector<std::int32_t> bytes_of(const std::string& prompt, std::int64_t vocabulary) {
+  require<InputError>(vocabulary <= byte_values, "--prompt is read as bytes, and the model knows ", vocabulary,
+                      " tokens, of which nothing says what text they are; give --prompt-ids");
+  std::vector<std::int32_t> tokens;
+  for (const char c : prompt) {
+    tokens.push_back(static_cast<unsigned char>(c));
+    require<InputError>(tokens.back() < vocabulary, "--prompt holds byte ", tokens.back(),
+                        ", which is not below the model's vocabulary of ", vocabulary);
+  }
+  return tokens;
+}
+
+/// In [0, 1): one number for each token of each sequence.
+double uniform(std::uint64_t seed, std::size_t sequence, std::size_t step) {
+  const std::uint64_t place = (static_cast<std::uint64_t>(sequence) << 32) | static_cast<std::uint64_t>(step);
+  return static_cast<double>(mixed(seed ^ mixed(place)) >> 11) * 0x1p-53;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> parse_ids(std::string_view flag, std::string_view text) {
+  std::vector<std::int32_t> ids;
+  const char* at = text.data();
+  const char* const end = text.data() + text.size();
+  while (true) {
+    std::int32_t id = -1;
+    const auto [last, error] = std::from_chars(at, end, id);
+    require<InputError>(error == std::errc() && id >= 0 && (last == end || *last == ','), "--", flag, " '", text,
+                        "' is no list of token ids; write whole numbers with commas between, such as 1,2,3");
+    ids.push_back(id);
+    if (last == end) return ids;
+    at = last + 1;
+  }
+}
+
+Generation::Generation(const GenerateOptions& options, std::int64_t vocabulary)
+    : bytes_(options.prompt_ids.empty()),
+      sampling_(options.sampling),
+      seed_(options.seed),
+      vocabulary_(vocabulary),
+      new_tokens_(options.tokens) {
+  for (const std::string& text : options.stop_ids) {
+    const std::vector<std::int32_t> ids = parse_ids("stop-ids", text);
+    require_known("stop-ids", ids, vocabulary);
+    stops_.insert(stops_.end(), ids.begin(), ids.end());
+  }
+  if (bytes_) sequences_.push_back({.tokens = bytes_of(options.prompt, vocabulary)});
+  for (const std::string& text : options.prompt_ids) {
+    sequences_.push_back({.tokens = parse_ids("prompt-ids", text)});
+    require_known("prompt-ids", sequences_.back().tokens, vocabulary);
+  }
+  for (Sequence& sequence : sequences_) {
+    sequence.most = sequence.tokens.size() + static_cast<std::size_t>(new_tokens_);
+    const auto fed = static_cast<std::int64_t>(sequence.most) - (new_tokens_ > 0 ? 1 : 0);
+    context_ = std::max(context_, fed);
+  }
+  require<InputError>(context_ <= most_tokens / sequences(), "--tokens ", new_tokens_, ": ", sequences(),
+                      " sequences of ", context_, " tokens are more than ", most_tokens,
+                      "; take fewer --tokens or prompts");
+}
+
+void Generation::require_positions(std::int64_t positions, std::string_view model) const {
+  require<InputError>(context_ <= positions, "the longest prompt has ",
+                      context_ - std::max<std::int64_t>(new_tokens_, 1) + 1, " tokens, and with --tokens ", new_tokens_,
+                      " the model would read ", context_, ", more than the ", positions, " positions of --model ",
+                      model, "; take fewer --tokens or a shorter prompt");
+}
+
+bool Generation::done() const {
+  return std::all_of(sequences_.begin(), sequences_.end(), [](const Sequence& sequence) { return sequence.done(); });
+}
+
+const std::vector<std::int32_t>& Generation::window() {
+  window_.assign(static_cast<std::size_t>(sequences() * context_), 0);
+  auto at = window_.begin();
+  for (const Sequence& sequence : sequences_) {
+    const auto used = std::min<std::ptrdiff_t>(std::ssize(sequence.tokens), context_);  // a whole one: less its last
+    std::copy_n(sequence.tokens.begin(), used, at);
+    at += context_;
+  }
+  return window_;
+}
+
+std::vector<std::int64_t> Generation::last_rows() const {
+  std::vector<std::int64_t> rows;
+  for (const Sequence& sequence : sequences_)
+    rows.push_back(std::ssize(rows) * context_ + std::min<std::int64_t>(std::ssize(sequence.tokens), context_) - 1);
+  return rows;
+}
+
+std::vector<std::int32_t> Generation::draw(std::span<const float> logits) const {
+  const auto columns = static_cast<std::size_t>(vocabulary_);
+  require(logits.size() == sequences_.size() * columns, "generation: ", logits.size(), " logits were given for ",
+          sequences(), " sequences over ", vocabulary_, " tokens");
+  std::vector<std::int32_t> drawn(sequences_.size());
+  for (std::size_t i = 0; i < sequences_.size(); ++i) {
+    const Sequence& sequence = sequences_[i];
+    if (sequence.done()) continue;
+    const std::size_t step = sequence.tokens.size() + static_cast<std::size_t>(new_tokens_) - sequence.most;
+    drawn[i] = sample(logits.subspan(i * columns, columns), sequence.tokens, sampling_, uniform(seed_, i, step));
+  }
+  return drawn;
+}
+
+void Generation::append(std::span<const std::int32_t> drawn) {
+  require(drawn.size() == sequences_.size(), "generation: ", drawn.size(), " tokens were given for ", sequences(),
+          " sequences");
+  for (std::size_t i = 0; i < sequences_.size(); ++i) {
+    Sequence& sequence = sequences_[i];
+    if (sequence.done()) continue;
+    sequence.tokens.push_back(drawn[i]);
+    sequence.stopped = std::find(stops_.begin(), stops_.end(), drawn[i]) != stops_.end();
+  }
+}
+
+std::string Generation::take_output() {
+  std::string text;
+  if (bytes_) {
+    const std::vector<std::int32_t>& tokens = sequences_.front().tokens;
+    if (printed_ > tokens.size()) return text;
+    for (; printed_ < tokens.size(); ++printed_) text.push_back(static_cast<char>(tokens[printed_]));
+    if (!done()) return text;
+    ++printed_;
+    return text + '\n';
+  }
+  for (; printed_ < sequences_.size() && sequences_[printed_].done(); ++printed_) {
+    const std::vector<std::int32_t>& tokens = sequences_[printed_].tokens;
+    for (std::size_t i = 0; i < tokens.size(); ++i) text += (i > 0 ? "," : "") + std::to_string(tokens[i]);
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace fsdp::train

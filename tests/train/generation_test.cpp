@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/train/generation.hpp>
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "support/temporary_folder.hpp"
+
+namespace fsdp::train {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+GenerateOptions of_ids(std::vector<std::string> prompts, std::int64_t tokens) {
+  return {.prompt_ids = std::move(prompts), .tokens = tokens, .sampling = {.temperature = 0}};
+}
+
+TEST(ParseIds, ReadsWholeNumbersWithCommasBetween) {
+  EXPECT_EQ(parse_ids("stop-ids", "7"), Ids{7});
+  EXPECT_EQ(parse_ids("stop-ids", "1,20,0"), (Ids{1, 20, 0}));
+  for (const char* text : {"", ",", "1,", ",1", "1,,2", "1, 2", "1;2", "-1", "a", "1.5", "2147483648"})
+    EXPECT_INPUT_ERROR(parse_ids("stop-ids", text), "--stop-ids '" + std::string(text) + "' is no list of token ids");
+}
+
+TEST(Generation, PadsPromptsOfDifferentLengthsBehindTheirEnd) {
+  Generation generation(of_ids({"5,6,7", "8"}, 2), 10);
+  EXPECT_EQ(generation.context(), 4);
+  EXPECT_EQ(generation.window(), (Ids{5, 6, 7, 0, 8, 0, 0, 0}));
+  EXPECT_EQ(generation.last_rows(), (std::vector<std::int64_t>{2, 4}));
+  generation.append(Ids{1, 2});
+  EXPECT_EQ(generation.window(), (Ids{5, 6, 7, 1, 8, 2, 0, 0}));
+  EXPECT_EQ(generation.last_rows(), (std::vector<std::int64_t>{3, 5}));
+}
+
+TEST(Generation, DrawsEachSequenceFromItsOwnLogits) {
+  Generation generation(of_ids({"0", "1"}, 3), 3);
+  const std::vector<float> logits = {0, 0, 9, 0, 9, 0};
+  EXPECT_EQ(generation.draw(logits), (Ids{2, 1}));
+}
+
+TEST(Generation, SequencesOfABatchDrawApartAndTheFirstAsOneAlone) {
+  const auto drawn = [](std::vector<std::string> prompts, std::uint64_t seed) {
+    GenerateOptions options = of_ids(std::move(prompts), 40);
+    options.sampling.temperature = 1;
+    options.seed = seed;
+    Generation generation(options, 50);
+    std::vector<Ids> each(static_cast<std::size_t>(generation.sequences()));
+    const std::vector<float> logits(each.size() * 50);
+    while (!generation.done()) {
+      const Ids next = generation.draw(logits);
+      for (std::size_t i = 0; i < each.size(); ++i) each[i].push_back(next[i]);
+      generation.append(next);
+    }
+    return each;
+  };
+  const std::vector<Ids> two = drawn({"1,2,3", "4"}, 7);
+  EXPECT_NE(two[0], two[1]);
+  EXPECT_EQ(drawn({"1"}, 7)[0], two[0]);
+  EXPECT_NE(drawn({"1"}, 8)[0], two[0]);
+}
+
+TEST(Generation, ASequenceEndsBehindAStopTokenAndTheOthersGoOn) {
+  GenerateOptions options = of_ids({"3,1", "2"}, 3);
+  options.stop_ids = {"3,4", "9"};  // what a prompt holds stops nothing
+  Generation generation(options, 10);
+  EXPECT_EQ(generation.take_output(), "");
+  generation.append(Ids{1, 4});
+  EXPECT_EQ(generation.take_output(), "");  // the first line is not whole
+  generation.append(Ids{9, 5});
+  EXPECT_TRUE(generation.done());
+  EXPECT_EQ(generation.take_output(), "3,1,1,9\n2,4\n");
+  EXPECT_EQ(generation.take_output(), "");
+}
+
+TEST(Generation, TextIsPrintedAsItGrowsAndEndsInANewline) {
+  Generation generation({.prompt = "ab", .tokens = 2}, 256);
+  EXPECT_EQ(generation.take_output(), "ab");
+  generation.append(Ids{'c'});
+  EXPECT_EQ(generation.take_output(), "c");
+  generation.append(Ids{0xff});
+  EXPECT_EQ(generation.take_output(), "\xff\n");
+  EXPECT_EQ(generation.take_output(), "");
+  EXPECT_EQ(Generation({.prompt = "ab", .tokens = 0}, 256).take_output(), "ab\n");
+}
+
+TEST(Generation, ThePenaltySeesPromptAndContinuation) {
+  GenerateOptions options = of_ids({"0"}, 9);
+  options.sampling.repetition_penalty = 10;
+  Generation generation(options, 3);
+  const std::vector<float> logits = {3, 2, 1};
+  for (const std::int32_t wanted : {1, 2, 0}) {
+    EXPECT_EQ(generation.draw(logits), Ids{wanted});
+    generation.append(Ids{wanted});
+  }
+}
+
+TEST(Generation, WhatCannotBeIsRefusedByName) {
+  const auto bad = [](GenerateOptions options, std::int64_t vocabulary) { return Generation(options, vocabulary); };
+  EXPECT_INPUT_ERROR(bad(of_ids({"1", "2,10"}, 1), 10), "--prompt-ids holds token 10, which is not below");
+  GenerateOptions stops = of_ids({"1"}, 1);
+  stops.stop_ids = {"12"};
+  EXPECT_INPUT_ERROR(bad(stops, 10), "--stop-ids holds token 12, which is not below");
+  EXPECT_INPUT_ERROR(bad({.prompt = "a"}, 257), "the model knows 257 tokens");
+  EXPECT_INPUT_ERROR(bad({.prompt = "a"}, 97), "--prompt holds byte 97, which is not below");
+  EXPECT_INPUT_ERROR(bad(of_ids({"1", "2"}, 1'500'000'000), 10), "take fewer --tokens");
+  const Generation four(of_ids({"1,2", "1"}, 3), 10);
+  four.require_positions(4, "M");
+  EXPECT_INPUT_ERROR(four.require_positions(3, "M"), "the longest prompt has 2 tokens");
+  EXPECT_INPUT_ERROR(four.require_positions(3, "M"), "more than the 3 positions of --model M");
+  EXPECT_INPUT_ERROR(validate(GenerateOptions{}), "--prompt is empty");
+  EXPECT_INPUT_ERROR(validate(GenerateOptions{.prompt = "a", .prompt_ids = {"1"}}), "given both");
+}
+
+}  // namespace
+}  // namespace fsdp::train
