@@ -70,8 +70,8 @@ inline void expect_close(const Values& found, const Golden& golden, const std::s
     EXPECT_LE(relative(values, golden.read(prefix + name)), bound) << prefix << name;
 }
 
-/// The first loss and logits `bound`, those of the 20 steps and their norms `later`, gradients and the weights after the
-/// steps 1e-4, all relative.
+/// The first loss and logits `bound`, those of the 20 steps and their norms `later`, gradients and the weights after
+/// the steps 1e-4, all relative.
 inline void expect_golden(const RunResults& results, const Golden& golden, double bound = 1e-5, double later = 1e-5) {
   EXPECT_LE(largest_relative({results.losses.front()}, golden.read("loss")), bound);
   EXPECT_LE(largest_relative(results.losses, golden.read("adamw.losses")), later);

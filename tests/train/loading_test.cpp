@@ -63,8 +63,7 @@ TEST(Loading, ReadsEachByteOfTheWeightsOnceOnAnyNumberOfRanks) {
     });
     const std::int64_t found = bytes_read() - before;
     EXPECT_GE(found, folder.bytes) << ranks << " ranks";
-    EXPECT_LE(static_cast<double>(found), 1.02 * static_cast<double>(folder.bytes) + ranks * 50e3)
-        << ranks << " ranks";
+    EXPECT_LE(static_cast<double>(found), 1.02 * static_cast<double>(folder.bytes) + ranks * 50e3) << ranks << " ranks";
   }
 }
 
