@@ -51,6 +51,12 @@ TEST(Sample, NoDrawFallsOnATokenThatWasRemoved) {
     const std::int32_t token = sample(halves, {}, two, uniform);
     EXPECT_TRUE(token == 0 || token == 2) << uniform;
   }
+  for (std::size_t n = 1; n <= 200; ++n) {  // sums of n times 1 / n, some of which are rounded to less than 1
+    std::vector<float> logits(n + 1);
+    logits.back() = -5;
+    EXPECT_LT(sample(logits, {}, {.temperature = 1, .top_k = static_cast<std::int64_t>(n)}, std::nextafter(1.0, 0.0)),
+              static_cast<std::int32_t>(n));
+  }
   EXPECT_EQ(sample(halves, {}, two, 0.3), 0);   // 1/3
   EXPECT_EQ(sample(halves, {}, two, 0.34), 2);  // 2/3
 }
