@@ -194,7 +194,7 @@ TEST(ConfigFile, GivesBackEveryOption) {
   const TemporaryFolder folder;
   const std::string path = folder.write("run.toml", train::to_toml(everything())).string();
   Train read = command_of({"--config", path.c_str()});
-  EXPECT_EQ(read.options.given.size(), 67u);
+  EXPECT_EQ(read.options.given.size(), 68u);
   read.options.given.clear();
   EXPECT_EQ(read, everything());
 }

@@ -35,7 +35,9 @@ TEST_P(Golden20Steps, EqualPyTorchsWhateverTheMicroBatchesAndTiles) {
 
 TEST_P(Golden20Steps, OfEveryFamilyEqualTransformers) {
   const auto [strategy, ranks] = GetParam();
-  if (strategy != "fsdp2" && (sanitized || ranks == 6)) GTEST_SKIP() << "fsdp2 runs there";
+  const bool one_place = strategy == "fsdp2" && ranks == 3;
+  if (sanitized && !one_place) GTEST_SKIP() << "three ranks of fsdp2 run under sanitizers";
+  if (ranks == 6 && strategy != "fsdp2") GTEST_SKIP() << "six ranks of fsdp2 run";
   for (const auto& [name, clip] : family_folders) {
     const Golden golden(name);
     for (const auto& [tiling_name, tiling, micro_batches] : golden_tilings()) {
