@@ -34,7 +34,7 @@ void linear(nn::Context<L>& context, const PairWeights<L>& weights, Tensor<const
             Tensor<typename L::Compute> y, Write write = Write::overwrite) {
   using Compute = typename L::Compute;
   device::enqueue(context.stream, device::Matmul<Compute>{.a = x, .b = weights.weight, .c = y, .write = write});
-  device::enqueue(context.stream, AddBias<Compute>{.bias = weights.bias, .y = y});
+  device::enqueue(context.stream, device::AddBias<Compute>{.bias = weights.bias, .y = y});
   context.progress();
 }
 
@@ -49,8 +49,8 @@ void linear_backward_weights(nn::Context<L>& context, const PairGradients<L>& gr
         device::Matmul<Compute, typename L::Accumulate>{
             .a = device::transposed(x), .b = dy, .c = gradients.weight.tensor, .write = gradients.weight.next()});
   if (gradients.bias.wanted())
-    device::enqueue(context.stream,
-                    BiasGradient<Compute>{.dy = dy, .dbias = gradients.bias.tensor, .write = gradients.bias.next()});
+    device::enqueue(context.stream, device::BiasBackward<Compute>{
+                                        .dy = dy, .dbias = gradients.bias.tensor, .write = gradients.bias.next()});
   context.progress();
 }
 

@@ -104,21 +104,6 @@ void run(Cpu::Stream& stream, const LayerNormBackward<T>& op) {
 }
 
 template <fsdp::device::ComputedBy<Cpu> T>
-void run(Cpu::Stream& stream, const AddBias<T>& op) {
-  for_each(stream, op.y.rows(), [&](std::int64_t row) {
-    T* const y = op.y.row(row);
-    for (std::int64_t c = 0; c < op.y.columns(); ++c)
-      y[c] = T(static_cast<float>(y[c]) + static_cast<float>(op.bias[c]));
-  });
-}
-
-template <fsdp::device::ComputedBy<Cpu> T>
-void run(Cpu::Stream& stream, const BiasGradient<T>& op) {
-  sum_rows(stream, op.dy.rows(), op.dbias, op.write,
-           [&](std::int64_t row, std::int64_t c) { return static_cast<float>(op.dy.row(row)[c]); });
-}
-
-template <fsdp::device::ComputedBy<Cpu> T>
 void run(Cpu::Stream& stream, const Gelu<T>& op) {
   for_each(stream, op.x.numel(), [&](std::int64_t i) {
     const auto x = static_cast<float>(op.x.data()[i]);
@@ -163,8 +148,6 @@ void run(Cpu::Stream& stream, const PositionsGradient<T>& op) {
   template void run(Cpu::Stream&, const Operation<fsdp::bf16>&);
 GPT2_RUN(LayerNorm)
 GPT2_RUN(LayerNormBackward)
-GPT2_RUN(AddBias)
-GPT2_RUN(BiasGradient)
 GPT2_RUN(Gelu)
 GPT2_RUN(GeluBackward)
 GPT2_RUN(AddPositions)

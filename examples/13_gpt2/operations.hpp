@@ -81,39 +81,6 @@ struct LayerNormBackward {
   }
 };
 
-/// y += bias, in every row.
-template <class T>
-struct AddBias {
-  static constexpr std::string_view name = "add_bias";
-
-  Tensor<const T> bias = {};  // [N]
-  Tensor<T> y = {};           // [T, N]
-
-  auto tensors() const { return std::tie(bias, y); }
-  Cost cost() const { return {.bytes = bias.bytes() + 2 * y.bytes()}; }
-  void check() const {
-    require(y.rank() == 2 && bias.numel() == y.columns(), "add_bias: ", bias.numel(), " values for ",
-            y.rank() == 2 ? y.columns() : 0, " columns");
-  }
-};
-
-/// dbias (+)= the sum of dy's rows.
-template <class T>
-struct BiasGradient {
-  static constexpr std::string_view name = "bias_gradient";
-
-  Tensor<const T> dy = {};   // [T, N]
-  Tensor<float> dbias = {};  // [N]
-  Write write = Write::overwrite;
-
-  auto tensors() const { return std::tie(dy, dbias); }
-  Cost cost() const { return {.bytes = dy.bytes() + (write == Write::accumulate ? 2 : 1) * dbias.bytes()}; }
-  void check() const {
-    require(dy.rank() == 2 && dbias.numel() == dy.columns(), "bias_gradient: ", dbias.numel(), " values for ",
-            dy.rank() == 2 ? dy.columns() : 0, " columns");
-  }
-};
-
 /// y = gelu(x), in the form with tanh (Hendrycks and Gimpel 2016): Hugging Face's "gelu_new".
 template <class T>
 struct Gelu {
@@ -201,10 +168,6 @@ template <fsdp::device::ComputedBy<Cpu> T>
 void run(Cpu::Stream&, const LayerNorm<T>&);
 template <fsdp::device::ComputedBy<Cpu> T>
 void run(Cpu::Stream&, const LayerNormBackward<T>&);
-template <fsdp::device::ComputedBy<Cpu> T>
-void run(Cpu::Stream&, const AddBias<T>&);
-template <fsdp::device::ComputedBy<Cpu> T>
-void run(Cpu::Stream&, const BiasGradient<T>&);
 template <fsdp::device::ComputedBy<Cpu> T>
 void run(Cpu::Stream&, const Gelu<T>&);
 template <fsdp::device::ComputedBy<Cpu> T>

@@ -34,11 +34,11 @@ struct OtherShared : nn::TransformerBlock<Local> {
 struct WithoutCounts : TokenBatch {
   void counts() const;
 };
-struct WithText {
-  std::string text = "a";
+struct WithList {
+  std::vector<double> list = {1};
   template <class Self, class Visitor>
   static void visit(Self& self, Visitor&& visitor) {
-    visitor("text", self.text, "not a number");
+    visitor("list", self.list, "no single value");
   }
 };
 
@@ -79,7 +79,7 @@ static_assert(check_model<int>());
 #elif CASE == 8
 nn::OneOf<nn::TransformerBlock<Local>, nn::TransformerBlock<Local>> block;
 #elif CASE == 9
-ConfigValues values = values_of(WithText{});
+ConfigValues values = values_of(WithList{});
 #elif CASE == 10
 static_assert(data::check_source<SourceWithoutFill>());
 #endif

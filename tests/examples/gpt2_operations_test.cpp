@@ -94,18 +94,6 @@ template <class T>
 struct Gpt2Operations {
   static std::vector<OperationCase> cases() {
     std::vector<OperationCase> list = {layer_norm_case(), backward_case(), backward_in_place_case()};
-    for (const bool accumulates : {false, true}) list.push_back(bias_gradient_case(accumulates));
-    list.push_back(
-        {.words = "a bias, and gaps between rows",
-         .make =
-             [](OperationMemory& memory) {
-               return AddBias<T>{.bias = memory.input<T>({columns}), .y = memory.in_out<T>({rows, columns}, 1, 4)};
-             },
-         .reference =
-             [](Lists before) {
-               for (std::size_t i = 0; i < before[1].size(); ++i) before[1][i] += before[0][i % columns];
-               return Lists{before[1]};
-             }});
     list.push_back(
         {.words = "numbers from -6 to 6",
          .make =
@@ -139,12 +127,7 @@ struct Gpt2Operations {
   }
 
   static std::vector<OperationCase> refused() {
-    return {{.words = "a bias of another size",
-             .make =
-                 [](OperationMemory& memory) {
-                   return AddBias<T>{.bias = memory.input<T>({5}), .y = memory.in_out<T>({4, 6})};
-                 }},
-            {.words = "another shape",
+    return {{.words = "another shape",
              .make =
                  [](OperationMemory& memory) {
                    return Gelu<T>{.x = memory.input<T>({4, 6}), .y = memory.output<T>({1, 5})};
@@ -214,23 +197,6 @@ struct Gpt2Operations {
                 },
             .reference = [](const Lists& before) { return layer_norm_gradients(before[0], before[1], before[4]); },
             .bound = 2};
-  }
-  static OperationCase bias_gradient_case(bool accumulates) {
-    return {.words = accumulates ? "added to" : "written over",
-            .make =
-                [=](OperationMemory& memory) {
-                  return BiasGradient<T>{
-                      .dy = memory.input<T>({rows, columns}, 1, 4),
-                      .dbias = accumulates ? memory.in_out<float>({columns}) : memory.output<float>({columns}),
-                      .write = accumulates ? Write::accumulate : Write::overwrite};
-                },
-            .reference =
-                [=](const Lists& before) {
-                  Numbers sums = accumulates ? before[1] : Numbers(columns);
-                  for (std::size_t i = 0; i < before[0].size(); ++i) sums[i % columns] += before[0][i];
-                  return Lists{sums};
-                },
-            .bound = 0.5};
   }
   static OperationCase positions_case(bool packed) {
     return {.words = packed ? "documents of 4, 2 and 6 tokens" : "sequences of 6 tokens",
