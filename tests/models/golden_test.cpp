@@ -41,6 +41,7 @@ TEST_P(Golden20Steps, OfEveryFamilyEqualTransformers) {
   for (const auto& [name, clip] : family_folders) {
     const Golden golden(name);
     for (const auto& [tiling_name, tiling, micro_batches] : golden_tilings()) {
+      if (micro_batches != 1 + ranks % 3) continue;  // a strategy meets each of them on some number of ranks
       SCOPED_TRACE(message(name, ", ", micro_batches, " micro-batches, tiling ", tiling_name));
       RunOptions options = golden.options(ranks, micro_batches, tiling, clip);
       if (micro_batches == 1) options.logits_of = golden.windows;

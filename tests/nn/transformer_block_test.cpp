@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fsdp/nn/transformer_block.hpp>
 
+#include <support/sanitizer.hpp>
+
 #include "unit.hpp"
 
 namespace fsdp::nn {
@@ -68,7 +70,7 @@ TYPED_TEST(ResidualUnit, FollowsFloat64WithPackedDocuments) {
 TYPED_TEST(ResidualUnit, FollowsFloat64WithBiasesNormsOfHeadsAndWindows) {
   const Sizes plain{
       .sequences = 2, .length = 9, .hidden = 7, .intermediate = 5, .heads = 4, .kv_heads = 2, .head_dim = 6};
-  for (const int what : {0, 1, 2, 3}) {
+  for (const int what : test::sanitized ? std::vector{3} : std::vector{0, 1, 2, 3}) {
     Sizes sizes = plain;
     sizes.biases = what == 0 || what == 3;
     sizes.head_norms = what == 1 || what == 3;
@@ -77,8 +79,8 @@ TYPED_TEST(ResidualUnit, FollowsFloat64WithBiasesNormsOfHeadsAndWindows) {
     SCOPED_TRACE(what);
     const Outcome expected = expected_outcome<typename TypeParam::Kind, typename TypeParam::Precision>(sizes, 2);
     for (const Placing placing : {Placing::adjacent, Placing::padded})
-      for (const int threads : {1, 2})
-        expect_float64s<TypeParam>(sizes, expected, {.micro_batches = 2, .placing = placing, .threads = threads});
+      expect_float64s<TypeParam>(
+          sizes, expected, {.micro_batches = 2, .placing = placing, .threads = placing == Placing::padded ? 2 : 1});
   }
 }
 
