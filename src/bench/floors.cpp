@@ -5,6 +5,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -160,6 +161,29 @@ void Triad::run() {
   constexpr float s = 0.5f;
 #pragma omp parallel for simd num_threads(threads_) schedule(static)
   for (std::int64_t i = 0; i < size; ++i) a[i] = b[i] + s * c[i];
+}
+
+Reads::Reads(std::int64_t bytes, int threads)
+    : bytes_(bytes),
+      from_(ledger_, device::MemoryKind::scratch, round_up(std::max<std::int64_t>(bytes, 1), device::alignment)),
+      threads_(threads) {
+  std::memset(from_.data(), 1, static_cast<std::size_t>(from_.bytes()));
+}
+
+void Reads::run() {
+  const auto* const words = reinterpret_cast<const std::uint64_t*>(from_.data());
+  const std::int64_t count = from_.bytes() / std::int64_t{sizeof(std::uint64_t)};
+  constexpr std::int64_t at_once = 32;  // sums that do not wait for each other
+  std::uint64_t total = 0;
+#pragma omp parallel num_threads(threads_) reduction(+ : total)
+  {
+    std::array<std::uint64_t, at_once> sums{};
+#pragma omp for schedule(static)
+    for (std::int64_t begin = 0; begin <= count - at_once; begin += at_once)
+      for (std::int64_t i = 0; i < at_once; ++i) sums[static_cast<std::size_t>(i)] += words[begin + i];
+    for (const std::uint64_t sum : sums) total += sum;
+  }
+  sum_ = total;
 }
 
 }  // namespace fsdp::bench

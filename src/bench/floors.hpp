@@ -74,4 +74,20 @@ class Triad {
   int threads_;
 };
 
+/// Every byte of a block is read once.
+class Reads {
+ public:
+  Reads(std::int64_t bytes, int threads);
+
+  void run();
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  device::Ledger ledger_;
+  std::int64_t bytes_;
+  CpuBlock from_;
+  int threads_;
+  volatile std::uint64_t sum_ = 0;  ///< so that nothing is left out
+};
+
 }  // namespace fsdp::bench

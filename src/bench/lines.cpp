@@ -150,6 +150,22 @@ std::string json_line(const StepLine& l) {
   return object.dump();
 }
 
+std::string json_line(const GenerateLine& l) {
+  const Object object = {{"bench", "generate"},
+                         {"stack", l.stack},
+                         {"ranks", l.ranks},
+                         {"threads", l.threads},
+                         {"parameters", l.parameters},
+                         {"tokens", l.tokens},
+                         {"weight_bytes", l.weight_bytes},
+                         {"cache_bytes", l.cache_bytes},
+                         {"token_ms", readable(l.token_ms)},
+                         {"read_ms", readable(l.read_ms)},
+                         {"ratio", readable(l.ratio)},
+                         {"tokens_per_second", readable(1e3 / l.token_ms)}};
+  return object.dump();
+}
+
 std::string json_line(const CommLine& l) {
   Object object = {{"bench", "comm"}, {"backend", l.backend}};
   if (!l.way.empty()) object["way"] = l.way;

@@ -107,6 +107,16 @@ struct StepLine {
 };
 std::string json_line(const StepLine& line);
 
+/// A token that is generated: the slowest rank's times.
+struct GenerateLine {
+  std::string stack;
+  int ranks = 1, threads = 1;
+  std::int64_t parameters = 0, tokens = 0;         ///< tokens: of the sequence, the last of which is timed
+  std::int64_t weight_bytes = 0, cache_bytes = 0;  ///< weights: that a token reads whole
+  double token_ms = 0, read_ms = 0, ratio = 0;     ///< read: of as many bytes as the weights', once
+};
+std::string json_line(const GenerateLine& line);
+
 struct CommLine {
   std::string backend;
   std::string way;  ///< "windows" or "messages"; empty where a backend has one way only

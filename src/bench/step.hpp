@@ -99,7 +99,7 @@ class StepRun {
     const std::size_t step_case = rounds.add([this] { step(); });
     std::size_t bare_case = 0;
     if constexpr (std::is_same_v<typename Stack::Tiling, tiling::RunTime>)
-      if (communicator_.size() == 1 && with_ == optim::RunTime{}) {  // the loop's own is AdamW
+      if (communicator_.size() == 1 && with_ == optim::RunTime{} && options.model.empty()) {  // as the loop is written
         bare.emplace(model_.config(), module_.tiling(), shape());
         for (const auto& piece : module_.pieces()) bare->set(piece.parameter->name, piece.begin, piece.main);
         bare_case = rounds.add([&] { bare_loss = bare->step(batch_, lr); });

@@ -105,6 +105,7 @@ StepPhases PhaseClock::mean(std::int64_t steps) const {
 }
 
 LlamaConfig step_model(const BenchOptions& options) {
+  if (!options.model.empty()) return LlamaConfig::read(options.model);
   require<InputError>(options.hidden % options.heads == 0, "--hidden ", options.hidden,
                       " is not a multiple of --heads ", options.heads, "; change one of them");
   return {.vocab_size = options.vocab > 0 ? options.vocab : 8192,

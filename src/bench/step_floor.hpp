@@ -66,7 +66,7 @@ class PhaseClock {
   std::int64_t begin_ = 0;  ///< nanoseconds
 };
 
-/// Sizes of the model that `bench step` trains.
+/// Sizes of the model that `bench step` trains and `bench generate` runs.
 LlamaConfig step_model(const BenchOptions& options);
 
 /// Tokens of one sequence, different on every rank.

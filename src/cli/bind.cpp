@@ -70,15 +70,17 @@ void bind(train::FlagSet& flags, Export& command) {
 void bind(train::FlagSet&, Inspect&) {}
 
 void bind(train::FlagSet& flags, bench::BenchOptions& o) {
+  flags.add("model", o.model, "step and generate: folder whose config.json says the model's sizes, instead of flags");
   flags.add("hidden", o.hidden, "hidden size");
   flags.add("intermediate", o.intermediate, "width of the MLP; 0: 3072 for mlp, 2816 for step");
-  flags.add("layers", o.layers, "layers of step's model");
-  flags.add("heads", o.heads, "heads of attention and of step's model");
-  flags.add("kv-heads", o.kv_heads, "key-value heads of attention and of step's model");
+  flags.add("layers", o.layers, "layers of step's and generate's model");
+  flags.add("heads", o.heads, "heads of attention and of that model");
+  flags.add("kv-heads", o.kv_heads, "key-value heads of attention and of that model");
   flags.add("head-dim", o.head_dim, "head size of attention; 0: 64 and 128");
-  flags.add("vocab", o.vocab, "vocabulary of head and of step's model; 0: 32000 for head, 8192 for step");
-  flags.add("seq-len", o.seq_len,
-            "tokens per sequence; 0: 2048 and 4096 for mlp, 4096 for attention and head, 2048 for step");
+  flags.add("vocab", o.vocab, "vocabulary of head and of that model; 0: 32000 for head, 8192 for step and generate");
+  flags.add(
+      "seq-len", o.seq_len,
+      "tokens per sequence; 0: 2048 and 4096 for mlp, 4096 for attention and head, 2048 for step, 128 for generate");
   flags.add("parameters", o.parameters, "weights of optim");
   flags.add("bytes", o.bytes, "of each collective of comm; 0: 1 MiB, 16 MiB and 64 MB");
   flags.add("repeats", o.repeats, "the median is printed; 1 of mlp --table where it is not given");

@@ -134,7 +134,9 @@ struct Run {
       resolved.stack.comm.ranks = 2;  // one thread has nobody to talk to
     settle_launch(resolved.stack.comm, resolved.launch, train::is_given(options, "comm"));
     const stacks::CompiledStack stack = find_stack(resolved.stack);
-    const auto measure = options.what == "step" ? stack.bench_step : stack.bench_comm;
+    const auto measure = options.what == "step"       ? stack.bench_step
+                         : options.what == "generate" ? stack.bench_generate
+                                                      : stack.bench_comm;
     require<InputError>(measure != nullptr, "bench ", options.what, ": floors and rivals are the CPU's; take --comm ",
                         "threads:N or mpi, or bench/gpu.sh on a machine with a GPU");
     return measure(resolved);

@@ -13,6 +13,7 @@
 #include <fsdp/train/generate.hpp>
 
 #include "bench/collectives.hpp"
+#include "bench/generation.hpp"
 #include "bench/step.hpp"
 #include "cli/commands.hpp"
 #include "cli/sharding_of.hpp"
@@ -31,6 +32,7 @@ struct CompiledStack {
   int (*generate)(const cli::Generate&) = nullptr;  ///< null where the model's head has no logits
   // Null where the device's memory is not the host's: floors and rivals are the CPU's.
   int (*bench_step)(const bench::BenchOptions&) = nullptr;
+  int (*bench_generate)(const bench::BenchOptions&) = nullptr;
   int (*bench_comm)(const bench::BenchOptions&) = nullptr;
 };
 
@@ -55,6 +57,9 @@ struct Commands {
   static int bench_step(const bench::BenchOptions& options) {
     return bench::measure_step<Model>(options, cli::policy_of(options.stack.tiling));
   }
+  static int bench_generate(const bench::BenchOptions& options) {
+    return bench::measure_generation<Model>(options, cli::policy_of(options.stack.tiling));
+  }
 };
 
 template <class Model>
@@ -75,6 +80,7 @@ CompiledStack compiled_stack() {
     stack.generate = Commands<Model>::generate;
   if constexpr (Stack::Device::host_memory) {
     stack.bench_step = Commands<Model>::bench_step;
+    stack.bench_generate = Commands<Model>::bench_generate;
     stack.bench_comm = bench::measure_comm<typename Stack::Comm>;
   }
   return stack;

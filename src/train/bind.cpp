@@ -120,6 +120,8 @@ void bind(FlagSet& flags, GenerateOptions& o) {
             Range<double>{.least = 1e-3, .most = 1e3});
   flags.add("seed", o.seed, "of the draws");
   flags.add("stop-ids", o.stop_ids, "token ids, such as 2 or 2,3, behind which a sequence ends");
+  flags.add("no-cache", o.no_cache,
+            "compute the whole sequence for each token, instead of keeping keys and values: slower, less memory");
   add_disk_deadline(flags, o.launch);
   bind(flags, o.launch);
 }

@@ -93,22 +93,32 @@ bool Generation::done() const {
   return std::all_of(sequences_.begin(), sequences_.end(), [](const Sequence& sequence) { return sequence.done(); });
 }
 
-const std::vector<std::int32_t>& Generation::window() {
-  window_.assign(static_cast<std::size_t>(sequences() * context_), 0);
-  auto at = window_.begin();
+std::vector<std::int32_t> Generation::window(std::int64_t length) const {
+  std::vector<std::int32_t> window(static_cast<std::size_t>(sequences() * length), 0);
+  auto at = window.begin();
   for (const Sequence& sequence : sequences_) {
-    const auto used = std::min<std::ptrdiff_t>(std::ssize(sequence.tokens), context_);  // a whole one: less its last
+    const auto used = std::min<std::ptrdiff_t>(std::ssize(sequence.tokens), length);  // a whole one: less its last
     std::copy_n(sequence.tokens.begin(), used, at);
-    at += context_;
+    at += length;
   }
-  return window_;
+  return window;
 }
 
-std::vector<std::int64_t> Generation::last_rows() const {
+std::vector<std::int64_t> Generation::last_rows(std::int64_t length) const {
   std::vector<std::int64_t> rows;
   for (const Sequence& sequence : sequences_)
-    rows.push_back(std::ssize(rows) * context_ + std::min<std::int64_t>(std::ssize(sequence.tokens), context_) - 1);
+    rows.push_back(std::ssize(rows) * length + std::min<std::int64_t>(std::ssize(sequence.tokens), length) - 1);
   return rows;
+}
+
+Generation::Last Generation::last() const {
+  Last last;
+  for (const Sequence& sequence : sequences_) {
+    const auto position = std::min<std::int64_t>(std::ssize(sequence.tokens), context_) - 1;
+    last.positions.push_back(static_cast<std::int32_t>(position));
+    last.tokens.push_back(sequence.tokens[static_cast<std::size_t>(position)]);
+  }
+  return last;
 }
 
 std::vector<std::int32_t> Generation::draw(std::span<const float> logits) const {

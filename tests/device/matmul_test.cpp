@@ -31,7 +31,8 @@ TYPED_TEST(MatmulOf, IsTheReferenceForEveryTranspositionStrideAndWrite) {
   using C = typename TypeParam::Result;
   for (const int threads : team_sizes()) {
     Rank rank(threads, 16 << 20);
-    for (const Sizes s : {Sizes{1, 1, 1}, {1, 7, 3}, {3, 1, 15}, {7, 15, 1}, {15, 257, 7}, {257, 3, 64}, {64, 96, 257}})
+    for (const Sizes s :
+         {Sizes{1, 1, 1}, {1, 7, 3}, {3, 1, 15}, {7, 15, 1}, {15, 257, 7}, {257, 3, 64}, {64, 96, 257}, {4, 33, 1031}})
       for (int flags = 0; flags < 16; ++flags) {
         const bool ta = flags & 1, tb = flags & 2, accumulate = flags & 4;
         const std::int64_t gap = flags & 8 ? 9 : 0;

@@ -126,7 +126,7 @@ TEST(Operation, IsNamedWithItsTensorsWhereItsCheckFails) {
 
 TEST(Operation, HasATextWhateverItsTensorsHold) {
   const Tensor<float> sums(nullptr, {4});
-  EXPECT_EQ(text(RotaryTable{.table = sums}), "rotary_table(-> f32 [4])");
+  EXPECT_EQ(text(RotaryTable{.table = sums}), "rotary_table(i32 [0] -> f32 [4])");
   EXPECT_EQ(
       text(Matmul<bf16, float>{
           .a = Tensor<bf16>(nullptr, {2, 3}), .b = transposed(Tensor<bf16>(nullptr, {5, 3})), .c = {nullptr, {2, 5}}}),

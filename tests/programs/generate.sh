@@ -59,9 +59,11 @@ for model in mistral-window qwen2-yarn qwen3-window llama-llama3; do
     mapfile -t prompts < <(cut -d';' -f2 lines)
     for ranks in 1 2 3 4; do
       [ "$penalty" = 1.0 ] || [ "$ranks" -eq 2 ] || continue
-      tessera generate --model "$golden/$model" --prompt-ids "${prompts[@]}" --tokens 24 --temperature 0 \
-        --repetition-penalty "$penalty" --precision fp32 --comm "threads:$ranks" --threads 1
+      last=(generate --model "$golden/$model" --prompt-ids "${prompts[@]}" --tokens 24 --temperature 0
+        --repetition-penalty "$penalty" --precision fp32 --comm "threads:$ranks" --threads 1)
+      tessera "${last[@]}"
       same wanted "$out"
+      [ "$ranks" -ne 2 ] || { tessera "${last[@]}" --no-cache && same wanted "$out"; }
     done
   done
 done
@@ -97,6 +99,24 @@ third=$(sed -n 2p alone | cut -d, -f4)
 first=$(sed -n 2p alone | cut -d, -f2-4 | tr , '\n' | grep -n "^$third$" | head -1 | cut -d: -f1)  # it may come before
 tessera "${greedy[@]}" --prompt-ids 100 --tokens 12 --stop-ids "$third"
 [ "$(cat "$out")" = "$(sed -n 2p alone | cut -d, -f"1-$((1 + first))")" ] || fail "--stop-ids $third: $(cat "$out")"
+
+echo "== generation_config.json says what flags do not"
+cp -r "$golden/qwen3-window" configured
+says() { echo "$1" >configured/generation_config.json; }
+at=(generate --model configured --prompt-ids 100 --precision fp32 --threads 1 --tokens 12)
+says "{\"do_sample\": false, \"eos_token_id\": [999, $third], \"top_p\": null, \"max_length\": 20}" 2>/dev/null
+expect_error 'holds token 999' "$program" "${at[@]}"
+says "{\"do_sample\": false, \"eos_token_id\": [0, $third]}"
+tessera "${at[@]}"
+[ "$(cat "$out")" = "$(sed -n 2p alone | cut -d, -f"1-$((1 + first))")" ] || fail "eos_token_id $third: $(cat "$out")"
+contains "$err" "^tessera: by generation_config.json: temperature 0, stop-ids 0,$third$"
+says '{"temperature": 3, "top_k": 1, "min_p": 0.5, "repetition_penalty": 1.0, "eos_token_id": 2}'
+tessera "${at[@]}" --stop-ids 3 && same <(sed -n 2p alone) "$out"
+contains "$err" 'generation_config.json: temperature 3, top-k 1, min-p 0.5, repetition-penalty 1$'
+for wrong in '[]' '{' '{"top_k": "a"}' '{"eos_token_id": ["x"]}' '{"eos_token_id": -1}' '{"top_p": 7}' '{"do_sample": 1}'; do
+  says "$wrong"
+  expect_error 'configured/generation_config.json' "$program" "${at[@]}"
+done
 
 echo "== no longer than the model's positions"
 tessera "${ids[@]}" --prompt-ids 1,2,3 --tokens 62  # of 64, the last of which nothing follows

@@ -128,30 +128,43 @@ void begin(ShardedModule<Model>& module, const RunOptions& options) {
     train::load_weights(module, checkpoint::open_model<Model>(options.model).weights);
 }
 
-/// Logits of each window from a module that gathers once and keeps.
+/// Logits of each window from a module that gathers once and keeps: of its first `begun` tokens, and then of one more
+/// after the other.
 template <class Model>
-std::vector<std::vector<float>> logits(typename Model::Stack::Comm& communicator, const RunOptions& options) {
+std::vector<std::vector<float>> logits(typename Model::Stack::Comm& communicator, const RunOptions& options,
+                                       std::int64_t begun) {
   using Compute = typename Model::Stack::Precision::Compute;
   const Model model(options.config, options.units);
   const auto sharding = cli::sharding_of<typename Model::Stack::Sharding>(options.sharding);
   plan::Request request{.ranks = communicator.size(),
                         .rank = communicator.rank(),
                         .sequences = 1,
-                        .shape = {.sequence_length = options.sequence_length},
+                        .shape = {.sequence_length = begun},
                         .purpose = Purpose::generate};
+  if (begun < options.sequence_length) request.shape.cached_rows = options.sequence_length;
   const plan::Plan plan = plan::dry_run(model, sharding, options.tiling, request);
   request.shape.activation_bytes = plan.activation_bytes;
   ShardedModule<Model> module(communicator, model, sharding, options.tiling, request.shape, Purpose::generate);
   Executor<Model> executor(module);
   begin(module, options);
   std::vector<std::vector<float>> all;
+  const std::int64_t vocabulary = options.config.vocab_size;
   for (const Window& window : options.logits_of) {
-    BatchMemory memory;
-    std::vector<Compute> out(window.tokens.size() * static_cast<std::size_t>(options.config.vocab_size));
-    executor.logits(memory.add({window}), {out.data(), {std::ssize(window.tokens), options.config.vocab_size}});
+    const TokenBatch whole{
+        .tokens = {window.tokens.data(), {std::ssize(window.tokens)}}, .targets = {}, .sequences = 1};
+    const auto batch = [&](std::int64_t begin, std::int64_t end) {
+      TokenBatch part = whole;
+      part.tokens = whole.tokens.slice(begin, end);
+      return part;
+    };
+    std::vector<Compute> out(window.tokens.size() * static_cast<std::size_t>(vocabulary));
+    executor.logits(batch(0, begun), {out.data(), {begun, vocabulary}});
+    for (auto at = static_cast<std::int32_t>(begun); at < std::ssize(window.tokens); ++at)
+      executor.next_logits(batch(at, at + 1), {&at, 1}, {out.data() + at * vocabulary, {1, vocabulary}});
     all.emplace_back(out.begin(), out.end());
   }
   EXPECT_EQ(module.arena().peak(), plan.activation_bytes);
+  EXPECT_EQ(module.peak_bytes(), plan.bytes);
   return all;
 }
 
@@ -290,10 +303,11 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
     if (!options.save_to.empty()) save(module, optimizer, options);
   if (!options.logits_of.empty()) {
     communicator.monitor().records.clear();
-    results.logits = logits<Model>(communicator, options);
+    results.logits = logits<Model>(communicator, options, options.sequence_length);
     results.generating_records = communicator.monitor().records;
     std::erase_if(results.generating_records,
                   [](const comm::Record& record) { return record.label.what == "schedules"; });
+    if (options.begun > 0) results.continued_logits = logits<Model>(communicator, options, options.begun);
   }
   return results;
 }

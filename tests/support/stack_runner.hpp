@@ -61,6 +61,7 @@ struct RunOptions {
   std::vector<Window> evaluated =
       {};  ///< given to `evaluate` before the first and after the last step, on rank 0's part
   std::vector<Window> logits_of = {};  ///< computed by a module that only generates, with the first weights
+  std::int64_t begun = 0;              ///< tokens of them that are read first, before one at a time; 0: no such run
   std::filesystem::path model = {};    ///< starting weights; otherwise initial values from the seed
   std::filesystem::path resume = {};   ///< a checkpoint to go on from
   std::filesystem::path save_to = {};  ///< where the last step's checkpoint goes
@@ -96,6 +97,7 @@ struct RunResults {
   Values initial, gradients, weights;                ///< gradients: of the first step
   Values states;                                     ///< of the optimizer, as "parameter.state"
   std::vector<std::vector<float>> logits;            // [windows][S * V]
+  std::vector<std::vector<float>> continued_logits;  // the same, from what was kept of the first `begun` tokens on
   std::vector<comm::Record> records;                 ///< collectives of the last step's forward and backward, on rank 0
   std::vector<comm::Record> across_records;          ///< those on the mesh's outer axis
   std::vector<comm::Record> inner_records;           ///< and on its inner one

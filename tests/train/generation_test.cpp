@@ -27,11 +27,11 @@ TEST(ParseIds, ReadsWholeNumbersWithCommasBetween) {
 TEST(Generation, PadsPromptsOfDifferentLengthsBehindTheirEnd) {
   Generation generation(of_ids({"5,6,7", "8"}, 2), 10);
   EXPECT_EQ(generation.context(), 4);
-  EXPECT_EQ(generation.window(), (Ids{5, 6, 7, 0, 8, 0, 0, 0}));
-  EXPECT_EQ(generation.last_rows(), (std::vector<std::int64_t>{2, 4}));
+  EXPECT_EQ(generation.window(4), (Ids{5, 6, 7, 0, 8, 0, 0, 0}));
+  EXPECT_EQ(generation.last_rows(4), (std::vector<std::int64_t>{2, 4}));
   generation.append(Ids{1, 2});
-  EXPECT_EQ(generation.window(), (Ids{5, 6, 7, 1, 8, 2, 0, 0}));
-  EXPECT_EQ(generation.last_rows(), (std::vector<std::int64_t>{3, 5}));
+  EXPECT_EQ(generation.window(4), (Ids{5, 6, 7, 1, 8, 2, 0, 0}));
+  EXPECT_EQ(generation.last_rows(4), (std::vector<std::int64_t>{3, 5}));
 }
 
 TEST(Generation, DrawsEachSequenceFromItsOwnLogits) {

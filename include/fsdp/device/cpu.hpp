@@ -115,6 +115,13 @@ template <ComputedBy<Cpu> T>
 void run(Cpu::Stream&, const AttentionBackward<T>&, Scratch);
 
 template <ComputedBy<Cpu> T>
+void run(Cpu::Stream&, const KeepHeads<T>&);
+template <ComputedBy<Cpu> T>
+std::int64_t scratch(const Cpu::Planner&, const CachedAttention<T>&);
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream&, const CachedAttention<T>&, Scratch);
+
+template <ComputedBy<Cpu> T>
 void run(Cpu::Stream&, const SwiGlu<T>&);
 template <ComputedBy<Cpu> T>
 void run(Cpu::Stream&, const SwiGluBackward<T>&);

@@ -209,6 +209,12 @@ template <ComputedBy<Cuda> T>
 void run(Cuda::Stream&, const AttentionBackward<T>&, Scratch);
 
 template <ComputedBy<Cuda> T>
+void run(Cuda::Stream&, const KeepHeads<T>&);
+/// A block of threads for each head and sequence, for head sizes up to 512.
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream&, const CachedAttention<T>&);
+
+template <ComputedBy<Cuda> T>
 void run(Cuda::Stream&, const SwiGlu<T>&);
 template <ComputedBy<Cuda> T>
 void run(Cuda::Stream&, const SwiGluBackward<T>&);

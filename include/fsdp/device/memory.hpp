@@ -24,9 +24,9 @@ namespace fsdp::device {
 inline constexpr std::int64_t alignment = 64;
 
 /// What tensor memory is for; the rows of the dry run's table.
-enum class MemoryKind : std::uint8_t { weights, gathered, gradients, optimizer, activations, scratch };
-inline constexpr std::array<std::string_view, 6> memory_kind_names = {"weights",   "gathered",    "gradients",
-                                                                      "optimizer", "activations", "scratch"};
+enum class MemoryKind : std::uint8_t { weights, gathered, gradients, optimizer, activations, scratch, cache };
+inline constexpr std::array<std::string_view, 7> memory_kind_names = {
+    "weights", "gathered", "gradients", "optimizer", "activations", "scratch", "cache"};
 
 /// Bytes by kind.
 using BytesByKind = std::array<std::int64_t, memory_kind_names.size()>;

@@ -7,6 +7,7 @@
 #include <fsdp/device/operations/adamw.hpp>
 #include <fsdp/device/operations/attention.hpp>
 #include <fsdp/device/operations/bias.hpp>
+#include <fsdp/device/operations/cached_attention.hpp>
 #include <fsdp/device/operations/cross_entropy.hpp>
 #include <fsdp/device/operations/elements.hpp>
 #include <fsdp/device/operations/embedding.hpp>

@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include <fsdp/core/checked.hpp>
+#include <fsdp/core/error.hpp>
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/memory.hpp>
 #include <fsdp/device/operations/elements.hpp>
@@ -48,6 +50,9 @@ class Executor {
   using End = typename Arena::End;
   using Batch = typename Model::Batch;
   using UploadedBatches = Uploaded<Batch, typename Module::Local>;
+  /// Whether sequences can be continued from what blocks keep of them.
+  static constexpr bool continues = nn::GeneratingHead<typename Model::Head, typename Module::Local> &&
+                                    nn::all_kinds_cache<typename Model::Block, typename Module::Local>;
 
   explicit Executor(Module& module, Observer observer = {})
       : module_(module),
@@ -65,6 +70,7 @@ class Executor {
     context_.sequence_length = module.shape().sequence_length;
     context_.poll = [](void* self) { static_cast<Executor*>(self)->progress(); };
     context_.poll_state = this;
+    if (module.shape().cached_rows > 0) allocate_caches();
   }
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -108,7 +114,8 @@ class Executor {
     logits(batch, {}, out);
   }
   /// Those of some rows of a batch alone [rows, V]: the head computes no others. Without any, those of all. A plan for
-  /// as many (plan::Request::logit_rows) has room for them.
+  /// as many (plan::Request::logit_rows) has room for them. Where the module is planned for it
+  /// (RunShape::cached_rows), blocks keep what next_logits needs.
   void logits(const Batch& batch, std::span<const std::int64_t> rows,
               Tensor<Compute> out) requires nn::GeneratingHead<typename Model::Head, typename Module::Local> {
     using sharding::Pass;
@@ -117,8 +124,58 @@ class Executor {
     run(std::exchange(has_generated_, true) ? Pass::generate_again : Pass::generate, upload({&batch, 1}));
     module_.synchronize();
   }
+  /// Logits [sequences, V] of one more token of each sequence, at `positions` [sequences] of it; the tokens before it
+  /// went through `logits` or this.
+  void next_logits(const Batch& batch, std::span<const std::int32_t> positions,
+                   Tensor<Compute> out) requires(continues) {
+    require(!caches_.empty(), "next_logits: the module keeps nothing of sequences; plan it with cached_rows");
+    require(std::ssize(positions) == batch.sequences, "next_logits: ", positions.size(), " positions for ",
+            batch.sequences, " sequences");
+    const Going going(context_, positions);
+    logits(batch, {}, out);
+  }
 
  private:
+  /// The context of a pass that adds a token to each sequence, for as long as this lives.
+  class Going {
+   public:
+    Going(nn::Context<typename Module::Local>& context, std::span<const std::int32_t> positions)
+        : context_(context),
+          mark_(context.arena.mark(End::low)),
+          sequence_length_(std::exchange(context.sequence_length, 1)) {
+      const std::int64_t count = std::ssize(positions);
+      context.sequences = count;
+      context.positions = {positions, nn::on_device(context, Tensor<const std::int32_t>(positions.data(), {count}))};
+    }
+    Going(const Going&) = delete;
+    Going& operator=(const Going&) = delete;
+    ~Going() {
+      context_.positions = {};
+      context_.sequence_length = sequence_length_;
+      context_.arena.release(End::low, mark_);
+    }
+
+   private:
+    nn::Context<typename Module::Local>& context_;
+    typename Arena::Mark mark_;
+    std::int64_t sequence_length_;
+  };
+
+  void allocate_caches() {
+    if constexpr (continues) {
+      for (const auto& block : blocks_) {
+        const std::int64_t columns = nn::visit_kind(block, [](const auto& kind) { return kind.cache_columns(); });
+        const Shape shape{module_.shape().cached_rows, columns};
+        const std::int64_t bytes = checked_multiply(checked_multiply(shape[0], columns), std::int64_t{sizeof(Compute)});
+        cache_blocks_.emplace_back(module_.ledger(), device::MemoryKind::cache, bytes);
+        caches_.emplace_back(reinterpret_cast<Compute*>(cache_blocks_.back().data()), shape);
+      }
+    } else {
+      throw LogicError(
+          "executor: cached_rows are asked for, and blocks of this model cannot continue sequences; give "
+          "them cache_columns() and extend (nn::CachingBlock)");
+    }
+  }
   static constexpr std::size_t unit_index(int unit) { return static_cast<std::size_t>(unit - 1); }
 
   static std::vector<typename Model::Block> all_blocks(const Model& model) {
@@ -283,6 +340,9 @@ class Executor {
     if (is_offloaded(unit)) offloaded_inputs_.send(unit_index(unit), x_);
     if (is_offloaded(unit - 1)) offloaded_inputs_.wait_until_sent(unit_index(unit - 1));  // y is where that input was
     nn::visit_kind(blocks_[unit_index(unit)], saved_[unit_index(unit)], [&](const auto& block, auto& saved) {
+      if constexpr (continues)
+        if (!caches_.empty())
+          return block.extend(context_, shared_, weights(block, unit), caches_[unit_index(unit)], x_, y_);
       block.forward(context_, shared_, weights(block, unit), saved, x_, y_);
     });
     std::swap(x_, y_);
@@ -409,6 +469,8 @@ class Executor {
   float scale_ = 0;
   device::Block<Device> loss_block_;
   Tensor<double> loss_;  // [1]
+  std::vector<device::Block<Device>> cache_blocks_;
+  std::vector<Tensor<Compute>> caches_;  ///< of each block [cached rows, its columns]; none where nothing is kept
   Tensor<Compute> x_, y_, dx_, logits_;
   std::span<const std::int64_t> logit_rows_;  ///< of the pass; empty: all
 };

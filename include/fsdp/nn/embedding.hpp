@@ -59,8 +59,11 @@ struct RotaryEmbedding : Embedding<L> {
 
   using Shared = RotaryTable;
   Shared share(Context<L>& context) const {
-    const auto table = context.template save<float>({context.sequence_length, head_dim});  // [S, d]
-    device::enqueue(context.stream, device::RotaryTable{.theta = theta, .scaling = scaling, .table = table});
+    const std::int64_t rows = context.positions.empty() ? context.sequence_length : context.sequences;
+    const auto table = context.template save<float>({rows, head_dim});  // [S, d]; of sequences that go on a row each
+    device::enqueue(
+        context.stream,
+        device::RotaryTable{.theta = theta, .scaling = scaling, .table = table, .positions = context.positions.device});
     return {table};
   }
 };

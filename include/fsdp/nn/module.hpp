@@ -13,6 +13,7 @@
 #include <concepts>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -102,6 +103,15 @@ struct KnownPlan {
   tiling::TilePlan plan{};
 };
 
+/// Of sequences that go on: where the one token stands that a pass adds to each; the tokens before it were kept
+/// (CachingBlock).
+struct Positions {
+  std::span<const std::int32_t> host = {};  // [sequences]
+  Tensor<const std::int32_t> device = {};   // the same
+
+  bool empty() const { return host.empty(); }
+};
+
 /// What a module may use while it computes. Tensors are [tokens, ...].
 template <class L>
 struct Context {
@@ -111,6 +121,7 @@ struct Context {
   std::int64_t sequences = 1;
   std::int64_t sequence_length = 0;
   device::CumulativeLengths documents{};  ///< of packed documents; empty: each sequence is one
+  Positions positions{};                  ///< empty: sequences begin with this pass
   void (*poll)(void*) = nullptr;
   void* poll_state = nullptr;
   std::vector<KnownPlan> plans{};  ///< made so far (nn/settled_plan.hpp)
@@ -190,6 +201,17 @@ concept BlockModule = requires(const M block, Context<L>& context, const typenam
             const typename M::Gradients& gradients, typename M::Saved& saved, Tensor<typename L::Compute> dy) {
      block.backward(context, shared, weights, gradients, std::as_const(saved), dy);
    });
+
+/// A block that can continue sequences. Of each token it keeps `cache_columns()` numbers that later ones need, in a
+/// cache [sequences * capacity, cache_columns()], laid out as it likes. `extend` is forward where nothing is saved, of
+/// sequences that begin or go on (Context::positions): it keeps this pass's tokens, and reads those before them.
+template <class M, class L>
+concept CachingBlock = BlockModule<M, L> &&
+    requires(const M block, Context<L>& context, const typename M::Shared& shared, const typename M::Weights& weights,
+             Tensor<typename L::Compute> cache, Tensor<const typename L::Compute> x, Tensor<typename L::Compute> y) {
+  { block.cache_columns() } -> std::same_as<std::int64_t>;
+  block.extend(context, shared, weights, cache, x, y);
+};
 
 /// An entry whose backward takes no weights, so that they are not gathered for it.
 template <class M, class L, class Input>

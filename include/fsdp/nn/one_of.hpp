@@ -82,4 +82,10 @@ inline constexpr bool all_kinds_are_blocks = BlockModule<Block, L>;
 template <class... Kinds, class L>
 inline constexpr bool all_kinds_are_blocks<OneOf<Kinds...>, L> = (... && BlockModule<Kinds, L>);
 
+/// Whether every kind can continue sequences.
+template <class Block, class L>
+inline constexpr bool all_kinds_cache = CachingBlock<Block, L>;
+template <class... Kinds, class L>
+inline constexpr bool all_kinds_cache<OneOf<Kinds...>, L> = (... && CachingBlock<Kinds, L>);
+
 }  // namespace fsdp::nn

@@ -57,6 +57,12 @@ struct Recomputed : ModuleTypes<L, Block::template FieldsOf> {
     if (on) context.arena.release(End::low, mark);
   }
 
+  std::int64_t cache_columns() const requires CachingBlock<Block, L> { return block.cache_columns(); }
+  void extend(Context<L>& context, const Shared& shared, const Weights& weights, Tensor<Compute> cache,
+              Tensor<const Compute> x, Tensor<Compute> y) const requires CachingBlock<Block, L> {
+    block.extend(context, shared, weights, cache, x, y);
+  }
+
   void backward(Context<L>& context, const Shared& shared, const Weights& weights, const Gradients& gradients,
                 const Saved& saved, Tensor<Compute> dy) const {
     if (!on) return backward_of_block(context, shared, weights, gradients, saved.forward, dy);

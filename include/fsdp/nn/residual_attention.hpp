@@ -6,7 +6,9 @@
 /// heads are normalised), attention's output and log-sum-exp. The normalised input is made again.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <span>
 
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/operations.hpp>
@@ -76,41 +78,26 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
 
   void forward(Context<L>& context, const Shared& shared, const Weights& weights, Saved& saved, Tensor<const Compute> x,
                Tensor<Compute> y) const {
-    const std::int64_t tokens = context.tokens();
-    saved = {.x = x,
-             .rstd = context.template save<float>({tokens}),
-             .qkv = context.template save<Compute>({tokens, qkv_columns()}),
-             .qk = {},
-             .qk_rstd = {},
-             .out = context.template save<Compute>({tokens, q_columns()}),
-             .lse = context.template save<float>({context.sequences * heads, context.sequence_length})};
-    {
-      typename L::Frame frame(context.arena);
-      const auto normed = frame.template allocate<Compute>({tokens, hidden});  // [T, H]
-      device::enqueue(context.stream, device::RmsNorm<Compute>{
-                                          .x = x, .weight = weights.norm, .eps = eps, .y = normed, .rstd = saved.rstd});
-      project<L, 3>(context, normed, {weights.q, weights.k, weights.v}, saved.qkv);
-    }
-    if (biases) add_biases(context, weights, saved.qkv);
-    saved.qk = qk(saved.qkv);
-    if (head_norms) normalise_heads(context, weights, saved);
-    context.progress();
-    device::enqueue(context.stream, device::Rope<Compute>{.x = saved.qk,
-                                                          .table = shared.table,
-                                                          .rotation = device::Rotation::forward,
-                                                          .documents = context.documents});
-    device::enqueue(context.stream, device::Attention<Compute>{.shape = problem(context),
-                                                               .q = q(saved.qk),
-                                                               .k = k(saved.qk),
-                                                               .v = v(saved.qkv),
-                                                               .out = saved.out,
-                                                               .lse = saved.lse});
-    context.progress();
-    device::enqueue(context.stream, device::Copy<Compute>{.x = x, .y = y});
-    device::enqueue(context.stream,
-                    device::Matmul<Compute>{
-                        .a = saved.out, .b = device::transposed(weights.out), .c = y, .write = Write::accumulate});
-    context.progress();
+    make_heads(context, shared, weights, saved, x);
+    attend(context, saved);
+    add_output(context, weights, saved, x, y);
+  }
+
+  /// A key and a value of each key-value head.
+  std::int64_t cache_columns() const { return 2 * kv_columns(); }
+
+  /// forward, with keys and values kept in `cache` [sequences * capacity, 2 Hkv d], where a token that goes on finds
+  /// those before it.
+  void extend(Context<L>& context, const Shared& shared, const Weights& weights, Tensor<Compute> cache,
+              Tensor<const Compute> x, Tensor<Compute> y) const {
+    Saved saved;
+    make_heads(context, shared, weights, saved, x);
+    keep(context, saved, cache);
+    if (context.positions.empty())
+      attend(context, saved);
+    else
+      attend_to_kept(context, saved, cache);
+    add_output(context, weights, saved, x, y);
   }
 
   void backward(Context<L>& context, const Shared& shared, const Weights& weights, const Gradients& gradients,
@@ -176,6 +163,80 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   }
   /// q and k stand side by side, so one call rotates both.
   Tensor<Compute> qk(Tensor<Compute> qkv) const { return qkv.slice_columns(0, qk_columns()); }
+
+  /// What attention reads: projections, with biases, norms and positions as values say.
+  void make_heads(Context<L>& context, const Shared& shared, const Weights& weights, Saved& saved,
+                  Tensor<const Compute> x) const {
+    const std::int64_t tokens = context.tokens();
+    saved = {.x = x,
+             .rstd = context.template save<float>({tokens}),
+             .qkv = context.template save<Compute>({tokens, qkv_columns()}),
+             .qk = {},
+             .qk_rstd = {},
+             .out = context.template save<Compute>({tokens, q_columns()}),
+             .lse = context.template save<float>({context.sequences * heads, context.sequence_length})};
+    {
+      typename L::Frame frame(context.arena);
+      const auto normed = frame.template allocate<Compute>({tokens, hidden});  // [T, H]
+      device::enqueue(context.stream, device::RmsNorm<Compute>{
+                                          .x = x, .weight = weights.norm, .eps = eps, .y = normed, .rstd = saved.rstd});
+      project<L, 3>(context, normed, {weights.q, weights.k, weights.v}, saved.qkv);
+    }
+    if (biases) add_biases(context, weights, saved.qkv);
+    saved.qk = qk(saved.qkv);
+    if (head_norms) normalise_heads(context, weights, saved);
+    context.progress();
+    device::enqueue(context.stream, device::Rope<Compute>{.x = saved.qk,
+                                                          .table = shared.table,
+                                                          .rotation = device::Rotation::forward,
+                                                          .documents = context.documents});
+  }
+  void attend(Context<L>& context, const Saved& saved) const {
+    device::enqueue(context.stream, device::Attention<Compute>{.shape = problem(context),
+                                                               .q = q(saved.qk),
+                                                               .k = k(saved.qk),
+                                                               .v = v(saved.qkv),
+                                                               .out = saved.out,
+                                                               .lse = saved.lse});
+    context.progress();
+  }
+  /// y = x + out * weights.out^T.
+  void add_output(Context<L>& context, const Weights& weights, const Saved& saved, Tensor<const Compute> x,
+                  Tensor<Compute> y) const {
+    device::enqueue(context.stream, device::Copy<Compute>{.x = x, .y = y});
+    device::enqueue(context.stream,
+                    device::Matmul<Compute>{
+                        .a = saved.out, .b = device::transposed(weights.out), .c = y, .write = Write::accumulate});
+    context.progress();
+  }
+
+  /// What is kept of a sequence's tokens, in the two halves of the cache (device::KeepHeads).
+  Tensor<Compute> kept_keys(Tensor<Compute> cache) const { return {cache.data(), {cache.rows() * kv_heads, head_dim}}; }
+  Tensor<Compute> kept_values(Tensor<Compute> cache) const {
+    return {cache.data() + cache.numel() / 2, {cache.rows() * kv_heads, head_dim}};
+  }
+  void keep(Context<L>& context, const Saved& saved, Tensor<Compute> cache) const {
+    const auto keep_heads = [&](Tensor<const Compute> x, Tensor<Compute> kept) {
+      device::enqueue(context.stream,
+                      device::KeepHeads<Compute>{
+                          .sequences = context.sequences, .positions = context.positions.device, .x = x, .kept = kept});
+    };
+    keep_heads(k(saved.qk), kept_keys(cache));
+    keep_heads(v(saved.qkv), kept_values(cache));
+  }
+  void attend_to_kept(Context<L>& context, const Saved& saved, Tensor<Compute> cache) const {
+    const std::span<const std::int32_t> positions = context.positions.host;
+    device::enqueue(context.stream, device::CachedAttention<Compute>{
+                                        .kv_heads = kv_heads,
+                                        .window = window,
+                                        .longest = 1 + *std::max_element(positions.begin(), positions.end()),
+                                        .positions = context.positions.device,
+                                        .q = q(saved.qk),
+                                        .keys = kept_keys(cache),
+                                        .values = kept_values(cache),
+                                        .out = saved.out});
+    context.progress();
+  }
 
   void add_biases(Context<L>& context, const Weights& weights, Tensor<Compute> qkv) const {
     device::enqueue(context.stream, device::AddBias<Compute>{.bias = weights.q_bias, .y = q(qkv)});

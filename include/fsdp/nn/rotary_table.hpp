@@ -9,7 +9,9 @@ namespace fsdp::nn {
 
 /// Positions count from the start of a document.
 struct RotaryTable {
-  Tensor<const float> table;  ///< [sequence_length, head_dim]: cos of each pair, then sin
+  /// [sequence_length, head_dim]: cos of each pair, then sin. Of sequences that go on [sequences, head_dim]: the row of
+  /// each one's position.
+  Tensor<const float> table;
 };
 
 }  // namespace fsdp::nn

@@ -51,6 +51,15 @@ struct TransformerBlock : ModuleTypes<L, BlockFields> {
     mlp.forward(context, weights.mlp, saved.mlp, middle, y);
   }
 
+  std::int64_t cache_columns() const { return attention.cache_columns(); }
+  void extend(Context<L>& context, const Shared& shared, const Weights& weights, Tensor<Compute> cache,
+              Tensor<const Compute> x, Tensor<Compute> y) const {
+    const auto middle = context.template save<Compute>({context.tokens(), attention.hidden});  // [T, H]
+    attention.extend(context, shared, weights.attention, cache, x, middle);
+    typename ResidualMlp<L>::Saved saved;
+    mlp.forward(context, weights.mlp, saved, middle, y);
+  }
+
   /// What forward saves, from the block's input; the MLP's output is not made.
   void replay(Context<L>& context, const Shared& shared, const Weights& weights, Saved& saved,
               Tensor<const Compute> x) const {

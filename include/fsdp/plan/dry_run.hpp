@@ -192,6 +192,13 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
     } else {
       executor.logits(batch, {logits, {request.sequences * request.shape.sequence_length, columns}});
     }
+    if constexpr (Executor<MetaModel>::continues)
+      if (request.shape.cached_rows > 0) {
+        const auto last = static_cast<std::int32_t>(request.shape.cached_rows / request.sequences - 1);
+        const std::vector<std::int32_t> positions(static_cast<std::size_t>(request.sequences), last);
+        executor.next_logits(module.model().unread_batch(request.sequences, 1), positions,
+                             {logits, {request.sequences, columns}});
+      }
     result.bytes = module.peak_bytes();
   } else {
     throw InputError("the dry run: this model's head has no logits, so it cannot generate");

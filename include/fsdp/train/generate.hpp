@@ -16,6 +16,7 @@
 #include <fsdp/train/agreement.hpp>
 #include <fsdp/train/commands.hpp>
 #include <fsdp/train/generation.hpp>
+#include <fsdp/train/generation_config.hpp>
 #include <fsdp/train/launch.hpp>
 #include <fsdp/train/model_choice.hpp>
 #include <fsdp/train/options.hpp>
@@ -26,25 +27,32 @@ namespace fsdp::train {
 /// Prints every prompt and the tokens that follow it. All ranks compute the same, with the tokens that rank 0 draws:
 /// ranks of unlike processors may round logits differently. Rank 0 prints. Returns the exit status.
 template <class Model>
-int generate(const GenerateOptions& options, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling) {
+int generate(const GenerateOptions& given, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling) {
   static_assert(nn::GeneratingHead<typename Model::Head, typename Model::Local>,
                 "fsdp: this model's head has no logits, so that it cannot generate; give it logits (nn/module.hpp)");
   using Comm = typename Model::Stack::Comm;
   using Compute = typename Model::Stack::Precision::Compute;
-  validate(options);
+  validate(given);
+  const GenerationChoice choice = with_generation_config(given);
+  const GenerateOptions& options = choice.options;
   return launch<Comm>(options.launch, [&](Comm& communicator) {
     agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling));
     const Model model = agreed_model<Model>(communicator, options.launch, options.model);
     const std::int64_t vocabulary = vocabulary_of(model);
     Generation generation(options, vocabulary);
+    if (communicator.rank() == 0 && !choice.said.empty())
+      std::fprintf(stderr, "tessera: by generation_config.json: %s\n", choice.said.c_str());
     if constexpr (HasLongestSequence<typename Model::Config>)
       generation.require_positions(model.config().longest_sequence(), options.model);
     const std::int64_t sequences = generation.sequences();
+    const bool continued = Executor<Model>::continues && !options.no_cache;
+    const std::int64_t length = continued ? generation.longest_prompt() : generation.context();
     Evaluation<Model> evaluation(communicator, model,
                                  {.sequences = sequences,
-                                  .sequence_length = generation.context(),
+                                  .sequence_length = length,
                                   .threads = static_cast<int>(options.launch.threads),
-                                  .logit_rows = sequences},
+                                  .logit_rows = sequences,
+                                  .cached_rows = continued ? sequences * generation.context() : 0},
                                  sharding, tiling, Purpose::generate);
     load<Model>(communicator, options.launch, evaluation.module(), options.model);
     const auto print = [&] {
@@ -55,11 +63,19 @@ int generate(const GenerateOptions& options, const ShardingOf<Model>& sharding, 
     };
     std::vector<Compute> memory(static_cast<std::size_t>(sequences * vocabulary));
     const Tensor<Compute> logits(memory.data(), {sequences, vocabulary});
+    const auto batch_of = [&](const std::vector<std::int32_t>& tokens) {
+      return TokenBatch{.tokens = {tokens.data(), {std::ssize(tokens)}}, .targets = {}, .sequences = sequences};
+    };
+    bool began = false;
     for (print(); !generation.done(); print()) {
-      const std::vector<std::int32_t>& window = generation.window();
-      evaluation.executor().logits(
-          {.tokens = {window.data(), {std::ssize(window)}}, .targets = {}, .sequences = sequences},
-          generation.last_rows(), logits);
+      if constexpr (Executor<Model>::continues)
+        if (began) {
+          const Generation::Last last = generation.last();
+          evaluation.executor().next_logits(batch_of(last.tokens), last.positions, logits);
+        }
+      if (!began)
+        evaluation.executor().logits(batch_of(generation.window(length)), generation.last_rows(length), logits);
+      began = continued;
       std::vector<std::int32_t> drawn = generation.draw(std::vector<float>(memory.begin(), memory.end()));
       comm::broadcast(communicator, std::as_writable_bytes(std::span(drawn)), 0, {"drawn tokens"});
       generation.append(drawn);

@@ -24,17 +24,23 @@ class Generation {
   Generation(const GenerateOptions& options, std::int64_t vocabulary);
 
   std::int64_t sequences() const { return std::ssize(sequences_); }
-  /// Tokens of a window: the longest sequence, at its end, without its last token, which nothing follows.
+  /// Tokens of the longest sequence at its end, without its last token, which nothing follows.
   std::int64_t context() const { return context_; }
+  std::int64_t longest_prompt() const { return context_ - (new_tokens_ > 0 ? new_tokens_ - 1 : 0); }
   /// Throws InputError where a window is longer than the positions of a model, which is named.
   void require_positions(std::int64_t positions, std::string_view model) const;
 
   /// Whether no sequence grows any more.
   bool done() const;
-  /// The sequences so far, padded behind their end, where a causal model does not look [sequences * context].
-  const std::vector<std::int32_t>& window();
+  /// The sequences so far, padded behind their end, where a causal model does not look [sequences * length].
+  std::vector<std::int32_t> window(std::int64_t length) const;
   /// The row of each one's last token in the window [sequences].
-  std::vector<std::int64_t> last_rows() const;
+  std::vector<std::int64_t> last_rows(std::int64_t length) const;
+  /// Each one's last token and its position; of a whole one the last but one, which is as good: nobody draws of it.
+  struct Last {
+    std::vector<std::int32_t> tokens, positions;  // [sequences]
+  };
+  Last last() const;
 
   /// The token that follows each sequence, of its logits [sequences, V]; 0 where it does not grow. Throws as `sample`.
   std::vector<std::int32_t> draw(std::span<const float> logits) const;
@@ -62,7 +68,6 @@ class Generation {
   std::int64_t context_ = 0;
   std::vector<std::int32_t> stops_;
   std::vector<Sequence> sequences_;
-  std::vector<std::int32_t> window_;
   std::size_t printed_ = 0;  ///< bytes of the text, or sequences
 };
 

@@ -107,6 +107,7 @@ struct GenerateOptions {
   Sampling sampling = {};
   std::uint64_t seed = 0;
   std::vector<std::string> stop_ids = {};  ///< "2" or "2,3": a sequence ends behind any of them
+  bool no_cache = false;                   ///< every token computes its whole sequence
   LaunchOptions launch = {};
   std::vector<std::string> given = {};
 

@@ -35,8 +35,9 @@ struct StepSize {
   bool fewer = false;          ///< micro-batches may have fewer; planning then takes longer by their number
   std::int64_t sequence_length = 0;
   int micro_batches = 1;
-  int threads = 0;              ///< of each rank; 0: cores / ranks, at least 1
-  std::int64_t logit_rows = 0;  ///< as in plan::Request
+  int threads = 0;               ///< of each rank; 0: cores / ranks, at least 1
+  std::int64_t logit_rows = 0;   ///< as in plan::Request
+  std::int64_t cached_rows = 0;  ///< as in RunShape
 };
 
 /// What the dry run is asked for a step of this size on one of `ranks` ranks.
@@ -48,7 +49,8 @@ inline plan::Request plan_request(const StepSize& size, int ranks, int rank, Pur
           .fewer = size.fewer,
           .shape = {.sequence_length = size.sequence_length,
                     .micro_batches = size.micro_batches,
-                    .threads = static_cast<int>(threads)},
+                    .threads = static_cast<int>(threads),
+                    .cached_rows = size.cached_rows},
           .purpose = purpose,
           .logit_rows = size.logit_rows};
 }

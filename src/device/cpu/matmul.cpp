@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Matrix products, by oneDNN, with scratch from the arena.
+/// Matrix products, by oneDNN, with scratch from the arena; of few rows, which memory bounds, by a kernel of our own.
 #include <algorithm>
+#include <array>
 
 #include <fsdp/device/cpu.hpp>
 
+#include "kernels/tables.hpp"
 #include "onednn.hpp"
+#include "threads.hpp"
 
 namespace fsdp::device {
 namespace {
@@ -37,11 +40,41 @@ bool is_empty(const Matmul<A, C>& op) {
   return op.c.rows() == 0 || op.c.columns() == 0 || op.a.columns() == 0;
 }
 
+/// Whether it is the rows of a weight with those of few tokens: a step of generation.
+template <class A, class C>
+bool has_few_rows(const Matmul<A, C>& op) {
+  constexpr std::int64_t most = 4;
+  return op.b.transposed && !op.a.transposed && op.c.rows() <= most;
+}
+
+/// A few rows of b at a time, which are read again from the cache for every row of a.
+template <class A, class C>
+void multiply_few_rows(Cpu::Stream& stream, const Matmul<A, C>& op) {
+  constexpr std::int64_t most = 16;
+  const auto& kernel = cpu::kernels<cpu::RowProductKernels>().of<A>();
+  const Tensor<const A>&a = op.a.tensor, &b = op.b.tensor;
+  const cpu::Division rows{.count = b.rows(), .step = most, .bytes = b.bytes()};
+  cpu::for_parts(stream, rows, [&](std::int64_t first, std::int64_t last, int) {
+    std::array<float, most> sums;
+    for (std::int64_t begin = first; begin < last; begin += most) {
+      const std::int64_t count = std::min(most, last - begin);
+      for (std::int64_t row = 0; row < a.rows(); ++row) {
+        kernel.products(a.row(row), b.row(begin), b.row_stride(), b.columns(), sums.data(), count);
+        C* const c = op.c.row(row) + begin;
+        for (std::int64_t i = 0; i < count; ++i) {
+          const float before = op.write == Write::accumulate ? static_cast<float>(c[i]) : 0.0f;
+          c[i] = C(before + sums[static_cast<std::size_t>(i)]);
+        }
+      }
+    }
+  });
+}
+
 }  // namespace
 
 template <ComputedBy<Cpu> A, ComputedBy<Cpu> C>
 std::int64_t scratch(const Cpu::Planner& planner, const Matmul<A, C>& op) {
-  return is_empty(op) ? 0 : planner.cache().matmul_scratch(key_of(op));
+  return is_empty(op) || has_few_rows(op) ? 0 : planner.cache().matmul_scratch(key_of(op));
 }
 
 template <ComputedBy<Cpu> A, ComputedBy<Cpu> C>
@@ -51,6 +84,7 @@ void run(Cpu::Stream& stream, const Matmul<A, C>& op, Scratch memory) {
       for (std::int64_t row = 0; row < op.c.rows(); ++row) std::fill_n(op.c.row(row), op.c.columns(), C(0.0f));
     return;
   }
+  if (has_few_rows(op)) return multiply_few_rows(stream, op);
   const cpu::Matmul& primitive = stream.cache().matmul(key_of(op));
   cpu::run(primitive, op.a.tensor.data(), op.b.tensor.data(), op.c.data(), memory.data);
 }

@@ -15,14 +15,15 @@ namespace fsdp::device {
 void run(Cpu::Stream& stream, const RotaryTable& op) {
   const Tensor<float>& table = op.table;
   const std::int64_t half = table.columns() / 2;
-  const cpu::Division positions{.count = table.rows(), .step = 1, .bytes = op.cost().bytes};
-  cpu::for_parts(stream, positions, [&](std::int64_t begin, std::int64_t end, int) {
+  const bool listed = op.positions.numel() > 0;
+  const cpu::Division rows{.count = table.rows(), .step = 1, .bytes = op.cost().bytes};
+  cpu::for_parts(stream, rows, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = 0; i < half; ++i) {
       const double frequency = rotary_frequency(static_cast<double>(op.theta), op.scaling, i, table.columns());
-      for (std::int64_t position = begin; position < end; ++position) {
-        const double angle = static_cast<double>(position) * frequency;
-        table.row(position)[i] = static_cast<float>(op.scaling.magnitude * std::cos(angle));
-        table.row(position)[half + i] = static_cast<float>(op.scaling.magnitude * std::sin(angle));
+      for (std::int64_t row = begin; row < end; ++row) {
+        const double angle = static_cast<double>(listed ? op.positions.data()[row] : row) * frequency;
+        table.row(row)[i] = static_cast<float>(op.scaling.magnitude * std::cos(angle));
+        table.row(row)[half + i] = static_cast<float>(op.scaling.magnitude * std::sin(angle));
       }
     }
   });

@@ -2,42 +2,10 @@
 /// @file
 /// Attention by a warp for each row: what the tensor cores' kernels are compared with, and what runs where they cannot.
 #include "attention.cuh"
+#include "lane_row.cuh"
 
 namespace fsdp::device::cuda {
 namespace {
-
-/// A row of a head, its columns shared out among the lanes: lane l has columns l, l + 32, ...; at most 32 N of them.
-template <int N>
-struct LaneRow {
-  float values[N] = {};
-
-  template <class T>
-  __device__ __forceinline__ void load(const T* row, std::int64_t head_dim) {
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-      const std::int64_t column = threadIdx.x % warp + i * warp;
-      values[i] = column < head_dim ? widen(row[column]) : 0.0f;
-    }
-  }
-  template <class T>
-  __device__ __forceinline__ void store(T* row, std::int64_t head_dim, float factor) const {
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-      const std::int64_t column = threadIdx.x % warp + i * warp;
-      if (column < head_dim) row[column] = narrow<T>(values[i] * factor);
-    }
-  }
-  __device__ __forceinline__ void add(const LaneRow& other, float own_factor, float factor) {
-#pragma unroll
-    for (int i = 0; i < N; ++i) values[i] = values[i] * own_factor + other.values[i] * factor;
-  }
-  __device__ __forceinline__ float dot(const LaneRow& other) const {
-    float sum = 0;
-#pragma unroll
-    for (int i = 0; i < N; ++i) sum += values[i] * other.values[i];
-    return warp_sum(sum);
-  }
-};
 
 /// A warp's task: a token and a head.
 struct Task {
@@ -158,22 +126,12 @@ Grid grid(const AttentionSizes& s, std::int64_t heads) {
   return grid_of_elements(1, s.sequences * s.length * heads * warp);
 }
 
-/// Calls body with the number of columns a lane has as a constant.
-template <class Body>
-void with_columns(const AttentionSizes& s, const Body& body) {
-  require<InputError>(s.head_dim <= 512, "attention on cuda: heads of ", s.head_dim, " columns; at most 512");
-  if (s.head_dim <= 128)
-    body(std::integral_constant<int, 4>());
-  else
-    body(std::integral_constant<int, 16>());
-}
-
 }  // namespace
 
 template <class T>
 void attention_plain(Lane lane, const AttentionSizes& s, Tensor<const T> q, Tensor<const T> k, Tensor<const T> v,
                      Tensor<T> out, Tensor<float> lse) {
-  with_columns(s, [&](auto n) {
+  with_columns(s.head_dim, [&](auto n) {
     launch(lane, "attention", forward<T, decltype(n)::value>, grid(s, s.heads), 0, s, Rows<const T>(q),
            Rows<const T>(k), Rows<const T>(v), Rows<T>(out), lse.data());
   });
@@ -181,14 +139,14 @@ void attention_plain(Lane lane, const AttentionSizes& s, Tensor<const T> q, Tens
 
 template <class T>
 void attention_products(Lane lane, const AttentionSizes& s, const AttentionBackward<T>& b) {
-  with_columns(s, [&](auto n) {
+  with_columns(s.head_dim, [&](auto n) {
     launch(lane, "attention_backward", multiply_out<T, decltype(n)::value>, grid(s, s.heads), 0, s, Arguments<T>(b));
   });
 }
 
 template <class T>
 void attention_backward_plain(Lane lane, const AttentionSizes& s, const AttentionBackward<T>& b) {
-  with_columns(s, [&](auto n) {
+  with_columns(s.head_dim, [&](auto n) {
     constexpr int columns = decltype(n)::value;
     launch(lane, "attention_backward", backward_queries<T, columns>, grid(s, s.heads), 0, s, Arguments<T>(b));
     launch(lane, "attention_backward", backward_keys<T, columns>, grid(s, s.kv_heads), 0, s, Arguments<T>(b));

@@ -13,6 +13,7 @@
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/operations/adamw.hpp>
 #include <fsdp/device/operations/attention.hpp>
+#include <fsdp/device/operations/cached_attention.hpp>
 #include <fsdp/device/operations/muon.hpp>
 #include <fsdp/device/operations/optimizer.hpp>
 #include <fsdp/device/operations/rope.hpp>
@@ -61,7 +62,7 @@ template <class T>
 void direction_step(Lane, const DirectionStep<T>&);
 
 // rope.cu
-void rotary_table(Lane, float theta, const RotaryScaling&, Tensor<float> table);
+void rotary_table(Lane, float theta, const RotaryScaling&, Tensor<float> table, Tensor<const std::int32_t> positions);
 /// first[t]: the first row of token t's document. `documents` is read before this returns.
 void first_rows(Lane, CumulativeLengths documents, Tensor<std::int32_t> first);
 /// `first` may be empty: then each table.rows() rows are one document.
@@ -132,5 +133,11 @@ struct AttentionBackward {
 };
 template <class T>
 void attention_backward(Lane, const AttentionShape&, const AttentionBackward<T>&);
+
+// attention_cached.cu
+template <class T>
+void keep_heads(Lane, const KeepHeads<T>&);
+template <class T>
+void cached_attention(Lane, const CachedAttention<T>&);
 
 }  // namespace fsdp::device::cuda

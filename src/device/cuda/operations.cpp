@@ -64,7 +64,7 @@ void run(Cuda::Stream& stream, const BiasBackward<T>& op, Scratch memory) {
 }
 
 void run(Cuda::Stream& stream, const RotaryTable& op) {
-  cuda::rotary_table(lane_of(stream), op.theta, op.scaling, op.table);
+  cuda::rotary_table(lane_of(stream), op.theta, op.scaling, op.table, op.positions);
 }
 
 template <ComputedBy<Cuda> T>
@@ -93,6 +93,16 @@ void run(Cuda::Stream& stream, const AttentionBackward<T>& op, Scratch memory) {
   const auto first = first_rows(stream, shape.documents, shape.tokens(), memory);
   const auto products = memory.as<float>(lse.shape(), cuda::attention_products_at(shape));
   cuda::attention_backward<T>(lane_of(stream), shape, {q, k, v, out, dout, lse, dq, dk, dv, first, products});
+}
+
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream& stream, const KeepHeads<T>& op) {
+  cuda::keep_heads<T>(lane_of(stream), op);
+}
+
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream& stream, const CachedAttention<T>& op) {
+  cuda::cached_attention<T>(lane_of(stream), op);
 }
 
 template <ComputedBy<Cuda> T>
@@ -208,6 +218,8 @@ void run(Cuda::Stream& stream, const DirectionStep<T>& op) {
   template void run(Cuda::Stream&, const Rope<T>&, Scratch);              \
   template void run(Cuda::Stream&, const Attention<T>&, Scratch);         \
   template void run(Cuda::Stream&, const AttentionBackward<T>&, Scratch); \
+  template void run(Cuda::Stream&, const KeepHeads<T>&);                  \
+  template void run(Cuda::Stream&, const CachedAttention<T>&);            \
   template void run(Cuda::Stream&, const SwiGlu<T>&);                     \
   template void run(Cuda::Stream&, const SwiGluBackward<T>&);             \
   template void run(Cuda::Stream&, const Embedding<T>&);                  \

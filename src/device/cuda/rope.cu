@@ -10,14 +10,16 @@
 namespace fsdp::device::cuda {
 namespace {
 
-__global__ void make_table(double theta, RotaryScaling scaling, Rows<float> table, std::int64_t positions,
-                           std::int64_t half) {
-  const std::int64_t count = positions * half;
+/// `positions` may be nullptr: then row i is position i.
+__global__ void make_table(double theta, RotaryScaling scaling, Rows<float> table, std::int64_t rows, std::int64_t half,
+                           const std::int32_t* positions) {
+  const std::int64_t count = rows * half;
   for (std::int64_t i = thread_of_grid(); i < count; i += threads_of_grid()) {
-    const std::int64_t position = i / half, pair = i % half;
+    const std::int64_t row = i / half, pair = i % half;
+    const std::int64_t position = positions == nullptr ? row : positions[row];
     const double angle = static_cast<double>(position) * rotary_frequency(theta, scaling, pair, 2 * half);
-    table.row(position)[pair] = static_cast<float>(scaling.magnitude * cos(angle));
-    table.row(position)[half + pair] = static_cast<float>(scaling.magnitude * sin(angle));
+    table.row(row)[pair] = static_cast<float>(scaling.magnitude * cos(angle));
+    table.row(row)[half + pair] = static_cast<float>(scaling.magnitude * sin(angle));
   }
 }
 
@@ -62,11 +64,12 @@ __global__ void rotate_rows(Heads heads, Rows<T> x, Rows<const float> table) {
 
 }  // namespace
 
-void rotary_table(Lane lane, float theta, const RotaryScaling& scaling, Tensor<float> table) {
+void rotary_table(Lane lane, float theta, const RotaryScaling& scaling, Tensor<float> table,
+                  Tensor<const std::int32_t> positions) {
   if (table.numel() == 0) return;
   const std::int64_t half = table.columns() / 2;
   launch(lane, "rotary_table", make_table, grid_of_elements(1, table.rows() * half), 0, static_cast<double>(theta),
-         scaling, Rows<float>(table), table.rows(), half);
+         scaling, Rows<float>(table), table.rows(), half, positions.data());
 }
 
 void first_rows(Lane lane, CumulativeLengths documents, Tensor<std::int32_t> first) {

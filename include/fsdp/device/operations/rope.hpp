@@ -36,17 +36,21 @@ struct RotaryScaling {
 };
 
 /// table [S, head_dim]: cos of position * frequency(i) for i < d/2, then sin; a frequency is theta^(-2i/d), scaled.
+/// Row i is position i, or positions[i].
 struct RotaryTable {
   static constexpr std::string_view name = "rotary_table";
 
   float theta = 1e4f;
   RotaryScaling scaling = {};
-  Tensor<float> table = {};  // [S, head_dim]
+  Tensor<float> table = {};                   // [S, head_dim]
+  Tensor<const std::int32_t> positions = {};  // [S], or empty
 
-  auto tensors() const { return std::tie(table); }
+  auto tensors() const { return std::tie(positions, table); }
   Cost cost() const { return {.bytes = table.bytes()}; }
   void check() const {
     require(table.rank() == 2 && table.columns() % 2 == 0, "rotary_table: a table is [positions, even head dimension]");
+    require(positions.numel() == 0 || positions.numel() == table.rows(), "rotary_table: ", positions.numel(),
+            " positions for ", table.rows(), " rows");
   }
 };
 

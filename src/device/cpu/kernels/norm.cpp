@@ -7,22 +7,6 @@
 namespace fsdp::device::cpu {
 namespace {
 
-/// Sums step(index, part) over a row in four interleaved registers.
-template <class Step>
-FSDP_INLINE float sum_over(std::int64_t count, Step step) {
-  Floats a = {}, b = {}, c = {}, d = {};
-  std::int64_t i = 0;
-  for (; i + 4 * lanes <= count; i += 4 * lanes) {
-    a += step(i, Whole{});
-    b += step(i + lanes, Whole{});
-    c += step(i + 2 * lanes, Whole{});
-    d += step(i + 3 * lanes, Whole{});
-  }
-  for (; i + lanes <= count; i += lanes) a += step(i, Whole{});
-  if (i < count) b += step(i, count - i);
-  return sum((a + b) + (c + d));
-}
-
 template <class T>
 void forward(const T* x, std::int64_t x_stride, const T* w, float eps, T* y, std::int64_t y_stride, float* rstd,
              std::int64_t rows, std::int64_t columns) {

@@ -57,6 +57,17 @@ struct NormFunctions {
 struct NormKernels : ByType<NormFunctions> {};
 
 template <class T>
+struct RowProductFunctions {
+  /// sums[i] = the sum of a[j] * rows[i * stride + j], j < columns, for i < count.
+  void (*products)(const T* a, const T* rows, std::int64_t stride, std::int64_t columns, float* sums,
+                   std::int64_t count);
+  /// out[j] += the sum of weights[i] * rows[i * stride + j], i < count, for j < columns.
+  void (*weighted_sum)(const T* weights, const T* rows, std::int64_t stride, std::int64_t columns, float* out,
+                       std::int64_t count);
+};
+struct RowProductKernels : ByType<RowProductFunctions> {};
+
+template <class T>
 struct RopeFunctions {
   /// One token: `heads` heads of `head_dim`, one after the other; `sign` is 1 forward, -1 backward.
   void (*rotate)(T* x, const float* table_row, float sign, std::int64_t heads, std::int64_t head_dim);

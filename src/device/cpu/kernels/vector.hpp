@@ -150,11 +150,39 @@ FSDP_INLINE Floats keep(Floats value, std::int64_t count, float other) {
   return kept;
 }
 
+/// The halves are added until one number is left.
 FSDP_INLINE float sum(Floats value) {
-  float total = 0;
-  for (std::int64_t lane = 0; lane < lanes; ++lane) total += value[lane];
-  return total;
+#if defined(__AVX2__)
+  __m256 whole;
+  __builtin_memcpy(&whole, &value, sizeof whole);
+#if defined(__AVX512F__)
+  __m256 upper;
+  __builtin_memcpy(&upper, reinterpret_cast<const char*>(&value) + sizeof whole, sizeof upper);
+  whole = _mm256_add_ps(whole, upper);
+#endif
+  __m128 half = _mm_add_ps(_mm256_castps256_ps128(whole), _mm256_extractf128_ps(whole, 1));
+  half = _mm_add_ps(half, _mm_movehl_ps(half, half));
+  return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
+#else
+  return (value[0] + value[2]) + (value[1] + value[3]);
+#endif
 }
+/// Sums step(index, part) over a row in four interleaved registers.
+template <class Step>
+FSDP_INLINE float sum_over(std::int64_t count, Step step) {
+  Floats a = {}, b = {}, c = {}, d = {};
+  std::int64_t i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    a += step(i, Whole{});
+    b += step(i + lanes, Whole{});
+    c += step(i + 2 * lanes, Whole{});
+    d += step(i + 3 * lanes, Whole{});
+  }
+  for (; i + lanes <= count; i += lanes) a += step(i, Whole{});
+  if (i < count) b += step(i, count - i);
+  return sum((a + b) + (c + d));
+}
+
 FSDP_INLINE float maximum(Floats value) {
   float most = value[0];
   for (std::int64_t lane = 1; lane < lanes; ++lane) most = value[lane] > most ? value[lane] : most;

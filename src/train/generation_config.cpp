@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/train/generation_config.hpp>
+
+#include <filesystem>
+#include <string_view>
+
+#include <fsdp/core/error.hpp>
+
+#include "../models/json_keys.hpp"
+#include "../models/strict_json.hpp"
+
+namespace fsdp::train {
+namespace {
+
+/// The ids of one number or of a list of them, as --stop-ids takes them.
+std::string ids_of(const Keys& keys, const char* key, const std::string& source) {
+  const nlohmann::json& value = keys.at(key);
+  std::string ids;
+  for (const nlohmann::json& id : value.is_array() ? value : nlohmann::json::array({value})) {
+    require<InputError>(id.is_number_unsigned(), source, ": \"", key, "\" is ", keys.dump(key),
+                        "; it must be a token's id, or a list of such");
+    ids += (ids.empty() ? "" : ",") + id.dump();
+  }
+  return ids;
+}
+
+class Reading {
+ public:
+  Reading(GenerationChoice& choice, const nlohmann::json& object, const std::string& source)
+      : choice_(choice), keys_(object, source), source_(source) {}
+
+  void number(const char* key, const char* flag, double& value) const {
+    if (wants(key, flag)) say(flag, message(value = keys_.number(key)));
+  }
+  void integer(const char* key, const char* flag, std::int64_t& value) const {
+    if (wants(key, flag)) say(flag, message(value = keys_.integer(key)));
+  }
+  void all() const {
+    GenerateOptions& o = choice_.options;
+    if (!keys_.boolean("do_sample", true) && !is_given(o, "temperature")) {
+      o.sampling.temperature = 0;
+      say("temperature", "0");
+    } else {
+      number("temperature", "temperature", o.sampling.temperature);
+    }
+    integer("top_k", "top-k", o.sampling.top_k);
+    number("top_p", "top-p", o.sampling.top_p);
+    number("min_p", "min-p", o.sampling.min_p);
+    number("repetition_penalty", "repetition-penalty", o.sampling.repetition_penalty);
+    if (!wants("eos_token_id", "stop-ids")) return;
+    const std::string ids = ids_of(keys_, "eos_token_id", source_);
+    if (ids.empty()) return;
+    o.stop_ids = {ids};
+    say("stop-ids", ids);
+  }
+
+ private:
+  bool wants(const char* key, const char* flag) const { return keys_.has(key) && !is_given(choice_.options, flag); }
+  void say(const char* flag, const std::string& value) const {
+    choice_.said += (choice_.said.empty() ? "" : ", ") + std::string(flag) + " " + value;
+  }
+
+  GenerationChoice& choice_;
+  Keys keys_;
+  const std::string& source_;
+};
+
+}  // namespace
+
+GenerationChoice with_generation_config(const GenerateOptions& options) {
+  GenerationChoice choice{.options = options, .said = {}};
+  const std::filesystem::path path = std::filesystem::path(options.model) / "generation_config.json";
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return choice;
+  const std::string source = path.string();
+  const nlohmann::json object = parse_strict(read_small_file(path, most_config_bytes), source);
+  require<InputError>(object.is_object(), source, ": this is no JSON object");
+  Reading(choice, object, source).all();
+  try {
+    validate(choice.options);
+  } catch (const InputError& wrong) {
+    throw InputError(message(source, " says ", choice.said, ": ", wrong.what()));
+  }
+  return choice;
+}
+
+}  // namespace fsdp::train
