@@ -132,7 +132,7 @@ class DirectoryLock::Held {
     try {
       take(dir, warn);
     } catch (...) {
-      remove_made();
+      remove_made(made_);
       throw;
     }
     renewing_ = std::jthread([this](const std::stop_token& stop) { renew(stop); });
@@ -143,17 +143,16 @@ class DirectoryLock::Held {
     renewing_.join();
     std::error_code ignored;
     if (is_at(file_, path_)) std::filesystem::remove(path_, ignored);
-    remove_made();
+    remove_made(made_);
   }
 
  private:
   void make(const std::filesystem::path& dir) {
-    std::error_code error;
-    for (std::filesystem::path each = dir; !each.empty() && !std::filesystem::exists(each, error);
-         each = each.parent_path())
-      made_.push_back(each);
-    std::filesystem::create_directories(dir, error);
-    require<InputError>(!error, "--checkpoint-dir ", dir.string(), ": cannot be created: ", error.message());
+    try {
+      made_ = make_folders(dir);
+    } catch (const InputError& error) {
+      throw InputError(message("--checkpoint-dir ", error.what()));
+    }
   }
 
   void take(const std::filesystem::path& dir, const Warn& warn) {
@@ -190,10 +189,6 @@ class DirectoryLock::Held {
     std::unique_lock guard(mutex);
     while (!ended.wait_for(guard, stop, renewed_every, [] { return false; }) && !stop.stop_requested())
       ::futimens(file_.get(), nullptr);
-  }
-
-  void remove_made() noexcept {
-    for (const std::filesystem::path& each : made_) ::rmdir(each.c_str());  // those that are not empty stay
   }
 
   std::filesystem::path path_;

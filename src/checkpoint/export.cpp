@@ -2,6 +2,7 @@
 #include <fsdp/checkpoint/export.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <optional>
 #include <system_error>
@@ -19,11 +20,13 @@
 #include "../models/strict_json.hpp"
 #include "manifest.hpp"
 #include "posix.hpp"
+#include "room.hpp"
 
 namespace fsdp::checkpoint {
 namespace {
 
 constexpr std::int64_t piece_elements = 1 << 20;
+constexpr std::int64_t most_side_bytes = 1'000'000'000;
 
 /// What a model's folder may hold besides config.json and weights.
 constexpr const char* side_files[] = {"generation_config.json",
@@ -36,37 +39,49 @@ constexpr const char* side_files[] = {"generation_config.json",
                                       "tokenizer.model",
                                       "chat_template.jinja"};
 
-/// A folder that is removed unless it gets its name.
+/// `path` without the slashes and dots behind its name.
+std::filesystem::path named(std::filesystem::path path) {
+  while (path.has_relative_path() && (path.filename().empty() || path.filename() == ".")) path = path.parent_path();
+  return path;
+}
+
+/// A folder that is removed, with those above it that were made for it, unless it gets its name and is on disk.
 class TemporaryFolder {
  public:
   explicit TemporaryFolder(const std::filesystem::path& to)
-      : to_(to), path_(to.string() + ".tmp-" + std::to_string(::getpid())) {
+      : to_(named(to)), path_(to_.string() + ".tmp-" + std::to_string(::getpid())) {
     std::error_code error;
-    require<InputError>(std::filesystem::symlink_status(to, error).type() == std::filesystem::file_type::not_found,
-                        to.string(), ": is there already; give a new name, or remove it");
-    std::filesystem::create_directories(path_, error);
-    require<InputError>(!error, path_.string(), ": cannot be created: ", error.message());
+    for (const std::filesystem::path& path : {to, to_})
+      require<InputError>(std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::not_found,
+                          to.string(), ": is there already; give a new name, or remove it");
+    if (to_.has_parent_path()) made_ = make_folders(to_.parent_path());
+    if (std::filesystem::create_directory(path_, error)) return;
+    remove_made(made_);
+    if (!error) error = std::make_error_code(std::errc::file_exists);
+    throw FileError(message(path_.string(), ": cannot be created: ", error.message()), error.value());
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
   ~TemporaryFolder() {
+    if (kept_) return;
     std::error_code ignored;
-    if (!named_) std::filesystem::remove_all(path_, ignored);
+    std::filesystem::remove_all(path_, ignored);
+    remove_made(made_);
   }
 
   const std::filesystem::path& path() const { return path_; }
   void name() {
     sync_directory(path_);
-    std::error_code error;
-    std::filesystem::rename(path_, to_, error);
-    require<InputError>(!error, to_.string(), ": ", path_.string(), " cannot be given this name: ", error.message());
-    named_ = true;
+    if (::rename(path_.c_str(), to_.c_str()) != 0) throw_errno(to_, "renamed to, from " + path_.string());
+    path_ = to_;
     sync_directory(std::filesystem::absolute(to_).parent_path());
+    kept_ = true;
   }
 
  private:
   std::filesystem::path to_, path_;
-  bool named_ = false;
+  std::vector<std::filesystem::path> made_;
+  bool kept_ = false;
 };
 
 /// Tensors in their order, cut where the next one would make a file too large.
@@ -125,9 +140,10 @@ std::vector<std::string> copy_side_files(const std::filesystem::path& from, cons
   for (const char* const name : side_files)
     for (const std::filesystem::path& folder : {from, besides}) {
       std::error_code error;
-      if (folder.empty() || !std::filesystem::is_regular_file(folder / name, error)) continue;
-      std::filesystem::copy_file(folder / name, to / name, error);
-      require<InputError>(!error, (folder / name).string(), ": cannot be copied: ", error.message());
+      if (folder.empty() ||
+          std::filesystem::symlink_status(folder / name, error).type() == std::filesystem::file_type::not_found)
+        continue;
+      write_new_file(to / name, read_small_file(folder / name, most_side_bytes));
       copied.emplace_back(name);
       break;
     }
@@ -144,40 +160,64 @@ std::filesystem::path model_folder(const std::filesystem::path& path, const Read
   return *newest;
 }
 
-}  // namespace
+/// What a user can do about a disk that takes no more.
+FileError with_advice(const FileError& error) {
+  const int number = error.number();
+  if (number == ENOSPC || number == EDQUOT)
+    return {message(error.what(), "; nothing of the export is kept. Make room, or choose another folder"), number};
+  if (number == EFBIG)
+    return {message(error.what(), "; nothing of the export is kept. --shard-bytes N makes smaller files"), number};
+  return error;
+}
 
-Exported export_model(const ExportOptions& options, const ReadListing& read, const Warn& warn,
-                      const ExportProgress& progress) {
-  require<InputError>(options.shard_bytes >= 1, "export: files of ", options.shard_bytes, " bytes; at least 1");
-  if (!options.files_from.empty())
-    require<InputError>(std::filesystem::is_directory(options.files_from), options.files_from.string(),
-                        ": no such folder");
-  Exported result{.from = model_folder(options.from, read, warn)};
-  const ModelFiles model = open_model(result.from, read, warn);
+/// Writes all of a model into a folder that is there.
+void write_model(const ModelFiles& model, const ExportOptions& options, const std::filesystem::path& folder,
+                 const ExportProgress& progress, Exported& result) {
   const auto files = cut(model.listing.parameters, options);
-  result.files = files.size();
-  for (const NamedShape& tensor : model.listing.parameters)
-    result.bytes += checked_multiply(elements_of(tensor.shape), size_of(options.dtype));
-
-  TemporaryFolder folder(options.to);
   nlohmann::ordered_json map = nlohmann::ordered_json::object();
   std::int64_t done = 0;
   for (std::size_t i = 0; i < files.size(); ++i) {
     const std::string name = file_name(i, files.size());
     for (const NamedShape& tensor : files[i]) map[tensor.name] = name;
-    SharedFile file = SharedFile::create(folder.path() / name, plan_file(files[i], {{"format", "pt"}}, options.dtype));
+    SharedFile file = SharedFile::create(folder / name, plan_file(files[i], {{"format", "pt"}}, options.dtype));
     write_tensors(model.weights, file, [&](std::int64_t bytes) {
       done += bytes;
       if (progress) progress(done, result.bytes);
     });
   }
+  result.files = files.size();
   if (files.size() > 1) {
     const nlohmann::ordered_json index = {{"metadata", {{"total_size", result.bytes}}}, {"weight_map", map}};
-    write_new_file(folder.path() / index_name, index.dump(2) + "\n");
+    write_new_file(folder / index_name, index.dump(2) + "\n");
   }
-  write_new_file(folder.path() / config_name, config_of(result.from, options.dtype));
-  result.copied = copy_side_files(result.from, options.files_from, folder.path());
-  folder.name();
+  write_new_file(folder / config_name, config_of(result.from, options.dtype));
+  result.copied = copy_side_files(result.from, options.files_from, folder);
+}
+
+}  // namespace
+
+Exported export_model(const ExportOptions& options, const ReadListing& read, const Warn& warn,
+                      const ExportProgress& progress) {
+  require<InputError>(options.shard_bytes >= 1, "export: files of ", options.shard_bytes, " bytes; at least 1");
+  std::error_code error;
+  require<InputError>(options.files_from.empty() || std::filesystem::is_directory(options.files_from, error),
+                      options.files_from.string(), ": no such folder");
+  Exported result{.from = model_folder(options.from, read, warn)};
+  const ModelFiles model = open_model(result.from, read, warn);
+  for (const NamedShape& tensor : model.listing.parameters)
+    result.bytes += checked_multiply(elements_of(tensor.shape), size_of(options.dtype));
+  const std::optional<std::int64_t> left = bytes_left(options.to);
+  require<InputError>(!left || result.bytes <= *left, options.to.string(), ": takes ", result.bytes,
+                      " bytes and its disk has ", left.value_or(0),
+                      " left: No space left on device. Make room, or choose another folder");
+  try {
+    TemporaryFolder folder(options.to);
+    write_model(model, options, folder.path(), progress, result);
+    if (progress) progress(result.bytes, result.bytes);  // the last moment at which it can be ended
+    folder.name();
+  } catch (const FileError& error) {
+    throw with_advice(error);
+  }
   return result;
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <system_error>
 
 #include <fsdp/core/error.hpp>
 
@@ -51,6 +52,22 @@ void sync_directory(const std::filesystem::path& path) {
   do status = ::fsync(directory.get());
   while (status != 0 && errno == EINTR);
   if (status != 0 && errno != EINVAL) throw_errno(path, "synced to disk");  // EINVAL: not supported
+}
+
+std::vector<std::filesystem::path> make_folders(const std::filesystem::path& path) {
+  std::vector<std::filesystem::path> made;
+  std::error_code error;
+  for (std::filesystem::path each = path; !each.empty() && !std::filesystem::exists(each, error);
+       each = each.parent_path())
+    made.push_back(each);
+  std::filesystem::create_directories(path, error);
+  if (!error) return made;
+  remove_made(made);
+  throw FileError(message(path.string(), ": cannot be created: ", error.message()), error.value());
+}
+
+void remove_made(const std::vector<std::filesystem::path>& made) noexcept {
+  for (const std::filesystem::path& each : made) ::rmdir(each.c_str());
 }
 
 }  // namespace fsdp::checkpoint

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string_view>
+#include <vector>
 
 #include <fsdp/core/file.hpp>
 
@@ -25,5 +26,12 @@ void write_new_file(const std::filesystem::path& path, std::string_view content)
 void sync_directory(const std::filesystem::path& path);
 
 void sync_file(const FileDescriptor& file, const std::filesystem::path& path);
+
+/// Makes a folder and those above it that are missing. Returns those that it made, innermost first. Throws InputError
+/// "PATH: cannot be created: ...", with none of them left.
+std::vector<std::filesystem::path> make_folders(const std::filesystem::path& path);
+
+/// Removes what make_folders made; a folder that is not empty stays.
+void remove_made(const std::vector<std::filesystem::path>& made) noexcept;
 
 }  // namespace fsdp::checkpoint
