@@ -59,7 +59,7 @@ Command parse(int argc, const char* const* argv) {
   app.allow_extras();
   app.footer(
       "Exit status: 0 done, 1 failure, 2 bad input, 3 diverged or a rank lost, 128 + signal where SIGTERM or "
-      "SIGINT ended a run after a step.");
+      "SIGINT ended a run after a step, or an export.");
   app.require_subcommand(0, 1);
   Declared<Train> train(app, "train", "train a model on text");
   Declared<Eval> eval(app, "eval", "mean loss of a model over text, as JSON");
@@ -70,7 +70,9 @@ Command parse(int argc, const char* const* argv) {
       ->type_name("");
   exported.app().add_option("OUT", exported.options().to, "the folder to make")->type_name("");
   Declared<Inspect> inspect(app, "inspect", "what a model's folder holds, takes to train, and what is wrong with it");
-  inspect.app().add_option("FOLDER", inspect.options().folder, "a model's folder, or a checkpoint")->type_name("");
+  inspect.app()
+      .add_option("FOLDER", inspect.options().folder, "a model's folder, a checkpoint or a directory of them")
+      ->type_name("");
   Declared<bench::BenchOptions> bench(app, "bench", "measure; one JSON object a line");
   bench.app().add_option("what", bench.options().what, "mlp | attention | head | step | comm | optim")->type_name("");
   CLI::App& stacks = *app.add_subcommand("stacks", "what is compiled into this program, and what could be");

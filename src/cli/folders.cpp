@@ -5,6 +5,7 @@
 #include <exception>
 #include <map>
 #include <optional>
+#include <string>
 #include <system_error>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include <comm/signals.hpp>
 #include <fsdp/checkpoint/export.hpp>
 #include <fsdp/checkpoint/folder.hpp>
+#include <fsdp/checkpoint/inspect.hpp>
 #include <fsdp/core/error.hpp>
 #include <fsdp/models/llama.hpp>
 #include <fsdp/report/report.hpp>
@@ -35,18 +37,20 @@ struct Stopped {
 /// A line on a terminal that is written over.
 class Progress {
  public:
+  explicit Progress(const char* doing) : doing_(doing) {}
   ~Progress() {
-    if (percent_ >= 0) std::fputc('\n', stderr);
+    if (percent_ >= 0) std::fputs("\r\033[K", stderr);
   }
   void show(std::int64_t done, std::int64_t all) {
     const int percent = static_cast<int>(done * 100 / std::max<std::int64_t>(all, 1));
     if (percent == percent_ || ::isatty(STDERR_FILENO) != 1) return;
     percent_ = percent;
-    std::fprintf(stderr, "\rwriting %s of %s, %d %%", report::bytes_text(done).c_str(), report::bytes_text(all).c_str(),
-                 percent);
+    std::fprintf(stderr, "\r%s %s of %s, %d %%", doing_, report::bytes_text(done).c_str(),
+                 report::bytes_text(all).c_str(), percent);
   }
 
  private:
+  const char* doing_;
   int percent_ = -1;
 };
 
@@ -95,11 +99,12 @@ std::string weights_text(const checkpoint::WeightFiles& weights) {
   return text + "\n";
 }
 
-/// Looks at a folder part by part: what one finds wrong does not hide the next.
+/// Looks at a folder part by part: what one finds wrong does not hide the next. Damaged bytes are looked at no further.
 class Inspection {
  public:
   explicit Inspection(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
+  /// Everything that there is to tell.
   int run() {
     print(message("folder    ", folder_.string(), "\n", files_in(folder_)));
     std::optional<LlamaConfig> config;
@@ -109,23 +114,51 @@ class Inspection {
       const std::int64_t parameters = parameter_count(Listed(*config));
       print(message("          ", parameters, " parameters\n", needs_text(folder_.string(), parameters)));
     }
-    part([&] { look_at_weights(config); });
-    if (std::filesystem::exists(folder_ / "trainer.json")) part([&] { look_at_checkpoint(); });
+    std::error_code error;
+    if (part([&] { look_at_bytes(); })) {
+      part([&] { look_at_weights(config); });
+      if (config && std::filesystem::exists(folder_ / "trainer.json", error)) part([&] { print(trained_text()); });
+    }
     if (problems_ == 0) print("problems  none\n");
-    return problems_ == 0 ? 0 : 2;
+    return status();
+  }
+
+  /// A line for one of a directory's checkpoints, and its problems.
+  int run_as_one_of_many() {
+    print(message("step      ", folder_.string(), "\n"));
+    if (part([&] { look_at_bytes(); })) part([&] { print(trained_text()); });
+    return status();
   }
 
  private:
   static void print(const std::string& text) { std::fputs(text.c_str(), stdout); }
 
+  int status() const { return problems_ == 0 ? 0 : 2; }
+
+  void problem(const std::string& text) {
+    ++problems_;
+    print(message("problem   ", text, "\n"));
+  }
+
+  /// Whether nothing is wrong with it.
   template <class Part>
-  void part(const Part& look) {
+  bool part(const Part& look) {
+    const int before = problems_;
     try {
       look();
     } catch (const std::exception& error) {
-      ++problems_;
-      print(message("problem   ", error.what(), "\n"));
+      problem(error.what());
     }
+    return problems_ == before;
+  }
+
+  void look_at_bytes() {
+    std::vector<std::string> damage;
+    {
+      Progress progress("reading");
+      damage = checkpoint::damage_in(folder_, [&](std::int64_t done, std::int64_t all) { progress.show(done, all); });
+    }
+    for (const std::string& text : damage) problem(text);
   }
 
   void look_at_weights(const std::optional<LlamaConfig>& config) {
@@ -134,20 +167,31 @@ class Inspection {
     if (config) checkpoint::open_model(folder_, read_listed, warn);
   }
 
-  void look_at_checkpoint() {
+  std::string trained_text() const {
     const auto saved = checkpoint::Checkpoint::open(folder_, read_listed, warn);
-    print(message("trained   ", saved.state().step, " steps, ", saved.state().tokens, " tokens\n"));
+    return message("trained   ", saved.state().step, " steps, ", saved.state().tokens, " tokens\n");
   }
 
   std::filesystem::path folder_;
   int problems_ = 0;
 };
 
+int list_steps(const std::string& folder) {
+  const auto steps = checkpoint::steps_in(folder, warn);
+  int status = 0;
+  std::printf("folder    %s, %zu checkpoints\n", folder.c_str(), steps.size());
+  for (const std::filesystem::path& step : steps)
+    if (Inspection(step).run_as_one_of_many() != 0) status = 2;
+  std::printf("%s          tessera inspect %s tells of its model and what it takes to train\n",
+              status == 0 ? "problems  none\n" : "", steps.front().c_str());
+  return status;
+}
+
 }  // namespace
 
 int run_export(const Export& command) {
   const comm::CatchSignals signals;
-  Progress progress;
+  Progress progress("writing");
   try {
     const checkpoint::Exported result =
         checkpoint::export_model({.from = command.from,
@@ -172,7 +216,10 @@ int run_export(const Export& command) {
 }
 
 int run_inspect(const Inspect& command) {
-  require<InputError>(std::filesystem::is_directory(command.folder), command.folder, ": no such folder");
+  std::error_code error;
+  require<InputError>(std::filesystem::is_directory(command.folder, error), command.folder, ": no such folder");
+  const bool model = std::filesystem::exists(std::filesystem::path(command.folder) / "config.json", error);
+  if (!model && checkpoint::holds_any(command.folder)) return list_steps(command.folder);
   return Inspection(command.folder).run();
 }
 

@@ -10,7 +10,8 @@ namespace fsdp::cli {
 /// Returns the exit status. Throws InputError.
 int run_export(const Export& command);
 
-/// Prints what the folder holds and everything that is wrong with it. Returns 0, or 2 where something is.
+/// Prints what a model's folder holds, or which checkpoints a directory does, and everything that is wrong with it:
+/// every byte that a manifest.json tells of is read. Returns 0, or 2 where something is.
 int run_inspect(const Inspect& command);
 
 }  // namespace fsdp::cli
