@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -187,7 +188,12 @@ void SafetensorsFile::read_as(const TensorInfo& tensor, std::int64_t begin, std:
     else
       read_blocks<float>(file_, path_, sums_.get(), tensor.offset + begin * 4, count, out, plain);
   } else if (tensor.dtype == "F64") {
-    read_blocks<double>(file_, path_, sums_.get(), tensor.offset + begin * 8, count, out, plain);
+    read_blocks<double>(file_, path_, sums_.get(), tensor.offset + begin * 8, count, out, [&](double value) {
+      const T read = static_cast<T>(value);
+      require<InputError>(std::isfinite(read) || !std::isfinite(value), path_.string(), ": tensor \"", tensor.name,
+                          "\" holds ", value, ", too large for f32");
+      return read;
+    });
   } else if (tensor.dtype == "BF16") {
     read_blocks<std::uint16_t>(
         file_, path_, sums_.get(), tensor.offset + begin * 2, count, out,

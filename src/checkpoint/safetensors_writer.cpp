@@ -37,7 +37,7 @@ std::vector<T> rounded(std::span<const float> values, const std::filesystem::pat
     list.push_back(T(value));
     require<InputError>(std::isfinite(static_cast<float>(list.back())) || !std::isfinite(value), path.string(),
                         ": tensor \"", tensor, "\" holds ", value, ", too large for ", name_of(dtype_of<T>()),
-                        "; take bf16 or f32");
+                        dtype_of<T>() == DType::f16 ? "; take bf16 or f32" : "; take f32");
   }
   return list;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <random>
 
 #include <fsdp/checkpoint/safetensors.hpp>
@@ -53,6 +54,20 @@ TEST_F(Reader, ReadsRangesOfAGoldenFile) {
   double loss = 0;
   expected.read_range(expected.at("loss"), 0, 1, &loss);
   EXPECT_NEAR(loss, std::log(256), 1);
+}
+
+TEST_F(Reader, RefusesADoubleThatIsTooLargeForAFloat) {
+  const double numbers[] = {1, -1e39, std::numeric_limits<double>::infinity()};
+  std::string content = file_of("{" + tensor("w", "F64", "[3]", "[0,24]") + "}", 0);
+  content.append(reinterpret_cast<const char*>(numbers), sizeof numbers);
+  const SafetensorsFile file = open(content);
+  float value = 0;
+  file.read_range(file.at("w"), 2, 1, &value);
+  EXPECT_EQ(value, std::numeric_limits<float>::infinity());
+  EXPECT_INPUT_ERROR(file.read_range(file.at("w"), 1, 1, &value), "tensor \"w\" holds -1e+39, too large for f32");
+  double whole = 0;
+  file.read_range(file.at("w"), 1, 1, &whole);
+  EXPECT_EQ(whole, -1e39);
 }
 
 TEST_F(Reader, ConvertsEveryKindOfReal) {

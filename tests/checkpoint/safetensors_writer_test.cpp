@@ -3,6 +3,9 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <bit>
+#include <cstring>
+#include <limits>
 #include <numeric>
 
 #include <fsdp/checkpoint/safetensors.hpp>
@@ -14,6 +17,22 @@ namespace {
 
 using test::content_of;
 using test::TemporaryFolder;
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+/// The 16 bits that a file of another type holds for each value.
+std::vector<std::uint16_t> stored(const std::vector<float>& values, DType dtype) {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "m";
+  const FilePlan plan = plan_file({{"w", {std::ssize(values)}}}, {}, dtype);
+  SharedFile file = SharedFile::create(path, plan);
+  file.write_range(0, 0, values);
+  file.finish();
+  std::vector<std::uint16_t> bits(values.size());
+  std::memcpy(bits.data(), content_of(path).data() + plan.offsets[0], bits.size() * sizeof bits[0]);
+  return bits;
+}
+using Bits = std::vector<std::uint16_t>;
 
 TEST(PlanFile, GivesTheReferencesBytes) {
   EXPECT_EQ(plan_file({}).header, std::string("\x08\0\0\0\0\0\0\0{}      ", 16));
@@ -64,6 +83,34 @@ TEST(SharedFile, RangesOfSeveralRanksMakeOneFile) {
   file.read_range(file.at("norm"), 0, 7, read.data());
   EXPECT_EQ(read, norm);
   EXPECT_EQ(file.at("empty").shape, (std::vector<std::int64_t>{0, 4}));
+}
+
+TEST(SharedFile, RoundsToTheNearestBf16AndATieToTheEven) {
+  EXPECT_EQ(stored({1 + 0x1p-8f, 1 + 0x1p-8f + 0x1p-23f, 1 + 0x3p-8f, 1 + 0x3p-8f - 0x1p-23f}, DType::bf16),
+            (Bits{0x3f80, 0x3f81, 0x3f82, 0x3f81}));
+  EXPECT_EQ(stored({-1 - 0x1p-8f, -1 - 0x3p-8f, -0.0f, infinity, -infinity}, DType::bf16),
+            (Bits{0xbf80, 0xbf82, 0x8000, 0x7f80, 0xff80}));
+  // Subnormal numbers are whole multiples of 2^-133.
+  EXPECT_EQ(stored({0x1p-134f, 0x3p-135f, 0x3p-134f, -0x3p-134f, 0x1p-149f}, DType::bf16),
+            (Bits{0x0000, 0x0001, 0x0002, 0x8002, 0x0000}));
+}
+
+TEST(SharedFile, RoundsToTheNearestF16AndATieToTheEven) {
+  EXPECT_EQ(stored({1 + 0x1p-11f, 1 + 0x1p-11f + 0x1p-23f, 1 + 0x3p-11f, 1 + 0x3p-11f - 0x1p-23f}, DType::f16),
+            (Bits{0x3c00, 0x3c01, 0x3c02, 0x3c01}));
+  EXPECT_EQ(stored({-1 - 0x1p-11f, -1 - 0x3p-11f, -0.0f, infinity, -infinity}, DType::f16),
+            (Bits{0xbc00, 0xbc02, 0x8000, 0x7c00, 0xfc00}));
+  // Subnormal numbers are whole multiples of 2^-24; the largest rounds up to the smallest normal one.
+  EXPECT_EQ(stored({0x1p-25f, 0x1.8p-25f, 0x3p-25f, -0x3p-25f, 0x7ffp-25f, 1e-30f}, DType::f16),
+            (Bits{0x0000, 0x0001, 0x0002, 0x8002, 0x0400, 0x0000}));
+  EXPECT_EQ(stored({65519.99f, -65519.99f}, DType::f16), (Bits{0x7bff, 0xfbff}));
+}
+
+TEST(SharedFile, RefusesAFiniteValueThatWouldBecomeInfinite) {
+  EXPECT_INPUT_ERROR(stored({1, 65520}, DType::f16), "tensor \"w\" holds 65520, too large for f16; take bf16 or f32");
+  EXPECT_INPUT_ERROR(stored({-65520}, DType::f16), "holds -65520, too large for f16");
+  EXPECT_EQ(stored({std::bit_cast<float>(0x7f7f7fffu)}, DType::bf16), (Bits{0x7f7f}));
+  EXPECT_INPUT_ERROR(stored({std::bit_cast<float>(0x7f7f8000u)}, DType::bf16), "too large for bf16; take f32");
 }
 
 TEST(SharedFile, NeverOverwritesAndNeverWritesOutside) {

@@ -106,6 +106,13 @@ TEST(WeightFiles, AnIndexMayNameFilesOfItsOwnFolderAlone) {
   EXPECT_INPUT_ERROR(WeightFiles::open(folder.path()), "has no \"weight_map\"");
 }
 
+TEST(WeightFiles, AnIndexThatIsTooLargeIsRefusedByItsName) {
+  const Sharded folder;
+  std::filesystem::resize_file(folder.path() / index_file, 25'000'001);
+  EXPECT_INPUT_ERROR(WeightFiles::open(folder.path()),
+                     "model.safetensors.index.json: 25000001 bytes; at most 25000000 are read");
+}
+
 TEST(WeightFiles, AFolderWithoutAnyIsAnError) {
   const TemporaryFolder folder;
   EXPECT_FALSE(holds_weights(folder.path()));
