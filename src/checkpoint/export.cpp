@@ -74,7 +74,7 @@ class TemporaryFolder {
     sync_directory(path_);
     if (::rename(path_.c_str(), to_.c_str()) != 0) throw_errno(to_, "renamed to, from " + path_.string());
     path_ = to_;
-    sync_directory(std::filesystem::absolute(to_).parent_path());
+    sync_directory(to_.has_parent_path() ? to_.parent_path() : ".");
     kept_ = true;
   }
 
