@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include <fsdp/checkpoint/folder.hpp>
+#include <fsdp/checkpoint/side_files.hpp>
 #include <fsdp/core/checked.hpp>
 #include <fsdp/core/error.hpp>
 
@@ -26,18 +27,6 @@ namespace fsdp::checkpoint {
 namespace {
 
 constexpr std::int64_t piece_elements = 1 << 20;
-constexpr std::int64_t most_side_bytes = 1'000'000'000;
-
-/// What a model's folder may hold besides config.json and weights.
-constexpr const char* side_files[] = {"generation_config.json",
-                                      "tokenizer.json",
-                                      "tokenizer_config.json",
-                                      "special_tokens_map.json",
-                                      "added_tokens.json",
-                                      "vocab.json",
-                                      "merges.txt",
-                                      "tokenizer.model",
-                                      "chat_template.jinja"};
 
 /// `path` without the slashes and dots behind its name.
 std::filesystem::path named(std::filesystem::path path) {
@@ -134,20 +123,11 @@ void write_tensors(const WeightFiles& weights, SharedFile& file, const std::func
   file.finish();
 }
 
-std::vector<std::string> copy_side_files(const std::filesystem::path& from, const std::filesystem::path& besides,
-                                         const std::filesystem::path& to) {
-  std::vector<std::string> copied;
-  for (const char* const name : side_files)
-    for (const std::filesystem::path& folder : {from, besides}) {
-      std::error_code error;
-      if (folder.empty() ||
-          std::filesystem::symlink_status(folder / name, error).type() == std::filesystem::file_type::not_found)
-        continue;
-      write_new_file(to / name, read_small_file(folder / name, most_side_bytes));
-      copied.emplace_back(name);
-      break;
-    }
-  return copied;
+/// Of the folder that was asked for, and, where it lacks one, of the model's own.
+SideFiles side_files_of(const std::filesystem::path& model, const std::filesystem::path& asked) {
+  SideFiles files = asked.empty() ? SideFiles() : read_side_files(asked);
+  files.merge(read_side_files(model));
+  return files;
 }
 
 /// The folder of the model itself: that which was named, or the newest sound step in it.
@@ -171,8 +151,8 @@ FileError with_advice(const FileError& error) {
 }
 
 /// Writes all of a model into a folder that is there.
-void write_model(const ModelFiles& model, const ExportOptions& options, const std::filesystem::path& folder,
-                 const ExportProgress& progress, Exported& result) {
+void write_model(const ModelFiles& model, const SideFiles& side_files, const ExportOptions& options,
+                 const std::filesystem::path& folder, const ExportProgress& progress, Exported& result) {
   const auto files = cut(model.listing.parameters, options);
   nlohmann::ordered_json map = nlohmann::ordered_json::object();
   std::int64_t done = 0;
@@ -191,7 +171,10 @@ void write_model(const ModelFiles& model, const ExportOptions& options, const st
     write_new_file(folder / index_name, index.dump(2) + "\n");
   }
   write_new_file(folder / config_name, config_of(result.from, options.dtype));
-  result.copied = copy_side_files(result.from, options.files_from, folder);
+  for (const auto& [name, content] : side_files) {
+    write_new_file(folder / name, content);
+    result.copied.push_back(name);
+  }
 }
 
 }  // namespace
@@ -204,6 +187,7 @@ Exported export_model(const ExportOptions& options, const ReadListing& read, con
                       options.files_from.string(), ": no such folder");
   Exported result{.from = model_folder(options.from, read, warn)};
   const ModelFiles model = open_model(result.from, read, warn);
+  const SideFiles side_files = side_files_of(result.from, options.files_from);
   for (const NamedShape& tensor : model.listing.parameters)
     result.bytes += checked_multiply(elements_of(tensor.shape), size_of(options.dtype));
   const std::optional<std::int64_t> left = bytes_left(options.to);
@@ -212,7 +196,7 @@ Exported export_model(const ExportOptions& options, const ReadListing& read, con
                       " left: No space left on device. Make room, or choose another folder");
   try {
     TemporaryFolder folder(options.to);
-    write_model(model, options, folder.path(), progress, result);
+    write_model(model, side_files, options, folder.path(), progress, result);
     if (progress) progress(result.bytes, result.bytes);  // the last moment at which it can be ended
     folder.name();
   } catch (const FileError& error) {

@@ -50,14 +50,15 @@ std::vector<NamedShape> tensors_of(const OptimizerStates& states, std::span<cons
 }
 
 Save::Save(std::filesystem::path dir, std::int64_t step, std::uint64_t id, const ModelListing& model,
-           const OptimizerStates& states)
+           const OptimizerStates& states, SideFiles side_files)
     : dir_(std::move(dir)),
       name_(step_name(step)),
       config_text_(model.config),
       parameters_(model.parameters),
       optimizer_name_(states.optimizer),
       model_plan_(plan_file(parameters_, {{"format", "pt"}})),
-      optimizer_plan_(plan_file(tensors_of(states, parameters_))) {
+      optimizer_plan_(plan_file(tensors_of(states, parameters_))),
+      side_files_(std::move(side_files)) {
   std::size_t first = 0;
   for (const NamedShape& parameter : parameters_) {
     first_state_.push_back(first);
@@ -81,6 +82,7 @@ void Save::create() {
   model_ = SharedFile::create(temporary_ / model_name, model_plan_);
   optimizer_ = SharedFile::create(temporary_ / optimizer_name, optimizer_plan_);
   write_new_file(temporary_ / config_name, config_text_);
+  for (const auto& [name, content] : side_files_) write_new_file(temporary_ / name, content);
 }
 
 void Save::join() {
@@ -116,11 +118,12 @@ void Save::commit(const TrainerState& state, std::span<const std::string> texts)
   const std::string trainer =
       to_json(TrainerFile{.state = state, .sizes_hash = hash_of(parameters_), .optimizer = optimizer_name_});
   const std::filesystem::path model = path() / model_name, optimizer = path() / optimizer_name;
-  const Manifest manifest{
+  Manifest manifest{
       .files = {{config_name, sums_of(config_text_)},
                 {model_name, combined(model.string(), model_plan_.file_bytes, 0, shares, Unwritten::refused)},
                 {optimizer_name, combined(optimizer.string(), optimizer_plan_.file_bytes, 1, shares, Unwritten::zero)},
                 {trainer_name, sums_of(trainer)}}};
+  for (const auto& [name, content] : side_files_) manifest.files.emplace(name, sums_of(content));
   write_new_file(temporary_ / trainer_name, trainer);
   write_new_file(temporary_ / manifest_name, to_json(manifest));
   sync_directory(temporary_);

@@ -37,6 +37,27 @@ tessera export whole again
 same <(tensors whole) <(tensors again)
 cmp whole/config.json again/config.json || fail "config.json is another"
 
+echo "== checkpoints carry what the model's folder holds besides, and so do those of a run that goes on"
+cp -r "$model" full
+cp tokenizer/* full
+echo '#version: 0.2' >full/merges.txt
+ln -s nowhere full/vocab.json
+train --model full --steps 1 --checkpoint-dir carried --comm threads:2
+contains "$err" '^tessera: warning: full/vocab.json: no such file; it is left out of checkpoints$'
+rm -r full
+echo '{"eos_token_id": 8}' >tokenizer/generation_config.json
+train --model "$model" --steps 2 --checkpoint-dir carried --resume carried
+tessera export carried/step-00000002 carried-on --files-from tokenizer
+contains "$out" 'with generation_config.json, merges.txt, tokenizer.json$'
+contains carried-on/generation_config.json '8'
+contains carried/step-00000002/generation_config.json '7'
+same carried-on/merges.txt carried/step-00000001/merges.txt
+echo '{}  ' >carried/step-00000001/tokenizer.json
+expect_error 'carried/step-00000001/tokenizer.json: 5 bytes where manifest.json tells of 3' "$program" export \
+  carried/step-00000001 new
+rm carried/step-00000001/tokenizer.json
+expect_error 'carried/step-00000001/tokenizer.json: no such file' "$program" export carried/step-00000001 new
+
 echo "== other types, in shards"
 for dtype in bf16 f16; do
   tessera export saved/step-00000002 $dtype --dtype $dtype --shard-bytes 9000

@@ -18,7 +18,7 @@ struct ExportOptions {
   std::filesystem::path to = {};             ///< must not be there
   DType dtype = DType::f32;                  ///< f32, bf16 or f16
   std::int64_t shard_bytes = 5'000'000'000;  ///< of tensors in one file; a larger tensor has a file of its own
-  std::filesystem::path files_from = {};     ///< where the tokenizer's files are, besides `from`; may be empty
+  std::filesystem::path files_from = {};     ///< of the tokenizer's files: before `from`; may be empty
 };
 
 /// What was written.

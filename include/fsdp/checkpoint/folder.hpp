@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Checkpoints: `<dir>/step-00001000/` with config.json, model.safetensors, optimizer.safetensors, trainer.json and
-/// manifest.json, which has the checksums of the others (docs/checkpoints.md).
+/// manifest.json, which has the checksums of the others (docs/checkpoints.md), and with what else came with the model.
 ///
 /// A checkpoint is written beside, as `step-00001000.tmp-<id>`, synced and renamed: it is there whole or not at all.
 /// `<dir>/latest` holds the newest one's name, as a hint. Nothing in it depends on the number of ranks.
@@ -21,6 +21,7 @@
 
 #include <fsdp/checkpoint/model_files.hpp>
 #include <fsdp/checkpoint/safetensors.hpp>
+#include <fsdp/checkpoint/side_files.hpp>
 #include <fsdp/precision/loss_scale.hpp>
 
 namespace fsdp::checkpoint {
@@ -52,9 +53,10 @@ struct OptimizerStates {
 /// `create`. If the object of the rank that created is destroyed before `commit`, nothing remains on disk.
 class Save {
  public:
-  /// `id`: a number on which the ranks agree; runs that share `dir` at the same time need different ones.
+  /// `id`: a number on which the ranks agree; runs that share `dir` at the same time need different ones. `side_files`
+  /// are those of rank 0, which writes them.
   Save(std::filesystem::path dir, std::int64_t step, std::uint64_t id, const ModelListing& model,
-       const OptimizerStates& states);
+       const OptimizerStates& states, SideFiles side_files = {});
   Save(Save&&) = delete;
   ~Save();
 
@@ -81,6 +83,7 @@ class Save {
   std::string optimizer_name_;
   std::vector<std::size_t> first_state_;  // [parameters]: its first tensor in the optimizer's file
   FilePlan model_plan_, optimizer_plan_;
+  SideFiles side_files_;
   std::optional<SharedFile> model_, optimizer_;
   bool created_ = false;
 };

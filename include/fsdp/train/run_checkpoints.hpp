@@ -81,8 +81,10 @@ class RunCheckpoints {
     if (!resumes && !names_folder()) return {.lines = start()};
     Loaded loaded;
     with_disk_deadline(communicator_, options_.launch.disk_deadline_seconds,
-                       message("reading ", resumes ? options_.resume : options_.model.name, " (--disk-deadline)"),
-                       [&] { loaded = resumes ? resume() : Loaded{.lines = start()}; });
+                       message("reading ", resumes ? options_.resume : options_.model.name, " (--disk-deadline)"), [&] {
+                         loaded = resumes ? resume() : Loaded{.lines = start()};
+                         on_all_ranks(communicator_, "--checkpoint-dir", [&] { read_side_files(); });
+                       });
     return loaded;
   }
 
@@ -99,7 +101,8 @@ class RunCheckpoints {
     std::uint64_t id = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
     comm::broadcast(communicator_, std::as_writable_bytes(std::span(&id, 1)), 0, {"checkpoint"});
     const checkpoint::TrainerState state = state_after(progress);
-    checkpoint::Save save(options_.checkpoint_dir, state.step, id, checkpoint::listing_of(model_), states());
+    checkpoint::Save save(options_.checkpoint_dir, state.step, id, checkpoint::listing_of(model_), states(),
+                          side_files_);
     with_disk_deadline(communicator_, options_.launch.disk_deadline_seconds,
                        message("saving to --checkpoint-dir ", options_.checkpoint_dir, " (--disk-deadline)"), [&] {
                          checkpoint::save(save, peers_of(communicator_), state, [&](checkpoint::Save& file) {
@@ -200,6 +203,13 @@ class RunCheckpoints {
                                   : message("weights   random, since ", folder, " holds none")};
   }
 
+  /// Checkpoints carry on what came with the model: in the one that was resumed from, or else in --model's folder.
+  void read_side_files() {
+    if (!leads() || options_.checkpoint_dir.empty()) return;
+    if (resumed_from_) side_files_ = checkpoint::read_side_files(*resumed_from_, warn());
+    if (names_folder()) side_files_.merge(checkpoint::read_side_files(options_.model.name, warn()));
+  }
+
   /// Reads it on every rank. Returns what the first rank that found damage says of it, or nothing.
   std::string restore_agreed(const checkpoint::Checkpoint& from) {
     const std::string mine = on_all_ranks(communicator_, "--resume", [&]() -> std::string {
@@ -224,6 +234,7 @@ class RunCheckpoints {
   std::optional<checkpoint::DirectoryLock> lock_;  ///< rank 0's
   std::map<std::string, std::string> damaged_;     ///< why, by folder
   std::optional<std::filesystem::path> resumed_from_;
+  checkpoint::SideFiles side_files_;  ///< rank 0's
   std::string path_;
   std::int64_t saved_step_ = -1;
 };

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/checkpoint/side_files.hpp>
+
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include <fsdp/core/error.hpp>
+
+#include "../models/strict_json.hpp"
+#include "manifest.hpp"
+
+namespace fsdp::checkpoint {
+namespace {
+
+constexpr std::int64_t most_side_bytes = 100'000'000;  // of a file; tokenizers of 256 Ki words have 35 MB
+
+constexpr const char* side_names[] = {"generation_config.json",
+                                      "tokenizer.json",
+                                      "tokenizer_config.json",
+                                      "special_tokens_map.json",
+                                      "added_tokens.json",
+                                      "vocab.json",
+                                      "merges.txt",
+                                      "tokenizer.model",
+                                      "chat_template.jinja"};
+
+}  // namespace
+
+SideFiles read_side_files(const std::filesystem::path& folder, const Warn& warn) {
+  const std::optional<Manifest> manifest = read_manifest(folder);
+  SideFiles files;
+  for (const char* const name : side_names) {
+    const std::filesystem::path path = folder / name;
+    const bool listed = manifest && manifest->files.contains(name);
+    std::error_code error;  // a link that leads nowhere is there, too, so that reading it says so
+    if (!listed && std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::not_found)
+      continue;
+    try {
+      std::string content = read_small_file(path, most_side_bytes);
+      if (listed) check_content(*manifest, path, content);
+      files.emplace(name, std::move(content));
+    } catch (const InputError& unreadable) {
+      if (!warn) throw;
+      warn(message(unreadable.what(), "; it is left out of checkpoints"));
+    }
+  }
+  return files;
+}
+
+}  // namespace fsdp::checkpoint
