@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/folders.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <map>
@@ -34,24 +35,24 @@ struct Stopped {
   int signal;
 };
 
-/// A line on a terminal that is written over.
+/// A line on a terminal that is written over, and is gone with this object.
 class Progress {
  public:
   explicit Progress(const char* doing) : doing_(doing) {}
   ~Progress() {
-    if (percent_ >= 0) std::fputs("\r\033[K", stderr);
+    if (percent_ >= 0) std::fprintf(stderr, "\r%*s\r", width_, "");
   }
   void show(std::int64_t done, std::int64_t all) {
     const int percent = static_cast<int>(done * 100 / std::max<std::int64_t>(all, 1));
     if (percent == percent_ || ::isatty(STDERR_FILENO) != 1) return;
     percent_ = percent;
-    std::fprintf(stderr, "\r%s %s of %s, %d %%", doing_, report::bytes_text(done).c_str(),
-                 report::bytes_text(all).c_str(), percent);
+    width_ = std::max(width_, std::fprintf(stderr, "\r%s %s of %s, %d %%", doing_, report::bytes_text(done).c_str(),
+                                           report::bytes_text(all).c_str(), percent));
   }
 
  private:
   const char* doing_;
-  int percent_ = -1;
+  int percent_ = -1, width_ = 0;
 };
 
 /// The files of a folder that belong to a model, with their bytes.
@@ -179,7 +180,7 @@ class Inspection {
 int list_steps(const std::string& folder) {
   const auto steps = checkpoint::steps_in(folder, warn);
   int status = 0;
-  std::printf("folder    %s, %zu checkpoints\n", folder.c_str(), steps.size());
+  std::printf("folder    %s, %zu checkpoint%s\n", folder.c_str(), steps.size(), steps.size() == 1 ? "" : "s");
   for (const std::filesystem::path& step : steps)
     if (Inspection(step).run_as_one_of_many() != 0) status = 2;
   std::printf("%s          tessera inspect %s tells of its model and what it takes to train\n",
@@ -191,18 +192,19 @@ int list_steps(const std::string& folder) {
 
 int run_export(const Export& command) {
   const comm::CatchSignals signals;
-  Progress progress("writing");
   try {
-    const checkpoint::Exported result =
-        checkpoint::export_model({.from = command.from,
-                                  .to = command.to,
-                                  .dtype = command.type.dtype,
-                                  .shard_bytes = command.shard_bytes,
-                                  .files_from = command.files_from},
-                                 read_listed, warn, [&](std::int64_t done, std::int64_t all) {
-                                   if (const int signal = signals.asked().stop; signal != 0) throw Stopped{signal};
-                                   progress.show(done, all);
-                                 });
+    const checkpoint::Exported result = [&] {
+      Progress progress("writing");
+      return checkpoint::export_model({.from = command.from,
+                                       .to = command.to,
+                                       .dtype = command.type.dtype,
+                                       .shard_bytes = command.shard_bytes,
+                                       .files_from = command.files_from},
+                                      read_listed, warn, [&](std::int64_t done, std::int64_t all) {
+                                        if (const int signal = signals.asked().stop; signal != 0) throw Stopped{signal};
+                                        progress.show(done, all);
+                                      });
+    }();
     std::string text =
         message("exported ", result.from.string(), " to ", command.to, ": ", report::bytes_text(result.bytes), " of ",
                 name_of(command.type.dtype), " in ", result.files, result.files == 1 ? " file" : " files");

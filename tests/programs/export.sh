@@ -125,6 +125,15 @@ contains "$out" ' to made/for/it/: '
 same <(tensors "$model") <(tensors made/for/it)
 [ "$(find made | wc -l)" -eq 5 ] || fail "made holds $(find made)"
 
+if command -v script >/dev/null; then
+  echo "== on a terminal, how much is written, until it is"
+  TERM=xterm timeout "$limit" script -qec "$program export $model terminal" /dev/null </dev/null >"$out"
+  contains "$out" $'\rwriting [0-9.]+ [KMGi]+B of 65.09 KiB, [0-9]+ %'
+  contains "$out" $'65.09 KiB, 100 %\r +\rexported '
+else
+  echo "skipped: a terminal (no script(1))"
+fi
+
 echo "== what is refused, and leaves nothing"
 before=$(listing)
 expect_error 'whole: is there already; give a new name, or remove it' "$program" export saved whole
