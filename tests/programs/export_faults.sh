@@ -34,11 +34,28 @@ done
 
 echo "== any call that fails"
 for call in open reserve write sync close rename mkdir; do
-  for k in $(seq "$(calls $call)"); do
+  every=1
+  [ $call != write ] || every=5  # of a tensor each
+  for k in $(seq 1 $every "$(calls $call)"); do
     [ $call != close ] || [ "$k" -le $(($(calls close) - 2)) ] || continue  # of folders, which were only read
     expect_error '^tessera: below.*: Input/output error$' "${faulty[@]}" TESSERA_FAULT="$call:$k:EIO" "${export[@]}"
   done
 done
+
+echo "== reading that fails, and parts of reads and writes, which do no harm"
+cp -r "$model" from-here
+reading=(env LD_PRELOAD="$TESSERA_FAULTS" TESSERA_FAULT_UNDER=from-here)
+for fault in open:2:EACCES read:2:EIO read:9:EIO; do
+  expect_error '^tessera: from-here/[a-z.]+: cannot be (opened|read): ' "${reading[@]}" TESSERA_FAULT=$fault \
+    "$program" export from-here below/new
+done
+tessera export from-here whole
+"${faulty[@]}" TESSERA_FAULT="write:*:short" "$program" export from-here below/new >"$out" || fail "short writes"
+same whole/model.safetensors below/new/model.safetensors
+rm -r below
+"${reading[@]}" TESSERA_FAULT="read:*:short" "$program" export from-here below/new >"$out" || fail "short reads"
+same whole/model.safetensors below/new/model.safetensors
+rm -r below
 
 echo "== a full disk says what to do"
 advice='; nothing of the export is kept. Make room, or choose another folder$'
