@@ -31,12 +31,13 @@ void check(const BenchOptions& options) {
     require<InputError>(options.table || !train::is_given(options, flag), "bench: --", flag, " belongs to mlp --table");
   require<InputError>(!options.table || options.stack.comm.kind == cli::CommChoice::Kind::threads, "bench: --comm ",
                       cli::name_of(options.stack.comm), ": the ranks of mlp --table are threads:N");
-  require<InputError>(options.what == "step" || options.what == "generate" || options.what == "comm" ||
-                          options.stack.precision != cli::PrecisionChoice::bf16_wire,
+  require<InputError>(options.what == "step" || options.what == "generate" || options.what == "load" ||
+                          options.what == "comm" || options.stack.precision != cli::PrecisionChoice::bf16_wire,
                       "bench: --precision ", cli::name_of(options.stack.precision),
                       " says what ranks send each other, and ", options.what, " measures what one computes; take bf16");
-  require<InputError>(options.model.empty() || options.what == "step" || options.what == "generate",
-                      "bench: --model belongs to step and generate, not to ", options.what);
+  require<InputError>(
+      options.model.empty() || options.what == "step" || options.what == "generate" || options.what == "load",
+      "bench: --model belongs to step, generate and load, not to ", options.what);
   require<InputError>(options.what == "step" || options.optimizer == train::OptimizerChoice{},
                       "bench: --optimizer and its constants belong to step, not to ", options.what);
   at_least("parameters", options.parameters, 1, most_elements);

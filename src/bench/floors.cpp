@@ -2,7 +2,9 @@
 
 #include "bench/floors.hpp"
 
+#include <fcntl.h>
 #include <omp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -184,6 +186,32 @@ void Reads::run() {
     for (const std::uint64_t sum : sums) total += sum;
   }
   sum_ = total;
+}
+
+FileReads::FileReads(const std::vector<std::filesystem::path>& paths, int rank, int ranks)
+    : piece_(std::size_t{4} << 20) {
+  for (const std::filesystem::path& path : paths) {
+    Part part{.file = open_file(path, O_RDONLY, "opened"), .path = path};
+    const std::int64_t bytes = size_of(part.file, path);
+    all_bytes_ += bytes;
+    part.begin = bytes * rank / ranks;
+    part.end = bytes * (rank + 1) / ranks;
+    parts_.push_back(std::move(part));
+  }
+}
+
+void FileReads::run() {
+  for (const Part& part : parts_)
+    for (std::int64_t at = part.begin; at < part.end; at += std::ssize(piece_))
+      read_all(part.file, part.path, piece_.data(),
+               static_cast<std::size_t>(std::min<std::int64_t>(std::ssize(piece_), part.end - at)), at);
+}
+
+void FileReads::drop_from_cache() {
+  for (const Part& part : parts_) {
+    ::fdatasync(part.file.get());
+    ::posix_fadvise(part.file.get(), 0, 0, POSIX_FADV_DONTNEED);
+  }
 }
 
 }  // namespace fsdp::bench

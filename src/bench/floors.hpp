@@ -6,8 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <vector>
 
+#include <fsdp/core/file.hpp>
 #include <fsdp/device/cpu.hpp>
 #include <fsdp/device/memory.hpp>
 #include <fsdp/device/operations.hpp>
@@ -88,6 +90,27 @@ class Reads {
   CpuBlock from_;
   int threads_;
   volatile std::uint64_t sum_ = 0;  ///< so that nothing is left out
+};
+
+/// Plain reading of files from their start, a rank's even part of each.
+class FileReads {
+ public:
+  FileReads(const std::vector<std::filesystem::path>& paths, int rank, int ranks);
+
+  void run();
+  /// Asks the system to read them from disk again.
+  void drop_from_cache();
+  std::int64_t all_bytes() const { return all_bytes_; }  ///< of all ranks
+
+ private:
+  struct Part {
+    FileDescriptor file;
+    std::filesystem::path path;
+    std::int64_t begin = 0, end = 0;
+  };
+  std::vector<Part> parts_;
+  std::int64_t all_bytes_ = 0;
+  std::vector<std::byte> piece_;
 };
 
 }  // namespace fsdp::bench

@@ -166,6 +166,19 @@ std::string json_line(const GenerateLine& l) {
   return object.dump();
 }
 
+std::string json_line(const LoadLine& l) {
+  const Object object = {{"bench", "load"},
+                         {"stack", l.stack},
+                         {"ranks", l.ranks},
+                         {"files", l.files},
+                         {"bytes", l.bytes},
+                         {"load_ms", readable(l.load_ms)},
+                         {"read_ms", readable(l.read_ms)},
+                         {"ratio", readable(l.ratio)},
+                         {"gb_per_second", readable(static_cast<double>(l.bytes) / l.load_ms * 1e-6)}};
+  return object.dump();
+}
+
 std::string json_line(const CommLine& l) {
   Object object = {{"bench", "comm"}, {"backend", l.backend}};
   if (!l.way.empty()) object["way"] = l.way;

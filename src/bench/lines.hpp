@@ -117,6 +117,15 @@ struct GenerateLine {
 };
 std::string json_line(const GenerateLine& line);
 
+/// Weights from a folder: the slowest rank's times.
+struct LoadLine {
+  std::string stack;
+  int ranks = 1;
+  std::int64_t files = 0, bytes = 0;           ///< of weights
+  double load_ms = 0, read_ms = 0, ratio = 0;  ///< read: the files alone; ratio: the rate of loading over that of this
+};
+std::string json_line(const LoadLine& line);
+
 struct CommLine {
   std::string backend;
   std::string way;  ///< "windows" or "messages"; empty where a backend has one way only

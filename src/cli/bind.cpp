@@ -70,7 +70,9 @@ void bind(train::FlagSet& flags, Export& command) {
 void bind(train::FlagSet&, Inspect&) {}
 
 void bind(train::FlagSet& flags, bench::BenchOptions& o) {
-  flags.add("model", o.model, "step and generate: folder whose config.json says the model's sizes, instead of flags");
+  flags.add(
+      "model", o.model,
+      "step and generate: folder whose config.json says the model's sizes, instead of flags; load: of the weights");
   flags.add("hidden", o.hidden, "hidden size");
   flags.add("intermediate", o.intermediate, "width of the MLP; 0: 3072 for mlp, 2816 for step");
   flags.add("layers", o.layers, "layers of step's and generate's model");

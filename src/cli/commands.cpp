@@ -15,7 +15,7 @@ namespace fsdp::cli {
 namespace {
 
 const std::vector<std::string> command_names = {"train", "eval", "generate", "export", "inspect", "bench", "stacks"};
-const std::vector<std::string> bench_names = {"mlp", "attention", "head", "step", "generate", "comm", "optim"};
+const std::vector<std::string> bench_names = {"mlp", "attention", "head", "step", "generate", "load", "comm", "optim"};
 
 /// A sub-command and what it is told.
 template <class Options>

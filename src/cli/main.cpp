@@ -136,6 +136,7 @@ struct Run {
     const stacks::CompiledStack stack = find_stack(resolved.stack);
     const auto measure = options.what == "step"       ? stack.bench_step
                          : options.what == "generate" ? stack.bench_generate
+                         : options.what == "load"     ? stack.bench_load
                                                       : stack.bench_comm;
     require<InputError>(measure != nullptr, "bench ", options.what, ": floors and rivals are the CPU's; take --comm ",
                         "threads:N or mpi, or bench/gpu.sh on a machine with a GPU");

@@ -14,6 +14,7 @@
 
 #include "bench/collectives.hpp"
 #include "bench/generation.hpp"
+#include "bench/loading.hpp"
 #include "bench/step.hpp"
 #include "cli/commands.hpp"
 #include "cli/sharding_of.hpp"
@@ -33,6 +34,7 @@ struct CompiledStack {
   // Null where the device's memory is not the host's: floors and rivals are the CPU's.
   int (*bench_step)(const bench::BenchOptions&) = nullptr;
   int (*bench_generate)(const bench::BenchOptions&) = nullptr;
+  int (*bench_load)(const bench::BenchOptions&) = nullptr;
   int (*bench_comm)(const bench::BenchOptions&) = nullptr;
 };
 
@@ -56,6 +58,9 @@ struct Commands {
   }
   static int bench_step(const bench::BenchOptions& options) {
     return bench::measure_step<Model>(options, cli::policy_of(options.stack.tiling));
+  }
+  static int bench_load(const bench::BenchOptions& options) {
+    return bench::measure_loading<Model>(options, cli::policy_of(options.stack.tiling));
   }
   static int bench_generate(const bench::BenchOptions& options) {
     return bench::measure_generation<Model>(options, cli::policy_of(options.stack.tiling));
@@ -81,6 +86,7 @@ CompiledStack compiled_stack() {
   if constexpr (Stack::Device::host_memory) {
     stack.bench_step = Commands<Model>::bench_step;
     stack.bench_generate = Commands<Model>::bench_generate;
+    stack.bench_load = Commands<Model>::bench_load;
     stack.bench_comm = bench::measure_comm<typename Stack::Comm>;
   }
   return stack;

@@ -81,7 +81,9 @@ inline void expect_golden(const RunResults& results, const Golden& golden, doubl
   for (const auto& windows : {results.logits, results.continued_logits}) {
     std::vector<float> logits;
     for (const auto& window : windows) logits.insert(logits.end(), window.begin(), window.end());
-    if (!logits.empty()) EXPECT_LE(relative(logits, golden.read("logits")), bound);
+    if (!logits.empty()) {
+      EXPECT_LE(relative(logits, golden.read("logits")), bound);
+    }
   }
 }
 

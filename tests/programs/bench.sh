@@ -131,6 +131,25 @@ $step_expectations
 assert line["optimizer"] == "muon" and 1 <= line["owners_balance"] < 1.5, line
 PY
 
+golden=${TESSERA_TEST_DATA:-$(dirname "$0")/..}/golden
+for ranks in 1 2; do
+  check generate $model --comm threads:$ranks --precision fp32 <<PY
+line = lines[0]
+assert len(lines) == 1 and line["ranks"] == $ranks and line["tokens"] == 48
+assert line["weight_bytes"] == 4 * (line["parameters"] - 128 * 64)  # one row of the embedding is read
+assert line["cache_bytes"] == 48 * 2 * 2 * 2 * 16 * 4  # tokens, layers, keys and values, heads, head size, bytes
+positive(line, "token_ms", "read_ms", "ratio", "tokens_per_second")
+PY
+  check load --model "$golden/qwen3-window" --comm threads:$ranks --sharding zero3 <<PY
+import os
+line = lines[0]
+assert len(lines) == 1 and line["ranks"] == $ranks and line["files"] == 1
+assert line["bytes"] == os.path.getsize("$golden/qwen3-window/model.safetensors")
+positive(line, "load_ms", "read_ms", "ratio", "gb_per_second")
+PY
+done
+check step --model "$golden/qwen2-yarn" --seq-len 32 <<< 'assert "bare_loop_ms" not in lines[0]; positive(lines[0], "step_ms")'
+
 check comm --bytes 100000 <<'PY'
 assert [line["op"] for line in lines] == ["all_gather", "reduce_scatter", "all_reduce"]
 for line in lines:
@@ -175,4 +194,7 @@ refused mlp --seq-len -1
 refused comm --bytes 1
 refused optim --parameters 0
 refused mlp --optimizer sgd
+refused mlp --model "$golden/qwen2-yarn"
+refused load --model ""
+refused generate --seq-len 1
 echo "bench: all lines are as described"

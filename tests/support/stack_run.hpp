@@ -159,8 +159,9 @@ std::vector<std::vector<float>> logits(typename Model::Stack::Comm& communicator
     };
     std::vector<Compute> out(window.tokens.size() * static_cast<std::size_t>(vocabulary));
     executor.logits(batch(0, begun), {out.data(), {begun, vocabulary}});
-    for (auto at = static_cast<std::int32_t>(begun); at < std::ssize(window.tokens); ++at)
-      executor.next_logits(batch(at, at + 1), {&at, 1}, {out.data() + at * vocabulary, {1, vocabulary}});
+    if constexpr (Executor<Model>::continues)
+      for (auto at = static_cast<std::int32_t>(begun); at < std::ssize(window.tokens); ++at)
+        executor.next_logits(batch(at, at + 1), {&at, 1}, {out.data() + at * vocabulary, {1, vocabulary}});
     all.emplace_back(out.begin(), out.end());
   }
   EXPECT_EQ(module.arena().peak(), plan.activation_bytes);

@@ -34,6 +34,16 @@ TEST(Generation, PadsPromptsOfDifferentLengthsBehindTheirEnd) {
   EXPECT_EQ(generation.last_rows(4), (std::vector<std::int64_t>{3, 5}));
 }
 
+TEST(Generation, KnowsTheLastTokensAndOfWholeSequencesTheLastThatIsRead) {
+  Generation generation(of_ids({"5,6,7", "8"}, 2), 10);
+  EXPECT_EQ(generation.longest_prompt(), 3);
+  for (int token = 1; token <= 2; ++token) generation.append(Ids{token, token + 1});
+  const Generation::Last last = generation.last();
+  EXPECT_EQ(last.tokens, (Ids{1, 3}));
+  EXPECT_EQ(last.positions, (Ids{3, 2}));
+  EXPECT_TRUE(generation.done());
+}
+
 TEST(Generation, DrawsEachSequenceFromItsOwnLogits) {
   Generation generation(of_ids({"0", "1"}, 3), 3);
   const std::vector<float> logits = {0, 0, 9, 0, 9, 0};

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include <comm/threads.hpp>
@@ -166,6 +167,52 @@ TEST(Evaluation, LogitsOfSomeRowsAreThoseOfAllAndTakeWhatWasPlanned) {
         EXPECT_NEAR(some[i * static_cast<std::size_t>(vocabulary) + static_cast<std::size_t>(v)],
                     all[static_cast<std::size_t>(rows[i] * vocabulary + v)], 1e-5);
     EXPECT_THROW(logits({3 * length}), Error);
+  });
+}
+
+TEST(Evaluation, ContinuesSequencesOfDifferentLengthsAndTakesWhatWasPlanned) {
+  Comm::run(2, {}, [](Comm& communicator) {
+    const Data data(0, 1, 3);
+    const TokenBatch& batch = data.batches().front();
+    const std::int64_t vocabulary = small().vocab_size;
+    const auto evaluation = [&](std::int64_t cached_rows) {
+      return std::make_unique<Evaluation<Model>>(
+          communicator, Model(small()),
+          StepSize{.sequences = 3, .sequence_length = length, .logit_rows = 3, .cached_rows = cached_rows},
+          FullyShard<>{}, tiling::RunTime{}, Purpose::generate);
+    };
+    const auto same = evaluation(3 * length), whole = evaluation(0);
+    for (const auto* each : {&same, &whole}) optim::initialize((*each)->module(), 3);
+
+    std::vector<std::int32_t> at = {2, 7, 4};  // the last tokens of the prompts
+    std::vector<float> found(static_cast<std::size_t>(3 * vocabulary)), expected(found.size());
+    const auto rows = [&] {
+      std::vector<std::int64_t> list;
+      for (std::int64_t i = 0; i < 3; ++i) list.push_back(i * length + at[static_cast<std::size_t>(i)]);
+      return list;
+    };
+    const Shape shape{3, vocabulary};
+    same->executor().logits(batch, rows(), {found.data(), shape});
+    for (int token = 0; token < 4; ++token) {
+      whole->executor().logits(batch, rows(), {expected.data(), shape});
+      for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5);
+      std::vector<std::int32_t> next;
+      for (std::int32_t& position : at) ++position;
+      for (const std::int64_t row : rows()) next.push_back(batch.tokens[row]);
+      const TokenBatch one{.tokens = {next.data(), {3}}, .targets = {}, .sequences = 3};
+      same->executor().next_logits(one, at, {found.data(), shape});
+    }
+    EXPECT_EQ(same->module().peak_bytes(), same->plan().bytes);
+    const auto cache = static_cast<std::size_t>(device::MemoryKind::cache);
+    const std::int64_t columns = 2 * small().kv_heads * small().head_dim;
+    EXPECT_EQ(same->plan().bytes[cache], small().layers * 3 * length * columns * std::int64_t{sizeof(float)});
+    EXPECT_EQ(whole->plan().bytes[cache], 0);
+
+    const TokenBatch one{.tokens = {at.data(), {3}}, .targets = {}, .sequences = 3};
+    const Tensor<float> out(found.data(), shape);
+    EXPECT_THROW(whole->executor().next_logits(one, at, out), LogicError);  // nothing was kept
+    EXPECT_THROW(same->executor().next_logits(one, std::vector<std::int32_t>{1, 2}, out), LogicError);
+    EXPECT_THROW(same->executor().next_logits(one, std::vector<std::int32_t>{1, 2, length}, out), LogicError);
   });
 }
 

@@ -33,6 +33,13 @@ struct CachedLayout {
   }
 };
 
+/// Before any thread starts.
+void require_places(Tensor<const std::int32_t> positions, std::int64_t capacity) {
+  for (std::int64_t i = 0; i < positions.numel(); ++i)
+    require(positions[i] >= 0 && positions[i] < capacity, "position ", positions[i], " of sequence ", i,
+            " is not among the ", capacity, " that can be kept");
+}
+
 template <class T>
 int threads_of(const Cpu::Planner& planner, const CachedAttention<T>& op) {
   return static_cast<int>(std::min<std::int64_t>(planner.threads(), op.sequences() * op.kv_heads));
@@ -46,8 +53,6 @@ void attend_to_kept(const CachedAttention<T>& op, std::int64_t sequence, std::in
   const auto& rows = kernels<RowProductKernels>().of<T>();
   const std::int64_t d = op.head_dim(), position = op.positions[sequence];
   const std::int64_t first_row = (sequence * op.kv_heads + kv_head) * op.capacity();
-  require(position >= 0 && position < op.capacity(), "cached_attention: position ", position, " of sequence ", sequence,
-          " is not in room for ", op.capacity());
   const T* const q = op.q.row(sequence) + kv_head * op.group() * d;
   SoftmaxTile tile{.scores = reinterpret_cast<float*>(scratch + layout.scores),
                    .rows = 1,
@@ -84,14 +89,13 @@ void attend_to_kept(const CachedAttention<T>& op, std::int64_t sequence, std::in
 
 template <ComputedBy<Cpu> T>
 void run(Cpu::Stream& stream, const KeepHeads<T>& op) {
+  cpu::require_places(op.positions, op.capacity());
   const std::int64_t d = op.kept.columns(), length = op.length();
   const cpu::Division tokens{.count = op.x.rows(), .step = 1, .bytes = op.cost().bytes};
   cpu::for_parts(stream, tokens, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t token = begin; token < end; ++token) {
       const std::int64_t sequence = token / length;
       const std::int64_t place = op.positions.numel() > 0 ? op.positions[sequence] : token % length;
-      require(place >= 0 && place < op.capacity(), "keep_heads: position ", place, " of sequence ", sequence,
-              " is not in room for ", op.capacity());
       for (std::int64_t head = 0; head < op.heads(); ++head)
         std::copy_n(op.x.row(token) + head * d, d, op.kept.row((sequence * op.heads() + head) * op.capacity() + place));
     }
@@ -105,6 +109,7 @@ std::int64_t scratch(const Cpu::Planner& planner, const CachedAttention<T>& op) 
 
 template <ComputedBy<Cpu> T>
 void run(Cpu::Stream& stream, const CachedAttention<T>& op, Scratch memory) {
+  cpu::require_places(op.positions, op.capacity());
   const cpu::CachedLayout layout(op.group(), op.head_dim());
   cpu::for_each_task(cpu::threads_of(stream, op), op.sequences() * op.kv_heads, [&](std::int64_t task, int thread) {
     cpu::attend_to_kept(op, task / op.kv_heads, task % op.kv_heads, layout, memory.data + thread * layout.bytes);

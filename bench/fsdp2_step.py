@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The rival of `tessera bench step --model FOLDER`: the same model by transformers under PyTorch's eager FSDP2 over gloo.
+
+usage: fsdp2_step.py FOLDER [--ranks 2] [--threads 1] [--seq-len 2048] [--repeats 5] [--precision fp32|bf16]
+
+Starts the ranks itself and prints one JSON line: the median time of a step (forward, backward, AdamW) of the slowest rank,
+and the sum of all ranks' largest resident memory. Needs torch and transformers.
+"""
+import argparse
+import json
+import os
+import resource
+import statistics
+import time
+
+
+def step_times(rank, options, queue):
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    torch.set_num_threads(options.threads)
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(options.port))
+    dist.init_process_group("gloo", rank=rank, world_size=options.ranks)
+    mesh = init_device_mesh("cpu", (options.ranks,))
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(options.folder), attn_implementation="sdpa")
+    model.train()
+    model.config.use_cache = False
+    bf16 = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    policy = {"mp_policy": bf16} if options.precision == "bf16" else {}
+    for layer in model.model.layers:
+        fully_shard(layer, mesh=mesh, **policy)
+    fully_shard(model, mesh=mesh, **policy)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    tokens = torch.randint(0, model.config.vocab_size, (1, options.seq_len))
+    times = []
+    for _ in range(1 + options.repeats):
+        dist.barrier()
+        begin = time.perf_counter()
+        loss = model(input_ids=tokens, labels=tokens).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        loss.item()  # the host waits, as a loop that prints does
+        times.append(time.perf_counter() - begin)
+    queue.put((times[1:], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, torch.__version__))
+    dist.destroy_process_group()
+
+
+def main():
+    import multiprocessing
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seq-len", type=int, default=2048)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
+    parser.add_argument("--port", type=int, default=29555)
+    options = parser.parse_args()
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    ranks = [context.Process(target=step_times, args=(rank, options, queue)) for rank in range(options.ranks)]
+    for process in ranks:
+        process.start()
+    results = [queue.get() for _ in ranks]
+    for process in ranks:
+        process.join()
+    slowest = [max(times) for times in zip(*(times for times, _, _ in results))]
+    print(json.dumps({"rival": "fsdp2 over gloo, torch " + results[0][2], "ranks": options.ranks, "seq": options.seq_len,
+                      "precision": options.precision, "step_ms": round(1e3 * statistics.median(slowest), 1),
+                      "resident_bytes": sum(bytes for _, bytes, _ in results)}))
+
+
+if __name__ == "__main__":
+    main()
