@@ -61,7 +61,9 @@ std::string memory_table(const device::BytesByKind& bytes, const std::string& ti
          << bytes_text(value) << '\n';
   };
   text << title << '\n';
-  for (const auto& [name, value] : ranges::views::zip(device::memory_kind_names, bytes)) row(name, value);
+  const std::string_view cache = device::memory_kind_names[static_cast<std::size_t>(device::MemoryKind::cache)];
+  for (const auto& [name, value] : ranges::views::zip(device::memory_kind_names, bytes))
+    if (value > 0 || name != cache) row(name, value);  // training keeps none
   row("peak", ranges::accumulate(bytes, std::int64_t{0}));
   return text.str();
 }
