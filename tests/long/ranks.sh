@@ -48,6 +48,13 @@ reached() {
   esac
 }
 
+# alone RANK: whether the run is over and the others are gone, so that its launcher alone waits for this one.
+alone() {
+  local rank
+  for rank in "${!ranks[@]}"; do [ "$rank" -eq "$1" ] || ! kill -0 "${ranks[$rank]}" 2>/dev/null || return 1; done
+  has summary 1
+}
+
 # one PHASE SIGNAL RANK
 one() {
   local what="SIG$2 of rank $3, $1" status=0 begin
@@ -70,7 +77,11 @@ one() {
     fi
   fi
   begin=$SECONDS
-  while kill -0 $launcher 2>/dev/null && [ $((SECONDS - begin)) -le 90 ]; do sleep 0.1; done
+  while kill -0 $launcher 2>/dev/null && [ $((SECONDS - begin)) -le 90 ]; do
+    # Stopped behind its last call, it keeps nobody waiting who could tell.
+    [ "$2" != STOP ] || [ -z "$victim" ] || ! alone "$3" || kill -CONT "$victim" 2>/dev/null || true
+    sleep 0.1
+  done
   ! kill -0 $launcher 2>/dev/null || fail "$what: still runs"
   wait $launcher || status=$?
   launcher=
