@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A set of code points as sorted ranges, and a table that gives every code point a small number.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "code_points.hpp"
+
+namespace fsdp::text {
+
+/// Code points [begin, end).
+struct CodePointRange {
+  char32_t begin = 0;
+  char32_t end = 0;
+  friend bool operator==(const CodePointRange&, const CodePointRange&) = default;
+};
+
+/// Ranges in order, none empty, none touching the next.
+class CodePointSet {
+ public:
+  CodePointSet() = default;
+  explicit CodePointSet(std::vector<CodePointRange> ranges);  ///< in any order, overlapping as they like
+
+  const std::vector<CodePointRange>& ranges() const { return ranges_; }
+  bool contains(char32_t code) const;
+  bool empty() const { return ranges_.empty(); }
+
+  CodePointSet operator|(const CodePointSet& other) const;
+  CodePointSet operator&(const CodePointSet& other) const { return ~(~*this | ~other); }
+  CodePointSet operator~() const;
+  friend bool operator==(const CodePointSet&, const CodePointSet&) = default;
+
+ private:
+  std::vector<CodePointRange> ranges_;
+};
+
+/// A byte for each code point. Pages of 256 that hold the same are kept once.
+class CodePointTable {
+ public:
+  /// `fill(bytes)` gets a zero for each code point, and writes what differs.
+  explicit CodePointTable(const std::function<void(std::vector<std::uint8_t>&)>& fill);
+
+  std::uint8_t operator[](char32_t code) const { return bytes_[pages_[code >> 8] + (code & 0xFF)]; }
+
+ private:
+  std::vector<std::uint32_t> pages_;  // where a page begins in bytes_
+  std::vector<std::uint8_t> bytes_;
+};
+
+}  // namespace fsdp::text

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A value of tokenizer.json with its place in the file, and what the parts of a tokenizer are read by.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <fsdp/core/error.hpp>
+
+#include "added_tokens.hpp"
+#include "bpe.hpp"
+#include "decoder.hpp"
+#include "normalizer.hpp"
+#include "post_processor.hpp"
+#include "pre_tokenizer.hpp"
+
+namespace fsdp::text {
+
+inline constexpr std::int64_t largest_id = 0x7FFFFFFF;
+
+/// An object of the file. Functions throw InputError "`source`: the `name` ..." for what is not as asked.
+class JsonPart {
+ public:
+  JsonPart(const nlohmann::json& value, std::string name, const std::string& source);
+
+  const std::string& source() const { return *source_; }
+  const std::string& name() const { return name_; }
+  const nlohmann::json& value() const { return *value_; }
+
+  bool has(const char* key) const;  ///< there, and not null
+  bool flag(const char* key, bool otherwise) const;
+  bool flag(const char* key) const;
+  std::string text(const char* key) const;
+  std::string character(const char* key) const;  ///< a text of one character
+  std::int64_t number(const char* key, std::int64_t most) const;
+  const nlohmann::json& array(const char* key) const;
+  JsonPart object(const char* key) const;
+
+  std::string type() const { return text("type"); }
+
+  /// The entries of a Sequence, those of Sequences within it in their place; the part itself where it is none.
+  std::vector<JsonPart> steps(const char* key) const;
+
+  template <class... Parts>
+  [[noreturn]] void refuse(const Parts&... parts) const {
+    throw InputError(message(*source_, ": the ", name_, " ", parts...));
+  }
+
+ private:
+  const nlohmann::json& at(const char* key) const;
+
+  const nlohmann::json* value_;
+  std::string name_;
+  const std::string* source_;
+};
+
+/// {"String": ..} or {"Regex": ..}: the first where the flag is set.
+struct PatternText {
+  bool literal = false;
+  std::string text;
+};
+PatternText read_pattern_text(const JsonPart& part);
+Replace read_replace(const JsonPart& part);
+
+Normalizer read_normalizer(const JsonPart& part);
+PreTokenizer read_pre_tokenizer(const JsonPart& part);
+Decoder read_decoder(const JsonPart& part);
+PostProcessor read_post_processor(const JsonPart& part);
+BpeFile read_bpe(const JsonPart& part);
+
+/// The entries of "added_tokens" with the ids that the file gives them.
+std::vector<AddedToken> read_added_tokens(const nlohmann::json& root, const std::string& source);
+
+}  // namespace fsdp::text

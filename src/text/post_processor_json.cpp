@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "../models/strict_json.hpp"
+#include "json_part.hpp"
+
+namespace fsdp::text {
+namespace {
+
+std::vector<TokenId> ids_of(const JsonPart& part, const std::string& token) {
+  const JsonPart tokens = part.object("special_tokens");
+  if (!tokens.has(token.c_str()))
+    part.refuse("\"TemplateProcessing\" uses \"", shortened(token), "\", which its special_tokens do not hold");
+  std::vector<TokenId> ids;
+  for (const nlohmann::json& id : tokens.object(token.c_str()).array("ids")) {
+    if (!id.is_number_unsigned() || id.get<std::uint64_t>() > static_cast<std::uint64_t>(largest_id))
+      part.refuse("\"TemplateProcessing\" has the id ", shortened(id.dump()), "; ids are whole numbers of 0 to ",
+                  largest_id);
+    ids.push_back(id.get<TokenId>());
+  }
+  return ids;
+}
+
+Template read_template(const JsonPart& part) {
+  Template shape;
+  for (const nlohmann::json& entry : part.array("single")) {
+    const JsonPart piece(entry, part.name() + "'s template", part.source());
+    if (piece.has("Sequence")) {
+      const std::string which = piece.object("Sequence").text("id");
+      if (which != "A") part.refuse("\"TemplateProcessing\" asks for a second text in the template of a single one");
+      shape.pieces.push_back({.text = true, .ids = {}});
+    } else {
+      shape.pieces.push_back({.text = false, .ids = ids_of(part, piece.object("SpecialToken").text("id"))});
+    }
+  }
+  return shape;
+}
+
+}  // namespace
+
+PostProcessor read_post_processor(const JsonPart& part) {
+  PostProcessor processor;
+  for (const JsonPart& step : part.steps("processors")) {
+    const std::string type = step.type();
+    if (type == "TemplateProcessing") {
+      processor.push_back(read_template(step));
+    } else if (type != "ByteLevel") {  // which moves offsets alone
+      step.refuse("\"", type, "\" is not supported; there are TemplateProcessing, ByteLevel and Sequence");
+    }
+  }
+  return processor;
+}
+
+}  // namespace fsdp::text

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "token_map.hpp"
+
+#include <bit>
+#include <cstring>
+
+namespace fsdp::text {
+
+std::uint32_t hash_of(std::string_view bytes) {
+  constexpr std::uint64_t factor = 0x9E3779B97F4A7C15U;
+  const auto load = [&](std::size_t at, std::size_t count) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, bytes.data() + at, count);
+    return value;
+  };
+  const auto load8 = [&](std::size_t at) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, bytes.data() + at, 8);
+    return value;
+  };
+  std::uint64_t hash = bytes.size();
+  for (std::size_t at = 0; at + 8 < bytes.size(); at += 8) {
+    hash = (hash ^ load8(at)) * factor;
+    hash ^= hash >> 29;
+  }
+  if (!bytes.empty()) hash ^= bytes.size() >= 8 ? load8(bytes.size() - 8) : load(0, bytes.size());
+  return static_cast<std::uint32_t>(hash * factor >> 32);
+}
+
+TokenMap::TokenMap(std::size_t count, std::size_t bytes) : slots_(std::bit_ceil(2 * count + 2)) {
+  names_.reserve(count);
+  text_.reserve(bytes);
+}
+
+std::string_view TokenMap::name(std::size_t place) const {
+  return std::string_view(text_).substr(names_[place].begin, names_[place].length);
+}
+
+void TokenMap::add(std::string_view name, TokenId id) {
+  const std::size_t mask = slots_.size() - 1;
+  const std::uint32_t hash = hash_of(name);
+  std::size_t at = hash & mask;
+  while (slots_[at].place != 0) at = (at + 1) & mask;
+  names_.push_back({static_cast<std::uint32_t>(text_.size()), static_cast<std::uint32_t>(name.size()), id});
+  slots_[at] = {hash, static_cast<std::uint32_t>(names_.size())};
+  text_ += name;
+}
+
+std::optional<TokenId> TokenMap::find(std::string_view name) const {
+  const std::size_t mask = slots_.size() - 1;
+  const std::uint32_t hash = hash_of(name);
+  for (std::size_t at = hash & mask; slots_[at].place != 0; at = (at + 1) & mask) {
+    const std::size_t place = slots_[at].place - 1;
+    if (slots_[at].hash == hash && this->name(place) == name) return names_[place].id;
+  }
+  return std::nullopt;
+}
+
+}  // namespace fsdp::text

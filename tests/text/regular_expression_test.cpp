@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/regular_expression.hpp"
+
+#include <gtest/gtest.h>
+
+#include "support/temporary_folder.hpp"
+
+namespace fsdp::text {
+namespace {
+
+/// What a pattern matches in a text, "|" between.
+std::string found(const std::string& pattern, const std::string& text) {
+  std::vector<Match> matches;
+  RegularExpression(pattern, "test").find_all(text, matches);
+  std::string all;
+  for (const Match& match : matches)
+    all += (all.empty() ? "" : "|") + text.substr(match.begin, match.end - match.begin);
+  return all;
+}
+
+TEST(RegularExpression, FindsCharactersBeyondAsciiByTheirProperties) {
+  EXPECT_EQ(found(R"(\p{L}+)", "na\u00efve 42 \u65e5\u672c"), "na\u00efve|\u65e5\u672c");
+  EXPECT_EQ(found(R"(\p{N}{1,3})", "12345\u0663"), "123|45\u0663");
+  EXPECT_EQ(found(R"([^\s\p{L}]+)", "a\u3000b!?\u00a0"), "!?");
+  EXPECT_EQ(found(R"([\p{Lo}&&[^\p{Han}]]+)", "\u65e5\u3042\u3044"), "\u3042\u3044");
+  EXPECT_EQ(found("[\u4e00-\u9fa5]+", "x\u4e2d\u6587y"), "\u4e2d\u6587");
+}
+
+TEST(RegularExpression, LeavesTheLastSpaceToTheWordBehindIt) {
+  EXPECT_EQ(found(R"(\s+(?!\S)| ?\S+)", "a   b  "), "a|  | b|  ");
+  EXPECT_EQ(found(R"((?<=a)b)", "bab"), "b");
+}
+
+TEST(RegularExpression, IgnoresCaseAsUnicodeFoldsIt) {
+  EXPECT_EQ(found("(?i:'s|'ll)", "'S 'Ll '\u017f 's"), "'S|'Ll|'\u017f|'s");
+}
+
+TEST(RegularExpression, PossessiveQuantifiersGiveNothingBack) {
+  EXPECT_EQ(found("a++b", "aaab"), "aaab");
+  EXPECT_EQ(found("a++ab", "aaab"), "");
+  EXPECT_EQ(found("e{0,2}(?:p)?+e", "xe"), "e");  // which PCRE2 10.42 misses by default
+}
+
+TEST(RegularExpression, AMatchOfNothingDoesNotFollowAMatch) {
+  std::vector<Match> matches;
+  RegularExpression("a*", "test").find_all("baac", matches);
+  ASSERT_EQ(matches.size(), 3u);
+  EXPECT_EQ(matches[0].end, 0u);
+  EXPECT_EQ(matches[1].end, 3u);
+  EXPECT_EQ(matches[2].begin, 4u);
+}
+
+TEST(RegularExpression, RefusesWhatItDoesNotReadInOneSentence) {
+  const auto read = [](const std::string& pattern) { return RegularExpression(pattern, "a.json"); };
+  EXPECT_INPUT_ERROR(read("^a"), "a.json: the regular expression \"^a\" has an anchor");
+  EXPECT_INPUT_ERROR(read(R"(\bx)"), "has \\b; of letters and digits there are \\s \\w");
+  EXPECT_INPUT_ERROR(read(R"((a)\1)"), "has \\1");
+  EXPECT_INPUT_ERROR(read(R"(\p{Emoji})"), "asks for \\p{Emoji}; there are general categories");
+  EXPECT_INPUT_ERROR(read("[[:alpha:]]"), "write \\p{...}");
+  EXPECT_INPUT_ERROR(read("(?m:a)"), "a group of a kind that is not supported");
+  EXPECT_INPUT_ERROR(read("(a"), "has ( without )");
+  EXPECT_INPUT_ERROR(read("a)"), "has ) without (");
+  EXPECT_INPUT_ERROR(read("[a"), "has [ without ]");
+  EXPECT_INPUT_ERROR(read("a**"), "one quantifier behind another");
+  EXPECT_INPUT_ERROR(read("*a"), "a quantifier behind nothing");
+  EXPECT_INPUT_ERROR(read("a{2000}"), "repeats more than 1000 times");
+  EXPECT_INPUT_ERROR(read("a{x}"), "write \\{ for the character");
+  EXPECT_INPUT_ERROR(read("(?:a?)*"), "repeats what can match nothing");
+  EXPECT_INPUT_ERROR(read("(?i:ss)"), "ignores the case of ff, fi, fl, ss or st");
+  EXPECT_INPUT_ERROR(read("(?i:\u00e9)"), "more than ASCII where case is ignored");
+  EXPECT_INPUT_ERROR(read("(?<=a+)b"), "is refused by PCRE2: ");
+  EXPECT_INPUT_ERROR(read(std::string(60, '(') + std::string(60, ')')), "groups nested too deep");
+  EXPECT_INPUT_ERROR(read(std::string(9000, '[')), "sets nested too deep");
+  EXPECT_INPUT_ERROR(read(std::string(20000, 'a')), "at most 10000 are read");
+  std::string many;
+  for (int i = 0; i < 130; ++i)
+    many += "[\\u01" + std::string(1, "0123456789abcdef"[i / 16 % 16]) + "0123456789abcdef"[i % 16] + "]|";
+  EXPECT_INPUT_ERROR(read(many + "x"), "tells more than 128 kinds of characters apart");
+}
+
+TEST(RegularExpression, EndsThatGoBackAndForthWithoutEndInOneSentence) {
+  std::vector<Match> matches;
+  const RegularExpression slow("(?:a|ab?|b?a)+[cd]", "a.json");
+  EXPECT_INPUT_ERROR(slow.find_all(std::string(60, 'a'), matches),
+                     "took more than 10000000 steps on a text of 60 bytes");
+}
+
+}  // namespace
+}  // namespace fsdp::text

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// What Tokenizer::parse refuses, and the sentences it does so with.
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include <fsdp/text/tokenizer.hpp>
+
+#include "support/temporary_folder.hpp"
+
+namespace fsdp::text {
+namespace {
+
+constexpr const char* small_model = R"({"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]})";
+
+/// A file of a model, and of parts such as `"decoder":{...}`.
+std::string file(const std::string& parts, const std::string& model = small_model) {
+  return "{" + parts + (parts.empty() ? "" : ",") + R"("model":)" + model + "}";
+}
+std::string model(const std::string& vocabulary, const std::string& merges, const std::string& more = "") {
+  return R"({"type":"BPE","vocab":{)" + vocabulary + R"(},"merges":[)" + merges + "]" + more + "}";
+}
+Tokenizer parse(const std::string& json) { return Tokenizer::parse(json, "t.json"); }
+Tokenizer with(const std::string& parts) { return parse(file(parts)); }
+Tokenizer of_model(const std::string& text) { return parse(file("", text)); }
+
+std::string added(const std::string& id, const std::string& content, const std::string& normalized = "false") {
+  return R"({"id":)" + id + R"(,"content":")" + content +
+         R"(","single_word":false,"lstrip":false,"rstrip":false,"normalized":)" + normalized + R"(,"special":false})";
+}
+
+TEST(TokenizerFile, OfAModelAloneIsRead) {
+  const Tokenizer tokenizer = parse(file(""));
+  EXPECT_EQ(tokenizer.encode("abba"), (std::vector<TokenId>{2, 1, 0}));
+  EXPECT_EQ(tokenizer.encode("xaxb"),
+            (std::vector<TokenId>{2}));  // unknown characters go where there is no token for them
+  EXPECT_EQ(tokenizer.decode(std::vector<TokenId>{2, 1}), "ab b");
+  EXPECT_EQ(tokenizer.vocabulary_size(), 3);
+}
+
+TEST(TokenizerFile, MergesMayBeTextsOrPairs) {
+  EXPECT_EQ(of_model(model(R"("a":0,"b":1,"ab":2)", R"(["a","b"])")).encode("ab"), std::vector<TokenId>{2});
+  EXPECT_EQ(of_model(model(R"("a":0," ":1,"a ":2)", R"(["a"," "])")).encode("a "), std::vector<TokenId>{2});
+}
+
+TEST(TokenizerFile, ThatIsNoneIsRefused) {
+  const test::TemporaryFolder folder;
+  EXPECT_INPUT_ERROR(parse("[1]"), "t.json: has no \"model\", so it is not a tokenizer.json");
+  EXPECT_INPUT_ERROR(parse("{"), "t.json: not valid JSON");
+  EXPECT_INPUT_ERROR(with(R"("model":1)"), "stands twice in one object");
+  EXPECT_INPUT_ERROR(parse(R"({"model":3})"), "the model is not an object");
+  EXPECT_INPUT_ERROR(parse(std::string(100, '[')), "nested deeper than 16 levels");
+  EXPECT_THROW(Tokenizer::read(folder.path()), Error);
+}
+
+TEST(TokenizerFile, PartsThatAreNotSupportedAreNamed) {
+  EXPECT_INPUT_ERROR(of_model(R"({"type":"Unigram","vocab":[]})"),
+                     "the model \"Unigram\" is not supported; there is BPE");
+  EXPECT_INPUT_ERROR(
+      with(R"("normalizer":{"type":"Nmt"})"),
+      "t.json: the normalizer \"Nmt\" is not supported; there are NFC, NFD, NFKC, NFKD, Prepend, Replace");
+  EXPECT_INPUT_ERROR(with(R"("normalizer":{"type":"Sequence","normalizers":[{"type":"Lowercase"}]})"), "\"Lowercase\"");
+  EXPECT_INPUT_ERROR(with(R"("pre_tokenizer":{"type":"BertPreTokenizer"})"),
+                     "the pre-tokenizer \"BertPreTokenizer\" is not supported; there are Split, ByteLevel, Digits");
+  EXPECT_INPUT_ERROR(with(R"("decoder":{"type":"WordPiece"})"),
+                     "the decoder \"WordPiece\" is not supported; there are");
+  EXPECT_INPUT_ERROR(with(R"("post_processor":{"type":"BertProcessing"})"),
+                     "the post-processor \"BertProcessing\" is not supported; there are TemplateProcessing");
+  EXPECT_INPUT_ERROR(with(R"("truncation":{"max_length":5})"), "asks for truncation, which would change the number");
+  EXPECT_INPUT_ERROR(with(R"("padding":{})"), "set \"padding\" to null");
+  EXPECT_INPUT_ERROR(of_model(model("", "", R"(,"dropout":0.5)")), "the model has a dropout; set it to null");
+  EXPECT_INPUT_ERROR(of_model(model("", "", R"(,"end_of_word_suffix":"</w>")")), "has a end_of_word_suffix, \"</w>\"");
+  EXPECT_INPUT_ERROR(
+      with(R"("pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"ByteLevel","add_prefix_space":false},)"
+           R"({"type":"Digits","individual_digits":true}]})"),
+      "\"Digits\" comes behind \"ByteLevel\", which must be the last");
+}
+
+TEST(TokenizerFile, MetaspaceIsRefusedWhereItsFirstWordIsNotSure) {
+  const std::string first = R"({"type":"Metaspace","replacement":"_","prepend_scheme":"first"})";
+  const std::string always = R"({"type":"Metaspace","replacement":"_"})";
+  EXPECT_NO_THROW(with(R"("pre_tokenizer":)" + first));
+  EXPECT_NO_THROW(with(R"("normalizer":{"type":"NFC"},"pre_tokenizer":)" + always));
+  EXPECT_INPUT_ERROR(with(R"("normalizer":{"type":"NFC"},"pre_tokenizer":)" + first),
+                     "the pre-tokenizer \"Metaspace\" prepends first, which is supported beside no normalizer");
+  EXPECT_INPUT_ERROR(with(R"("pre_tokenizer":{"type":"Sequence","pretokenizers":[)" + always + "," + first + "]}"),
+                     "\"Metaspace\" stands twice");
+}
+
+TEST(TokenizerFile, PartsThatAreNotWholeAreNamed) {
+  EXPECT_INPUT_ERROR(with(R"("normalizer":{})"), "the normalizer lacks \"type\"");
+  EXPECT_INPUT_ERROR(with(R"("normalizer":{"type":7})"), "the normalizer has \"type\" that is not a text");
+  EXPECT_INPUT_ERROR(with(R"("normalizer":{"type":"Replace","pattern":{"String":""},"content":"x"})"),
+                     "has an empty pattern");
+  EXPECT_INPUT_ERROR(with(R"("normalizer":{"type":"Replace","pattern":{"Glob":"x"},"content":"x"})"),
+                     "has a pattern that is neither {\"String\": ...} nor {\"Regex\": ...}");
+  EXPECT_INPUT_ERROR(
+      with(R"("pre_tokenizer":{"type":"Split","pattern":{"Regex":"a("},"behavior":"Isolated","invert":false})"),
+      "t.json: the regular expression \"a(\" has ( without )");
+  EXPECT_INPUT_ERROR(
+      with(R"("pre_tokenizer":{"type":"Split","pattern":{"Regex":"a"},"behavior":"Gone","invert":false})"),
+      "\"Split\" has the behavior \"Gone\"; there are Removed");
+  EXPECT_INPUT_ERROR(with(R"("pre_tokenizer":{"type":"Metaspace","replacement":"__"})"),
+                     "has \"replacement\" of \"__\", which is not one character");
+  EXPECT_INPUT_ERROR(with(R"("pre_tokenizer":{"type":"Metaspace","replacement":"_","prepend_scheme":"often"})"),
+                     "the prepend_scheme \"often\"; there are always, first and never");
+  EXPECT_INPUT_ERROR(with(R"("decoder":{"type":"Strip","content":" ","start":-1,"stop":0})"),
+                     "has \"start\" of -1; it must be a whole number of 0 to 1000");
+  EXPECT_INPUT_ERROR(
+      with(R"("post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>","type_id":0}}],)"
+           R"("special_tokens":{}})"),
+      "uses \"<s>\", which its special_tokens do not hold");
+  EXPECT_INPUT_ERROR(
+      with(R"("post_processor":{"type":"TemplateProcessing","single":[{"Sequence":{"id":"B","type_id":0}}]})"),
+      "asks for a second text");
+}
+
+TEST(TokenizerFile, HostileVocabulariesAreRefused) {
+  EXPECT_INPUT_ERROR(of_model(model(R"("a":-1)", "")),
+                     "gives token \"a\" the id -1; ids are whole numbers of 0 to 2147483647");
+  EXPECT_INPUT_ERROR(of_model(model(R"("a":2147483648)", "")), "the id 2147483648");
+  EXPECT_INPUT_ERROR(of_model(model(R"("a":99999999999999999999)", "")), "ids are whole numbers");
+  EXPECT_INPUT_ERROR(of_model(model(R"("a":0.5)", "")), "the id 0.5");
+  EXPECT_INPUT_ERROR(of_model(model(R"("a":"0")", "")), "the id \"0\"");
+  EXPECT_INPUT_ERROR(of_model(model(R"("a":0,"b":0)", "")), "gives the id 0 to ");
+  EXPECT_INPUT_ERROR(of_model(R"({"type":"BPE","vocab":[],"merges":[]})"), "the model's vocab is not an object");
+  EXPECT_EQ(of_model(model(R"("a":2147483647)", "")).vocabulary_size(), 2147483648);
+}
+
+TEST(TokenizerFile, HostileMergesAreRefused) {
+  EXPECT_INPUT_ERROR(of_model(model(R"("a":0)", R"("a b")")),
+                     "merge 0 of \"a\" and \"b\" needs the token \"b\", which the vocabulary does not hold");
+  EXPECT_INPUT_ERROR(of_model(model(R"("a":0,"b":1)", R"("a b")")), "needs the token \"ab\"");
+  EXPECT_INPUT_ERROR(of_model(model(R"("a":0)", R"("a")")), "has the merge \"a\"; merges are \"a b\", or");
+  EXPECT_INPUT_ERROR(of_model(model(R"("a":0)", R"("a b c")")), "merges are");
+  EXPECT_INPUT_ERROR(of_model(model(R"("a":0)", R"(["a"])")), "has the merge [\"a\"]");
+  EXPECT_INPUT_ERROR(of_model(model(R"("a":0)", "1")), "has the merge 1");
+  EXPECT_INPUT_ERROR(of_model(R"({"type":"BPE","vocab":{}})"), "the model lacks \"merges\"");
+}
+
+TEST(TokenizerFile, MergesThatNameOneAnotherEnd) {
+  const Tokenizer tokenizer = of_model(model(R"("a":0,"aa":1,"aaa":2,"aaaa":3)", R"("a a","aa a","a aa","aa aa")"));
+  EXPECT_EQ(tokenizer.encode("aaaaa").size(), 2u);
+}
+
+TEST(TokenizerFile, AddedTokensHaveTheIdsThatThePackageGivesThem) {
+  const auto with_tokens = [](const std::string& tokens) { return with(R"("added_tokens":[)" + tokens + "]"); };
+  EXPECT_EQ(with_tokens(added("3", "<x>") + "," + added("4", "<y>")).encode("a<y>b<x>"),
+            (std::vector<TokenId>{0, 4, 1, 3}));
+  EXPECT_EQ(with_tokens(added("2", "ab")).encode("aab"), (std::vector<TokenId>{0, 2}));
+  EXPECT_INPUT_ERROR(with_tokens(added("7", "<x>")),
+                     "\"<x>\" has the id 7, but it is token 3 by its place in the list");
+  EXPECT_INPUT_ERROR(with_tokens(added("1", "a")), "\"a\" has the id 1, but it is token 0 of the model");
+  EXPECT_INPUT_ERROR(with_tokens(added("3", "")), "the added token 0 has no content");
+  EXPECT_INPUT_ERROR(with_tokens(added("3", "<x>") + "," + added("3", "<x>")), "\"<x>\"");
+  EXPECT_INPUT_ERROR(with_tokens(added("-3", "<x>")), "has \"id\" of -3");
+  EXPECT_INPUT_ERROR(with(R"("added_tokens":{})"), "\"added_tokens\" is not a list");
+  EXPECT_INPUT_ERROR(with(R"("normalizer":{"type":"NFC"},"added_tokens":[)" + added("3", "\u00e9", "true") + "," +
+                          added("4", "e\u0301", "true") + "]"),
+                     "is normalized to \"\u00e9\", which is empty or another one's text");
+}
+
+TEST(TokenizerFile, AnUnknownTokenThatIsNotThereIsMissedWhereItIsNeeded) {
+  const Tokenizer tokenizer = of_model(model(R"("a":0)", "", R"(,"unk_token":"<unk>")"));
+  EXPECT_EQ(tokenizer.encode("a"), std::vector<TokenId>{0});
+  EXPECT_INPUT_ERROR(tokenizer.encode("ax"), "the unknown token \"<unk>\" is not in the vocabulary");
+}
+
+TEST(TokenizerFile, APatternThatNeverEndsIsASentence) {
+  const Tokenizer tokenizer = with(
+      R"("pre_tokenizer":{"type":"Split","pattern":{"Regex":"(?:a|ab?|b?a)+[cd]"},"behavior":"Isolated","invert":false})");
+  EXPECT_INPUT_ERROR(tokenizer.encode(std::string(60, 'a')), "it goes back and forth too often to be used on it");
+  EXPECT_EQ(tokenizer.encode("ab"), std::vector<TokenId>{2});  // and goes on
+}
+
+}  // namespace
+}  // namespace fsdp::text
