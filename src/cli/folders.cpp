@@ -10,8 +10,6 @@
 #include <system_error>
 #include <vector>
 
-#include <unistd.h>
-
 #include <comm/self.hpp>
 #include <comm/signals.hpp>
 #include <fsdp/checkpoint/export.hpp>
@@ -19,6 +17,7 @@
 #include <fsdp/checkpoint/inspect.hpp>
 #include <fsdp/core/error.hpp>
 #include <fsdp/models/llama.hpp>
+#include <fsdp/report/byte_progress.hpp>
 #include <fsdp/report/report.hpp>
 
 namespace fsdp::cli {
@@ -33,26 +32,6 @@ void warn(const std::string& text) { std::fprintf(stderr, "tessera: warning: %s\
 /// Ends an export between two pieces.
 struct Stopped {
   int signal;
-};
-
-/// A line on a terminal that is written over, and is gone with this object.
-class Progress {
- public:
-  explicit Progress(const char* doing) : doing_(doing) {}
-  ~Progress() {
-    if (percent_ >= 0) std::fprintf(stderr, "\r%*s\r", width_, "");
-  }
-  void show(std::int64_t done, std::int64_t all) {
-    const int percent = static_cast<int>(done * 100 / std::max<std::int64_t>(all, 1));
-    if (percent == percent_ || ::isatty(STDERR_FILENO) != 1) return;
-    percent_ = percent;
-    width_ = std::max(width_, std::fprintf(stderr, "\r%s %s of %s, %d %%", doing_, report::bytes_text(done).c_str(),
-                                           report::bytes_text(all).c_str(), percent));
-  }
-
- private:
-  const char* doing_;
-  int percent_ = -1, width_ = 0;
 };
 
 /// The files of a folder that belong to a model, with their bytes.
@@ -156,7 +135,7 @@ class Inspection {
   void look_at_bytes() {
     std::vector<std::string> damage;
     {
-      Progress progress("reading");
+      report::ByteProgress progress("reading");
       damage = checkpoint::damage_in(folder_, [&](std::int64_t done, std::int64_t all) { progress.show(done, all); });
     }
     for (const std::string& text : damage) problem(text);
@@ -194,7 +173,7 @@ int run_export(const Export& command) {
   const comm::CatchSignals signals;
   try {
     const checkpoint::Exported result = [&] {
-      Progress progress("writing");
+      report::ByteProgress progress("writing");
       return checkpoint::export_model({.from = command.from,
                                        .to = command.to,
                                        .dtype = command.type.dtype,

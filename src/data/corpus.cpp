@@ -18,23 +18,18 @@
 #include <fsdp/core/file.hpp>
 #include <fsdp/core/nearest.hpp>
 
+#include "input_files.hpp"
+#include "llm_c.hpp"
+#include "megatron.hpp"
+#include "token_folder.hpp"
+
 namespace fsdp::data {
 namespace {
-
-constexpr std::size_t looked_at = 8192;  // bytes in which a NUL makes a file binary
 
 struct FileTokens {
   TokenLayout layout = {};
   std::optional<std::int64_t> tokens = {};  // where the header says it
 };
-
-/// The token files that llm.c writes, one kind for each tokenizer.
-struct LlmC {
-  std::int64_t magic;
-  std::int64_t version;
-  TokenLayout layout;
-};
-constexpr std::array llm_c = {LlmC{20240520, 1, {2, 256 * 4}}, LlmC{20240801, 7, {4, 256 * 4}}};
 
 std::int64_t little_endian(const std::uint8_t* bytes, int count) {
   std::int64_t value = 0;
@@ -50,15 +45,15 @@ class OpenFile {
 
   std::int64_t bytes() const { return bytes_; }
 
-  /// By read, not by mapping: a fault maps up to 16 neighbouring pages, which would make every small file resident.
-  std::vector<std::uint8_t> head() const {
-    std::vector<std::uint8_t> head(std::min(looked_at, static_cast<std::size_t>(bytes_)));
-    read_all(file_, path_, reinterpret_cast<char*>(head.data()), head.size(), 0);
-    return head;
-  }
+  std::vector<std::uint8_t> head() const { return head_of(file_, path_); }
 
-  /// Tokens of `width` bytes, the first of which begins at byte `begin`.
-  void copy(std::int64_t begin, int width, std::span<std::uint32_t> out) const {
+  /// Tokens of a layout, the first of which begins at byte `begin`; negative and larger ones are 2^32 - 1.
+  void copy(std::int64_t begin, const TokenLayout& layout, std::span<std::uint32_t> out) const {
+    constexpr std::int64_t most = 0xFFFFFFFF;
+    const int width = layout.token_bytes;
+    const std::int64_t limit = layout.is_signed && width < 4 ? std::int64_t{1} << (8 * width - 1)
+                               : layout.is_signed            ? std::int64_t{1} << 31
+                                                             : most;
     static const std::int64_t page = ::sysconf(_SC_PAGESIZE);
     const std::int64_t first = begin / page * page;
     const std::size_t length = static_cast<std::size_t>(begin - first) + out.size() * static_cast<std::size_t>(width);
@@ -66,7 +61,8 @@ class OpenFile {
     require<InputError>(mapped != MAP_FAILED, path_.string(), ": cannot be mapped: ", std::strerror(errno));
     const std::uint8_t* token = static_cast<const std::uint8_t*>(mapped) + (begin - first);
     for (std::uint32_t& value : out) {
-      value = static_cast<std::uint32_t>(little_endian(token, width));
+      const std::int64_t read = little_endian(token, width);
+      value = static_cast<std::uint32_t>(read < 0 || read >= limit ? most : read);
       token += width;
     }
     ::munmap(mapped, length);
@@ -78,27 +74,16 @@ class OpenFile {
   std::int64_t bytes_;
 };
 
-std::vector<std::filesystem::path> files_below(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> files;
-  try {
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
-      if (std::error_code broken_link; entry.is_regular_file(broken_link)) files.push_back(entry.path());
-  } catch (const std::filesystem::filesystem_error& error) {
-    throw InputError(message("data: ", folder.string(), " cannot be listed: ", error.what()));
-  }
-  std::ranges::sort(files, {}, [](const std::filesystem::path& path) -> const std::string& { return path.native(); });
-  return files;
-}
-
 /// That of a file which begins with llm.c's header. Throws InputError where it is of another version.
 std::optional<FileTokens> llm_c_tokens(const std::filesystem::path& path, std::span<const std::uint8_t> head) {
   if (head.size() < 12) return std::nullopt;
   const std::int64_t magic = little_endian(head.data(), 4), version = little_endian(head.data() + 4, 4);
-  for (const LlmC& kind : llm_c) {
+  for (const LlmC& kind : llm_c_kinds) {
     if (kind.magic != magic) continue;
     require<InputError>(version == kind.version, "data: ", path.string(), " is a token file of llm.c, version ",
                         version, "; version ", kind.version, " is known");
-    return FileTokens{kind.layout, little_endian(head.data() + 8, 4)};
+    return FileTokens{{.token_bytes = kind.token_bytes, .header = llm_c_header_bytes, .text = false},
+                      little_endian(head.data() + 8, 4)};
   }
   return std::nullopt;
 }
@@ -110,10 +95,10 @@ std::optional<FileTokens> tokens_of(const std::filesystem::path& path, std::span
   if (format == TokenFormat::u16 || format == TokenFormat::u32) {
     require<InputError>(!known, "data: ", path.string(), " begins with llm.c's header, and --data-format ",
                         to_text(format), " is of files without one; leave it out");
-    return FileTokens{.layout = {.token_bytes = format == TokenFormat::u16 ? 2 : 4}};
+    return FileTokens{.layout = {.token_bytes = format == TokenFormat::u16 ? 2 : 4, .text = false}};
   }
   if (known) return known;
-  if (std::ranges::find(head, 0) != head.end()) return std::nullopt;
+  if (is_binary(head)) return std::nullopt;
   return FileTokens{};
 }
 
@@ -140,31 +125,28 @@ std::string to_text(TokenFormat value) {
 }
 
 std::string TokenLayout::unit() const {
-  return token_bytes == 1 ? "bytes" : message("tokens of ", 8 * token_bytes, " bits");
+  if (text) return "bytes";
+  return message(is_signed ? "signed " : "", "tokens of ", 8 * token_bytes, " bits");
 }
 
 Corpus::Corpus(std::span<const std::filesystem::path> paths, TokenFormat format) {
   require<InputError>(!paths.empty(), "data: no file or folder was given; use --data PATH");
   for (const std::filesystem::path& path : paths) {
-    std::error_code error;
-    const std::filesystem::file_status status = std::filesystem::status(path, error);
-    require<InputError>(status.type() != std::filesystem::file_type::not_found, "data: ", path.string(),
-                        ": no such file or folder");
-    require<InputError>(!error, "data: ", path.string(), ": cannot be read: ", error.message());
-    if (std::filesystem::is_directory(status)) {
-      for (const std::filesystem::path& file : files_below(path)) add(file, format);
-    } else {
-      require<InputError>(std::filesystem::is_regular_file(status), "data: ", path.string(),
-                          ": neither a file nor a folder");
-      add(path, format);
+    if (const std::optional<TokenFolder> tokens = read_token_folder(path)) {
+      require<InputError>(tokens->complete, "data: ", path.string(),
+                          ": tokenizing it did not end; run tessera tokenize ", "again, which goes on from there");
+      for (const TokenShard& shard : tokens->shards) add(path / shard.name, format);
+      continue;
     }
+    for (const std::filesystem::path& file : input_files(std::span(&path, 1))) add(file, format);
   }
   require<InputError>(size_ > 0, "data: ", paths.front().string(), paths.size() > 1 ? " and the others hold" : " holds",
-                      " no ", layout_.token_bytes == 1 ? "text" : "tokens", " (", skipped_,
-                      " binary files were skipped)");
+                      " no ", layout_.text ? "text" : "tokens", " (", skipped_, " binary files were skipped)");
 }
 
 void Corpus::add(const std::filesystem::path& path, TokenFormat format) {
+  if (format == TokenFormat::automatic)
+    if (const std::optional<std::filesystem::path> index = megatron_index(path)) return add_megatron(*index);
   const OpenFile file(path);
   if (file.bytes() <= 0) return;
   const std::optional<FileTokens> found = tokens_of(path, file.head(), format);
@@ -180,13 +162,29 @@ void Corpus::add(const std::filesystem::path& path, TokenFormat format) {
                         " bytes, and has ", file.bytes(), "; it is cut off or damaged");
   require<InputError>(bytes % layout.token_bytes == 0, "data: ", path.string(), " has ", bytes,
                       " bytes, which are no whole number of ", layout.unit());
+  append(path, layout, file.bytes());
+}
+
+void Corpus::add_megatron(const std::filesystem::path& index) {
+  const MegatronTokens tokens = read_megatron_index(index);
+  append(megatron_tokens_of(index), {.token_bytes = tokens.token_bytes, .is_signed = tokens.is_signed, .text = false},
+         tokens.tokens * tokens.token_bytes);
+}
+
+void Corpus::append(const std::filesystem::path& path, const TokenLayout& layout, std::int64_t bytes) {
   if (!files_.empty())
     require<InputError>(layout == layout_, "data: ", files_.front().path.string(), " holds ", layout_.unit(), ", and ",
-                        path.string(), " ", layout.unit(), "; give one kind alone");
+                        path.string(), " ", layout.unit(), "; give one kind alone, or each a weight (PATH:WEIGHT)");
   layout_ = layout;
-  if (bytes == 0) return;
-  files_.push_back({.path = path, .begin = size_, .bytes = file.bytes()});
-  size_ = checked_add(size_, bytes / layout.token_bytes);
+  if (bytes == layout.header) return;
+  files_.push_back({.path = path, .begin = size_, .bytes = bytes});
+  size_ = checked_add(size_, (bytes - layout.header) / layout.token_bytes);
+}
+
+CorpusPlace Corpus::place_of(std::int64_t token) const {
+  require(token >= 0 && token < size_, "data: token ", token, " of ", size_);
+  const CorpusFile& file = *(std::ranges::upper_bound(files_, token, {}, &CorpusFile::begin) - 1);
+  return {.path = file.path, .byte = layout_.header + (token - file.begin) * layout_.token_bytes};
 }
 
 void Corpus::copy(std::int64_t begin, std::span<std::uint32_t> out) const {
@@ -202,8 +200,7 @@ void Corpus::copy(std::int64_t begin, std::span<std::uint32_t> out) const {
     require<InputError>(opened.bytes() == source.bytes, "data: ", source.path.string(), " had ", source.bytes,
                         " bytes at the start and has ", opened.bytes(),
                         " now; data must not change while they are used");
-    opened.copy(layout_.header + inside * layout_.token_bytes, layout_.token_bytes,
-                out.first(static_cast<std::size_t>(part)));
+    opened.copy(layout_.header + inside * layout_.token_bytes, layout_, out.first(static_cast<std::size_t>(part)));
     out = out.subspan(static_cast<std::size_t>(part));
     begin += part;
     ++file;

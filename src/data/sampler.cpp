@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <string>
+#include <utility>
 
 #include <fsdp/core/checked.hpp>
 #include <fsdp/core/error.hpp>
@@ -50,8 +51,8 @@ void check_batch(std::int64_t batch, std::int64_t ranks, std::int64_t micro_batc
       " micro-batches; the nearest sizes that can: ", below > 0 ? std::to_string(below) + " and " : "", below + parts));
 }
 
-Sampler::Sampler(std::uint64_t seed, std::int64_t windows, std::int64_t batch)
-    : seed_(seed), windows_(windows), batch_(batch) {
+Sampler::Sampler(std::uint64_t seed, std::int64_t windows, std::int64_t batch, Order order)
+    : seed_(seed), windows_(windows), batch_(batch), order_(std::move(order)) {
   require(windows >= 1 && batch >= 1, "data: a sampler of ", windows, " windows in batches of ", batch);
 }
 
@@ -70,6 +71,11 @@ void Sampler::advance() {
 std::vector<std::int64_t> Sampler::draw(std::int64_t begin, std::int64_t count) const {
   std::vector<std::int64_t> drawn;
   drawn.reserve(static_cast<std::size_t>(count));
+  if (order_) {
+    const std::int64_t first = checked_add(checked_multiply(position_.epoch, windows_), position_.index + begin);
+    for (std::int64_t i = 0; i < count; ++i) drawn.push_back(order_(first + i));
+    return drawn;
+  }
   for (std::int64_t i = position_.index + begin; count > 0;) {
     const Permutation order(seed_, static_cast<std::uint64_t>(position_.epoch + i / windows_), windows_);
     do drawn.push_back(order(i++ % windows_));

@@ -2,10 +2,12 @@
 #include <fsdp/data/text_source.hpp>
 
 #include <algorithm>
+#include <utility>
 
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/hash.hpp>
 #include <fsdp/core/identity.hpp>
+#include <fsdp/data/mixture.hpp>
 #include <fsdp/report/report.hpp>
 
 namespace fsdp::data {
@@ -13,18 +15,60 @@ namespace fsdp::data {
 TextSource::TextSource(std::span<const std::filesystem::path> paths, std::int64_t sequence_length,
                        double validation_fraction, std::int64_t vocabulary, std::optional<std::int64_t> separator,
                        TokenFormat format)
-    : corpus_(std::make_unique<const Corpus>(paths, format)),
-      windows_(*corpus_, sequence_length, validation_fraction, vocabulary),
-      separator_(separator) {
-  if (!separator) return;
-  require<InputError>(corpus_->layout().token_bytes > 1 || *separator < 256, "--document-separator ", *separator,
-                      " must be a byte: 0 to 255, since the data are text");
-  require<InputError>(corpus_->layout().token_bytes == 1 || *separator < vocabulary, "--document-separator ",
-                      *separator, " is not below the model's vocabulary of ", vocabulary);
+    : TextSource(std::vector{WeightedFiles{.paths = {paths.begin(), paths.end()}}}, sequence_length,
+                 validation_fraction, vocabulary, separator, format) {}
+
+TextSource::TextSource(std::span<const WeightedFiles> sources, std::int64_t sequence_length, double validation_fraction,
+                       std::int64_t vocabulary, std::optional<std::int64_t> separator, TokenFormat format)
+    : separator_(separator) {
+  require(!sources.empty(), "data: a source of no files");
+  for (const WeightedFiles& source : sources) {
+    auto corpus = std::make_unique<const Corpus>(source.paths, format);
+    const bool text = corpus->layout().text;
+    require<InputError>(!separator || !text || *separator < 256, "--document-separator ", separator.value_or(0),
+                        " must be a byte: 0 to 255, since the data are text");
+    require<InputError>(!separator || text || *separator < vocabulary, "--document-separator ", separator.value_or(0),
+                        " is not below the model's vocabulary of ", vocabulary);
+    const Windows windows(*corpus, sequence_length, validation_fraction, vocabulary);
+    parts_.push_back({.corpus = std::move(corpus), .windows = windows, .weight = source.weight, .training = training_});
+    training_ += windows.training();
+  }
+  for (Part& part : parts_) {
+    part.validation = training_ + validation_;
+    validation_ += part.windows.validation();
+  }
+}
+
+const TextSource::Part& TextSource::part_of(std::int64_t sample, std::int64_t& window) const {
+  const bool held_out = sample >= training_;
+  const auto first = held_out ? &Part::validation : &Part::training;
+  const Part& part = *(std::ranges::upper_bound(parts_, sample, {}, first) - 1);
+  window = sample - part.*first + (held_out ? part.windows.training() : 0);
+  return part;
+}
+
+Order TextSource::order(std::uint64_t seed) const {
+  if (parts_.size() == 1) return {};
+  std::vector<Mixture::Source> sources;
+  std::vector<std::int64_t> first;
+  for (const Part& part : parts_) {
+    sources.push_back({.weight = part.weight, .windows = part.windows.training()});
+    first.push_back(part.training);
+  }
+  return [mixture = Mixture(seed, std::move(sources)), first = std::move(first)](std::int64_t n) {
+    const Mixture::Window drawn = mixture(n);
+    return first[drawn.source] + drawn.window;
+  };
+}
+
+std::int64_t TextSource::skipped_binary() const {
+  std::int64_t files = 0;
+  for (const Part& part : parts_) files += part.corpus->skipped_binary();
+  return files;
 }
 
 TextSource::Storage TextSource::storage(std::int64_t sequences, Allocate allocate) const {
-  const std::int64_t tokens = sequences * windows_.seq_len();
+  const std::int64_t tokens = sequences * sequence_length();
   Storage storage{.sequences = sequences, .memory = allocate(2 * tokens * std::int64_t{sizeof(std::int32_t)})};
   storage.tokens = reinterpret_cast<std::int32_t*>(storage.memory.get());
   storage.targets = storage.tokens + tokens;
@@ -32,13 +76,15 @@ TextSource::Storage TextSource::storage(std::int64_t sequences, Allocate allocat
 }
 
 TokenBatch TextSource::fill(Storage& storage, std::span<const std::int64_t> windows) const {
-  const std::int64_t length = windows_.seq_len();
+  const std::int64_t length = sequence_length();
   storage.documents.assign(1, 0);
   for (std::int64_t i = 0; i < storage.sequences; ++i) {
     const bool present = i < std::ssize(windows);
     std::int32_t* const tokens = storage.tokens + i * length;
     std::int32_t* const targets = storage.targets + i * length;
-    windows_.fill(present ? windows[static_cast<std::size_t>(i)] : 0, tokens, targets);
+    std::int64_t window = 0;
+    const Part& part = part_of(present ? windows[static_cast<std::size_t>(i)] : 0, window);
+    part.windows.fill(window, tokens, targets);
     if (!present) std::fill_n(targets, length, -1);
     if (separator_)
       append_documents({tokens, static_cast<std::size_t>(length)}, static_cast<std::int32_t>(*separator_),
@@ -51,19 +97,30 @@ TokenBatch TextSource::fill(Storage& storage, std::span<const std::int64_t> wind
 }
 
 std::string TextSource::text() const {
-  const TokenLayout& layout = corpus_->layout();
-  const std::size_t files = corpus_->files().size();
-  const std::string where = message(" in ", files, files == 1 ? " file" : " files");
-  if (layout.token_bytes > 1) return message(corpus_->size(), " ", layout.unit(), where);
-  return message(report::bytes_text(corpus_->size()), where, " (", corpus_->skipped_binary(), " binary ones skipped)");
+  std::string text;
+  for (const Part& part : parts_) {
+    const Corpus& corpus = *part.corpus;
+    const std::size_t files = corpus.files().size();
+    if (parts_.size() > 1) text += message(text.empty() ? "" : "; ", "weight ", part.weight, ": ");
+    text +=
+        corpus.layout().text ? report::bytes_text(corpus.size()) : message(corpus.size(), " ", corpus.layout().unit());
+    text += message(" in ", files, files == 1 ? " file" : " files");
+    if (corpus.layout().text) text += message(" (", corpus.skipped_binary(), " binary ones skipped)");
+  }
+  return text;
 }
 
 std::string TextSource::identity() const {
-  std::uint64_t digest = hash_seed;
-  for (const CorpusFile& file : corpus_->files())
-    digest = hashed(digest, static_cast<std::int64_t>(digest_of_file(file.path)));
-  return message(corpus_->files().size(), " files, ", corpus_->size(), " ", corpus_->layout().unit(), ", digest ",
-                 digest_text(digest));
+  std::string text;
+  for (const Part& part : parts_) {
+    std::uint64_t digest = hash_seed;
+    for (const CorpusFile& file : part.corpus->files())
+      digest = hashed(digest, static_cast<std::int64_t>(digest_of_file(file.path)));
+    if (parts_.size() > 1) text += message(text.empty() ? "" : "; ", "weight ", part.weight, ": ");
+    text += message(part.corpus->files().size(), " files, ", part.corpus->size(), " ", part.corpus->layout().unit(),
+                    ", digest ", digest_text(digest));
+  }
+  return text;
 }
 
 }  // namespace fsdp::data

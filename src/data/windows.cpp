@@ -32,7 +32,7 @@ Windows::Windows(const Corpus& corpus, std::int64_t seq_len, double validation_f
                       validation_fraction, "; it must be at least 0 and below 1");
   count_ = (corpus.size() - 1) / seq_len;
   require<InputError>(count_ >= 1, "data: a sequence of ", seq_len, " tokens and the next one do not fit into the ",
-                      corpus.size(), corpus.layout().token_bytes == 1 ? " bytes" : " tokens",
+                      corpus.size(), corpus.layout().text ? " bytes" : " tokens",
                       " of the data; shorten --seq-len or give more data");
   if (validation_fraction > 0)
     validation_ =
@@ -46,10 +46,13 @@ void Windows::fill(std::int64_t window, std::int32_t* tokens, std::int32_t* targ
   require(window >= 0 && window < count_, "data: window ", window, " of ", count_);
   std::vector<std::uint32_t> all(static_cast<std::size_t>(seq_len_) + 1);
   corpus_->copy(window * seq_len_, all);
-  const std::int64_t largest = *std::ranges::max_element(all);
-  require<InputError>(largest < vocab_size_, "data: window ", window, " holds ",
-                      corpus_->layout().token_bytes == 1 ? "byte " : "token ", largest,
-                      ", which is not below the model's vocabulary of ", vocab_size_);
+  const auto bad = std::ranges::find_if(all, [&](std::int64_t token) { return token >= vocab_size_; });
+  if (bad != all.end()) {
+    const CorpusPlace place = corpus_->place_of(window * seq_len_ + (bad - all.begin()));
+    throw InputError(message("data: ", place.path.string(), " holds ", corpus_->layout().text ? "byte " : "token ",
+                             *bad, ", which is not below the model's vocabulary of ", vocab_size_, ", at byte ",
+                             place.byte));
+  }
   std::ranges::copy(all.begin(), all.end() - 1, tokens);
   std::ranges::copy(all.begin() + 1, all.end(), targets);
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fsdp/data/text_source.hpp>
 
+#include <algorithm>
 #include <array>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -63,6 +65,46 @@ TEST(TextSource, OfTokensSaysSoAndTakesAnySeparatorOfTheVocabulary) {
   EXPECT_INPUT_ERROR(TextSource(paths, 4, 0, 1000, 1000, TokenFormat::u16), "not below the model's vocabulary of 1000");
   EXPECT_INPUT_ERROR(TextSource(std::array{folder.write("text", "abcdef")}, 4, 0, 1000, 256),
                      "--document-separator 256 must be a byte: 0 to 255");
+}
+
+TEST(TextSource, OfSeveralCorporaDrawsByTheirWeights) {
+  const test::TemporaryFolder folder;
+  const std::vector<WeightedFiles> files = {{.paths = {folder.write("a", std::string(401, 'a'))}, .weight = 3},
+                                            {.paths = {folder.write("b", std::string(81, 'b'))}, .weight = 1}};
+  const TextSource source(files, 4, 0.1, 256, std::nullopt);
+  EXPECT_EQ(source.training(), 90 + 18);
+  EXPECT_EQ(source.validation(), 10 + 2);
+
+  auto storage = source.storage(1, device::host_memory<device::Cpu>);
+  const auto letter_of = [&](std::int64_t sample) {
+    return static_cast<char>(source.fill(storage, std::array{sample}).tokens.data()[0]);
+  };
+  EXPECT_EQ(letter_of(89), 'a');
+  EXPECT_EQ(letter_of(90), 'b');
+  EXPECT_EQ(letter_of(108), 'a');
+  EXPECT_EQ(letter_of(118), 'b');
+  EXPECT_EQ(letter_of(119), 'b');
+
+  Sampler sampler = sampler_of(source, 7, 8);
+  std::vector<std::int64_t> drawn;
+  for (int step = 0; step < 30; ++step, sampler.advance())
+    for (const std::int64_t sample : sampler.batch()) drawn.push_back(sample);
+  EXPECT_EQ(std::count_if(drawn.begin(), drawn.end(), [&](std::int64_t sample) { return letter_of(sample) == 'a'; }),
+            180);
+
+  Sampler resumed = sampler_of(source, 7, 8);  // by ranks and micro-batches, from a position that was saved
+  Sampler before = sampler_of(source, 7, 8);
+  for (int step = 0; step < 20; ++step) before.advance();
+  resumed.restore(before.position());
+  std::vector<std::int64_t> shares;
+  for (std::int64_t micro_batch = 0; micro_batch < 2; ++micro_batch)
+    for (std::int64_t rank = 0; rank < 2; ++rank)
+      for (const std::int64_t sample :
+           resumed.slice({.rank = rank, .ranks = 2, .micro_batch = micro_batch, .micro_batches = 2}))
+        shares.push_back(sample);
+  EXPECT_EQ(shares, std::vector(drawn.begin() + 160, drawn.begin() + 168));
+  EXPECT_NE(source.identity(),
+            TextSource(std::vector{WeightedFiles{files[0].paths, 2}, files[1]}, 4, 0.1, 256, std::nullopt).identity());
 }
 
 }  // namespace

@@ -41,6 +41,39 @@ tessera eval --model whole/step-00000003 --data u16.raw --data-format u16 --seq-
 same text.json u16.json
 expect_error 'the data was .* bytes.* is .* tokens of 16 bits' "$program" train "${flags[@]}" --data gpt2.bin --resume whole/step-00000003
 
+echo "== Megatron's files, and two sources by weight: the same windows after a resume on any number of ranks"
+python3 - <<'PY'
+import struct
+text = open("text.txt", "rb").read()
+lengths = [1000, 0, 3000]
+places = [0, 2000, 2000]
+with open("mega.idx", "wb") as file:
+    file.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, 3, 4) + struct.pack("<3i", *lengths) + struct.pack("<3q", *places))
+    file.write(struct.pack("<4q", 0, 1, 2, 3))
+open("mega.bin", "wb").write(open("u16.raw", "rb").read())
+PY
+run mega --data mega
+same whole.losses mega.losses
+head -c 1500 text.txt >short.txt
+mixed=(--model tiny --seq-len 64 --precision fp32 --seed 1 --batch-size 12 --data mega.idx:0.75 short.txt:0.25 --steps 6)
+mix() {
+  local name=$1
+  shift
+  tessera train "${mixed[@]}" "$@" --metrics "$name.jsonl"
+  steps "$name.jsonl" 4 >"$name.losses"
+}
+mix mixed --comm threads:2 --checkpoint-dir mixed --checkpoint-every 3
+contains "$out" '^data .*weight 0.75: 4000 tokens of 16 bits in 1 file; weight 0.25: 1.46 KiB in 1 file'
+mix resumed2 --comm threads:2 --resume mixed/step-00000003
+same mixed.losses resumed2.losses
+for ranks in 1 3; do
+  mix "resumed$ranks" --comm "threads:$ranks" --grad-accum 2 --resume mixed/step-00000003
+  close mixed.losses "resumed$ranks.losses" 1e-3
+done
+expect_error 'the data was weight 0.75.* is weight 0.5' "$program" train "${mixed[@]:0:8}" --steps 6 --batch-size 12 --data mega.idx:0.5 short.txt:0.5 --resume mixed/step-00000003
+expect_error 'short.txt has no weight, and others have one' "$program" train --model tiny --data mega.idx:0.5 short.txt
+expect_error 'eval: --data has weights' "$program" eval --model mixed/step-00000003 --data mega.idx:1 --precision fp32
+
 echo "== bad"
 bad=("$program" train "${flags[@]}")
 expect_error 'cut.bin says that it holds 4000 tokens, which make 9024 bytes, and has 9021' "${bad[@]}" --data cut.bin

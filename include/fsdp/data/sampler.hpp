@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace fsdp::data {
@@ -38,10 +39,14 @@ struct Share {
 /// Throws InputError, naming the nearest sizes that work, unless the batch divides over ranks x micro-batches.
 void check_batch(std::int64_t batch, std::int64_t ranks, std::int64_t micro_batches);
 
-/// Draws batches without replacement in each epoch; a batch that reaches an epoch's end goes on in the next one.
+/// The sample at the n-th place of a run: of a source that says itself what follows what, such as several by weights.
+using Order = std::function<std::int64_t(std::int64_t n)>;
+
+/// Draws batches without replacement in each epoch; a batch that reaches an epoch's end goes on in the next one. With
+/// an Order it is the order that says what is drawn, and an epoch is so many places of it.
 class Sampler {
  public:
-  Sampler(std::uint64_t seed, std::int64_t windows, std::int64_t batch);
+  Sampler(std::uint64_t seed, std::int64_t windows, std::int64_t batch, Order order = {});
 
   Position position() const { return position_; }
   void restore(Position position);  ///< throws InputError where the position is not inside an epoch
@@ -55,7 +60,17 @@ class Sampler {
 
   std::uint64_t seed_;
   std::int64_t windows_, batch_;
+  Order order_;
   Position position_;
 };
+
+/// The sampler of a source's training samples, by the source's own order where it has one.
+template <class Source>
+Sampler sampler_of(const Source& source, std::uint64_t seed, std::int64_t batch) {
+  if constexpr (requires { Order(source.order(seed)); })
+    return Sampler(seed, source.training(), batch, source.order(seed));
+  else
+    return Sampler(seed, source.training(), batch);
+}
 
 }  // namespace fsdp::data

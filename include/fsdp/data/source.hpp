@@ -22,7 +22,8 @@ using Allocate = std::shared_ptr<std::byte> (*)(std::int64_t bytes);
 /// Samples [0, training()) are trained on, [training(), training() + validation()) are held out. A `Storage` holds one
 /// micro-batch; the Batch that `fill` returns views it. `fill` takes at most as many samples as the storage has
 /// sequences; what is missing is there with targets that do not count. It throws InputError where data cannot be used.
-/// A source may have `identity()`, a line that differs where its samples do: ranks compare it, and resuming does.
+/// A source may have `order(seed)`, an Order (data/sampler.hpp), where samples are not drawn evenly, and `identity()`,
+/// a line that differs where its samples do: ranks compare it, and resuming does.
 template <class S>
 concept Source = requires(const S source, typename S::Storage& storage, std::span<const std::int64_t> samples,
                           std::int64_t number, Allocate allocate) {

@@ -9,40 +9,31 @@
 #include <string_view>
 #include <system_error>
 
-#include <gtest/gtest.h>
-#include <stdlib.h>
 #include <unistd.h>
+
+#include <fsdp/core/temporary_folder.hpp>
 
 namespace fsdp::testing {
 
-/// An empty folder that is removed with all in it.
-class TemporaryFolder {
+/// An empty folder that is removed with all in it, in memory where there is such a place: syncing costs nothing there.
+class TemporaryFolder : public fsdp::TemporaryFolder {
  public:
-  TemporaryFolder() {
-    const std::filesystem::path memory = "/dev/shm";  // where syncing costs nothing
-    std::error_code none;
-    const bool usable = std::filesystem::is_directory(memory, none) && ::access(memory.c_str(), W_OK) == 0;
-    std::string name = ((usable ? memory : std::filesystem::temp_directory_path()) / "tessera-test-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "cannot make a folder " << name;
-    path_ = name;
-  }
-  TemporaryFolder(TemporaryFolder&&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-
-  const std::filesystem::path& path() const { return path_; }
+  TemporaryFolder() : fsdp::TemporaryFolder(parent(), "tessera-test") {}
 
   std::filesystem::path write(const std::string& name, std::string_view content) const {
-    const std::filesystem::path path = path_ / name;
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path, std::ios::binary) << content;
-    return path;
+    const std::filesystem::path file = path() / name;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file, std::ios::binary) << content;
+    return file;
   }
 
  private:
-  std::filesystem::path path_;
+  static std::filesystem::path parent() {
+    const std::filesystem::path memory = "/dev/shm";
+    std::error_code none;
+    const bool usable = std::filesystem::is_directory(memory, none) && ::access(memory.c_str(), W_OK) == 0;
+    return usable ? memory : std::filesystem::temp_directory_path();
+  }
 };
 
 }  // namespace fsdp::testing

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// --data that is text, as the tokens of a model's tokenizer: made once, by rank 0, before a run reads them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <fsdp/core/temporary_folder.hpp>
+#include <fsdp/data/corpus.hpp>
+#include <fsdp/data/data_names.hpp>
+#include <fsdp/text/tokenizer.hpp>
+#include <fsdp/train/options.hpp>
+
+namespace fsdp::train {
+
+/// What a run reads, and from where.
+struct TextInputs {
+  data::DataNames data = {};
+  data::TokenFormat format = data::TokenFormat::automatic;
+  std::string model_folder = {};  ///< empty: the model is none
+  std::string cache = {};         ///< where TextOptions says nothing; empty: a temporary folder
+  std::int64_t vocabulary = 0;    ///< of the model
+};
+
+/// The tokenizer.json that --tokenizer names, or the one in a model's folder. Throws InputError where --tokenizer has
+/// none.
+std::optional<std::filesystem::path> tokenizer_of(const std::string& tokenizer, const std::string& model_folder);
+
+/// Throws InputError where a tokenizer has ids that a model lacks.
+void require_vocabulary(const text::Tokenizer& tokenizer, const std::filesystem::path& file, std::int64_t vocabulary);
+
+/// Owns a temporary folder, if one was made, which is removed with it.
+class TokenizedData {
+ public:
+  TokenizedData() = default;
+  /// Tokenizes what is text and was not yet; a line of each and progress go to stderr. Throws InputError.
+  TokenizedData(const TextOptions& options, const TextInputs& inputs);
+
+  /// What another rank made, of its text(). Throws InputError where this rank does not see it.
+  static TokenizedData at(const std::string& text);
+
+  /// The data, folders of tokens in the place of texts.
+  const data::DataNames& names() const { return names_; }
+  std::string text() const;
+
+ private:
+  data::DataNames names_;
+  std::shared_ptr<const TemporaryFolder> temporary_;
+};
+
+}  // namespace fsdp::train

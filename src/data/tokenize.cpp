@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/data/tokenize.hpp>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include <fsdp/checkpoint/directory_lock.hpp>
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/hash.hpp>
+#include <fsdp/core/identity.hpp>
+#include <fsdp/device/cpu.hpp>
+#include <fsdp/text/tokenizer_config.hpp>
+
+#include "../models/strict_json.hpp"
+#include "input_files.hpp"
+#include "llm_c.hpp"
+#include "text_units.hpp"
+#include "token_folder.hpp"
+
+namespace fsdp::data {
+namespace {
+
+constexpr JsonLimits line_limits{.depth = 64, .values = 10'000'000, .array = 10'000'000, .text = 1'000'000'000};
+
+/// What a unit's texts became.
+struct UnitIds {
+  std::vector<text::TokenId> ids;
+  std::int64_t documents = 0;
+  std::exception_ptr error;
+};
+
+bool is_lines(const std::filesystem::path& path) {
+  return path.extension() == ".jsonl" || path.extension() == ".ndjson";
+}
+
+/// A file that may be text.
+struct Candidate {
+  explicit Candidate(const std::filesystem::path& path) {
+    const FileDescriptor file = open_file(path, O_RDONLY, "read");
+    bytes = size_of(file, path);
+    binary = is_binary(head_of(file, path));
+  }
+  std::int64_t bytes = 0;
+  bool binary = false;
+};
+
+/// A number that changes when a file is written.
+std::int64_t time_of_change(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) throw_errno(path, "read");
+  return status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec;
+}
+
+}  // namespace
+
+bool holds_text(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error) || read_token_folder(path)) return false;
+  const std::vector<std::filesystem::path> files = input_files(std::span(&path, 1));
+  return std::ranges::any_of(files, [](const std::filesystem::path& file) {
+    const Candidate candidate(file);
+    return candidate.bytes > 0 && !candidate.binary;
+  });
+}
+
+struct Tokenizing::State {
+  explicit State(const TokenizeRequest& request);
+
+  void list_files();
+  void settle_end_token();
+  std::string text_of_line(const TextUnit& unit, const TextPiece& piece) const;
+  void append_piece(const TextUnit& unit, const TextPiece& piece, UnitIds& out) const;
+  UnitIds ids_of(const TextUnit& unit) const noexcept;
+
+  TokenizeRequest request;
+  std::filesystem::path file;
+  text::Tokenizer tokenizer;
+  text::TextFrame frame;
+  std::optional<text::TokenId> end;
+  std::vector<TextFile> files;
+  std::int64_t all_bytes = 0, skipped_binary = 0;
+  std::string made_of;
+};
+
+Tokenizing::State::State(const TokenizeRequest& asked)
+    : request(asked),
+      file(text::tokenizer_at(asked.tokenizer)),
+      tokenizer(text::Tokenizer::read(file)),
+      frame(tokenizer.frame()) {
+  require<InputError>(request.shard_tokens >= 1 && request.shard_tokens <= llm_c_most_tokens, "a file of ",
+                      request.shard_tokens, " tokens; llm.c's hold 1 to ", llm_c_most_tokens);
+  settle_end_token();
+  list_files();
+  std::uint64_t hash = hashed(hash_seed, static_cast<std::int64_t>(digest_of_file(file)));
+  hash = hashed(hashed(hash, request.field), end ? std::int64_t{*end} : std::int64_t{-1});
+  hash = hashed(hash, request.shard_tokens);
+  for (const TextFile& each : files) {
+    std::error_code error;
+    hash = hashed(hash, std::filesystem::weakly_canonical(each.path, error).native());
+    hash = hashed(hashed(hash, each.bytes), time_of_change(each.path));
+  }
+  made_of = digest_text(hash);
+}
+
+void Tokenizing::State::settle_end_token() {
+  if (request.end_token == "none") return;
+  std::string name = request.end_token;
+  if (name.empty()) {
+    const std::optional<std::string> beside = text::end_token_beside(file);
+    require<InputError>(beside.has_value(), file.string(), " has no tokenizer_config.json beside it that names an ",
+                        "eos_token; name the token that ends a document by --end-token, or --end-token none");
+    name = *beside;
+  }
+  end = tokenizer.id_of(name);
+  require<InputError>(end.has_value(), "the end token \"", name, "\" is none of ", file.string(),
+                      "; name one that is by --end-token, or --end-token none");
+}
+
+void Tokenizing::State::list_files() {
+  for (const std::filesystem::path& path : input_files(request.inputs)) {
+    const Candidate candidate(path);
+    skipped_binary += candidate.binary;
+    if (candidate.bytes == 0 || candidate.binary) continue;
+    files.push_back({.path = path, .bytes = candidate.bytes, .lines = is_lines(path)});
+    all_bytes += candidate.bytes;
+  }
+  require<InputError>(
+      !files.empty(), "there is no text in ", request.inputs.empty() ? "no file" : request.inputs.front().string(),
+      request.inputs.size() > 1 ? " and the others" : "", " (", skipped_binary, " binary files were skipped)");
+}
+
+std::string Tokenizing::State::text_of_line(const TextUnit& unit, const TextPiece& piece) const {
+  const std::string_view line = unit.text(piece);
+  if (line.find_first_not_of(" \t\r") == line.npos) return {};
+  const std::string source =
+      message("data: ", files[static_cast<std::size_t>(piece.file)].path.string(), " line ", piece.line);
+  nlohmann::json value = parse_strict(line, source, line_limits);
+  const auto found = value.is_object() ? value.find(request.field) : value.end();
+  require<InputError>(value.is_object(), source, ": is not a JSON object");
+  require<InputError>(found != value.end(), source, ": has no \"", shortened(request.field),
+                      "\"; name the field of the text by --text-field");
+  require<InputError>(found->is_string(), source, ": \"", shortened(request.field),
+                      "\" is not a text; name the field of the text by --text-field");
+  return std::move(found->get_ref<std::string&>());
+}
+
+void Tokenizing::State::append_piece(const TextUnit& unit, const TextPiece& piece, UnitIds& out) const {
+  const bool lines = files[static_cast<std::size_t>(piece.file)].lines;
+  const std::string line = lines ? text_of_line(unit, piece) : std::string();
+  const std::string_view text = lines ? std::string_view(line) : unit.text(piece);
+  if (text.empty()) return;
+  if (piece.opens) out.ids.insert(out.ids.end(), frame.before.begin(), frame.before.end());
+  piece.opens ? tokenizer.append_encoded(text, false, out.ids) : tokenizer.append_following(text, out.ids);
+  if (!piece.closes) return;
+  out.ids.insert(out.ids.end(), frame.after.begin(), frame.after.end());
+  if (end && (out.ids.empty() || out.ids.back() != *end)) out.ids.push_back(*end);
+  ++out.documents;
+}
+
+UnitIds Tokenizing::State::ids_of(const TextUnit& unit) const noexcept {
+  UnitIds out;
+  try {
+    for (const TextPiece& piece : unit.pieces) append_piece(unit, piece, out);
+  } catch (...) {
+    out.error = std::current_exception();
+  }
+  return out;
+}
+
+namespace {
+
+/// Writes ids as shards, and after each says in tokens.json how far it is.
+class ShardedOutput {
+ public:
+  ShardedOutput(std::filesystem::path folder, TokenFolder& contents, std::int64_t shard_tokens)
+      : folder_(std::move(folder)),
+        contents_(&contents),
+        writer_(folder_, contents.token_bytes, shard_tokens, contents.shards.size()),
+        skip_(contents.skip) {}
+
+  void append(const TextUnit& unit, const UnitIds& out) {
+    for (std::size_t at = static_cast<std::size_t>(std::exchange(skip_, 0)); at < out.ids.size();) {
+      at += writer_.append(out.ids.data() + at, out.ids.size() - at);
+      if (writer_.full()) close(unit.begin, static_cast<std::int64_t>(at));
+    }
+    contents_->documents += out.documents;
+  }
+
+  void finish(const TextPlace& place) {
+    contents_->complete = true;
+    writer_.empty() ? save(place, 0) : close(place, 0);
+  }
+
+ private:
+  void close(const TextPlace& place, std::int64_t skip) {
+    contents_->shards.push_back(writer_.close());
+    save(place, skip);
+  }
+  void save(const TextPlace& place, std::int64_t skip) {
+    contents_->place = place;
+    contents_->skip = skip;
+    write_token_folder(folder_, *contents_);
+  }
+
+  std::filesystem::path folder_;
+  TokenFolder* contents_;
+  TokenWriter writer_;
+  std::int64_t skip_;  // ids of the first unit that were written before
+};
+
+}  // namespace
+
+Tokenizing::Tokenizing(const TokenizeRequest& request) : state_(std::make_unique<State>(request)) {}
+Tokenizing::~Tokenizing() = default;
+Tokenizing::Tokenizing(Tokenizing&&) noexcept = default;
+
+const text::Tokenizer& Tokenizing::tokenizer() const { return state_->tokenizer; }
+std::optional<text::TokenId> Tokenizing::end_token() const { return state_->end; }
+const std::string& Tokenizing::made_of() const { return state_->made_of; }
+
+TokenFolder same_texts(const Tokenizing::State& state, const std::filesystem::path& folder, TokenFolder contents) {
+  require<InputError>(contents.made_of == state.made_of, folder.string(), " holds the tokens of other texts, of ",
+                      "another tokenizer, or made with other flags; take another folder, or delete it");
+  return contents;
+}
+
+/// What a folder holds of these texts so far.
+TokenFolder begun(const Tokenizing::State& state, const std::filesystem::path& folder) {
+  if (std::optional<TokenFolder> before = read_token_folder(folder))
+    return same_texts(state, folder, std::move(*before));
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::filesystem::path name = entry.path().filename();
+    require<InputError>(name == "run.lock" || name.extension() == ".part", folder.string(),
+                        " is not empty and holds no tokens.json; take a new folder");
+  }
+  return {.made_of = state.made_of, .token_bytes = state.tokenizer.vocabulary_size() <= 65536 ? 2 : 4};
+}
+
+/// Progress up to the place where a folder's contents end.
+TokenizeProgress progress_of(const Tokenizing::State& state, const TokenFolder& contents) {
+  std::int64_t bytes = contents.place.byte;
+  for (std::size_t i = 0; i < state.files.size() && static_cast<std::int64_t>(i) < contents.place.file; ++i)
+    bytes += state.files[i].bytes;
+  return {.bytes = bytes,
+          .all_bytes = state.all_bytes,
+          .documents = contents.documents,
+          .tokens = contents.tokens() - contents.skip};
+}
+
+Tokenized result_of(const Tokenizing::State& state, const TokenFolder& contents, Tokenized how) {
+  how.total = {.bytes = state.all_bytes,
+               .all_bytes = state.all_bytes,
+               .documents = contents.documents,
+               .tokens = contents.tokens()};
+  how.files = std::ssize(contents.shards);
+  how.skipped_binary = state.skipped_binary;
+  return how;
+}
+
+/// Some units at a time: read in order, encoded by all threads, written in order.
+void write_units(const Tokenizing::State& state, TokenFolder& contents, ShardedOutput& output,
+                 TokenizeProgress& progress, const std::function<void(const TokenizeProgress&)>& report) {
+  const auto threads = static_cast<int>(state.request.threads > 0 ? state.request.threads : device::available_cores());
+  TextUnits units(state.tokenizer, state.files, contents.place);
+  std::vector<TextUnit> batch(static_cast<std::size_t>(threads) * 4);
+  std::vector<UnitIds> ids(batch.size());
+  for (std::size_t count = batch.size(); count == batch.size();) {
+    count = 0;
+    while (count < batch.size() && units.next(batch[count])) ++count;
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+    for (std::size_t i = 0; i < count; ++i) ids[i] = state.ids_of(batch[i]);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (ids[i].error) std::rethrow_exception(ids[i].error);
+      output.append(batch[i], ids[i]);
+      progress.bytes += std::ssize(batch[i].bytes);
+      progress.documents += ids[i].documents;
+      progress.tokens += std::ssize(ids[i].ids);
+    }
+    if (report) report(progress);
+  }
+}
+
+Tokenized Tokenizing::write(const std::filesystem::path& folder,
+                            const std::function<void(const TokenizeProgress&)>& report) {
+  const State& state = *state_;
+  TokenFolder contents{};
+  if (std::optional<TokenFolder> before = read_token_folder(folder); before && before->complete) {
+    contents = same_texts(state, folder, std::move(*before));  // nothing is written: others may read it now
+    return result_of(state, contents, {.already_complete = true});
+  }
+  const checkpoint::DirectoryLock lock(folder);
+  contents = begun(state, folder);
+  TokenizeProgress progress = progress_of(state, contents);
+  const Tokenized how{.resumed_at_bytes = progress.bytes};
+  ShardedOutput output(folder, contents, state.request.shard_tokens);
+  write_units(state, contents, output, progress, report);
+  output.finish({.file = std::ssize(state.files)});
+  require<InputError>(contents.tokens() > 0, folder.string(), ": the texts hold no token");
+  return result_of(state, contents, how);
+}
+
+}  // namespace fsdp::data
