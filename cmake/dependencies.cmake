@@ -75,6 +75,8 @@ find_package(Threads REQUIRED)
 # Not oneDNN's own dnnl-config.cmake: Debian's asks for OpenCL's headers, which neither the package nor we need.
 tessera_require(oneDNN libdnnl-dev "oneDNN" 2.6)
 tessera_require(ISAL libisal-dev "ISA-L" 2.30)
+tessera_require(PCRE2 libpcre2-dev "PCRE2" 10.40)
+tessera_require(utf8proc libutf8proc-dev "utf8proc" 2.8)
 tessera_require(Boost libboost-dev "Boost" 1.74)
 tessera_require(range-v3 librange-v3-dev "range-v3" CONFIG)
 tessera_require(nlohmann_json nlohmann-json3-dev "nlohmann-json" CONFIG)

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs from Debian what the build needs and the machine lacks; says nothing and does nothing where all is there.
+# Installs from Debian or Ubuntu what the build needs and the machine lacks; says nothing and does nothing where all is there. On Fedora and Arch it
+# prints the packages' names (which nobody has tried), and installs nothing.
 #
 # usage: cmake/dependencies.sh [--ci]     --ci: also what .ci/run needs (clang, its sanitizers, clang-format)
 set -euo pipefail
 
 packages=(g++ cmake ninja-build python3
-  libdnnl-dev libisal-dev libopenmpi-dev openmpi-bin libboost-dev librange-v3-dev
+  libdnnl-dev libisal-dev libpcre2-dev libutf8proc-dev libopenmpi-dev openmpi-bin libboost-dev librange-v3-dev
   nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libgtest-dev)
 for argument in "$@"; do
   case $argument in
@@ -16,8 +17,17 @@ for argument in "$@"; do
 done
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
-  echo "dependencies.sh: this is not Debian, so install these by their names on your system: ${packages[*]};" \
-    "then: cmake --preset release && cmake --build --preset release" >&2
+  if command -v dnf >/dev/null; then
+    names="dnf install gcc-c++ cmake ninja-build python3 onednn-devel isa-l-devel pcre2-devel utf8proc-devel openmpi-devel
+      boost-devel range-v3-devel json-devel cli11-devel tomlplusplus-devel gtest-devel"
+  elif command -v pacman >/dev/null; then
+    names="pacman -S gcc cmake ninja python onednn isa-l pcre2 libutf8proc openmpi boost range-v3 nlohmann-json cli11
+      tomlplusplus gtest"
+  else
+    names="your system's packages of what Debian calls: ${packages[*]}"
+  fi
+  echo "dependencies.sh: this is neither Debian nor Ubuntu; install as root:" $names >&2  # unquoted: one line
+  echo "then: cmake --preset release && cmake --build --preset release" >&2
   exit 1
 fi
 

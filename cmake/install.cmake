@@ -33,7 +33,7 @@ configure_package_config_file(cmake/tesseraConfig.cmake.in "${PROJECT_BINARY_DIR
   INSTALL_DESTINATION "${package_directory}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/tesseraConfig.cmake" "${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake"
-  cmake/FindoneDNN.cmake cmake/FindISAL.cmake cmake/FindcuDNN.cmake cmake/FindNCCL.cmake DESTINATION "${package_directory}")
+  cmake/FindoneDNN.cmake cmake/FindISAL.cmake cmake/FindPCRE2.cmake cmake/Findutf8proc.cmake cmake/FindcuDNN.cmake cmake/FindNCCL.cmake DESTINATION "${package_directory}")
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(FILES bench/README.md bench/mlp_table.svg DESTINATION "${CMAKE_INSTALL_DOCDIR}/bench")
 install(DIRECTORY docs examples DESTINATION "${CMAKE_INSTALL_DOCDIR}" PATTERN train.sh EXCLUDE)

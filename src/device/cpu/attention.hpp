@@ -21,6 +21,7 @@
 
 #include "attention_kernels.hpp"
 #include "onednn.hpp"
+#include "scratch_layout.hpp"
 
 namespace fsdp::device::cpu {
 
@@ -84,20 +85,6 @@ QuerySplit split_queries(std::int64_t parts, std::int64_t group, const std::vect
 constexpr std::int64_t tile_leading(std::int64_t columns) { return round_up(columns, 16) + 16; }
 
 inline float score_scale(const AttentionShape& shape) { return 1.0f / std::sqrt(static_cast<float>(shape.head_dim)); }
-
-/// Byte offsets of one thread's scratch, each a multiple of `alignment`.
-class ScratchLayout {
- public:
-  std::int64_t place(std::int64_t count, std::int64_t element_bytes) {
-    const std::int64_t offset = bytes_;
-    bytes_ += round_up(count * element_bytes, alignment);
-    return offset;
-  }
-  std::int64_t bytes() const { return bytes_; }
-
- private:
-  std::int64_t bytes_ = 0;
-};
 
 /// The primitives of each extent of tiles.
 template <class Matmuls>

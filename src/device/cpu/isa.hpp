@@ -3,7 +3,7 @@
 /// Choosing an instruction set at run time.
 ///
 /// Every file in a folder kernels/ (src/device/cpu, src/comm) is compiled once per set, with the macro FSDP_ISA naming
-/// it (baseline, avx2, avx512) and the compiler flags to match. Such a file keeps its functions in an anonymous
+/// it (baseline, avx2, avx512_bf16) and the compiler flags to match. Such a file keeps its functions in an anonymous
 /// namespace, calls no inline function of a library (the linker would keep one copy for all sets), and exports one
 /// constant table of function pointers:
 ///
@@ -14,13 +14,30 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace fsdp::device::cpu {
 
-enum class Isa : std::uint8_t { baseline, avx2, avx512 };
+/// Each has what is before it. avx512 is without the bf16 instruction: our kernels are those of avx2 there, and
+/// oneDNN's use its registers.
+enum class Isa : std::uint8_t { baseline, avx2, avx512, avx512_bf16 };
 
-/// The best set of this machine; the environment variable TESSERA_ISA=baseline|avx2|avx512 lowers it, for tests.
+/// As TESSERA_ISA is written.
+std::string_view name_of(Isa isa);
+
+/// The best set of this machine, or the lesser one that the environment variable TESSERA_ISA names, which oneDNN then
+/// keeps to as well, unless DNNL_MAX_CPU_ISA is set; or what keep_to_instruction_set said (device/cpu.hpp). Throws
+/// InputError for a name that is none, or one that the processor lacks.
 Isa detected_isa();
+
+/// Whether it is less than the processor's.
+bool is_lowered();
+
+/// What the environment variable TESSERA_BF16_MATMUL asks for.
+enum class Bf16Matmul : std::uint8_t { by_instruction_set, native, by_float };
+
+/// Throws InputError for a value that is neither native nor float; detected_isa does, too, so that it is seen at once.
+Bf16Matmul asked_bf16_matmul();
 
 /// The table that set `isa` exports; defined by FSDP_EXPORT_KERNELS in a file compiled for that set.
 template <class Table, Isa isa>
@@ -31,7 +48,8 @@ template <class Table>
 const Table& kernels() {
 #if defined(__x86_64__)  // elsewhere only the baseline is compiled
   switch (detected_isa()) {
-    case Isa::avx512: return table<Table, Isa::avx512>();
+    case Isa::avx512_bf16: return table<Table, Isa::avx512_bf16>();
+    case Isa::avx512:
     case Isa::avx2: return table<Table, Isa::avx2>();
     case Isa::baseline: break;
   }

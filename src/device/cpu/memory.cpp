@@ -12,6 +12,8 @@
 #include <fsdp/core/error.hpp>
 #include <fsdp/device/cpu.hpp>
 
+#include "../../core/control_groups.hpp"
+
 #if defined(__SANITIZE_ADDRESS__)
 #define FSDP_ADDRESS_SANITIZER 1
 #elif defined(__has_feature)
@@ -68,8 +70,9 @@ int available_cores() {
   cpu_set_t mask;
   CPU_ZERO(&mask);
   // A machine with more cores than the mask holds fails here; then all that are online count.
-  if (sched_getaffinity(0, sizeof mask, &mask) == 0) return std::max(CPU_COUNT(&mask), 1);
-  return std::max(static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)), 1);
+  const int cores = sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask)
+                                                                  : static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  return std::max(std::min(cores, quota_of_cores().value_or(cores)), 1);
 }
 
 }  // namespace fsdp::device

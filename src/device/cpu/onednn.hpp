@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <unordered_map>
 #include <vector>
 
@@ -38,6 +39,8 @@ struct MatmulKeyHash {
   std::size_t operator()(const MatmulKey& key) const;
 };
 
+struct WidenedMatmul;  // widened_matmul.hpp
+
 /// A primitive that is ready to run.
 struct Matmul {
   /// The library's names for the caller's memory. One set per thread of the team, so that `run` needs no lock.
@@ -49,7 +52,8 @@ struct Matmul {
   dnnl::matmul primitive;
   dnnl::stream* stream = nullptr;
   std::int64_t scratch_bytes = 0;
-  std::vector<Arguments> arguments;  ///< by omp_get_thread_num()
+  std::vector<Arguments> arguments;              ///< by omp_get_thread_num()
+  std::shared_ptr<const WidenedMatmul> widened;  ///< where it goes by way of float: no primitive is made then
 };
 
 /// Runs on the caller's thread inside a parallel region, on the whole team outside. Several threads of a team may run
@@ -59,6 +63,9 @@ void run(const Matmul& matmul, const void* a, const void* b, void* c, void* scra
 }  // namespace fsdp::device::cpu
 
 namespace fsdp::device {
+
+/// oneDNN's, which keeps to the instruction set of isa.hpp.
+dnnl::engine cpu_engine();
 
 /// Not thread-safe: look a primitive up before the parallel region that runs it. References stay valid.
 struct Cpu::Planner::Cache {
@@ -70,7 +77,7 @@ struct Cpu::Planner::Cache {
   std::int64_t matmul_scratch(const cpu::MatmulKey& key);
 
   int threads;
-  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+  dnnl::engine engine = cpu_engine();
   dnnl::stream stream{engine};
   std::unordered_map<cpu::MatmulKey, cpu::Matmul, cpu::MatmulKeyHash> matmuls;
   std::unordered_map<cpu::MatmulKey, std::int64_t, cpu::MatmulKeyHash> scratch_bytes;

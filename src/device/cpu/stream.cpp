@@ -3,12 +3,16 @@
 /// The CPU's stream: its team size, and its planner's cache of oneDNN primitives.
 #include <omp.h>
 
+#include <array>
+#include <cstdlib>
 #include <mutex>
 
 #include <fsdp/core/error.hpp>
 #include <fsdp/device/cpu.hpp>
 
+#include "isa.hpp"
 #include "onednn.hpp"
+#include "widened_matmul.hpp"
 
 namespace fsdp::device {
 namespace {
@@ -63,8 +67,6 @@ decltype(auto) explained(const cpu::MatmulKey& key, Body body) {
   try {
     return body();
   } catch (const dnnl::error& error) {
-    require<InputError>(error.status != dnnl_unimplemented || key.a != DType::bf16,
-                        "oneDNN has no bf16 matmul on this processor (it needs AVX-512); use --precision fp32");
     throw LogicError(message("matmul [", key.m, ", ", key.k, "] x [", key.k, ", ", key.n, "] of ", name_of(key.a),
                              " to ", name_of(key.c), ", leading dimensions ", key.lda, " ", key.ldb, " ", key.ldc,
                              ": oneDNN says ", error.what()));
@@ -87,6 +89,7 @@ std::size_t MatmulKeyHash::operator()(const MatmulKey& key) const {
 }
 
 void run(const Matmul& matmul, const void* a, const void* b, void* c, void* scratch) {
+  if (matmul.widened) return run(*matmul.widened, a, b, c, static_cast<std::byte*>(scratch));
   // The handles are set without a stream: with one, oneDNN would look for padding to clear.
   const Matmul::Arguments& arguments = matmul.arguments[static_cast<std::size_t>(omp_get_thread_num())];
   arguments.a.set_data_handle(const_cast<void*>(a));
@@ -100,10 +103,25 @@ void run(const Matmul& matmul, const void* a, const void* b, void* c, void* scra
 
 }  // namespace cpu
 
+dnnl::engine cpu_engine() {
+  if (cpu::is_lowered() && std::getenv("DNNL_MAX_CPU_ISA") == nullptr) {
+    constexpr std::array sets = {dnnl::cpu_isa::sse41, dnnl::cpu_isa::avx2, dnnl::cpu_isa::avx512_core,
+                                 dnnl::cpu_isa::avx512_core_bf16};
+    dnnl::set_max_cpu_isa(sets[static_cast<std::size_t>(cpu::detected_isa())]);  // the first call counts
+  }
+  return {dnnl::engine::kind::cpu, 0};
+}
+
 Cpu::Planner::Cache::Cache(int thread_count) : threads(thread_count) {}
 
 const cpu::Matmul& Cpu::Planner::Cache::matmul(const cpu::MatmulKey& key) {
   if (const auto found = matmuls.find(key); found != matmuls.end()) return found->second;
+  if (cpu::goes_by_float(key)) {
+    cpu::Matmul made;
+    made.widened = std::make_shared<const cpu::WidenedMatmul>(cpu::made_by_float(*this, key));
+    made.scratch_bytes = made.widened->scratch_bytes();
+    return matmuls.emplace(key, std::move(made)).first->second;
+  }
   return explained(key, [&]() -> const cpu::Matmul& {
     const TeamSize team(key.single_thread ? 1 : threads);
     const dnnl::matmul::primitive_desc description = describe(key, engine);
@@ -129,6 +147,11 @@ const cpu::Matmul& Cpu::Planner::Cache::matmul(const cpu::MatmulKey& key) {
 
 std::int64_t Cpu::Planner::Cache::matmul_scratch(const cpu::MatmulKey& key) {
   if (const auto found = scratch_bytes.find(key); found != scratch_bytes.end()) return found->second;
+  if (cpu::goes_by_float(key)) {
+    const std::int64_t bytes = cpu::planned_by_float(*this, key).scratch_bytes();
+    scratch_bytes.emplace(key, bytes);
+    return bytes;
+  }
   return explained(key, [&] {
     const TeamSize team(key.single_thread ? 1 : threads);
     const auto bytes = static_cast<std::int64_t>(describe(key, engine).scratchpad_desc().get_size());

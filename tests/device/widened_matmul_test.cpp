@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cpu/widened_matmul.hpp"
+
+#include "reference.hpp"
+
+namespace fsdp::device {
+namespace {
+
+using namespace reference;
+
+struct Form {
+  std::int64_t m, n, k;
+  bool ta, tb, accumulate;
+};
+
+/// By way of float against float's own matmul of the same values.
+template <class C>
+void expect_as_float(const Form& form, int threads, bool single_thread) {
+  Rank rank(threads, 16 << 20);
+  const auto a = Matrix<bf16>::random(1, form.ta ? form.k : form.m, form.ta ? form.m : form.k, 5);
+  const auto b = Matrix<bf16>::random(2, form.tb ? form.n : form.k, form.tb ? form.k : form.n, 11);
+  auto c = Matrix<C>::random(3, form.m, form.n, 7);
+  Matrix<float> wide_a(a.view().rows(), a.view().columns()), wide_b(b.view().rows(), b.view().columns());
+  Matrix<float> expected(form.m, form.n);
+  const auto copy = [](const auto& from, const auto& to) {
+    for (std::int64_t i = 0; i < to.rows(); ++i)
+      for (std::int64_t j = 0; j < to.columns(); ++j) to.row(i)[j] = static_cast<float>(from.row(i)[j]);
+  };
+  copy(a.view(), wide_a.view());
+  copy(b.view(), wide_b.view());
+  copy(c.view(), expected.view());
+  enqueue(rank.stream, Matmul<float>{.a = {wide_a.view(), form.ta},
+                                     .b = {wide_b.view(), form.tb},
+                                     .c = expected.view(),
+                                     .write = form.accumulate ? Write::accumulate : Write::overwrite});
+  const cpu::MatmulKey key{.a = DType::bf16,
+                           .c = dtype_of<C>(),
+                           .m = form.m,
+                           .n = form.n,
+                           .k = form.k,
+                           .lda = a.view().row_stride(),
+                           .ldb = b.view().row_stride(),
+                           .ldc = c.view().row_stride(),
+                           .a_transposed = form.ta,
+                           .b_transposed = form.tb,
+                           .accumulate = form.accumulate,
+                           .single_thread = single_thread};
+  const cpu::WidenedMatmul matmul = cpu::made_by_float(rank.stream.cache(), key);
+  EXPECT_EQ(matmul.scratch_bytes(), cpu::planned_by_float(rank.stream.cache(), key).scratch_bytes());
+  const Block<Cpu> scratch(rank.ledger, MemoryKind::scratch, matmul.scratch_bytes());
+  cpu::run(matmul, a.view().data(), b.view().data(), c.view().data(), scratch.data());
+  EXPECT_LT(difference(c.values(), expected.values()), (std::is_same_v<C, bf16> ? 1.0 / 256 : 2e-6))
+      << form.m << " " << form.n << " " << form.k << (form.ta ? " a" : "") << (form.tb ? " b" : "");
+  EXPECT_TRUE(c.gaps_untouched());
+}
+
+TEST(WidenedMatmul, IsFloatsOwnInEveryFormOfManyBlocks) {
+  for (const Form& form : {Form{530, 270, 300, false, false, false},
+                           {530, 270, 300, true, false, true},
+                           {1100, 33, 257, false, true, true},
+                           {17, 600, 520, true, true, false},
+                           {1, 1, 1, false, false, true},
+                           {513, 257, 256, false, true, false}})
+    for (const int threads : {1, 2, 3}) {
+      expect_as_float<bf16>(form, threads, false);
+      expect_as_float<float>(form, threads, false);
+      expect_as_float<float>(form, threads, true);
+    }
+}
+
+}  // namespace
+}  // namespace fsdp::device
