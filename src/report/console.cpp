@@ -13,16 +13,16 @@
 #include <string_view>
 #include <system_error>
 
+#include <fsdp/report/report.hpp>
+
 namespace fsdp::report {
 namespace {
 
 constexpr std::int64_t bar_width = 24;
 
-/// 8123 as "8,123".
+/// 8123.4 as "8,123".
 std::string grouped(double value) {
-  std::string digits = std::to_string(std::llround(std::isfinite(value) ? std::clamp(value, 0.0, 1e15) : 0.0));
-  for (std::size_t place = digits.size(); place > 3; place -= 3) digits.insert(place - 3, 1, ',');
-  return digits;
+  return count_text(std::llround(std::isfinite(value) ? std::clamp(value, 0.0, 1e15) : 0.0));
 }
 
 std::string short_bytes_text(std::int64_t bytes) {

@@ -49,6 +49,7 @@ std::string json_line(const StartRecord& r) {
                   {"seed", r.seed},
                   {"world", r.world},
                   {"threads", r.threads},
+                  {"instruction_set", r.instruction_set},
                   {"first_step", r.first_step},
                   {"steps", r.steps},
                   {"skipped_binary", r.skipped_binary}});

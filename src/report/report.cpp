@@ -14,6 +14,12 @@
 
 namespace fsdp::report {
 
+std::string count_text(std::int64_t count) {
+  std::string digits = std::to_string(count);
+  for (std::size_t place = digits.size(); place > 3; place -= 3) digits.insert(place - 3, 1, ',');
+  return digits;
+}
+
 std::string bytes_text(std::int64_t bytes) {
   constexpr std::array units = {"B", "KiB", "MiB", "GiB", "TiB"};
   double value = static_cast<double>(bytes);
@@ -28,7 +34,8 @@ std::string start_text(const StartRecord& record, const std::string& data, std::
                        std::int64_t held_out_windows, std::int64_t peak_bytes) {
   std::ostringstream text;
   text << "stack     " << record.stack << ", " << record.world << (record.world == 1 ? " rank x " : " ranks x ")
-       << record.threads << (record.threads == 1 ? " thread\n" : " threads\n") << "model     " << record.model_name
+       << record.threads << (record.threads == 1 ? " thread" : " threads")
+       << (record.instruction_set.empty() ? "" : ", ") << record.instruction_set << "\nmodel     " << record.model_name
        << ": " << record.parameters << " parameters";
   for (const ConfigValue& size : record.sizes)
     if (const auto* const number = std::get_if<std::int64_t>(&size.value); number != nullptr && *number != 0)

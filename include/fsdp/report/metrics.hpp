@@ -24,7 +24,8 @@ struct StartRecord {
   ConfigValues constants = {};  ///< of the optimizer
   std::uint64_t seed = 0;
   std::int64_t world = 1;
-  std::int64_t threads = 1;  ///< per rank; results depend on it to the last bit
+  std::int64_t threads = 1;          ///< per rank; results depend on it to the last bit
+  std::string instruction_set = {};  ///< such as "avx2": likewise; empty where it does not matter
   std::int64_t parameters = 0;
   std::int64_t first_step = 1;  ///< above 1 after a resume
   std::int64_t steps = 0;
@@ -79,7 +80,7 @@ class Metrics {
 
   template <class Record>
   void write(const Record& record) {
-    append(json_line(record));
+    if (!path_.empty()) append(json_line(record));
   }
 
  private:

@@ -31,6 +31,9 @@ std::string summary_text(const SummaryRecord& record);
 /// "1.50 GiB", "12.0 MiB", "640 B".
 std::string bytes_text(std::int64_t bytes);
 
+/// "8,123".
+std::string count_text(std::int64_t count);
+
 /// The dry run's table: bytes by kind, and their sum.
 std::string memory_table(const device::BytesByKind& bytes, const std::string& title);
 
