@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `tessera bench mlp`, `attention`, `head` and `optim`: what one rank computes alone, so that no stack is needed.
+/// `tessera bench mlp`, `attention`, `head`, `matmul`, `optim` and `tokenize`: what one rank computes alone, so that no
+/// stack is needed.
 #pragma once
 
 #include "bench/options.hpp"
@@ -21,6 +22,12 @@ int measure_mlp_table(const BenchOptions& options);
 
 /// AdamW against a triad, and Muon against AdamW. Prints two lines for each precision.
 int measure_optim(const BenchOptions& options);
+
+/// Matmuls of bf16 against float's. Prints a line for each shape.
+int measure_matmul(const BenchOptions& options);
+
+/// A tokenizer over documents in memory. Prints a line for one thread and one for all cores.
+int measure_tokenize(const BenchOptions& options);
 
 /// Prints a line of Muon's step.
 void measure_muon(const BenchOptions& options, cli::PrecisionChoice precision, int threads);

@@ -35,9 +35,11 @@ void check(const BenchOptions& options) {
                           options.what == "comm" || options.stack.precision != cli::PrecisionChoice::bf16_wire,
                       "bench: --precision ", cli::name_of(options.stack.precision),
                       " says what ranks send each other, and ", options.what, " measures what one computes; take bf16");
-  require<InputError>(
-      options.model.empty() || options.what == "step" || options.what == "generate" || options.what == "load",
-      "bench: --model belongs to step, generate and load, not to ", options.what);
+  require<InputError>(options.model.empty() || options.what == "step" || options.what == "generate" ||
+                          options.what == "load" || options.what == "tokenize",
+                      "bench: --model belongs to step, generate, load and tokenize, not to ", options.what);
+  require<InputError>(options.what == "tokenize" || !train::is_given(options, "text"),
+                      "bench: --text belongs to tokenize, not to ", options.what);
   require<InputError>(options.what == "step" || options.optimizer == train::OptimizerChoice{},
                       "bench: --optimizer and its constants belong to step, not to ", options.what);
   at_least("parameters", options.parameters, 1, most_elements);

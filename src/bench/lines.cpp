@@ -150,6 +150,35 @@ std::string json_line(const StepLine& l) {
   return object.dump();
 }
 
+std::string json_line(const MatmulLine& l) {
+  const Object object = {{"bench", "matmul"},
+                         {"m", l.m},
+                         {"n", l.n},
+                         {"k", l.k},
+                         {"a_transposed", l.a_transposed},
+                         {"b_transposed", l.b_transposed},
+                         {"accumulate", l.accumulate},
+                         {"way", l.way},
+                         {"isa", l.isa},
+                         {"threads", l.threads},
+                         {"gflops", readable(l.gflops)},
+                         {"float_gflops", readable(l.float_gflops)},
+                         {"ratio", readable(l.ratio)}};
+  return object.dump();
+}
+
+std::string json_line(const TokenizeLine& l) {
+  const Object object = {{"bench", "tokenize"},
+                         {"tokenizer", l.tokenizer},
+                         {"vocabulary", l.vocabulary},
+                         {"bytes", l.bytes},
+                         {"tokens", l.tokens},
+                         {"threads", l.threads},
+                         {"load_ms", readable(l.load_ms)},
+                         {"mb_per_second", readable(l.megabytes_per_second)}};
+  return object.dump();
+}
+
 std::string json_line(const GenerateLine& l) {
   const Object object = {{"bench", "generate"},
                          {"stack", l.stack},

@@ -107,6 +107,28 @@ struct StepLine {
 };
 std::string json_line(const StepLine& line);
 
+/// A matmul of bf16 operands against the same of float.
+struct MatmulLine {
+  std::int64_t m = 0, n = 0, k = 0;
+  bool a_transposed = false, b_transposed = false, accumulate = false;
+  std::string way;  ///< native, or by way of float
+  std::string isa;
+  int threads = 1;
+  double gflops = 0, float_gflops = 0;
+  double ratio = 0;  ///< of the two rates
+};
+std::string json_line(const MatmulLine& line);
+
+/// A tokenizer over documents in memory.
+struct TokenizeLine {
+  std::string tokenizer;
+  std::int64_t vocabulary = 0, bytes = 0, tokens = 0;
+  int threads = 1;
+  double load_ms = 0;  ///< reading tokenizer.json, the best of some
+  double megabytes_per_second = 0;
+};
+std::string json_line(const TokenizeLine& line);
+
 /// A token that is generated: the slowest rank's times.
 struct GenerateLine {
   std::string stack;

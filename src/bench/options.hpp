@@ -16,8 +16,9 @@ namespace fsdp::bench {
 
 /// Of all benches; each reads those that its --help line names.
 struct BenchOptions {
-  std::string what = {};   ///< mlp, attention, head, step, generate, load, comm or optim
+  std::string what = {};   ///< mlp, attention, head, step, generate, load, comm, matmul, optim or tokenize
   std::string model = {};  ///< step, generate, load: the folder whose config.json says the sizes; empty: the next
+  std::string text = "/usr/include/boost";  ///< tokenize
   std::int64_t hidden = 1024, intermediate = 0, layers = 4, heads = 16, kv_heads = 4;
   std::int64_t vocab = 0;                 ///< 0: the command's own, and so below
   std::int64_t head_dim = 0;              ///< attention; 0: 64 and 128

@@ -15,15 +15,10 @@ namespace {
 
 constexpr std::int64_t most_side_bytes = 100'000'000;  // of a file; tokenizers of 256 Ki words have 35 MB
 
-constexpr const char* side_names[] = {"generation_config.json",
-                                      "tokenizer.json",
-                                      "tokenizer_config.json",
-                                      "special_tokens_map.json",
-                                      "added_tokens.json",
-                                      "vocab.json",
-                                      "merges.txt",
-                                      "tokenizer.model",
-                                      "chat_template.jinja"};
+constexpr const char* generation_name = "generation_config.json";
+constexpr const char* side_names[] = {
+    generation_name, "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+    "vocab.json",    "merges.txt",     "tokenizer.model",       "chat_template.jinja"};
 
 }  // namespace
 
@@ -45,6 +40,12 @@ SideFiles read_side_files(const std::filesystem::path& folder, const Warn& warn)
       warn(message(unreadable.what(), "; it is left out of checkpoints"));
     }
   }
+  return files;
+}
+
+SideFiles read_tokenizer_files(const std::filesystem::path& path, const Warn& warn) {
+  SideFiles files = read_side_files(std::filesystem::is_directory(path) ? path : path.parent_path(), warn);
+  files.erase(generation_name);
   return files;
 }
 

@@ -68,11 +68,26 @@ void bind(train::FlagSet& flags, Export& command) {
             "folder with the tokenizer's files and generation_config.json, where the checkpoint's has none");
 }
 void bind(train::FlagSet&, Inspect&) {}
+void bind(train::FlagSet& flags, Plot& command) { flags.add("out", command.out, "the picture to write"); }
+
+void bind(train::FlagSet& flags, Tokenize& command) {
+  data::TokenizeRequest& o = command.request;
+  flags.add("tokenizer", command.tokenizer, "tokenizer.json, or a model's folder that has one");
+  flags.add("out", command.out, "folder for the token files; one that was begun is gone on with");
+  flags.add("text-field", o.field, "of each line of JSONL");
+  flags.add("end-token", o.end_token,
+            "token behind each document, by name; left out: eos_token of tokenizer_config.json; none: no token");
+  flags.add("shard-tokens", o.shard_tokens, "most tokens of one file",
+            train::counts_up_to(std::numeric_limits<std::int32_t>::max()));
+  flags.add("threads", o.threads, "0: all cores", train::counts_up_to(train::most_threads, 0));
+}
 
 void bind(train::FlagSet& flags, bench::BenchOptions& o) {
   flags.add(
       "model", o.model,
-      "step and generate: folder whose config.json says the model's sizes, instead of flags; load: of the weights");
+      "step and generate: folder whose config.json says the model's sizes, instead of flags; load: of the weights; "
+      "tokenize: of the tokenizer.json");
+  flags.add("text", o.text, "tokenize: a file of text, or a folder of such");
   flags.add("hidden", o.hidden, "hidden size");
   flags.add("intermediate", o.intermediate, "width of the MLP; 0: 3072 for mlp, 2816 for step");
   flags.add("layers", o.layers, "layers of step's and generate's model");

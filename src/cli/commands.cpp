@@ -14,8 +14,10 @@
 namespace fsdp::cli {
 namespace {
 
-const std::vector<std::string> command_names = {"train", "eval", "generate", "export", "inspect", "bench", "stacks"};
-const std::vector<std::string> bench_names = {"mlp", "attention", "head", "step", "generate", "load", "comm", "optim"};
+const std::vector<std::string> command_names = {"train",    "eval", "generate", "export", "inspect",
+                                                "tokenize", "plot", "bench",    "stacks"};
+const std::vector<std::string> bench_names = {"mlp",  "attention", "head",   "step",  "generate",
+                                              "load", "comm",      "matmul", "optim", "tokenize"};
 
 /// A sub-command and what it is told.
 template <class Options>
@@ -73,8 +75,17 @@ Command parse(int argc, const char* const* argv) {
   inspect.app()
       .add_option("FOLDER", inspect.options().folder, "a model's folder, a checkpoint or a directory of them")
       ->type_name("");
+  Declared<Tokenize> tokenize(app, "tokenize", "text and JSONL as token files");
+  tokenize.app()
+      .add_option("INPUT", tokenize.options().inputs, "files, or folders of them; .jsonl holds a document a line")
+      ->type_name("");
+  Declared<Plot> plot(app, "plot", "curves of one or several runs as a picture (SVG)");
+  plot.app().add_option("METRICS", plot.options().files, "files that train --metrics wrote")->type_name("");
   Declared<bench::BenchOptions> bench(app, "bench", "measure; one JSON object a line");
-  bench.app().add_option("what", bench.options().what, "mlp | attention | head | step | comm | optim")->type_name("");
+  bench.app()
+      .add_option("what", bench.options().what,
+                  "mlp | attention | head | step | generate | load | comm | matmul | optim | tokenize")
+      ->type_name("");
   CLI::App& stacks = *app.add_subcommand("stacks", "what is compiled into this program, and what could be");
 
   train::Help help;
@@ -106,6 +117,19 @@ Command parse(int argc, const char* const* argv) {
     require<InputError>(!inspect.options().folder.empty(), "inspect: give a folder: tessera inspect FOLDER");
     return inspect.options();
   }
+  if (tokenize.asked_for()) {
+    tokenize.finish();
+    const Tokenize& told = tokenize.options();
+    require<InputError>(!told.inputs.empty() && !told.tokenizer.empty() && !told.out.empty(),
+                        "tokenize: give texts, their tokenizer and the folder to make: tessera tokenize INPUT... "
+                        "--tokenizer FOLDER --out FOLDER");
+    return told;
+  }
+  if (plot.asked_for()) {
+    plot.finish();
+    require<InputError>(!plot.options().files.empty(), "plot: give metrics files: tessera plot METRICS...");
+    return plot.options();
+  }
   if (bench.asked_for()) {
     bench.options().given = bench.finish();
     (void)resolve(bench.options().optimizer);
@@ -114,7 +138,9 @@ Command parse(int argc, const char* const* argv) {
   if (stacks.parsed()) return Stacks{};
   const std::vector<std::string> extras = app.remaining();
   if (extras.empty())
-    throw InputError("no command was given; known: train, eval, generate, export, inspect, bench, stacks. See --help");
+    throw InputError(
+        "no command was given; known: train, eval, generate, export, inspect, tokenize, plot, bench, stacks. See "
+        "--help");
   throw InputError(message("unknown command '", extras.front(), "'; ", suggestion(extras.front(), command_names)));
 }
 

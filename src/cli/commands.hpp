@@ -7,8 +7,10 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include <fsdp/core/dtype.hpp>
+#include <fsdp/data/tokenize.hpp>
 #include <fsdp/train/flags.hpp>
 #include <fsdp/train/optimizer_choice.hpp>
 #include <fsdp/train/options.hpp>
@@ -59,10 +61,24 @@ struct Inspect {
   std::string folder = {};
 };
 
+/// Token files of text.
+struct Tokenize {
+  data::TokenizeRequest request = {};
+  std::vector<std::string> inputs = {};
+  std::string tokenizer = {}, out = {};
+};
+
+/// Curves of metrics files.
+struct Plot {
+  std::vector<std::string> files = {};
+  std::string out = "plot.svg";
+};
+
 /// What is compiled into the program, and what could be.
 struct Stacks {};
 
-using Command = std::variant<train::Help, Train, Eval, Generate, Export, Inspect, bench::BenchOptions, Stacks>;
+using Command =
+    std::variant<train::Help, Train, Eval, Generate, Export, Inspect, Tokenize, Plot, bench::BenchOptions, Stacks>;
 
 /// `tessera <sub-command> ...`. Throws InputError.
 Command parse(int argc, const char* const* argv);
@@ -74,6 +90,8 @@ void bind(train::FlagSet& flags, Eval& command);
 void bind(train::FlagSet& flags, Generate& command);
 void bind(train::FlagSet& flags, Export& command);
 void bind(train::FlagSet& flags, Inspect& command);
+void bind(train::FlagSet& flags, Tokenize& command);
+void bind(train::FlagSet& flags, Plot& command);
 void bind(train::FlagSet& flags, bench::BenchOptions& options);
 
 }  // namespace fsdp::cli

@@ -17,7 +17,9 @@
 #include "bench/check.hpp"
 #include "cli/commands.hpp"
 #include "cli/folders.hpp"
+#include "cli/plot.hpp"
 #include "cli/support.hpp"
+#include "cli/tokenize.hpp"
 #include "stacks/compiled_stack.hpp"
 
 namespace fsdp::stacks {
@@ -117,6 +119,8 @@ struct Run {
   }
   int operator()(const cli::Export& command) const { return cli::run_export(command); }
   int operator()(const cli::Inspect& command) const { return cli::run_inspect(command); }
+  int operator()(const cli::Tokenize& command) const { return cli::run_tokenize(command); }
+  int operator()(const cli::Plot& command) const { return cli::run_plot(command); }
   int operator()(const cli::Stacks&) const {
     std::string text = "Compiled into this program; --tiling is free:\n";
     for (const stacks::CompiledStack& stack : compiled_stacks()) text += "  " + flags_of(stack) + "\n";
@@ -128,7 +132,9 @@ struct Run {
     if (options.what == "mlp") return bench::measure_mlp(options);
     if (options.what == "attention") return bench::measure_attention(options);
     if (options.what == "head") return bench::measure_head(options);
+    if (options.what == "matmul") return bench::measure_matmul(options);
     if (options.what == "optim") return bench::measure_optim(options);
+    if (options.what == "tokenize") return bench::measure_tokenize(options);
     bench::BenchOptions resolved = options;
     if (options.what == "comm" && !train::is_given(options, "comm"))
       resolved.stack.comm.ranks = 2;  // one thread has nobody to talk to

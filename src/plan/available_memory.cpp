@@ -9,17 +9,12 @@
 
 #include <fsdp/core/error.hpp>
 
+#include "../core/control_groups.hpp"
+
 namespace fsdp::plan {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// The number in a file of one number; none of "max" or of no file.
-std::optional<std::int64_t> number_in(const fs::path& path) {
-  std::ifstream file(path);
-  std::int64_t number = 0;
-  return file >> number ? std::optional(number) : std::nullopt;
-}
 
 /// The number after `name` in a file of lines "name number ...".
 std::optional<std::int64_t> field_of(const fs::path& path, std::string_view name) {
@@ -34,29 +29,14 @@ std::optional<std::int64_t> field_of(const fs::path& path, std::string_view name
   return std::nullopt;
 }
 
-/// Where a version of control groups keeps what.
-struct Version {
-  const char* folder;
-  const char* limit;
-  const char* usage;
-  const char* cached;  ///< of the usage, what the system would give back
-};
-constexpr Version version1 = {"sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
-                              "total_inactive_file"};
-constexpr Version version2 = {"sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"};
-
-/// What a group and all groups above it leave. A container may see its own group as the uppermost.
-std::optional<std::int64_t> left_by_groups(const fs::path& root, const Version& version, fs::path group) {
-  std::optional<std::int64_t> least;
-  for (;; group = group.parent_path()) {
-    const fs::path folder = root / version.folder / group.relative_path();
-    const auto limit = number_in(folder / version.limit), usage = number_in(folder / version.usage);
-    if (limit && usage) {
-      const std::int64_t left = *limit - *usage + field_of(folder / "memory.stat", version.cached).value_or(0);
-      least = std::min(least.value_or(left), left);
-    }
-    if (!group.has_relative_path()) return least;
-  }
+/// What a group leaves, with what the system would give back of its usage.
+std::optional<std::int64_t> left_by(const ControlGroup& group) {
+  const bool first = group.version == 1;
+  const auto limit = number_in(group.folder / (first ? "memory.limit_in_bytes" : "memory.max"));
+  const auto usage = number_in(group.folder / (first ? "memory.usage_in_bytes" : "memory.current"));
+  if (!limit || !usage) return std::nullopt;
+  const char* const cached = first ? "total_inactive_file" : "inactive_file";
+  return *limit - *usage + field_of(group.folder / "memory.stat", cached).value_or(0);
 }
 
 }  // namespace
@@ -67,15 +47,7 @@ std::int64_t available_memory(const fs::path& root) {
     if (bytes) least = std::min(least.value_or(*bytes), *bytes);
   };
   if (const auto kibibytes = field_of(root / "proc/meminfo", "MemAvailable:")) consider(*kibibytes * 1024);
-  std::ifstream groups(root / "proc/self/cgroup");  // lines "number:controllers:/path"; version 2 has no controllers
-  for (std::string line; std::getline(groups, line);) {
-    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    if (controllers == ",,") consider(left_by_groups(root, version2, line.substr(second + 1)));
-    if (controllers.find(",memory,") != std::string::npos)
-      consider(left_by_groups(root, version1, line.substr(second + 1)));
-  }
+  for (const ControlGroup& group : control_groups(root, "memory")) consider(left_by(group));
   require<InputError>(least.has_value(), "this system does not tell how much memory is left; give --memory BYTES");
   return std::max<std::int64_t>(*least, 0);
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <fsdp/core/error.hpp>
 #include <fsdp/train/ranges.hpp>
 
 namespace fsdp::train {
@@ -17,10 +18,21 @@ constexpr Range<double> learning_rates{.least = 0, .most = 1000};
 
 /// What data hold, and where their documents end.
 template <class WithData>
-void add_data(FlagSet& flags, WithData& o) {
-  flags.add("data", o.data, "text or token files, or folders of them; binary files are skipped");
+void add_data(FlagSet& flags, WithData& o, const char* cache) {
+  flags.add("data", o.data,
+            "text, JSONL (.jsonl) or token files, or folders of them; binary files are skipped. PATH:WEIGHT for each: "
+            "sources of "
+            "which so large a share is read");
   flags.add("data-format", o.data_format,
-            "auto: llm.c's token files, else text | bytes: text | u16 | u32: tokens without a header");
+            "auto: token files of llm.c and Megatron-LM, else text | bytes: text, each byte a token | u16 | u32: "
+            "tokens without a header");
+  flags.add("tokenizer", o.text.tokenizer,
+            "tokenizer.json, or its folder, that makes tokens of text; left out: the one in --model's folder, or else "
+            "each byte is a token");
+  flags.add("text-field", o.text.field, "of each line of JSONL");
+  flags.add("end-token", o.text.end_token,
+            "token behind each document, by name; left out: eos_token of tokenizer_config.json; none: no token");
+  flags.add("token-cache", o.text.cache, message("folder where the tokens of text stay; left out: ", cache));
   flags.add("document-separator", o.document_separator,
             "token (of text a byte: 10 is a newline) after which a new document begins: no attention across, positions "
             "restart",
@@ -43,15 +55,18 @@ void bind(FlagSet& flags, LaunchOptions& launch) {
 }
 
 void bind(FlagSet& flags, TrainOptions& o) {
-  add_data(flags, o);
+  add_data(flags, o, "tokens in --checkpoint-dir, or else a temporary one");
   flags.add("steps", o.steps, "optimizer steps of the whole run", counts_up_to(most_steps));
   flags.add("seq-len", o.seq_len, "tokens per sequence", counts_up_to(most_tokens));
   flags.add("batch-size", o.batch_size, "sequences per step, over all ranks and micro-batches",
             counts_up_to(most_sequences));
   flags.add("grad-accum", o.grad_accum, "micro-batches per step", counts_up_to(most_sequences));
   flags.add("lr", o.lr, "learning rate after warm-up", learning_rates);
-  flags.add("lr-schedule", o.lr_schedule, "constant | cosine (down to a tenth at the last step)");
+  flags.add("lr-schedule", o.lr_schedule,
+            "constant | linear, cosine (down to a tenth at the last step) | wsd (constant, then linear)");
   flags.add("warmup", o.warmup, "steps of linear warm-up", counts_up_to(most_steps, 0));
+  flags.add("lr-decay-steps", o.lr_decay_steps, "wsd: last steps, in which the rate falls; 0: a tenth of --steps",
+            counts_up_to(most_steps, 0));
   flags.add("clip", o.clip, "largest global gradient norm; 0 is off", Range<double>{.least = 0, .most = 1e30});
   flags.add("loss-scale", o.loss_scale,
             "off | dynamic | dynamic:INITIAL (a power of two); steps that overflow are skipped");
@@ -82,6 +97,7 @@ void bind(FlagSet& flags, TrainOptions& o) {
   add_disk_deadline(flags, o.launch);
   flags.add("on-signal", o.on_signal, "save | stop: whether a step that SIGTERM or SIGINT ends is saved");
   flags.add("metrics", o.metrics, "file that JSON lines are appended to");
+  flags.add("tensorboard", o.tensorboard, "directory for TensorBoard's event files");
   flags.add("trace", o.trace, "file for a Chrome trace");
   flags.add("cuda-graphs", o.cuda_graphs, "nccl: a step is launched as one CUDA graph, captured in the second step");
   flags.add("log-every", o.log_every, "steps between lines on the console", counts_up_to(most_steps));
@@ -93,7 +109,7 @@ void bind(FlagSet& flags, TrainOptions& o) {
 
 void bind(FlagSet& flags, EvalOptions& o) {
   flags.add("model", o.model, "folder with config.json and weights");
-  add_data(flags, o);
+  add_data(flags, o, "a temporary one");
   flags.add("seq-len", o.seq_len, "tokens per sequence", counts_up_to(most_tokens));
   flags.add("batch-size", o.batch_size, "sequences at a time", counts_up_to(most_sequences));
   flags.add("windows", o.windows, "windows used, evenly spread; 0: all", counts_up_to(most_elements, 0));
@@ -103,7 +119,8 @@ void bind(FlagSet& flags, EvalOptions& o) {
 
 void bind(FlagSet& flags, GenerateOptions& o) {
   flags.add("model", o.model, "folder with config.json and weights");
-  flags.add("prompt", o.prompt, "text to go on from, which is read and written as bytes: of a model of 256 tokens");
+  flags.add("tokenizer", o.tokenizer, "tokenizer.json, or its folder; left out: the one in --model");
+  flags.add("prompt", o.prompt, "text to go on from; without a tokenizer each byte is a token");
   flags.add("prompt-ids", o.prompt_ids,
             "token ids to go on from, such as 1,2,3, instead of a text; several are a batch. A line of ids is printed "
             "for each");

@@ -46,17 +46,17 @@ void from_text(std::string_view flag, std::string_view text, bool& value) {
 }
 void from_text(std::string_view, std::string_view text, std::string& value) { value = text; }
 void from_text(std::string_view flag, std::string_view text, LrShape& value) {
-  const std::vector<std::string> names = {"constant", "cosine"};
-  require<InputError>(text == names[0] || text == names[1], "--", flag, " ", text, " is not known; ",
-                      suggestion(text, names));
-  value = text == names[0] ? LrShape::constant : LrShape::cosine;
+  const auto found = std::ranges::find(lr_shapes, text);
+  require<InputError>(found != lr_shapes.end(), "--", flag, " ", text, " is not known; ",
+                      suggestion(text, std::vector<std::string>(lr_shapes.begin(), lr_shapes.end())));
+  value = static_cast<LrShape>(found - lr_shapes.begin());
 }
 std::string to_text(std::int64_t value) { return print_number(value); }
 std::string to_text(std::uint64_t value) { return print_number(value); }
 std::string to_text(double value) { return print_number(value); }
 std::string to_text(bool value) { return value ? "true" : "false"; }
 std::string to_text(const std::string& value) { return value; }
-std::string to_text(LrShape value) { return value == LrShape::constant ? "constant" : "cosine"; }
+std::string to_text(LrShape value) { return std::string(lr_shapes.at(static_cast<std::size_t>(value))); }
 
 std::string flag_name(std::string_view value) {
   constexpr std::string_view ending = "_size";

@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <iterator>
 #include <system_error>
+#include <utility>
 
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/hash.hpp>
 #include <fsdp/train/ranges.hpp>
+#include <fsdp/train/tokenized_data.hpp>
 
 namespace fsdp::train {
 namespace {
@@ -23,7 +26,7 @@ void require_known(std::string_view flag, std::span<const std::int32_t> ids, std
 
 std::vector<std::int32_t> bytes_of(const std::string& prompt, std::int64_t vocabulary) {
   require<InputError>(vocabulary <= byte_values, "--prompt is read as bytes, and the model knows ", vocabulary,
-                      " tokens, of which nothing says what text they are; give --prompt-ids");
+                      " tokens, of which nothing says what text they are; give --tokenizer or --prompt-ids");
   std::vector<std::int32_t> tokens;
   for (const char c : prompt) {
     tokens.push_back(static_cast<unsigned char>(c));
@@ -31,6 +34,18 @@ std::vector<std::int32_t> bytes_of(const std::string& prompt, std::int64_t vocab
                         ", which is not below the model's vocabulary of ", vocabulary);
   }
   return tokens;
+}
+
+std::vector<std::int32_t> tokens_of(const std::string& prompt, const text::Tokenizer& tokenizer,
+                                    std::int64_t vocabulary) {
+  std::vector<text::TokenId> ids = tokenizer.frame().before;
+  tokenizer.append_encoded(prompt, false, ids);
+  require<InputError>(!ids.empty(), "--prompt becomes no token; give a longer one");
+  for (const text::TokenId id : ids)
+    require<InputError>(id < vocabulary, "--prompt holds token ", id, " (", tokenizer.name_of(id).value_or(""),
+                        "), which is not below the model's vocabulary of ", vocabulary,
+                        "; is the tokenizer the model's?");
+  return {ids.begin(), ids.end()};
 }
 
 /// In [0, 1): one number for each token of each sequence.
@@ -56,8 +71,15 @@ std::vector<std::int32_t> parse_ids(std::string_view flag, std::string_view text
   }
 }
 
-Generation::Generation(const GenerateOptions& options, std::int64_t vocabulary)
-    : bytes_(options.prompt_ids.empty()),
+std::optional<text::Tokenizer> prompt_tokenizer(const GenerateOptions& options) {
+  if (options.prompt.empty()) return std::nullopt;
+  const std::optional<std::filesystem::path> file = tokenizer_of(options.tokenizer, options.model);
+  return file ? std::optional(text::Tokenizer::read(*file)) : std::nullopt;
+}
+
+Generation::Generation(const GenerateOptions& options, std::int64_t vocabulary,
+                       const std::optional<text::Tokenizer>& tokenizer)
+    : ids_given_(!options.prompt_ids.empty()),
       sampling_(options.sampling),
       seed_(options.seed),
       vocabulary_(vocabulary),
@@ -67,7 +89,15 @@ Generation::Generation(const GenerateOptions& options, std::int64_t vocabulary)
     require_known("stop-ids", ids, vocabulary);
     stops_.insert(stops_.end(), ids.begin(), ids.end());
   }
-  if (bytes_) sequences_.push_back({.tokens = bytes_of(options.prompt, vocabulary)});
+  if (!ids_given_ && tokenizer) {
+    prompt_ = options.prompt;
+    sequences_.push_back({.tokens = tokens_of(options.prompt, *tokenizer, vocabulary)});
+    decoder_.emplace(*tokenizer);
+    for (const std::int32_t id : sequences_.front().tokens) (void)decoder_->push(static_cast<text::TokenId>(id));
+    printed_ = sequences_.front().tokens.size();
+  } else if (!ids_given_) {
+    sequences_.push_back({.tokens = bytes_of(options.prompt, vocabulary)});
+  }
   for (const std::string& text : options.prompt_ids) {
     sequences_.push_back({.tokens = parse_ids("prompt-ids", text)});
     require_known("prompt-ids", sequences_.back().tokens, vocabulary);
@@ -146,16 +176,24 @@ void Generation::append(std::span<const std::int32_t> drawn) {
   }
 }
 
-std::string Generation::take_output() {
-  std::string text;
-  if (bytes_) {
-    const std::vector<std::int32_t>& tokens = sequences_.front().tokens;
-    if (printed_ > tokens.size()) return text;
-    for (; printed_ < tokens.size(); ++printed_) text.push_back(static_cast<char>(tokens[printed_]));
-    if (!done()) return text;
-    ++printed_;
-    return text + '\n';
+std::string Generation::take_text() {
+  const std::vector<std::int32_t>& tokens = sequences_.front().tokens;
+  if (printed_ > tokens.size()) return {};
+  std::string text = std::exchange(prompt_, {});
+  for (; printed_ < tokens.size(); ++printed_) {
+    if (decoder_)
+      text += decoder_->push(static_cast<text::TokenId>(tokens[printed_]));
+    else
+      text.push_back(static_cast<char>(tokens[printed_]));
   }
+  if (!done()) return text;
+  ++printed_;
+  return text + (decoder_ ? decoder_->finish() : "") + '\n';
+}
+
+std::string Generation::take_output() {
+  if (!ids_given_) return take_text();
+  std::string text;
   for (; printed_ < sequences_.size() && sequences_[printed_].done(); ++printed_) {
     const std::vector<std::int32_t>& tokens = sequences_[printed_].tokens;
     for (std::size_t i = 0; i < tokens.size(); ++i) text += (i > 0 ? "," : "") + std::to_string(tokens[i]);

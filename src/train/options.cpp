@@ -50,6 +50,12 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
       !o.cuda_graphs || o.trace.empty(),
       "--trace tells what the host asks for in each step, and with --cuda-graphs it asks once; leave one "
       "of them out");
+  require<InputError>(o.lr_decay_steps == 0 || o.lr_schedule == LrShape::wsd,
+                      "--lr-decay-steps is wsd's, and --lr-schedule is ", to_text(o.lr_schedule),
+                      "; take --lr-schedule wsd or leave it out");
+  require<InputError>(o.lr_decay_steps == 0 || o.lr_decay_steps <= o.steps - o.warmup, "--warmup ", o.warmup,
+                      " and --lr-decay-steps ", o.lr_decay_steps, " are more than --steps ", o.steps,
+                      "; make one of them smaller");
   data::check_batch(o.batch_size, ranks, o.grad_accum);
   const std::int64_t sequences = o.batch_size / (ranks * o.grad_accum);
   require<InputError>(sequences <= most_tokens / o.seq_len, "--batch-size ", o.batch_size, " and --seq-len ", o.seq_len,
@@ -94,7 +100,11 @@ std::optional<DynamicLossScale> loss_scale_of(const TrainOptions& options) {
 }
 
 LrSchedule schedule_of(const TrainOptions& options) {
-  return {.shape = options.lr_schedule, .peak = options.lr, .warmup = options.warmup, .steps = options.steps};
+  return {.shape = options.lr_schedule,
+          .peak = options.lr,
+          .warmup = options.warmup,
+          .steps = options.steps,
+          .decay = options.lr_decay_steps};
 }
 
 std::int64_t threads_per_rank(std::int64_t asked, std::int64_t cores, std::int64_t ranks_here) {

@@ -12,21 +12,21 @@ namespace fsdp::train {
 namespace {
 
 /// Flags that say where things are and how they are shown, or are compared by themselves.
-const std::set<std::string, std::less<>> no_part = {"checkpoint-dir", "checkpoint-every", "cuda-graphs",
-                                                    "data",           "deadline",         "device-deadline",
-                                                    "disk-deadline",  "dry-run",          "keep",
-                                                    "log-every",      "memory",           "metrics",
-                                                    "on-signal",      "print-schedule",   "resume",
-                                                    "resume-anyway",  "shared-windows",   "threads",
-                                                    "trace",          "validation-every", "validation-windows"};
+// clang-format off
+const std::set<std::string, std::less<>> no_part = {
+    "checkpoint-dir", "checkpoint-every", "cuda-graphs", "data", "deadline", "device-deadline", "disk-deadline",
+    "dry-run", "end-token", "keep", "log-every", "memory", "metrics", "on-signal", "print-schedule", "resume",
+    "resume-anyway", "shared-windows", "tensorboard", "text-field", "threads", "token-cache", "tokenizer", "trace",
+    "validation-every", "validation-windows"};
+// clang-format on
 
 /// What decides which data a step sees.
 constexpr std::array<std::string_view, 3> order = {"batch-size", "data", "validation-fraction"};
 
 /// "--lr", or "the data".
 std::string shown(const std::string& name) {
-  const bool flag = name != "data" && name != "ranks" && name != "stack";
-  return (flag ? "--" : "the ") + name;
+  const bool flag = name != "data" && name != "instruction-set" && name != "ranks" && name != "stack";
+  return (flag ? "--" : "the ") + (name == "instruction-set" ? "instruction set" : name);
 }
 
 }  // namespace

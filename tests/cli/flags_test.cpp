@@ -56,7 +56,7 @@ Train everything() {
   o.steps = 7, o.seq_len = 33, o.batch_size = 6, o.grad_accum = 3, o.document_separator = 10;
   o.data_format = data::TokenFormat::u16;
   o.lr = 0.1 + 0.2, o.warmup = 5;
-  o.lr_schedule = train::LrShape::constant;
+  o.lr_schedule = train::LrShape::wsd, o.lr_decay_steps = 2;
   o.clip = 0, o.seed = 0xffffffffffffffffu;
   o.validation_fraction = 0.25, o.validation_every = 3, o.validation_windows = 9;
   o.loss_scale = "dynamic:64";
@@ -67,6 +67,7 @@ Train everything() {
              .replicated = {"*norm*"},
              .frozen = {"a", "b*"}};
   o.checkpoint_dir = "out", o.checkpoint_every = 4, o.resume = "there", o.metrics = "m.jsonl", o.trace = "t.json";
+  o.tensorboard = "board";
   o.resume_anyway = true, o.on_signal = train::OnSignal::stop;
   o.cuda_graphs = true, o.log_every = 10, o.dry_run = true, o.ranks = 16, o.memory = "8GiB", o.print_schedule = true;
   o.launch = {.ranks = 1, .threads = 3, .deadline_seconds = 2.5, .device_deadline_seconds = 9, .windows = false};
@@ -147,6 +148,7 @@ TEST(Flags, BadValuesAreInputErrors) {
   EXPECT_INPUT_ERROR(train_of({"--lr", "fast"}), "not a number");
   EXPECT_INPUT_ERROR(train_of({"--lr", "nan"}), "not a finite number");
   EXPECT_INPUT_ERROR(train_of({"--lr-schedule", "cosin"}), "did you mean 'cosine'?");
+  EXPECT_INPUT_ERROR(train_of({"--lr-decay-steps", "-1"}), "--lr-decay-steps -1 must be at least 0");
   EXPECT_INPUT_ERROR(train_of({"--sharding", "fsdp3"}), "did you mean 'fsdp2'?");
   EXPECT_INPUT_ERROR(train_of({"--dry-run=maybe"}), "maybe");
   EXPECT_THROW(train_of({"--steps"}), InputError);
@@ -194,7 +196,7 @@ TEST(ConfigFile, GivesBackEveryOption) {
   const TemporaryFolder folder;
   const std::string path = folder.write("run.toml", train::to_toml(everything())).string();
   Train read = command_of({"--config", path.c_str()});
-  EXPECT_EQ(read.options.given.size(), 68u);
+  EXPECT_EQ(read.options.given.size(), 74u);
   read.options.given.clear();
   EXPECT_EQ(read, everything());
 }

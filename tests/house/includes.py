@@ -13,7 +13,7 @@ FLOOR_3 = ["core", "device", "comm", "tiling", "precision", "buffer", "nn"]
 FLOOR_5 = FLOOR_3 + ["sharding"]
 FLOOR_6 = FLOOR_5 + ["module"]
 FLOOR_7 = FLOOR_6 + ["models", "optim"]
-FLOOR_8 = FLOOR_7 + ["plan", "checkpoint", "data", "report"]
+FLOOR_8 = FLOOR_7 + ["plan", "checkpoint", "data", "report", "text"]
 
 # place -> places it may include, besides itself
 FLOORS = {
@@ -30,8 +30,9 @@ FLOORS = {
     "optim": FLOOR_6,
     "plan": FLOOR_7,
     "checkpoint": FLOOR_7 + ["data", "report"],
-    "data": FLOOR_7 + ["checkpoint", "report"],
+    "data": FLOOR_7 + ["checkpoint", "report", "text"],
     "report": FLOOR_7 + ["checkpoint", "data"],
+    "text": FLOOR_7,
     "train": FLOOR_8,
     "testing": FLOOR_8 + ["train", "top"],
     "bench": FLOOR_8 + ["train", "top"],
@@ -44,6 +45,8 @@ ONE_FILE = {  # what stands in exactly one file each
     "oneDNN": r"(oneapi/dnnl/)?dnnl.*\.(h|hpp)",
     "ISA-L": r"isa-l(/.*)?\.h",
     "cuBLAS": r"cublas.*\.h",
+    "PCRE2": r"pcre2.*\.h",
+    "utf8proc": r"utf8proc\.h",
 }
 RANGES = r"range/v3/.*"  # .cpp only: neither nvcc nor a consumer shall see it
 NOT_INSTALLED = r"(nlohmann|CLI|toml\+\+|gtest|benchmark)/.*"  # an installed header may not ask for these

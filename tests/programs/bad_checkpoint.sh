@@ -48,6 +48,8 @@ expect_error 'checkpoint-dir file/below: cannot be written: .*Not a directory' "
 expect_error 'metrics file/m: cannot be written: Not a directory' "${write[@]}" --metrics file/m
 expect_error 'trace file/t[.a-z0-9]*: cannot be written: Not a directory' "${write[@]}" --trace file/t
 expect_error 'metrics /dev/full: cannot be written' "${write[@]}" --metrics /dev/full
+expect_error 'tensorboard file: cannot be written: ' "${write[@]}" --tensorboard file
+expect_error 'tensorboard file/b: cannot be written: Not a directory' "${write[@]}" --tensorboard file/b
 if [ "$(id -u)" -ne 0 ]; then
   mkdir -m 555 locked
   expect_error 'checkpoint-dir locked/c: cannot be written' "${write[@]}" --checkpoint-dir locked/c

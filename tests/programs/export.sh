@@ -19,7 +19,7 @@ for path in glob.glob(sys.argv[1] + '/model*.safetensors'):
 print('\n'.join(sorted(lines)))" "$1"; }
 
 model=$golden/qwen3-window
-flags=(--data "$model/text.bin" --seq-len 17 --precision fp32 --threads 1)
+flags=(--data "$model/text.bin" --data-format bytes --seq-len 17 --precision fp32 --threads 1)
 train() { tessera train "${flags[@]}" --batch-size 6 --validation-fraction 0 --lr 1e-3 --lr-schedule constant "$@"; }
 
 echo "== a checkpoint, exported and read again, is the same to the byte"

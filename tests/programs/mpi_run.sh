@@ -14,6 +14,26 @@ on() {
 loss_of() { sed 's/.*"loss":\([^,]*\),.*/\1/' "$1"; }  # FILE: what eval printed
 
 text 3000 text.txt
+
+if grep -qw avx2 /proc/cpuinfo; then
+  echo "== ranks on unlike processors compute as the lesser one"
+  unlike=("$program" train --model tiny --seq-len 64 --steps 3 --batch-size 4 --precision bf16 --threads 1 --data text.txt)
+  timeout "$limit" mpirun --oversubscribe -np 1 env TESSERA_ISA=baseline "${unlike[@]}" --metrics unlike.jsonl : \
+    -np 1 "${unlike[@]}" --metrics unlike.jsonl >"$out" 2>"$err" || fail "two instruction sets"
+  contains "$err" "the ranks' processors have other instruction sets; all use baseline"
+  refused 'ranks were started with different environments.*TESSERA_BF16_MATMUL' mpirun --oversubscribe -np 1 env \
+    TESSERA_BF16_MATMUL=float "${unlike[@]}" : -np 1 "${unlike[@]}"
+  TESSERA_ISA=baseline on 2 "${unlike[@]:1}" --metrics alike.jsonl
+  same <(steps unlike.jsonl) <(steps alike.jsonl)
+fi
+
+echo "== text by a tokenizer: rank 0 makes the tokens of all"
+tokenized=(train --model tiny --vocab 1201 --seq-len 64 --steps 2 --batch-size 4 --precision fp32 --threads 1 --data text.txt
+           --tokenizer "$golden/../text/tokenizers/smollm.json" --end-token none)
+on 2 "${tokenized[@]}" --metrics tokens_mpi.jsonl
+tessera "${tokenized[@]}" --comm threads:2 --metrics tokens_threads.jsonl
+same <(steps tokens_mpi.jsonl) <(steps tokens_threads.jsonl)
+
 model=$golden/llama-gqa
 length=$((($(stat -c %s "$model/text.bin") - 1) / 6))
 flags=(train --model "$model" --data "$model/text.bin" --seq-len "$length" --batch-size 6 --validation-fraction 0

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -121,6 +122,32 @@ TEST(Generation, WhatCannotBeIsRefusedByName) {
   EXPECT_INPUT_ERROR(four.require_positions(3, "M"), "more than the 3 positions of --model M");
   EXPECT_INPUT_ERROR(validate(GenerateOptions{}), "--prompt is empty");
   EXPECT_INPUT_ERROR(validate(GenerateOptions{.prompt = "a", .prompt_ids = {"1"}}), "given both");
+}
+
+TEST(Generation, OfTextReadsAndWritesWholeCharacters) {
+  const std::filesystem::path file = std::filesystem::path(TESSERA_TEST_DATA) / "text" / "tokenizers" / "gpt2.json";
+  const text::Tokenizer tokenizer = text::Tokenizer::read(file);
+  const std::vector<text::TokenId> crab = tokenizer.encode(" \U0001F980!", false);
+  GenerateOptions options{.prompt = "a text", .tokens = static_cast<std::int64_t>(crab.size())};
+  Generation generation(options, tokenizer.vocabulary_size(), tokenizer);
+  EXPECT_EQ(generation.sequences(), 1);
+  std::string text = generation.take_output();
+  EXPECT_EQ(text, "a text");
+  for (const text::TokenId id : crab) {
+    generation.append(Ids{static_cast<std::int32_t>(id)});
+    const std::string more = generation.take_output();
+    EXPECT_EQ(more.find("\uFFFD"), more.npos);
+    text += more;
+  }
+  EXPECT_TRUE(generation.done());
+  EXPECT_EQ(text, "a text \U0001F980!\n");
+  EXPECT_EQ(generation.take_output(), "");
+}
+
+TEST(Generation, RefusesATextWhoseTokensTheModelLacks) {
+  const std::filesystem::path file = std::filesystem::path(TESSERA_TEST_DATA) / "text" / "tokenizers" / "llama3.json";
+  EXPECT_INPUT_ERROR(Generation({.prompt = "some text"}, 3, text::Tokenizer::read(file)),
+                     "which is not below the model's vocabulary of 3; is the tokenizer the model's?");
 }
 
 }  // namespace

@@ -37,12 +37,24 @@ TEST(ValidateTrainOptions, EveryBadValueHasItsSentence) {
                      "--deadline 1e+16 must be above 0 and at most");
   EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.batch_size = 1 << 20, o.seq_len = 1 << 12; }), 1),
                      "has more than 2147483647 tokens");
+  EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.lr_decay_steps = 3; }), 1),
+                     "--lr-decay-steps is wsd's, and --lr-schedule is cosine; take --lr-schedule wsd");
+  EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) {
+                                o.lr_schedule = LrShape::wsd, o.steps = 9, o.warmup = 4, o.lr_decay_steps = 6;
+                              }),
+                              1),
+                     "--warmup 4 and --lr-decay-steps 6 are more than --steps 9");
+  EXPECT_NO_THROW(validate(
+      with([](TrainOptions& o) { o.lr_schedule = LrShape::wsd, o.steps = 9, o.warmup = 4, o.lr_decay_steps = 5; }), 1));
   EXPECT_INPUT_ERROR(validate(with([](TrainOptions&) {}), 3), "the nearest sizes that can: 6 and 9");
 }
 
 TEST(ScheduleOf, CopiesTheOptions) {
   const TrainOptions options = with([](TrainOptions& o) { o.lr = 0.5, o.steps = 9, o.warmup = 2; });
   EXPECT_EQ(schedule_of(options), (LrSchedule{.shape = LrShape::cosine, .peak = 0.5, .warmup = 2, .steps = 9}));
+  const TrainOptions wsd = with([](TrainOptions& o) { o.lr_schedule = LrShape::wsd, o.lr_decay_steps = 3; });
+  EXPECT_EQ(schedule_of(wsd).shape, LrShape::wsd);
+  EXPECT_EQ(schedule_of(wsd).decay, 3);
 }
 
 TEST(ThreadsPerRank, AreTheCoresSharedByTheRanks) {

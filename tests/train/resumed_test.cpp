@@ -43,9 +43,17 @@ TEST(Resumed, OtherConstantsAreSaidAndPathsAreNot) {
   TrainOptions now = options;
   now.lr = 0.5;
   now.steps = 12;
-  now.checkpoint_dir = "elsewhere";
+  now.checkpoint_dir = now.tensorboard = "elsewhere";
   EXPECT_EQ(lines(now),
             (std::vector<std::string>{"resumed: --lr was 0.001, is 0.5", "resumed: --steps was 10, is 12"}));
+}
+
+TEST(Resumed, AnotherScheduleIsSaid) {
+  TrainOptions now = options;
+  now.lr_schedule = LrShape::wsd;
+  now.lr_decay_steps = 4;
+  EXPECT_EQ(lines(now), (std::vector<std::string>{"resumed: --lr-decay-steps was 0, is 4",
+                                                  "resumed: --lr-schedule was cosine, is wsd"}));
 }
 
 TEST(Resumed, AnotherOrderOfDataIsRefusedUnlessAnyway) {

@@ -18,4 +18,7 @@ using SideFiles = std::map<std::string, std::string>;
 /// with a warning, or, without `warn`, thrown as InputError.
 SideFiles read_side_files(const std::filesystem::path& folder, const Warn& warn = {});
 
+/// Those of a tokenizer alone: `path` is its tokenizer.json, or its folder.
+SideFiles read_tokenizer_files(const std::filesystem::path& path, const Warn& warn = {});
+
 }  // namespace fsdp::checkpoint

@@ -14,6 +14,7 @@
 
 #include <fsdp/checkpoint/model_files.hpp>
 #include <fsdp/core/policy_text.hpp>
+#include <fsdp/data/data_names.hpp>
 #include <fsdp/data/text_source.hpp>
 #include <fsdp/data/windows.hpp>
 #include <fsdp/nn/module.hpp>
@@ -30,7 +31,9 @@
 #include <fsdp/train/optimizer_choice.hpp>
 #include <fsdp/train/options.hpp>
 #include <fsdp/train/peers.hpp>
+#include <fsdp/train/processor.hpp>
 #include <fsdp/train/shards_io.hpp>
+#include <fsdp/train/tokenized_data.hpp>
 #include <fsdp/train/trainer.hpp>
 #include <fsdp/train/training.hpp>
 #include <fsdp/train/validation.hpp>
@@ -97,15 +100,30 @@ void describe(const TrainOptions& options, const ShardingOf<Model>& sharding, co
   }
 }
 
-/// The data that options name, of which a fraction is held out.
+/// The data that options name, as files of tokens or of bytes. Rank 0 makes tokens of text, and keeps them; the others
+/// see where.
+template <class Comm, class Options>
+TokenizedData tokenized(Comm& communicator, const Options& options, TextInputs inputs) {
+  const double limit = options.launch.disk_deadline_seconds;
+  inputs.data = data::parse_data(options.data);
+  inputs.format = options.data_format;
+  TokenizedData mine = read_on_all_ranks(communicator, limit, "--data", [&] {
+    return communicator.rank() == 0 ? TokenizedData(options.text, inputs) : TokenizedData();
+  });
+  const std::vector<std::string> texts = gather_texts(communicator, mine.text(), "--data");
+  return on_all_ranks(communicator, "--data",
+                      [&] { return communicator.rank() == 0 ? std::move(mine) : TokenizedData::at(texts.front()); });
+}
+
+/// The same as a source, of which a fraction is held out: all of it one corpus, or each path by its weight.
 template <class Options>
-data::TextSource text_of(const Options& options, double held_out, std::int64_t vocabulary) {
-  return {std::vector<std::filesystem::path>(options.data.begin(), options.data.end()),
-          options.seq_len,
-          held_out,
-          vocabulary,
-          options.document_separator,
-          options.data_format};
+data::TextSource text_of(const Options& options, const data::DataNames& data, double held_out,
+                         std::int64_t vocabulary) {
+  std::vector<data::WeightedFiles> sources(std::max<std::size_t>(data.weights.size(), 1));
+  for (std::size_t i = 0; i < data.paths.size(); ++i)
+    sources[data.weights.empty() ? 0 : i].paths.emplace_back(data.paths[i]);
+  for (std::size_t i = 0; i < data.weights.size(); ++i) sources[i].weight = data.weights[i];
+  return {sources, options.seq_len, held_out, vocabulary, options.document_separator, options.data_format};
 }
 
 /// Tokens that a model knows.
@@ -139,14 +157,22 @@ int train(const TrainOptions& options, const ShardingOf<Model>& sharding, const 
   return launch<Comm>(options.launch, [&](Comm& communicator) -> int {
     agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling) + given_text(options.model) +
                                          optimizer_lines(optimizer));
+    agree_on_instruction_set(communicator);
     validate(options, communicator.size());
     check_memory(options, tiling);
     const TilingOf<Model> cut = settled<Model>(communicator, tiling, sharding, options, optimizer);
     try {
       const double limit = options.launch.disk_deadline_seconds;
       const Model model = read_on_all_ranks(communicator, limit, "--model", [&] { return model_of<Model>(options); });
+      const std::int64_t vocabulary = vocabulary_of(model);
+      const std::string& checkpoints = options.checkpoint_dir;
+      const TokenizedData data =
+          tokenized(communicator, options,
+                    {.model_folder = is_folder<typename Model::Config>(options.model) ? options.model.name : "",
+                     .cache = checkpoints.empty() ? "" : checkpoints + "/tokens",
+                     .vocabulary = vocabulary});
       const data::TextSource source = read_on_all_ranks(communicator, limit, "--data", [&] {
-        return text_of(options, options.validation_fraction, vocabulary_of(model));
+        return text_of(options, data.names(), options.validation_fraction, vocabulary);
       });
       return Trainer<Model, data::TextSource, Optimizer>(communicator, options, model, source, sharding, cut, optimizer)
           .run();
@@ -184,11 +210,17 @@ int evaluate(const EvalOptions& options, const ShardingOf<Model>& sharding, cons
   validate(options);
   return launch<Comm>(options.launch, [&](Comm& communicator) {
     agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling));
+    agree_on_instruction_set(communicator);
     const Model model = agreed_model<Model>(communicator, options.launch, options.model);
     require_positions(model.config(), options.seq_len, options.model);
     const double limit = options.launch.disk_deadline_seconds;
+    const std::int64_t vocabulary = vocabulary_of(model);
+    const TokenizedData data =
+        tokenized(communicator, options, {.model_folder = options.model, .vocabulary = vocabulary});
+    require<InputError>(data.names().weights.empty(),
+                        "eval: --data has weights, which are for training; leave them out");
     const data::TextSource source =
-        read_on_all_ranks(communicator, limit, "--data", [&] { return text_of(options, 0, vocabulary_of(model)); });
+        read_on_all_ranks(communicator, limit, "--data", [&] { return text_of(options, data.names(), 0, vocabulary); });
     agree_on_opened(communicator, read_on_all_ranks(communicator, limit, "--data",
                                                     [&] { return message("data = ", source.identity(), "\n"); }));
     const std::int64_t sequences = std::max<std::int64_t>(1, options.batch_size / communicator.size());

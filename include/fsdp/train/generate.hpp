@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,11 +36,13 @@ int generate(const GenerateOptions& given, const ShardingOf<Model>& sharding, co
   validate(given);
   const GenerationChoice choice = with_generation_config(given);
   const GenerateOptions& options = choice.options;
+  const std::optional<text::Tokenizer> tokenizer = prompt_tokenizer(options);
   return launch<Comm>(options.launch, [&](Comm& communicator) {
     agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling));
+    agree_on_instruction_set(communicator);
     const Model model = agreed_model<Model>(communicator, options.launch, options.model);
     const std::int64_t vocabulary = vocabulary_of(model);
-    Generation generation(options, vocabulary);
+    Generation generation(options, vocabulary, tokenizer);
     if (communicator.rank() == 0 && !choice.said.empty())
       std::fprintf(stderr, "tessera: by generation_config.json: %s\n", choice.said.c_str());
     if constexpr (HasLongestSequence<typename Model::Config>)

@@ -6,22 +6,29 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <fsdp/text/tokenizer.hpp>
 #include <fsdp/train/options.hpp>
 
 namespace fsdp::train {
+
+/// The tokenizer of a text prompt, if the model has one. Throws InputError for one that is not supported.
+std::optional<text::Tokenizer> prompt_tokenizer(const GenerateOptions& options);
 
 /// The ids of "1,2,3". Throws InputError, which names the flag.
 std::vector<std::int32_t> parse_ids(std::string_view flag, std::string_view text);
 
 class Generation {
  public:
-  /// Throws InputError for a prompt or a stop token that the vocabulary does not have.
-  Generation(const GenerateOptions& options, std::int64_t vocabulary);
+  /// `tokenizer`: reads the prompt and writes what follows; without one both are bytes. Throws InputError for a prompt
+  /// or a stop token that the vocabulary does not have.
+  Generation(const GenerateOptions& options, std::int64_t vocabulary,
+             const std::optional<text::Tokenizer>& tokenizer = {});
 
   std::int64_t sequences() const { return std::ssize(sequences_); }
   /// Tokens of the longest sequence at its end, without its last token, which nothing follows.
@@ -47,8 +54,8 @@ class Generation {
   /// Appends what was drawn.
   void append(std::span<const std::int32_t> drawn);
 
-  /// What can be printed and was not yet: of text all bytes, and at the end a newline; of ids the line of each sequence
-  /// that is whole, in the order of the prompts.
+  /// What can be printed and was not yet: of text whole characters, of bytes all, and at the end a newline; of ids the
+  /// line of each sequence that is whole, in the order of the prompts.
   std::string take_output();
 
  private:
@@ -60,7 +67,11 @@ class Generation {
     bool done() const { return stopped || tokens.size() >= most; }
   };
 
-  bool bytes_;
+  std::string take_text();
+
+  bool ids_given_;
+  std::string prompt_ = {};                          // of text, until it is printed
+  std::optional<text::StreamDecoder> decoder_ = {};  // of text
   Sampling sampling_;
   std::uint64_t seed_;
   std::int64_t vocabulary_;

@@ -45,9 +45,20 @@ struct LaunchOptions {
   friend bool operator==(const LaunchOptions&, const LaunchOptions&) = default;
 };
 
+/// How text becomes tokens.
+struct TextOptions {
+  std::string tokenizer = {};  ///< tokenizer.json or its folder; empty: the one in the model's folder, or none
+  std::string field = "text";  ///< of a line of JSONL
+  std::string end_token = {};  ///< as data::TokenizeRequest
+  std::string cache = {};      ///< folder of the tokens; empty: a run's own place
+
+  friend bool operator==(const TextOptions&, const TextOptions&) = default;
+};
+
 struct TrainOptions {
   std::vector<std::string> data = {};
   data::TokenFormat data_format = data::TokenFormat::automatic;
+  TextOptions text = {};
   ModelChoice model = {};
   bool from_scratch = false;  ///< weights from the seed, whatever --model holds
   std::int64_t steps = 1000;
@@ -58,8 +69,9 @@ struct TrainOptions {
   double lr = 1e-3;
   LrShape lr_schedule = LrShape::cosine;
   std::int64_t warmup = 0;
-  double clip = 1.0;               ///< global gradient norm; 0 is off
-  std::string loss_scale = "off";  ///< off, dynamic, or dynamic:INITIAL
+  std::int64_t lr_decay_steps = 0;  ///< wsd: of the fall at the end; 0: a tenth of the run
+  double clip = 1.0;                ///< global gradient norm; 0 is off
+  std::string loss_scale = "off";   ///< off, dynamic, or dynamic:INITIAL
   Units units = {};
   std::uint64_t seed = 0;
   double validation_fraction = 0.01;
@@ -72,6 +84,7 @@ struct TrainOptions {
   bool resume_anyway = false;         ///< with data or batches whose order is not the checkpoint's
   OnSignal on_signal = OnSignal::save;
   std::string metrics = {};
+  std::string tensorboard = {};  ///< a directory
   std::string trace = {};
   bool cuda_graphs = false;    ///< steps that are alike are launched as one graph
   std::int64_t log_every = 1;  ///< steps between console lines; the metrics file gets every step
@@ -89,6 +102,7 @@ struct EvalOptions {
   std::string model = {};
   std::vector<std::string> data = {};
   data::TokenFormat data_format = data::TokenFormat::automatic;
+  TextOptions text = {};
   std::int64_t seq_len = 512;
   std::int64_t batch_size = 1;
   std::int64_t windows = 0;  ///< at most, evenly spread; 0: all
@@ -101,7 +115,8 @@ struct EvalOptions {
 
 struct GenerateOptions {
   std::string model = {};
-  std::string prompt = {};                   ///< bytes; or
+  std::string tokenizer = {};                ///< tokenizer.json or its folder; empty: the one in the model's folder
+  std::string prompt = {};                   ///< text, or bytes where there is no tokenizer; or
   std::vector<std::string> prompt_ids = {};  ///< each "1,2,3", the prompts of a batch
   std::int64_t tokens = 200;                 ///< new ones of each sequence, at most
   Sampling sampling = {};

@@ -78,7 +78,7 @@ class RunCheckpoints {
   /// Weights and optimizer state from --resume, or a run's first weights. Ranks wait for one whose disk is slow.
   Loaded load() {
     const bool resumes = !options_.resume.empty();
-    if (!resumes && !names_folder()) return {.lines = start()};
+    if (!resumes && !names_folder() && options_.text.tokenizer.empty()) return {.lines = start()};
     Loaded loaded;
     with_disk_deadline(communicator_, options_.launch.disk_deadline_seconds,
                        message("reading ", resumes ? options_.resume : options_.model.name, " (--disk-deadline)"), [&] {
@@ -203,10 +203,16 @@ class RunCheckpoints {
                                   : message("weights   random, since ", folder, " holds none")};
   }
 
-  /// Checkpoints carry on what came with the model: in the one that was resumed from, or else in --model's folder.
+  /// Checkpoints carry on what came with the model: in the one that was resumed from, or else in --model's folder, and
+  /// another tokenizer than that one's.
   void read_side_files() {
     if (!leads() || options_.checkpoint_dir.empty()) return;
     if (resumed_from_) side_files_ = checkpoint::read_side_files(*resumed_from_, warn());
+    if (!options_.text.tokenizer.empty()) {
+      checkpoint::SideFiles files = checkpoint::read_tokenizer_files(options_.text.tokenizer, warn());
+      files.merge(side_files_);
+      side_files_ = std::move(files);
+    }
     if (names_folder()) side_files_.merge(checkpoint::read_side_files(options_.model.name, warn()));
   }
 

@@ -31,6 +31,7 @@
 #include <fsdp/report/console.hpp>
 #include <fsdp/report/metrics.hpp>
 #include <fsdp/report/report.hpp>
+#include <fsdp/report/tensorboard.hpp>
 #include <fsdp/report/trace.hpp>
 #include <fsdp/train/agreement.hpp>
 #include <fsdp/train/feed.hpp>
@@ -71,9 +72,8 @@ class Trainer {
                    .rules = {.clip = options.clip, .skips_overflow = loss_scale_of(options).has_value()},
                    .graphs = options.cuda_graphs,
                    .observer = trace_.on() ? observer() : Observer{}}),
-        feed_(communicator, training_.counts(), source,
-              data::Sampler(options.seed, source.training(), options.batch_size), size_.sequences, size_.micro_batches,
-              signals_),
+        feed_(communicator, training_.counts(), source, data::sampler_of(source, options.seed, options.batch_size),
+              size_.sequences, size_.micro_batches, signals_),
         held_out_batch_(source, size_.sequences, 1, device::host_memory<Device>),
         loss_scale_(loss_scale_of(options)),
         checkpoints_(communicator, options, model_, training_, run_record(), source.training()) {}
@@ -133,11 +133,20 @@ class Trainer {
     return data;
   }
 
+  template <class Record>
+  void write(const Record& record) {
+    metrics_.write(record);
+    tensorboard_.write(record);
+  }
+
   void begin() {
     checkpoints_.lock();
     const std::vector<std::string> loaded = load();
     on_all_ranks(communicator_, "--metrics", [&] {
       if (leads()) metrics_ = report::Metrics(options_.metrics);
+    });
+    on_all_ranks(communicator_, "--tensorboard", [&] {
+      if (leads()) tensorboard_ = report::TensorBoard(options_.tensorboard);
     });
     peak_ = report::measure_matmul_peak(communicator_, training_.module());
     if (!leads()) return;
@@ -149,11 +158,12 @@ class Trainer {
                                      .seed = options_.seed,
                                      .world = communicator_.size(),
                                      .threads = training_.request().shape.threads,
+                                     .instruction_set = std::string(device::instruction_set()),
                                      .parameters = parameter_count(model_),
                                      .first_step = optimizer().steps() + 1,
                                      .steps = options_.steps,
                                      .skipped_binary = skipped_binary()};
-    metrics_.write(record);
+    write(record);
     console_.emplace(stdout, report::style_of(stdout), optimizer().steps() + 1, options_.steps, options_.log_every);
     console_->line(report::start_text(record, source_.text(), source_.training(), source_.validation(),
                                       training_.plan().peak_bytes()));
@@ -178,6 +188,7 @@ class Trainer {
     record["ranks"] = std::to_string(communicator_.size());
     record["threads"] = std::to_string(training_.request().shape.threads);
     record["data"] = data_;
+    record["instruction-set"] = device::instruction_set();
     add_optimizer(record, optimizer().optimizer());
     return record;
   }
@@ -239,7 +250,7 @@ class Trainer {
                                     .tflops = flops / seconds * 1e-12,
                                     .mfu = flops / seconds / peak_.flops_per_second,
                                     .mfu_peak = peak_.name};
-    metrics_.write(record);
+    write(record);
     console_->step(record);
     if (skipped)
       console_->line(message("step ", step.number, ": gradients overflow at loss scale ", step.loss_scale,
@@ -258,8 +269,7 @@ class Trainer {
     require<DivergedError>(std::isfinite(mean.loss), "step ", optimizer().steps(), ": the held-out loss is ",
                            std::abs(mean.loss), "; nothing was saved. Lower --lr, or look at the held-out data");
     if (leads()) {
-      metrics_.write(
-          report::ValidationRecord{.step = optimizer().steps(), .validation_loss = mean.loss, .tokens = mean.tokens});
+      write(report::ValidationRecord{.step = optimizer().steps(), .validation_loss = mean.loss, .tokens = mean.tokens});
       console_->line(message("step ", optimizer().steps(), "  held-out loss ", mean.loss,
                              loss_unit().empty() ? "" : " ", loss_unit(), " over ", mean.tokens, " targets"));
     }
@@ -312,7 +322,7 @@ class Trainer {
                                        .seconds = seconds_since(start_),
                                        .peak_bytes = training_.peak_bytes(),
                                        .checkpoint = checkpoints_.path()};
-    metrics_.write(record);
+    write(record);
     console_->finish();
     std::printf("%s\n", report::summary_text(record).c_str());
   }
@@ -346,6 +356,7 @@ class Trainer {
   Feed<Comm, Source> feed_;
   Batches<Source> held_out_batch_;
   report::Metrics metrics_;
+  report::TensorBoard tensorboard_;
   std::optional<report::Console> console_;
   report::MatmulPeak peak_;
   std::optional<DynamicLossScale> loss_scale_;

@@ -14,7 +14,8 @@ void run_trainer(const train::TrainOptions& options) {
   using Comm = typename Model::Stack::Comm;
   train::launch<Comm>(options.launch, [&](Comm& communicator) {
     const Model model = train::model_of<Model>(options);
-    const data::TextSource source = train::text_of(options, options.validation_fraction, model.config().vocab_size);
+    const data::TextSource source =
+        train::text_of(options, data::parse_data(options.data), options.validation_fraction, model.config().vocab_size);
     train::Trainer<Model, data::TextSource>(communicator, options, model, source, {}, {}).run();
   });
 }
