@@ -186,4 +186,12 @@ void append_normalized(std::string& out, std::string_view text, UnicodeForm form
   }
 }
 
+char32_t upper_of(char32_t code) {
+  return static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(code)));
+}
+
+char32_t lower_of(char32_t code) {
+  return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code)));
+}
+
 }  // namespace fsdp::text

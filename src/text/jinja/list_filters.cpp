@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "list_filters.hpp"
+
+#include <algorithm>
+
+#include "builtins.hpp"
+#include "strings.hpp"
+
+namespace fsdp::text::jinja {
+namespace {
+
+using Given = const CallArguments&;
+
+Value length(Runner&, const Value& of, Given arguments) {
+  Bound("length", arguments, {});
+  if (of.as_text() != nullptr) return length_of(*of.as_text());
+  if (of.as_list() != nullptr) return static_cast<std::int64_t>(of.as_list()->items.size());
+  if (of.as_dict() != nullptr) return static_cast<std::int64_t>(of.as_dict()->items.size());
+  if (!of.is_undefined()) refuse("length: ", of.kind_name(), " has none");
+  return std::int64_t{0};
+}
+
+/// The value that filters with `attribute` look at.
+Value part_of(const Value& item, const Value* attribute) {
+  if (attribute == nullptr || attribute->is_none()) return item;
+  return attribute->as_text() != nullptr ? value_at(item, *attribute->as_text()) : item_of(item, *attribute);
+}
+
+/// What texts are ordered and compared by where their case does not count.
+Value folded(const Value& value, bool case_sensitive) {
+  return case_sensitive || value.as_text() == nullptr ? value : Value(lower(*value.as_text()));
+}
+
+Value join_filter(Runner&, const Value& of, Given arguments) {
+  const Bound bound("join", arguments, {"d", "attribute"});
+  const std::string between = bound[0] == nullptr ? "" : bound[0]->text();
+  std::string out;
+  bool first = true;
+  for (const Value& item : items_of(of)) {
+    if (!first) out += between;
+    first = false;
+    out += part_of(item, bound[1]).text();
+  }
+  return out;
+}
+
+template <bool from_end>
+Value end_item(Runner&, const Value& of, Given arguments) {
+  Bound("first", arguments, {});
+  const std::vector<Value> items = items_of(of);
+  if (items.empty()) return Undefined{"an item of nothing"};
+  return from_end ? items.back() : items.front();
+}
+
+Value list_filter(Runner&, const Value& of, Given arguments) {
+  Bound("list", arguments, {});
+  return Value::list(items_of(of));
+}
+
+Value items_filter(Runner&, const Value& of, Given arguments) {
+  Bound("items", arguments, {});
+  if (of.is_undefined()) return Value::list({});
+  if (of.as_dict() == nullptr) refuse("items: ", of.kind_name(), " is no dict");
+  std::vector<Value> items;
+  for (const auto& [key, value] : of.as_dict()->items) items.push_back(Value::list({key, value}, true));
+  return Value::list(std::move(items));
+}
+
+Value reverse(Runner&, const Value& of, Given arguments) {
+  Bound("reverse", arguments, {});
+  std::vector<Value> items = items_of(of);
+  std::reverse(items.begin(), items.end());
+  if (of.as_text() == nullptr) return Value::list(std::move(items));
+  std::string out;
+  for (const Value& item : items) out += *item.as_text();
+  return out;
+}
+
+/// Sorted by a key, later ones first where `reversed`; equal ones keep their order, as in Python.
+std::vector<Value> sorted_by(std::vector<Value> items, bool reversed, const std::function<Value(const Value&)>& key) {
+  std::vector<std::pair<Value, Value>> keyed;
+  for (Value& item : items) keyed.emplace_back(key(item), std::move(item));
+  std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
+    return reversed ? is_less(b.first, a.first) : is_less(a.first, b.first);
+  });
+  items.clear();
+  for (auto& [ignored, item] : keyed) items.push_back(std::move(item));
+  return items;
+}
+
+Value sort(Runner&, const Value& of, Given arguments) {
+  const Bound bound("sort", arguments, {"reverse", "case_sensitive", "attribute"});
+  return Value::list(sorted_by(items_of(of), bound.truth(0, false), [&](const Value& item) {
+    return folded(part_of(item, bound[2]), bound.truth(1, false));
+  }));
+}
+
+Value sort_dict(Runner& runner, const Value& of, Given arguments) {
+  const Bound bound("dictsort", arguments, {"case_sensitive", "by", "reverse"});
+  const std::string by = bound.text(1, "key");
+  if (by != "key" && by != "value") refuse("dictsort: 'by' is 'key' or 'value'");
+  return Value::list(sorted_by(items_of(items_filter(runner, of, {})), bound.truth(2, false), [&](const Value& item) {
+    return folded(item.as_list()->items[by == "key" ? 0 : 1], bound.truth(0, false));
+  }));
+}
+
+Value unique(Runner&, const Value& of, Given arguments) {
+  const Bound bound("unique", arguments, {"case_sensitive", "attribute"});
+  std::vector<Value> seen, items;
+  for (const Value& item : items_of(of)) {
+    const Value key = folded(part_of(item, bound[1]), bound.truth(0, false));
+    if (std::find(seen.begin(), seen.end(), key) != seen.end()) continue;
+    seen.push_back(key);
+    items.push_back(item);
+  }
+  return Value::list(std::move(items));
+}
+
+template <bool largest>
+Value extreme(Runner&, const Value& of, Given arguments) {
+  const Bound bound("min", arguments, {"case_sensitive", "attribute"});
+  const std::vector<Value> items = items_of(of);
+  if (items.empty()) return Undefined{"an item of nothing"};
+  const auto key = [&](const Value& item) { return folded(part_of(item, bound[1]), bound.truth(0, false)); };
+  const Value* found = &items[0];
+  for (const Value& item : items) {
+    if (largest ? is_less(key(*found), key(item)) : is_less(key(item), key(*found))) found = &item;
+  }
+  return *found;
+}
+
+Value sum(Runner&, const Value& of, Given arguments) {
+  const Bound bound("sum", arguments, {"attribute", "start"});
+  Value total = bound[1] == nullptr ? Value(std::int64_t{0}) : *bound[1];
+  for (const Value& item : items_of(of)) {
+    const Value part = part_of(item, bound[0]);
+    std::int64_t whole = 0;
+    if (total.get<double>() != nullptr || part.get<double>() != nullptr) {
+      total = total.number("sum: 'start'") + part.number("an item of sum");
+    } else {
+      if (__builtin_add_overflow(total.integer("sum: 'start'"), part.integer("an item of sum"), &whole)) {
+        refuse("sum: a number of more than 63 bits");
+      }
+      total = whole;
+    }
+  }
+  return total;
+}
+
+/// Those behind the first few arguments, which name a filter or a test.
+CallArguments rest_of(const CallArguments& arguments, std::size_t from) {
+  CallArguments rest{.positional = {}, .named = arguments.named};
+  for (std::size_t i = from; i < arguments.positional.size(); ++i) rest.positional.push_back(arguments.positional[i]);
+  return rest;
+}
+
+/// map('filter', ...) and map(attribute='name', default=...).
+Value map(Runner& runner, const Value& of, Given arguments) {
+  std::vector<Value> items;
+  if (arguments.positional.empty()) {
+    const Bound bound("map", arguments, {"attribute", "default"}, 1);
+    for (const Value& item : items_of(of)) {
+      const Value part = part_of(item, bound[0]);
+      items.push_back(part.is_undefined() && bound[1] != nullptr ? *bound[1] : part);
+    }
+    return Value::list(std::move(items));
+  }
+  const std::string& name = arguments.positional[0].text_or_throw("map: the filter's name");
+  const CallArguments rest = rest_of(arguments, 1);
+  for (const Value& item : items_of(of)) items.push_back(apply_filter(runner, name, item, rest));
+  return Value::list(std::move(items));
+}
+
+/// select, reject, selectattr and rejectattr: by a test, or by being true.
+template <bool wanted, bool by_attribute>
+Value choose(Runner&, const Value& of, Given arguments) {
+  const std::size_t first = by_attribute ? 1 : 0;
+  if (arguments.positional.size() < first) refuse("selectattr: lacks the attribute's name");
+  const Value* attribute = by_attribute ? &arguments.positional[0] : nullptr;
+  const bool tests = arguments.positional.size() > first;
+  const std::string name = tests ? arguments.positional[first].text_or_throw("a test's name") : "";
+  const CallArguments rest = tests ? rest_of(arguments, first + 1) : CallArguments{};
+  std::vector<Value> items;
+  for (const Value& item : items_of(of)) {
+    const Value part = part_of(item, attribute);
+    if ((tests ? passes_test(name, part, rest) : part.truth()) == wanted) items.push_back(item);
+  }
+  return Value::list(std::move(items));
+}
+
+}  // namespace
+
+const std::map<std::string, FilterFunction, std::less<>>& list_filters() {
+  static const std::map<std::string, FilterFunction, std::less<>> filters = {
+      {"count", length},
+      {"dictsort", sort_dict},
+      {"first", end_item<false>},
+      {"items", items_filter},
+      {"join", join_filter},
+      {"last", end_item<true>},
+      {"length", length},
+      {"list", list_filter},
+      {"map", map},
+      {"max", extreme<true>},
+      {"min", extreme<false>},
+      {"reject", choose<false, false>},
+      {"rejectattr", choose<false, true>},
+      {"reverse", reverse},
+      {"select", choose<true, false>},
+      {"selectattr", choose<true, true>},
+      {"sort", sort},
+      {"sum", sum},
+      {"unique", unique},
+  };
+  return filters;
+}
+
+}  // namespace fsdp::text::jinja

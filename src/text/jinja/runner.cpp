@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runner.hpp"
+
+#include <algorithm>
+
+#include "builtins.hpp"
+
+namespace fsdp::text::jinja {
+
+/// One expression or statement, counted.
+class Runner::Step {
+ public:
+  Step(Runner& runner, int line) : runner_(runner) {
+    runner.line_ = line;
+    runner.count(1);
+    if (runner.depth_ >= most_depth) refuse("calls are more than ", most_depth, " deep");
+    ++runner.depth_;
+  }
+  ~Step() { --runner_.depth_; }
+  Step(const Step&) = delete;
+  Step& operator=(const Step&) = delete;
+
+ private:
+  Runner& runner_;
+};
+
+Runner::Runner(const Value& variables, const std::tm& clock) : clock_(clock) {
+  for (const auto& [name, value] : variables.as_dict()->items) scope_->values[*name.as_text()] = value;
+  scope_ = std::make_shared<Scope>(Scope{.outer = scope_});
+}
+
+Runner::~Runner() {
+  for (const std::shared_ptr<Namespace>& members : namespaces_) members->members.items.clear();
+}
+
+void Runner::run(const Program& program) { run_body(program.body); }
+
+void Runner::print(const std::string& text) {
+  if (out_.size() + text.size() > most_text) refuse("the text becomes longer than ", most_text, " bytes");
+  out_ += text;
+}
+
+Value Runner::make_namespace(Dict members) {
+  namespaces_.push_back(std::make_shared<Namespace>(Namespace{std::move(members)}));
+  return namespaces_.back();
+}
+
+// ---- Statements ---------------------------------------------------------------------------------------------------
+
+Runner::Flow Runner::run_body(const Body& body) {  // NOLINT(misc-no-recursion): as deep as the template
+  for (const Statement& statement : body) {
+    const Flow flow = run_one(statement);
+    if (flow != Flow::next) return flow;
+  }
+  return Flow::next;
+}
+
+Runner::Flow Runner::run_one(const Statement& statement) {  // NOLINT(misc-no-recursion)
+  const Step step(*this, statement.line);
+  if (const auto* node = std::get_if<For>(&statement.node)) return run_node(*node);
+  if (const auto* node = std::get_if<If>(&statement.node)) return run_node(*node);
+  if (const auto* node = std::get_if<With>(&statement.node)) return run_node(*node);
+  if (std::holds_alternative<Break>(statement.node)) return Flow::leave;
+  if (std::holds_alternative<Continue>(statement.node)) return Flow::again;
+  if (const auto* node = std::get_if<Text>(&statement.node)) print(node->text);
+  if (const auto* node = std::get_if<Print>(&statement.node)) print(evaluate(*node->value).text());
+  if (const auto* node = std::get_if<Set>(&statement.node)) assign(node->target, evaluate(*node->value));
+  if (const auto* node = std::get_if<SetBlock>(&statement.node)) {
+    assign(node->target, filtered(captured(node->body), node->filters));
+  }
+  if (const auto* node = std::get_if<Macro>(&statement.node)) scope_->values[node->name] = function_of(*node);
+  if (const auto* node = std::get_if<CallBlock>(&statement.node)) run_node(*node);
+  if (const auto* node = std::get_if<FilterBlock>(&statement.node)) {
+    print(filtered(captured(node->body), node->filters).text());
+  }
+  if (const auto* node = std::get_if<Generation>(&statement.node)) run_node(*node);
+  return Flow::next;
+}
+
+Runner::Flow Runner::run_node(const For& loop) {  // NOLINT(misc-no-recursion)
+  std::vector<Value> items = items_of(evaluate(*loop.items));
+  const std::shared_ptr<Scope> outer = scope_;
+  const auto enter = [&] { scope_ = std::make_shared<Scope>(Scope{.outer = outer}); };
+  if (loop.condition != nullptr) {
+    std::erase_if(items, [&](const Value& item) {
+      enter();
+      assign(loop.target, item);
+      return !evaluate(*loop.condition).truth();
+    });
+    scope_ = outer;
+  }
+  count(items.size());
+  bool came_to_end = false;  // some turn did, by Jinja's own measure of whether the loop ran
+  const auto all = std::make_shared<const List>(List{.items = std::move(items)});
+  for (std::size_t i = 0; i < all->items.size(); ++i) {
+    enter();
+    scope_->values["loop"] = std::make_shared<Loop>(Loop{.items = all, .index = i});
+    assign(loop.target, all->items[i]);
+    const Flow flow = run_body(loop.body);
+    came_to_end = came_to_end || flow == Flow::next;
+    if (flow == Flow::leave) break;
+  }
+  enter();
+  const Flow flow = came_to_end ? Flow::next : run_body(loop.otherwise);
+  scope_ = outer;
+  return flow;
+}
+
+Runner::Flow Runner::run_node(const If& branches) {  // NOLINT(misc-no-recursion)
+  for (const auto& [condition, body] : branches.branches) {
+    if (evaluate(*condition).truth()) return run_body(body);
+  }
+  return run_body(branches.otherwise);
+}
+
+Runner::Flow Runner::run_node(const With& block) {  // NOLINT(misc-no-recursion)
+  const std::shared_ptr<Scope> outer = scope_;
+  const auto inner = std::make_shared<Scope>(Scope{.outer = outer});
+  for (const auto& [target, expression] : block.values) {
+    const Value value = evaluate(*expression);  // which does not see the names before it
+    scope_ = inner;
+    assign(target, value);
+    scope_ = outer;
+  }
+  scope_ = inner;
+  const Flow flow = run_body(block.body);
+  scope_ = outer;
+  return flow;
+}
+
+void Runner::run_node(const CallBlock& block) {  // NOLINT(misc-no-recursion)
+  const auto& call_node = std::get<Call>(block.call->node);
+  const Value function = evaluate(*call_node.of);
+  CallArguments arguments = evaluate_all(call_node.arguments);
+  arguments.named.emplace_back("caller", function_of(block.caller));
+  print(call(function, arguments).text());
+}
+
+void Runner::run_node(const Generation& block) {  // NOLINT(misc-no-recursion)
+  const std::size_t begin = out_.size();
+  const std::shared_ptr<Scope> outer = std::exchange(scope_, std::make_shared<Scope>(Scope{.outer = scope_}));
+  run_body(block.body);
+  scope_ = outer;
+  generations_.emplace_back(begin, out_.size());
+}
+
+std::string Runner::captured(const Body& body) {  // NOLINT(misc-no-recursion)
+  std::string outer = std::exchange(out_, {});
+  const std::shared_ptr<Scope> scope = scope_;
+  scope_ = std::make_shared<Scope>(Scope{.outer = scope});
+  run_body(body);
+  scope_ = scope;
+  return std::exchange(out_, std::move(outer));
+}
+
+Value Runner::filtered(std::string text, const std::vector<Filter>& filters) {  // NOLINT(misc-no-recursion)
+  Value value = std::move(text);
+  for (const Filter& filter : filters) value = apply_filter(*this, filter.name, value, evaluate_all(filter.arguments));
+  return value;
+}
+
+Value Runner::function_of(const Macro& macro) {
+  // Weak, since the scope holds the macro: one that is called behind its scope's end is refused.
+  return std::make_shared<const Function>(
+      Function{macro.name, [&macro, outer = std::weak_ptr<Scope>(scope_)](Runner& runner, const CallArguments& arguments) {
+                 const std::shared_ptr<Scope> scope = outer.lock();
+                 if (scope == nullptr) refuse("the macro ", macro.name, " is called behind the block that defines it");
+                 return runner.call_macro(macro, scope, arguments);
+               }});
+}
+
+Value Runner::call_macro(const Macro& macro, const std::shared_ptr<Scope>& outer,  // NOLINT(misc-no-recursion)
+                         const CallArguments& arguments) {
+  const auto& parameters = macro.parameters;
+  if (arguments.positional.size() > parameters.size()) {
+    refuse("the macro ", macro.name, " takes at most ", parameters.size(), " arguments");
+  }
+  const std::shared_ptr<Scope> caller = std::exchange(scope_, std::make_shared<Scope>(Scope{.outer = outer}));
+  for (const auto& [name, value] : arguments.named) {
+    const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const auto& p) { return p.first == name; });
+    if (found == parameters.end() && name != "caller") refuse("the macro ", macro.name, " has no parameter '", name, "'");
+    if (found - parameters.begin() < static_cast<std::ptrdiff_t>(arguments.positional.size())) {
+      refuse("the macro ", macro.name, " gets '", name, "' twice");
+    }
+    scope_->values[name] = value;
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto& [name, otherwise] = parameters[i];
+    if (i < arguments.positional.size()) {
+      scope_->values[name] = arguments.positional[i];
+    } else if (!scope_->values.contains(name)) {
+      scope_->values[name] = otherwise == nullptr ? Value(Undefined{name}) : evaluate(*otherwise);
+    }
+  }
+  std::string text = captured(macro.body);
+  scope_ = caller;
+  return text;
+}
+
+void Runner::assign(const Target& target, const Value& value) {  // NOLINT(misc-no-recursion)
+  if (!target.parts.empty()) {
+    const std::vector<Value> items = items_of(value);
+    if (items.size() != target.parts.size()) {
+      refuse(target.parts.size(), " names are set to ", items.size(), " values");
+    }
+    for (std::size_t i = 0; i < items.size(); ++i) assign(target.parts[i], items[i]);
+  } else if (target.member.empty()) {
+    scope_->values[target.name] = value;
+  } else {
+    const Value holder = evaluate_node(Name{target.name});
+    const auto* members = holder.get<std::shared_ptr<Namespace>>();
+    if (members == nullptr) refuse("'", target.name, ".", target.member, "' is set, and '", target.name, "' is no namespace");
+    (*members)->members.set(target.member, value);
+  }
+}
+
+}  // namespace fsdp::text::jinja

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/text/chat_template.hpp>
+
+#include <algorithm>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "support/problems.hpp"
+
+namespace fsdp::text {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// The clock of make_chat_templates.py: 26 Jul 2024, 12:34:56, a Friday.
+std::tm clock_of_vectors() {
+  std::tm clock{};
+  clock.tm_year = 124;
+  clock.tm_mon = 6;
+  clock.tm_mday = 26;
+  clock.tm_hour = 12;
+  clock.tm_min = 34;
+  clock.tm_sec = 56;
+  clock.tm_wday = 5;
+  clock.tm_yday = 207;
+  return clock;
+}
+
+const Json& vectors() {
+  static const Json read = Json::parse(std::ifstream(TESSERA_TEST_DATA "/text/chat_templates.json"));
+  return read;
+}
+
+RenderedChat rendered(const std::string& text, const Json& variables) {
+  return ChatTemplate::parse(text, "template").render(variables.dump(), clock_of_vectors());
+}
+
+/// What jinja2 made of it is in `expected`: a text and its answers, or an error.
+void expect_as_jinja2(const std::string& text, const Json& variables, const Json& expected) {
+  if (!expected.contains("text")) {
+    try {
+      ADD_FAILURE() << "rendered as " << rendered(text, variables).text << " instead of " << expected.at("error");
+    } catch (const InputError& error) {
+      const bool raised = expected.value("exception", "") == "TemplateError";
+      const std::string words = raised ? expected.at("error").get<std::string>() : "";
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    }
+    return;
+  }
+  try {
+    const RenderedChat chat = rendered(text, variables);
+    EXPECT_EQ(chat.text, expected.at("text").get<std::string>());
+    if (!expected.contains("spans")) return;
+    Json spans = Json::array();
+    for (const TextRange& answer : chat.answers) spans.push_back({answer.begin, answer.end});
+    EXPECT_EQ(spans, expected.at("spans"));
+  } catch (const InputError& error) {
+    ADD_FAILURE() << error.what() << "\ninstead of " << expected.at("text");
+  }
+}
+
+TEST(ChatTemplate, FamiliesRenderAsJinja2Does) {
+  for (const Json& one : vectors().at("cases")) {
+    const auto name = one.at("template").get<std::string>();
+    SCOPED_TRACE(name + " " + one.at("conversation").get<std::string>());
+    Json variables = vectors().at("conversations").at(one.at("conversation").get<std::string>());
+    variables.update(vectors().at("tokens").at(name));
+    variables["documents"] = nullptr;
+    variables["add_generation_prompt"] = one.at("add_generation_prompt");
+    expect_as_jinja2(vectors().at("templates").at(name), variables, one);
+  }
+}
+
+/// What jinja2 does otherwise, as docs/conversations.md says: a part of each template.
+const std::vector<std::string> differences = {
+    "varargs",                   // is refused
+    "0x1F",                      // numbers are decimal
+    "1|nothing",                 // what is not known is refused wherever it stands
+    "is filter",                 // is not known
+    "range(3)|tojson",           // a range is a list
+    "{{ range(3) }}",            // and prints as one
+    "pairs.keys() }}{{ pairs",   // keys and items are lists
+    "selectattr('at.x'",         // lists are made whole, so that an error behind the first item is seen
+    "{{ 'ßé",                    // one character becomes one: ß stays
+    "'ßaé'.upper()",
+    "center(3)",                 // methods that are not known
+    "swapcase()",
+    "zfill(3)",
+    "isnumeric()",
+    "istitle()",
+    "'{0[a]}'.format",           // fields of a format are names and numbers
+    "startswith('c', 2)",        // one argument is known
+    "find('b', 2)",
+};
+
+TEST(ChatTemplate, FeaturesRenderAsJinja2Does) {
+  for (const Json& one : vectors().at("features")) {
+    const auto text = one.at("template").get<std::string>();
+    const auto is_part = [&](const std::string& part) { return text.find(part) != text.npos; };
+    if (std::any_of(differences.begin(), differences.end(), is_part)) continue;
+    SCOPED_TRACE(text);
+    expect_as_jinja2(text, one.at("variables"), one);
+  }
+}
+
+std::string refusal(const std::string& text, const Json& variables = Json::object()) {
+  try {
+    return "rendered as " + rendered(text, variables).text;
+  } catch (const InputError& error) {
+    return error.what();
+  }
+}
+
+TEST(ChatTemplate, WhatIsNotKnownIsNamedWithItsLine) {
+  EXPECT_EQ(refusal("a\n{{ x | shuffle }}"), "template: line 2: the filter 'shuffle' is not known");
+  EXPECT_EQ(refusal("{{ x is prime }}"), "template: line 1: the test 'prime' is not known");
+  EXPECT_EQ(refusal("\n\n{% include 'x' %}"), "template: line 3: the statement 'include' is not known");
+  EXPECT_EQ(refusal("{% if x %}{% for a in x %}"), "template: line 1: 'endfor' is missing");
+  EXPECT_EQ(refusal("{% endif %}"), "template: line 1: the statement 'endif' is not known");
+  EXPECT_EQ(refusal("{{ f(*x) }}"), "template: line 1: arguments by * are not known");
+  EXPECT_EQ(refusal("{{ 'a' % 1 }}"), "template: line 1: formatting a text by % is not known");
+  EXPECT_EQ(refusal("{% macro m() %}{% generation %}a{% endgeneration %}{% endmacro %}"),
+            "template: line 1: a generation block within a macro, a filter or a set block is not known");
+  EXPECT_EQ(refusal("\xff"), "template: is not UTF-8");
+}
+
+TEST(ChatTemplate, WhatGoesWrongIsNamedWithItsLine) {
+  EXPECT_EQ(refusal("{{ a.b.c }}", {{"a", Json::object()}}), "template: line 1: 'b', which is undefined, has no 'c'");
+  EXPECT_EQ(refusal("x\n{{ raise_exception('no system role') }}"),
+            "template: line 2: the template refuses the conversation: no system role");
+  EXPECT_EQ(refusal("{{ 1 // 0 }}"), "template: line 1: division by zero");
+  EXPECT_EQ(refusal("{{ 9223372036854775807 + 1 }}"), "template: line 1: a number of more than 63 bits");
+  EXPECT_EQ(refusal("{{ messages.append(1) }}", {{"messages", Json::array()}}),
+            "template: line 1: 'append', which is undefined, cannot be called");
+}
+
+TEST(ChatTemplate, WorkAndMemoryAreBounded) {
+  const auto bounded = [](const std::string& text) {
+    const std::string error = refusal(text);
+    return error.find("more than") != error.npos || error.find("larger than") != error.npos;
+  };
+  EXPECT_TRUE(bounded("{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}"));
+  EXPECT_TRUE(bounded("{% set ns = namespace(x='aa') %}{% for a in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}"));
+  EXPECT_TRUE(bounded("{% set ns = namespace(x=[]) %}{% for a in range(99) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}"));
+  EXPECT_TRUE(bounded("{{ 'a' * 99999999999 }}"));
+  EXPECT_TRUE(bounded("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"));
+  EXPECT_TRUE(bounded("{{ range(9999999) }}"));
+  EXPECT_TRUE(bounded("{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + " }}"));
+  EXPECT_TRUE(bounded("{{ " + std::string(5000, '-') + "1 }}"));
+  std::string nested;
+  for (int i = 0; i < 5000; ++i) nested += "{% if 1 %}";
+  EXPECT_TRUE(bounded(nested));
+}
+
+/// Templates with bytes changed, left out and doubled: refused or rendered, and nothing else.
+TEST(ChatTemplate, DamagedTemplatesAreRefusedOrRendered) {
+  std::mt19937_64 random(7);
+  const auto draw = [&](std::size_t below) { return static_cast<std::size_t>(random() % below); };
+  for (const auto& [name, whole] : vectors().at("templates").items()) {
+    Json variables = vectors().at("conversations").at("tools");
+    variables.update(vectors().at("tokens").at(name));
+    for (int round = 0; round < 100; ++round) {
+      std::string text = whole.get<std::string>();
+      for (std::size_t changes = 1 + draw(3); changes > 0; --changes) {
+        const std::size_t at = draw(text.size());
+        const std::string part = text.substr(draw(text.size()), draw(20));
+        text.replace(at, draw(10), part);
+      }
+      EXPECT_FALSE(refusal(text, variables).empty());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fsdp::text
