@@ -106,7 +106,8 @@ std::optional<FileTokens> tokens_of(const std::filesystem::path& path, std::span
 
 void from_text(std::string_view flag, std::string_view text, TokenFormat& value) {
   std::vector<std::string> names;
-  for (const auto format : {TokenFormat::automatic, TokenFormat::bytes, TokenFormat::u16, TokenFormat::u32}) {
+  for (const auto format :
+       {TokenFormat::automatic, TokenFormat::bytes, TokenFormat::u16, TokenFormat::u32, TokenFormat::chat}) {
     names.push_back(to_text(format));
     if (names.back() == text) value = format;
   }
@@ -120,6 +121,7 @@ std::string to_text(TokenFormat value) {
     case TokenFormat::bytes: return "bytes";
     case TokenFormat::u16: return "u16";
     case TokenFormat::u32: return "u32";
+    case TokenFormat::chat: return "chat";
   }
   return "?";
 }

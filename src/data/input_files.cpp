@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "input_files.hpp"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <optional>
 #include <system_error>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/hash.hpp>
 
 #include "megatron.hpp"
 
@@ -62,6 +65,15 @@ std::vector<std::uint8_t> head_of(const FileDescriptor& file, const std::filesys
   std::vector<std::uint8_t> head(static_cast<std::size_t>(std::min(looked_at, size_of(file, path))));
   read_all(file, path, head.data(), head.size(), 0);
   return head;
+}
+
+std::uint64_t hashed_state(std::uint64_t hash, const std::filesystem::path& file) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) != 0) throw_errno(file, "read");
+  std::error_code error;
+  hash = hashed(hash, std::filesystem::weakly_canonical(file, error).native());
+  hash = hashed(hash, std::int64_t{status.st_size});
+  return hashed(hash, std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec);
 }
 
 }  // namespace fsdp::data

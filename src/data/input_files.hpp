@@ -16,6 +16,9 @@ namespace fsdp::data {
 /// one is missing or cannot be listed.
 std::vector<std::filesystem::path> input_files(std::span<const std::filesystem::path> paths);
 
+/// A hash, and what tells whether a file is still the same: where it is, how large, and when it was written.
+std::uint64_t hashed_state(std::uint64_t hash, const std::filesystem::path& file);
+
 /// Whether bytes are no text: a NUL is among them.
 bool is_binary(std::span<const std::uint8_t> bytes);
 

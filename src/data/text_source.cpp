@@ -20,7 +20,7 @@ TextSource::TextSource(std::span<const std::filesystem::path> paths, std::int64_
 
 TextSource::TextSource(std::span<const WeightedFiles> sources, std::int64_t sequence_length, double validation_fraction,
                        std::int64_t vocabulary, std::optional<std::int64_t> separator, TokenFormat format)
-    : separator_(separator) {
+    : sequence_length_(sequence_length), separator_(separator) {
   require(!sources.empty(), "data: a source of no files");
   for (const WeightedFiles& source : sources) {
     auto corpus = std::make_unique<const Corpus>(source.paths, format);
@@ -39,6 +39,12 @@ TextSource::TextSource(std::span<const WeightedFiles> sources, std::int64_t sequ
   }
 }
 
+TextSource::TextSource(PackedConversations conversations)
+    : conversations_(std::move(conversations)),
+      sequence_length_(conversations_->sequence_length()),
+      training_(conversations_->training()),
+      validation_(conversations_->validation()) {}
+
 const TextSource::Part& TextSource::part_of(std::int64_t sample, std::int64_t& window) const {
   const bool held_out = sample >= training_;
   const auto first = held_out ? &Part::validation : &Part::training;
@@ -48,7 +54,7 @@ const TextSource::Part& TextSource::part_of(std::int64_t sample, std::int64_t& w
 }
 
 Order TextSource::order(std::uint64_t seed) const {
-  if (parts_.size() == 1) return {};
+  if (parts_.size() < 2) return {};
   std::vector<Mixture::Source> sources;
   std::vector<std::int64_t> first;
   for (const Part& part : parts_) {
@@ -75,28 +81,35 @@ TextSource::Storage TextSource::storage(std::int64_t sequences, Allocate allocat
   return storage;
 }
 
+void TextSource::fill_window(std::int64_t sample, std::int32_t* tokens, std::int32_t* targets,
+                             std::vector<std::int64_t>& documents) const {
+  if (conversations_) return conversations_->fill(sample, tokens, targets, documents);
+  std::int64_t window = 0;
+  const Part& part = part_of(sample, window);
+  part.windows.fill(window, tokens, targets);
+  if (separator_) {
+    append_documents({tokens, static_cast<std::size_t>(sequence_length_)}, static_cast<std::int32_t>(*separator_),
+                     documents);
+  }
+}
+
 TokenBatch TextSource::fill(Storage& storage, std::span<const std::int64_t> windows) const {
-  const std::int64_t length = sequence_length();
   storage.documents.assign(1, 0);
   for (std::int64_t i = 0; i < storage.sequences; ++i) {
     const bool present = i < std::ssize(windows);
-    std::int32_t* const tokens = storage.tokens + i * length;
-    std::int32_t* const targets = storage.targets + i * length;
-    std::int64_t window = 0;
-    const Part& part = part_of(present ? windows[static_cast<std::size_t>(i)] : 0, window);
-    part.windows.fill(window, tokens, targets);
-    if (!present) std::fill_n(targets, length, -1);
-    if (separator_)
-      append_documents({tokens, static_cast<std::size_t>(length)}, static_cast<std::int32_t>(*separator_),
-                       storage.documents);
+    std::int32_t* const targets = storage.targets + i * sequence_length_;
+    fill_window(present ? windows[static_cast<std::size_t>(i)] : 0, storage.tokens + i * sequence_length_, targets,
+                storage.documents);
+    if (!present) std::fill_n(targets, sequence_length_, -1);
   }
-  const Shape shape{storage.sequences * length};
+  const Shape shape{storage.sequences * sequence_length_};
   Batch batch{.tokens = {storage.tokens, shape}, .targets = {storage.targets, shape}, .sequences = storage.sequences};
-  if (separator_) batch.documents = storage.documents;
+  if (storage.documents.size() > 1) batch.documents = storage.documents;
   return batch;
 }
 
 std::string TextSource::text() const {
+  if (conversations_) return conversations_->text();
   std::string text;
   for (const Part& part : parts_) {
     const Corpus& corpus = *part.corpus;
@@ -111,6 +124,7 @@ std::string TextSource::text() const {
 }
 
 std::string TextSource::identity() const {
+  if (conversations_) return conversations_->identity();
   std::string text;
   for (const Part& part : parts_) {
     std::uint64_t digest = hash_seed;

@@ -2,7 +2,6 @@
 #include <fsdp/data/tokenize.hpp>
 
 #include <fcntl.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -51,13 +50,6 @@ struct Candidate {
   bool binary = false;
 };
 
-/// A number that changes when a file is written.
-std::int64_t time_of_change(const std::filesystem::path& path) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) throw_errno(path, "read");
-  return status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec;
-}
-
 }  // namespace
 
 bool holds_text(const std::filesystem::path& path) {
@@ -101,11 +93,7 @@ Tokenizing::State::State(const TokenizeRequest& asked)
   std::uint64_t hash = hashed(hash_seed, static_cast<std::int64_t>(digest_of_file(file)));
   hash = hashed(hashed(hash, request.field), end ? std::int64_t{*end} : std::int64_t{-1});
   hash = hashed(hash, request.shard_tokens);
-  for (const TextFile& each : files) {
-    std::error_code error;
-    hash = hashed(hash, std::filesystem::weakly_canonical(each.path, error).native());
-    hash = hashed(hashed(hash, each.bytes), time_of_change(each.path));
-  }
+  for (const TextFile& each : files) hash = hashed_state(hash, each.path);
   made_of = digest_text(hash);
 }
 
@@ -145,7 +133,10 @@ std::string Tokenizing::State::text_of_line(const TextUnit& unit, const TextPiec
   const auto found = value.is_object() ? value.find(request.field) : value.end();
   require<InputError>(value.is_object(), source, ": is not a JSON object");
   require<InputError>(found != value.end(), source, ": has no \"", shortened(request.field),
-                      "\"; name the field of the text by --text-field");
+                      "\"; name the field of the text by --text-field",
+                      value.contains("messages") || value.contains("prompt")
+                          ? ", or train on conversations by --data-format chat"
+                          : "");
   require<InputError>(found->is_string(), source, ": \"", shortened(request.field),
                       "\" is not a text; name the field of the text by --text-field");
   return std::move(found->get_ref<std::string&>());

@@ -25,21 +25,24 @@ void append_documents(std::span<const std::int32_t> tokens, std::int32_t separat
   lengths.push_back(start + std::ssize(tokens));
 }
 
+std::int64_t held_out_of(std::int64_t count, double fraction, std::string_view what) {
+  require<InputError>(fraction >= 0 && fraction < 1, "data: a held-out fraction of ", fraction,
+                      "; it must be at least 0 and below 1");
+  const auto part = static_cast<std::int64_t>(static_cast<double>(count) * fraction);
+  const std::int64_t held_out = fraction > 0 ? std::max<std::int64_t>(part, 1) : 0;
+  require<InputError>(held_out < count, "data: ", count, " ", what, " leave none to train on after ", held_out,
+                      " held-out ones; give more data or --validation-fraction 0");
+  return held_out;
+}
+
 Windows::Windows(const Corpus& corpus, std::int64_t seq_len, double validation_fraction, std::int64_t vocab_size)
     : corpus_(&corpus), seq_len_(seq_len), count_(0), validation_(0), vocab_size_(vocab_size) {
   require<InputError>(seq_len >= 1, "data: a sequence length of ", seq_len, "; it must be at least 1");
-  require<InputError>(validation_fraction >= 0 && validation_fraction < 1, "data: a held-out fraction of ",
-                      validation_fraction, "; it must be at least 0 and below 1");
   count_ = (corpus.size() - 1) / seq_len;
   require<InputError>(count_ >= 1, "data: a sequence of ", seq_len, " tokens and the next one do not fit into the ",
                       corpus.size(), corpus.layout().text ? " bytes" : " tokens",
                       " of the data; shorten --seq-len or give more data");
-  if (validation_fraction > 0)
-    validation_ =
-        std::max<std::int64_t>(static_cast<std::int64_t>(static_cast<double>(count_) * validation_fraction), 1);
-  require<InputError>(validation_ < count_, "data: ", count_, " windows of ", seq_len,
-                      " tokens leave none to train on after ", validation_,
-                      " held-out ones; give more data or --validation-fraction 0");
+  validation_ = held_out_of(count_, validation_fraction, message("windows of ", seq_len, " tokens"));
 }
 
 void Windows::fill(std::int64_t window, std::int32_t* tokens, std::int32_t* targets) const {

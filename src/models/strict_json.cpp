@@ -15,11 +15,18 @@ namespace fsdp {
 namespace {
 
 /// Builds the value event by event, so that a limit stops the parser before anything large exists.
-class Builder : public nlohmann::json_sax<nlohmann::json> {
+template <class Json>
+class Builder : public nlohmann::json_sax<Json> {
  public:
+  using number_integer_t = typename Json::number_integer_t;
+  using number_unsigned_t = typename Json::number_unsigned_t;
+  using number_float_t = typename Json::number_float_t;
+  using string_t = typename Json::string_t;
+  using binary_t = typename Json::binary_t;
+
   Builder(const std::string& source, const JsonLimits& limits) : source_(source), limits_(limits) {}
 
-  nlohmann::json take() { return std::move(root_); }
+  Json take() { return std::move(root_); }
 
   bool null() override { return scalar(nullptr); }
   bool boolean(bool value) override { return scalar(value); }
@@ -32,7 +39,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   }
   bool binary(binary_t&) override { return false; }
 
-  bool start_object(std::size_t) override { return start(nlohmann::json::object()); }
+  bool start_object(std::size_t) override { return start(Json::object()); }
   bool key(string_t& name) override {
     check_text(name);
     require<InputError>(!open_.back()->contains(name), source_, ": the key \"", shortened(name),
@@ -41,7 +48,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool end_object() override { return end(); }
-  bool start_array(std::size_t) override { return start(nlohmann::json::array()); }
+  bool start_array(std::size_t) override { return start(Json::array()); }
   bool end_array() override { return end(); }
 
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) override {
@@ -54,22 +61,22 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
                         limits_.text, " are allowed");
   }
 
-  nlohmann::json* place(nlohmann::json value) {
+  Json* place(Json value) {
     require<InputError>(++values_ <= limits_.values, source_, ": more than ", limits_.values, " values");
     if (open_.empty()) return &(root_ = std::move(value));
-    nlohmann::json& parent = *open_.back();
+    Json& parent = *open_.back();
     if (parent.is_object()) return &(parent[key_] = std::move(value));
     require<InputError>(parent.size() < limits_.array, source_, ": an array of more than ", limits_.array, " entries");
     parent.push_back(std::move(value));
     return &parent.back();
   }
 
-  bool scalar(nlohmann::json value) {
+  bool scalar(Json value) {
     place(std::move(value));
     return true;
   }
 
-  bool start(nlohmann::json value) {
+  bool start(Json value) {
     require<InputError>(open_.size() < limits_.depth, source_, ": nested deeper than ", limits_.depth, " levels");
     open_.push_back(place(std::move(value)));
     return true;
@@ -82,22 +89,32 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
 
   const std::string& source_;
   const JsonLimits& limits_;
-  nlohmann::json root_;
-  std::vector<nlohmann::json*> open_;  // a parent gets no new entries while a child is open
+  Json root_;
+  std::vector<Json*> open_;  // a parent gets no new entries while a child is open
   std::string key_;
   std::size_t values_ = 0;
 };
 
-}  // namespace
-
-nlohmann::json parse_strict(std::string_view text, const std::string& source, const JsonLimits& limits) {
+template <class Json>
+Json parse_as(std::string_view text, const std::string& source, const JsonLimits& limits) {
   // The parser takes a NUL for the end, and would not look at what follows.
   const std::size_t nul = text.find('\0');
   require<InputError>(nul == std::string_view::npos, source, ": not valid JSON at byte ", nul, " (a NUL byte)");
-  Builder builder(source, limits);
-  const bool whole = nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
+  Builder<Json> builder(source, limits);
+  const bool whole = Json::sax_parse(text.begin(), text.end(), &builder);
   require<InputError>(whole, source, ": not valid JSON");
   return builder.take();
+}
+
+}  // namespace
+
+nlohmann::json parse_strict(std::string_view text, const std::string& source, const JsonLimits& limits) {
+  return parse_as<nlohmann::json>(text, source, limits);
+}
+
+nlohmann::ordered_json parse_strict_ordered(std::string_view text, const std::string& source,
+                                            const JsonLimits& limits) {
+  return parse_as<nlohmann::ordered_json>(text, source, limits);
 }
 
 std::string shortened(std::string_view text, std::size_t most) {

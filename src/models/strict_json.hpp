@@ -26,6 +26,9 @@ struct JsonLimits {
 
 /// Throws InputError "`source`: ..." for anything but one well-formed value within the limits.
 nlohmann::json parse_strict(std::string_view text, const std::string& source, const JsonLimits& limits = {});
+/// The same, keys in the order in which they stand.
+nlohmann::ordered_json parse_strict_ordered(std::string_view text, const std::string& source,
+                                            const JsonLimits& limits = {});
 
 /// A text for a message: its first bytes, and how many there are.
 std::string shortened(std::string_view text, std::size_t most = 100);

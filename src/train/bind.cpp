@@ -25,7 +25,11 @@ void add_data(FlagSet& flags, WithData& o, const char* cache) {
             "which so large a share is read");
   flags.add("data-format", o.data_format,
             "auto: token files of llm.c and Megatron-LM, else text | bytes: text, each byte a token | u16 | u32: "
-            "tokens without a header");
+            "tokens without a header | chat: JSONL of conversations, trained on their answers alone");
+  flags.add("chat-template", o.text.chat_template,
+            "of conversations: auto (the one beside the tokenizer) | chatml | llama3 | plain | a file of Jinja");
+  flags.add("on-long", o.text.on_long,
+            "conversations that are longer than a sequence: error | drop | cut; those that are left out are counted");
   flags.add("tokenizer", o.text.tokenizer,
             "tokenizer.json, or its folder, that makes tokens of text; left out: the one in --model's folder, or else "
             "each byte is a token");

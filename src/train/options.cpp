@@ -24,6 +24,18 @@ void require_ranges(Options options) {
   flags.require_ranges();
 }
 
+/// Flags that belong to one kind of data.
+template <class Options>
+void check_data(const Options& o) {
+  const bool chat = o.data_format == data::TokenFormat::chat;
+  for (const char* flag : {"chat-template", "on-long"})
+    require<InputError>(chat || !is_given(o, flag), "--", flag, " is for conversations, and --data-format is ",
+                        to_text(o.data_format), "; say --data-format chat, or leave it out");
+  for (const char* flag : {"document-separator", "end-token", "text-field"})
+    require<InputError>(!chat || !is_given(o, flag), "--", flag, " is for text, and --data-format is chat; leave one ",
+                        "of them out");
+}
+
 }  // namespace
 
 void validate(const TrainOptions& o, std::int64_t ranks) {
@@ -46,6 +58,10 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
       !o.cuda_graphs || !o.document_separator,
       "--cuda-graphs keeps one step for all, and --document-separator makes each another one; leave one "
       "of them out");
+  require<InputError>(!o.cuda_graphs || o.data_format != data::TokenFormat::chat,
+                      "--cuda-graphs keeps one step for all, and conversations make each another one; leave one of ",
+                      "them out");
+  check_data(o);
   require<InputError>(
       !o.cuda_graphs || o.trace.empty(),
       "--trace tells what the host asks for in each step, and with --cuda-graphs it asks once; leave one "
@@ -65,7 +81,10 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
 
 void validate(const LaunchOptions& o) { require_ranges(o); }
 
-void validate(const EvalOptions& o) { require_ranges(o); }
+void validate(const EvalOptions& o) {
+  check_data(o);
+  require_ranges(o);
+}
 
 void validate(const GenerateOptions& o) {
   require<InputError>(o.prompt.empty() || o.prompt_ids.empty(),

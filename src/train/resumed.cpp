@@ -14,7 +14,7 @@ namespace {
 /// Flags that say where things are and how they are shown, or are compared by themselves.
 // clang-format off
 const std::set<std::string, std::less<>> no_part = {
-    "checkpoint-dir", "checkpoint-every", "cuda-graphs", "data", "deadline", "device-deadline", "disk-deadline",
+    "checkpoint-dir", "checkpoint-every", "chat-template", "cuda-graphs", "data", "deadline", "device-deadline", "disk-deadline",
     "dry-run", "end-token", "keep", "log-every", "memory", "metrics", "on-signal", "print-schedule", "resume",
     "resume-anyway", "shared-windows", "tensorboard", "text-field", "threads", "token-cache", "tokenizer", "trace",
     "validation-every", "validation-windows"};

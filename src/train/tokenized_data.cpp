@@ -8,14 +8,24 @@
 #include <utility>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/data/conversations.hpp>
 #include <fsdp/data/tokenize.hpp>
 #include <fsdp/report/byte_progress.hpp>
 #include <fsdp/text/tokenizer_config.hpp>
+
+#include "../checkpoint/posix.hpp"
 
 namespace fsdp::train {
 namespace {
 
 constexpr const char* folder_prefix = "tokens-";
+constexpr const char* conversations_prefix = "conversations-";
+
+/// Whether a path is what rank 0 made.
+bool was_made(const std::string& path) {
+  const std::string name = std::filesystem::path(path).filename().string();
+  return name.starts_with(folder_prefix) || name.starts_with(conversations_prefix);
+}
 constexpr std::int64_t most_of_bytes = 1024;  // a vocabulary of bytes and some tokens of its own
 
 std::shared_ptr<const TemporaryFolder> make_temporary_folder() {
@@ -49,6 +59,10 @@ void require_vocabulary(const text::Tokenizer& tokenizer, const std::filesystem:
 
 TokenizedData::TokenizedData(const TextOptions& options, const TextInputs& inputs) : names_(inputs.data) {
   const std::optional<std::filesystem::path> file = tokenizer_of(options.tokenizer, inputs.model_folder);
+  if (inputs.format == data::TokenFormat::chat) {
+    encode_conversations(options, inputs, file);
+    return;
+  }
   if (inputs.format != data::TokenFormat::automatic) {
     require<InputError>(options.tokenizer.empty(),
                         "--tokenizer is for text, and --data-format says otherwise; leave one of ", "them out");
@@ -61,22 +75,53 @@ TokenizedData::TokenizedData(const TextOptions& options, const TextInputs& input
                           " has no tokenizer.json; name one by ", "--tokenizer, or say --data-format bytes");
     return;
   }
-  std::filesystem::path cache = options.cache.empty() ? inputs.cache : options.cache;
   bool named = false;
   for (std::string& path : names_.paths) {
     if (!data::holds_text(path)) continue;
     data::Tokenizing tokenizing(
         {.inputs = {path}, .tokenizer = *file, .field = options.field, .end_token = options.end_token});
     require_vocabulary(tokenizing.tokenizer(), *file, inputs.vocabulary);
-    if (cache.empty()) cache = (temporary_ = make_temporary_folder())->path();
     if (!std::exchange(named, true))
       std::fprintf(stderr, "tessera: text becomes tokens by %s; behind each document stands %s\n", file->c_str(),
                    end_text(tokenizing).c_str());
-    const std::filesystem::path folder = cache / (folder_prefix + tokenizing.made_of());
+    const std::filesystem::path folder = cache_for(options, inputs) / (folder_prefix + tokenizing.made_of());
     report::ByteProgress progress("tokenizing " + path);
     tokenizing.write(folder, [&](const data::TokenizeProgress& at) { progress.show(at.bytes, at.all_bytes); });
     path = folder.string();
   }
+}
+
+void TokenizedData::encode_conversations(const TextOptions& options, const TextInputs& inputs,
+                                         const std::optional<std::filesystem::path>& tokenizer) {
+  require<InputError>(tokenizer.has_value(), "--data-format chat makes tokens of conversations, and there is no ",
+                      "tokenizer.json in --model's folder; name one by --tokenizer");
+  require<InputError>(names_.weights.empty(), "--data has weights, which conversations do not know; give the files ",
+                      "without them: each conversation is seen once in each epoch");
+  const std::vector<std::filesystem::path> paths(names_.paths.begin(), names_.paths.end());
+  const data::ConversationTexts texts(paths, *tokenizer, options.chat_template);
+  require_vocabulary(texts.format().tokenizer(), *tokenizer, inputs.vocabulary);
+  const std::filesystem::path cache = cache_for(options, inputs);
+  const std::filesystem::path file = cache / message(conversations_prefix, texts.made_of());
+  names_ = {.paths = {file.string()}};
+  std::error_code error;
+  if (std::filesystem::exists(file, error)) return;
+  const std::vector<std::filesystem::path> made = checkpoint::make_folders(cache);
+  try {
+    report::ByteProgress progress("encoding " + paths.front().string());
+    texts.write(file, [&](std::int64_t bytes, std::int64_t all) { progress.show(bytes, all); });
+  } catch (...) {
+    checkpoint::remove_made(made);
+    throw;
+  }
+  std::fprintf(stderr, "tessera: conversations became tokens by %s and %s\n", tokenizer->c_str(),
+               texts.format().name().c_str());
+}
+
+std::filesystem::path TokenizedData::cache_for(const TextOptions& options, const TextInputs& inputs) {
+  if (!options.cache.empty()) return options.cache;
+  if (!inputs.cache.empty()) return inputs.cache;
+  if (!temporary_) temporary_ = make_temporary_folder();
+  return temporary_->path();
 }
 
 TokenizedData TokenizedData::at(const std::string& text) {
@@ -84,9 +129,7 @@ TokenizedData TokenizedData::at(const std::string& text) {
   data.names_ = data::names_from_text(text);
   std::error_code error;
   for (const std::string& path : data.names_.paths)
-    require<InputError>(std::filesystem::exists(path, error) ||
-                            !std::filesystem::path(path).filename().string().starts_with(folder_prefix),
-                        "rank 0 put tokens into ", path,
+    require<InputError>(std::filesystem::exists(path, error) || !was_made(path), "rank 0 put tokens into ", path,
                         ", which this rank does not see; give --token-cache a folder "
                         "that all hosts share");
   return data;

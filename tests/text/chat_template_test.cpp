@@ -78,23 +78,23 @@ TEST(ChatTemplate, FamiliesRenderAsJinja2Does) {
 
 /// What jinja2 does otherwise, as docs/conversations.md says: a part of each template.
 const std::vector<std::string> differences = {
-    "varargs",                   // is refused
-    "0x1F",                      // numbers are decimal
-    "1|nothing",                 // what is not known is refused wherever it stands
-    "is filter",                 // is not known
-    "range(3)|tojson",           // a range is a list
-    "{{ range(3) }}",            // and prints as one
-    "pairs.keys() }}{{ pairs",   // keys and items are lists
-    "selectattr('at.x'",         // lists are made whole, so that an error behind the first item is seen
-    "{{ 'ßé",                    // one character becomes one: ß stays
+    "varargs",                  // is refused
+    "0x1F",                     // numbers are decimal
+    "1|nothing",                // what is not known is refused wherever it stands
+    "is filter",                // is not known
+    "range(3)|tojson",          // a range is a list
+    "{{ range(3) }}",           // and prints as one
+    "pairs.keys() }}{{ pairs",  // keys and items are lists
+    "selectattr('at.x'",        // lists are made whole, so that an error behind the first item is seen
+    "{{ 'ßé",                   // one character becomes one: ß stays
     "'ßaé'.upper()",
-    "center(3)",                 // methods that are not known
+    "center(3)",  // methods that are not known
     "swapcase()",
     "zfill(3)",
     "isnumeric()",
     "istitle()",
-    "'{0[a]}'.format",           // fields of a format are names and numbers
-    "startswith('c', 2)",        // one argument is known
+    "'{0[a]}'.format",     // fields of a format are names and numbers
+    "startswith('c', 2)",  // one argument is known
     "find('b', 2)",
 };
 
@@ -145,8 +145,10 @@ TEST(ChatTemplate, WorkAndMemoryAreBounded) {
     return error.find("more than") != error.npos || error.find("larger than") != error.npos;
   };
   EXPECT_TRUE(bounded("{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}"));
-  EXPECT_TRUE(bounded("{% set ns = namespace(x='aa') %}{% for a in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}"));
-  EXPECT_TRUE(bounded("{% set ns = namespace(x=[]) %}{% for a in range(99) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}"));
+  EXPECT_TRUE(
+      bounded("{% set ns = namespace(x='aa') %}{% for a in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}"));
+  EXPECT_TRUE(
+      bounded("{% set ns = namespace(x=[]) %}{% for a in range(99) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}"));
   EXPECT_TRUE(bounded("{{ 'a' * 99999999999 }}"));
   EXPECT_TRUE(bounded("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"));
   EXPECT_TRUE(bounded("{{ range(9999999) }}"));

@@ -22,9 +22,10 @@ enum class TokenFormat : std::uint8_t {
   bytes,      ///< text, each byte a token
   u16,        ///< tokens of 16 bits, without a header
   u32,        ///< tokens of 32 bits, without a header
+  chat,       ///< conversations, one a line of JSONL (data/conversations.hpp): no corpus, which refuses it
 };
 
-/// As flags are written (train/flag_set.hpp): auto, bytes, u16, u32.
+/// As flags are written (train/flag_set.hpp): auto, bytes, u16, u32, chat.
 void from_text(std::string_view flag, std::string_view text, TokenFormat& value);
 std::string to_text(TokenFormat value);
 

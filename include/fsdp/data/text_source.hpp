@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Windows of text or of token files as the micro-batches of a language model; several sources by their weights.
+/// Windows of text, of token files or of conversations as the micro-batches of a language model; several sources by
+/// their weights.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include <fsdp/data/corpus.hpp>
+#include <fsdp/data/packed_conversations.hpp>
 #include <fsdp/data/sampler.hpp>
 #include <fsdp/data/source.hpp>
 #include <fsdp/data/windows.hpp>
@@ -50,9 +52,12 @@ class TextSource {
              std::int64_t vocabulary, std::optional<std::int64_t> separator,
              TokenFormat format = TokenFormat::automatic);
 
+  /// Of conversations every one is a document.
+  explicit TextSource(PackedConversations conversations);
+
   std::int64_t training() const { return training_; }
   std::int64_t validation() const { return validation_; }
-  std::int64_t sequence_length() const { return parts_.front().windows.seq_len(); }
+  std::int64_t sequence_length() const { return sequence_length_; }
   /// The order in which several corpora are drawn from by their weights (data/sampler.hpp); of one corpus none.
   Order order(std::uint64_t seed) const;
   Storage storage(std::int64_t sequences, Allocate allocate) const;
@@ -71,8 +76,12 @@ class TextSource {
   };
 
   const Part& part_of(std::int64_t sample, std::int64_t& window) const;
+  void fill_window(std::int64_t sample, std::int32_t* tokens, std::int32_t* targets,
+                   std::vector<std::int64_t>& documents) const;
 
-  std::vector<Part> parts_;
+  std::vector<Part> parts_;  // or
+  std::optional<PackedConversations> conversations_;
+  std::int64_t sequence_length_ = 0;
   std::int64_t training_ = 0, validation_ = 0;
   std::optional<std::int64_t> separator_;
 };

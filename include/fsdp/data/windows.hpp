@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include <fsdp/data/corpus.hpp>
@@ -15,6 +16,10 @@ namespace fsdp::data {
 
 /// At most `limit` of the numbers [begin, begin + count), evenly spread; all of them where `limit` is 0.
 std::vector<std::int64_t> evenly_spread(std::int64_t begin, std::int64_t count, std::int64_t limit);
+
+/// How many of so many "windows" a fraction holds out: at least one where it is above 0. Throws InputError where the
+/// fraction is not in [0, 1), and where none is left to train on.
+std::int64_t held_out_of(std::int64_t count, double fraction, std::string_view what);
 
 /// Appends the documents of a window to cumulative lengths that end where it begins: the window's first token begins
 /// one, and so does each token after a separator.

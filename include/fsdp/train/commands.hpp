@@ -115,10 +115,16 @@ TokenizedData tokenized(Comm& communicator, const Options& options, TextInputs i
                       [&] { return communicator.rank() == 0 ? std::move(mine) : TokenizedData::at(texts.front()); });
 }
 
-/// The same as a source, of which a fraction is held out: all of it one corpus, or each path by its weight.
+/// The same as a source, of which a fraction is held out: all of it one corpus, or each path by its weight; or
+/// conversations.
 template <class Options>
 data::TextSource text_of(const Options& options, const data::DataNames& data, double held_out,
                          std::int64_t vocabulary) {
+  if (options.data_format == data::TokenFormat::chat)
+    return data::TextSource(data::PackedConversations(data.paths.front(), {.sequence_length = options.seq_len,
+                                                                           .validation_fraction = held_out,
+                                                                           .vocabulary = vocabulary,
+                                                                           .on_long = options.text.on_long}));
   std::vector<data::WeightedFiles> sources(std::max<std::size_t>(data.weights.size(), 1));
   for (std::size_t i = 0; i < data.paths.size(); ++i)
     sources[data.weights.empty() ? 0 : i].paths.emplace_back(data.paths[i]);

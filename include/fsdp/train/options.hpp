@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <fsdp/data/corpus.hpp>
+#include <fsdp/data/packed_conversations.hpp>
 #include <fsdp/module/units.hpp>
 #include <fsdp/precision/loss_scale.hpp>
 #include <fsdp/train/flag_set.hpp>
@@ -47,10 +48,12 @@ struct LaunchOptions {
 
 /// How text becomes tokens.
 struct TextOptions {
-  std::string tokenizer = {};  ///< tokenizer.json or its folder; empty: the one in the model's folder, or none
-  std::string field = "text";  ///< of a line of JSONL
-  std::string end_token = {};  ///< as data::TokenizeRequest
-  std::string cache = {};      ///< folder of the tokens; empty: a run's own place
+  std::string tokenizer = {};          ///< tokenizer.json or its folder; empty: the one in the model's folder, or none
+  std::string field = "text";          ///< of a line of JSONL
+  std::string end_token = {};          ///< as data::TokenizeRequest
+  std::string cache = {};              ///< folder of the tokens; empty: a run's own place
+  std::string chat_template = "auto";  ///< as text::ChatFormat
+  data::OnLong on_long = data::OnLong::error;  ///< conversations that are longer than a sequence
 
   friend bool operator==(const TextOptions&, const TextOptions&) = default;
 };

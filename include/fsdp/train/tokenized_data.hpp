@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// --data that is text, as the tokens of a model's tokenizer: made once, by rank 0, before a run reads them.
+/// --data that is text or conversations, as the tokens of a model's tokenizer: made once, by rank 0, before a run reads
+/// them.
 #pragma once
 
 #include <cstdint>
@@ -37,17 +38,22 @@ void require_vocabulary(const text::Tokenizer& tokenizer, const std::filesystem:
 class TokenizedData {
  public:
   TokenizedData() = default;
-  /// Tokenizes what is text and was not yet; a line of each and progress go to stderr. Throws InputError.
+  /// Tokenizes what is text, or conversations, and was not yet; a line of each and progress go to stderr. Throws
+  /// InputError.
   TokenizedData(const TextOptions& options, const TextInputs& inputs);
 
   /// What another rank made, of its text(). Throws InputError where this rank does not see it.
   static TokenizedData at(const std::string& text);
 
-  /// The data, folders of tokens in the place of texts.
+  /// The data, folders of tokens in the place of texts, and one file in the place of conversations.
   const data::DataNames& names() const { return names_; }
   std::string text() const;
 
  private:
+  void encode_conversations(const TextOptions& options, const TextInputs& inputs,
+                            const std::optional<std::filesystem::path>& tokenizer);
+  std::filesystem::path cache_for(const TextOptions& options, const TextInputs& inputs);
+
   data::DataNames names_;
   std::shared_ptr<const TemporaryFolder> temporary_;
 };

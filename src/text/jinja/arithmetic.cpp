@@ -39,7 +39,8 @@ std::int64_t power_of(std::int64_t base, std::int64_t exponent) {
 }
 
 Value of_wholes(BinaryOperator kind, std::int64_t a, std::int64_t b) {
-  const bool divides = kind == BinaryOperator::divide || kind == BinaryOperator::floor || kind == BinaryOperator::modulo;
+  const bool divides =
+      kind == BinaryOperator::divide || kind == BinaryOperator::floor || kind == BinaryOperator::modulo;
   if (divides && b == 0) refuse("division by zero");
   switch (kind) {
     case BinaryOperator::add: return add(a, b);
@@ -60,10 +61,13 @@ Value of_wholes(BinaryOperator kind, std::int64_t a, std::int64_t b) {
 }
 
 Value of_reals(BinaryOperator kind, double a, double b) {
-  const bool divides = kind == BinaryOperator::divide || kind == BinaryOperator::floor || kind == BinaryOperator::modulo;
+  const bool divides =
+      kind == BinaryOperator::divide || kind == BinaryOperator::floor || kind == BinaryOperator::modulo;
   if (divides && b == 0) refuse("division by zero");
   const double remainder = divides ? std::fmod(a, b) : 0;
-  const double modulo = remainder != 0 && (remainder < 0) != (b < 0) ? remainder + b : std::copysign(remainder, remainder != 0 ? remainder : b);
+  const double modulo = remainder != 0 && (remainder < 0) != (b < 0)
+                            ? remainder + b
+                            : std::copysign(remainder, remainder != 0 ? remainder : b);
   switch (kind) {
     case BinaryOperator::add: return a + b;
     case BinaryOperator::subtract: return a - b;
@@ -80,7 +84,8 @@ Value of_reals(BinaryOperator kind, double a, double b) {
 
 std::size_t times(std::size_t weight, const Value& count) {
   const std::int64_t n = std::max<std::int64_t>(count.integer("how often"), 0);
-  if (weight > 0 && static_cast<std::uint64_t>(n) > most_text / weight) refuse("a value becomes larger than ", most_text, " bytes");
+  if (weight > 0 && static_cast<std::uint64_t>(n) > most_text / weight)
+    refuse("a value becomes larger than ", most_text, " bytes");
   return static_cast<std::size_t>(n);
 }
 
@@ -96,7 +101,8 @@ std::optional<Value> repeated(const Value& a, const Value& b) {
   }
   if (const List* list = what.as_list()) {
     std::vector<Value> items;
-    for (std::size_t n = times(list->weight, count); n > 0; --n) items.insert(items.end(), list->items.begin(), list->items.end());
+    for (std::size_t n = times(list->weight, count); n > 0; --n)
+      items.insert(items.end(), list->items.begin(), list->items.end());
     return Value::list(std::move(items), list->tuple);
   }
   return std::nullopt;
@@ -115,7 +121,8 @@ Value operate(BinaryOperator kind, const Value& a, const Value& b) {
     const bool real = a.get<double>() != nullptr || b.get<double>() != nullptr;
     return real ? of_reals(kind, a.number(""), b.number("")) : of_wholes(kind, a.integer(""), b.integer(""));
   }
-  if (kind == BinaryOperator::add && a.as_text() != nullptr && b.as_text() != nullptr) return *a.as_text() + *b.as_text();
+  if (kind == BinaryOperator::add && a.as_text() != nullptr && b.as_text() != nullptr)
+    return *a.as_text() + *b.as_text();
   if (kind == BinaryOperator::add && a.as_list() != nullptr && b.as_list() != nullptr) {
     std::vector<Value> items = a.as_list()->items;
     items.insert(items.end(), b.as_list()->items.begin(), b.as_list()->items.end());
@@ -141,10 +148,12 @@ Value slice_of(const Value& of, const Value& begin, const Value& end, const Valu
     const std::int64_t at = value.integer("a slice's bound");
     return std::clamp(at < 0 ? std::max(at, -size - 1) + size : at, lowest, highest);
   };
-  const std::int64_t first = place(begin, stride > 0 ? lowest : highest), last = place(end, stride > 0 ? highest : lowest);
+  const std::int64_t first = place(begin, stride > 0 ? lowest : highest),
+                     last = place(end, stride > 0 ? highest : lowest);
   const std::int64_t pace = std::clamp(stride, -size - 1, size + 1);
   std::vector<Value> taken;
-  for (std::int64_t i = first; stride > 0 ? i < last : i > last; i += pace) taken.push_back(items[static_cast<std::size_t>(i)]);
+  for (std::int64_t i = first; stride > 0 ? i < last : i > last; i += pace)
+    taken.push_back(items[static_cast<std::size_t>(i)]);
   if (text == nullptr) return Value::list(std::move(taken), of.as_list()->tuple);
   std::string out;
   for (const Value& character : taken) out += *character.as_text();

@@ -23,10 +23,11 @@ Value loop_attribute(const Loop& loop, const std::string& name) {
   if (name == "previtem") return index == 0 ? Value(Undefined{"loop.previtem"}) : items[loop.index - 1];
   if (name == "nextitem") return index == length - 1 ? Value(Undefined{"loop.nextitem"}) : items[loop.index + 1];
   if (name == "cycle") {
-    return std::make_shared<const Function>(Function{"loop.cycle", [index](Runner&, const CallArguments& arguments) {
-      if (arguments.positional.empty()) refuse("loop.cycle: nothing to choose from");
-      return arguments.positional[static_cast<std::size_t>(index) % arguments.positional.size()];
-    }});
+    return std::make_shared<const Function>(
+        Function{"loop.cycle", [index](Runner&, const CallArguments& arguments) {
+                   if (arguments.positional.empty()) refuse("loop.cycle: nothing to choose from");
+                   return arguments.positional[static_cast<std::size_t>(index) % arguments.positional.size()];
+                 }});
   }
   refuse("loop.", name, " is not known");
 }
@@ -78,7 +79,8 @@ Value value_at(const Value& of, std::string_view path) {
 }
 
 bool contains(const Value& all, const Value& one) {
-  if (const std::string* text = all.as_text()) return text->find(one.text_or_throw("what is looked for in a text")) != text->npos;
+  if (const std::string* text = all.as_text())
+    return text->find(one.text_or_throw("what is looked for in a text")) != text->npos;
   if (const Dict* dict = all.as_dict()) return dict->find(one) != nullptr;
   const std::vector<Value> items = items_of(all);
   return std::find(items.begin(), items.end(), one) != items.end();

@@ -35,7 +35,8 @@ bool contains(const Value& all, const Value& one);
 /// A function that a template sees under its name, if there is one.
 std::optional<Value> global(const std::string& name);
 
-/// Arguments by the names of a function's parameters. Throws InputError for too many, unknown, repeated and missing ones.
+/// Arguments by the names of a function's parameters. Throws InputError for too many, unknown, repeated and missing
+/// ones.
 class Bound {
  public:
   Bound(std::string_view function, const CallArguments& arguments, std::initializer_list<std::string_view> names,

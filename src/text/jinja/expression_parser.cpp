@@ -28,11 +28,11 @@ constexpr std::array<std::array<BinarySign, 4>, 4> levels = {{
 }};
 
 constexpr std::array<std::pair<std::string_view, Relation>, 6> relations = {{{"==", Relation::equal},
-                                                                            {"!=", Relation::unequal},
-                                                                            {"<", Relation::less},
-                                                                            {"<=", Relation::at_most},
-                                                                            {">", Relation::greater},
-                                                                            {">=", Relation::at_least}}};
+                                                                             {"!=", Relation::unequal},
+                                                                             {"<", Relation::less},
+                                                                             {"<=", Relation::at_most},
+                                                                             {">", Relation::greater},
+                                                                             {">=", Relation::at_least}}};
 
 }  // namespace
 
@@ -90,7 +90,9 @@ ExpressionPointer ExpressionParser::expression() {
 ExpressionPointer ExpressionParser::tuple(bool conditional) {
   const int line = now().line;
   const auto one = [&] { return conditional ? expression() : either(); };
-  const auto ends = [&] { return now().kind == Kind::print_end || now().kind == Kind::block_end || at_sign(")") || at_name("in"); };
+  const auto ends = [&] {
+    return now().kind == Kind::print_end || now().kind == Kind::block_end || at_sign(")") || at_name("in");
+  };
   std::vector<ExpressionPointer> items;
   items.push_back(one());
   if (!at_sign(",")) return std::move(items[0]);
@@ -337,8 +339,8 @@ ExpressionPointer ExpressionParser::test(ExpressionPointer of) {
   Test test{.of = std::move(of), .name = {}, .arguments = {}};
   test.name = take_name("a test's name");
   if (!is_test(test.name)) refuse("the test '", test.name, "' is not known");
-  const bool begins = (now().kind == Kind::name && !at_name("else") && !at_name("or") && !at_name("and") && !at_name("is") &&
-                       !at_name("if") && !at_name("in") && !at_name("not")) ||
+  const bool begins = (now().kind == Kind::name && !at_name("else") && !at_name("or") && !at_name("and") &&
+                       !at_name("is") && !at_name("if") && !at_name("in") && !at_name("not")) ||
                       now().kind == Kind::string || now().kind == Kind::whole || now().kind == Kind::fraction ||
                       at_sign("[") || at_sign("{");
   if (at_sign("(")) {

@@ -48,7 +48,12 @@ Value escape(Runner&, const Value& of, Given arguments) {
   Bound("escape", arguments, {});
   std::string out;
   for (const char c : of.text()) {
-    out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '\'' ? "&#39;" : c == '"' ? "&#34;" : std::string(1, c);
+    out += c == '&'    ? "&amp;"
+           : c == '<'  ? "&lt;"
+           : c == '>'  ? "&gt;"
+           : c == '\'' ? "&#39;"
+           : c == '"'  ? "&#34;"
+                       : std::string(1, c);
   }
   return out;
 }
@@ -58,7 +63,8 @@ Value indent(Runner&, const Value& of, Given arguments) {
   const bool is_text = bound[0] != nullptr && bound[0]->as_text() != nullptr;
   const std::int64_t width = is_text ? 0 : bound.integer(0, 4);
   if (width > 1000) refuse("indent: 'width' is above 1000");
-  const std::string space = is_text ? *bound[0]->as_text() : std::string(static_cast<std::size_t>(std::max<std::int64_t>(width, 0)), ' ');
+  const std::string space =
+      is_text ? *bound[0]->as_text() : std::string(static_cast<std::size_t>(std::max<std::int64_t>(width, 0)), ' ');
   const std::string text = of.text() + "\n";  // so that a last, empty line counts
   std::string out;
   bool first = true;
@@ -170,15 +176,23 @@ Value unchanged(Runner&, const Value& of, Given arguments) {
 const std::map<std::string, FilterFunction, std::less<>>& filters() {
   static const std::map<std::string, FilterFunction, std::less<>> known = [] {
     std::map<std::string, FilterFunction, std::less<>> all = {
-        {"abs", absolute},           {"capitalize", text_filter<capitalize>},
-        {"d", default_filter},       {"default", default_filter},
-        {"e", escape},               {"escape", escape},
-        {"float", float_filter},     {"indent", indent},
-        {"int", int_filter},         {"lower", text_filter<lower>},
-        {"replace", replace_filter}, {"round", round_filter},
-        {"safe", unchanged},         {"string", to_text},
+        {"abs", absolute},
+        {"capitalize", text_filter<capitalize>},
+        {"d", default_filter},
+        {"default", default_filter},
+        {"e", escape},
+        {"escape", escape},
+        {"float", float_filter},
+        {"indent", indent},
+        {"int", int_filter},
+        {"lower", text_filter<lower>},
+        {"replace", replace_filter},
+        {"round", round_filter},
+        {"safe", unchanged},
+        {"string", to_text},
         {"title", text_filter<title_filter>},
-        {"tojson", json_filter},     {"trim", trim},
+        {"tojson", json_filter},
+        {"trim", trim},
         {"upper", text_filter<upper>},
     };
     all.insert(list_filters().begin(), list_filters().end());

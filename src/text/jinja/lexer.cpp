@@ -193,7 +193,8 @@ class Lexer {
       take_string(c);
     } else {
       const auto* sign = std::find_if(signs.begin(), signs.end(), [&](std::string_view s) { return starts(s); });
-      if (sign == signs.end()) refuse("'", text_.substr(at_, utf8_length(static_cast<unsigned char>(c))), "' is no sign of a template");
+      if (sign == signs.end())
+        refuse("'", text_.substr(at_, utf8_length(static_cast<unsigned char>(c))), "' is no sign of a template");
       balance(*sign, open);
       add(Kind::sign, std::string(*sign));
       skip(sign->size());

@@ -11,16 +11,16 @@
 namespace fsdp::text::jinja {
 
 enum class Kind : std::uint8_t {
-  text,            ///< what is written as it stands
-  print_begin,     ///< {{
-  print_end,       ///< }}
-  block_begin,     ///< {%
-  block_end,       ///< %}
+  text,         ///< what is written as it stands
+  print_begin,  ///< {{
+  print_end,    ///< }}
+  block_begin,  ///< {%
+  block_end,    ///< %}
   name,
-  string,          ///< its escapes resolved
-  whole,           ///< digits alone
+  string,  ///< its escapes resolved
+  whole,   ///< digits alone
   fraction,
-  sign,            ///< an operator or bracket
+  sign,  ///< an operator or bracket
   end
 };
 

@@ -147,7 +147,8 @@ Value format(const std::string& text, Given arguments) {
       if (c == '}' || end == text.npos) refuse("format: a brace stands alone");
       const std::string field = text.substr(i + 1, end - i - 1);
       const std::optional<std::int64_t> number = whole_number(field);
-      const auto named = std::find_if(arguments.named.begin(), arguments.named.end(), [&](const auto& a) { return a.first == field; });
+      const auto named =
+          std::find_if(arguments.named.begin(), arguments.named.end(), [&](const auto& a) { return a.first == field; });
       const std::size_t place = number ? static_cast<std::size_t>(*number) : next;
       const bool by_place = field.empty() || number;
       if (by_place ? place >= arguments.positional.size() : named == arguments.named.end()) {

@@ -77,7 +77,9 @@ class JsonWriter {
     } else if (const bool* truth = value.get<bool>()) {
       out_ += *truth ? "true" : "false";
     } else if (const double* number = value.get<double>()) {
-      out_ += std::isnan(*number) ? "NaN" : std::isinf(*number) ? (*number > 0 ? "Infinity" : "-Infinity") : print_float(*number);
+      out_ += std::isnan(*number)   ? "NaN"
+              : std::isinf(*number) ? (*number > 0 ? "Infinity" : "-Infinity")
+                                    : print_float(*number);
     } else if (value.is_number()) {
       out_ += value.text();
     } else if (const List* list = value.as_list()) {

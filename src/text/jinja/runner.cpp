@@ -161,12 +161,12 @@ Value Runner::filtered(std::string text, const std::vector<Filter>& filters) {  
 
 Value Runner::function_of(const Macro& macro) {
   // Weak, since the scope holds the macro: one that is called behind its scope's end is refused.
-  return std::make_shared<const Function>(
-      Function{macro.name, [&macro, outer = std::weak_ptr<Scope>(scope_)](Runner& runner, const CallArguments& arguments) {
-                 const std::shared_ptr<Scope> scope = outer.lock();
-                 if (scope == nullptr) refuse("the macro ", macro.name, " is called behind the block that defines it");
-                 return runner.call_macro(macro, scope, arguments);
-               }});
+  return std::make_shared<const Function>(Function{
+      macro.name, [&macro, outer = std::weak_ptr<Scope>(scope_)](Runner& runner, const CallArguments& arguments) {
+        const std::shared_ptr<Scope> scope = outer.lock();
+        if (scope == nullptr) refuse("the macro ", macro.name, " is called behind the block that defines it");
+        return runner.call_macro(macro, scope, arguments);
+      }});
 }
 
 Value Runner::call_macro(const Macro& macro, const std::shared_ptr<Scope>& outer,  // NOLINT(misc-no-recursion)
@@ -177,8 +177,10 @@ Value Runner::call_macro(const Macro& macro, const std::shared_ptr<Scope>& outer
   }
   const std::shared_ptr<Scope> caller = std::exchange(scope_, std::make_shared<Scope>(Scope{.outer = outer}));
   for (const auto& [name, value] : arguments.named) {
-    const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const auto& p) { return p.first == name; });
-    if (found == parameters.end() && name != "caller") refuse("the macro ", macro.name, " has no parameter '", name, "'");
+    const auto found =
+        std::find_if(parameters.begin(), parameters.end(), [&](const auto& p) { return p.first == name; });
+    if (found == parameters.end() && name != "caller")
+      refuse("the macro ", macro.name, " has no parameter '", name, "'");
     if (found - parameters.begin() < static_cast<std::ptrdiff_t>(arguments.positional.size())) {
       refuse("the macro ", macro.name, " gets '", name, "' twice");
     }
@@ -209,7 +211,8 @@ void Runner::assign(const Target& target, const Value& value) {  // NOLINT(misc-
   } else {
     const Value holder = evaluate_node(Name{target.name});
     const auto* members = holder.get<std::shared_ptr<Namespace>>();
-    if (members == nullptr) refuse("'", target.name, ".", target.member, "' is set, and '", target.name, "' is no namespace");
+    if (members == nullptr)
+      refuse("'", target.name, ".", target.member, "' is set, and '", target.name, "' is no namespace");
     (*members)->members.set(target.member, value);
   }
 }

@@ -145,7 +145,8 @@ struct Continue {};
 
 struct Statement {
   int line = 0;
-  std::variant<Text, Print, For, If, Set, SetBlock, Macro, CallBlock, FilterBlock, With, Generation, Break, Continue> node;
+  std::variant<Text, Print, For, If, Set, SetBlock, Macro, CallBlock, FilterBlock, With, Generation, Break, Continue>
+      node;
 };
 
 struct Program {

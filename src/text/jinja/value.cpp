@@ -170,7 +170,8 @@ bool is_less(const Value& a, const Value& b) {
   const std::int64_t* whole_b = whole(b, room_b);
   if (whole_a != nullptr && whole_b != nullptr) return *whole_a < *whole_b;
   if (a.is_number() && b.is_number()) return a.number("") < b.number("");
-  if (a.as_text() != nullptr && b.as_text() != nullptr) return *a.as_text() < *b.as_text();  // UTF-8 is in code points' order
+  if (a.as_text() != nullptr && b.as_text() != nullptr)
+    return *a.as_text() < *b.as_text();  // UTF-8 is in code points' order
   if (a.as_list() != nullptr && b.as_list() != nullptr) {
     const std::vector<Value>& left = a.as_list()->items;
     const std::vector<Value>& right = b.as_list()->items;

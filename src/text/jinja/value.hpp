@@ -33,8 +33,8 @@ struct Undefined {
   friend bool operator==(const Undefined&, const Undefined&) { return true; }
 };
 
-/// Lists and dicts say what they weigh: values and bytes of texts within, those that are held twice counted twice, so that
-/// what a few lines double over and over is refused before it is printed or compared.
+/// Lists and dicts say what they weigh: values and bytes of texts within, those that are held twice counted twice, so
+/// that what a few lines double over and over is refused before it is printed or compared.
 struct List {
   std::vector<Value> items;
   bool tuple = false;
@@ -81,10 +81,10 @@ class Value {
 
   Value() = default;
   template <class T>
-    requires std::is_constructible_v<Kinds, std::in_place_type_t<T>, T&&>
-  Value(T value) : kind_(std::in_place_type<T>, std::move(value)) {}  // NOLINT: conversions are its purpose
-  Value(const char* text) : kind_(std::string(text)) {}               // NOLINT
-  Value(std::string_view text) : kind_(std::string(text)) {}          // NOLINT
+  requires std::is_constructible_v<Kinds, std::in_place_type_t<T>, T &&> Value(T value)
+      : kind_(std::in_place_type<T>, std::move(value)) {}     // NOLINT: conversions are its purpose
+  Value(const char* text) : kind_(std::string(text)) {}       // NOLINT
+  Value(std::string_view text) : kind_(std::string(text)) {}  // NOLINT
 
   static Value none() { return nullptr; }
   static Value list(std::vector<Value> items, bool tuple = false);
@@ -100,7 +100,7 @@ class Value {
   const std::string* as_text() const { return get<std::string>(); }
   bool is_undefined() const { return get<Undefined>() != nullptr; }
   bool is_none() const { return get<std::nullptr_t>() != nullptr; }
-  bool is_number() const;              ///< True and False are numbers, as in Python
+  bool is_number() const;  ///< True and False are numbers, as in Python
   const Kinds& kinds() const { return kind_; }
 
   std::size_t weight() const;

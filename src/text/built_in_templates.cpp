@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "built_in_templates.hpp"
+
+namespace fsdp::text {
+namespace {
+
+/// OpenAI's format, as Qwen, SmolLM and many others have it.
+constexpr std::string_view chatml = R"({%- for message in messages %}
+  {%- if message.role == 'system' and not loop.first %}
+    {{- raise_exception('the role system stands behind other messages; put it first') }}
+  {%- endif %}
+  {%- if message.role == 'assistant' and (loop.first or loop.previtem.role == 'assistant') %}
+    {{- raise_exception('the role assistant answers nothing; put a message of the role user before it') }}
+  {%- endif %}
+  {{- '<|im_start|>' + message.role + '\n' }}
+  {%- if message.role == 'assistant' %}
+    {%- generation %}{{ message.content + '<|im_end|>' }}{% endgeneration %}{{ '\n' }}
+  {%- else %}
+    {{- message.content + '<|im_end|>\n' }}
+  {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %})";
+
+/// Llama 3's headers.
+constexpr std::string_view llama3 = R"({{- bos_token if bos_token else '<|begin_of_text|>' }}
+{%- for message in messages %}
+  {%- if message.role == 'system' and not loop.first %}
+    {{- raise_exception('the role system stands behind other messages; put it first') }}
+  {%- endif %}
+  {%- if message.role == 'assistant' and (loop.first or loop.previtem.role == 'assistant') %}
+    {{- raise_exception('the role assistant answers nothing; put a message of the role user before it') }}
+  {%- endif %}
+  {{- '<|start_header_id|>' + message.role + '<|end_header_id|>\n\n' }}
+  {%- if message.role == 'assistant' %}
+    {%- generation %}{{ message.content | trim + '<|eot_id|>' }}{% endgeneration %}
+  {%- else %}
+    {{- message.content | trim + '<|eot_id|>' }}
+  {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %})";
+
+/// Words alone, for models whose vocabulary has no tokens for roles.
+constexpr std::string_view plain = R"({{- bos_token if bos_token else '' }}
+{%- for message in messages %}
+  {%- if message.role == 'system' %}
+    {%- if not loop.first %}
+      {{- raise_exception('the role system stands behind other messages; put it first') }}
+    {%- endif %}
+    {{- message.content + '\n\n' }}
+  {%- elif message.role == 'user' %}
+    {{- 'User: ' + message.content + '\n' }}
+  {%- elif message.role == 'assistant' %}
+    {%- if loop.first or loop.previtem.role == 'assistant' %}
+      {{- raise_exception('the role assistant answers nothing; put a message of the role user before it') }}
+    {%- endif %}
+    {{- 'Assistant:' }}
+    {%- generation %}{{ ' ' + message.content + (eos_token if eos_token else '') }}{% endgeneration %}{{ '\n' }}
+  {%- else %}
+    {{- raise_exception('the role ' + message.role + ' is not known to this template; it has system, user and assistant') }}
+  {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ 'Assistant:' }}{% endif %})";
+
+}  // namespace
+
+std::optional<std::string_view> built_in_template(std::string_view name) {
+  if (name == "chatml") return chatml;
+  if (name == "llama3") return llama3;
+  if (name == "plain") return plain;
+  return std::nullopt;
+}
+
+}  // namespace fsdp::text

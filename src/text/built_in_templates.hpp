@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Chat templates for models that bring none.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+namespace fsdp::text {
+
+/// chatml, llama3 or plain; nothing for another name. Each marks its answers by generation blocks, and refuses what
+/// stands in a wrong order.
+std::optional<std::string_view> built_in_template(std::string_view name);
+
+}  // namespace fsdp::text

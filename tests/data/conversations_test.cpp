@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/data/packed_conversations.hpp>
+
+#include <map>
+#include <random>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "support/problems.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace fsdp::data {
+namespace {
+
+const std::filesystem::path tokenizer = TESSERA_TEST_DATA "/text/tokenizers/smollm.json";
+
+std::string words(std::mt19937_64& random, int most) {
+  std::string text;
+  for (auto count = 1 + random() % static_cast<std::uint64_t>(most); count > 0; --count)
+    text += std::string(text.empty() ? "" : " ") + "w" + std::to_string(random() % 100);
+  return text;
+}
+
+std::string row(const std::string& question, const std::string& answer) {
+  return R"({"messages": [{"role": "user", "content": ")" + question + R"("}, {"role": "assistant", "content": ")" +
+         answer + "\"}]}\n";
+}
+
+struct Chats : test::TemporaryFolder {
+  explicit Chats(const std::string& text) : texts(std::vector{write("chats.jsonl", text)}, tokenizer, "chatml") {
+    texts.write(file);
+  }
+  ConversationTexts texts;
+  std::filesystem::path file = path() / "made";
+};
+
+/// `count` of them, of 1 to `most` words a turn.
+std::string some_chats(int count, int most) {
+  std::mt19937_64 random(3);
+  std::string text;
+  for (int i = 0; i < count; ++i) text += row(words(random, most), words(random, most)) + (i % 7 == 0 ? "\n" : "");
+  return text;
+}
+
+using Pairs = std::multimap<std::vector<std::int32_t>, std::vector<std::int32_t>>;  // inputs and targets
+
+TEST(PackedConversations, EachIsInOneWindowWholeAndADocumentOfItsOwn) {
+  const Chats chats(some_chats(300, 20));
+  const Conversations all(chats.file);
+  ASSERT_EQ(all.size(), 300);
+  Pairs expected;
+  for (std::int64_t i = 0; i < all.size(); ++i) {
+    std::vector<std::int32_t> tokens;
+    all.append(i, tokens);
+    std::vector<std::int32_t> inputs, targets;
+    for (std::size_t t = 0; t + 1 < tokens.size(); ++t) {
+      inputs.push_back(tokens[t] < 0 ? ~tokens[t] : tokens[t]);
+      targets.push_back(tokens[t + 1] < 0 ? -1 : tokens[t + 1]);
+    }
+    expected.emplace(inputs, targets);
+  }
+  const PackedConversations packed(chats.file,
+                                   {.sequence_length = 512, .validation_fraction = 0.1, .vocabulary = 2000});
+  EXPECT_GE(packed.validation(), 1);
+  Pairs found;
+  for (std::int64_t window = 0; window < packed.training() + packed.validation(); ++window) {
+    std::vector<std::int32_t> tokens(512), targets(512);
+    std::vector<std::int64_t> documents(1, 1024);  // as behind other windows
+    packed.fill(window, tokens.data(), targets.data(), documents);
+    EXPECT_EQ(documents.back(), 1024 + 512);
+    for (std::size_t d = 0; d + 1 < documents.size(); ++d) {
+      const auto begin = documents[d] - 1024, end = documents[d + 1] - 1024;
+      ASSERT_LT(begin, end);
+      const std::vector<std::int32_t> part(targets.begin() + begin, targets.begin() + end);
+      if (std::ranges::all_of(part, [](std::int32_t t) { return t == -1; })) continue;  // what remains of a window
+      found.emplace(std::vector<std::int32_t>(tokens.begin() + begin, tokens.begin() + end), part);
+    }
+  }
+  EXPECT_EQ(found, expected);
+}
+
+TEST(PackedConversations, WindowsAreNearlyFull) {
+  const Chats chats(some_chats(2000, 30));
+  const PackedConversations packed(chats.file, {.sequence_length = 1024, .vocabulary = 2000});
+  const std::string text = packed.text();
+  const std::size_t at = text.rfind("windows, ") + 9;
+  EXPECT_GE(std::stoi(text.substr(at)), 97) << text;
+}
+
+TEST(PackedConversations, LongOnesAreNamedDroppedOrCut) {
+  std::string long_answer;
+  for (int i = 0; i < 200; ++i) long_answer += "word ";
+  const Chats chats(row("a", "b") + row("c", long_answer) + row(long_answer, "d"));
+  const auto packed = [&](OnLong on_long) {
+    return PackedConversations(chats.file, {.sequence_length = 64, .vocabulary = 2000, .on_long = on_long});
+  };
+  EXPECT_INPUT_ERROR(packed(OnLong::error), "chats.jsonl line 2: is ");
+  EXPECT_NE(packed(OnLong::drop).text().find("3 conversations (2 of them too long and left out) in 1 windows"),
+            std::string::npos);
+  EXPECT_NE(packed(OnLong::cut).text().find("(1 of them too long and left out) (1 of them cut) in 2 windows"),
+            std::string::npos);
+  EXPECT_INPUT_ERROR(
+      PackedConversations(chats.file, {.sequence_length = 4, .vocabulary = 2000, .on_long = OnLong::drop}),
+      "none of 3 conversations fits into 4 tokens");
+}
+
+TEST(PackedConversations, TokensBeyondTheVocabularyAreNamed) {
+  const Chats chats(row("a", "b"));
+  const PackedConversations packed(chats.file, {.sequence_length = 64, .vocabulary = 10});
+  std::vector<std::int32_t> tokens(64), targets(64);
+  std::vector<std::int64_t> documents(1);
+  EXPECT_INPUT_ERROR(packed.fill(0, tokens.data(), targets.data(), documents), "chats.jsonl line 1: holds token ");
+}
+
+TEST(Conversations, ErrorsNameFileAndLine) {
+  EXPECT_INPUT_ERROR(Chats(row("a", "b") + "\n{\"messages\": 1}\n"), "chats.jsonl line 3: \"messages\" is no list");
+  EXPECT_INPUT_ERROR(Chats("\n\n"), "there is no conversation");
+  const test::TemporaryFolder folder;
+  EXPECT_INPUT_ERROR(ConversationTexts(std::vector{folder.write("a.txt", "x")}, tokenizer, "chatml"), "is no JSONL");
+}
+
+TEST(Conversations, ADamagedFileIsRefused) {
+  const Chats chats(some_chats(20, 5));
+  const std::uintmax_t size = std::filesystem::file_size(chats.file);
+  for (const std::uintmax_t bytes : {size - 1, size / 2, std::uintmax_t{8}, std::uintmax_t{0}}) {
+    std::filesystem::resize_file(chats.file, bytes);
+    EXPECT_INPUT_ERROR(Conversations{chats.file}, "is not what was written; delete it");
+  }
+}
+
+}  // namespace
+}  // namespace fsdp::data

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Conversations: the same losses on any number of ranks and micro-batches, tiled, cached and resumed; what is no conversation is named.
+set -euo pipefail
+source "$(dirname "$0")/../support/program.sh"
+
+mkdir tok
+cp "$golden/../text/tokenizers/qwen.json" tok/tokenizer.json
+echo '{"eos_token": {"content": "<|endoftext|>"}}' >tok/tokenizer_config.json
+python3 - <<'PY'
+import json
+with open("chats.jsonl", "w") as file:
+    for i in range(120):
+        turns = [{"role": "user", "content": f"What is {i} and {j}?"} if j % 2 == 0 else
+                 {"role": "assistant", "content": "It is " + " and ".join(str(i + k) for k in range(i % 5 + 1)) + "."}
+                 for j in range(2 + 2 * (i % 3))]
+        file.write(json.dumps({"messages": turns}) + "\n")
+with open("completions.jsonl", "w") as file:
+    for i in range(120):
+        file.write(json.dumps({"prompt": f"{i} + 1 =", "completion": f" {i + 1}"}) + "\n")
+PY
+
+flags=(--model tiny --vocab 2000 --seq-len 256 --steps 4 --batch-size 6 --precision fp32 --seed 1 --threads 1 --data-format chat --tokenizer tok
+  --validation-fraction 0.1)
+run() {
+  local name=$1
+  shift
+  TMPDIR=$PWD tessera train "${flags[@]}" "$@" --metrics "$name.jsonl"
+  steps "$name.jsonl" 1 >"$name.losses"
+}
+
+echo "== the same losses, whatever cuts a step"
+run one --data chats.jsonl --chat-template chatml
+contains "$out" '120 conversations in [0-9]+ windows, [0-9]+ % filled'
+contains "$err" 'conversations became tokens by tok/tokenizer.json and the template chatml'
+run two --data chats.jsonl --chat-template chatml --comm threads:2
+run three --data chats.jsonl --chat-template chatml --comm threads:3 --sharding zero3
+run accumulated --data chats.jsonl --chat-template chatml --grad-accum 6
+run both --data chats.jsonl --chat-template chatml --comm threads:2 --grad-accum 3 --tiling tokens:96
+for name in two three accumulated both; do close one.losses $name.losses 1e-5; done
+
+echo "== a cache, and a resumed run"
+run kept --data chats.jsonl --chat-template chatml --checkpoint-dir kept --checkpoint-every 2
+same one.losses kept.losses
+[ "$(ls kept/tokens | wc -l)" -eq 1 ] || fail "no cache beside the checkpoints"
+[ -z "$(ls -d tessera-tokens-* 2>/dev/null)" ] || fail "a temporary folder stays"
+cp -r kept before
+rm -r before/step-00000004
+run rest --data chats.jsonl --chat-template chatml --checkpoint-dir before --resume auto
+tail -2 one.losses >last.losses
+same last.losses rest.losses
+run prompts --data completions.jsonl --chat-template plain --token-cache cache
+expect_error 'was trained on 38 windows of 256 tokens' "$program" train "${flags[@]}" --data completions.jsonl --chat-template plain --token-cache cache \
+  --checkpoint-dir before --resume before
+tessera eval --model kept/step-00000004 --data chats.jsonl --data-format chat --seq-len 256 --chat-template chatml
+contains "$out" '"loss": *[0-9.]+'
+
+echo "== prompts with completions, and a template of one's own"
+run again --data completions.jsonl --chat-template plain
+same prompts.losses again.losses
+echo "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}" >tok/chat_template.jinja
+run own --data chats.jsonl
+contains "$err" 'and tok/chat_template.jinja'
+
+echo "== what cannot be is named, and nothing stays"
+bad() {
+  local text=$1
+  shift
+  expect_error "$text" env TMPDIR="$PWD" "$program" train "${flags[@]}" "$@"
+}
+echo '{"messages": [{"role": "user", "content": "a"}]}' >silent.jsonl
+(cat chats.jsonl && echo '{"messages": [{"role": "assistant", "content": "a"}]}') >order.jsonl
+bad 'silent.jsonl line 1: holds no answer' --data silent.jsonl --chat-template chatml
+bad 'order.jsonl line 121: the template chatml: line [0-9]+: the template refuses the conversation: the role assistant answers nothing' \
+  --data order.jsonl --chat-template chatml --comm threads:2
+bad 'chats.jsonl line [0-9]+: is [0-9]+ tokens long, and a sequence holds 17; raise --seq-len, or say --on-long drop or cut' \
+  --data chats.jsonl --chat-template chatml --seq-len 16
+bad 'silent.jsonl line 1: holds no answer' --data silent.jsonl --chat-template chatml --checkpoint-dir new/folder
+bad 'tok/none.jinja: no such file' --data chats.jsonl --chat-template tok/none.jinja
+echo '{{ messages | frobnicate }}' >bad.jinja
+bad "bad.jinja: line 1: the filter 'frobnicate' is not known" --data chats.jsonl --chat-template bad.jinja
+bad '--data has weights, which conversations do not know' --data chats.jsonl:0.5 completions.jsonl:0.5
+bad '--on-long is for conversations' --data chats.jsonl --data-format auto --on-long drop
+bad 'name the field of the text by --text-field, or train on conversations by --data-format chat' --data chats.jsonl --data-format auto
+bad '--text-field is for text, and --data-format is chat' --data chats.jsonl --text-field body
+[ -z "$(ls -d tessera-tokens-* 2>/dev/null)" ] || fail "a temporary folder stays"
