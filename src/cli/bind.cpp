@@ -51,6 +51,11 @@ void bind(train::FlagSet& flags, Generate& command) {
   bind(flags, command.stack);
 }
 
+void bind(train::FlagSet& flags, Chat& command) {
+  bind(flags, command.options);
+  bind(flags, command.stack);
+}
+
 /// The types that weights are written in.
 void from_text(std::string_view flag, std::string_view text, ExportType& value) {
   const std::vector<std::string> names = {"f32", "bf16", "f16"};

@@ -14,8 +14,8 @@
 namespace fsdp::cli {
 namespace {
 
-const std::vector<std::string> command_names = {"train",    "eval", "generate", "export", "inspect",
-                                                "tokenize", "plot", "bench",    "stacks"};
+const std::vector<std::string> command_names = {"train",   "eval",     "generate", "chat",  "export",
+                                                "inspect", "tokenize", "plot",     "bench", "stacks"};
 const std::vector<std::string> bench_names = {"mlp",  "attention", "head",   "step",  "generate",
                                               "load", "comm",      "matmul", "optim", "tokenize"};
 
@@ -66,6 +66,7 @@ Command parse(int argc, const char* const* argv) {
   Declared<Train> train(app, "train", "train a model on text");
   Declared<Eval> eval(app, "eval", "mean loss of a model over text, as JSON");
   Declared<Generate> generate(app, "generate", "write text with a trained model");
+  Declared<Chat> chat(app, "chat", "talk to a model in the terminal; /reset begins anew, /quit ends");
   Declared<Export> exported(app, "export", "a checkpoint as a folder that transformers opens");
   exported.app()
       .add_option("CHECKPOINT", exported.options().from, "a step, a directory of steps, or a model")
@@ -106,6 +107,11 @@ Command parse(int argc, const char* const* argv) {
     require_model(generate.options().options.model);
     return generate.options();
   }
+  if (chat.asked_for()) {
+    chat.options().options.generate.given = chat.finish();
+    require_model(chat.options().options.generate.model);
+    return chat.options();
+  }
   if (exported.asked_for()) {
     exported.finish();
     require<InputError>(!exported.options().from.empty() && !exported.options().to.empty(),
@@ -139,7 +145,7 @@ Command parse(int argc, const char* const* argv) {
   const std::vector<std::string> extras = app.remaining();
   if (extras.empty())
     throw InputError(
-        "no command was given; known: train, eval, generate, export, inspect, tokenize, plot, bench, stacks. See "
+        "no command was given; known: train, eval, generate, chat, export, inspect, tokenize, plot, bench, stacks. See "
         "--help");
   throw InputError(message("unknown command '", extras.front(), "'; ", suggestion(extras.front(), command_names)));
 }

@@ -42,6 +42,13 @@ struct Generate {
   friend bool operator==(const Generate&, const Generate&) = default;
 };
 
+struct Chat {
+  train::ChatOptions options = {};
+  StackChoice stack = {};
+
+  friend bool operator==(const Chat&, const Chat&) = default;
+};
+
 struct ExportType {
   DType dtype = DType::f32;
 };
@@ -77,8 +84,8 @@ struct Plot {
 /// What is compiled into the program, and what could be.
 struct Stacks {};
 
-using Command =
-    std::variant<train::Help, Train, Eval, Generate, Export, Inspect, Tokenize, Plot, bench::BenchOptions, Stacks>;
+using Command = std::variant<train::Help, Train, Eval, Generate, Chat, Export, Inspect, Tokenize, Plot,
+                             bench::BenchOptions, Stacks>;
 
 /// `tessera <sub-command> ...`. Throws InputError.
 Command parse(int argc, const char* const* argv);
@@ -88,6 +95,7 @@ void bind(train::FlagSet& flags, StackChoice& stack);
 void bind(train::FlagSet& flags, Train& command);
 void bind(train::FlagSet& flags, Eval& command);
 void bind(train::FlagSet& flags, Generate& command);
+void bind(train::FlagSet& flags, Chat& command);
 void bind(train::FlagSet& flags, Export& command);
 void bind(train::FlagSet& flags, Inspect& command);
 void bind(train::FlagSet& flags, Tokenize& command);

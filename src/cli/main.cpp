@@ -117,6 +117,14 @@ struct Run {
     require<InputError>(generate != nullptr, "generate: this model's head has no logits, so that it writes no text");
     return generate(ready);
   }
+  int operator()(const cli::Chat& given) const {
+    cli::Chat command = given;
+    train::GenerateOptions& options = command.options.generate;
+    settle_launch(command.stack.comm, options.launch, train::is_given(options, "comm"));
+    const auto chat = find_stack(command.stack).chat;
+    require<InputError>(chat != nullptr, "chat: this model cannot continue a sequence");
+    return chat(command);
+  }
   int operator()(const cli::Export& command) const { return cli::run_export(command); }
   int operator()(const cli::Inspect& command) const { return cli::run_inspect(command); }
   int operator()(const cli::Tokenize& command) const { return cli::run_tokenize(command); }

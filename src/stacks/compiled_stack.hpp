@@ -9,6 +9,7 @@
 
 #include <fsdp/core/policy_text.hpp>
 #include <fsdp/nn/module.hpp>
+#include <fsdp/train/chat.hpp>
 #include <fsdp/train/commands.hpp>
 #include <fsdp/train/generate.hpp>
 
@@ -31,6 +32,7 @@ struct CompiledStack {
   int (*train)(const cli::Train&) = nullptr;
   int (*evaluate)(const cli::Eval&) = nullptr;
   int (*generate)(const cli::Generate&) = nullptr;  ///< null where the model's head has no logits
+  int (*chat)(const cli::Chat&) = nullptr;          ///< null where the model cannot continue a sequence
   // Null where the device's memory is not the host's: floors and rivals are the CPU's.
   int (*bench_step)(const bench::BenchOptions&) = nullptr;
   int (*bench_generate)(const bench::BenchOptions&) = nullptr;
@@ -55,6 +57,9 @@ struct Commands {
   }
   static int generate(const cli::Generate& command) {
     return train::generate<Model>(command.options, sharding(command.stack), cli::policy_of(command.stack.tiling));
+  }
+  static int chat(const cli::Chat& command) {
+    return train::chat<Model>(command.options, sharding(command.stack), cli::policy_of(command.stack.tiling));
   }
   static int bench_step(const bench::BenchOptions& options) {
     return bench::measure_step<Model>(options, cli::policy_of(options.stack.tiling));
@@ -83,6 +88,7 @@ CompiledStack compiled_stack() {
   };
   if constexpr (nn::GeneratingHead<typename Model::Head, typename Model::Local>)
     stack.generate = Commands<Model>::generate;
+  if constexpr (Executor<Model>::continues) stack.chat = Commands<Model>::chat;
   if constexpr (Stack::Device::host_memory) {
     stack.bench_step = Commands<Model>::bench_step;
     stack.bench_generate = Commands<Model>::bench_generate;

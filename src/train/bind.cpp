@@ -48,6 +48,27 @@ void add_disk_deadline(FlagSet& flags, LaunchOptions& launch) {
             "seconds that ranks wait for others which read data or a model, or save", seconds);
 }
 
+void add_model(FlagSet& flags, GenerateOptions& o) {
+  flags.add("model", o.model, "folder with config.json and weights");
+  flags.add("tokenizer", o.tokenizer, "tokenizer.json, or its folder; left out: the one in --model");
+}
+
+/// How tokens are drawn, and where a sequence ends.
+void add_sampling(FlagSet& flags, GenerateOptions& o) {
+  flags.add("temperature", o.sampling.temperature, "0: always the likeliest token",
+            Range<double>{.least = 0, .most = 1e6});
+  flags.add("top-k", o.sampling.top_k, "draw of this many likeliest tokens; 0: of all", counts_up_to(most_tokens, 0));
+  flags.add("top-p", o.sampling.top_p, "draw of the fewest likeliest tokens of this probability together; 1: of all",
+            fractions);
+  flags.add("min-p", o.sampling.min_p, "draw of tokens of this part of the likeliest's probability; 0: of all",
+            fractions);
+  flags.add("repetition-penalty", o.sampling.repetition_penalty,
+            "above 1: tokens that were seen become less likely; below 1: more",
+            Range<double>{.least = 1e-3, .most = 1e3});
+  flags.add("seed", o.seed, "of the draws");
+  flags.add("stop-ids", o.stop_ids, "token ids, such as 2 or 2,3, behind which a sequence ends");
+}
+
 }  // namespace
 
 void bind(FlagSet& flags, LaunchOptions& launch) {
@@ -122,29 +143,30 @@ void bind(FlagSet& flags, EvalOptions& o) {
 }
 
 void bind(FlagSet& flags, GenerateOptions& o) {
-  flags.add("model", o.model, "folder with config.json and weights");
-  flags.add("tokenizer", o.tokenizer, "tokenizer.json, or its folder; left out: the one in --model");
+  add_model(flags, o);
   flags.add("prompt", o.prompt, "text to go on from; without a tokenizer each byte is a token");
   flags.add("prompt-ids", o.prompt_ids,
             "token ids to go on from, such as 1,2,3, instead of a text; several are a batch. A line of ids is printed "
             "for each");
   flags.add("tokens", o.tokens, "tokens to write, after each prompt", counts_up_to(most_tokens, 0));
-  flags.add("temperature", o.sampling.temperature, "0: always the likeliest token",
-            Range<double>{.least = 0, .most = 1e6});
-  flags.add("top-k", o.sampling.top_k, "draw of this many likeliest tokens; 0: of all", counts_up_to(most_tokens, 0));
-  flags.add("top-p", o.sampling.top_p, "draw of the fewest likeliest tokens of this probability together; 1: of all",
-            fractions);
-  flags.add("min-p", o.sampling.min_p, "draw of tokens of this part of the likeliest's probability; 0: of all",
-            fractions);
-  flags.add("repetition-penalty", o.sampling.repetition_penalty,
-            "above 1: tokens that were seen become less likely; below 1: more",
-            Range<double>{.least = 1e-3, .most = 1e3});
-  flags.add("seed", o.seed, "of the draws");
-  flags.add("stop-ids", o.stop_ids, "token ids, such as 2 or 2,3, behind which a sequence ends");
+  add_sampling(flags, o);
   flags.add("no-cache", o.no_cache,
             "compute the whole sequence for each token, instead of keeping keys and values: slower, less memory");
   add_disk_deadline(flags, o.launch);
   bind(flags, o.launch);
+}
+
+void bind(FlagSet& flags, ChatOptions& o) {
+  add_model(flags, o.generate);
+  flags.add("chat-template", o.chat_template,
+            "auto (the one beside the tokenizer) | chatml | llama3 | plain | a file of Jinja");
+  flags.add("system", o.system, "a message of the role system that stands first");
+  flags.add("context", o.context, "tokens of the whole conversation, for which memory is kept",
+            counts_up_to(most_tokens));
+  flags.add("tokens", o.generate.tokens, "tokens of an answer, at most", counts_up_to(most_tokens));
+  add_sampling(flags, o.generate);
+  add_disk_deadline(flags, o.generate.launch);
+  bind(flags, o.generate.launch);
 }
 
 }  // namespace fsdp::train

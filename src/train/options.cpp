@@ -96,6 +96,11 @@ void validate(const GenerateOptions& o) {
   require_ranges(o);
 }
 
+void validate(const ChatOptions& o) {
+  for (const std::string& text : o.generate.stop_ids) parse_ids("stop-ids", text);
+  require_ranges(o);
+}
+
 void from_text(std::string_view flag, std::string_view text, OnSignal& value) {
   const std::vector<std::string> names = {"save", "stop"};
   require<InputError>(text == names[0] || text == names[1], "--", flag, " ", text, " is not known; ",

@@ -81,12 +81,12 @@ TokenizedData::TokenizedData(const TextOptions& options, const TextInputs& input
     data::Tokenizing tokenizing(
         {.inputs = {path}, .tokenizer = *file, .field = options.field, .end_token = options.end_token});
     require_vocabulary(tokenizing.tokenizer(), *file, inputs.vocabulary);
-    if (!std::exchange(named, true))
-      std::fprintf(stderr, "tessera: text becomes tokens by %s; behind each document stands %s\n", file->c_str(),
-                   end_text(tokenizing).c_str());
     const std::filesystem::path folder = cache_for(options, inputs) / (folder_prefix + tokenizing.made_of());
     report::ByteProgress progress("tokenizing " + path);
     tokenizing.write(folder, [&](const data::TokenizeProgress& at) { progress.show(at.bytes, at.all_bytes); });
+    if (!std::exchange(named, true))
+      std::fprintf(stderr, "tessera: text becomes tokens by %s; behind each document stands %s\n", file->c_str(),
+                   end_text(tokenizing).c_str());
     path = folder.string();
   }
 }

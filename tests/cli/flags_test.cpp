@@ -55,6 +55,7 @@ Train everything() {
                                      {"eps", "1e-12"}}};
   o.steps = 7, o.seq_len = 33, o.batch_size = 6, o.grad_accum = 3, o.document_separator = 10;
   o.data_format = data::TokenFormat::u16;
+  o.text.chat_template = "chatml", o.text.on_long = data::OnLong::cut;
   o.lr = 0.1 + 0.2, o.warmup = 5;
   o.lr_schedule = train::LrShape::wsd, o.lr_decay_steps = 2;
   o.clip = 0, o.seed = 0xffffffffffffffffu;
@@ -196,7 +197,7 @@ TEST(ConfigFile, GivesBackEveryOption) {
   const TemporaryFolder folder;
   const std::string path = folder.write("run.toml", train::to_toml(everything())).string();
   Train read = command_of({"--config", path.c_str()});
-  EXPECT_EQ(read.options.given.size(), 74u);
+  EXPECT_EQ(read.options.given.size(), 76u);
   read.options.given.clear();
   EXPECT_EQ(read, everything());
 }

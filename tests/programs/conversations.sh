@@ -73,14 +73,16 @@ echo '{"messages": [{"role": "user", "content": "a"}]}' >silent.jsonl
 bad 'silent.jsonl line 1: holds no answer' --data silent.jsonl --chat-template chatml
 bad 'order.jsonl line 121: the template chatml: line [0-9]+: the template refuses the conversation: the role assistant answers nothing' \
   --data order.jsonl --chat-template chatml --comm threads:2
-bad 'chats.jsonl line [0-9]+: is [0-9]+ tokens long, and a sequence holds 17; raise --seq-len, or say --on-long drop or cut' \
-  --data chats.jsonl --chat-template chatml --seq-len 16
+expect_error 'chats.jsonl line [0-9]+: is [0-9]+ tokens long, and a sequence holds 17; raise --seq-len, or say --on-long drop or cut' \
+  env TMPDIR="$PWD" "$program" train "${flags[@]/#256/16}" --data chats.jsonl --chat-template chatml --token-cache kept/tokens
 bad 'silent.jsonl line 1: holds no answer' --data silent.jsonl --chat-template chatml --checkpoint-dir new/folder
 bad 'tok/none.jinja: no such file' --data chats.jsonl --chat-template tok/none.jinja
 echo '{{ messages | frobnicate }}' >bad.jinja
 bad "bad.jinja: line 1: the filter 'frobnicate' is not known" --data chats.jsonl --chat-template bad.jinja
 bad '--data has weights, which conversations do not know' --data chats.jsonl:0.5 completions.jsonl:0.5
-bad '--on-long is for conversations' --data chats.jsonl --data-format auto --on-long drop
-bad 'name the field of the text by --text-field, or train on conversations by --data-format chat' --data chats.jsonl --data-format auto
+auto=("${flags[@]/#chat/auto}")
+expect_error '--on-long is for conversations' "$program" train "${auto[@]}" --data chats.jsonl --on-long drop
+expect_error 'name the field of the text by --text-field, or train on conversations by --data-format chat' \
+  env TMPDIR="$PWD" "$program" train "${auto[@]}" --data chats.jsonl --end-token none
 bad '--text-field is for text, and --data-format is chat' --data chats.jsonl --text-field body
 [ -z "$(ls -d tessera-tokens-* 2>/dev/null)" ] || fail "a temporary folder stays"

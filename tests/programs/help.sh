@@ -8,9 +8,9 @@ names() { for flag in "$@"; do contains "$out" "^  (-h,)?--${flag}[ =]"; done; }
 stack=(config sharding precision offload tiling comm threads deadline shared-windows help)
 
 tessera --help
-for command in train eval generate export inspect tokenize plot bench stacks; do contains "$out" "^  $command "; done
+for command in train eval generate chat export inspect tokenize plot bench stacks; do contains "$out" "^  $command "; done
 tessera train --help
-names "${stack[@]}" data data-format model from-scratch family sliding-window rope-type rope-factor hidden layers heads kv-heads head-dim intermediate vocab tied steps seq-len batch-size \
+names "${stack[@]}" data data-format chat-template on-long model from-scratch family sliding-window rope-type rope-factor hidden layers heads kv-heads head-dim intermediate vocab tied steps seq-len batch-size \
   grad-accum lr lr-schedule lr-decay-steps warmup optimizer weight-decay beta1 beta2 eps momentum nesterov iterations clip seed \
   validation-fraction validation-every \
   checkpoint-dir checkpoint-every keep resume disk-deadline metrics tensorboard trace cuda-graphs log-every dry-run ranks print-schedule
@@ -18,6 +18,8 @@ tessera eval --help
 names "${stack[@]}" model data data-format seq-len batch-size windows disk-deadline
 tessera generate --help
 names "${stack[@]}" model prompt prompt-ids tokens temperature top-k top-p min-p repetition-penalty seed stop-ids disk-deadline
+tessera chat --help
+names "${stack[@]}" model tokenizer chat-template system context tokens temperature top-k top-p min-p repetition-penalty seed stop-ids disk-deadline
 tessera export --help
 names dtype shard-bytes files-from
 tessera plot --help

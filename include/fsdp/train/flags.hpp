@@ -33,6 +33,7 @@ std::variant<Help, TrainOptions> parse_train(int argc, const char* const* argv, 
 void bind(FlagSet& flags, TrainOptions& options);
 void bind(FlagSet& flags, EvalOptions& options);
 void bind(FlagSet& flags, GenerateOptions& options);
+void bind(FlagSet& flags, ChatOptions& options);
 void bind(FlagSet& flags, LaunchOptions& options);
 
 /// All options as the TOML file that gives them.

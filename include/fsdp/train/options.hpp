@@ -132,6 +132,18 @@ struct GenerateOptions {
   friend bool operator==(const GenerateOptions&, const GenerateOptions&) = default;
 };
 
+/// Of `tessera chat`: as `generate` writes, and what a conversation needs besides.
+struct ChatOptions {
+  GenerateOptions generate = {.tokens = 1024};  ///< `tokens`: of an answer; prompts are none of it
+  std::string chat_template = "auto";           ///< as text::ChatFormat
+  std::string system = {};                      ///< the first message; empty: none
+  std::int64_t context = 4096;  ///< tokens of the whole conversation, at most those that the model knows
+
+  friend bool operator==(const ChatOptions&, const ChatOptions&) = default;
+};
+
+inline constexpr std::int64_t prompt_pass_tokens = 512;  ///< of a conversation's begin, which a chat reads in one pass
+
 /// Whether the user set a flag, named without dashes.
 template <class Options>
 bool is_given(const Options& options, std::string_view flag) {
@@ -144,6 +156,7 @@ void validate(const LaunchOptions& options);
 void validate(const TrainOptions& options, std::int64_t ranks);
 void validate(const EvalOptions& options);
 void validate(const GenerateOptions& options);
+void validate(const ChatOptions& options);
 
 /// As flags are written (train/flag_set.hpp).
 void from_text(std::string_view flag, std::string_view text, OnSignal& value);
