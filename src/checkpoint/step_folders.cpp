@@ -119,12 +119,13 @@ void tidy(const std::filesystem::path& dir) {
 }
 
 void remove_older(const std::filesystem::path& dir, std::int64_t newest, std::int64_t keep,
-                  const std::filesystem::path& spared) {
+                  std::span<const std::filesystem::path> spared) {
   std::int64_t kept = 0;
   for (const std::filesystem::path& path : finished(dir)) {
     const std::string name = path.filename().string();
     std::error_code error;
-    if (step_of(name) > newest || ++kept <= keep || std::filesystem::equivalent(path, spared, error)) continue;
+    const auto is_path = [&](const auto& other) { return std::filesystem::equivalent(path, other, error); };
+    if (step_of(name) > newest || ++kept <= keep || std::ranges::any_of(spared, is_path)) continue;
     // Renamed first: what is half removed is no checkpoint.
     const std::filesystem::path removed = dir / (name + std::string(temporary) + "removed");
     if (::rename(path.c_str(), removed.c_str()) != 0) throw_errno(path, "removed");

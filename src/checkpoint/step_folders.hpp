@@ -20,9 +20,6 @@
 
 namespace fsdp::checkpoint {
 
-/// "step-00001000".
-std::string step_name(std::int64_t step);
-
 /// The step of a finished checkpoint's folder name, moved aside or not; -1 for any other name.
 std::int64_t step_of(std::string_view name);
 

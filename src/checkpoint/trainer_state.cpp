@@ -47,6 +47,8 @@ std::string to_json(const TrainerFile& file) {
   for_each_number(file, [&](const char* key, std::int64_t value) { object[key] = value; });
   if (const auto& scale = file.state.loss_scale)
     object["loss_scale"] = {{"scale", scale->scale}, {"sound_steps", scale->sound_steps}};
+  if (const auto& best = file.state.best)
+    object["best"] = {{"loss", best->loss}, {"step", best->step}, {"worse", best->worse}};
   if (!file.state.run.empty()) object["run"] = file.state.run;
   return object.dump(2) + "\n";
 }
@@ -92,6 +94,19 @@ TrainerFile read_trainer_file(const std::filesystem::path& path, const std::opti
     require<InputError>(sound, source, ": \"loss_scale\" must hold a scale and a number of sound_steps");
     file.state.loss_scale = {.scale = scale.at("scale").get<double>(),
                              .sound_steps = scale.at("sound_steps").get<std::int64_t>()};
+    ++keys;
+  }
+  if (object.contains("best")) {
+    const auto& best = object.at("best");
+    const auto count = [&](const char* key) {
+      return best.contains(key) && best.at(key).is_number_unsigned() && best.at(key).get<std::uint64_t>() <= INT64_MAX;
+    };
+    const bool sound = best.is_object() && best.size() == 3 && best.contains("loss") && best.at("loss").is_number() &&
+                       count("step") && count("worse");
+    require<InputError>(sound, source, ": \"best\" must hold a loss, a step and a number of worse ones");
+    file.state.best = {.loss = best.at("loss").get<double>(),
+                       .step = best.at("step").get<std::int64_t>(),
+                       .worse = best.at("worse").get<std::int64_t>()};
     ++keys;
   }
   require<InputError>(file.state.skipped_steps <= file.state.step, source, ": ", file.state.skipped_steps,

@@ -109,6 +109,10 @@ void bind(FlagSet& flags, TrainOptions& o) {
   flags.add("validation-fraction", o.validation_fraction, "last part of the windows, held out",
             Range<double>{.least = 0, .most = 1, .below = true});
   flags.add("validation-every", o.validation_every, "steps; 0: only at the end", counts_up_to(most_steps, 0));
+  flags.add("patience", o.patience,
+            "end where so many held-out losses in a row were no lower than the best, whose step is saved and stays; 0: "
+            "never",
+            counts_up_to(most_steps, 0));
   flags.add("validation-windows", o.validation_windows, "held-out windows used, evenly spread; 0: all",
             counts_up_to(most_elements, 0));
   flags.add("checkpoint-dir", o.checkpoint_dir, "where checkpoints are written");

@@ -43,11 +43,11 @@ std::optional<std::filesystem::path> folder_to_resume(const TrainOptions& option
   return newest;
 }
 
-void remove_older(const TrainOptions& options, std::int64_t newest, const std::filesystem::path& resumed_from,
+void remove_older(const TrainOptions& options, std::int64_t newest, std::span<const std::filesystem::path> spared,
                   const checkpoint::Warn& warn) {
   if (options.keep == 0) return;
   try {
-    checkpoint::remove_older(options.checkpoint_dir, newest, options.keep, resumed_from);
+    checkpoint::remove_older(options.checkpoint_dir, newest, options.keep, spared);
   } catch (const InputError& error) {
     warn(error.what());
   }

@@ -52,6 +52,9 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
                       "--resume auto takes the newest checkpoint of --checkpoint-dir, which is missing; give it too");
   require<InputError>(o.keep == 0 || !o.checkpoint_dir.empty(),
                       "--keep is for checkpoints, and none are written; give --checkpoint-dir too");
+  require<InputError>(o.patience == 0 || (o.validation_every > 0 && o.validation_fraction > 0),
+                      "--patience counts held-out losses, and none are measured on the way; give --validation-every ",
+                      "and a --validation-fraction above 0");
   require<InputError>(o.ranks == 0 || o.dry_run || o.print_schedule,
                       "--ranks is for --dry-run only; a run has the ranks that --comm or its launcher starts");
   require<InputError>(

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 
 #include "support/listed_llama.hpp"
@@ -284,7 +285,7 @@ TEST(Save, AReplacementThatWasCutShortLosesNothing) {
 TEST(Save, OlderOnesAreRemovedButNeitherNewerOnesNorThatWhichIsSpared) {
   const TemporaryFolder folder;
   for (const std::int64_t step : {1, 2, 3, 4, 9}) save_alone(folder.path(), step);
-  remove_older(folder.path(), 4, 2, folder.path() / "step-00000001");
+  remove_older(folder.path(), 4, 2, std::array{std::filesystem::path(), folder.path() / "step-00000001"});
   EXPECT_EQ(names_in(folder.path()),
             (std::vector<std::string>{"latest", "step-00000001", "step-00000003", "step-00000004", "step-00000009"}));
   remove_older(folder.path(), 9, 1);

@@ -59,7 +59,7 @@ Train everything() {
   o.lr = 0.1 + 0.2, o.warmup = 5;
   o.lr_schedule = train::LrShape::wsd, o.lr_decay_steps = 2;
   o.clip = 0, o.seed = 0xffffffffffffffffu;
-  o.validation_fraction = 0.25, o.validation_every = 3, o.validation_windows = 9;
+  o.validation_fraction = 0.25, o.validation_every = 3, o.validation_windows = 9, o.patience = 2;
   o.loss_scale = "dynamic:64";
   o.units = {.blocks_per_unit = 2,
              .merge_below = 100,
@@ -197,7 +197,7 @@ TEST(ConfigFile, GivesBackEveryOption) {
   const TemporaryFolder folder;
   const std::string path = folder.write("run.toml", train::to_toml(everything())).string();
   Train read = command_of({"--config", path.c_str()});
-  EXPECT_EQ(read.options.given.size(), 76u);
+  EXPECT_EQ(read.options.given.size(), 77u);
   read.options.given.clear();
   EXPECT_EQ(read, everything());
 }

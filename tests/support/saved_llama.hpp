@@ -32,6 +32,8 @@ inline const TrainerState some_state = {.step = 7,
                                         .windows = 6,
                                         .seq_len = 16,
                                         .schedule_steps = 100,
+                                        .loss_scale = DynamicLossScale::State{.scale = 1024, .sound_steps = 3},
+                                        .best = checkpoint::BestLoss{.loss = 0.1, .step = 5, .worse = 1},
                                         .run = {{"lr", "0.001"}, {"data", "1 files"}}};
 
 inline const std::vector<std::string> adamw_states = {"exp_avg", "exp_avg_sq"};

@@ -26,6 +26,15 @@
 
 namespace fsdp::checkpoint {
 
+/// The lowest held-out loss of a run so far.
+struct BestLoss {
+  double loss = 0;
+  std::int64_t step = 0;   ///< after which it was measured
+  std::int64_t worse = 0;  ///< measured since, none of them lower
+
+  friend bool operator==(const BestLoss&, const BestLoss&) = default;
+};
+
 /// What a run needs beside weights and moments to go on as if it had never stopped.
 struct TrainerState {
   std::int64_t step = 0;            ///< steps done; also the position in the learning-rate schedule
@@ -38,6 +47,7 @@ struct TrainerState {
   std::int64_t schedule_steps = 0;  ///< the run's --steps: the schedule's length
   std::int64_t skipped_steps = 0;   ///< of `step`: they changed no weight
   std::optional<DynamicLossScale::State> loss_scale = {};
+  std::optional<BestLoss> best = {};
   std::map<std::string, std::string> run = {};  ///< what the run was told, by name; empty where it is not known
 
   friend bool operator==(const TrainerState&, const TrainerState&) = default;
@@ -102,9 +112,12 @@ struct Peers {
 void save(Save& checkpoint, const Peers& peers, const TrainerState& state,
           const std::function<void(Save&)>& write_mine);
 
-/// Removes all but the `keep` newest checkpoints of steps up to `newest`. `spared` stays besides, if it is one of them.
+/// The folder of a step: "step-00000012".
+std::string step_name(std::int64_t step);
+
+/// Removes all but the `keep` newest checkpoints of steps up to `newest`. Those of `spared` stay besides.
 void remove_older(const std::filesystem::path& dir, std::int64_t newest, std::int64_t keep,
-                  const std::filesystem::path& spared = {});
+                  std::span<const std::filesystem::path> spared = {});
 
 /// Throws InputError where the disk of `dir`, or of the closest folder above it that is there, lacks the room for a
 /// checkpoint; warns where it has less than `kept` of them take.

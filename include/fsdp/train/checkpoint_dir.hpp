@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 
 #include <fsdp/checkpoint/folder.hpp>
@@ -26,8 +27,9 @@ void require_room(const TrainOptions& options, const checkpoint::ModelListing& m
 std::optional<std::filesystem::path> folder_to_resume(const TrainOptions& options, const checkpoint::ReadListing& read,
                                                       const checkpoint::Warn& warn);
 
-/// Rank 0, after step `newest` was saved: leaves --keep checkpoints. Warns where one cannot be removed.
-void remove_older(const TrainOptions& options, std::int64_t newest, const std::filesystem::path& resumed_from,
+/// Rank 0, after step `newest` was saved: leaves --keep checkpoints, and those that are spared. Warns where one cannot
+/// be removed.
+void remove_older(const TrainOptions& options, std::int64_t newest, std::span<const std::filesystem::path> spared,
                   const checkpoint::Warn& warn);
 
 }  // namespace fsdp::train

@@ -79,6 +79,7 @@ struct TrainOptions {
   std::uint64_t seed = 0;
   double validation_fraction = 0.01;
   std::int64_t validation_every = 0;      ///< steps; 0: only at the end
+  std::int64_t patience = 0;              ///< held-out losses in a row that are no lower than the best; 0: any number
   std::int64_t validation_windows = 256;  ///< at most, evenly spread; 0: all
   std::string checkpoint_dir = {};
   std::int64_t checkpoint_every = 0;  ///< steps; 0: only at the end

@@ -3,6 +3,7 @@
 /// The checkpoints of one run: where its weights come from, and where they are saved.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -38,6 +39,7 @@ struct Progress {
   data::Position position = {};  ///< where the data go on
   std::int64_t tokens = 0;       ///< seen in all steps
   std::optional<DynamicLossScale::State> loss_scale = {};
+  std::optional<checkpoint::BestLoss> best = {};  ///< with --patience
 };
 
 /// Weights, and how they were come by.
@@ -108,7 +110,7 @@ class RunCheckpoints {
                          checkpoint::save(save, peers_of(communicator_), state, [&](checkpoint::Save& file) {
                            write_shards(training_.module(), optimizer(), file);
                          });
-                         if (leads()) remove_older(options_, state.step, resumed_from_.value_or(""), warn());
+                         if (leads()) remove_older(options_, state.step, spared(state), warn());
                          comm::barrier(communicator_, {"checkpoint"});
                        });
     path_ = save.path().string();
@@ -125,6 +127,14 @@ class RunCheckpoints {
   }
   checkpoint::OptimizerStates states() { return states_of(training_.module(), optimizer().optimizer()); }
 
+  std::filesystem::path path_of(std::int64_t step) const {
+    return std::filesystem::path(options_.checkpoint_dir) / checkpoint::step_name(step);
+  }
+  /// What --keep leaves besides the newest.
+  std::array<std::filesystem::path, 2> spared(const checkpoint::TrainerState& state) const {
+    return {resumed_from_.value_or(""), state.best ? path_of(state.best->step) : std::filesystem::path()};
+  }
+
   checkpoint::TrainerState state_after(const Progress& progress) {
     return {.step = optimizer().steps(),
             .tokens = progress.tokens,
@@ -136,6 +146,7 @@ class RunCheckpoints {
             .schedule_steps = options_.steps,
             .skipped_steps = optimizer().control().skipped(),
             .loss_scale = progress.loss_scale,
+            .best = progress.best,
             .run = run_};
   }
 
@@ -175,8 +186,10 @@ class RunCheckpoints {
         continue;
       }
       resumed_from_ = from->path();
-      return {.lines = std::move(found.lines),
-              .resumed = Progress{.position = found.position, .tokens = state.tokens, .loss_scale = state.loss_scale}};
+      return {
+          .lines = std::move(found.lines),
+          .resumed = Progress{
+              .position = found.position, .tokens = state.tokens, .loss_scale = state.loss_scale, .best = state.best}};
     }
     Loaded fresh{.lines = {message("--resume auto: ", options_.checkpoint_dir, " holds no checkpoint; a fresh start")}};
     for (const std::string& line : start()) fresh.lines.push_back(line);

@@ -82,7 +82,7 @@ class Trainer {
   /// ranks where a loss, weight or optimizer state is not finite.
   int run() {
     begin();
-    while (optimizer().steps() < options_.steps) {
+    while (optimizer().steps() < options_.steps && !out_of_patience()) {
       queue_step();
       if (!Device::asynchronous || queued_.size() > 1) report();
       if (due(options_.validation_every)) validate_now();
@@ -176,6 +176,7 @@ class Trainer {
     if (loaded.resumed) {
       feed_.restore(loaded.resumed->position);
       tokens_ = loaded.resumed->tokens;
+      if (options_.patience > 0) best_ = loaded.resumed->best;
       if (loss_scale_ && loaded.resumed->loss_scale) loss_scale_ = DynamicLossScale(*loaded.resumed->loss_scale);
     }
     return std::move(loaded.lines);
@@ -273,8 +274,24 @@ class Trainer {
       console_->line(message("step ", optimizer().steps(), "  held-out loss ", mean.loss,
                              loss_unit().empty() ? "" : " ", loss_unit(), " over ", mean.tokens, " targets"));
     }
+    held_out_ = mean.loss;
+    validated_step_ = optimizer().steps();
+    compare_with_best(mean.loss);
     return mean.loss;
   }
+
+  /// With --patience: a lower held-out loss than any before is saved.
+  void compare_with_best(double loss) {
+    const std::int64_t step = optimizer().steps();
+    if (options_.patience == 0 || (best_ && best_->step == step)) return;
+    if (best_ && loss >= best_->loss) {
+      ++best_->worse;
+      return;
+    }
+    best_ = {.loss = loss, .step = step};
+    save();
+  }
+  bool out_of_patience() const { return options_.patience > 0 && best_ && best_->worse >= options_.patience; }
 
   /// Ends a run that was asked to, with all that was done so far.
   int stop(int signal) {
@@ -305,16 +322,21 @@ class Trainer {
     if (checkpoints_.saved()) return;
     checkpoints_.save({.position = feed_.position(),
                        .tokens = tokens_,
-                       .loss_scale = loss_scale_ ? std::optional(loss_scale_->state()) : std::nullopt});
+                       .loss_scale = loss_scale_ ? std::optional(loss_scale_->state()) : std::nullopt,
+                       .best = best_});
     if (leads() && checkpoints_.saved()) console_->line("checkpoint " + checkpoints_.path());
   }
 
   void finish() {
-    const std::optional<double> held_out = validate_now();
+    const std::optional<double> held_out = validated_step_ == optimizer().steps() ? held_out_ : validate_now();
     save();
     trace_.write();
     if (!leads()) return;
-    const report::SummaryRecord record{.steps = options_.steps,
+    if (out_of_patience())
+      console_->line(message("step ", optimizer().steps(), ": ended, since ", best_->worse,
+                             " held-out losses in a row were no lower than that of step ", best_->step, ", ",
+                             best_->loss));
+    const report::SummaryRecord record{.steps = optimizer().steps(),
                                        .loss = last_loss_,
                                        .validation_loss = held_out,
                                        .loss_unit = loss_unit(),
@@ -365,7 +387,10 @@ class Trainer {
   Clock::time_point reported_;     ///< when the last one was
   std::int64_t tokens_ = 0;
   std::optional<double> last_loss_;
-  std::int64_t saves_asked_ = 0;  ///< by signals, and done
+  std::optional<double> held_out_;            ///< measured last,
+  std::int64_t validated_step_ = -1;          ///< after this step
+  std::optional<checkpoint::BestLoss> best_;  ///< with --patience
+  std::int64_t saves_asked_ = 0;              ///< by signals, and done
 };
 
 }  // namespace fsdp::train

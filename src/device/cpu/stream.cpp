@@ -50,10 +50,14 @@ dnnl::matmul::primitive_desc describe(const cpu::MatmulKey& key, const dnnl::eng
     sum.append_sum(1.0f);
     attributes.set_post_ops(sum);
   }
-  const dnnl::matmul::desc problem(matrix(key.a, key.m, key.k, key.lda, key.a_transposed),
-                                   matrix(key.a, key.k, key.n, key.ldb, key.b_transposed),
-                                   matrix(key.c, key.m, key.n, key.ldc, false));
-  return {problem, attributes, engine};
+  const dnnl::memory::desc a = matrix(key.a, key.m, key.k, key.lda, key.a_transposed);
+  const dnnl::memory::desc b = matrix(key.a, key.k, key.n, key.ldb, key.b_transposed);
+  const dnnl::memory::desc c = matrix(key.c, key.m, key.n, key.ldc, false);
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine, a, b, c, attributes};
+#else
+  return {dnnl::matmul::desc(a, b, c), attributes, engine};
+#endif
 }
 
 /// Ranks that are threads share oneDNN's cache of primitives; it synchronises itself in ways that ThreadSanitizer
