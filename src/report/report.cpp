@@ -35,8 +35,11 @@ std::string start_text(const StartRecord& record, const std::string& data, std::
   std::ostringstream text;
   text << "stack     " << record.stack << ", " << record.world << (record.world == 1 ? " rank x " : " ranks x ")
        << record.threads << (record.threads == 1 ? " thread" : " threads")
-       << (record.instruction_set.empty() ? "" : ", ") << record.instruction_set << "\nmodel     " << record.model_name
-       << ": " << record.parameters << " parameters";
+       << (record.instruction_set.empty() ? "" : ", ") << record.instruction_set
+       << (record.shared_cores > 0 ? message(" (slow: more threads than the ", record.shared_cores,
+                                             record.shared_cores == 1 ? " core" : " cores", " of this machine)")
+                                   : "")
+       << "\nmodel     " << record.model_name << ": " << record.parameters << " parameters";
   for (const ConfigValue& size : record.sizes)
     if (const auto* const number = std::get_if<std::int64_t>(&size.value); number != nullptr && *number != 0)
       text << ", " << size.name << ' ' << text_of(size);

@@ -8,10 +8,15 @@ text 3000 text.txt
 run=(train --data text.txt --model tiny --seq-len 16 --steps 10 --precision fp32 --threads 1)
 tessera "${run[@]}" --log-every 4 --validation-every 5 --metrics metrics.jsonl --trace trace.json --checkpoint-dir saved
 lacks "$out" $'[\r\033]'
+lacks "$out" 'more threads than'
 [ "$(grep -c '^step .* tok/s' "$out")" -eq 4 ] || fail "not the lines of steps 1, 4, 8 and 10"
 contains "$out" '^step 5  held-out loss [0-9.]+ nats per token'
 contains "$out" '^checkpoint saved/step-00000010'
 [ ! -s "$err" ] || fail "something on stderr"
+
+cores=$(python3 -c 'import os; print(len(os.sched_getaffinity(0)))')
+tessera "${run[@]:0:7}" --steps 1 --batch-size $((cores + 1)) --precision fp32 --threads 1 --comm threads:$((cores + 1))
+contains "$out" "^stack .*\(slow: more threads than the [0-9]+ cores? of this machine\)"
 
 python3 - <<'END'
 import json

@@ -25,6 +25,7 @@ struct StartRecord {
   std::uint64_t seed = 0;
   std::int64_t world = 1;
   std::int64_t threads = 1;          ///< per rank; results depend on it to the last bit
+  std::int64_t shared_cores = 0;     ///< of rank 0's machine, where its ranks have more threads: for people
   std::string instruction_set = {};  ///< such as "avx2": likewise; empty where it does not matter
   std::int64_t parameters = 0;
   std::int64_t first_step = 1;  ///< above 1 after a resume

@@ -158,6 +158,7 @@ class Trainer {
                                      .seed = options_.seed,
                                      .world = communicator_.size(),
                                      .threads = training_.request().shape.threads,
+                                     .shared_cores = shared_cores(),
                                      .instruction_set = std::string(device::instruction_set()),
                                      .parameters = parameter_count(model_),
                                      .first_step = optimizer().steps() + 1,
@@ -168,6 +169,13 @@ class Trainer {
     console_->line(report::start_text(record, source_.text(), source_.training(), source_.validation(),
                                       training_.plan().peak_bytes()));
     for (const std::string& line : loaded) console_->line(line);
+  }
+
+  /// Cores of this machine, where the threads of its ranks are more; else 0.
+  std::int64_t shared_cores() const {
+    const std::int64_t cores = device::available_cores();
+    const std::int64_t threads = training_.request().shape.threads * ranks_on_this_machine(communicator_.size());
+    return threads > cores ? cores : 0;
   }
 
   /// Returns what a person should know of the weights.

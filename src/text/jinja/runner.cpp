@@ -176,7 +176,8 @@ Value Runner::call_macro(const Macro& macro, const std::shared_ptr<Scope>& outer
     refuse("the macro ", macro.name, " takes at most ", parameters.size(), " arguments");
   }
   const std::shared_ptr<Scope> caller = std::exchange(scope_, std::make_shared<Scope>(Scope{.outer = outer}));
-  for (const auto& [name, value] : arguments.named) {
+  for (const auto& given : arguments.named) {
+    const std::string& name = given.first;
     const auto found =
         std::find_if(parameters.begin(), parameters.end(), [&](const auto& p) { return p.first == name; });
     if (found == parameters.end() && name != "caller")
@@ -184,7 +185,7 @@ Value Runner::call_macro(const Macro& macro, const std::shared_ptr<Scope>& outer
     if (found - parameters.begin() < static_cast<std::ptrdiff_t>(arguments.positional.size())) {
       refuse("the macro ", macro.name, " gets '", name, "' twice");
     }
-    scope_->values[name] = value;
+    scope_->values[name] = given.second;
   }
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto& [name, otherwise] = parameters[i];

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -73,6 +74,11 @@ struct Loop {
   std::size_t index = 0;
 };
 
+template <class T, class Variant>
+inline constexpr bool is_one_of = false;
+template <class T, class... Kinds>
+inline constexpr bool is_one_of<T, std::variant<Kinds...>> = (std::is_same_v<T, Kinds> || ...);
+
 class Value {
  public:
   using Kinds = std::variant<Undefined, std::nullptr_t, bool, std::int64_t, double, std::string, std::shared_ptr<List>,
@@ -81,7 +87,7 @@ class Value {
 
   Value() = default;
   template <class T>
-  requires std::is_constructible_v<Kinds, std::in_place_type_t<T>, T &&> Value(T value)
+  requires is_one_of<T, Kinds> Value(T value)
       : kind_(std::in_place_type<T>, std::move(value)) {}     // NOLINT: conversions are its purpose
   Value(const char* text) : kind_(std::string(text)) {}       // NOLINT
   Value(std::string_view text) : kind_(std::string(text)) {}  // NOLINT
