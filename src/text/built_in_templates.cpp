@@ -4,14 +4,19 @@
 namespace fsdp::text {
 namespace {
 
-/// OpenAI's format, as Qwen, SmolLM and many others have it.
-constexpr std::string_view chatml = R"({%- for message in messages %}
+/// Before each of them: what stands in a wrong order.
+constexpr std::string_view order = R"({%- for message in messages %}
   {%- if message.role == 'system' and not loop.first %}
     {{- raise_exception('the role system stands behind other messages; put it first') }}
   {%- endif %}
   {%- if message.role == 'assistant' and (loop.first or loop.previtem.role == 'assistant') %}
     {{- raise_exception('the role assistant answers nothing; put a message of the role user before it') }}
   {%- endif %}
+{%- endfor %}
+)";
+
+/// OpenAI's format, as Qwen, SmolLM and many others have it.
+constexpr std::string_view chatml = R"({%- for message in messages %}
   {{- '<|im_start|>' + message.role + '\n' }}
   {%- if message.role == 'assistant' %}
     {%- generation %}{{ message.content + '<|im_end|>' }}{% endgeneration %}{{ '\n' }}
@@ -24,12 +29,6 @@ constexpr std::string_view chatml = R"({%- for message in messages %}
 /// Llama 3's headers.
 constexpr std::string_view llama3 = R"({{- bos_token if bos_token else '<|begin_of_text|>' }}
 {%- for message in messages %}
-  {%- if message.role == 'system' and not loop.first %}
-    {{- raise_exception('the role system stands behind other messages; put it first') }}
-  {%- endif %}
-  {%- if message.role == 'assistant' and (loop.first or loop.previtem.role == 'assistant') %}
-    {{- raise_exception('the role assistant answers nothing; put a message of the role user before it') }}
-  {%- endif %}
   {{- '<|start_header_id|>' + message.role + '<|end_header_id|>\n\n' }}
   {%- if message.role == 'assistant' %}
     {%- generation %}{{ message.content | trim + '<|eot_id|>' }}{% endgeneration %}
@@ -43,16 +42,10 @@ constexpr std::string_view llama3 = R"({{- bos_token if bos_token else '<|begin_
 constexpr std::string_view plain = R"({{- bos_token if bos_token else '' }}
 {%- for message in messages %}
   {%- if message.role == 'system' %}
-    {%- if not loop.first %}
-      {{- raise_exception('the role system stands behind other messages; put it first') }}
-    {%- endif %}
     {{- message.content + '\n\n' }}
   {%- elif message.role == 'user' %}
     {{- 'User: ' + message.content + '\n' }}
   {%- elif message.role == 'assistant' %}
-    {%- if loop.first or loop.previtem.role == 'assistant' %}
-      {{- raise_exception('the role assistant answers nothing; put a message of the role user before it') }}
-    {%- endif %}
     {{- 'Assistant:' }}
     {%- generation %}{{ ' ' + message.content + (eos_token if eos_token else '') }}{% endgeneration %}{{ '\n' }}
   {%- else %}
@@ -63,11 +56,10 @@ constexpr std::string_view plain = R"({{- bos_token if bos_token else '' }}
 
 }  // namespace
 
-std::optional<std::string_view> built_in_template(std::string_view name) {
-  if (name == "chatml") return chatml;
-  if (name == "llama3") return llama3;
-  if (name == "plain") return plain;
-  return std::nullopt;
+std::optional<std::string> built_in_template(std::string_view name) {
+  const std::string_view own = name == "chatml" ? chatml : name == "llama3" ? llama3 : name == "plain" ? plain : "";
+  if (own.empty()) return std::nullopt;
+  return std::string(order).append(own);
 }
 
 }  // namespace fsdp::text

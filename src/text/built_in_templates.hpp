@@ -4,12 +4,13 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace fsdp::text {
 
 /// chatml, llama3 or plain; nothing for another name. Each marks its answers by generation blocks, and refuses what
 /// stands in a wrong order.
-std::optional<std::string_view> built_in_template(std::string_view name);
+std::optional<std::string> built_in_template(std::string_view name);
 
 }  // namespace fsdp::text

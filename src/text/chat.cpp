@@ -23,9 +23,8 @@ constexpr JsonLimits row_limits{.depth = 64, .values = 1'000'000, .array = 100'0
 constexpr std::int64_t most_template_bytes = 1'000'000;
 
 NamedText template_of(const std::filesystem::path& tokenizer, const std::string& name) {
-  if (const std::optional<std::string_view> known = built_in_template(name)) {
-    return {.name = "the template " + name, .text = std::string(*known)};
-  }
+  if (std::optional<std::string> known = built_in_template(name))
+    return {.name = "the template " + name, .text = *std::move(known)};
   if (name != "auto") return {.name = name, .text = read_small_file(name, most_template_bytes)};
   std::optional<NamedText> own = chat_template_beside(tokenizer);
   require<InputError>(own.has_value(), tokenizer.string(), " has no chat template beside it, neither ",
