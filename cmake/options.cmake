@@ -14,6 +14,12 @@ option(TESSERA_BUILD_PROGRAM "Build the program and its stacks" ${PROJECT_IS_TOP
 option(TESSERA_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(TESSERA_UNITY_BUILD "Compile small sources several at a time: less time from nothing, more after an edit" ON)
 option(TESSERA_INSTALL "Write install rules" ${PROJECT_IS_TOP_LEVEL})
+if(PROJECT_IS_TOP_LEVEL AND DEFINED ENV{CI})
+  set(in_ci ON)
+else()
+  set(in_ci OFF)
+endif()
+option(TESSERA_WERROR "Warnings are errors: only where Tessera itself is tested, with the compilers that it is tested with" ${in_ci})
 option(TESSERA_CHECK_SOURCES "Let tests compile all headers alone, and compare all files with .clang-format (version 14)" OFF)
 
 set(TESSERA_CUDA_ARCHITECTURES "90a" CACHE STRING

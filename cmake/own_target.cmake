@@ -12,8 +12,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   endif()
 endif()
 
-# C++20 without extensions, all warnings. They are errors only where Tessera itself is being worked on, so that a newer
-# compiler never breaks the build of somebody who uses it.
+# C++20 without extensions, all warnings. They are errors only in CI (TESSERA_WERROR), so that a newer compiler never
+# breaks somebody's build.
 function(tessera_own_target target)
   target_compile_features(${target} PRIVATE cxx_std_20)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall> $<$<COMPILE_LANGUAGE:CXX>:-Wextra>
@@ -22,7 +22,7 @@ function(tessera_own_target target)
     # g++ 12 at -O3, CMake's own Release, sees overlapping copies inside std::string that are not there.
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-error=restrict>)
   endif()
-  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF COMPILE_WARNING_AS_ERROR ${PROJECT_IS_TOP_LEVEL})
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF COMPILE_WARNING_AS_ERROR ${TESSERA_WERROR})
 endfunction()
 
 # The same with kernels: nvcc in C++20, its warnings and those of its host compiler; our constexpr functions run in
