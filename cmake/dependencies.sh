@@ -32,8 +32,10 @@ if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
 fi
 
 missing=()
+native=$(dpkg --print-architecture)  # another's may be installed beside, to compile for it
 for package in "${packages[@]}"; do
-  [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)" = installed ] || missing+=("$package")
+  dpkg-query -W -f '${db:Status-Status} ${Architecture}\n' "$package" 2>/dev/null |
+    grep -xE "installed (all|$native)" >/dev/null || missing+=("$package")
 done
 [ ${#missing[@]} -gt 0 ] || exit 0
 
