@@ -43,27 +43,51 @@ void check_messages(const Json& messages, std::string_view name, const std::stri
 
 bool is_answer(const Json& message) { return message.at("role") == "assistant"; }
 
-/// Tokens before a place of a text that are the same whether the text ends there or goes on: what stands across the
-/// place is none of them.
-std::size_t tokens_before(const Tokenizer& tokenizer, std::string_view text, std::size_t place,
-                          const std::vector<TokenId>& whole, bool& exact) {
-  const std::vector<TokenId> part = tokenizer.encode(text.substr(0, place), false);
-  const auto same = std::mismatch(part.begin(), part.end(), whole.begin(), whole.end()).first - part.begin();
-  exact = same == std::ssize(part);
-  return static_cast<std::size_t>(same);
-}
+/// Where places of a text stand among its tokens, asked for in order.
+class Borders {
+ public:
+  Borders(const Tokenizer& tokenizer, std::string_view text, const std::vector<TokenId>& whole)
+      : tokenizer_(tokenizer), text_(text), whole_(whole) {}
+
+  struct Border {
+    std::size_t tokens = 0;  ///< before the place, and the same whether the text ends there or goes on
+    bool exact = false;      ///< no token stands across the place
+  };
+
+  Border at(std::size_t place) {
+    Border found = compared_from(byte_, token_, place);
+    if (!found.exact && byte_ > 0) found = compared_from(0, 0, place);
+    if (found.exact) byte_ = place, token_ = found.tokens;
+    return found;
+  }
+
+ private:
+  /// By the tokens between an exact border and the place.
+  Border compared_from(std::size_t byte, std::size_t token, std::size_t place) const {
+    std::vector<TokenId> part;
+    const std::string_view text = text_.substr(byte, place - byte);
+    byte == 0 ? tokenizer_.append_encoded(text, false, part) : tokenizer_.append_following(text, part);
+    const auto first = whole_.begin() + static_cast<std::ptrdiff_t>(token);
+    const auto same = std::mismatch(part.begin(), part.end(), first, whole_.end()).first - part.begin();
+    return {.tokens = token + static_cast<std::size_t>(same), .exact = same == std::ssize(part)};
+  }
+
+  const Tokenizer& tokenizer_;
+  std::string_view text_;
+  const std::vector<TokenId>& whole_;
+  std::size_t byte_ = 0, token_ = 0;  // of the last exact border: what stands before is not encoded again
+};
 
 ChatTokens tokens_of(const Tokenizer& tokenizer, std::string_view text, const std::vector<TextRange>& answers) {
   ChatTokens tokens{.ids = tokenizer.encode(text, false)};
   tokens.answers.resize(tokens.ids.size());
+  Borders borders(tokenizer, text, tokens.ids);
   for (const TextRange& answer : answers) {
     if (answer.begin == answer.end) continue;
-    bool exact = false;
-    const std::size_t begin = tokens_before(tokenizer, text, answer.begin, tokens.ids, exact);
-    std::size_t end = tokens_before(tokenizer, text, answer.end, tokens.ids, exact);
-    if (!exact && end < tokens.ids.size()) ++end;  // a token that holds the answer's last letter is the answer's
-    std::fill(tokens.answers.begin() + static_cast<std::ptrdiff_t>(begin),
-              tokens.answers.begin() + static_cast<std::ptrdiff_t>(std::max(begin, end)), true);
+    const std::size_t begin = borders.at(answer.begin).tokens;
+    const Borders::Border last = borders.at(answer.end);
+    const bool shared = !last.exact && last.tokens < tokens.ids.size();  // by the answer's last letter and what follows
+    for (std::size_t i = begin; i < last.tokens + (shared ? 1 : 0); ++i) tokens.answers[i] = true;
   }
   return tokens;
 }

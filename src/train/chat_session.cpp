@@ -34,15 +34,20 @@ std::string message_of(const char* role, const std::string& content) {
                                                                    nlohmann::json::error_handler_t::replace);
 }
 
-/// What a template writes behind an answer, such as "<|im_end|>": white space around it is none of it.
+/// The token that a template writes behind an answer, such as "<|im_end|>"; empty where it writes none.
 std::string text_behind_answers(const text::ChatFormat& format) {
-  const std::string user = "[" + message_of("user", "x"), mark = "tessera";
-  const std::string with =
-      format.prompt(user + "," + message_of("assistant", mark) + "," + message_of("user", "x") + "]");
+  const std::string mark = "tessera";
+  std::string with;
+  try {
+    with = format.prompt("[" + message_of("user", "x") + "," + message_of("assistant", mark) + "," +
+                         message_of("user", "x") + "]");
+  } catch (const InputError&) {
+    return {};  // it wants other conversations; answers end at the model's end token
+  }
   const std::size_t at = with.rfind(mark);
   if (at == with.npos) return {};
   const std::size_t begin = with.find_first_not_of(" \n", at + mark.size());
-  if (begin == with.npos || with[begin] != '<') return {};  // no token of its own
+  if (begin == with.npos || with[begin] != '<') return {};
   const std::size_t end = with.find('>', begin);
   return end == with.npos ? "" : with.substr(begin, end + 1 - begin);
 }

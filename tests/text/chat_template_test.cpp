@@ -135,6 +135,8 @@ TEST(ChatTemplate, WhatGoesWrongIsNamedWithItsLine) {
             "template: line 2: the template refuses the conversation: no system role");
   EXPECT_EQ(refusal("{{ 1 // 0 }}"), "template: line 1: division by zero");
   EXPECT_EQ(refusal("{{ 9223372036854775807 + 1 }}"), "template: line 1: a number of more than 63 bits");
+  EXPECT_EQ(refusal("{{ 9223372036854775807 | round(-1) }}"), "template: line 1: round: a number of more than 63 bits");
+  EXPECT_EQ(refusal("{{ '1' | int(0, 1) }}"), "template: line 1: int: the base 1 is not from 2 to 36");
   EXPECT_EQ(refusal("{{ messages.append(1) }}", {{"messages", Json::array()}}),
             "template: line 1: 'append', which is undefined, cannot be called");
 }
@@ -142,7 +144,9 @@ TEST(ChatTemplate, WhatGoesWrongIsNamedWithItsLine) {
 TEST(ChatTemplate, WorkAndMemoryAreBounded) {
   const auto bounded = [](const std::string& text) {
     const std::string error = refusal(text);
-    return error.find("more than") != error.npos || error.find("larger than") != error.npos;
+    for (const char* words : {"more than", "larger than", "longer than"})
+      if (error.find(words) != error.npos) return true;
+    return false;
   };
   EXPECT_TRUE(bounded("{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}"));
   EXPECT_TRUE(
@@ -152,6 +156,12 @@ TEST(ChatTemplate, WorkAndMemoryAreBounded) {
   EXPECT_TRUE(bounded("{{ 'a' * 99999999999 }}"));
   EXPECT_TRUE(bounded("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"));
   EXPECT_TRUE(bounded("{{ range(9999999) }}"));
+  EXPECT_TRUE(bounded("{% for a in range(100000) %}{% set x = range(100000) %}{% endfor %}"));
+  EXPECT_TRUE(bounded("{% set x = '\\n' * 999999 %}{{ x | indent(999, blank=true) }}"));
+  EXPECT_TRUE(bounded("{{ range(100000) | join('x' * 999999) }}"));
+  EXPECT_TRUE(bounded("{{ ('{0}' * 99999).format('x' * 999999) }}"));
+  EXPECT_TRUE(bounded("{{ range(100000) | unique | list }}"));
+  EXPECT_TRUE(bounded("{{ ('a' * 99999) | replace('a', 'x' * 99999) }}"));
   EXPECT_TRUE(bounded("{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + " }}"));
   EXPECT_TRUE(bounded("{{ " + std::string(5000, '-') + "1 }}"));
   std::string nested;

@@ -72,6 +72,7 @@ Value Runner::evaluate_node(const DictOf& node) {  // NOLINT(misc-no-recursion)
   Dict dict;
   for (const auto& [key, value] : node.items) {
     Value name = evaluate(*key);
+    count(dict.items.size() / 8);  // they are looked through
     dict.set(std::move(name), evaluate(*value));
   }
   return Value::dict(std::move(dict));
@@ -155,7 +156,9 @@ Value Runner::call(const Value& function, const CallArguments& arguments) {
   if (known == nullptr) refuse(function.kind_name(), " cannot be called");
   count_parts(arguments);
   const std::shared_ptr<const Function> held = *known;
-  return held->call(*this, arguments);
+  Value result = held->call(*this, arguments);
+  count_parts(result);
+  return result;
 }
 
 }  // namespace fsdp::text::jinja

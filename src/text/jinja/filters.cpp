@@ -71,6 +71,7 @@ Value indent(Runner&, const Value& of, Given arguments) {
   for (const std::string_view line : split_lines(text)) {
     if (!first) out += "\n";
     const bool indented = first ? bound.truth(1, false) : !line.empty() || bound.truth(2, false);
+    require_short(out);
     if (indented) out += space;
     out += line;
     first = false;
@@ -93,10 +94,12 @@ std::optional<std::int64_t> truncated(double value) {
 Value int_filter(Runner&, const Value& of, Given arguments) {
   const Bound bound("int", arguments, {"default", "base"});
   const Value otherwise = bound[0] == nullptr ? Value(std::int64_t{0}) : *bound[0];
+  const std::int64_t base = bound.integer(1, 10);
+  if (base < 2 || base > 36) refuse("int: the base ", base, " is not from 2 to 36");
   std::optional<std::int64_t> found;
   if (const std::string* text = of.as_text()) {
     const std::string_view bare = strip(*text);
-    found = whole_number(bare, static_cast<int>(bound.integer(1, 10)));
+    found = whole_number(bare, static_cast<int>(base));
     const std::optional<double> real = found ? std::nullopt : real_number(bare);
     if (real) found = truncated(*real);
   } else if (const double* real = of.get<double>()) {
@@ -128,7 +131,9 @@ Value rounded(const Value& of, int places) {
   const double value = of.number("round");
   if (places < 0) {
     const double scale = std::pow(10.0, -places), result = std::nearbyint(value / scale) * scale;
-    return of.get<double>() != nullptr ? Value(result) : Value(static_cast<std::int64_t>(result));
+    const std::optional<std::int64_t> whole = truncated(result);
+    if (of.get<double>() == nullptr && !whole) refuse("round: a number of more than 63 bits");
+    return of.get<double>() != nullptr ? Value(result) : Value(*whole);
   }
   std::array<char, 700> digits{};
   std::snprintf(digits.data(), digits.size(), "%.*f", places, value);

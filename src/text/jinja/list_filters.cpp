@@ -9,6 +9,8 @@
 namespace fsdp::text::jinja {
 namespace {
 
+constexpr std::size_t most_unique = 5000;  // each is compared with all before it
+
 using Given = const CallArguments&;
 
 Value length(Runner&, const Value& of, Given arguments) {
@@ -39,6 +41,7 @@ Value join_filter(Runner&, const Value& of, Given arguments) {
   for (const Value& item : items_of(of)) {
     if (!first) out += between;
     first = false;
+    require_short(out);
     out += part_of(item, bound[1]).text();
   }
   return out;
@@ -110,6 +113,7 @@ Value unique(Runner&, const Value& of, Given arguments) {
   for (const Value& item : items_of(of)) {
     const Value key = folded(part_of(item, bound[1]), bound.truth(0, false));
     if (std::find(seen.begin(), seen.end(), key) != seen.end()) continue;
+    if (seen.size() == most_unique) refuse("unique: more than ", most_unique, " different items");
     seen.push_back(key);
     items.push_back(item);
   }

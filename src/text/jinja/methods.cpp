@@ -107,6 +107,7 @@ Value join(const std::string& text, Given arguments) {
   for (const Value& item : items_of(*bound[0])) {
     if (!first) out += text;
     first = false;
+    require_short(out);
     out += item.text_or_throw("an item of join");
   }
   return out;
@@ -155,6 +156,7 @@ Value format(const std::string& text, Given arguments) {
         refuse("format: '{", field, "}' is not known");
       }
       if (field.empty()) ++next;
+      require_short(out);
       out += (by_place ? arguments.positional[place] : named->second).text();
       i = end;
     }

@@ -70,6 +70,7 @@ class JsonWriter {
   JsonWriter(std::string& out, const JsonStyle& style) : out_(out), style_(style) {}
 
   void write(const Value& value, int depth) {  // NOLINT(misc-no-recursion): as deep as the value
+    require_short(out_);
     if (const std::string* text = value.as_text()) {
       out_ += json_text(*text, style_.ascii);
     } else if (value.is_none()) {

@@ -16,10 +16,9 @@
 
 namespace fsdp::text::jinja {
 
-inline constexpr std::int64_t most_steps = 5'000'000;            ///< expressions, statements, loops' turns and the like
-inline constexpr int most_depth = 1000;                          ///< of those within one another
-inline constexpr std::size_t most_text = std::size_t{64} << 20;  ///< bytes of a text, a list's texts together included
-inline constexpr std::int64_t most_range = 100'000;              ///< items of range(), as Jinja's sandbox has it
+inline constexpr std::int64_t most_steps = 5'000'000;  ///< expressions, statements, loops' turns and the like
+inline constexpr int most_depth = 1000;                ///< of those within one another
+inline constexpr std::int64_t most_range = 100'000;    ///< items of range(), as Jinja's sandbox has it
 
 /// Names and what they stand for, within others that enclose them.
 struct Scope {

@@ -14,8 +14,6 @@
 namespace fsdp::text::jinja {
 namespace {
 
-constexpr std::size_t most_bytes = std::size_t{1} << 26;  // of a text that replacing makes
-
 bool is_of(std::optional<std::string_view> set, char32_t code) {
   if (!set) return is_space(code);
   for (std::size_t at = 0; at < set->size();) {
@@ -179,7 +177,7 @@ std::string replaced(std::string_view text, std::string_view what, std::string_v
   std::string out;
   std::size_t at = 0;
   for (std::int64_t count = 0; most < 0 || count < most; ++count) {
-    if (out.size() > most_bytes) refuse("replace: the text becomes too long");
+    require_short(out);
     // An empty text stands before each character and at the end.
     const std::size_t found = what.empty() ? at : text.find(what, at);
     if (found == text.npos) break;

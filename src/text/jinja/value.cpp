@@ -158,6 +158,7 @@ bool operator==(const Value& a, const Value& b) {
   if (whole_a != nullptr && whole_b != nullptr) return *whole_a == *whole_b;
   if (a.is_number() && b.is_number()) return a.number("") == b.number("");
   if (a.as_list() != nullptr && b.as_list() != nullptr) {
+    if (a.as_list() == b.as_list()) return true;
     return a.as_list()->tuple == b.as_list()->tuple && same_items(a.as_list()->items, b.as_list()->items);
   }
   if (a.as_dict() != nullptr && b.as_dict() != nullptr) return same_members(*a.as_dict(), *b.as_dict());

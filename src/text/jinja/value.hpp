@@ -25,6 +25,13 @@ template <class... Parts>
   throw InputError(message(parts...));
 }
 
+inline constexpr std::size_t most_text = std::size_t{64} << 20;  ///< bytes of a text, a list's texts together included
+
+/// Throws InputError where a text that is being made is longer.
+inline void require_short(const std::string& text) {
+  if (text.size() > most_text) refuse("a text becomes longer than ", most_text, " bytes");
+}
+
 class Value;
 class Runner;
 
