@@ -101,8 +101,10 @@ bool ChatSession::read_line(std::FILE* in) {
   if (line == "/reset") {
     messages_ = options_.system.empty() ? "" : message_of("system", options_.system);
   } else if (line.find_first_not_of(" \t\r") != line.npos) {
+    const std::string before = messages_;
     messages_ += (messages_.empty() ? "" : ",") + message_of("user", line);
     ask();
+    if (!writing_) messages_ = before;
   }
   return true;
 }
@@ -111,6 +113,7 @@ void ChatSession::ask() {
   const std::string text = format_.prompt("[" + messages_ + "]");
   const std::vector<text::TokenId> ids = format_.tokenizer().encode(text, false);
   const std::vector<std::int32_t> tokens(ids.begin(), ids.end());
+  require<InputError>(!tokens.empty(), "chat: ", format_.name(), " makes no text of the conversation");
   // What was fed stays as far as it is the same; the last token is fed anew, since its logits are asked for.
   const auto same = static_cast<std::size_t>(
       std::mismatch(tokens.begin(), tokens.end(), tokens_.begin(), tokens_.begin() + static_cast<std::ptrdiff_t>(fed_))
