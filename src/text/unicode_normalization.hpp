@@ -17,7 +17,8 @@ enum class UnicodeForm { nfc, nfd, nfkc, nfkd };
 /// Appends the form of a text in UTF-8. Takes time in proportion to the text, whatever marks it piles up.
 void append_normalized(std::string& out, std::string_view text, UnicodeForm form);
 
-/// The one code point that is another's upper or lower case, or itself: Unicode's simple mappings, of utf8proc's version.
+/// The one code point that is another's upper or lower case, or itself: Unicode's simple mappings, of utf8proc's
+/// version.
 char32_t upper_of(char32_t code);
 char32_t lower_of(char32_t code);
 

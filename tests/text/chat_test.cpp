@@ -76,8 +76,7 @@ TEST(Chat, ATemplateThatRewritesEarlierTurnsIsRefused) {
 
 TEST(Chat, CompletionsAreLearnedAndPromptsAreNot) {
   const Folder folder("");
-  EXPECT_EQ(decoded(folder.format("plain"), R"({"prompt": "2 + 2 =\n", "completion": "4"})").answers,
-            "4<|endoftext|>");
+  EXPECT_EQ(decoded(folder.format("plain"), R"({"prompt": "2 + 2 =\n", "completion": "4"})").answers, "4<|endoftext|>");
   const char* messages = R"({"prompt": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "old"},
       {"role": "user", "content": "b"}], "completion": [{"role": "assistant", "content": "new"}]})";
   EXPECT_EQ(decoded(folder.format("chatml"), messages).answers, "new<|im_end|>");
@@ -86,7 +85,8 @@ TEST(Chat, CompletionsAreLearnedAndPromptsAreNot) {
 
 TEST(Chat, ATokenThatHoldsAnAnswersFirstOrLastLetterIsTheAnswers) {
   const Folder folder(
-      "A question. {% for m in messages %}{% if m.role == 'assistant' %}wo{% generation %}{{ m.content }}{% endgeneration %}ld"
+      "A question. {% for m in messages %}{% if m.role == 'assistant' %}wo{% generation %}{{ m.content }}{% "
+      "endgeneration %}ld"
       "{% endif %}{% endfor %}");
   const ChatTokens chat = folder.format().encode(
       R"({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "r"}]})", "line");

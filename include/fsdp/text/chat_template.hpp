@@ -33,9 +33,9 @@ class ChatTemplate {
   /// Reads a template's text; `source` is what errors call it. Throws InputError "`source`: line N: ...".
   static ChatTemplate parse(std::string_view text, const std::string& source);
 
-  /// The text for variables, a JSON object of `messages`, `tools`, `add_generation_prompt`, `bos_token` and so on, whose
-  /// keys keep their order. `clock` is what strftime_now() tells. Throws InputError "`source`: line N: ..." where the
-  /// template refuses them, uses what is not there, or runs without end.
+  /// The text for variables, a JSON object of `messages`, `tools`, `add_generation_prompt`, `bos_token` and so on,
+  /// whose keys keep their order. `clock` is what strftime_now() tells. Throws InputError "`source`: line N: ..." where
+  /// the template refuses them, uses what is not there, or runs without end.
   RenderedChat render(std::string_view variables, const std::tm& clock) const;
 
   /// Whether the template marks what the model writes, by {% generation %}.
