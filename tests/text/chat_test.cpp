@@ -85,12 +85,12 @@ TEST(Chat, CompletionsAreLearnedAndPromptsAreNot) {
 
 TEST(Chat, ATokenThatHoldsAnAnswersFirstOrLastLetterIsTheAnswers) {
   const Folder folder(
-      "A question. {% for m in messages %}{% if m.role == 'assistant' %}wo{% generation %}{{ m.content }}{% "
-      "endgeneration %}ld"
-      "{% endif %}{% endfor %}");
-  const ChatTokens chat = folder.format().encode(
-      R"({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "r"}]})", "line");
-  EXPECT_TRUE(std::find(chat.answers.begin(), chat.answers.end(), true) != chat.answers.end());
+      "A question. {% for m in messages %}{% if m.role == 'assistant' %}x<|im_{% generation %}{{ m.content }}"
+      "{% endgeneration %}|>y{% endif %}{% endfor %}");
+  const Decoded chat = decoded(
+      folder.format(), R"({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "end"}]})");
+  EXPECT_EQ(chat.all, "A question. x<|im_end|>y");
+  EXPECT_EQ(chat.answers, "<|im_end|>");  // one token, of which the answer is the middle
 }
 
 TEST(Chat, WhatIsNoConversationIsNamedWithItsLine) {
