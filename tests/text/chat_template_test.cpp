@@ -183,7 +183,8 @@ TEST(ChatTemplate, DamagedTemplatesAreRefusedOrRendered) {
         const std::string part = text.substr(draw(text.size()), draw(20));
         text.replace(at, draw(10), part);
       }
-      EXPECT_FALSE(refusal(text, variables).empty());
+      const std::string said = refusal(text, variables);
+      EXPECT_TRUE(said.starts_with("rendered as ") || said.starts_with("template: ")) << said;
     }
   }
 }
