@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -20,6 +22,7 @@
 
 #include "../models/strict_json.hpp"
 #include "manifest.hpp"
+#include "merged.hpp"
 #include "posix.hpp"
 #include "room.hpp"
 
@@ -97,30 +100,61 @@ std::string file_name(std::size_t i, std::size_t count) {
   return name;
 }
 
-/// The folder's config.json with another type of weights.
+/// The folder's config.json with another type of weights, and no adapters.
 std::string config_of(const std::filesystem::path& folder, DType dtype) {
   const std::filesystem::path path = folder / config_name;
   const std::string text = read_small_file(path, most_config_bytes);
   (void)parse_strict(text, path.string());
   auto object = nlohmann::ordered_json::parse(text);
   const char* const name = dtype == DType::bf16 ? "bfloat16" : dtype == DType::f16 ? "float16" : "float32";
+  object.erase("lora");
   object[object.contains("dtype") ? "dtype" : "torch_dtype"] = name;
   return object.dump(2) + "\n";
 }
 
-void write_tensors(const WeightFiles& weights, SharedFile& file, const std::function<void(std::int64_t)>& written) {
+/// What is written: tensors under their names in the files, and how to read a part of the i-th.
+struct Content {
+  std::vector<NamedShape> tensors;
+  std::function<void(std::size_t i, std::int64_t begin, std::int64_t count, float* out)> read;
+
+  std::int64_t bytes(DType dtype) const {
+    std::int64_t sum = 0;
+    for (const NamedShape& tensor : tensors) sum += checked_multiply(elements_of(tensor.shape), size_of(dtype));
+    return sum;
+  }
+};
+
+/// The tensors of `plan`, which are those of the content from `first` on.
+void write_tensors(const Content& content, std::size_t first, SharedFile& file,
+                   const std::function<void(std::int64_t)>& written) {
   std::vector<float> piece;
   for (std::size_t i = 0; i < file.plan().tensors.size(); ++i) {
-    const NamedShape& tensor = file.plan().tensors[i];
-    const std::int64_t elements = elements_of(tensor.shape);
+    const std::int64_t elements = elements_of(file.plan().tensors[i].shape);
     for (std::int64_t begin = 0; begin < elements; begin += piece_elements) {
       piece.resize(static_cast<std::size_t>(std::min(piece_elements, elements - begin)));
-      weights.read_range(tensor.name, begin, std::ssize(piece), piece.data());
+      content.read(first + i, begin, std::ssize(piece), piece.data());
       file.write_range(i, begin, piece);
       written(std::ssize(piece) * size_of(file.plan().dtype));
     }
   }
   file.finish();
+}
+
+/// A model whole, its adapters added where it has any; or its adapters alone.
+Content content_of(const ModelFiles& model, bool merge) {
+  if (model.listing.lora && !merge) {
+    const std::vector<NamedShape> adapters = only(model.listing.parameters, true);
+    std::vector<NamedShape> named = adapters;
+    for (NamedShape& tensor : named) tensor.name = peft_name(tensor.name);
+    return {std::move(named), [&model, adapters](std::size_t i, std::int64_t begin, std::int64_t count, float* out) {
+              model.read_range(adapters[i].name, begin, count, out);
+            }};
+  }
+  const std::vector<NamedShape> tensors = only(model.listing.parameters, false);
+  return {tensors, [tensors, merged = std::make_shared<MergedWeights>(model)](std::size_t i, std::int64_t begin,
+                                                                              std::int64_t count, float* out) {
+            merged->read_range(tensors[i], begin, count, out);
+          }};
 }
 
 /// Of the folder that was asked for, and, where it lacks one, of the model's own.
@@ -151,28 +185,36 @@ FileError with_advice(const FileError& error) {
 }
 
 /// Writes all of a model into a folder that is there.
-void write_model(const ModelFiles& model, const SideFiles& side_files, const ExportOptions& options,
-                 const std::filesystem::path& folder, const ExportProgress& progress, Exported& result) {
-  const auto files = cut(model.listing.parameters, options);
+void write_model(const ModelFiles& model, const Content& content, const SideFiles& side_files,
+                 const ExportOptions& options, const std::filesystem::path& folder, const ExportProgress& progress,
+                 Exported& result) {
+  const bool adapters = model.listing.lora && !options.merge;
+  using Files = std::vector<std::vector<NamedShape>>;
+  const Files files = adapters ? Files{content.tensors} : cut(content.tensors, options);
   nlohmann::ordered_json map = nlohmann::ordered_json::object();
   std::int64_t done = 0;
+  std::size_t first = 0;
   for (std::size_t i = 0; i < files.size(); ++i) {
-    const std::string name = file_name(i, files.size());
+    const std::string name = adapters ? adapter_weights_name : file_name(i, files.size());
     for (const NamedShape& tensor : files[i]) map[tensor.name] = name;
     SharedFile file = SharedFile::create(folder / name, plan_file(files[i], {{"format", "pt"}}, options.dtype));
-    write_tensors(model.weights, file, [&](std::int64_t bytes) {
+    write_tensors(content, first, file, [&](std::int64_t bytes) {
       done += bytes;
       if (progress) progress(done, result.bytes);
     });
+    first += files[i].size();
   }
   result.files = files.size();
   if (files.size() > 1) {
     const nlohmann::ordered_json index = {{"metadata", {{"total_size", result.bytes}}}, {"weight_map", map}};
     write_new_file(folder / index_name, index.dump(2) + "\n");
   }
-  write_new_file(folder / config_name, config_of(result.from, options.dtype));
-  for (const auto& [name, content] : side_files) {
-    write_new_file(folder / name, content);
+  if (adapters)
+    write_new_file(folder / adapter_config_name, adapter_config(*model.listing.lora, model.listing.parameters));
+  else
+    write_new_file(folder / config_name, config_of(result.from, options.dtype));
+  for (const auto& [name, text] : side_files) {
+    write_new_file(folder / name, text);
     result.copied.push_back(name);
   }
 }
@@ -186,17 +228,19 @@ Exported export_model(const ExportOptions& options, const ReadListing& read, con
   require<InputError>(options.files_from.empty() || std::filesystem::is_directory(options.files_from, error),
                       options.files_from.string(), ": no such folder");
   Exported result{.from = model_folder(options.from, read, warn)};
-  const ModelFiles model = open_model(result.from, read, warn);
+  const ModelFiles model = open_model(result.from, read, warn, options.adapter);
+  require<InputError>(!options.merge || model.listing.lora, "--merge: ", result.from.string(),
+                      " has no adapters; leave it out, or give their folder by --adapter");
   const SideFiles side_files = side_files_of(result.from, options.files_from);
-  for (const NamedShape& tensor : model.listing.parameters)
-    result.bytes += checked_multiply(elements_of(tensor.shape), size_of(options.dtype));
+  const Content content = content_of(model, options.merge);
+  result.bytes = content.bytes(options.dtype);
   const std::optional<std::int64_t> left = bytes_left(options.to);
   require<InputError>(!left || result.bytes <= *left, options.to.string(), ": takes ", result.bytes,
                       " bytes and its disk has ", left.value_or(0),
                       " left: No space left on device. Make room, or choose another folder");
   try {
     TemporaryFolder folder(options.to);
-    write_model(model, side_files, options, folder.path(), progress, result);
+    write_model(model, content, side_files, options, folder.path(), progress, result);
     if (progress) progress(result.bytes, result.bytes);  // the last moment at which it can be ended
     folder.name();
   } catch (const FileError& error) {

@@ -60,16 +60,17 @@ std::shared_ptr<const FileSums> sums_for(const std::optional<Manifest>& manifest
   return manifest ? std::make_shared<const FileSums>(sums_in(*manifest, file)) : nullptr;
 }
 
-ModelFiles open_model(const std::filesystem::path& folder, const ReadListing& read, const Warn& warn) {
+ModelFiles open_model(const std::filesystem::path& folder, const ReadListing& read, const Warn& warn,
+                      const std::filesystem::path& adapter) {
   std::error_code error;
   const bool there = std::filesystem::is_directory(folder, error);
   require<InputError>(there, folder.string(), ": no such folder",
                       error && error != std::errc::no_such_file_or_directory ? ": " + error.message() : std::string());
-  return open_verified_model(folder, read, warn, read_manifest(folder));
+  return open_verified_model(folder, read, warn, read_manifest(folder), adapter);
 }
 
 ModelFiles open_verified_model(const std::filesystem::path& folder, const ReadListing& read, const Warn& warn,
-                               const std::optional<Manifest>& manifest) {
+                               const std::optional<Manifest>& manifest, const std::filesystem::path& adapter) {
   const std::filesystem::path config = folder / config_name;
   if (manifest) check_content(*manifest, config, read_small_file(config, most_config_bytes));
   ModelFiles model{.listing = read(folder),
@@ -78,13 +79,22 @@ ModelFiles open_verified_model(const std::filesystem::path& folder, const ReadLi
   const auto reason = [&](const std::string& name) {
     return model.listing.ignored ? model.listing.ignored(name) : std::nullopt;
   };
-  check_tensors(model.weights, model.listing.parameters,
+  const bool apart = !adapter.empty();
+  check_tensors(model.weights, apart ? only(model.listing.parameters, false) : model.listing.parameters,
                 [&](const std::string& name) { return reason(name).has_value(); });
+  if (apart) model.adapters = AdapterFiles::open(adapter, model.listing.parameters);
   if (warn)
     for (const TensorInfo* const tensor : model.weights.tensors())
       if (const auto why = reason(tensor->name); why && !why->empty())
         warn(message(model.weights.path().string(), ": ", tensor->name, " is ignored, ", *why));
   return model;
+}
+
+void ModelFiles::read_range(const std::string& name, std::int64_t begin, std::int64_t count, float* out) const {
+  if (adapters && weights.find(name) == nullptr)
+    adapters->read_range(name, begin, count, out);
+  else
+    weights.read_range(name, begin, count, out);
 }
 
 std::string folder_identity(const std::filesystem::path& folder) {

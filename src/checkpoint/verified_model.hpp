@@ -18,6 +18,6 @@ std::shared_ptr<const FileSums> sums_for(const std::optional<Manifest>& manifest
 
 /// open_model, with what it reads checked against the manifest where there is one.
 ModelFiles open_verified_model(const std::filesystem::path& folder, const ReadListing& read, const Warn& warn,
-                               const std::optional<Manifest>& manifest);
+                               const std::optional<Manifest>& manifest, const std::filesystem::path& adapter = {});
 
 }  // namespace fsdp::checkpoint

@@ -69,6 +69,9 @@ void bind(train::FlagSet& flags, Export& command) {
   flags.add("dtype", command.type, "f32 | bf16 | f16");
   flags.add("shard-bytes", command.shard_bytes, "of weights in one file, which is cut there",
             train::counts_up_to(std::numeric_limits<std::int64_t>::max()));
+  flags.add("adapter", command.adapter, "folder of adapters, as PEFT writes it, for the model");
+  flags.add("merge", command.merge,
+            "add a model's adapters to its weights; else they alone are written, as PEFT reads");
   flags.add("files-from", command.files_from,
             "folder with the tokenizer's files and generation_config.json, where the checkpoint's has none");
 }

@@ -61,6 +61,8 @@ struct Export {
   ExportType type = {};
   std::int64_t shard_bytes = 5'000'000'000;
   std::string files_from = {};
+  std::string adapter = {};
+  bool merge = false;
 };
 
 /// What a folder holds.

@@ -178,8 +178,11 @@ int run_export(const Export& command) {
                                        .to = command.to,
                                        .dtype = command.type.dtype,
                                        .shard_bytes = command.shard_bytes,
-                                       .files_from = command.files_from},
-                                      read_listed, warn, [&](std::int64_t done, std::int64_t all) {
+                                       .files_from = command.files_from,
+                                       .adapter = command.adapter,
+                                       .merge = command.merge},
+                                      checkpoint::read_listing_with<Listed>(command.adapter), warn,
+                                      [&](std::int64_t done, std::int64_t all) {
                                         if (const int signal = signals.asked().stop; signal != 0) throw Stopped{signal};
                                         progress.show(done, all);
                                       });

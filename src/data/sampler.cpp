@@ -91,8 +91,15 @@ std::vector<std::int64_t> Sampler::slice(const Share& share) const {
   require(
       share.rank >= 0 && share.rank < share.ranks && share.micro_batch >= 0 && share.micro_batch < share.micro_batches,
       "data: share of rank ", share.rank, " in micro-batch ", share.micro_batch);
-  const std::int64_t part = batch_ / (share.ranks * share.micro_batches);
-  return draw((share.micro_batch * share.ranks + share.rank) * part, part);
+  return draw(begin_of(share), batch_ / (share.ranks * share.micro_batches));
+}
+
+std::int64_t Sampler::begin_of(const Share& share) const {
+  return (share.micro_batch * share.ranks + share.rank) * (batch_ / (share.ranks * share.micro_batches));
+}
+
+std::int64_t Sampler::place(const Share& share) const {
+  return checked_add(checked_multiply(position_.epoch, windows_), position_.index + begin_of(share));
 }
 
 }  // namespace fsdp::data

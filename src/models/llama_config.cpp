@@ -60,6 +60,24 @@ void validate_rope(const RopeConfig& rope) {
                       "model: rope_attention_factor is ", rope.attention_factor, "; it must be 0 or above");
 }
 
+/// Every pattern must say something: one that matches nothing was meant otherwise.
+void validate_targets(const LlamaConfig& config) {
+  config.lora.validate();
+  if (!config.lora.on()) return;
+  constexpr std::array projections = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+                                      "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj"};
+  for (const std::string& pattern : config.lora.patterns()) {
+    const auto matches = [&](const char* projection) {
+      for (std::int64_t layer = 0; layer < config.layers; ++layer)
+        if (LoraConfig::matches(pattern, message("model.layers.", layer, ".", projection))) return true;
+      return false;
+    };
+    require<InputError>(std::ranges::any_of(projections, matches), "model: lora_targets has '", pattern,
+                        "', which matches no projection; q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and "
+                        "down_proj can have adapters, in all layers or in some (model.layers.0.*)");
+  }
+}
+
 struct Range {
   std::string_view name;
   std::int64_t value;
@@ -129,6 +147,7 @@ void LlamaConfig::validate() const {
   require<InputError>(c.full_layers == 0 || c.family.starts_with("qwen"), "model: all layers of a ", c.family,
                       " are alike; take --family qwen2 or qwen3");
   validate_rope(c.rope);
+  validate_targets(c);
   require<InputError>(std::isfinite(c.rope_theta) && c.rope_theta > 1 && c.rope_theta <= 1e9, "model: rope_theta is ",
                       c.rope_theta, "; it must be above 1 and at most 1e9");
 }

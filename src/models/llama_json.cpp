@@ -72,6 +72,25 @@ json write_rope(const RopeConfig& rope) {
   return object;
 }
 
+/// Adapters that lie among a checkpoint's weights: a key of our own.
+LoraConfig read_lora(const Keys& keys, const std::string& source) {
+  if (!keys.has("lora")) return {};
+  const json& object = keys.at("lora");
+  require<InputError>(object.is_object(), source, ": \"lora\" is ", keys.dump("lora"), "; it must be an object");
+  const Keys inner(object, source);
+  return {.rank = inner.integer("rank"),
+          .alpha = inner.number("alpha"),
+          .dropout = inner.number("dropout", 0),
+          .rslora = inner.boolean("rslora", false),
+          .targets = inner.text("targets", "*"),
+          .base = inner.text("base", "")};
+}
+
+json write_lora(const LoraConfig& lora) {
+  return {{"rank", lora.rank},     {"alpha", lora.alpha},     {"dropout", lora.dropout},
+          {"rslora", lora.rslora}, {"targets", lora.targets}, {"base", lora.base}};
+}
+
 /// How many of a Qwen's layers come before the first with a window.
 std::int64_t full_layers_of(const Keys& keys, const std::string& source, const LlamaConfig& config) {
   if (!keys.has("layer_types")) return std::min(keys.integer("max_window_layers", 28), config.layers);
@@ -122,6 +141,7 @@ constexpr std::array known_keys = {"architectures",
                                    "sliding_window",
                                    "max_window_layers",
                                    "layer_types",
+                                   "lora",
                                    "quantization_config"};
 
 }  // namespace
@@ -162,6 +182,7 @@ LlamaConfig LlamaConfig::parse(std::string_view text, const std::string& source)
   config.head_dim = keys.integer("head_dim", family == "qwen3" ? 128 : config.hidden_size / config.heads);
   read_rope(keys, source, config);
   read_window(keys, source, config);
+  config.lora = read_lora(keys, source);
   try {
     config.validate();
   } catch (const InputError& error) {
@@ -205,6 +226,7 @@ std::string LlamaConfig::write() const {
   if (family == "llama") object["mlp_bias"] = false;
   object["tie_word_embeddings"] = tied;
   object["torch_dtype"] = "float32";
+  if (lora.on()) object["lora"] = write_lora(lora);
   const json other = json::parse(other_keys);
   for (const auto& [key, value] : other.items()) object[key] = value;
   return object.dump(2) + "\n";

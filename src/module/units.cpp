@@ -73,6 +73,9 @@ struct Key {
 /// The key of every parameter, before groups are numbered.
 std::vector<std::vector<Key>> keys_of(UnitLists units, const Units& choices, std::int64_t persistence_threshold) {
   const std::vector<int> together = gathered_with(units, choices);
+  const bool adapts = std::any_of(units.begin(), units.end(), [](const UnitParameters& unit) {
+    return std::any_of(unit.parameters.begin(), unit.parameters.end(), [](const auto& own) { return own.adapter; });
+  });
   std::map<std::string, std::vector<int>> users;
   for (std::size_t unit = 0; unit < units.size(); ++unit)
     for (const NamedParameter& parameter : units[unit].parameters) users[parameter.name].push_back(together[unit]);
@@ -86,7 +89,7 @@ std::vector<std::vector<Key>> keys_of(UnitLists units, const Units& choices, std
               .unit = shared ? 0 : together[unit],
               .shared = shared ? parameter.name : std::string(),
               .replicated = matches_any(choices.replicated, parameter.name),
-              .frozen = matches_any(choices.frozen, parameter.name),
+              .frozen = (adapts && !parameter.adapter) || matches_any(choices.frozen, parameter.name),
               .persistent = parameter.shape.numel() <= persistence_threshold};
       if (key.replicated) key.persistent = false;
       sizes[key] += parameter.shape.numel();

@@ -48,8 +48,14 @@ void add_disk_deadline(FlagSet& flags, LaunchOptions& launch) {
             "seconds that ranks wait for others which read data or a model, or save", seconds);
 }
 
-void add_model(FlagSet& flags, GenerateOptions& o) {
+template <class WithModel>
+void add_folder(FlagSet& flags, WithModel& o) {
   flags.add("model", o.model, "folder with config.json and weights");
+  flags.add("adapter", o.adapter, "folder of adapters, as PEFT writes it, for that model");
+}
+
+void add_model(FlagSet& flags, GenerateOptions& o) {
+  add_folder(flags, o);
   flags.add("tokenizer", o.tokenizer, "tokenizer.json, or its folder; left out: the one in --model");
 }
 
@@ -137,7 +143,7 @@ void bind(FlagSet& flags, TrainOptions& o) {
 }
 
 void bind(FlagSet& flags, EvalOptions& o) {
-  flags.add("model", o.model, "folder with config.json and weights");
+  add_folder(flags, o);
   add_data(flags, o, "a temporary one");
   flags.add("seq-len", o.seq_len, "tokens per sequence", counts_up_to(most_tokens));
   flags.add("batch-size", o.batch_size, "sequences at a time", counts_up_to(most_sequences));

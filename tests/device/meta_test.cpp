@@ -97,6 +97,10 @@ TYPED_TEST(MetaCosts, OfElementwiseOperationsAreTheCpus) {
     enqueue(s, AddBias<T>{.bias = w, .y = x});
     enqueue(s, BiasBackward<T>{.dy = x, .dbias = sums});
   });
+  check("scale", [](auto& s, auto x, auto y, auto, auto, auto, auto, auto, auto) {
+    enqueue(s, Scale<T>{.x = x, .y = y, .factor = 2});
+    enqueue(s, Scale<T>{.x = x, .y = y, .factor = 2, .write = Write::accumulate, .dropout = {.rate = 0.5f, .key = 1}});
+  });
   check("swiglu", [](auto& s, auto x, auto y, auto z, auto, auto, auto, auto, auto) {
     enqueue(s, SwiGlu<T>{.gate = x, .up = y, .h = z});
   });

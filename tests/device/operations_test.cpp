@@ -188,6 +188,64 @@ TYPED_TEST(Operations, AddCopyAndFillCoverEveryElementAndNoGap) {
   }
 }
 
+TYPED_TEST(Operations, ScaleMultipliesOverwritesAndAdds) {
+  using T = TypeParam;
+  for (const Case& c : cases()) {
+    Rank rank(c.threads);
+    const auto x = Matrix<T>::random(1, c.rows, c.columns, c.gap);
+    auto y = Matrix<T>::random(2, c.rows, c.columns, 2 * c.gap);
+    auto wide = Matrix<float>::random(3, c.rows, c.columns, c.gap);
+    Values expected = y.values(), expected_wide = wide.values(), scaled = x.values();
+    for (std::size_t i = 0; i < scaled.size(); ++i) {
+      scaled[i] *= 0.75;
+      expected[i] += scaled[i];
+      expected_wide[i] += scaled[i];
+    }
+    enqueue(rank.stream, Scale<T>{.x = x.view(), .y = y.view(), .factor = 0.75f, .write = Write::accumulate});
+    EXPECT_LT(difference(y.values(), expected), tolerance<T>());
+    enqueue(rank.stream, Scale<T, float>{.x = x.view(), .y = wide.view(), .factor = 0.75f, .write = Write::accumulate});
+    EXPECT_LT(difference(wide.values(), expected_wide), 1e-6);
+    enqueue(rank.stream, Scale<T>{.x = y.view(), .y = y.view(), .factor = 0});
+    EXPECT_EQ(y.values(), Values(expected.size(), 0));
+    EXPECT_TRUE(y.gaps_untouched() && wide.gaps_untouched());
+  }
+}
+
+/// Left out are elements by their place in the whole matrix: the same ones of any part of it, about as many as asked
+/// for, and other ones by another key.
+TYPED_TEST(Operations, DropoutLeavesOutTheSameElementsOfEveryPart) {
+  using T = TypeParam;
+  constexpr std::int64_t rows = 61, columns = 77;
+  constexpr float rate = 0.3f;
+  const auto one_of = [](std::uint64_t key, std::int64_t row, std::int64_t column, std::int64_t part_rows,
+                         std::int64_t part_columns, int threads) {
+    Rank rank(threads);
+    Matrix<T> x(part_rows, part_columns, 3), y(part_rows, part_columns, 5);
+    x.set([](std::int64_t) { return 1.0; });
+    const Dropout dropout{.rate = rate, .key = key, .first_row = row, .first_column = column};
+    enqueue(rank.stream, Scale<T>{.x = x.view(), .y = y.view(), .factor = 0.7f, .dropout = dropout});
+    EXPECT_TRUE(y.gaps_untouched());
+    return y.values();
+  };
+  const Values whole = one_of(7, 0, 0, rows, columns, 1);
+  std::int64_t left_out = 0;
+  for (const double value : whole) {
+    EXPECT_TRUE(value == 0 || std::abs(value - 1) < 0.01) << value;
+    left_out += value == 0 ? 1 : 0;
+  }
+  EXPECT_NEAR(static_cast<double>(left_out) / static_cast<double>(whole.size()), 0.3, 0.03);
+  EXPECT_NE(one_of(8, 0, 0, rows, columns, 1), whole);
+  for (const int threads : {1, 3})
+    for (const auto& [row, column, part_rows, part_columns] :
+         {std::array<std::int64_t, 4>{0, 0, rows, columns}, {5, 0, 17, columns}, {60, 76, 1, 1}, {3, 33, 40, 19}}) {
+      const Values part = one_of(7, row, column, part_rows, part_columns, threads);
+      for (std::int64_t r = 0; r < part_rows; ++r)
+        for (std::int64_t c = 0; c < part_columns; ++c)
+          ASSERT_EQ(part[static_cast<std::size_t>(r * part_columns + c)],
+                    whole[static_cast<std::size_t>((row + r) * columns + column + c)]);
+    }
+}
+
 TYPED_TEST(Operations, RmsNormShowsNan) {
   using T = TypeParam;
   Rank rank(1);

@@ -26,7 +26,7 @@ inline Values outer(const Values& dy, const Values& x, std::int64_t out, std::in
   return dw;
 }
 
-/// Gradients of gate, up, down and x.
+/// Gradients of gate, up, down and x of an MLP without paths of low rank, which have empty ones.
 inline ValueList swiglu_mlp_gradients(const Sizes& s, const ValueList& w, const Values& x, const Values& dy) {
   Values gate = linear(x, w[0], s.hidden), up = linear(x, w[1], s.hidden);
   const Values dh = times(dy, w[2], s.hidden);
@@ -37,8 +37,15 @@ inline ValueList swiglu_mlp_gradients(const Sizes& s, const ValueList& w, const 
     gate[i] = dh[i] * up[i] * (sigmoid + silu * (1 - sigmoid));
     up[i] = dh[i] * silu;
   }
-  return {outer(gate, x, s.intermediate, s.hidden), outer(up, x, s.intermediate, s.hidden),
+  return {outer(gate, x, s.intermediate, s.hidden),
+          outer(up, x, s.intermediate, s.hidden),
           outer(dy, h, s.hidden, s.intermediate),
+          {},
+          {},
+          {},
+          {},
+          {},
+          {},
           device::reference::plus(times(gate, w[0], s.intermediate), times(up, w[1], s.intermediate))};
 }
 
@@ -46,7 +53,7 @@ inline ValueList swiglu_mlp_gradients(const Sizes& s, const ValueList& w, const 
 inline ValueList residual_mlp_gradients(const Sizes& s, const ValueList& w, const Values& x, const Values& dy) {
   const auto eps = static_cast<double>(s.eps);
   const Values normed = rms_norm(x, w[0], eps);
-  ValueList result = swiglu_mlp_gradients(s, {w[1], w[2], w[3]}, normed, dy);
+  ValueList result = swiglu_mlp_gradients(s, {w.begin() + 1, w.end()}, normed, dy);
   const Values dnormed = result.back();
   Values dnorm(w[0].size()), dx = dy;
   for (std::int64_t row = 0; row < s.tokens(); ++row) {

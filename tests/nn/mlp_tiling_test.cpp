@@ -20,7 +20,7 @@ template <class KindT>
 struct Case;
 template <>
 struct Case<BareMlp> {
-  static std::int64_t extra_columns(const Sizes&) { return 0; }
+  static std::int64_t extra_columns(const Sizes& s) { return mlp_paths(s).columns(); }
   static std::int64_t saved_besides(const Sizes&) { return 0; }
   static ValueList gradients(const Sizes& s, const ValueList& w, const Values& x, const Values& dy) {
     return swiglu_mlp_gradients(s, w, x, dy);
@@ -28,7 +28,7 @@ struct Case<BareMlp> {
 };
 template <>
 struct Case<MlpHalf> {
-  static std::int64_t extra_columns(const Sizes& s) { return s.hidden; }
+  static std::int64_t extra_columns(const Sizes& s) { return s.hidden + mlp_paths(s).columns(); }
   static std::int64_t saved_besides(const Sizes& s) { return round_up(4 * s.tokens(), device::alignment); }  // rstd
   static ValueList gradients(const Sizes& s, const ValueList& w, const Values& x, const Values& dy) {
     return residual_mlp_gradients(s, w, x, dy);
@@ -112,6 +112,26 @@ Outcome chain_rule(const Sizes& sizes, int micro_batches) {
   }
   result.gradients.insert(result.gradients.end(), dx.begin(), dx.end());
   return result;
+}
+
+TYPED_TEST(MlpTiling, FollowsFloat64WithPathsOfLowRankInEveryBlockOfColumns) {
+  using Kind = typename TypeParam::Kind;
+  using Precision = typename TypeParam::Precision;
+  Sizes sizes{.sequences = 3, .length = 3, .hidden = 8, .intermediate = 136, .rank = 3, .scale = 0.5f};
+  for (const char* const paths : {"gud", "ud"}) {
+    sizes.paths = paths;
+    const tiling::Problem problem = problem_of<TypeParam>(sizes);
+    const RunTime smallest = RunTime::budget(tiling::smallest_budget(problem));
+    ASSERT_GT(smallest.plan(problem).columns_per_block, 0);
+    const Outcome expected = expected_outcome<Kind, Precision>(sizes, 2);
+    for (const RunTime& tiling : {RunTime{}, smallest}) {
+      const Outcome found = outcome<Kind, Precision>(sizes, Run<>{.tiling = tiling, .micro_batches = 2});
+      EXPECT_LE(relative(found.y, expected.y), forward_tolerance<Precision>);
+      for (std::size_t i = 0; i < expected.gradients.size(); ++i)
+        EXPECT_LE(relative(found.gradients[i], expected.gradients[i]), gradient_tolerance<Precision>)
+            << paths << ", gradient " << i;
+    }
+  }
 }
 
 TYPED_TEST(MlpTiling, GivesTheUntiledGradientsWithEveryPolicy) {

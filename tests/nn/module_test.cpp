@@ -67,7 +67,7 @@ static_assert(std::is_same_v<ModuleTypes<Local<device::Cpu, Bf16Mixed, tiling::R
                              SwiGluFields<Tensor<const bf16>>>);
 static_assert(std::is_same_v<ModuleTypes<Local<device::Cpu, Bf16Mixed, tiling::RunTime>, SwiGluFields>::Gradients,
                              SwiGluFields<GradientView<float>>>);
-static_assert(TransformerBlock<L>::parameter_count == 14 && LossHead<L>::parameter_count == 2);
+static_assert(TransformerBlock<L>::parameter_count == 28 && LossHead<L>::parameter_count == 2);
 
 /// "name [extents]", with "= 1" where the values begin as ones.
 template <class M>
@@ -107,6 +107,19 @@ TEST(Parameters, OfAttentionWithBiasesAndNormsOfHeadsStandBehindTheOthers) {
   EXPECT_EQ(described(attention), all);
 }
 
+TEST(Parameters, OfPathsOfLowRankAreAdaptersThatBeginAsNothing) {
+  const LowRank<3> paths{.rank = 2, .on = {true, false, true}};
+  const auto fields = low_rank_parameters<3>(paths, {{{"qa", "qb"}, {"ka", "kb"}, {"va", "vb"}}}, 12, {24, 6, 6});
+  EXPECT_FALSE(fields.a[1].present() || fields.b[1].present());
+  EXPECT_TRUE(fields.a[0].adapter && fields.b[0].adapter && fields.a[2].adapter);
+  EXPECT_EQ(fields.a[2].shape, (Shape{2, 12}));
+  EXPECT_EQ(fields.b[2].shape, (Shape{6, 2}));
+  EXPECT_EQ(fields.b[2].initial, Initial::zeros);
+  EXPECT_EQ(fields.a[2].initial, Initial::normal(1.0 / 6));
+  EXPECT_TRUE(fields.a[2].joins_previous && !fields.a[0].joins_previous);
+  EXPECT_EQ(paths.columns(), 4);
+}
+
 TEST(Parameters, OfATiedHeadAreTheEmbeddings) {
   const Embedding<L> embedding{{}, 257, 7};
   EXPECT_EQ(described(embedding), (std::vector<std::string>{"/model.embed_tokens.weight [257, 7]"}));
@@ -132,13 +145,14 @@ TEST(Parameters, SayWhatTheyAreForAndMatricesAloneDecay) {
 }
 
 TEST(Flatten, KeepsTheOrderOfNestedFieldsAndUnflattenTurnsItBack) {
-  const BlockFields<int> fields{{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, {11, {12, 13, 14}}};
-  const std::array<int, 14> list = flatten<BlockFields>(fields);
-  EXPECT_EQ(list, (std::array<int, 14>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}));
+  const BlockFields<int> fields{{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, {{11, 12, 13}, {14, 15, 16}}, {{17}, {18}}},
+                                {19, {20, 21, 22, {{23, 24}, {25, 26}}, {{27}, {28}}}}};
+  const std::array<int, 28> list = flatten<BlockFields>(fields);
+  for (std::size_t i = 0; i < list.size(); ++i) EXPECT_EQ(list[i], static_cast<int>(i) + 1);
   const BlockFields<int> back = unflatten<BlockFields>(list);
   EXPECT_EQ(back.attention.out, 5);
-  EXPECT_EQ(back.mlp.norm, 11);
-  EXPECT_EQ(back.mlp.mlp.down, 14);
+  EXPECT_EQ(back.mlp.norm, 19);
+  EXPECT_EQ(back.mlp.mlp.down_path.a[0], 27);
 }
 
 TEST(GradientView, OverwritesAtItsFirstWriteAndAddsAfterwardsInEveryCopy) {

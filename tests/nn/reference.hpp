@@ -37,11 +37,15 @@ struct Sizes {
   std::vector<std::int64_t> documents = {};  ///< cumulative lengths; empty: each sequence is one
   std::int64_t window = 0;
   bool biases = false, head_norms = false;
+  std::int64_t rank = 0;          ///< of paths beside projections; 0: none
+  float scale = 1;                ///< of them
+  std::string paths = "qkvogud";  ///< which projections have one
 
   std::int64_t tokens() const { return sequences * length; }
   std::string in_words() const {
     return message(sequences, " x ", length, " tokens, hidden ", hidden, ", intermediate ", intermediate);
   }
+  bool has_path(char projection) const { return rank > 0 && paths.find(projection) != std::string::npos; }
   /// The first token of a token's document.
   std::int64_t first(std::int64_t token) const {
     std::int64_t first = token - token % length;
@@ -74,6 +78,16 @@ inline Values linear(const Values& x, const Values& w, std::int64_t in) {
   return y;
 }
 
+/// y = x W^T + s (x A^T) B^T; without the second part where there is no A.
+inline Values linear(const Sizes& sizes, const Values& x, const Values& w, std::int64_t in, const Values& a,
+                     const Values& b) {
+  Values y = linear(x, w, in);
+  if (a.empty()) return y;
+  const Values path = linear(linear(x, a, in), b, sizes.rank);
+  for (std::size_t i = 0; i < y.size(); ++i) y[i] += static_cast<double>(sizes.scale) * path[i];
+  return y;
+}
+
 inline Values rms_norm(const Values& x, const Values& w, double eps) {
   const std::int64_t columns = count(w), rows = count(x) / columns;
   Values y(x.size());
@@ -87,12 +101,12 @@ inline Values rms_norm(const Values& x, const Values& w, double eps) {
   return y;
 }
 
-/// Weights: gate, up, down.
+/// Weights: gate, up, down, then A of gate and up and B of both, A and B of down, or empty ones.
 inline Values swiglu_mlp(const Sizes& sizes, const ValueList& w, const Values& x) {
-  Values h = linear(x, w[0], sizes.hidden);
-  const Values up = linear(x, w[1], sizes.hidden);
+  Values h = linear(sizes, x, w[0], sizes.hidden, w[3], w[5]);
+  const Values up = linear(sizes, x, w[1], sizes.hidden, w[4], w[6]);
   for (std::size_t i = 0; i < h.size(); ++i) h[i] = h[i] / (1 + std::exp(-h[i])) * up[i];
-  return linear(h, w[2], sizes.intermediate);
+  return linear(sizes, h, w[2], sizes.intermediate, w[7], w[8]);
 }
 
 /// Rotates every head of x [T, heads d] to its token's position, by halves.
@@ -141,13 +155,16 @@ inline Values plus_bias(Values x, const Values& bias) {
 }
 
 /// Weights of ResidualAttention.
-inline constexpr std::size_t attention_weights = 10;
+inline constexpr std::size_t attention_weights = 18;
 
-/// Weights: norm, q, k, v, out, then the biases of q, k and v and the norms of their heads, or empty ones.
+/// Weights: norm, q, k, v, out, then the biases of q, k and v, the norms of their heads, A of q, k and v, B of them, A
+/// and B of out, or empty ones.
 inline Values residual_attention(const Sizes& sizes, const ValueList& w, const Values& x) {
   const auto eps = static_cast<double>(sizes.eps);
   const Values normed = rms_norm(x, w[0], eps);
-  const auto projected = [&](std::size_t i) { return plus_bias(linear(normed, w[i], sizes.hidden), w[i + 4]); };
+  const auto projected = [&](std::size_t i) {
+    return plus_bias(linear(sizes, normed, w[i], sizes.hidden, w[i + 9], w[i + 12]), w[i + 4]);
+  };
   const auto by_head = [&](const Values& y, const Values& norm) { return norm.empty() ? y : rms_norm(y, norm, eps); };
   const Values q = rotate(sizes, by_head(projected(1), w[8]), sizes.heads);
   const Values k = rotate(sizes, by_head(projected(2), w[9]), sizes.kv_heads);
@@ -157,13 +174,13 @@ inline Values residual_attention(const Sizes& sizes, const ValueList& w, const V
   for (std::int64_t t = 0; t < sizes.tokens(); ++t)
     for (std::int64_t head = 0; head < sizes.heads; ++head)
       attend(sizes, q, k, v, t, head, &out[at(t, columns, head * sizes.head_dim)]);
-  return device::reference::plus(x, linear(out, w[4], columns));
+  return device::reference::plus(x, linear(sizes, out, w[4], columns, w[16], w[17]));
 }
 
-/// Weights: norm, gate, up, down.
+/// Weights: norm, then those of the MLP.
 inline Values residual_mlp(const Sizes& sizes, const ValueList& w, const Values& x) {
   const Values normed = rms_norm(x, w[0], static_cast<double>(sizes.eps));
-  return device::reference::plus(x, swiglu_mlp(sizes, {w[1], w[2], w[3]}, normed));
+  return device::reference::plus(x, swiglu_mlp(sizes, {w.begin() + 1, w.end()}, normed));
 }
 
 /// Weights: those of attention, then those of the MLP.

@@ -84,6 +84,28 @@ TYPED_TEST(ResidualUnit, FollowsFloat64WithBiasesNormsOfHeadsAndWindows) {
   }
 }
 
+TYPED_TEST(ResidualUnit, FollowsFloat64WithPathsOfLowRank) {
+  Sizes sizes{.sequences = 2,
+              .length = 9,
+              .hidden = 7,
+              .intermediate = 5,
+              .heads = 4,
+              .kv_heads = 2,
+              .head_dim = 6,
+              .rank = 3,
+              .scale = 0.7f};
+  for (const char* const paths : test::sanitized ? std::vector{"qkvogud"} : std::vector{"qkvogud", "qvd", "kog"}) {
+    sizes.paths = paths;
+    SCOPED_TRACE(paths);
+    const Outcome expected = expected_outcome<typename TypeParam::Kind, typename TypeParam::Precision>(sizes, 2);
+    for (const RunTime& tiling : {RunTime{}, RunTime::tokens(4), RunTime::tiles(4)})
+      for (const Placing placing : {Placing::adjacent, Placing::padded})
+        expect_float64s<TypeParam>(
+            sizes, expected,
+            {.tiling = tiling, .micro_batches = 2, .placing = placing, .threads = placing == Placing::padded ? 2 : 1});
+  }
+}
+
 TYPED_TEST(ResidualUnit, AddsUpTheGradientsOfMicroBatchesAfterTheFirstOverwroteTheMemory) {
   const Sizes sizes{
       .sequences = 2, .length = 5, .hidden = 7, .intermediate = 5, .heads = 2, .kv_heads = 1, .head_dim = 2};

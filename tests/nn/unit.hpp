@@ -29,11 +29,19 @@ using fsdp::testing::TestRank;
 
 // A kind of unit: how to make the module, and the same in float64.
 
+template <std::size_t N>
+LowRank<N> paths_of(const Sizes& sizes, const char (&projections)[N + 1]) {
+  LowRank<N> paths{.rank = sizes.rank, .scale = sizes.scale};
+  for (std::size_t i = 0; i < N; ++i) paths.on[i] = sizes.has_path(projections[i]);
+  return paths;
+}
+inline SwiGluPaths mlp_paths(const Sizes& sizes) { return {paths_of<2>(sizes, "gu"), paths_of<1>(sizes, "d")}; }
+
 struct BareMlp {
   using Sizes = reference::Sizes;
   template <class L>
   static SwiGluMlp<L> make(const Sizes& s) {
-    return {{}, s.hidden, s.intermediate};
+    return {{}, s.hidden, s.intermediate, mlp_paths(s)};
   }
   static Values forward(const Sizes& s, const ValueList& w, const Values& x) { return swiglu_mlp(s, w, x); }
 };
@@ -48,7 +56,8 @@ struct AttentionHalf {
   using Sizes = reference::Sizes;
   template <class L>
   static ResidualAttention<L> make(const Sizes& s) {
-    return {{}, s.hidden, s.heads, s.kv_heads, s.head_dim, s.eps, s.window, s.biases, s.head_norms};
+    return {{},    s.hidden, s.heads,  s.kv_heads,   s.head_dim,
+            s.eps, s.window, s.biases, s.head_norms, {paths_of<3>(s, "qkv"), paths_of<1>(s, "o")}};
   }
   template <class L>
   static RotaryTable share(Context<L>& context, const Sizes& s) {
@@ -61,7 +70,7 @@ struct MlpHalf {
   using Sizes = reference::Sizes;
   template <class L>
   static ResidualMlp<L> make(const Sizes& s) {
-    return {{}, s.hidden, s.intermediate, s.eps};
+    return {{}, s.hidden, s.intermediate, s.eps, 1, mlp_paths(s)};
   }
   static Values forward(const Sizes& s, const ValueList& w, const Values& x) { return residual_mlp(s, w, x); }
 };

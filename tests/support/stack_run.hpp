@@ -125,7 +125,7 @@ void begin(ShardedModule<Model>& module, const RunOptions& options) {
   if (options.model.empty())
     optim::initialize(module, options.seed);
   else if constexpr (has_checkpoints)
-    train::load_weights(module, checkpoint::open_model<Model>(options.model).weights);
+    train::load_weights(module, checkpoint::open_model<Model>(options.model));
 }
 
 /// Logits of each window from a module that gathers once and keeps: of its first `begun` tokens, and then of one more

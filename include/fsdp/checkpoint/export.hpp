@@ -19,6 +19,8 @@ struct ExportOptions {
   DType dtype = DType::f32;                  ///< f32, bf16 or f16
   std::int64_t shard_bytes = 5'000'000'000;  ///< of tensors in one file; a larger tensor has a file of its own
   std::filesystem::path files_from = {};     ///< of the tokenizer's files: before `from`; may be empty
+  std::filesystem::path adapter = {};        ///< PEFT's folder of adapters for `from`; may be empty
+  bool merge = false;                        ///< adapters are added to the weights beside which they are
 };
 
 /// What was written.
@@ -33,7 +35,8 @@ struct Exported {
 using ExportProgress = std::function<void(std::int64_t done, std::int64_t all)>;
 
 /// Writes config.json, safetensors as huggingface_hub names and cuts them, and copies of the tokenizer's files and
-/// generation_config.json where there are any. A piece of a tensor is in memory at a time. `to` appears when all of it
+/// generation_config.json where there are any. Of a model with adapters that are not merged: they alone, as PEFT has
+/// them. A piece of a tensor is in memory at a time. `to` appears when all of it
 /// is on disk; nothing stays of an export that ends early. Throws InputError, for a weight that is finite and too large
 /// for float16 as well.
 Exported export_model(const ExportOptions& options, const ReadListing& read, const Warn& warn,

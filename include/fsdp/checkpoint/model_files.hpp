@@ -13,8 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include <fsdp/checkpoint/adapters.hpp>
 #include <fsdp/checkpoint/weight_files.hpp>
 #include <fsdp/models/config_values.hpp>
+#include <fsdp/models/lora_config.hpp>
 #include <fsdp/module/units.hpp>
 
 namespace fsdp::checkpoint {
@@ -24,6 +26,7 @@ struct ModelListing {
   std::vector<NamedShape> parameters = {};  ///< in the order of the model's units
   std::string config = {};                  ///< the text of config.json
   ConfigValues values = {};                 ///< of the config: those that say which model it is
+  std::optional<LoraConfig> lora = {};      ///< where some parameters are adapters
   /// Whether a stored tensor is not used, and why; an empty text is not worth a warning.
   std::function<std::optional<std::string>(const std::string&)> ignored = {};
 };
@@ -33,13 +36,15 @@ ModelListing listing_of(const Model& model) {
   ModelListing listing{.config = model.config().write()};
   for (const NamedParameter& parameter : parameter_list(model)) {
     const auto extents = parameter.shape.extents.begin();
-    listing.parameters.push_back({parameter.name, {extents, extents + parameter.shape.rank}});
+    listing.parameters.push_back({parameter.name, {extents, extents + parameter.shape.rank}, parameter.adapter});
   }
   for (ConfigValue& value : values_of(model.config())) {
     if constexpr (requires { Model::Config::may_change(value.name); })
       if (Model::Config::may_change(value.name)) continue;
     listing.values.push_back(std::move(value));
   }
+  if constexpr (HasAdapters<typename Model::Config>)
+    if (model.config().adapters().on()) listing.lora = model.config().adapters();
   if constexpr (requires { model.ignored(std::string()); })
     listing.ignored = [model](const std::string& name) { return model.ignored(name); };
   return listing;
@@ -53,17 +58,31 @@ ModelListing read_listing(const std::filesystem::path& folder) {
   return listing_of(Model(Model::Config::read(folder), Units{}));
 }
 
+/// The same with the adapters of another folder; where that is empty, with none.
+template <class Model>
+ReadListing read_listing_with(const std::filesystem::path& adapter) {
+  return [adapter](const std::filesystem::path& folder) {
+    return listing_of(Model(read_config<typename Model::Config>(folder, adapter), Units{}));
+  };
+}
+
 struct ModelFiles {
   ModelListing listing;
   WeightFiles weights;
+  std::optional<AdapterFiles> adapters = {};  ///< where they are in a folder of their own
+
+  /// As WeightFiles, of any parameter of the listing.
+  void read_range(const std::string& name, std::int64_t begin, std::int64_t count, float* out) const;
 };
 
-/// Opens the folder and checks every name and shape against its config. Throws InputError. Tensors that the model
-/// ignores are no error.
-ModelFiles open_model(const std::filesystem::path& folder, const ReadListing& read, const Warn& warn);
+/// Opens the folder, and that of its adapters where there is one, and checks every name and shape against their
+/// configs. Throws InputError. Tensors that the model ignores are no error.
+ModelFiles open_model(const std::filesystem::path& folder, const ReadListing& read, const Warn& warn,
+                      const std::filesystem::path& adapter = {});
 template <class Model>
-ModelFiles open_model(const std::filesystem::path& folder, const Warn& warn = {}) {
-  return open_model(folder, read_listing<Model>, warn);
+ModelFiles open_model(const std::filesystem::path& folder, const Warn& warn = {},
+                      const std::filesystem::path& adapter = {}) {
+  return open_model(folder, read_listing_with<Model>(adapter), warn, adapter);
 }
 
 /// A line for each .json and .safetensors file directly in a folder: name, bytes, digest. Throws InputError.

@@ -16,6 +16,8 @@ struct NamedShape {
   std::string name = {};                 ///< Hugging Face's, such as "model.norm.weight"
   std::vector<std::int64_t> shape = {};  ///< [out, in] for a linear layer's weight
 
+  bool adapter = false;  ///< beside the model's own weights (nn/low_rank.hpp)
+
   friend bool operator==(const NamedShape&, const NamedShape&) = default;
 };
 

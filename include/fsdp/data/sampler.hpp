@@ -54,9 +54,12 @@ class Sampler {
 
   std::vector<std::int64_t> batch() const;                    ///< windows of this step, in order
   std::vector<std::int64_t> slice(const Share& share) const;  ///< micro-batches, then ranks, cut the batch in order
+  std::int64_t place(const Share& share) const;               ///< of the first of them, among all that a run draws
+  std::uint64_t seed() const { return seed_; }
 
  private:
   std::vector<std::int64_t> draw(std::int64_t begin, std::int64_t count) const;
+  std::int64_t begin_of(const Share& share) const;
 
   std::uint64_t seed_;
   std::int64_t windows_, batch_;

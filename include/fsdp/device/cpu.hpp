@@ -155,6 +155,8 @@ void run(Cpu::Stream&, const Copy<X, Y>&);
 template <ComputedBy<Cpu> T>
 void run(Cpu::Stream&, const Fill<T>&);
 void run(Cpu::Stream&, const Fill<double>&);
+template <ComputedBy<Cpu> X, ComputedBy<Cpu> Y>
+void run(Cpu::Stream&, const Scale<X, Y>&);
 
 std::int64_t scratch(const Cpu::Planner&, const SumOfSquares&);
 void run(Cpu::Stream&, const SumOfSquares&, Scratch);

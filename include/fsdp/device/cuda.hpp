@@ -247,6 +247,8 @@ void run(Cuda::Stream&, const Copy<X, Y>&);
 template <ComputedBy<Cuda> T>
 void run(Cuda::Stream&, const Fill<T>&);
 void run(Cuda::Stream&, const Fill<double>&);
+template <ComputedBy<Cuda> X, ComputedBy<Cuda> Y>
+void run(Cuda::Stream&, const Scale<X, Y>&);
 
 std::int64_t scratch(const Cuda::Planner&, const SumOfSquares&);
 void run(Cuda::Stream&, const SumOfSquares&, Scratch);

@@ -39,6 +39,10 @@ class Llama {
   /// Throws InputError where the sizes do not fit together.
   explicit Llama(const LlamaConfig& config, Units units = {}) : config_(config), units_(std::move(units)) {
     config.validate();
+    if (!config.lora.on()) return;
+    for (int index = 0; index < blocks(); ++index)
+      for (const nn::Parameter& parameter : nn::flatten<Block::template FieldsOf>(block(index).parameters()))
+        adapter_weights_ += parameter.adapter ? parameter.shape.numel() : 0;
   }
 
   const LlamaConfig& config() const { return config_; }
@@ -52,8 +56,9 @@ class Llama {
             config_.rope.scaling(config_.rope_theta, config_.head_dim)};
   }
   int blocks() const { return static_cast<int>(config_.layers); }
-  /// All have the same parameters; the first may see further than the others.
+  /// All have the same parameters but for adapters; the first may see further than the others.
   Block block(int index) const {
+    const std::string before = prefix(index);
     const auto eps = static_cast<float>(config_.rms_norm_eps);
     const std::int64_t alive = units_.recompute ? 1 : config_.layers;  // blocks whose activations are kept together
     return {{},
@@ -66,8 +71,16 @@ class Llama {
               eps,
               config_.window(index),
               config_.biases(),
-              config_.head_norms()},
-             {{}, config_.hidden_size, config_.intermediate_size, eps, alive}},
+              config_.head_norms(),
+              {config_.lora.paths<3>(before, {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}),
+               config_.lora.paths<1>(before, {"self_attn.o_proj"})}},
+             {{},
+              config_.hidden_size,
+              config_.intermediate_size,
+              eps,
+              alive,
+              {config_.lora.paths<2>(before, {"mlp.gate_proj", "mlp.up_proj"}),
+               config_.lora.paths<1>(before, {"mlp.down_proj"})}}},
             units_.recompute};
   }
   Head head() const {
@@ -85,7 +98,8 @@ class Llama {
     return Batch::unread(sequences, sequence_length);
   }
 
-  /// Model FLOPs of trained tokens, recomputation not counted: 6 a token and matmul weight, and causal attention's
+  /// Model FLOPs of trained tokens, recomputation not counted: 6 a token and matmul weight (4 beside adapters, whose
+  /// weight has no gradient), and causal attention's
   /// 2 forward and 4 backward x heads x head_dim x length^2 a document and layer (the convention of PaLM, halved for
   /// the causal mask; less what windows hide where all documents are as long as they are on average, weighted by
   /// their length). `squares`: the sum of length^2.
@@ -104,7 +118,9 @@ class Llama {
       seen += hides ? window * (2 * length - window) / (length * length) : 1;
     }
     const double attention = 6.0 * seen * static_cast<double>(c.heads * c.head_dim) * static_cast<double>(squares);
-    return 6.0 * matmul_weights * static_cast<double>(tokens) + attention;
+    const double weights =
+        c.lora.on() ? 4.0 * matmul_weights + 6.0 * static_cast<double>(adapter_weights_) : 6.0 * matmul_weights;
+    return weights * static_cast<double>(tokens) + attention;
   }
 
   /// Stored tensors that this model does not use.
@@ -117,6 +133,7 @@ class Llama {
  private:
   LlamaConfig config_;
   Units units_;
+  std::int64_t adapter_weights_ = 0;
 };
 
 }  // namespace fsdp

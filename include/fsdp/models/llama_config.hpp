@@ -14,6 +14,7 @@
 
 #include <fsdp/device/operations/rope.hpp>
 #include <fsdp/models/config_values.hpp>
+#include <fsdp/models/lora_config.hpp>
 
 namespace fsdp {
 
@@ -48,6 +49,7 @@ struct LlamaConfig {
   std::int64_t sliding_window = 0;  ///< tokens that one sees at most, itself included; 0: all before it
   std::int64_t full_layers = 0;     ///< the first of them, whose tokens see all whatever the window (max_window_layers)
   RopeConfig rope = {};
+  LoraConfig lora = {};  ///< of all projections: q, k, v, o, gate, up and down
   /// Keys of a config.json that say nothing of the computation, as a JSON object: those that were read, or a new one's.
   std::string other_keys = R"({"bos_token_id":0,"eos_token_id":0})";
 
@@ -94,6 +96,7 @@ struct LlamaConfig {
     visitor("rope_beta_slow", self.rope.beta_slow, "yarn: turns below which all is");
     visitor("rope_attention_factor", self.rope.attention_factor, "yarn: of cos and sin; 0: 0.1 ln(factor) + 1");
     visitor("rope_original_positions", self.rope.original_positions, "llama3, yarn: positions before they were scaled");
+    LoraConfig::visit(self.lora, visitor);
   }
 
   // What the command line asks for where a config has it (train/model_choice.hpp).
@@ -110,7 +113,11 @@ struct LlamaConfig {
   }
 
   /// Whether weights stay those of the same model where this value differs.
-  static bool may_change(std::string_view name) { return name == "max_position_embeddings"; }
+  static bool may_change(std::string_view name) { return name == "max_position_embeddings" || name == "lora_dropout"; }
+  static bool may_be_added(std::string_view name) { return LoraConfig::may_be_added(name); }
+  /// What is added to a model: train/model_choice.hpp.
+  LoraConfig& adapters() { return lora; }
+  const LoraConfig& adapters() const { return lora; }
 
   /// Of all that the computation depends on.
   friend bool operator==(const LlamaConfig& a, const LlamaConfig& b) { return values_of(a) == values_of(b); }

@@ -329,6 +329,7 @@ class Executor {
       batch_ = &(*micro_batches_)[micro_batch];
       context_.sequences = batch_->host.sequences;
       if constexpr (requires { batch_->host.documents; }) context_.documents = batch_->host.documents;
+      if constexpr (requires { batch_->host.noise; }) context_.noise = batch_->host.noise;
       entry_mark_ = context_.arena.mark(End::low);
       x_ = context_.template save<Compute>(stream_shape());
       if (!saves_here(1)) y_ = context_.template save<Compute>(stream_shape());

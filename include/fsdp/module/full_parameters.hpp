@@ -12,13 +12,11 @@
 #include <fsdp/device/memory.hpp>
 #include <fsdp/device/on_host.hpp>
 #include <fsdp/device/operations/elements.hpp>
+#include <fsdp/module/host_weights.hpp>
 #include <fsdp/module/sharded_module.hpp>
 #include <fsdp/module/units.hpp>
 
 namespace fsdp {
-
-/// Whether what was written to the tensors becomes the weights.
-enum class Access : std::uint8_t { read, write };
 
 namespace detail {
 
@@ -67,10 +65,14 @@ void with_full_parameters(ShardedModule<Model>& module, const std::vector<std::s
       if (access == Access::write) host.write_back();
     }
     if (access == Access::read) continue;
-    for (const buffer::Piece& piece : group.main().pieces()) {
+    for (const buffer::Piece& piece : group.model_part().pieces()) {
       const std::int64_t at = layout.offsets[static_cast<std::size_t>(piece.tensor)] + piece.begin;
-      device::enqueue(module.stream(), device::Copy<Main>{.x = Tensor<const Main>(data + at, {piece.count}),
-                                                          .y = group.main().piece(piece)});
+      const Tensor<const Main> written(data + at, {piece.count});
+      if (group.has_main())
+        device::enqueue(module.stream(), device::Copy<Main>{.x = written, .y = group.main().piece(piece)});
+      else
+        device::enqueue(module.stream(), device::Copy<Main, typename Module::Compute>{
+                                             .x = written, .y = group.model_part().piece(piece)});
     }
     module.synchronize();  // the whole is given back
   }

@@ -80,12 +80,18 @@ class ParameterGroup {
 
   /// Elements of the buffers at rest on this rank.
   std::int64_t model_size() const { return layout_->local_size(at_.shard); }
-  std::int64_t main_size() const { return optimizer_sharded_across ? layout_->across_size(at_.shard) : model_size(); }
+  std::int64_t main_size() const {
+    if (!has_main()) return 0;
+    return optimizer_sharded_across ? layout_->across_size(at_.shard) : model_size();
+  }
   std::int64_t kept_size() const { return axes_.keep == nullptr ? 0 : kept_size_of(axes_.keep->rank()); }
   /// The same of a rank of the world.
   std::int64_t kept_size_of(int rank) const {
     return axes_.keep == nullptr ? 0 : kept_layout_->local_size(rank % axes_.keep->size());
   }
+
+  /// Whether there are main weights. Frozen weights are what the model computes with, and nothing wider.
+  bool has_main() const { return one_copy || facts_.trainable; }
 
   /// With one_copy `main` is not read: the main weights lie among the model weights.
   void place(Main* main, Compute* model, Accumulate* gradient, Compute* kept) {
@@ -96,11 +102,11 @@ class ParameterGroup {
     if (gradient != nullptr || model_size() == 0) main_gradient_ = part_of(gradient);
     if constexpr (one_copy)
       main_ = model_part_;
-    else
+    else if (has_main())
       main_ = {*layout_, at_, main};
   }
 
-  /// What the optimizer steps, its rounded copy among the model weights, and its gradient.
+  /// What the optimizer steps (nothing without has_main), its rounded copy among the model weights, and its gradient.
   const MainBuffer& main() const { return main_; }
   const Buffer<Compute, Across, Shard>& model_part() const { return model_part_; }
   const Buffer<Accumulate, Across, Shard>& main_gradient() const { return main_gradient_; }
@@ -219,13 +225,17 @@ class ParameterGroup {
     reducing_ = {};
   }
 
-  /// Gathers the main weights, whole, into `full` (layout().full_size elements), for `stream` to use. `part` is
-  /// workspace of model_size() elements.
+  /// Gathers the main weights, or those that there are, whole, into `full` (layout().full_size elements), for `stream`
+  /// to use. `part` is workspace of model_size() elements.
   void gather_main(Stream& stream, Main* part, Main* full) const {
     const Buffer<Main, Replicate, Shard> shard(*layout_, at_, part);
     const auto own = part_of(part);
-    device::enqueue(stream, device::Copy<Main>{.x = Tensor<const Main>(main_.data(), {main_.size()}),
-                                               .y = Tensor<Main>(own.data(), {own.size()})});
+    const Tensor<Main> mine(own.data(), {own.size()});
+    if (has_main())
+      device::enqueue(stream, device::Copy<Main>{.x = Tensor<const Main>(main_.data(), {main_.size()}), .y = mine});
+    else
+      device::enqueue(
+          stream, device::Copy<Compute, Main>{.x = Tensor<const Compute>(model_part_.data(), {own.size()}), .y = mine});
     if constexpr (optimizer_sharded_across)
       if (axes_.across != nullptr) {
         comm::after(*axes_.across, stream.record());

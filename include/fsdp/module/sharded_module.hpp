@@ -106,12 +106,15 @@ class ShardedModule {
   struct Piece {
     const NamedParameter* parameter = nullptr;
     std::int64_t begin = 0;  ///< first element, in the whole tensor
-    Tensor<Main> main;
-    Tensor<Compute> model;  ///< the same memory as `main` where the types agree
+    Tensor<Main> main;       ///< nothing where it is frozen and model weights are another copy: they are all there is
+    Tensor<Compute> model;   ///< the same memory as `main` where the types agree
     Tensor<const Accumulate> gradient;
     std::int64_t resting = 0;  ///< where it starts among all that is trained here: the index into optimizer state
     bool trainable = true;
     bool owned = true;  ///< of replicas, one rank owns a piece: it writes files and counts in norms
+
+    bool has_main() const { return main.data() != nullptr; }
+    std::int64_t count() const { return model.numel(); }
   };
 
   /// Everything this rank holds at rest; evaluation has no gradients.
@@ -155,7 +158,8 @@ class ShardedModule {
   void sync_model_weights() {
     if constexpr (!Group::one_copy)
       for (const Piece& piece : pieces_)
-        device::enqueue(stream_, device::Copy<Main, Compute>{.x = Tensor<const Main>(piece.main), .y = piece.model});
+        if (piece.has_main())
+          device::enqueue(stream_, device::Copy<Main, Compute>{.x = Tensor<const Main>(piece.main), .y = piece.model});
   }
 
   /// Names of units and groups, for people.
@@ -328,10 +332,10 @@ class ShardedModule {
 
   void list_pieces(const Group& group) {
     const bool trains = group.facts().trainable;
-    for (const buffer::Piece& part : group.main().pieces()) {
+    for (const buffer::Piece& part : group.model_part().pieces()) {
       Piece piece{.parameter = &group.parameters()[static_cast<std::size_t>(part.tensor)],
                   .begin = part.begin,
-                  .main = group.main().piece(part),
+                  .main = group.has_main() ? group.main().piece(part) : Tensor<Main>(),
                   .model = group.model_part().piece(part),
                   .gradient = {},
                   .resting = trained_size_ + part.local,

@@ -27,6 +27,7 @@ struct NamedParameter {
   nn::Role role = shape.rank == 2 ? nn::Role::matrix : nn::Role::vector;
   bool decays = shape.rank == 2;
   bool joins_previous = false;
+  bool adapter = false;
 };
 
 /// A unit's parameters, and whether its backward takes them.
@@ -50,7 +51,7 @@ std::vector<UnitParameters> unit_parameters(const Model& model) {
       else
         own.parameters.push_back({parameter.name[0] == '/' ? std::string(parameter.name + 1) : prefix + parameter.name,
                                   parameter.shape, parameter.initial, parameter.role, parameter.decays,
-                                  parameter.joins_previous});
+                                  parameter.joins_previous, parameter.adapter});
       ++field;
     }
   };
@@ -91,7 +92,8 @@ struct Units {
   bool offload_inputs = false;               ///< what recomputed blocks save lives in host memory (device/offload.hpp)
   bool keep_last_block = true;               ///< the last block's weights stay through the head
   std::vector<std::string> replicated = {};  ///< not sharded: whole on every rank, gradients all-reduced once a step
-  std::vector<std::string> frozen = {};      ///< not trained: no gradient, no optimizer state, no reduction
+  /// Not trained: no gradient, no optimizer state, no reduction; nor is what is no adapter, where a model has adapters.
+  std::vector<std::string> frozen = {};
 
   friend bool operator==(const Units&, const Units&) = default;
 };

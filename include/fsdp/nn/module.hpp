@@ -70,6 +70,8 @@ struct Parameter {
   bool decays = shape.rank == 2;  ///< whether weight decay applies
   /// Whether it is multiplied together with the one before it, as a matrix of all their rows (nn/projection.hpp).
   bool joins_previous = false;
+  /// Trained beside weights that are not: where a model has any, all other parameters are frozen (nn/low_rank.hpp).
+  bool adapter = false;
 
   static Parameter absent() { return {.name = "", .shape = {0}}; }
   bool present() const { return name[0] != '\0'; }
@@ -112,6 +114,13 @@ struct Positions {
   bool empty() const { return host.empty(); }
 };
 
+/// Where a micro-batch's random numbers come from: of a row (of all micro-batches of all ranks) and a key, which is
+/// another in each step; 0: nothing is random, as in evaluation.
+struct Noise {
+  std::uint64_t key = 0;
+  std::int64_t first_row = 0;  ///< of this micro-batch
+};
+
 /// What a module may use while it computes. Tensors are [tokens, ...].
 template <class L>
 struct Context {
@@ -122,6 +131,7 @@ struct Context {
   std::int64_t sequence_length = 0;
   device::CumulativeLengths documents{};  ///< of packed documents; empty: each sequence is one
   Positions positions{};                  ///< empty: sequences begin with this pass
+  Noise noise{};
   void (*poll)(void*) = nullptr;
   void* poll_state = nullptr;
   std::vector<KnownPlan> plans{};  ///< made so far (nn/settled_plan.hpp)

@@ -12,6 +12,7 @@
 
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/operations.hpp>
+#include <fsdp/nn/low_rank.hpp>
 #include <fsdp/nn/module.hpp>
 #include <fsdp/nn/projection.hpp>
 #include <fsdp/nn/rotary_table.hpp>
@@ -23,6 +24,14 @@ struct AttentionFields {
   V norm, q, k, v, out;      // [H], [Hq d, H], [Hkv d, H], [Hkv d, H], [H, Hq d]
   V q_bias, k_bias, v_bias;  // [Hq d], [Hkv d], [Hkv d]; absent unless `biases`
   V q_norm, k_norm;          // [d], [d]; absent unless `head_norms`
+  LowRankFields<3, V> qkv_paths = {};
+  LowRankFields<1, V> out_path = {};
+};
+
+/// Paths of low rank beside q, k and v, which read the same input, and beside out.
+struct AttentionPaths {
+  LowRank<3> qkv = {};
+  LowRank<1> out = {};
 };
 
 /// x + attention(rms_norm(x)): causal, grouped-query, rotary positions. As values say, q, k and v have biases (Qwen2),
@@ -44,6 +53,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   std::int64_t window = 0;  ///< tokens that one sees at most; 0: all before it
   bool biases = false;
   bool head_norms = false;
+  AttentionPaths paths = {};
 
   struct Saved {
     Tensor<const Compute> x;  // [T, H]
@@ -73,7 +83,14 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
             vector(biases, "self_attn.k_proj.bias", kv_columns(), Initial::zeros),
             vector(biases, "self_attn.v_proj.bias", kv_columns(), Initial::zeros),
             vector(head_norms, "self_attn.q_norm.weight", head_dim, Initial::ones),
-            vector(head_norms, "self_attn.k_norm.weight", head_dim, Initial::ones)};
+            vector(head_norms, "self_attn.k_norm.weight", head_dim, Initial::ones),
+            low_rank_parameters<3>(paths.qkv,
+                                   {{{"self_attn.q_proj.lora_A.weight", "self_attn.q_proj.lora_B.weight"},
+                                     {"self_attn.k_proj.lora_A.weight", "self_attn.k_proj.lora_B.weight"},
+                                     {"self_attn.v_proj.lora_A.weight", "self_attn.v_proj.lora_B.weight"}}},
+                                   hidden, {q_columns(), kv_columns(), kv_columns()}),
+            low_rank_parameters<1>(paths.out, {{{"self_attn.o_proj.lora_A.weight", "self_attn.o_proj.lora_B.weight"}}},
+                                   q_columns(), {hidden})};
   }
 
   void forward(Context<L>& context, const Shared& shared, const Weights& weights, Saved& saved, Tensor<const Compute> x,
@@ -111,6 +128,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
       typename L::Frame inner(context.arena);
       const auto dout = inner.template allocate<Compute>({tokens, q_columns()});  // [T, Hq d]
       device::enqueue(context.stream, device::Matmul<Compute>{.a = dy, .b = weights.out, .c = dout});
+      out_path_backward(context, weights, gradients, saved, dy, dout);
       context.progress();
       device::enqueue(context.stream, device::AttentionBackward<Compute>{.shape = problem(context),
                                                                          .q = q(saved.qk),
@@ -136,7 +154,13 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
         device::RmsNorm<Compute>{.x = saved.x, .weight = weights.norm, .eps = eps, .y = normed, .rstd = saved.rstd});
     project_backward_weight<L, 3>(context, dqkv, normed, {gradients.q, gradients.k, gradients.v});
     context.progress();
+    const LowRankPath<L, 3> beside(context, paths.qkv, weights.qkv_paths);
+    const auto du = paths.qkv.any() ? frame.template allocate<Compute>({tokens, paths.qkv.columns()})
+                                    : Tensor<Compute>();  // [T, columns of qkv]
+    beside.backward({q(dqkv), k(dqkv), v(dqkv)}, du);
+    beside.backward_weight(gradients.qkv_paths, normed, {q(dqkv), k(dqkv), v(dqkv)}, du);
     project_backward_input<L, 3>(context, dqkv, {weights.q, weights.k, weights.v}, normed);
+    beside.template backward_input<Compute>(du, normed);
     device::enqueue(context.stream, device::RmsNormBackward<Compute>{.x = saved.x,
                                                                      .weight = weights.norm,
                                                                      .rstd = saved.rstd,
@@ -181,6 +205,8 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
       device::enqueue(context.stream, device::RmsNorm<Compute>{
                                           .x = x, .weight = weights.norm, .eps = eps, .y = normed, .rstd = saved.rstd});
       project<L, 3>(context, normed, {weights.q, weights.k, weights.v}, saved.qkv);
+      LowRankPath<L, 3>(context, paths.qkv, weights.qkv_paths)
+          .template forward<Compute>(normed, {q(saved.qkv), k(saved.qkv), v(saved.qkv)});
     }
     if (biases) add_biases(context, weights, saved.qkv);
     saved.qk = qk(saved.qkv);
@@ -207,7 +233,19 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
     device::enqueue(context.stream,
                     device::Matmul<Compute>{
                         .a = saved.out, .b = device::transposed(weights.out), .c = y, .write = Write::accumulate});
+    LowRankPath<L, 1>(context, paths.out, weights.out_path).template forward<Compute>(saved.out, {y});
     context.progress();
+  }
+  /// Adds to dout what flows through the path beside out, and makes its gradients.
+  void out_path_backward(Context<L>& context, const Weights& weights, const Gradients& gradients, const Saved& saved,
+                         Tensor<const Compute> dy, Tensor<Compute> dout) const {
+    if (!paths.out.any()) return;
+    typename L::Frame frame(context.arena);
+    const LowRankPath<L, 1> beside(context, paths.out, weights.out_path);
+    const auto du = frame.template allocate<Compute>({context.tokens(), paths.out.columns()});  // [T, r]
+    beside.backward({dy}, du);
+    beside.backward_weight(gradients.out_path, saved.out, {dy}, du);
+    beside.template backward_input<Compute>(du, dout);
   }
 
   /// What is kept of a sequence's tokens, in the two halves of the cache (device::KeepHeads).

@@ -35,6 +35,7 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
   std::int64_t intermediate = 0;
   float eps = 1e-5f;
   std::int64_t repeats = 1;  ///< units like this whose kept tiles are alive together: a model's blocks
+  SwiGluPaths paths = {};
 
   struct Saved {
     Tensor<const Compute> x;  // [T, H]
@@ -44,12 +45,13 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
 
   Parameters parameters() const {
     return {{"post_attention_layernorm.weight", {hidden}, Initial::ones},
-            SwiGluMlp<L>{{}, hidden, intermediate}.parameters()};
+            SwiGluMlp<L>{{}, hidden, intermediate, paths}.parameters()};
   }
 
   tiling::TilePlan plan(Context<L>& context) const {
-    const ResidualMlp<Dry<L>> same{{}, hidden, intermediate, eps, repeats};
-    return settled_plan(context, Tile::problem(context.tokens(), hidden, intermediate, hidden, repeats),
+    const ResidualMlp<Dry<L>> same{{}, hidden, intermediate, eps, repeats, paths};
+    return settled_plan(context,
+                        Tile::problem(context.tokens(), hidden, intermediate, hidden + paths.columns(), repeats),
                         [&](const tiling::TilePlan& plan) { return dry_peak(context, same, plan); });
   }
 
@@ -58,7 +60,7 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
     const tiling::TilePlan tiles = plan(context);
     saved = begin(context, tiles, x);
     device::enqueue(context.stream, device::Copy<Compute>{.x = x, .y = y});
-    Tile::for_each(context, tiles, weights.mlp, saved.kept, [&](const Tile& tile, typename L::Frame& frame) {
+    Tile::for_each(context, tiles, paths, weights.mlp, saved.kept, [&](const Tile& tile, typename L::Frame& frame) {
       const auto normed = normalise(context, weights, saved, tile, frame);  // [t, H]
       tile.forward(normed, tile.rows(y), Write::accumulate);
     });
@@ -68,26 +70,27 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
   void replay(Context<L>& context, const Weights& weights, Saved& saved, Tensor<const Compute> x) const {
     const tiling::TilePlan tiles = plan(context);
     saved = begin(context, tiles, x);
-    Tile::for_each(context, tiles, weights.mlp, saved.kept, [&](const Tile& tile, typename L::Frame& frame) {
+    Tile::for_each(context, tiles, paths, weights.mlp, saved.kept, [&](const Tile& tile, typename L::Frame& frame) {
       if (tile.kept()) tile.replay(normalise(context, weights, saved, tile, frame));
     });
   }
 
   void backward(Context<L>& context, const Weights& weights, const Gradients& gradients, const Saved& saved,
                 Tensor<Compute> dy) const {
-    Tile::for_each(context, plan(context), weights.mlp, saved.kept, [&](const Tile& tile, typename L::Frame& frame) {
-      const auto normed = normalise(context, weights, saved, tile, frame);  // [t, H], then its gradient
-      const auto d = tile.rows(dy);                                         // [t, H]
-      tile.backward(gradients.mlp, normed, d, normed);
-      device::enqueue(context.stream, device::RmsNormBackward<Compute>{.x = tile.rows(saved.x),
-                                                                       .weight = weights.norm,
-                                                                       .rstd = tile.rows(saved.rstd),
-                                                                       .dy = normed,
-                                                                       .dx = d,
-                                                                       .dx_write = Write::accumulate,
-                                                                       .dw = gradients.norm.tensor,
-                                                                       .dw_write = gradients.norm.next()});
-    });
+    Tile::for_each(
+        context, plan(context), paths, weights.mlp, saved.kept, [&](const Tile& tile, typename L::Frame& frame) {
+          const auto normed = normalise(context, weights, saved, tile, frame);  // [t, H], then its gradient
+          const auto d = tile.rows(dy);                                         // [t, H]
+          tile.backward(gradients.mlp, normed, d, normed);
+          device::enqueue(context.stream, device::RmsNormBackward<Compute>{.x = tile.rows(saved.x),
+                                                                           .weight = weights.norm,
+                                                                           .rstd = tile.rows(saved.rstd),
+                                                                           .dy = normed,
+                                                                           .dx = d,
+                                                                           .dx_write = Write::accumulate,
+                                                                           .dw = gradients.norm.tensor,
+                                                                           .dw_write = gradients.norm.next()});
+        });
   }
 
  private:

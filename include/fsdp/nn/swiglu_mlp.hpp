@@ -28,6 +28,7 @@ struct SwiGluMlp : ModuleTypes<L, SwiGluFields> {
 
   std::int64_t hidden = 0;
   std::int64_t intermediate = 0;
+  SwiGluPaths paths = {};
 
   struct Saved {
     Tensor<const Compute> x;
@@ -37,12 +38,18 @@ struct SwiGluMlp : ModuleTypes<L, SwiGluFields> {
   Parameters parameters() const {
     return {{"mlp.gate_proj.weight", {intermediate, hidden}},
             {.name = "mlp.up_proj.weight", .shape = {intermediate, hidden}, .joins_previous = true},
-            {"mlp.down_proj.weight", {hidden, intermediate}}};
+            {"mlp.down_proj.weight", {hidden, intermediate}},
+            low_rank_parameters<2>(paths.in,
+                                   {{{"mlp.gate_proj.lora_A.weight", "mlp.gate_proj.lora_B.weight"},
+                                     {"mlp.up_proj.lora_A.weight", "mlp.up_proj.lora_B.weight"}}},
+                                   hidden, {intermediate, intermediate}),
+            low_rank_parameters<1>(paths.down, {{{"mlp.down_proj.lora_A.weight", "mlp.down_proj.lora_B.weight"}}},
+                                   intermediate, {hidden})};
   }
 
   tiling::TilePlan plan(Context<L>& context) const {
-    const SwiGluMlp<Dry<L>> same{{}, hidden, intermediate};
-    return settled_plan(context, Tile::problem(context.tokens(), hidden, intermediate, 0, 1),
+    const SwiGluMlp<Dry<L>> same{{}, hidden, intermediate, paths};
+    return settled_plan(context, Tile::problem(context.tokens(), hidden, intermediate, paths.columns(), 1),
                         [&](const tiling::TilePlan& plan) { return dry_peak(context, same, plan); });
   }
 
@@ -50,14 +57,14 @@ struct SwiGluMlp : ModuleTypes<L, SwiGluFields> {
                Tensor<Compute> y) const {
     const tiling::TilePlan tiles = plan(context);
     saved = {x, Tile::save_kept(context, tiles, intermediate)};
-    Tile::for_each(context, tiles, weights, saved.kept, [&](const Tile& tile, typename L::Frame&) {
+    Tile::for_each(context, tiles, paths, weights, saved.kept, [&](const Tile& tile, typename L::Frame&) {
       tile.forward(tile.rows(x), tile.rows(y), Write::overwrite);
     });
   }
 
   void backward(Context<L>& context, const Weights& weights, const Gradients& gradients, const Saved& saved,
                 Tensor<Compute> dy) const {
-    Tile::for_each(context, plan(context), weights, saved.kept, [&](const Tile& tile, typename L::Frame&) {
+    Tile::for_each(context, plan(context), paths, weights, saved.kept, [&](const Tile& tile, typename L::Frame&) {
       const auto d = tile.rows(dy);  // [t, H]
       tile.backward(gradients, tile.rows(saved.x), d, d);
     });

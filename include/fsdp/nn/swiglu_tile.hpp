@@ -11,6 +11,7 @@
 
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/operations.hpp>
+#include <fsdp/nn/low_rank.hpp>
 #include <fsdp/nn/module.hpp>
 #include <fsdp/nn/projection.hpp>
 #include <fsdp/nn/repeat.hpp>
@@ -21,6 +22,17 @@ namespace fsdp::nn {
 template <class V>
 struct SwiGluFields {
   V gate, up, down;  // [I, H], [I, H], [H, I]
+  LowRankFields<2, V> in_paths = {};
+  LowRankFields<1, V> down_path = {};
+};
+
+/// Paths of low rank beside gate and up, which read the same input, and beside down.
+struct SwiGluPaths {
+  LowRank<2> in = {};
+  LowRank<1> down = {};
+
+  /// What a tile's backward has of them at a time, a token.
+  std::int64_t columns() const { return 2 * (in.columns() + down.columns()); }
 };
 
 /// A tile's input, weights, memory, and how to compute with them; SwiGluMlp and ResidualMlp are loops over it.
@@ -56,8 +68,8 @@ class SwiGluTile {
 
   /// Calls body(tile, ...) for each of the plan's tiles, in a frame of its own. `kept` is what save_kept gave.
   template <class Body>
-  static void for_each(Context<L>& context, const tiling::TilePlan& plan, const Weights& weights, Tensor<Compute> kept,
-                       Body body) {
+  static void for_each(Context<L>& context, const tiling::TilePlan& plan, const SwiGluPaths& paths,
+                       const Weights& weights, Tensor<Compute> kept, Body body) {
     std::int64_t row = 0;
     const auto alike = [&](std::size_t i) {
       const tiling::Tile &tile = plan.tiles[i], &before = plan.tiles[i - 1];
@@ -66,7 +78,7 @@ class SwiGluTile {
     repeat(context, plan.tiles.size(), alike, [&](std::size_t i) {
       const tiling::Tile& tile = plan.tiles[i];
       typename L::Frame frame(context.arena);
-      SwiGluTile self(context, weights, tile);
+      SwiGluTile self(context, paths, weights, tile);
       if (tile.kept) {
         self.kept_ = kept.slice(row, row + tile.tokens());
         row += tile.tokens();
@@ -90,7 +102,7 @@ class SwiGluTile {
     const GateUp g = take_gate_up(frame);
     const auto h = frame.template allocate<Compute>({tokens(), columns()});  // [t, I]
     expand(*weights_, x, g);
-    contract(*weights_, g, h, y, write);
+    contract(*weights_, g, h, y, write, 0);
   }
 
   /// Makes gate and up of a kept tile again; nothing of another, whose backward does so itself.
@@ -109,8 +121,9 @@ class SwiGluTile {
     if (!tile_.kept) expand(*weights_, x, g);
     device::enqueue(context_->stream, device::Matmul<Compute>{.a = dy, .b = weights_->down, .c = dh});
     context_->progress();
-    backward_weights(gradients, x, g, dh, dy);
-    backward_input(*weights_, g, dx, Write::overwrite);
+    const auto du = take_path(frame, paths_->in);  // [t, columns of in]
+    backward_weights(*weights_, gradients, x, g, dh, dy, du, 0);
+    backward_input(*weights_, g, du, dx, Write::overwrite);
   }
 
  private:
@@ -121,8 +134,8 @@ class SwiGluTile {
     Tensor<Compute> both;      // [t, 2 c], or empty
   };
 
-  SwiGluTile(Context<L>& context, const Weights& weights, const tiling::Tile& tile)
-      : context_(&context), weights_(&weights), tile_(tile) {}
+  SwiGluTile(Context<L>& context, const SwiGluPaths& paths, const Weights& weights, const tiling::Tile& tile)
+      : context_(&context), paths_(&paths), weights_(&weights), tile_(tile) {}
 
   std::int64_t tokens() const { return tile_.tokens(); }
   std::int64_t columns() const { return weights_->gate.rows(); }
@@ -138,6 +151,18 @@ class SwiGluTile {
     return split(*weights_, tile_.kept ? kept_ : frame.template allocate<Compute>({tokens(), 2 * columns()}));
   }
 
+  /// The paths beside gate and up, and beside down of a block of columns that begins at `column`.
+  LowRankPath<L, 2> in_paths(const Weights& weights) const {
+    return {*context_, paths_->in, weights.in_paths, tile_.begin};
+  }
+  LowRankPath<L, 1> down_path(const Weights& weights, std::int64_t column) const {
+    return {*context_, paths_->down, weights.down_path, tile_.begin, column};
+  }
+  template <std::size_t N>
+  Tensor<Compute> take_path(typename L::Frame& frame, const LowRank<N>& paths) const {
+    return paths.any() ? frame.template allocate<Compute>({tokens(), paths.columns()}) : Tensor<Compute>();
+  }
+
   // The parts of a tile, or of a block of its columns: weights [c, H], [c, H] and [H, c], h and dh [t, c].
 
   void expand(const Weights& weights, Tensor<const Compute> x, const GateUp& g) const {
@@ -147,22 +172,34 @@ class SwiGluTile {
       project<L, 1>(*context_, x, {weights.gate}, g.gate);
       project<L, 1>(*context_, x, {weights.up}, g.up);
     }
+    in_paths(weights).template forward<Compute>(x, {g.gate, g.up});
     context_->progress();
   }
-  /// y (+)= down(h), where h is made of gate and up and may be gate.
+  /// y (+)= down(h), where h is made of gate and up and may be gate; the first of its columns is `column`.
   template <class C>
-  void contract(const Weights& weights, const GateUp& g, Tensor<Compute> h, Tensor<C> y, Write write) const {
+  void contract(const Weights& weights, const GateUp& g, Tensor<Compute> h, Tensor<C> y, Write write,
+                std::int64_t column) const {
     device::enqueue(context_->stream, device::SwiGlu<Compute>{.gate = g.gate, .up = g.up, .h = h});
     device::enqueue(context_->stream,
                     device::Matmul<Compute, C>{.a = h, .b = device::transposed(weights.down), .c = y, .write = write});
+    down_path(weights, column).template forward<C>(h, {y});
     context_->progress();
   }
-  /// Gate and up become their gradients, dh becomes h.
-  void backward_weights(const Gradients& gradients, Tensor<const Compute> x, const GateUp& g, Tensor<Compute> dh,
-                        Tensor<const Compute> dy) const {
+  /// Gate and up become their gradients, dh becomes h; du is what backward_input needs of the paths beside gate and up.
+  void backward_weights(const Weights& weights, const Gradients& gradients, Tensor<const Compute> x, const GateUp& g,
+                        Tensor<Compute> dh, Tensor<const Compute> dy, Tensor<Compute> du, std::int64_t column) const {
+    typename L::Frame frame(context_->arena);
+    const auto down = down_path(weights, column);
+    const auto du_down = take_path(frame, paths_->down);  // [t, r]
+    down.backward({dy}, du_down);
+    down.template backward_input<Compute>(du_down, dh);
     device::enqueue(context_->stream, device::SwiGluBackward<Compute>{.gate = g.gate, .up = g.up, .dh = dh});
     project_backward_weight<L, 1>(*context_, dy, dh, {gradients.down});
+    down.backward_weight(gradients.down_path, dh, {dy}, du_down);
     context_->progress();
+    const auto in = in_paths(weights);
+    in.backward({g.gate, g.up}, du);
+    in.backward_weight(gradients.in_paths, x, {g.gate, g.up}, du);
     if (g.both.data() != nullptr) {
       project_backward_weight<L, 2>(*context_, g.both, x, {gradients.gate, gradients.up});
     } else {
@@ -173,13 +210,15 @@ class SwiGluTile {
   }
   /// dx (+)= what gate's and up's gradients give.
   template <class C>
-  void backward_input(const Weights& weights, const GateUp& g, Tensor<C> dx, Write write) const {
+  void backward_input(const Weights& weights, const GateUp& g, Tensor<const Compute> du, Tensor<C> dx,
+                      Write write) const {
     if (g.both.data() != nullptr) {
       project_backward_input<L, 2>(*context_, g.both, {weights.gate, weights.up}, dx, write);
     } else {
       project_backward_input<L, 1>(*context_, g.gate, {weights.gate}, dx, write);
       project_backward_input<L, 1>(*context_, g.up, {weights.up}, dx, Write::accumulate);
     }
+    in_paths(weights).template backward_input<C>(du, dx);
     context_->progress();
   }
 
@@ -188,8 +227,13 @@ class SwiGluTile {
   void for_each_block(Body body) const {
     for (std::int64_t begin = 0; begin < columns(); begin += block_) {
       const std::int64_t end = std::min(begin + block_, columns());
-      const Weights part{weights_->gate.slice(begin, end), weights_->up.slice(begin, end),
-                         weights_->down.slice_columns(begin, end)};
+      Weights part = *weights_;
+      part.gate = part.gate.slice(begin, end);
+      part.up = part.up.slice(begin, end);
+      part.down = part.down.slice_columns(begin, end);
+      for (std::size_t i = 0; i < paths_->in.on.size(); ++i)
+        if (paths_->in.on[i]) part.in_paths.b[i] = part.in_paths.b[i].slice(begin, end);
+      if (paths_->down.any()) part.down_path.a[0] = part.down_path.a[0].slice_columns(begin, end);
       body(part, begin, end);
     }
   }
@@ -202,7 +246,7 @@ class SwiGluTile {
       typename L::Frame inner(context_->arena);
       const GateUp g = split(weights, inner.template allocate<Compute>({tokens(), 2 * (end - begin)}));
       expand(weights, x, g);
-      contract(weights, g, g.gate, sum, begin == 0 ? write : Write::accumulate);
+      contract(weights, g, g.gate, sum, begin == 0 ? write : Write::accumulate, begin);
     });
     device::enqueue(context_->stream, device::Copy<float, Compute>{.x = sum, .y = y});
   }
@@ -219,19 +263,39 @@ class SwiGluTile {
       multiply_by_slice(dy, weights.down, dh);
       const GateUp g = split(weights, inner.template allocate<Compute>({tokens(), 2 * (end - begin)}));
       expand(weights, x, g);
-      backward_weights(part, x, g, dh, dy);
-      backward_input(weights, g, sum, begin == 0 ? Write::overwrite : Write::accumulate);
+      const auto du = take_path(inner, paths_->in);  // [t, columns of in]
+      backward_weights(weights, part, x, g, dh, dy, du, begin);
+      backward_input(weights, g, du, sum, begin == 0 ? Write::overwrite : Write::accumulate);
     });
-    *gradients.gate.written = *gradients.up.written = *gradients.down.written = true;
+    for (const GradientView<typename L::Accumulate>& cut : cut_by_blocks(gradients))
+      if (cut.written != nullptr) *cut.written = true;
     device::enqueue(context_->stream, device::Copy<float, Compute>{.x = sum, .y = dx});
   }
 
-  using Flags = std::array<bool, 3>;
-  /// A block's part of each gradient, with flags of its own: every block's first write overwrites.
+  /// Gradients of which each block has a part; nothing written where there is no such parameter.
+  static std::array<GradientView<typename L::Accumulate>, 6> cut_by_blocks(const Gradients& whole) {
+    return {whole.gate, whole.up, whole.in_paths.b[0], whole.in_paths.b[1], whole.down_path.a[0], whole.down};
+  }
+  using Flags = std::array<bool, 6>;
+  /// A block's part of each gradient, with flags of its own: every block's first write overwrites. What all blocks add
+  /// to stays whole.
   static Gradients part_of(const Gradients& whole, std::int64_t begin, std::int64_t end, Flags& written) {
-    written = {*whole.gate.written, *whole.up.written, *whole.down.written};
-    return {whole.gate.rows(begin, end, &written[0]), whole.up.rows(begin, end, &written[1]),
-            whole.down.columns(begin, end, &written[2])};
+    const auto cut = cut_by_blocks(whole);
+    for (std::size_t i = 0; i < cut.size(); ++i) written[i] = cut[i].written != nullptr && *cut[i].written;
+    Gradients part = whole;
+    const auto rows = [&](std::size_t i, auto& gradient) {
+      if (cut[i].written != nullptr) gradient = cut[i].rows(begin, end, &written[i]);
+    };
+    const auto columns = [&](std::size_t i, auto& gradient) {
+      if (cut[i].written != nullptr) gradient = cut[i].columns(begin, end, &written[i]);
+    };
+    rows(0, part.gate);
+    rows(1, part.up);
+    rows(2, part.in_paths.b[0]);
+    rows(3, part.in_paths.b[1]);
+    columns(4, part.down_path.a[0]);
+    columns(5, part.down);
+    return part;
   }
 
   /// dh = dy down, by way of float: oneDNN takes more scratch than that to round what it read with gaps.
@@ -244,6 +308,7 @@ class SwiGluTile {
   }
 
   Context<L>* context_;
+  const SwiGluPaths* paths_;
   const Weights* weights_;
   tiling::Tile tile_;
   Tensor<Compute> kept_{};  // [t, 2 I], of a kept tile

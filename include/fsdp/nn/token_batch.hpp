@@ -3,6 +3,7 @@
 /// The micro-batch of a language model: tokens, and for each the one that follows.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -24,12 +25,18 @@ struct TokenBatch {
   Tensor<const std::int32_t> targets;  // [sequences * S]; logits alone need none
   std::int64_t sequences = 0;
   device::CumulativeLengths documents = {};  ///< [documents + 1]; empty: each sequence is one
+  nn::Noise noise = {};                      ///< of dropout; none where nothing is random
 
   /// A batch of this shape whose memory nobody may read: for dry runs.
   static TokenBatch unread(std::int64_t sequences, std::int64_t sequence_length);
 
   /// Throws InputError unless tokens and targets are in the vocabulary and the documents cover them.
   void validate(std::int64_t sequence_length, std::int64_t vocabulary) const;
+
+  /// Random numbers of a key, other ones for each of a run's sequences: `first` is the place of the first of these.
+  void set_noise(std::uint64_t key, std::int64_t first) {
+    noise = {.key = key, .first_row = first * (tokens.numel() / std::max<std::int64_t>(sequences, 1))};
+  }
 
   BatchCounts counts() const;
   /// Rows with a target, then how many sequences and tokens there are. Throws LogicError where there are documents,

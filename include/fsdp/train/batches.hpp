@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include <fsdp/core/hash.hpp>
 #include <fsdp/data/sampler.hpp>
 #include <fsdp/data/source.hpp>
 #include <fsdp/nn/batch.hpp>
@@ -28,9 +29,13 @@ class Batches {
   /// This rank's share of the sampler's step. Throws InputError where data cannot be used.
   void draw(const data::Sampler& sampler, std::int64_t rank, std::int64_t ranks) {
     const std::int64_t count = std::ssize(batches_);
-    for (std::size_t m = 0; m < batches_.size(); ++m)
-      fill(m, sampler.slice(
-                  {.rank = rank, .ranks = ranks, .micro_batch = static_cast<std::int64_t>(m), .micro_batches = count}));
+    for (std::size_t m = 0; m < batches_.size(); ++m) {
+      const data::Share share{
+          .rank = rank, .ranks = ranks, .micro_batch = static_cast<std::int64_t>(m), .micro_batches = count};
+      fill(m, sampler.slice(share));
+      if constexpr (requires(Batch batch) { batch.set_noise(std::uint64_t(), std::int64_t()); })
+        batches_[m].set_noise(mixed(sampler.seed()), sampler.place(share));
+    }
   }
   /// Given samples as one micro-batch; what is missing to its sequences has no targets.
   const Batch& fill(std::span<const std::int64_t> samples) {

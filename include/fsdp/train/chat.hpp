@@ -43,7 +43,8 @@ int chat(ChatOptions options, const ShardingOf<Model>& sharding, const TilingOf<
   return launch<Comm>(launched_as, [&](Comm& communicator) {
     agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling));
     agree_on_instruction_set(communicator);
-    const Model model = agreed_model<Model>(communicator, launched_as, options.generate.model);
+    const Model model =
+        agreed_model<Model>(communicator, launched_as, options.generate.model, options.generate.adapter);
     ChatOptions mine = options;
     if constexpr (HasLongestSequence<typename Model::Config>)
       mine.context = std::min(mine.context, model.config().longest_sequence());
@@ -62,7 +63,7 @@ int chat(ChatOptions options, const ShardingOf<Model>& sharding, const TilingOf<
                                   .logit_rows = 1,
                                   .cached_rows = mine.context},
                                  sharding, tiling, Purpose::generate);
-    load<Model>(communicator, launched_as, evaluation.module(), options.generate.model);
+    load<Model>(communicator, launched_as, evaluation.module(), options.generate.model, options.generate.adapter);
     std::vector<Compute> memory(static_cast<std::size_t>(vocabulary));
     const Tensor<Compute> logits(memory.data(), {1, vocabulary});
     for (;;) {

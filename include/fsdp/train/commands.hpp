@@ -54,7 +54,7 @@ std::string arguments_text(const Options& options, const ShardingOf<Model>& shar
 
 /// The model that was asked for, a line for each value.
 inline std::string given_text(const ModelChoice& choice) {
-  std::string text = message("model = \"", choice.name, "\"\n");
+  std::string text = message("model = \"", choice.name, "\"\nadapter = \"", choice.adapter, "\"\n");
   for (const auto& [flag, value] : choice.values) text += message(flag, " = ", value, "\n");
   return text;
 }
@@ -170,6 +170,10 @@ int train(const TrainOptions& options, const ShardingOf<Model>& sharding, const 
     try {
       const double limit = options.launch.disk_deadline_seconds;
       const Model model = read_on_all_ranks(communicator, limit, "--model", [&] { return model_of<Model>(options); });
+      if constexpr (HasAdapters<typename Model::Config>)
+        require<InputError>(!options.cuda_graphs || model.config().adapters().dropout == 0,
+                            "--cuda-graphs keeps one step for all, and --lora-dropout makes each another one; leave ",
+                            "one of them out");
       const std::int64_t vocabulary = vocabulary_of(model);
       const std::string& checkpoints = options.checkpoint_dir;
       const TokenizedData data =
@@ -188,11 +192,12 @@ int train(const TrainOptions& options, const ShardingOf<Model>& sharding, const 
   });
 }
 
-/// A folder's config.json, the same on all ranks.
+/// A folder's config.json with the adapters of another folder, where there is one; the same on all ranks.
 template <class Model>
-Model agreed_model(typename Model::Stack::Comm& communicator, const LaunchOptions& launch, const std::string& folder) {
+Model agreed_model(typename Model::Stack::Comm& communicator, const LaunchOptions& launch, const std::string& folder,
+                   const std::string& adapter) {
   Model model = read_on_all_ranks(communicator, launch.disk_deadline_seconds, "--model",
-                                  [&] { return Model(Model::Config::read(folder)); });
+                                  [&] { return Model(read_config<typename Model::Config>(folder, adapter)); });
   agree_on_opened(communicator, model.config().write());
   return model;
 }
@@ -200,10 +205,10 @@ Model agreed_model(typename Model::Stack::Comm& communicator, const LaunchOption
 /// A folder's weights, whose warnings rank 0 prints.
 template <class Model>
 void load(typename Model::Stack::Comm& communicator, const LaunchOptions& launch, ShardedModule<Model>& module,
-          const std::string& folder) {
+          const std::string& folder, const std::string& adapter = {}) {
   with_disk_deadline(communicator, launch.disk_deadline_seconds, message("reading ", folder, " (--disk-deadline)"),
                      [&] {
-                       load_agreed_weights(communicator, module, folder, [&](const std::string& text) {
+                       load_agreed_weights(communicator, module, folder, adapter, [&](const std::string& text) {
                          if (communicator.rank() == 0) std::fprintf(stderr, "tessera: warning: %s\n", text.c_str());
                        });
                      });
@@ -217,7 +222,7 @@ int evaluate(const EvalOptions& options, const ShardingOf<Model>& sharding, cons
   return launch<Comm>(options.launch, [&](Comm& communicator) {
     agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling));
     agree_on_instruction_set(communicator);
-    const Model model = agreed_model<Model>(communicator, options.launch, options.model);
+    const Model model = agreed_model<Model>(communicator, options.launch, options.model, options.adapter);
     require_positions(model.config(), options.seq_len, options.model);
     const double limit = options.launch.disk_deadline_seconds;
     const std::int64_t vocabulary = vocabulary_of(model);
@@ -235,7 +240,7 @@ int evaluate(const EvalOptions& options, const ShardingOf<Model>& sharding, cons
                                   .sequence_length = options.seq_len,
                                   .threads = static_cast<int>(options.launch.threads)},
                                  sharding, tiling);
-    load<Model>(communicator, options.launch, evaluation.module(), options.model);
+    load<Model>(communicator, options.launch, evaluation.module(), options.model, options.adapter);
     Batches<data::TextSource> batches(source, sequences, 1, device::host_memory<typename Comm::Device>);
     const MeanLoss mean = mean_loss(evaluation.executor(), communicator, evaluation.counts(), batches, sequences,
                                     data::evenly_spread(0, source.training(), options.windows));

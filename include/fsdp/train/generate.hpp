@@ -40,7 +40,7 @@ int generate(const GenerateOptions& given, const ShardingOf<Model>& sharding, co
   return launch<Comm>(options.launch, [&](Comm& communicator) {
     agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling));
     agree_on_instruction_set(communicator);
-    const Model model = agreed_model<Model>(communicator, options.launch, options.model);
+    const Model model = agreed_model<Model>(communicator, options.launch, options.model, options.adapter);
     const std::int64_t vocabulary = vocabulary_of(model);
     Generation generation(options, vocabulary, tokenizer);
     if (communicator.rank() == 0 && !choice.said.empty())
@@ -57,7 +57,7 @@ int generate(const GenerateOptions& given, const ShardingOf<Model>& sharding, co
                                   .logit_rows = sequences,
                                   .cached_rows = continued ? sequences * generation.context() : 0},
                                  sharding, tiling, Purpose::generate);
-    load<Model>(communicator, options.launch, evaluation.module(), options.model);
+    load<Model>(communicator, options.launch, evaluation.module(), options.model, options.adapter);
     const auto print = [&] {
       if (communicator.rank() != 0) return;
       const std::string text = generation.take_output();

@@ -5,7 +5,9 @@
 /// Every value that `Config::visit` shows is a flag (flag_name in flag_set.hpp). A config may have more:
 /// - `preset_names()`, `preset(name)` and `default_preset`, then `--model` takes those names as well as folders;
 /// - `longest_sequence()`, const and not, a reference to the most tokens that a sequence may have;
-/// - `follow(changed)`, called after values were given, where changed(name) says whether this one was.
+/// - `follow(changed)`, called after values were given, where changed(name) says whether this one was;
+/// - `adapters()`, const and not, a LoraConfig, and `may_be_added(name)`: whether a value may be given to a folder's
+///   model, since it adds to the weights and changes none.
 #pragma once
 
 #include <algorithm>
@@ -20,6 +22,7 @@
 
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/nearest.hpp>
+#include <fsdp/models/lora_config.hpp>
 #include <fsdp/train/flag_set.hpp>
 #include <fsdp/train/options.hpp>
 
@@ -59,6 +62,15 @@ bool is_folder(const ModelChoice& choice) {
   }
 }
 
+/// Whether a value adds to a model and changes none of its weights, so that a folder's may be given it as well.
+template <class Config>
+bool is_added(std::string_view name) {
+  if constexpr (HasAdapters<Config>)
+    return Config::may_be_added(name);
+  else
+    return false;
+}
+
 /// --model and a flag for each value of the config.
 template <class Config>
 void bind_model(FlagSet& flags, ModelChoice& choice) {
@@ -80,17 +92,52 @@ void bind_model(FlagSet& flags, ModelChoice& choice) {
              .kind = FlagKind::text,
              .set = [&choice](const auto& texts) { choice.name = FlagSet::single("model", texts); },
              .get = name_of});
+  if constexpr (HasAdapters<Config>)
+    flags.add("adapter", choice.adapter, "folder of adapters, as PEFT writes it, for the model of --model's folder");
   if constexpr (std::default_initializable<Config>) {
     const Config start;
     Config::visit(start, [&]<class T>(std::string_view name, const T& value, std::string_view text) {
-      const std::string present = HasPresets<Config> ? instead : message(" (", to_text(value), ")");
+      const std::string present =
+          HasPresets<Config> && !is_added<Config>(name) ? instead : message(" (", to_text(value), ")");
       flags.add_given<T>(flag_name(name), choice.values, std::string(text) + present);
     });
   }
 }
 
-/// The config: a preset or the default with the values that were given, or a folder's config.json, which takes none.
-/// Validated.
+/// A folder's config, with the adapters that were asked for.
+template <class Config>
+Config resolve_folder(const std::string& folder, const ModelChoice& choice) {
+  GivenValues added, changing = choice.values;
+  if constexpr (HasAdapters<Config>) {
+    const Config shown;
+    Config::visit(shown, [&](std::string_view name, const auto&, std::string_view) {
+      if (is_added<Config>(name))
+        if (auto value = changing.extract(flag_name(name)); !value.empty()) added.insert(std::move(value));
+    });
+  }
+  const auto flags_of = [](const GivenValues& values) {
+    std::string text;
+    for (const auto& [flag, value] : values) text += (text.empty() ? "--" : ", --") + flag;
+    return text;
+  };
+  require<InputError>(changing.empty(), "--model ", folder, " is a folder whose config.json gives all sizes; drop ",
+                      flags_of(changing));
+  Config config = read_config<Config>(folder, choice.adapter);
+  if constexpr (HasAdapters<Config>) {
+    if (added.empty()) return config;
+    require<InputError>(!config.adapters().on(), choice.adapter.empty() ? "--model " : "--adapter ",
+                        choice.adapter.empty() ? folder : choice.adapter, " has adapters, which say all of them; drop ",
+                        flags_of(added));
+    set_given(config, added);
+    require<InputError>(config.adapters().on(), flags_of(added), ": give --lora-rank, too");
+    config.adapters().base = folder;
+    config.validate();
+  }
+  return config;
+}
+
+/// The config: a preset or the default with the values that were given, or a folder's config.json, which takes none but
+/// those of adapters. Validated.
 template <class Config>
 Config resolve_model(const ModelChoice& choice) {
   const std::string name = model_name<Config>(choice);
@@ -100,12 +147,10 @@ Config resolve_model(const ModelChoice& choice) {
       require<InputError>(std::filesystem::is_directory(name, error), "--model ", name,
                           " is neither a preset nor a folder; ", suggestion(name, Config::preset_names()),
                           ", or a folder with config.json and weights");
-    std::string given;
-    for (const auto& [flag, text] : choice.values) given += (given.empty() ? "--" : ", --") + flag;
-    require<InputError>(given.empty(), "--model ", name, " is a folder whose config.json gives all sizes; drop ",
-                        given);
-    return Config::read(name);
+    return resolve_folder<Config>(name, choice);
   }
+  require<InputError>(choice.adapter.empty(), "--adapter ", choice.adapter,
+                      " is for a folder's model; give that folder by --model");
   const auto begin = [&]() -> Config {
     if constexpr (HasPresets<Config>) {
       return Config::preset(name);

@@ -25,8 +25,9 @@ namespace fsdp::train {
 
 /// `--model` and the sizes that are given besides. What they mean is the model's: train/model_choice.hpp.
 struct ModelChoice {
-  std::string name = {};    ///< a preset, a folder with config.json and weights, or empty for the default
-  GivenValues values = {};  ///< such as {"hidden", "64"}
+  std::string name = {};     ///< a preset, a folder with config.json and weights, or empty for the default
+  GivenValues values = {};   ///< such as {"hidden", "64"}
+  std::string adapter = {};  ///< PEFT's folder of adapters for a folder's model; empty: none
 
   friend bool operator==(const ModelChoice&, const ModelChoice&) = default;
 };
@@ -104,6 +105,7 @@ struct TrainOptions {
 
 struct EvalOptions {
   std::string model = {};
+  std::string adapter = {};  ///< as in ModelChoice
   std::vector<std::string> data = {};
   data::TokenFormat data_format = data::TokenFormat::automatic;
   TextOptions text = {};
@@ -119,6 +121,7 @@ struct EvalOptions {
 
 struct GenerateOptions {
   std::string model = {};
+  std::string adapter = {};                  ///< as in ModelChoice
   std::string tokenizer = {};                ///< tokenizer.json or its folder; empty: the one in the model's folder
   std::string prompt = {};                   ///< text, or bytes where there is no tokenizer; or
   std::vector<std::string> prompt_ids = {};  ///< each "1,2,3", the prompts of a batch

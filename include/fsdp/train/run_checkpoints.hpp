@@ -206,7 +206,8 @@ class RunCheckpoints {
       const bool stored = !options_.from_scratch && checkpoint::holds_weights(folder);
       agree_on_opened(communicator_, message("--model ", folder, stored ? " has weights\n" : " has none\n"));
       if (stored) {
-        load_agreed_weights(communicator_, training_.module(), folder, warn());
+        optim::initialize(training_.module(), options_.seed, optim::Begin::adapters);
+        load_agreed_weights(communicator_, training_.module(), folder, options_.model.adapter, warn());
         return {};
       }
     }

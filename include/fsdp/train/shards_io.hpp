@@ -3,6 +3,7 @@
 /// Between files and shards: each rank reads and writes the ranges that it holds, and nothing else.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -15,6 +16,7 @@
 #include <fsdp/checkpoint/folder.hpp>
 #include <fsdp/checkpoint/model_files.hpp>
 #include <fsdp/device/on_host.hpp>
+#include <fsdp/module/host_weights.hpp>
 #include <fsdp/module/sharded_module.hpp>
 #include <fsdp/optim/sharded_optimizer.hpp>
 #include <fsdp/train/agreement.hpp>
@@ -28,34 +30,42 @@ using MainSpace = typename ShardedModule<Model>::Group::MainSpace;
 /// The place of the first value that is infinite or not a number; -1 where there is none.
 std::int64_t first_not_finite(std::span<const float> values);
 
-/// Weights from a folder that was checked to have them all.
+/// Weights from folders that were checked to have them all. Adapters of a model whose folder has none stay as they are.
 template <class Model>
-void load_weights(ShardedModule<Model>& module, const checkpoint::WeightFiles& files) {
+void load_weights(ShardedModule<Model>& module, const checkpoint::ModelFiles& files) {
   for (const auto& piece : module.pieces()) {
-    device::OnHost<MainSpace<Model>, float> host(module.stream(), piece.main);
-    files.read_range(piece.parameter->name, piece.begin, piece.main.numel(), host.values().data());
-    host.write_back();
+    if (piece.parameter->adapter && !files.listing.lora) continue;
+    with_host_weights(module, piece, Access::write, [&](Tensor<float> values, std::int64_t begin) {
+      files.read_range(piece.parameter->name, begin, values.numel(), values.data());
+    });
   }
   module.sync_model_weights();
 }
 
-/// The same from a folder that all ranks must see alike; an error of one is that of all. Collective.
+/// The same from a folder, and that of its adapters where there is one, which all ranks must see alike; an error of one
+/// is that of all. Collective.
 template <class Model>
 void load_agreed_weights(typename Model::Stack::Comm& communicator, ShardedModule<Model>& module,
-                         const std::string& folder, const checkpoint::Warn& warn) {
+                         const std::string& folder, const std::string& adapter, const checkpoint::Warn& warn) {
   const checkpoint::ModelFiles files =
-      on_all_ranks(communicator, "--model", [&] { return checkpoint::open_model<Model>(folder, warn); });
+      on_all_ranks(communicator, "--model", [&] { return checkpoint::open_model<Model>(folder, warn, adapter); });
   agree_on_folder(communicator, folder);
-  on_all_ranks(communicator, "--model", [&] { load_weights(module, files.weights); });
+  if (!adapter.empty()) agree_on_folder(communicator, adapter);
+  on_all_ranks(communicator, "--model", [&] { load_weights(module, files); });
 }
 
-/// The states that an optimizer keeps of a module's parameters, those that are frozen now among them.
+/// The states that an optimizer keeps of a module's parameters, those that are frozen now among them: but what stands
+/// beside adapters is never trained.
 template <class Model, class Optimizer>
 checkpoint::OptimizerStates states_of(const ShardedModule<Model>& module, const Optimizer& optimizer) {
   checkpoint::OptimizerStates states{.optimizer = std::string(optimizer.name())};
+  const bool adapts = std::ranges::any_of(module.groups(), [](const auto& group) {
+    return std::ranges::any_of(group.parameters(), &NamedParameter::adapter);
+  });
   for (const auto& group : module.groups())
     for (const NamedParameter& parameter : group.parameters()) {
-      const std::span<const std::string_view> names = optimizer.states(parameter);
+      const std::span<const std::string_view> names =
+          adapts && !parameter.adapter ? std::span<const std::string_view>() : optimizer.states(parameter);
       states.of[parameter.name].assign(names.begin(), names.end());
     }
   return states;
@@ -69,17 +79,16 @@ void restore(ShardedModule<Model>& module, optim::ShardedOptimizer<Model, Optimi
   for (std::size_t i = 0; i < module.pieces().size(); ++i) {
     const auto& piece = module.pieces()[i];
     const std::string& name = piece.parameter->name;
-    const auto fill = [&](Tensor<float> values, const auto& read) {
-      device::OnHost<MainSpace<Model>, float> host(module.stream(), values);
-      read(values.numel(), host.values().data());
-      host.write_back();
-    };
-    fill(piece.main, [&](std::int64_t count, float* out) { from.read_weight(name, piece.begin, count, out); });
+    with_host_weights(module, piece, Access::write, [&](Tensor<float> values, std::int64_t begin) {
+      from.read_weight(name, begin, values.numel(), values.data());
+    });
     const auto names = optimizer.state_names(piece);
     const std::span<const Tensor<float>> states = optimizer.states(i);
-    for (std::size_t state = 0; state < states.size(); ++state)
-      fill(states[state],
-           [&](std::int64_t count, float* out) { from.read_state(name, names[state], piece.begin, count, out); });
+    for (std::size_t state = 0; state < states.size(); ++state) {
+      device::OnHost<MainSpace<Model>, float> host(module.stream(), states[state]);
+      from.read_state(name, names[state], piece.begin, states[state].numel(), host.values().data());
+      host.write_back();
+    }
   }
   optimizer.control().resume(from.state().step, from.state().skipped_steps);
   module.sync_model_weights();
@@ -91,17 +100,19 @@ void require_finite(ShardedModule<Model>& module, const optim::ShardedOptimizer<
   for (std::size_t i = 0; i < module.pieces().size(); ++i) {
     const auto& piece = module.pieces()[i];
     if (!piece.owned) continue;
-    const auto check = [&](Tensor<const float> tensor, std::string_view what) {
-      device::OnHost<MainSpace<Model>, const float> host(module.stream(), tensor);
-      const auto values = host.values();
+    const auto check = [&](Tensor<const float> values, std::int64_t begin, std::string_view what) {
       const std::int64_t bad = first_not_finite({values.data(), static_cast<std::size_t>(values.numel())});
-      require<DivergedError>(bad < 0, what, " ", piece.parameter->name, "[", piece.begin + bad,
+      require<DivergedError>(bad < 0, what, " ", piece.parameter->name, "[", begin + bad,
                              "] is not finite; lower --lr, or look at the last steps' data");
     };
-    check(piece.main, "weight");
+    with_host_weights(module, piece, Access::read,
+                      [&](Tensor<float> values, std::int64_t begin) { check(values, begin, "weight"); });
     const auto names = optimizer.state_names(piece);
     const std::span<const Tensor<float>> states = optimizer.states(i);
-    for (std::size_t state = 0; state < states.size(); ++state) check(states[state], names[state]);
+    for (std::size_t state = 0; state < states.size(); ++state) {
+      device::OnHost<MainSpace<Model>, const float> host(module.stream(), states[state]);
+      check(host.values(), piece.begin, names[state]);
+    }
   }
 }
 
@@ -115,16 +126,17 @@ void write_shards(ShardedModule<Model>& module, const optim::ShardedOptimizer<Mo
     const auto& piece = module.pieces()[i];
     if (!piece.owned) continue;
     const std::size_t parameter = index.at(piece.parameter->name);
-    const auto write = [&](Tensor<const float> tensor, const auto& to) {
-      device::OnHost<MainSpace<Model>, const float> host(module.stream(), tensor);
-      const auto values = host.values();
-      to(std::span(values.data(), static_cast<std::size_t>(values.numel())));
+    const auto span_of = [](Tensor<const float> values) {
+      return std::span(values.data(), static_cast<std::size_t>(values.numel()));
     };
-    write(piece.main, [&](std::span<const float> values) { save.write_weight(parameter, piece.begin, values); });
+    with_host_weights(module, piece, Access::read, [&](Tensor<float> values, std::int64_t begin) {
+      save.write_weight(parameter, begin, span_of(values));
+    });
     const std::span<const Tensor<float>> states = optimizer.states(i);
-    for (std::size_t state = 0; state < states.size(); ++state)
-      write(states[state],
-            [&](std::span<const float> values) { save.write_state(parameter, state, piece.begin, values); });
+    for (std::size_t state = 0; state < states.size(); ++state) {
+      device::OnHost<MainSpace<Model>, const float> host(module.stream(), states[state]);
+      save.write_state(parameter, state, piece.begin, span_of(host.values()));
+    }
   }
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// add, copy, fill and SwiGLU.
+/// add, copy, fill, scale and SwiGLU.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
 
 #include <fsdp/device/cpu.hpp>
 
+#include "../dropout.hpp"
 #include "kernels/tables.hpp"
 #include "threads.hpp"
 
@@ -53,6 +54,25 @@ void run(Cpu::Stream& stream, const Fill<double>& op) {
                     });
 }
 
+template <ComputedBy<Cpu> X, ComputedBy<Cpu> Y>
+void run(Cpu::Stream& stream, const Scale<X, Y>& op) {
+  const auto& kernels = cpu::kernels<cpu::ElementwiseKernels>().of<X>();
+  const Dropout& dropout = op.dropout;
+  const bool drops = dropout.rate > 0;
+  cpu::for_elements(stream, op.y.shape(), !drops && op.x.contiguous() && op.y.contiguous(), op.cost().bytes,
+                    [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
+                      const cpu::Scaling scaling{.factor = op.factor / (1 - dropout.rate),
+                                                 .accumulate = op.write == Write::accumulate,
+                                                 .dropped_below = dropped_below(static_cast<double>(dropout.rate)),
+                                                 .row = drops ? dropout_row(dropout.key, dropout.first_row + row) : 0,
+                                                 .column = static_cast<std::uint32_t>(dropout.first_column + begin)};
+                      if constexpr (std::is_same_v<X, Y>)
+                        kernels.scale(op.x.row(row) + begin, op.y.row(row) + begin, scaling, end - begin);
+                      else
+                        kernels.scale_to_float(op.x.row(row) + begin, op.y.row(row) + begin, scaling, end - begin);
+                    });
+}
+
 template <ComputedBy<Cpu> T>
 void run(Cpu::Stream& stream, const SwiGlu<T>& op) {
   const auto& kernel = cpu::kernels<cpu::ElementwiseKernels>().of<T>();
@@ -81,6 +101,9 @@ template void run(Cpu::Stream&, const Copy<bf16, float>&);
 template void run(Cpu::Stream&, const Copy<bf16, bf16>&);
 template void run(Cpu::Stream&, const Fill<float>&);
 template void run(Cpu::Stream&, const Fill<bf16>&);
+template void run(Cpu::Stream&, const Scale<float, float>&);
+template void run(Cpu::Stream&, const Scale<bf16, bf16>&);
+template void run(Cpu::Stream&, const Scale<bf16, float>&);
 template void run(Cpu::Stream&, const SwiGlu<float>&);
 template void run(Cpu::Stream&, const SwiGlu<bf16>&);
 template void run(Cpu::Stream&, const SwiGluBackward<float>&);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Operations on one element at a time: add, copy, fill, SwiGLU, AdamW. See elements.cuh.
+/// Operations on one element at a time: add, copy, fill, scale, SwiGLU, AdamW. See elements.cuh.
+#include "../dropout.hpp"
 #include "arithmetic.cuh"
 #include "elements.cuh"
 
@@ -43,6 +44,36 @@ struct Fill {
     float a[W];
 #pragma unroll
     for (int i = 0; i < W; ++i) a[i] = value;
+    store(y.row(row) + column, a);
+  }
+};
+
+template <class X, class Y>
+struct Scale {
+  Rows<const X> x;
+  Rows<Y> y;
+  float factor;
+  bool accumulate;
+  Dropout dropout;
+  std::uint32_t dropped_below;
+  template <int W>
+  __device__ __forceinline__ void operator()(std::int64_t row, std::int64_t column) const {
+    float a[W], b[W];
+    load(x.row(row) + column, a);
+#pragma unroll
+    for (int i = 0; i < W; ++i) a[i] *= factor;
+    if (dropped_below != 0) {
+      const std::uint32_t key = dropout_row(dropout.key, dropout.first_row + row);
+      const auto first = static_cast<std::uint32_t>(dropout.first_column + column);
+#pragma unroll
+      for (int i = 0; i < W; ++i)
+        if (dropout_word(key, first + static_cast<std::uint32_t>(i)) < dropped_below) a[i] = 0;
+    }
+    if (accumulate) {
+      load(y.row(row) + column, b);
+#pragma unroll
+      for (int i = 0; i < W; ++i) a[i] += b[i];
+    }
     store(y.row(row) + column, a);
   }
 };
@@ -128,6 +159,16 @@ template <class T>
 void fill(Lane lane, Tensor<T> y, float value) {
   run_on(lane, "fill", Fill<T>{y, value}, y);
 }
+template <class X, class Y>
+void scale(Lane lane, Tensor<const X> x, Tensor<Y> y, float factor, bool accumulate, const Dropout& dropout) {
+  const Scale<X, Y> operation{
+      x, y, factor / (1 - dropout.rate), accumulate, dropout, dropped_below(static_cast<double>(dropout.rate))};
+  const Access accesses[] = {access(y), access(x)};
+  if (dropout.rate > 0)  // whose elements know their row
+    run<widest<X, Y>>(lane, "scale", operation, y.rows(), y.columns(), accesses);
+  else
+    run_on(lane, "scale", operation, y, x);
+}
 template <class T>
 void swiglu(Lane lane, Tensor<const T> gate, Tensor<const T> up, Tensor<T> h) {
   run_on(lane, "swiglu", SwiGlu<T>{gate, up, h}, gate, up, h);
@@ -160,6 +201,7 @@ void adamw(Lane lane, const AdamWRules& rules, const StepDecision* step, Tensor<
   template void copy<T, bf16>(Lane, Tensor<const T>, Tensor<bf16>);                                                 \
   template void copy<T, f16>(Lane, Tensor<const T>, Tensor<f16>);                                                   \
   template void fill<T>(Lane, Tensor<T>, float);                                                                    \
+  template void scale<T, T>(Lane, Tensor<const T>, Tensor<T>, float, bool, const Dropout&);                         \
   template void swiglu<T>(Lane, Tensor<const T>, Tensor<const T>, Tensor<T>);                                       \
   template void swiglu_backward<T>(Lane, Tensor<T>, Tensor<T>, Tensor<T>);                                          \
   template void adamw<T>(Lane, const AdamWRules&, const StepDecision*, Tensor<float>, Tensor<float>, Tensor<float>, \
@@ -168,5 +210,7 @@ FSDP_ELEMENTS(float)
 FSDP_ELEMENTS(bf16)
 FSDP_ELEMENTS(f16)
 template void fill<double>(Lane, Tensor<double>, float);
+template void scale<bf16, float>(Lane, Tensor<const bf16>, Tensor<float>, float, bool, const Dropout&);
+template void scale<f16, float>(Lane, Tensor<const f16>, Tensor<float>, float, bool, const Dropout&);
 
 }  // namespace fsdp::device::cuda

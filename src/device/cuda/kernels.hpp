@@ -14,6 +14,7 @@
 #include <fsdp/device/operations/adamw.hpp>
 #include <fsdp/device/operations/attention.hpp>
 #include <fsdp/device/operations/cached_attention.hpp>
+#include <fsdp/device/operations/elements.hpp>
 #include <fsdp/device/operations/muon.hpp>
 #include <fsdp/device/operations/optimizer.hpp>
 #include <fsdp/device/operations/rope.hpp>
@@ -41,6 +42,8 @@ template <class X, class Y>
 void copy(Lane, Tensor<const X> x, Tensor<Y> y);
 template <class T>
 void fill(Lane, Tensor<T> y, float value);
+template <class X, class Y>
+void scale(Lane, Tensor<const X> x, Tensor<Y> y, float factor, bool accumulate, const Dropout&);
 template <class T>
 void swiglu(Lane, Tensor<const T> gate, Tensor<const T> up, Tensor<T> h);
 template <class T>

@@ -172,6 +172,11 @@ void run(Cuda::Stream& stream, const Fill<T>& op) {
 }
 void run(Cuda::Stream& stream, const Fill<double>& op) { cuda::fill<double>(lane_of(stream), op.y, op.value); }
 
+template <ComputedBy<Cuda> X, ComputedBy<Cuda> Y>
+void run(Cuda::Stream& stream, const Scale<X, Y>& op) {
+  cuda::scale<X, Y>(lane_of(stream), op.x, op.y, op.factor, op.write == Write::accumulate, op.dropout);
+}
+
 void run(Cuda::Stream& stream, const SumOfSquares& op, Scratch memory) {
   const auto partials = memory.as<double>({op.chunks()});
   cuda::squares(lane_of(stream), op.x, partials);
@@ -233,6 +238,7 @@ void run(Cuda::Stream& stream, const DirectionStep<T>& op) {
   template void run(Cuda::Stream&, const Copy<T, bf16>&);                 \
   template void run(Cuda::Stream&, const Copy<T, f16>&);                  \
   template void run(Cuda::Stream&, const Fill<T>&);                       \
+  template void run(Cuda::Stream&, const Scale<T, T>&);                   \
   template void run(Cuda::Stream&, const AdamWStep<T>&, Scratch);         \
   template void run(Cuda::Stream&, const SgdStep<T>&);                    \
   template void run(Cuda::Stream&, const Normalized<T>&);                 \
@@ -241,5 +247,7 @@ void run(Cuda::Stream& stream, const DirectionStep<T>& op) {
 FSDP_CUDA_OPERATIONS(float)
 FSDP_CUDA_OPERATIONS(bf16)
 FSDP_CUDA_OPERATIONS(f16)
+template void run(Cuda::Stream&, const Scale<bf16, float>&);
+template void run(Cuda::Stream&, const Scale<f16, float>&);
 
 }  // namespace fsdp::device

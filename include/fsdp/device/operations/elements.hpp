@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Operations on each element: add, copy, fill.
+/// Operations on each element: add, copy, fill, scale.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 #include <tuple>
 
@@ -48,6 +49,34 @@ struct Fill {
 
   auto tensors() const { return std::tie(y); }
   Cost cost() const { return {.bytes = y.bytes()}; }
+};
+
+/// Which elements of a matrix are left out at random: a hash of `key` and of their place in the matrix that this one
+/// may be a part of, so that tiles, ranks and the backward pass leave out the same ones.
+struct Dropout {
+  float rate = 0;  ///< at least 0, below 1; 0: none
+  std::uint64_t key = 0;
+  std::int64_t first_row = 0, first_column = 0;  ///< of this part
+};
+
+/// y = factor x, or y += factor x; y may be x. With dropout (Srivastava et al. 2014) an element counts as 0, or else
+/// 1 / (1 - rate) times.
+template <class X, class Y = X>
+struct Scale {
+  static constexpr std::string_view name = "scale";
+
+  Tensor<const X> x = {};
+  Tensor<Y> y = {};
+  float factor = 1;
+  Write write = Write::overwrite;
+  Dropout dropout = {};
+
+  auto tensors() const { return std::tie(x, y); }
+  Cost cost() const { return {.bytes = x.bytes() + (write == Write::accumulate ? 2 : 1) * y.bytes()}; }
+  void check() const {
+    require_same_shape(name, x, y);
+    require(dropout.rate >= 0 && dropout.rate < 1, "scale: a dropout of ", dropout.rate);
+  }
 };
 
 }  // namespace fsdp::device

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Sums, conversions and SwiGLU over ranges of elements.
+/// Sums, products with a number, conversions and SwiGLU over ranges of elements.
+#include "../../dropout.hpp"
 #include "tables.hpp"
 #include "vector.hpp"
 
@@ -22,6 +23,27 @@ template <class T>
 void fill(T* y, float value, std::int64_t count) {
   const T rounded(value);
   for (std::int64_t i = 0; i < count; ++i) y[i] = rounded;
+}
+
+/// 0, 1, 2, ...
+FSDP_INLINE Words first_words() {
+  Words words;
+  for (std::int64_t lane = 0; lane < lanes; ++lane) words[lane] = static_cast<std::uint32_t>(lane);
+  return words;
+}
+
+template <class X, class Y>
+void scale(const X* x, Y* y, const Scaling& scaling, std::int64_t count) {
+  const Words first = first_words() + scaling.column, row = Words{} + scaling.row;
+  for_vectors(count, [=](std::int64_t i, auto part) FSDP_INLINE_LAMBDA {
+    Floats value = load(x + i, part) * scaling.factor;
+    if (scaling.dropped_below != 0) {
+      const Words word = dropout_word(row, first + static_cast<std::uint32_t>(i));
+      value = word < scaling.dropped_below ? Floats{} : value;
+    }
+    if (scaling.accumulate) value += load(y + i, part);
+    store(y + i, value, part);
+  });
 }
 
 FSDP_INLINE Floats sigmoid(Floats x) { return 1.0f / (1.0f + exponential(-x)); }
@@ -54,6 +76,8 @@ constexpr ElementwiseFunctions<T> functions = {.add = add<T, T>,
                                                .from_float = convert<float, T>,
                                                .to_float = convert<T, float>,
                                                .add_to_float = add<T, float>,
+                                               .scale = scale<T, T>,
+                                               .scale_to_float = scale<T, float>,
                                                .swiglu = swiglu<T>,
                                                .swiglu_backward = swiglu_backward<T>};
 constexpr ElementwiseKernels exported = {{functions<float>, functions<bf16>}};

@@ -33,6 +33,13 @@ struct ByType {
   }
 };
 
+/// Of a row, or a part of one that begins at `column`.
+struct Scaling {
+  float factor = 1;
+  bool accumulate = false;
+  std::uint32_t dropped_below = 0, row = 0, column = 0;  ///< of dropout (device/dropout.hpp)
+};
+
 template <class T>
 struct ElementwiseFunctions {
   void (*add)(const T* x, T* y, std::int64_t count);
@@ -40,6 +47,8 @@ struct ElementwiseFunctions {
   void (*from_float)(const float* x, T* y, std::int64_t count);
   void (*to_float)(const T* x, float* y, std::int64_t count);
   void (*add_to_float)(const T* x, float* y, std::int64_t count);
+  void (*scale)(const T* x, T* y, const Scaling& scaling, std::int64_t count);
+  void (*scale_to_float)(const T* x, float* y, const Scaling& scaling, std::int64_t count);
   void (*swiglu)(const T* gate, const T* up, T* h, std::int64_t count);
   void (*swiglu_backward)(T* gate, T* up, T* dh, std::int64_t count);
 };

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Which of a model's projections have paths of low rank beside them (nn/low_rank.hpp), and their two written forms:
+/// values of a config, and PEFT's adapter_config.json.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/hash.hpp>
+#include <fsdp/nn/low_rank.hpp>
+
+namespace fsdp {
+
+/// Part of a model's config; with rank 0 there are no adapters.
+struct LoraConfig {
+  std::int64_t rank = 0;
+  double alpha = 16;          ///< paths count alpha / rank times
+  double dropout = 0;         ///< of what the paths read, in training
+  bool rslora = false;        ///< alpha / sqrt(rank) instead (Kalajdzievski 2023)
+  std::string targets = "*";  ///< patterns of projections' names, with * and ?, between commas
+  std::string base = {};      ///< the folder or name of the model that they were trained on; nothing else depends on it
+
+  bool on() const { return rank > 0; }
+  double scale() const { return alpha / (rslora ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank)); }
+  /// Whether a projection has a path: a pattern matches its whole name ("model.layers.0.self_attn.q_proj"), or what
+  /// stands behind one of its dots.
+  bool targets_projection(const std::string& name) const;
+  static bool matches(const std::string& pattern, const std::string& name);
+  std::vector<std::string> patterns() const;
+
+  /// The paths beside projections of one block that read the same input: `prefix` + names[i] are theirs.
+  template <std::size_t N>
+  nn::LowRank<N> paths(const std::string& prefix, const std::array<const char*, N>& names) const {
+    if (!on()) return {};
+    nn::LowRank<N> paths{.rank = rank,
+                         .scale = static_cast<float>(scale()),
+                         .dropout = static_cast<float>(dropout),
+                         .key = hashed(hashed(hash_seed, prefix), names[0])};
+    for (std::size_t i = 0; i < N; ++i) paths.on[i] = targets_projection(prefix + names[i]);
+    return paths;
+  }
+
+  /// Throws InputError with one sentence about the first value that cannot work.
+  void validate() const;
+
+  /// PEFT's adapter_config.json, `source` naming it in messages. What changes the computation and is not known here
+  /// (other kinds of adapters, other ranks by pattern, biases, modules that were trained whole) is refused by name.
+  static LoraConfig parse(std::string_view json, const std::string& source);
+  /// `folder`/adapter_config.json, at most 1 MB.
+  static LoraConfig read(const std::filesystem::path& folder);
+  /// The adapter_config.json that PEFT opens. `modules`: names of the projections that have paths; `others`: of all
+  /// other modules with a weight.
+  std::string write(const std::vector<std::string>& modules, const std::vector<std::string>& others) const;
+
+  /// Calls visitor(name, value, help) for each value.
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor&& visitor) {
+    visitor("lora_rank", self.rank, "LoRA: train paths of this rank beside frozen projections; 0: train all weights");
+    visitor("lora_alpha", self.alpha, "LoRA: paths count alpha / rank times");
+    visitor("lora_dropout", self.dropout, "LoRA: share of a path's input that is left out in training");
+    visitor("lora_rslora", self.rslora, "LoRA: paths count alpha / sqrt(rank) times");
+    visitor("lora_targets", self.targets, "LoRA: projections that have paths, with * and ?, between commas");
+  }
+  /// Whether a folder's model may be given this value as well: it adds to the weights and changes none.
+  static bool may_be_added(std::string_view name) { return name.starts_with("lora_"); }
+};
+
+/// A config whose model can have adapters.
+template <class Config>
+concept HasAdapters = requires(Config changed, const Config config) {
+  { changed.adapters() } -> std::same_as<LoraConfig&>;
+  { config.adapters() } -> std::same_as<const LoraConfig&>;
+};
+
+/// A folder's config, with the adapters of another folder; without `adapter` its own. Throws InputError.
+template <class Config>
+Config read_config(const std::filesystem::path& folder, const std::filesystem::path& adapter) {
+  Config config = Config::read(folder);
+  if (adapter.empty()) return config;
+  if constexpr (HasAdapters<Config>) {
+    require<InputError>(!config.adapters().on(), "--adapter ", adapter.string(), ": the model of ", folder.string(),
+                        " has adapters of its own; export it with --merge first");
+    config.adapters() = LoraConfig::read(adapter);
+    config.adapters().base = folder.string();
+    config.validate();
+    return config;
+  } else {
+    throw InputError(message("--adapter ", adapter.string(), ": this model's projections have no adapters"));
+  }
+}
+
+}  // namespace fsdp
