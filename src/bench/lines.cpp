@@ -147,6 +147,9 @@ std::string json_line(const StepLine& l) {
   if (l.bare_loop_ms) object["bare_loop_ms"] = readable(*l.bare_loop_ms);
   if (l.ratio_to_bare_loop) object["ratio_to_bare_loop"] = readable(*l.ratio_to_bare_loop);
   if (l.bare_loop_loss) object["bare_loop_loss"] = *l.bare_loop_loss;
+  if (l.lora_ms) object["lora_ms"] = readable(*l.lora_ms);
+  if (l.lora_time_ratio) object["lora_time_ratio"] = readable(*l.lora_time_ratio);
+  if (l.lora_memory_ratio) object["lora_memory_ratio"] = readable(*l.lora_memory_ratio);
   return object.dump();
 }
 

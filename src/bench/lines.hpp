@@ -104,6 +104,7 @@ struct StepLine {
   StepPhases phases;
   std::optional<double> owners_balance;  ///< of whole tensors: the most work of a rank's step over the mean
   std::optional<double> bare_loop_ms, ratio_to_bare_loop, bare_loop_loss;  ///< on one rank
+  std::optional<double> lora_ms, lora_time_ratio, lora_memory_ratio;       ///< of a step that trains adapters alone
 };
 std::string json_line(const StepLine& line);
 

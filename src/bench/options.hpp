@@ -26,6 +26,7 @@ struct BenchOptions {
   std::int64_t parameters = 50'000'000;   ///< optim
   std::int64_t bytes = 0;                 ///< comm: of each collective; 0: the command's own
   std::int64_t repeats = 7;               ///< the median is printed
+  std::int64_t lora_rank = 0;             ///< step: also with adapters of this rank, against the full step; 0: not
   bool table = false;                     ///< mlp: the published setting
   bool dry_run = false;                   ///< mlp --table: bytes alone
   std::int64_t up_to = 8192;              ///< mlp --table: the longest sequence that is timed

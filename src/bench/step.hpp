@@ -49,9 +49,10 @@ class StepRun {
   using Stack = typename Model::Stack;
   using Comm = typename Stack::Comm;
 
-  StepRun(Comm& communicator, const BenchOptions& options, const typename Stack::Tiling& tiling)
+  /// `adapters`: with those that the options ask for.
+  StepRun(Comm& communicator, const BenchOptions& options, const typename Stack::Tiling& tiling, bool adapters = false)
       : communicator_(communicator),
-        model_(step_model(options)),
+        model_(step_model(options, adapters)),
         sharding_(cli::sharding_of<typename Stack::Sharding>(options.stack.sharding)),
         with_(resolve(options.optimizer)),
         request_(request(communicator, options)),
@@ -91,6 +92,12 @@ class StepRun {
     clock_.reset();
   }
 
+  double peak_bytes() const {
+    double sum = 0;
+    for (const std::int64_t part : module_.peak_bytes()) sum += static_cast<double>(part);
+    return sum;
+  }
+
   StepLine measure(const BenchOptions& options) {
     using Bare = BareLoop<typename Stack::Local::Precision>;
     std::optional<Bare> bare;
@@ -104,11 +111,17 @@ class StepRun {
         for (const auto& piece : module_.pieces()) bare->set(piece.parameter->name, piece.begin, piece.main);
         bare_case = rounds.add([&] { bare_loss = bare->step(batch_, lr); });
       }
+    std::optional<StepRun> lora;
+    std::size_t lora_case = 0;
+    if (options.lora_rank > 0) {
+      lora.emplace(communicator_, options, module_.tiling(), true);
+      lora_case = rounds.add([&] { lora->step(); });
+    }
     StepFloor floor(work());
     floor.add_to(rounds);
     rounds.run(options.repeats, [this] { comm::barrier(communicator_, {"bench"}); });
 
-    for (const std::int64_t part : module_.peak_bytes()) sums_.peak_bytes += static_cast<double>(part);
+    sums_.peak_bytes = peak_bytes();
     auto sums = std::bit_cast<std::array<double, sizeof(StepSums) / sizeof(double)>>(sums_);
     auto phases = std::bit_cast<std::array<double, sizeof(StepPhases) / sizeof(double)>>(clock_.mean(options.repeats));
     comm::reduce(communicator_, rounds.samples(), comm::Reduction::max, {"bench"});
@@ -141,12 +154,21 @@ class StepRun {
         .owners_balance = owners_balance(),
         .bare_loop_ms = {},
         .ratio_to_bare_loop = {},
-        .bare_loop_loss = {}};
+        .bare_loop_loss = {},
+        .lora_ms = {},
+        .lora_time_ratio = {},
+        .lora_memory_ratio = {}};
     if (bare) {
       line.bare_loop_ms = 1e3 * rounds.median_seconds(bare_case);
       line.ratio_to_bare_loop = rounds.median_of(
           [&](std::size_t round) { return rounds.seconds(step_case, round) / rounds.seconds(bare_case, round); });
       line.bare_loop_loss = bare_loss;
+    }
+    if (lora) {
+      line.lora_ms = 1e3 * rounds.median_seconds(lora_case);
+      line.lora_time_ratio = rounds.median_of(
+          [&](std::size_t round) { return rounds.seconds(lora_case, round) / rounds.seconds(step_case, round); });
+      line.lora_memory_ratio = lora->peak_bytes() / peak_bytes();
     }
     return line;
   }

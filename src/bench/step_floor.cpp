@@ -104,7 +104,12 @@ StepPhases PhaseClock::mean(std::int64_t steps) const {
           .optimizer_ms = phases_.optimizer_ms / n};
 }
 
-LlamaConfig step_model(const BenchOptions& options) {
+LlamaConfig step_model(const BenchOptions& options, bool adapters) {
+  if (adapters) {
+    LlamaConfig config = step_model(options);
+    config.lora.rank = options.lora_rank;
+    return config;
+  }
   if (!options.model.empty()) return LlamaConfig::read(options.model);
   require<InputError>(options.hidden % options.heads == 0, "--hidden ", options.hidden,
                       " is not a multiple of --heads ", options.heads, "; change one of them");

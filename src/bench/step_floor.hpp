@@ -67,7 +67,7 @@ class PhaseClock {
 };
 
 /// Sizes of the model that `bench step` trains and `bench generate` runs.
-LlamaConfig step_model(const BenchOptions& options);
+LlamaConfig step_model(const BenchOptions& options, bool adapters = false);
 
 /// Tokens of one sequence, different on every rank.
 std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocabulary, int rank);

@@ -25,12 +25,24 @@ namespace {
 using nlohmann::json;
 
 /// Keys that are read below, and those that say nothing of what is computed from given weights.
-constexpr std::array known_keys = {"peft_type",           "task_type",      "r",
-                                   "lora_alpha",          "lora_dropout",   "use_rslora",
-                                   "target_modules",      "bias",           "base_model_name_or_path",
-                                   "init_lora_weights",   "inference_mode", "revision",
-                                   "auto_mapping",        "peft_version",   "megatron_core",
-                                   "ensure_weight_tying", "runtime_config"};
+constexpr std::array known_keys = {"peft_type",
+                                   "task_type",
+                                   "r",
+                                   "lora_alpha",
+                                   "lora_dropout",
+                                   "use_rslora",
+                                   "target_modules",
+                                   "bias",
+                                   "base_model_name_or_path",
+                                   "init_lora_weights",
+                                   "inference_mode",
+                                   "revision",
+                                   "auto_mapping",
+                                   "peft_version",
+                                   "qalora_group_size",
+                                   "megatron_core",
+                                   "ensure_weight_tying",
+                                   "runtime_config"};
 
 /// Ways to begin that change the base's weights: adapters fit the changed ones alone.
 constexpr std::array changing_starts = {"pissa", "olora", "corda", "loftq", "lora_ga"};

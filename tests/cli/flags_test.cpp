@@ -44,7 +44,13 @@ Train everything() {
                         {"tied", "false"},
                         {"rms-norm-eps", "1e-06"},
                         {"rope-theta", "500"},
-                        {"max-position-embeddings", "99"}}};
+                        {"max-position-embeddings", "99"},
+                        {"lora-rank", "4"},
+                        {"lora-alpha", "8"},
+                        {"lora-dropout", "0.25"},
+                        {"lora-rslora", "true"},
+                        {"lora-targets", "q_proj,mlp.*"}},
+             .adapter = "adapters"};
   command.optimizer = {.name = "muon",
                        .constants = {{"momentum", "0.5"},
                                      {"nesterov", "false"},
@@ -197,7 +203,7 @@ TEST(ConfigFile, GivesBackEveryOption) {
   const TemporaryFolder folder;
   const std::string path = folder.write("run.toml", train::to_toml(everything())).string();
   Train read = command_of({"--config", path.c_str()});
-  EXPECT_EQ(read.options.given.size(), 77u);
+  EXPECT_EQ(read.options.given.size(), 83u);
   read.options.given.clear();
   EXPECT_EQ(read, everything());
 }

@@ -10,21 +10,21 @@ stack=(config sharding precision offload tiling comm threads deadline shared-win
 tessera --help
 for command in train eval generate chat export inspect tokenize plot bench stacks; do contains "$out" "^  $command "; done
 tessera train --help
-names "${stack[@]}" data data-format chat-template on-long model from-scratch family sliding-window rope-type rope-factor hidden layers heads kv-heads head-dim intermediate vocab tied steps seq-len batch-size \
+names "${stack[@]}" data data-format chat-template on-long model from-scratch family sliding-window rope-type rope-factor hidden layers heads kv-heads head-dim intermediate vocab tied adapter lora-rank lora-alpha lora-dropout lora-rslora lora-targets steps seq-len batch-size \
   grad-accum lr lr-schedule lr-decay-steps warmup optimizer weight-decay beta1 beta2 eps momentum nesterov iterations clip seed \
   validation-fraction validation-every patience \
   checkpoint-dir checkpoint-every keep resume disk-deadline metrics tensorboard trace cuda-graphs log-every dry-run ranks print-schedule
 tessera eval --help
-names "${stack[@]}" model data data-format seq-len batch-size windows disk-deadline
+names "${stack[@]}" model adapter data data-format seq-len batch-size windows disk-deadline
 tessera generate --help
-names "${stack[@]}" model prompt prompt-ids tokens temperature top-k top-p min-p repetition-penalty seed stop-ids disk-deadline
+names "${stack[@]}" model adapter prompt prompt-ids tokens temperature top-k top-p min-p repetition-penalty seed stop-ids disk-deadline
 tessera chat --help
-names "${stack[@]}" model tokenizer chat-template system context tokens temperature top-k top-p min-p repetition-penalty seed stop-ids disk-deadline
+names "${stack[@]}" model adapter tokenizer chat-template system context tokens temperature top-k top-p min-p repetition-penalty seed stop-ids disk-deadline
 tessera export --help
-names dtype shard-bytes files-from
+names dtype shard-bytes files-from adapter merge
 tessera plot --help
 names out
 tessera tokenize --help
 names tokenizer out text-field end-token shard-tokens threads
 tessera bench --help
-names "${stack[@]}" seq-len repeats
+names "${stack[@]}" seq-len repeats lora-rank

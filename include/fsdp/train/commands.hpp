@@ -208,9 +208,12 @@ void load(typename Model::Stack::Comm& communicator, const LaunchOptions& launch
           const std::string& folder, const std::string& adapter = {}) {
   with_disk_deadline(communicator, launch.disk_deadline_seconds, message("reading ", folder, " (--disk-deadline)"),
                      [&] {
-                       load_agreed_weights(communicator, module, folder, adapter, [&](const std::string& text) {
-                         if (communicator.rank() == 0) std::fprintf(stderr, "tessera: warning: %s\n", text.c_str());
-                       });
+                       load_agreed_weights(
+                           communicator, module, folder,
+                           [&](const std::string& text) {
+                             if (communicator.rank() == 0) std::fprintf(stderr, "tessera: warning: %s\n", text.c_str());
+                           },
+                           adapter);
                      });
 }
 

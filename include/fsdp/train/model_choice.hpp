@@ -129,9 +129,9 @@ Config resolve_folder(const std::string& folder, const ModelChoice& choice) {
                         choice.adapter.empty() ? folder : choice.adapter, " has adapters, which say all of them; drop ",
                         flags_of(added));
     set_given(config, added);
-    require<InputError>(config.adapters().on(), flags_of(added), ": give --lora-rank, too");
     config.adapters().base = folder;
     config.validate();
+    require<InputError>(config.adapters().on(), flags_of(added), ": give --lora-rank, too");
   }
   return config;
 }

@@ -207,7 +207,7 @@ class RunCheckpoints {
       agree_on_opened(communicator_, message("--model ", folder, stored ? " has weights\n" : " has none\n"));
       if (stored) {
         optim::initialize(training_.module(), options_.seed, optim::Begin::adapters);
-        load_agreed_weights(communicator_, training_.module(), folder, options_.model.adapter, warn());
+        load_agreed_weights(communicator_, training_.module(), folder, warn(), options_.model.adapter);
         return {};
       }
     }

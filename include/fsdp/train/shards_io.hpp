@@ -46,7 +46,7 @@ void load_weights(ShardedModule<Model>& module, const checkpoint::ModelFiles& fi
 /// is that of all. Collective.
 template <class Model>
 void load_agreed_weights(typename Model::Stack::Comm& communicator, ShardedModule<Model>& module,
-                         const std::string& folder, const std::string& adapter, const checkpoint::Warn& warn) {
+                         const std::string& folder, const checkpoint::Warn& warn, const std::string& adapter = {}) {
   const checkpoint::ModelFiles files =
       on_all_ranks(communicator, "--model", [&] { return checkpoint::open_model<Model>(folder, warn, adapter); });
   agree_on_folder(communicator, folder);

@@ -1,0 +1,164 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Adapters: trained as PEFT trains them under every strategy, read and written as PEFT's folders, merged, and refused where
+# they do not fit.
+set -euo pipefail
+source "$(dirname "$0")/../support/program.sh"
+
+cp -r "$golden/../text/chat" model
+cp -r "$golden/../text/lora" peft
+cp "$golden/../text/tokenizers/qwen.json" model/tokenizer.json
+echo '{"eos_token": "<|endoftext|>"}' >model/tokenizer_config.json
+answers=(--data model/chats.jsonl --data-format chat --threads 1)
+flags=(--model model "${answers[@]}" --validation-fraction 0 --lr-schedule constant)
+size=(--seq-len 300 --batch-size 6)
+losses() { steps metrics.jsonl 1 | cut -d ' ' -f 2; }
+train() {
+  rm -f metrics.jsonl
+  tessera train "${flags[@]}" "$@" --metrics metrics.jsonl
+}
+# loss_of MODEL...: over all answers.
+loss_of() {
+  tessera eval "${answers[@]}" --seq-len 360 --precision fp32 "$@"
+  python3 -c "import json, sys; print(json.load(open(sys.argv[1]))['loss'])" "$out"
+}
+
+echo "== losses of PEFT's loop, whatever cuts a step"
+same_as_peft() {
+  train --adapter peft/all --precision fp32 --steps 8 --lr 1e-2 "$@"
+  losses >losses
+  close losses peft/losses.txt 1e-6
+}
+same_as_peft --seq-len 360 --batch-size 8
+same_as_peft --seq-len 360 --batch-size 8 --grad-accum 4 --tiling tokens:100 --recompute
+same_as_peft --seq-len 300 --batch-size 9 --grad-accum 3 --comm threads:3 --sharding zero3 --tiling tiles:2
+loss_of --model model --adapter peft/some >loss
+close loss peft/some.txt 1e-6
+
+echo "== every strategy, tiled and recomputed, with dropout: the same to the bit on as many ranks"
+for precision in fp32 bf16; do
+  rm -f first
+  for how in "fsdp2 --tiling off" "zero3 --recompute" "fsdp2:no-reshard --tiling tiles:3" "zero1 --recompute --tiling tiles:2" "zero2" "hybrid:1" \
+    "replicated --recompute"; do
+    train --lora-rank 3 --lora-targets q_proj,mlp.* --lora-dropout 0.2 --precision $precision "${size[@]}" --steps 3 --lr 1e-2 \
+      --comm threads:2 --sharding $how
+    losses >losses
+    [ -e first ] || cp losses first
+    case $how in *tiles* | *recompute*) close losses first 2e-3 ;; *) same losses first ;; esac
+  done
+done
+train --lora-rank 3 --lora-dropout 0.2 --precision fp32 "${size[@]}" --steps 3 --lr 1e-2
+losses >one
+for cut in "--comm threads:3" "--grad-accum 3" "--comm threads:2 --grad-accum 3 --tiling tiles:2 --recompute"; do
+  train --lora-rank 3 --lora-dropout 0.2 --precision fp32 "${size[@]}" --steps 3 --lr 1e-2 $cut
+  losses >losses
+  close losses one 1e-5
+done
+train --lora-rank 3 --precision fp32 "${size[@]}" --steps 3 --lr 1e-2
+losses >losses
+! cmp -s losses one || fail "dropout leaves nothing out"
+
+echo "== a step's first loss is the base's to the bit, since B begins at zero"
+for precision in fp32 bf16; do
+  train --precision $precision "${size[@]}" --steps 1
+  losses >base
+  train --lora-rank 7 --lora-rslora --precision $precision "${size[@]}" --steps 1
+  losses >losses
+  same losses base
+done
+
+echo "== memory: the base's shard in bf16, and the adapters' state, of sizes that need no padding"
+parameters() { tessera inspect "$1" && grep -Eo '[0-9]+ parameters' "$out" | cut -d ' ' -f 1; }
+text 2000 text.txt
+small=(--model small --data text.txt --seq-len 32 --threads 1 --precision bf16)
+tessera train "${small[@]}" --steps 1 --checkpoint-dir plain
+tessera train "${small[@]}" --steps 1 --checkpoint-dir run --lora-rank 4 --comm threads:2
+base=$(parameters plain/step-00000001)
+adapters=$(($(parameters run/step-00000001) - base))
+tessera train "${small[@]}" --lora-rank 4 --ranks 2 --dry-run
+bytes_of() { grep -E "^  $1 " "$out" | tr -s ' ' | cut -d ' ' -f 3; }
+[ "$(bytes_of weights)" -eq $((base * 2 / 2 + adapters * (4 + 2) / 2)) ] || fail "$base, $adapters: weights take $(bytes_of weights)"
+[ "$(bytes_of optimizer)" -eq $((adapters * 8 / 2)) ] || fail "the optimizer takes $(bytes_of optimizer)"
+[ "$(stat -c %s run/step-00000001/optimizer.safetensors)" -lt $((adapters * 8 + 20000)) ] || fail "states of frozen weights are saved"
+
+echo "== a resumed run goes on as if it had not stopped"
+train --lora-rank 4 --lora-dropout 0.1 --precision bf16 "${size[@]}" --steps 6 --lr 1e-2 --checkpoint-dir whole --checkpoint-every 3
+losses >whole.txt
+rm -r whole/step-00000006
+train --lora-rank 4 --lora-dropout 0.1 --precision bf16 "${size[@]}" --steps 6 --lr 1e-2 --checkpoint-dir whole --resume auto --comm threads:2 \
+  --sharding zero3
+losses >losses
+tail -n 3 whole.txt >expected
+close losses expected 2e-3
+refused 'another model: tensor .*q_proj.lora_A.weight. has shape \[4, 24\]' "$program" train "${flags[@]}" "${size[@]}" --lora-rank 3 \
+  --resume whole/step-00000003
+refused 'another model: lora_alpha' "$program" train "${flags[@]}" "${size[@]}" --lora-rank 4 --lora-alpha 2 --resume whole/step-00000003
+
+echo "== adapters out and in: PEFT's folder; merged is unmerged"
+train --lora-rank 4 --lora-alpha 6.5 --precision fp32 "${size[@]}" --steps 20 --lr 1e-2 --checkpoint-dir tuned
+tessera export tuned adapters
+[ "$(cd adapters && ls *.safetensors *config.json)" = "$(printf 'adapter_config.json\nadapter_model.safetensors\ntokenizer_config.json')" ] ||
+  fail "files: $(ls adapters)"
+tessera export tuned merged --merge
+tessera export model merged_by_adapter --adapter adapters --merge
+cmp merged/model.safetensors merged_by_adapter/model.safetensors
+lacks merged/config.json lora
+loss_of --model tuned/step-00000020 >loss
+loss_of --model model --adapter adapters >of_adapters
+same loss of_adapters
+loss_of --model merged >of_merged
+close of_merged loss 1e-6
+tessera export model again --adapter peft/some
+tail -c +9 again/adapter_model.safetensors | tr '\0' ' ' | grep -q 'base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight' ||
+  fail "names of the adapters"
+contains again/adapter_config.json '"use_rslora": true'
+loss_of --model model --adapter again >losses
+close losses peft/some.txt 1e-6
+
+echo "== generate and chat with adapters"
+tuned=(--temperature 0 --tokens 12 --precision fp32 --threads 1)
+tessera generate --model tuned/step-00000020 --prompt 'What is' "${tuned[@]}"
+cp "$out" text
+tessera generate --model model --adapter adapters --prompt 'What is' "${tuned[@]}" --comm threads:2
+same "$out" text
+echo 'What is 3 + 4?' >line
+tessera chat --model tuned/step-00000020 "${tuned[@]}" <line
+cp "$out" said
+tessera chat --model model --adapter adapters "${tuned[@]}" <line
+same "$out" said
+
+echo "== refusals"
+bad() { expect_error "$1" "$program" train "${flags[@]}" "${size[@]}" "${@:2}"; }
+bad "lora_targets has 'qproj', which matches no projection" --lora-rank 2 --lora-targets qproj
+bad 'lora_rank is -1' --lora-rank -1
+bad '--lora-alpha: give --lora-rank, too' --lora-alpha 3
+bad '--adapter peft/all has adapters, which say all of them; drop --lora-rank' --adapter peft/all --lora-rank 2
+bad 'drop --hidden' --hidden 8 --lora-rank 2
+bad 'is for a folder.s model' --model tiny --adapter peft/all
+bad 'adapter_config.json: no such file' --adapter model
+expect_error 'has no adapters; leave it out' "$program" export model never --merge
+expect_error 'has adapters of its own' "$program" eval "${answers[@]}" --model tuned/step-00000020 --adapter peft/all
+# change KEY VALUE: another adapter_config.json.
+change() {
+  rm -rf bad && cp -r peft/all bad
+  python3 - "$1" "$2" <<'END'
+import json, sys
+config = json.load(open("bad/adapter_config.json"))
+config[sys.argv[1]] = json.loads(sys.argv[2])
+json.dump(config, open("bad/adapter_config.json", "w"))
+END
+}
+refuses() {
+  change "$1" "$2"
+  bad "$3" --adapter bad
+}
+refuses rank_pattern '{"q_proj": 8}' '"rank_pattern" is .* which this program does not know'
+refuses modules_to_save '["lm_head"]' '"modules_to_save" is'
+refuses bias '"all"' '"bias" is "all"; only "none" is supported'
+refuses use_dora true '"use_dora" is true'
+refuses peft_type '"LOHA"' '"peft_type" is "LOHA"'
+refuses init_lora_weights '"pissa"' 'which changed the base.s weights'
+refuses target_modules '".*q_proj"' 'is the regular expression'
+refuses target_modules '["lm_head"]' "'lm_head', which matches no projection"
+refuses r 8 'has shape \[4, 24\] where the model has \[8, 24\]: the adapters are another model.s, or not of the rank'
+refuses target_modules '["q_proj"]' 'tensors that the model lacks'
