@@ -24,7 +24,7 @@ mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/log"
 touch "$apt/status"  # nothing is installed there: every dependency is fetched
 get() {
   apt-get -q -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o Dir::State="$apt" -o Dir::State::status="$apt/status" \
-    -o Dir::Cache="$apt/cache" -o Dir::Log="$apt/log" -o APT::Sandbox::User="$(id -un)" -o Debug::NoLocking=true "$@" >>"$apt/output" 2>&1 ||
+    -o Dir::Cache="$apt/cache" -o Dir::Log="$apt/log" -o APT::Sandbox::User="$(id -un)" "$@" >>"$apt/output" 2>&1 ||
     { tail -n 20 "$apt/output" >&2; echo "aarch64_sysroot.sh: apt-get failed; $apt/output has all it said" >&2; exit 1; }
 }
 echo "Fetching Debian's arm64 packages into $root"
