@@ -3,16 +3,19 @@
 # Installs from Debian or Ubuntu what the build needs and the machine lacks; says nothing and does nothing where all is there. On Fedora and Arch it
 # prints the packages' names (which nobody has tried), and installs nothing.
 #
-# usage: cmake/dependencies.sh [--ci]     --ci: also what .ci/run needs (clang, its sanitizers, clang-format)
+# usage: cmake/dependencies.sh [--ci] [--libraries]
+#   --ci: also what .ci/run needs (clang, its sanitizers, clang-format)
+#   --libraries: prints Debian's names of the libraries alone, and installs nothing (cmake/aarch64_sysroot.sh)
 set -euo pipefail
 
-packages=(g++ cmake ninja-build python3
-  libdnnl-dev libisal-dev libpcre2-dev libutf8proc-dev libopenmpi-dev openmpi-bin libboost-dev librange-v3-dev
-  nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libgtest-dev)
+libraries=(libdnnl-dev libisal-dev libpcre2-dev libutf8proc-dev libopenmpi-dev libboost-dev librange-v3-dev nlohmann-json3-dev
+  libcli11-dev libtomlplusplus-dev libgtest-dev)
+packages=(g++ cmake ninja-build python3 openmpi-bin "${libraries[@]}")
 for argument in "$@"; do
   case $argument in
     --ci) packages+=(clang libclang-rt-dev libomp-dev clang-format) ;;
-    *) echo "dependencies.sh: unknown argument '$argument'; there is only --ci" >&2; exit 2 ;;
+    --libraries) echo "${libraries[@]}"; exit 0 ;;
+    *) echo "dependencies.sh: unknown argument '$argument'; there are --ci and --libraries" >&2; exit 2 ;;
   esac
 done
 

@@ -22,13 +22,20 @@ std::vector<AttentionShape> all_shapes() {
   return list;
 }
 
+/// oneDNN adds the products of a row one after the other where it has no kernel for the processor.
+#if defined(__x86_64__)
+constexpr double float_bound = 1.5e-6;
+#else
+constexpr double float_bound = 2e-6;
+#endif
+
 TEST(Attention, IsTheReferenceInFloat) {
   for (const AttentionShape& shape : all_shapes()) {
     const Results expected = attend(shape, Buffers<float>(shape).inputs(), Rounding::none);
     for (const int threads : {1, 2}) {
       const Errors found = run<float>(shape, threads, expected);
       for (const double error : {found.out, found.lse, found.dq, found.dk, found.dv})
-        EXPECT_LT(error, 1.5e-6) << name(shape, threads);
+        EXPECT_LT(error, float_bound) << name(shape, threads);
     }
   }
 }

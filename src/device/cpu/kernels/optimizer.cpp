@@ -35,6 +35,14 @@ void adamw(const AdamWFactors& factors, float* main, float* first_moment, float*
 using Doubles [[gnu::vector_size(lanes * 4)]] = double;
 using FewFloats [[gnu::vector_size(lanes * 2)]] = float;
 
+FSDP_INLINE Doubles widen(FewFloats few) {
+#if defined(__aarch64__)  // as in vector.hpp
+  return reinterpret_cast<Doubles>(vcvt_f64_f32(reinterpret_cast<float32x2_t>(few)));
+#else
+  return __builtin_convertvector(few, Doubles);
+#endif
+}
+
 double sum_of_squares(const float* x, std::int64_t count) {
   constexpr std::int64_t width = lanes / 2;
   constexpr std::int64_t sums = 16;
@@ -44,7 +52,7 @@ double sum_of_squares(const float* x, std::int64_t count) {
     for (std::int64_t j = 0; j < sums / width; ++j) {
       FewFloats few;
       __builtin_memcpy(&few, x + i + j * width, sizeof few);
-      const Doubles value = __builtin_convertvector(few, Doubles);
+      const Doubles value = widen(few);
       partial[j] += value * value;  // the product of two floats is exact, fused or not
     }
   }

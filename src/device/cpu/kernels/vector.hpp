@@ -10,6 +10,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include <fsdp/core/bf16.hpp>
@@ -55,6 +57,8 @@ FSDP_INLINE Floats widen(HalfWords halves) {
 #if defined(__AVX512F__)
   return reinterpret_cast<Floats>(
       reinterpret_cast<Words>(_mm512_maskz_cvtepu16_epi32(0xffff, reinterpret_cast<__m256i>(halves))) << 16);
+#elif defined(__aarch64__)  // g++ 12 converts vectors of 64 bits one lane after the other
+  return reinterpret_cast<Floats>(reinterpret_cast<Words>(vmovl_u16(reinterpret_cast<uint16x4_t>(halves))) << 16);
 #else
   return reinterpret_cast<Floats>(__builtin_convertvector(halves, Words) << 16);
 #endif
