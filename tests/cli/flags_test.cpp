@@ -197,7 +197,7 @@ TEST(ConfigFile, GivesBackEveryOption) {
   const TemporaryFolder folder;
   const std::string path = folder.write("run.toml", train::to_toml(everything())).string();
   Train read = command_of({"--config", path.c_str()});
-  EXPECT_EQ(read.options.given.size(), 77u);
+  EXPECT_EQ(read.options.given.size(), 78u);
   read.options.given.clear();
   EXPECT_EQ(read, everything());
 }
