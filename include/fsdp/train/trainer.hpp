@@ -42,6 +42,7 @@
 #include <fsdp/train/peers.hpp>
 #include <fsdp/train/resumed.hpp>
 #include <fsdp/train/run_checkpoints.hpp>
+#include <fsdp/train/samples.hpp>
 #include <fsdp/train/training.hpp>
 #include <fsdp/train/validation.hpp>
 
@@ -67,7 +68,7 @@ class Trainer {
         stack_text_(message(policy_text(sharding), " ", policy_text(communicator), " ",
                             policy_text<typename Model::Stack::Precision>(), " ", policy_text(tiling))),
         data_(agreed_data(communicator, options, model_, source)),
-        size_(step_size(options, communicator.size())),
+        size_(required_step_size<Model>(options, communicator.size())),
         training_(communicator, model_, size_, sharding, tiling,
                   {.optimizer = optimizer,
                    .rules = {.clip = options.clip, .skips_overflow = loss_scale_of(options).has_value()},
@@ -76,6 +77,7 @@ class Trainer {
         feed_(communicator, training_.counts(), source, data::sampler_of(source, options.seed, options.batch_size),
               size_.sequences, size_.micro_batches, signals_),
         held_out_batch_(source, size_.sequences, 1, device::host_memory<Device>),
+        samples_(communicator, options, model_, training_.executor(), size_.sequences),
         early_stop_(options.patience),
         loss_scale_(loss_scale_of(options)),
         checkpoints_(communicator, options, model_, training_, run_record(), source.training()) {}
@@ -273,7 +275,16 @@ class Trainer {
 
   std::optional<double> validate_now() {
     report_all();
-    if (source_.validation() == 0) return std::nullopt;
+    const std::optional<double> held_out = source_.validation() > 0 ? std::optional(held_out_loss()) : std::nullopt;
+    if constexpr (writes_text<Model>)
+      if (const auto sample = samples_.write(optimizer().steps())) {
+        write(*sample);
+        console_->line(console_text(*sample));
+      }
+    return held_out;
+  }
+
+  double held_out_loss() {
     const auto held_out = data::evenly_spread(source_.training(), source_.validation(), options_.validation_windows);
     const MeanLoss mean = mean_loss(training_.executor(), communicator_, training_.held_out_counts(), held_out_batch_,
                                     size_.sequences, held_out);
@@ -375,6 +386,7 @@ class Trainer {
   Training<Model, Optimizer> training_;
   Feed<Comm, Source> feed_;
   Batches<Source> held_out_batch_;
+  Samples<Model> samples_;
   EarlyStop early_stop_;
   report::Metrics metrics_;
   report::TensorBoard tensorboard_;
