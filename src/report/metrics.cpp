@@ -79,6 +79,10 @@ std::string json_line(const ValidationRecord& r) {
                   {"tokens", r.tokens}});
 }
 
+std::string json_line(const SampleRecord& r) {
+  return line_of({{"event", "sample"}, {"step", r.step}, {"prompt", r.prompt}, {"text", r.text}});
+}
+
 std::string json_line(const SummaryRecord& r) {
   return line_of({{"event", "summary"},
                   {"steps", r.steps},

@@ -52,6 +52,13 @@ std::string masked_crc(std::string_view text) {
   return fixed(std::rotr(crc, 15) + 0xa282ead8u);
 }
 
+/// Indented, which is how Markdown keeps a text as it is.
+std::string sample_markdown(const SampleRecord& record) {
+  std::string text = "    ";
+  for (const char c : record.whole()) text.append(1, c).append(c == '\n' ? "    " : "");
+  return text;
+}
+
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
 /// Seconds in the name of the newest event file, or 0.
@@ -88,6 +95,15 @@ std::string scalars_event(double seconds, std::int64_t step, std::span<const Sca
   for (const Scalar& scalar : scalars)
     summary += bytes(1, bytes(1, scalar.tag) + real32(2, static_cast<float>(scalar.value)));
   return real64(1, seconds) + integer(2, step) + bytes(5, summary);
+}
+
+std::string text_event(double seconds, std::int64_t step, std::string_view tag, std::string_view text) {
+  constexpr std::int64_t strings = 7;                       // DT_STRING
+  const std::string metadata = bytes(1, bytes(1, "text"));  // plugin_data: plugin_name
+  const std::string shape = bytes(2, integer(1, 1));        // one dimension of one text
+  const std::string tensor = integer(1, strings) + bytes(2, shape) + bytes(8, text);
+  const std::string value = bytes(1, tag) + bytes(8, tensor) + bytes(9, metadata);
+  return real64(1, seconds) + integer(2, step) + bytes(5, bytes(1, value));
 }
 
 TensorBoard::TensorBoard(const std::filesystem::path& directory) {
@@ -128,6 +144,11 @@ void TensorBoard::write(const ValidationRecord& record) {
   if (path_.empty()) return;
   const Scalar loss{"validation_metrics/loss", record.validation_loss};
   append(scalars_event(now(), record.step, {&loss, 1}));
+}
+
+void TensorBoard::write(const SampleRecord& record) {
+  if (path_.empty()) return;
+  append(text_event(now(), record.step, "sample/text_summary", sample_markdown(record)));
 }
 
 void TensorBoard::append(const std::string& event) {

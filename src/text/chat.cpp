@@ -92,6 +92,24 @@ ChatTokens tokens_of(const Tokenizer& tokenizer, std::string_view text, const st
   return tokens;
 }
 
+/// The token that a template writes behind an answer, such as "<|im_end|>"; empty where it writes none.
+std::string text_behind_answers(const ChatFormat& format) {
+  const std::string mark = "tessera";
+  std::string with;
+  try {
+    with = format.prompt("[" + chat_message("user", "x") + "," + chat_message("assistant", mark) + "," +
+                         chat_message("user", "x") + "]");
+  } catch (const InputError&) {
+    return {};  // it wants other conversations; answers end at the model's end token
+  }
+  const std::size_t at = with.rfind(mark);
+  if (at == with.npos) return {};
+  const std::size_t begin = with.find_first_not_of(" \n", at + mark.size());
+  if (begin == with.npos || with[begin] != '<') return {};
+  const std::size_t end = with.find('>', begin);
+  return end == with.npos ? "" : with.substr(begin, end + 1 - begin);
+}
+
 }  // namespace
 
 /// A line of JSONL whose parts were looked at.
@@ -239,6 +257,20 @@ ChatTokens ChatFormat::encode(std::string_view json, const std::string& source) 
                       ": holds no answer: no message of the role assistant, or an empty completion; give it one, or ",
                       "leave the line out");
   return tokens;
+}
+
+std::string chat_message(std::string_view role, std::string_view content) {
+  return nlohmann::json{{"role", role}, {"content", content}}.dump(-1, ' ', false,
+                                                                   nlohmann::json::error_handler_t::replace);
+}
+
+AnswerEnd answer_end(const ChatFormat& format, const std::filesystem::path& tokenizer) {
+  AnswerEnd end{.text = text_behind_answers(format)};
+  std::vector<std::string> names = {end.text};
+  if (const std::optional<std::string> eos = end_token_beside(tokenizer)) names.push_back(*eos);
+  for (const std::string& name : names)
+    if (const std::optional<TokenId> id = format.tokenizer().id_of(name)) end.tokens.push_back(*id);
+  return end;
 }
 
 }  // namespace fsdp::text

@@ -119,6 +119,10 @@ void bind(FlagSet& flags, TrainOptions& o) {
             "end where so many held-out losses in a row were no lower than the best, whose step is saved and stays; 0: "
             "never",
             counts_up_to(most_steps, 0));
+  flags.add("sample-prompt", o.sample_prompt,
+            "text to go on from, each time the held-out loss is measured: what the model writes is printed; with "
+            "--data-format chat a user's message");
+  flags.add("sample-tokens", o.sample_tokens, "tokens of that text, at most", counts_up_to(most_tokens));
   flags.add("validation-windows", o.validation_windows, "held-out windows used, evenly spread; 0: all",
             counts_up_to(most_elements, 0));
   flags.add("checkpoint-dir", o.checkpoint_dir, "where checkpoints are written");

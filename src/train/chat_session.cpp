@@ -8,11 +8,8 @@
 #include <map>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/hash.hpp>
-#include <fsdp/text/tokenizer_config.hpp>
 #include <fsdp/train/generation.hpp>
 #include <fsdp/train/tokenized_data.hpp>
 
@@ -27,29 +24,6 @@ std::filesystem::path tokenizer_file(const ChatOptions& options) {
   require<InputError>(file.has_value(), "chat: --model ", options.generate.model,
                       " has no tokenizer.json; name one by --tokenizer");
   return *file;
-}
-
-std::string message_of(const char* role, const std::string& content) {
-  return nlohmann::json{{"role", role}, {"content", content}}.dump(-1, ' ', false,
-                                                                   nlohmann::json::error_handler_t::replace);
-}
-
-/// The token that a template writes behind an answer, such as "<|im_end|>"; empty where it writes none.
-std::string text_behind_answers(const text::ChatFormat& format) {
-  const std::string mark = "tessera";
-  std::string with;
-  try {
-    with = format.prompt("[" + message_of("user", "x") + "," + message_of("assistant", mark) + "," +
-                         message_of("user", "x") + "]");
-  } catch (const InputError&) {
-    return {};  // it wants other conversations; answers end at the model's end token
-  }
-  const std::size_t at = with.rfind(mark);
-  if (at == with.npos) return {};
-  const std::size_t begin = with.find_first_not_of(" \n", at + mark.size());
-  if (begin == with.npos || with[begin] != '<') return {};
-  const std::size_t end = with.find('>', begin);
-  return end == with.npos ? "" : with.substr(begin, end + 1 - begin);
 }
 
 }  // namespace
@@ -80,13 +54,10 @@ ChatSession::ChatSession(const ChatOptions& options, std::int64_t vocabulary)
     const std::vector<std::int32_t> ids = parse_ids("stop-ids", text);
     stops_.insert(stops_.end(), ids.begin(), ids.end());
   }
-  end_text_ = text_behind_answers(format_);
-  std::vector<std::string> names = {end_text_};
-  if (const std::optional<std::string> end = text::end_token_beside(file)) names.push_back(*end);
-  for (const std::string& name : names)
-    if (const std::optional<text::TokenId> id = format_.tokenizer().id_of(name))
-      stops_.push_back(static_cast<std::int32_t>(*id));
-  if (!options.system.empty()) messages_ = message_of("system", options.system);
+  const text::AnswerEnd end = text::answer_end(format_, file);
+  end_text_ = end.text;
+  stops_.insert(stops_.end(), end.tokens.begin(), end.tokens.end());
+  if (!options.system.empty()) messages_ = text::chat_message("system", options.system);
 }
 
 bool ChatSession::read_line(std::FILE* in) {
@@ -99,10 +70,10 @@ bool ChatSession::read_line(std::FILE* in) {
   if (line.empty() && std::feof(in) != 0) return false;
   if (line == "/quit") return false;
   if (line == "/reset") {
-    messages_ = options_.system.empty() ? "" : message_of("system", options_.system);
+    messages_ = options_.system.empty() ? "" : text::chat_message("system", options_.system);
   } else if (line.find_first_not_of(" \t\r") != line.npos) {
     const std::string before = messages_;
-    messages_ += (messages_.empty() ? "" : ",") + message_of("user", line);
+    messages_ += (messages_.empty() ? "" : ",") + text::chat_message("user", line);
     ask();
     if (!writing_) messages_ = before;
   }
@@ -170,7 +141,7 @@ void ChatSession::answered(bool whole) {
   std::fputs(whole ? "\n" : " ...\n", stdout);
   std::fflush(stdout);
   writing_ = false;
-  messages_ += "," + message_of("assistant", answer_);
+  messages_ += "," + text::chat_message("assistant", answer_);
 }
 
 void ChatSession::print(bool last) {

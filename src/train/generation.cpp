@@ -24,28 +24,17 @@ void require_known(std::string_view flag, std::span<const std::int32_t> ids, std
                         ", which is not below the model's vocabulary of ", vocabulary);
 }
 
-std::vector<std::int32_t> bytes_of(const std::string& prompt, std::int64_t vocabulary) {
-  require<InputError>(vocabulary <= byte_values, "--prompt is read as bytes, and the model knows ", vocabulary,
-                      " tokens, of which nothing says what text they are; give --tokenizer or --prompt-ids");
+std::vector<std::int32_t> bytes_of(std::string_view flag, const std::string& prompt, std::int64_t vocabulary,
+                                   std::string_view instead) {
+  require<InputError>(vocabulary <= byte_values, "--", flag, " is read as bytes, and the model knows ", vocabulary,
+                      " tokens, of which nothing says what text they are; ", instead);
   std::vector<std::int32_t> tokens;
   for (const char c : prompt) {
     tokens.push_back(static_cast<unsigned char>(c));
-    require<InputError>(tokens.back() < vocabulary, "--prompt holds byte ", tokens.back(),
+    require<InputError>(tokens.back() < vocabulary, "--", flag, " holds byte ", tokens.back(),
                         ", which is not below the model's vocabulary of ", vocabulary);
   }
   return tokens;
-}
-
-std::vector<std::int32_t> tokens_of(const std::string& prompt, const text::Tokenizer& tokenizer,
-                                    std::int64_t vocabulary) {
-  std::vector<text::TokenId> ids = tokenizer.frame().before;
-  tokenizer.append_encoded(prompt, false, ids);
-  require<InputError>(!ids.empty(), "--prompt becomes no token; give a longer one");
-  for (const text::TokenId id : ids)
-    require<InputError>(id < vocabulary, "--prompt holds token ", id, " (", tokenizer.name_of(id).value_or(""),
-                        "), which is not below the model's vocabulary of ", vocabulary,
-                        "; is the tokenizer the model's?");
-  return {ids.begin(), ids.end()};
 }
 
 /// In [0, 1): one number for each token of each sequence.
@@ -71,6 +60,20 @@ std::vector<std::int32_t> parse_ids(std::string_view flag, std::string_view text
   }
 }
 
+std::vector<std::int32_t> prompt_tokens(std::string_view flag, const std::string& prompt,
+                                        const std::optional<text::Tokenizer>& tokenizer, std::int64_t vocabulary,
+                                        std::string_view instead) {
+  if (!tokenizer) return bytes_of(flag, prompt, vocabulary, instead);
+  std::vector<text::TokenId> ids = tokenizer->frame().before;
+  tokenizer->append_encoded(prompt, false, ids);
+  require<InputError>(!ids.empty(), "--", flag, " becomes no token; give a longer one");
+  for (const text::TokenId id : ids)
+    require<InputError>(id < vocabulary, "--", flag, " holds token ", id, " (", tokenizer->name_of(id).value_or(""),
+                        "), which is not below the model's vocabulary of ", vocabulary,
+                        "; is the tokenizer the model's?");
+  return {ids.begin(), ids.end()};
+}
+
 std::optional<text::Tokenizer> prompt_tokenizer(const GenerateOptions& options) {
   if (options.prompt.empty()) return std::nullopt;
   const std::optional<std::filesystem::path> file = tokenizer_of(options.tokenizer, options.model);
@@ -89,14 +92,14 @@ Generation::Generation(const GenerateOptions& options, std::int64_t vocabulary,
     require_known("stop-ids", ids, vocabulary);
     stops_.insert(stops_.end(), ids.begin(), ids.end());
   }
+  if (!ids_given_)
+    sequences_.push_back(
+        {.tokens = prompt_tokens("prompt", options.prompt, tokenizer, vocabulary, "give --tokenizer or --prompt-ids")});
   if (!ids_given_ && tokenizer) {
     prompt_ = options.prompt;
-    sequences_.push_back({.tokens = tokens_of(options.prompt, *tokenizer, vocabulary)});
     decoder_.emplace(*tokenizer);
     for (const std::int32_t id : sequences_.front().tokens) (void)decoder_->push(static_cast<text::TokenId>(id));
     printed_ = sequences_.front().tokens.size();
-  } else if (!ids_given_) {
-    sequences_.push_back({.tokens = bytes_of(options.prompt, vocabulary)});
   }
   for (const std::string& text : options.prompt_ids) {
     sequences_.push_back({.tokens = parse_ids("prompt-ids", text)});

@@ -55,6 +55,10 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
   require<InputError>(o.patience == 0 || (o.validation_every > 0 && o.validation_fraction > 0),
                       "--patience counts held-out losses, and none are measured on the way; give --validation-every ",
                       "and a --validation-fraction above 0");
+  require<InputError>(!o.sample_prompt.empty() || !is_given(o, "sample-tokens"),
+                      "--sample-tokens is of samples, and none are written; give --sample-prompt too");
+  require<InputError>(o.sample_prompt.empty() || o.sample_tokens < o.seq_len, "--sample-tokens ", o.sample_tokens,
+                      " leave no room for a prompt in --seq-len ", o.seq_len, "; take fewer tokens");
   require<InputError>(o.ranks == 0 || o.dry_run || o.print_schedule,
                       "--ranks is for --dry-run only; a run has the ranks that --comm or its launcher starts");
   require<InputError>(

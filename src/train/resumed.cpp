@@ -16,7 +16,7 @@ namespace {
 const std::set<std::string, std::less<>> no_part = {
     "checkpoint-dir", "checkpoint-every", "chat-template", "cuda-graphs", "data", "deadline", "device-deadline", "disk-deadline",
     "dry-run", "end-token", "keep", "log-every", "memory", "metrics", "on-signal", "patience", "print-schedule", "resume",
-    "resume-anyway", "shared-windows", "tensorboard", "text-field", "threads", "token-cache", "tokenizer", "trace",
+    "resume-anyway", "sample-prompt", "sample-tokens", "shared-windows", "tensorboard", "text-field", "threads", "token-cache", "tokenizer", "trace",
     "validation-every", "validation-windows"};
 // clang-format on
 

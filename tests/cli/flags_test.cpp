@@ -66,6 +66,7 @@ Train everything() {
   o.lr_schedule = train::LrShape::wsd, o.lr_decay_steps = 2;
   o.clip = 0, o.seed = 0xffffffffffffffffu;
   o.validation_fraction = 0.25, o.validation_every = 3, o.validation_windows = 9, o.patience = 2;
+  o.sample_prompt = "once", o.sample_tokens = 5;
   o.loss_scale = "dynamic:64";
   o.units = {.blocks_per_unit = 2,
              .merge_below = 100,
@@ -203,7 +204,7 @@ TEST(ConfigFile, GivesBackEveryOption) {
   const TemporaryFolder folder;
   const std::string path = folder.write("run.toml", train::to_toml(everything())).string();
   Train read = command_of({"--config", path.c_str()});
-  EXPECT_EQ(read.options.given.size(), 83u);
+  EXPECT_EQ(read.options.given.size(), 85u);
   read.options.given.clear();
   EXPECT_EQ(read, everything());
 }

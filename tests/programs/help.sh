@@ -12,7 +12,7 @@ for command in train eval generate chat export inspect tokenize plot bench stack
 tessera train --help
 names "${stack[@]}" data data-format chat-template on-long model from-scratch family sliding-window rope-type rope-factor hidden layers heads kv-heads head-dim intermediate vocab tied adapter lora-rank lora-alpha lora-dropout lora-rslora lora-targets steps seq-len batch-size \
   grad-accum lr lr-schedule lr-decay-steps warmup optimizer weight-decay beta1 beta2 eps momentum nesterov iterations clip seed \
-  validation-fraction validation-every patience \
+  validation-fraction validation-every patience sample-prompt sample-tokens \
   checkpoint-dir checkpoint-every keep resume disk-deadline metrics tensorboard trace cuda-graphs log-every dry-run ranks print-schedule
 tessera eval --help
 names "${stack[@]}" model adapter data data-format seq-len batch-size windows disk-deadline

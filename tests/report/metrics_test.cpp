@@ -48,6 +48,8 @@ TEST(JsonLine, TheFirstAndTheLastSayWhatTheyAre) {
   EXPECT_EQ(start.at("world"), 2);
   EXPECT_EQ(start.at("threads"), 3);
   EXPECT_EQ(start.at("sizes").at("layers"), 3);
+  EXPECT_EQ(json_line(SampleRecord{.step = 3, .prompt = "a", .text = "\n\xff"}),
+            "{\"event\":\"sample\",\"step\":3,\"prompt\":\"a\",\"text\":\"\\n\xEF\xBF\xBD\"}");
   const json summary = json::parse(json_line(SummaryRecord{.validation_loss = 1.5, .tokens = 10}));
   EXPECT_EQ(summary.at("event"), "summary");
   EXPECT_EQ(summary.at("validation_loss"), 1.5);

@@ -112,6 +112,12 @@ std::vector<std::filesystem::path> files_in(const std::filesystem::path& directo
   return files;
 }
 
+TEST(TextEvent, IsWhatThePluginOfTextsReads) {
+  EXPECT_EQ(text_event(1.5, 7, "t", "    a"),
+            "\x09\x00\x00\x00\x00\x00\x00\xf8\x3f\x10\x07\x2a\x20\x0a\x1e\x0a\x01\x74\x42\x0f\x08\x07\x12\x04\x12\x02"
+            "\x08\x01\x42\x05\x20\x20\x20\x20\x61\x4a\x08\x0a\x06\x0a\x04\x74\x65\x78\x74"s);
+}
+
 TEST(TfRecord, IsLengthChecksumMessageChecksum) {
   // As TensorBoard's RecordWriter writes it.
   EXPECT_EQ(tf_record(""), "\0\0\0\0\0\0\0\0\x29\x03\x98\x07\xd8\xea\x82\xa2"s);

@@ -96,6 +96,30 @@ TEST_F(QueuedTrainer, WritesTheSameMetricsWithGraphs) {
   }
 }
 
+TEST_F(QueuedTrainer, WritesTheCpusSamplesWhichChangeNothingOfTheRun) {
+  for (const int ranks : {1, 2}) {
+    const auto with_samples = [&](const std::string& name) {
+      train::TrainOptions options = options_of(folder, name + std::to_string(ranks));
+      options.launch.ranks = ranks;
+      options.sample_prompt = "line 1";
+      options.sample_tokens = 7;
+      return options;
+    };
+    train::TrainOptions plain = with_samples("plain"), graphs = with_samples("graphs");
+    const train::TrainOptions cpu = with_samples("cpu"), queued = with_samples("queued");
+    plain.sample_prompt.clear();
+    graphs.cuda_graphs = ranks == 1;  // hosts take part in its collectives
+    train_on_cpu(cpu);
+    for (const train::TrainOptions& options : {plain, queued, graphs})
+      EXPECT_EQ(train_queued(options), std::vector<std::string>());
+    EXPECT_EQ(lines(queued), lines(cpu));
+    EXPECT_EQ(lines(graphs), lines(cpu));
+    std::vector<nlohmann::json> rest = lines(queued);
+    EXPECT_EQ(std::erase_if(rest, [](const auto& line) { return line.value("event", "") == "sample"; }), 3u);
+    EXPECT_EQ(rest, lines(plain));
+  }
+}
+
 TEST_F(QueuedTrainer, GoesOnWhereItStopped) {
   train::TrainOptions whole = options_of(folder, "whole"), rest = options_of(folder, "rest");
   train_queued(whole);

@@ -59,7 +59,7 @@ TEST(Loading, ReadsEachByteOfTheWeightsOnceOnAnyNumberOfRanks) {
     const std::int64_t before = bytes_read();
     Comm::run(ranks, {}, [&](Comm& communicator) {
       ShardedModule<Model> module(communicator, Model(folder.config), {}, {}, RunShape{.sequence_length = 4});
-      load_agreed_weights(communicator, module, folder.path().string(), {});
+      load_agreed_weights(communicator, module, folder.path().string(), {}, {});
     });
     const std::int64_t found = bytes_read() - before;
     EXPECT_GE(found, folder.bytes) << ranks << " ranks";

@@ -46,6 +46,10 @@ TEST(ValidateTrainOptions, EveryBadValueHasItsSentence) {
                      "--warmup 4 and --lr-decay-steps 6 are more than --steps 9");
   EXPECT_NO_THROW(validate(
       with([](TrainOptions& o) { o.lr_schedule = LrShape::wsd, o.steps = 9, o.warmup = 4, o.lr_decay_steps = 5; }), 1));
+  EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.sample_prompt = "x", o.sample_tokens = o.seq_len; }), 1),
+                     "--sample-tokens 512 leave no room for a prompt in --seq-len 512");
+  EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.given = {"sample-tokens"}; }), 1),
+                     "give --sample-prompt too");
   EXPECT_INPUT_ERROR(validate(with([](TrainOptions&) {}), 3), "the nearest sizes that can: 6 and 9");
 }
 

@@ -64,5 +64,15 @@ TEST(Trainer, TrainsSavesAndResumesAModelThatItKnowsNothingOf) {
   EXPECT_EQ(resumed.back().at("validation_loss"), whole.back().at("validation_loss"));
 }
 
+TEST(Trainer, RefusesSamplesOfAModelThatWritesNoText) {
+  const TrainOptions options{.steps = 2, .seq_len = 12, .batch_size = 8, .sample_prompt = "x", .sample_tokens = 2};
+  Comm::run(1, {}, [&](Comm& communicator) {
+    const Series model(forecaster::Config{.hidden = 16, .intermediate = 24});
+    const forecaster::Seasons source{.length = 12, .windows = 44, .held_out = 4};
+    using SeriesTrainer = Trainer<Series, forecaster::Seasons, optim::AdamW>;
+    EXPECT_THROW(SeriesTrainer(communicator, options, model, source, {}, {}), InputError);
+  });
+}
+
 }  // namespace
 }  // namespace fsdp::train

@@ -60,6 +60,53 @@ TEST(Training, TakesWhatItPlannedToTheByte) {
   });
 }
 
+// A row's logits take less than a step. So many rows take more, and then they decide what is planned.
+TEST(Training, PlansForLogitsWhereTheyAreAskedForToTheByte) {
+  Comm::run(2, {}, [](Comm& communicator) {
+    const Data data(communicator.rank(), 1, 3);
+    const TokenBatch& batch = data.batches().front();
+    const std::int64_t vocabulary = small().vocab_size;
+    const auto planned = [&](std::int64_t count) {
+      Training<Model> training(communicator, Model(small()),
+                               {.sequences = 3, .sequence_length = length, .threads = 1, .logit_rows = count}, {},
+                               tiling::RunTime::tokens(5));
+      training.initialize(1);
+      training.step(batch, {.lr = 1e-3});
+      const double before = training.executor().evaluate(batch);
+      const std::vector<std::int64_t> rows(static_cast<std::size_t>(count), 7);
+      std::vector<float> logits(static_cast<std::size_t>(count * vocabulary));
+      for (int again = 0; again < 2 && count > 0; ++again)
+        training.executor().evaluate_logits(batch, rows, {logits.data(), {count, vocabulary}});
+      EXPECT_EQ(training.executor().evaluate(batch), before);
+      EXPECT_EQ(training.module().peak_bytes(), training.plan().bytes);
+      EXPECT_EQ(training.module().arena().peak(), training.plan().activation_bytes);
+      return training.plan().activation_bytes;
+    };
+    const std::int64_t none = planned(0);
+    EXPECT_EQ(planned(1), none);
+    EXPECT_GT(planned(4000), none);
+  });
+}
+
+TEST(Training, MakesTheLogitsThatTheSameWeightsHaveWhereTheyGenerate) {
+  Comm::run(2, {}, [](Comm& communicator) {
+    const Data data(0, 1, 3);
+    const TokenBatch& batch = data.batches().front();
+    const std::vector<std::int64_t> rows = {11, 30};
+    const StepSize size{.sequences = 3, .sequence_length = length, .logit_rows = 2};
+    const Shape shape{2, small().vocab_size};
+    std::vector<float> found(static_cast<std::size_t>(2 * small().vocab_size)), expected(found.size());
+    Training<Model> training(communicator, Model(small()), size);
+    training.initialize(3);
+    training.executor().evaluate_logits(batch, rows, {found.data(), shape});
+    Evaluation<Model> evaluation(communicator, Model(small()), size, {}, {}, Purpose::generate);
+    optim::initialize(evaluation.module(), 3);
+    evaluation.executor().logits(batch, rows, {expected.data(), shape});
+    EXPECT_EQ(found, expected);
+    EXPECT_THROW(training.executor().evaluate_logits(batch, {}, {found.data(), shape}), LogicError);
+  });
+}
+
 // The mean over all ranks' and micro-batches' targets: as one rank computes it that holds everything.
 TEST(Training, LossIsTheMeanOverAllTargets) {
   const auto losses = [](int ranks) {

@@ -108,6 +108,14 @@ class Executor {
     return read_loss();
   }
 
+  /// Logits of some rows of a batch [rows, V], by the pass of `evaluate`: each unit's weights are given up behind it,
+  /// so that a module that trains can make them. A plan for as many (plan::Request::logit_rows) has room for them.
+  void evaluate_logits(const Batch& batch, std::span<const std::int64_t> rows,
+                       Tensor<Compute> out) requires nn::GeneratingHead<typename Model::Head, typename Module::Local> {
+    require(!rows.empty(), "evaluate_logits: no row is asked for");
+    make_logits(sharding::Pass::evaluate, batch, rows, out);
+  }
+
   /// Logits [T, V] of one sequence, whose targets are not read, with weights that were gathered once and are kept.
   void logits(const Batch& batch,
               Tensor<Compute> out) requires nn::GeneratingHead<typename Model::Head, typename Module::Local> {
@@ -119,10 +127,7 @@ class Executor {
   void logits(const Batch& batch, std::span<const std::int64_t> rows,
               Tensor<Compute> out) requires nn::GeneratingHead<typename Model::Head, typename Module::Local> {
     using sharding::Pass;
-    logits_ = out;
-    logit_rows_ = rows;
-    run(std::exchange(has_generated_, true) ? Pass::generate_again : Pass::generate, upload({&batch, 1}));
-    module_.synchronize();
+    make_logits(std::exchange(has_generated_, true) ? Pass::generate_again : Pass::generate, batch, rows, out);
   }
   /// Logits [sequences, V] of one more token of each sequence, at `positions` [sequences] of it; the tokens before it
   /// went through `logits` or this.
@@ -195,10 +200,19 @@ class Executor {
     saved.x = x;
   };
 
-  void run(sharding::Pass pass, const UploadedBatches& micro_batches) {
+  void make_logits(sharding::Pass pass, const Batch& batch, std::span<const std::int64_t> rows, Tensor<Compute> out) {
+    logits_ = out;
+    logit_rows_ = rows;
+    run(pass, upload({&batch, 1}), true);
+    module_.synchronize();
+  }
+
+  /// `logits`: the head makes them instead of a loss.
+  void run(sharding::Pass pass, const UploadedBatches& micro_batches, bool logits = false) {
     const sharding::Schedule& schedule = module_.schedule(pass);
     require(!schedule.empty(), "a ShardedModule ran a pass that its purpose does not have; construct it for this one");
     pass_ = pass;
+    makes_logits_ = logits;
     micro_batches_ = &micro_batches;
     start_ = context_.stream.record();
     module_.free_slots(start_);
@@ -376,8 +390,8 @@ class Executor {
       return;
     }
     if constexpr (nn::GeneratingHead<typename Model::Head, typename Module::Local>)
-      if (pass_ != sharding::Pass::evaluate) {
-        make_logits(unit);
+      if (makes_logits_) {
+        write_logits(unit);
         return finish_micro_batch();
       }
     head_.loss_only(context_, weights(head_, unit), x_, batch_->device.targets, loss_);
@@ -385,7 +399,7 @@ class Executor {
   }
 
   /// Where the host reads them.
-  void make_logits(int unit) {
+  void write_logits(int unit) {
     const Tensor<const Compute> x = logit_rows_.empty() ? x_ : gathered_rows();
     if constexpr (Device::host_memory) {
       head_.logits(context_, weights(head_, unit), x, logits_);
@@ -465,6 +479,7 @@ class Executor {
   typename Model::Entry::Shared shared_;  ///< of the pass
   const UploadedBatches* micro_batches_ = nullptr;  ///< of the pass
   sharding::Pass pass_ = sharding::Pass::train;
+  bool makes_logits_ = false;   ///< of the pass: logits instead of a loss
   bool has_generated_ = false;  ///< and so left its weights gathered
   const typename UploadedBatches::MicroBatch* batch_ = nullptr;
   float scale_ = 0;

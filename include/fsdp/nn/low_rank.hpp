@@ -88,6 +88,9 @@ class LowRankPath {
     typename L::Frame frame(context_->arena);
     const auto u = frame.template allocate<Compute>({x.rows(), paths_->columns()});  // [t, n r]
     make_u(x, u);
+    if (const Tensor<Y> all = beside(y); all.data() != nullptr)
+      return enqueue(device::Matmul<Compute, Y>{
+          .a = u, .b = device::transposed(diagonal_b(frame, y)), .c = all, .write = Write::accumulate});
     for_each([&](std::size_t i, std::int64_t begin, std::int64_t end) {
       enqueue(device::Matmul<Compute, Y>{.a = u.slice_columns(begin, end),
                                          .b = device::transposed(weights_->b[i]),
@@ -99,9 +102,14 @@ class LowRankPath {
   /// du = s [dy_0 B_0, dy_1 B_1, ...]: du [t, columns()], which the two below read.
   void backward(const Each<const Compute>& dy, Tensor<Compute> du) const {
     if (!paths_->any()) return;
-    for_each([&](std::size_t i, std::int64_t begin, std::int64_t end) {
-      enqueue(device::Matmul<Compute>{.a = dy[i], .b = weights_->b[i], .c = du.slice_columns(begin, end)});
-    });
+    if (const Tensor<const Compute> all = beside(dy); all.data() != nullptr) {
+      typename L::Frame frame(context_->arena);
+      enqueue(device::Matmul<Compute>{.a = all, .b = diagonal_b(frame, dy), .c = du});
+    } else {
+      for_each([&](std::size_t i, std::int64_t begin, std::int64_t end) {
+        enqueue(device::Matmul<Compute>{.a = dy[i], .b = weights_->b[i], .c = du.slice_columns(begin, end)});
+      });
+    }
     scale(du);
   }
   /// dB_i (+)= dy_i^T u_i and dA_i (+)= du_i^T dropout(x).
@@ -143,6 +151,35 @@ class LowRankPath {
       column += paths_->rank;
     }
     context_->progress();
+  }
+
+  /// The outputs of all projections as one matrix, where they are all there is of its columns; else nothing. oneDNN's
+  /// matmul into columns with gaps is several times slower than one without, zeros of the other projections included.
+  template <class T>
+  static Tensor<T> beside(const Each<T>& outputs) {
+    std::int64_t columns = 0;
+    for (const Tensor<T>& output : outputs) {
+      if (N == 1 || output.data() != outputs[0].data() + columns) return {};
+      columns += output.columns();
+    }
+    const std::int64_t rows = outputs[0].rows();
+    return rows <= 1 || outputs[0].row_stride() == columns ? Tensor<T>(outputs[0].data(), {rows, columns})
+                                                           : Tensor<T>();
+  }
+  /// B of all paths, each in its projection's rows and its own columns: [rows of all projections, columns()].
+  template <class T>
+  Tensor<const Compute> diagonal_b(typename L::Frame& frame, const Each<T>& outputs) const {
+    std::int64_t rows = 0;
+    for (const Tensor<T>& output : outputs) rows += output.columns();
+    const auto b = frame.template allocate<Compute>({rows, paths_->columns()});
+    enqueue(device::Fill<Compute>{.y = b});
+    std::array<std::int64_t, N> first{};
+    for (std::size_t i = 1; i < N; ++i) first[i] = first[i - 1] + outputs[i - 1].columns();
+    for_each([&](std::size_t i, std::int64_t begin, std::int64_t end) {
+      enqueue(device::Copy<Compute>{
+          .x = weights_->b[i], .y = b.slice(first[i], first[i] + weights_->b[i].rows()).slice_columns(begin, end)});
+    });
+    return b;
   }
 
   bool drops() const { return paths_->dropout > 0 && context_->noise.key != 0; }

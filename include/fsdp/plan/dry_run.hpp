@@ -34,7 +34,9 @@ struct Request {
   bool fewer = false;          ///< micro-batches may have fewer sequences: plans for every number of them
   RunShape shape;              ///< its activation_bytes are not read
   Purpose purpose = Purpose::train;
-  std::int64_t logit_rows = 0;  ///< rows of a batch whose logits are asked for, where it generates; 0: all
+  /// Rows of a batch whose logits are asked for. Where it generates, 0: all. Where it trains, by evaluate_logits; 0:
+  /// none.
+  std::int64_t logit_rows = 0;
   std::vector<device::MatmulRecord>* matmuls = nullptr;  ///< where to list a training step's, or nullptr
 };
 
@@ -129,8 +131,8 @@ bool loads_ranks_alike(const Module& module, int ranks) {
 
 }  // namespace detail
 
-/// Runs one step of the optimizer's (and one evaluation) of the model on Meta, with every number of sequences that a
-/// micro-batch may have: fewer are cut anew, perhaps into longer tiles.
+/// Runs one step of the optimizer's (and one evaluation, of losses and of the logits that are asked for) of the model
+/// on Meta, with every number of sequences that a micro-batch may have: fewer are cut anew, perhaps into longer tiles.
 template <class Model, class Optimizer = optim::RunTime>
 Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typename Model::Stack::Tiling tiling,
              const Request& request, const Optimizer& with = {}) {
@@ -166,6 +168,14 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
   const auto train = [&](const Batch& one) {
     executor.queue_training(std::vector<Batch>(static_cast<std::size_t>(request.shape.micro_batches), one), 1.0f);
   };
+  constexpr bool generates = nn::GeneratingHead<typename MetaModel::Head, typename MetaModel::Local>;
+  constexpr const char* no_logits = "the dry run: this model's head has no logits, so it cannot generate";
+  const auto unbacked_logits = [&](std::int64_t rows) {
+    using Compute = typename Model::Stack::Precision::Compute;
+    std::int64_t columns = 0;
+    if constexpr (generates) columns = module.model().head().logits_columns();
+    return Tensor<Compute>(reinterpret_cast<Compute*>(Meta::unbacked(0)), {rows, columns});
+  };
   Plan result;
   result.rank = request.rank;
   if (request.purpose == Purpose::train) {
@@ -178,30 +188,36 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
     for (std::int64_t sequences = least; sequences < request.sequences; ++sequences) train(batch_of(sequences));
     optimizer.step(executor.loss(), {});
     executor.evaluate(batch);
+    if (request.logit_rows > 0) {
+      if constexpr (generates) {
+        const std::vector<std::int64_t> rows(static_cast<std::size_t>(request.logit_rows));
+        executor.evaluate_logits(batch, rows, unbacked_logits(request.logit_rows));
+      } else {
+        throw InputError(no_logits);
+      }
+    }
     result.bytes = module.peak_bytes();
   } else if (request.purpose == Purpose::evaluate) {
     for (std::int64_t sequences = least; sequences <= request.sequences; ++sequences)
       executor.evaluate(batch_of(sequences));
     result.bytes = module.peak_bytes();
-  } else if constexpr (nn::GeneratingHead<typename MetaModel::Head, typename MetaModel::Local>) {
-    auto* const logits = reinterpret_cast<typename Model::Stack::Precision::Compute*>(Meta::unbacked(0));
-    const std::int64_t columns = module.model().head().logits_columns();
+  } else if constexpr (generates) {
     if (request.logit_rows > 0) {
       const std::vector<std::int64_t> rows(static_cast<std::size_t>(request.logit_rows));
-      executor.logits(batch, rows, {logits, {request.logit_rows, columns}});
+      executor.logits(batch, rows, unbacked_logits(request.logit_rows));
     } else {
-      executor.logits(batch, {logits, {request.sequences * request.shape.sequence_length, columns}});
+      executor.logits(batch, unbacked_logits(request.sequences * request.shape.sequence_length));
     }
     if constexpr (Executor<MetaModel>::continues)
       if (request.shape.cached_rows > 0) {
         const auto last = static_cast<std::int32_t>(request.shape.cached_rows / request.sequences - 1);
         const std::vector<std::int32_t> positions(static_cast<std::size_t>(request.sequences), last);
         executor.next_logits(module.model().unread_batch(request.sequences, 1), positions,
-                             {logits, {request.sequences, columns}});
+                             unbacked_logits(request.sequences));
       }
     result.bytes = module.peak_bytes();
   } else {
-    throw InputError("the dry run: this model's head has no logits, so it cannot generate");
+    throw InputError(no_logits);
   }
   result.activation_bytes = module.arena().peak();
   result.offloaded_activation_bytes = module.offload_arena().peak();

@@ -55,6 +55,16 @@ struct ValidationRecord {
   std::int64_t tokens = 0;  ///< of the held-out part
 };
 
+/// What the model wrote by itself (--sample-prompt).
+struct SampleRecord {
+  std::int64_t step = 0;
+  std::string prompt = {};
+  std::string text = {};   ///< behind the prompt
+  bool is_answer = false;  ///< to the prompt: for people, no part of the line
+
+  std::string whole() const { return prompt + (is_answer ? "\n" : "") + text; }
+};
+
 struct SummaryRecord {
   std::int64_t steps = 0;
   std::optional<double> loss = {};             ///< of the last step
@@ -70,6 +80,7 @@ struct SummaryRecord {
 std::string json_line(const StartRecord& record);
 std::string json_line(const StepRecord& record);
 std::string json_line(const ValidationRecord& record);
+std::string json_line(const SampleRecord& record);
 std::string json_line(const SummaryRecord& record);
 
 /// Writes to a file, or nowhere where the path is empty.

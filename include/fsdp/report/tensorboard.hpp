@@ -28,6 +28,8 @@ std::string tf_record(std::string_view message);
 std::string version_event(double seconds);
 std::string start_event(double seconds, std::int64_t step);  ///< readers drop this step and later ones read before
 std::string scalars_event(double seconds, std::int64_t step, std::span<const Scalar> scalars);
+/// A text of the plugin "text", which shows it as Markdown.
+std::string text_event(double seconds, std::int64_t step, std::string_view tag, std::string_view text);
 
 /// Writes to a new file in a directory, or nowhere where the path is empty.
 class TensorBoard {
@@ -40,6 +42,7 @@ class TensorBoard {
   void write(const StartRecord& record);
   void write(const StepRecord& record);
   void write(const ValidationRecord& record);
+  void write(const SampleRecord& record);
   void write(const SummaryRecord&) {}  ///< says nothing that is not in the others
 
  private:

@@ -63,4 +63,15 @@ class ChatFormat {
   std::tm clock_;
 };
 
+/// A message of a conversation, as JSON.
+std::string chat_message(std::string_view role, std::string_view content);
+
+/// How a model that was trained on a template's conversations ends an answer.
+struct AnswerEnd {
+  std::string text = {};             ///< what the template writes there, such as "<|im_end|>"; empty: nothing
+  std::vector<TokenId> tokens = {};  ///< that, and eos_token, where they are tokens
+};
+/// Throws InputError for a damaged tokenizer_config.json beside the tokenizer.
+AnswerEnd answer_end(const ChatFormat& format, const std::filesystem::path& tokenizer);
+
 }  // namespace fsdp::text

@@ -32,6 +32,7 @@
 #include <fsdp/train/options.hpp>
 #include <fsdp/train/peers.hpp>
 #include <fsdp/train/processor.hpp>
+#include <fsdp/train/samples.hpp>
 #include <fsdp/train/shards_io.hpp>
 #include <fsdp/train/tokenized_data.hpp>
 #include <fsdp/train/trainer.hpp>
@@ -75,6 +76,7 @@ void describe(const TrainOptions& options, const ShardingOf<Model>& sharding, co
     if (starts_ranks<typename Stack::Comm> || launched_rank() == 0) std::fputs(text.c_str(), stdout);
   };
   const Model model = model_of<Model>(options);
+  require_samples<Model>(options);
   const int ranks =
       options.ranks > 0 ? static_cast<int>(options.ranks) : planned_ranks<typename Stack::Comm>(options.launch);
   validate(options, ranks);

@@ -23,6 +23,13 @@ std::optional<text::Tokenizer> prompt_tokenizer(const GenerateOptions& options);
 /// The ids of "1,2,3". Throws InputError, which names the flag.
 std::vector<std::int32_t> parse_ids(std::string_view flag, std::string_view text);
 
+/// The tokens of a text that a sequence begins with: by the tokenizer, or without one its bytes. Throws InputError,
+/// which names the flag, for what the vocabulary does not have; `instead`: what else could be given where the bytes are
+/// none.
+std::vector<std::int32_t> prompt_tokens(std::string_view flag, const std::string& prompt,
+                                        const std::optional<text::Tokenizer>& tokenizer, std::int64_t vocabulary,
+                                        std::string_view instead);
+
 class Generation {
  public:
   /// `tokenizer`: reads the prompt and writes what follows; without one both are bytes. Throws InputError for a prompt

@@ -81,6 +81,8 @@ struct TrainOptions {
   double validation_fraction = 0.01;
   std::int64_t validation_every = 0;      ///< steps; 0: only at the end
   std::int64_t patience = 0;              ///< held-out losses in a row that are no lower than the best; 0: any number
+  std::string sample_prompt = {};         ///< what the text of each validation goes on from; empty: none is written
+  std::int64_t sample_tokens = 64;        ///< of that text, at most
   std::int64_t validation_windows = 256;  ///< at most, evenly spread; 0: all
   std::string checkpoint_dir = {};
   std::int64_t checkpoint_every = 0;  ///< steps; 0: only at the end

@@ -34,6 +34,7 @@
 #include <fsdp/report/tensorboard.hpp>
 #include <fsdp/report/trace.hpp>
 #include <fsdp/train/agreement.hpp>
+#include <fsdp/train/early_stop.hpp>
 #include <fsdp/train/feed.hpp>
 #include <fsdp/train/launch.hpp>
 #include <fsdp/train/model_choice.hpp>
@@ -41,6 +42,7 @@
 #include <fsdp/train/peers.hpp>
 #include <fsdp/train/resumed.hpp>
 #include <fsdp/train/run_checkpoints.hpp>
+#include <fsdp/train/samples.hpp>
 #include <fsdp/train/training.hpp>
 #include <fsdp/train/validation.hpp>
 
@@ -66,7 +68,7 @@ class Trainer {
         stack_text_(message(policy_text(sharding), " ", policy_text(communicator), " ",
                             policy_text<typename Model::Stack::Precision>(), " ", policy_text(tiling))),
         data_(agreed_data(communicator, options, model_, source)),
-        size_(step_size(options, communicator.size())),
+        size_(required_step_size<Model>(options, communicator.size())),
         training_(communicator, model_, size_, sharding, tiling,
                   {.optimizer = optimizer,
                    .rules = {.clip = options.clip, .skips_overflow = loss_scale_of(options).has_value()},
@@ -75,6 +77,8 @@ class Trainer {
         feed_(communicator, training_.counts(), source, data::sampler_of(source, options.seed, options.batch_size),
               size_.sequences, size_.micro_batches, signals_),
         held_out_batch_(source, size_.sequences, 1, device::host_memory<Device>),
+        samples_(communicator, options, model_, training_.executor(), size_.sequences),
+        early_stop_(options.patience),
         loss_scale_(loss_scale_of(options)),
         checkpoints_(communicator, options, model_, training_, run_record(), source.training()) {}
 
@@ -82,7 +86,7 @@ class Trainer {
   /// ranks where a loss, weight or optimizer state is not finite.
   int run() {
     begin();
-    while (optimizer().steps() < options_.steps && !out_of_patience()) {
+    while (optimizer().steps() < options_.steps && !early_stop_.due()) {
       queue_step();
       if (!Device::asynchronous || queued_.size() > 1) report();
       if (due(options_.validation_every)) validate_now();
@@ -184,7 +188,7 @@ class Trainer {
     if (loaded.resumed) {
       feed_.restore(loaded.resumed->position);
       tokens_ = loaded.resumed->tokens;
-      if (options_.patience > 0) best_ = loaded.resumed->best;
+      early_stop_.restore(loaded.resumed->best);
       if (loss_scale_ && loaded.resumed->loss_scale) loss_scale_ = DynamicLossScale(*loaded.resumed->loss_scale);
     }
     return std::move(loaded.lines);
@@ -271,7 +275,16 @@ class Trainer {
 
   std::optional<double> validate_now() {
     report_all();
-    if (source_.validation() == 0) return std::nullopt;
+    const std::optional<double> held_out = source_.validation() > 0 ? std::optional(held_out_loss()) : std::nullopt;
+    if constexpr (writes_text<Model>)
+      if (const auto sample = samples_.write(optimizer().steps())) {
+        write(*sample);
+        console_->line(console_text(*sample));
+      }
+    return held_out;
+  }
+
+  double held_out_loss() {
     const auto held_out = data::evenly_spread(source_.training(), source_.validation(), options_.validation_windows);
     const MeanLoss mean = mean_loss(training_.executor(), communicator_, training_.held_out_counts(), held_out_batch_,
                                     size_.sequences, held_out);
@@ -284,22 +297,9 @@ class Trainer {
     }
     held_out_ = mean.loss;
     validated_step_ = optimizer().steps();
-    compare_with_best(mean.loss);
+    if (early_stop_.improves(mean.loss, validated_step_)) save();
     return mean.loss;
   }
-
-  /// With --patience: a lower held-out loss than any before is saved.
-  void compare_with_best(double loss) {
-    const std::int64_t step = optimizer().steps();
-    if (options_.patience == 0 || (best_ && best_->step == step)) return;
-    if (best_ && loss >= best_->loss) {
-      ++best_->worse;
-      return;
-    }
-    best_ = {.loss = loss, .step = step};
-    save();
-  }
-  bool out_of_patience() const { return options_.patience > 0 && best_ && best_->worse >= options_.patience; }
 
   /// Ends a run that was asked to, with all that was done so far.
   int stop(int signal) {
@@ -331,7 +331,7 @@ class Trainer {
     checkpoints_.save({.position = feed_.position(),
                        .tokens = tokens_,
                        .loss_scale = loss_scale_ ? std::optional(loss_scale_->state()) : std::nullopt,
-                       .best = best_});
+                       .best = early_stop_.best()});
     if (leads() && checkpoints_.saved()) console_->line("checkpoint " + checkpoints_.path());
   }
 
@@ -340,10 +340,11 @@ class Trainer {
     save();
     trace_.write();
     if (!leads()) return;
-    if (out_of_patience())
-      console_->line(message("step ", optimizer().steps(), ": ended, since ", best_->worse,
-                             " held-out losses in a row were no lower than that of step ", best_->step, ", ",
-                             best_->loss));
+    if (early_stop_.due()) {
+      const checkpoint::BestLoss& best = *early_stop_.best();
+      console_->line(message("step ", optimizer().steps(), ": ended, since ", best.worse,
+                             " held-out losses in a row were no lower than that of step ", best.step, ", ", best.loss));
+    }
     const report::SummaryRecord record{.steps = optimizer().steps(),
                                        .loss = last_loss_,
                                        .validation_loss = held_out,
@@ -385,6 +386,8 @@ class Trainer {
   Training<Model, Optimizer> training_;
   Feed<Comm, Source> feed_;
   Batches<Source> held_out_batch_;
+  Samples<Model> samples_;
+  EarlyStop early_stop_;
   report::Metrics metrics_;
   report::TensorBoard tensorboard_;
   std::optional<report::Console> console_;
@@ -395,10 +398,9 @@ class Trainer {
   Clock::time_point reported_;     ///< when the last one was
   std::int64_t tokens_ = 0;
   std::optional<double> last_loss_;
-  std::optional<double> held_out_;            ///< measured last,
-  std::int64_t validated_step_ = -1;          ///< after this step
-  std::optional<checkpoint::BestLoss> best_;  ///< with --patience
-  std::int64_t saves_asked_ = 0;              ///< by signals, and done
+  std::optional<double> held_out_;    ///< measured last,
+  std::int64_t validated_step_ = -1;  ///< after this step
+  std::int64_t saves_asked_ = 0;      ///< by signals, and done
 };
 
 }  // namespace fsdp::train

@@ -60,7 +60,8 @@ inline StepSize step_size(const TrainOptions& options, int ranks) {
   return {.sequences = options.batch_size / (ranks * options.grad_accum),
           .sequence_length = options.seq_len,
           .micro_batches = static_cast<int>(options.grad_accum),
-          .threads = static_cast<int>(options.launch.threads)};
+          .threads = static_cast<int>(options.launch.threads),
+          .logit_rows = options.sample_prompt.empty() ? 0 : 1};
 }
 
 /// What the dry run is asked for these options and an optimizer, of the rank that takes the most.
