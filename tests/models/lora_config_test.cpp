@@ -63,8 +63,8 @@ TEST(LoraConfig, ReadsPeftsConfigAndWritesOneThatReadsTheSame) {
 }
 
 TEST(LoraConfig, RefusesByNameWhatChangesTheComputation) {
-  const auto refused = [](const std::string& key_and_value, const std::string& said) {
-    EXPECT_INPUT_ERROR(LoraConfig::parse(with(key_and_value), "here"), said);
+  const auto refused = [](const std::string& key_and_value, const std::string& sentence) {
+    EXPECT_INPUT_ERROR(LoraConfig::parse(with(key_and_value), "here"), sentence);
   };
   refused(R"("rank_pattern":{"q_proj":4})",
           "here: \"rank_pattern\" is {\"q_proj\":4}, which this program does not know");
