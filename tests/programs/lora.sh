@@ -134,7 +134,7 @@ bad 'lora_rank is -1' --lora-rank -1
 bad '--lora-alpha: give --lora-rank, too' --lora-alpha 3
 bad '--adapter peft/all has adapters, which say all of them; drop --lora-rank' --adapter peft/all --lora-rank 2
 bad 'drop --hidden' --hidden 8 --lora-rank 2
-bad 'is for a folder.s model' --model tiny --adapter peft/all
+expect_error 'is for a folder.s model' "$program" train --data text.txt --model tiny --adapter peft/all
 bad 'adapter_config.json: no such file' --adapter model
 expect_error 'has no adapters; leave it out' "$program" export model never --merge
 expect_error 'has adapters of its own' "$program" eval "${answers[@]}" --model tuned/step-00000020 --adapter peft/all
@@ -160,5 +160,10 @@ refuses peft_type '"LOHA"' '"peft_type" is "LOHA"'
 refuses init_lora_weights '"pissa"' 'which changed the base.s weights'
 refuses target_modules '".*q_proj"' 'is the regular expression'
 refuses target_modules '["lm_head"]' "'lm_head', which matches no projection"
-refuses r 8 'has shape \[4, 24\] where the model has \[8, 24\]: the adapters are another model.s, or not of the rank'
-refuses target_modules '["q_proj"]' 'tensors that the model lacks'
+# Weights are read behind the data, whose own lines come first.
+unfit() {
+  change "$1" "$2"
+  refused "$3" "$program" train "${flags[@]}" "${size[@]}" --adapter bad
+}
+unfit r 8 'has shape \[4, 24\] where the model has \[8, 24\]: the adapters are another model.s, or not of the rank'
+unfit target_modules '["q_proj"]' 'tensors that the model lacks'
