@@ -25,24 +25,24 @@ namespace {
 using nlohmann::json;
 
 /// Keys that are read below, and those that say nothing of what is computed from given weights.
-constexpr std::array known_keys = {"peft_type",
-                                   "task_type",
-                                   "r",
-                                   "lora_alpha",
-                                   "lora_dropout",
-                                   "use_rslora",
-                                   "target_modules",
-                                   "bias",
-                                   "base_model_name_or_path",
-                                   "init_lora_weights",
-                                   "inference_mode",
-                                   "revision",
-                                   "auto_mapping",
-                                   "peft_version",
-                                   "qalora_group_size",
-                                   "megatron_core",
-                                   "ensure_weight_tying",
-                                   "runtime_config"};
+constexpr std::array peft_keys = {"peft_type",
+                                  "task_type",
+                                  "r",
+                                  "lora_alpha",
+                                  "lora_dropout",
+                                  "use_rslora",
+                                  "target_modules",
+                                  "bias",
+                                  "base_model_name_or_path",
+                                  "init_lora_weights",
+                                  "inference_mode",
+                                  "revision",
+                                  "auto_mapping",
+                                  "peft_version",
+                                  "qalora_group_size",
+                                  "megatron_core",
+                                  "ensure_weight_tying",
+                                  "runtime_config"};
 
 /// Ways to begin that change the base's weights: adapters fit the changed ones alone.
 constexpr std::array changing_starts = {"pissa", "olora", "corda", "loftq", "lora_ga"};
@@ -102,7 +102,7 @@ LoraConfig LoraConfig::parse(std::string_view text, const std::string& source) {
   }
   for (const auto& [key, value] : object.items())
     require<InputError>(
-        std::ranges::find(known_keys, key) != known_keys.end() || says_nothing(value), source, ": \"", shortened(key),
+        std::ranges::find(peft_keys, key) != peft_keys.end() || says_nothing(value), source, ": \"", shortened(key),
         "\" is ", keys.dump(key.c_str()),
         ", which this program does not know; adapters of one rank beside frozen projections are read, without ",
         "biases, patterns of ranks or modules that were trained whole");
