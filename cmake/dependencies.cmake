@@ -26,6 +26,21 @@ function(tessera_print_table)
   endforeach()
 endfunction()
 
+# Writes the table as a header: FSDP_LIBRARY(name, version) for each that was found, FSDP_NO_LIBRARY(name) for the others.
+function(tessera_write_libraries path)
+  get_property(rows GLOBAL PROPERTY TESSERA_TABLE)
+  set(text "")
+  foreach(row IN LISTS rows)
+    string(REGEX MATCH "^([^|]*)[|]([^|]*)[|](.*)$" whole "${row}")
+    if(CMAKE_MATCH_2 STREQUAL "found")
+      string(APPEND text "FSDP_LIBRARY(\"${CMAKE_MATCH_1}\", \"${CMAKE_MATCH_3}\")\n")
+    else()
+      string(APPEND text "FSDP_NO_LIBRARY(\"${CMAKE_MATCH_1}\")\n")
+    endif()
+  endforeach()
+  file(CONFIGURE OUTPUT "${path}" CONTENT "${text}")
+endfunction()
+
 # Required: without one of these nothing can be built. The message names Debian's package.
 macro(tessera_require package debian label)
   find_package(${package} ${ARGN} QUIET)
@@ -83,6 +98,7 @@ tessera_require(nlohmann_json nlohmann-json3-dev "nlohmann-json" CONFIG)
 tessera_require(CLI11 libcli11-dev "CLI11" CONFIG)
 tessera_require(tomlplusplus libtomlplusplus-dev "toml++" CONFIG)
 
+tessera_write_libraries("${PROJECT_BINARY_DIR}/program/libraries.inc")  # for tessera --version
 if(TESSERA_BUILD_TESTS)
   tessera_require(GTest libgtest-dev "GoogleTest" CONFIG)
   tessera_require(Python3 python3 "Python" COMPONENTS Interpreter)

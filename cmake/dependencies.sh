@@ -4,7 +4,7 @@
 # prints the packages' names (which nobody has tried), and installs nothing.
 #
 # usage: cmake/dependencies.sh [--ci] [--libraries]
-#   --ci: also what .ci/run needs (clang, its sanitizers, clang-format)
+#   --ci: also what .ci/run needs (clang, its sanitizers, clang-format, what makes and reads packages)
 #   --libraries: prints Debian's names of the libraries alone, and installs nothing (cmake/aarch64_sysroot.sh)
 set -euo pipefail
 
@@ -13,7 +13,7 @@ libraries=(libdnnl-dev libisal-dev libpcre2-dev libutf8proc-dev libopenmpi-dev l
 packages=(g++ cmake ninja-build python3 openmpi-bin "${libraries[@]}")
 for argument in "$@"; do
   case $argument in
-    --ci) packages+=(clang libclang-rt-dev libomp-dev clang-format) ;;
+    --ci) packages+=(clang libclang-rt-dev libomp-dev clang-format dpkg-dev pkg-config) ;;
     --libraries) echo "${libraries[@]}"; exit 0 ;;
     *) echo "dependencies.sh: unknown argument '$argument'; there are --ci and --libraries" >&2; exit 2 ;;
   esac

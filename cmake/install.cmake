@@ -21,19 +21,26 @@ if(TARGET tessera_cuda)
   list(APPEND TESSERA_COMPONENTS cuda)
 endif()
 
+# Components as Debian parts its packages: what programs are built with, and the program with the pages.
 install(TARGETS ${targets} EXPORT tessera
-  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
-  FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/tessera")
+  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT dev
+  FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/tessera" COMPONENT dev)
 if(TARGET tessera_program)
-  install(TARGETS tessera_program RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  install(TARGETS tessera_program RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT program)
 endif()
-install(EXPORT tessera FILE tesseraTargets.cmake NAMESPACE tessera:: DESTINATION "${package_directory}")
+install(EXPORT tessera FILE tesseraTargets.cmake NAMESPACE tessera:: DESTINATION "${package_directory}" COMPONENT dev)
 
 configure_package_config_file(cmake/tesseraConfig.cmake.in "${PROJECT_BINARY_DIR}/tesseraConfig.cmake"
   INSTALL_DESTINATION "${package_directory}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/tesseraConfig.cmake" "${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake"
-  cmake/FindoneDNN.cmake cmake/FindISAL.cmake cmake/FindPCRE2.cmake cmake/Findutf8proc.cmake cmake/FindcuDNN.cmake cmake/FindNCCL.cmake DESTINATION "${package_directory}")
-install(FILES LICENSE README.md CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
-install(FILES bench/README.md bench/mlp_table.svg DESTINATION "${CMAKE_INSTALL_DOCDIR}/bench")
-install(DIRECTORY docs examples DESTINATION "${CMAKE_INSTALL_DOCDIR}" PATTERN train.sh EXCLUDE)
+  cmake/FindoneDNN.cmake cmake/FindISAL.cmake cmake/FindPCRE2.cmake cmake/Findutf8proc.cmake cmake/FindcuDNN.cmake cmake/FindNCCL.cmake DESTINATION "${package_directory}"
+  COMPONENT dev)
+install(FILES LICENSE README.md CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT program)
+install(FILES bench/README.md bench/mlp_table.svg DESTINATION "${CMAKE_INSTALL_DOCDIR}/bench" COMPONENT program)
+install(DIRECTORY docs examples DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT program PATTERN train.sh EXCLUDE)
+
+include(cmake/pkg_config.cmake)
+if(PROJECT_IS_TOP_LEVEL)
+  include(cmake/packages.cmake)
+endif()

@@ -63,6 +63,8 @@ Command parse(int argc, const char* const* argv) {
       "Exit status: 0 done, 1 failure, 2 bad input, 3 diverged or a rank lost, 128 + signal where SIGTERM or "
       "SIGINT ended a run after a step, or an export.");
   app.require_subcommand(0, 1);
+  bool version = false;
+  app.add_flag("--version", version, "version, compiler, libraries, instruction set and stacks of this program");
   Declared<Train> train(app, "train", "train a model on text");
   Declared<Eval> eval(app, "eval", "mean loss of a model over text, as JSON");
   Declared<Generate> generate(app, "generate", "write text with a trained model");
@@ -91,6 +93,7 @@ Command parse(int argc, const char* const* argv) {
 
   train::Help help;
   if (!run(app, argc, argv, help)) return help;
+  if (version) return Version{};
   if (train.asked_for()) {
     train.options().options.given = train.finish();
     (void)resolve(train.options().optimizer);  // what cannot be is refused before anything begins

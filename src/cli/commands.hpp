@@ -86,7 +86,10 @@ struct Plot {
 /// What is compiled into the program, and what could be.
 struct Stacks {};
 
-using Command = std::variant<train::Help, Train, Eval, Generate, Chat, Export, Inspect, Tokenize, Plot,
+/// Which Tessera this is, and of what it was built.
+struct Version {};
+
+using Command = std::variant<train::Help, Version, Train, Eval, Generate, Chat, Export, Inspect, Tokenize, Plot,
                              bench::BenchOptions, Stacks>;
 
 /// `tessera <sub-command> ...`. Throws InputError.

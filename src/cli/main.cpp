@@ -20,6 +20,7 @@
 #include "cli/plot.hpp"
 #include "cli/support.hpp"
 #include "cli/tokenize.hpp"
+#include "cli/version.hpp"
 #include "stacks/compiled_stack.hpp"
 
 namespace fsdp::stacks {
@@ -103,6 +104,11 @@ Command launched(Command command) {
 
 struct Run {
   int operator()(const train::Help& help) const { return std::fputs(help.text.c_str(), stdout), 0; }
+  int operator()(const cli::Version&) const {
+    std::string text = cli::version_text() + "stacks\n";
+    for (const stacks::CompiledStack& stack : compiled_stacks()) text += "  " + flags_of(stack) + "\n";
+    return std::fputs(text.c_str(), stdout), 0;
+  }
   int operator()(const cli::Train& command) const {
     const auto ready = launched(command);
     return find_stack(ready.stack).train(ready);

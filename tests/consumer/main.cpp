@@ -11,7 +11,7 @@
 int main() {
   std::vector<float> memory(6, 1.0f);
   const fsdp::Tensor<float> x(memory.data(), {2, 3});
-  const fsdp::tiling::TilePlan plan = fsdp::tiling::StaticTiles<4>{}.plan({.tokens = 5});
+  const fsdp::tiling::TilePlan plan = fsdp::tiling::StaticTiles<4>{}.plan({.tokens = 5, .kept_bytes_per_token = 8});
   const int cores = fsdp::device::available_cores();  // from the library
   std::printf("tessera %s: %d tiles, %d elements, %d cores\n", fsdp::version_string.data(),
               static_cast<int>(plan.tiles.size()), static_cast<int>(x.numel()), cores);

@@ -9,6 +9,10 @@ stack=(config sharding precision offload tiling comm threads deadline shared-win
 
 tessera --help
 for command in train eval generate chat export inspect tokenize plot bench stacks; do contains "$out" "^  $command "; done
+tessera --version
+contains "$out" "^tessera [0-9]+\.[0-9]+\.[0-9]+$"
+for row in compiler system "instruction set" OpenMP oneDNN MPI NCCL; do contains "$out" "^  $row +[^ ]"; done
+contains "$out" "^  --sharding fsdp2 .*--comm threads --precision bf16$"
 tessera train --help
 names "${stack[@]}" data data-format chat-template on-long model from-scratch family sliding-window rope-type rope-factor hidden layers heads kv-heads head-dim intermediate vocab tied adapter lora-rank lora-alpha lora-dropout lora-rslora lora-targets steps seq-len batch-size \
   grad-accum lr lr-schedule lr-decay-steps warmup optimizer weight-decay beta1 beta2 eps momentum nesterov iterations clip seed \
