@@ -26,16 +26,18 @@ function(tessera_print_table)
   endforeach()
 endfunction()
 
-# Writes the table as a header: FSDP_LIBRARY(name, version) for each that was found, FSDP_NO_LIBRARY(name) for the others.
-function(tessera_write_libraries path)
+# Writes compiler, system and the table as a header: FSDP_BUILT_WITH(name, version) for each that was found, FSDP_BUILT_WITHOUT(name) for the others.
+function(tessera_write_built_with path)
   get_property(rows GLOBAL PROPERTY TESSERA_TABLE)
-  set(text "")
+  set(text "FSDP_BUILT_WITH(\"compiler\", \"${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}, ${CMAKE_BUILD_TYPE}\")\n"
+           "FSDP_BUILT_WITH(\"system\", \"${CMAKE_SYSTEM_NAME} ${CMAKE_SYSTEM_PROCESSOR}\")\n")
+  list(JOIN text "" text)
   foreach(row IN LISTS rows)
     string(REGEX MATCH "^([^|]*)[|]([^|]*)[|](.*)$" whole "${row}")
     if(CMAKE_MATCH_2 STREQUAL "found")
-      string(APPEND text "FSDP_LIBRARY(\"${CMAKE_MATCH_1}\", \"${CMAKE_MATCH_3}\")\n")
+      string(APPEND text "FSDP_BUILT_WITH(\"${CMAKE_MATCH_1}\", \"${CMAKE_MATCH_3}\")\n")
     else()
-      string(APPEND text "FSDP_NO_LIBRARY(\"${CMAKE_MATCH_1}\")\n")
+      string(APPEND text "FSDP_BUILT_WITHOUT(\"${CMAKE_MATCH_1}\")\n")
     endif()
   endforeach()
   file(CONFIGURE OUTPUT "${path}" CONTENT "${text}")
@@ -98,7 +100,7 @@ tessera_require(nlohmann_json nlohmann-json3-dev "nlohmann-json" CONFIG)
 tessera_require(CLI11 libcli11-dev "CLI11" CONFIG)
 tessera_require(tomlplusplus libtomlplusplus-dev "toml++" CONFIG)
 
-tessera_write_libraries("${PROJECT_BINARY_DIR}/program/libraries.inc")  # for tessera --version
+tessera_write_built_with("${PROJECT_BINARY_DIR}/program/built_with.inc")  # for tessera --version
 if(TESSERA_BUILD_TESTS)
   tessera_require(GTest libgtest-dev "GoogleTest" CONFIG)
   tessera_require(Python3 python3 "Python" COMPONENTS Interpreter)

@@ -22,14 +22,12 @@ std::string row(std::string_view name, std::string_view value) {
 
 std::string version_text() {
   std::string text = message("tessera ", version_string, "\n");
-  text += row("compiler", FSDP_COMPILER ", " FSDP_BUILD_TYPE);
-  text += row("system", FSDP_SYSTEM);
   text += row("instruction set", device::instruction_set());
-#define FSDP_LIBRARY(name, version) text += row(name, version);
-#define FSDP_NO_LIBRARY(name) text += row(name, "not built in");
-#include <libraries.inc>
-#undef FSDP_LIBRARY
-#undef FSDP_NO_LIBRARY
+#define FSDP_BUILT_WITH(name, version) text += row(name, version);
+#define FSDP_BUILT_WITHOUT(name) text += row(name, "not built in");
+#include <built_with.inc>
+#undef FSDP_BUILT_WITH
+#undef FSDP_BUILT_WITHOUT
   return text;
 }
 
