@@ -11,6 +11,8 @@
 #include <device/cuda/kernels.hpp>
 #include <device/cuda/scratch.hpp>
 
+#include "emulation.hpp"
+
 namespace fsdp::device {
 
 std::string cuda_problem() { return {}; }
@@ -49,6 +51,8 @@ void Cuda::Graph::launch(Queue&) const { (*static_cast<const std::function<void(
 void Cuda::move(Queue&, const std::byte* from, std::byte* to, std::int64_t bytes) {
   if (bytes > 0) std::memmove(to, from, static_cast<std::size_t>(bytes));
 }
+
+void cuda::emulation::submit(Lane, const char*, std::function<void()> work) { work(); }
 
 /// There is no cuDNN here: all attention is our kernels'.
 bool cuda::attention_through_cudnn(const Cuda::Stream&, const AttentionCall&, Tensor<std::uint8_t>) { return false; }

@@ -57,6 +57,9 @@ using Shown = std::array<std::uint64_t, 4>;
 /// Returns what all lanes of the warp showed, when all have.
 const std::array<Shown, 32>& show(const Shown& mine);
 
+/// Queues a kernel, which `run` then runs: at once in the emulated device, in its stream's time in the doubles of CUDA.
+void submit(Lane lane, const char* kernel, std::function<void()> work);
+
 /// Runs body once for every thread of every block.
 void run(const char* kernel, const Grid& grid, std::size_t shared, const std::function<void()>& body);
 
@@ -70,9 +73,11 @@ Shown shown(T value) {
 }  // namespace emulation
 
 template <class... Parameters, class... Arguments>
-void launch(Lane, const char* name, void (*kernel)(Parameters...), Grid grid, std::size_t shared,
+void launch(Lane lane, const char* name, void (*kernel)(Parameters...), Grid grid, std::size_t shared,
             const Arguments&... arguments) {
-  emulation::run(name, grid, shared, [&] { kernel(Parameters(arguments)...); });
+  emulation::submit(lane, name, [=, values = std::tuple<Parameters...>(Parameters(arguments)...)] {
+    emulation::run(name, grid, shared, [&] { std::apply(kernel, values); });
+  });
 }
 
 /// Addresses must be multiples of 16 bytes.

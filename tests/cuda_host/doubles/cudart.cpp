@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The double of CUDA's runtime: devices, memory, streams, events.
+///
+/// Rules: CUDA Runtime API 13.0, "Device Management", "Memory Management", "Stream Management", "API synchronization
+/// behavior".
+#include <cuda_runtime_api.h>
+
+#include <cstring>
+
+#include <fsdp/core/error.hpp>
+
+#include "machine.hpp"
+
+namespace {
+
+using fsdp::message;
+using namespace fsdp::testing::cuda_host;
+
+Machine& machine() { return Machine::instance(); }
+
+/// Begins a call; where it may not go on, the error is what it returns.
+#define BEGIN(context) \
+  if (const cudaError_t wrong = machine().enter(__func__, context); wrong != cudaSuccess) return Machine::leave(wrong)
+
+/// Calls that wait, or that may, break the capture of a thread: a captured stream runs nothing.
+bool breaks_capture(const char* call) {
+  const auto capture = machine().capture_of_thread();
+  if (!capture) return false;
+  capture->invalid = true;
+  machine().problem(message(call, " by a thread that captures a graph"));
+  return true;
+}
+#define REFUSE_IN_CAPTURE() \
+  if (breaks_capture(__func__)) return Machine::leave(cudaErrorStreamCaptureUnsupported)
+
+}  // namespace
+
+extern "C" {
+
+// ---- Devices
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  BEGIN(false);
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  BEGIN(false);
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceCount(int* count) {
+  BEGIN(false);
+  *count = machine().gpus();
+  return Machine::leave(*count > 0 ? cudaSuccess : cudaErrorNoDevice);
+}
+/// Since CUDA 12 it makes the context.
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= machine().gpus()) return Machine::leave(cudaErrorInvalidDevice);
+  machine().select(device);
+  BEGIN(true);
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  BEGIN(false);
+  *properties = {};
+  std::strcpy(properties->name, "a double");
+  properties->major = 9;
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(std::size_t* unused, std::size_t* all) {
+  BEGIN(true);
+  const std::lock_guard lock(machine().mutex);
+  *all = machine().device_bytes;
+  *unused = *all - machine().used_bytes(machine().device());
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() {
+  BEGIN(true);
+  REFUSE_IN_CAPTURE();
+  return Machine::leave(machine().wait_for_device(__func__));
+}
+
+// ---- Memory
+
+cudaError_t cudaMalloc(void** data, std::size_t bytes) {
+  BEGIN(true);
+  REFUSE_IN_CAPTURE();
+  *data = machine().allocate(bytes, false);
+  return Machine::leave(*data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
+}
+cudaError_t cudaFree(void* data) {
+  BEGIN(true);
+  REFUSE_IN_CAPTURE();
+  if (data == nullptr) return cudaSuccess;
+  const cudaError_t waited = machine().wait_for_device(__func__);
+  if (!machine().free(data, false)) {
+    machine().problem("cudaFree of what cudaMalloc did not give");
+    return Machine::leave(cudaErrorInvalidValue);
+  }
+  return Machine::leave(waited);
+}
+cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
+  BEGIN(true);
+  REFUSE_IN_CAPTURE();
+  *data = machine().allocate(bytes, true);
+  return Machine::leave(*data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
+}
+cudaError_t cudaFreeHost(void* data) {
+  BEGIN(true);
+  REFUSE_IN_CAPTURE();
+  const cudaError_t waited = machine().wait_for_device(__func__);
+  if (!machine().free(data, true)) {
+    machine().problem("cudaFreeHost of what cudaHostAlloc did not give");
+    return Machine::leave(cudaErrorInvalidValue);
+  }
+  return Machine::leave(waited);
+}
+cudaError_t cudaMemset(void* data, int value, std::size_t bytes) {
+  BEGIN(true);
+  REFUSE_IN_CAPTURE();  // the default stream's work waits for captured streams
+  const Block* const block = machine().block_of(data, bytes);
+  if (block == nullptr || block->bytes == 0) return Machine::leave(cudaErrorInvalidValue);
+  return Machine::leave(machine().submit(nullptr, [=] { std::memset(data, value, bytes); }));
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  BEGIN(true);
+  const Block* const source = machine().block_of(from, bytes);
+  const Block* const target = machine().block_of(to, bytes);
+  if (source == nullptr || target == nullptr) {
+    machine().problem(
+        message("cudaMemcpyAsync of ", bytes, " bytes leaves the memory it ", source == nullptr ? "reads" : "writes"));
+    return Machine::leave(cudaErrorInvalidValue);
+  }
+  const bool pageable = source->bytes == 0 || target->bytes == 0;
+  const cudaError_t submitted = machine().submit(stream, [=] { std::memmove(to, from, bytes); });
+  if (submitted != cudaSuccess || !pageable || machine().capture_of_thread()) return Machine::leave(submitted);
+  // Pageable memory is staged, for which the driver may wait for the stream, and does where the host is written.
+  return Machine::leave(machine().wait_for(stream, "a copy of pageable memory"));
+}
+
+// ---- Streams and events
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  BEGIN(true);
+  if (flags != cudaStreamNonBlocking) machine().problem("a stream that the default stream waits for");
+  *stream = reinterpret_cast<cudaStream_t>(machine().make_stream().get());
+  machine().hold("streams", 1);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  BEGIN(true);
+  if (!machine().forget(stream)) return Machine::leave(cudaErrorInvalidResourceHandle);
+  machine().hold("streams", -1);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  BEGIN(true);
+  REFUSE_IN_CAPTURE();
+  return Machine::leave(machine().wait_for(stream, __func__));
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  BEGIN(true);
+  if (flags != cudaEventDisableTiming) machine().problem("an event that takes times, which costs streams time");
+  *event = reinterpret_cast<cudaEvent_t>(new Event{.device = machine().device()});
+  machine().hold("events", 1);
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  BEGIN(true);
+  delete reinterpret_cast<Event*>(event);
+  machine().hold("events", -1);
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream) {
+  BEGIN(true);
+  const std::lock_guard lock(machine().mutex);
+  auto& event = *reinterpret_cast<Event*>(handle);
+  const auto found = machine().find(stream);
+  if (!found || found->device() != event.device) return Machine::leave(cudaErrorInvalidResourceHandle);
+  event.recorded = true;
+  event.capture = found->capture;
+  if (found->capture) {
+    event.knows = found->capture->knows(found.get());
+    return Machine::leave(found->capture->invalid ? cudaErrorStreamCaptureInvalidated : cudaSuccess);
+  }
+  event.point = Point();
+  found->push([point = event.point]() mutable { point.happen(); });
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t handle) {
+  BEGIN(true);
+  REFUSE_IN_CAPTURE();
+  const std::lock_guard lock(machine().mutex);
+  const auto& event = *reinterpret_cast<Event*>(handle);
+  if (!event.recorded) return cudaSuccess;
+  if (event.capture.lock()) return Machine::leave(cudaErrorCapturedEvent);
+  return event.point.happened() ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t handle, unsigned) {
+  BEGIN(true);
+  const std::lock_guard lock(machine().mutex);
+  const auto& event = *reinterpret_cast<Event*>(handle);
+  const auto found = machine().find(stream);
+  if (!found) return Machine::leave(cudaErrorInvalidResourceHandle);
+  if (!event.recorded) return cudaSuccess;
+  const auto capture = event.capture.lock();
+  if (capture && !found->capture) found->capture = capture;
+  if (found->capture != capture) {
+    machine().problem("a captured stream waits for an event of no captured work");
+    if (found->capture) found->capture->invalid = true;
+    return Machine::leave(cudaErrorStreamCaptureIsolation);
+  }
+  if (capture) {
+    capture->join(found.get(), event.knows);
+    return cudaSuccess;
+  }
+  found->push([point = event.point, generation = machine().generation()] {
+    while (!point.wait(std::chrono::milliseconds(100)) && machine().generation() == generation) continue;
+  });
+  return cudaSuccess;
+}
+
+// ---- Graphs
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  BEGIN(true);
+  const std::lock_guard lock(machine().mutex);
+  const auto found = machine().find(stream);
+  if (!found || stream == nullptr) return Machine::leave(cudaErrorStreamCaptureUnsupported);
+  if (found->capture) return Machine::leave(cudaErrorIllegalState);
+  if (mode != cudaStreamCaptureModeThreadLocal)
+    machine().problem("a capture that forbids other threads' calls, or allows those of its own");
+  machine().begin_capture(found);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  BEGIN(true);
+  const std::lock_guard lock(machine().mutex);
+  *graph = nullptr;
+  const auto found = machine().find(stream);
+  const auto capture = found ? found->capture : nullptr;
+  if (!capture || capture->origin() != found.get()) return Machine::leave(cudaErrorStreamCaptureUnmatched);
+  machine().end_capture(capture);
+  if (capture->invalid) return Machine::leave(cudaErrorStreamCaptureInvalidated);
+  if (!capture->joined()) return Machine::leave(cudaErrorStreamCaptureUnjoined);
+  *graph = reinterpret_cast<cudaGraph_t>(new std::shared_ptr<Graph>(capture->graph()));
+  machine().hold("graphs", 1);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  BEGIN(true);
+  delete reinterpret_cast<std::shared_ptr<Graph>*>(graph);
+  machine().hold("graphs", -1);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long) {
+  BEGIN(true);
+  *made =
+      reinterpret_cast<cudaGraphExec_t>(new std::shared_ptr<Graph>(*reinterpret_cast<std::shared_ptr<Graph>*>(graph)));
+  machine().hold("executable graphs", 1);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  BEGIN(true);
+  delete reinterpret_cast<std::shared_ptr<Graph>*>(graph);
+  machine().hold("executable graphs", -1);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t handle, cudaStream_t stream) {
+  BEGIN(true);
+  const auto& graph = *reinterpret_cast<std::shared_ptr<Graph>*>(handle);
+  return Machine::leave(machine().submit(stream, [graph] {
+    for (const Work& node : graph->nodes) node();
+  }));
+}
+
+// ---- Errors
+
+const char* cudaGetErrorName(cudaError_t error) {
+  return error == cudaSuccess ? "cudaSuccess" : "an error of the double";
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  static thread_local std::string text;
+  text = message("error ", static_cast<int>(error));
+  return text.c_str();
+}
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Kernels on the double of CUDA: emulated blocks, one kernel at a time, in the order of their stream.
+#include <device/cuda/runtime.hpp>
+
+#include <exception>
+#include <mutex>
+#include <support/cuda_emulation/emulation.hpp>
+
+#include "machine.hpp"
+
+namespace fsdp::device::cuda {
+
+cudaError_t probe() {
+  using testing::cuda_host::Machine;
+  return Machine::leave(Machine::instance().enter("cudaFuncGetAttributes", true));
+}
+
+void emulation::submit(Lane lane, const char* kernel, std::function<void()> work) {
+  using testing::cuda_host::Machine;
+  Machine& machine = Machine::instance();
+  const cudaError_t asked = machine.enter("cudaLaunchKernel", true);
+  Machine::leave(asked != cudaSuccess ? asked : machine.submit(lane.stream, [kernel, work = std::move(work)] {
+    static std::mutex one;
+    const std::lock_guard lock(one);
+    try {
+      work();
+    } catch (const std::exception& error) {
+      Machine::instance().problem(message(kernel, ": ", error.what()));
+    }
+  }));
+  require_launched(kernel);
+}
+
+}  // namespace fsdp::device::cuda

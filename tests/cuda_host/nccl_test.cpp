@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+/// NCCL's ranks as they are, on the table of the library, over the doubles.
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include <comm/collectives.hpp>
+
+#include "on_doubles.hpp"
+
+namespace fsdp::testing::cuda_host {
+namespace {
+
+using comm::CollectiveError;
+using device::Cuda;
+using std::chrono::milliseconds;
+using Ranks = comm::Nccl<>;
+using Counts = std::vector<std::int64_t>;
+
+class CudaHost_nccl : public OnDoubles {
+ protected:
+  void SetUp() override {
+    OnDoubles::SetUp();
+    machine().reset(8);
+  }
+  /// Elements of the device.
+  struct Floats {
+    explicit Floats(std::int64_t count) : block(ledger, device::MemoryKind::weights, count * 4) {}
+    float* data() const { return reinterpret_cast<float*>(block.data()); }
+    device::Ledger ledger;
+    device::Block<Cuda> block;
+  };
+};
+
+TEST_F(CudaHost_nccl, GathersSumsAndMovesValues) {
+  for (int ranks : {1, 2, 3, 8})
+    run_ranks(ranks, {}, [&](Ranks& c) {
+      const Counts counts(static_cast<std::size_t>(ranks), 10);
+      const Floats full(10 * ranks), local(10);
+      Cuda::Queue compute("compute");
+      for (int i = 0; i < 10; ++i) local.data()[i] = static_cast<float>(c.rank());
+      const std::vector<comm::Segment<float>> pieces{{local.data(), full.data(), counts}};
+      comm::all_gather(c, pieces).wait();
+      for (int i = 0; i < 10 * ranks; ++i) ASSERT_EQ(full.data()[i], static_cast<float>(i / 10));
+      comm::reduce_scatter<float>(c, pieces, Write::accumulate).wait();
+      for (int i = 0; i < 10; ++i) ASSERT_EQ(local.data()[i], static_cast<float>(c.rank() * (ranks + 1)));
+      comm::reduce_scatter<bf16>(c, pieces, Write::overwrite).wait();
+      for (int i = 0; i < 10; ++i) ASSERT_EQ(local.data()[i], static_cast<float>(c.rank() * ranks));
+      EXPECT_EQ(comm::sum_over_ranks(c, 2), 2 * ranks);
+      comm::barrier(c);
+      Ranks part = comm::split(c, [](int rank) { return rank % 2; });
+      EXPECT_EQ(comm::sum_over_ranks(part, 1), (ranks + 1 - c.rank() % 2) / 2);
+    });
+}
+
+TEST_F(CudaHost_nccl, ReplaysCapturedCollectives) {
+  run_ranks(2, {}, [&](Ranks& c) {
+    const Floats full(8), local(4);
+    const Counts counts(2, 4);
+    Cuda::Queue compute("compute");
+    comm::barrier(c);
+    const Cuda::Graph graph = Cuda::capture(compute, [&] {
+      comm::after(c, compute.record());
+      auto sum = comm::reduce_scatter<float>(c, std::vector<comm::Segment<float>>{{local.data(), full.data(), counts}},
+                                             Write::accumulate);
+      sum.wait(compute);
+    });
+    for (int i = 0; i < 8; ++i) full.data()[i] = 1;
+    comm::barrier(c);
+    for (int i = 0; i < 3; ++i) graph.launch(compute);
+    comm::synchronize(c, compute);
+    EXPECT_EQ(local.data()[3], 6.0f);
+  });
+}
+
+}  // namespace
+}  // namespace fsdp::testing::cuda_host

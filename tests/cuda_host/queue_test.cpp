@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Streams, events and graphs: what queue.cpp asks of CUDA's runtime.
+#include <atomic>
+#include <thread>
+
+#include <fsdp/device/host_copy.hpp>
+
+#include "on_doubles.hpp"
+
+namespace fsdp::testing::cuda_host {
+namespace {
+
+using device::Cuda;
+
+class CudaHost_queue : public OnDoubles {
+ protected:
+  static constexpr std::int64_t count = 1000;
+
+  struct Buffers {
+    device::Ledger ledger;
+    device::Block<Cuda> a{ledger, device::MemoryKind::weights, count * 4};
+    device::Block<Cuda> b{ledger, device::MemoryKind::weights, count * 4};
+    static Tensor<float> of(const device::Block<Cuda>& block) {
+      return {reinterpret_cast<float*>(block.data()), {1, count}};
+    }
+  };
+  /// The stream does nothing else until `go`.
+  static void hold(Cuda::Queue& queue, std::atomic<bool>& go) {
+    machine().submit(static_cast<cudaStream_t>(queue.native()), [&] {
+      while (!go) std::this_thread::yield();
+    });
+  }
+};
+
+TEST_F(CudaHost_queue, OrdersItsWorkByEvents) {
+  Buffers buffers;
+  Cuda::Arena arena(buffers.ledger, 1 << 20);
+  Cuda::Stream stream(arena);
+  Cuda::Queue other("other");
+  std::atomic<bool> go = false;
+  hold(stream, go);
+  device::enqueue(stream, device::Fill<float>{.y = Buffers::of(buffers.a), .value = 3});
+  const Cuda::Event filled = stream.record();
+  EXPECT_FALSE(filled.happened());
+  other.wait(filled);
+  Cuda::move(other, buffers.a.data(), buffers.b.data(), count * 4);
+  const Cuda::Event moved = other.record();
+  go = true;
+  other.synchronize();
+  EXPECT_TRUE(filled.happened() && moved.happened() && Cuda::Event().happened());
+  EXPECT_EQ(Buffers::of(buffers.b).data()[count - 1], 3.0f);
+}
+
+TEST_F(CudaHost_queue, CapturesWorkOfAllQueuesThatJoinAndReplaysIt) {
+  Buffers buffers;
+  Cuda::Arena arena(buffers.ledger, 1 << 20);
+  Cuda::Stream stream(arena);
+  Cuda::Queue other("other");
+  device::enqueue(stream, device::Fill<float>{.y = Buffers::of(buffers.a), .value = 1});
+  device::enqueue(stream, device::Fill<float>{.y = Buffers::of(buffers.b), .value = 0});
+  const Cuda::Graph graph = Cuda::capture(stream, [&] {
+    device::enqueue(stream, device::Add<float>{.x = Buffers::of(buffers.a), .y = Buffers::of(buffers.b)});
+    other.wait(stream.record());
+    Cuda::move(other, buffers.b.data(), buffers.a.data(), count * 4);
+    stream.wait(other.record());
+  });
+  stream.synchronize();
+  EXPECT_EQ(Buffers::of(buffers.b).data()[0], 0.0f) << "what is captured is not done";
+  for (int i = 0; i < 3; ++i) graph.launch(stream);
+  stream.synchronize();
+  EXPECT_EQ(Buffers::of(buffers.a).data()[count - 1], 4.0f);  // 1, 1 + 0, 1 + 1, 2 + 2
+}
+
+TEST_F(CudaHost_queue, WhatBreaksACaptureIsAnErrorAndLeavesNoGraph) {
+  Buffers buffers;
+  Cuda::Queue stream("stream"), other("other");
+  const Cuda::Event before = other.record();
+  EXPECT_THROW(Cuda::capture(stream, [&] { Cuda::allocate(100); }), Error);
+  EXPECT_THROW(Cuda::capture(stream, [&] { stream.synchronize(); }), Error);
+  EXPECT_THROW(Cuda::capture(stream, [&] { stream.wait(before); }), Error);
+  EXPECT_EQ(machine().take_problems().size(), 3u);
+  EXPECT_THROW(Cuda::capture(stream,
+                             [&] {
+                               other.wait(stream.record());
+                               Cuda::move(other, buffers.a.data(), buffers.b.data(), 4);
+                             }),
+               Error)
+      << "the stream has not waited for the other";
+  stream.synchronize();
+}
+
+TEST_F(CudaHost_queue, CopiesOfPinnedMemoryDoNotBlockTheHost) {
+  Buffers buffers;
+  Cuda::Queue queue("queue");
+  std::atomic<bool> go = false;
+  hold(queue, go);
+  device::HostCopy<Cuda, float> copy(count);
+  copy.fetch(queue, Buffers::of(buffers.a).data());
+  EXPECT_FALSE(copy.copied().happened());
+  go = true;
+  queue.synchronize();
+  EXPECT_EQ(copy.value(), 0.0f);
+}
+
+}  // namespace
+}  // namespace fsdp::testing::cuda_host
