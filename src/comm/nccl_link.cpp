@@ -77,7 +77,7 @@ void NcclLink::end(Deadline deadline) noexcept {
 }
 
 void NcclLink::abort() noexcept {
-  if (alive()) table_.abort(std::exchange(comm_, nullptr));
+  if (alive()) abort_.start(table_, std::exchange(comm_, nullptr));
 }
 
 void NcclLink::fail(const std::string& reason) {

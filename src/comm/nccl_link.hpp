@@ -11,6 +11,8 @@
 
 #include <comm/nccl_table.hpp>
 
+#include "nccl_abort.hpp"
+
 namespace fsdp::comm {
 
 /// Every failure aborts the communicator, so that no kernel of it waits any longer, and is a CollectiveError; so is
@@ -39,7 +41,10 @@ class NcclLink {
 
   /// Everything was done on all ranks: gives the communicator back.
   void end(Deadline deadline) noexcept;
+  /// Returns at once, though graphs may hold collectives of the communicator: see nccl_abort.hpp.
   void abort() noexcept;
+  /// Waits for the end of an abort, where there is one. Graphs should be gone by now.
+  void finish_abort(Deadline deadline) noexcept { abort_.finish(deadline); }
   [[noreturn]] void fail(const std::string& reason);
 
  private:
@@ -50,6 +55,7 @@ class NcclLink {
   const nccl::Table& table_;
   nccl::Comm comm_ = nullptr;
   nccl::Comm made_ = nullptr;  ///< by a split; the library may set it late
+  NcclAbort abort_;
   std::string failure_ = "it has ended";
 };
 

@@ -29,12 +29,12 @@ NcclRank::NcclRank(std::shared_ptr<NcclLink> link, int rank, int size, const Opt
 
 NcclRank::~NcclRank() {
   if (std::uncaught_exceptions() > exceptions_) link_->abort();
-  if (!link_->alive()) return;
   try {
-    if (next_ > 0) wait_for(queue_.record());
+    if (link_->alive() && next_ > 0) wait_for(queue_.record());
     link_->end(monitor_.options.deadline);
   } catch (const std::exception&) {  // aborted: the failure was shown, or shows in what was waited for
   }
+  link_->finish_abort(monitor_.options.deadline);  // before the queue that its kernels run on is given back
 }
 
 void NcclRank::move_with(AnyQueue queue) {

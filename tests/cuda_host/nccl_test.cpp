@@ -2,6 +2,8 @@
 /// NCCL's ranks as they are, on the table of the library, over the doubles.
 #include <atomic>
 #include <chrono>
+#include <functional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -71,6 +73,80 @@ TEST_F(CudaHost_nccl, ReplaysCapturedCollectives) {
     for (int i = 0; i < 3; ++i) graph.launch(compute);
     comm::synchronize(c, compute);
     EXPECT_EQ(local.data()[3], 6.0f);
+  });
+}
+
+// ---- What fails, ends in time
+
+class CudaHost_nccl_faults : public CudaHost_nccl {
+ protected:
+  using Clock = std::chrono::steady_clock;
+
+  /// What the CollectiveError of `run` says; fails where none comes within a second.
+  static std::string failure_of(const std::function<void()>& run) {
+    const Clock::time_point begin = Clock::now();
+    std::string text;
+    try {
+      run();
+    } catch (const CollectiveError& error) {
+      text = error.what();
+    }
+    EXPECT_NE(text, "") << "no error";
+    EXPECT_LT(Clock::now() - begin, milliseconds(1000)) << text;
+    return text;
+  }
+  /// A step with a collective, as a graph keeps it.
+  struct Step {
+    explicit Step(Ranks& c) : full(8 * c.size()), local(8), counts(static_cast<std::size_t>(c.size()), 8) {}
+    void queue(Ranks& c) {
+      comm::after(c, compute.record());
+      comm::all_gather(c, std::vector<comm::Segment<float>>{{local.data(), full.data(), counts}}).wait(compute);
+    }
+    Floats full, local;
+    Counts counts;
+    Cuda::Queue compute{"compute"};
+  };
+};
+
+TEST_F(CudaHost_nccl_faults, AFailureWithACapturedGraphIsSaidAtOnce) {
+  run_ranks(2, {}, [&](Ranks& c) {
+    comm::barrier(c);
+    Step step(c);
+    const Cuda::Graph graph = Cuda::capture(step.compute, [&] { step.queue(c); });
+    graph.launch(step.compute);
+    comm::synchronize(c, step.compute);
+    comm::barrier(c);
+    fail_nccl(c.rank(), ncclRemoteError);
+    EXPECT_NE(failure_of([&] { comm::barrier(c); }).find("remote error"), std::string::npos);
+    EXPECT_NE(failure_of([&] { comm::barrier(c); }).find("cannot be used"), std::string::npos);
+  });
+}
+
+TEST_F(CudaHost_nccl_faults, AFailureDuringCaptureIsSaidAtOnce) {
+  run_ranks(2, {}, [&](Ranks& c) {
+    comm::barrier(c);
+    Step step(c);
+    failure_of([&] {
+      Cuda::capture(step.compute, [&] {
+        step.queue(c);
+        fail_nccl(c.rank(), ncclRemoteError);
+        step.queue(c);
+      });
+    });
+  });
+}
+
+TEST_F(CudaHost_nccl_faults, ALaunchedGraphWhosePeerIsLostIsGivenUpAtTheDeadline) {
+  std::atomic<bool> missed = false;
+  run_ranks(2, {.device_deadline = milliseconds(200)}, [&](Ranks& c) {
+    comm::barrier(c);
+    Step step(c);
+    const Cuda::Graph graph = Cuda::capture(step.compute, [&] { step.queue(c); });
+    while (c.rank() == 1 && !missed) std::this_thread::sleep_for(milliseconds(1));
+    if (c.rank() == 1) return;
+    graph.launch(step.compute);
+    failure_of([&] { comm::synchronize(c, step.compute); });
+    missed = true;
   });
 }
 

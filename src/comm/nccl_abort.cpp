@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nccl_abort.hpp"
+
+#include <exception>
+#include <utility>
+
+namespace fsdp::comm {
+
+void NcclAbort::start(const nccl::Table& table, nccl::Comm comm) noexcept {
+  const auto abort = table.abort;
+  try {
+    std::packaged_task<void()> task([abort, comm] { abort(comm); });
+    done_ = task.get_future();
+    thread_ = std::thread(std::move(task));
+  } catch (const std::exception&) {  // no thread to be had: kernels must end all the same
+    abort(comm);
+  }
+}
+
+void NcclAbort::finish(std::chrono::milliseconds limit) noexcept {
+  if (!thread_.joinable()) return;
+  if (done_.wait_for(limit) == std::future_status::ready)
+    thread_.join();
+  else
+    thread_.detach();
+}
+
+}  // namespace fsdp::comm
