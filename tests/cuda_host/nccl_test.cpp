@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <comm/collectives.hpp>
+#include <comm/self.hpp>
 
 #include "on_doubles.hpp"
 
@@ -148,6 +149,19 @@ TEST_F(CudaHost_nccl_faults, ALaunchedGraphWhosePeerIsLostIsGivenUpAtTheDeadline
     failure_of([&] { comm::synchronize(c, step.compute); });
     missed = true;
   });
+}
+
+TEST_F(CudaHost_nccl_faults, AStepOfTheDeviceMayTakeLongerThanPeersMay) {
+  const auto check = [&](auto& c) {
+    Cuda::Queue compute("compute");
+    machine().submit(static_cast<cudaStream_t>(compute.native()),
+                     [] { std::this_thread::sleep_for(milliseconds(300)); });
+    comm::wait_for(c, compute.record(), {"a step's decision"});
+    comm::synchronize(c, compute);
+  };
+  run_ranks(2, {.deadline = milliseconds(50)}, check);
+  comm::Threads<Cuda>::run(2, {.deadline = milliseconds(50)}, check);
+  comm::Self<Cuda>::run({.deadline = milliseconds(50)}, check);
 }
 
 }  // namespace
