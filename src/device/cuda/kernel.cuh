@@ -35,7 +35,7 @@ __device__ __forceinline__ void store_wide(void* to, const Wide& wide) {
 template <class... Parameters, class... Arguments>
 void launch(Lane lane, const char* name, void (*kernel)(Parameters...), Grid grid, std::size_t shared,
             const Arguments&... arguments) {
-  if (shared > 48 * 1024)  // what every kernel may have without asking
+  if (shared > shared_without_asking)
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
   kernel<<<dim3(grid.x, grid.y), grid.threads, shared, lane.stream>>>(Parameters(arguments)...);
   require_launched(name);

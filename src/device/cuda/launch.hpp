@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
@@ -25,6 +26,9 @@ inline constexpr std::uint32_t element_threads = 256;
 inline constexpr std::uint32_t most_blocks = 65535;  ///< along x or y
 inline constexpr std::uint32_t warp = 32;
 inline constexpr std::uint32_t most_threads = 1024;
+/// Dynamic shared memory up to which a launch asks for nothing. A block may have 48 KiB unasked, static memory
+/// included, which the host does not know: 32 KiB are left for it, twice what any kernel here has.
+inline constexpr std::size_t shared_without_asking = 16 * 1024;
 
 /// 16 bytes, moved at once.
 struct alignas(16) Wide {
