@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <comm/transfer.hpp>
+#include <fsdp/device/host_copy.hpp>
 
 namespace fsdp::comm {
 
@@ -30,6 +31,9 @@ struct AnyQueue {
   std::function<void(std::span<const Contribution>, DType wire, std::int64_t count, Write, float* to)> sum;
   /// Zeroed memory of the device, at once.
   std::function<std::shared_ptr<std::byte>(std::int64_t bytes)> allocate;
+  /// Zeroed memory of the host that `move` reads and writes without waiting. A copy of other memory of the host may
+  /// block until the queue comes to it: no deadline ends that.
+  std::function<std::shared_ptr<std::byte>(std::int64_t bytes)> allocate_on_host;
   /// What the device's libraries know the queue by.
   void* native = nullptr;
 
@@ -81,6 +85,7 @@ AnyQueue make_queue(std::string_view name) {
             return std::shared_ptr<std::byte>(Device::allocate(bytes),
                                               [bytes](std::byte* data) { Device::deallocate(data, bytes); });
           },
+      .allocate_on_host = [](std::int64_t bytes) { return device::host_memory<Device>(bytes); },
       .native = native,
   };
 }

@@ -46,8 +46,9 @@ class StagedMpiRank {
   std::unique_ptr<MpiRank> host_;
   AnyQueue queue_;
   Transfer transfer_;
-  std::vector<AnyEvent> after_;  ///< what the next transfer of tensors starts after
-  std::vector<std::byte> staging_;
+  std::vector<AnyEvent> after_;         ///< what the next transfer of tensors starts after
+  std::shared_ptr<std::byte> staging_;  ///< the host's
+  std::int64_t staging_bytes_ = 0;
 };
 
 }  // namespace fsdp::comm

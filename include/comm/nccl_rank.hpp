@@ -69,9 +69,10 @@ class NcclRank {
   Transfer transfer_;
   AnyQueue queue_;
   std::shared_ptr<std::byte> scratch_;
-  std::vector<AnyEvent> after_;  ///< what the next transfer of tensors starts after
-  std::vector<AnyEvent> done_;   ///< of the last transfers
-  AnyEvent last_done_;           ///< the latest of them, which will do for all before
+  std::shared_ptr<std::byte> values_;  ///< the host's side of small values
+  std::vector<AnyEvent> after_;        ///< what the next transfer of tensors starts after
+  std::vector<AnyEvent> done_;         ///< of the last transfers
+  AnyEvent last_done_;                 ///< the latest of them, which will do for all before
   Ticket next_ = 0;
 };
 

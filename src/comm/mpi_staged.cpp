@@ -24,23 +24,24 @@ Ticket StagedMpiRank::start() {
   }
   for (const AnyEvent& event : std::exchange(after_, {})) queue_.wait(event);
   const std::vector<Range> staged = ranges(transfer_);
+  std::int64_t end = 0;
+  for (const Range& range : staged) end = std::max(end, range.offset + range.bytes);
+  if (end > staging_bytes_) staging_ = queue_.allocate_on_host(staging_bytes_ = end);
   for (const Range& range : staged)
-    staging_.resize(std::max(staging_.size(), static_cast<std::size_t>(range.offset + range.bytes)));
-  for (const Range& range : staged)
-    if (range.read) queue_.move(range.device, staging_.data() + range.offset, range.bytes);
+    if (range.read) queue_.move(range.device, staging_.get() + range.offset, range.bytes);
   wait_for(queue_.record());
 
   Transfer on_host = transfer_;
   for (std::size_t index = 0; index < on_host.segments.size(); ++index) {
     const Range& full = staged[2 * index];
     const Range& local = staged[2 * index + 1];
-    on_host.segments[index].full = staging_.data() + full.offset;
-    on_host.segments[index].local = staging_.data() + local.offset;
+    on_host.segments[index].full = staging_.get() + full.offset;
+    on_host.segments[index].local = staging_.get() + local.offset;
   }
   start_on_host(on_host);
 
   for (const Range& range : staged)
-    if (range.written) queue_.move(staging_.data() + range.offset, range.device, range.bytes);
+    if (range.written) queue_.move(staging_.get() + range.offset, range.device, range.bytes);
   wait_for(queue_.record());
   return 0;
 }

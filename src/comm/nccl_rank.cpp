@@ -40,6 +40,7 @@ NcclRank::~NcclRank() {
 void NcclRank::move_with(AnyQueue queue) {
   queue_ = std::move(queue);
   scratch_ = queue_.allocate(scratch_bytes());
+  values_ = queue_.allocate_on_host(value_bytes);
 }
 
 NcclBatch NcclRank::batch() const {
@@ -94,33 +95,40 @@ void NcclRank::move_values() {
   }
 }
 
+/// Values lie alike on the host and on the device: this rank's, then all ranks'.
 void NcclRank::gather_values(const std::byte* mine, std::byte* all, std::int64_t bytes) {
   std::byte* const device = scratch_.get() + staging_bytes;
+  std::byte* const host = values_.get();
   const std::int64_t most = std::max<std::int64_t>(value_bytes / (size() + 1), 1);
-  std::vector<std::byte> host;
   for (std::int64_t begin = 0; begin < bytes; begin += most) {
     const std::int64_t part = std::min(most, bytes - begin);
     const nccl::Call gather{.kind = nccl::Call::Kind::all_gather, .from = device, .to = device + part, .count = part};
-    host.resize(static_cast<std::size_t>(part * size()));
-    queue_.move(mine + begin, device, part);
+    std::copy_n(mine + begin, part, host);
+    queue_.move(host, device, part);
     link_->issue({&gather, 1}, queue_.native, monitor_.options.deadline);
-    queue_.move(gather.to, host.data(), part * size());
+    queue_.move(gather.to, host + part, part * size());
     wait_for(queue_.record());
-    for (int peer = 0; peer < size(); ++peer) std::copy_n(host.begin() + part * peer, part, all + peer * bytes + begin);
+    for (int peer = 0; peer < size(); ++peer) std::copy_n(host + part * (peer + 1), part, all + peer * bytes + begin);
   }
 }
 
 void NcclRank::broadcast_value(std::byte* data, std::int64_t bytes) {
   std::byte* const device = scratch_.get() + staging_bytes;
+  std::byte* const host = values_.get();
+  const bool sends = rank() == transfer_.root;
   for (std::int64_t begin = 0; begin < bytes; begin += value_bytes) {
     const std::int64_t part = std::min(value_bytes, bytes - begin);
     const nccl::Call send{
         .kind = nccl::Call::Kind::broadcast, .from = device, .to = device, .count = part, .peer = transfer_.root};
-    if (rank() == transfer_.root) queue_.move(data + begin, device, part);
+    if (sends) {
+      std::copy_n(data + begin, part, host);
+      queue_.move(host, device, part);
+    }
     link_->issue({&send, 1}, queue_.native, monitor_.options.deadline);
-    if (rank() != transfer_.root) queue_.move(device, data + begin, part);
+    if (!sends) queue_.move(device, host, part);
+    wait_for(queue_.record());
+    if (!sends) std::copy_n(host, part, data + begin);
   }
-  wait_for(queue_.record());
 }
 
 bool NcclRank::test(Ticket) {

@@ -151,6 +151,26 @@ TEST_F(CudaHost_nccl_faults, ALaunchedGraphWhosePeerIsLostIsGivenUpAtTheDeadline
   });
 }
 
+TEST_F(CudaHost_nccl_faults, ValuesOfALostPeerAreGivenUpAtTheDeadline) {
+  std::atomic<bool> missed = false;
+  run_ranks(2, {.device_deadline = milliseconds(200)}, [&](Ranks& c) {
+    comm::barrier(c);
+    while (c.rank() == 1 && !missed) std::this_thread::sleep_for(milliseconds(1));
+    if (c.rank() == 1) return;
+    failure_of([&] { comm::barrier(c); });
+    missed = true;
+  });
+  missed = false;
+  run_ranks(2, {.device_deadline = milliseconds(200)}, [&](Ranks& c) {
+    comm::barrier(c);
+    while (c.rank() == 0 && !missed) std::this_thread::sleep_for(milliseconds(1));
+    if (c.rank() == 0) return;
+    std::vector<std::byte> bytes(100);
+    failure_of([&] { comm::broadcast(c, bytes, 0); });
+    missed = true;
+  });
+}
+
 TEST_F(CudaHost_nccl_faults, AStepOfTheDeviceMayTakeLongerThanPeersMay) {
   const auto check = [&](auto& c) {
     Cuda::Queue compute("compute");

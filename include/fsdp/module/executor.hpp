@@ -21,6 +21,7 @@
 #include <fsdp/core/checked.hpp>
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/tensor.hpp>
+#include <fsdp/device/host_copy.hpp>
 #include <fsdp/device/memory.hpp>
 #include <fsdp/device/operations/elements.hpp>
 #include <fsdp/module/offloaded_inputs.hpp>
@@ -229,10 +230,9 @@ class Executor {
   }
 
   double read_loss() {
-    double sum = 0;
-    device::move<Device>(context_.stream, loss_.data(), &sum, 1);
+    loss_on_host_.fetch(context_.stream, loss_.data());
     module_.synchronize();
-    return sum;
+    return loss_on_host_.value();
   }
 
   /// In profilers of the device, under the schedule's names.
@@ -485,6 +485,7 @@ class Executor {
   float scale_ = 0;
   device::Block<Device> loss_block_;
   Tensor<double> loss_;  // [1]
+  device::HostCopy<Device, double> loss_on_host_;
   std::vector<device::Block<Device>> cache_blocks_;
   std::vector<Tensor<Compute>> caches_;  ///< of each block [cached rows, its columns]; none where nothing is kept
   Tensor<Compute> x_, y_, dx_, logits_;
