@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -182,6 +183,30 @@ TEST_F(CudaHost_nccl_faults, AStepOfTheDeviceMayTakeLongerThanPeersMay) {
   run_ranks(2, {.deadline = milliseconds(50)}, check);
   comm::Threads<Cuda>::run(2, {.deadline = milliseconds(50)}, check);
   comm::Self<Cuda>::run({.deadline = milliseconds(50)}, check);
+}
+
+class CudaHost_nccl_launch : public CudaHost_nccl {};
+
+TEST_F(CudaHost_nccl_launch, ARankTouchesNoDeviceButItsOwn) {
+  const comm::JobPlace place{.rank = 0, .size = 1, .local_rank = 3, .local_size = 4};
+  Ranks::run(comm::nccl::library(), place, {}, [&](Ranks& c) {
+    comm::barrier(c);
+    EXPECT_GT(Cuda::free_bytes(), 0);
+  });
+  EXPECT_EQ(machine().contexts(), std::set<int>{3});
+}
+
+TEST_F(CudaHost_nccl_launch, ADeviceThatCannotBeUsedIsSaidBeforeRanksMeet) {
+  const comm::JobPlace place{.rank = 0, .size = 1, .local_rank = 3, .local_size = 4};
+  machine().fail("cudaFuncGetAttributes", cudaErrorNoKernelImageForDevice);
+  try {
+    Ranks::run(comm::nccl::library(), place, {}, [](Ranks&) {});
+    FAIL() << "no error";
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("device 3, a double, is sm_90"), std::string::npos) << error.what();
+  }
+  const comm::JobPlace beyond{.rank = 0, .size = 1, .local_rank = 8, .local_size = 9};
+  EXPECT_THROW(Ranks::run(comm::nccl::library(), beyond, {}, [](Ranks&) {}), InputError);
 }
 
 }  // namespace

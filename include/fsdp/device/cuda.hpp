@@ -26,12 +26,14 @@
 
 namespace fsdp::device {
 
-/// Why no device can be used, in one sentence: none there, a driver older than the toolkit, code for other
-/// architectures than the device's. Empty where all is well.
+/// Why the calling thread's device cannot be used, in one sentence: none there, a driver older than the toolkit, code
+/// for other architectures than the device's. Empty where all is well. Makes a context on the device: a rank of several
+/// on a machine chooses its own first.
 std::string cuda_problem();
-/// How many devices there are; 0 where there is a problem.
+/// How many devices there are; 0 where there is a problem. Makes no context.
 int cuda_devices();
-/// What this thread makes from here on, it makes on the device `index`. Throws InputError where that does not exist.
+/// What this thread makes from here on, it makes on the device `index`. Throws InputError where that does not exist or
+/// cannot be used.
 void use_cuda_device(int index);
 
 /// A named range of host code, and of what it queues, in profilers (NVTX), from construction to destruction; ranges of
@@ -59,7 +61,7 @@ struct Cuda {
   class Planner;
   class Stream;
 
-  /// Throws InputError with what is wrong where there is none to use.
+  /// Throws InputError with what is wrong where there is none. Makes no context, so that a rank may count and choose.
   static int count();
   static void select(int index) { use_cuda_device(index); }
   /// Bytes of the calling thread's device that nobody holds, other programs included. Throws InputError with what is

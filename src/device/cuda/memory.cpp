@@ -40,20 +40,31 @@ void require_launched(const char* kernel) { require_success(cudaGetLastError(), 
 
 }  // namespace cuda
 
-std::string cuda_problem() {
+namespace {
+
+/// What is wrong with the machine, and how many devices it has. Makes no context.
+struct Machine {
+  std::string problem;
+  int devices = 0;
+};
+Machine look_at_machine() {
   int driver = 0, runtime = 0, count = 0;
   cudaDriverGetVersion(&driver);
   cudaRuntimeGetVersion(&runtime);
-  if (driver == 0) return "no device: CUDA's driver is not installed";
+  if (driver == 0) return {.problem = "no device: CUDA's driver is not installed"};
   const cudaError_t counted = cudaGetDeviceCount(&count);
   forget_error();
   if (counted == cudaErrorInsufficientDriver)
-    return message("the driver is made for CUDA ", version(driver), ", this program for CUDA ", version(runtime),
-                   "; install a newer driver");
+    return {.problem = message("the driver is made for CUDA ", version(driver), ", this program for CUDA ",
+                               version(runtime), "; install a newer driver")};
   if (counted == cudaErrorNoDevice || (counted == cudaSuccess && count == 0))
-    return "no device: CUDA's driver sees no GPU";
-  if (counted != cudaSuccess) return message("no device: ", cudaGetErrorString(counted));
+    return {.problem = "no device: CUDA's driver sees no GPU"};
+  if (counted != cudaSuccess) return {.problem = message("no device: ", cudaGetErrorString(counted))};
+  return {.devices = count};
+}
 
+/// What is wrong with the calling thread's device. Makes a context on it.
+std::string problem_of_device() {
   int device = 0;
   cudaDeviceProp properties{};
   cudaError_t status = cudaGetDevice(&device);
@@ -69,21 +80,24 @@ std::string cuda_problem() {
   return {};
 }
 
-int cuda_devices() {
-  int count = 0;
-  const cudaError_t status = cudaGetDeviceCount(&count);
-  forget_error();
-  return status == cudaSuccess ? count : 0;
+}  // namespace
+
+std::string cuda_problem() {
+  const Machine machine = look_at_machine();
+  return machine.problem.empty() ? problem_of_device() : machine.problem;
 }
 
+int cuda_devices() { return look_at_machine().devices; }
+
 int Cuda::count() {
-  const std::string problem = cuda_problem();
-  require<InputError>(problem.empty(), problem);
-  return cuda_devices();
+  const Machine machine = look_at_machine();
+  require<InputError>(machine.problem.empty(), machine.problem);
+  return machine.devices;
 }
 
 std::int64_t Cuda::free_bytes() {
-  count();
+  const std::string problem = cuda_problem();
+  require<InputError>(problem.empty(), problem);
   return static_cast<std::int64_t>(device_bytes().unused);
 }
 
@@ -92,6 +106,8 @@ void use_cuda_device(int index) {
   require<InputError>(index >= 0 && index < count, "device ", index, " asked for, ", count,
                       " there; give every rank a GPU of its own, or run fewer ranks");
   require_success(cudaSetDevice(index), "choosing a device");
+  const std::string problem = problem_of_device();
+  require<InputError>(problem.empty(), problem);
 }
 
 std::byte* Cuda::allocate(std::int64_t bytes) {
