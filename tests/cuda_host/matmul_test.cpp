@@ -76,5 +76,17 @@ TEST_F(CudaHost_matmul, ThatHasNoProductsIsZero) {
   EXPECT_EQ(std::vector<float>(c.data(), c.data() + 6), std::vector<float>(6));
 }
 
+TEST_F(CudaHost_matmul, GivesTheLibraryAWorkspaceAtAMultipleOf256Bytes) {
+  for (const std::int64_t odd : {1, 17, 33, 49}) {  // tensors before it in the arena, of 1 to 4 cache lines
+    Rank rank;
+    const auto a = matrix<float>(rank, 3, 3, 0, 1), b = matrix<float>(rank, 3, 3, 0, 2),
+               c = matrix<float>(rank, 3, 3, 0, 3);
+    Cuda::Arena::Frame frame(rank.arena);
+    frame.allocate<float>({odd});
+    device::enqueue(rank.stream, device::Matmul<float>{.a = a, .b = b, .c = c});
+    rank.stream.synchronize();
+  }
+}
+
 }  // namespace
 }  // namespace fsdp::testing::cuda_host

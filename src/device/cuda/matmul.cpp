@@ -133,6 +133,14 @@ std::int64_t stride_of(const Tensor<T>& matrix) {
   return matrix.rows() == 1 ? matrix.columns() : matrix.row_stride();  // one row's stride means nothing
 }
 
+/// matmul_workspace bytes of the scratch that cuBLASLt may use.
+std::byte* aligned_workspace(Scratch scratch) {
+  const auto address = reinterpret_cast<std::uintptr_t>(scratch.data);
+  const auto begin =
+      static_cast<std::uintptr_t>(round_up(static_cast<std::int64_t>(address), cuda::workspace_alignment));
+  return reinterpret_cast<std::byte*>(begin);
+}
+
 bool wants_plain(bool asked) {
   const char* const flag = std::getenv("TESSERA_CUDA_PLAIN");
   return asked || (flag != nullptr && std::string_view(flag) == "1");
@@ -179,11 +187,12 @@ void run(Cuda::Stream& stream, const Matmul<A, C>& op, Scratch workspace) {
   std::unique_ptr<Plan>& plan = known.plans[key];
   if (!plan) plan = make_plan(known.library.get(), key);
   const float alpha = 1, beta = problem.accumulate ? 1 : 0;
-  require_success(cublasLtMatmul(known.library.get(), plan->description.get(), &alpha, op.b.tensor.data(),
-                                 plan->first.get(), op.a.tensor.data(), plan->second.get(), &beta, op.c.data(),
-                                 plan->result.get(), op.c.data(), plan->result.get(), &plan->algorithm, workspace.data,
-                                 static_cast<std::size_t>(workspace.bytes), static_cast<cudaStream_t>(stream.native())),
-                  "queueing a product");
+  require_success(
+      cublasLtMatmul(known.library.get(), plan->description.get(), &alpha, op.b.tensor.data(), plan->first.get(),
+                     op.a.tensor.data(), plan->second.get(), &beta, op.c.data(), plan->result.get(), op.c.data(),
+                     plan->result.get(), &plan->algorithm, aligned_workspace(workspace),
+                     static_cast<std::size_t>(cuda::matmul_workspace), static_cast<cudaStream_t>(stream.native())),
+      "queueing a product");
 }
 
 template void run(Cuda::Stream&, const Matmul<float, float>&, Scratch);

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include <fsdp/core/checked.hpp>
+#include <fsdp/device/memory.hpp>
 #include <fsdp/device/operation.hpp>
 #include <fsdp/device/operations/attention.hpp>
 
@@ -18,8 +19,12 @@ namespace fsdp::device::cuda {
 /// What every product may use. cuBLASLt picks the best algorithm that needs no more.
 inline constexpr std::int64_t matmul_workspace = std::int64_t{32} << 20;
 
+/// Where it wants the workspace to begin. The arena aligns to less: scratch has room for the rest.
+inline constexpr std::int64_t workspace_alignment = 256;
+
 inline std::int64_t matmul_scratch(const MatmulRecord& problem) {
-  return problem.m == 0 || problem.n == 0 || problem.k == 0 ? 0 : matmul_workspace;
+  const bool no_products = problem.m == 0 || problem.n == 0 || problem.k == 0;
+  return no_products ? 0 : matmul_workspace + workspace_alignment - alignment;
 }
 
 /// Parts into which rows are shared out where they are summed, each with its own sum: two blocks for each of a large
