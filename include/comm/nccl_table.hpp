@@ -63,7 +63,7 @@ struct Table {
 
   // Null where the library is older than 2.19.
   Result (*mem_alloc)(void*& data, std::size_t bytes);
-  Result (*mem_free)(void* data);
+  Result (*mem_free)(void* data);  ///< after waiting for the device
   Result (*register_memory)(Comm comm, void* data, std::size_t bytes, void*& handle);
   Result (*deregister_memory)(Comm comm, void* handle);
 };

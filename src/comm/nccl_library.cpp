@@ -84,6 +84,14 @@ Result call(const Call& call, Comm comm, Stream queue) {
   return Result::invalid_argument;
 }
 
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
+/// Unlike cudaFree, ncclMemFree does not wait for kernels, which may still use the memory where an error unwinds.
+Result mem_free(void* data) {
+  static_cast<void>(cudaDeviceSynchronize());  // what failed there shows in a call that can throw
+  return ours(ncclMemFree(data));
+}
+#endif
+
 Table make_table() {
   Table table{
       .version = version,
@@ -106,7 +114,7 @@ Table make_table() {
   };
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
   table.mem_alloc = [](void*& data, std::size_t bytes) { return ours(ncclMemAlloc(&data, bytes)); };
-  table.mem_free = [](void* data) { return ours(ncclMemFree(data)); };
+  table.mem_free = mem_free;
   table.register_memory = [](Comm comm, void* data, std::size_t bytes, void*& handle) {
     return ours(ncclCommRegister(comm, data, bytes, &handle));
   };

@@ -88,5 +88,16 @@ TEST_F(CudaHost_matmul, GivesTheLibraryAWorkspaceAtAMultipleOf256Bytes) {
   }
 }
 
+TEST_F(CudaHost_matmul, ThatTheHeuristicFindsInVainIsAnError) {
+  Rank rank;
+  const auto a = matrix<float>(rank, 3, 3, 0, 1), b = matrix<float>(rank, 3, 3, 0, 2),
+             c = matrix<float>(rank, 3, 3, 0, 3);
+  HeuristicState::next = CUBLAS_STATUS_NOT_SUPPORTED;
+  EXPECT_THROW(device::enqueue(rank.stream, device::Matmul<float>{.a = a, .b = b, .c = c}), Error);
+  HeuristicState::next = CUBLAS_STATUS_SUCCESS;
+  device::enqueue(rank.stream, device::Matmul<float>{.a = a, .b = b, .c = c});
+  rank.stream.synchronize();
+}
+
 }  // namespace
 }  // namespace fsdp::testing::cuda_host

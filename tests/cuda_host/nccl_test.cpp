@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <set>
 #include <string>
 #include <thread>
@@ -183,6 +184,17 @@ TEST_F(CudaHost_nccl_faults, AStepOfTheDeviceMayTakeLongerThanPeersMay) {
   run_ranks(2, {.deadline = milliseconds(50)}, check);
   comm::Threads<Cuda>::run(2, {.deadline = milliseconds(50)}, check);
   comm::Self<Cuda>::run({.deadline = milliseconds(50)}, check);
+}
+
+TEST_F(CudaHost_nccl_faults, RegisteredMemoryIsFreedWhenNoKernelUsesIt) {
+  run_ranks(1, {}, [&](Ranks& c) {
+    std::shared_ptr<std::byte> memory = comm::shared_memory(c, 1000);
+    ASSERT_NE(memory, nullptr);
+    Cuda::Queue compute("compute");
+    machine().submit(static_cast<cudaStream_t>(compute.native()),
+                     [] { std::this_thread::sleep_for(milliseconds(50)); });
+    memory.reset();
+  });
 }
 
 class CudaHost_nccl_launch : public CudaHost_nccl {};

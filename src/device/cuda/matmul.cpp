@@ -120,10 +120,11 @@ std::unique_ptr<Plan> make_plan(cublasLtHandle_t library, const Key& key) {
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(library, plan->description.get(), plan->first.get(), plan->second.get(),
                                      plan->result.get(), plan->result.get(), preference.get(), 1, &best, &found);
-  require<Error>(status == CUBLAS_STATUS_SUCCESS && found > 0, "cuBLASLt has no algorithm for [", key.m, ", ", key.k,
-                 "] x [", key.k, ", ", key.n, "] of ", name_of(key.operands), " to ", name_of(key.result),
-                 ", row strides ", key.lda, " ", key.ldb, " ", key.ldc, ", addresses at multiples of ", key.a_alignment,
-                 " ", key.b_alignment, " ", key.c_alignment, ": ", cublasLtGetStatusString(status));
+  const bool usable = status == CUBLAS_STATUS_SUCCESS && found > 0 && best.state == CUBLAS_STATUS_SUCCESS;
+  require<Error>(usable, "cuBLASLt has no algorithm for [", key.m, ", ", key.k, "] x [", key.k, ", ", key.n, "] of ",
+                 name_of(key.operands), " to ", name_of(key.result), ", row strides ", key.lda, " ", key.ldb, " ",
+                 key.ldc, ", addresses at multiples of ", key.a_alignment, " ", key.b_alignment, " ", key.c_alignment,
+                 ": ", cublasLtGetStatusString(status == CUBLAS_STATUS_SUCCESS ? best.state : status));
   plan->algorithm = best.algo;
   return plan;
 }
