@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The doubles find what is planted: each test breaks one rule and sees it named.
+#include <atomic>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <comm/collectives.hpp>
+
+#include "on_doubles.hpp"
+
+namespace fsdp::testing::cuda_host {
+namespace {
+
+using device::Cuda;
+using std::chrono::milliseconds;
+
+class CudaHost_doubles : public OnDoubles {
+ protected:
+  /// Some problem says `text`; there are no problems then.
+  static void expect_problem(const std::string& text) {
+    std::string all;
+    for (const std::string& problem : machine().take_problems()) all += problem + "\n";
+    EXPECT_NE(all.find(text), std::string::npos) << "'" << all << "' lacks '" << text << "'";
+  }
+  static cudaStream_t native(const Cuda::Queue& queue) { return static_cast<cudaStream_t>(queue.native()); }
+
+  /// Device memory.
+  struct Memory {
+    explicit Memory(std::int64_t bytes) : block(ledger, device::MemoryKind::weights, bytes) {}
+    device::Ledger ledger;
+    device::Block<Cuda> block;
+  };
+};
+
+TEST_F(CudaHost_doubles, CopiesOfPageableMemoryBlock) {
+  Cuda::Queue queue("queue");
+  const Memory memory(100);
+  std::vector<std::byte> pageable(100);
+  std::atomic<bool> go = false;
+  machine().submit(native(queue), [&] {
+    while (!go) std::this_thread::yield();
+  });
+  machine().patience = milliseconds(50);
+  EXPECT_NE(cudaMemcpyAsync(pageable.data(), memory.block.data(), 100, cudaMemcpyDefault, native(queue)), cudaSuccess);
+  expect_problem("blocked in a copy of pageable memory");
+  machine().patience = milliseconds(3000);
+  go = true;
+  queue.synchronize();
+}
+
+TEST_F(CudaHost_doubles, CopiesEndWhereTheirMemoryDoes) {
+  Cuda::Queue queue("queue");
+  const Memory from(100), to(200);
+  EXPECT_NE(cudaMemcpyAsync(to.block.data(), from.block.data(), 101, cudaMemcpyDefault, native(queue)), cudaSuccess);
+  expect_problem("leaves the memory it reads");
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidValue);
+}
+
+TEST_F(CudaHost_doubles, FreedMemoryIsNotFreedAgain) {
+  std::byte* const data = Cuda::allocate(100);
+  Cuda::deallocate(data, 100);
+  Cuda::deallocate(data, 100);
+  expect_problem("cudaFree of what cudaMalloc did not give");
+}
+
+TEST_F(CudaHost_doubles, ContextsAreSeenOnTheDeviceOfTheThreadThatMadeThem) {
+  std::thread([] {
+    device::use_cuda_device(1);
+    Cuda::deallocate(Cuda::allocate(100), 100);
+  }).join();
+  EXPECT_EQ(machine().contexts(), std::set<int>{1});
+  std::thread([] { Cuda::deallocate(Cuda::allocate(100), 100); }).join();  // which did not choose
+  EXPECT_EQ(machine().contexts(), (std::set<int>{0, 1}));
+}
+
+TEST_F(CudaHost_doubles, LeadingDimensionsAreHeldAgainstRows) {
+  cublasLtMatmulDesc_t product = nullptr;
+  cublasLtMatmulPreference_t preference = nullptr;
+  cublasLtMatrixLayout_t whole = nullptr, narrow = nullptr;
+  cublasLtMatmulDescCreate(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  cublasLtMatmulPreferenceCreate(&preference);
+  cublasLtMatrixLayoutCreate(&whole, CUDA_R_32F, 4, 4, 4);
+  cublasLtMatrixLayoutCreate(&narrow, CUDA_R_32F, 4, 4, 3);
+  cublasLtMatmulHeuristicResult_t best{};
+  int found = 0;
+  const auto ask = [&](cublasLtMatrixLayout_t first) {
+    return cublasLtMatmulAlgoGetHeuristic(nullptr, product, first, whole, whole, whole, preference, 1, &best, &found);
+  };
+  EXPECT_EQ(ask(whole), CUBLAS_STATUS_SUCCESS);
+  EXPECT_NE(ask(narrow), CUBLAS_STATUS_SUCCESS);
+  expect_problem("a leading dimension is less than the rows");
+  cublasLtMatrixLayoutDestroy(whole);
+  cublasLtMatrixLayoutDestroy(narrow);
+  cublasLtMatmulPreferenceDestroy(preference);
+  cublasLtMatmulDescDestroy(product);
+}
+
+TEST_F(CudaHost_doubles, AbortBlocksWhileAGraphHoldsACollective) {
+  Cuda::Queue queue("queue");
+  const Memory memory(100);
+  comm::nccl::Id id = comm::nccl::make_id(comm::nccl::library());
+  comm::nccl::Comm communicator = nullptr;
+  comm::nccl::library().init(communicator, 1, id, 0);
+  ncclResult_t state = ncclInProgress;
+  const Cuda::Graph graph = Cuda::capture(queue, [&] {
+    ncclGroupStart();
+    ncclAllReduce(memory.block.data(), memory.block.data(), 10, ncclFloat32, ncclSum, communicator, native(queue));
+    ncclGroupEnd();
+    ncclCommGetAsyncError(communicator, &state);
+  });
+  EXPECT_EQ(state, ncclSuccess);
+  machine().patience = milliseconds(50);
+  ncclCommAbort(communicator);
+  expect_problem("ncclCommAbort blocks: 1 graphs");
+  machine().patience = milliseconds(3000);
+}
+
+TEST_F(CudaHost_doubles, CollectivesOfPeersMustAgree) {
+  comm::Threads<>::run(2, {}, [&, id = comm::nccl::make_id(comm::nccl::library())](auto& host) {
+    device::use_cuda_device(host.rank());
+    Cuda::Queue queue("queue");
+    const Memory memory(100);
+    comm::nccl::Comm communicator = nullptr;
+    comm::nccl::library().init(communicator, 2, id, host.rank());
+    const auto settle = [&] {
+      ncclResult_t state = ncclInProgress;
+      while (state == ncclInProgress) ncclCommGetAsyncError(communicator, &state);
+    };
+    settle();
+    ncclGroupStart();
+    ncclAllReduce(memory.block.data(), memory.block.data(), host.rank() == 0 ? 10 : 11, ncclFloat32, ncclSum,
+                  communicator, native(queue));
+    ncclGroupEnd();
+    settle();
+    comm::barrier(host);
+    ncclCommAbort(communicator);
+  });
+  expect_problem("rank 0 has all_reduce of 10 f32");
+}
+
+}  // namespace
+}  // namespace fsdp::testing::cuda_host

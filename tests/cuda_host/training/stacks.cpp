@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stacks.hpp"
+
+#include <fsdp/sharding/run_time.hpp>
+
+#include <support/stacks/cuda_stack.hpp>
+
+#include "nccl_ranks.hpp"
+
+namespace fsdp::test {
+namespace {
+
+template <class Sharding, class Precision = Fp32>
+using NcclLlama = Llama<Stack<Sharding, testing::cuda_host::NcclRanks, Precision, tiling::RunTime>>;
+
+}  // namespace
+
+const RunTimeStacks cuda_host_stacks = {
+    .sharded = run_threads<NcclLlama<RunTimeSharded>>,
+    .grouped = run_threads<NcclLlama<RunTimeGrouped>>,
+    .full = run_threads<NcclLlama<RunTimeHybridFull>>,
+    .replicated = run_threads<NcclLlama<Replicated>>,
+};
+
+RunResults run_cuda_host_bf16(const RunOptions& options) {
+  return run_threads<NcclLlama<FullyShard<>, Bf16Mixed>>(options);
+}
+
+}  // namespace fsdp::test

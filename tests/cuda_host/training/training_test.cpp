@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Small Llamas trained by the host code of CUDA and NCCL, on doubles, against the CPU.
+#include <gtest/gtest.h>
+
+#include <cuda_host/on_doubles.hpp>
+#include <support/small_llama.hpp>
+
+#include "stacks.hpp"
+
+namespace fsdp::testing::cuda_host {
+namespace {
+
+using test::RunOptions;
+using test::RunResults;
+
+class CudaHost_training : public OnDoubles {
+ protected:
+  void SetUp() override {
+    OnDoubles::SetUp();
+    machine().reset(8);
+    machine().patience = std::chrono::seconds(60);  // kernels are emulated
+  }
+  static RunOptions steps_of(int ranks) {
+    RunOptions options = test::uneven_options(ranks);
+    options.steps = 3;
+    options.sharding = {};
+    return options;
+  }
+  static RunResults run(std::string_view stack, RunOptions options) {
+    options.sharding = cli::parse_sharding(std::string(stack));
+    return test::cuda_host_stacks(options);
+  }
+  static void expect_follows(const RunResults& found, const RunResults& expected) {
+    EXPECT_LE(test::largest_relative(found.losses, expected.losses), 1e-5);
+    EXPECT_LE(test::largest_relative(found.norms, expected.norms), 1e-4);
+    EXPECT_LE(test::largest_relative(found.weights, expected.weights), 1e-4);
+  }
+};
+
+TEST_F(CudaHost_training, FollowsTheCpuWithEveryStrategy) {
+  const RunResults expected = test::run("fsdp2", steps_of(1));
+  for (const auto stack : {"fsdp2", "zero1", "zero2", "zero3", "hybrid:2", "hybrid:2:full", "replicated"}) {
+    SCOPED_TRACE(stack);
+    expect_follows(run(stack, steps_of(2)), expected);
+  }
+}
+
+TEST_F(CudaHost_training, FollowsTheCpuOnAnyNumberOfRanks) {
+  const RunResults expected = test::run("fsdp2", steps_of(1));
+  for (const int ranks : {1, 3, 4, 8}) {
+    SCOPED_TRACE(ranks);
+    expect_follows(run("fsdp2", steps_of(ranks)), expected);
+  }
+}
+
+TEST_F(CudaHost_training, GivesTheSameBitsByGraphs) {
+  for (const auto stack : {"fsdp2", "hybrid:2"}) {
+    SCOPED_TRACE(stack);
+    RunOptions options = steps_of(2);
+    options.steps = 4;
+    options.collects = false;
+    const RunResults queued = run(stack, options);
+    options.graphs = true;
+    const RunResults graphs = run(stack, options);
+    EXPECT_EQ(graphs.captured, 1);
+    EXPECT_EQ(graphs.launched, 3);
+    EXPECT_EQ(graphs.losses, queued.losses);
+    EXPECT_EQ(graphs.norms, queued.norms);
+  }
+}
+
+}  // namespace
+}  // namespace fsdp::testing::cuda_host
