@@ -24,6 +24,7 @@ class OnDoubles : public ::testing::Test {
   void SetUp() override {
     machine().reset(2);
     HeuristicState::next = CUBLAS_STATUS_SUCCESS;
+    tell_of_nccl_aborts(true);
   }
   void TearDown() override {
     for (const std::string& problem : machine().take_problems()) ADD_FAILURE() << problem;

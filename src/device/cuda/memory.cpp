@@ -125,8 +125,10 @@ std::byte* Cuda::allocate(std::int64_t bytes) {
   if (const std::string problem = status == cudaSuccess ? "" : cuda_problem(); !problem.empty())
     throw InputError("cuda: " + problem);
   require_success(status, "allocating memory");
-  require_success(cudaMemset(data, 0, static_cast<std::size_t>(bytes)), "clearing memory");
-  require_success(cudaStreamSynchronize(nullptr), "clearing memory");  // other streams do not wait for this one
+  cudaError_t cleared = cudaMemset(data, 0, static_cast<std::size_t>(bytes));
+  if (cleared == cudaSuccess) cleared = cudaStreamSynchronize(nullptr);  // other streams do not wait for this one
+  if (cleared != cudaSuccess) static_cast<void>(cudaFree(data));
+  require_success(cleared, "clearing memory");
   return static_cast<std::byte*>(data);
 }
 

@@ -73,6 +73,10 @@ cublasStatus_t destroy(void* handle) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
+/// Begins a call; where a test makes it fail, that is what it returns.
+#define BEGIN() \
+  if (machine().enter(__func__, false) != cudaSuccess) return CUBLAS_STATUS_INTERNAL_ERROR
+
 cublasStatus_t refuse(const std::string& why) {
   machine().problem("cuBLASLt: " + why);
   return CUBLAS_STATUS_INVALID_VALUE;
@@ -131,17 +135,22 @@ const char* cublasLtGetStatusString(cublasStatus_t status) {
                                                  : "an error of the double";
 }
 
-cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) { return make<int>(handle, 1); }
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  BEGIN();
+  return make<int>(handle, 1);
+}
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return destroy<int>(handle); }
 
 #undef cublasLtMatmulDescCreate
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* made, cublasComputeType_t compute, cudaDataType_t scale) {
+  BEGIN();
   if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F) return refuse("a product not in float");
   return make<Description>(made);
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t handle) { return destroy<Description>(handle); }
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle, cublasLtMatmulDescAttributes_t attribute,
                                               const void* value, std::size_t bytes) {
+  BEGIN();
   Description& description = ours(handle);
   if (attribute == CUBLASLT_MATMUL_DESC_TRANSA) return read(description.first, value, bytes);
   if (attribute == CUBLASLT_MATMUL_DESC_TRANSB) return read(description.second, value, bytes);
@@ -150,17 +159,22 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle, cubla
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* made, cudaDataType type, std::uint64_t rows,
                                           std::uint64_t columns, std::int64_t leading) {
+  BEGIN();
   return make<Layout>(made, type, rows, columns, leading);
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t handle) { return destroy<Layout>(handle); }
 
-cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* made) { return make<Preference>(made); }
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* made) {
+  BEGIN();
+  return make<Preference>(made);
+}
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t handle) {
   return destroy<Preference>(handle);
 }
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t handle,
                                                     cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
                                                     std::size_t bytes) {
+  BEGIN();
   Preference& preference = ours(handle);
   std::uint32_t schemes = 0;
   switch (attribute) {
@@ -179,6 +193,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t wanted, int most,
                                               cublasLtMatmulHeuristicResult_t results[], int* found) {
+  BEGIN();
   *found = 0;
   if (most < 1) return CUBLAS_STATUS_INVALID_VALUE;
   if (std::string why = mismatch(ours(description), ours(a), ours(b), ours(d)); !why.empty()) return refuse(why);
@@ -200,6 +215,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
                               const void* beta, const void* c, cublasLtMatrixLayout_t c_layout, void* d,
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* chosen, void* workspace,
                               std::size_t workspace_bytes, cudaStream_t stream) {
+  BEGIN();
   Algorithm algorithm{};
   std::memcpy(&algorithm, chosen, sizeof algorithm);
   if (algorithm.mark != Algorithm::own_mark) return refuse("an algorithm that no heuristic gave");

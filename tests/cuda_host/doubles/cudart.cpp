@@ -186,7 +186,7 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream) {
     return Machine::leave(found->capture->invalid ? cudaErrorStreamCaptureInvalidated : cudaSuccess);
   }
   event.point = Point();
-  found->push([point = event.point]() mutable { point.happen(); });
+  found->push(event.point);
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t handle) {
@@ -236,13 +236,14 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  BEGIN(true);
+  const cudaError_t failed = machine().enter(__func__, true);  // the capture ends all the same
   const std::lock_guard lock(machine().mutex);
   *graph = nullptr;
   const auto found = machine().find(stream);
   const auto capture = found ? found->capture : nullptr;
   if (!capture || capture->origin() != found.get()) return Machine::leave(cudaErrorStreamCaptureUnmatched);
   machine().end_capture(capture);
+  if (failed != cudaSuccess) return Machine::leave(failed);
   if (capture->invalid) return Machine::leave(cudaErrorStreamCaptureInvalidated);
   if (!capture->joined()) return Machine::leave(cudaErrorStreamCaptureUnjoined);
   *graph = reinterpret_cast<cudaGraph_t>(new std::shared_ptr<Graph>(capture->graph()));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "machine.hpp"
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
@@ -45,7 +46,11 @@ bool Point::wait(std::chrono::milliseconds limit) const {
 struct Stream::Queue {
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<Work> work;
+  struct Task {
+    Work work;
+    bool counts;  ///< as work
+  };
+  std::deque<Task> work;
   bool closing = false;
   bool running = false;
 };
@@ -58,11 +63,11 @@ std::shared_ptr<Stream> Stream::make(int device) {
       std::unique_lock lock(queue->mutex);
       queue->changed.wait(lock, [&] { return queue->closing || !queue->work.empty(); });
       if (queue->work.empty()) return;
-      const Work next = std::move(queue->work.front());
+      const Queue::Task next = std::move(queue->work.front());
       queue->work.pop_front();
-      queue->running = true;
+      queue->running = next.counts;
       lock.unlock();
-      next();
+      next.work();
       lock.lock();
       queue->running = false;
     }
@@ -71,7 +76,12 @@ std::shared_ptr<Stream> Stream::make(int device) {
 }
 void Stream::push(Work work) {
   const std::lock_guard lock(queue_->mutex);
-  queue_->work.push_back(std::move(work));
+  queue_->work.push_back({std::move(work), true});
+  queue_->changed.notify_one();
+}
+void Stream::push(const Point& point) {
+  const std::lock_guard lock(queue_->mutex);
+  queue_->work.push_back({[own = point]() mutable { own.happen(); }, false});
   queue_->changed.notify_one();
 }
 void Stream::close() {
@@ -82,7 +92,8 @@ void Stream::close() {
 
 bool Stream::idle() const {
   const std::lock_guard lock(queue_->mutex);
-  return queue_->work.empty() && !queue_->running;
+  const auto counts = [](const Queue::Task& task) { return task.counts; };
+  return !queue_->running && std::none_of(queue_->work.begin(), queue_->work.end(), counts);
 }
 
 // ---- Captures
@@ -131,9 +142,9 @@ std::uint64_t Machine::generation() const {
   return generation_;
 }
 
-void Machine::fail(const std::string& function, cudaError_t error, bool forever) {
+void Machine::fail(const std::string& function, cudaError_t error, int nth) {
   const std::lock_guard lock(mutex);
-  faults_[function] = {error, forever};
+  faults_[function] = {error, nth};
 }
 void Machine::break_device(int device, cudaError_t error) {
   const std::lock_guard lock(mutex);
@@ -152,10 +163,9 @@ std::map<std::string, int> Machine::held() const {
   const std::lock_guard lock(mutex);
   return held_;
 }
-int Machine::calls(const std::string& function) const {
+std::map<std::string, int> Machine::calls() const {
   const std::lock_guard lock(mutex);
-  const auto found = calls_.find(function);
-  return found == calls_.end() ? 0 : found->second;
+  return calls_;
 }
 
 void Machine::problem(const std::string& text) {
@@ -166,9 +176,9 @@ void Machine::problem(const std::string& text) {
 cudaError_t Machine::enter(const char* function, bool needs_context) {
   const std::lock_guard lock(mutex);
   ++calls_[function];
-  if (const auto fault = faults_.find(function); fault != faults_.end()) {
+  if (const auto fault = faults_.find(function); fault != faults_.end() && --fault->second.left == 0) {
     const cudaError_t error = fault->second.error;
-    if (!fault->second.forever) faults_.erase(fault);
+    faults_.erase(fault);
     return error;
   }
   if (!needs_context) return cudaSuccess;
@@ -234,8 +244,8 @@ cudaError_t Machine::submit(cudaStream_t stream, Work work) {
 cudaError_t Machine::wait_for_streams(const std::vector<std::shared_ptr<Stream>>& streams, const char* what) {
   const auto limit = std::chrono::steady_clock::now() + patience;
   for (const auto& stream : streams) {
-    Point end;
-    stream->push([end]() mutable { end.happen(); });
+    const Point end;
+    stream->push(end);
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now());
     if (end.wait(left)) continue;
     problem(message("the host is blocked in ", what, ", which has no deadline"));

@@ -74,16 +74,16 @@ class Machine {
   // ---- What tests set.
   std::chrono::milliseconds patience{3000};
   std::size_t device_bytes = std::size_t{1} << 31;
-  /// The next call of this function, and those after it where `forever`, do nothing and return `error`.
-  void fail(const std::string& function, cudaError_t error, bool forever = false);
+  /// The nth call of this function from now does nothing and returns `error`; those of other libraries, their own.
+  void fail(const std::string& function, cudaError_t error, int nth = 1);
   /// From here on every call that needs the device returns `error`, as after a kernel's fault.
   void break_device(int device, cudaError_t error);
 
   // ---- What tests look at.
   std::vector<std::string> take_problems();
-  std::set<int> contexts() const;           ///< devices that this process has memory on for its context
-  std::map<std::string, int> held() const;  ///< objects by kind that were not given back; those of none are left out
-  int calls(const std::string& function) const;
+  std::set<int> contexts() const;            ///< devices that this process has memory on for its context
+  std::map<std::string, int> held() const;   ///< objects by kind that were not given back; those of none are left out
+  std::map<std::string, int> calls() const;  ///< by function
 
   // ---- What doubles use.
   void problem(const std::string& text);
@@ -130,7 +130,7 @@ class Machine {
 
   struct Fault {
     cudaError_t error;
-    bool forever;
+    int left;  ///< calls until it
   };
   int gpus_ = 1;
   std::uint64_t generation_ = 0;
@@ -175,6 +175,8 @@ class Stream {
   static std::shared_ptr<Stream> make(int device);
   int device() const { return device_; }
   void push(Work work);
+  /// Happens after all that was pushed; is no work itself.
+  void push(const Point& point);
   void close();
   bool idle() const;
 

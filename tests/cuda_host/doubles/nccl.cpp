@@ -54,6 +54,7 @@ struct World {
   explicit World(int ranks) : size(ranks) {}
   int size;
   int joined = 0;
+  bool aborted = false;     ///< by some rank
   std::set<int> connected;  ///< ranks whose hosts came to their first group
   std::map<std::int64_t, Execution> executions;
   std::map<std::int64_t, std::map<int, std::pair<int, int>>> splits;  ///< color and key, by rank
@@ -71,8 +72,9 @@ struct Member {
   std::int64_t executed = 0;
   std::int64_t splits = 0;
   ncclComm_t* split_result = nullptr;
-  int running = 0;     ///< kernels queued or under way
-  int persistent = 0;  ///< graphs that hold collectives of it
+  int running = 0;        ///< kernels queued or under way
+  int persistent = 0;     ///< graphs that hold collectives of it
+  int registrations = 0;  ///< of memory
   bool finalized = false;
   bool aborted = false;
 };
@@ -80,6 +82,7 @@ struct Member {
 std::condition_variable_any changed;  ///< with the machine's mutex
 std::map<ncclComm_t, std::shared_ptr<Member>> members;
 std::map<int, ncclResult_t> failures;
+bool tells_of_aborts = true;
 thread_local int depth = 0;
 thread_local std::map<ncclComm_t, Asked> open_calls;
 
@@ -95,11 +98,16 @@ ncclComm_t enter(const std::shared_ptr<World>& world, int rank) {
   return handle;
 }
 
+/// Begins a call; where a test makes it fail, that is what it returns.
+#define BEGIN() \
+  if (machine().enter(__func__, true) != cudaSuccess) return ncclUnhandledCudaError
+
 /// A kernel: waits for its peers' and, as the last, does all ranks' work.
 void execute(const std::shared_ptr<Member>& member, const NcclCalls& calls, std::uint64_t generation) {
   std::unique_lock lock(machine().mutex);
   World& world = *member->world;
   Execution& execution = world.executions[member->executed++];
+  if (member->aborted) return;
   execution.calls[member->rank] = calls;
   if (static_cast<int>(execution.calls.size()) == world.size) {
     const std::string text = disagreement_of(execution.calls);
@@ -115,6 +123,7 @@ void execute(const std::shared_ptr<Member>& member, const NcclCalls& calls, std:
   }
   while (!execution.done && !member->aborted && machine().generation() == generation)
     changed.wait_for(lock, std::chrono::milliseconds(50));
+  if (!execution.done) execution.calls.erase(member->rank);  // its memory may be given back: peers wait for ever
 }
 
 /// The host's part: groups go to the device once all hosts have come to their first.
@@ -216,7 +225,9 @@ void advance_split(Member& member) {
   ++member.splits;
 }
 
+/// With what is registered with it, as the library's cleanup does.
 void leave(ncclComm_t comm) {
+  machine().hold("registrations", -members.at(comm)->registrations);
   members.erase(comm);
   machine().hold("communicators", -1);
 }
@@ -226,6 +237,10 @@ void leave(ncclComm_t comm) {
 void fsdp::testing::cuda_host::fail_nccl(int rank, ncclResult_t result) {
   const std::lock_guard lock(machine().mutex);
   failures[rank] = result;
+}
+void fsdp::testing::cuda_host::tell_of_nccl_aborts(bool tell) {
+  const std::lock_guard lock(machine().mutex);
+  tells_of_aborts = tell;
 }
 
 extern "C" {
@@ -250,7 +265,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
   if (config == nullptr || config->blocking != 0) machine().problem("NCCL: a communicator that blocks");
-  if (machine().enter("ncclCommInitRankConfig", true) != cudaSuccess) return ncclUnhandledCudaError;
+  BEGIN();
   const std::lock_guard lock(machine().mutex);
   static std::map<std::string, std::shared_ptr<World>> worlds;
   std::shared_ptr<World>& world = worlds[std::string(id.internal, sizeof id.internal)];
@@ -260,6 +275,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made, ncclConfig_t* config) {
+  BEGIN();
   if (config == nullptr || config->blocking != 0) machine().problem("NCCL: a communicator that blocks");
   const std::lock_guard lock(machine().mutex);
   Member& member = *members.at(comm);
@@ -270,6 +286,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  BEGIN();
   const std::lock_guard lock(machine().mutex);
   members.at(comm)->finalized = true;
   return ncclInProgress;
@@ -284,7 +301,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   std::unique_lock lock(machine().mutex);
   const auto member = members.at(comm);
-  member->aborted = true;
+  member->aborted = member->world->aborted = true;
   changed.notify_all();
   drain(lock, *member, "ncclCommAbort");
   leave(comm);
@@ -292,11 +309,16 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
+  BEGIN();
   const std::lock_guard lock(machine().mutex);
   const auto member = members.at(comm);
   const World& world = *member->world;
   if (const auto failed = failures.find(member->rank); failed != failures.end() && failed->second != ncclSuccess) {
     *state = failed->second;
+    return ncclSuccess;
+  }
+  if (world.aborted && tells_of_aborts) {
+    *state = ncclRemoteError;
     return ncclSuccess;
   }
   if (world.joined >= world.size) {
@@ -315,6 +337,10 @@ ncclResult_t ncclGroupStart() {
 }
 ncclResult_t ncclGroupEnd() {
   if (--depth > 0) return ncclSuccess;
+  if (machine().enter(__func__, true) != cudaSuccess) {
+    open_calls.clear();
+    return ncclUnhandledCudaError;
+  }
   const std::lock_guard lock(machine().mutex);
   for (auto& [comm, group] : std::exchange(open_calls, {})) {
     if (group.calls.empty()) continue;
@@ -327,53 +353,65 @@ ncclResult_t ncclGroupEnd() {
 
 ncclResult_t ncclAllGather(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclComm_t comm,
                            cudaStream_t stream) {
+  BEGIN();
   return add(comm, call_of(Call::Kind::all_gather, from, to, count, type), stream);
 }
 ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t,
                            ncclComm_t comm, cudaStream_t stream) {
+  BEGIN();
   return add(comm, call_of(Call::Kind::all_reduce, from, to, count, type), stream);
 }
 ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDataType_t type, int root,
                            ncclComm_t comm, cudaStream_t stream) {
+  BEGIN();
   return add(comm, call_of(Call::Kind::broadcast, from, to, count, type, root), stream);
 }
 ncclResult_t ncclReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t, int root,
                         ncclComm_t comm, cudaStream_t stream) {
+  BEGIN();
   return add(comm, call_of(Call::Kind::reduce, from, to, count, type, root), stream);
 }
 ncclResult_t ncclReduceScatter(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t,
                                ncclComm_t comm, cudaStream_t stream) {
+  BEGIN();
   return add(comm, call_of(Call::Kind::reduce_scatter, from, to, count, type), stream);
 }
 ncclResult_t ncclSend(const void* from, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
+  BEGIN();
   return add(comm, call_of(Call::Kind::send, from, nullptr, count, type, peer), stream);
 }
 ncclResult_t ncclRecv(void* to, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
+  BEGIN();
   return add(comm, call_of(Call::Kind::receive, nullptr, to, count, type, peer), stream);
 }
 
 ncclResult_t ncclMemAlloc(void** data, std::size_t bytes) {
-  if (machine().enter("ncclMemAlloc", true) != cudaSuccess) return ncclUnhandledCudaError;
+  BEGIN();
   *data = machine().allocate(bytes, false);
   return *data == nullptr ? ncclSystemError : ncclSuccess;
 }
 ncclResult_t ncclMemFree(void* data) {
-  if (machine().enter("ncclMemFree", true) != cudaSuccess) return ncclUnhandledCudaError;
+  BEGIN();
   if (!machine().idle()) machine().problem("ncclMemFree while the device has work that may use the memory");
   return machine().free(data, false) ? ncclSuccess : ncclInvalidArgument;
 }
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void* data, std::size_t bytes, void** handle) {
+  BEGIN();
   const std::lock_guard lock(machine().mutex);
   if (members.count(comm) == 0) return ncclInvalidArgument;
   const Block* const block = machine().block_of(data, bytes);
   if (block == nullptr || block->bytes == 0) return ncclInvalidArgument;
   *handle = data;
+  ++members.at(comm)->registrations;
   machine().hold("registrations", 1);
   return ncclSuccess;
 }
-ncclResult_t ncclCommDeregister(const ncclComm_t, void*) {
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void*) {
+  const std::lock_guard lock(machine().mutex);
+  if (members.count(comm) == 0) return ncclInvalidArgument;
+  --members.at(comm)->registrations;
   machine().hold("registrations", -1);
   return ncclSuccess;
 }

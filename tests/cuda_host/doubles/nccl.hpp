@@ -9,5 +9,7 @@ namespace fsdp::testing::cuda_host {
 
 /// From here on the communicators of a rank say that they have failed. `ncclSuccess`: they no longer do.
 void fail_nccl(int rank, ncclResult_t result);
+/// Whether ranks hear that a peer has aborted, as over a network; within a machine they may not. At first they do.
+void tell_of_nccl_aborts(bool tell);
 
 }  // namespace fsdp::testing::cuda_host

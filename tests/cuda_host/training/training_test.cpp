@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cuda_host/on_doubles.hpp>
+#include <models/golden_check.hpp>
 #include <support/small_llama.hpp>
 
 #include "stacks.hpp"
@@ -67,6 +68,24 @@ TEST_F(CudaHost_training, GivesTheSameBitsByGraphs) {
     EXPECT_EQ(graphs.losses, queued.losses);
     EXPECT_EQ(graphs.norms, queued.norms);
   }
+}
+
+TEST_F(CudaHost_training, FollowsTheCpuInBf16) {
+  RunOptions options = steps_of(2);
+  options.collects = false;
+  const RunResults expected = test::run("fsdp2/bf16", options);
+  EXPECT_LE(test::largest_relative(test::run_cuda_host_bf16(options).losses, expected.losses), 0.01);
+}
+
+TEST_F(CudaHost_training, TwentyStepsEqualPyTorchs) {
+  const test::GoldenFolder& folder = test::golden_folders[1];
+  const test::Golden golden(folder.name);
+  RunOptions options = golden.options(2, 1, tiling::RunTime::tiles(2), folder.clip);
+  test::expect_golden(run("fsdp2", options), golden, 1e-4, 1e-4);
+  options.graphs = true;
+  const RunResults graphs = run("zero2", options);
+  EXPECT_EQ(graphs.launched, 19);
+  EXPECT_LE(test::largest_relative(graphs.losses, golden.read("adamw.losses")), 1e-4);
 }
 
 }  // namespace

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Any call of CUDA, cuBLASLt or NCCL may fail: the run ends with an error that says so, soon, and gives all back.
+#include <algorithm>
+#include <chrono>
+#include <initializer_list>
+#include <map>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include <cuda_host/on_doubles.hpp>
+#include <support/small_llama.hpp>
+
+#include "stacks.hpp"
+
+namespace fsdp::testing::cuda_host {
+namespace {
+
+class CudaHost_training_faults : public OnDoubles {
+ protected:
+  void start() {
+    machine().reset(2);
+    machine().patience = std::chrono::seconds(20);
+  }
+  /// The third step replays what the second captured.
+  static void run() {
+    test::RunOptions options = test::uneven_options(2);
+    options.config = test::uneven_llama(1);
+    options.steps = 3;
+    options.collects = false;
+    options.graphs = true;
+    options.deadline = std::chrono::seconds(2);
+    test::cuda_host_stacks(options);
+  }
+  /// Destructors call these, and cannot throw; a version that is not told stands in no message.
+  static bool may_fail_unseen(const std::string& function) {
+    for (const char* word : {"Destroy", "Free", "Finalize", "cudaDeviceSynchronize", "cudaRuntimeGetVersion"})
+      if (function.find(word) != std::string::npos) return true;
+    return false;
+  }
+};
+
+TEST_F(CudaHost_training_faults, ACallThatFailsEndsTheRunWithAnErrorAndLeavesNothing) {
+  start();
+  run();
+  std::map<std::string, int> calls = machine().calls();
+  EXPECT_GT(calls.size(), 25u);
+  for (const auto& [function, count] : calls) {
+    if (may_fail_unseen(function)) continue;
+    for (const int nth : {1, std::max(2, count / 2)}) {
+      if (nth > count) continue;
+      SCOPED_TRACE(message(function, ", call ", nth, " of ", count));
+      start();
+      machine().fail(function, cudaErrorUnknown, nth);
+      const auto begin = std::chrono::steady_clock::now();
+      EXPECT_THROW(run(), Error);
+      EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+      for (const std::string& problem : machine().take_problems()) ADD_FAILURE() << problem;
+      for (const auto& [kind, left] : machine().held()) ADD_FAILURE() << left << " " << kind << " are left";
+    }
+  }
+  start();
+}
+
+}  // namespace
+}  // namespace fsdp::testing::cuda_host
