@@ -44,7 +44,7 @@ namespace {
 
 /// What is wrong with the machine, and how many devices it has. Makes no context.
 struct Machine {
-  std::string problem;
+  std::string problem = {};
   int devices = 0;
 };
 Machine look_at_machine() {

@@ -52,9 +52,9 @@ struct Graph {
 /// What a cudaEvent_t points to.
 struct Event {
   int device = 0;
-  Point point;
+  Point point = {};
   bool recorded = false;
-  std::weak_ptr<Capture> capture;           ///< it was last recorded in
+  std::weak_ptr<Capture> capture = {};      ///< it was last recorded in
   std::map<const Stream*, int> knows = {};  ///< nodes of that capture before it, by stream
 };
 
