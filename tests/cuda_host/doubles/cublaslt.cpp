@@ -217,7 +217,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
                               std::size_t workspace_bytes, cudaStream_t stream) {
   BEGIN();
   Algorithm algorithm{};
-  std::memcpy(&algorithm, chosen, sizeof algorithm);
+  std::memcpy(static_cast<void*>(&algorithm), chosen, sizeof algorithm);
   if (algorithm.mark != Algorithm::own_mark) return refuse("an algorithm that no heuristic gave");
   const Description& product = ours(description);
   const Layout &first = ours(a_layout), &second = ours(b_layout), &result = ours(d_layout);

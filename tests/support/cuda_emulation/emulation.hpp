@@ -27,6 +27,13 @@
 #include <device/cuda/kernels.hpp>
 #include <device/cuda/launch.hpp>
 
+#ifdef __global__  // by CUDA's own headers, which the doubles include
+#undef __global__
+#undef __device__
+#undef __forceinline__
+#undef __shared__
+#undef __launch_bounds__
+#endif
 #define __global__
 #define __device__
 #define __forceinline__ inline
