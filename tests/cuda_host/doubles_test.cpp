@@ -18,10 +18,14 @@ using std::chrono::milliseconds;
 
 class CudaHost_doubles : public OnDoubles {
  protected:
-  /// Some problem says `text`; there are no problems then.
+  /// Some problem says `text`, soon; there are no problems then.
   static void expect_problem(const std::string& text) {
     std::string all;
-    for (const std::string& problem : machine().take_problems()) all += problem + "\n";
+    const auto limit = std::chrono::steady_clock::now() + milliseconds(3000);
+    while (all.find(text) == std::string::npos && std::chrono::steady_clock::now() < limit) {
+      for (const std::string& problem : machine().take_problems()) all += problem + "\n";
+      std::this_thread::sleep_for(milliseconds(1));
+    }
     EXPECT_NE(all.find(text), std::string::npos) << "'" << all << "' lacks '" << text << "'";
   }
   static cudaStream_t native(const Cuda::Queue& queue) { return static_cast<cudaStream_t>(queue.native()); }
@@ -117,27 +121,53 @@ TEST_F(CudaHost_doubles, AbortBlocksWhileAGraphHoldsACollective) {
   machine().patience = milliseconds(3000);
 }
 
-TEST_F(CudaHost_doubles, CollectivesOfPeersMustAgree) {
-  comm::Threads<>::run(2, {}, [&, id = comm::nccl::make_id(comm::nccl::library())](auto& host) {
-    device::use_cuda_device(host.rank());
-    Cuda::Queue queue("queue");
-    const Memory memory(100);
-    comm::nccl::Comm communicator = nullptr;
-    comm::nccl::library().init(communicator, 2, id, host.rank());
-    const auto settle = [&] {
-      ncclResult_t state = ncclInProgress;
-      while (state == ncclInProgress) ncclCommGetAsyncError(communicator, &state);
-    };
+/// A communicator of one of two ranks, which are threads.
+struct Communicator {
+  Communicator(const comm::nccl::Id& id, int rank) {
+    device::use_cuda_device(rank);
+    comm::nccl::library().init(handle, 2, id, rank);
     settle();
+  }
+  void settle() const {
+    ncclResult_t state = ncclInProgress;
+    while (state == ncclInProgress) ncclCommGetAsyncError(handle, &state);
+  }
+  void all_reduce(std::byte* data, int count, const Cuda::Queue& queue) const {
     ncclGroupStart();
-    ncclAllReduce(memory.block.data(), memory.block.data(), host.rank() == 0 ? 10 : 11, ncclFloat32, ncclSum,
-                  communicator, native(queue));
+    ncclAllReduce(data, data, static_cast<std::size_t>(count), ncclFloat32, ncclSum, handle,
+                  static_cast<cudaStream_t>(queue.native()));
     ncclGroupEnd();
     settle();
+  }
+  comm::nccl::Comm handle = nullptr;
+};
+
+TEST_F(CudaHost_doubles, CollectivesOfPeersMustAgree) {
+  comm::Threads<>::run(2, {}, [&, id = comm::nccl::make_id(comm::nccl::library())](auto& host) {
+    const Communicator communicator(id, host.rank());
+    Cuda::Queue queue("queue");
+    const Memory memory(100);
+    communicator.all_reduce(memory.block.data(), host.rank() == 0 ? 10 : 11, queue);
+    if (host.rank() == 0) expect_problem("rank 0 has all_reduce of 10 f32");
     comm::barrier(host);
-    ncclCommAbort(communicator);
+    ncclCommAbort(communicator.handle);
   });
-  expect_problem("rank 0 has all_reduce of 10 f32");
+}
+
+TEST_F(CudaHost_doubles, CollectivesOfACommunicatorRunInTheOrderOfTheirLaunch) {
+  comm::Threads<>::run(2, {}, [&, id = comm::nccl::make_id(comm::nccl::library())](auto& host) {
+    const Communicator communicator(id, host.rank());
+    Cuda::Queue first("first"), second("second");
+    const Memory memory(100);
+    if (host.rank() == 0)  // its second queue is ready long before the first
+      machine().submit(native(first), [] { std::this_thread::sleep_for(milliseconds(50)); });
+    communicator.all_reduce(memory.block.data(), 10, first);
+    communicator.all_reduce(memory.block.data(), 11, second);
+    first.synchronize();
+    second.synchronize();
+    ncclCommDestroy(communicator.handle);
+  });
+  EXPECT_TRUE(machine().take_problems().empty());
 }
 
 }  // namespace

@@ -272,6 +272,8 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
 cudaError_t cudaGraphLaunch(cudaGraphExec_t handle, cudaStream_t stream) {
   BEGIN(true);
   const auto& graph = *reinterpret_cast<std::shared_ptr<Graph>*>(handle);
+  const std::lock_guard lock(machine().mutex);
+  for (const Work& part : graph->launches) part();
   return Machine::leave(machine().submit(stream, [graph] {
     for (const Work& node : graph->nodes) node();
   }));

@@ -46,6 +46,7 @@ class Capture;
 /// What a cudaGraph_t, or a cudaGraphExec_t made of it, points to.
 struct Graph {
   std::vector<Work> nodes;                   ///< in an order that they may run in, one after the other
+  std::vector<Work> launches;                ///< what the host does as it launches the graph, with Machine::mutex
   std::vector<std::shared_ptr<void>> holds;  ///< let go when graph and executables are destroyed
 };
 

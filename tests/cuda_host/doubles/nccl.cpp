@@ -3,12 +3,15 @@
 /// The double of NCCL: ranks are threads of one process, collectives are kernels that wait for their peers.
 ///
 /// Rules: NCCL 2.28.9's documentation and source. Communicators are not blocking; the first group waits for the peers'
-/// hosts, all groups for their devices. A captured collective belongs to the graph: finalizing or aborting blocks until
-/// that is destroyed (init.cc, commDestroySync). ncclMemFree waits for no kernel. Sums are in rank order.
+/// hosts, all groups for their devices. Collectives of a communicator run in the order in which the host launched them
+/// or their graphs, on any streams (strongstream.cc). A captured collective belongs to the graph: finalizing or
+/// aborting blocks until that is destroyed (init.cc, commDestroySync). ncclMemFree waits for no kernel. Sums are in
+/// rank order.
 #include <nccl.h>
 
 #include <condition_variable>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <set>
 #include <utility>
@@ -68,7 +71,8 @@ struct Member {
   std::shared_ptr<World> world;
   int rank = 0;
   int device = 0;
-  std::vector<Asked> asked;  ///< groups that the host has not launched yet
+  std::vector<Asked> asked;   ///< groups that the host has not launched yet
+  std::int64_t launched = 0;  ///< collectives, those of graphs each time
   std::int64_t executed = 0;
   std::int64_t splits = 0;
   ncclComm_t* split_result = nullptr;
@@ -102,14 +106,19 @@ ncclComm_t enter(const std::shared_ptr<World>& world, int rank) {
 #define BEGIN() \
   if (machine().enter(__func__, true) != cudaSuccess) return ncclUnhandledCudaError
 
-/// A kernel: waits for its peers' and, as the last, does all ranks' work.
-void execute(const std::shared_ptr<Member>& member, const NcclCalls& calls, std::uint64_t generation) {
+/// A kernel: waits for its turn and its peers' and, as the last, does all ranks' work.
+void execute(const std::shared_ptr<Member>& member, const NcclCalls& calls, std::int64_t turn,
+             std::uint64_t generation) {
   std::unique_lock lock(machine().mutex);
-  World& world = *member->world;
-  Execution& execution = world.executions[member->executed++];
-  if (member->aborted) return;
+  const auto wait_until = [&](const auto& reached) {
+    while (!reached() && !member->aborted && machine().generation() == generation)
+      changed.wait_for(lock, std::chrono::milliseconds(50));
+    return reached();
+  };
+  if (!wait_until([&] { return member->executed == turn; }) || member->aborted) return;
+  Execution& execution = member->world->executions[turn];
   execution.calls[member->rank] = calls;
-  if (static_cast<int>(execution.calls.size()) == world.size) {
+  if (static_cast<int>(execution.calls.size()) == member->world->size) {
     const std::string text = disagreement_of(execution.calls);
     if (!text.empty()) machine().problem("NCCL: " + text);
     if (text.empty()) {
@@ -121,9 +130,10 @@ void execute(const std::shared_ptr<Member>& member, const NcclCalls& calls, std:
     }
     changed.notify_all();
   }
-  while (!execution.done && !member->aborted && machine().generation() == generation)
-    changed.wait_for(lock, std::chrono::milliseconds(50));
-  if (!execution.done) execution.calls.erase(member->rank);  // its memory may be given back: peers wait for ever
+  if (!wait_until([&] { return execution.done; }))
+    execution.calls.erase(member->rank);  // its memory may be given back: peers wait for ever
+  ++member->executed;
+  changed.notify_all();
 }
 
 /// The host's part: groups go to the device once all hosts have come to their first.
@@ -134,8 +144,11 @@ void launch(const std::shared_ptr<Member>& member) {
     const auto stream = machine().find(group.stream);
     const auto capture = stream ? stream->capture : nullptr;
     const std::uint64_t generation = machine().generation();
+    const auto turns = std::make_shared<std::deque<std::int64_t>>();
+    const auto take_turn = [member, turns] { turns->push_back(member->launched++); };
     if (capture) {
       ++member->persistent;
+      capture->graph()->launches.push_back(take_turn);
       capture->graph()->holds.push_back(std::shared_ptr<void>(nullptr, [member](void*) {
         const std::lock_guard lock(machine().mutex);
         --member->persistent;
@@ -143,10 +156,15 @@ void launch(const std::shared_ptr<Member>& member) {
       }));
     } else {
       ++member->running;
+      take_turn();
     }
-    machine().submit(group.stream, [member, calls = group.calls, generation, once = !capture] {
-      execute(member, calls, generation);
-      const std::lock_guard lock(machine().mutex);
+    machine().submit(group.stream, [member, turns, calls = group.calls, generation, once = !capture] {
+      std::unique_lock lock(machine().mutex);
+      const std::int64_t turn = turns->front();
+      turns->pop_front();
+      lock.unlock();
+      execute(member, calls, turn, generation);
+      lock.lock();
       if (once) --member->running;
       changed.notify_all();
     });
