@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The block of threads that runs, for the emulation's own sources.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include <fsdp/core/error.hpp>
+
+namespace fsdp::device::cuda::emulation {
+
+/// Addresses [begin, begin + bytes).
+struct Range {
+  std::uintptr_t begin = 0;
+  std::size_t bytes = 0;
+  bool holds(std::uintptr_t address) const { return address - begin < bytes; }
+};
+/// Of the thread that runs, of its block, and of its kernel.
+extern Range stack, dynamic_shared, parameters, closure;
+
+/// Ends the launch with an error that names kernel, block and thread. Destructors of the kernel do not run.
+[[noreturn]] void fail(const std::string& text);
+
+template <class... Parts>
+void require_of_thread(bool holds, const Parts&... parts) {
+  if (!holds) fail(message(parts...));
+}
+
+/// What threads wait for each other in.
+enum class Meeting : std::uint8_t { shuffle, ballot, warp_barrier, ldmatrix, ldmatrix_transposed, mma, block_barrier };
+
+/// What a lane shows to its warp in one instruction.
+using Shown = std::array<std::uint64_t, 5>;
+using AllShown = std::array<Shown, 32>;
+
+/// Returns what all lanes of the warp showed, when all have, each in the same kind of instruction. The last of them
+/// calls `combine` first, where there is one.
+AllShown& meet(Meeting kind, const Shown& mine, void (*combine)(AllShown&) = nullptr);
+
+/// Where in time a thread stands: accesses of different intervals are in order; within one, so are those of one warp
+/// with a warp's barrier between them.
+struct Moment {
+  std::uint32_t interval;  ///< between two barriers of a block; never 0, and never the same for two blocks
+  std::uint32_t begin;     ///< the block's first
+  std::uint32_t warp_barriers;
+  std::uint16_t thread;
+};
+Moment now();
+
+/// How cp.async behaves in this block: both ends of what a device may do.
+bool copies_arrive_at_once();
+
+/// A copy of 16 bytes of the current thread, that is under way.
+struct Copy {
+  void* to;
+  const void* from;  ///< nullptr: zeros
+  std::uint64_t group;
+};
+void add_copy(void* to, const void* from);
+void end_group();
+/// The oldest copy that is under way though only `groups` groups may be; false where there is none.
+bool take_copy(int groups, Copy& copy);
+
+}  // namespace fsdp::device::cuda::emulation
