@@ -13,7 +13,8 @@
 #include <fsdp/core/error.hpp>
 
 #include "block.hpp"
-#include "shared_memory.hpp"
+#include "controls.hpp"
+#include "races.hpp"
 
 namespace fsdp::device::cuda::emulation {
 namespace {
@@ -23,6 +24,7 @@ constexpr std::size_t granule = 64;
 /// One allocation.
 struct Memory {
   Range range;
+  Races races = {message("an allocation of ", range.bytes, " bytes"), Races::Scope::grid, range};
   std::vector<bool> forbidden = {};  ///< by granule; empty: nothing is
 
   bool allows(std::uintptr_t address, std::size_t bytes) const {
@@ -38,9 +40,9 @@ struct Memory {
 struct Memories {
   std::mutex mutex;  ///< of what changes it; kernels do not run meanwhile
   std::map<std::uintptr_t, Memory> all;
-  const Memory* last = nullptr;  ///< most accesses are where one was just before
+  Memory* last = nullptr;  ///< most accesses are where one was just before
 
-  const Memory* find(std::uintptr_t address) {
+  Memory* find(std::uintptr_t address) {
     if (last != nullptr && last->range.holds(address)) return last;
     auto next = all.upper_bound(address);
     if (next == all.begin() || !(--next)->second.range.holds(address)) return nullptr;
@@ -88,15 +90,14 @@ const Program& program() {
 bool checks_are_on = false;
 thread_local bool runs_kernel = false;
 
-SharedMemory& static_shared() {
-  static SharedMemory made("static shared memory", program().variables);
+Races& static_shared() {
+  static Races made("static shared memory", Races::Scope::block, program().variables);
   return made;
 }
-SharedMemory& dynamic_shared_of(const Range& range) {
-  static std::map<std::uintptr_t, SharedMemory> made;
-  const auto found = made.find(range.begin);
-  if (found != made.end()) return found->second;
-  return made.try_emplace(range.begin, "dynamic shared memory", Range{range.begin, 227 * 1024}).first->second;
+/// It begins where it always does.
+Races& all_dynamic_shared() {
+  static Races made("dynamic shared memory", Races::Scope::block, {dynamic_shared.begin, most_shared});
+  return made;
 }
 
 const char* verb(Access access) { return access == Access::read ? "reads" : "writes"; }
@@ -117,11 +118,11 @@ void check(std::uintptr_t address, std::size_t bytes, Access access) {
   if (dynamic_shared.holds(address)) {
     require_of_thread(bytes <= dynamic_shared.begin + dynamic_shared.bytes - address, verb(access), " ", bytes,
                       " bytes across the end of ", dynamic_shared.bytes, " bytes of dynamic shared memory");
-    return dynamic_shared_of(dynamic_shared).access(address, bytes, access);
+    return all_dynamic_shared().access(address, bytes, access);
   }
-  if (const Memory* const memory = memories().find(address); memory != nullptr && memory->allows(address, bytes)) return;
-  if (access == Access::read &&
-      (parameters.holds(address) || closure.holds(address) || program().is_constant(address)))
+  if (Memory* const memory = memories().find(address); memory != nullptr && memory->allows(address, bytes))
+    return memory->races.access(address, bytes, access);
+  if (access == Access::read && (parameters.holds(address) || closure.holds(address) || program().is_constant(address)))
     return;
   if (program().variables.holds(address) && !program().is_constant(address))
     return static_shared().access(address, bytes, access);
@@ -138,7 +139,8 @@ void allow(const std::byte* data, std::size_t bytes, bool forbidden) {
   const auto address = reinterpret_cast<std::uintptr_t>(data);
   auto next = memories().all.upper_bound(address);
   if (bytes == 0 || next == memories().all.begin() || !(--next)->second.range.holds(address)) return;
-  auto& [range, granules] = next->second;
+  const Range& range = next->second.range;
+  std::vector<bool>& granules = next->second.forbidden;
   if (granules.empty()) granules.resize((range.bytes + granule - 1) / granule);
   const std::size_t first = (address - range.begin) / granule;
   const std::size_t last = (address - range.begin + bytes + granule - 1) / granule;
@@ -156,7 +158,7 @@ Checks::~Checks() { runs_kernel = false; }
 void add_memory(const std::byte* data, std::size_t bytes) {
   const std::lock_guard lock(memories().mutex);
   const auto address = reinterpret_cast<std::uintptr_t>(data);
-  memories().all[address] = {.range = {address, bytes}};
+  memories().all.insert_or_assign(address, Memory{.range = {address, bytes}});
 }
 void remove_memory(const std::byte* data) {
   const std::lock_guard lock(memories().mutex);
@@ -184,9 +186,9 @@ void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 
-#define FSDP_ACCESSES(bytes)                                                \
-  void __tsan_read##bytes(void* data) { reads(data, bytes); }               \
-  void __tsan_write##bytes(void* data) { writes(data, bytes); }             \
+#define FSDP_ACCESSES(bytes)                                                  \
+  void __tsan_read##bytes(void* data) { reads(data, bytes); }                 \
+  void __tsan_write##bytes(void* data) { writes(data, bytes); }               \
   void __tsan_unaligned_read##bytes(const void* data) { reads(data, bytes); } \
   void __tsan_unaligned_write##bytes(void* data) { writes(data, bytes); }
 FSDP_ACCESSES(1)

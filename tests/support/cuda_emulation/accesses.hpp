@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What kernels touch: memory of the device, shared memory, constants. Where accesses are checked, one outside of these
-/// ends the launch with an error, and so does a race in shared memory (shared_memory.hpp).
+/// What kernels touch: memory of the device, shared memory, constants. Where accesses are checked (controls.hpp), one
+/// outside of these ends the launch with an error, and so does a race (races.hpp).
 ///
 /// Kernels are compiled with -fsanitize=thread, whose calls before every load and store come here instead of to
 /// ThreadSanitizer's library; what kernels do by instructions of a warp, those report.
@@ -10,9 +10,6 @@
 #include <cstddef>
 
 namespace fsdp::device::cuda::emulation {
-
-/// From here on, in every launch. Costs a launch a few nanoseconds an access; off at first.
-void check_accesses(bool on);
 
 /// While one lives, the calling thread runs a kernel.
 class Checks {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <source_location>
 #include <string>
 
 #include <fsdp/core/error.hpp>
@@ -18,6 +19,7 @@ struct Range {
   std::size_t bytes = 0;
   bool holds(std::uintptr_t address) const { return address - begin < bytes; }
 };
+inline constexpr std::size_t most_shared = 227 * 1024;  ///< of a block on sm_90
 /// Of the thread that runs, of its block, and of its kernel.
 extern Range stack, dynamic_shared, parameters, closure;
 
@@ -40,15 +42,20 @@ using AllShown = std::array<Shown, 32>;
 /// calls `combine` first, where there is one.
 AllShown& meet(Meeting kind, const Shown& mine, void (*combine)(AllShown&) = nullptr);
 
-/// Where in time a thread stands: accesses of different intervals are in order; within one, so are those of one warp
-/// with a warp's barrier between them.
+/// Where in time a thread stands.
 struct Moment {
-  std::uint32_t interval;  ///< between two barriers of a block; never 0, and never the same for two blocks
-  std::uint32_t begin;     ///< the block's first
-  std::uint32_t warp_barriers;
+  std::uint32_t interval;       ///< between two barriers of a block: they are counted on and on, from 1
+  std::uint32_t block, launch;  ///< the first interval of both
+  std::uint32_t warp_barriers;  ///< of the thread's warp, in this block
   std::uint16_t thread;
 };
 Moment now();
+
+/// Whether a test leaves out this barrier or wait, to which the current thread has come.
+bool is_left_out(const std::source_location& site);
+/// What tests set (controls.hpp).
+std::uint64_t seed();
+std::uint32_t most_blocks();
 
 /// How cp.async behaves in this block: both ends of what a device may do.
 bool copies_arrive_at_once();

@@ -12,6 +12,7 @@
 #include <device/cuda/scratch.hpp>
 
 #include "accesses.hpp"
+#include "controls.hpp"
 #include "emulation.hpp"
 
 namespace fsdp::device {

@@ -9,7 +9,6 @@
 #include <ucontext.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <deque>
 #include <memory>
 #include <numeric>
@@ -25,7 +24,6 @@ Range stack, dynamic_shared, parameters, closure;
 namespace {
 
 constexpr std::size_t stack_bytes = 256 * 1024;
-constexpr std::size_t most_shared = 227 * 1024;  // of a block on sm_90
 
 /// splitmix64.
 struct Random {
@@ -38,12 +36,6 @@ struct Random {
   }
   unsigned below(unsigned count) { return static_cast<unsigned>((next() >> 32) * count >> 32); }
 };
-
-std::uint64_t seed() {
-  static const char* const text = std::getenv("TESSERA_EMULATION_SEED");
-  static const std::uint64_t number = text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
-  return number;
-}
 
 struct Fiber {
   ucontext_t context;  ///< where it starts
@@ -60,10 +52,10 @@ struct Fiber {
 };
 
 struct Warp {
-  unsigned arrived = 0;                ///< lanes in an instruction of this kind
+  unsigned arrived = 0;  ///< lanes in an instruction of this kind
   Meeting kind = Meeting::shuffle;
-  std::uint64_t generation = 0;        ///< instructions that are done
-  unsigned waiting = 0;                ///< lanes at a barrier of the block
+  std::uint64_t generation = 0;  ///< instructions that are done
+  unsigned waiting = 0;          ///< lanes at a barrier of the block
   unsigned ended = 0;
   std::array<AllShown, 2> shown = {};  ///< of the last two instructions: a lane may be one ahead
 };
@@ -75,8 +67,8 @@ struct Block {
   std::vector<Warp> warps;
   unsigned arrived = 0;  ///< threads at a barrier
   unsigned ended = 0;
-  std::uint64_t generation = 0;  ///< barriers that are done
-  std::uint32_t interval = 0, first_interval = 0;
+  std::uint64_t generation = 0;                                         ///< barriers that are done
+  std::uint32_t interval = 0, first_interval = 0, first_of_launch = 0;  ///< see Moment
   std::vector<std::byte> memory;
   std::size_t current = 0;
   Random random;
@@ -92,8 +84,8 @@ Block block;
 Fiber& fiber() { return *block.fibers[block.current]; }
 Warp& warp_of_thread() { return block.warps[block.current / 32]; }
 
-constexpr std::string_view names[] = {"a shuffle", "a ballot", "a barrier of its warp", "ldmatrix", "ldmatrix.trans",
-                                      "mma",       "a barrier of its block"};
+constexpr std::string_view names[] = {"a shuffle",      "a ballot", "a barrier of its warp", "ldmatrix",
+                                      "ldmatrix.trans", "mma",      "a barrier of its block"};
 std::string_view name(Meeting kind) { return names[static_cast<std::size_t>(kind)]; }
 
 /// Lets others run until `counter` changes.
@@ -201,7 +193,8 @@ Index grid_size() { return block.grid; }
 std::byte* dynamic_memory() { return reinterpret_cast<std::byte*>(dynamic_shared.begin); }
 
 Moment now() {
-  return {block.interval, block.first_interval, fiber().warp_barriers, static_cast<std::uint16_t>(block.current)};
+  return {block.interval, block.first_interval, block.first_of_launch, fiber().warp_barriers,
+          static_cast<std::uint16_t>(block.current)};
 }
 
 void fail(const std::string& text) {
@@ -209,7 +202,8 @@ void fail(const std::string& text) {
   _longjmp(block.scheduler, 1);
 }
 
-void wait_for_block() {
+void wait_for_block(const Site& site) {
+  if (is_left_out(site)) return;
   Warp& own = warp_of_thread();
   require_of_thread(own.arrived == 0, "is at a barrier of its block, and a lane of its warp is in ", name(own.kind));
   require_of_thread(block.ended == 0, "is at a barrier of its block, and another thread has ended");
@@ -250,7 +244,8 @@ void add_copy(void* to, const void* from) { fiber().copies.push_back({to, from, 
 void end_group() { ++fiber().groups; }
 bool take_copy(int groups, Copy& copy) {
   Fiber& mine = fiber();
-  if (mine.copies.empty() || mine.copies.front().group + static_cast<std::uint64_t>(groups) >= mine.groups) return false;
+  if (mine.copies.empty() || mine.copies.front().group + static_cast<std::uint64_t>(groups) >= mine.groups)
+    return false;
   copy = mine.copies.front();
   mine.copies.pop_front();
   return true;
@@ -269,17 +264,18 @@ void run(const char* kernel, const Grid& grid, std::size_t shared, std::span<con
   closure = {reinterpret_cast<std::uintptr_t>(&body), sizeof body};
   block.body = &body;
   block.size = {.x = grid.threads, .y = 1};
-  block.grid = {.x = grid.x, .y = grid.y};
+  block.grid = {.x = std::min(grid.x, most_blocks()), .y = grid.y};
+  block.first_of_launch = block.interval + 1;
   const Checks checks;
-  for (block.index.y = 0; block.index.y < grid.y; ++block.index.y)
-    for (block.index.x = 0; block.index.x < grid.x; ++block.index.x) {
+  for (block.index.y = 0; block.index.y < block.grid.y; ++block.index.y)
+    for (block.index.x = 0; block.index.x < block.grid.x; ++block.index.x) {
       std::memset(dynamic_memory(), 0xff, shared);  // NaN, which what is never written shows as
       start_random(kernel);
       run_block(grid.threads);
       if (block.error.empty()) continue;
       block.fibers.clear();  // which stand in the middle of the kernel
-      throw Error(message(kernel, ", block (", block.index.x, ", ", block.index.y, "): ",
-                          std::exchange(block.error, {}), " (TESSERA_EMULATION_SEED=", seed(), ")"));
+      throw Error(message(kernel, ", block (", block.index.x, ", ", block.index.y,
+                          "): ", std::exchange(block.error, {}), " (TESSERA_EMULATION_SEED=", seed(), ")"));
     }
 }
 

@@ -18,6 +18,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <source_location>
 #include <span>
 #include <tuple>
 #include <type_traits>
@@ -40,6 +41,7 @@
 #define __shared__ static
 #define __launch_bounds__(...)
 #define __syncthreads() ::fsdp::device::cuda::emulation::wait_for_block()
+#define __syncwarp() ::fsdp::device::cuda::emulation::wait_for_warp()
 #define threadIdx (::fsdp::device::cuda::emulation::current_thread())
 #define blockIdx (::fsdp::device::cuda::emulation::block_index())
 #define blockDim (::fsdp::device::cuda::emulation::block_size())
@@ -59,8 +61,11 @@ struct Index {
 [[gnu::const]] Index grid_size();
 [[gnu::const]] std::byte* dynamic_memory();
 
+/// Where a barrier or a wait stands in the source: so that tests leave one out.
+using Site = std::source_location;
+
 /// Returns when all threads of the block have called it.
-void wait_for_block();
+void wait_for_block(const Site& site = Site::current());
 /// Returns when all lanes of the warp have called it.
 void wait_for_warp();
 /// What the lane that differs in the bits of `mask` gave.
@@ -117,11 +122,11 @@ void load_transposed(std::uint32_t (&to)[4], const void* row);
 
 /// cp.async: 16 bytes, or zeros, that arrive by the time that their group is waited for.
 void copy_async(void* to, const void* from, bool exists);
-void end_copies();
-void wait_for_groups(int under_way);
+void end_copies(const emulation::Site& site = emulation::Site::current());
+void wait_for_groups(int under_way, const emulation::Site& site);
 template <int Groups>
-void wait_for_copies() {
-  wait_for_groups(Groups);
+void wait_for_copies(const emulation::Site& site = emulation::Site::current()) {
+  wait_for_groups(Groups, site);
 }
 
 }  // namespace fsdp::device::cuda

@@ -63,8 +63,7 @@ void multiply_warp(AllShown& shown) {
   for (unsigned l = 0; l < 32; ++l)
     for (unsigned i = 0; i < 2; ++i) {
       const unsigned row = l / 4, k = l % 4 * 2 + i;
-      for (unsigned part = 0; part < 4; ++part)
-        a[row + part % 2 * 8][k + part / 2 * 8] = half(fragments[l].a[part], i);
+      for (unsigned part = 0; part < 4; ++part) a[row + part % 2 * 8][k + part / 2 * 8] = half(fragments[l].a[part], i);
       for (unsigned part = 0; part < 2; ++part) {
         b[k + part * 8][row] = half(fragments[l].b[part], i);
         d[row + part * 8][k] = fragments[l].d[part * 2 + i];
@@ -147,9 +146,12 @@ void copy_async(void* to, const void* from, bool exists) {
   emulation::add_copy(copy.to, copy.from);
 }
 
-void end_copies() { emulation::end_group(); }
+void end_copies(const emulation::Site& site) {
+  if (!emulation::is_left_out(site)) emulation::end_group();
+}
 
-void wait_for_groups(int under_way) {
+void wait_for_groups(int under_way, const emulation::Site& site) {
+  if (emulation::is_left_out(site)) return;
   for (emulation::Copy copy; emulation::take_copy(under_way, copy);) {
     if (!emulation::copies_arrive_at_once()) finish(copy);
     emulation::copy_ends(copy.to);
