@@ -38,7 +38,7 @@ struct Memory {
 
 /// The device's memory, by its address.
 struct Memories {
-  std::mutex mutex;  ///< of what changes it; kernels do not run meanwhile
+  std::mutex mutex;  ///< held by a kernel that runs and is checked
   std::map<std::uintptr_t, Memory> all;
   Memory* last = nullptr;  ///< most accesses are where one was just before
 
@@ -120,10 +120,10 @@ void check(std::uintptr_t address, std::size_t bytes, Access access) {
                       " bytes across the end of ", dynamic_shared.bytes, " bytes of dynamic shared memory");
     return all_dynamic_shared().access(address, bytes, access);
   }
+  if (access == Access::read && (parameters.holds(address) || closure.holds(address))) return;
   if (Memory* const memory = memories().find(address); memory != nullptr && memory->allows(address, bytes))
     return memory->races.access(address, bytes, access);
-  if (access == Access::read && (parameters.holds(address) || closure.holds(address) || program().is_constant(address)))
-    return;
+  if (access == Access::read && program().is_constant(address)) return;
   if (program().variables.holds(address) && !program().is_constant(address))
     return static_shared().access(address, bytes, access);
   fail(message(verb(access), " ", bytes, " bytes ", place_of(address)));
@@ -152,7 +152,10 @@ void allow(const std::byte* data, std::size_t bytes, bool forbidden) {
 
 void check_accesses(bool on) { checks_are_on = on; }
 
-Checks::Checks() { runs_kernel = checks_are_on; }
+Checks::Checks() {
+  runs_kernel = checks_are_on;
+  if (checks_are_on) lock_ = std::unique_lock(memories().mutex);
+}
 Checks::~Checks() { runs_kernel = false; }
 
 void add_memory(const std::byte* data, std::size_t bytes) {

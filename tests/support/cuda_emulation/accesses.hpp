@@ -8,16 +8,20 @@
 #pragma once
 
 #include <cstddef>
+#include <mutex>
 
 namespace fsdp::device::cuda::emulation {
 
-/// While one lives, the calling thread runs a kernel.
+/// While one lives, the calling thread runs a kernel, and memory neither comes nor goes.
 class Checks {
  public:
   Checks();
   Checks(const Checks&) = delete;
   Checks& operator=(const Checks&) = delete;
   ~Checks();
+
+ private:
+  std::unique_lock<std::mutex> lock_;
 };
 
 /// Memory of the device, which kernels may read and write.

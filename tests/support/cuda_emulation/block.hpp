@@ -46,7 +46,7 @@ AllShown& meet(Meeting kind, const Shown& mine, void (*combine)(AllShown&) = nul
 struct Moment {
   std::uint32_t interval;       ///< between two barriers of a block: they are counted on and on, from 1
   std::uint32_t block, launch;  ///< the first interval of both
-  std::uint32_t warp_barriers;  ///< of the thread's warp, in this block
+  std::uint16_t warp_barriers;  ///< of the thread's warp, in this block: fewer than 2^16
   std::uint16_t thread;
 };
 Moment now();

@@ -46,7 +46,7 @@ struct Fiber {
   const std::uint64_t* awaited = nullptr;  ///< goes on once this is no longer `generation`
   std::uint64_t generation = 0;
   std::uint64_t instructions = 0;  ///< shown so far
-  std::uint32_t warp_barriers = 0;
+  std::uint16_t warp_barriers = 0;
   std::deque<Copy> copies;
   std::uint64_t groups = 0;  ///< of copies, ended so far
 };

@@ -34,7 +34,7 @@ class Races {
   /// Who, and when: the interval of Moment, and how many barriers of the warp there had been.
   struct Last {
     std::uint32_t interval = 0;  ///< 0: never
-    std::uint32_t warp_barriers = 0;
+    std::uint16_t warp_barriers = 0;
     std::uint16_t thread = 0;
   };
   /// What is known of one byte. Readers are those since the last barrier or, of several blocks, in this launch.
@@ -43,17 +43,18 @@ class Races {
     enum class Readers : std::uint8_t { one, of_a_warp, of_the_block, of_the_grid } readers = Readers::one;
     bool is_target = false;  ///< of a copy of the writer's
   };
-  /// 16 bytes: most accesses are as wide, and then one cell stands for all.
+  /// 4 bytes: most accesses are as wide or wider, and then one cell stands for all.
   struct Line {
     Cell whole;
-    std::unique_ptr<std::array<Cell, 16>> bytes;
     bool split = false;
+    std::unique_ptr<std::array<Cell, 4>> bytes;
   };
   using Page = std::array<Line, 256>;
 
   static bool in_order(const Last& last, const Moment& now);
   static bool read_in_order(const Cell& cell, const Moment& now);
   static bool on_its_way(const Cell& cell, Access access, const Moment& now);
+  static bool is_known(const Cell& cell, const Moment& now);
   static void enter_read(Cell& cell, const Moment& now);
   bool is_fine(const Cell& cell, Access access, const Moment& now) const;
   std::string problem(const Cell& cell, Access access, const Moment& now) const;
