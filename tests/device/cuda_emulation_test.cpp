@@ -266,7 +266,7 @@ TEST(CudaEmulation, EachBlockWritesSharedMemoryBeforeItReadsIt) {
 // ---- Order
 
 unsigned noted[64], notes = 0;  // on the host
-[[gnu::noinline, gnu::no_sanitize("thread")]] void note(unsigned thread) {
+__attribute__((noinline, no_sanitize("thread"))) void note(unsigned thread) {
   if (thread % 32 == 0) noted[notes++] = thread / 32;
 }
 __global__ void note_warps() {

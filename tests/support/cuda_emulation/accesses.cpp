@@ -204,6 +204,11 @@ void __tsan_write_range(void* data, unsigned long bytes) { writes(data, bytes); 
 void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
 
+// Counts of references, of the host's code.
+unsigned __tsan_atomic32_fetch_add(volatile void* data, unsigned by, int) {
+  return __atomic_fetch_add(static_cast<volatile unsigned*>(data), by, __ATOMIC_ACQ_REL);
+}
+
 // clang takes calls of these for its own.
 void* __tsan_memcpy(void* to, const void* from, unsigned long bytes) {
   reads(from, bytes);

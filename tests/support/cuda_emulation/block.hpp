@@ -6,12 +6,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <source_location>
 #include <string>
 
 #include <fsdp/core/error.hpp>
 
 namespace fsdp::device::cuda::emulation {
+
+struct Site;
 
 /// Addresses [begin, begin + bytes).
 struct Range {
@@ -52,7 +53,7 @@ struct Moment {
 Moment now();
 
 /// Whether a test leaves out this barrier or wait, to which the current thread has come.
-bool is_left_out(const std::source_location& site);
+bool is_left_out(const Site& site);
 /// What tests set (controls.hpp).
 std::uint64_t seed();
 std::uint32_t most_blocks();

@@ -4,13 +4,13 @@
 #include <cstdlib>
 #include <limits>
 #include <set>
-#include <source_location>
 #include <string_view>
 #include <utility>
 
 #include <fsdp/core/error.hpp>
 
 #include "block.hpp"
+#include "emulation.hpp"
 
 namespace fsdp::device::cuda::emulation {
 namespace {
@@ -26,14 +26,14 @@ struct Controls {
   std::uint64_t seed = seed_of_environment();
   std::uint32_t most_blocks = unlimited;
   std::string left_out;
-  std::set<std::pair<const char*, std::uint_least32_t>> sites;
+  std::set<std::pair<const char*, unsigned>> sites;
 };
 Controls& controls() {
   static Controls made;
   return made;
 }
 
-std::string text_of(std::string_view file, std::uint_least32_t line) {
+std::string text_of(std::string_view file, unsigned line) {
   return message(file.substr(file.rfind('/') + 1), ":", line);
 }
 
@@ -51,10 +51,10 @@ std::vector<std::string> take_sites() {
   return {texts.begin(), texts.end()};
 }
 
-bool is_left_out(const std::source_location& site) {
+bool is_left_out(const Site& site) {
   Controls& own = controls();
-  if (now().thread == 0) own.sites.emplace(site.file_name(), site.line());
-  return !own.left_out.empty() && own.left_out == text_of(site.file_name(), site.line());
+  if (now().thread == 0) own.sites.emplace(site.file, site.line);
+  return !own.left_out.empty() && own.left_out == text_of(site.file, site.line);
 }
 
 }  // namespace fsdp::device::cuda::emulation

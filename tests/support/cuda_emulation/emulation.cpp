@@ -202,7 +202,7 @@ void fail(const std::string& text) {
   _longjmp(block.scheduler, 1);
 }
 
-void wait_for_block(const Site& site) {
+void wait_for_block(Site site) {
   if (is_left_out(site)) return;
   Warp& own = warp_of_thread();
   require_of_thread(own.arrived == 0, "is at a barrier of its block, and a lane of its warp is in ", name(own.kind));

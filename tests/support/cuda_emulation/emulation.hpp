@@ -18,7 +18,6 @@
 #include <cstring>
 #include <functional>
 #include <limits>
-#include <source_location>
 #include <span>
 #include <tuple>
 #include <type_traits>
@@ -62,10 +61,15 @@ struct Index {
 [[gnu::const]] std::byte* dynamic_memory();
 
 /// Where a barrier or a wait stands in the source: so that tests leave one out.
-using Site = std::source_location;
+struct Site {
+  const char* file;
+  unsigned line;
+};
+#define FSDP_SITE \
+  { __builtin_FILE(), __builtin_LINE() }
 
 /// Returns when all threads of the block have called it.
-void wait_for_block(const Site& site = Site::current());
+void wait_for_block(Site site = FSDP_SITE);
 /// Returns when all lanes of the warp have called it.
 void wait_for_warp();
 /// What the lane that differs in the bits of `mask` gave.
@@ -122,10 +126,10 @@ void load_transposed(std::uint32_t (&to)[4], const void* row);
 
 /// cp.async: 16 bytes, or zeros, that arrive by the time that their group is waited for.
 void copy_async(void* to, const void* from, bool exists);
-void end_copies(const emulation::Site& site = emulation::Site::current());
-void wait_for_groups(int under_way, const emulation::Site& site);
+void end_copies(emulation::Site site = FSDP_SITE);
+void wait_for_groups(int under_way, emulation::Site site);
 template <int Groups>
-void wait_for_copies(const emulation::Site& site = emulation::Site::current()) {
+void wait_for_copies(emulation::Site site = FSDP_SITE) {
   wait_for_groups(Groups, site);
 }
 

@@ -146,11 +146,11 @@ void copy_async(void* to, const void* from, bool exists) {
   emulation::add_copy(copy.to, copy.from);
 }
 
-void end_copies(const emulation::Site& site) {
+void end_copies(emulation::Site site) {
   if (!emulation::is_left_out(site)) emulation::end_group();
 }
 
-void wait_for_groups(int under_way, const emulation::Site& site) {
+void wait_for_groups(int under_way, emulation::Site site) {
   if (emulation::is_left_out(site)) return;
   for (emulation::Copy copy; emulation::take_copy(under_way, copy);) {
     if (!emulation::copies_arrive_at_once()) finish(copy);
