@@ -173,8 +173,8 @@ void permit(const std::byte* data, std::size_t bytes) { allow(data, bytes, false
 
 void reads(const void* data, std::size_t bytes) { enter(data, bytes, Access::read); }
 void writes(const void* data, std::size_t bytes) { enter(data, bytes, Access::write); }
-void copy_begins(const void* to) { enter(to, 16, Access::copy_begins); }
-void copy_ends(const void* to) { enter(to, 16, Access::copy_ends); }
+void copy_begins(const void* to, std::size_t bytes) { enter(to, bytes, Access::copy_begins); }
+void copy_ends(const void* to, std::size_t bytes) { enter(to, bytes, Access::copy_ends); }
 
 }  // namespace fsdp::device::cuda::emulation
 

@@ -34,8 +34,8 @@ void permit(const std::byte* data, std::size_t bytes);
 /// An instruction of the current thread reads or writes.
 void reads(const void* data, std::size_t bytes);
 void writes(const void* data, std::size_t bytes);
-/// A copy of 16 bytes begins, until whose end nobody may touch them.
-void copy_begins(const void* to);
-void copy_ends(const void* to);
+/// A copy begins, until whose end nobody may touch what it writes.
+void copy_begins(const void* to, std::size_t bytes);
+void copy_ends(const void* to, std::size_t bytes);
 
 }  // namespace fsdp::device::cuda::emulation

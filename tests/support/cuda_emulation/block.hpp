@@ -61,13 +61,15 @@ std::uint32_t most_blocks();
 /// How cp.async behaves in this block: both ends of what a device may do.
 bool copies_arrive_at_once();
 
-/// A copy of 16 bytes of the current thread, that is under way.
+/// A copy of the current thread, that is under way.
 struct Copy {
   void* to;
   const void* from;  ///< nullptr: zeros
-  std::uint64_t group;
+  std::size_t bytes;
+  std::uint64_t group = 0;
 };
-void add_copy(void* to, const void* from);
+/// It belongs to the group that the thread ends next.
+void add_copy(const Copy& copy);
 void end_group();
 /// The oldest copy that is under way though only `groups` groups may be; false where there is none.
 bool take_copy(int groups, Copy& copy);

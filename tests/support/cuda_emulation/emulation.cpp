@@ -240,7 +240,10 @@ void wait_for_warp() {
 }
 
 bool copies_arrive_at_once() { return block.copies_at_once; }
-void add_copy(void* to, const void* from) { fiber().copies.push_back({to, from, fiber().groups}); }
+void add_copy(const Copy& copy) {
+  fiber().copies.push_back(copy);
+  fiber().copies.back().group = fiber().groups;
+}
 void end_group() { ++fiber().groups; }
 bool take_copy(int groups, Copy& copy) {
   Fiber& mine = fiber();

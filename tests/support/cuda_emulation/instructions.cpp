@@ -26,9 +26,9 @@ Shown show(const T&... values) {
 
 unsigned lane() { return emulation::current_thread().x % 32; }
 
-void require_aligned(const void* address, const char* instruction) {
-  emulation::require_of_thread(reinterpret_cast<std::uintptr_t>(address) % 16 == 0, instruction,
-                               ": an address is no multiple of 16 bytes");
+void require_aligned(const void* address, const char* instruction, std::size_t bytes = 16) {
+  emulation::require_of_thread(reinterpret_cast<std::uintptr_t>(address) % bytes == 0, instruction,
+                               ": an address is no multiple of ", bytes, " bytes");
 }
 
 const AllShown& show_row(Meeting kind, const void* row) {
@@ -80,9 +80,19 @@ void multiply_warp(AllShown& shown) {
 /// The copy of cp.async, at the time it arrives.
 void finish(const emulation::Copy& copy) {
   if (copy.from != nullptr)
-    std::memcpy(copy.to, copy.from, 16);
+    std::memcpy(copy.to, copy.from, copy.bytes);
   else
-    std::memset(copy.to, 0, 16);
+    std::memset(copy.to, 0, copy.bytes);
+}
+
+void start_copy(void* to, const void* from, bool exists, std::size_t bytes) {
+  require_aligned(to, "cp.async", bytes);
+  require_aligned(from, "cp.async", bytes);
+  if (exists) emulation::reads(from, bytes);
+  emulation::copy_begins(to, bytes);
+  const emulation::Copy copy = {.to = to, .from = exists ? from : nullptr, .bytes = bytes};
+  if (emulation::copies_arrive_at_once()) finish(copy);
+  emulation::add_copy(copy);
 }
 
 }  // namespace
@@ -136,15 +146,8 @@ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, 
 template void multiply_add<bf16>(float (&)[4], const std::uint32_t (&)[4], std::uint32_t, std::uint32_t);
 template void multiply_add<f16>(float (&)[4], const std::uint32_t (&)[4], std::uint32_t, std::uint32_t);
 
-void copy_async(void* to, const void* from, bool exists) {
-  require_aligned(to, "cp.async");
-  require_aligned(from, "cp.async");
-  if (exists) emulation::reads(from, 16);
-  emulation::copy_begins(to);
-  const emulation::Copy copy = {to, exists ? from : nullptr, 0};
-  if (emulation::copies_arrive_at_once()) finish(copy);
-  emulation::add_copy(copy.to, copy.from);
-}
+void copy_async(void* to, const void* from, bool exists) { start_copy(to, from, exists, 16); }
+void copy_word_async(void* to, const void* from, bool exists) { start_copy(to, from, exists, 4); }
 
 void end_copies(emulation::Site site) {
   if (!emulation::is_left_out(site)) emulation::end_group();
@@ -154,7 +157,7 @@ void wait_for_groups(int under_way, emulation::Site site) {
   if (emulation::is_left_out(site)) return;
   for (emulation::Copy copy; emulation::take_copy(under_way, copy);) {
     if (!emulation::copies_arrive_at_once()) finish(copy);
-    emulation::copy_ends(copy.to);
+    emulation::copy_ends(copy.to, copy.bytes);
   }
 }
 
