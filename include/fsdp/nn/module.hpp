@@ -4,8 +4,8 @@
 ///
 /// A module owns no weights. It lists its parameters in an aggregate `Fields<V>` of one type, nested for composite
 /// modules; the same aggregate carries the gathered weights and the gradients. `flatten` turns it into an array and
-/// `unflatten` back. All that a module's template sees is `Local`: device, precision, tiling; never a communicator,
-/// never a sharding.
+/// `unflatten` back. All that a module's template sees is `Local`: device and precision; never a communicator, never a
+/// sharding.
 #pragma once
 
 #include <array>
@@ -22,16 +22,16 @@
 #include <fsdp/device/documents.hpp>
 #include <fsdp/device/memory.hpp>
 #include <fsdp/precision/policies.hpp>
-#include <tiling/policies.hpp>
+#include <tiling/chosen.hpp>
 
 namespace fsdp::nn {
 
-/// The three policies that a rank uses alone.
-template <class DeviceT, class PrecisionT, class TilingT>
+/// The policies that a rank uses alone and that modules are compiled for. Tiling is one more, which a context brings as
+/// a value: modules are the same code under each.
+template <class DeviceT, class PrecisionT>
 struct Local {
   using Device = DeviceT;
   using Precision = PrecisionT;
-  using Tiling = TilingT;
   using Compute = typename Precision::Compute;
   using Accumulate = typename Precision::Accumulate;
   using Arena = typename Device::Arena;
@@ -126,7 +126,7 @@ template <class L>
 struct Context {
   typename L::Arena& arena;
   typename L::Device::Stream& stream;
-  typename L::Tiling tiling{};
+  tiling::Chosen tiling{};
   std::int64_t sequences = 1;
   std::int64_t sequence_length = 0;
   device::CumulativeLengths documents{};  ///< of packed documents; empty: each sequence is one
@@ -134,7 +134,8 @@ struct Context {
   Noise noise{};
   void (*poll)(void*) = nullptr;
   void* poll_state = nullptr;
-  std::vector<KnownPlan> plans{};  ///< made so far (nn/settled_plan.hpp)
+  const tiling::TilePlan* decided = nullptr;  ///< taken instead of the tiling's: what dry runs compute with
+  std::vector<KnownPlan> plans{};             ///< made so far (nn/settled_plan.hpp)
   /// Bytes of a head's tile by (rows, columns of a block): of its loss alone, with first and with added gradients.
   std::map<std::array<std::int64_t, 2>, std::array<std::int64_t, 3>> head_peaks{};
 

@@ -40,8 +40,8 @@ std::vector<SizesOf<Tested>> module_sizes_of() {
 template <class Tested>
 std::vector<nn::Parameter> module_parameters(const SizesOf<Tested>& sizes) {
   using Module = typename ModuleRun<device::Cpu, Tested, Fp32>::Module;
-  const auto list = nn::flatten<Module::template FieldsOf>(
-      Tested::template make<nn::Local<device::Cpu, Fp32, tiling::RunTime>>(sizes).parameters());
+  const auto list =
+      nn::flatten<Module::template FieldsOf>(Tested::template make<nn::Local<device::Cpu, Fp32>>(sizes).parameters());
   return {list.begin(), list.end()};
 }
 
