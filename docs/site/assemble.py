@@ -16,6 +16,13 @@ from pathlib import Path
 
 from pages import CODE, FENCE, LINK, MARK, pages
 
+FOLDERS = [  # of the API, in the order of the floors
+    ("fsdp", "Umbrella"), ("fsdp/core", "Tensors, types, errors"), ("fsdp/device", "Devices"), ("fsdp/device/operations", "Operations"),
+    ("comm", "Communication"), ("tiling", "Tiling"), ("fsdp/precision", "Precision"), ("fsdp/buffer", "Placements and layouts"),
+    ("fsdp/nn", "Modules"), ("fsdp/sharding", "Strategies and schedules"), ("fsdp/module", "Stacks, units, execution"),
+    ("fsdp/models", "Models"), ("fsdp/optim", "Optimizers"), ("fsdp/plan", "Dry runs"), ("fsdp/checkpoint", "Checkpoints"),
+    ("fsdp/data", "Data"), ("fsdp/text", "Tokenizers and templates"), ("fsdp/report", "Reports"), ("fsdp/train", "Training"),
+    ("fsdp/testing", "The conformance kit"), ("fsdp/testing/queued", "An asynchronous device on the CPU"), ("fsdp/testing/nccl", "A double of NCCL")]
 LANGUAGES = {".hpp": "cpp", ".cpp": "cpp", ".txt": "cmake"}
 RENAMED = {"README.md": "index.md", "bench/README.md": "bench.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md",
            "CHANGELOG.md": "changelog.md"}
@@ -44,11 +51,11 @@ class Api:
                 self.headers[(compound.findtext("path") or "") + name] = page
             if compound.get("kind") in ("class", "struct", "concept", "namespace"):
                 self.entries.append((name, page, compound.get("kind")))
-            if compound.get("kind") == "namespace":
+            if compound.get("kind") in ("class", "struct", "namespace"):
                 for member in compound.findall("member"):
-                    if member.get("kind") in ("function", "enumeration", "typedef"):
-                        link = f"{member.findtext('anchorfile')}#{member.findtext('anchor')}"
-                        self.entries.append((f"{name}::{member.findtext('name')}", link, member.get("kind")))
+                    entry = (f"{name}::{member.findtext('name')}", f"{member.findtext('anchorfile')}#{member.findtext('anchor')}", member.get("kind"))
+                    if entry[2] in ("function", "enumeration", "typedef") and entry[0] not in [one[0] for one in self.entries[-40:]]:
+                        self.entries.append(entry)
 
     def page_of(self, code):
         """The page of the header that inline code names, as includes or below include/fsdp, or None."""
@@ -73,12 +80,31 @@ class Assembler:
         for folder in sorted((self.root / "examples").iterdir()):
             if re.match(r"\d\d_", folder.name):
                 self.write(f"examples/{folder.name}.md", self.example(folder))
+        self.write("api.md", self.api_page())
         (self.target / "style").mkdir(exist_ok=True)
         shutil.copy(self.root / "docs/site/book.css", self.target / "style/book.css")
 
     def write(self, place, text):
         (self.target / place).parent.mkdir(parents=True, exist_ok=True)
         (self.target / place).write_text(text)
+
+    def api_page(self):
+        """All headers of the API, by folder, with the first sentence of each."""
+        parts = ["# API reference\n\nThe headers, floor by floor. Each name leads to its page, made by Doxygen; [namespaces](api/namespaces.html), "
+                 "[concepts](api/concepts.html) and [classes](api/annotated.html) are listed there too. The search above finds them by name.\n"]
+        for folder, title in FOLDERS:
+            headers = sorted(name for name in self.api.headers if os.path.dirname(name) == folder)
+            if headers:
+                parts.append(f"## {title}\n\n| `{folder}` | |\n| --- | --- |")
+                parts += [f"| [`{os.path.basename(name)}`](api/{self.api.headers[name]}) | {self.about(name)} |" for name in headers]
+                parts.append("")
+        return "\n".join(parts)
+
+    def about(self, header):
+        """The first sentence of a header's description."""
+        head = re.search(r"/// @file\n((?:///.*\n)+)", (self.root / "include" / header).read_text())
+        text = " ".join(line.removeprefix("///").strip() for line in head[1].split("\n")) if head else ""
+        return re.sub(r"([|*<_])", r"\\\1", re.split(r"(?<=[.:]) ", text)[0])
 
     def example(self, folder):
         files = sorted(folder.iterdir(), key=lambda file: (file.name != "main.cpp", file.name))

@@ -23,8 +23,8 @@ MORE = {
     "train": ("[Get started](../get_started.md); [data](../data.md), [models](../models.md), [checkpoints](../checkpoints.md), "
               "[metrics](../metrics.md), [adapters](../adapters.md), [conversations](../conversations.md); what stops a run: "
               "[faults](../faults.md)",
-              "tessera train --data FILES --model small --comm threads:2 --sharding fsdp2 --precision bf16 --checkpoint-dir run\n"
-              "tessera train --model small --dry-run --ranks 8      # bytes of a rank, nothing trained\n"
+              "tessera train --data FILES --model small --comm threads:2 --sharding fsdp2 \\\n  --checkpoint-dir run\n"
+              "tessera train --model small --dry-run --ranks 8      # bytes of a rank\n"
               "tessera train --model tiny --print-schedule\n"),
     "eval": ("[Data](../data.md), [conversations](../conversations.md)", "tessera eval --model run/step-00001000 --data FILE\n"),
     "generate": ("[Generation](../generation.md), [tokenizers](../tokenizers.md)",

@@ -84,7 +84,7 @@ VARIABLE = re.compile(r"\s*\.\.\.\s*")
 
 def literals(source):
     """The string literals of a source, adjacent ones joined."""
-    joined = re.sub(r'"\s*\n\s*"', "", source)
+    joined = re.sub(r'(?<!\\)"\s*"', "", source)
     return [text.replace('\\"', '"') for text in LITERAL.findall(joined)]
 
 
