@@ -36,6 +36,7 @@ struct Problem {
     return tile_tokens * (tile_bytes_per_token + block * tile_bytes_per_token_column +
                           (block < columns ? blocked_bytes_per_token : 0));
   }
+  /// The same, all columns at a time.
   constexpr std::int64_t tile_bytes(std::int64_t tile_tokens) const { return tile_bytes(tile_tokens, columns); }
   /// Workspace of a kept tile: the same, less what already lies where it is kept.
   constexpr std::int64_t kept_tile_bytes(std::int64_t tile_tokens) const {
