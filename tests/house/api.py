@@ -23,14 +23,17 @@ def warnings_of(root, doxygen):
         # Warnings about members come with a page that holds them: HTML is made, and thrown away.
         more = f"OUTPUT_DIRECTORY = {folder}\nWARN_FORMAT = \"$file:$line: $text\"\nSEARCHENGINE = NO\nVERBATIM_HEADERS = NO\n"
         done = subprocess.run([doxygen, "-"], input=configuration + more, capture_output=True, text=True, cwd=root)
-    found = []
+    found, places = [], set()
     for line in done.stderr.splitlines():
         warning = WARNING.match(line)
         if warning is None:
             if line.strip() and not line.startswith((" ", "error: ")) and not found:
                 found.append(line)
         elif not MAY_LACK.match(warning["what"]):
-            found.append(line.removeprefix(str(Path(root).resolve()) + "/"))
+            place = line.removeprefix(str(Path(root).resolve()) + "/").split(" ")[0]
+            if place not in places:  # members of a template's instances are named once more for each
+                found.append(place + " " + warning["what"])
+            places.add(place)
     if done.returncode != 0:
         found.append(f"doxygen ended with status {done.returncode}")
     return found
