@@ -15,6 +15,7 @@ CONTRACTS = [  # (path, declaration, what the concept asks)
     (r".", r"(device::)?Cost cost\(\) const", "Its least work, as device::Operation asks."),
     (r"/(operations|testing)/|/device/", r"void check\(\) const", "Throws LogicError where shapes do not fit each other."),
     (r".", r"(static )?std::string text\(\)", "As logs and the ranks' agreement name it."),
+    (r"comm/|testing/", r"\w+ split\(int", "Ranks of equal color form a new communicator, in the order of their ranks here."),
     (r"sharding/", r"(constexpr )?sharding::Rules rules\(\) const", "Rules of its schedule, as ShardingStrategy asks."),
     (r"sharding/", r"(constexpr )?sharding::Facts facts\(\) const", "What memory and mesh must know, as ShardingStrategy asks."),
     (r"sharding/", r"int ranks_per_group\(\) const", "Ranks of the mesh's inner axis."),

@@ -13,6 +13,8 @@ import tempfile
 from pathlib import Path
 
 MAY_LACK = re.compile(r"^Member .* \((?:variable|typedef|friend|enumvalue)\) of .* is not documented")
+# A template's instance that something derives from: what is documented is the template.
+INSTANCE = re.compile(r" of (?:class|struct) (?:\w+::)*\w+< .*> is not documented")
 WARNING = re.compile(r"^(?P<place>.*?:\d+): (?:warning|error): (?P<what>.*)$")
 
 
@@ -29,7 +31,7 @@ def warnings_of(root, doxygen):
         if warning is None:
             if line.strip() and not line.startswith((" ", "error: ")) and not found:
                 found.append(line)
-        elif not MAY_LACK.match(warning["what"]):
+        elif not MAY_LACK.match(warning["what"]) and not INSTANCE.search(warning["what"]):
             place = line.removeprefix(str(Path(root).resolve()) + "/").split(" ")[0]
             if place not in places:  # members of a template's instances are named once more for each
                 found.append(place + " " + warning["what"])
