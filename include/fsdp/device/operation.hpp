@@ -80,6 +80,7 @@ struct Counters {
   std::int64_t elementwise_bytes = 0;            ///< least memory traffic of everything that is neither
   std::vector<MatmulRecord>* matmuls = nullptr;  ///< where to list them, or nullptr
 
+  /// One operation.
   void add(const Cost& cost) {
     matmul_flops += cost.matmul_flops;
     attention_flops += cost.attention_flops;
