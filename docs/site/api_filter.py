@@ -14,6 +14,25 @@ CONTRACTS = [  # (path, declaration, what the concept asks)
     (r".", r"auto tensors\(\) const", "What it reads and writes, as device::Operation asks."),
     (r".", r"(device::)?Cost cost\(\) const", "Its least work, as device::Operation asks."),
     (r"/(operations|testing)/|/device/", r"void check\(\) const", "Throws LogicError where shapes do not fit each other."),
+    (r"/device/", r"void run\((Cpu|Cuda)::Stream&", "The kernel. Call it through device::enqueue."),
+    (r"/device/", r"std::int64_t scratch\(const (Cpu|Cuda)::Planner&", "Bytes of memory that the kernel takes while it works."),
+    (r"/(device|queued)/", r"static std::byte\* allocate\(", "Zeroed memory, aligned as tensors are. Throws MemoryError."),
+    (r"/(device|queued)/", r"static void deallocate\(", "Gives memory of `allocate` back."),
+    (r"/(device|queued)/", r"static void poison\(", "Marks released memory, as device::Device asks."),
+    (r"/(device|queued)/", r"static void unpoison\(", "Undoes `poison`, where memory is used again."),
+    (r"/(device|queued)/", r"static std::byte\* unbacked\(", "An address for a block that has no memory; null where all have."),
+    (r"/(device|queued)/", r"static void move\(", "Copies bytes from or to the host, or within the device, in the queue's order."),
+    (r"/(device|queued)/", r"static void round\(", "Rounds floats to a wire type, in the queue's order."),
+    (r"/(device|queued)/", r"static void sum_in_order\(", "sum = or += the parts, in float, in their order."),
+    (r"/(device|queued)/", r"Event record\(\)", "An event that happens when all that was enqueued is done."),
+    (r"/(device|queued)/", r"void wait\(const \w+& event\)", "What is enqueued from here on begins after the event."),
+    (r"/(device|queued)/", r"void synchronize\(\)", "Returns when all that was enqueued is done."),
+    (r"/(device|queued)/", r"bool happened\(\) const", "Whether what came before the event is done."),
+    (r"/(device|queued)/", r"void launch\(Queue& queue\) const", "Enqueues the work that was captured."),
+    (r"/(device|queued)/", r"int threads\(\) const", "The host's threads that compute."),
+    (r"/(device|queued)/", r"Arena& arena\(\) const", "The rank's arena, of which kernels take scratch."),
+    (r".", r"(?P<own>\w+)(<\w+>)?\((?P=own)(<\w+>)?&&\s?\w*\)", "Moved, not copied."),
+    (r".", r"\w+(<\w+>)?& operator=\(\w+(<\w+>)?&&\s?\w*\)", "Moved, not copied."),
     (r".", r"(static )?std::string text\(\)", "As logs and the ranks' agreement name it."),
     (r"comm/|testing/", r"\w+ split\(int", "Ranks of equal color form a new communicator, in the order of their ranks here."),
     (r"sharding/", r"(constexpr )?sharding::Rules rules\(\) const", "Rules of its schedule, as ShardingStrategy asks."),
@@ -77,13 +96,13 @@ def main():
         lines = file.readlines()
     if "/testing/" in path:
         lines = without_macros(lines)
-    contracts = [(re.compile(r"^\s+(constexpr )?(" + declaration + ")"), says) for place, declaration, says in CONTRACTS if re.search(place, path)]
+    contracts = [(re.compile(r"^\s*(constexpr )?(" + declaration + ")"), says) for place, declaration, says in CONTRACTS if re.search(place, path)]
     for at, line in enumerate(lines):
         says = next((says for declaration, says in contracts if declaration.match(line)), None)
         if says is not None:
             begin = begin_of(lines, at)
             before = lines[begin - 1].strip() if begin else ""
-            if not before.startswith(("///", "*/")) and "///<" not in line:
+            if before == "/// @}" or not before.startswith(("///", "*/")) and "///<" not in line:
                 lines[begin] = f"/** {says} */ " + lines[begin].lstrip()
     sys.stdout.writelines(lines)
 
