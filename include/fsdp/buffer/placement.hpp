@@ -31,6 +31,7 @@ struct Placements {
   static constexpr bool shards_shards = axes == 2 && sharded.front() && sharded.back();
 };
 
+/// What changes one placement into another.
 enum class Move : std::uint8_t { impossible, all_gather, reduce_scatter, all_reduce, view };
 
 /// A collective over one axis.

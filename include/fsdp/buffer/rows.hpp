@@ -31,6 +31,7 @@ struct Rows {
     return group_by_group(groups, [parts](std::span<const Shape> shapes) { return of_group(shapes, parts); });
   }
 
+  /// Of one group, over `ranks`.
   static Layout of_group(std::span<const Shape> shapes, int ranks) {
     std::int64_t longest = 1;
     for (const Shape& shape : shapes) {
