@@ -22,6 +22,7 @@ concept Replayable = BlockModule<B, L> &&
   block.replay(context, shared, weights, saved, x);
 };
 
+/// A block that keeps its input alone: backward makes the rest again by the block's replay.
 template <class Block, class L>
 struct Recomputed : ModuleTypes<L, Block::template FieldsOf> {
   using Types = ModuleTypes<L, Block::template FieldsOf>;

@@ -43,6 +43,7 @@ struct TokenBatch {
   /// which change from step to step.
   nn::RowRuns pattern() const;
 
+  /// Tokens and targets where the device reads them.
   struct OnDevice {
     Tensor<const std::int32_t> input;  // [sequences * S]
     nn::Targets targets;               // [sequences * S]
