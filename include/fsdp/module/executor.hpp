@@ -41,6 +41,7 @@ struct Observer {
   void* state = nullptr;
 };
 
+/// Runs placed schedules on a module, one pass at a time. See the head of this file for memory and queues.
 template <class Model>
 class Executor {
  public:
@@ -55,6 +56,7 @@ class Executor {
   static constexpr bool continues = nn::GeneratingHead<typename Model::Head, typename Module::Local> &&
                                     nn::all_kinds_cache<typename Model::Block, typename Module::Local>;
 
+  /// `module` must outlive it.
   explicit Executor(Module& module, Observer observer = {})
       : module_(module),
         entry_(module.model().entry()),

@@ -12,6 +12,7 @@ namespace fsdp {
 /// Cost of an optimizer's step on a whole parameter, in any unit.
 using StepWork = std::int64_t (*)(const NamedParameter&);
 
+/// Elements: what stepping takes of an optimizer that works on each alone.
 inline std::int64_t elementwise_work(const NamedParameter& parameter) { return parameter.shape.numel(); }
 
 /// What a ShardedModule is planned for; nothing larger may run on it.

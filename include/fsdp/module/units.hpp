@@ -112,6 +112,7 @@ struct GroupedParameters {
   bool frozen = false;
   bool persistent = false;  ///< small tensors, held through a step once gathered
 
+  /// Of all its tensors, without padding.
   std::int64_t elements() const;
 };
 
@@ -120,9 +121,11 @@ struct Reference {
   int group = 0;  ///< below 0: the unit has no such parameter
   int index = 0;
 
+  /// Whether the unit has such a parameter.
   bool present() const { return group >= 0; }
 };
 
+/// What group_parameters makes of a model's units.
 struct UnitGroups {
   std::vector<GroupedParameters> groups;
   std::vector<sharding::UnitUse> uses;             // [units]
