@@ -13,6 +13,7 @@
 
 namespace fsdp {
 
+/// A value of a model's config, by the name that flags and metrics give it.
 struct ConfigValue {
   std::string name = {};
   std::variant<std::int64_t, double, bool, std::string> value = {};
