@@ -28,6 +28,7 @@ class StepControl {
   using Device = typename Module::Device;
   using Decision = device::StepDecision;
 
+  /// `module` must outlive it.
   StepControl(Module& module, const device::StepRules& rules)
       : module_(&module),
         rules_(rules),

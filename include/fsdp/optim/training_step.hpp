@@ -75,8 +75,11 @@ class TrainingStep {
     optimizer_.control().end();
   }
 
+  /// How many steps were captured, and how many launched as a graph.
+  /// @{
   std::int64_t captured() const { return captured_; }
   std::int64_t launched() const { return launched_; }
+  /// @}
 
  private:
   using UploadedBatches = typename Executor<Model>::UploadedBatches;
