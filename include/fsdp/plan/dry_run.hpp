@@ -50,6 +50,7 @@ struct Plan {
   std::int64_t offloaded_bytes = 0;             ///< all of host memory that offloading takes, beside `bytes`
   device::Counters work;                        ///< of one training step, the optimizer apart
 
+  /// Bytes of all kinds together.
   std::int64_t peak_bytes() const {
     std::int64_t sum = 0;
     for (const std::int64_t part : bytes) sum += part;
