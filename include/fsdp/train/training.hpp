@@ -112,15 +112,20 @@ class Training {
         counts_(communicator, module_.ledger()),
         held_out_counts_(communicator, module_.ledger()) {}
 
+  /// What the step was planned and built of.
+  /// @{
   Module& module() { return module_; }
   Optimizer& optimizer() { return optimizer_; }
   Executor<Model>& executor() { return executor_; }
   const plan::Plan& plan() const { return plan_; }
   const plan::Request& request() const { return request_; }
+  /// @}
   /// The exchanges that the plan has room for: of steps, which may be under way while held-out data are evaluated, and
   /// of those.
+  /// @{
   CountExchange<Comm>& counts() { return counts_; }
   CountExchange<Comm>& held_out_counts() { return held_out_counts_; }
+  /// @}
   /// Tensor memory of this rank at its peak.
   std::int64_t peak_bytes() const {
     std::int64_t sum = 0;
@@ -159,6 +164,7 @@ class Training {
         "; stopped before any weight was touched. Lower the learning rate, or look at the data of this step");
     return loss;
   }
+  /// The same with one micro-batch.
   double step(const Batch& batch, const device::StepInputs& inputs) { return step({&batch, 1}, inputs); }
 
  private:
@@ -195,9 +201,12 @@ class Evaluation {
     if (purpose == Purpose::evaluate) counts_.emplace(communicator, module_.ledger());
   }
 
+  /// What was planned and built.
+  /// @{
   ShardedModule<Model>& module() { return module_; }
   Executor<Model>& executor() { return executor_; }
   const plan::Plan& plan() const { return plan_; }
+  /// @}
   /// The exchange of counts that an evaluation has room for.
   CountExchange<Comm>& counts() {
     require(counts_.has_value(), "evaluation: the purpose is to generate, which counts no targets");
