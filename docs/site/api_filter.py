@@ -33,6 +33,7 @@ CONTRACTS = [  # (path, declaration, what the concept asks)
     (r"/(device|queued)/", r"Arena& arena\(\) const", "The rank's arena, of which kernels take scratch."),
     (r".", r"(?P<own>\w+)(<\w+>)?\((?P=own)(<\w+>)?&&\s?\w*\)", "Moved, not copied."),
     (r".", r"\w+(<\w+>)?& operator=\(\w+(<\w+>)?&&\s?\w*\)", "Moved, not copied."),
+    (r".", r"std::string to_text\(\w+ value\)", "As flags are written."),
     (r".", r"(static )?std::string text\(\)", "As logs and the ranks' agreement name it."),
     (r"comm/|testing/", r"\w+ split\(int", "Ranks of equal color form a new communicator, in the order of their ranks here."),
     (r"sharding/", r"(constexpr )?sharding::Rules rules\(\) const", "Rules of its schedule, as ShardingStrategy asks."),
@@ -60,11 +61,11 @@ CONTRACTS = [  # (path, declaration, what the concept asks)
     (r"(optim|models)/", r"void validate\(\) const", "Throws InputError where a value cannot work."),
     (r"optim/", r"static std::int64_t work\(", "What stepping a parameter costs; buffer::Owned balances it over ranks."),
     (r"buffer/", r"std::vector<Layout> build\(|std::vector<buffer::Layout> build\(", "Lays out all groups of a model, as buffer::LayoutPolicy asks."),
+    (r"data/", r"void fill\(Storage|Batch fill\(", "Fills a batch from numbered samples, as data::Source asks."),
     (r"data/", r"std::int64_t training\(\) const", "Samples to train on, as data::Source asks."),
     (r"data/", r"std::int64_t validation\(\) const", "Samples that are held out, as data::Source asks."),
     (r"data/", r"std::int64_t sequence_length\(\) const", "Tokens of a sample, as data::Source asks."),
     (r"data/", r"Storage storage\(", "Memory of a batch, as data::Source asks."),
-    (r"data/", r"Batch fill\(", "Fills a batch from numbered samples, as data::Source asks."),
     (r"data/", r"std::string identity\(\) const", "What ranks and resumed runs must agree on, as data::Source asks."),
 ]
 EACH_TEST = re.compile(r"^FSDP_(BEHAVIOUR|FAULT)\(")
