@@ -4,10 +4,10 @@
 ///
 /// A DistributedBuffer is a view; blocks own the memory. `redistribute` is overload resolution, over the axis that
 /// changes and, where something moves, with that axis' communicator:
-///   Shard -> Replicate   all-gather
-///   Partial -> Shard     reduce-scatter
-///   Partial -> Replicate all-reduce, in place
-///   Replicate -> Shard   no communication: a view of this rank's part
+///     Shard -> Replicate   all-gather
+///     Partial -> Shard     reduce-scatter
+///     Partial -> Replicate all-reduce, in place
+///     Replicate -> Shard   no communication: a view of this rank's part
 /// Anything else does not compile. Over the outer axis of a mesh, collectives are in place: each rank's part lies in
 /// the range that is gathered or reduced. Idea: DBuffer of Megatron-FSDP; there the placement is a run-time value.
 #pragma once
