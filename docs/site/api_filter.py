@@ -68,19 +68,21 @@ CONTRACTS = [  # (path, declaration, what the concept asks)
     (r"data/", r"Storage storage\(", "Memory of a batch, as data::Source asks."),
     (r"data/", r"std::string identity\(\) const", "What ranks and resumed runs must agree on, as data::Source asks."),
 ]
-EACH_TEST = re.compile(r"^FSDP_(BEHAVIOUR|FAULT)\(")
+EACH_TEST = re.compile(r"^(FSDP_[A-Z]+\(|#define FSDP_|#undef FSDP_)")
 MACRO = re.compile(r"^(TYPED_TEST_SUITE_P|TYPED_TEST_P|REGISTER_TYPED_TEST_SUITE_P|GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST)\(")
 
 
 def without_macros(lines):
     """Macros of GoogleTest at a line's begin, with the bodies of tests, as empty lines."""
-    kept, inside = [], None
+    kept, inside, continued, previous = [], None, False, ""
     for line in lines:
         macro = MACRO.match(line)
         if inside is None and macro:
             inside = "}" if macro[1] == "TYPED_TEST_P" else ");"
         if inside is None:
-            kept.append("\n" if EACH_TEST.match(line) else line)
+            continued = EACH_TEST.match(line) or (continued and previous.endswith("\\\n"))
+            previous = line
+            kept.append("\n" if continued else line)
             continue
         kept.append("\n")
         last = line.rstrip()
