@@ -14,6 +14,7 @@ struct Shard {};      ///< each rank holds its pieces
 struct Replicate {};  ///< each rank holds everything
 struct Partial {};    ///< each rank holds everything; the value is the sum over ranks
 
+/// Where the elements of a tensor are, on one axis of a mesh.
 template <class P>
 concept Placement = std::is_same_v<P, Shard> || std::is_same_v<P, Replicate> || std::is_same_v<P, Partial>;
 
