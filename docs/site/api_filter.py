@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Doxygen's input filter: headers as they are, but for two things that Doxygen cannot know.
+"""Doxygen's input filter: headers as they are, but for what Doxygen cannot know.
 
 - Members that a concept asks of every type of its kind, such as an operation's tensors() and cost(), get the concept's description where
   they have none of their own, so that headers need not repeat it.
+- Shapes that stand behind a member, `Tensor<T> x;  // [T, H]`, become its description.
+- Concepts that "as X asks" names become links.
 - The macros of GoogleTest, which Doxygen takes for functions, are blanked.
 
 Lines keep their numbers.
@@ -91,6 +93,17 @@ def without_macros(lines):
     return kept
 
 
+ASKED = re.compile(r"\b([Aa]s) ((?:\w+::)?[A-Z]\w+) asks")
+SHAPE = re.compile(r"^(\s+[^/]*;\s*)// (\[.*)$")
+SPACES = {"Communicator": "comm::", "QueuedCommunicator": "comm::"}
+
+
+def linked(line):
+    """A line with its shape as a description, and concepts as links where it is a comment."""
+    line = SHAPE.sub(r"\1///< \2", line)
+    return ASKED.sub(lambda found: f'{found[1]} @ref fsdp::{SPACES.get(found[2], "")}{found[2]} "{found[2]}" asks', line) if "//" in line or "/**" in line else line
+
+
 def begin_of(lines, at):
     """The first line of a declaration: of its template head, where it has one."""
     while at > 0 and re.match(r"^\s*(template <|requires )", lines[at - 1]) and not lines[at - 1].rstrip().endswith((";", "}")):
@@ -112,7 +125,7 @@ def main():
             before = lines[begin - 1].strip() if begin else ""
             if before == "/// @}" or not before.startswith(("///", "*/")) and "///<" not in line:
                 lines[begin] = f"/** {says} */ " + lines[begin].lstrip()
-    sys.stdout.writelines(lines)
+    sys.stdout.writelines(map(linked, lines))
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ class Api:
             name, page = compound.findtext("name"), compound.findtext("filename")
             page = page if page.endswith(".html") else page + ".html"
             if compound.get("kind") == "file":
-                self.headers[(compound.findtext("path") or "") + name] = page
+                self.headers[((compound.findtext("path") or "") + name).split("/include/")[-1]] = page
             if compound.get("kind") in ("class", "struct", "concept", "namespace"):
                 self.entries.append((name, page, compound.get("kind")))
             if compound.get("kind") in ("class", "struct", "namespace"):
