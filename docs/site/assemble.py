@@ -56,6 +56,12 @@ class Api:
                     entry = (f"{name}::{member.findtext('name')}", f"{member.findtext('anchorfile')}#{member.findtext('anchor')}", member.get("kind"))
                     if entry[2] in ("function", "enumeration", "typedef") and entry[0] not in [one[0] for one in self.entries[-40:]]:
                         self.entries.append(entry)
+        self.by_name = {name: link for name, link, _ in reversed(self.entries)}
+
+    def link_of(self, code):
+        """The page of what qualified inline code names, such as `tiling::cut`, or None."""
+        name = re.sub(r"<[^<>]*>$|\(\)$", "", code)
+        return self.by_name.get("fsdp::" + name.removeprefix("fsdp::")) if "::" in name else None
 
     def page_of(self, code):
         """The page of the header that inline code names, as includes or below include/fsdp, or None."""
@@ -104,7 +110,7 @@ class Assembler:
         """The first sentence of a header's description."""
         head = re.search(r"/// @file\n((?:///.*\n)+)", (self.root / "include" / header).read_text())
         text = " ".join(line.removeprefix("///").strip() for line in head[1].split("\n")) if head else ""
-        return re.sub(r"([|*<_])", r"\\\1", re.split(r"(?<=[.:]) ", text)[0])
+        return re.sub(r"([|*<_])", r"\\\1", re.split(r"(?<=\.) ", text)[0])
 
     def example(self, folder):
         files = sorted(folder.iterdir(), key=lambda file: (file.name != "main.cpp", file.name))
@@ -154,7 +160,7 @@ class Assembler:
             return found[0].replace(f"]({found[1]})", f"]({there}{'#' + anchor if anchor else ''})")
 
         def code(found):
-            header = self.api.page_of(found[2].strip())
+            header = self.api.page_of(found[2].strip()) or self.api.link_of(found[2].strip())
             example = re.match(r"^(?:examples/)?(\d\d_\w+)(/[\w.]+)?$", found[2].strip())
             if header:
                 return keep(f"[{found[0]}]({up}api/{header})")
