@@ -4,7 +4,7 @@
 # prints the packages' names (which nobody has tried), and installs nothing.
 #
 # usage: cmake/dependencies.sh [--ci] [--docs] [--libraries]
-#   --ci: also what .ci/run needs (clang, its sanitizers, clang-format, what makes and reads packages, Doxygen)
+#   --ci: also what .ci/run needs (clang, its sanitizers, clang-format, what makes and reads packages, what docs/build.sh needs)
 #   --docs: what docs/build.sh needs, and nothing else
 #   --libraries: prints Debian's names of the libraries alone, and installs nothing (cmake/aarch64_sysroot.sh)
 set -euo pipefail
@@ -14,7 +14,7 @@ libraries=(libdnnl-dev libisal-dev libpcre2-dev libutf8proc-dev libopenmpi-dev l
 packages=(g++ cmake ninja-build python3 openmpi-bin "${libraries[@]}")
 for argument in "$@"; do
   case $argument in
-    --ci) packages+=(clang libclang-rt-dev libomp-dev clang-format dpkg-dev pkg-config doxygen) ;;
+    --ci) packages+=(clang libclang-rt-dev libomp-dev clang-format dpkg-dev pkg-config doxygen mkdocs mkdocs-material) ;;
     --docs) packages=(doxygen mkdocs mkdocs-material python3) ;;
     --libraries) echo "${libraries[@]}"; exit 0 ;;
     *) echo "dependencies.sh: unknown argument '$argument'; there are --ci, --docs and --libraries" >&2; exit 2 ;;
