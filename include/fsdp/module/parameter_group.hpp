@@ -172,7 +172,7 @@ class ParameterGroup {
     gathering_.progress();
     reducing_.progress();
   }
-  /// What `stream` is asked for from here on may use the gathered weights.
+  /// Work enqueued on `stream` after this may use the gathered weights.
   void wait_for_weights(Stream& stream) {
     if (in_place())
       crossing_.wait(stream);
@@ -227,8 +227,8 @@ class ParameterGroup {
   }
   /// When the last reduction that was started is over.
   Event reduced() { return reducing_.done(); }
-  /// What `stream` is asked for from here on may use the reduced gradients. Nothing of this pass is asked for its
-  /// events any more: what follows `stream` follows them.
+  /// Work enqueued on `stream` after this may use the reduced gradients. The events of this pass are not used any more:
+  /// work that follows `stream` follows them.
   void end_pass(Stream& stream) {
     reducing_.wait(stream);
     crossing_ = {};
@@ -236,8 +236,8 @@ class ParameterGroup {
     reducing_ = {};
   }
 
-  /// Gathers the main weights, or those that there are, whole, into `full` (layout().full_size elements), for `stream`
-  /// to use. `part` is workspace of model_size() elements.
+  /// Gathers the main weights (the model weights of a frozen group) whole into `full`, of layout().full_size elements,
+  /// for `stream` to use. `part` is workspace of model_size() elements.
   void gather_main(Stream& stream, Main* part, Main* full) const {
     const Buffer<Main, Replicate, Shard> shard(*layout_, at_, part);
     const auto own = part_of(part);
