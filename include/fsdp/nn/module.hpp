@@ -87,7 +87,7 @@ struct GradientView {
   Tensor<T> tensor;
   bool* written = nullptr;
 
-  /// A frozen weight's gradient has a shape and no memory; nobody writes it.
+  /// False for a frozen weight, whose gradient has a shape and no memory.
   bool wanted() const { return tensor.data() != nullptr; }
   /// Rows or columns of it, which know by `part_written` whether their own first write is still to come.
   GradientView rows(std::int64_t begin, std::int64_t end, bool* part_written) const {
