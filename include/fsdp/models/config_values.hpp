@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The values of a model's config by name, for whoever must not know the model: checkpoints, metrics, the console.
+/// The values of a model's config by name, for code that does not know the model: checkpoints, metrics, the console.
 /// The constants of an optimizer are visited alike.
 #pragma once
 

@@ -99,7 +99,7 @@ class Llama {
   void validate(const Batch& batch, std::int64_t sequence_length) const {
     batch.validate(sequence_length, config_.vocab_size);
   }
-  /// A batch of this shape whose memory nobody may read: for dry runs.
+  /// A batch of this shape without readable memory, for dry runs.
   Batch unread_batch(std::int64_t sequences, std::int64_t sequence_length) const {
     return Batch::unread(sequences, sequence_length);
   }
