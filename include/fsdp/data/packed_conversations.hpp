@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Conversations as windows of one length: several in each, none cut but where that is asked for.
+/// Conversations packed into windows of one length, several in each; none is cut unless OnLong::cut says so.
 #pragma once
 
 #include <cstdint>
