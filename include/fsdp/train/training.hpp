@@ -40,7 +40,7 @@ struct StepSize {
   std::int64_t cached_rows = 0;  ///< as in RunShape
 };
 
-/// What the dry run is asked for a step of this size on one of `ranks` ranks.
+/// The dry run's request for a step of this size on one of `ranks` ranks.
 inline plan::Request plan_request(const StepSize& size, int ranks, int rank, Purpose purpose = Purpose::train) {
   const std::int64_t threads = threads_per_rank(size.threads, device::available_cores(), ranks_on_this_machine(ranks));
   return {.ranks = ranks,
@@ -64,7 +64,7 @@ inline StepSize step_size(const TrainOptions& options, int ranks) {
           .logit_rows = options.sample_prompt.empty() ? 0 : 1};
 }
 
-/// What the dry run is asked for these options and an optimizer, of the rank that takes the most.
+/// The dry run's request for these options and an optimizer, of the rank that takes the most memory.
 template <class Optimizer>
 plan::Request plan_request(const TrainOptions& options, int ranks, const Optimizer& optimizer) {
   plan::Request request = plan_request(step_size(options, ranks), ranks, plan::most_loaded);
