@@ -53,7 +53,7 @@ class SelfRank {
   AnyEvent done_;  ///< of the last transfer, which will do for all before
 };
 
-/// One rank: gathers and reductions are copies to where they are asked for, or nothing.
+/// One rank: gathers and reductions are local copies, or nothing where source and destination are the same memory.
 template <class DeviceType = device::Cpu>
 class Self : public Backend<CoreOf<SelfRank, DeviceType>, DeviceType> {
   using Core = CoreOf<SelfRank, DeviceType>;

@@ -26,8 +26,8 @@ struct Problem {
   std::int64_t flops_per_byte = 40;   ///< what a byte of that traffic costs: a constant of the device
   std::int64_t repeats = 1;           ///< units like this whose kept tiles are alive together: a model's blocks
 
-  /// No policy makes shorter tiles, whatever it is asked for: at most 64 have fewer than 64 tokens. Every tile adds to
-  /// the weights' gradients in float, and the sum's error grows with the square root of their number: 4097 tokens in as
+  /// The least length of a tile under every policy: at most 64 tiles have fewer than 64 tokens. Every tile adds to the
+  /// weights' gradients in float, and the sum's error grows with the square root of their number: 4097 tokens in as
   /// many tiles are off by 1.3e-6 of a gradient, in 65 tiles by 0.25e-6; the untiled matmul's own error is 0.4e-6.
   constexpr std::int64_t fewest_tile_tokens() const { return std::min<std::int64_t>(ceil_divide(tokens, 64), 64); }
 
