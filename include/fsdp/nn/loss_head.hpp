@@ -27,11 +27,14 @@
 
 namespace fsdp::nn {
 
+/// The final norm, and the matrix of scores.
 template <class V>
 struct LossHeadFields {
   V norm, weight;  // [H], [V, H]
 };
 
+/// Norm, scores and cross-entropy: loss and gradients in one go, one tile of tokens at a time, so that all scores never
+/// exist at once.
 template <class L>
 struct LossHead : ModuleTypes<L, LossHeadFields> {
   using Types = ModuleTypes<L, LossHeadFields>;

@@ -40,10 +40,12 @@ struct Local {
 
 /// How the elements of a parameter begin.
 struct Initial {
+  /// Kinds of initial values.
   enum class Kind : std::uint8_t { normal, zeros, ones };
   Kind kind = Kind::normal;
   double deviation = 0.02;  ///< of normal values; their mean is 0
 
+  /// Normal values of mean 0.
   static constexpr Initial normal(double deviation) { return {Kind::normal, deviation}; }
   static const Initial zeros, ones;
 
@@ -73,7 +75,9 @@ struct Parameter {
   /// Trained beside weights that are not: where a model has any, all other parameters are frozen (nn/low_rank.hpp).
   bool adapter = false;
 
+  /// No parameter: where a module's values say so.
   static Parameter absent() { return {.name = "", .shape = {0}}; }
+  /// Whether there is one.
   bool present() const { return name[0] != '\0'; }
 };
 
@@ -83,12 +87,13 @@ struct GradientView {
   Tensor<T> tensor;
   bool* written = nullptr;
 
-  /// A frozen weight's gradient has a shape and no memory; nobody writes it.
+  /// False for a frozen weight, whose gradient has a shape and no memory.
   bool wanted() const { return tensor.data() != nullptr; }
   /// Rows or columns of it, which know by `part_written` whether their own first write is still to come.
   GradientView rows(std::int64_t begin, std::int64_t end, bool* part_written) const {
     return {wanted() ? tensor.slice(begin, end) : Tensor<T>(nullptr, {end - begin, tensor.columns()}), part_written};
   }
+  /// Columns [begin, end), as `rows`.
   GradientView columns(std::int64_t begin, std::int64_t end, bool* part_written) const {
     return {wanted() ? tensor.slice_columns(begin, end) : Tensor<T>(nullptr, {tensor.rows(), end - begin}),
             part_written};
@@ -111,6 +116,7 @@ struct Positions {
   std::span<const std::int32_t> host = {};  // [sequences]
   Tensor<const std::int32_t> device = {};   // the same
 
+  /// Whether sequences begin with this pass.
   bool empty() const { return host.empty(); }
 };
 
@@ -139,6 +145,7 @@ struct Context {
   /// Bytes of a head's tile by (rows, columns of a block): of its loss alone, with first and with added gradients.
   std::map<std::array<std::int64_t, 2>, std::array<std::int64_t, 3>> head_peaks{};
 
+  /// Of all sequences of the micro-batch.
   std::int64_t tokens() const { return sequences * sequence_length; }
   /// Lets communication proceed; long loops call it between matmuls.
   void progress() const {
@@ -155,11 +162,13 @@ struct Context {
 template <template <class> class Fields, class V>
 inline constexpr std::size_t field_count = sizeof(Fields<V>) / sizeof(V);
 
+/// The members of an aggregate of one type, in their order.
 template <template <class> class Fields, class V>
 std::array<V, field_count<Fields, V>> flatten(const Fields<V>& fields) {
   return std::bit_cast<std::array<V, field_count<Fields, V>>>(fields);
 }
 
+/// The aggregate again.
 template <template <class> class Fields, class V>
 Fields<V> unflatten(const std::array<V, field_count<Fields, V>>& list) {
   return std::bit_cast<Fields<V>>(list);

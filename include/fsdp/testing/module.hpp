@@ -2,11 +2,11 @@
 /// @file
 /// The suite of a module: its gradients are those of its values, tiles change nothing, and memory is its own.
 ///
-///   struct MyMlp {
-///     template <class L>
-///     static mine::Mlp<L> make(const ModuleSizes& sizes) { return {{}, sizes.hidden, 3 * sizes.hidden}; }
-///   };
-///   INSTANTIATE_TYPED_TEST_SUITE_P(Mine, ModuleSuite, MyMlp);
+///     struct MyMlp {
+///       template <class L>
+///       static mine::Mlp<L> make(const ModuleSizes& sizes) { return {{}, sizes.hidden, 3 * sizes.hidden}; }
+///     };
+///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, ModuleSuite, MyMlp);
 ///
 /// The struct may have `static std::vector<ModuleSizes> sizes()`, where not every size does, and for a block that reads
 /// what its model's entry makes `template <class L> static Shared share(nn::Context<L>&, const ModuleSizes&)`. With a
