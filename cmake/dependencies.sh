@@ -3,8 +3,9 @@
 # Installs from Debian or Ubuntu what the build needs and the machine lacks; says nothing and does nothing where all is there. On Fedora and Arch it
 # prints the packages' names (which nobody has tried), and installs nothing.
 #
-# usage: cmake/dependencies.sh [--ci] [--libraries]
-#   --ci: also what .ci/run needs (clang, its sanitizers, clang-format, what makes and reads packages)
+# usage: cmake/dependencies.sh [--ci] [--docs] [--libraries]
+#   --ci: also what .ci/run needs (clang, its sanitizers, clang-format, what makes and reads packages, what docs/build.sh needs)
+#   --docs: what docs/build.sh needs, and nothing else
 #   --libraries: prints Debian's names of the libraries alone, and installs nothing (cmake/aarch64_sysroot.sh)
 set -euo pipefail
 
@@ -13,9 +14,10 @@ libraries=(libdnnl-dev libisal-dev libpcre2-dev libutf8proc-dev libopenmpi-dev l
 packages=(g++ cmake ninja-build python3 openmpi-bin "${libraries[@]}")
 for argument in "$@"; do
   case $argument in
-    --ci) packages+=(clang libclang-rt-dev libomp-dev clang-format dpkg-dev pkg-config) ;;
+    --ci) packages+=(clang libclang-rt-dev libomp-dev clang-format dpkg-dev pkg-config doxygen mkdocs mkdocs-material) ;;
+    --docs) packages=(doxygen mkdocs mkdocs-material python3) ;;
     --libraries) echo "${libraries[@]}"; exit 0 ;;
-    *) echo "dependencies.sh: unknown argument '$argument'; there are --ci and --libraries" >&2; exit 2 ;;
+    *) echo "dependencies.sh: unknown argument '$argument'; there are --ci, --docs and --libraries" >&2; exit 2 ;;
   esac
 done
 

@@ -34,7 +34,10 @@ class TransferRequest {
 
  public:
   TransferRequest() = default;
+  /// Of a transfer that `core` has started.
   TransferRequest(Core& core, Ticket ticket) : core_(&core), ticket_(ticket), exceptions_(std::uncaught_exceptions()) {}
+  /// Moving takes the transfer along; the target's own is finished first.
+  /// @{
   TransferRequest(TransferRequest&& other) noexcept
       : core_(std::exchange(other.core_, nullptr)),
         ticket_(other.ticket_),
@@ -48,18 +51,22 @@ class TransferRequest {
     state_ = other.state_;
     return *this;
   }
+  /// @}
   ~TransferRequest() { finish(); }
 
+  /// Whether all is done; makes progress where the host moves.
   bool test() {
     if (core_ == nullptr || state_ == State::over) return true;
     if (!core_->test(ticket_)) return false;
     state_ = State::over;
     return true;
   }
+  /// Does what this rank's host has to do for it, without waiting.
   void progress() requires requires(Core& core) { core.progress(Ticket{}); }
   {
     if (core_ != nullptr && state_ != State::over) core_->progress(ticket_);
   }
+  /// Waits until results are in place and peers use this rank's memory no more. Throws CollectiveError.
   void wait() {
     if (core_ != nullptr && std::exchange(state_, State::over) != State::over) core_->wait(ticket_);
   }
@@ -113,15 +120,21 @@ class Backend {
   using Device = DeviceType;
   using Request = TransferRequest<Core>;
 
+  /// Takes the rank's core.
   explicit Backend(std::unique_ptr<Core> core) : core_(std::move(core)) {}
 
+  /// As Communicator asks.
+  /// @{
   int rank() const { return core_->rank(); }
   int size() const { return core_->size(); }
   Monitor& monitor() { return core_->monitor(); }
   const Monitor& monitor() const { return core_->monitor(); }
+  /// @}
   /// Bytes that this communicator holds from its making to its end, besides the caller's tensors.
   std::int64_t scratch_bytes() const { return core_->scratch_bytes(); }
 
+  /// As Communicator asks.
+  /// @{
   template <class T>
   Request all_gather(std::span<const Segment<T>> segments) {
     describe(core_->prepare(), Op::all_gather, segments, dtype_of<T>());
@@ -137,10 +150,16 @@ class Backend {
     describe(core_->prepare(), Op::all_reduce, segments, dtype_of<Wire>());
     return start();
   }
+  /// @}
 
+  /// As QueuedCommunicator asks.
+  /// @{
   void after(const typename Device::Event& event) requires(Device::asynchronous) { core_->after(event); }
   void wait_for(const typename Device::Event& event) requires(Device::asynchronous) { core_->wait_for(event); }
+  /// @}
 
+  /// As Communicator asks; all of them block.
+  /// @{
   void reduce(std::span<double> values, Reduction reduction) { reduce_values(values, reduction); }
   void reduce(std::span<std::int64_t> values, Reduction reduction) { reduce_values(values, reduction); }
 
@@ -157,8 +176,10 @@ class Backend {
     prepare_values(Op::barrier);
     start().wait();
   }
+  /// @}
 
  protected:
+  /// For launching and splitting.
   Core& core() { return *core_; }
 
  private:

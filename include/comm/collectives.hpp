@@ -200,7 +200,7 @@ void after(C& c, const typename C::Device::Event& event) {
 }
 
 /// Whether a graph of the device can keep collectives of `c` (device::Captures): all ranks capture the same ones, and
-/// launch them together. One rank alone makes none that moves anything. Others' hosts take part in each.
+/// launch them together. One rank alone moves nothing. With other backends the host takes part in each collective.
 template <Communicator C>
 bool can_be_captured(C& c) {
   if (c.size() == 1) return true;

@@ -15,13 +15,16 @@ class Mesh;
 template <Communicator C>
 class Mesh<C, 1> {
  public:
+  /// All ranks of `world`.
   explicit Mesh(C& world) : world_(&world) {}
+  /// The communicator that it was made of.
   C& world() const { return *world_; }
 
  private:
   C* world_;
 };
 
+/// One axis.
 template <Communicator C>
 Mesh(C&) -> Mesh<C, 1>;
 
@@ -30,17 +33,22 @@ Mesh(C&) -> Mesh<C, 1>;
 template <Communicator C>
 class Mesh<C, 2> {
  public:
+  /// Collective: splits `world` both ways.
   Mesh(C& world, int shards)
       : world_(&world),
         shards_(checked(world, shards)),
         replicate_(comm::split(world, [shards](int rank) { return rank % shards; })),
         shard_(comm::split(world, [shards](int rank) { return rank / shards; })) {}
 
+  /// All ranks.
   C& world() const { return *world_; }
   C& replicate_axis() { return replicate_; }  ///< ranks that hold the same shard
+  /// The same, of a mesh that is not changed.
   const C& replicate_axis() const { return replicate_; }
   C& shard_axis() { return shard_; }  ///< consecutive ranks, which hold one replica together
+  /// The same, of a mesh that is not changed.
   const C& shard_axis() const { return shard_; }
+  /// Ranks of the inner axis.
   int shards() const { return shards_; }
 
  private:
@@ -57,6 +65,7 @@ class Mesh<C, 2> {
   C shard_;
 };
 
+/// Two axes.
 template <Communicator C>
 Mesh(C&, int) -> Mesh<C, 2>;
 

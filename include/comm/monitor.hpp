@@ -21,7 +21,9 @@ class CollectiveError : public Error {
   using Error::Error;
 };
 
+/// Kinds of collectives.
 enum class Op : std::uint8_t { all_gather, reduce_scatter, all_reduce, reduce, broadcast, gather_bytes, barrier };
+/// As records and messages write it, such as "all_gather".
 std::string_view name_of(Op op);
 
 /// What a collective is for, in error messages, records and traces.

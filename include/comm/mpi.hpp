@@ -34,6 +34,8 @@ int run_mpi(const Options& options, const std::function<int(std::unique_ptr<MpiR
 template <class Device>
 using MpiCore = std::conditional_t<Device::asynchronous, QueuedCore<StagedMpiRank, Device>, MpiRank>;
 
+/// Ranks are processes of MPI; ranks of one machine read each other's memory where Options::windows is set.
+/// Device::asynchronous devices are served by way of the host.
 template <class DeviceType = device::Cpu>
 class Mpi : public Backend<MpiCore<DeviceType>, DeviceType> {
   using Core = MpiCore<DeviceType>;
@@ -55,6 +57,7 @@ class Mpi : public Backend<MpiCore<DeviceType>, DeviceType> {
   void library_all_gather(std::span<const float> local, std::span<float> full) requires(!DeviceType::asynchronous) {
     this->core().library_all_gather(local, full);
   }
+  /// The same: MPI_Reduce_scatter_block.
   void library_reduce_scatter(std::span<const float> full, std::span<float> local) requires(!DeviceType::asynchronous) {
     this->core().library_reduce_scatter(full, local);
   }
@@ -63,6 +66,7 @@ class Mpi : public Backend<MpiCore<DeviceType>, DeviceType> {
     return DeviceType::asynchronous ? 0 : MpiRank::scratch_bytes_for(ranks);
   }
 
+  /// Runs f(communicator) on this process's rank; see run_mpi. Returns f's status.
   template <class F>
   static int run(const Options& options, F f) {
     return run_mpi(options, [&f](std::unique_ptr<MpiRank> rank) {

@@ -23,6 +23,7 @@
 
 namespace fsdp::comm {
 
+/// Ranks have a GPU each and NCCL moves; collectives run on a queue of their own.
 template <class DeviceType = device::Cuda>
 class Nccl : public Backend<QueuedCore<NcclRank, DeviceType>, DeviceType> {
   using Core = QueuedCore<NcclRank, DeviceType>;
@@ -42,6 +43,7 @@ class Nccl : public Backend<QueuedCore<NcclRank, DeviceType>, DeviceType> {
   /// What scratch_bytes() is with so many ranks, for the dry run.
   static std::int64_t scratch_bytes_for(int ranks) { return NcclRank::scratch_bytes_for(ranks); }
 
+  /// The same, over the library that is installed.
   template <class F>
   static int run(const Options& options, F f) {
     return run(nccl::library(), options, std::move(f));

@@ -53,6 +53,7 @@ class SelfRank {
   AnyEvent done_;  ///< of the last transfer, which will do for all before
 };
 
+/// One rank: gathers and reductions are local copies, or nothing where source and destination are the same memory.
 template <class DeviceType = device::Cpu>
 class Self : public Backend<CoreOf<SelfRank, DeviceType>, DeviceType> {
   using Core = CoreOf<SelfRank, DeviceType>;
@@ -60,10 +61,12 @@ class Self : public Backend<CoreOf<SelfRank, DeviceType>, DeviceType> {
  public:
   static constexpr std::string_view name = "self";
 
+  /// Only `options.checks`, `record` and `before` matter.
   explicit Self(const Options& options = {}) : Self(comm::core_of<DeviceType>(std::make_unique<SelfRank>(options))) {}
 
   Self split(int color) { return Self(this->core().split(color)); }
 
+  /// Runs f(communicator) on the calling thread. Returns its status.
   template <class F>
   static int run(const Options& options, F f) {
     Self self(options);

@@ -27,6 +27,7 @@ class CatchSignals {
   CatchSignals& operator=(const CatchSignals&) = delete;
   ~CatchSignals();
 
+  /// May be called at any time, by any thread.
   Asked asked() const;
 };
 

@@ -34,20 +34,29 @@ SimulatedWorld simulated_world(int ranks, int rank) {
   return world;
 }
 
+/// One rank of a world that does not exist. It moves nothing and never waits; collectives are checked and recorded as
+/// everywhere, so that a dry run makes the calls of a run.
 template <class DeviceType = device::Meta>
 class Simulated {
  public:
   using Device = DeviceType;
   static constexpr std::string_view name = "simulated";
 
+  /// Always done.
   struct Request {
     Request() = default;
+    /// Moved as others are.
+    /// @{
     Request(Request&&) = default;
     Request& operator=(Request&&) = default;
+    /// @}
+    /// Done from the start.
     bool test() const { return true; }
+    /// Returns at once.
     void wait() const {}
   };
 
+  /// Throws InputError for a rank that the world has not.
   explicit Simulated(const SimulatedWorld& world, const Options& options = {})
       : world_(world), monitor_(std::make_unique<Monitor>()) {
     require<InputError>(world.ranks > 0 && world.rank >= 0 && world.rank < world.ranks, "simulated communicator: rank ",
@@ -56,14 +65,20 @@ class Simulated {
     monitor_->options = options;
   }
 
+  /// As Communicator asks.
+  /// @{
   int rank() const { return world_.rank; }
   int size() const { return world_.ranks; }
   Monitor& monitor() { return *monitor_; }
   const Monitor& monitor() const { return *monitor_; }
+  /// @}
+  /// That of the communicator that it stands for.
   std::int64_t scratch_bytes() const {
     return world_.scratch_bytes_for == nullptr ? 0 : world_.scratch_bytes_for(world_.ranks);
   }
 
+  /// As Communicator asks, without a byte moved.
+  /// @{
   template <class T>
   Request all_gather(std::span<const Segment<T>>) {
     return {};
@@ -76,7 +91,10 @@ class Simulated {
   Request all_reduce(std::span<const Segment<float>>) {
     return {};
   }
+  /// @}
 
+  /// As Communicator asks, as if all ranks had given the same.
+  /// @{
   void reduce(std::span<double> values, Reduction reduction) { repeat(values, reduction); }
   void reduce(std::span<std::int64_t> values, Reduction reduction) { repeat(values, reduction); }
   void broadcast(std::span<std::byte>, int) {}
@@ -85,6 +103,7 @@ class Simulated {
       for (std::size_t at = 0; at < all.size(); ++at) all[at] = mine[at % mine.size()];
   }
   void barrier() {}
+  /// @}
 
   /// Nobody can say the other ranks' colors: they are taken to be this rank's. Use `split(communicator, color_of)` of
   /// comm/collectives.hpp, which knows them all.
@@ -96,6 +115,7 @@ class Simulated {
     return Simulated(part, monitor_->options);
   }
 
+  /// Runs f(communicator) on the calling thread. Returns its status.
   template <class F>
   static int run(const SimulatedWorld& world, const Options& options, F f) {
     Simulated simulated(world, options);

@@ -26,6 +26,7 @@ namespace fsdp::comm {
 /// failure is thrown here after all have ended. Returns the first status that is not 0, by rank.
 int run_threads(int ranks, const Options& options, const std::function<int(std::unique_ptr<ThreadsRank>)>& f);
 
+/// Ranks are threads of this process, which read each other's memory.
 template <class DeviceType = device::Cpu>
 class Threads : public Backend<CoreOf<ThreadsRank, DeviceType>, DeviceType> {
   using Core = CoreOf<ThreadsRank, DeviceType>;
@@ -36,6 +37,7 @@ class Threads : public Backend<CoreOf<ThreadsRank, DeviceType>, DeviceType> {
 
   Threads split(int color) { return Threads(this->core().split(color)); }
 
+  /// Starts the ranks; see run_threads. Returns f's status.
   template <class F>
   static int run(int ranks, const Options& options, F f) {
     return run_threads(ranks, options, [&f](std::unique_ptr<ThreadsRank> rank) {

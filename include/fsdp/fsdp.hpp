@@ -63,17 +63,20 @@ int train_main(int argc, const char* const* argv, typename Model::Stack::Shardin
   });
 }
 
+/// The same; the optimizer is default-constructed.
 template <class Model, class Optimizer = optim::RunTime>
 int train_main(int argc, const char* const* argv, typename Model::Stack::Sharding sharding,
                typename Model::Stack::Tiling tiling) {
   return train_main<Model, Optimizer>(argc, argv, sharding, tiling, detail::left_out<Optimizer>());
 }
 
+/// The same; the tiling is default-constructed.
 template <class Model, class Optimizer = optim::RunTime>
 int train_main(int argc, const char* const* argv, typename Model::Stack::Sharding sharding) {
   return train_main<Model, Optimizer>(argc, argv, sharding, detail::left_out<typename Model::Stack::Tiling>());
 }
 
+/// The same; both policies are default-constructed.
 template <class Model, class Optimizer = optim::RunTime>
 int train_main(int argc, const char* const* argv) {
   return train_main<Model, Optimizer>(argc, argv, detail::left_out<typename Model::Stack::Sharding>());

@@ -8,6 +8,7 @@
 
 namespace fsdp {
 
+/// Of the library. Before 1.0 a minor version may break.
 struct Version {
   int major = 0;
   int minor = 0;

@@ -26,8 +26,8 @@ struct Problem {
   std::int64_t flops_per_byte = 40;   ///< what a byte of that traffic costs: a constant of the device
   std::int64_t repeats = 1;           ///< units like this whose kept tiles are alive together: a model's blocks
 
-  /// No policy makes shorter tiles, whatever it is asked for: at most 64 have fewer than 64 tokens. Every tile adds to
-  /// the weights' gradients in float, and the sum's error grows with the square root of their number: 4097 tokens in as
+  /// The least length of a tile under every policy: at most 64 tiles have fewer than 64 tokens. Every tile adds to the
+  /// weights' gradients in float, and the sum's error grows with the square root of their number: 4097 tokens in as
   /// many tiles are off by 1.3e-6 of a gradient, in 65 tiles by 0.25e-6; the untiled matmul's own error is 0.4e-6.
   constexpr std::int64_t fewest_tile_tokens() const { return std::min<std::int64_t>(ceil_divide(tokens, 64), 64); }
 
@@ -36,6 +36,7 @@ struct Problem {
     return tile_tokens * (tile_bytes_per_token + block * tile_bytes_per_token_column +
                           (block < columns ? blocked_bytes_per_token : 0));
   }
+  /// The same, all columns at a time.
   constexpr std::int64_t tile_bytes(std::int64_t tile_tokens) const { return tile_bytes(tile_tokens, columns); }
   /// Workspace of a kept tile: the same, less what already lies where it is kept.
   constexpr std::int64_t kept_tile_bytes(std::int64_t tile_tokens) const {

@@ -18,6 +18,7 @@ struct Tile {
   std::int64_t end = 0;
   bool kept = false;
 
+  /// Length of the tile.
   constexpr std::int64_t tokens() const { return end - begin; }
   friend constexpr bool operator==(const Tile&, const Tile&) = default;
 };
@@ -31,12 +32,15 @@ struct TilePlan {
   std::int64_t repeats = 1;            ///< units whose kept tiles are alive together
   std::int64_t recomputed_flops = 0;   ///< of one unit's backward
 
+  /// Bytes of all units: what they keep, and one workspace.
   constexpr std::int64_t peak_bytes() const { return repeats * kept_bytes + tile_bytes; }
+  /// Tokens in kept tiles.
   constexpr std::int64_t kept_tokens() const {
     std::int64_t tokens = 0;
     for (const Tile& tile : tiles) tokens += tile.kept ? tile.tokens() : 0;
     return tokens;
   }
+  /// Tokens of the longest tile.
   constexpr std::int64_t longest_tile() const {
     std::int64_t tokens = 0;
     for (const Tile& tile : tiles) tokens = std::max(tokens, tile.tokens());

@@ -141,8 +141,8 @@ class Matmuls {
 template <class PrecisionT>
 void measure(const BenchOptions& options, const Sizes& sizes, const std::vector<cli::TilingChoice>& tilings) {
   using Compute = typename PrecisionT::Compute;
-  using Layer = Head<nn::Local<Cpu, PrecisionT, tiling::RunTime>>;
-  using Planned = Head<nn::Local<device::Meta, PrecisionT, tiling::RunTime>>;
+  using Layer = Head<nn::Local<Cpu, PrecisionT>>;
+  using Planned = Head<nn::Local<device::Meta, PrecisionT>>;
   const Operands<device::Meta, Compute> unbacked(sizes);
   const Operands<Cpu, Compute> operands(sizes);
   Rounds rounds;

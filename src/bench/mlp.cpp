@@ -24,7 +24,7 @@ using Sizes = MlpSizes;
 template <class PrecisionT>
 void measure(const BenchOptions& options, const Sizes& sizes, const std::vector<cli::TilingChoice>& tilings,
              bool print_untiled) {
-  using Layer = MlpLayer<nn::Local<Cpu, PrecisionT, tiling::RunTime>>;
+  using Layer = MlpLayer<nn::Local<Cpu, PrecisionT>>;
   struct Measured {
     cli::TilingChoice tiling;
     std::unique_ptr<Layer> layer;

@@ -120,7 +120,7 @@ std::int64_t planned_arena(const MlpSizes& sizes, const tiling::RunTime& tiling)
   device::Ledger ledger;
   using Meta = device::MetaFor<Device>;
   const MlpOperands<Meta, typename PrecisionT::Compute> operands(ledger, sizes);
-  MlpLayer<nn::Local<Meta, PrecisionT, tiling::RunTime>> layer(operands, tiling, 0);
+  MlpLayer<nn::Local<Meta, PrecisionT>> layer(operands, tiling, 0);
   layer.forward();
   layer.backward();
   return layer.arena_peak();

@@ -112,7 +112,7 @@ Entry planned(const MlpSizes& sizes, const cli::TilingChoice& tiling, int ranks)
   device::Ledger ledger;
   const MlpOperands<Meta, Compute> operands(ledger, sizes);
   const Shards<Meta, Compute> shards(ledger, sizes, 0, ranks);
-  MlpLayer<nn::Local<Meta, PrecisionT, tiling::RunTime>> layer(operands, cli::policy_of(tiling), 0);
+  MlpLayer<nn::Local<Meta, PrecisionT>> layer(operands, cli::policy_of(tiling), 0);
   layer.forward();
   layer.backward();
   Entry entry{.sizes = sizes, .tiling = tiling, .plan = layer.plan(), .line = {}};
@@ -204,8 +204,7 @@ Times timed(Comm& communicator, const Entry& entry, std::int64_t repeats) {
   device::Ledger ledger;
   const MlpOperands<Cpu, Compute> operands(ledger, entry.sizes);
   const Shards<Cpu, Compute> shards(ledger, entry.sizes, communicator.rank(), communicator.size());
-  MlpLayer<nn::Local<Cpu, PrecisionT, tiling::RunTime>> layer(operands, cli::policy_of(entry.tiling),
-                                                              entry.line.activation_bytes);
+  MlpLayer<nn::Local<Cpu, PrecisionT>> layer(operands, cli::policy_of(entry.tiling), entry.line.activation_bytes);
   const std::vector<comm::Segment<Compute>> weights = {
       {shards.weights().data(), reinterpret_cast<Compute*>(operands.weights.data()), shards.counts}};
   const std::vector<comm::Segment<float>> gradients = {{reinterpret_cast<float*>(shards.gradients.data()),

@@ -21,17 +21,18 @@ namespace {
 
 using std::chrono::milliseconds;
 using Queue = QueuedQueue;
-using Ranks = Threads<QueuedDevice>;
+using QueuedThreads = Threads<QueuedDevice>;
 
-static_assert(check_communicator<Ranks>() && check_communicator<Self<QueuedDevice>>() &&
-              check_communicator<Self<device::Cuda>>() && QueuedCommunicator<Ranks> && !QueuedCommunicator<Threads<>>);
+static_assert(check_communicator<QueuedThreads>() && check_communicator<Self<QueuedDevice>>() &&
+              check_communicator<Self<device::Cuda>>() && QueuedCommunicator<QueuedThreads> &&
+              !QueuedCommunicator<Threads<>>);
 
 /// Values lie in the device's memory, and no access of any queue is left to chance.
 struct QueuedRanks {
   using Fixture = Ordered;
   template <class F>
   static int run(int ranks, const Options& options, F f) {
-    return Ranks::run(ranks, options, [&f](auto& c) {
+    return QueuedThreads::run(ranks, options, [&f](auto& c) {
       const InDeviceMemory values;
       f(c);
     });
@@ -54,7 +55,7 @@ class QueuedThreadsOrder : public Ordered {};
 
 TEST_F(QueuedThreadsOrder, StartsAfterTheCallersEventsAndQueuesWaitForItsEnd) {
   for (int ranks : {1, 2, 4}) {
-    Ranks::run(ranks, {}, [](auto& c) {
+    QueuedThreads::run(ranks, {}, [](auto& c) {
       const InDeviceMemory values;
       const auto n = static_cast<std::size_t>(c.size());
       const Counts counts(n, 100);
@@ -83,7 +84,7 @@ TEST_F(QueuedThreadsOrder, StartsAfterTheCallersEventsAndQueuesWaitForItsEnd) {
 TEST_F(QueuedThreadsOrder, AMissingEventIsSeen) {
   Queue::check_only(true);
   for (const bool before : {false, true}) {
-    Ranks::run(2, {}, [&](auto& c) {
+    QueuedThreads::run(2, {}, [&](auto& c) {
       const InDeviceMemory values;
       const Counts counts(2, 100);
       Floats local(100);
@@ -101,7 +102,7 @@ TEST_F(QueuedThreadsOrder, AMissingEventIsSeen) {
 }
 
 TEST_F(QueuedThreadsOrder, TheEventOfTheEndIsThereAfterTheHostSawIt) {
-  Ranks::run(2, {}, [](auto& c) {
+  QueuedThreads::run(2, {}, [](auto& c) {
     const InDeviceMemory values;
     const Counts counts(2, 100);
     Floats local(100, 1.0f);
@@ -122,7 +123,7 @@ TEST_F(QueuedThreadsOrder, TheEventOfTheEndIsThereAfterTheHostSawIt) {
 
 TEST_F(QueuedThreadsOrder, TheHostDoesNotWaitForTheDevice) {
   std::atomic<bool> released = false;
-  Ranks::run(2, {}, [&](auto& c) {
+  QueuedThreads::run(2, {}, [&](auto& c) {
     const Counts counts(2, 10);
     Floats full(20, 1.0f);
     Queue compute("compute");
@@ -147,7 +148,7 @@ TEST(QueuedThreadsFaults, ADeviceThatDoesNotGetReadyIsNamedAtTheDeadline) {
   hold(stuck, released);
   std::string text;
   try {
-    Ranks::run(2, {.device_deadline = milliseconds(100)}, [&](auto& c) {
+    QueuedThreads::run(2, {.device_deadline = milliseconds(100)}, [&](auto& c) {
       if (c.rank() == 1) std::this_thread::sleep_for(milliseconds(20));
       synchronize(c, stuck);
     });
@@ -159,7 +160,7 @@ TEST(QueuedThreadsFaults, ADeviceThatDoesNotGetReadyIsNamedAtTheDeadline) {
 }
 
 TEST(QueuedThreadsFaults, ADeviceMayTakeLongerThanRanksWaitForEachOther) {
-  Ranks::run(2, {.deadline = milliseconds(20)}, [&](auto& c) {
+  QueuedThreads::run(2, {.deadline = milliseconds(20)}, [&](auto& c) {
     Queue slow("slow");
     Floats value(1);
     write_later(slow, value, 1.0f, milliseconds(200));
@@ -188,7 +189,7 @@ TEST(QueuedThreadsFaults, AFailingRanksMemoryOutlivesWhatPeersHaveQueued) {
     if (c.rank() == 1) throw InputError("ends while its memory is read");
     compute.synchronize();
   };
-  EXPECT_THROW(Ranks::run(2, {}, rank), InputError);
+  EXPECT_THROW(QueuedThreads::run(2, {}, rank), InputError);
   EXPECT_EQ(found[0].back(), 2.0f);
 }
 
@@ -210,7 +211,7 @@ TEST(QueuedThreadsFaults, ARankThatNeverComesIsNamed) {
       throw;
     }
   };
-  EXPECT_THROW(Ranks::run(2, {.deadline = milliseconds(100)}, rank), CollectiveError);
+  EXPECT_THROW(QueuedThreads::run(2, {.deadline = milliseconds(100)}, rank), CollectiveError);
   EXPECT_NE(text.find("rank 1 (has not come)"), std::string::npos) << text;
 }
 

@@ -25,7 +25,7 @@ double value_of(std::uint32_t pattern) {
 }
 
 /// Nearest pattern to a finite float, ties to the even one, by distances in double, which are exact.
-std::uint16_t nearest(float value) {
+std::uint16_t nearest_bits(float value) {
   const std::uint32_t below = std::bit_cast<std::uint32_t>(value) >> 16;  // towards zero
   const std::uint32_t above = below + 1;                                  // away from zero
   const double to_below = std::abs(double{value} - value_of(below));
@@ -51,7 +51,7 @@ TEST(Bf16, RoundsEveryBinadeToNearestTiesToEven) {
          {0x0000u, 0x0001u, 0x1234u, 0x7fffu, 0x8000u, 0x8001u, 0xabcdu, 0xfffeu, 0xffffu}) {
       const auto value = std::bit_cast<float>((upper << 16) | lower);
       if (!std::isfinite(value)) continue;
-      ASSERT_EQ(bf16(value).bits, nearest(value)) << std::hex << upper << " " << lower;
+      ASSERT_EQ(bf16(value).bits, nearest_bits(value)) << std::hex << upper << " " << lower;
     }
   }
 }
@@ -61,7 +61,7 @@ TEST(Bf16, RoundsAllLowerHalvesOfSomeFloats) {
        {0x0000u, 0x0001u, 0x007fu, 0x0080u, 0x3f80u, 0x3f81u, 0x7f7eu, 0x7f7fu, 0x807fu, 0xff7fu}) {
     for (std::uint32_t lower = 0; lower < patterns; ++lower) {
       const auto value = std::bit_cast<float>((upper << 16) | lower);
-      ASSERT_EQ(bf16(value).bits, nearest(value)) << std::hex << upper << " " << lower;
+      ASSERT_EQ(bf16(value).bits, nearest_bits(value)) << std::hex << upper << " " << lower;
     }
   }
 }

@@ -15,7 +15,7 @@ static_assert(f16(1.0f).bits == 0x3c00 && float(f16(-2.5f)) == -2.5f && f16(6550
 static_assert(std::is_trivially_copyable_v<f16> && !std::is_convertible_v<float, f16>);
 
 /// Value of a pattern in double; the one after the largest finite counts as 2^16, where rounding overflows.
-double value_of(std::uint32_t pattern) {
+double value_of_f16(std::uint32_t pattern) {
   const int exponent = static_cast<int>((pattern >> 10) & 31u);
   const double mantissa = pattern & 0x3ffu;
   return exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25);
@@ -26,7 +26,7 @@ TEST(F16, EveryPatternIsItsValueAndComesBack) {
     for (const std::uint32_t sign : {0u, 0x8000u}) {
       const auto bits = static_cast<std::uint16_t>(pattern | sign);
       const auto value = static_cast<float>(f16::from_bits(bits));
-      EXPECT_EQ(std::abs(static_cast<double>(value)), value_of(pattern));
+      EXPECT_EQ(std::abs(static_cast<double>(value)), value_of_f16(pattern));
       EXPECT_EQ(std::signbit(value), sign != 0);
       EXPECT_EQ(f16(value).bits, bits);
     }
@@ -34,7 +34,7 @@ TEST(F16, EveryPatternIsItsValueAndComesBack) {
 
 TEST(F16, RoundsToTheNearestAndTiesToEven) {
   for (std::uint32_t pattern = 0; pattern < 0x7c00u; ++pattern) {
-    const double low = value_of(pattern), high = value_of(pattern + 1), middle = (low + high) / 2;
+    const double low = value_of_f16(pattern), high = value_of_f16(pattern + 1), middle = (low + high) / 2;
     const auto even = static_cast<std::uint16_t>(pattern % 2 == 0 ? pattern : pattern + 1);
     EXPECT_EQ(f16(static_cast<float>(middle)).bits, even) << pattern;
     EXPECT_EQ(f16(std::nextafter(static_cast<float>(middle), 0.0f)).bits, pattern);

@@ -97,7 +97,7 @@ void expect_reference(const AttentionShape& shape, double bound) {
     }
 }
 
-std::vector<AttentionShape> shapes() {
+std::vector<AttentionShape> cached_shapes() {
   return {{.sequences = 1, .sequence_length = 1, .heads = 1, .kv_heads = 1, .head_dim = 4},
           {.sequences = 3, .sequence_length = 37, .heads = 6, .kv_heads = 2, .head_dim = 5},
           {.sequences = 2, .sequence_length = 40, .heads = 4, .kv_heads = 4, .head_dim = 80, .window = 1},
@@ -107,11 +107,11 @@ std::vector<AttentionShape> shapes() {
 }
 
 TEST(CachedAttention, IsTheReferencesRowInFloat) {
-  for (const AttentionShape& shape : shapes()) expect_reference<float>(shape, 1.5e-6);
+  for (const AttentionShape& shape : cached_shapes()) expect_reference<float>(shape, 1.5e-6);
 }
 
 TEST(CachedAttention, IsTheReferencesRowInBf16) {
-  for (const AttentionShape& shape : shapes()) expect_reference<bf16>(shape, 5e-3);
+  for (const AttentionShape& shape : cached_shapes()) expect_reference<bf16>(shape, 5e-3);
 }
 
 TEST(CachedAttention, RefusesPlacesThatAreNotThere) {

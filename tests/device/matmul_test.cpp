@@ -13,8 +13,8 @@ struct Pair {
 };
 template <class P>
 class MatmulOf : public ::testing::Test {};
-using Types = ::testing::Types<Pair<float, float>, Pair<bf16, bf16>, Pair<bf16, float>>;
-TYPED_TEST_SUITE(MatmulOf, Types);
+using Pairs = ::testing::Types<Pair<float, float>, Pair<bf16, bf16>, Pair<bf16, float>>;
+TYPED_TEST_SUITE(MatmulOf, Pairs);
 
 struct Sizes {
   std::int64_t m, n, k;

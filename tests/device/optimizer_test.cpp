@@ -12,8 +12,6 @@ using namespace reference;
 
 constexpr AdamWRules rules{.weight_decay = 0.1f};
 
-Tensor<const StepDecision> on_device(const StepDecision& step) { return {&step, {1}}; }
-
 TEST(AdamW, IsTheReferenceAndRoundsTheModelOnce) {
   for (const std::int64_t count : {1, 3, 7, 15, 16, 257, 20011})
     for (const int threads : team_sizes()) {

@@ -127,6 +127,7 @@ inline Values norm_reference(const Values& x, const Values& w, double eps) {
   return y;
 }
 
+inline Tensor<const StepDecision> on_device(const StepDecision& step) { return {&step, {1}}; }
 /// What the device would decide of a third step: a quarter of the gradient is left by clipping.
 inline StepDecision third_step() { return {.taken = 3, .lr = 0.01, .gradient_scale = 0.25f}; }
 

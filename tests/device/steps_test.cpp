@@ -10,8 +10,6 @@ namespace {
 
 using namespace reference;
 
-Tensor<const StepDecision> on_device(const StepDecision& step) { return {&step, {1}}; }
-
 template <class T>
 class Steps : public ::testing::Test {};
 using Types = ::testing::Types<float, bf16>;

@@ -14,7 +14,7 @@ namespace fsdp::nn::reference {
 template <class Device, class Precision>
 class Head {
  public:
-  using L = Local<Device, Precision, tiling::RunTime>;
+  using L = Local<Device, Precision>;
   static constexpr double initial_loss = 3;
 
   TestRank<Device> rank;
@@ -54,7 +54,7 @@ class Head {
 template <class Device, class Precision>
 class Entry {
  public:
-  using L = Local<Device, Precision, tiling::RunTime>;
+  using L = Local<Device, Precision>;
 
   TestRank<Device> rank;
   Embedding<L> module;

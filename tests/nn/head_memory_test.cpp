@@ -16,7 +16,7 @@ constexpr std::int64_t mebi = std::int64_t{1} << 20;
 /// A head of Llama 3's vocabulary with its memory, in an arena of exactly `arena_bytes`.
 template <class Device, class Precision>
 struct LargeHead {
-  using L = Local<Device, Precision, RunTime>;
+  using L = Local<Device, Precision>;
   using Compute = typename L::Compute;
   using Accumulate = typename L::Accumulate;
 

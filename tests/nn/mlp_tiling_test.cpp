@@ -48,7 +48,7 @@ TYPED_TEST_SUITE(MlpTiling, Subjects);
 
 template <class S>
 tiling::Problem problem_of(const Sizes& sizes) {
-  using L = Local<Cpu, typename S::Precision, RunTime>;
+  using L = Local<Cpu, typename S::Precision>;
   return SwiGluTile<L>::problem(sizes.tokens(), sizes.hidden, sizes.intermediate,
                                 Case<typename S::Kind>::extra_columns(sizes), 1);
 }
@@ -80,7 +80,7 @@ TYPED_TEST(MlpTiling, FollowsTheChainRuleThatFollowsCentralDifferences) {
   const Sizes sizes{.sequences = 2, .length = 3, .hidden = 5, .intermediate = 7};
   const Outcome differences = expected_outcome<Kind, typename TypeParam::Precision>(sizes);
   using Compute = typename TypeParam::Precision::Compute;
-  using L = Local<Cpu, typename TypeParam::Precision, RunTime>;
+  using L = Local<Cpu, typename TypeParam::Precision>;
   const ValueList weights = module_weights<Compute>(Kind::template make<L>(sizes));
   const std::int64_t size = sizes.tokens() * sizes.hidden;
   const ValueList found = Case<Kind>::gradients(sizes, weights, rounded_numbers<Compute>(seed_of(0), size),
@@ -93,7 +93,7 @@ template <class S>
 Outcome chain_rule(const Sizes& sizes, int micro_batches) {
   using Compute = typename S::Precision::Compute;
   using Kind = typename S::Kind;
-  using L = Local<Cpu, typename S::Precision, RunTime>;
+  using L = Local<Cpu, typename S::Precision>;
   const ValueList weights = module_weights<Compute>(Kind::template make<L>(sizes));
   const std::int64_t size = sizes.tokens() * sizes.hidden;
   Outcome result;

@@ -57,15 +57,15 @@ consteval bool concepts_hold() {
   static_assert(!LossModule<SwiGluMlp<L>, L> && !LossModule<WithoutLossOnly<L>, L>);
   return true;
 }
-static_assert(concepts_hold<Local<device::Cpu, Fp32, tiling::RunTime>>());
-static_assert(concepts_hold<Local<device::Cpu, Bf16Mixed, tiling::Untiled>>());
-static_assert(concepts_hold<Local<device::Meta, Bf16Mixed, tiling::StaticTiles<4>>>());
+static_assert(concepts_hold<Local<device::Cpu, Fp32>>());
+static_assert(concepts_hold<Local<device::Cpu, Bf16Mixed>>());
+static_assert(concepts_hold<Local<device::Meta, Bf16Mixed>>());
 
-using L = Local<device::Meta, Fp32, tiling::RunTime>;
-static_assert(!Module<SwiGluMlp<L>, Local<device::Cpu, Fp32, tiling::RunTime>>, "modules of another device do not fit");
-static_assert(std::is_same_v<ModuleTypes<Local<device::Cpu, Bf16Mixed, tiling::RunTime>, SwiGluFields>::Weights,
+using L = Local<device::Meta, Fp32>;
+static_assert(!Module<SwiGluMlp<L>, Local<device::Cpu, Fp32>>, "modules of another device do not fit");
+static_assert(std::is_same_v<ModuleTypes<Local<device::Cpu, Bf16Mixed>, SwiGluFields>::Weights,
                              SwiGluFields<Tensor<const bf16>>>);
-static_assert(std::is_same_v<ModuleTypes<Local<device::Cpu, Bf16Mixed, tiling::RunTime>, SwiGluFields>::Gradients,
+static_assert(std::is_same_v<ModuleTypes<Local<device::Cpu, Bf16Mixed>, SwiGluFields>::Gradients,
                              SwiGluFields<GradientView<float>>>);
 static_assert(TransformerBlock<L>::parameter_count == 28 && LossHead<L>::parameter_count == 2);
 

@@ -12,16 +12,16 @@ using namespace reference;
 using tiling::RunTime;
 
 template <class KindT, class PrecisionT>
-struct Subject {
+struct BlockSubject {
   using Kind = KindT;
   using Precision = PrecisionT;
 };
 
 template <class S>
 class ResidualUnit : public ::testing::Test {};
-using Subjects =
-    ::testing::Types<Subject<AttentionHalf, Fp32>, Subject<AttentionHalf, Bf16Mixed>, Subject<MlpHalf, Fp32>,
-                     Subject<MlpHalf, Bf16Mixed>, Subject<Block, Fp32>, Subject<Block, Bf16Mixed>>;
+using Subjects = ::testing::Types<BlockSubject<AttentionHalf, Fp32>, BlockSubject<AttentionHalf, Bf16Mixed>,
+                                  BlockSubject<MlpHalf, Fp32>, BlockSubject<MlpHalf, Bf16Mixed>,
+                                  BlockSubject<Block, Fp32>, BlockSubject<Block, Bf16Mixed>>;
 TYPED_TEST_SUITE(ResidualUnit, Subjects);
 
 ::testing::Message described(const Sizes& sizes) {

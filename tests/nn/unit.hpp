@@ -142,7 +142,7 @@ Outcome outcome(const Sizes& sizes, const Run<Tiling>& run) {
 template <class Kind, class Precision>
 Outcome expected_outcome(const Sizes& sizes, int micro_batches = 1) {
   using Compute = typename Precision::Compute;
-  using L = Local<device::Cpu, Precision, tiling::RunTime>;
+  using L = Local<device::Cpu, Precision>;
   const ValueList weights = module_weights<Compute>(Kind::template make<L>(sizes));
   const std::int64_t size = sizes.tokens() * sizes.hidden;
   Outcome result;

@@ -36,7 +36,7 @@ std::uint32_t hash_of_form(UnicodeForm form, const std::string& text) {
 
 TEST(Unicode, IsThatOfThePackageForEveryCodePoint) {
   const std::string all = every_code_point();
-  std::ifstream file(std::string(TESSERA_TEST_DATA) + "/text/unicode.hashes");
+  std::ifstream file(TESSERA_TEST_DATA "/text/unicode.hashes");
   int count = 0;
   for (std::string name, hash; file >> name >> hash; ++count) {
     const std::uint32_t found = name == "NFC"    ? hash_of_form(UnicodeForm::nfc, all)

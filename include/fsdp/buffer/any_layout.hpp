@@ -23,6 +23,7 @@ class AnyLayout {
   static constexpr std::string_view name = "any";
 
   AnyLayout() = default;
+  /// One of ours.
   template <class L>
   requires(std::constructible_from<std::variant<PerParameter, Flat, Rows, Owned>, L>&& LayoutPolicy<L>)
       AnyLayout(L policy)

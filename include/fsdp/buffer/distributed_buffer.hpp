@@ -4,10 +4,10 @@
 ///
 /// A DistributedBuffer is a view; blocks own the memory. `redistribute` is overload resolution, over the axis that
 /// changes and, where something moves, with that axis' communicator:
-///   Shard -> Replicate   all-gather
-///   Partial -> Shard     reduce-scatter
-///   Partial -> Replicate all-reduce, in place
-///   Replicate -> Shard   no communication: a view of this rank's part
+///     Shard -> Replicate   all-gather
+///     Partial -> Shard     reduce-scatter
+///     Partial -> Replicate all-reduce, in place
+///     Replicate -> Shard   no communication: a view of this rank's part
 /// Anything else does not compile. Over the outer axis of a mesh, collectives are in place: each rank's part lies in
 /// the range that is gathered or reduced. Idea: DBuffer of Megatron-FSDP; there the placement is a run-time value.
 #pragma once
@@ -28,11 +28,15 @@ namespace fsdp::buffer {
 
 /// A rank's place in a mesh.
 struct Coordinates {
+  /// The inner axis first: a mesh of one axis has no other.
   constexpr Coordinates(int shard = 0, int replica = 0) : shard(shard), replica(replica) {}
   int shard;    ///< on the axis that cuts tensors
   int replica;  ///< on the outer axis
 };
 
+/// This rank's part of a group of tensors, in one flat buffer that somebody else owns. P are its placements, one for
+/// each axis of the mesh, the outer one first; the layout says which element is where. A buffer is a view and is copied
+/// as one.
 template <class T, class Device, Placement... P>
 class DistributedBuffer {
  public:
@@ -40,10 +44,14 @@ class DistributedBuffer {
   static_assert(At::axes > 0);  // asks Placements whether these fit together
 
   DistributedBuffer() = default;
+  /// `data` holds size() elements; `layout` must outlive the buffer.
   DistributedBuffer(const Layout& layout, Coordinates at, T* data) : layout_(&layout), at_(at), data_(data) {}
 
+  /// Which element is where.
   const Layout& layout() const { return *layout_; }
+  /// The rank's place.
   Coordinates at() const { return at_; }
+  /// Whether it has memory: not before it is given some, nor after its sum was used up.
   bool placed() const { return data_ != nullptr; }
   /// Of a rank that holds nothing it may be nullptr.
   T* data() const {
@@ -75,6 +83,7 @@ class DistributedBuffer {
                        .local = layout_->offsets[i]});
     return whole;
   }
+  /// Elements of a piece; see pieces().
   Tensor<T> piece(const Piece& part) const { return Tensor<T>(data() + part.local, {part.count}); }
 
   /// Gives the memory up: later use throws LogicError.

@@ -47,6 +47,7 @@ struct Piece {
   friend constexpr bool operator==(const Piece&, const Piece&) = default;
 };
 
+/// Where each tensor of a group starts, and which elements each rank holds.
 struct Layout {
   std::vector<Shape> shapes;
   std::vector<std::int64_t> offsets;  ///< where each tensor starts in the full buffer
@@ -57,6 +58,7 @@ struct Layout {
   /// cut_across.
   std::vector<Run> across;
 
+  /// Elements of a rank's buffer, padding included.
   std::int64_t local_size(int rank) const { return local_sizes[static_cast<std::size_t>(rank)]; }
 
   /// What `rank` holds, in the order of the local buffer.
@@ -78,8 +80,9 @@ struct Layout {
     return held;
   }
 
-  /// The parts of `shard`'s buffer over the outer axis, and the elements of each.
+  /// The parts of `shard`'s buffer over the outer axis; see cut_across.
   const Run& across_of(int shard) const { return across[across.size() == 1 ? 0 : static_cast<std::size_t>(shard)]; }
+  /// Elements of one of those parts.
   std::int64_t across_size(int shard) const { return across_of(shard).counts.front(); }
 
   /// What rank (shard, replica) of a mesh holds of it then, in the order of its buffer.
@@ -204,6 +207,7 @@ struct PerParameter {
     return group_by_group(groups, [parts](std::span<const Shape> shapes) { return of_group(shapes, parts); });
   }
 
+  /// Of one group, over `parts` ranks.
   static Layout of_group(std::span<const Shape> shapes, int parts) {
     Layout layout = place(shapes);
     std::int64_t local_size = 0;
@@ -230,6 +234,7 @@ struct Flat {
     return group_by_group(groups, [parts](std::span<const Shape> shapes) { return of_group(shapes, parts); });
   }
 
+  /// Of one group, over `parts` ranks.
   static Layout of_group(std::span<const Shape> shapes, int parts) {
     Layout layout = place(shapes);
     layout.full_size = round_up(layout.full_size, element_alignment * parts);

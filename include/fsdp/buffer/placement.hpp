@@ -14,6 +14,7 @@ struct Shard {};      ///< each rank holds its pieces
 struct Replicate {};  ///< each rank holds everything
 struct Partial {};    ///< each rank holds everything; the value is the sum over ranks
 
+/// Where the elements of a tensor are, on one axis of a mesh.
 template <class P>
 concept Placement = std::is_same_v<P, Shard> || std::is_same_v<P, Replicate> || std::is_same_v<P, Partial>;
 
@@ -31,6 +32,7 @@ struct Placements {
   static constexpr bool shards_shards = axes == 2 && sharded.front() && sharded.back();
 };
 
+/// What changes one placement into another.
 enum class Move : std::uint8_t { impossible, all_gather, reduce_scatter, all_reduce, view };
 
 /// A collective over one axis.

@@ -16,8 +16,8 @@
 
 namespace fsdp::buffer {
 
-/// One range over the group, cut between rows only: whoever needs a row whole (block quantisation, row-wise
-/// optimizers) finds it on one rank. A row is everything behind a tensor's first axis; an empty tensor has none.
+/// One range over the group, cut between rows only, so that each row lies whole on one rank (for block quantisation or
+/// row-wise optimizers). A row is everything behind a tensor's first axis; an empty tensor has none.
 ///
 /// Where the least common multiple of all row lengths, the chunk, is at most twice the longest row, every cut falls on
 /// a multiple of the chunk and all parts are equal: Megatron's DBuffer. Its padding is less than two of the longest row
@@ -31,6 +31,7 @@ struct Rows {
     return group_by_group(groups, [parts](std::span<const Shape> shapes) { return of_group(shapes, parts); });
   }
 
+  /// Of one group, over `ranks`.
   static Layout of_group(std::span<const Shape> shapes, int ranks) {
     std::int64_t longest = 1;
     for (const Shape& shape : shapes) {

@@ -12,6 +12,7 @@
 
 namespace fsdp::checkpoint {
 
+/// What is exported, and how.
 struct ExportOptions {
   std::filesystem::path from =
       {};  ///< a step's folder, a directory of them (the newest sound one), or any model's folder

@@ -138,8 +138,11 @@ class Checkpoint {
   /// `path`: a step's folder (an unsound one is an error), or a directory of them (the newest sound one).
   static Checkpoint open(std::filesystem::path path, const ReadListing& read, const Warn& warn = {});
 
+  /// The step's folder.
   const std::filesystem::path& path() const { return path_; }
+  /// Tensors of the model that it holds.
   const ModelListing& model() const { return model_.listing; }
+  /// Step, position in the data, seed and what the run was told.
   const TrainerState& state() const { return state_; }
 
   /// Throws InputError naming the first tensor (name, both shapes) or value that differs from `model`.

@@ -12,6 +12,7 @@
 
 namespace fsdp::checkpoint {
 
+/// A tensor of a file.
 struct NamedShape {
   std::string name = {};                 ///< Hugging Face's, such as "model.norm.weight"
   std::vector<std::int64_t> shape = {};  ///< [out, in] for a linear layer's weight

@@ -42,15 +42,19 @@ class SafetensorsFile {
   /// it, or nothing; all that is read from it is checked against them.
   explicit SafetensorsFile(std::filesystem::path path, std::shared_ptr<const FileSums> sums = {});
 
+  /// As it was opened.
   const std::filesystem::path& path() const { return path_; }
   std::span<const TensorInfo> tensors() const { return tensors_; }  ///< in the order of their offsets
+  /// What the header's __metadata__ holds.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const TensorInfo* find(std::string_view name) const;  ///< nullptr where there is none
   const TensorInfo& at(std::string_view name) const;    ///< throws InputError where there is none
 
   /// Elements [begin, begin + count) of a tensor, converted from F64, F32, BF16 or F16. Only their bytes are read.
+  /// @{
   void read_range(const TensorInfo& tensor, std::int64_t begin, std::int64_t count, float* out) const;
   void read_range(const TensorInfo& tensor, std::int64_t begin, std::int64_t count, double* out) const;
+  /// @}
 
  private:
   template <class T>
@@ -83,8 +87,10 @@ class SharedFile {
  public:
   /// Makes the file, reserves all its bytes (so a full disk is found here) and writes the header. Never overwrites.
   static SharedFile create(const std::filesystem::path& path, FilePlan plan);
+  /// Opens what another rank created. Throws InputError where the file has not the plan's size.
   static SharedFile join(const std::filesystem::path& path, FilePlan plan);
 
+  /// Where everything stands.
   const FilePlan& plan() const { return plan_; }
 
   /// Elements [begin, begin + values.size()) of plan().tensors[tensor], rounded to the plan's type. Throws InputError
@@ -94,6 +100,7 @@ class SharedFile {
   /// What this rank wrote is on disk when this returns; the file is closed.
   void finish();
 
+  /// As it was created or opened.
   const std::filesystem::path& path() const { return path_; }
   const WrittenSums& sums() const { return *sums_; }  ///< of what this rank wrote
 

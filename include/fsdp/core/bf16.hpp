@@ -14,11 +14,14 @@ struct bf16 {
   std::uint16_t bits = 0;
 
   constexpr bf16() = default;
+  /// Rounds to the nearest, a tie to the even one.
   [[gnu::always_inline]] constexpr explicit bf16(float value) : bits(round(value)) {}
+  /// Exact.
   [[gnu::always_inline]] constexpr operator float() const {
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
   }
 
+  /// The number of this bit pattern.
   static constexpr bf16 from_bits(std::uint16_t bits) {
     bf16 value;
     value.bits = bits;

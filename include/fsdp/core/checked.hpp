@@ -9,12 +9,14 @@
 
 namespace fsdp {
 
+/// a + b. Throws InputError where the sum does not fit.
 inline std::int64_t checked_add(std::int64_t a, std::int64_t b) {
   std::int64_t sum = 0;
   require<InputError>(!__builtin_add_overflow(a, b, &sum), "size overflow: ", a, " + ", b);
   return sum;
 }
 
+/// a * b. Throws InputError where the product does not fit.
 inline std::int64_t checked_multiply(std::int64_t a, std::int64_t b) {
   std::int64_t product = 0;
   require<InputError>(!__builtin_mul_overflow(a, b, &product), "size overflow: ", a, " x ", b);

@@ -12,6 +12,7 @@
 
 namespace fsdp {
 
+/// Element types that buffers, files and wires have.
 enum class DType : std::uint8_t { f64, f32, bf16, f16, i64, i32, u8 };
 
 /// The tag of element type T.
@@ -37,6 +38,7 @@ concept Element =
 template <class T>
 concept Real = std::is_same_v<T, float> || std::is_same_v<T, bf16> || std::is_same_v<T, f16>;
 
+/// Bytes of an element.
 constexpr std::int64_t size_of(DType dtype) {
   switch (dtype) {
     case DType::f64:
@@ -50,6 +52,7 @@ constexpr std::int64_t size_of(DType dtype) {
   return 0;
 }
 
+/// As safetensors and messages write it, such as "bf16".
 constexpr std::string_view name_of(DType dtype) {
   switch (dtype) {
     case DType::f64: return "f64";

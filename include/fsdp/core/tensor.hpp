@@ -22,10 +22,13 @@ struct Shape {
   std::int64_t rank = 0;
 
   constexpr Shape() = default;
+  /// At most four extents.
   constexpr Shape(std::initializer_list<std::int64_t> list) {
     for (std::int64_t extent : list) extents[static_cast<std::size_t>(rank++)] = extent;
   }
+  /// Extent of an axis, from 0.
   constexpr std::int64_t operator[](std::int64_t axis) const { return extents[static_cast<std::size_t>(axis)]; }
+  /// Number of elements.
   constexpr std::int64_t numel() const {
     std::int64_t count = 1;
     for (std::int64_t axis = 0; axis < rank; ++axis) count *= (*this)[axis];
@@ -37,6 +40,8 @@ struct Shape {
 /// Whether a result replaces what an output holds (beta = 0) or is added to it (beta = 1).
 enum class Write : std::uint8_t { overwrite, accumulate };
 
+/// A view of elements that somebody else owns, row-major, of rank 0 to 4. Rows of a matrix may have gaps between them.
+/// Copies see the same memory; Tensor<const T> is read only.
 template <class T>
 class Tensor {
  public:
@@ -56,11 +61,14 @@ class Tensor {
     return view;
   }
 
+  /// The same elements, to be read alone.
   constexpr operator Tensor<const T>() const requires(!std::is_const_v<T>) {
     return shape_.rank == 2 ? Tensor<const T>::strided(data_, rows(), columns(), row_stride_)
                             : Tensor<const T>(data_, shape_);
   }
 
+  /// What is seen; `bytes` counts the elements without gaps between rows.
+  /// @{
   constexpr T* data() const { return data_; }
   constexpr const Shape& shape() const { return shape_; }
   constexpr std::int64_t rank() const { return shape_.rank; }
@@ -71,6 +79,8 @@ class Tensor {
   constexpr std::int64_t columns() const { return shape_[1]; }       ///< rank 2 only
   constexpr std::int64_t row_stride() const { return row_stride_; }  ///< rank 2 only
   constexpr bool contiguous() const { return shape_.rank != 2 || row_stride_ == shape_[1] || shape_[0] <= 1; }
+  /// @}
+  /// Elements of one row; columns are contiguous.
   constexpr T* row(std::int64_t index) const { return data_ + index * row_stride_; }
   constexpr T& operator[](std::int64_t index) const { return data_[index]; }  ///< rank 1 only
 

@@ -25,6 +25,7 @@ class ConversationTexts {
   ConversationTexts(std::span<const std::filesystem::path> paths, const std::filesystem::path& tokenizer,
                     const std::string& chat_template);
 
+  /// The tokenizer and its template.
   const text::ChatFormat& format() const { return format_; }
   /// 16 digits that differ where files, their sizes or times, the tokenizer or the template do.
   std::string made_of() const;
@@ -45,7 +46,9 @@ class Conversations {
   /// Throws InputError for a damaged file.
   explicit Conversations(const std::filesystem::path& path);
 
+  /// How many conversations there are.
   std::int64_t size() const { return static_cast<std::int64_t>(index_.size()); }
+  /// Of all conversations together.
   std::int64_t tokens() const { return index_.empty() ? 0 : index_.back().end; }
   std::int64_t length(std::int64_t i) const { return entry(i).end - begin(i); }  ///< tokens of one
   std::string place_of(std::int64_t i) const;                                    ///< "chats.jsonl line 7"
@@ -54,6 +57,7 @@ class Conversations {
   /// Appends the tokens of one; of those that are no answer ~token.
   void append(std::int64_t i, std::vector<std::int32_t>& tokens) const;
 
+  /// Where a conversation ends, and where it was read.
   struct Entry {
     std::int64_t end = 0;  ///< of its tokens, in the file's
     std::int64_t file = 0, line = 0;

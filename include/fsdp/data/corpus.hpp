@@ -64,13 +64,16 @@ class Corpus {
   explicit Corpus(std::span<const std::filesystem::path> paths, TokenFormat format = TokenFormat::automatic);
 
   std::int64_t size() const { return size_; }  ///< tokens
+  /// The same of all files.
   const TokenLayout& layout() const { return layout_; }
   std::int64_t skipped_binary() const { return skipped_; }  ///< files
+  /// In the order of their tokens.
   std::span<const CorpusFile> files() const { return files_; }
 
   /// Tokens [begin, begin + out.size()). Throws InputError where a file has changed its size meanwhile.
   void copy(std::int64_t begin, std::span<std::uint32_t> out) const;
 
+  /// File and byte of a token, for messages.
   CorpusPlace place_of(std::int64_t token) const;
 
  private:

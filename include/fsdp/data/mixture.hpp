@@ -14,10 +14,12 @@ namespace fsdp::data {
 /// left, and so on. Each source's windows are permuted anew whenever all were used.
 class Mixture {
  public:
+  /// A source's share, relative to the others', and its size.
   struct Source {
     double weight = 1;
     std::int64_t windows = 0;  ///< at least 1
   };
+  /// A window, by its source.
   struct Window {
     std::size_t source = 0;
     std::int64_t window = 0;
@@ -25,7 +27,9 @@ class Mixture {
     friend bool operator==(const Window&, const Window&) = default;
   };
 
+  /// Throws LogicError where there is no source, or one has no window or no weight.
   Mixture(std::uint64_t seed, std::vector<Source> sources);
+  /// The n-th window, from 0.
   Window operator()(std::int64_t n) const;
 
  private:

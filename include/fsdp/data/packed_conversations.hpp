@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Conversations as windows of one length: several in each, none cut but where that is asked for.
+/// Conversations packed into windows of one length, several in each; none is cut unless OnLong::cut says so.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,7 @@ enum class OnLong : std::uint8_t {
 void from_text(std::string_view flag, std::string_view text, OnLong& value);
 std::string to_text(OnLong value);
 
+/// How conversations are packed.
 struct Packing {
   std::int64_t sequence_length = 0;
   double validation_fraction = 0;  ///< the last conversations are held out
@@ -49,7 +50,9 @@ class PackedConversations {
   void fill(std::int64_t window, std::int32_t* tokens, std::int32_t* targets,
             std::vector<std::int64_t>& documents) const;
 
+  /// Counts and how full the windows are, for people.
   std::string text() const;
+  /// What ranks and resumed runs must agree on.
   std::string identity() const;
 
  private:

@@ -13,7 +13,9 @@ namespace fsdp::data {
 /// value falls inside. The same on every machine and compiler.
 class Permutation {
  public:
+  /// The `number`-th of a seed.
   Permutation(std::uint64_t seed, std::uint64_t number, std::int64_t size);
+  /// Where entry i goes.
   std::int64_t operator()(std::int64_t i) const;
 
  private:
@@ -46,8 +48,10 @@ using Order = std::function<std::int64_t(std::int64_t n)>;
 /// an Order it is the order that says what is drawn, and an epoch is so many places of it.
 class Sampler {
  public:
+  /// Of so many windows, `batch` at a step; at least one of each.
   Sampler(std::uint64_t seed, std::int64_t windows, std::int64_t batch, Order order = {});
 
+  /// Where the next step begins.
   Position position() const { return position_; }
   void restore(Position position);  ///< throws InputError where the position is not inside an epoch
   void advance();                   ///< to the next step
@@ -55,6 +59,7 @@ class Sampler {
   std::vector<std::int64_t> batch() const;                    ///< windows of this step, in order
   std::vector<std::int64_t> slice(const Share& share) const;  ///< micro-batches, then ranks, cut the batch in order
   std::int64_t place(const Share& share) const;               ///< of the first of them, among all that a run draws
+  /// As it was given.
   std::uint64_t seed() const { return seed_; }
 
  private:

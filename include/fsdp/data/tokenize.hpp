@@ -15,6 +15,7 @@
 
 namespace fsdp::data {
 
+/// What is made tokens of, and how.
 struct TokenizeRequest {
   std::vector<std::filesystem::path> inputs = {};  ///< files, or folders; .jsonl and .ndjson hold a document a line
   std::filesystem::path tokenizer = {};            ///< tokenizer.json, or its folder
@@ -24,11 +25,13 @@ struct TokenizeRequest {
   std::int64_t threads = 0;                 ///< 0: all cores
 };
 
+/// How far it is.
 struct TokenizeProgress {
   std::int64_t bytes = 0, all_bytes = 0;  ///< of text
   std::int64_t documents = 0, tokens = 0;
 };
 
+/// What was done.
 struct Tokenized {
   TokenizeProgress total = {};
   std::int64_t files = 0;             ///< of tokens
@@ -49,7 +52,9 @@ class Tokenizing {
   ~Tokenizing();
   Tokenizing(Tokenizing&&) noexcept;
 
+  /// The one that was read.
   const text::Tokenizer& tokenizer() const;
+  /// The id behind each document; nothing where there is none.
   std::optional<text::TokenId> end_token() const;
   /// 16 digits that differ where files, their sizes or times, the tokenizer or what is asked of it do.
   const std::string& made_of() const;

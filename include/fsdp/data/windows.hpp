@@ -25,12 +25,14 @@ std::int64_t held_out_of(std::int64_t count, double fraction, std::string_view w
 /// one, and so does each token after a separator.
 void append_documents(std::span<const std::int32_t> tokens, std::int32_t separator, std::vector<std::int64_t>& lengths);
 
+/// Consecutive windows of a corpus, each with its next token; the last of them are held out.
 class Windows {
  public:
   /// The last `validation_fraction` of the windows are held out: at least one where the fraction is above 0.
   /// Throws InputError where the data hold no window, or none would be left to train on. The corpus must outlive this.
   Windows(const Corpus& corpus, std::int64_t seq_len, double validation_fraction, std::int64_t vocab_size = 256);
 
+  /// Tokens of a window.
   std::int64_t seq_len() const { return seq_len_; }
   std::int64_t count() const { return count_; }                   ///< of all windows
   std::int64_t training() const { return count_ - validation_; }  ///< windows [0, training())

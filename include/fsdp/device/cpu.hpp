@@ -22,6 +22,7 @@
 
 namespace fsdp::device {
 
+/// The host's cores, by oneDNN and kernels of our own. Operations run at once, by the threads of a rank's team.
 struct Cpu {
   static constexpr std::string_view name = "cpu";
   static constexpr bool counts_only = false;   ///< whether tensors have no storage

@@ -40,12 +40,14 @@ void use_cuda_device(int index);
 /// a thread nest. Costs nothing unless a profiler is attached.
 class CudaRange {
  public:
+  /// `name` must be a literal, or outlive the range.
   explicit CudaRange(const char* name);
   CudaRange(const CudaRange&) = delete;
   CudaRange& operator=(const CudaRange&) = delete;
   ~CudaRange();
 };
 
+/// An NVIDIA GPU: operations are queued. One rank uses one device, that of the thread which makes its queues.
 struct Cuda {
   static constexpr std::string_view name = "cuda";
   static constexpr bool counts_only = false;
@@ -63,6 +65,7 @@ struct Cuda {
 
   /// Throws InputError with what is wrong where there is none. Makes no context, so that a rank may count and choose.
   static int count();
+  /// For the calling thread; see use_cuda_device.
   static void select(int index) { use_cuda_device(index); }
   /// Bytes of the calling thread's device that nobody holds, other programs included. Throws InputError with what is
   /// wrong where there is no device to use.
@@ -112,6 +115,7 @@ class Cuda::Queue {
   /// Returns when everything that was enqueued is done; throws what a kernel did wrong meanwhile.
   void synchronize();
 
+  /// As given, for traces and errors.
   const std::string& name() const { return name_; }
   void* native() const { return handle_.get(); }  ///< a cudaStream_t
 
@@ -150,6 +154,7 @@ class Cuda::Stream : public Queue, public Planner {
   ~Stream();
 
   Arena& arena() const { return *arena_; }
+  /// Whether every kernel is the simplest there is.
   bool plain() const { return plain_; }
   Counters counters;
 

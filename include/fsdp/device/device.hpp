@@ -87,10 +87,10 @@ template <class D>
 concept Device = detail::Named<D> && detail::Memory<D> && detail::HasArena<D> && detail::HasQueue<D> &&
     detail::HasStream<D> && detail::MovesForPeers<D>;
 
-/// A device whose queues' work can be kept: `capture(queue, work)` calls `work`, and keeps what it enqueues on `queue`,
-/// and on queues that wait for its events, instead of doing it; `launch(queue)` of the graph that it returns does all
-/// of that after what stands in `queue` already, as often as wanted. Until `work` returns, queues wait for events that
-/// were recorded meanwhile alone, the host waits for none, and at the end `queue` has waited for all other queues.
+/// A device with graph capture. `capture(queue, work)` calls `work` and records what it enqueues on `queue`, and on
+/// queues that wait for its events, instead of running it. `launch(queue)` of the returned graph replays all of it
+/// after the work already in `queue`, any number of times. Until `work` returns, queues may wait only for events
+/// recorded meanwhile, and the host for none; at its end `queue` must have waited for all other queues.
 template <class D>
 concept Captures = requires(typename D::Queue& queue, const typename D::Graph& graph, void (*work)()) {
   { D::capture(queue, work) } -> std::same_as<typename D::Graph>;

@@ -34,19 +34,24 @@ using BytesByKind = std::array<std::int64_t, memory_kind_names.size()>;
 /// Counts the tensor memory of one rank. All blocks of a rank share one ledger.
 class Ledger {
  public:
+  /// Enters a block that was made.
   void add(MemoryKind kind, std::int64_t bytes) {
     current_[static_cast<std::size_t>(kind)] += bytes;
     total_ += bytes;
     peak_ = std::max(peak_, total_);
     ++allocations_;
   }
+  /// Strikes out a block that was given back.
   void remove(MemoryKind kind, std::int64_t bytes) {
     current_[static_cast<std::size_t>(kind)] -= bytes;
     total_ -= bytes;
   }
 
+  /// Bytes that are held now, by kind.
   const BytesByKind& current() const { return current_; }
+  /// Bytes that are held now.
   std::int64_t bytes() const { return total_; }
+  /// Most bytes that were held at once.
   std::int64_t peak() const { return peak_; }
   std::int64_t allocations() const { return allocations_; }  ///< blocks ever made: a steady step makes none
 
@@ -93,7 +98,9 @@ class Block {
       Device::deallocate(data_, bytes_);
   }
 
+  /// Where the memory begins; null of an empty block.
   std::byte* data() const { return data_; }
+  /// Size of the block.
   std::int64_t bytes() const { return bytes_; }
 
  private:
@@ -118,6 +125,7 @@ class Block {
 template <class Device>
 class Arena {
  public:
+  /// Sides of the stack.
   enum class End : std::uint8_t { low, high };
 
   /// Where both ends stand; give it back to `release` to drop what came after it at one end.
@@ -131,6 +139,7 @@ class Arena {
       : block_(ledger, MemoryKind::activations, capacity), capacity_(capacity) {
     Device::poison(block_.data(), capacity);
   }
+  /// For devices that only count.
   static Arena unbounded() {
     Arena arena;
     arena.capacity_ = std::numeric_limits<std::int64_t>::max() / 2;
@@ -165,6 +174,7 @@ class Arena {
     return Tensor<T>(reinterpret_cast<T*>(start), shape);
   }
 
+  /// Where an end stands now.
   Mark mark(End end) const { return {end == End::low ? low_ : high_}; }
 
   /// Drops everything allocated at `end` since `mark`.
@@ -176,7 +186,9 @@ class Arena {
     top = mark.offset;
   }
 
+  /// Bytes of both ends together, at most.
   std::int64_t capacity() const { return capacity_; }
+  /// Bytes that are held now.
   std::int64_t used() const { return low_ + high_; }
   std::int64_t peak() const { return peak_; }            ///< most bytes ever held at once
   std::int64_t peak_held() const { return peak_held_; }  ///< most bytes ever held at once apart from matmul scratch
@@ -185,6 +197,7 @@ class Arena {
   /// Releases what was allocated at the high end during its lifetime.
   class Frame {
    public:
+    /// From here on; the arena must outlive it.
     explicit Frame(Arena& arena) : arena_(&arena), mark_(arena.mark(End::high)), scratch_(arena.scratch_) {}
     Frame(const Frame&) = delete;
     Frame& operator=(const Frame&) = delete;
@@ -192,6 +205,7 @@ class Arena {
       arena_->scratch_ = scratch_;
       arena_->release(End::high, mark_);
     }
+    /// A tensor that is gone at the frame's end, uninitialised. Throws MemoryError when the two ends would meet.
     template <class T>
     Tensor<T> allocate(const Shape& shape, MemoryKind kind = MemoryKind::activations) {
       return arena_->template allocate<T>(End::high, shape, kind);

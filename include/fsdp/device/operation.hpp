@@ -45,8 +45,9 @@ namespace fsdp::device {
 template <class D, class T>
 inline constexpr bool computes_in = std::is_same_v<T, float> || std::is_same_v<T, bf16>;
 
-/// FLOPs that a device makes while it moves a byte, with which plans weigh the traffic of short tiles: a constant of
-/// its type, so that plans are the same in every run, or 40: two cores at 400 GFLOP/s and 10 GB/s.
+/// FLOPs that a device computes while it moves a byte; tiling plans weigh the traffic of short tiles with it. A
+/// constant of the device's type, so that plans are the same in every run; 40 unless it has one: two cores at 400
+/// GFLOP/s and 10 GB/s.
 template <class D>
 inline constexpr std::int64_t flops_per_byte = 40;
 template <class D>
@@ -80,6 +81,7 @@ struct Counters {
   std::int64_t elementwise_bytes = 0;            ///< least memory traffic of everything that is neither
   std::vector<MatmulRecord>* matmuls = nullptr;  ///< where to list them, or nullptr
 
+  /// One operation.
   void add(const Cost& cost) {
     matmul_flops += cost.matmul_flops;
     attention_flops += cost.attention_flops;

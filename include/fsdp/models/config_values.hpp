@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The values of a model's config by name, for whoever must not know the model: checkpoints, metrics, the console.
+/// The values of a model's config by name, for code that does not know the model: checkpoints, metrics, the console.
 /// The constants of an optimizer are visited alike.
 #pragma once
 
@@ -13,6 +13,7 @@
 
 namespace fsdp {
 
+/// A value of a model's config, by the name that flags and metrics give it.
 struct ConfigValue {
   std::string name = {};
   std::variant<std::int64_t, double, bool, std::string> value = {};

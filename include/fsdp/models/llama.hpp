@@ -45,16 +45,21 @@ class Llama {
         adapter_weights_ += parameter.adapter ? parameter.shape.numel() : 0;
   }
 
+  /// As Model asks.
+  /// @{
   const LlamaConfig& config() const { return config_; }
   const Units& units() const { return units_; }
   std::int64_t hidden() const { return config_.hidden_size; }
+  /// @}
 
+  /// The table of embeddings, and rotary positions for all blocks.
   Entry entry() const {
     return {{{}, config_.vocab_size, config_.hidden_size},
             config_.head_dim,
             static_cast<float>(config_.rope_theta),
             config_.rope.scaling(config_.rope_theta, config_.head_dim)};
   }
+  /// As many as layers.
   int blocks() const { return static_cast<int>(config_.layers); }
   /// All have the same parameters but for adapters; the first may see further than the others.
   Block block(int index) const {
@@ -83,6 +88,7 @@ class Llama {
                config_.lora.paths<1>(before, {"mlp.down_proj"})}}},
             units_.recompute};
   }
+  /// Final norm, scores and loss.
   Head head() const {
     return {{}, config_.vocab_size, config_.hidden_size, static_cast<float>(config_.rms_norm_eps), config_.tied};
   }
@@ -93,7 +99,7 @@ class Llama {
   void validate(const Batch& batch, std::int64_t sequence_length) const {
     batch.validate(sequence_length, config_.vocab_size);
   }
-  /// A batch of this shape whose memory nobody may read: for dry runs.
+  /// A batch of this shape without readable memory, for dry runs.
   Batch unread_batch(std::int64_t sequences, std::int64_t sequence_length) const {
     return Batch::unread(sequences, sequence_length);
   }

@@ -53,8 +53,11 @@ struct LlamaConfig {
   /// Keys of a config.json that say nothing of the computation, as a JSON object: those that were read, or a new one's.
   std::string other_keys = R"({"bos_token_id":0,"eos_token_id":0})";
 
+  /// Whether q, k and v have biases.
   bool biases() const { return family == "qwen2"; }
+  /// Whether each head of q and k is normalised.
   bool head_norms() const { return family == "qwen3"; }
+  /// Tokens that one of this layer sees at most; 0: all before it.
   std::int64_t window(int layer) const { return layer < full_layers ? 0 : sliding_window; }
 
   /// Hugging Face's config.json, `source` naming it in messages. What this model cannot compute (another model_type or
@@ -101,10 +104,16 @@ struct LlamaConfig {
 
   // What the command line asks for where a config has it (train/model_choice.hpp).
   static constexpr std::string_view default_preset = "small";
+  /// See llama_preset_names and llama_preset.
+  /// @{
   static std::vector<std::string> preset_names();
   static LlamaConfig preset(std::string_view name);
+  /// @}
+  /// Where rotary positions end.
+  /// @{
   std::int64_t& longest_sequence() { return max_position_embeddings; }
   const std::int64_t& longest_sequence() const { return max_position_embeddings; }
+  /// @}
   /// After values were changed one by one: head_dim follows hidden_size and heads unless it was changed itself.
   template <class Changed>
   void follow(const Changed& changed) {
@@ -114,9 +123,11 @@ struct LlamaConfig {
 
   /// Whether weights stay those of the same model where this value differs.
   static bool may_change(std::string_view name) { return name == "max_position_embeddings" || name == "lora_dropout"; }
+  /// Whether a value of adapters may be added to a model that lacks it.
   static bool may_be_added(std::string_view name) { return LoraConfig::may_be_added(name); }
   /// What is added to a model: train/model_choice.hpp.
   LoraConfig& adapters() { return lora; }
+  /// The same, of a config that is not changed.
   const LoraConfig& adapters() const { return lora; }
 
   /// Of all that the computation depends on.

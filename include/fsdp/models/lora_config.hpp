@@ -29,12 +29,16 @@ struct LoraConfig {
   std::string targets = "*";  ///< patterns of projections' names, with * and ?, between commas
   std::string base = {};      ///< the folder or name of the model that they were trained on; nothing else depends on it
 
+  /// Whether there are adapters.
   bool on() const { return rank > 0; }
+  /// By which paths are multiplied.
   double scale() const { return alpha / (rslora ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank)); }
   /// Whether a projection has a path: a pattern matches its whole name ("model.layers.0.self_attn.q_proj"), or what
   /// stands behind one of its dots.
   bool targets_projection(const std::string& name) const;
+  /// Whether a pattern with * and ? matches a whole name, or what stands behind one of its dots.
   static bool matches(const std::string& pattern, const std::string& name);
+  /// What stands between the commas of `targets`.
   std::vector<std::string> patterns() const;
 
   /// The paths beside projections of one block that read the same input: `prefix` + names[i] are theirs.

@@ -73,6 +73,7 @@ concept ModelUnits = ModelTypes<M> && requires(const M model, int index) {
   { model.hidden() } -> std::same_as<std::int64_t>;  // columns of the residual stream
 };
 
+/// A model: see the head of this file.
 template <class M>
 concept Model = ModelUnits<M> && ModelConfig<typename M::Config> && nn::Batch<typename M::Batch, typename M::Local> &&
     nn::EntryModule<typename M::Entry, typename M::Local, nn::InputOf<typename M::Batch, typename M::Local>> &&

@@ -26,6 +26,7 @@ class CountExchange {
  public:
   using Device = typename C::Device;
 
+  /// `communicator` and `ledger` must outlive it. The same on all ranks.
   CountExchange(C& communicator, device::Ledger& ledger)
       : communicator_(&communicator),
         numbers_(communicator, ledger, fields),

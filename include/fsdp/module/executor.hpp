@@ -3,12 +3,12 @@
 /// Runs a schedule on a ShardedModule, task by task, and nothing else.
 ///
 /// Activations: what backward needs grows from the arena's low end, last in first out; the residual gradient [T, H] is
-/// at the high end. Which slot a group has, and from when to when, is said by the placed schedule.
+/// at the high end. The placed schedule says which slot a group has, and from when to when.
 ///
-/// Where the device has queues, collectives and copies to host memory run beside the stream that computes, ordered by
-/// one event for each thing that one queue needs of another; the host queues a whole pass and waits for nothing. A pass
-/// begins and ends on that stream: other queues start after an event that is recorded when it begins, and the stream
-/// has waited for all of them when it ends. No event is asked for outside its pass, so that a graph can keep one.
+/// On an asynchronous device, collectives and copies to host memory run on their own queues beside the compute stream,
+/// ordered by one event per dependency; the host enqueues a whole pass without waiting. A pass begins and ends on the
+/// compute stream: other queues start after an event recorded at its begin, and the stream has waited for all of them
+/// at its end. No event is used outside the pass that recorded it, so that a pass can be captured as a graph.
 #pragma once
 
 #include <array>
@@ -41,6 +41,7 @@ struct Observer {
   void* state = nullptr;
 };
 
+/// Runs placed schedules on a module, one pass at a time. See the head of this file for memory and queues.
 template <class Model>
 class Executor {
  public:
@@ -55,6 +56,7 @@ class Executor {
   static constexpr bool continues = nn::GeneratingHead<typename Model::Head, typename Module::Local> &&
                                     nn::all_kinds_cache<typename Model::Block, typename Module::Local>;
 
+  /// `module` must outlive it.
   explicit Executor(Module& module, Observer observer = {})
       : module_(module),
         entry_(module.model().entry()),
@@ -82,7 +84,7 @@ class Executor {
     queue_training(micro_batches, scale);
     return read_loss();
   }
-  /// The same, without waiting for the device; the batches' memory must stay until the device has come so far.
+  /// The same without waiting for the device; the batches' memory must stay until the device has read it.
   void queue_training(std::span<const Batch> micro_batches, float scale) { queue(upload(micro_batches), scale); }
 
   /// queue_training in its two halves: micro-batches where the device reads them. Throws InputError where the model
@@ -92,7 +94,7 @@ class Executor {
       for (const Batch& batch : micro_batches) module_.model().validate(batch, context_.sequence_length);
     return {context_, micro_batches};
   }
-  /// And the pass over them, which is the same work for the device where their patterns and `scale` are.
+  /// The pass over them. Batches of equal patterns with an equal `scale` enqueue the same work.
   void queue(const UploadedBatches& micro_batches, float scale) {
     require(static_cast<int>(micro_batches.size()) == module_.shape().micro_batches, "train: ", micro_batches.size(),
             " micro-batches given to a module planned for ", module_.shape().micro_batches);
@@ -109,8 +111,9 @@ class Executor {
     return read_loss();
   }
 
-  /// Logits of some rows of a batch [rows, V], by the pass of `evaluate`: each unit's weights are given up behind it,
-  /// so that a module that trains can make them. A plan for as many (plan::Request::logit_rows) has room for them.
+  /// Logits of some rows of a batch [rows, V], by the pass of `evaluate`: each unit's weights are released after use,
+  /// so that a module that trains can compute them. The plan must have room for as many rows
+  /// (plan::Request::logit_rows).
   void evaluate_logits(const Batch& batch, std::span<const std::int64_t> rows,
                        Tensor<Compute> out) requires nn::GeneratingHead<typename Model::Head, typename Module::Local> {
     require(!rows.empty(), "evaluate_logits: no row is asked for");
@@ -122,9 +125,9 @@ class Executor {
               Tensor<Compute> out) requires nn::GeneratingHead<typename Model::Head, typename Module::Local> {
     logits(batch, {}, out);
   }
-  /// Those of some rows of a batch alone [rows, V]: the head computes no others. Without any, those of all. A plan for
-  /// as many (plan::Request::logit_rows) has room for them. Where the module is planned for it
-  /// (RunShape::cached_rows), blocks keep what next_logits needs.
+  /// Logits of some rows of a batch [rows, V]; of all rows where `rows` is empty. The plan must have room for as many
+  /// (plan::Request::logit_rows). Where the module is planned for it (RunShape::cached_rows), blocks keep what
+  /// next_logits needs.
   void logits(const Batch& batch, std::span<const std::int64_t> rows,
               Tensor<Compute> out) requires nn::GeneratingHead<typename Model::Head, typename Module::Local> {
     using sharding::Pass;

@@ -20,7 +20,7 @@ namespace fsdp {
 
 namespace detail {
 
-/// Which groups hold a parameter that is asked for. Throws InputError for a name that matches none.
+/// Groups that hold a parameter whose name matches. Throws InputError for a pattern that matches none.
 template <class Model>
 std::vector<bool> groups_with(const ShardedModule<Model>& module, const std::vector<std::string>& names) {
   std::vector<bool> wanted(module.groups().size());

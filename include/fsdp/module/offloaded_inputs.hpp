@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Block inputs in host memory while nobody needs them: out in forward, back in backward, one block ahead.
+/// Block inputs offloaded to host memory: copied out in forward, and back in backward one block ahead.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ class OffloadedInputs {
     Offload::template transfer<T>(stream_, queue_, Tensor<const T>(x), input.x);
     input.sent = queue_.record();
   }
-  /// What the stream is asked for from here on may overwrite what was sent.
+  /// Work enqueued on the stream after this may overwrite what was sent.
   void wait_until_sent(std::size_t block) { stream_.wait(inputs_[block].sent); }
 
   /// Copies it back into `x`, which the stream has finished with by now. Blocks come in the reverse order.
@@ -41,7 +41,7 @@ class OffloadedInputs {
     input.fetched = queue_.record();
     arena_.release(Arena::End::low, input.mark);  // later copies out follow on the same queue
   }
-  /// What the stream is asked for from here on may use what was fetched.
+  /// Work enqueued on the stream after this may use what was fetched.
   void wait_until_fetched(std::size_t block) { stream_.wait(inputs_[block].fetched); }
 
  private:

@@ -69,10 +69,13 @@ class ParameterGroup {
     facts_.slot_elements = in_place() ? 0 : layout_->full_size;
   }
 
+  /// What the group was made of, and what its schedule must know.
+  /// @{
   const std::vector<NamedParameter>& parameters() const { return parameters_; }
   const buffer::Layout& layout() const { return *layout_; }
   const sharding::GroupFacts& facts() const { return facts_; }
   const Axes& axes() const { return axes_; }
+  /// @}
   /// Whether gathered weights and partial gradients are the buffers at rest: replicated, or alone.
   bool in_place() const { return axes_.shard == nullptr; }
   /// Whether this rank is the one that counts what it holds: of replicas, the first.
@@ -80,10 +83,12 @@ class ParameterGroup {
 
   /// Elements of the buffers at rest on this rank.
   std::int64_t model_size() const { return layout_->local_size(at_.shard); }
+  /// Elements of the main weights on this rank; 0 of a group that has none.
   std::int64_t main_size() const {
     if (!has_main()) return 0;
     return optimizer_sharded_across ? layout_->across_size(at_.shard) : model_size();
   }
+  /// Elements that this rank keeps after forward, of k ranks that keep the weights together; else 0.
   std::int64_t kept_size() const { return axes_.keep == nullptr ? 0 : kept_size_of(axes_.keep->rank()); }
   /// The same of a rank of the world.
   std::int64_t kept_size_of(int rank) const {
@@ -107,12 +112,16 @@ class ParameterGroup {
   }
 
   /// What the optimizer steps (nothing without has_main), its rounded copy among the model weights, and its gradient.
+  /// @{
   const MainBuffer& main() const { return main_; }
   const Buffer<Compute, Across, Shard>& model_part() const { return model_part_; }
   const Buffer<Accumulate, Across, Shard>& main_gradient() const { return main_gradient_; }
+  /// @}
   /// Model weights, and gradients as the inner axis summed them.
+  /// @{
   const Buffer<Compute, Replicate, Shard>& model() const { return model_; }
   const Buffer<Accumulate, Partial, Shard>& summed_gradient() const { return summed_; }
+  /// @}
 
   /// Starts to gather the model weights' parts over the outer axis, in place, after `written`.
   void gather_across(const Event& written) {
@@ -156,12 +165,14 @@ class ParameterGroup {
         buffer::redistribute(*axes_.keep, Buffer<Compute, Shard>(*kept_layout_, at, kept_data_),
                              Buffer<Compute, Replicate>(*kept_layout_, at, slot.data), {"kept weights", index_});
   }
+  /// Whether the gathered weights have a slot, be the gather done or not.
   bool is_gathered() const { return gathered_.placed(); }
+  /// Lets the group's collectives proceed, where the host moves.
   void progress() {
     gathering_.progress();
     reducing_.progress();
   }
-  /// What `stream` is asked for from here on may use the gathered weights.
+  /// Work enqueued on `stream` after this may use the gathered weights.
   void wait_for_weights(Stream& stream) {
     if (in_place())
       crossing_.wait(stream);
@@ -216,8 +227,8 @@ class ParameterGroup {
   }
   /// When the last reduction that was started is over.
   Event reduced() { return reducing_.done(); }
-  /// What `stream` is asked for from here on may use the reduced gradients. Nothing of this pass is asked for its
-  /// events any more: what follows `stream` follows them.
+  /// Work enqueued on `stream` after this may use the reduced gradients. The events of this pass are not used any more:
+  /// work that follows `stream` follows them.
   void end_pass(Stream& stream) {
     reducing_.wait(stream);
     crossing_ = {};
@@ -225,8 +236,8 @@ class ParameterGroup {
     reducing_ = {};
   }
 
-  /// Gathers the main weights, or those that there are, whole, into `full` (layout().full_size elements), for `stream`
-  /// to use. `part` is workspace of model_size() elements.
+  /// Gathers the main weights (the model weights of a frozen group) whole into `full`, of layout().full_size elements,
+  /// for `stream` to use. `part` is workspace of model_size() elements.
   void gather_main(Stream& stream, Main* part, Main* full) const {
     const Buffer<Main, Replicate, Shard> shard(*layout_, at_, part);
     const auto own = part_of(part);

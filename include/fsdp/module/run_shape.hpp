@@ -12,6 +12,7 @@ namespace fsdp {
 /// Cost of an optimizer's step on a whole parameter, in any unit.
 using StepWork = std::int64_t (*)(const NamedParameter&);
 
+/// Elements: what stepping takes of an optimizer that works on each alone.
 inline std::int64_t elementwise_work(const NamedParameter& parameter) { return parameter.shape.numel(); }
 
 /// What a ShardedModule is planned for; nothing larger may run on it.
@@ -22,8 +23,7 @@ struct RunShape {
   std::int64_t activation_bytes = 0;            ///< the arena, from the dry run; ignored where the device only counts
   std::int64_t offloaded_activation_bytes = 0;  ///< the same for block inputs in host memory
   StepWork step_work = elementwise_work;        ///< what buffer::Owned balances over the ranks
-  /// Where sequences are continued: how many there are times the tokens of each, of which every block keeps a row
-  /// (nn::CachingBlock). 0: nothing is kept.
+  /// For generation: sequences times tokens of each, of which every block keeps a row (nn::CachingBlock). 0: no cache.
   std::int64_t cached_rows = 0;
 };
 

@@ -36,6 +36,8 @@
 
 namespace fsdp {
 
+/// A model whose weights, gradients and memory are sharded over the ranks of a communicator: what this rank holds at
+/// rest, slots for what is gathered, the arena, and the schedules of its passes. Executor computes with it.
 template <class ModelT>
 class ShardedModule {
  public:
@@ -66,30 +68,40 @@ class ShardedModule {
   ShardedModule(const ShardedModule&) = delete;
   ShardedModule& operator=(const ShardedModule&) = delete;
 
+  /// All ranks.
   Comm& communicator() const { return mesh_.world(); }
   /// The world and, where the strategy works on two axes, the outer and the inner one.
   std::vector<Comm*> communicators() { return mesh_.communicators(); }
+  /// What it was made of, and where it computes.
+  /// @{
   const Model& model() const { return model_; }
   const RunShape& shape() const { return shape_; }
   const typename Stack::Tiling& tiling() const { return tiling_; }
   typename Device::Arena& arena() { return arena_; }
   typename Device::Stream& stream() { return stream_; }
+  /// @}
   /// The host waits until all that was queued is done; before it reads what the device wrote.
   void synchronize() { comm::synchronize(mesh_.world(), stream_); }
+  /// Counts this rank's tensors on the device.
   device::Ledger& ledger() { return ledger_; }
   /// Counts what lives in host memory, activations apart.
   device::Ledger& offload_ledger() { return offload_ledger_; }
+  /// Activations in host memory, where inputs of blocks are offloaded.
   typename Offload::Arena& offload_arena() { return offload_arena_; }
   /// Peak of tensor memory in host memory.
   std::int64_t offloaded_bytes() const {
     return offload_ledger_.peak() + (Device::counts_only ? offload_arena_.peak() : 0);
   }
+  /// In the order of sharding::Problem::groups.
+  /// @{
   std::vector<Group>& groups() { return groups_; }
   const std::vector<Group>& groups() const { return groups_; }
+  /// @}
   /// The placed list of a pass; empty where the module's purpose has no such pass.
   const sharding::Schedule& schedule(sharding::Pass pass) const { return schedules_[static_cast<std::size_t>(pass)]; }
   /// What the lists are made for, but for the pass and its micro-batches.
   const sharding::Problem& problem() const { return problem_; }
+  /// Which groups each unit uses.
   const std::vector<sharding::UnitUse>& uses() const { return problem_.units; }
   /// The lowest unit that has a backward: what stands before it needs nothing saved.
   int first_backward() const { return first_backward_; }
@@ -113,7 +125,9 @@ class ShardedModule {
     bool trainable = true;
     bool owned = true;  ///< of replicas, one rank owns a piece: it writes files and counts in norms
 
+    /// Whether there are main weights beside the model's.
     bool has_main() const { return main.data() != nullptr; }
+    /// Elements of the piece.
     std::int64_t count() const { return model.numel(); }
   };
 
@@ -165,8 +179,11 @@ class ShardedModule {
   /// Names of units and groups, for people.
   const sharding::Names& names() const { return names_; }
 
+  /// Slots of the placed schedule, by number.
+  /// @{
   WeightSlot& weight_slot(int index) { return weight_slots_[static_cast<std::size_t>(index)]; }
   GradientSlot& gradient_slot(int index) { return gradient_slots_[static_cast<std::size_t>(index)]; }
+  /// @}
   /// All slots are free after `event`, which is later than all uses of them so far.
   void free_slots(const typename Device::Event& event) {
     for (auto& slot : weight_slots_) slot.free = event;

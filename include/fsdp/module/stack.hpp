@@ -35,7 +35,7 @@ struct Stack {
   static constexpr int mesh_axes = mesh_axes_of<Sharding>;
   /// Where main weights and optimizer state live.
   using OptimizerSpace = std::conditional_t<offloads_optimizer_of<Sharding>, device::HostOffload<Device>, Device>;
-  using Local = nn::Local<Device, LocalPrecision<Precision>, Tiling>;
+  using Local = nn::Local<Device, LocalPrecision<Precision>>;
 
   static_assert(
       device::computes_in<Device, typename Precision::Compute>,

@@ -21,10 +21,13 @@ struct GroupAxes {
   Comm* across = nullptr;  ///< holds the same shards
   Comm* keep = nullptr;    ///< keeps the weights together after forward (FullyShard over k ranks)
 
+  /// Ranks of an axis.
   static int size(const Comm* axis) { return axis == nullptr ? 1 : axis->size(); }
+  /// This rank's place on an axis.
   static int rank(const Comm* axis) { return axis == nullptr ? 0 : axis->rank(); }
 };
 
+/// The mesh that a stack's strategy works on, and which of its communicators a group of parameters uses.
 template <class Stack>
 class StackMesh {
  public:
@@ -32,11 +35,15 @@ class StackMesh {
   using Sharding = typename Stack::Sharding;
   using Mesh = comm::Mesh<Comm, Stack::mesh_axes>;
 
+  /// Collective where the strategy works on two axes. `world` must outlive it.
   StackMesh(Comm& world, const Sharding& sharding) : mesh_(make(world, sharding)) {}
+  /// Of a mesh that was made before; one of another number of axes does not compile.
   template <int axes>
   explicit StackMesh(comm::Mesh<Comm, axes> mesh) : mesh_(fitting(std::move(mesh))) {}
 
+  /// All ranks.
   Comm& world() const { return mesh_.world(); }
+  /// One or two axes.
   Mesh& mesh() { return mesh_; }
   /// The world and, where the strategy works on two axes, the outer and the inner one.
   std::vector<Comm*> communicators() {

@@ -65,7 +65,7 @@ std::vector<UnitParameters> unit_parameters(const Model& model) {
   return units;
 }
 
-/// Every parameter once, in the units' order: a weight that units share stands where it is first named.
+/// Every parameter once, in the units' order; a shared weight stands where it is first named.
 template <class Model>
 std::vector<NamedParameter> parameter_list(const Model& model) {
   std::vector<NamedParameter> list;
@@ -92,7 +92,8 @@ struct Units {
   bool offload_inputs = false;               ///< what recomputed blocks save lives in host memory (device/offload.hpp)
   bool keep_last_block = true;               ///< the last block's weights stay through the head
   std::vector<std::string> replicated = {};  ///< not sharded: whole on every rank, gradients all-reduced once a step
-  /// Not trained: no gradient, no optimizer state, no reduction; nor is what is no adapter, where a model has adapters.
+  /// Not trained: no gradient, no optimizer state, no reduction. In a model with adapters all other parameters are
+  /// frozen too.
   std::vector<std::string> frozen = {};
 
   friend bool operator==(const Units&, const Units&) = default;
@@ -112,6 +113,7 @@ struct GroupedParameters {
   bool frozen = false;
   bool persistent = false;  ///< small tensors, held through a step once gathered
 
+  /// Of all its tensors, without padding.
   std::int64_t elements() const;
 };
 
@@ -120,9 +122,11 @@ struct Reference {
   int group = 0;  ///< below 0: the unit has no such parameter
   int index = 0;
 
+  /// Whether the unit has such a parameter.
   bool present() const { return group >= 0; }
 };
 
+/// What group_parameters makes of a model's units.
 struct UnitGroups {
   std::vector<GroupedParameters> groups;
   std::vector<sharding::UnitUse> uses;             // [units]

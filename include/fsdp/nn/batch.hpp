@@ -21,6 +21,7 @@ struct BatchCounts {
   std::int64_t valid_targets = 0;  ///< the mean loss divides by it
   std::int64_t squares = 0;  ///< sum of the squares of the documents' lengths: twice the pairs that attention sees
 
+  /// Counts of both.
   BatchCounts& operator+=(const BatchCounts& other) {
     valid_targets += other.valid_targets;
     squares += other.squares;

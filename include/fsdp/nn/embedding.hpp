@@ -12,6 +12,7 @@
 
 namespace fsdp::nn {
 
+/// One table.
 template <class V>
 struct EmbeddingFields {
   V table;  // [V, H]

@@ -28,10 +28,10 @@ namespace fsdp::nn {
   how struct Recomputed<TransformerBlock<__VA_ARGS__>, __VA_ARGS__>; \
   how struct LossHead<__VA_ARGS__>;
 
-using CpuFp32 = Local<device::Cpu, Fp32, tiling::RunTime>;
-using CpuBf16 = Local<device::Cpu, Bf16Mixed, tiling::RunTime>;
-using MetaFp32 = Local<device::Meta, Fp32, tiling::RunTime>;
-using MetaBf16 = Local<device::Meta, Bf16Mixed, tiling::RunTime>;
+using CpuFp32 = Local<device::Cpu, Fp32>;
+using CpuBf16 = Local<device::Cpu, Bf16Mixed>;
+using MetaFp32 = Local<device::Meta, Fp32>;
+using MetaBf16 = Local<device::Meta, Bf16Mixed>;
 
 FSDP_NN_INSTANCES(extern template, CpuFp32)
 FSDP_NN_INSTANCES(extern template, CpuBf16)

@@ -27,11 +27,14 @@
 
 namespace fsdp::nn {
 
+/// The final norm, and the matrix of scores.
 template <class V>
 struct LossHeadFields {
   V norm, weight;  // [H], [V, H]
 };
 
+/// Norm, scores and cross-entropy: loss and gradients in one go, one tile of tokens at a time, so that all scores never
+/// exist at once.
 template <class L>
 struct LossHead : ModuleTypes<L, LossHeadFields> {
   using Types = ModuleTypes<L, LossHeadFields>;
@@ -205,15 +208,11 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
   /// Rows that matmuls compute for a tile of `rows`: those of the longest tile, where the matmul library would take
   /// more scratch for fewer rows than for it (oneDNN's bf16 matmuls with AMX do), which no plan has room for.
   std::int64_t computed_rows(Context<L>& context, std::int64_t rows, const tiling::TilePlan& plan) const {
-    if constexpr (std::is_same_v<typename L::Tiling, Decided>) {
-      return rows;
-    } else {
-      const std::int64_t longest = plan.longest_tile();
-      if (rows == longest) return rows;
-      const auto& mine = peaks_of(context, rows, plan.columns_per_block);
-      const auto& most = peaks_of(context, longest, plan.columns_per_block);
-      return std::equal(mine.begin(), mine.end(), most.begin(), std::less_equal<>()) ? rows : longest;
-    }
+    const std::int64_t longest = plan.longest_tile();
+    if (rows == longest || context.decided != nullptr) return rows;
+    const auto& mine = peaks_of(context, rows, plan.columns_per_block);
+    const auto& most = peaks_of(context, longest, plan.columns_per_block);
+    return std::equal(mine.begin(), mine.end(), most.begin(), std::less_equal<>()) ? rows : longest;
   }
 
   Rows gather(Context<L>& context, const Weights& weights, Tensor<const Compute> x, const Targets& targets,

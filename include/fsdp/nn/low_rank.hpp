@@ -28,11 +28,13 @@ struct LowRank {
   std::uint64_t key = 0;     ///< of the dropout: each input of a model has another
   std::array<bool, N> on{};  ///< which of the projections have one
 
+  /// Whether there is a path at all.
   bool any() const { return std::find(on.begin(), on.end(), true) != on.end(); }
   /// Columns of all paths beside each other.
   std::int64_t columns() const { return rank * std::count(on.begin(), on.end(), true); }
 };
 
+/// A and B of each path.
 template <std::size_t N, class V>
 struct LowRankFields {
   std::array<V, N> a, b;  // [r, in], [out, r]; absent where a projection has none

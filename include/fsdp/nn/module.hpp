@@ -4,8 +4,8 @@
 ///
 /// A module owns no weights. It lists its parameters in an aggregate `Fields<V>` of one type, nested for composite
 /// modules; the same aggregate carries the gathered weights and the gradients. `flatten` turns it into an array and
-/// `unflatten` back. All that a module's template sees is `Local`: device, precision, tiling; never a communicator,
-/// never a sharding.
+/// `unflatten` back. All that a module's template sees is `Local`: device and precision; never a communicator, never a
+/// sharding.
 #pragma once
 
 #include <array>
@@ -22,16 +22,16 @@
 #include <fsdp/device/documents.hpp>
 #include <fsdp/device/memory.hpp>
 #include <fsdp/precision/policies.hpp>
-#include <tiling/policies.hpp>
+#include <tiling/chosen.hpp>
 
 namespace fsdp::nn {
 
-/// The three policies that a rank uses alone.
-template <class DeviceT, class PrecisionT, class TilingT>
+/// The policies that a rank uses alone and that modules are compiled for. Tiling is one more, which a context brings as
+/// a value: modules are the same code under each.
+template <class DeviceT, class PrecisionT>
 struct Local {
   using Device = DeviceT;
   using Precision = PrecisionT;
-  using Tiling = TilingT;
   using Compute = typename Precision::Compute;
   using Accumulate = typename Precision::Accumulate;
   using Arena = typename Device::Arena;
@@ -40,10 +40,12 @@ struct Local {
 
 /// How the elements of a parameter begin.
 struct Initial {
+  /// Kinds of initial values.
   enum class Kind : std::uint8_t { normal, zeros, ones };
   Kind kind = Kind::normal;
   double deviation = 0.02;  ///< of normal values; their mean is 0
 
+  /// Normal values of mean 0.
   static constexpr Initial normal(double deviation) { return {Kind::normal, deviation}; }
   static const Initial zeros, ones;
 
@@ -73,7 +75,9 @@ struct Parameter {
   /// Trained beside weights that are not: where a model has any, all other parameters are frozen (nn/low_rank.hpp).
   bool adapter = false;
 
+  /// No parameter: where a module's values say so.
   static Parameter absent() { return {.name = "", .shape = {0}}; }
+  /// Whether there is one.
   bool present() const { return name[0] != '\0'; }
 };
 
@@ -83,12 +87,13 @@ struct GradientView {
   Tensor<T> tensor;
   bool* written = nullptr;
 
-  /// A frozen weight's gradient has a shape and no memory; nobody writes it.
+  /// False for a frozen weight, whose gradient has a shape and no memory.
   bool wanted() const { return tensor.data() != nullptr; }
   /// Rows or columns of it, which know by `part_written` whether their own first write is still to come.
   GradientView rows(std::int64_t begin, std::int64_t end, bool* part_written) const {
     return {wanted() ? tensor.slice(begin, end) : Tensor<T>(nullptr, {end - begin, tensor.columns()}), part_written};
   }
+  /// Columns [begin, end), as `rows`.
   GradientView columns(std::int64_t begin, std::int64_t end, bool* part_written) const {
     return {wanted() ? tensor.slice_columns(begin, end) : Tensor<T>(nullptr, {tensor.rows(), end - begin}),
             part_written};
@@ -111,6 +116,7 @@ struct Positions {
   std::span<const std::int32_t> host = {};  // [sequences]
   Tensor<const std::int32_t> device = {};   // the same
 
+  /// Whether sequences begin with this pass.
   bool empty() const { return host.empty(); }
 };
 
@@ -126,7 +132,7 @@ template <class L>
 struct Context {
   typename L::Arena& arena;
   typename L::Device::Stream& stream;
-  typename L::Tiling tiling{};
+  tiling::Chosen tiling{};
   std::int64_t sequences = 1;
   std::int64_t sequence_length = 0;
   device::CumulativeLengths documents{};  ///< of packed documents; empty: each sequence is one
@@ -134,10 +140,12 @@ struct Context {
   Noise noise{};
   void (*poll)(void*) = nullptr;
   void* poll_state = nullptr;
-  std::vector<KnownPlan> plans{};  ///< made so far (nn/settled_plan.hpp)
+  const tiling::TilePlan* decided = nullptr;  ///< taken instead of the tiling's: what dry runs compute with
+  std::vector<KnownPlan> plans{};             ///< made so far (nn/settled_plan.hpp)
   /// Bytes of a head's tile by (rows, columns of a block): of its loss alone, with first and with added gradients.
   std::map<std::array<std::int64_t, 2>, std::array<std::int64_t, 3>> head_peaks{};
 
+  /// Of all sequences of the micro-batch.
   std::int64_t tokens() const { return sequences * sequence_length; }
   /// Lets communication proceed; long loops call it between matmuls.
   void progress() const {
@@ -154,11 +162,13 @@ struct Context {
 template <template <class> class Fields, class V>
 inline constexpr std::size_t field_count = sizeof(Fields<V>) / sizeof(V);
 
+/// The members of an aggregate of one type, in their order.
 template <template <class> class Fields, class V>
 std::array<V, field_count<Fields, V>> flatten(const Fields<V>& fields) {
   return std::bit_cast<std::array<V, field_count<Fields, V>>>(fields);
 }
 
+/// The aggregate again.
 template <template <class> class Fields, class V>
 Fields<V> unflatten(const std::array<V, field_count<Fields, V>>& list) {
   return std::bit_cast<Fields<V>>(list);

@@ -45,6 +45,7 @@ struct OneOf {
                 "that one");
 
   OneOf() = default;
+  /// A block of this kind.
   template <class Kind>
   requires(detail::times_listed<std::remove_cvref_t<Kind>, Kinds...> == 1) OneOf(Kind&& block)
       : kind(std::forward<Kind>(block)) {}
@@ -55,6 +56,7 @@ template <class Block, class Visit>
 decltype(auto) visit_kind(const Block& block, Visit&& visit) {
   return visit(block);
 }
+/// The same: `visit` gets the kind.
 template <class... Kinds, class Visit>
 decltype(auto) visit_kind(const OneOf<Kinds...>& block, Visit&& visit) {
   return std::visit(std::forward<Visit>(visit), block.kind);
@@ -65,6 +67,7 @@ template <class Block, class Visit>
 decltype(auto) visit_kind(const Block& block, typename Block::Saved& saved, Visit&& visit) {
   return visit(block, saved);
 }
+/// The same: `saved` becomes the kind's where it was another's.
 template <class... Kinds, class Visit>
 decltype(auto) visit_kind(const OneOf<Kinds...>& block, typename OneOf<Kinds...>::Saved& saved, Visit&& visit) {
   return std::visit(

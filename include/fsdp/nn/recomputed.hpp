@@ -2,8 +2,8 @@
 /// @file
 /// A block that saves its input alone and makes the rest again in backward (activation checkpointing).
 ///
-/// Source: Chen et al. 2016. `replay` refills what the block saves and makes no output; what comes last in a block and
-/// is needed by nobody's backward is not computed again, and a tiled MLP that recomputes anyway is not replayed at all.
+/// Source: Chen et al. 2016. `replay` refills what the block saves, without its output: the last operations of a block,
+/// whose results no backward needs, are not repeated, and a tiled MLP that recomputes anyway is not replayed at all.
 /// The replay runs inside backward, on the weights that were gathered for it.
 #pragma once
 
@@ -22,6 +22,7 @@ concept Replayable = BlockModule<B, L> &&
   block.replay(context, shared, weights, saved, x);
 };
 
+/// A block that keeps its input alone: backward makes the rest again by the block's replay.
 template <class Block, class L>
 struct Recomputed : ModuleTypes<L, Block::template FieldsOf> {
   using Types = ModuleTypes<L, Block::template FieldsOf>;

@@ -19,6 +19,7 @@
 
 namespace fsdp::nn {
 
+/// A norm, four projections with their biases, norms of heads, and paths of low rank.
 template <class V>
 struct AttentionFields {
   V norm, q, k, v, out;      // [H], [Hq d, H], [Hkv d, H], [Hkv d, H], [H, Hq d]
@@ -65,10 +66,13 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
     Tensor<float> lse;        // [sequences Hq, S]
   };
 
+  /// Columns of projections: d for each head.
+  /// @{
   std::int64_t q_columns() const { return heads * head_dim; }
   std::int64_t kv_columns() const { return kv_heads * head_dim; }
   std::int64_t qk_columns() const { return q_columns() + kv_columns(); }
   std::int64_t qkv_columns() const { return q_columns() + 2 * kv_columns(); }
+  /// @}
 
   Parameters parameters() const {
     const auto vector = [](bool present, const char* name, std::int64_t size, Initial initial) {

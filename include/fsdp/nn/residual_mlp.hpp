@@ -15,6 +15,7 @@
 
 namespace fsdp::nn {
 
+/// A norm and the MLP's three projections.
 template <class V>
 struct ResidualMlpFields {
   V norm;  // [H]

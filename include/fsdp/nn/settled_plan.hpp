@@ -10,7 +10,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 #include <utility>
 
 #include <fsdp/core/tensor.hpp>
@@ -20,15 +19,9 @@
 
 namespace fsdp::nn {
 
-/// A tiling that was decided before: what dry runs compute with.
-struct Decided {
-  tiling::TilePlan decided;
-  tiling::TilePlan plan(const tiling::Problem&) const { return decided; }
-};
-
 /// Where the dry run of a module of `L` takes place.
 template <class L>
-using Dry = Local<device::MetaFor<typename L::Device>, typename L::Precision, Decided>;
+using Dry = Local<device::MetaFor<typename L::Device>, typename L::Precision>;
 
 /// Its address tells kinds of modules apart.
 template <class Kind>
@@ -39,16 +32,13 @@ inline constexpr char kind_mark = 0;
 /// tiling and its threads must stay what they are.
 template <class L, class PeakOf>
 tiling::TilePlan settled_plan(Context<L>& context, const tiling::Problem& problem, PeakOf peak_of) {
-  if constexpr (std::is_same_v<typename L::Tiling, Decided>) {
-    return context.tiling.plan(problem);
-  } else {
-    for (const KnownPlan& known : context.plans)
-      if (known.kind == &kind_mark<PeakOf> && known.problem == problem) return known.plan;
-    tiling::TilePlan plan = context.tiling.plan(problem);
-    tiling::TilePlan untiled = tiling::Untiled{}.plan(problem);
-    if (plan != untiled && peak_of(plan) > peak_of(untiled)) plan = std::move(untiled);
-    return context.plans.emplace_back(KnownPlan{&kind_mark<PeakOf>, problem, std::move(plan)}).plan;
-  }
+  if (context.decided != nullptr) return *context.decided;
+  for (const KnownPlan& known : context.plans)
+    if (known.kind == &kind_mark<PeakOf> && known.problem == problem) return known.plan;
+  tiling::TilePlan plan = context.tiling.plan(problem);
+  tiling::TilePlan untiled = tiling::Untiled{}.plan(problem);
+  if (plan != untiled && peak_of(plan) > peak_of(untiled)) plan = std::move(untiled);
+  return context.plans.emplace_back(KnownPlan{&kind_mark<PeakOf>, problem, std::move(plan)}).plan;
 }
 
 /// A tensor for dry runs: its address stands for memory that nobody reads.
@@ -64,8 +54,7 @@ std::int64_t dry_peak(const Context<L>& context, const Module& module, const til
   using Meta = typename Dry<L>::Device;
   auto arena = Meta::Arena::unbounded();
   typename Meta::Stream stream(arena, context.stream.threads());
-  Context<Dry<L>> dry{
-      .arena = arena, .stream = stream, .tiling = {.decided = plan}, .sequence_length = context.tokens()};
+  Context<Dry<L>> dry{.arena = arena, .stream = stream, .sequence_length = context.tokens(), .decided = &plan};
   std::array<Tensor<const typename L::Compute>, Module::parameter_count> weights;
   std::array<GradientView<typename L::Accumulate>, Module::parameter_count> gradients;
   std::array<bool, Module::parameter_count> written{};

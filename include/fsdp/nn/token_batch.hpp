@@ -27,7 +27,7 @@ struct TokenBatch {
   device::CumulativeLengths documents = {};  ///< [documents + 1]; empty: each sequence is one
   nn::Noise noise = {};                      ///< of dropout; none where nothing is random
 
-  /// A batch of this shape whose memory nobody may read: for dry runs.
+  /// A batch of this shape without readable memory, for dry runs.
   static TokenBatch unread(std::int64_t sequences, std::int64_t sequence_length);
 
   /// Throws InputError unless tokens and targets are in the vocabulary and the documents cover them.
@@ -43,6 +43,7 @@ struct TokenBatch {
   /// which change from step to step.
   nn::RowRuns pattern() const;
 
+  /// Tokens and targets where the device reads them.
   struct OnDevice {
     Tensor<const std::int32_t> input;  // [sequences * S]
     nn::Targets targets;               // [sequences * S]

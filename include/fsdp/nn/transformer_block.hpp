@@ -15,6 +15,7 @@
 
 namespace fsdp::nn {
 
+/// Attention, then the MLP.
 template <class V>
 struct BlockFields {
   AttentionFields<V> attention;

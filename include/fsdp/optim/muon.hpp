@@ -33,6 +33,7 @@ struct Muon {
   static constexpr std::string_view name() { return "muon"; }
   static constexpr Grain grain() { return Grain::tensors; }
 
+  /// Whether a parameter is orthogonalised; others are stepped by AdamW.
   static bool is_matrix(const NamedParameter& parameter) { return parameter.role == nn::Role::matrix; }
 
   /// FLOPs of Newton-Schulz on a matrix with the default number of iterations, which Owned balances over ranks. Other

@@ -5,9 +5,8 @@
 /// An optimizer has
 /// - `name()`, as logs, checkpoints and `--optimizer` have it;
 /// - `grain()`: Grain::elements where every element is stepped alone, Grain::tensors where whole matrices are needed;
-/// - `states(parameter)`: the names of the states of a parameter; a state is float, has its parameter's shape and
-/// starts
-///   as zeros;
+/// - `states(parameter)`: the names of the states of a parameter; a state is float, has its parameter's shape
+///   and starts as zeros;
 /// - `update(stream, piece, decision)`: enqueues one step of a piece (Update, below). It is called for every trainable
 ///   piece in every step, enqueues the same work whatever the step (graphs replay it), and reads step, learning rate
 ///   and the gradients' scale from the decision, on the device; where `decision.skipped` nothing but `piece.model`

@@ -37,6 +37,7 @@ struct RunTime {
   void validate() const {
     std::visit([](const auto& optimizer) { optimizer.validate(); }, kind);
   }
+  /// That of the optimizer that it holds.
   StepWork step_work() const {
     return std::visit([](const auto& optimizer) { return optim::step_work(optimizer); }, kind);
   }
@@ -54,7 +55,7 @@ void RunTime::update(Stream& stream, const Update<Compute>& piece, Tensor<const 
   std::visit([&](const auto& optimizer) { optimizer.update(stream, piece, decision); }, kind);
 }
 
-// The library holds these compiled (src/optim/run_time.cpp): a stack on the CPU links them, and so does its dry run.
+/// The library holds these compiled (src/optim/run_time.cpp): a stack on the CPU links them, and so does its dry run.
 #define FSDP_RUN_TIME_UPDATE(how, Stream, Compute) \
   how void RunTime::update(Stream&, const Update<Compute>&, Tensor<const device::StepDecision>) const;
 

@@ -23,6 +23,8 @@
 
 namespace fsdp::optim {
 
+/// Applies an optimizer to what a rank holds of a module: main weights, states and gradients at rest. States live where
+/// the main weights do.
 template <class ModelT, class OptimizerT = RunTime>
 class ShardedOptimizer {
  public:
@@ -58,9 +60,11 @@ class ShardedOptimizer {
     }
   }
 
+  /// The constants.
   const Optimizer& optimizer() const { return optimizer_; }
   /// What was decided of each step.
   StepControl<ModelT>& control() { return control_; }
+  /// Steps that were enqueued, skipped ones with them.
   std::int64_t steps() const { return control_.steps(); }
 
   /// Enqueues one step on the gradients of the module; `loss` [1] is this rank's, on the device (Executor::loss).

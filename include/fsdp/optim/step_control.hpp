@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Steps that the device decides: the host queues them and reads later what came of them.
+/// Steps decided on the device: the host enqueues them and reads the decision later.
 #pragma once
 
 #include <array>
@@ -28,6 +28,7 @@ class StepControl {
   using Device = typename Module::Device;
   using Decision = device::StepDecision;
 
+  /// `module` must outlive it.
   StepControl(Module& module, const device::StepRules& rules)
       : module_(&module),
         rules_(rules),
@@ -44,7 +45,7 @@ class StepControl {
     last.send(module_->stream(), on_device().data());
     module_->synchronize();
   }
-  /// Of all steps those that changed nothing; the host waits for the last.
+  /// Steps that were skipped; the host waits for the last one.
   std::int64_t skipped() { return steps_ == 0 ? 0 : steps_ - decision().taken; }
 
   /// A step begins, ends when `end` is called, and is decided in between.
@@ -78,8 +79,8 @@ class StepControl {
 
   /// The last decision, for what is enqueued next.
   Tensor<Decision> on_device() const { return {reinterpret_cast<Decision*>(block_.data() + decision_offset), {1}}; }
-  /// That of the last step, or of the one before it; the host waits until the device has come so far. Throws
-  /// CollectiveError at the deadline, or where a rank has failed.
+  /// The decision of the last step, or of the one before it; the host waits for the device. Throws CollectiveError at
+  /// the deadline, or where a rank has failed.
   const Decision& decision(std::int64_t behind = 0) {
     require(behind >= 0 && behind < std::ssize(decisions_) && behind < steps_, "step control: ", behind,
             " steps behind the last are not kept");

@@ -41,8 +41,8 @@ class TrainingStep {
   using Device = typename Module::Device;
   using Batch = typename Model::Batch;
 
-  /// All of them must outlive it. Throws InputError where `graphs` are asked for and the device keeps no work, or the
-  /// communicator's hosts take part in every collective.
+  /// All of them must outlive it. Throws InputError where `graphs` is set and the device has no graph capture, or the
+  /// communicator's collectives need the host.
   TrainingStep(Module& module, Executor<Model>& executor, Optimizer& optimizer, bool graphs)
       : module_(module), executor_(executor), optimizer_(optimizer), graphs_(graphs) {
     if (!graphs) return;
@@ -55,9 +55,9 @@ class TrainingStep {
                           " ranks, in which their hosts take part; leave them out, or take Nccl");
   }
 
-  /// Queues a step; the batches' memory must stay until the device has come so far. `alike`: this step's micro-batches
-  /// have the sizes and the ignored targets of all others that are alike, and no documents. Say the same on all ranks:
-  /// they capture and launch together.
+  /// Enqueues a step; the batches' memory must stay until the device has read it. `alike`: this step's micro-batches
+  /// have the sizes and ignored targets of all other such steps, and no documents. It must be the same on all ranks,
+  /// which capture and launch together.
   void queue(std::span<const Batch> micro_batches, float scale, const device::StepInputs& inputs, bool alike) {
     const auto uploaded = executor_.upload(micro_batches);
     optimizer_.control().begin(inputs);
@@ -75,8 +75,11 @@ class TrainingStep {
     optimizer_.control().end();
   }
 
+  /// How many steps were captured, and how many launched as a graph.
+  /// @{
   std::int64_t captured() const { return captured_; }
   std::int64_t launched() const { return launched_; }
+  /// @}
 
  private:
   using UploadedBatches = typename Executor<Model>::UploadedBatches;
@@ -87,7 +90,7 @@ class TrainingStep {
     optimizer_.update(executor_.loss());
   }
 
-  /// The first time steps are alike libraries load and choose what they run, which no graph can keep.
+  /// The first of these steps runs uncaptured: libraries load and choose kernels in it, which cannot be captured.
   void launch(const UploadedBatches& micro_batches, float scale) {
     if (kept_scale_ != scale) {
       if (last_ != scale) return enqueue(micro_batches, scale);

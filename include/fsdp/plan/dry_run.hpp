@@ -34,8 +34,8 @@ struct Request {
   bool fewer = false;          ///< micro-batches may have fewer sequences: plans for every number of them
   RunShape shape;              ///< its activation_bytes are not read
   Purpose purpose = Purpose::train;
-  /// Rows of a batch whose logits are asked for. Where it generates, 0: all. Where it trains, by evaluate_logits; 0:
-  /// none.
+  /// Rows of a batch whose logits are computed. To generate: 0 is all of them. To train (Executor::evaluate_logits): 0
+  /// is none.
   std::int64_t logit_rows = 0;
   std::vector<device::MatmulRecord>* matmuls = nullptr;  ///< where to list a training step's, or nullptr
 };
@@ -50,6 +50,7 @@ struct Plan {
   std::int64_t offloaded_bytes = 0;             ///< all of host memory that offloading takes, beside `bytes`
   device::Counters work;                        ///< of one training step, the optimizer apart
 
+  /// Bytes of all kinds together.
   std::int64_t peak_bytes() const {
     std::int64_t sum = 0;
     for (const std::int64_t part : bytes) sum += part;
@@ -131,8 +132,8 @@ bool loads_ranks_alike(const Module& module, int ranks) {
 
 }  // namespace detail
 
-/// Runs one step of the optimizer's (and one evaluation, of losses and of the logits that are asked for) of the model
-/// on Meta, with every number of sequences that a micro-batch may have: fewer are cut anew, perhaps into longer tiles.
+/// Runs one training step with its optimizer, one evaluation, and the requested logits on Meta; with Request::fewer,
+/// for every number of sequences that a micro-batch may have, since fewer may be cut into longer tiles.
 template <class Model, class Optimizer = optim::RunTime>
 Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typename Model::Stack::Tiling tiling,
              const Request& request, const Optimizer& with = {}) {

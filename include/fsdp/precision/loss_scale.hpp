@@ -14,6 +14,7 @@ namespace fsdp {
 /// skipped. Source: Micikevicius et al. 2018; constants are those of PyTorch's GradScaler.
 class DynamicLossScale {
  public:
+  /// What a checkpoint keeps of it.
   struct State {
     double scale = 65536;
     std::int64_t sound_steps = 0;  ///< since the scale last changed
@@ -32,7 +33,9 @@ class DynamicLossScale {
                         "loss scale: ", state.scale, " is not a power of two between 2^-24 and 2^100");
   }
 
+  /// For checkpoints.
   const State& state() const { return state_; }
+  /// By which the loss of the next step is multiplied.
   double scale() const { return state_.scale; }
 
   /// After a step that was made `with` a scale; `finite` must be the same on every rank. A larger scale than today's,

@@ -16,6 +16,7 @@
 
 namespace fsdp::report {
 
+/// The first line: what runs.
 struct StartRecord {
   std::string stack = {};       ///< resolved, such as "fsdp2 threads:2 bf16 off"
   std::string model_name = {};  ///< as asked for
@@ -33,6 +34,7 @@ struct StartRecord {
   std::int64_t skipped_binary = 0;  ///< files
 };
 
+/// A line for each step.
 struct StepRecord {
   std::int64_t step = 0;                  ///< the first is 1
   double loss = 0;                        ///< mean over the step's targets, before the update
@@ -49,6 +51,7 @@ struct StepRecord {
   std::string mfu_peak = {};       ///< the peak that mfu divides by, such as "matmul bf16 measured 0.40 TFLOP/s"
 };
 
+/// A line for each held-out loss.
 struct ValidationRecord {
   std::int64_t step = 0;
   double validation_loss = 0;
@@ -62,9 +65,11 @@ struct SampleRecord {
   std::string text = {};   ///< behind the prompt
   bool is_answer = false;  ///< to the prompt: for people, no part of the line
 
+  /// Prompt and text as people read them.
   std::string whole() const { return prompt + (is_answer ? "\n" : "") + text; }
 };
 
+/// The last line.
 struct SummaryRecord {
   std::int64_t steps = 0;
   std::optional<double> loss = {};             ///< of the last step
@@ -77,11 +82,13 @@ struct SummaryRecord {
 };
 
 /// Each record as its line, without the newline.
+/// @{
 std::string json_line(const StartRecord& record);
 std::string json_line(const StepRecord& record);
 std::string json_line(const ValidationRecord& record);
 std::string json_line(const SampleRecord& record);
 std::string json_line(const SummaryRecord& record);
+/// @}
 
 /// Writes to a file, or nowhere where the path is empty.
 class Metrics {
@@ -90,6 +97,7 @@ class Metrics {
   /// Opens to append. Throws InputError where that is not possible.
   explicit Metrics(const std::filesystem::path& path);
 
+  /// Appends a line, at once. Throws InputError where the file takes no more.
   template <class Record>
   void write(const Record& record) {
     if (!path_.empty()) append(json_line(record));

@@ -43,6 +43,7 @@ std::string schedule_text(const sharding::Schedule& schedule, const sharding::Na
 /// {"loss": ..., "tokens": ...}
 std::string mean_loss_json(double loss, std::int64_t tokens);
 
+/// A task as a trace shows it, such as "forward 1", on the lane of computing or of communicating.
 TraceEvent trace_event(const sharding::Task& task, int rank, double begin_seconds, double seconds);
 
 /// A measured matmul rate of all ranks together.

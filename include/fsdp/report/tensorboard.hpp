@@ -16,6 +16,7 @@
 
 namespace fsdp::report {
 
+/// A number by its tag.
 struct Scalar {
   std::string_view tag;
   double value = 0;
@@ -27,6 +28,7 @@ std::string tf_record(std::string_view message);
 /// Bytes of an `Event` message. `seconds` are those of Unix time.
 std::string version_event(double seconds);
 std::string start_event(double seconds, std::int64_t step);  ///< readers drop this step and later ones read before
+/// An event of numbers.
 std::string scalars_event(double seconds, std::int64_t step, std::span<const Scalar> scalars);
 /// A text of the plugin "text", which shows it as Markdown.
 std::string text_event(double seconds, std::int64_t step, std::string_view tag, std::string_view text);
@@ -39,10 +41,14 @@ class TensorBoard {
   /// Throws InputError where it cannot be written.
   explicit TensorBoard(const std::filesystem::path& directory);
 
+  /// Keeps how many ranks there are, and says where a resumed run begins.
   void write(const StartRecord& record);
+  /// Appends an event, at once. Throws InputError where the file takes no more.
+  /// @{
   void write(const StepRecord& record);
   void write(const ValidationRecord& record);
   void write(const SampleRecord& record);
+  /// @}
   void write(const SummaryRecord&) {}  ///< says nothing that is not in the others
 
  private:

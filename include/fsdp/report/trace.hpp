@@ -30,7 +30,9 @@ class Trace {
   /// Checks that the file can be made; empty collects nothing. Throws InputError.
   explicit Trace(std::filesystem::path path = {});
 
+  /// Whether anything is collected.
   bool on() const { return !path_.empty(); }
+  /// May be called by any thread.
   void add(TraceEvent event);
   void write() const;  ///< throws InputError where the file cannot be written
 

@@ -37,6 +37,7 @@ struct Axes {
   int keep = 0;    ///< ranks that keep the weights together after forward; 0: the strategy keeps nothing
 };
 
+/// What a schedule is made for.
 enum class Pass : std::uint8_t {
   train,           ///< all micro-batches of a step, forward and backward
   evaluate,        ///< forward only, the loss makes no gradient
@@ -56,6 +57,7 @@ constexpr std::string_view name_of(Pass pass) {
   return "?";
 }
 
+/// All that a strategy may look at when it makes a schedule.
 struct Problem {
   std::vector<UnitUse> units;  ///< in order: unit 0 takes the tokens, the last makes the loss
   std::vector<GroupFacts> groups;
@@ -65,8 +67,11 @@ struct Problem {
   bool overlap = false;         ///< collectives run beside computation, so a second gradient slot pays
   bool keep_last_block = true;  ///< the user wants the last block's weights to stay through the head
 
+  /// By index, from 0.
+  /// @{
   constexpr const UnitUse& unit(int index) const { return units[static_cast<std::size_t>(index)]; }
   constexpr const GroupFacts& group(int index) const { return groups[static_cast<std::size_t>(index)]; }
+  /// @}
 
   /// Whether a computation reads the weights of its unit.
   constexpr bool uses_weights(const Task& task) const {

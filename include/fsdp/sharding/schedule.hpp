@@ -14,6 +14,7 @@
 
 namespace fsdp::sharding {
 
+/// What a task does. `index` of a task is a unit where something is computed, else a group of weights.
 enum class Action : std::uint8_t {
   gather,           ///< start the all-gather of a group's weights
   gather_in_group,  ///< the same from the parts that `keep` left with k ranks
@@ -59,6 +60,7 @@ struct Task {
 
 using Schedule = std::vector<Task>;
 
+/// As `--print-schedule` writes it.
 constexpr std::string_view name_of(Action action) {
   switch (action) {
     case Action::gather: return "gather";

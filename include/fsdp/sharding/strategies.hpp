@@ -60,6 +60,7 @@ struct FullyShard {
   std::string text() const {
     return (reshard == ReshardAfterForward::to_group ? message("fsdp2:", group) : std::string(name)) + numbers();
   }
+  /// What stands behind the name in text(): the values that are not the usual ones.
   std::string numbers() const {
     return std::string(reduce == ReduceGradients::last_micro_batch ? ":deferred" : "") +
            detail::number_text("prefetch", prefetch_depth, 1);
@@ -103,6 +104,7 @@ struct Zero3 {
             .live_bound = live_bound};
   }
   std::string text() const { return std::string(name) + numbers(); }
+  /// What stands behind the name in text(): the values that are not the usual ones.
   std::string numbers() const {
     return detail::number_text("prefetch", prefetch_depth, 1) + detail::number_text("persist", persistence_threshold) +
            detail::number_text("live", live_bound);

@@ -2,9 +2,9 @@
 /// @file
 /// The suites of a communicator: all behaviours of the contract, in all cases, and all faults.
 ///
-///   using namespace fsdp::testing;
-///   INSTANTIATE_TYPED_TEST_SUITE_P(Mine, CommunicatorSuite, mine::Ranks);
-///   INSTANTIATE_TYPED_TEST_SUITE_P(Mine, CommunicatorFaults, mine::Ranks);
+///     using namespace fsdp::testing;
+///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, CommunicatorSuite, mine::Ranks);
+///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, CommunicatorFaults, mine::Ranks);
 ///
 /// mine::Ranks is the communicator, or any type, with `static int run(int ranks, const comm::Options&, f)`, which calls
 /// f(communicator) on every rank and throws what the first rank that failed has thrown. Values of checks lie in memory

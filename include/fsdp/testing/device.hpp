@@ -3,8 +3,8 @@
 /// The suite of a device: memory, copies, the order of queues, and what communicators queue. Of its operations
 /// OperationSuite's manner of cases serves.
 ///
-///   using namespace fsdp::testing;
-///   INSTANTIATE_TYPED_TEST_SUITE_P(Mine, DeviceSuite, mine::Accelerator);
+///     using namespace fsdp::testing;
+///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, DeviceSuite, mine::Accelerator);
 #pragma once
 
 #include <algorithm>
@@ -74,6 +74,7 @@ class OnDevice {
 
 }  // namespace detail
 
+/// Memory is zeroed and aligned, also where it was given back before.
 template <class D>
 void check_device_memory() {
   typename D::Queue queue("memory");
@@ -142,6 +143,7 @@ void check_device_arena() {
   }
 }
 
+/// An event happens when its queue's work is done, not before, and within `patience`.
 template <class D>
 void check_device_events(std::chrono::milliseconds patience = std::chrono::seconds(10)) {
   using detail::many_floats;
@@ -175,6 +177,7 @@ void check_device_events(std::chrono::milliseconds patience = std::chrono::secon
   }
 }
 
+/// Queues wait for events, and the host for queues.
 template <class D>
 void check_device_order() {
   using detail::many_floats;

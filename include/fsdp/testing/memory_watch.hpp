@@ -2,8 +2,8 @@
 /// @file
 /// Looks at a ShardedModule while a schedule runs: are weights and gradients where they must be?
 ///
-///   testing::MemoryWatch<Model> watch(module);
-///   Executor<Model> executor(module, watch.observer());
+///     testing::MemoryWatch<Model> watch(module);
+///     Executor<Model> executor(module, watch.observer());
 ///
 /// Every computation finds its weights gathered, in one of the slots that the schedule planned (or at rest, where
 /// nothing is gathered), and every reduction its gradients likewise. What is wrong fails the running test.
@@ -33,12 +33,14 @@ struct Range {
   const void* begin = nullptr;
   const void* end = nullptr;
 
+  /// Whether all of it lies inside.
   bool holds(const Range& inner) const {
     const std::less_equal<const void*> before;
     return begin != nullptr && before(begin, inner.begin) && before(inner.end, end);
   }
 };
 
+/// Of `elements` from `data` on.
 template <class T>
 Range range_of(const T* data, std::int64_t elements) {
   return {data, data + elements};
@@ -49,6 +51,7 @@ struct Moved {
   std::map<int, Range> gathered, reduced;
 };
 
+/// Watches one module. Its observer() is given to the module's Executor.
 template <class Model>
 class MemoryWatch {
  public:
@@ -87,6 +90,7 @@ class MemoryWatch {
     module_.synchronize();
   }
 
+  /// To be given to an Executor; the watch must outlive that.
   Observer observer() {
     return {.before = [](void* self, const sharding::Task& task) { static_cast<MemoryWatch*>(self)->before(task); },
             .after = [](void* self, const sharding::Task& task) { static_cast<MemoryWatch*>(self)->after(task); },
@@ -94,8 +98,11 @@ class MemoryWatch {
   }
   /// Whether computations write gradients from now on.
   void set_training(bool training) { training_ = training; }
+  /// How many the schedules planned.
+  /// @{
   std::int64_t weight_slots() const { return static_cast<std::int64_t>(weight_slots_.size()); }
   std::int64_t gradient_slots() const { return static_cast<std::int64_t>(gradient_slots_.size()); }
+  /// @}
   /// Views that were looked at: none of them, and nothing was watched.
   std::int64_t checked() const { return checked_; }
 

@@ -3,17 +3,17 @@
 /// The suite of a model: it learns, alike under every kind of strategy and tiling, its gradients are those of its loss,
 /// and a checkpoint holds all of it.
 ///
-///   struct MyModel {
-///     template <class Stack>
-///     using Model = mine::Model<Stack>;
-///     static mine::Config config() { return {.layers = 2, .hidden = 12}; }  // small: it is trained some 20 times
-///     static fsdp::train::StepSize size() { return {.sequences = 2, .sequence_length = 11, .micro_batches = 2}; }
-///     struct Data {  // of one rank: something to learn
-///       Data(int rank, const mine::Config& config);
-///       std::vector<mine::Batch> batches;  // micro_batches of them
+///     struct MyModel {
+///       template <class Stack>
+///       using Model = mine::Model<Stack>;
+///       static mine::Config config() { return {.layers = 2, .hidden = 12}; }  // small: it is trained some 20 times
+///       static fsdp::train::StepSize size() { return {.sequences = 2, .sequence_length = 11, .micro_batches = 2}; }
+///       struct Data {  // of one rank: something to learn
+///         Data(int rank, const mine::Config& config);
+///         std::vector<mine::Batch> batches;  // micro_batches of them
+///       };
 ///     };
-///   };
-///   INSTANTIATE_TYPED_TEST_SUITE_P(Mine, ModelSuite, MyModel);
+///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, ModelSuite, MyModel);
 ///
 /// The struct may have `static constexpr double learns_to`, the part of the first loss that 30 steps leave at most (0.7
 /// where it is not said), and `static std::vector<tiling::RunTime> tilings()`, beside those that are always tried.
@@ -78,6 +78,7 @@ inline RunTimeGrouped hybrid() { return {HybridShard<RunTimeSharded>{.group = 2,
 
 inline constexpr std::string_view model_ends_without_error = "a model trains without an error";
 
+/// Every parameter has a name of its own.
 template <class Tested>
 void check_model_listing() {
   using Model = TestedModel<Tested, RunTimeSharded>;
@@ -91,6 +92,7 @@ void check_model_listing() {
   });
 }
 
+/// The loss falls to `learns_to` of the first in 30 steps.
 template <class Tested>
 void check_model_learns() {
   double part = 0.7;
@@ -141,6 +143,7 @@ void check_model_strategies() {
   });
 }
 
+/// Gradients are central differences of the loss.
 template <class Tested>
 void check_model_gradients() {
   const auto check = [](int ranks, const auto& task) {
@@ -151,6 +154,7 @@ void check_model_gradients() {
   check(1, task_of<Tested>(RunTimeSharded{Zero3{}}, tiling::RunTime::tokens(5)));
 }
 
+/// Every rank takes the bytes that were planned.
 template <class Tested>
 void check_model_bytes() {
   const auto check = [](int ranks, const auto& task) {
@@ -167,6 +171,7 @@ void check_model_bytes() {
   check(4, task_of<Tested>(detail::hybrid()));
 }
 
+/// A run that goes on from a checkpoint has the losses of one that never stopped.
 template <class Tested>
 void check_model_resumes() {
   constexpr std::string_view asked =

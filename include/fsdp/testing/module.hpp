@@ -2,11 +2,11 @@
 /// @file
 /// The suite of a module: its gradients are those of its values, tiles change nothing, and memory is its own.
 ///
-///   struct MyMlp {
-///     template <class L>
-///     static mine::Mlp<L> make(const ModuleSizes& sizes) { return {{}, sizes.hidden, 3 * sizes.hidden}; }
-///   };
-///   INSTANTIATE_TYPED_TEST_SUITE_P(Mine, ModuleSuite, MyMlp);
+///     struct MyMlp {
+///       template <class L>
+///       static mine::Mlp<L> make(const ModuleSizes& sizes) { return {{}, sizes.hidden, 3 * sizes.hidden}; }
+///     };
+///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, ModuleSuite, MyMlp);
 ///
 /// The struct may have `static std::vector<ModuleSizes> sizes()`, where not every size does, and for a block that reads
 /// what its model's entry makes `template <class L> static Shared share(nn::Context<L>&, const ModuleSizes&)`. With a
@@ -40,8 +40,8 @@ std::vector<SizesOf<Tested>> module_sizes_of() {
 template <class Tested>
 std::vector<nn::Parameter> module_parameters(const SizesOf<Tested>& sizes) {
   using Module = typename ModuleRun<device::Cpu, Tested, Fp32>::Module;
-  const auto list = nn::flatten<Module::template FieldsOf>(
-      Tested::template make<nn::Local<device::Cpu, Fp32, tiling::RunTime>>(sizes).parameters());
+  const auto list =
+      nn::flatten<Module::template FieldsOf>(Tested::template make<nn::Local<device::Cpu, Fp32>>(sizes).parameters());
   return {list.begin(), list.end()};
 }
 

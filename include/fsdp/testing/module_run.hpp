@@ -124,7 +124,7 @@ inline double relative_error(const Numbers& found, const Numbers& expected, doub
 template <class Device, class Tested, class Precision, class Tiling = tiling::RunTime>
 class ModuleRun {
  public:
-  using L = nn::Local<Device, Precision, Tiling>;
+  using L = nn::Local<Device, Precision>;
   using Compute = typename L::Compute;
   using Sizes = SizesOf<Tested>;
   using Case = TiledModuleCase<Sizes, Tiling>;

@@ -2,11 +2,11 @@
 /// @file
 /// The suite of operations on the CPU: right values, no memory but their own, and plans that hold.
 ///
-///   struct MyOperations {
-///     static std::vector<OperationCase> cases();
-///     static std::vector<OperationCase> refused();  // shapes that do not fit; no reference
-///   };
-///   INSTANTIATE_TYPED_TEST_SUITE_P(Mine, OperationSuite, MyOperations);
+///     struct MyOperations {
+///       static std::vector<OperationCase> cases();
+///       static std::vector<OperationCase> refused();  // shapes that do not fit; no reference
+///     };
+///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, OperationSuite, MyOperations);
 ///
 /// A struct may hold cases of many operations. Odd sizes show most: of one element, of no multiple of a register's, and
 /// one that is worth a team of threads.
@@ -100,6 +100,7 @@ void each_case(std::string_view asked, const std::vector<OperationCase>& cases, 
 
 }  // namespace detail
 
+/// Values are those of the float64 reference.
 inline void check_operation_values(const std::vector<OperationCase>& cases) {
   constexpr std::string_view asked =
       "an operation writes the values of its float64 reference, on any number of threads";
@@ -136,6 +137,7 @@ inline void check_operation_values(const std::vector<OperationCase>& cases) {
   });
 }
 
+/// Outputs and scratch are written, and nothing else.
 inline void check_operation_writes(const std::vector<OperationCase>& cases) {
   constexpr std::string_view asked =
       "an operation writes the elements of its outputs, its scratch, and nothing else: no input, no gap between rows";
@@ -156,6 +158,7 @@ inline void check_operation_writes(const std::vector<OperationCase>& cases) {
   });
 }
 
+/// Results do not depend on what outputs and scratch held before.
 inline void check_operation_reads(const std::vector<OperationCase>& cases) {
   constexpr std::string_view asked =
       "an operation reads neither its outputs nor its scratch before it has written them: its results are the same, "
@@ -168,6 +171,7 @@ inline void check_operation_reads(const std::vector<OperationCase>& cases) {
   });
 }
 
+/// The same bits on any number of threads.
 inline void check_operation_teams(const std::vector<OperationCase>& cases) {
   constexpr std::string_view asked = "an operation gives the same bits on any number of threads";
   detail::each_case(asked, cases, [&](const OperationCase& one) {
@@ -182,6 +186,7 @@ inline void check_operation_teams(const std::vector<OperationCase>& cases) {
   });
 }
 
+/// tensors() lists all that is read and written.
 inline void check_operation_lists(const std::vector<OperationCase>& cases) {
   constexpr std::string_view asked =
       "tensors() lists all that an operation reads and writes: devices with queues order its work by that alone";
@@ -206,6 +211,7 @@ inline void check_operation_lists(const std::vector<OperationCase>& cases) {
   });
 }
 
+/// A dry run counts its cost and its scratch.
 inline void check_operation_plans(const std::vector<OperationCase>& cases) {
   constexpr std::string_view asked =
       "a dry run counts of an operation, on device::Meta, the cost and the scratch that it has on the CPU";
@@ -237,6 +243,7 @@ inline void check_operation_plans(const std::vector<OperationCase>& cases) {
   });
 }
 
+/// The same bits where it is queued and runs later.
 inline void check_operation_on_queues(const std::vector<OperationCase>& cases) {
   constexpr std::string_view asked =
       "an operation that is enqueued and runs later, from a copy, gives the bits that it gives at once";
@@ -256,6 +263,7 @@ inline void check_operation_on_queues(const std::vector<OperationCase>& cases) {
   });
 }
 
+/// check() refuses what does not fit together.
 inline void check_operation_refuses(const std::vector<OperationCase>& refused) {
   constexpr std::string_view asked =
       "check() refuses tensors that do not fit together with a LogicError (InputError for what a user gave), before "
@@ -283,6 +291,7 @@ inline void check_operation_refuses(const std::vector<OperationCase>& refused) {
 template <class Tested>
 class OperationSuite : public ::testing::Test {
  protected:
+  /// Cases that check() must refuse; none where the struct lists none.
   static std::vector<OperationCase> refused() {
     if constexpr (requires { Tested::refused(); }) return Tested::refused();
     return {};

@@ -70,6 +70,7 @@ class OperationMemory {
     return add<T>("read and written", true, shape, gap, numbers<T>(scale));
   }
 
+  /// In the order in which they were taken.
   const std::vector<OperationTensor>& tensors() const { return tensors_; }
 
  private:
@@ -119,11 +120,13 @@ class OperationMemory {
 /// An operation of any type, on the CPU and the devices that stand for it.
 class AnyOperation {
  public:
+  /// A tensor of tensors().
   struct Listed {
     const void* data;
     bool written;
   };
 
+  /// Of any type that is an operation.
   template <class Op>
   requires(!std::is_same_v<Op, AnyOperation>) AnyOperation(const Op& op)  // of what a case's lambda returns
       : on_cpu([op](device::Cpu::Stream& stream) { device::enqueue(stream, op); }),
@@ -161,6 +164,7 @@ class AnyOperation {
   }
 };
 
+/// An operation at some sizes, and what it must give.
 struct OperationCase {
   std::string words = {};  ///< its sizes, and whatever tells it from others
   /// Takes its tensors, and gives the operation.

@@ -3,8 +3,8 @@
 /// The suite of an optimizer: what one update may touch and must not depend on, and what training over ranks makes of
 /// it.
 ///
-///   using namespace fsdp::testing;
-///   INSTANTIATE_TYPED_TEST_SUITE_P(Mine, OptimizerSuite, mine::Lion);
+///     using namespace fsdp::testing;
+///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, OptimizerSuite, mine::Lion);
 ///
 /// The parameter is an optimizer that has a default constructor, or a struct with
 /// `static std::vector<Optimizer> optimizers()`, the values to be tested, and, where 0.01 is no learning rate for them,
@@ -167,9 +167,11 @@ auto optimizers_of() {
   }
 }
 
+/// The parameter: an optimizer with a default constructor, or a struct with optimizers(), and `lr` where 0.01 is none.
 template <class Tested>
 class OptimizerSuite : public ::testing::Test {
  protected:
+  /// The learning rate of its runs.
   static constexpr double lr() {
     if constexpr (requires { Tested::lr; }) return Tested::lr;
     return 1e-2;

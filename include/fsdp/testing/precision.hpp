@@ -2,8 +2,8 @@
 /// @file
 /// The suite of a precision policy: its four types hold what training puts into them.
 ///
-///   using namespace fsdp::testing;
-///   INSTANTIATE_TYPED_TEST_SUITE_P(Mine, PrecisionSuite, mine::Precision);
+///     using namespace fsdp::testing;
+///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, PrecisionSuite, mine::Precision);
 ///
 /// Whether a device computes in Compute, and a communicator reduces in Reduce, is asked where a Stack joins them.
 #pragma once
@@ -45,6 +45,7 @@ constexpr double rounding_of() {
     return 0x1p-8;
 }
 
+/// The types are those that a Stack takes.
 template <class P>
 void check_precision_types() {
   static_assert(check_precision<P>());

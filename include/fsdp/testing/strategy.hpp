@@ -3,8 +3,8 @@
 /// The suite of a sharding strategy: its lists are sound, it trains as Replicated does, takes the bytes that were
 /// planned and sends what its list says.
 ///
-///   using namespace fsdp::testing;
-///   INSTANTIATE_TYPED_TEST_SUITE_P(Mine, StrategySuite, mine::Sharding);
+///     using namespace fsdp::testing;
+///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, StrategySuite, mine::Sharding);
 ///
 /// The parameter is a strategy that has a default constructor, or a struct with
 /// `static std::vector<Strategy> strategies()`, the values to be tested. A small Llama of odd sizes is trained over
@@ -146,6 +146,7 @@ inline constexpr bool adds_in_the_usual_order = mesh_axes_of<Strategy> == 1 &&
                                                  std::is_same_v<typename Strategy::Layout, buffer::Owned> ||
                                                  std::is_same_v<typename Strategy::Layout, buffer::AnyLayout>);
 
+/// Losses and weights are those of Replicated.
 template <class Strategy>
 void check_strategy_trains(const Strategy& strategy) {
   detail::check_runs(
@@ -170,6 +171,7 @@ void check_strategy_trains(const Strategy& strategy) {
       });
 }
 
+/// Rank 0 takes the bytes that were planned.
 template <class Strategy>
 void check_strategy_memory(const Strategy& strategy) {
   detail::check_runs(takes_planned_bytes, strategy, [](const StrategyCase& how, const StrategyRun& found) {
@@ -177,6 +179,7 @@ void check_strategy_memory(const Strategy& strategy) {
   });
 }
 
+/// A step starts the collectives of its list, and no other.
 template <class Strategy>
 void check_strategy_collectives(const Strategy& strategy) {
   constexpr std::string_view asked =
@@ -202,6 +205,7 @@ auto strategies_of() {
   }
 }
 
+/// The parameter: a strategy with a default constructor, or a struct with strategies().
 template <class Tested>
 class StrategySuite : public ::testing::Test {
  protected:

@@ -2,8 +2,8 @@
 /// @file
 /// The suite of a tiling policy: plans cover every token once and in order, cost what they say, and are pure.
 ///
-///   using namespace fsdp::testing;
-///   INSTANTIATE_TYPED_TEST_SUITE_P(Mine, TilingSuite, mine::Tiles);
+///     using namespace fsdp::testing;
+///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, TilingSuite, mine::Tiles);
 ///
 /// The parameter is a policy that has a default constructor, or a struct with `static std::vector<Policy> policies()`,
 /// the values to be tested. A policy may refuse a problem with an InputError, as a budget does that holds no tile; it
@@ -35,6 +35,7 @@ struct TilingProblem {
   std::string_view unit;
   tiling::Problem problem;
 
+  /// Such as "65 tokens of a unit ..., 7 times".
   std::string in_words() const {
     return message(problem.tokens, problem.tokens == 1 ? " token of " : " tokens of ", unit,
                    problem.repeats == 1 ? "" : message(", ", problem.repeats, " times"));
@@ -169,18 +170,22 @@ void check_plans(const Policy& policy, Expect expect) {
     fail("a policy makes plans", message(problems.size(), " problems"), "an InputError for each of them");
 }
 
+/// Tiles cover every token once and in order.
 template <class Policy>
 void check_tiling_covers(const Policy& policy) {
   check_plans(policy, detail::expect_cover);
 }
+/// A plan costs what its tiles cost.
 template <class Policy>
 void check_tiling_prices(const Policy& policy) {
   check_plans(policy, detail::expect_price);
 }
+/// Tiles are no shorter than sums in float allow.
 template <class Policy>
 void check_tiling_limits(const Policy& policy) {
   check_plans(policy, detail::expect_limits);
 }
+/// No plan takes more than Untiled's.
 template <class Policy>
 void check_tiling_saves(const Policy& policy) {
   check_plans(policy, detail::expect_no_more_than_untiled);
@@ -205,6 +210,7 @@ void check_tiling_is_pure(const Policy& policy) {
                                  plan && plans[i] && plan->tiles != plans[i]->tiles ? "; the borders differ" : "")));
 }
 
+/// No token makes no tile.
 template <class Policy>
 void check_tiling_of_nothing(const Policy& policy) {
   const auto plan = plan_unless_refused(policy, {.tile_bytes_per_token = 10});
@@ -257,6 +263,7 @@ auto policies_of() {
   }
 }
 
+/// The parameter: a policy with a default constructor, or a struct with policies().
 template <class Tested>
 class TilingSuite : public ::testing::Test {
  protected:

@@ -23,12 +23,15 @@ struct ValueMemory {
   static inline thread_local std::map<void*, std::shared_ptr<std::byte>> lent;
 };
 
+/// Gives memory of ValueMemory to containers.
 template <class T>
 struct ValueAllocator {
   using value_type = T;
   ValueAllocator() = default;
+  /// Allocators of all types are alike.
   template <class U>
   ValueAllocator(const ValueAllocator<U>&) {}
+  /// Of ValueMemory::shared where that is set, else of the heap.
   T* allocate(std::size_t count) {
     if (!ValueMemory::shared || count == 0) return std::allocator<T>().allocate(count);
     auto memory = ValueMemory::shared(static_cast<std::int64_t>(count * sizeof(T)));
@@ -37,6 +40,7 @@ struct ValueAllocator {
     ValueMemory::lent[values] = std::move(memory);
     return values;
   }
+  /// Gives it back.
   void deallocate(T* values, std::size_t count) {
     if (ValueMemory::lent.erase(values) == 0) std::allocator<T>().deallocate(values, count);
   }
@@ -54,7 +58,9 @@ inline std::int64_t begin_of(const Counts& counts, int rank) {
   for (int peer = 0; peer < rank; ++peer) begin += counts[static_cast<std::size_t>(peer)];
   return begin;
 }
+/// The number of elements of `rank`.
 inline std::int64_t count_of(const Counts& counts, int rank) { return counts[static_cast<std::size_t>(rank)]; }
+/// Of all ranks.
 inline std::size_t total_of(const Counts& counts) {
   return static_cast<std::size_t>(begin_of(counts, static_cast<int>(counts.size())));
 }
@@ -73,6 +79,7 @@ inline float contribution(int rank, std::int64_t index) {
   const float scale = static_cast<float>(1u << (hash >> 27 & 15u));
   return (static_cast<float>(hash & 0xffffu) / 65536.0f - 0.5f) * scale;
 }
+/// The first elements of a rank.
 inline Floats contributions(int rank, std::size_t elements) {
   Floats values(elements);
   for (std::size_t i = 0; i < elements; ++i) values[i] = contribution(rank, static_cast<std::int64_t>(i));

@@ -45,6 +45,7 @@ class ChatFormat {
   /// The text of messages, a JSON array, up to where the next answer begins.
   std::string prompt(std::string_view messages) const;
 
+  /// The one that its template was read for.
   const Tokenizer& tokenizer() const { return tokenizer_; }
   const std::string& name() const { return source_.name; }  ///< of the template, for people
   std::uint64_t digest() const;                             ///< differs where templates or the names of tokens do

@@ -22,6 +22,7 @@ struct TextRange {
   friend bool operator==(const TextRange&, const TextRange&) = default;
 };
 
+/// A rendered conversation.
 struct RenderedChat {
   std::string text;
   std::vector<TextRange> answers;  ///< what stood in {% generation %} blocks

@@ -51,6 +51,7 @@ class Tokenizer {
   std::int64_t vocabulary_size() const;                        ///< one more than the largest id
   std::optional<TokenId> id_of(std::string_view token) const;  ///< by its name in the file
   std::optional<std::string> name_of(TokenId id) const;        ///< in the file
+  /// Whether decoding may pass it over.
   bool is_special(TokenId id) const;
 
  private:
@@ -64,6 +65,7 @@ class Tokenizer {
 /// byte tokens <0x..> that turn out invalid behind ones that were valid, of which `decode` replaces all.
 class StreamDecoder {
  public:
+  /// `skip_special`: special tokens give no text.
   explicit StreamDecoder(Tokenizer tokenizer, bool skip_special = true);
 
   std::string push(TokenId id);  ///< text that no later id can change; a character whose bytes are not all there waits

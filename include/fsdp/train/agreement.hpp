@@ -28,6 +28,7 @@ namespace fsdp::train {
 
 /// An error that travels: its family and its text. Without a text there is none.
 struct Complaint {
+  /// Which exception it becomes again.
   enum class Family : char { other = 'o', input = 'i', diverged = 'd' };
   Family family = Family::other;
   std::string text = {};

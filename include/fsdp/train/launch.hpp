@@ -59,6 +59,7 @@ int launch(const LaunchOptions& launch, F f) {
 int launched_ranks();
 /// This process's rank among them: for what only one of them should print before ranks are there.
 int launched_rank();
+/// Ranks that there will be.
 template <class Comm>
 int planned_ranks(const LaunchOptions& launch) {
   return starts_ranks<Comm> ? static_cast<int>(launch.ranks) : launched_ranks();

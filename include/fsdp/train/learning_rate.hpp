@@ -12,9 +12,11 @@
 
 namespace fsdp::train {
 
+/// Courses of the rate after warm-up.
 enum class LrShape : std::uint8_t { constant, linear, cosine, wsd };
 inline constexpr std::array<std::string_view, 4> lr_shapes = {"constant", "linear", "cosine", "wsd"};  ///< their names
 
+/// A learning rate by step.
 struct LrSchedule {
   LrShape shape = LrShape::constant;
   double peak = 1e-3;

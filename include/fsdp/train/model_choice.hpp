@@ -28,6 +28,7 @@
 
 namespace fsdp::train {
 
+/// A config that has presets: --model takes their names.
 template <class Config>
 concept HasPresets = requires(std::string_view name) {
   { Config::preset_names() } -> std::same_as<std::vector<std::string>>;
@@ -35,6 +36,7 @@ concept HasPresets = requires(std::string_view name) {
   { Config::default_preset } -> std::convertible_to<std::string_view>;
 };
 
+/// A config that says how long a sequence may be: --seq-len is compared with it.
 template <class Config>
 concept HasLongestSequence = requires(Config changed, const Config config) {
   { changed.longest_sequence() } -> std::same_as<std::int64_t&>;

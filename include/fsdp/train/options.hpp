@@ -59,6 +59,7 @@ struct TextOptions {
   friend bool operator==(const TextOptions&, const TextOptions&) = default;
 };
 
+/// Of `tessera train`: a field for each flag, whose meaning is in src/train/bind.cpp and docs/commands/train.md.
 struct TrainOptions {
   std::vector<std::string> data = {};
   data::TokenFormat data_format = data::TokenFormat::automatic;
@@ -105,6 +106,7 @@ struct TrainOptions {
   friend bool operator==(const TrainOptions&, const TrainOptions&) = default;
 };
 
+/// Of `tessera eval`.
 struct EvalOptions {
   std::string model = {};
   std::string adapter = {};  ///< as in ModelChoice
@@ -121,6 +123,7 @@ struct EvalOptions {
   friend bool operator==(const EvalOptions&, const EvalOptions&) = default;
 };
 
+/// Of `tessera generate`.
 struct GenerateOptions {
   std::string model = {};
   std::string adapter = {};                  ///< as in ModelChoice
@@ -160,9 +163,12 @@ bool is_given(const Options& options, std::string_view flag) {
 void validate(const LaunchOptions& options);
 /// also on this number of ranks.
 void validate(const TrainOptions& options, std::int64_t ranks);
+/// As the first.
+/// @{
 void validate(const EvalOptions& options);
 void validate(const GenerateOptions& options);
 void validate(const ChatOptions& options);
+/// @}
 
 /// As flags are written (train/flag_set.hpp).
 void from_text(std::string_view flag, std::string_view text, OnSignal& value);

@@ -12,6 +12,7 @@
 
 namespace fsdp::train {
 
+/// How a token is chosen; the steps are applied in the order of the fields below `temperature`, after the penalty.
 struct Sampling {
   double temperature = 0.8;       ///< 0: always the likeliest token; top-k, top-p and min-p then change nothing
   std::int64_t top_k = 0;         ///< tokens that stay, and those as likely as the last of them; 0: all

@@ -48,6 +48,8 @@
 
 namespace fsdp::train {
 
+/// Trains a model on a source: steps, console, metrics, held-out losses, samples, checkpoints, signals. `run` is all of
+/// `tessera train` behind its flags.
 template <fsdp::Model Model, data::Source Source, class Optimizer = optim::RunTime>
 requires std::same_as<typename Source::Batch, typename Model::Batch>
 class Trainer {

@@ -40,7 +40,7 @@ struct StepSize {
   std::int64_t cached_rows = 0;  ///< as in RunShape
 };
 
-/// What the dry run is asked for a step of this size on one of `ranks` ranks.
+/// The dry run's request for a step of this size on one of `ranks` ranks.
 inline plan::Request plan_request(const StepSize& size, int ranks, int rank, Purpose purpose = Purpose::train) {
   const std::int64_t threads = threads_per_rank(size.threads, device::available_cores(), ranks_on_this_machine(ranks));
   return {.ranks = ranks,
@@ -64,7 +64,7 @@ inline StepSize step_size(const TrainOptions& options, int ranks) {
           .logit_rows = options.sample_prompt.empty() ? 0 : 1};
 }
 
-/// What the dry run is asked for these options and an optimizer, of the rank that takes the most.
+/// The dry run's request for these options and an optimizer, of the rank that takes the most memory.
 template <class Optimizer>
 plan::Request plan_request(const TrainOptions& options, int ranks, const Optimizer& optimizer) {
   plan::Request request = plan_request(step_size(options, ranks), ranks, plan::most_loaded);
@@ -112,15 +112,20 @@ class Training {
         counts_(communicator, module_.ledger()),
         held_out_counts_(communicator, module_.ledger()) {}
 
+  /// What the step was planned and built of.
+  /// @{
   Module& module() { return module_; }
   Optimizer& optimizer() { return optimizer_; }
   Executor<Model>& executor() { return executor_; }
   const plan::Plan& plan() const { return plan_; }
   const plan::Request& request() const { return request_; }
+  /// @}
   /// The exchanges that the plan has room for: of steps, which may be under way while held-out data are evaluated, and
   /// of those.
+  /// @{
   CountExchange<Comm>& counts() { return counts_; }
   CountExchange<Comm>& held_out_counts() { return held_out_counts_; }
+  /// @}
   /// Tensor memory of this rank at its peak.
   std::int64_t peak_bytes() const {
     std::int64_t sum = 0;
@@ -159,6 +164,7 @@ class Training {
         "; stopped before any weight was touched. Lower the learning rate, or look at the data of this step");
     return loss;
   }
+  /// The same with one micro-batch.
   double step(const Batch& batch, const device::StepInputs& inputs) { return step({&batch, 1}, inputs); }
 
  private:
@@ -195,9 +201,12 @@ class Evaluation {
     if (purpose == Purpose::evaluate) counts_.emplace(communicator, module_.ledger());
   }
 
+  /// What was planned and built.
+  /// @{
   ShardedModule<Model>& module() { return module_; }
   Executor<Model>& executor() { return executor_; }
   const plan::Plan& plan() const { return plan_; }
+  /// @}
   /// The exchange of counts that an evaluation has room for.
   CountExchange<Comm>& counts() {
     require(counts_.has_value(), "evaluation: the purpose is to generate, which counts no targets");

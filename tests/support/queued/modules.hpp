@@ -8,8 +8,8 @@
 
 namespace fsdp::nn {
 
-using QueuedFp32 = Local<testing::QueuedCpu, Fp32, tiling::RunTime>;
-using QueuedMetaFp32 = Local<device::MetaOf<testing::QueuedCpu>, Fp32, tiling::RunTime>;
+using QueuedFp32 = Local<testing::QueuedCpu, Fp32>;
+using QueuedMetaFp32 = Local<device::MetaOf<testing::QueuedCpu>, Fp32>;
 FSDP_NN_INSTANCES(extern template, QueuedFp32)
 FSDP_NN_INSTANCES(extern template, QueuedMetaFp32)
 

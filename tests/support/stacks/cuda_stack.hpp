@@ -12,7 +12,7 @@
 namespace fsdp::nn {
 
 template <class Device, class Precision>
-using TestLocal = Local<Device, Precision, tiling::RunTime>;
+using TestLocal = Local<Device, Precision>;
 using CudaFp32 = TestLocal<device::Cuda, Fp32>;
 using CudaBf16 = TestLocal<device::Cuda, Bf16Mixed>;
 using PlannedCudaFp32 = TestLocal<device::MetaOf<device::Cuda>, Fp32>;

@@ -38,6 +38,7 @@ struct AdamWStep {
   Tensor<const float> gradient = {};
   Tensor<Model> model = {};
 
+  /// Whether the step also writes rounded model weights.
   bool writes_model() const { return model.numel() > 0; }
   auto tensors() const { return std::tie(step, gradient, main, first_moment, second_moment, model); }
   Cost cost() const { return {.bytes = 7 * main.bytes() + model.bytes()}; }

@@ -29,6 +29,7 @@ struct AttentionShape {
   CumulativeLengths documents = {};  ///< of packed documents; empty: each sequence is one
   std::int64_t window = 0;           ///< tokens that one sees at most; 0: all of its document up to itself
 
+  /// Of all sequences.
   std::int64_t tokens() const { return sequences * sequence_length; }
   /// Whether the window hides anything from anybody.
   bool windowed() const { return window > 0 && window < sequence_length; }
@@ -44,10 +45,14 @@ struct AttentionShape {
     for (std::size_t i = 1; i < documents.size(); ++i) sum += square(documents[i] - documents[i - 1]);
     return sum;
   }
+  /// The document that a token is of.
   Document document(std::int64_t token) const { return document_of(documents, sequence_length, token); }
 
+  /// Shapes of q and of k and v.
+  /// @{
   Shape queries() const { return {tokens(), heads * head_dim}; }
   Shape keys() const { return {tokens(), kv_heads * head_dim}; }
+  /// @}
   /// FLOPs of `products` matmuls of one head's queries with its keys, of which a causal mask leaves half.
   std::int64_t flops(std::int64_t products) const {
     return products * checked_multiply(checked_multiply(heads, head_dim), squares());

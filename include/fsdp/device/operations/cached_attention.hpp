@@ -30,9 +30,12 @@ struct KeepHeads {
   Tensor<T> kept = {};                        // [sequences * kv_heads * capacity, head_dim]
 
   auto tensors() const { return std::tie(positions, x, kept); }
+  /// What the shapes say: key-value heads, tokens kept of each sequence at most, and tokens of each sequence in x.
+  /// @{
   std::int64_t heads() const { return x.columns() / kept.columns(); }
   std::int64_t capacity() const { return kept.rows() / (sequences * heads()); }
   std::int64_t length() const { return x.rows() / sequences; }
+  /// @}
   Cost cost() const { return {.bytes = 2 * x.bytes()}; }
   void check() const {
     require(x.rank() == 2 && kept.rank() == 2 && sequences > 0 && x.rows() % sequences == 0 && kept.columns() > 0 &&
@@ -61,12 +64,15 @@ struct CachedAttention {
   Tensor<T> out = {};                         // as q
 
   auto tensors() const { return std::tie(positions, q, keys, values, out); }
+  /// What the shapes say; `group` is query heads of a key-value head, `seen` tokens that a query sees at most.
+  /// @{
   std::int64_t sequences() const { return q.rows(); }
   std::int64_t head_dim() const { return keys.columns(); }
   std::int64_t heads() const { return q.columns() / head_dim(); }
   std::int64_t group() const { return heads() / kv_heads; }
   std::int64_t capacity() const { return keys.rows() / (sequences() * kv_heads); }
   std::int64_t seen() const { return window > 0 ? std::min(window, longest) : longest; }
+  /// @}
   Cost cost() const { return {.attention_flops = 4 * checked_multiply(q.numel(), seen())}; }
   void check() const {
     require(q.rank() == 2 && keys.rank() == 2 && kv_heads > 0 && q.numel() > 0 && keys.columns() > 0 &&

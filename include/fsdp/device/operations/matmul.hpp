@@ -22,13 +22,20 @@ struct Operand {
   bool transposed = false;
 
   Operand() = default;
+  /// A matrix [rows, columns], or its transpose.
+  /// @{
   Operand(Tensor<const T> matrix, bool is_transposed = false) : tensor(matrix), transposed(is_transposed) {}
   Operand(Tensor<T> matrix) : tensor(matrix) {}
+  /// @}
 
+  /// Of what is multiplied, after transposition.
+  /// @{
   std::int64_t rows() const { return transposed ? tensor.columns() : tensor.rows(); }
   std::int64_t columns() const { return transposed ? tensor.rows() : tensor.columns(); }
+  /// @}
 };
 
+/// The matrix, to be multiplied transposed.
 template <class T>
 Operand<std::remove_const_t<T>> transposed(Tensor<T> matrix) {
   return {Tensor<const std::remove_const_t<T>>(matrix), true};
@@ -45,6 +52,7 @@ struct Matmul {
   Write write = Write::overwrite;
 
   auto tensors() const { return std::tie(a.tensor, b.tensor, c); }
+  /// The problem's sizes and types.
   MatmulRecord record() const {
     return {.m = a.rows(),
             .n = b.columns(),

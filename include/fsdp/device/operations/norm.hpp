@@ -31,6 +31,7 @@ struct RmsNorm {
   Tensor<T> y = {};         // [T, heads H]
   Tensor<float> rstd = {};  // [heads T], a head's rows one after the other
 
+  /// Norms in a row: 1, or one for each head.
   std::int64_t heads() const { return heads_of(x.columns(), weight.numel()); }
   auto tensors() const { return std::tie(x, weight, y, rstd); }
   Cost cost() const { return {.bytes = x.bytes() + weight.bytes() + y.bytes() + rstd.bytes()}; }
@@ -56,7 +57,9 @@ struct RmsNormBackward {
   Tensor<float> dw = {};  // [H]
   Write dw_write = Write::overwrite;
 
+  /// Norms in a row: 1, or one for each head.
   std::int64_t heads() const { return heads_of(x.columns(), weight.numel()); }
+  /// Whether the weight's gradient is made.
   bool wants_dw() const { return dw.data() != nullptr; }
   auto tensors() const { return std::tie(x, weight, rstd, dy, dx, dw); }
   Cost cost() const {

@@ -67,6 +67,7 @@ struct DecideStep {
   Tensor<const double> sums = {};        // [ranks, 2]: loss, sum of squares
   Tensor<StepDecision> step = {};        // [1]
 
+  /// Whose loss and squares are given.
   std::int64_t ranks() const { return sums.rows(); }
   auto tensors() const { return std::tie(inputs, sums, step); }
   Cost cost() const { return {}; }
@@ -79,7 +80,9 @@ struct DecideStep {
 /// Main weights at rest, which an optimizer's operation writes. A gathered weight is refused in a sentence.
 struct MainWeights : Tensor<float> {
   MainWeights() = default;
+  /// Weights at rest, which may be written.
   MainWeights(const Tensor<float>& weights) : Tensor<float>(weights) {}
+  /// Does not compile: what is gathered cannot be stepped.
   template <class T>
   MainWeights(const Tensor<const T>&) {
     static_assert(!std::is_same_v<T, T>,

@@ -20,6 +20,7 @@ enum class Rotation : std::uint8_t { forward, backward };
 
 /// How positions turn more slowly, so that a model reaches beyond the sequences that it was first trained on.
 struct RotaryScaling {
+  /// Types of scaling, as config.json names them.
   enum class Kind : std::uint8_t {
     none,
     linear,  ///< every frequency is divided by `factor` (Chen et al. 2023, position interpolation)

@@ -10,6 +10,7 @@
 
 namespace fsdp::device {
 
+/// Throws LogicError, which names the operation.
 template <class X, class Y>
 void require_same_shape(std::string_view operation, const Tensor<X>& x, const Tensor<Y>& y) {
   require(x.shape() == y.shape(), operation, ": tensors of ", x.numel(), " and ", y.numel(),

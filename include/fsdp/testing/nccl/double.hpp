@@ -26,11 +26,13 @@ struct NcclGroupRecord {
   NcclCalls calls;
 };
 
+/// The library's functions, over all ranks of this process. Device: whose queues do the work.
 template <class Device>
 class NcclDouble {
  public:
   using Result = comm::nccl::Result;
 
+  /// To be given to comm::Nccl in place of the library's.
   static const comm::nccl::Table& table() {
     static const comm::nccl::Table made{
         .version = [] { return 22809; },

@@ -26,6 +26,7 @@
 
 namespace fsdp::testing {
 
+/// The device. Queues are threads, which wait at random; events order them.
 struct QueuedCpu {
   static constexpr std::string_view name = "queued-cpu";
   static constexpr bool counts_only = false;
@@ -57,6 +58,7 @@ struct QueuedCpu {
   /// Accesses in no order, in words, since the last call.
   static std::vector<std::string> take_races() { return MemoryOrder::instance().take_races(); }
 
+  /// A graph of what `ask` enqueues, under CUDA's rules of capturing.
   static Graph capture(Queue& queue, const std::function<void()>& ask) { return queue.capture(ask); }
 
   static void move(Queue& queue, const std::byte* from, std::byte* to, std::int64_t bytes) {
@@ -84,6 +86,7 @@ struct QueuedCpu {
   }
 };
 
+/// Adds what an operation touches through this tensor.
 template <class T>
 void list_access(std::vector<Access>& accesses, const Tensor<T>& tensor) {
   if (tensor.data() == nullptr || tensor.numel() == 0) return;

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gathers the book's pages for mkdocs: links follow the files to their places in the site, marks of code blocks go, headers and
+examples that inline code names become links, each example becomes a page. Then, with --search, adds the API to the search index.
+
+usage: assemble.py ROOT PAGES TAGS            writes PAGES; TAGS is Doxygen's tag file, of the API in PAGES/api
+       assemble.py --search SITE TAGS         adds to SITE/search/search_index.json
+"""
+import html
+import json
+import os
+import re
+import shutil
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+from pages import CODE, FENCE, LINK, MARK, pages
+
+FOLDERS = [  # of the API, in the order of the floors
+    ("fsdp", "Umbrella"), ("fsdp/core", "Tensors, types, errors"), ("fsdp/device", "Devices"), ("fsdp/device/operations", "Operations"),
+    ("comm", "Communication"), ("tiling", "Tiling"), ("fsdp/precision", "Precision"), ("fsdp/buffer", "Placements and layouts"),
+    ("fsdp/nn", "Modules"), ("fsdp/sharding", "Strategies and schedules"), ("fsdp/module", "Stacks, units, execution"),
+    ("fsdp/models", "Models"), ("fsdp/optim", "Optimizers"), ("fsdp/plan", "Dry runs"), ("fsdp/checkpoint", "Checkpoints"),
+    ("fsdp/data", "Data"), ("fsdp/text", "Tokenizers and templates"), ("fsdp/report", "Reports"), ("fsdp/train", "Training"),
+    ("fsdp/testing", "The conformance kit"), ("fsdp/testing/queued", "An asynchronous device on the CPU"), ("fsdp/testing/nccl", "A double of NCCL")]
+LANGUAGES = {".hpp": "cpp", ".cpp": "cpp", ".txt": "cmake"}
+RENAMED = {"README.md": "index.md", "bench/README.md": "bench.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md",
+           "CHANGELOG.md": "changelog.md"}
+
+
+def place_of(path):
+    """Where a file of the repository stands in the site, or None."""
+    if path in RENAMED:
+        return RENAMED[path]
+    if path.startswith("docs/") and not path.startswith("docs/site"):
+        return path.removeprefix("docs/")
+    if path.startswith("examples/") and re.match(r"\d\d_", path.split("/")[1]):
+        return f"examples/{path.split('/')[1]}.md"
+    return path if path.endswith(".svg") else None
+
+
+class Api:
+    """What Doxygen's tag file tells: pages of headers, and of classes, concepts, namespaces and their members."""
+
+    def __init__(self, tags):
+        self.headers, self.entries = {}, []
+        for compound in ElementTree.parse(tags).getroot():
+            name, page = compound.findtext("name"), compound.findtext("filename")
+            page = page if page.endswith(".html") else page + ".html"
+            if compound.get("kind") == "file":
+                self.headers[((compound.findtext("path") or "") + name).split("/include/")[-1]] = page
+            if compound.get("kind") in ("class", "struct", "concept", "namespace"):
+                self.entries.append((name, page, compound.get("kind")))
+            if compound.get("kind") in ("class", "struct", "namespace"):
+                for member in compound.findall("member"):
+                    entry = (f"{name}::{member.findtext('name')}", f"{member.findtext('anchorfile')}#{member.findtext('anchor')}", member.get("kind"))
+                    if entry[2] in ("function", "enumeration", "typedef") and entry[0] not in [one[0] for one in self.entries[-40:]]:
+                        self.entries.append(entry)
+        self.by_name = {name: link for name, link, _ in reversed(self.entries)}
+
+    def link_of(self, code):
+        """The page of what qualified inline code names, such as `tiling::cut`, or None."""
+        name = re.sub(r"<[^<>]*>$|\(\)$", "", code)
+        return self.by_name.get("fsdp::" + name.removeprefix("fsdp::")) if "::" in name else None
+
+    def page_of(self, code):
+        """The page of the header that inline code names, as includes or below include/fsdp, or None."""
+        name = code.strip("<>").removeprefix("include/")
+        return self.headers.get(name) or self.headers.get("fsdp/" + name)
+
+
+class Assembler:
+    def __init__(self, root, target, api):
+        self.root, self.target, self.api = Path(root).resolve(), Path(target), api
+
+    def run(self):
+        for page in pages(self.root):
+            path = str(page.relative_to(self.root))
+            if path == "README.md":
+                continue  # docs/index.md is the front page
+            self.write(place_of(path), self.page(path, page.read_text()))
+        for picture in [*(self.root / "docs").rglob("*.svg"), *(self.root / "bench").glob("*.svg")]:
+            place = self.target / place_of(str(picture.relative_to(self.root)))
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(picture, place)
+        for folder in sorted((self.root / "examples").iterdir()):
+            if re.match(r"\d\d_", folder.name):
+                self.write(f"examples/{folder.name}.md", self.example(folder))
+        self.write("api.md", self.api_page())
+        (self.target / "style").mkdir(exist_ok=True)
+        shutil.copy(self.root / "docs/site/book.css", self.target / "style/book.css")
+
+    def write(self, place, text):
+        (self.target / place).parent.mkdir(parents=True, exist_ok=True)
+        (self.target / place).write_text(text)
+
+    def api_page(self):
+        """All headers of the API, by folder, with the first sentence of each."""
+        parts = ["# API reference\n\nThe headers, floor by floor. Each name leads to its page, made by Doxygen; [namespaces](api/namespaces.html), "
+                 "[concepts](api/concepts.html) and [classes](api/annotated.html) are listed there too. The search above finds them by name.\n"]
+        for folder, title in FOLDERS:
+            headers = sorted(name for name in self.api.headers if os.path.dirname(name) == folder)
+            if headers:
+                parts.append(f"## {title}\n\n| `{folder}` | |\n| --- | --- |")
+                parts += [f"| [`{os.path.basename(name)}`](api/{self.api.headers[name]}) | {self.about(name)} |" for name in headers]
+                parts.append("")
+        return "\n".join(parts)
+
+    def about(self, header):
+        """The first sentence of a header's description."""
+        head = re.search(r"/// @file\n((?:///.*\n)+)", (self.root / "include" / header).read_text())
+        text = " ".join(line.removeprefix("///").strip() for line in head[1].split("\n")) if head else ""
+        return re.sub(r"([|*<_])", r"\\\1", re.split(r"(?<=\.) ", text)[0])
+
+    def example(self, folder):
+        files = sorted(folder.iterdir(), key=lambda file: (file.name != "main.cpp", file.name))
+        parts = [f"# Example {folder.name}\n\nEvery file of `examples/{folder.name}`. [All examples](../examples.md).\n"]
+        parts += [f"## {file.name}\n\n```{LANGUAGES.get(file.suffix, '')}\n{file.read_text()}```\n" for file in files]
+        return "\n".join(parts)
+
+    def page(self, path, text):
+        place, lines, closing = place_of(path), [], None
+        for line in text.splitlines():
+            fence = FENCE.match(line)
+            if closing:
+                closing = None if line.strip() == closing else closing
+            elif fence:
+                closing = fence[2]
+                if lines and MARK.match(lines[-1].strip()):
+                    lines.pop()
+                if lines and lines[-1].strip():
+                    lines.append("")
+            elif not line.startswith("<!--"):
+                if re.match(r"(- |\d+\. )", line) and lines and lines[-1].strip() and not re.match(r"(- |\d+\. |  )", lines[-1]):
+                    lines.append("")  # Python-Markdown begins a list behind an empty line alone
+                line = self.linked(path, place, line)
+            lines.append(line)
+        return "\n".join(lines) + "\n"
+
+    def linked(self, path, place, line):
+        """A line of prose with its links as the site has them."""
+        up = "../" * place.count("/")
+        spans = []
+
+        def keep(text):
+            spans.append(text)
+            return f"\0{len(spans) - 1}\0"
+
+        def link(found):
+            target, _, anchor = found[1].partition("#")
+            if re.match(r"^(https?|mailto):", found[1]) or not target:
+                return found[0]
+            file = os.path.normpath(os.path.join(os.path.dirname(path), target))
+            words = found[0][found[0].index("[") + 1:found[0].index("](")]
+            header = self.api.headers.get(file.removeprefix("include/"))
+            there = f"{up}api/{header}" if header else place_of(file)
+            if there is None:
+                return words
+            there = there if header else os.path.relpath(there, os.path.dirname(place) or ".")
+            return found[0].replace(f"]({found[1]})", f"]({there}{'#' + anchor if anchor else ''})")
+
+        def code(found):
+            header = self.api.page_of(found[2].strip()) or self.api.link_of(found[2].strip())
+            example = re.match(r"^(?:examples/)?(\d\d_\w+)(/[\w.]+)?$", found[2].strip())
+            if header:
+                return keep(f"[{found[0]}]({up}api/{header})")
+            if example and (self.root / "examples" / example[1]).is_dir() and place != f"examples/{example[1]}.md":
+                return keep(f"[{found[0]}]({up}examples/{example[1]}.md)")
+            return keep(found[0])
+
+        # Code inside a link's words stays code: links are taken first.
+        line = re.sub(LINK.pattern.replace(r"[^\]]*", r"(?:`[^`]*`|[^\]`])*"), lambda found: keep(link(re.match(LINK, found[0]) or found)), line)
+        line = CODE.sub(code, line)
+        while "\0" in line:
+            line = re.sub("\0(\\d+)\0", lambda found: spans[int(found[1])], line)
+        return line
+
+
+def add_to_search(site, api):
+    file = Path(site) / "search/search_index.json"
+    index = json.loads(file.read_text())
+    for name, link, kind in api.entries:
+        index["docs"].append({"location": f"api/{link}", "title": html.escape(name), "text": f"{kind} of the API reference: {html.escape(name.replace('::', ' '))}"})
+    file.write_text(json.dumps(index))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--search":
+        add_to_search(sys.argv[2], Api(sys.argv[3]))
+    else:
+        Assembler(sys.argv[1], sys.argv[2], Api(sys.argv[3])).run()

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A tiling policy without its type: what modules see, so that one compilation of them serves every tiling.
+#pragma once
+
+#include <concepts>
+#include <memory>
+#include <utility>
+
+#include <tiling/policies.hpp>
+
+namespace fsdp::tiling {
+
+/// Holds a policy of any type; copies share it. By default Untiled.
+class Chosen {
+ public:
+  Chosen() = default;
+  template <class Policy>
+  requires(!std::same_as<Policy, Chosen> && Tiling<Policy>) Chosen(Policy policy)
+      : policy_(std::make_shared<const Policy>(std::move(policy))), plan_([](const void* held, const Problem& problem) {
+          return static_cast<const Policy*>(held)->plan(problem);
+        }) {}
+
+  TilePlan plan(const Problem& problem) const { return plan_(policy_.get(), problem); }
+
+ private:
+  std::shared_ptr<const void> policy_;
+  TilePlan (*plan_)(const void*, const Problem&) = [](const void*, const Problem& problem) {
+    return Untiled{}.plan(problem);
+  };
+};
+
+}  // namespace fsdp::tiling

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Code of pages that stands in no example: it compiles.
+// clang-format off
+#include <comm/mpi.hpp>
+#include <fsdp/fsdp.hpp>
+
+using Stack = fsdp::Stack<
+    fsdp::FullyShard<fsdp::ReshardAfterForward::yes>,   // sharding: FSDP2
+    fsdp::comm::Mpi<>,                                  // communication; brings its device, the CPU
+    fsdp::Bf16Mixed,                                    // precision: bf16 compute, fp32 main weights and reduction
+    fsdp::tiling::TokensPerTile<4096>>;                 // tiling: MLP and loss, 4096 tokens at a time
+
+int main(int argc, char** argv) { return fsdp::train_main<fsdp::Llama<Stack>>(argc, argv); }
+
+namespace models {
+
+using Local = Stack::Local;
+constexpr std::int64_t hidden = 64, heads = 4, kv_heads = 2, head_dim = 16;
+constexpr float eps = 1e-5f;
+
+void made(const char* folder) {
+  fsdp::LlamaConfig config = fsdp::LlamaConfig::read(folder);  // or values: {.family = "qwen3", .vocab_size = ...}
+  fsdp::nn::ResidualAttention<Local> attention{{}, hidden, heads, kv_heads, head_dim, eps, /*window=*/4096, /*biases=*/true};
+  (void)config, (void)attention;
+}
+
+}  // namespace models

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the pages of the book: code blocks against the files that they are from, commands against the program's flags, links
+against pages, headings and files, and the files, tests and flags that inline code names.
+
+usage: docs.py ROOT
+
+What a code block needs is said in docs/site/pages.py. Whether printed output is the program's is for tests/programs/docs.sh.
+"""
+import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs/site"))
+from commands import Commands, lines_of  # noqa: E402
+from pages import anchors, blocks, code_spans, first_cells, links, pages  # noqa: E402
+
+SHELL = ("bash", "sh", "console")
+SOURCE_FILE = re.compile(r"^(?!nlohmann/)[\w.-]+(/[\w.*-]+)+\.(hpp|cpp|cu|cuh|py|sh|cmake|md)$")
+PLACES = ("", "include", "include/fsdp", "src", "tests", "docs", "bench", "examples")  # where a path of inline code may begin
+TEST_NAME = re.compile(r"^[A-Z]\w*[a-z]\w*\.[A-Z]\w*[a-z]\w*$")
+DECLARED = re.compile(r"\b(?:TYPED_)?TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\s*\)")
+FLAG = re.compile(r"^(--[a-z0-9-]+)(?![\w*])")
+# Flags of other programs that pages tell of: torch, Megatron-LM, DeepSpeed, mpirun, cmake, GoogleTest, our scripts.
+FOREIGN = set("""--use-distributed-optimizer --data-path --lr-decay-style --lr-wsd-decay-iters --lr-wsd-decay-steps
+    --lr-wsd-decay-style --reset-position-ids --reset-attention-mask --micro-batch-size --oversubscribe --mca --gtest_list_tests
+    --gtest_filter --preset --ci --check --recompute-activations --tensor-model-parallel-size --overlap-grad-reduce
+    --overlap-param-gather --cpu-offload --fp16 --build --install --logdir""".split())
+
+
+def without_gap(line):
+    return line.strip() == "..."
+
+
+def quote_error(text, source):
+    """Where a quote leaves its file: None, or the first line that does not stand there."""
+    wanted = [line.rstrip() for line in text.splitlines()]
+    there = [line.rstrip() for line in source.splitlines()]
+    parts, part = [], []
+    for line in wanted:
+        if without_gap(line):
+            parts.append(part)
+            part = []
+        else:
+            part.append(line)
+    begin = 0
+    for part in [part for part in parts + [part] if any(part)]:
+        while part and not part[0]:
+            part = part[1:]
+        while part and not part[-1]:
+            part = part[:-1]
+        best, found = 0, None
+        for k in range(begin, len(there)):
+            same = common_lines(part, there[k:k + len(part)])
+            if same == len(part):
+                found = k + same
+                break
+            best = max(best, same)
+        if found is None:
+            return part[best]
+        begin = found
+    return None
+
+
+def common_lines(part, lines):
+    """How many lines agree, whatever both are indented by."""
+    def indent(line):
+        return len(line) - len(line.lstrip())
+
+    shift = None
+    for k, (wanted, line) in enumerate(zip(part, lines)):
+        if wanted.lstrip() != line.lstrip():
+            return k
+        if wanted:
+            if shift is None:
+                shift = indent(line) - indent(wanted)
+            if indent(line) - indent(wanted) != shift:
+                return k
+    return min(len(part), len(lines))
+
+
+LITERAL = re.compile(r'"((?:\\.|[^"\\\n])*)"')
+VARIABLE = re.compile(r"\s*\.\.\.\s*")
+
+
+def literals(source):
+    """The string literals of a source, adjacent ones joined."""
+    joined = re.sub(r'(?<!\\)"\s*"', "", source)
+    return [text.replace('\\"', '"') for text in LITERAL.findall(joined)]
+
+
+def unsaid(message, said):
+    """The first part of a message that stands in no literal, or None. Parts are what is between dots for what differs."""
+    for part in VARIABLE.split(" ".join(message.split())):
+        if part and not any(part in text for text in said):
+            return part
+    return None
+
+
+class Checker:
+    def __init__(self, root):
+        self.root = Path(root).resolve()
+        self.commands = Commands(self.root)
+        self.wrong = []
+        self.quotes = self.checked_links = 0
+        self.tests, self.said = set(), []
+        for folder in ("src", "include"):
+            for file in sorted((self.root / folder).rglob("*.[ch]pp")):
+                self.said += literals(file.read_text())
+        for folder in ("tests", "include/fsdp/testing"):
+            for file in (self.root / folder).rglob("*.[ch]pp"):
+                self.tests |= {".".join(names) for names in DECLARED.findall(file.read_text())}
+
+    def check(self):
+        for page in pages(self.root):
+            text = page.read_text()
+            self.check_blocks(page, text)
+            self.check_links(page, text)
+            self.check_code_spans(page, text)
+            for line, code in first_cells(text):
+                if (part := unsaid(code, self.said)) is not None:
+                    self.found(page, line, f"no message in src or include says '{part}'")
+        return self.wrong
+
+    def found(self, page, line, sentence):
+        self.wrong.append(f"{page.relative_to(self.root)}:{line}: {sentence}")
+
+    def check_blocks(self, page, text):
+        for block in blocks(text):
+            if block.kind == "from":
+                source = self.root / block.source
+                if not source.is_file():
+                    self.found(page, block.line, f"there is no file '{block.source}'")
+                    continue
+                self.quotes += 1
+                line = quote_error(block.text, source.read_text())
+                if line is not None:
+                    self.found(page, block.line, f"this line is not in {block.source}, or not there: {line.strip()}")
+            if block.kind == "says":
+                source = self.root / block.source
+                part = unsaid(block.text, literals(source.read_text())) if source.is_file() else block.source
+                if part is not None:
+                    self.found(page, block.line, f"{block.source} does not say: {part}")
+            if block.kind == "prints":
+                self.check_commands(page, block.line, block.source)
+            elif block.kind == "run" or (block.kind == "" and block.language in SHELL):
+                for line in lines_of(block.text):
+                    self.check_commands(page, block.line, line)
+            elif block.kind == "":
+                self.found(page, block.line, "a code block does not say where it is from; see docs/site/pages.py")
+
+    def check_commands(self, page, line, command):
+        for sentence in self.commands.check(command):
+            self.found(page, line, f"{sentence}: {command.strip()}")
+
+    def check_links(self, page, text):
+        for line, target in links(text):
+            self.checked_links += 1
+            if re.match(r"^(https?|mailto):", target):
+                continue
+            path, _, anchor = target.partition("#")
+            file = (page.parent / path).resolve() if path else page
+            if not file.exists():
+                self.found(page, line, f"the link to '{target}' leads nowhere")
+            elif self.root not in file.parents:
+                self.found(page, line, f"the link to '{target}' leaves the repository")
+            elif anchor and (file.suffix != ".md" or anchor not in anchors(file.read_text())):
+                self.found(page, line, f"no single heading has the anchor of the link '{target}'")
+
+    def check_code_spans(self, page, text):
+        for line, code in code_spans(text):
+            if code.startswith("tessera ") and not re.search(r"[<>]|\.\.\.$", code):
+                self.check_commands(page, line, re.sub(r"\.\.\.", "", code))
+            elif SOURCE_FILE.match(code) and not any(list((self.root / place).glob(code)) for place in PLACES):
+                self.found(page, line, f"there is no file '{code}'")
+            elif TEST_NAME.match(code) and code not in self.tests:
+                self.found(page, line, f"there is no test '{code}'")
+            elif (flag := FLAG.match(code)) and flag[1] not in self.commands.all_flags() | FOREIGN | {"--help", "--version"}:
+                self.found(page, line, f"no sub-command has the flag {flag[1]}")
+
+
+def main():
+    checker = Checker(sys.argv[1])
+    for sentence in checker.check():
+        print(sentence)
+    print(f"{checker.quotes} quotes, {checker.checked_links} links")
+    return 1 if checker.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

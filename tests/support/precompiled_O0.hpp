@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Precompiled for tests of whole stacks (cmake/precompiled.cmake). No source includes it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <thread>
+
+#include <comm/threads.hpp>
+#include <fsdp/fsdp.hpp>
