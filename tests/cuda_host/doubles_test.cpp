@@ -176,7 +176,7 @@ TEST_F(CudaHost_doubles, ABarrierThatIsLeftOutOfAKernelIsAProblem) {
   emulation::leave_out(sites.back());  // between what warps write and all read
   add_up();
   emulation::leave_out({});
-  expect_problem("and no barrier between");
+  expect_problem("of static shared memory");
 }
 
 TEST_F(CudaHost_doubles, AbortBlocksWhileAGraphHoldsACollective) {
