@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a kernel's instructions do, by nvdisasm: its loops, and in its main loop branches, loads of matrices and products.
+"""What a kernel's instructions do, by nvdisasm: its loops, and in its main loop branches, ldmatrix and products.
 
 The main loop is the smallest one with most products (HMMA), or where a kernel has none, the innermost one that loads
 most bytes of global memory; where there is no loop it is the whole kernel.
@@ -177,6 +177,7 @@ def loops_of(cubins, nvdisasm):
         with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
             file.write(cubin.data)
             file.flush()
-            text = subprocess.run([nvdisasm, "-c", "-ndf", file.name], check=True, capture_output=True, text=True).stdout
+            text = subprocess.run([nvdisasm, "-c", "-ndf", file.name], check=True, capture_output=True,
+                                  text=True).stdout
         found.update({name: Loop(body) for name, body in functions(text).items() if body})
     return found

@@ -23,6 +23,7 @@ import disassembly
 import model
 
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "budget.json")
+PARTS_OF_LOOPS = ("spill_accesses", "instructions", "branches", "ldmatrix_per_mma")
 SLACK_OF_INSTRUCTIONS = 1.05
 AGAIN = "run bench/gpu/gate.py update if that is meant"
 
@@ -126,7 +127,7 @@ def check_loops(found, table):
         if limits is None:
             yield f"{name}: its loop is not in the table; {AGAIN}"
             continue
-        yield from worse(name, loop.limits(), limits, ("spill_accesses", "instructions", "branches", "ldmatrix_per_mma"))
+        yield from worse(name, loop.limits(), limits, PARTS_OF_LOOPS)
         if loop.spill_accesses > 0 and name not in table["excused"]:
             yield f"{name}: {loop.spill_accesses} accesses to its stack, and nothing in 'excused' says why"
 
@@ -180,7 +181,8 @@ def run(arguments):
         print_model(found)
         return 0
     if arguments.part == "update":
-        write_table(arguments.table, updated(found, read_table(arguments.table) if os.path.exists(arguments.table) else {}))
+        before = read_table(arguments.table) if os.path.exists(arguments.table) else {}
+        write_table(arguments.table, updated(found, before))
         return 0
     table = read_table(arguments.table)
     found.require_same_tools(table)

@@ -106,14 +106,15 @@ def of_tensor_cores(operation, launches, flops):
 
 
 def of_memory(operation, launches, moved):
-    """Of the rest: the memory's rate, what loads on their way keep busy, or what the loop's instructions let through."""
+    """Of the rest: what the memory gives, what loads on their way keep busy, or what the loop's instructions take."""
     kernel, launch, loop = max(launches, key=lambda each: each[1]["blocks"] * each[1]["threads"])
     rates = {"memory": MEMORY_RATE * COPY_SHARE}
     loads = 32 * sum(i.bytes_of_lane() for i in loop.instructions if i.kind == "LDG") if loop else 0
     stores = 32 * sum(i.bytes_of_lane() for i in loop.instructions if i.kind == "STG") if loop else 0
     if loads and loop.is_loop:
         blocks = min(blocks_an_sm(kernel, launch), -(-launch["blocks"] // MULTIPROCESSORS))
-        rates["loads on their way"] = MULTIPROCESSORS * blocks * launch["threads"] / 32 * (loads + stores) / LOAD_SECONDS
+        warps = MULTIPROCESSORS * blocks * launch["threads"] / 32
+        rates["loads on their way"] = warps * (loads + stores) / LOAD_SECONDS
         for unit, count in pressure(loop).items():
             rates[unit] = MULTIPROCESSORS * CLOCK * (loads + stores) / count if count else float("inf")
     limit = min(rates, key=rates.get)

@@ -25,8 +25,8 @@ def run(part, table):
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(table, file)
         file.flush()
-        done = subprocess.run([sys.executable, "-B", os.path.join(GATE, "gate.py"), part, PROGRAM, "--table", file.name],
-                              capture_output=True, text=True)
+        command = [sys.executable, "-B", os.path.join(GATE, "gate.py"), part, PROGRAM, "--table", file.name]
+        done = subprocess.run(command, capture_output=True, text=True)
         return done.returncode, done.stdout
 
 
@@ -37,7 +37,8 @@ class OfThisBuild(unittest.TestCase):
     def setUpClass(cls):
         found = gate.Found(PROGRAM, False)
         kernels = {name: kernel.limits() for name, kernel in found.kernels.items()}
-        operations = {o["operation"]: [gate.launch_limits(*each) for each in launches] for o, launches in found.operations}
+        operations = {operation["operation"]: [gate.launch_limits(*each) for each in launches]
+                      for operation, launches in found.operations}
         cls.table = {"architecture": found.architecture, "toolkit": found.toolkit, "operations": operations,
                      "excused": {name: "" for name, kernel in found.kernels.items() if kernel.stack},
                      "kernels": kernels}
