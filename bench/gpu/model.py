@@ -8,6 +8,8 @@ tensor cores' rate, which wgmma alone does, and the time of a load, of Luo and o
 Architecture through Microbenchmarking" (2024); cuDNN's and FlashAttention-2's rates of Shah and others,
 "FlashAttention-3" (2024), causal, 16k tokens; copies reach nine tenths of the memory's rate.
 """
+import re
+
 CLOCK = 1.83e9
 MULTIPROCESSORS = 132
 TENSOR_RATE = 989e12
@@ -18,8 +20,9 @@ LOAD_SECONDS = 600e-9
 REGISTERS, SHARED, THREADS, BLOCKS = 64 * 1024, 228 * 1024, 2048, 32  # of a multiprocessor
 MMA_FLOPS = 2 * 16 * 8 * 16
 
-# Products of all scores with a head's columns that a pass makes; operations count 2 and 5 in all.
-PRODUCTS = {"forward": 2, "backward_keys": 4, "backward_queries": 3}
+# Products of all scores with a head's columns that a kernel makes, by its name; operations count 2 and 5 in all.
+PRODUCTS = ((r"forward<", 2), (r"backward_keys<.*, true, false>", 3), (r"backward_keys<.*, false, true>", 2),
+            (r"backward_keys<", 4), (r"backward_queries<", 3))
 
 # TFLOP/s of cuDNN on an H100, by pass and head size, and what share of them is the goal; of copies for the rest.
 CUDNN = {"attention": {64: 388, 128: 539, 256: 509}, "attention_backward": {128: 516}}
@@ -84,6 +87,15 @@ def head_size(operation):
     return int(operation.rsplit(" ", 1)[1]) if "head size" in operation else None
 
 
+def products_of(kernel, columns):
+    """How many products with a head's columns it makes, on tiles that may be wider than the head."""
+    for pattern, count in PRODUCTS:
+        if re.search(": " + pattern, kernel.name):
+            tile = re.search(r"<\w+, (\d+)", kernel.name)
+            return count * (int(tile.group(1)) / columns if tile and columns else 1)
+    return 0
+
+
 def of_tensor_cores(operation, launches, flops):
     """Of attention: every launch whose loop has products, one after the other."""
     pass_name = operation.split(" ")[0]
@@ -91,7 +103,7 @@ def of_tensor_cores(operation, launches, flops):
     seconds, slowest = 0, (0, "")
     for kernel, _, loop in launches:
         mma = loop.count("HMMA") if loop else 0
-        products = PRODUCTS.get(kernel.name.split(": ")[-1].split("<")[0], 0)
+        products = products_of(kernel, head_size(operation))
         if mma == 0 or products == 0:
             continue
         units = pressure(loop)

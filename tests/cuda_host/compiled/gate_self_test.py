@@ -152,6 +152,15 @@ class OfText(unittest.TestCase):
         self.assertEqual(blocks(32, 0, 256, 0, bound=128), 0)
 
 
+    def test_passes_count_their_products_on_tiles_as_wide_as_they_are(self):
+        def products(name, columns):
+            return model.products_of(compiled.Kernel(name, "", 0, 0, 0, 0), columns)
+        self.assertEqual(products("attention_forward: forward<bf16, 64>", 64), 2)
+        self.assertEqual(products("attention_forward: forward<bf16, 96>", 80), 2.4)
+        self.assertEqual(products("attention_backward_keys: backward_keys<f16, 256, false, true>", 256), 2)
+        self.assertEqual(products("attention_plain: multiply_out<f16, 4>", 64), 0)
+
+
 if __name__ == "__main__":
     try:
         gate.Found(PROGRAM, False)
