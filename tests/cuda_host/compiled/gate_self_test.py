@@ -63,7 +63,9 @@ class OfThisBuild(unittest.TestCase):
         self.expect("registers", change, f"{self.kernel}: {self.table['kernels'][self.kernel]['registers']} registers")
 
     def test_a_stack_needs_an_excuse(self):
-        excused = next(iter(self.table["excused"]))
+        excused = next(iter(self.table["excused"]), None)
+        if excused is None:
+            self.skipTest("no kernel has a stack")
         self.expect("registers", lambda table: table["excused"].pop(excused), f"{excused}: a stack of ")
 
     def test_unlisted_kernels_fail_and_so_do_those_that_are_gone(self):
