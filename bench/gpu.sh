@@ -13,8 +13,8 @@
 # One line a result as it comes, then a table, the goals against what was measured, and all of it in one JSON file to send
 # home: REPORT (default: report.json in BUILD). Ends within LIMIT seconds (default: 300, smoke 600). BUILD is where it
 # builds (default: build/gpu). Status 1 where something failed; a goal that is missed fails nothing.
-# The golden Llamas are among the stacks where CMake finds nlohmann/json.hpp (CMAKE_PREFIX_PATH), and runs of two GPUs
-# are killed too where it finds NCCL.
+# The golden Llamas are among the stacks where CMake finds nlohmann-json and range-v3 (CMAKE_PREFIX_PATH), and runs of two
+# GPUs are killed too where it finds NCCL.
 # Not built here, whatever is found: the program, MPI, and what compares with the CPU; see the main build's tests_cuda and
 # tests_cuda_stacks.
 set -euo pipefail
@@ -114,7 +114,7 @@ checked='CudaAttention.OnTensorCores*:CudaAttention.Windows*:CudaVocabulary.Embe
 case $mode in
   smoke)
     step "operations" "$build/tests_cuda" --gtest_filter='Cuda.*'
-    step "attention and odd sizes" "$build/tests_cuda" --gtest_filter='CudaAttention.*:CudaVocabulary.*:CudaHeads.*:CudaCachedAttention.*'
+    step "attention and odd sizes" "$build/tests_cuda" --gtest_filter='CudaAttention.*:CudaVocabulary.*:CudaOptimizer.*'
     step "a run that fails with graphs" bash -c 'killed_run error 1 "gives up"'
     step "a run whose peer is silent, with graphs" bash -c 'killed_run silence 3 "the device or the other ranks"'
     step "a run that is ended with graphs" bash -c 'killed_run signal 143 "SIGTERM: ended after step"'

@@ -14,7 +14,7 @@ using namespace fsdp;
 using namespace fsdp::bench;
 using device::Cuda;
 
-using Layer = MlpLayer<nn::Local<Cuda, Bf16Mixed, tiling::RunTime>>;
+using Layer = MlpLayer<nn::Local<Cuda, Bf16Mixed>>;
 using Matmuls = MlpMatmuls<Cuda, bf16>;
 
 constexpr std::int64_t hidden = 4096, intermediate = 12288;

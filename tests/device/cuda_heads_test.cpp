@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Biases, norms of heads and scaled rotary positions on Cuda: the CPU's, which heads_test.cpp compares with float64.
+/// Biases, norms of heads, scaled rotary positions and dropout on Cuda: the CPU's, which other tests compare with
+/// float64.
 #include "cuda_reference.hpp"
 
 namespace fsdp::device {
@@ -75,6 +76,35 @@ TEST(CudaHeads, ScaledRotaryTablesAreTheCpus) {
     enqueue(rank.stream, RotaryTable{.theta = 100, .scaling = scaling, .table = table.view()});
     EXPECT_LT(difference(table.back().values(), expected.values()), 1e-6);
   }
+}
+
+TEST(CudaHeads, ScaledSumsLeaveOutTheSameElementsAsTheCpu) {
+  FSDP_NEEDS_DEVICE();
+  for_types_and_variants([](auto type, bool plain) {
+    using T = decltype(type);
+    for (const CudaCase& c : cuda_cases()) {
+      CudaRank rank(plain);
+      Rank host(1);
+      const auto x = Matrix<T>::random(1, c.rows, c.columns, c.gap), y = Matrix<T>::random(2, c.rows, c.columns, c.gap);
+      const OnDevice<T> device_x(rank, x, c.offset), device_y(rank, y, c.offset);
+      Matrix<float> from(c.rows, c.columns), to(c.rows, c.columns);
+      from.set([values = x.values()](std::int64_t i) { return values[static_cast<std::size_t>(i)]; });
+      to.set([values = y.values()](std::int64_t i) { return values[static_cast<std::size_t>(i)]; });
+      for (const float rate : {0.0f, 0.3f}) {
+        const Dropout dropout{.rate = rate, .key = 5, .first_row = 2, .first_column = 3};
+        enqueue(host.stream,
+                Scale<float>{
+                    .x = from.view(), .y = to.view(), .factor = 0.5f, .write = Write::accumulate, .dropout = dropout});
+        enqueue(rank.stream, Scale<T>{.x = device_x.input(),
+                                      .y = device_y.view(),
+                                      .factor = 0.5f,
+                                      .write = Write::accumulate,
+                                      .dropout = dropout});
+      }
+      EXPECT_LT(difference(device_y.back().values(), to.values()), 2 * cuda_tolerance<T>());
+      EXPECT_TRUE(y.gaps_untouched());
+    }
+  });
 }
 
 }  // namespace

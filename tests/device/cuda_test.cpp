@@ -334,25 +334,6 @@ TEST(Cuda, AddCopyAndFillCoverEveryElementAndNoGap) {
       EXPECT_EQ(device_narrow.back().values(), rounded.values());
       enqueue(rank.stream, Copy<T>{.x = device_x.input(), .y = device_same.view()});
       EXPECT_EQ(device_same.back().values(), exact);
-      // The same elements are left out as on the CPU.
-      Rank host(1);
-      const auto scaled = Matrix<T>::random(2, c.rows, c.columns, c.gap);
-      const OnDevice<T> device_scaled(rank, scaled, c.offset);
-      Matrix<float> from(c.rows, c.columns), to(c.rows, c.columns);
-      from.set([&](std::int64_t i) { return exact[static_cast<std::size_t>(i)]; });
-      to.set([values = scaled.values()](std::int64_t i) { return values[static_cast<std::size_t>(i)]; });
-      for (const float rate : {0.0f, 0.3f}) {
-        const Dropout dropout{.rate = rate, .key = 5, .first_row = 2, .first_column = 3};
-        enqueue(host.stream,
-                Scale<float>{
-                    .x = from.view(), .y = to.view(), .factor = 0.5f, .write = Write::accumulate, .dropout = dropout});
-        enqueue(rank.stream, Scale<T>{.x = device_x.input(),
-                                      .y = device_scaled.view(),
-                                      .factor = 0.5f,
-                                      .write = Write::accumulate,
-                                      .dropout = dropout});
-      }
-      EXPECT_LT(difference(device_scaled.back().values(), to.values()), 2 * cuda_tolerance<T>());
       enqueue(rank.stream, Fill<T>{.y = device_y.view(), .value = -2});
       EXPECT_EQ(device_y.back().values(), Values(expected.size(), -2));
       EXPECT_TRUE(y.gaps_untouched() && wide.gaps_untouched() && narrow.gaps_untouched() && same.gaps_untouched());
