@@ -57,6 +57,13 @@ __device__ __forceinline__ void copy_async(void* to, const void* from, bool exis
       "l"(from), "r"(exists ? 16 : 0)
       : "memory");
 }
+/// The same of 4 bytes.
+__device__ __forceinline__ void copy_word_async(void* to, const void* from, bool exists) {
+  asm volatile(
+      "cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(to))),
+      "l"(from), "r"(exists ? 4 : 0)
+      : "memory");
+}
 /// Ends a group of copies.
 __device__ __forceinline__ void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 /// Waits until at most `Groups` of this thread's groups are under way.
