@@ -51,7 +51,7 @@ __device__ __forceinline__ Query query_at(const AttentionSizes& s, const float* 
 __device__ __forceinline__ void differentiate(const AttentionSizes& s, const Query& query, int query_index, int key,
                                               float& score, float& product) {
   const bool seen = key <= query_index && key >= query.first_key;
-  score = seen ? exp2f(score * (s.scale * log2_e) - query.lse) : 0.0f;
+  score = seen ? exp2_flushed(score * (s.scale * log2_e) - query.lse) : 0.0f;
   product = score * (product - query.product);
 }
 

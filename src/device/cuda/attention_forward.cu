@@ -47,13 +47,13 @@ __device__ __forceinline__ void advance(float (&scores)[M][N][4], float (&sums)[
       const RowStatistics before = rows[(2 * m + half) * Stride];
       most = fmaxf(before.most, fmaxf(most, exchange(most, 2)) * scale);
       const float origin = most == -INFINITY ? 0.0f : most;  // a row that has seen no key yet
-      const float kept = exp2f(before.most - origin);
+      const float kept = exp2_flushed(before.most - origin);
       float total = 0;
 #pragma unroll
       for (int n = 0; n < N; ++n)
 #pragma unroll
         for (int i = 2 * half; i < 2 * half + 2; ++i)
-          total += scores[m][n][i] = exp2f(scores[m][n][i] * scale - origin);
+          total += scores[m][n][i] = exp2_flushed(scores[m][n][i] * scale - origin);
       rows[(2 * m + half) * Stride] = {most, before.total * kept + total};
 #pragma unroll
       for (int n = 0; n < D / 8; ++n)

@@ -110,6 +110,10 @@ inline std::uint32_t ballot(bool yes) {
 
 inline unsigned popcount(std::uint32_t bits) { return static_cast<unsigned>(__builtin_popcount(bits)); }
 
+inline float exp2_flushed(float x) {
+  const float power = std::exp2(x);
+  return power < std::numeric_limits<float>::min() ? 0.0f : power;
+}
 inline int opaque(int x) { return x; }
 
 /// d += a b on a warp's fragments, as mma.m16n8k16.row.col lays them out.
