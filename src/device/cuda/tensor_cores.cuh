@@ -86,19 +86,6 @@ __device__ __forceinline__ std::uint32_t pack(float low, float high) {
 template <int D>
 constexpr int tile_stride = D + 8;
 
-/// Rows [first, first + Rows) of a matrix into a tile; rows from `end` on are zeros. Ends no group of copies.
-template <int D, int Rows, class T>
-__device__ __forceinline__ void copy_tile(T* tile, const T* matrix, std::int64_t stride, std::int64_t first,
-                                          std::int64_t end) {
-  constexpr int chunk = 16 / sizeof(T), chunks = D / chunk;
-  for (int i = threadIdx.x; i < Rows * chunks; i += blockDim.x) {
-    const int row = i / chunks, column = i % chunks * chunk;
-    const bool exists = first + row < end;
-    copy_async(tile + row * tile_stride<D> + column, exists ? matrix + (first + row) * stride + column : matrix,
-               exists);
-  }
-}
-
 /// Copies tiles of `Rows` rows and `columns` <= D columns of one matrix, `Threads` threads together: first the tile at
 /// row `first`, then those that follow. Columns from `columns` on become zeros. Ends no group of copies.
 template <int D, int Rows, int Threads, class T>
