@@ -196,14 +196,15 @@ template <ComputedBy<Cuda> T>
 void run(Cuda::Stream&, const Rope<T>&, Scratch);
 
 /// By cuDNN, in builds that have it, for bf16 and f16, whole sequences, head sizes that are multiples of 8 up to 128
-/// and rows that start at multiples of 16 bytes. Else ours: on the tensor cores for such rows with head sizes 64 and
-/// 128; a warp a row for the rest, for head sizes up to 512.
+/// and rows that start at multiples of 16 bytes. Else ours: on the tensor cores for such rows with head sizes that are
+/// multiples of 8 up to 256, in tiles of the next wider of 32, 64, 80, 96, 112, 128, 192 and 256 columns; a warp a row
+/// for the rest, for head sizes up to 512, which is tens of times slower.
 template <ComputedBy<Cuda> T>
 std::int64_t scratch(const Cuda::Planner&, const Attention<T>&);
 template <ComputedBy<Cuda> T>
 void run(Cuda::Stream&, const Attention<T>&, Scratch);
 /// Ours: dk and dv are summed by the owner of a block of keys, dq by the owner of a block of queries: scores are
-/// computed twice, and nothing depends on timing. cuDNN's deterministic way keeps the gradients of scores instead, so
+/// computed twice, three times for head sizes above 128, and nothing depends on timing. cuDNN's deterministic way keeps the gradients of scores instead, so
 /// that it does a few heads at a time, and is not used where one key-value head would take 1.25 GiB.
 template <ComputedBy<Cuda> T>
 std::int64_t scratch(const Cuda::Planner&, const AttentionBackward<T>&);

@@ -73,16 +73,17 @@ struct AttentionBlock {
   }
 };
 
-/// Whether the tensor cores' tiles hold heads of this size.
-inline bool fits_tiles(std::int64_t head_dim) { return head_dim == 64 || head_dim == 128; }
+/// Whether the tensor cores' tiles hold heads of this size: a tile's rows are copied 8 columns at a time.
+inline bool fits_tiles(std::int64_t head_dim) { return head_dim % 8 == 0 && head_dim <= 256; }
 
-/// Calls body with the columns of the narrowest tiles that hold heads of this size, as a constant.
+/// Calls body with the columns of the narrowest tiles that hold heads of this size, as a constant. Columns beyond the
+/// head's are zeros, so that few kernels do for all sizes.
 template <class Body>
 void with_tile_columns(std::int64_t head_dim, const Body& body) {
   const auto narrowest = [&]<int... Columns>(std::integer_sequence<int, Columns...>) {
     static_cast<void>(((head_dim <= Columns && (body(std::integral_constant<int, Columns>()), true)) || ...));
   };
-  narrowest(std::integer_sequence<int, 64, 128>());
+  narrowest(std::integer_sequence<int, 32, 64, 80, 96, 112, 128, 192, 256>());
 }
 
 /// Whether rows start at multiples of 16 bytes, as the tensor cores' tiles need.
