@@ -89,7 +89,8 @@ struct Cuda {
                            std::int64_t count, Write write, float* sum);
 };
 
-/// A point in a queue's work. Copies are the same point; a default one has happened.
+/// A point in a queue's work. Copies are the same point; a default one has happened. The last of them gives the
+/// cudaEvent_t back to its queue, which records it again.
 class Cuda::Event {
  public:
   Event() = default;
@@ -116,7 +117,9 @@ class Cuda::Queue {
   void* native() const { return handle_.get(); }  ///< a cudaStream_t
 
  private:
+  class Events;
   std::shared_ptr<void> handle_;
+  std::shared_ptr<Events> events_;  ///< shared with events, which may live longer
   std::string name_;
 };
 
@@ -204,8 +207,9 @@ std::int64_t scratch(const Cuda::Planner&, const Attention<T>&);
 template <ComputedBy<Cuda> T>
 void run(Cuda::Stream&, const Attention<T>&, Scratch);
 /// Ours: dk and dv are summed by the owner of a block of keys, dq by the owner of a block of queries: scores are
-/// computed twice, three times for head sizes above 128, and nothing depends on timing. cuDNN's deterministic way keeps the gradients of scores instead, so
-/// that it does a few heads at a time, and is not used where one key-value head would take 1.25 GiB.
+/// computed twice, three times for head sizes above 128, and nothing depends on timing. cuDNN's deterministic way keeps
+/// the gradients of scores instead, so that it does a few heads at a time, and is not used where one key-value head
+/// would take 1.25 GiB.
 template <ComputedBy<Cuda> T>
 std::int64_t scratch(const Cuda::Planner&, const AttentionBackward<T>&);
 template <ComputedBy<Cuda> T>
