@@ -23,6 +23,7 @@
 #include <fsdp/device/memory.hpp>
 #include <fsdp/device/offload.hpp>
 #include <fsdp/device/operations.hpp>
+#include <fsdp/device/queue.hpp>
 
 namespace fsdp::device {
 
@@ -106,7 +107,7 @@ class Cuda::Event {
 class Cuda::Queue {
  public:
   /// On the calling thread's device. `name` is for people: traces and errors.
-  explicit Queue(std::string_view name);
+  explicit Queue(std::string_view name, Priority priority = Priority::usual);
 
   Event record();
   void wait(const Event& event);

@@ -61,12 +61,16 @@ class Cuda::Queue::Events {
   std::size_t made_ = 0;
 };
 
-Cuda::Queue::Queue(std::string_view name) : events_(std::make_shared<Events>()), name_(name) {
+Cuda::Queue::Queue(std::string_view name, Priority priority) : events_(std::make_shared<Events>()), name_(name) {
   const std::string problem = cuda_problem();
   require<InputError>(problem.empty(), "cuda: ", problem);
+  int usual = 0, first = 0;
+  require_success(cudaDeviceGetStreamPriorityRange(&usual, &first), "asking for streams' priorities");
   cudaStream_t stream = nullptr;
   // Not the default kind, which would wait for work that others queue without naming a stream.
-  require_success(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+  require_success(
+      cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority == Priority::first ? first : usual),
+      "making a stream");
   handle_ = std::shared_ptr<void>(stream, [](void* made) { cudaStreamDestroy(static_cast<cudaStream_t>(made)); });
   cuda::name_for_profilers(stream, name_.c_str());
 }
@@ -112,7 +116,8 @@ Cuda::Graph Cuda::capture(Queue& queue, const std::function<void()>& work) {
   if (ended != cudaSuccess) discard();
   require_success(ended, "capturing a graph");
   cudaGraphExec_t made = nullptr;
-  const cudaError_t instantiated = cudaGraphInstantiate(&made, captured, 0);
+  // Else its kernels would have the priority of the stream that it is launched on.
+  const cudaError_t instantiated = cudaGraphInstantiate(&made, captured, cudaGraphInstantiateFlagUseNodePriority);
   discard();
   require_success(instantiated, "making a graph ready");
   Graph graph;
