@@ -229,8 +229,8 @@ void run(Cuda::Stream&, const SwiGluBackward<T>&);
 
 template <ComputedBy<Cuda> T>
 void run(Cuda::Stream&, const Embedding<T>&);
-/// Every block of threads owns rows of the table and reads all tokens: about a thousand times 4 bytes a token, most
-/// of them from the cache, beside the traffic of dy and dtable.
+/// Every block of threads owns rows of the table, every 1024th, and reads all tokens: about a thousand times 4 bytes a
+/// token, most of them from the cache, beside the traffic of dy and dtable.
 template <ComputedBy<Cuda> T>
 void run(Cuda::Stream&, const EmbeddingBackward<T>&);
 
