@@ -201,7 +201,7 @@ void run(Cuda::Stream&, const Rope<T>&, Scratch);
 
 /// By cuDNN, in builds that have it, for bf16 and f16, whole sequences, head sizes that are multiples of 8 up to 128
 /// and rows that start at multiples of 16 bytes. Else ours: on the tensor cores for such rows with head sizes that are
-/// multiples of 8 up to 256, in tiles of the next wider of 32, 64, 80, 96, 112, 128, 192 and 256 columns; a warp a row
+/// multiples of 8 up to 256, in tiles of the next wider of 32, 64, 80, 96, 128, 192 and 256 columns; a warp a row
 /// for the rest, for head sizes up to 512, which is tens of times slower.
 template <ComputedBy<Cuda> T>
 std::int64_t scratch(const Cuda::Planner&, const Attention<T>&);

@@ -83,7 +83,7 @@ void with_tile_columns(std::int64_t head_dim, const Body& body) {
   const auto narrowest = [&]<int... Columns>(std::integer_sequence<int, Columns...>) {
     static_cast<void>(((head_dim <= Columns && (body(std::integral_constant<int, Columns>()), true)) || ...));
   };
-  narrowest(std::integer_sequence<int, 32, 64, 80, 96, 112, 128, 192, 256>());
+  narrowest(std::integer_sequence<int, 32, 64, 80, 96, 128, 192, 256>());
 }
 
 /// Whether rows start at multiples of 16 bytes, as the tensor cores' tiles need.
