@@ -34,6 +34,7 @@ struct Copy {
   const void* from;
   bool exists;
   std::uint64_t group;
+  std::size_t bytes;
 };
 
 struct Fiber {
@@ -233,9 +234,18 @@ namespace {
 /// The copy of cp.async, at the time it arrives.
 void finish(const emulation::Copy& copy) {
   if (copy.exists)
-    std::memcpy(copy.to, copy.from, 16);
+    std::memcpy(copy.to, copy.from, copy.bytes);
   else
-    std::memset(copy.to, 0, 16);
+    std::memset(copy.to, 0, copy.bytes);
+}
+
+void copy(void* to, const void* from, bool exists, std::size_t bytes) {
+  emulation::Fiber& mine = emulation::fiber();
+  const emulation::Copy copy = {to, from, exists, mine.groups, bytes};
+  if (emulation::block.odd)
+    finish(copy);
+  else
+    mine.copies.push_back(copy);
 }
 
 }  // namespace
@@ -243,13 +253,9 @@ void finish(const emulation::Copy& copy) {
 void copy_async(void* to, const void* from, bool exists) {
   require_aligned(to, "cp.async");
   require_aligned(from, "cp.async");
-  emulation::Fiber& mine = emulation::fiber();
-  const emulation::Copy copy = {to, from, exists, mine.groups};
-  if (emulation::block.odd)
-    finish(copy);
-  else
-    mine.copies.push_back(copy);
+  copy(to, from, exists, 16);
 }
+void copy_word_async(void* to, const void* from, bool exists) { copy(to, from, exists, 4); }
 
 void end_copies() { ++emulation::fiber().groups; }
 

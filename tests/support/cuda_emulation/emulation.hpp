@@ -110,6 +110,12 @@ inline std::uint32_t ballot(bool yes) {
 
 inline unsigned popcount(std::uint32_t bits) { return static_cast<unsigned>(__builtin_popcount(bits)); }
 
+inline float exp2_flushed(float x) {
+  const float power = std::exp2(x);
+  return power < std::numeric_limits<float>::min() ? 0.0f : power;
+}
+inline int opaque(int x) { return x; }
+
 /// d += a b on a warp's fragments, as mma.m16n8k16.row.col lays them out.
 template <class T>
 void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
@@ -134,6 +140,7 @@ void load_transposed(std::uint32_t (&to)[4], const void* row);
 
 /// cp.async: 16 bytes, or zeros, that arrive when their group is waited for.
 void copy_async(void* to, const void* from, bool exists);
+void copy_word_async(void* to, const void* from, bool exists);  ///< 4 bytes
 void end_copies();
 void wait_for_groups(int under_way);
 template <int Groups>
