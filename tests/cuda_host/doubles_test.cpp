@@ -8,10 +8,14 @@
 
 #include <comm/collectives.hpp>
 
+#include <support/cuda_emulation/controls.hpp>
+
 #include "on_doubles.hpp"
 
 namespace fsdp::testing::cuda_host {
 namespace {
+
+namespace emulation = device::cuda::emulation;
 
 using device::Cuda;
 using std::chrono::milliseconds;
@@ -79,26 +83,100 @@ TEST_F(CudaHost_doubles, ContextsAreSeenOnTheDeviceOfTheThreadThatMadeThem) {
   EXPECT_EQ(machine().contexts(), (std::set<int>{0, 1}));
 }
 
-TEST_F(CudaHost_doubles, LeadingDimensionsAreHeldAgainstRows) {
-  cublasLtMatmulDesc_t product = nullptr;
+/// A product of matrices of 4 x 4 floats.
+struct Product {
+  Product() {
+    cublasLtMatmulDescCreate(&description, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    cublasLtMatmulPreferenceCreate(&preference);
+    cublasLtMatrixLayoutCreate(&whole, CUDA_R_32F, 4, 4, 4);
+    cublasLtMatrixLayoutCreate(&narrow, CUDA_R_32F, 4, 4, 3);
+  }
+  Product(const Product&) = delete;
+  Product& operator=(const Product&) = delete;
+  ~Product() {
+    cublasLtMatrixLayoutDestroy(whole);
+    cublasLtMatrixLayoutDestroy(narrow);
+    cublasLtMatmulPreferenceDestroy(preference);
+    cublasLtMatmulDescDestroy(description);
+  }
+  cublasStatus_t find(cublasLtMatrixLayout_t first) {
+    int found = 0;
+    return cublasLtMatmulAlgoGetHeuristic(nullptr, description, first, whole, whole, whole, preference, 1, &best,
+                                          &found);
+  }
+  cublasLtMatmulDesc_t description = nullptr;
   cublasLtMatmulPreference_t preference = nullptr;
   cublasLtMatrixLayout_t whole = nullptr, narrow = nullptr;
-  cublasLtMatmulDescCreate(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F);
-  cublasLtMatmulPreferenceCreate(&preference);
-  cublasLtMatrixLayoutCreate(&whole, CUDA_R_32F, 4, 4, 4);
-  cublasLtMatrixLayoutCreate(&narrow, CUDA_R_32F, 4, 4, 3);
   cublasLtMatmulHeuristicResult_t best{};
-  int found = 0;
-  const auto ask = [&](cublasLtMatrixLayout_t first) {
-    return cublasLtMatmulAlgoGetHeuristic(nullptr, product, first, whole, whole, whole, preference, 1, &best, &found);
-  };
-  EXPECT_EQ(ask(whole), CUBLAS_STATUS_SUCCESS);
-  EXPECT_NE(ask(narrow), CUBLAS_STATUS_SUCCESS);
+};
+
+TEST_F(CudaHost_doubles, LeadingDimensionsAreHeldAgainstRows) {
+  Product product;
+  EXPECT_EQ(product.find(product.whole), CUBLAS_STATUS_SUCCESS);
+  EXPECT_NE(product.find(product.narrow), CUBLAS_STATUS_SUCCESS);
   expect_problem("a leading dimension is less than the rows");
-  cublasLtMatrixLayoutDestroy(whole);
-  cublasLtMatrixLayoutDestroy(narrow);
-  cublasLtMatmulPreferenceDestroy(preference);
-  cublasLtMatmulDescDestroy(product);
+}
+
+TEST_F(CudaHost_doubles, AWorkspaceAtAMultipleOf64BytesIsRefused) {
+  Product product;
+  ASSERT_EQ(product.find(product.whole), CUBLAS_STATUS_SUCCESS);
+  Cuda::Queue queue("queue");
+  const Memory matrices(256), workspace(1024);
+  const float one = 1, zero = 0;
+  const auto multiply = [&](std::int64_t offset) {
+    void* const data = matrices.block.data();
+    return cublasLtMatmul(nullptr, product.description, &one, data, product.whole, data, product.whole, &zero, data,
+                          product.whole, data, product.whole, &product.best.algo, workspace.block.data() + offset, 512,
+                          native(queue));
+  };
+  EXPECT_EQ(multiply(256), CUBLAS_STATUS_SUCCESS);
+  EXPECT_NE(multiply(64), CUBLAS_STATUS_SUCCESS);
+  expect_problem("the workspace is not aligned to 256 bytes");
+  queue.synchronize();
+}
+
+TEST_F(CudaHost_doubles, AWaitThatIsLeftOutShowsInTheResult) {
+  const Memory from(100), to(100);
+  for (const bool waits : {true, false}) {
+    Cuda::Queue queue("queue"), other("other");
+    std::atomic<bool> go = false;
+    cudaMemset(to.block.data(), 0, 100);
+    cudaStreamSynchronize(nullptr);
+    machine().submit(native(queue), [&] {
+      while (!go) std::this_thread::yield();
+      from.block.data()[0] = std::byte{7};
+    });
+    if (waits) other.wait(queue.record());
+    Cuda::move(other, from.block.data(), to.block.data(), 100);
+    if (!waits) other.synchronize();  // which nothing holds back
+    go = true;
+    other.synchronize();
+    queue.synchronize();
+    EXPECT_EQ(to.block.data()[0], waits ? std::byte{7} : std::byte{0});
+    from.block.data()[0] = std::byte{0};
+  }
+}
+
+TEST_F(CudaHost_doubles, ABarrierThatIsLeftOutOfAKernelIsAProblem) {
+  device::Ledger ledger;
+  Cuda::Arena arena(ledger, 1 << 16);
+  Cuda::Stream stream(arena);
+  const auto row = arena.allocate<double>(Cuda::Arena::End::low, {4096});
+  const auto sum = arena.allocate<double>(Cuda::Arena::End::low, {1});
+  const auto state = Tensor<const double>(row.data(), {1024, 3});
+  const auto add_up = [&] {
+    device::enqueue(stream, device::CrossEntropySum{.state = state, .loss = sum});
+    stream.synchronize();
+  };
+  emulation::take_sites();
+  add_up();
+  const std::vector<std::string> sites = emulation::take_sites();
+  ASSERT_FALSE(sites.empty());
+  EXPECT_TRUE(machine().take_problems().empty());
+  emulation::leave_out(sites.back());  // between what warps write and all read
+  add_up();
+  emulation::leave_out({});
+  expect_problem("of static shared memory");
 }
 
 TEST_F(CudaHost_doubles, AbortBlocksWhileAGraphHoldsACollective) {

@@ -91,11 +91,11 @@ void expect_plans_of() {
     });
   }
   expect_equal_costs("vocabulary", [&](auto d, auto& arena, auto& s) {
-    const auto x = make<T>(d, arena, s, shape);
+    const auto x = make<T>(d, arena, s, shape), rows = make<T>(d, arena, s, shape);
     const auto tokens = make<std::int32_t>(d, arena, s, {36});
     const auto sums = make<float>(d, arena, s, shape);
     const auto loss = make<double>(d, arena, s, {1}), state = make<double>(d, arena, s, {36, 3});
-    enqueue(s, Embedding<T>{.table = x, .tokens = tokens, .out = x});
+    enqueue(s, Embedding<T>{.table = x, .tokens = tokens, .out = rows});
     enqueue(s, EmbeddingBackward<T>{.tokens = tokens, .dy = x, .dtable = sums, .write = Write::overwrite});
     enqueue(s, CrossEntropyLoss<T>{.logits = x, .targets = tokens, .loss = loss});
     enqueue(s, CrossEntropyFold<T>{.logits = x, .first = 0, .targets = tokens, .state = state});

@@ -175,6 +175,40 @@ TEST(Cuda, RmsNormAndItsBackwardAreTheReference) {
   });
 }
 
+/// GPT-3's: a block's most threads, and more shared memory than a launch gets unasked.
+TEST(Cuda, RmsNormOf12288ColumnsIsThePlainOne) {
+  FSDP_NEEDS_DEVICE();
+  const auto compare = [](auto type) {
+    using T = decltype(type);
+    const auto x = Matrix<T>::random(1, 3, 12288, 0, 3), w = Matrix<T>::random(2, 1, 12288);
+    const auto dy = Matrix<T>::random(3, 3, 12288);
+    Values found[2];
+    for (const bool plain : {false, true}) {
+      CudaRank rank(plain);
+      Matrix<T> y(3, 12288), dx(3, 12288);
+      Matrix<float> rstd(1, 3), dw(1, 12288);
+      const OnDevice<T> device_x(rank, x), device_w(rank, w), device_dy(rank, dy), device_y(rank, y), out(rank, dx);
+      const OnDevice<float> device_rstd(rank, rstd), sums(rank, dw);
+      enqueue(rank.stream, RmsNorm<T>{.x = device_x.input(),
+                                      .weight = device_w.vector_input(),
+                                      .y = device_y.view(),
+                                      .rstd = device_rstd.vector()});
+      enqueue(rank.stream, RmsNormBackward<T>{.x = device_x.input(),
+                                              .weight = device_w.vector_input(),
+                                              .rstd = device_rstd.vector_input(),
+                                              .dy = device_dy.input(),
+                                              .dx = out.view(),
+                                              .dw = sums.vector()});
+      for (const Values& part : {device_y.back().values(), out.back().values(), sums.back().values()})
+        found[plain].insert(found[plain].end(), part.begin(), part.end());
+    }
+    EXPECT_LT(difference(found[0], found[1]), 2 * cuda_tolerance<T>());
+  };
+  compare(float());
+  compare(bf16());
+  compare(f16());
+}
+
 TEST(Cuda, RmsNormBackwardWithoutWeightsGradientWritesDxAlone) {
   FSDP_NEEDS_DEVICE();
   CudaRank rank;

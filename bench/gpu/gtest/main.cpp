@@ -1,20 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Runs the cases whose name begins as --gtest_filter=PREFIX* says; status 1 if one failed.
+/// Runs the cases whose name begins as --gtest_filter=PREFIX*:PREFIX*... says; status 1 if one failed.
 #include "gtest/gtest.h"
 
 #include <exception>
 #include <string_view>
 
+namespace {
+
+/// Whether one of the prefixes is the name's.
+bool is_asked_for(std::string_view name, std::string_view filter) {
+  while (true) {
+    const std::size_t end = filter.find(':');
+    std::string_view prefix = filter.substr(0, end);
+    if (prefix.ends_with('*')) prefix.remove_suffix(1);
+    if (name.starts_with(prefix)) return true;
+    if (end == std::string_view::npos) return false;
+    filter.remove_prefix(end + 1);
+  }
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   using namespace testing::bare;
-  std::string_view prefix;
+  std::string_view filter;
   constexpr std::string_view flag = "--gtest_filter=";
   for (int i = 1; i < argc; ++i)
-    if (const std::string_view argument = argv[i]; argument.starts_with(flag)) prefix = argument.substr(flag.size());
-  if (prefix.ends_with('*')) prefix.remove_suffix(1);
-  int failed = 0;
+    if (const std::string_view argument = argv[i]; argument.starts_with(flag)) filter = argument.substr(flag.size());
+  int failed = 0, ran = 0;
   for (const Case& one : cases()) {
-    if (!one.name.starts_with(prefix)) continue;
+    if (!is_asked_for(one.name, filter)) continue;
+    ++ran;
     const int before = failures;
     skipped.clear();
     try {
@@ -30,5 +46,6 @@ int main(int argc, char** argv) {
                                     : "[  SKIPPED ] ")
               << one.name << (skipped.empty() ? "" : ": " + skipped) << std::endl;
   }
+  std::cout << "[==========] " << ran << " cases ran." << std::endl;
   return failed > 0 ? 1 : 0;
 }

@@ -77,7 +77,7 @@ struct Cuda {
   static void deallocate(std::byte* data, std::int64_t bytes);
   /// Debug builds wait for the device and fill released memory with NaN; others do nothing.
   static void poison(std::byte* data, std::int64_t bytes);
-  static void unpoison(std::byte*, std::int64_t) {}
+  static void unpoison(std::byte* data, std::int64_t bytes);  ///< nothing, but where tests emulate the device
   static std::byte* unbacked(std::int64_t) { return nullptr; }
 
   /// A CUDA graph (see device::Captures). In debug builds released memory is filled with NaN, for which the host waits:
@@ -292,7 +292,7 @@ struct HostOffload<Cuda> {
   static std::byte* allocate(std::int64_t bytes);
   static void deallocate(std::byte* data, std::int64_t bytes);
   static void poison(std::byte* data, std::int64_t bytes) { Cuda::poison(data, bytes); }
-  static void unpoison(std::byte*, std::int64_t) {}
+  static void unpoison(std::byte* data, std::int64_t bytes) { Cuda::unpoison(data, bytes); }
   static std::byte* unbacked(std::int64_t) { return nullptr; }
 
   template <class T>

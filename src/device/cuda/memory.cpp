@@ -145,6 +145,8 @@ void Cuda::poison(std::byte* data, std::int64_t bytes) {
   static_cast<void>(cudaDeviceSynchronize());
 }
 
+void Cuda::unpoison(std::byte*, std::int64_t) {}
+
 std::byte* HostOffload<Cuda>::allocate(std::int64_t bytes) {
   require<MemoryError>(bytes >= 0, "cannot allocate ", bytes, " bytes");
   if (bytes == 0) return nullptr;

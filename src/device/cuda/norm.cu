@@ -96,7 +96,7 @@ struct Backward {
 };
 
 template <class T, int W>
-__global__ void norm_rows_backward(Sizes sizes, Backward<T> b) {
+__global__ void __launch_bounds__(most_threads) norm_rows_backward(Sizes sizes, Backward<T> b) {
   const Cut& cut = sizes.cut;
   float* const part = b.parts == nullptr ? nullptr : b.parts + blockIdx.x * cut.columns;
   float* const dw = b.in_shared ? reinterpret_cast<float*>(shared_memory()) : part;

@@ -70,6 +70,7 @@ TEST_F(CudaHost_launch, OfTheNormsBackwardIsTakenForEveryNumberOfColumns) {
        {1, 64, 8064, 8192, 12224, 12256, 12257, 12272, 12288, 12289, 16384, 24576, 24577}) {
     SCOPED_TRACE(columns);
     EXPECT_NO_THROW(launch_norm_backward<bf16>(columns, 100));
+    EXPECT_NO_THROW(launch_norm_backward<f16>(columns, 100));
     EXPECT_NO_THROW(launch_norm_backward<float>(columns, 100));
     for (const Launch& launch : take_launches()) EXPECT_LE(launch.blocks, 256u);
   }

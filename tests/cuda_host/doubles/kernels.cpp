@@ -5,11 +5,23 @@
 
 #include <exception>
 #include <mutex>
+
+#include <support/cuda_emulation/accesses.hpp>
+#include <support/cuda_emulation/controls.hpp>
 #include <support/cuda_emulation/emulation.hpp>
 
 #include "machine.hpp"
 
 namespace fsdp::device::cuda {
+namespace {
+
+const bool checked = [] {
+  emulation::check_accesses(true);
+  testing::cuda_host::Machine::instance().watch = {emulation::add_memory, emulation::remove_memory};
+  return true;
+}();
+
+}  // namespace
 
 cudaError_t probe() {
   using testing::cuda_host::Machine;

@@ -147,6 +147,10 @@ void Machine::fail(const std::string& function, cudaError_t error, int nth) {
   const std::lock_guard lock(mutex);
   faults_[function] = {error, nth};
 }
+bool Machine::will_fail() const {
+  const std::lock_guard lock(mutex);
+  return !faults_.empty();
+}
 void Machine::break_device(int device, cudaError_t error) {
   const std::lock_guard lock(mutex);
   broken_[device] = error;
@@ -296,6 +300,7 @@ void* Machine::allocate(std::size_t bytes, bool pinned) {
   if (data == nullptr) return nullptr;
   std::memset(data, 0xa5, bytes);
   blocks_[data] = {.bytes = bytes, .device = device(), .pinned = pinned};
+  if (watch.add != nullptr) watch.add(data, bytes);
   hold(pinned ? "pinned blocks" : "device blocks", 1);
   return data;
 }
@@ -303,6 +308,7 @@ bool Machine::free(void* data, bool pinned) {
   const std::lock_guard lock(mutex);
   const auto found = blocks_.find(static_cast<std::byte*>(data));
   if (found == blocks_.end() || found->second.pinned != pinned) return false;
+  if (watch.remove != nullptr) watch.remove(found->first);
   std::memset(data, 0x5a, found->second.bytes);
   blocks_.erase(found);
   std::free(data);

@@ -70,6 +70,13 @@ class Machine {
  public:
   static Machine& instance();
 
+  /// Who is told of memory: what runs kernels sets it.
+  struct Watch {
+    void (*add)(const std::byte* data, std::size_t bytes) = nullptr;
+    void (*remove)(const std::byte* data) = nullptr;
+  };
+  Watch watch;
+
   /// As before the first call, with so many GPUs. Kernels that wait for others end.
   void reset(int gpus);
 
@@ -78,6 +85,7 @@ class Machine {
   std::size_t device_bytes = std::size_t{1} << 31;
   /// The nth call of this function from now does nothing and returns `error`; those of other libraries, their own.
   void fail(const std::string& function, cudaError_t error, int nth = 1);
+  bool will_fail() const;  ///< such a call is still to come
   /// From here on every call that needs the device returns `error`, as after a kernel's fault.
   void break_device(int device, cudaError_t error);
 

@@ -11,9 +11,18 @@
 #include <device/cuda/kernels.hpp>
 #include <device/cuda/scratch.hpp>
 
+#include "accesses.hpp"
+#include "controls.hpp"
 #include "emulation.hpp"
 
 namespace fsdp::device {
+namespace {
+
+using namespace cuda::emulation;
+
+const bool checked = (check_accesses(true), true);
+
+}  // namespace
 
 std::string cuda_problem() { return {}; }
 int cuda_devices() { return 1; }
@@ -24,15 +33,22 @@ CudaRange::~CudaRange() {}
 
 std::byte* Cuda::allocate(std::int64_t bytes) {
   if (bytes == 0) return nullptr;
-  void* const data = std::aligned_alloc(256, static_cast<std::size_t>(round_up(bytes, 256)));
+  auto* const data = static_cast<std::byte*>(std::aligned_alloc(256, static_cast<std::size_t>(round_up(bytes, 256))));
   require<MemoryError>(data != nullptr, "no ", bytes, " bytes");
   std::memset(data, 0, static_cast<std::size_t>(bytes));
-  return static_cast<std::byte*>(data);
+  add_memory(data, static_cast<std::size_t>(bytes));
+  return data;
 }
-void Cuda::deallocate(std::byte* data, std::int64_t) { std::free(data); }
+void Cuda::deallocate(std::byte* data, std::int64_t) {
+  remove_memory(data);
+  std::free(data);
+}
 void Cuda::poison(std::byte* data, std::int64_t bytes) {
-  if (data != nullptr) std::memset(data, 0xff, static_cast<std::size_t>(bytes));
+  if (data == nullptr) return;
+  std::memset(data, 0xff, static_cast<std::size_t>(bytes));
+  forbid(data, static_cast<std::size_t>(bytes));
 }
+void Cuda::unpoison(std::byte* data, std::int64_t bytes) { permit(data, static_cast<std::size_t>(bytes)); }
 std::byte* HostOffload<Cuda>::allocate(std::int64_t bytes) { return Cuda::allocate(bytes); }
 void HostOffload<Cuda>::deallocate(std::byte* data, std::int64_t bytes) { Cuda::deallocate(data, bytes); }
 

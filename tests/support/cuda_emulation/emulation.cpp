@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The fibers that are a block's threads.
+/// The fibers that are a block's threads, and the order in which they run.
 #include "emulation.hpp"
 
 #undef _FORTIFY_SOURCE  // whose longjmp knows one stack
@@ -11,30 +11,30 @@
 #include <algorithm>
 #include <deque>
 #include <memory>
+#include <numeric>
+#include <string_view>
 
-#include <fsdp/core/error.hpp>
+#include "accesses.hpp"
+#include "block.hpp"
 
-namespace fsdp::device::cuda {
-namespace emulation {
+namespace fsdp::device::cuda::emulation {
 
-Index block_index, block_size, grid_size;
+Range stack, dynamic_shared, parameters, closure;
 
 namespace {
 
 constexpr std::size_t stack_bytes = 256 * 1024;
-constexpr std::size_t most_shared = 227 * 1024;  // of a block on sm_90
 
-struct Barrier {
-  unsigned arrived = 0;
-  std::uint64_t generation = 0;
-};
-
-struct Copy {
-  void* to;
-  const void* from;
-  bool exists;
-  std::uint64_t group;
-  std::size_t bytes;
+/// splitmix64.
+struct Random {
+  std::uint64_t state = 0;
+  std::uint64_t next() {
+    std::uint64_t bits = state += 0x9e3779b97f4a7c15;
+    bits = (bits ^ bits >> 30) * 0xbf58476d1ce4e5b9;
+    bits = (bits ^ bits >> 27) * 0x94d049bb133111eb;
+    return bits ^ bits >> 31;
+  }
+  unsigned below(unsigned count) { return static_cast<unsigned>((next() >> 32) * count >> 32); }
 };
 
 struct Fiber {
@@ -43,27 +43,38 @@ struct Fiber {
   bool started = false;
   std::unique_ptr<char[]> stack{new char[stack_bytes]};
   bool done = false;
-  const Barrier* awaited = nullptr;  ///< with `generation`: goes on once the barrier's is another
+  const std::uint64_t* awaited = nullptr;  ///< goes on once this is no longer `generation`
   std::uint64_t generation = 0;
   std::uint64_t instructions = 0;  ///< shown so far
+  std::uint16_t warp_barriers = 0;
   std::deque<Copy> copies;
   std::uint64_t groups = 0;  ///< of copies, ended so far
 };
 
 struct Warp {
-  Barrier barrier;
-  std::array<std::array<Shown, 32>, 2> shown;  ///< of the last two instructions: a lane may be one ahead
+  unsigned arrived = 0;  ///< lanes in an instruction of this kind
+  Meeting kind = Meeting::shuffle;
+  std::uint64_t generation = 0;  ///< instructions that are done
+  unsigned waiting = 0;          ///< lanes at a barrier of the block
+  unsigned ended = 0;
+  std::array<AllShown, 2> shown = {};  ///< of the last two instructions: a lane may be one ahead
 };
 
 /// The block that runs.
 struct Block {
+  Index index, size, grid;
   std::vector<std::unique_ptr<Fiber>> fibers;
   std::vector<Warp> warps;
-  Barrier barrier;
-  std::unique_ptr<std::byte[]> memory;
-  std::byte* aligned_memory = nullptr;
+  unsigned arrived = 0;  ///< threads at a barrier
+  unsigned ended = 0;
+  std::uint64_t generation = 0;                                         ///< barriers that are done
+  std::uint32_t interval = 0, first_interval = 0, first_of_launch = 0;  ///< see Moment
+  std::vector<std::byte> memory;
   std::size_t current = 0;
-  bool odd = false;  ///< threads run backwards, and copies arrive at once
+  Random random;
+  bool backwards = false, copies_at_once = false;
+  unsigned first_lane = 0;
+  std::string error;
   ucontext_t scheduler_context;
   jmp_buf scheduler;
   const std::function<void()>* body = nullptr;
@@ -71,200 +82,204 @@ struct Block {
 Block block;
 
 Fiber& fiber() { return *block.fibers[block.current]; }
+Warp& warp_of_thread() { return block.warps[block.current / 32]; }
 
-void arrive(Barrier& barrier, unsigned count) {
-  if (++barrier.arrived == count) {
-    barrier.arrived = 0;
-    ++barrier.generation;
-    return;
-  }
+constexpr std::string_view names[] = {"a shuffle",      "a ballot", "a barrier of its warp", "ldmatrix",
+                                      "ldmatrix.trans", "mma",      "a barrier of its block"};
+std::string_view name(Meeting kind) { return names[static_cast<std::size_t>(kind)]; }
+
+/// Lets others run until `counter` changes.
+void wait_for(const std::uint64_t& counter) {
   Fiber& mine = fiber();
-  mine.awaited = &barrier;
-  mine.generation = barrier.generation;
+  mine.awaited = &counter;
+  mine.generation = counter;
   if (_setjmp(mine.place) == 0) _longjmp(block.scheduler, 1);
 }
 
+/// Runs the kernel, for one block after the other.
 void run_fiber() {
-  (*block.body)();
-  fiber().done = true;
-  _longjmp(block.scheduler, 1);
+  for (;;) {
+    (*block.body)();
+    Warp& own = warp_of_thread();
+    require_of_thread(own.arrived == 0, "has ended, and a lane of its warp is in ", name(own.kind));
+    require_of_thread(block.arrived == 0, "has ended, and others of its block are at a barrier");
+    ++own.ended;
+    ++block.ended;
+    fiber().done = true;
+    if (_setjmp(fiber().place) == 0) _longjmp(block.scheduler, 1);
+  }
 }
 
-/// Runs a fiber until it waits or ends. Only its start is a switch of contexts, which asks the kernel about signals;
-/// from then on jumps do.
+/// Runs a fiber until it waits or ends. Only its first start is a switch of contexts, which asks the kernel about
+/// signals; from then on jumps do.
 void resume(Fiber& next) {
+  stack = {reinterpret_cast<std::uintptr_t>(next.stack.get()), stack_bytes};
   if (_setjmp(block.scheduler) != 0) return;
   if (next.started) _longjmp(next.place, 1);
   next.started = true;
+  getcontext(&next.context);
+  next.context.uc_stack = {.ss_sp = next.stack.get(), .ss_flags = 0, .ss_size = stack_bytes};
+  next.context.uc_link = nullptr;
+  makecontext(&next.context, run_fiber, 0);
   swapcontext(&block.scheduler_context, &next.context);
 }
 
-void start(Fiber& made) {
-  getcontext(&made.context);
-  made.context.uc_stack = {.ss_sp = made.stack.get(), .ss_flags = 0, .ss_size = stack_bytes};
-  made.context.uc_link = nullptr;
-  made.started = false;
-  made.done = false;
-  made.awaited = nullptr;
-  made.copies.clear();
-  makecontext(&made.context, run_fiber, 0);
-}
-
-/// Runs the threads [begin, begin + 32) in turn for as long as one of them can go on: until all are done or wait for
-/// the block. Returns how many of them ended; -1 where none could go on.
-int run_warp(unsigned begin) {
-  int done = -1;
+/// Runs the threads of a warp in turn for as long as one of them can go on, or for a while. Whether one could.
+bool run_warp(unsigned warp) {
+  bool any = false;
   for (bool moved = true; moved;) {
     moved = false;
-    for (unsigned lane = 0; lane < 32; ++lane) {
-      block.current = begin + (block.odd ? 31 - lane : lane);
+    for (unsigned i = 0; i < 32; ++i) {
+      block.current = warp * 32 + (block.first_lane + (block.backwards ? 32 - i : i)) % 32;
       Fiber& next = fiber();
-      if (next.done || (next.awaited != nullptr && next.awaited->generation == next.generation)) continue;
+      if (next.done || (next.awaited != nullptr && *next.awaited == next.generation)) continue;
       next.awaited = nullptr;
-      moved = true;
-      done = std::max(done, 0);
+      moved = any = true;
       resume(next);
-      if (next.done) ++done;
+      if (!block.error.empty()) return any;
     }
+    if (block.random.below(8) == 0) break;
   }
-  return done;
+  return any;
 }
 
-void run_block(const char* kernel, unsigned threads) {
+void start_block(unsigned threads) {
   while (block.fibers.size() < threads) block.fibers.push_back(std::make_unique<Fiber>());
-  block.warps.assign(threads / 32, {});
-  block.barrier = {};
-  for (unsigned i = 0; i < threads; ++i) start(*block.fibers[i]);
-  for (unsigned done = 0; done < threads;) {
-    bool moved = false;
-    for (unsigned begin = 0; begin < threads; begin += 32) {
-      const int ended = run_warp(block.odd ? threads - 32 - begin : begin);
-      moved = moved || ended >= 0;
-      done += static_cast<unsigned>(std::max(ended, 0));
-    }
-    require(moved, kernel, ": threads of a block wait for each other forever");
+  for (unsigned i = 0; i < threads; ++i) {
+    Fiber& made = *block.fibers[i];
+    made.done = false;
+    made.awaited = nullptr;
+    made.copies.clear();
+    made.instructions = made.groups = 0;
+    made.warp_barriers = 0;
   }
+  block.warps.resize(threads / 32);
+  for (Warp& each : block.warps) each.arrived = each.waiting = each.ended = 0;
+  block.arrived = block.ended = 0;
+  block.first_interval = ++block.interval;
+  block.backwards = block.random.below(2) == 1;
+  block.copies_at_once = block.random.below(2) == 1;
+  block.first_lane = block.random.below(32);
+}
+
+void run_block(unsigned threads) {
+  start_block(threads);
+  std::vector<unsigned> order(threads / 32);
+  std::iota(order.begin(), order.end(), 0u);
+  while (block.ended < threads) {
+    for (std::size_t i = order.size(); i > 1; --i)
+      std::swap(order[i - 1], order[block.random.below(static_cast<unsigned>(i))]);
+    bool moved = false;
+    for (const unsigned warp : order) {
+      moved = run_warp(warp) || moved;
+      if (!block.error.empty()) return;
+    }
+    if (!moved) block.error = "threads of the block wait for each other forever";
+  }
+}
+
+void start_random(std::string_view kernel) {
+  std::uint64_t bits = seed() ^ (std::uint64_t{block.index.y} << 32 | block.index.x);
+  for (const char letter : kernel) bits = bits * 31 + static_cast<unsigned char>(letter);
+  block.random = {bits};
 }
 
 }  // namespace
 
 Index current_thread() { return {.x = static_cast<std::uint32_t>(block.current)}; }
-std::byte* dynamic_memory() { return block.aligned_memory; }
-void wait_for_block() { arrive(block.barrier, block_size.x); }
+Index block_index() { return block.index; }
+Index block_size() { return block.size; }
+Index grid_size() { return block.grid; }
+std::byte* dynamic_memory() { return reinterpret_cast<std::byte*>(dynamic_shared.begin); }
 
-const std::array<Shown, 32>& show(const Shown& mine) {
-  Warp& warp = block.warps[block.current / 32];
-  auto& shown = warp.shown[fiber().instructions++ % 2];
+Moment now() {
+  return {block.interval, block.first_interval, block.first_of_launch, fiber().warp_barriers,
+          static_cast<std::uint16_t>(block.current)};
+}
+
+void fail(const std::string& text) {
+  block.error = message("thread ", block.current, " ", text);
+  _longjmp(block.scheduler, 1);
+}
+
+void wait_for_block(Site site) {
+  if (is_left_out(site)) return;
+  Warp& own = warp_of_thread();
+  require_of_thread(own.arrived == 0, "is at a barrier of its block, and a lane of its warp is in ", name(own.kind));
+  require_of_thread(block.ended == 0, "is at a barrier of its block, and another thread has ended");
+  ++own.waiting;
+  if (++block.arrived < block.size.x) return wait_for(block.generation);
+  block.arrived = 0;
+  for (Warp& each : block.warps) each.waiting = 0;
+  ++block.generation;
+  ++block.interval;
+}
+
+AllShown& meet(Meeting kind, const Shown& mine, void (*combine)(AllShown&)) {
+  Warp& own = warp_of_thread();
+  if (own.arrived == 0) own.kind = kind;
+  require_of_thread(own.kind == kind, "is in ", name(kind), ", and another lane of its warp is in ", name(own.kind));
+  require_of_thread(own.waiting == 0, "is in ", name(kind), ", and another lane of its warp is in ",
+                    name(Meeting::block_barrier));
+  require_of_thread(own.ended == 0, "is in ", name(kind), ", and another lane of its warp has ended");
+  AllShown& shown = own.shown[fiber().instructions++ % 2];
   shown[block.current % 32] = mine;
-  arrive(warp.barrier, 32);
+  if (++own.arrived < 32) {
+    wait_for(own.generation);
+  } else {
+    own.arrived = 0;
+    ++own.generation;
+    if (combine != nullptr) combine(shown);
+  }
   return shown;
 }
 
-void run(const char* kernel, const Grid& grid, std::size_t shared, const std::function<void()>& body) {
+void wait_for_warp() {
+  meet(Meeting::warp_barrier, {});
+  ++fiber().warp_barriers;
+}
+
+bool copies_arrive_at_once() { return block.copies_at_once; }
+void add_copy(const Copy& copy) {
+  fiber().copies.push_back(copy);
+  fiber().copies.back().group = fiber().groups;
+}
+void end_group() { ++fiber().groups; }
+bool take_copy(int groups, Copy& copy) {
+  Fiber& mine = fiber();
+  if (mine.copies.empty() || mine.copies.front().group + static_cast<std::uint64_t>(groups) >= mine.groups)
+    return false;
+  copy = mine.copies.front();
+  mine.copies.pop_front();
+  return true;
+}
+
+void run(const char* kernel, const Grid& grid, std::size_t shared, std::span<const std::byte> call,
+         const std::function<void()>& body) {
   require(grid.x >= 1 && grid.x <= 0x7fffffff && grid.y >= 1 && grid.y <= 65535 && grid.threads >= 1 &&
               grid.threads <= 1024 && grid.threads % 32 == 0 && shared <= most_shared,
           kernel, ": a launch of ", grid.x, " x ", grid.y, " blocks of ", grid.threads, " threads with ", shared,
           " bytes is beyond CUDA's limits");
-  block.memory.reset(new std::byte[shared + 16]);
-  block.aligned_memory = block.memory.get() + (16 - reinterpret_cast<std::uintptr_t>(block.memory.get()) % 16) % 16;
+  block.memory.resize(most_shared + 16);
+  const auto memory = reinterpret_cast<std::uintptr_t>(block.memory.data());
+  dynamic_shared = {(memory + 15) / 16 * 16, shared};
+  parameters = {reinterpret_cast<std::uintptr_t>(call.data()), call.size()};
+  closure = {reinterpret_cast<std::uintptr_t>(&body), sizeof body};
   block.body = &body;
-  block_size = {.x = grid.threads, .y = 1};
-  grid_size = {.x = grid.x, .y = grid.y};
-  for (block_index.y = 0; block_index.y < grid.y; ++block_index.y)
-    for (block_index.x = 0; block_index.x < grid.x; ++block_index.x) {
-      std::memset(block.aligned_memory, 0xff, shared);  // NaN, which what is never written shows as
-      block.odd = (block_index.x + block_index.y) % 2 == 1;
-      run_block(kernel, grid.threads);
+  block.size = {.x = grid.threads, .y = 1};
+  block.grid = {.x = std::min(grid.x, most_blocks()), .y = grid.y};
+  block.first_of_launch = block.interval + 1;
+  const Checks checks;
+  for (block.index.y = 0; block.index.y < block.grid.y; ++block.index.y)
+    for (block.index.x = 0; block.index.x < block.grid.x; ++block.index.x) {
+      std::memset(dynamic_memory(), 0xff, shared);  // NaN, which what is never written shows as
+      start_random(kernel);
+      run_block(grid.threads);
+      if (block.error.empty()) continue;
+      block.fibers.clear();  // which stand in the middle of the kernel
+      throw Error(message(kernel, ", block (", block.index.x, ", ", block.index.y,
+                          "): ", std::exchange(block.error, {}), " (TESSERA_EMULATION_SEED=", seed(), ")"));
     }
 }
 
-}  // namespace emulation
-
-namespace {
-
-using emulation::Shown;
-
-void require_aligned(const void* address, const char* instruction) {
-  require(reinterpret_cast<std::uintptr_t>(address) % 16 == 0, instruction, ": an address is no multiple of 16 bytes");
-}
-
-std::uint32_t pair(std::uint16_t low, std::uint16_t high) { return std::uint32_t{low} | std::uint32_t{high} << 16; }
-
-const std::array<Shown, 32>& show_row(const void* row) {
-  require_aligned(row, "ldmatrix");
-  return emulation::show(emulation::shown(row));
-}
-std::uint16_t element(const Shown& shown, unsigned index) {
-  const std::uint16_t* row = nullptr;
-  std::memcpy(&row, shown.data(), sizeof row);
-  return row[index];
-}
-
-}  // namespace
-
-Wide load_wide(const void* from) {
-  require_aligned(from, "a load of 16 bytes");
-  Wide wide;
-  std::memcpy(&wide, from, sizeof wide);
-  return wide;
-}
-void store_wide(void* to, const Wide& wide) {
-  require_aligned(to, "a store of 16 bytes");
-  std::memcpy(to, &wide, sizeof wide);
-}
-
-void load_matrices(std::uint32_t (&to)[4], const void* row) {
-  const auto& rows = show_row(row);
-  const unsigned lane = emulation::current_thread().x % 32;
-  for (unsigned m = 0; m < 4; ++m) {
-    const Shown& own = rows[m * 8 + lane / 4];
-    to[m] = pair(element(own, lane % 4 * 2), element(own, lane % 4 * 2 + 1));
-  }
-}
-
-void load_transposed(std::uint32_t (&to)[4], const void* row) {
-  const auto& rows = show_row(row);
-  const unsigned lane = emulation::current_thread().x % 32;
-  for (unsigned m = 0; m < 4; ++m)
-    to[m] = pair(element(rows[m * 8 + lane % 4 * 2], lane / 4), element(rows[m * 8 + lane % 4 * 2 + 1], lane / 4));
-}
-
-namespace {
-
-/// The copy of cp.async, at the time it arrives.
-void finish(const emulation::Copy& copy) {
-  if (copy.exists)
-    std::memcpy(copy.to, copy.from, copy.bytes);
-  else
-    std::memset(copy.to, 0, copy.bytes);
-}
-
-void copy(void* to, const void* from, bool exists, std::size_t bytes) {
-  emulation::Fiber& mine = emulation::fiber();
-  const emulation::Copy copy = {to, from, exists, mine.groups, bytes};
-  if (emulation::block.odd)
-    finish(copy);
-  else
-    mine.copies.push_back(copy);
-}
-
-}  // namespace
-
-void copy_async(void* to, const void* from, bool exists) {
-  require_aligned(to, "cp.async");
-  require_aligned(from, "cp.async");
-  copy(to, from, exists, 16);
-}
-void copy_word_async(void* to, const void* from, bool exists) { copy(to, from, exists, 4); }
-
-void end_copies() { ++emulation::fiber().groups; }
-
-void wait_for_groups(int under_way) {
-  emulation::Fiber& mine = emulation::fiber();
-  while (!mine.copies.empty() && mine.copies.front().group + static_cast<std::uint64_t>(under_way) < mine.groups) {
-    finish(mine.copies.front());
-    mine.copies.pop_front();
-  }
-}
-
-}  // namespace fsdp::device::cuda
+}  // namespace fsdp::device::cuda::emulation

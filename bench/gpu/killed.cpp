@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Training runs of CUDA graphs that do not end as they should: each must end soon, with a status and a message.
+///
+/// usage: bench_killed error|silence|signal
+///   error    the last rank gives up with an error, once its steps are graphs: status 2, and the error
+///   silence  the last rank stops taking part: status 2, and the deadline that the others kept (needs two GPUs and
+///   NCCL) signal   steps until SIGTERM or SIGINT comes: status 128 + signal, and the step
+/// Two ranks over NCCL where that and two GPUs are there; else one.
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#if defined(TESSERA_GPU_NCCL)
+#include <comm/nccl.hpp>
+#endif
+#include <comm/launch.hpp>
+#include <comm/signals.hpp>
+#include <comm/threads.hpp>
+#include <fsdp/device/cuda.hpp>
+#include <fsdp/models/llama.hpp>
+#include <fsdp/module/executor.hpp>
+#include <fsdp/optim/initialize.hpp>
+#include <fsdp/optim/sharded_optimizer.hpp>
+#include <fsdp/optim/training_step.hpp>
+#include <fsdp/plan/dry_run.hpp>
+
+namespace {
+
+using namespace fsdp;
+using device::Cuda;
+
+constexpr std::int64_t sequence = 64;
+constexpr int planted_at = 5;  ///< step; from the third on they are graphs
+
+LlamaConfig config() {
+  return {.vocab_size = 64,
+          .hidden_size = 128,
+          .intermediate_size = 128,
+          .layers = 2,
+          .heads = 2,
+          .kv_heads = 1,
+          .head_dim = 64};
+}
+
+/// A small model that steps on one batch, by graphs.
+template <class Comm>
+class Training {
+  using Model = Llama<Stack<FullyShard<>, Comm, Bf16Mixed, tiling::Untiled>>;
+
+ public:
+  explicit Training(Comm& communicator)
+      : model_(config()),
+        plan_(plan::dry_run(model_, {}, {}, {.ranks = communicator.size(), .sequences = 1, .shape = shape(0)})),
+        module_(communicator, model_, {}, {}, shape(plan_.activation_bytes)),
+        optimizer_(module_, {}),
+        executor_(module_),
+        steps_(module_, executor_, optimizer_, true) {
+    for (std::int64_t i = 0; i <= sequence; ++i) tokens_.push_back(static_cast<std::int32_t>(i * i % 61));
+    batch_ = {.tokens = {tokens_.data(), {sequence}}, .targets = {tokens_.data() + 1, {sequence}}, .sequences = 1};
+    optim::initialize(module_, 1);
+  }
+
+  void step() {
+    steps_.queue({&batch_, 1}, 1.0f / static_cast<float>(sequence), {.lr = 1e-3}, true);
+    optimizer_.control().decision();  // waits with limits, as a trainer does
+  }
+  std::int64_t launched() const { return steps_.launched(); }
+
+ private:
+  static RunShape shape(std::int64_t activation_bytes) {
+    return {.sequence_length = sequence, .micro_batches = 1, .activation_bytes = activation_bytes};
+  }
+
+  Model model_;
+  plan::Plan plan_;
+  ShardedModule<Model> module_;
+  optim::ShardedOptimizer<Model> optimizer_;
+  Executor<Model> executor_;
+  optim::TrainingStep<Model> steps_;
+  std::vector<std::int32_t> tokens_;
+  TokenBatch batch_;
+};
+
+comm::Options limits() { return {.deadline = std::chrono::seconds(5), .device_deadline = std::chrono::seconds(5)}; }
+
+/// Steps until what is planted happens; returns the program's status.
+template <class Comm>
+int train(Comm& communicator, std::string_view how) {
+  const comm::CatchSignals signals;
+  const bool last = communicator.rank() == communicator.size() - 1;
+  Training<Comm> training(communicator);
+  for (int step = 1;; ++step) {
+    training.step();
+    if (training.launched() == 1 && last) {
+      std::puts("steps are graphs");
+      std::fflush(stdout);
+    }
+    if (const int stop = signals.asked().stop; stop != 0 && communicator.size() == 1) {
+      std::fprintf(stderr, "%s: ended after step %d\n", comm::name_of_stop(stop), step);
+      return 128 + stop;
+    }
+    if (step < planted_at || !last) continue;
+    if (how == "error") throw Error("planted: rank " + std::to_string(communicator.rank()) + " gives up");
+    if (how == "silence") {
+      std::this_thread::sleep_for(2 * limits().device_deadline);
+      throw Error("planted: a rank was silent, and nobody missed it");
+    }
+  }
+}
+
+#if defined(TESSERA_GPU_NCCL)
+/// Ranks that are threads with a GPU each.
+int run_with_peers(std::string_view how) {
+  using Nccl = comm::Nccl<>;
+  const comm::nccl::Id id = comm::nccl::make_id(comm::nccl::library());
+  return comm::Threads<>::run(2, limits(), [&](auto& host) {
+    device::use_cuda_device(host.rank());
+    Nccl communicator(comm::nccl::library(), {.rank = host.rank(), .size = host.size(), .id = id}, limits());
+    return train(communicator, how);
+  });
+}
+bool has_peers() { return device::cuda_devices() >= 2; }
+#else
+int run_with_peers(std::string_view) { return 0; }
+bool has_peers() { return false; }
+#endif
+
+int run(std::string_view how) {
+  if (const std::string problem = device::cuda_problem(); !problem.empty()) {
+    std::printf("SKIPPED: %s\n", problem.c_str());
+    return 0;
+  }
+  if (has_peers() && how != "signal") return run_with_peers(how);
+  if (how == "silence") {
+    std::puts("SKIPPED: no device for a second rank, or a build without NCCL");
+    return 0;
+  }
+  using Alone = comm::Threads<Cuda>;
+  return Alone::run(1, limits(), [&](Alone& communicator) { return train(communicator, how); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string_view how = argc == 2 ? argv[1] : "";
+  if (how != "error" && how != "silence" && how != "signal") {
+    std::fprintf(stderr, "usage: %s error|silence|signal\n", argv[0]);
+    return 2;
+  }
+  try {
+    return run(how);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return comm::exit_status_of(error);
+  }
+}
