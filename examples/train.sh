@@ -1,35 +1,48 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# From a fresh Debian to a trained model: installs what is missing, builds, trains on two MPI ranks with FSDP2, bf16 and
-# tiles, then lets the model write.
+# From a fresh Debian to a trained model: installs what is missing, builds, trains on two MPI ranks with FSDP2, tiled and
+# in the precision that the processor is faster in, then lets the model write.
 #
 # usage: examples/train.sh [PATH...]     files or folders of text; default: the C++ headers of Boost, which the build needs
-# The files go to runs/<time>; --metrics, --checkpoint-dir and so on are in build/release/bin/tessera train --help.
+# In the environment STEPS says how long it trains (1000), TESSERA names a program to use instead of building one, and RUN a
+# folder for the files instead of runs/<time>.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-cmake/dependencies.sh
-cmake --preset release >/dev/null
-cmake --build --preset release --target tessera_program
+tessera=${TESSERA:-}
+if [ -z "$tessera" ]; then
+  cmake/dependencies.sh
+  cmake --preset release >/dev/null
+  cmake --build --preset release --target tessera_program
+  tessera=build/release/bin/tessera
+fi
 
 data=("$@")
 [ ${#data[@]} -gt 0 ] || data=(/usr/include/boost)
-run=runs/$(date +%Y%m%d-%H%M%S)
+run=${RUN:-runs/$(date +%Y%m%d-%H%M%S)}
 mkdir -p "$run"
+steps=${STEPS:-1000}
+
+# Where bf16 is multiplied by way of float, float is the faster one.
+set=$("$tessera" --version | sed -n 's/^ *instruction set  *//p')
+precision=fp32 faster=float
+[ "$set" != avx512_bf16 ] || precision=bf16 faster=bf16
+echo "trains in $precision: this processor ($set) is faster in $faster"
 
 # Containers often run as root on few cores; Open MPI asks for a yes to both.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 [ -t 1 ] || export TERM=dumb  # mpirun makes every output look like a terminal
 
-mpirun -np 2 build/release/bin/tessera train --model small --data "${data[@]}" --comm mpi --sharding fsdp2 \
-  --precision bf16 --tiling tokens:1024 --seq-len 256 --batch-size 16 --steps 1000 --lr 6e-3 --warmup 50 --log-every 50 \
+mpirun -np 2 "$tessera" train --model small --data "${data[@]}" --comm mpi --sharding fsdp2 \
+  --precision $precision --tiling tokens:1024 --seq-len 256 --batch-size 16 --steps "$steps" --lr 6e-3 \
+  --warmup $((steps / 20)) --log-every $((steps < 50 ? steps : 50)) \
   --checkpoint-dir "$run/checkpoints" --metrics "$run/metrics.jsonl"
 
 checkpoint=$run/checkpoints/$(cat "$run/checkpoints/latest")
 echo
 echo "What the model writes after '#ifndef BOOST_':"
 echo
-build/release/bin/tessera generate --model "$checkpoint" --prompt '#ifndef BOOST_' --tokens 300 --temperature 0.8
+"$tessera" generate --model "$checkpoint" --prompt '#ifndef BOOST_' --tokens 300 --temperature 0.8
 echo
 tail -n 1 "$run/metrics.jsonl"
 echo "model    $checkpoint"

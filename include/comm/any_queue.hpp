@@ -3,6 +3,7 @@
 /// A device's queue with its types erased: what a core that is compiled once asks of it.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -13,6 +14,7 @@
 
 #include <comm/transfer.hpp>
 #include <fsdp/device/host_copy.hpp>
+#include <fsdp/device/queue.hpp>
 
 namespace fsdp::comm {
 
@@ -50,10 +52,15 @@ typename Device::Event event_of(const AnyEvent& event) {
   return event == nullptr ? Event{} : *static_cast<const Event*>(event.get());
 }
 
-/// A new queue of a device. `name` is for people.
+/// A new queue of a device, of the first priority where it knows any. `name` is for people.
 template <class Device>
 AnyQueue make_queue(std::string_view name) {
-  const auto queue = std::make_shared<typename Device::Queue>(name);
+  using Queue = typename Device::Queue;
+  std::shared_ptr<Queue> queue;
+  if constexpr (std::constructible_from<Queue, std::string_view, device::Priority>)
+    queue = std::make_shared<Queue>(name, device::Priority::first);
+  else
+    queue = std::make_shared<Queue>(name);
   void* native = queue.get();
   if constexpr (requires { queue->native(); }) native = queue->native();
   return {

@@ -141,8 +141,11 @@ class Backend {
     return start();
   }
   template <class Wire>
-  Request reduce_scatter(std::span<const Segment<float>> segments, Write write) {
-    describe(core_->prepare(), Op::reduce_scatter, segments, dtype_of<Wire>(), write);
+  Request reduce_scatter(std::span<const Segment<float>> segments, Write write,
+                         Contributions contributions = Contributions::kept) {
+    Transfer& transfer = core_->prepare();
+    describe(transfer, Op::reduce_scatter, segments, dtype_of<Wire>(), write);
+    transfer.contributions = contributions;
     return start();
   }
   template <class Wire>

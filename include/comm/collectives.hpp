@@ -123,7 +123,8 @@ template <Communicator C, class Segments>
 /// local = or += the sum over ranks of this rank's piece of their `full`: contributions rounded to Wire, summed in
 /// float in rank order.
 template <class Wire, Communicator C, class Segments>
-[[nodiscard]] Pending<C> reduce_scatter(C& c, const Segments& segments, Write write, Label label = {}) {
+[[nodiscard]] Pending<C> reduce_scatter(C& c, const Segments& segments, Write write, Label label = {},
+                                        Contributions contributions = Contributions::kept) {
   static_assert(detail::check_wire<C, Wire>());
   const std::span<const Segment<float>> list = detail::view_of(segments);
   const auto sizes = detail::sizes_of(list, c.rank(), c.size(), Op::reduce_scatter, write);
@@ -131,8 +132,13 @@ template <class Wire, Communicator C, class Segments>
       detail::enter(c, Op::reduce_scatter, dtype_of<Wire>(), sizes.elements, label,
                     static_cast<std::int64_t>(list.size()), sizes.hash, static_cast<std::uint8_t>(write));
   c.monitor().totals.copied_bytes += sizes.own_elements * (c.size() - 1) * static_cast<std::int64_t>(sizeof(Wire));
-  return {watch(c.monitor(), record, [&] { return c.template reduce_scatter<Wire>(list, write); }), c.monitor(),
-          record};
+  const auto start = [&] {
+    if constexpr (requires { c.template reduce_scatter<Wire>(list, write, contributions); })
+      return c.template reduce_scatter<Wire>(list, write, contributions);
+    else
+      return c.template reduce_scatter<Wire>(list, write);
+  };
+  return {watch(c.monitor(), record, start), c.monitor(), record};
 }
 
 /// full = the sum over ranks of their `full`: a reduce_scatter in place and an all_gather of its results.

@@ -29,6 +29,10 @@ struct Segment {
   std::span<const std::int64_t> counts;  ///< one per rank; must outlive the request
 };
 
+/// What a reduction's `full` is worth to the caller afterwards. Of spent contributions a communicator may use this
+/// rank's place for the sum; the others' places stay.
+enum class Contributions : std::uint8_t { kept, spent };
+
 /// Reduction of small values, in rank order.
 enum class Reduction : std::uint8_t { sum, max, min };
 
@@ -48,7 +52,8 @@ concept AsyncRequest = std::movable<R> && !std::copyable<R> && std::default_init
 ///  - all_gather: every `local` goes to its place in every rank's `full`.
 ///  - reduce_scatter<Wire>: local = (or +=) the sum over ranks of their `full` at this rank's place. Each contribution
 ///  is rounded
-///    to Wire, sums are made in T in rank order: the same bits whatever the backend.
+///    to Wire, sums are made in T in rank order: the same bits whatever the backend. One that can do with less memory
+///    or fewer calls where contributions are spent takes Contributions as a third argument.
 ///  - all_reduce<Wire>: reduce_scatter into each rank's place of its own `full`, then all_gather: `local` must lie
 ///  there.
 ///  - reduce: a few values (losses, counts, norms), blocking, in rank order.

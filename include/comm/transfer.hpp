@@ -33,6 +33,7 @@ struct Transfer {
   DType dtype = DType::u8;  ///< of memory
   DType wire = DType::u8;   ///< contributions to a sum are rounded to it
   Write write = Write::overwrite;
+  Contributions contributions = Contributions::kept;
   int root = 0;
   bool values = false;  ///< in host memory, whatever the device
   std::vector<ByteSegment> segments;
@@ -63,6 +64,7 @@ void describe(Transfer& transfer, Op op, std::span<const Segment<T>> segments, D
   transfer.dtype = dtype_of<T>();
   transfer.wire = wire;
   transfer.write = write;
+  transfer.contributions = Contributions::kept;
   transfer.root = 0;
   transfer.values = false;
   transfer.segments.clear();

@@ -17,7 +17,7 @@ struct Version {
   friend constexpr auto operator<=>(const Version&, const Version&) = default;
 };
 
-inline constexpr Version version{.major = 0, .minor = 1, .patch = 0};
-inline constexpr std::string_view version_string = "0.1.0";
+inline constexpr Version version{.major = 0, .minor = 2, .patch = 0};
+inline constexpr std::string_view version_string = "0.2.0";
 
 }  // namespace fsdp

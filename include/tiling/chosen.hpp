@@ -15,12 +15,14 @@ namespace fsdp::tiling {
 class Chosen {
  public:
   Chosen() = default;
+  /// Any policy, which it copies.
   template <class Policy>
   requires(!std::same_as<Policy, Chosen> && Tiling<Policy>) Chosen(Policy policy)
       : policy_(std::make_shared<const Policy>(std::move(policy))), plan_([](const void* held, const Problem& problem) {
           return static_cast<const Policy*>(held)->plan(problem);
         }) {}
 
+  /// The policy's plan.
   TilePlan plan(const Problem& problem) const { return plan_(policy_.get(), problem); }
 
  private:

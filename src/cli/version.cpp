@@ -22,7 +22,7 @@ std::string row(std::string_view name, std::string_view value) {
 
 std::string version_text() {
   std::string text = message("tessera ", version_string, "\n");
-  text += row("instruction set", device::instruction_set());
+  text += row("instruction set", device::arithmetic());
 #define FSDP_BUILT_WITH(name, version) text += row(name, version);
 #define FSDP_BUILT_WITHOUT(name) text += row(name, "not built in");
 #include <built_with.inc>

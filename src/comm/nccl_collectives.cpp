@@ -41,29 +41,41 @@ void for_each_chunk(const ByteSegment& segment, std::int64_t most, const Add& ad
     add(Chunk{.segment = segment, .begin = begin, .most = std::min(most, end - begin)});
 }
 
-/// Sums of floats that go straight to their place.
-void add_direct_sum(NcclBatch& batch, const ByteSegment& segment, NcclPlace place) {
-  const std::int64_t most = most_of(segment);
-  if (most == 0) return;
-  if (equal_counts(segment)) {
-    batch.make_room(1, 0);
-    batch.add(
-        {.kind = Kind::reduce_scatter, .from = segment.full, .to = segment.local, .count = most, .dtype = DType::f32});
-    return;
-  }
-  const Chunk all{.segment = segment, .most = most};
-  batch.make_room(place.size, 0);
+/// A chunk's sums of floats, one call for each root, of which this rank's is made in `sum`.
+void add_sums_by_root(NcclBatch& batch, const Chunk& chunk, NcclPlace place, std::byte* sum) {
   for (int root = 0; root < place.size; ++root)
-    if (all.count(root) > 0)
+    if (chunk.count(root) > 0)
       batch.add({.kind = Kind::reduce,
-                 .from = all.full(root),
-                 .to = root == place.rank ? segment.local : nullptr,
-                 .count = all.count(root),
+                 .from = chunk.full(root),
+                 .to = root == place.rank ? sum : nullptr,
+                 .count = chunk.count(root),
                  .dtype = DType::f32,
                  .peer = root});
 }
 
-/// Sums of floats that are added to what is there.
+/// Sums of floats, of which this rank's is made in `sum`: one call where pieces are equal, else one for each root.
+void add_direct_sum(NcclBatch& batch, const ByteSegment& segment, NcclPlace place, std::byte* sum) {
+  const std::int64_t most = most_of(segment);
+  if (most == 0) return;
+  if (equal_counts(segment)) {
+    batch.make_room(1, 0);
+    batch.add({.kind = Kind::reduce_scatter, .from = segment.full, .to = sum, .count = most, .dtype = DType::f32});
+    return;
+  }
+  batch.make_room(place.size, 0);
+  add_sums_by_root(batch, {.segment = segment, .most = most}, place, sum);
+}
+
+/// Sums of floats that are added to what is there, made in this rank's place of its contribution.
+void add_spending_sum(NcclBatch& batch, const ByteSegment& segment, NcclPlace place) {
+  const Chunk all{.segment = segment, .most = most_of(segment)};
+  const std::int64_t own = all.count(place.rank);
+  add_direct_sum(batch, segment, place, all.full(place.rank));
+  if (own > 0)
+    batch.then_sum({{.data = all.full(place.rank), .stored = DType::f32}}, own, Write::accumulate, all.local());
+}
+
+/// The same where contributions stay: made in staging memory, in parts where that is too small.
 void add_staged_sum(NcclBatch& batch, const ByteSegment& segment, NcclPlace place) {
   const auto bytes_of = [](std::int64_t count) { return count * static_cast<std::int64_t>(sizeof(float)); };
   const std::int64_t capacity = batch.staging_bytes() / static_cast<std::int64_t>(sizeof(float));
@@ -75,14 +87,8 @@ void add_staged_sum(NcclBatch& batch, const ByteSegment& segment, NcclPlace plac
     if (whole)
       batch.add(
           {.kind = Kind::reduce_scatter, .from = segment.full, .to = sum, .count = chunk.most, .dtype = DType::f32});
-    for (int root = 0; !whole && root < place.size; ++root)
-      if (chunk.count(root) > 0)
-        batch.add({.kind = Kind::reduce,
-                   .from = chunk.full(root),
-                   .to = root == place.rank ? sum : nullptr,
-                   .count = chunk.count(root),
-                   .dtype = DType::f32,
-                   .peer = root});
+    else
+      add_sums_by_root(batch, chunk, place, sum);
     if (own > 0) batch.then_sum({{.data = sum, .stored = DType::f32}}, own, Write::accumulate, chunk.local());
   });
 }
@@ -152,10 +158,12 @@ void add_reduce_scatter(NcclBatch& batch, const Transfer& transfer, NcclPlace pl
   for (const ByteSegment& segment : transfer.segments) {
     if (transfer.wire != DType::f32)
       add_exchanged_sum(batch, transfer, segment, place);
-    else if (transfer.write == Write::accumulate)
-      add_staged_sum(batch, segment, place);
+    else if (transfer.write == Write::overwrite)
+      add_direct_sum(batch, segment, place, segment.local);
+    else if (transfer.contributions == Contributions::spent)
+      add_spending_sum(batch, segment, place);
     else
-      add_direct_sum(batch, segment, place);
+      add_staged_sum(batch, segment, place);
   }
 }
 

@@ -187,6 +187,28 @@ TEST_F(NcclCollectives, AddSumsThatAreLongerThanStagingMemory) {
   });
 }
 
+TEST_F(NcclCollectives, AddSumsOfAnySizeInOneGroupWhereContributionsAreSpent) {
+  constexpr std::int64_t capacity = NcclRank::staging_bytes / static_cast<std::int64_t>(sizeof(float));
+  const auto sums = [](const Counts& counts, Contributions contributions) {
+    Double::groups.clear();
+    run_nccl(2, {}, [&](Ranks& c) {
+      Floats full(static_cast<std::size_t>(counts[0] + counts[1]), static_cast<float>(c.rank() + 1));
+      Floats local(static_cast<std::size_t>(count_of(counts, c.rank())), 10.0f);
+      const std::vector<Segment<float>> segments{{local.data(), full.data(), counts}};
+      reduce_scatter<float>(c, segments, Write::accumulate, {}, contributions).wait();
+      EXPECT_EQ(std::count(local.begin(), local.end(), 13.0f), static_cast<std::ptrdiff_t>(local.size()));
+    });
+  };
+  sums({capacity + 100, capacity + 100}, Contributions::spent);
+  EXPECT_EQ(kinds(), (std::vector{Kind::reduce_scatter}));
+  sums({capacity + 100, 50}, Contributions::spent);
+  EXPECT_EQ(kinds(), (std::vector{Kind::reduce, Kind::reduce}));
+  EXPECT_EQ(Double::groups.size(), 2u);
+  sums({capacity + 100, capacity + 100}, Contributions::kept);  // in two parts, each in staging memory
+  EXPECT_EQ(kinds(), (std::vector{Kind::reduce, Kind::reduce, Kind::reduce, Kind::reduce}));
+  EXPECT_EQ(Double::groups.size(), 4u);
+}
+
 TEST_F(NcclCollectives, MoveValuesOfAnySize) {
   run_nccl(3, {}, [](Ranks& c) {
     const auto size = static_cast<std::size_t>(NcclRank::value_bytes) * 2 + 5;

@@ -21,10 +21,10 @@ namespace {
 
 using std::chrono::milliseconds;
 using Queue = QueuedQueue;
-using QueuedThreads = Threads<QueuedDevice>;
+using OnQueues = Threads<QueuedDevice>;
 
-static_assert(check_communicator<QueuedThreads>() && check_communicator<Self<QueuedDevice>>() &&
-              check_communicator<Self<device::Cuda>>() && QueuedCommunicator<QueuedThreads> &&
+static_assert(check_communicator<OnQueues>() && check_communicator<Self<QueuedDevice>>() &&
+              check_communicator<Self<device::Cuda>>() && QueuedCommunicator<OnQueues> &&
               !QueuedCommunicator<Threads<>>);
 
 /// Values lie in the device's memory, and no access of any queue is left to chance.
@@ -32,7 +32,7 @@ struct QueuedRanks {
   using Fixture = Ordered;
   template <class F>
   static int run(int ranks, const Options& options, F f) {
-    return QueuedThreads::run(ranks, options, [&f](auto& c) {
+    return OnQueues::run(ranks, options, [&f](auto& c) {
       const InDeviceMemory values;
       f(c);
     });
@@ -55,7 +55,7 @@ class QueuedThreadsOrder : public Ordered {};
 
 TEST_F(QueuedThreadsOrder, StartsAfterTheCallersEventsAndQueuesWaitForItsEnd) {
   for (int ranks : {1, 2, 4}) {
-    QueuedThreads::run(ranks, {}, [](auto& c) {
+    OnQueues::run(ranks, {}, [](auto& c) {
       const InDeviceMemory values;
       const auto n = static_cast<std::size_t>(c.size());
       const Counts counts(n, 100);
@@ -84,7 +84,7 @@ TEST_F(QueuedThreadsOrder, StartsAfterTheCallersEventsAndQueuesWaitForItsEnd) {
 TEST_F(QueuedThreadsOrder, AMissingEventIsSeen) {
   Queue::check_only(true);
   for (const bool before : {false, true}) {
-    QueuedThreads::run(2, {}, [&](auto& c) {
+    OnQueues::run(2, {}, [&](auto& c) {
       const InDeviceMemory values;
       const Counts counts(2, 100);
       Floats local(100);
@@ -102,7 +102,7 @@ TEST_F(QueuedThreadsOrder, AMissingEventIsSeen) {
 }
 
 TEST_F(QueuedThreadsOrder, TheEventOfTheEndIsThereAfterTheHostSawIt) {
-  QueuedThreads::run(2, {}, [](auto& c) {
+  OnQueues::run(2, {}, [](auto& c) {
     const InDeviceMemory values;
     const Counts counts(2, 100);
     Floats local(100, 1.0f);
@@ -123,7 +123,7 @@ TEST_F(QueuedThreadsOrder, TheEventOfTheEndIsThereAfterTheHostSawIt) {
 
 TEST_F(QueuedThreadsOrder, TheHostDoesNotWaitForTheDevice) {
   std::atomic<bool> released = false;
-  QueuedThreads::run(2, {}, [&](auto& c) {
+  OnQueues::run(2, {}, [&](auto& c) {
     const Counts counts(2, 10);
     Floats full(20, 1.0f);
     Queue compute("compute");
@@ -148,7 +148,7 @@ TEST(QueuedThreadsFaults, ADeviceThatDoesNotGetReadyIsNamedAtTheDeadline) {
   hold(stuck, released);
   std::string text;
   try {
-    QueuedThreads::run(2, {.device_deadline = milliseconds(100)}, [&](auto& c) {
+    OnQueues::run(2, {.device_deadline = milliseconds(100)}, [&](auto& c) {
       if (c.rank() == 1) std::this_thread::sleep_for(milliseconds(20));
       synchronize(c, stuck);
     });
@@ -160,7 +160,7 @@ TEST(QueuedThreadsFaults, ADeviceThatDoesNotGetReadyIsNamedAtTheDeadline) {
 }
 
 TEST(QueuedThreadsFaults, ADeviceMayTakeLongerThanRanksWaitForEachOther) {
-  QueuedThreads::run(2, {.deadline = milliseconds(20)}, [&](auto& c) {
+  OnQueues::run(2, {.deadline = milliseconds(20)}, [&](auto& c) {
     Queue slow("slow");
     Floats value(1);
     write_later(slow, value, 1.0f, milliseconds(200));
@@ -189,7 +189,7 @@ TEST(QueuedThreadsFaults, AFailingRanksMemoryOutlivesWhatPeersHaveQueued) {
     if (c.rank() == 1) throw InputError("ends while its memory is read");
     compute.synchronize();
   };
-  EXPECT_THROW(QueuedThreads::run(2, {}, rank), InputError);
+  EXPECT_THROW(OnQueues::run(2, {}, rank), InputError);
   EXPECT_EQ(found[0].back(), 2.0f);
 }
 
@@ -211,7 +211,7 @@ TEST(QueuedThreadsFaults, ARankThatNeverComesIsNamed) {
       throw;
     }
   };
-  EXPECT_THROW(QueuedThreads::run(2, {.deadline = milliseconds(100)}, rank), CollectiveError);
+  EXPECT_THROW(OnQueues::run(2, {.deadline = milliseconds(100)}, rank), CollectiveError);
   EXPECT_NE(text.find("rank 1 (has not come)"), std::string::npos) << text;
 }
 

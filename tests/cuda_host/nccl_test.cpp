@@ -60,6 +60,15 @@ TEST_F(CudaHost_nccl, GathersSumsAndMovesValues) {
     });
 }
 
+TEST_F(CudaHost_nccl, CollectivesGoFirst) {
+  run_ranks(2, {}, [&](Ranks& c) {
+    const Cuda::Queue compute("compute");
+    comm::barrier(c);
+    EXPECT_EQ(machine().priorities(), (std::multiset<int>{Stream::highest, Stream::highest, 0, 0}));
+    comm::barrier(c);
+  });
+}
+
 TEST_F(CudaHost_nccl, ReplaysCapturedCollectives) {
   run_ranks(2, {}, [&](Ranks& c) {
     const Floats full(8), local(4);

@@ -2,6 +2,8 @@
 /// Streams, events and graphs: what queue.cpp asks of CUDA's runtime.
 #include <atomic>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <fsdp/device/host_copy.hpp>
 
@@ -49,6 +51,80 @@ TEST_F(CudaHost_queue, OrdersItsWorkByEvents) {
   other.synchronize();
   EXPECT_TRUE(filled.happened() && moved.happened() && Cuda::Event().happened());
   EXPECT_EQ(Buffers::of(buffers.b).data()[count - 1], 3.0f);
+}
+
+TEST_F(CudaHost_queue, RecordsTheEventsAgainThatNobodyHolds) {
+  Cuda::Queue queue("queue"), other("other");
+  Cuda::Event kept = queue.record();
+  for (int i = 0; i < 100; ++i) {
+    other.wait(queue.record());
+    queue.wait(other.record());
+  }
+  const Cuda::Event copy = kept;
+  kept = {};
+  queue.wait(copy);
+  queue.record();
+  EXPECT_EQ(machine().calls()["cudaEventCreateWithFlags"], 3);  // `copy`, and one of each queue
+}
+
+TEST_F(CudaHost_queue, WaitsForWhatAnEventWasWhenItWasAskedFor) {
+  Buffers buffers;
+  Cuda::Arena arena(buffers.ledger, 1 << 20);
+  Cuda::Stream stream(arena);
+  Cuda::Queue other("other");
+  std::atomic<bool> first = false, second = false;
+  hold(stream, first);
+  device::enqueue(stream, device::Fill<float>{.y = Buffers::of(buffers.a), .value = 3});
+  other.wait(stream.record());  // the event is given back while this wait stands
+  Cuda::move(other, buffers.a.data(), buffers.b.data(), count * 4);
+  hold(stream, second);
+  const Cuda::Event later = stream.record();  // the same cudaEvent_t
+  EXPECT_EQ(machine().calls()["cudaEventCreateWithFlags"], 1);
+  first = true;
+  other.synchronize();
+  EXPECT_EQ(Buffers::of(buffers.b).data()[count - 1], 3.0f);
+  EXPECT_FALSE(later.happened());
+  second = true;
+  stream.synchronize();
+  EXPECT_TRUE(later.happened());
+}
+
+TEST_F(CudaHost_queue, EventsAreDroppedByAnyThreadAndAfterTheirQueue) {
+  std::vector<Cuda::Event> events;
+  {
+    Cuda::Queue queue("queue");
+    for (int round = 0; round < 20; ++round) {
+      for (int i = 0; i < 50; ++i) events.push_back(queue.record());
+      std::thread dropper([dropped = std::exchange(events, {})]() mutable { dropped.clear(); });
+      for (int i = 0; i < 50; ++i) events.push_back(queue.record());
+      dropper.join();
+    }
+    EXPECT_LE(machine().calls()["cudaEventCreateWithFlags"], 150);  // all that are held at a time
+    queue.synchronize();
+  }
+  EXPECT_EQ(machine().held().count("streams"), 0u);
+  EXPECT_GT(machine().held()["events"], 0);
+  EXPECT_TRUE(events.back().happened());
+}
+
+TEST_F(CudaHost_queue, EventsOfACaptureAreRecordedAgainOutsideOfIt) {
+  Buffers buffers;
+  Cuda::Queue stream("stream"), other("other");
+  const auto cross = [&] {
+    other.wait(stream.record());
+    Cuda::move(other, buffers.a.data(), buffers.b.data(), count * 4);
+    stream.wait(other.record());
+  };
+  cross();
+  const Cuda::Graph graph = Cuda::capture(stream, cross);
+  cross();
+  graph.launch(stream);
+  EXPECT_THROW(Cuda::capture(stream, [&] { cross(), throw Error("given up"); }), Error);
+  cross();
+  const Cuda::Event end = stream.record();
+  stream.synchronize();
+  EXPECT_TRUE(end.happened());
+  EXPECT_EQ(machine().calls()["cudaEventCreateWithFlags"], 2);
 }
 
 TEST_F(CudaHost_queue, CapturesWorkOfAllQueuesThatJoinAndReplaysIt) {

@@ -114,6 +114,48 @@ TEST(CudaAttention, OnTensorCoresIsTheReference) {
     }
 }
 
+TEST(CudaAttention, TilesHoldEveryHeadSizeUpTo256) {
+  FSDP_NEEDS_DEVICE();
+  const std::int64_t lengths[] = {65, 33, 97, 130};  // with 16 sizes, each length meets narrow, wide and padded tiles
+  for (std::int64_t head_dim = 16; head_dim <= 256; head_dim += 16) {
+    const AttentionShape shape{.sequences = 1,
+                               .sequence_length = lengths[head_dim / 16 % 4],
+                               .heads = 3,
+                               .kv_heads = head_dim % 48 == 0 ? 3 : 1,
+                               .head_dim = head_dim};
+    if (head_dim % 32 == 0)
+      expect_reference<bf16>(shape, false, 8);
+    else
+      expect_reference<f16>(shape, false, 0);
+  }
+  for (const std::int64_t head_dim : {8, 24, 104, 136, 248}) {  // the last columns that are copied are half a step
+    const AttentionShape shape{.sequences = 2, .sequence_length = 40, .heads = 2, .kv_heads = 1, .head_dim = head_dim};
+    expect_reference<bf16>(shape, false, 0);
+  }
+}
+
+template <class T>
+Results results_of(const AttentionShape& shape, bool plain) {
+  AttentionRank chosen("own", plain);
+  CudaBuffers<T> buffers(chosen.rank, shape, 0);
+  buffers.run(chosen.rank);
+  return buffers.results();
+}
+
+/// Probabilities are rounded before they are multiplied on the tensor cores, and nowhere else.
+TEST(CudaAttention, IsOnTensorCoresForMultiplesOf8UpTo256) {
+  FSDP_NEEDS_DEVICE();
+  for (const std::int64_t head_dim : {4, 8, 12, 16, 72, 80, 96, 100, 112, 160, 192, 224, 256, 264, 272}) {
+    const AttentionShape shape{.sequences = 1, .sequence_length = 20, .heads = 2, .kv_heads = 1, .head_dim = head_dim};
+    const Results fast = results_of<bf16>(shape, false), plain = results_of<bf16>(shape, true);
+    const bool on_tiles = head_dim % 8 == 0 && head_dim <= 256;
+    EXPECT_EQ(fast.out != plain.out, on_tiles) << head_dim;
+    EXPECT_EQ(fast.dq != plain.dq, on_tiles) << head_dim;
+    EXPECT_EQ(fast.dk != plain.dk, on_tiles) << head_dim;
+    EXPECT_EQ(fast.dv != plain.dv, on_tiles) << head_dim;
+  }
+}
+
 TEST(CudaAttention, PlainIsTheReferenceForEveryTypeAndHeadSize) {
   FSDP_NEEDS_DEVICE();
   for (const std::int64_t head_dim : {1, 40, 64, 200})
@@ -136,6 +178,12 @@ TEST(CudaAttention, DocumentsAttendToThemselves) {
         .sequences = 2, .sequence_length = 150, .heads = 2, .kv_heads = 1, .head_dim = head_dim, .documents = many};
     expect_reference<bf16>(shape, false, 0);
   }
+  const std::vector<std::int64_t> few = {0, 1, 1, 40, 41, 150};
+  for (const std::int64_t head_dim : {48, 80, 176, 256}) {
+    const AttentionShape shape{
+        .sequences = 1, .sequence_length = 150, .heads = 2, .kv_heads = 1, .head_dim = head_dim, .documents = few};
+    expect_reference<bf16>(shape, false, 0);
+  }
   const AttentionShape small{
       .sequences = 2, .sequence_length = 150, .heads = 2, .kv_heads = 2, .head_dim = 8, .documents = many};
   expect_reference<float>(small, false, 0);
@@ -147,6 +195,17 @@ TEST(CudaAttention, DocumentsAttendToThemselves) {
 TEST(CudaAttention, WindowsHideWhatLiesBehindThem) {
   FSDP_NEEDS_DEVICE();
   const std::vector<std::int64_t> documents = {0, 1, 40, 150, 151, 290, 300};
+  const std::vector<std::int64_t> few = {0, 1, 40, 150};
+  for (const std::int64_t head_dim : {32, 96, 112, 192, 256}) {
+    AttentionShape shape{.sequences = 1,
+                         .sequence_length = 150,
+                         .heads = 2,
+                         .kv_heads = 1,
+                         .head_dim = head_dim,
+                         .window = head_dim / 2 + 1};
+    if (head_dim % 64 == 0) shape.documents = few;
+    expect_reference<f16>(shape, false, 0);
+  }
   for (const bool packed : {false, true})
     for (const std::int64_t window : {1, 20, 64, 100}) {
       AttentionShape shape{.sequences = 2,

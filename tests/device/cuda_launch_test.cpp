@@ -2,6 +2,7 @@
 /// Launch shapes: what every thread of a grid would touch, counted on the host.
 #include <device/cuda/launch.hpp>
 
+#include <algorithm>
 #include <numeric>
 #include <vector>
 
@@ -100,6 +101,19 @@ TEST(CudaLaunch, ManyRowsTakeTurnsWithinLimits) {
     }
   EXPECT_EQ(grid_of_rows(3, 33).threads, 64u);
   expect_within_limits(grid_of_elements(0, 0));
+}
+
+/// By Zipf's law the token of number n is as frequent as 1 / (n + 1): tokenizers number them by frequency.
+TEST(CudaLaunch, FrequentRowsHaveDifferentOwners) {
+  for (const std::int64_t vocabulary : {1, 300, 1024, 1500, 50257, 128256}) {
+    std::vector<double> load(static_cast<std::size_t>(row_owners));
+    for (std::int64_t row = 0; row < vocabulary; ++row) {
+      ASSERT_LT(owner_of_row(row), std::min(vocabulary, row_owners));  // a block of the grid
+      load[owner_of_row(row)] += 1.0 / static_cast<double>(row + 1);
+    }
+    const double most = *std::max_element(load.begin(), load.end());
+    EXPECT_LT(most, 1.01) << vocabulary;  // that of the commonest token alone is 1
+  }
 }
 
 }  // namespace

@@ -47,6 +47,28 @@ TEST(CudaVocabulary, EmbeddingTakesRowsAndItsBackwardAddsThemInTokenOrder) {
   });
 }
 
+/// Blocks own several rows each, far apart.
+TEST(CudaVocabulary, EveryRowOfALargeTableTakesItsGradient) {
+  FSDP_NEEDS_DEVICE();
+  const std::vector<std::int32_t> tokens = {0, 1024, 1, 1599, 0, 1023, 575, 1024, 1025, 575, 576};
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  CudaRank rank;
+  const NumbersOnDevice<std::int32_t> ids(rank, tokens);
+  const auto dy = Matrix<bf16>::random(1, count, 8);
+  auto gradient = Matrix<float>::random(2, 1600, 8);  // what is not added to becomes 0
+  Matrix<float> expected(1600, 8);
+  expected.set([](std::int64_t) { return 0; });
+  for (std::int64_t t = 0; t < count; ++t)
+    for (std::int64_t i = 0; i < 8; ++i)
+      expected.at(tokens[static_cast<std::size_t>(t)], i) += static_cast<float>(dy.view().row(t)[i]);
+  const OnDevice<bf16> device_dy(rank, dy);
+  const OnDevice<float> sums(rank, gradient);
+  enqueue(rank.stream,
+          EmbeddingBackward<bf16>{
+              .tokens = ids.view(), .dy = device_dy.input(), .dtable = sums.view(), .write = Write::overwrite});
+  EXPECT_EQ(sums.back().values(), expected.values());
+}
+
 TEST(CudaVocabulary, ATokenOutsideTheVocabularyShowsAsNanAndMovesNoGradient) {
   FSDP_NEEDS_DEVICE();
   for (const bool plain : {false, true}) {

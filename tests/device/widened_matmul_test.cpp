@@ -66,5 +66,17 @@ TEST(WidenedMatmul, IsFloat64sInEveryFormOfManyBlocks) {
     }
 }
 
+TEST(WidenedMatmul, ServesProcessorsThatMultiplyFloatFaster) {
+  using cpu::float_is_faster;
+  using cpu::Isa;
+  constexpr auto with = Isa::avx512_bf16;
+  EXPECT_TRUE(float_is_faster({.isa = Isa::baseline}));
+  EXPECT_TRUE(float_is_faster({.isa = Isa::avx512, .library_bf16 = true, .intel = true})) << "TESSERA_ISA=avx512";
+  EXPECT_TRUE(float_is_faster({.isa = with})) << "DNNL_MAX_CPU_ISA";
+  EXPECT_FALSE(float_is_faster({.isa = with, .library_bf16 = true})) << "Zen 4";
+  EXPECT_TRUE(float_is_faster({.isa = with, .library_bf16 = true, .intel = true})) << "a Xeon whose AMX is hidden";
+  EXPECT_FALSE(float_is_faster({.isa = with, .library_bf16 = true, .library_amx = true, .intel = true})) << "AMX";
+}
+
 }  // namespace
 }  // namespace fsdp::device

@@ -19,10 +19,10 @@ struct BlockSubject {
 
 template <class S>
 class ResidualUnit : public ::testing::Test {};
-using Subjects = ::testing::Types<BlockSubject<AttentionHalf, Fp32>, BlockSubject<AttentionHalf, Bf16Mixed>,
-                                  BlockSubject<MlpHalf, Fp32>, BlockSubject<MlpHalf, Bf16Mixed>,
-                                  BlockSubject<Block, Fp32>, BlockSubject<Block, Bf16Mixed>>;
-TYPED_TEST_SUITE(ResidualUnit, Subjects);
+using BlockSubjects = ::testing::Types<BlockSubject<AttentionHalf, Fp32>, BlockSubject<AttentionHalf, Bf16Mixed>,
+                                       BlockSubject<MlpHalf, Fp32>, BlockSubject<MlpHalf, Bf16Mixed>,
+                                       BlockSubject<Block, Fp32>, BlockSubject<Block, Bf16Mixed>>;
+TYPED_TEST_SUITE(ResidualUnit, BlockSubjects);
 
 ::testing::Message described(const Sizes& sizes) {
   return ::testing::Message() << sizes.sequences << " x " << sizes.length << " tokens, hidden " << sizes.hidden
@@ -31,7 +31,7 @@ TYPED_TEST_SUITE(ResidualUnit, Subjects);
 }
 
 template <class S>
-void expect_float64s(const Sizes& sizes, const Outcome& expected, const Run<>& run) {
+void expect_block_float64s(const Sizes& sizes, const Outcome& expected, const Run<>& run) {
   const Outcome found = outcome<typename S::Kind, typename S::Precision>(sizes, run);
   EXPECT_LE(relative(found.y, expected.y), forward_tolerance<typename S::Precision>);
   ASSERT_EQ(found.gradients.size(), expected.gradients.size());
@@ -53,7 +53,8 @@ TYPED_TEST(ResidualUnit, FollowsFloat64AtOddSizesWhereverItsWeightsStand) {
     const Outcome expected = expected_outcome<typename TypeParam::Kind, typename TypeParam::Precision>(sizes);
     for (const Placing placing : {Placing::adjacent, Placing::padded}) {
       SCOPED_TRACE(described(sizes) << (placing == Placing::padded ? ", padded" : ""));
-      expect_float64s<TypeParam>(sizes, expected, {.placing = placing, .threads = placing == Placing::padded ? 2 : 1});
+      expect_block_float64s<TypeParam>(sizes, expected,
+                                       {.placing = placing, .threads = placing == Placing::padded ? 2 : 1});
     }
   }
 }
@@ -64,7 +65,7 @@ TYPED_TEST(ResidualUnit, FollowsFloat64WithPackedDocuments) {
   const Outcome expected = expected_outcome<typename TypeParam::Kind, typename TypeParam::Precision>(sizes);
   for (const RunTime& tiling : {RunTime{}, RunTime::tokens(4)})
     for (const int threads : {1, 2})
-      expect_float64s<TypeParam>(sizes, expected, {.tiling = tiling, .threads = threads});
+      expect_block_float64s<TypeParam>(sizes, expected, {.tiling = tiling, .threads = threads});
 }
 
 TYPED_TEST(ResidualUnit, FollowsFloat64WithBiasesNormsOfHeadsAndWindows) {
@@ -79,7 +80,7 @@ TYPED_TEST(ResidualUnit, FollowsFloat64WithBiasesNormsOfHeadsAndWindows) {
     SCOPED_TRACE(what);
     const Outcome expected = expected_outcome<typename TypeParam::Kind, typename TypeParam::Precision>(sizes, 2);
     for (const Placing placing : {Placing::adjacent, Placing::padded})
-      expect_float64s<TypeParam>(
+      expect_block_float64s<TypeParam>(
           sizes, expected, {.micro_batches = 2, .placing = placing, .threads = placing == Placing::padded ? 2 : 1});
   }
 }
@@ -100,7 +101,7 @@ TYPED_TEST(ResidualUnit, FollowsFloat64WithPathsOfLowRank) {
     const Outcome expected = expected_outcome<typename TypeParam::Kind, typename TypeParam::Precision>(sizes, 2);
     for (const RunTime& tiling : {RunTime{}, RunTime::tokens(4), RunTime::tiles(4)})
       for (const Placing placing : {Placing::adjacent, Placing::padded})
-        expect_float64s<TypeParam>(
+        expect_block_float64s<TypeParam>(
             sizes, expected,
             {.tiling = tiling, .micro_batches = 2, .placing = placing, .threads = placing == Placing::padded ? 2 : 1});
   }
@@ -112,7 +113,7 @@ TYPED_TEST(ResidualUnit, AddsUpTheGradientsOfMicroBatchesAfterTheFirstOverwroteT
   const Outcome expected = expected_outcome<typename TypeParam::Kind, typename TypeParam::Precision>(sizes, 3);
   for (const RunTime& tiling : {RunTime{}, RunTime::tiles(4)})
     for (const Placing placing : {Placing::adjacent, Placing::padded})
-      expect_float64s<TypeParam>(sizes, expected, {.tiling = tiling, .micro_batches = 3, .placing = placing});
+      expect_block_float64s<TypeParam>(sizes, expected, {.tiling = tiling, .micro_batches = 3, .placing = placing});
 }
 
 /// The gradients as one vector: over few tokens those of q and k are small differences of large numbers, too small to

@@ -187,7 +187,8 @@ requires(change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device,
                                                              comm::Label label) {
   constexpr bool outer = detail::over_outer<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>;
   const auto list = detail::segments_of<outer>(from.layout(), from.at(), to.data(), from.consume());
-  return comm::reduce_scatter<Wire>(communicator, std::span<const comm::Segment<T>>(list), write, label);
+  return comm::reduce_scatter<Wire>(communicator, std::span<const comm::Segment<T>>(list), write, label,
+                                    comm::Contributions::spent);
 }
 
 /// All-reduce in place: `from` and `to` are the same memory; `from` is used up.

@@ -178,12 +178,16 @@ void run(Cpu::Stream&, const DirectionStep<T>&);
 /// Cores that this process may use: of its affinity mask, and as many as the quotas of its control groups make.
 int available_cores();
 
-/// The instruction set that kernels use: baseline, avx2, avx512 (without its bf16) or avx512_bf16; each has those
-/// before it. The best of this processor, or what TESSERA_ISA names. Throws InputError for one that is not there.
+/// The instruction set that kernels use: baseline, avx2, avx512 (without its bf16) or avx512_bf16, each of which has
+/// those before it; on aarch64 neon. The best of this processor, or what TESSERA_ISA names. Throws InputError for one
+/// that is not there.
 std::string_view instruction_set();
 /// Lines "NAME = value" of the environment variables that say how bf16 is multiplied.
 std::string bf16_environment();
-/// The one that all of several machines have.
+/// The instruction set, and how bf16 is multiplied where that is not usual for the set: what metrics and checkpoints
+/// record, because results depend on it to the last bit.
+std::string arithmetic();
+/// The one that all of several machines have. Throws InputError for the set of another architecture.
 std::string_view least_instruction_set(std::span<const std::string> sets);
 /// A lesser set from now on, before anything was computed: what is computed later then rounds as a lesser machine does.
 void keep_to_instruction_set(std::string_view name);

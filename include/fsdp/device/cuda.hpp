@@ -23,6 +23,7 @@
 #include <fsdp/device/memory.hpp>
 #include <fsdp/device/offload.hpp>
 #include <fsdp/device/operations.hpp>
+#include <fsdp/device/queue.hpp>
 
 namespace fsdp::device {
 
@@ -92,7 +93,8 @@ struct Cuda {
                            std::int64_t count, Write write, float* sum);
 };
 
-/// A point in a queue's work. Copies are the same point; a default one has happened.
+/// A point in a queue's work. Copies are the same point; a default one has happened. The last of them gives the
+/// cudaEvent_t back to its queue, which records it again.
 class Cuda::Event {
  public:
   Event() = default;
@@ -108,7 +110,7 @@ class Cuda::Event {
 class Cuda::Queue {
  public:
   /// On the calling thread's device. `name` is for people: traces and errors.
-  explicit Queue(std::string_view name);
+  explicit Queue(std::string_view name, Priority priority = Priority::usual);
 
   Event record();
   void wait(const Event& event);
@@ -120,7 +122,9 @@ class Cuda::Queue {
   void* native() const { return handle_.get(); }  ///< a cudaStream_t
 
  private:
+  class Events;
   std::shared_ptr<void> handle_;
+  std::shared_ptr<Events> events_;  ///< shared with events, which may live longer
   std::string name_;
 };
 
@@ -201,15 +205,17 @@ template <ComputedBy<Cuda> T>
 void run(Cuda::Stream&, const Rope<T>&, Scratch);
 
 /// By cuDNN, in builds that have it, for bf16 and f16, whole sequences, head sizes that are multiples of 8 up to 128
-/// and rows that start at multiples of 16 bytes. Else ours: on the tensor cores for such rows with head sizes 64 and
-/// 128; a warp a row for the rest, for head sizes up to 512.
+/// and rows that start at multiples of 16 bytes. Else ours: on the tensor cores for such rows with head sizes that are
+/// multiples of 8 up to 256, in tiles of the next wider of 32, 64, 80, 96, 128, 192 and 256 columns; a warp a row
+/// for the rest, for head sizes up to 512, which is tens of times slower.
 template <ComputedBy<Cuda> T>
 std::int64_t scratch(const Cuda::Planner&, const Attention<T>&);
 template <ComputedBy<Cuda> T>
 void run(Cuda::Stream&, const Attention<T>&, Scratch);
 /// Ours: dk and dv are summed by the owner of a block of keys, dq by the owner of a block of queries: scores are
-/// computed twice, and nothing depends on timing. cuDNN's deterministic way keeps the gradients of scores instead, so
-/// that it does a few heads at a time, and is not used where one key-value head would take 1.25 GiB.
+/// computed twice, three times for head sizes above 128, and nothing depends on timing. cuDNN's deterministic way keeps
+/// the gradients of scores instead, so that it does a few heads at a time, and is not used where one key-value head
+/// would take 1.25 GiB.
 template <ComputedBy<Cuda> T>
 std::int64_t scratch(const Cuda::Planner&, const AttentionBackward<T>&);
 template <ComputedBy<Cuda> T>
@@ -228,8 +234,8 @@ void run(Cuda::Stream&, const SwiGluBackward<T>&);
 
 template <ComputedBy<Cuda> T>
 void run(Cuda::Stream&, const Embedding<T>&);
-/// Every block of threads owns rows of the table and reads all tokens: about a thousand times 4 bytes a token, most
-/// of them from the cache, beside the traffic of dy and dtable.
+/// Every block of threads owns rows of the table, every 1024th, and reads all tokens: about a thousand times 4 bytes a
+/// token, most of them from the cache, beside the traffic of dy and dtable.
 template <ComputedBy<Cuda> T>
 void run(Cuda::Stream&, const EmbeddingBackward<T>&);
 

@@ -6,9 +6,17 @@
 /// in a queue. Code that orders its queues by events is right on both kinds, and costs nothing here.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 namespace fsdp::device {
+
+/// Which queue's work begins where a device has room for one of two. A device that knows it takes it behind a queue's
+/// name; others make all queues alike.
+enum class Priority : std::uint8_t {
+  usual,
+  first  ///< of collectives: what waits for them is more than what waits for one block of a matmul
+};
 
 /// A point in a queue's work. A default one has happened.
 struct ImmediateEvent {

@@ -2,8 +2,8 @@
 /// @file
 /// The first half of a transformer block: x + attention(norm(x)).
 ///
-/// Saved for backward: the input, the projections, q and k as attention reads them (in place of the projections unless
-/// heads are normalised), attention's output and log-sum-exp. The normalised input is made again.
+/// Saved for backward: the input, the projections (q and k rotated in place), attention's output and log-sum-exp. The
+/// normalised input is made again; where heads are normalised, so are q and k as attention reads them.
 #pragma once
 
 #include <algorithm>
@@ -59,8 +59,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   struct Saved {
     Tensor<const Compute> x;  // [T, H]
     Tensor<float> rstd;       // [T]
-    Tensor<Compute> qkv;      // [T, (Hq + 2 Hkv) d]
-    Tensor<Compute> qk;       // [T, (Hq + Hkv) d]: of qkv, or with norms of heads its own
+    Tensor<Compute> qkv;      // [T, (Hq + 2 Hkv) d]; with norms of heads as projected, else with q and k rotated
     Tensor<float> qk_rstd;    // [(Hq + Hkv) T], with norms of heads
     Tensor<Compute> out;      // [T, Hq d]
     Tensor<float> lse;        // [sequences Hq, S]
@@ -99,8 +98,11 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
 
   void forward(Context<L>& context, const Shared& shared, const Weights& weights, Saved& saved, Tensor<const Compute> x,
                Tensor<Compute> y) const {
-    make_heads(context, shared, weights, saved, x);
-    attend(context, saved);
+    project_heads(context, weights, saved, x);
+    {
+      typename L::Frame frame(context.arena);
+      attend(context, saved, rotated_heads(context, shared, weights, saved, frame, Pass::forward));
+    }
     add_output(context, weights, saved, x, y);
   }
 
@@ -112,12 +114,16 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   void extend(Context<L>& context, const Shared& shared, const Weights& weights, Tensor<Compute> cache,
               Tensor<const Compute> x, Tensor<Compute> y) const {
     Saved saved;
-    make_heads(context, shared, weights, saved, x);
-    keep(context, saved, cache);
-    if (context.positions.empty())
-      attend(context, saved);
-    else
-      attend_to_kept(context, saved, cache);
+    project_heads(context, weights, saved, x);
+    {
+      typename L::Frame frame(context.arena);
+      const Tensor<Compute> qk = rotated_heads(context, shared, weights, saved, frame, Pass::forward);
+      keep(context, saved, qk, cache);
+      if (context.positions.empty())
+        attend(context, saved, qk);
+      else
+        attend_to_kept(context, saved, qk, cache);
+    }
     add_output(context, weights, saved, x, y);
   }
 
@@ -133,10 +139,11 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
       const auto dout = inner.template allocate<Compute>({tokens, q_columns()});  // [T, Hq d]
       device::enqueue(context.stream, device::Matmul<Compute>{.a = dy, .b = weights.out, .c = dout});
       out_path_backward(context, weights, gradients, saved, dy, dout);
+      const Tensor<Compute> qk = rotated_heads(context, shared, weights, saved, inner, Pass::backward);
       context.progress();
       device::enqueue(context.stream, device::AttentionBackward<Compute>{.shape = problem(context),
-                                                                         .q = q(saved.qk),
-                                                                         .k = k(saved.qk),
+                                                                         .q = q(qk),
+                                                                         .k = k(qk),
                                                                          .v = v(saved.qkv),
                                                                          .out = saved.out,
                                                                          .lse = saved.lse,
@@ -146,10 +153,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
                                                                          .dv = v(dqkv)});
     }
     context.progress();
-    device::enqueue(context.stream, device::Rope<Compute>{.x = qk(dqkv),
-                                                          .table = shared.table,
-                                                          .rotation = device::Rotation::backward,
-                                                          .documents = context.documents});
+    rotate(context, shared, qk(dqkv), device::Rotation::backward);
     if (head_norms) heads_backward(context, weights, gradients, saved, dqkv);
     if (biases) biases_backward(context, gradients, dqkv);
     const auto normed = frame.template allocate<Compute>({tokens, hidden});  // [T, H], then its gradient
@@ -177,6 +181,8 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   }
 
  private:
+  enum class Pass : std::uint8_t { forward, backward };
+
   template <class T>
   Tensor<T> q(Tensor<T> qkv) const {
     return qkv.slice_columns(0, q_columns());
@@ -192,15 +198,13 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   /// q and k stand side by side, so one call rotates both.
   Tensor<Compute> qk(Tensor<Compute> qkv) const { return qkv.slice_columns(0, qk_columns()); }
 
-  /// What attention reads: projections, with biases, norms and positions as values say.
-  void make_heads(Context<L>& context, const Shared& shared, const Weights& weights, Saved& saved,
-                  Tensor<const Compute> x) const {
+  /// Projections of the normalised input, with their biases.
+  void project_heads(Context<L>& context, const Weights& weights, Saved& saved, Tensor<const Compute> x) const {
     const std::int64_t tokens = context.tokens();
     saved = {.x = x,
              .rstd = context.template save<float>({tokens}),
              .qkv = context.template save<Compute>({tokens, qkv_columns()}),
-             .qk = {},
-             .qk_rstd = {},
+             .qk_rstd = head_norms ? context.template save<float>({tokens * (heads + kv_heads)}) : Tensor<float>(),
              .out = context.template save<Compute>({tokens, q_columns()}),
              .lse = context.template save<float>({context.sequences * heads, context.sequence_length})};
     {
@@ -213,21 +217,31 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
           .template forward<Compute>(normed, {q(saved.qkv), k(saved.qkv), v(saved.qkv)});
     }
     if (biases) add_biases(context, weights, saved.qkv);
-    saved.qk = qk(saved.qkv);
-    if (head_norms) normalise_heads(context, weights, saved);
     context.progress();
-    device::enqueue(context.stream, device::Rope<Compute>{.x = saved.qk,
-                                                          .table = shared.table,
-                                                          .rotation = device::Rotation::forward,
-                                                          .documents = context.documents});
   }
-  void attend(Context<L>& context, const Saved& saved) const {
-    device::enqueue(context.stream, device::Attention<Compute>{.shape = problem(context),
-                                                               .q = q(saved.qk),
-                                                               .k = k(saved.qk),
-                                                               .v = v(saved.qkv),
-                                                               .out = saved.out,
-                                                               .lse = saved.lse});
+  void rotate(Context<L>& context, const Shared& shared, Tensor<Compute> x, device::Rotation rotation) const {
+    device::enqueue(
+        context.stream,
+        device::Rope<Compute>{.x = x, .table = shared.table, .rotation = rotation, .documents = context.documents});
+  }
+  /// q and k as attention reads them [T, (Hq + Hkv) d]. Without norms of heads the projections are rotated where they
+  /// are, once, in forward. With them they are made in `frame` in either pass, since backward needs the projections as
+  /// they were.
+  Tensor<Compute> rotated_heads(Context<L>& context, const Shared& shared, const Weights& weights, const Saved& saved,
+                                typename L::Frame& frame, Pass pass) const {
+    Tensor<Compute> heads = qk(saved.qkv);
+    if (head_norms) {
+      heads = frame.template allocate<Compute>({context.tokens(), qk_columns()});
+      normalise_heads(context, weights, saved, heads);
+    }
+    if (head_norms || pass == Pass::forward) rotate(context, shared, heads, device::Rotation::forward);
+    return heads;
+  }
+  void attend(Context<L>& context, const Saved& saved, Tensor<const Compute> qk) const {
+    device::enqueue(
+        context.stream,
+        device::Attention<Compute>{
+            .shape = problem(context), .q = q(qk), .k = k(qk), .v = v(saved.qkv), .out = saved.out, .lse = saved.lse});
     context.progress();
   }
   /// y = x + out * weights.out^T.
@@ -257,23 +271,23 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   Tensor<Compute> kept_values(Tensor<Compute> cache) const {
     return {cache.data() + cache.numel() / 2, {cache.rows() * kv_heads, head_dim}};
   }
-  void keep(Context<L>& context, const Saved& saved, Tensor<Compute> cache) const {
+  void keep(Context<L>& context, const Saved& saved, Tensor<const Compute> qk, Tensor<Compute> cache) const {
     const auto keep_heads = [&](Tensor<const Compute> x, Tensor<Compute> kept) {
       device::enqueue(context.stream,
                       device::KeepHeads<Compute>{
                           .sequences = context.sequences, .positions = context.positions.device, .x = x, .kept = kept});
     };
-    keep_heads(k(saved.qk), kept_keys(cache));
+    keep_heads(k(qk), kept_keys(cache));
     keep_heads(v(saved.qkv), kept_values(cache));
   }
-  void attend_to_kept(Context<L>& context, const Saved& saved, Tensor<Compute> cache) const {
+  void attend_to_kept(Context<L>& context, const Saved& saved, Tensor<const Compute> qk, Tensor<Compute> cache) const {
     const std::span<const std::int32_t> positions = context.positions.host;
     device::enqueue(context.stream, device::CachedAttention<Compute>{
                                         .kv_heads = kv_heads,
                                         .window = window,
                                         .longest = 1 + *std::max_element(positions.begin(), positions.end()),
                                         .positions = context.positions.device,
-                                        .q = q(saved.qk),
+                                        .q = q(qk),
                                         .keys = kept_keys(cache),
                                         .values = kept_values(cache),
                                         .out = saved.out});
@@ -296,18 +310,15 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
     sum(gradients.v_bias, v(dqkv));
   }
 
-  /// Into memory of their own: backward needs them as they were.
-  void normalise_heads(Context<L>& context, const Weights& weights, Saved& saved) const {
+  void normalise_heads(Context<L>& context, const Weights& weights, const Saved& saved, Tensor<Compute> qk) const {
     const std::int64_t tokens = context.tokens();
-    saved.qk = context.template save<Compute>({tokens, qk_columns()});
-    saved.qk_rstd = context.template save<float>({tokens * (heads + kv_heads)});
     const auto normalise = [&](Tensor<const Compute> x, Tensor<const Compute> weight, Tensor<Compute> y,
                                Tensor<float> rstd) {
       device::enqueue(context.stream,
                       device::RmsNorm<Compute>{.x = x, .weight = weight, .eps = eps, .y = y, .rstd = rstd});
     };
-    normalise(q(saved.qkv), weights.q_norm, q(saved.qk), q_rstd(saved, tokens));
-    normalise(k(saved.qkv), weights.k_norm, k(saved.qk), k_rstd(saved, tokens));
+    normalise(q(saved.qkv), weights.q_norm, q(qk), q_rstd(saved, tokens));
+    normalise(k(saved.qkv), weights.k_norm, k(qk), k_rstd(saved, tokens));
   }
   void heads_backward(Context<L>& context, const Weights& weights, const Gradients& gradients, const Saved& saved,
                       Tensor<Compute> dqkv) const {

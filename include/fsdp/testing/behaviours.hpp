@@ -164,6 +164,37 @@ struct SumsIntoItsOwnContribution {
   }
 };
 
+struct SumsSpentContributions {
+  static constexpr const char* name = "SumsSpentContributions";
+  static constexpr const char* asked =
+      "reduce_scatter of spent contributions makes the same sums, and may use this rank's place of `full` but no other";
+  template <class C>
+  static void check_counts(C& c, const Counts& counts, Write write) {
+    const std::int64_t begin = begin_of(counts, c.rank()), count = count_of(counts, c.rank());
+    Floats full = contributions(c.rank(), total_of(counts));
+    Floats kept = full;
+    Floats local(static_cast<std::size_t>(count), 0.1f);
+    const std::vector<comm::Segment<float>> segments{{local.data(), full.data(), counts}};
+
+    comm::reduce_scatter<float>(c, segments, write, {}, comm::Contributions::spent).wait();
+
+    auto expected = sums_of_contributions<float>(c.size(), begin, count);
+    if (write == Write::accumulate)
+      for (float& sum : expected) sum = 0.1f + sum;
+    const std::string what = write == Write::accumulate ? "added to 0.1" : "which overwrites";
+    expect_values(asked, rank_in_words(c), message("the sum in `local`, ", what), local, expected);
+    std::copy_n(full.begin() + begin, count, kept.begin() + begin);
+    expect_values(asked, rank_in_words(c), message("`full` outside of this rank's place, ", what), full, kept);
+  }
+  template <class C>
+  static void check(C& c) {
+    for (const Write write : {Write::overwrite, Write::accumulate}) {
+      check_counts(c, uneven_counts(c.size(), 1000), write);
+      check_counts(c, Counts(static_cast<std::size_t>(c.size()), 900), write);
+    }
+  }
+};
+
 struct AllReduceGivesTheBitsOfReduceScatter {
   static constexpr const char* name = "AllReduceGivesTheBitsOfReduceScatter";
   static constexpr const char* asked =

@@ -108,6 +108,7 @@ FSDP_BEHAVIOUR(GathersInPlaceWithoutCopyingItself)
 FSDP_BEHAVIOUR(MovesManySegmentsAsOneCollective)
 FSDP_BEHAVIOUR(SumsInRankOrderToTheBit)
 FSDP_BEHAVIOUR(SumsIntoItsOwnContribution)
+FSDP_BEHAVIOUR(SumsSpentContributions)
 FSDP_BEHAVIOUR(AllReduceGivesTheBitsOfReduceScatter)
 FSDP_BEHAVIOUR(SumsMoreThanItsScratchHolds)
 FSDP_BEHAVIOUR(WaitsForResultsAndForPeersThatStillRead)
@@ -125,7 +126,7 @@ FSDP_BEHAVIOUR(RefusesBrokenArguments)
 
 REGISTER_TYPED_TEST_SUITE_P(CommunicatorSuite, GathersUnevenAndEmptyPieces, GathersInPlaceWithoutCopyingItself,
                             MovesManySegmentsAsOneCollective, SumsInRankOrderToTheBit, SumsIntoItsOwnContribution,
-                            AllReduceGivesTheBitsOfReduceScatter, SumsMoreThanItsScratchHolds,
+                            SumsSpentContributions, AllReduceGivesTheBitsOfReduceScatter, SumsMoreThanItsScratchHolds,
                             WaitsForResultsAndForPeersThatStillRead, KeepsSeveralCollectivesInFlight,
                             AnUnwaitedRequestIsWaitedForWhenDestroyed, CombinesFewValuesInRankOrder,
                             BroadcastsFromEveryRoot, GathersBytes, SplitsByColorInRankOrder, RecordsWhatWasAskedFor,

@@ -327,11 +327,12 @@ struct RefusesBrokenArguments {
 /// All behaviours, for a test of one's own that runs each: TYPED_TEST_SUITE(Mine, AllBehaviours, BehaviourName).
 using AllBehaviours =
     ::testing::Types<GathersUnevenAndEmptyPieces, GathersInPlaceWithoutCopyingItself, MovesManySegmentsAsOneCollective,
-                     SumsInRankOrderToTheBit, SumsIntoItsOwnContribution, AllReduceGivesTheBitsOfReduceScatter,
-                     SumsMoreThanItsScratchHolds, WaitsForResultsAndForPeersThatStillRead,
-                     KeepsSeveralCollectivesInFlight, AnUnwaitedRequestIsWaitedForWhenDestroyed,
-                     CombinesFewValuesInRankOrder, BroadcastsFromEveryRoot, GathersBytes, SplitsByColorInRankOrder,
-                     RecordsWhatWasAskedFor, CutsLongMessages, ChecksFindRanksThatDisagree, RefusesBrokenArguments>;
+                     SumsInRankOrderToTheBit, SumsIntoItsOwnContribution, SumsSpentContributions,
+                     AllReduceGivesTheBitsOfReduceScatter, SumsMoreThanItsScratchHolds,
+                     WaitsForResultsAndForPeersThatStillRead, KeepsSeveralCollectivesInFlight,
+                     AnUnwaitedRequestIsWaitedForWhenDestroyed, CombinesFewValuesInRankOrder, BroadcastsFromEveryRoot,
+                     GathersBytes, SplitsByColorInRankOrder, RecordsWhatWasAskedFor, CutsLongMessages,
+                     ChecksFindRanksThatDisagree, RefusesBrokenArguments>;
 
 /// Names typed tests after their behaviour.
 struct BehaviourName {

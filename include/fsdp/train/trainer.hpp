@@ -165,7 +165,7 @@ class Trainer {
                                      .world = communicator_.size(),
                                      .threads = training_.request().shape.threads,
                                      .shared_cores = shared_cores(),
-                                     .instruction_set = std::string(device::instruction_set()),
+                                     .instruction_set = device::arithmetic(),
                                      .parameters = parameter_count(model_),
                                      .first_step = optimizer().steps() + 1,
                                      .steps = options_.steps,
@@ -203,7 +203,7 @@ class Trainer {
     record["ranks"] = std::to_string(communicator_.size());
     record["threads"] = std::to_string(training_.request().shape.threads);
     record["data"] = data_;
-    record["instruction-set"] = device::instruction_set();
+    record["instruction-set"] = device::arithmetic();
     add_optimizer(record, optimizer().optimizer());
     return record;
   }

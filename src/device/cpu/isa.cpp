@@ -17,7 +17,11 @@
 namespace fsdp::device::cpu {
 namespace {
 
+#if defined(__aarch64__)
+constexpr std::array<std::string_view, 1> isa_names = {"neon"};
+#else
 constexpr std::array<std::string_view, 4> isa_names = {"baseline", "avx2", "avx512", "avx512_bf16"};
+#endif
 
 Isa best_of_machine() {
 #if defined(__x86_64__)
@@ -67,6 +71,15 @@ Bf16Matmul asked_bf16_matmul() {
   return way == "native" ? Bf16Matmul::native : Bf16Matmul::by_float;
 }
 
+bool is_intel() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return __builtin_cpu_is("intel") != 0;
+#else
+  return false;
+#endif
+}
+
 bool is_lowered() { return detected_isa() < best_of_machine(); }
 
 }  // namespace fsdp::device::cpu
@@ -89,7 +102,9 @@ std::string_view least_instruction_set(std::span<const std::string> sets) {
   std::size_t least = names.size() - 1;
   for (const std::string& set : sets) {
     const auto found = static_cast<std::size_t>(std::find(names.begin(), names.end(), set) - names.begin());
-    require(found < names.size(), "no instruction set is called ", set);
+    require<InputError>(found < names.size(), "ranks run on unlike processors: one computes by '", set,
+                        "', this one by '", instruction_set(),
+                        "'; start all of them on processors of one architecture");
     least = std::min(least, found);
   }
   return names[least];

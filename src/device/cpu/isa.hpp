@@ -22,7 +22,8 @@ namespace fsdp::device::cpu {
 /// oneDNN's use its registers.
 enum class Isa : std::uint8_t { baseline, avx2, avx512, avx512_bf16 };
 
-/// As TESSERA_ISA is written.
+/// As TESSERA_ISA is written. On aarch64 the baseline is called neon, so that ranks and resumed runs tell it from
+/// x86-64's.
 std::string_view name_of(Isa isa);
 
 /// The best set of this machine, or the lesser one that the environment variable TESSERA_ISA names, which oneDNN then
@@ -32,6 +33,9 @@ Isa detected_isa();
 
 /// Whether it is less than the processor's.
 bool is_lowered();
+
+/// Whether Intel made the processor.
+bool is_intel();
 
 /// What the environment variable TESSERA_BF16_MATMUL asks for.
 enum class Bf16Matmul : std::uint8_t { by_instruction_set, native, by_float };

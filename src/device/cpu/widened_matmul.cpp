@@ -25,11 +25,13 @@ bool library_has(Isa isa, dnnl::cpu_isa library) {
   return detected_isa() >= isa && (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & needed) == needed;
 }
 
-/// oneDNN multiplies bf16 with the instruction of AVX-512 BF16; with AVX-512 alone it emulates it, at a fraction of
-/// float's rate, and below it does not at all.
 bool choose_float() {
   switch (asked_bf16_matmul()) {
-    case Bf16Matmul::by_instruction_set: return !library_has(Isa::avx512_bf16, dnnl::cpu_isa::avx512_core_bf16);
+    case Bf16Matmul::by_instruction_set:
+      return float_is_faster({.isa = detected_isa(),
+                              .library_bf16 = library_has(Isa::avx512_bf16, dnnl::cpu_isa::avx512_core_bf16),
+                              .library_amx = library_has(Isa::avx512_bf16, dnnl::cpu_isa::avx512_core_amx),
+                              .intel = is_intel()});
     case Bf16Matmul::by_float: return true;
     case Bf16Matmul::native: break;
   }
@@ -126,11 +128,16 @@ void run_block(const WidenedMatmul& w, std::int64_t i, std::int64_t j, const bf1
 
 }  // namespace
 
-bool goes_by_float(const MatmulKey& key) {
-  if (key.a != DType::bf16) return false;
+namespace {
+
+bool bf16_goes_by_float() {
   static const bool by_float = choose_float();
   return by_float;
 }
+
+}  // namespace
+
+bool goes_by_float(const MatmulKey& key) { return key.a == DType::bf16 && bf16_goes_by_float(); }
 
 WidenedMatmul planned_by_float(Cpu::Planner::Cache& cache, const MatmulKey& key) {
   WidenedMatmul w{.key = key, .threads = key.single_thread ? 1 : cache.threads};
@@ -168,3 +175,14 @@ void run(const WidenedMatmul& w, const void* a, const void* b, void* c, std::byt
 }
 
 }  // namespace fsdp::device::cpu
+
+namespace fsdp::device {
+
+std::string arithmetic() {
+  const bool by_float = cpu::bf16_goes_by_float(), usually = cpu::detected_isa() < cpu::Isa::avx512_bf16;
+  return std::string(instruction_set()) + (by_float == usually ? ""
+                                           : by_float          ? ", bf16 by way of float"
+                                                               : ", bf16 by oneDNN");
+}
+
+}  // namespace fsdp::device

@@ -10,9 +10,26 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "isa.hpp"
 #include "onednn.hpp"
 
 namespace fsdp::device::cpu {
+
+/// A processor, as far as it matters for how bf16 is multiplied.
+struct Bf16Processor {
+  Isa isa = Isa::baseline;
+  bool library_bf16 = false;  ///< oneDNN may use the instruction of AVX-512 BF16
+  bool library_amx = false;   ///< and AMX
+  bool intel = false;
+};
+
+/// oneDNN multiplies bf16 with the instruction of AVX-512 BF16; with AVX-512 alone it emulates it, at a fraction of
+/// float's rate, and below it does not at all. Intel's processors that have the instruction run it at half of float's
+/// rate; they are made for AMX, which a virtual machine may hide.
+constexpr bool float_is_faster(const Bf16Processor& processor) {
+  if (processor.isa < Isa::avx512_bf16 || !processor.library_bf16) return true;
+  return processor.intel && !processor.library_amx;
+}
 
 /// Whether a matmul goes by way of float: a matter of its types, the instruction set (isa.hpp), DNNL_MAX_CPU_ISA and
 /// TESSERA_BF16_MATMUL=native|float. Throws InputError where native is asked for and not there.

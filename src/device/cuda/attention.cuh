@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <utility>
 
 #include "kernel.cuh"
 
@@ -16,8 +17,9 @@ inline constexpr float ln_2 = 0.693147181f;
 struct AttentionSizes {
   std::int64_t sequences, heads, kv_heads, head_dim;
   std::int32_t length;  ///< places in a sequence are 32 bits wide: they are compared once for every score
-  std::int32_t window;  ///< keys that a query sees at most; 0: no window
+  std::int32_t reach;   ///< keys before its own that a query sees at most
   float scale;
+  float scale_log2;           ///< times log2 e: of scores that are powers of 2 later
   const std::int32_t* first;  ///< first row of every token's document, or nullptr
 
   AttentionSizes(const AttentionShape& shape, Tensor<const std::int32_t> first_rows)
@@ -26,34 +28,63 @@ struct AttentionSizes {
         kv_heads(shape.kv_heads),
         head_dim(shape.head_dim),
         length(static_cast<std::int32_t>(shape.sequence_length)),
-        window(shape.windowed() ? static_cast<std::int32_t>(shape.window) : 0),
+        reach(static_cast<std::int32_t>((shape.windowed() ? shape.window : shape.sequence_length) - 1)),
         scale(1.0f / std::sqrt(static_cast<float>(shape.head_dim))),
+        scale_log2(scale * log2_e),
         first(first_rows.data()) {
     require<InputError>(shape.tokens() <= 0x7fff'0000, "attention on cuda: ", shape.tokens(),
                         " tokens; rows are counted in 32 bits");
   }
 
-  __device__ __forceinline__ std::int64_t group() const { return heads / kv_heads; }
-  /// The first key, counted in the sequence that starts at row `origin`, that query `query` of it sees.
+  __device__ __forceinline__ std::int32_t group() const {
+    return static_cast<std::int32_t>(heads) / static_cast<std::int32_t>(kv_heads);
+  }
+  /// The first row of query `query`'s document, counted in the sequence that starts at row `origin`.
+  __device__ __forceinline__ std::int32_t document(std::int64_t origin, std::int32_t query) const {
+    return first == nullptr ? 0 : first[origin + query] - static_cast<std::int32_t>(origin);
+  }
+  /// The first key that a query of this document sees, counted likewise.
+  __device__ __forceinline__ std::int32_t first_key_in(std::int32_t document, std::int32_t query) const {
+    const std::int32_t first_in_window = query - reach;
+    return document > first_in_window ? document : first_in_window;
+  }
   __device__ __forceinline__ std::int32_t first_key(std::int64_t origin, std::int32_t query) const {
-    const std::int32_t document = first == nullptr ? 0 : first[origin + query] - static_cast<std::int32_t>(origin);
-    return window == 0 || query - window < document ? document : query - window + 1;
+    return first_key_in(document(origin, query), query);
+  }
+  __device__ __forceinline__ std::int32_t columns() const { return static_cast<std::int32_t>(head_dim); }
+  /// Where lse and dout . out have the number of a query of the sequence that starts at row `origin`.
+  __device__ __forceinline__ std::int64_t statistic(std::int64_t origin, std::int64_t head, std::int32_t query) const {
+    return origin * heads + head * length + query;
   }
   /// Whether every query sees all keys before it.
-  __device__ __forceinline__ bool sees_all() const { return first == nullptr && window == 0; }
+  __device__ __forceinline__ bool sees_all() const { return first == nullptr && reach == length - 1; }
 };
 
 /// Where a block of attention works: a block of rows of one head of one sequence.
 struct AttentionBlock {
-  std::int64_t sequence, head;
-  std::int32_t index;
+  std::int32_t sequence, head, index;
 
   /// Heads lie beside each other, so that those that share keys run together.
-  __device__ __forceinline__ AttentionBlock(std::int64_t block, std::int64_t heads, std::int64_t blocks)
-      : sequence(block / heads / blocks),
-        head(block % heads),
-        index(static_cast<std::int32_t>(block / heads % blocks)) {}
+  __device__ __forceinline__ AttentionBlock(std::uint32_t block, std::int64_t heads, std::uint32_t blocks) {
+    const std::uint32_t rest = block / static_cast<std::uint32_t>(heads);
+    sequence = static_cast<std::int32_t>(rest / blocks);
+    head = static_cast<std::int32_t>(block % static_cast<std::uint32_t>(heads));
+    index = static_cast<std::int32_t>(rest % blocks);
+  }
 };
+
+/// Whether the tensor cores' tiles hold heads of this size: a tile's rows are copied 8 columns at a time.
+inline bool fits_tiles(std::int64_t head_dim) { return head_dim % 8 == 0 && head_dim <= 256; }
+
+/// Calls body with the columns of the narrowest tiles that hold heads of this size, as a constant. Columns beyond the
+/// head's are zeros, so that few kernels do for all sizes.
+template <class Body>
+void with_tile_columns(std::int64_t head_dim, const Body& body) {
+  const auto narrowest = [&]<int... Columns>(std::integer_sequence<int, Columns...>) {
+    static_cast<void>(((head_dim <= Columns && (body(std::integral_constant<int, Columns>()), true)) || ...));
+  };
+  narrowest(std::integer_sequence<int, 32, 64, 80, 96, 128, 192, 256>());
+}
 
 /// Whether rows start at multiples of 16 bytes, as the tensor cores' tiles need.
 template <class... T>

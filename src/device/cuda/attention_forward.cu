@@ -8,43 +8,53 @@
 namespace fsdp::device::cuda {
 namespace {
 
-constexpr int warps = 4;
-constexpr int row_tiles = 2;  ///< of 16 queries, a warp: each tile of keys that a warp reads serves 32 queries
-constexpr int queries = warps * 16 * row_tiles;
-constexpr int keys = 64;
-
-/// Queries, and two tiles each of keys and values: one in use, one on its way.
-template <int D>
-constexpr std::size_t shared_bytes = static_cast<std::size_t>(queries + 4 * keys) * tile_stride<D> * 2;
-
-/// A warp's rows: their largest score (times log2 e) and sum so far. Lanes of four share a row.
+/// A row's largest score (scaled) so far, and a lane's part of its sum. They wait in shared memory: registers are full
+/// while products are made.
 struct RowStatistics {
-  float most[row_tiles][2];
-  float total[row_tiles][2];
+  float most, total;
+};
+
+/// How a block works on heads of up to D columns, so that a warp's sums and scores stay in registers.
+template <int D>
+struct ForwardTiles {
+  static constexpr int row_tiles = D <= 128 ? 2 : 1;  ///< of 16 queries, a warp: one read of the keys serves them all
+  static constexpr int warps = D <= 128 ? 4 : 8;
+  static constexpr int blocks = D <= 32 ? 4 : D <= 64 ? 3 : D <= 128 ? 2 : 1;  ///< on a multiprocessor
+  static constexpr int keys = 64;
+  static constexpr int queries = warps * 16 * row_tiles;
+  static constexpr int threads = warps * static_cast<int>(warp);
+  /// Queries, and two tiles each of keys and values: one in use, one on its way. Then the first key that each query
+  /// sees, and every thread's RowStatistics.
+  static constexpr std::size_t shared_bytes = static_cast<std::size_t>(queries + 4 * keys) * tile_stride<D> * 2 +
+                                              queries * sizeof(std::int32_t) +
+                                              2 * row_tiles * threads * sizeof(RowStatistics);
 };
 
 /// Scores become probabilities relative to each row's largest score so far; what was summed before is scaled to that.
-template <int D, int N>
-__device__ __forceinline__ void advance(float (&scores)[row_tiles][N][4], float (&sums)[row_tiles][D / 8][4],
-                                        RowStatistics& rows) {
+/// `scale` is positive and has the factor log2 e: a score is scaled in the instruction that subtracts the largest.
+/// `rows` are this lane's two of every row tile, `Stride` apart.
+template <int D, int Stride, int M, int N>
+__device__ __forceinline__ void advance(float (&scores)[M][N][4], float (&sums)[M][D / 8][4], RowStatistics* rows,
+                                        float scale) {
 #pragma unroll
-  for (int m = 0; m < row_tiles; ++m)
+  for (int m = 0; m < M; ++m)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float most = rows.most[m][half];
+      float most = -INFINITY;
 #pragma unroll
       for (int n = 0; n < N; ++n) most = fmaxf(most, fmaxf(scores[m][n][2 * half], scores[m][n][2 * half + 1]));
       most = fmaxf(most, exchange(most, 1));
-      most = fmaxf(most, exchange(most, 2));
+      const RowStatistics before = rows[(2 * m + half) * Stride];
+      most = fmaxf(before.most, fmaxf(most, exchange(most, 2)) * scale);
       const float origin = most == -INFINITY ? 0.0f : most;  // a row that has seen no key yet
-      const float kept = exp2f(rows.most[m][half] - origin);
+      const float kept = exp2_flushed(before.most - origin);
       float total = 0;
 #pragma unroll
       for (int n = 0; n < N; ++n)
 #pragma unroll
-        for (int i = 2 * half; i < 2 * half + 2; ++i) total += scores[m][n][i] = exp2f(scores[m][n][i] - origin);
-      rows.most[m][half] = most;
-      rows.total[m][half] = rows.total[m][half] * kept + total;
+        for (int i = 2 * half; i < 2 * half + 2; ++i)
+          total += scores[m][n][i] = exp2_flushed(scores[m][n][i] * scale - origin);
+      rows[(2 * m + half) * Stride] = {most, before.total * kept + total};
 #pragma unroll
       for (int n = 0; n < D / 8; ++n)
 #pragma unroll
@@ -53,40 +63,48 @@ __device__ __forceinline__ void advance(float (&scores)[row_tiles][N][4], float 
 }
 
 template <class T, int D>
-__global__ void __launch_bounds__(warps* warp)
+__global__ void __launch_bounds__(ForwardTiles<D>::threads, ForwardTiles<D>::blocks)
     forward(AttentionSizes s, Rows<const T> q, Rows<const T> k, Rows<const T> v, Rows<T> out, float* lse) {
+  using Tiles = ForwardTiles<D>;
+  constexpr int queries = Tiles::queries, keys = Tiles::keys, row_tiles = Tiles::row_tiles;
   const int blocks = (s.length + queries - 1) / queries;
   const AttentionBlock block(blockIdx.x, s.heads, blocks);
   const int first_query = (blocks - 1 - block.index) * queries;  // the longest rows first
-  const std::int64_t origin = block.sequence * s.length, kv = block.head / s.group() * D;
+  const int last_query = (first_query + queries < s.length ? first_query + queries : s.length) - 1;
+  const int origin = block.sequence * s.length, kv = block.head / s.group() * s.columns();
+  const int first_tile = s.first_key(origin, first_query) / keys, last_tile = last_query / keys;
   T* const q_tile = reinterpret_cast<T*>(shared_memory());
   T* const k_tiles = q_tile + queries * tile_stride<D>;
   T* const v_tiles = k_tiles + 2 * keys * tile_stride<D>;
+  std::int32_t* const first_keys = reinterpret_cast<std::int32_t*>(v_tiles + 2 * keys * tile_stride<D>);
+
+  TileCopies<D, queries, Tiles::threads, T>(q.row(origin) + block.head * s.columns(), q.stride, first_query,
+                                            s.columns())
+      .next(q_tile, s.length - first_query);
+  TileCopies<D, keys, Tiles::threads, T> k_copies(k.row(origin) + kv, k.stride, first_tile * keys, s.columns());
+  TileCopies<D, keys, Tiles::threads, T> v_copies(v.row(origin) + kv, v.stride, first_tile * keys, s.columns());
   const auto copy_keys = [&](int tile) {
-    const int at = tile % 2 * keys * tile_stride<D>;
-    copy_tile<D, keys>(k_tiles + at, k.row(origin) + kv, k.stride, tile * keys, s.length);
-    copy_tile<D, keys>(v_tiles + at, v.row(origin) + kv, v.stride, tile * keys, s.length);
+    const int at = tile % 2 * keys * tile_stride<D>, left = s.length - tile * keys;
+    k_copies.next(k_tiles + at, left);
+    v_copies.next(v_tiles + at, left);
     end_copies();
   };
-
-  const int last_query = (first_query + queries < s.length ? first_query + queries : s.length) - 1;
-  const int first_tile = s.first_key(origin, first_query) / keys, last_tile = last_query / keys;
-  copy_tile<D, queries>(q_tile, q.row(origin) + block.head * D, q.stride, first_query, s.length);
   copy_keys(first_tile);
+  if (threadIdx.x < queries) {
+    const int query = first_query + static_cast<int>(threadIdx.x);
+    first_keys[threadIdx.x] = s.first_key(origin, query < last_query ? query : last_query);
+  }
 
   const int warp_row = static_cast<int>(threadIdx.x / warp) * 16 * row_tiles;
-  const int own_query = first_query + warp_row + result_row(0);  // of row tile 0, half 0
+  const int own_query = opaque(first_query + warp_row + result_row(0));  // of row tile 0, half 0
   const auto query_of = [&](int m, int half) { return own_query + m * 16 + half * 8; };
-  int lowest[row_tiles][2];
-  RowStatistics rows;
+  RowStatistics* const rows = reinterpret_cast<RowStatistics*>(first_keys + queries) + threadIdx.x;
   float sums[row_tiles][D / 8][4] = {};
 #pragma unroll
   for (int m = 0; m < row_tiles; ++m)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      lowest[m][half] = query_of(m, half) < s.length ? s.first_key(origin, query_of(m, half)) : 0;
-      rows.most[m][half] = -INFINITY;
-      rows.total[m][half] = 0;
+      rows[(2 * m + half) * Tiles::threads] = {-INFINITY, 0};
     }
 
   for (int tile = first_tile; tile <= last_tile; ++tile) {
@@ -100,46 +118,40 @@ __global__ void __launch_bounds__(warps* warp)
     const int at = tile % 2 * keys * tile_stride<D>;
     float scores[row_tiles][keys / 8][4] = {};
     multiply_by_transposed<D>(scores, q_tile + warp_row * tile_stride<D>, k_tiles + at);
-    const bool all_seen = s.sees_all() && tile * keys + keys - 1 <= first_query + warp_row;
+    if (tile * keys < first_keys[warp_row + 16 * row_tiles - 1] || tile * keys + keys - 1 > (own_query & ~7)) {
 #pragma unroll
-    for (int m = 0; m < row_tiles; ++m)
+      for (int m = 0; m < row_tiles; ++m)
 #pragma unroll
-      for (int n = 0; n < keys / 8; ++n)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int key = tile * keys + result_column(n) + i % 2;
-          const bool seen = all_seen || (key <= query_of(m, i / 2) && key >= lowest[m][i / 2]);
-          scores[m][n][i] = seen ? scores[m][n][i] * (s.scale * log2_e) : -INFINITY;
+        for (int half = 0; half < 2; ++half) {
+          const int query = query_of(m, half), lowest = first_keys[query - first_query];
+          hide_unseen(scores[m], half, tile * keys, lowest, query);
         }
-    advance<D>(scores, sums, rows);
+    }
+    advance<D, Tiles::threads>(scores, sums, rows, s.scale_log2);
     multiply_rounded<D>(sums, scores, v_tiles + at);
     __syncthreads();  // the tile is free for the copy after the next
   }
 
+  // Found again, so that it holds no registers while tiles pass.
+  const AttentionBlock end(opaque(blockIdx.x), s.heads, blocks);
+  const int end_origin = end.sequence * s.length;
 #pragma unroll
   for (int m = 0; m < row_tiles; ++m)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float total = rows.total[m][half];
+      auto [most, total] = rows[(2 * m + half) * Tiles::threads];
       total += exchange(total, 1);
       total += exchange(total, 2);
       if (query_of(m, half) >= s.length) continue;
-      T* const row = out.row(origin + query_of(m, half)) + block.head * D;
+      const float factor = 1.0f / total;
+      T* const row = out.row(end_origin + query_of(m, half)) + end.head * s.columns();
 #pragma unroll
       for (int n = 0; n < D / 8; ++n)
-        store_pair(row, result_column(n), sums[m][n][2 * half] / total, sums[m][n][2 * half + 1] / total);
+        if (n * 8 < s.columns())
+          store_pair(row, result_column(n), sums[m][n][2 * half] * factor, sums[m][n][2 * half + 1] * factor);
       if (threadIdx.x % 4 == 0)
-        lse[(block.sequence * s.heads + block.head) * s.length + query_of(m, half)] =
-            (rows.most[m][half] + log2f(total)) * ln_2;
+        lse[s.statistic(end_origin, end.head, query_of(m, half))] = (most + log2f(total)) * ln_2;
     }
-}
-
-template <class T, int D>
-void on_tensor_cores(Lane lane, const AttentionSizes& s, Tensor<const T> q, Tensor<const T> k, Tensor<const T> v,
-                     Tensor<T> out, Tensor<float> lse) {
-  const std::int64_t blocks = s.sequences * s.heads * ceil_divide(s.length, queries);
-  launch(lane, "attention", forward<T, D>, grid_of_blocks(blocks, warps * warp), shared_bytes<D>, s, Rows<const T>(q),
-         Rows<const T>(k), Rows<const T>(v), Rows<T>(out), lse.data());
 }
 
 }  // namespace
@@ -150,10 +162,14 @@ void attention(Lane lane, const AttentionShape& shape, Tensor<const T> q, Tensor
   if (shape.tokens() == 0) return;
   const AttentionSizes s(shape, first);
   if constexpr (sizeof(T) == 2)
-    if (!lane.plain && rows_are_wide(q, k, v, out)) {
-      if (s.head_dim == 64) return on_tensor_cores<T, 64>(lane, s, q, k, v, out, lse);
-      if (s.head_dim == 128) return on_tensor_cores<T, 128>(lane, s, q, k, v, out, lse);
-    }
+    if (!lane.plain && fits_tiles(s.head_dim) && rows_are_wide(q, k, v, out))
+      return with_tile_columns(s.head_dim, [&](auto columns) {
+        constexpr int D = decltype(columns)::value;
+        using Tiles = ForwardTiles<D>;
+        const std::int64_t blocks = s.sequences * s.heads * ceil_divide(s.length, Tiles::queries);
+        launch(lane, "attention", forward<T, D>, grid_of_blocks(blocks, Tiles::threads), Tiles::shared_bytes, s,
+               Rows<const T>(q), Rows<const T>(k), Rows<const T>(v), Rows<T>(out), lse.data());
+      });
   attention_plain(lane, s, q, k, v, out, lse);
 }
 

@@ -9,9 +9,6 @@
 namespace fsdp::device::cuda {
 namespace {
 
-/// Blocks of rows of the table; each reads all tokens.
-constexpr std::int64_t owners = 1024;
-
 template <class T>
 struct Gather {
   Rows<const T> table;
@@ -38,29 +35,28 @@ struct Scatter {
   std::int64_t count;
   Rows<const T> dy;
   Rows<float> dtable;
-  std::int64_t vocabulary, columns, rows_of_block;
+  std::int64_t vocabulary, columns;
   bool overwrite;
 };
 
-/// A block owns `rows_of_block` rows (along x) and `blockDim.x` vectors of columns (along y). It lists, 256 tokens at a
-/// time, those that are its own, in their order, and adds their rows of dy.
+/// A block owns the rows that owner_of_row says (along x) and `blockDim.x` vectors of columns (along y). It lists, 256
+/// tokens at a time, those that are its own, in their order, and adds their rows of dy.
 template <class T, int W>
 __global__ void scatter(Cut cut, Scatter<T> s) {
   __shared__ std::int32_t mine[element_threads];
   __shared__ std::uint32_t votes[element_threads / warp];
-  const std::int64_t first = blockIdx.x * s.rows_of_block;
-  const std::int64_t last = first + s.rows_of_block < s.vocabulary ? first + s.rows_of_block : s.vocabulary;
   const std::int64_t thread = std::int64_t{blockIdx.y} * blockDim.x + threadIdx.x;
   const std::int64_t threads = std::int64_t{gridDim.y} * blockDim.x;
   if (s.overwrite)
-    for (std::int64_t row = first; row < last; ++row)
+    for (std::int64_t row = blockIdx.x; row < s.vocabulary; row += row_owners)
       for_row<W>(cut, thread, threads, [&]<int V>(std::int64_t column) {
         const float zeros[V] = {};
         store(s.dtable.row(row) + column, zeros);
       });
   for (std::int64_t begin = 0; begin < s.count; begin += blockDim.x) {
     const std::int64_t t = begin + threadIdx.x;
-    const bool is_mine = t < s.count && s.tokens[t] >= first && s.tokens[t] < last;
+    const std::int32_t token = t < s.count ? s.tokens[t] : -1;
+    const bool is_mine = token >= 0 && token < s.vocabulary && owner_of_row(token) == blockIdx.x;
     const std::uint32_t vote = ballot(is_mine);
     if (threadIdx.x % warp == 0) votes[threadIdx.x / warp] = vote;
     __syncthreads();
@@ -111,14 +107,12 @@ void embedding_backward(Lane lane, Tensor<const std::int32_t> tokens, Tensor<con
                         Write write) {
   if (dtable.numel() == 0) return;
   constexpr int width = 16 / sizeof(T);
-  const std::int64_t rows_of_block = ceil_divide(dtable.rows(), owners);
   const Scatter<T> s{.tokens = tokens.data(),
                      .count = tokens.numel(),
                      .dy = dy,
                      .dtable = dtable,
                      .vocabulary = dtable.rows(),
                      .columns = dtable.columns(),
-                     .rows_of_block = rows_of_block,
                      .overwrite = write == Write::overwrite};
   if (lane.plain) {
     launch(lane, "embedding_backward", scatter_plain<T>, grid_of_elements(1, dtable.columns()), 0, s);
@@ -126,7 +120,7 @@ void embedding_backward(Lane lane, Tensor<const std::int32_t> tokens, Tensor<con
   }
   const Cut cut =
       cut_for_vectors(std::max(dy.rows(), dtable.rows()), dtable.columns(), width, {access(dy), access(dtable)});
-  Grid grid = grid_of_elements(ceil_divide(dtable.rows(), rows_of_block), cut.items());
+  Grid grid = grid_of_elements(std::min(dtable.rows(), row_owners), cut.items());
   std::swap(grid.x, grid.y);
   launch(lane, "embedding_backward", cut.vectors > 0 ? scatter<T, width> : scatter<T, 1>, grid, 0, cut, s);
 }

@@ -53,6 +53,19 @@ __device__ __forceinline__ T exchange(T value, int mask) {
   return __shfl_xor_sync(0xffffffffu, value, mask);
 }
 
+/// 2^x by the hardware's instruction: within 2 units in the last place, and 0 below 2^-126, which exp2f scales for.
+__device__ __forceinline__ float exp2_flushed(float x) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+}
+
+/// x, whose making the compiler no longer sees: it keeps x in one register, not parts of it in several.
+__device__ __forceinline__ int opaque(int x) {
+  asm("" : "+r"(x));
+  return x;
+}
+
 /// Which lanes say yes.
 __device__ __forceinline__ std::uint32_t ballot(bool yes) { return __ballot_sync(0xffffffffu, yes); }
 __device__ __forceinline__ unsigned popcount(std::uint32_t bits) { return static_cast<unsigned>(__popc(bits)); }

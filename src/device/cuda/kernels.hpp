@@ -121,7 +121,7 @@ void round(Lane, const float* from, DType wire, std::int64_t count, std::byte* t
 /// `sums` [ranks, 2].
 void decide_step(Lane, const StepRules&, const StepInputs*, const double* sums, std::int64_t ranks, StepDecision*);
 
-// attention_forward.cu, attention_backward.cu; `first` as for rope
+// attention_forward.cu, attention_backward.cu, attention_backward_keys.cu; `first` as for rope
 template <class T>
 void attention(Lane, const AttentionShape&, Tensor<const T> q, Tensor<const T> k, Tensor<const T> v, Tensor<T> out,
                Tensor<float> lse, Tensor<const std::int32_t> first);

@@ -86,6 +86,11 @@ inline Cut cut_for_vectors(std::int64_t rows, std::int64_t columns, std::int64_t
   return cut_for_vectors(rows, columns, width, std::span(accesses.begin(), accesses.size()));
 }
 
+/// Blocks that a table's rows are shared out among, each of which reads all tokens. Tokens beside each other are often
+/// alike in frequency (the commonest have the lowest numbers), so neighbours have different owners.
+inline constexpr std::int64_t row_owners = 1024;
+FSDP_BOTH std::uint32_t owner_of_row(std::int64_t row) { return static_cast<std::uint32_t>(row % row_owners); }
+
 /// One thread an item, rows along y; both in turns where there are more than a grid may hold.
 inline Grid grid_of_elements(std::int64_t rows, std::int64_t items) {
   const std::int64_t blocks = items / element_threads + (items % element_threads > 0 ? 1 : 0);

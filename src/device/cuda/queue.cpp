@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Streams, events, graphs, and their names in profilers.
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <fsdp/device/cuda.hpp>
 
@@ -24,21 +26,60 @@ bool Cuda::Event::happened() const {
   return true;
 }
 
-Cuda::Queue::Queue(std::string_view name) : name_(name) {
+/// Events of one queue that nobody holds: making one takes the driver longer than recording it. They may be recorded
+/// again at once, though queues still wait for them: a wait is for what was recorded when it was asked for.
+class Cuda::Queue::Events {
+ public:
+  Events() = default;
+  Events(const Events&) = delete;
+  Events& operator=(const Events&) = delete;
+  ~Events() {
+    for (const cudaEvent_t event : unused_) cudaEventDestroy(event);
+  }
+
+  cudaEvent_t take() {
+    const std::lock_guard lock(mutex_);
+    if (!unused_.empty()) {
+      const cudaEvent_t event = unused_.back();
+      unused_.pop_back();
+      return event;
+    }
+    unused_.reserve(made_ + 1);  // so that giving back needs no memory
+    cudaEvent_t event = nullptr;
+    require_success(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
+    ++made_;
+    return event;
+  }
+  void give_back(cudaEvent_t event) noexcept {
+    const std::lock_guard lock(mutex_);
+    unused_.push_back(event);
+  }
+
+ private:
+  std::mutex mutex_;  ///< events are dropped by any thread
+  std::vector<cudaEvent_t> unused_;
+  std::size_t made_ = 0;
+};
+
+Cuda::Queue::Queue(std::string_view name, Priority priority) : events_(std::make_shared<Events>()), name_(name) {
   const std::string problem = cuda_problem();
   require<InputError>(problem.empty(), "cuda: ", problem);
+  int usual = 0, first = 0;
+  require_success(cudaDeviceGetStreamPriorityRange(&usual, &first), "asking for streams' priorities");
   cudaStream_t stream = nullptr;
   // Not the default kind, which would wait for work that others queue without naming a stream.
-  require_success(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+  require_success(
+      cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority == Priority::first ? first : usual),
+      "making a stream");
   handle_ = std::shared_ptr<void>(stream, [](void* made) { cudaStreamDestroy(static_cast<cudaStream_t>(made)); });
   cuda::name_for_profilers(stream, name_.c_str());
 }
 
 Cuda::Event Cuda::Queue::record() {
-  cudaEvent_t event = nullptr;
-  require_success(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
+  const cudaEvent_t event = events_->take();
   Event made;
-  made.handle_ = std::shared_ptr<void>(event, [](void* old) { cudaEventDestroy(static_cast<cudaEvent_t>(old)); });
+  made.handle_ =
+      std::shared_ptr<void>(event, [events = events_](void* old) { events->give_back(static_cast<cudaEvent_t>(old)); });
   require_success(cudaEventRecord(event, static_cast<cudaStream_t>(native())), "recording an event");
   return made;
 }
@@ -75,7 +116,8 @@ Cuda::Graph Cuda::capture(Queue& queue, const std::function<void()>& work) {
   if (ended != cudaSuccess) discard();
   require_success(ended, "capturing a graph");
   cudaGraphExec_t made = nullptr;
-  const cudaError_t instantiated = cudaGraphInstantiate(&made, captured, 0);
+  // Else its kernels would have the priority of the stream that it is launched on.
+  const cudaError_t instantiated = cudaGraphInstantiate(&made, captured, cudaGraphInstantiateFlagUseNodePriority);
   discard();
   require_success(instantiated, "making a graph ready");
   Graph graph;

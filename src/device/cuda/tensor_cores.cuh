@@ -7,6 +7,7 @@
 /// operand of the next product once it is rounded and packed: its layout is that of a left operand's halves.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <type_traits>
 
@@ -57,6 +58,13 @@ __device__ __forceinline__ void copy_async(void* to, const void* from, bool exis
       "l"(from), "r"(exists ? 16 : 0)
       : "memory");
 }
+/// The same of 4 bytes.
+__device__ __forceinline__ void copy_word_async(void* to, const void* from, bool exists) {
+  asm volatile(
+      "cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(to))),
+      "l"(from), "r"(exists ? 4 : 0)
+      : "memory");
+}
 /// Ends a group of copies.
 __device__ __forceinline__ void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 /// Waits until at most `Groups` of this thread's groups are under way.
@@ -78,18 +86,45 @@ __device__ __forceinline__ std::uint32_t pack(float low, float high) {
 template <int D>
 constexpr int tile_stride = D + 8;
 
-/// Rows [first, first + Rows) of a matrix into a tile; rows from `end` on are zeros. Ends no group of copies.
-template <int D, int Rows, class T>
-__device__ __forceinline__ void copy_tile(T* tile, const T* matrix, std::int64_t stride, std::int64_t first,
-                                          std::int64_t end) {
-  constexpr int chunk = 16 / sizeof(T), chunks = D / chunk;
-  for (int i = threadIdx.x; i < Rows * chunks; i += blockDim.x) {
-    const int row = i / chunks, column = i % chunks * chunk;
-    const bool exists = first + row < end;
-    copy_async(tile + row * tile_stride<D> + column, exists ? matrix + (first + row) * stride + column : matrix,
-               exists);
+/// Copies tiles of `Rows` rows and `columns` <= D columns of one matrix, `Threads` threads together: first the tile at
+/// row `first`, then those that follow. Columns from `columns` on become zeros. Ends no group of copies.
+template <int D, int Rows, int Threads, class T>
+class TileCopies {
+ public:
+  __device__ __forceinline__ TileCopies(const T* matrix, std::int64_t stride, int first, int columns)
+      : row_(opaque(column() < columns ? row() : beyond)),
+        to_(opaque(row() * tile_stride<D> + column())),
+        from_(matrix + (first + row()) * stride + column()),
+        stride_(stride) {}
+
+  /// Only the first `rows` of the tile exist; the rest become zeros.
+  __device__ __forceinline__ void next(T* tile, int rows) {
+    const T* from = from_;
+    if (column() < D)
+#pragma unroll
+      for (int below = 0; below < Rows; below += step) {
+        copy_async(tile + to_ + below * tile_stride<D>, from, row_ < rows - below);
+        from += step * stride_;
+      }
+    from_ += Rows * stride_;
   }
-}
+  /// What follows lies so many elements further on than it would.
+  __device__ __forceinline__ void skip(std::int64_t elements) { from_ += elements; }
+
+ private:
+  static constexpr int chunk = 16 / sizeof(T);
+  // As many threads a row as a power of 2: the last of them have nothing to do, but each needs one address only.
+  static constexpr int threads_of_row = static_cast<int>(std::bit_ceil(unsigned{D} / chunk));
+  static constexpr int step = Threads / threads_of_row;
+  static constexpr int beyond = 1 << 30;  ///< a row that no matrix has
+  static_assert(D % chunk == 0 && Threads % threads_of_row == 0 && Rows % step == 0);
+  static __device__ __forceinline__ int row() { return static_cast<int>(threadIdx.x / threads_of_row); }
+  static __device__ __forceinline__ int column() { return static_cast<int>(threadIdx.x % threads_of_row * chunk); }
+
+  int row_, to_;
+  const T* from_;
+  std::int64_t stride_;
+};
 
 /// d[m] += A_m B^T for row tiles A_m [16, D], one below the other, and B [8 N, D], both in shared memory.
 template <int D, int M, int N, class T>
@@ -146,6 +181,20 @@ __device__ __forceinline__ void multiply_rounded(float (&d)[M][D / 8][4], const 
 /// This lane's first column of tile n of a result, and its row of half 0 or 1.
 __device__ __forceinline__ int result_column(int n) { return n * 8 + static_cast<int>(threadIdx.x) % 4 * 2; }
 __device__ __forceinline__ int result_row(int half) { return static_cast<int>(threadIdx.x % warp) / 4 + half * 8; }
+
+/// One row of scores, of keys `first_key` and on, but for those of keys beyond [lowest, highest], which become
+/// -infinity. For tiles that need it: a branch around all scores, and none for each. So it is no &&, whose right side
+/// is a branch.
+template <int N>
+__device__ __forceinline__ void hide_unseen(float (&scores)[N][4], int half, int first_key, int lowest, int highest) {
+#pragma unroll
+  for (int n = 0; n < N; ++n)
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int key = first_key + result_column(n) + i;
+      if (!((key >= lowest) & (key <= highest))) scores[n][2 * half + i] = -INFINITY;
+    }
+}
 
 /// row[column] and its neighbour, as one store.
 template <class T>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Launches as nvcc compiled them, held against what the cubins say that their kernels take.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -23,14 +24,35 @@ class CudaHost_launch : public ::testing::Test {
   }
 };
 
+/// Kernels do not run: no memory is needed, only addresses that are aligned as an allocation is.
+template <class T>
+Tensor<T> tensor(const Shape& shape) {
+  return {reinterpret_cast<T*>(4096), shape};
+}
+
 template <class T>
 void launch_norm_backward(std::int64_t columns, std::int64_t rows) {
-  // Kernels do not run: no memory is needed, only addresses that are aligned as an allocation is.
-  const auto tensor = [&]<class E>(E*, const Shape& shape) { return Tensor<E>(reinterpret_cast<E*>(4096), shape); };
-  const auto x = tensor(static_cast<T*>(nullptr), {rows, columns}), w = tensor(static_cast<T*>(nullptr), {columns});
-  const auto rstd = tensor(static_cast<float*>(nullptr), {rows}), dw = tensor(static_cast<float*>(nullptr), {columns});
-  const auto parts = tensor(static_cast<float*>(nullptr), {device::cuda::row_parts(rows) * columns});
+  const auto x = tensor<T>({rows, columns}), w = tensor<T>({columns});
+  const auto rstd = tensor<float>({rows}), dw = tensor<float>({columns});
+  const auto parts = tensor<float>({device::cuda::row_parts(rows) * columns});
   device::cuda::rms_norm_backward<T>({}, x, w, rstd, x, x, Write::overwrite, dw, Write::overwrite, parts);
+}
+
+template <class T>
+void launch_attention(std::int64_t head_dim) {
+  const device::AttentionShape shape{
+      .sequences = 2, .sequence_length = 300, .heads = 4, .kv_heads = 2, .head_dim = head_dim};
+  const auto q = tensor<T>(shape.queries()), k = tensor<T>(shape.keys());
+  const auto numbers = tensor<float>({shape.sequences * shape.heads, shape.sequence_length});
+  device::cuda::attention<T>({}, shape, q, k, k, q, numbers, {});
+  device::cuda::attention_backward<T>({}, shape, {q, k, k, q, q, numbers, q, k, k, {}, numbers});
+}
+
+/// How many blocks of a launch a multiprocessor holds at a time.
+std::size_t blocks_at_a_time(const Launch& launch) {
+  const std::size_t registers = (launch.kernel->registers * std::size_t{32} + 255) / 256 * 256 * launch.threads / 32;
+  const std::size_t shared = launch.kernel->static_shared + launch.dynamic_shared + Limits::shared_reserved;
+  return std::min(Limits::registers / registers, (Limits::shared + Limits::shared_reserved) / shared);
 }
 
 TEST_F(CudaHost_launch, KnowsWhatEveryKernelTakes) {
@@ -51,6 +73,19 @@ TEST_F(CudaHost_launch, OfTheNormsBackwardIsTakenForEveryNumberOfColumns) {
     EXPECT_NO_THROW(launch_norm_backward<f16>(columns, 100));
     EXPECT_NO_THROW(launch_norm_backward<float>(columns, 100));
     for (const Launch& launch : take_launches()) EXPECT_LE(launch.blocks, 256u);
+  }
+}
+
+TEST_F(CudaHost_launch, OfAttentionIsTakenForEveryHeadSizeAndFillsAMultiprocessor) {
+  for (std::int64_t head_dim = 8; head_dim <= 256; head_dim += 8) {
+    SCOPED_TRACE(head_dim);
+    head_dim % 16 == 0 ? launch_attention<bf16>(head_dim) : launch_attention<f16>(head_dim);
+    const std::vector<Launch> launches = take_launches();  // forward, products, one or two passes of keys, queries
+    EXPECT_EQ(launches.size(), head_dim <= 128 ? 4u : 5u);
+    for (const Launch& launch : launches) {
+      EXPECT_GE(blocks_at_a_time(launch) * launch.threads, 256u) << launch.kernel->name;      // two warps a scheduler
+      EXPECT_EQ(launch.dynamic_shared == 0, &launch == &launches[1]) << launch.kernel->name;  // as tiles need it
+    }
   }
 }
 

@@ -15,7 +15,7 @@ namespace fsdp::device {
 
 // A stream without cuBLASLt and cuDNN, which no operation here asks for.
 struct Cuda::Stream::Cache {};
-Cuda::Queue::Queue(std::string_view name) : name_(name) {}
+Cuda::Queue::Queue(std::string_view name, Priority) : name_(name) {}
 Cuda::Stream::Stream(Arena& arena, int, bool plain) : Queue("list"), arena_(&arena), plain_(plain) {}
 Cuda::Stream::~Stream() = default;
 void Cuda::move(Queue&, const std::byte*, std::byte*, std::int64_t) {}

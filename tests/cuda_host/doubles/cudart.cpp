@@ -6,6 +6,7 @@
 /// behavior".
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include <fsdp/core/error.hpp>
@@ -142,10 +143,16 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 
 // ---- Streams and events
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  BEGIN(true);
+  *least = 0;
+  *greatest = Stream::highest;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
   BEGIN(true);
   if (flags != cudaStreamNonBlocking) machine().problem("a stream that the default stream waits for");
-  *stream = reinterpret_cast<cudaStream_t>(machine().make_stream().get());
+  *stream = reinterpret_cast<cudaStream_t>(machine().make_stream(std::clamp(priority, Stream::highest, 0)).get());
   machine().hold("streams", 1);
   return cudaSuccess;
 }
@@ -256,10 +263,12 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   machine().hold("graphs", -1);
   return cudaSuccess;
 }
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long) {
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t handle, unsigned long long flags) {
   BEGIN(true);
-  *made =
-      reinterpret_cast<cudaGraphExec_t>(new std::shared_ptr<Graph>(*reinterpret_cast<std::shared_ptr<Graph>*>(graph)));
+  const auto& graph = *reinterpret_cast<std::shared_ptr<Graph>*>(handle);
+  if (graph->priority < 0 && (flags & cudaGraphInstantiateFlagUseNodePriority) == 0)
+    machine().problem("a graph whose kernels lose the priorities of their streams");
+  *made = reinterpret_cast<cudaGraphExec_t>(new std::shared_ptr<Graph>(graph));
   machine().hold("executable graphs", 1);
   return cudaSuccess;
 }

@@ -55,8 +55,8 @@ struct Stream::Queue {
   bool running = false;
 };
 
-std::shared_ptr<Stream> Stream::make(int device) {
-  const auto made = std::make_shared<Stream>(device);
+std::shared_ptr<Stream> Stream::make(int device, int priority) {
+  const auto made = std::make_shared<Stream>(device, priority);
   made->queue_ = std::make_shared<Queue>();
   std::thread([queue = made->queue_] {
     for (;;) {
@@ -100,6 +100,7 @@ bool Stream::idle() const {
 
 void Capture::add(Stream* stream, Work work) {
   graph_->nodes.push_back(std::move(work));
+  graph_->priority = std::min(graph_->priority, stream->priority());
   knows_[stream][stream] = ++counts_[stream];
 }
 void Capture::join(Stream* stream, const std::map<const Stream*, int>& knows) {
@@ -172,6 +173,13 @@ std::map<std::string, int> Machine::calls() const {
   return calls_;
 }
 
+std::multiset<int> Machine::priorities() const {
+  const std::lock_guard lock(mutex);
+  std::multiset<int> found;
+  for (const auto& [handle, stream] : streams_) found.insert(stream->priority());
+  return found;
+}
+
 void Machine::problem(const std::string& text) {
   const std::lock_guard lock(mutex);
   problems_.push_back(text);
@@ -207,8 +215,8 @@ void Machine::select(int device) {
   current_device = device;
 }
 
-std::shared_ptr<Stream> Machine::make_stream() {
-  const auto made = Stream::make(device());
+std::shared_ptr<Stream> Machine::make_stream(int priority) {
+  const auto made = Stream::make(device(), priority);
   const std::lock_guard lock(mutex);
   streams_[reinterpret_cast<cudaStream_t>(made.get())] = made;
   return made;

@@ -48,6 +48,7 @@ struct Graph {
   std::vector<Work> nodes;                   ///< in an order that they may run in, one after the other
   std::vector<Work> launches;                ///< what the host does as it launches the graph, with Machine::mutex
   std::vector<std::shared_ptr<void>> holds;  ///< let go when graph and executables are destroyed
+  int priority = 0;                          ///< the highest of the streams that it was captured on
 };
 
 /// What a cudaEvent_t points to.
@@ -93,6 +94,7 @@ class Machine {
   std::set<int> contexts() const;            ///< devices that this process has memory on for its context
   std::map<std::string, int> held() const;   ///< objects by kind that were not given back; those of none are left out
   std::map<std::string, int> calls() const;  ///< by function
+  std::multiset<int> priorities() const;     ///< of the streams that there are
 
   // ---- What doubles use.
   void problem(const std::string& text);
@@ -106,7 +108,7 @@ class Machine {
   /// Whether work that began in such a generation should go on: false after `reset`.
   std::uint64_t generation() const;
 
-  std::shared_ptr<Stream> make_stream();
+  std::shared_ptr<Stream> make_stream(int priority);
   std::shared_ptr<Stream> find(cudaStream_t stream);  ///< null where there is none
   bool forget(cudaStream_t stream);
   /// Does the work after all that stands in the stream, or puts it into the graph that is captured there.
@@ -179,10 +181,13 @@ class Capture {
 /// What a cudaStream_t points to.
 class Stream {
  public:
-  explicit Stream(int device) : device_(device) {}
+  static constexpr int highest = -5;  ///< priority; 0 is the lowest
+
+  Stream(int device, int priority) : device_(device), priority_(priority) {}
   /// Starts its thread, which lives until `close` and the end of its work.
-  static std::shared_ptr<Stream> make(int device);
+  static std::shared_ptr<Stream> make(int device, int priority = 0);
   int device() const { return device_; }
+  int priority() const { return priority_; }
   void push(Work work);
   /// Happens after all that was pushed; is no work itself.
   void push(const Point& point);
@@ -193,7 +198,7 @@ class Stream {
 
  private:
   struct Queue;
-  int device_;
+  int device_, priority_;
   std::shared_ptr<Queue> queue_;
 };
 

@@ -53,7 +53,7 @@ std::byte* HostOffload<Cuda>::allocate(std::int64_t bytes) { return Cuda::alloca
 void HostOffload<Cuda>::deallocate(std::byte* data, std::int64_t bytes) { Cuda::deallocate(data, bytes); }
 
 bool Cuda::Event::happened() const { return true; }
-Cuda::Queue::Queue(std::string_view name) : name_(name) {}
+Cuda::Queue::Queue(std::string_view name, Priority) : name_(name) {}
 Cuda::Event Cuda::Queue::record() { return {}; }
 void Cuda::Queue::wait(const Event&) {}
 void Cuda::Queue::synchronize() {}

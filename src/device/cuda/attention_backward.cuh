@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Attention's gradients on the tensor cores, in passes that own what they sum: a block of keys its dk and dv
+/// (attention_backward_keys.cu), a block of queries its dq (attention_backward.cu). What both share: how a block works,
+/// gradients of scores, stores.
+#pragma once
+
+#include "attention.cuh"
+#include "tensor_cores.cuh"
+
+namespace fsdp::device::cuda {
+
+/// How a block works on heads of up to D columns, so that a warp's sums and scores stay in registers.
+template <int D>
+struct BackwardTiles {
+  static constexpr int warps = D <= 192 ? 4 : 8;
+  static constexpr int threads = warps * static_cast<int>(warp);
+  static constexpr int rows = warps * 16;            ///< keys or queries that a block owns, 16 a warp
+  static constexpr bool apart = D > 128;             ///< dk and dv fill the registers: each has a pass of its own
+  static constexpr int queries = D <= 64 ? 64 : 32;  ///< a tile of the keys' pass
+  static constexpr int keys = D <= 128 ? 64 : 32;    ///< a tile of the queries' pass
+
+  // Blocks on a multiprocessor, of each pass.
+  static constexpr int keys_blocks = D <= 32 ? 4 : D <= 80 ? 3 : D <= 192 ? 2 : 1;
+  static constexpr int queries_blocks = D <= 64 ? 4 : D <= 80 ? 3 : D <= 192 ? 2 : 1;
+};
+
+/// AttentionBackward as kernels take it.
+template <class T>
+struct BackwardArguments {
+  Rows<const T> q, k, v, dout;
+  const float* lse;
+  const float* products;
+  Rows<T> dq, dk, dv;
+
+  BackwardArguments(const AttentionBackward<T>& b)
+      : q(b.q),
+        k(b.k),
+        v(b.v),
+        dout(b.dout),
+        lse(b.lse.data()),
+        products(b.products.data()),
+        dq(b.dq),
+        dk(b.dk),
+        dv(b.dv) {}
+};
+
+/// score becomes the probability, product (dout . v) the gradient of the score but for the scale.
+__device__ __forceinline__ void differentiate(float scale_log2, float lse_log2, float out_product, float& score,
+                                              float& product) {
+  score = exp2_flushed(score * scale_log2 - lse_log2);
+  product = score * (product - out_product);
+}
+
+/// A warp's sums as rows [first, first + 16) of one head of `to`; rows from `end` on do not exist.
+template <int D, class T>
+__device__ __forceinline__ void store_rows(const float (&sums)[1][D / 8][4], T* to, std::int64_t stride, int first,
+                                           int end, int columns, float factor) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = first + result_row(half);
+    if (row >= end) continue;
+#pragma unroll
+    for (int n = 0; n < D / 8; ++n)
+      if (n * 8 < columns)
+        store_pair(to + row * stride, result_column(n), sums[0][n][2 * half] * factor,
+                   sums[0][n][2 * half + 1] * factor);
+  }
+}
+
+/// The keys' pass.
+template <class T>
+void attention_backward_keys(Lane, const AttentionSizes&, const AttentionBackward<T>&);
+
+}  // namespace fsdp::device::cuda
