@@ -9,7 +9,6 @@
 ///  says, and `progress(ticket)`: what this rank's host has to do for it.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -100,18 +99,10 @@ class TransferRequest {
 };
 
 /// values = the rows of `gathered` (one per rank, values.size() each) combined in rank order.
-template <class T>
-void combine_in_rank_order(std::span<const T> gathered, Reduction reduction, std::span<T> values) {
-  std::copy_n(gathered.begin(), values.size(), values.begin());
-  for (std::size_t at = values.size(); at < gathered.size(); ++at) {
-    T& value = values[at % values.size()];
-    switch (reduction) {
-      case Reduction::sum: value += gathered[at]; break;
-      case Reduction::max: value = std::max(value, gathered[at]); break;
-      case Reduction::min: value = std::min(value, gathered[at]); break;
-    }
-  }
-}
+/// @{
+void combine_in_rank_order(std::span<const double> gathered, Reduction reduction, std::span<double> values);
+void combine_in_rank_order(std::span<const std::int64_t> gathered, Reduction reduction, std::span<std::int64_t> values);
+/// @}
 
 /// Everything of a Communicator but its name, split and launch.
 template <class Core, class DeviceType>
@@ -191,12 +182,12 @@ class Backend {
   void move_bytes(Op op, const ByteSegment& segment, int root) {
     Transfer& transfer = prepare_values(op);
     transfer.root = root;
-    transfer.segments.push_back(segment);
+    add_segment(transfer, segment);
     start().wait();
   }
   Transfer& prepare_values(Op op) {
     Transfer& transfer = core_->prepare();
-    describe(transfer, op, std::span<const Segment<std::uint8_t>>{}, DType::u8);
+    describe(transfer, op, DType::u8, DType::u8);
     transfer.values = true;
     return transfer;
   }

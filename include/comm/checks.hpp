@@ -8,10 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
-#include <vector>
 
-#include <comm/communicator.hpp>
+#include <comm/monitor.hpp>
+#include <fsdp/core/dtype.hpp>
+#include <fsdp/core/function_ref.hpp>
 
 namespace fsdp::comm {
 
@@ -35,11 +35,8 @@ Fingerprint fingerprint_of(const Record& record, std::int64_t segments, std::uin
 /// Throws CollectiveError, on every rank the same, unless all are equal.
 void require_agreement(const Monitor& monitor, std::span<const Fingerprint> by_rank);
 
-template <Communicator C>
-void check_agreement(C& communicator, const Fingerprint& mine) {
-  std::vector<Fingerprint> all(static_cast<std::size_t>(communicator.size()));
-  communicator.gather_bytes(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
-  require_agreement(communicator.monitor(), all);
-}
+/// The same of all ranks; `gather` asks them.
+void check_agreement(const Monitor& monitor, int ranks, const Fingerprint& mine,
+                     FunctionRef<void(std::span<const std::byte>, std::span<std::byte>)> gather);
 
 }  // namespace fsdp::comm

@@ -7,7 +7,6 @@
 /// layer. `segments` is a std::vector, std::array or std::span of Segment<T>.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,10 +14,11 @@
 #include <type_traits>
 #include <utility>
 
-#include <comm/checks.hpp>
 #include <comm/communicator.hpp>
 #include <comm/pending.hpp>
-#include <fsdp/core/checked.hpp>
+#include <comm/transfer.hpp>
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/function_ref.hpp>
 #include <fsdp/core/hash.hpp>
 
 namespace fsdp::comm {
@@ -43,57 +43,39 @@ struct Sizes {
   std::int64_t own_elements = 0;  ///< of all `local`
   std::int64_t own_copied = 0;    ///< of those `local` that do not lie in place
   std::uint64_t hash = hash_seed;
+  int ranks = 1;
 };
+
+/// Adds the segment number `index`, of elements of so many bytes.
+void add_segment(Sizes& sizes, std::size_t index, const ByteSegment& segment, std::int64_t element_bytes, int rank,
+                 Op op, Write write);
 
 template <class T>
 Sizes sizes_of(std::span<const Segment<T>> segments, int rank, int size, Op op, Write write) {
-  Sizes sizes;
-  for (std::size_t index = 0; index < segments.size(); ++index) {
-    const Segment<T>& segment = segments[index];
-    require(segment.counts.size() == static_cast<std::size_t>(size), name_of(op), ": segment ", index, " has ",
-            segment.counts.size(), " counts for ", size, " ranks; give one count per rank, 0 where a rank has nothing");
-    std::int64_t total = 0;
-    std::int64_t begin = 0;
-    for (int peer = 0; peer < size; ++peer) {
-      const std::int64_t count = segment.counts[static_cast<std::size_t>(peer)];
-      require(count >= 0, name_of(op), ": segment ", index, " has ", count, " elements for rank ", peer);
-      if (peer == rank) begin = total;
-      total = checked_add(total, count);
-      sizes.hash = hashed(sizes.hash, count);
-    }
-    const std::int64_t own = segment.counts[static_cast<std::size_t>(rank)];
-    require((segment.full != nullptr || total == 0) && (segment.local != nullptr || own == 0), name_of(op),
-            ": segment ", index, " has no memory for its ", total, " elements");
-    const bool in_place = own == 0 || segment.local == segment.full + begin;
-    require(in_place || op != Op::all_reduce, "all_reduce: `local` of segment ", index,
-            " must lie in its place inside `full`; the sum is gathered there");
-    require(!in_place || own == 0 || op != Op::reduce_scatter || write == Write::overwrite, "reduce_scatter: segment ",
-            index,
-            " would add the sum to one of its own contributions; accumulate into "
-            "memory outside `full`");
-    sizes.elements = checked_add(sizes.elements, total);
-    sizes.own_elements += own;
-    if (!in_place) sizes.own_copied += own;
-  }
+  Sizes sizes{.ranks = size};
+  for (std::size_t index = 0; index < segments.size(); ++index)
+    add_segment(sizes, index, bytes_of(segments[index]), sizeof(T), rank, op, write);
   return sizes;
 }
 
-/// Numbers, records and compares a collective that is about to start.
+/// What a collective is about to move.
+struct Entered {
+  Op op = Op::barrier;
+  DType dtype = DType::u8;
+  std::int64_t elements = 0;
+  Label label = {};
+  std::int64_t segments = 0;
+  std::uint64_t hash = 0;
+  std::uint8_t variant = 0;
+};
+
+/// Numbers and records a collective that is about to start, and compares it where `gather` is there to ask the others.
+Record enter(Monitor& monitor, int rank, int size, const Entered& entered,
+             FunctionRef<void(std::span<const std::byte>, std::span<std::byte>)> gather);
 template <Communicator C>
-Record enter(C& c, Op op, DType dtype, std::int64_t elements, Label label, std::int64_t segments, std::uint64_t hash,
-             std::uint8_t variant) {
-  Monitor& monitor = c.monitor();
-  const Record record{.sequence = monitor.sequence++,
-                      .op = op,
-                      .dtype = dtype,
-                      .bytes = checked_multiply(elements, size_of(dtype)),
-                      .label = label};
-  ++monitor.totals.collectives;
-  if (monitor.options.record) monitor.records.push_back(record);
-  if (monitor.options.before) monitor.options.before(c.rank(), record);
-  if (monitor.options.checks && c.size() > 1)
-    watch(monitor, record, [&] { check_agreement(c, fingerprint_of(record, segments, hash, variant)); });
-  return record;
+Record enter(C& c, const Entered& entered) {
+  return enter(c.monitor(), c.rank(), c.size(), entered,
+               [&](std::span<const std::byte> mine, std::span<std::byte> all) { c.gather_bytes(mine, all); });
 }
 
 template <class C, class Wire>
@@ -113,8 +95,12 @@ template <Communicator C, class Segments>
   using T = detail::ElementOf<Segments>;
   const auto list = detail::view_of(segments);
   const auto sizes = detail::sizes_of(list, c.rank(), c.size(), Op::all_gather, Write::overwrite);
-  const Record record = detail::enter(c, Op::all_gather, dtype_of<T>(), sizes.elements, label,
-                                      static_cast<std::int64_t>(list.size()), sizes.hash, 0);
+  const Record record = detail::enter(c, {.op = Op::all_gather,
+                                          .dtype = dtype_of<T>(),
+                                          .elements = sizes.elements,
+                                          .label = label,
+                                          .segments = std::ssize(list),
+                                          .hash = sizes.hash});
   c.monitor().totals.copied_bytes +=
       (sizes.elements - sizes.own_elements + sizes.own_copied) * static_cast<std::int64_t>(sizeof(T));
   return {watch(c.monitor(), record, [&] { return c.all_gather(list); }), c.monitor(), record};
@@ -128,9 +114,13 @@ template <class Wire, Communicator C, class Segments>
   static_assert(detail::check_wire<C, Wire>());
   const std::span<const Segment<float>> list = detail::view_of(segments);
   const auto sizes = detail::sizes_of(list, c.rank(), c.size(), Op::reduce_scatter, write);
-  const Record record =
-      detail::enter(c, Op::reduce_scatter, dtype_of<Wire>(), sizes.elements, label,
-                    static_cast<std::int64_t>(list.size()), sizes.hash, static_cast<std::uint8_t>(write));
+  const Record record = detail::enter(c, {.op = Op::reduce_scatter,
+                                          .dtype = dtype_of<Wire>(),
+                                          .elements = sizes.elements,
+                                          .label = label,
+                                          .segments = std::ssize(list),
+                                          .hash = sizes.hash,
+                                          .variant = static_cast<std::uint8_t>(write)});
   c.monitor().totals.copied_bytes += sizes.own_elements * (c.size() - 1) * static_cast<std::int64_t>(sizeof(Wire));
   const auto start = [&] {
     if constexpr (requires { c.template reduce_scatter<Wire>(list, write, contributions); })
@@ -147,8 +137,12 @@ template <class Wire, Communicator C, class Segments>
   static_assert(detail::check_wire<C, Wire>());
   const std::span<const Segment<float>> list = detail::view_of(segments);
   const auto sizes = detail::sizes_of(list, c.rank(), c.size(), Op::all_reduce, Write::overwrite);
-  const Record record = detail::enter(c, Op::all_reduce, dtype_of<Wire>(), sizes.elements, label,
-                                      static_cast<std::int64_t>(list.size()), sizes.hash, 0);
+  const Record record = detail::enter(c, {.op = Op::all_reduce,
+                                          .dtype = dtype_of<Wire>(),
+                                          .elements = sizes.elements,
+                                          .label = label,
+                                          .segments = std::ssize(list),
+                                          .hash = sizes.hash});
   c.monitor().totals.copied_bytes += sizes.own_elements * (c.size() - 1) * static_cast<std::int64_t>(sizeof(Wire)) +
                                      (sizes.elements - sizes.own_elements) * static_cast<std::int64_t>(sizeof(float));
   return {watch(c.monitor(), record, [&] { return c.template all_reduce<Wire>(list); }), c.monitor(), record};
@@ -158,8 +152,12 @@ template <class Wire, Communicator C, class Segments>
 template <Communicator C, class T>
 void reduce(C& c, std::span<T> values, Reduction reduction, Label label = {}) {
   const auto count = static_cast<std::int64_t>(values.size());
-  const Record record =
-      detail::enter(c, Op::reduce, dtype_of<T>(), count, label, 1, 0, static_cast<std::uint8_t>(reduction));
+  const Record record = detail::enter(c, {.op = Op::reduce,
+                                          .dtype = dtype_of<T>(),
+                                          .elements = count,
+                                          .label = label,
+                                          .segments = 1,
+                                          .variant = static_cast<std::uint8_t>(reduction)});
   c.monitor().totals.copied_bytes += count * (c.size() - 1) * static_cast<std::int64_t>(sizeof(T));
   watch(c.monitor(), record, [&] { c.reduce(values, reduction); });
 }
@@ -176,7 +174,11 @@ template <Communicator C>
 void broadcast(C& c, std::span<std::byte> bytes, int root, Label label = {}) {
   require(root >= 0 && root < c.size(), "broadcast: rank ", root, " of ", c.size(), " is not there");
   const auto count = static_cast<std::int64_t>(bytes.size());
-  const Record record = detail::enter(c, Op::broadcast, DType::u8, count, label, 1, 0, static_cast<std::uint8_t>(root));
+  const Record record = detail::enter(c, {.op = Op::broadcast,
+                                          .elements = count,
+                                          .label = label,
+                                          .segments = 1,
+                                          .variant = static_cast<std::uint8_t>(root)});
   if (c.rank() != root) c.monitor().totals.copied_bytes += count;
   watch(c.monitor(), record, [&] { c.broadcast(bytes, root); });
 }
@@ -187,7 +189,7 @@ void gather_bytes(C& c, std::span<const std::byte> mine, std::span<std::byte> al
   require(all.size() == mine.size() * static_cast<std::size_t>(c.size()), "gather_bytes: ", all.size(),
           " bytes were given for ", c.size(), " ranks of ", mine.size(), " bytes each");
   const auto count = static_cast<std::int64_t>(all.size());
-  const Record record = detail::enter(c, Op::gather_bytes, DType::u8, count, label, 1, 0, 0);
+  const Record record = detail::enter(c, {.op = Op::gather_bytes, .elements = count, .label = label, .segments = 1});
   c.monitor().totals.copied_bytes += count;
   watch(c.monitor(), record, [&] { c.gather_bytes(mine, all); });
 }
@@ -195,7 +197,7 @@ void gather_bytes(C& c, std::span<const std::byte> mine, std::span<std::byte> al
 /// Returns when all ranks have come.
 template <Communicator C>
 void barrier(C& c, Label label = {}) {
-  const Record record = detail::enter(c, Op::barrier, DType::u8, 0, label, 0, 0, 0);
+  const Record record = detail::enter(c, {.op = Op::barrier, .label = label});
   watch(c.monitor(), record, [&] { c.barrier(); });
 }
 

@@ -86,6 +86,9 @@ struct Totals {
 /// stays the same when the communicator is moved.
 class Monitor {
  public:
+  Monitor();
+  ~Monitor();
+
   int rank = 0;
   std::vector<int> world_ranks;    ///< by rank, of a communicator that was split from another; else empty
   std::vector<std::string> hosts;  ///< by rank, where ranks may be of several; else empty

@@ -34,6 +34,9 @@ SimulatedWorld simulated_world(int ranks, int rank) {
   return world;
 }
 
+/// Its monitor. Throws InputError for a rank that the world has not.
+std::unique_ptr<Monitor> simulated_monitor(const SimulatedWorld& world, const Options& options);
+
 /// One rank of a world that does not exist. It moves nothing and never waits; collectives are checked and recorded as
 /// everywhere, so that a dry run makes the calls of a run.
 template <class DeviceType = device::Meta>
@@ -58,12 +61,7 @@ class Simulated {
 
   /// Throws InputError for a rank that the world has not.
   explicit Simulated(const SimulatedWorld& world, const Options& options = {})
-      : world_(world), monitor_(std::make_unique<Monitor>()) {
-    require<InputError>(world.ranks > 0 && world.rank >= 0 && world.rank < world.ranks, "simulated communicator: rank ",
-                        world.rank, " of ", world.ranks, " was asked for; ranks are 0 to size - 1");
-    monitor_->rank = world.rank;
-    monitor_->options = options;
-  }
+      : world_(world), monitor_(simulated_monitor(world, options)) {}
 
   /// As Communicator asks.
   /// @{

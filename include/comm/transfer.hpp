@@ -26,6 +26,13 @@ struct ByteSegment {
   std::int64_t count(int rank) const { return counts[static_cast<std::size_t>(rank)]; }
 };
 
+template <class T>
+ByteSegment bytes_of(const Segment<T>& segment) {
+  return {.local = reinterpret_cast<std::byte*>(segment.local),
+          .full = reinterpret_cast<std::byte*>(segment.full),
+          .counts = segment.counts};
+}
+
 /// What one rank asked for. A reduce or gather_bytes is an all_gather of bytes; a barrier has no segments; a broadcast
 /// has one segment, whose `local` is root's and everybody's buffer, of counts[0] bytes.
 struct Transfer {
@@ -56,22 +63,15 @@ inline Outline outline_of(const Transfer& transfer) {
 /// Throws CollectiveError, with both sides, unless they are the same.
 void require_same(int rank, const Outline& mine, int peer, const Outline& theirs);
 
-/// Fills `transfer`, keeping its memory.
+/// Fills `transfer`, keeping its memory, but for its segments,
+void describe(Transfer& transfer, Op op, DType dtype, DType wire, Write write = Write::overwrite);
+/// and adds one.
+void add_segment(Transfer& transfer, const ByteSegment& segment);
 template <class T>
 void describe(Transfer& transfer, Op op, std::span<const Segment<T>> segments, DType wire,
               Write write = Write::overwrite) {
-  transfer.op = op;
-  transfer.dtype = dtype_of<T>();
-  transfer.wire = wire;
-  transfer.write = write;
-  transfer.contributions = Contributions::kept;
-  transfer.root = 0;
-  transfer.values = false;
-  transfer.segments.clear();
-  for (const Segment<T>& segment : segments)
-    transfer.segments.push_back({.local = reinterpret_cast<std::byte*>(segment.local),
-                                 .full = reinterpret_cast<std::byte*>(segment.full),
-                                 .counts = segment.counts});
+  describe(transfer, op, dtype_of<T>(), wire, write);
+  for (const Segment<T>& segment : segments) add_segment(transfer, bytes_of(segment));
 }
 
 /// memcpy, by all OpenMP threads of the caller where it has several.

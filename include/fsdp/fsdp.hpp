@@ -7,10 +7,8 @@
 /// loop of one's own see train/training.hpp.
 #pragma once
 
-#include <cstdio>
 #include <type_traits>
 #include <utility>
-#include <variant>
 
 #include <fsdp/core/policy_text.hpp>
 #include <fsdp/models/llama.hpp>
@@ -21,7 +19,6 @@
 #include <fsdp/train/flags.hpp>
 #include <fsdp/train/model_choice.hpp>
 #include <fsdp/train/optimizer_choice.hpp>
-#include <fsdp/train/program.hpp>
 
 namespace fsdp {
 namespace detail {
@@ -46,21 +43,21 @@ int train_main(int argc, const char* const* argv, typename Model::Stack::Shardin
   using Stack = typename Model::Stack;
   static_assert(train::check_launch<typename Stack::Comm>());
   static_assert(optim::check_optimizer<Optimizer>());
-  return train::run_program([&]() -> int {
-    train::ChosenOptimizer<Optimizer> chosen{std::move(optimizer)};
-    const auto command = train::parse_train(argc, argv,
-                                            {.sharding = policy_text(sharding),
-                                             .precision = policy_text<typename Stack::Precision>(),
-                                             .tiling = policy_text(tiling),
-                                             .comm = policy_text<typename Stack::Comm>(),
-                                             .starts_ranks = train::starts_ranks<typename Stack::Comm>},
-                                            [&](train::FlagSet& flags, train::ModelChoice& model) {
-                                              train::bind_model<typename Model::Config>(flags, model);
-                                              chosen.bind(flags);
-                                            });
-    if (const auto* help = std::get_if<train::Help>(&command)) return std::fputs(help->text.c_str(), stdout), 0;
-    return train::train<Model>(std::get<train::TrainOptions>(command), sharding, tiling, chosen.resolve());
-  });
+  train::ChosenOptimizer<Optimizer> chosen{std::move(optimizer)};
+  return train::run_trainer(
+      argc, argv,
+      {.sharding = policy_text(sharding),
+       .precision = policy_text<typename Stack::Precision>(),
+       .tiling = policy_text(tiling),
+       .comm = policy_text<typename Stack::Comm>(),
+       .starts_ranks = train::starts_ranks<typename Stack::Comm>},
+      [&](train::FlagSet& flags, train::ModelChoice& model) {
+        train::bind_model<typename Model::Config>(flags, model);
+        chosen.bind(flags);
+      },
+      [&](const train::TrainOptions& options) {
+        return train::train<Model>(options, sharding, tiling, chosen.resolve());
+      });
 }
 
 /// The same; the optimizer is default-constructed.

@@ -16,20 +16,23 @@ class Chosen {
  public:
   Chosen() = default;
   /// Any policy, which it copies.
+  /// @{
+  Chosen(RunTime policy);
   template <class Policy>
   requires(!std::same_as<Policy, Chosen> && Tiling<Policy>) Chosen(Policy policy)
       : policy_(std::make_shared<const Policy>(std::move(policy))), plan_([](const void* held, const Problem& problem) {
           return static_cast<const Policy*>(held)->plan(problem);
         }) {}
+  /// @}
 
   /// The policy's plan.
   TilePlan plan(const Problem& problem) const { return plan_(policy_.get(), problem); }
 
  private:
+  static TilePlan untiled(const void*, const Problem& problem);
+
   std::shared_ptr<const void> policy_;
-  TilePlan (*plan_)(const void*, const Problem&) = [](const void*, const Problem& problem) {
-    return Untiled{}.plan(problem);
-  };
+  TilePlan (*plan_)(const void*, const Problem&) = untiled;
 };
 
 }  // namespace fsdp::tiling

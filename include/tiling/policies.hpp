@@ -92,45 +92,21 @@ class RunTime {
   /// `off`: one tile, kept.
   constexpr RunTime(Untiled) {}
   /// At most so many tiles of equal length. Throws InputError unless above 0.
-  static RunTime tiles(std::int64_t count) {
-    require<InputError>(count > 0, "tiling: tiles:", count, " has no tile; give a count of at least 1");
-    return RunTime(Kind::tiles, count);
-  }
+  static RunTime tiles(std::int64_t count);
   /// At most so many tokens a tile. Throws InputError unless above 0.
-  static RunTime tokens(std::int64_t per_tile) {
-    require<InputError>(per_tile > 0, "tiling: tokens:", per_tile, " has no token; give a length of at least 1");
-    return RunTime(Kind::tokens, per_tile);
-  }
+  static RunTime tokens(std::int64_t per_tile);
   /// Least work within so many bytes. Throws InputError unless above 0.
-  static RunTime budget(std::int64_t bytes) {
-    require<InputError>(bytes > 0, "tiling: budget:", bytes, " holds nothing; give at least 1 byte");
-    return RunTime(Kind::budget, bytes);
-  }
+  static RunTime budget(std::int64_t bytes);
 
   /// A budget of what memory is left, which only a trainer can settle; `budget` gives it its bytes before any plan.
   static constexpr RunTime budget_of_memory() { return RunTime(Kind::budget, 0); }
   /// Whether the bytes of a budget are still to be settled.
   constexpr bool asks_for_memory() const { return kind_ == Kind::budget && number_ == 0; }
 
-  std::string text() const {
-    switch (kind_) {
-      case Kind::tiles: return message("tiles:", number_);
-      case Kind::tokens: return message("tokens:", number_);
-      case Kind::budget: return number_ > 0 ? message("budget:", number_) : "budget:auto";
-      case Kind::off: break;
-    }
-    return Untiled::text();
-  }
-
-  constexpr TilePlan plan(const Problem& problem) const {
-    switch (kind_) {
-      case Kind::tiles: return cut_into(problem, number_);
-      case Kind::tokens: return cut(problem, number_);
-      case Kind::budget: return plan_within(problem, number_);
-      case Kind::off: break;
-    }
-    return Untiled{}.plan(problem);
-  }
+  /// As --tiling takes it, such as "tokens:256".
+  std::string text() const;
+  /// What the policy that it holds plans.
+  TilePlan plan(const Problem& problem) const;
   friend constexpr bool operator==(const RunTime&, const RunTime&) = default;
 
  private:

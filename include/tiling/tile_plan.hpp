@@ -4,9 +4,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <ostream>
+#include <iosfwd>
 #include <vector>
 
 namespace fsdp::tiling {
@@ -50,13 +49,6 @@ struct TilePlan {
 };
 
 /// In words: "4 tiles of up to 2048 tokens, 1 kept; 7340032 bytes; 123456 FLOPs recomputed".
-inline std::ostream& operator<<(std::ostream& out, const TilePlan& plan) {
-  const auto kept = std::count_if(plan.tiles.begin(), plan.tiles.end(), [](const Tile& tile) { return tile.kept; });
-  out << plan.tiles.size() << (plan.tiles.size() == 1 ? " tile of " : " tiles of up to ") << plan.longest_tile()
-      << " tokens";
-  if (plan.columns_per_block > 0) out << " in blocks of " << plan.columns_per_block << " columns";
-  return out << ", " << kept << " kept; " << plan.peak_bytes() << " bytes; " << plan.recomputed_flops
-             << " FLOPs recomputed";
-}
+std::ostream& operator<<(std::ostream& out, const TilePlan& plan);
 
 }  // namespace fsdp::tiling

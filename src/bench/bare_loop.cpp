@@ -14,18 +14,6 @@
 #include <fsdp/models/llama.hpp>
 
 namespace fsdp::bench {
-namespace {
-
-/// A weight with all that belongs to it.
-template <class Compute>
-struct Weight {
-  Tensor<float> main, first, second, gradient;
-  Tensor<Compute> model;
-  bool written = false;
-};
-
-}  // namespace
-
 template <class PrecisionT>
 struct BareLoop<PrecisionT>::State {
   using Model = Llama<Stack<Replicated, comm::Self<>, PrecisionT, tiling::RunTime>>;
@@ -34,6 +22,13 @@ struct BareLoop<PrecisionT>::State {
   using End = Device::Arena::End;
   using Block = device::Block<Device>;
   static constexpr bool one_copy = std::is_same_v<Compute, float>;
+
+  /// A weight with all that belongs to it.
+  struct Weight {
+    Tensor<float> main, first, second, gradient;
+    Tensor<Compute> model;
+    bool written = false;
+  };
 
   State(const LlamaConfig& config, const tiling::RunTime& tiling, const RunShape& shape)
       : model(config),
@@ -69,11 +64,11 @@ struct BareLoop<PrecisionT>::State {
       const auto view = [&](const Block& memory) {
         return Tensor<float>(reinterpret_cast<float*>(memory.data()) + at, parameter.shape);
       };
-      Weight<Compute> weight{.main = view(memories[0]),
-                             .first = view(memories[1]),
-                             .second = view(memories[2]),
-                             .gradient = view(memories[3]),
-                             .model = {}};
+      Weight weight{.main = view(memories[0]),
+                    .first = view(memories[1]),
+                    .second = view(memories[2]),
+                    .gradient = view(memories[3]),
+                    .model = {}};
       if constexpr (one_copy)
         weight.model = weight.main;
       else
@@ -97,7 +92,7 @@ struct BareLoop<PrecisionT>::State {
   typename Unit::Gradients gradients_of(const Unit&, std::size_t unit) {
     std::array<nn::GradientView<float>, Unit::parameter_count> list;
     for (std::size_t i = 0; i < list.size(); ++i) {
-      Weight<Compute>& weight = weights[units[unit][i]];
+      Weight& weight = weights[units[unit][i]];
       list[i] = {weight.gradient, &weight.written};
     }
     return nn::unflatten<Unit::template FieldsOf, nn::GradientView<float>>(list);
@@ -137,7 +132,7 @@ struct BareLoop<PrecisionT>::State {
     const std::array sums = {loss, squares};
     device::enqueue(
         stream, device::DecideStep{.inputs = {&inputs, {1}}, .sums = {sums.data(), {1, 2}}, .step = {&decision, {1}}});
-    for (const Weight<Compute>& weight : weights) {
+    for (const Weight& weight : weights) {
       const device::AdamWRules rules{.weight_decay = weight.main.rank() == 2 ? 0.1f : 0.0f};
       Tensor<bf16> model_weight;
       if constexpr (!one_copy) model_weight = weight.model;
@@ -165,7 +160,7 @@ struct BareLoop<PrecisionT>::State {
   std::vector<std::vector<std::size_t>> units;  ///< of each unit, which weights
   std::array<Block, 4> memories;                ///< main, first and second moments, gradients
   Block rounded;
-  std::vector<Weight<Compute>> weights;
+  std::vector<Weight> weights;
   device::StepDecision decision;
 };
 

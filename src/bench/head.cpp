@@ -22,7 +22,7 @@ namespace {
 using device::Cpu;
 using device::MemoryKind;
 
-struct Sizes {
+struct HeadSizes {
   std::int64_t tokens = 0, hidden = 0, vocabulary = 0;
   int threads = 1;
 };
@@ -30,7 +30,7 @@ struct Sizes {
 /// x and dx [T, H], the norm and the weight [V, H], their gradients, targets: shared by all tilings and the matmuls.
 template <class Device, class Compute>
 struct Operands {
-  explicit Operands(const Sizes& sizes)
+  explicit Operands(const HeadSizes& sizes)
       : sizes(sizes),
         streams(ledger, MemoryKind::activations, 2 * sizes.tokens * sizes.hidden * element),
         weights(ledger, MemoryKind::gathered, (sizes.vocabulary + 1) * sizes.hidden * element),
@@ -64,7 +64,7 @@ struct Operands {
   }
   Tensor<std::int32_t> target_list() const { return {data<std::int32_t>(targets), {sizes.tokens}}; }
 
-  Sizes sizes;
+  HeadSizes sizes;
   device::Ledger ledger;
   device::Block<Device> streams, weights, gradients, targets;
 };
@@ -139,7 +139,7 @@ class Matmuls {
 };
 
 template <class PrecisionT>
-void measure(const BenchOptions& options, const Sizes& sizes, const std::vector<cli::TilingChoice>& tilings) {
+void measure(const BenchOptions& options, const HeadSizes& sizes, const std::vector<cli::TilingChoice>& tilings) {
   using Compute = typename PrecisionT::Compute;
   using Layer = Head<nn::Local<Cpu, PrecisionT>>;
   using Planned = Head<nn::Local<device::Meta, PrecisionT>>;
@@ -187,7 +187,7 @@ void measure(const BenchOptions& options, const Sizes& sizes, const std::vector<
 int measure_head(const BenchOptions& options) {
   std::vector<cli::TilingChoice> tilings{{.kind = cli::TilingChoice::Kind::tokens, .number = 1024}};
   if (train::is_given(options, "tiling")) tilings = {options.stack.tiling};
-  const Sizes sizes{
+  const HeadSizes sizes{
       .tokens = options.seq_len > 0 ? options.seq_len : 4096,
       .hidden = options.hidden,
       .vocabulary = options.vocab > 0 ? options.vocab : 32000,

@@ -19,10 +19,9 @@ namespace fsdp::bench {
 namespace {
 
 using device::Cpu;
-using Sizes = MlpSizes;
 
 template <class PrecisionT>
-void measure(const BenchOptions& options, const Sizes& sizes, const std::vector<cli::TilingChoice>& tilings,
+void measure(const BenchOptions& options, const MlpSizes& sizes, const std::vector<cli::TilingChoice>& tilings,
              bool print_untiled) {
   using Layer = MlpLayer<nn::Local<Cpu, PrecisionT>>;
   struct Measured {
@@ -95,7 +94,7 @@ int measure_mlp(const BenchOptions& options) {
   else if (options.stack.tiling.kind != Kind::off)
     tilings.push_back(options.stack.tiling);
   const bool print_untiled = tilings.size() != 2;
-  Sizes sizes{
+  MlpSizes sizes{
       .hidden = options.hidden,
       .intermediate = options.intermediate > 0 ? options.intermediate : 3072,
       .threads = static_cast<int>(train::threads_per_rank(options.launch.threads, device::available_cores(), 1))};

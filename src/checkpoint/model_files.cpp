@@ -30,6 +30,18 @@ std::string listed(const std::vector<std::string>& names) {
 
 }  // namespace
 
+ModelListing listing_of(std::span<const NamedParameter> parameters, std::string config, const ConfigValues& values,
+                        bool (*may_change)(const std::string& name)) {
+  ModelListing listing{.config = std::move(config)};
+  for (const NamedParameter& parameter : parameters) {
+    const auto extents = parameter.shape.extents.begin();
+    listing.parameters.push_back({parameter.name, {extents, extents + parameter.shape.rank}, parameter.adapter});
+  }
+  for (const ConfigValue& value : values)
+    if (!may_change(value.name)) listing.values.push_back(value);
+  return listing;
+}
+
 void check_tensors(const WeightFiles& files, std::span<const NamedShape> expected,
                    const std::function<bool(const std::string&)>& ignored) {
   const std::string path = files.path().string();

@@ -61,6 +61,7 @@ Save::Save(std::filesystem::path dir, std::int64_t step, std::uint64_t id, const
       side_files_(std::move(side_files)) {
   std::size_t first = 0;
   for (const NamedShape& parameter : parameters_) {
+    places_[parameter.name] = first_state_.size();
     first_state_.push_back(first);
     first += states.of.at(parameter.name).size();
   }
@@ -70,6 +71,8 @@ Save::Save(std::filesystem::path dir, std::int64_t step, std::uint64_t id, const
 Save::~Save() {
   if (created_) abort();
 }
+
+std::size_t Save::place_of(const std::string& name) const { return places_.at(name); }
 
 void Save::create() {
   std::error_code error;

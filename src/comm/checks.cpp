@@ -2,6 +2,9 @@
 #include <comm/checks.hpp>
 
 #include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace fsdp::comm {
 namespace {
@@ -47,6 +50,13 @@ void require_agreement(const Monitor& monitor, std::span<const Fingerprint> by_r
                                 monitor.name_of(static_cast<int>(other - by_rank.begin())), " is in ", words(*other),
                                 hidden_difference(by_rank[0], *other),
                                 "; every rank must make the same collectives in the same order"));
+}
+
+void check_agreement(const Monitor& monitor, int ranks, const Fingerprint& mine,
+                     FunctionRef<void(std::span<const std::byte>, std::span<std::byte>)> gather) {
+  std::vector<Fingerprint> all(static_cast<std::size_t>(ranks));
+  gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  require_agreement(monitor, all);
 }
 
 }  // namespace fsdp::comm

@@ -46,6 +46,9 @@ std::string missed_device_deadline(std::chrono::duration<double> waited, const O
                  in_seconds(options.device_deadline));
 }
 
+Monitor::Monitor() = default;
+Monitor::~Monitor() = default;
+
 std::string Monitor::name_of(int peer, std::string_view state) const {
   std::string text = message("rank ", world_rank_of(peer));
   const std::string host = hosts.empty() ? "" : message("host ", hosts[static_cast<std::size_t>(peer)]);

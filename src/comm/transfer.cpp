@@ -55,6 +55,19 @@ std::int64_t ByteSegment::begin(int rank) const {
   return std::accumulate(counts.begin(), counts.begin() + rank, std::int64_t{0});
 }
 
+void describe(Transfer& transfer, Op op, DType dtype, DType wire, Write write) {
+  transfer.op = op;
+  transfer.dtype = dtype;
+  transfer.wire = wire;
+  transfer.write = write;
+  transfer.contributions = Contributions::kept;
+  transfer.root = 0;
+  transfer.values = false;
+  transfer.segments.clear();
+}
+
+void add_segment(Transfer& transfer, const ByteSegment& segment) { transfer.segments.push_back(segment); }
+
 void require_same(int rank, const Outline& mine, int peer, const Outline& theirs) {
   require<CollectiveError>(mine == theirs, "ranks disagree: rank ", rank, " is in ", name_of(mine.op), " (",
                            name_of(mine.dtype), ", ", mine.segments, " segments), rank ", peer, " is in ",

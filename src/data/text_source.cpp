@@ -53,6 +53,9 @@ const TextSource::Part& TextSource::part_of(std::int64_t sample, std::int64_t& w
   return part;
 }
 
+TextSource::TextSource(TextSource&&) noexcept = default;
+TextSource::~TextSource() = default;
+
 Order TextSource::order(std::uint64_t seed) const {
   if (parts_.size() < 2) return {};
   std::vector<Mixture::Source> sources;

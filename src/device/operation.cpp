@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Operations in words.
+/// What operations cost, and operations in words.
 #include <fsdp/device/operation.hpp>
 
 #include <sstream>
 
-namespace fsdp::device::detail {
+namespace fsdp::device {
+
+void Counters::add(const Cost& cost) {
+  matmul_flops += cost.matmul_flops;
+  attention_flops += cost.attention_flops;
+  elementwise_bytes += cost.bytes;
+  if (matmuls != nullptr && cost.matmul.has_value()) matmuls->push_back(*cost.matmul);
+}
+
+namespace detail {
 namespace {
 
 void write(std::ostream& out, const TensorText& tensor) {
@@ -32,6 +41,10 @@ bool write_some(std::ostream& out, std::span<const TensorText> tensors, bool wri
 
 }  // namespace
 
+void name_operation(const LogicError& error, const std::string& operation) {
+  throw LogicError(message(error.what(), "; enqueued as ", operation));
+}
+
 std::string operation_text(std::string_view name, std::span<const TensorText> tensors) {
   std::ostringstream out;
   out << name << '(';
@@ -42,4 +55,5 @@ std::string operation_text(std::string_view name, std::span<const TensorText> te
   return out.str();
 }
 
-}  // namespace fsdp::device::detail
+}  // namespace detail
+}  // namespace fsdp::device

@@ -12,4 +12,11 @@ std::string text_of(const ConfigValue& value) {
   return text.str();
 }
 
+ConfigValues copies_of(const NamedValues& values) {
+  ConfigValues copies;
+  for (const NamedValue& each : values.list())
+    std::visit([&](const auto* value) { copies.push_back({each.name, *value}); }, each.value);
+  return copies;
+}
+
 }  // namespace fsdp

@@ -32,6 +32,15 @@ bool LoraConfig::targets_projection(const std::string& name) const {
   return false;
 }
 
+LoraConfig read_adapters(const LoraConfig& present, const std::filesystem::path& folder,
+                         const std::filesystem::path& adapter) {
+  require<InputError>(!present.on(), "--adapter ", adapter.string(), ": the model of ", folder.string(),
+                      " has adapters of its own; export it with --merge first");
+  LoraConfig adapters = LoraConfig::read(adapter);
+  adapters.base = folder.string();
+  return adapters;
+}
+
 void LoraConfig::validate() const {
   require<InputError>(rank >= 0 && rank <= 4096, "model: lora_rank is ", rank, "; it must be 0 to 4096");
   require<InputError>(std::isfinite(alpha) && alpha > 0 && alpha <= 1e6, "model: lora_alpha is ", alpha,

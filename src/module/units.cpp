@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
+#include <fsdp/core/checked.hpp>
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/nearest.hpp>
 
@@ -14,6 +16,37 @@ namespace fsdp {
 bool matches_any(const std::vector<std::string>& patterns, const std::string& name) {
   return std::any_of(patterns.begin(), patterns.end(),
                      [&](const std::string& pattern) { return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0; });
+}
+
+void add_unit(std::vector<UnitParameters>& units, std::span<const nn::Parameter> fields, const std::string& prefix,
+              bool backward_needs_weights) {
+  UnitParameters& own = units.emplace_back();
+  own.backward_needs_weights = backward_needs_weights;
+  for (int field = 0; const nn::Parameter& parameter : fields) {
+    if (!parameter.present())
+      own.absent.push_back(field);
+    else
+      own.parameters.push_back({parameter.name[0] == '/' ? std::string(parameter.name + 1) : prefix + parameter.name,
+                                parameter.shape, parameter.initial, parameter.role, parameter.decays,
+                                parameter.joins_previous, parameter.adapter});
+    ++field;
+  }
+}
+
+std::vector<NamedParameter> distinct_parameters(std::span<const UnitParameters> units) {
+  std::vector<NamedParameter> list;
+  std::set<std::string> seen;
+  for (const UnitParameters& unit : units)
+    for (const NamedParameter& parameter : unit.parameters)
+      if (seen.insert(parameter.name).second) list.push_back(parameter);
+  return list;
+}
+
+std::int64_t distinct_elements(std::span<const UnitParameters> units) {
+  std::int64_t count = 0;
+  for (const NamedParameter& parameter : distinct_parameters(units))
+    count = checked_add(count, parameter.shape.numel());
+  return count;
 }
 
 namespace {

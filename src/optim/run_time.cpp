@@ -3,9 +3,26 @@
 
 namespace fsdp::optim {
 
-FSDP_RUN_TIME_UPDATE(template, device::Cpu::Stream, float)
-FSDP_RUN_TIME_UPDATE(template, device::Cpu::Stream, bf16)
-FSDP_RUN_TIME_UPDATE(template, device::Meta::Stream, float)
-FSDP_RUN_TIME_UPDATE(template, device::Meta::Stream, bf16)
+std::string_view RunTime::name() const {
+  return std::visit([](const auto& optimizer) { return std::string_view(optimizer.name()); }, kind);
+}
+
+Grain RunTime::grain() const {
+  return std::visit([](const auto& optimizer) { return optimizer.grain(); }, kind);
+}
+
+std::span<const std::string_view> RunTime::states(const NamedParameter& parameter) const {
+  return std::visit([&](const auto& optimizer) { return optimizer.states(parameter); }, kind);
+}
+
+void RunTime::validate() const {
+  std::visit([](const auto& optimizer) { optimizer.validate(); }, kind);
+}
+
+StepWork RunTime::step_work() const {
+  return std::visit([](const auto& optimizer) { return optim::step_work(optimizer); }, kind);
+}
+
+template void RunTime::visit(RunTime&, ValueList&);
 
 }  // namespace fsdp::optim

@@ -47,6 +47,8 @@ Trace::Trace(std::filesystem::path path) : path_(std::move(path)) {
   if (!existed) std::filesystem::remove(path_, error);  // written at the end; a run that fails leaves none
 }
 
+Trace::~Trace() = default;
+
 void Trace::add(TraceEvent event) {
   if (!on()) return;
   const std::lock_guard lock(mutex_);

@@ -3,7 +3,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <exception>
 #include <functional>
+
+#include <fsdp/checkpoint/model_files.hpp>
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/identity.hpp>
 
 namespace fsdp::train {
 namespace {
@@ -64,6 +70,47 @@ void require_same_texts(const comm::Monitor& monitor, std::span<const std::strin
                              name_of(monitor, static_cast<std::ptrdiff_t>(rank)), " has '", line_at(texts[rank], at),
                              "'; ", then));
   }
+}
+
+std::vector<std::string> gather_texts(const comm::Ranks& ranks, const std::string& mine, std::string_view label) {
+  auto longest = static_cast<std::int64_t>(mine.size());
+  ranks.reduce(std::span<std::int64_t>(&longest, 1), comm::Reduction::max, {label});
+  std::vector<std::string> texts(static_cast<std::size_t>(ranks.size()));
+  if (longest == 0) return texts;
+  const auto width = static_cast<std::size_t>(longest);
+  std::string padded = mine, all(width * texts.size(), '\0');
+  padded.resize(width);
+  ranks.gather_bytes(std::as_bytes(std::span(padded)), std::as_writable_bytes(std::span(all)), {label});
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    texts[rank] = all.substr(rank * width, width);
+    texts[rank].erase(std::min(texts[rank].find('\0'), width));
+  }
+  return texts;
+}
+
+void detail::call_on_all_ranks(const comm::Ranks& ranks, std::string_view label, FunctionRef<void()> f) {
+  std::string complaint;
+  try {
+    f();
+  } catch (...) {
+    const Complaint mine = complaint_in_flight();
+    complaint = static_cast<char>(mine.family) + mine.text;
+  }
+  throw_first(ranks.monitor(), gather_texts(ranks, complaint, label));
+}
+
+void agree_on_arguments(const comm::Ranks& ranks, const std::string& arguments) {
+  require_same_texts(ranks.monitor(), gather_texts(ranks, arguments + build_identity(), "arguments"),
+                     "ranks were started with different arguments", "start all ranks with the same");
+}
+
+void agree_on_opened(const comm::Ranks& ranks, const std::string& opened) {
+  require_same_texts(ranks.monitor(), gather_texts(ranks, opened, "what was opened"), "ranks do not see the same",
+                     "give all ranks the same files");
+}
+
+void agree_on_folder(const comm::Ranks& ranks, const std::filesystem::path& folder) {
+  agree_on_opened(ranks, on_all_ranks(ranks, "what was opened", [&] { return checkpoint::folder_identity(folder); }));
 }
 
 }  // namespace fsdp::train

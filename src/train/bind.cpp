@@ -183,4 +183,15 @@ void bind(FlagSet& flags, ChatOptions& o) {
   bind(flags, o.generate.launch);
 }
 
+template <class Options>
+static std::string toml_of(Options options) {
+  FlagSet flags;
+  bind(flags, options);
+  return write_toml(flags);
+}
+std::string to_toml(const TrainOptions& options) { return toml_of(options); }
+std::string to_toml(const EvalOptions& options) { return toml_of(options); }
+std::string to_toml(const GenerateOptions& options) { return toml_of(options); }
+std::string to_toml(const ChatOptions& options) { return toml_of(options); }
+
 }  // namespace fsdp::train

@@ -56,6 +56,12 @@ std::string to_text(std::uint64_t value) { return print_number(value); }
 std::string to_text(double value) { return print_number(value); }
 std::string to_text(bool value) { return value ? "true" : "false"; }
 std::string to_text(const std::string& value) { return value; }
+std::string to_text(const NamedValue& value) {
+  return std::visit([](const auto* held) { return to_text(*held); }, value.value);
+}
+std::string to_text(const ConfigValue& value) {
+  return std::visit([](const auto& held) { return to_text(held); }, value.value);
+}
 std::string to_text(LrShape value) { return std::string(lr_shapes.at(static_cast<std::size_t>(value))); }
 
 std::string flag_name(std::string_view value) {
@@ -64,6 +70,40 @@ std::string flag_name(std::string_view value) {
   std::string name(value);
   std::replace(name.begin(), name.end(), '_', '-');
   return name;
+}
+
+void set_given(const NamedValues& values, const GivenValues& given) {
+  for (const NamedValue& each : values.list()) {
+    const auto found = given.find(flag_name(each.name));
+    if (found != given.end())
+      std::visit([&](auto* value) { from_text(found->first, found->second, *value); }, each.value);
+  }
+}
+
+void FlagSet::add(const NamedValue& value) {
+  std::visit([&](auto* field) { add(flag_name(value.name), *field, value.help); }, value.value);
+}
+
+void FlagSet::add_given(const NamedValue& like, GivenValues& given, const std::string& help) {
+  const std::string name = flag_name(like.name);
+  std::visit(
+      [&]<class T>(const T*) {
+        add({.name = name,
+             .help = help,
+             .kind = kind_of<T>(),
+             .set =
+                 [name, &given](const auto& texts) {
+                   T value{};
+                   from_text(name, single(name, texts), value);
+                   given[name] = to_text(value);
+                 },
+             .get =
+                 [name, &given] {
+                   const auto found = given.find(name);
+                   return found == given.end() ? std::vector<std::string>() : std::vector{found->second};
+                 }});
+      },
+      like.value);
 }
 
 void FlagSet::add(Flag flag) {

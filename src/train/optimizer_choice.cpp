@@ -28,14 +28,13 @@ struct Constant {
   struct Meaning {
     std::string kinds, help;  ///< "adamw (0.9), muon (0.9)": kinds with their defaults
   };
-  std::string name;
+  NamedValue value;
   std::vector<Meaning> meanings = {};
-  std::function<void(FlagSet&, const Constant&)> add;
 
-  void mean(const std::string& kind, std::string_view help) {
+  void mean(const std::string& kind, const std::string& help) {
     const auto same = std::find_if(meanings.begin(), meanings.end(), [&](const auto& one) { return one.help == help; });
     if (same == meanings.end())
-      meanings.push_back({.kinds = kind, .help = std::string(help)});
+      meanings.push_back({.kinds = kind, .help = help});
     else
       same->kinds += ", " + kind;
   }
@@ -55,23 +54,21 @@ std::string name_of(const OptimizerChoice& choice) {
 void bind(FlagSet& flags, OptimizerChoice& choice) {
   std::string names;
   std::vector<Constant> constants;
-  for_each_kind(choice.start, [&]<class Kind>(const Kind& kind) {
+  for_each_kind(choice.start, [&](auto kind) {
     names += (names.empty() ? "" : " | ") + std::string(kind.name());
-    Kind::visit(kind, [&]<class T>(std::string_view name, const T& value, std::string_view help) {
-      auto known = std::find_if(constants.begin(), constants.end(), [&](const auto& one) { return one.name == name; });
-      if (known == constants.end())
-        known = constants.insert(known, {.name = std::string(name), .add = [&choice](FlagSet& set, const Constant& of) {
-                                           set.add_given<T>(flag_name(of.name), choice.constants, of.text());
-                                         }});
-      known->mean(message(kind.name(), " (", to_text(value), ")"), help);
-    });
+    for (const NamedValue& value : NamedValues(kind).list()) {
+      auto known = std::find_if(constants.begin(), constants.end(),
+                                [&](const auto& one) { return one.value.name == value.name; });
+      if (known == constants.end()) known = constants.insert(known, {.value = value});
+      known->mean(message(kind.name(), " (", to_text(value), ")"), value.help);
+    }
   });
   flags.add({.name = "optimizer",
              .help = names + "; muon needs whole matrices: layout owned, or replicated",
              .kind = FlagKind::text,
              .set = [&choice](const auto& texts) { choice.name = FlagSet::single("optimizer", texts); },
              .get = [&choice] { return std::vector{name_of(choice)}; }});
-  for (const Constant& constant : constants) constant.add(flags, constant);
+  for (const Constant& constant : constants) flags.add_given(constant.value, choice.constants, constant.text());
 }
 
 optim::RunTime resolve(const OptimizerChoice& choice) {
@@ -88,16 +85,23 @@ optim::RunTime resolve(const OptimizerChoice& choice) {
   require<InputError>(found, "--optimizer ", name, " is not known; ", suggestion(name, known));
   std::string taken;
   GivenValues foreign = choice.constants;
-  optim::RunTime::visit(chosen, [&](std::string_view constant, const auto&, std::string_view) {
-    const std::string flag = flag_name(constant);
+  for (const NamedValue& constant : NamedValues(chosen).list()) {
+    const std::string flag = flag_name(constant.name);
     taken += (taken.empty() ? "--" : ", --") + flag;
     foreign.erase(flag);
-  });
+  }
   require<InputError>(foreign.empty(), "--", foreign.empty() ? "" : foreign.begin()->first, " is not ", name,
                       "'s; it takes ", taken);
   set_given(chosen, choice.constants);
   validate_constants(chosen);
   return chosen;
+}
+
+std::string optimizer_lines(std::string_view name, const ConfigValues& constants) {
+  std::string text = message("optimizer = \"", name, "\"\n");
+  for (const ConfigValue& constant : constants)
+    text += message(flag_name(constant.name), " = ", to_text(constant), "\n");
+  return text;
 }
 
 }  // namespace fsdp::train

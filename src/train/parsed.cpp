@@ -2,10 +2,12 @@
 #include "train/parsed.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/nearest.hpp>
+#include <fsdp/train/program.hpp>
 #include <fsdp/train/ranges.hpp>
 
 namespace fsdp::train {
@@ -70,7 +72,7 @@ bool run(CLI::App& app, int argc, const char* const* argv, Help& help) {
 }
 
 std::variant<Help, TrainOptions> parse_train(int argc, const char* const* argv, const FixedStack& fixed,
-                                             const std::function<void(FlagSet&, ModelChoice&)>& bind_own) {
+                                             FunctionRef<void(FlagSet&, ModelChoice&)> bind_own) {
   CLI::App app("Trains a model on text.");
   TrainOptions options;
   FlagSet flags;
@@ -91,6 +93,15 @@ std::variant<Help, TrainOptions> parse_train(int argc, const char* const* argv, 
   if (!run(app, argc, argv, help)) return help;
   options.given = parsed.finish();
   return options;
+}
+
+int run_trainer(int argc, const char* const* argv, const FixedStack& fixed,
+                FunctionRef<void(FlagSet&, ModelChoice&)> bind_own, FunctionRef<int(const TrainOptions&)> train) {
+  return run_program([&]() -> int {
+    const auto command = parse_train(argc, argv, fixed, bind_own);
+    if (const auto* help = std::get_if<Help>(&command)) return std::fputs(help->text.c_str(), stdout), 0;
+    return train(std::get<TrainOptions>(command));
+  });
 }
 
 }  // namespace fsdp::train

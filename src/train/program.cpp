@@ -34,7 +34,7 @@ bool all_was_printed() {
 
 }  // namespace
 
-int run_program(const std::function<int()>& f) {
+int run_program(FunctionRef<int()> f) {
   open_what_is_closed();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow further is an error of write, which says so
   int status = comm::ExitStatus::failed;

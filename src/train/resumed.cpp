@@ -45,6 +45,11 @@ RunRecord record_of(const TrainOptions& options) {
   return record;
 }
 
+void add_optimizer(RunRecord& record, std::string_view name, const ConfigValues& constants) {
+  record["optimizer"] = std::string(name);
+  for (const ConfigValue& constant : constants) record[flag_name(constant.name)] = to_text(constant);
+}
+
 Resumed compare_with(const std::string& path, const checkpoint::TrainerState& then, const RunRecord& now,
                      const TrainOptions& options, std::int64_t windows) {
   const std::string prefix = message("--resume ", path, ": ");

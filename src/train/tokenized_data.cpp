@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fsdp/train/tokenized_data.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -12,6 +13,8 @@
 #include <fsdp/data/tokenize.hpp>
 #include <fsdp/report/byte_progress.hpp>
 #include <fsdp/text/tokenizer_config.hpp>
+#include <fsdp/train/agreement.hpp>
+#include <fsdp/train/peers.hpp>
 
 #include "../checkpoint/posix.hpp"
 
@@ -136,5 +139,37 @@ TokenizedData TokenizedData::at(const std::string& text) {
 }
 
 std::string TokenizedData::text() const { return data::to_text(names_); }
+
+template <class Options>
+TokenizedData tokenized(const comm::Ranks& ranks, const Options& options, TextInputs inputs) {
+  const double limit = options.launch.disk_deadline_seconds;
+  inputs.data = data::parse_data(options.data);
+  inputs.format = options.data_format;
+  TokenizedData mine = read_on_all_ranks(ranks, limit, "--data", [&] {
+    return ranks.rank() == 0 ? TokenizedData(options.text, inputs) : TokenizedData();
+  });
+  const std::vector<std::string> texts = gather_texts(ranks, mine.text(), "--data");
+  return on_all_ranks(ranks, "--data",
+                      [&] { return ranks.rank() == 0 ? std::move(mine) : TokenizedData::at(texts.front()); });
+}
+template TokenizedData tokenized(const comm::Ranks&, const TrainOptions&, TextInputs);
+template TokenizedData tokenized(const comm::Ranks&, const EvalOptions&, TextInputs);
+
+template <class Options>
+data::TextSource text_of(const Options& options, const data::DataNames& data, double held_out,
+                         std::int64_t vocabulary) {
+  if (options.data_format == data::TokenFormat::chat)
+    return data::TextSource(data::PackedConversations(data.paths.front(), {.sequence_length = options.seq_len,
+                                                                           .validation_fraction = held_out,
+                                                                           .vocabulary = vocabulary,
+                                                                           .on_long = options.text.on_long}));
+  std::vector<data::WeightedFiles> sources(std::max<std::size_t>(data.weights.size(), 1));
+  for (std::size_t i = 0; i < data.paths.size(); ++i)
+    sources[data.weights.empty() ? 0 : i].paths.emplace_back(data.paths[i]);
+  for (std::size_t i = 0; i < data.weights.size(); ++i) sources[i].weight = data.weights[i];
+  return {sources, options.seq_len, held_out, vocabulary, options.document_separator, options.data_format};
+}
+template data::TextSource text_of(const TrainOptions&, const data::DataNames&, double, std::int64_t);
+template data::TextSource text_of(const EvalOptions&, const data::DataNames&, double, std::int64_t);
 
 }  // namespace fsdp::train

@@ -75,13 +75,7 @@ class DistributedBuffer {
   std::vector<Piece> pieces() const {
     if constexpr (At::shards_shards) return layout_->pieces_across(at_.shard, at_.replica);
     if constexpr (At::shards_tensors) return layout_->pieces(at_.shard);
-    std::vector<Piece> whole;
-    for (std::size_t i = 0; i < layout_->shapes.size(); ++i)
-      whole.push_back({.tensor = static_cast<std::int64_t>(i),
-                       .begin = 0,
-                       .count = layout_->shapes[i].numel(),
-                       .local = layout_->offsets[i]});
-    return whole;
+    return layout_->whole();
   }
   /// Elements of a piece; see pieces().
   Tensor<T> piece(const Piece& part) const { return Tensor<T>(data() + part.local, {part.count}); }
@@ -101,9 +95,11 @@ inline constexpr Change change = change_of<typename From::At, typename To::At>()
 /// Segments of a collective between a local and a full buffer of one layout.
 template <class T>
 std::vector<comm::Segment<T>> segments(const Layout& layout, T* local, T* full) {
-  std::vector<comm::Segment<T>> list;
-  list.reserve(layout.runs.size());
-  for (const Run& run : layout.runs) list.push_back({local + run.local, full + run.full, run.counts});
+  std::vector<comm::Segment<T>> list(layout.runs.size());
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const Run& run = layout.runs[i];
+    list[i] = {local + run.local, full + run.full, run.counts};
+  }
   return list;
 }
 
@@ -119,7 +115,7 @@ std::vector<comm::Segment<T>> segments_of(const Layout& layout, Coordinates at, 
   if constexpr (outer) {
     require(local == full + layout.across_of(at.shard).begin(at.replica),
             "redistribute: over the outer axis a rank's part lies in the whole");
-    return {{local, full, layout.across_of(at.shard).counts}};
+    return std::vector<comm::Segment<T>>(1, {local, full, layout.across_of(at.shard).counts});
   } else {
     return segments(layout, local, full);
   }
@@ -130,13 +126,25 @@ template <bool outer, class T>
 std::vector<comm::Segment<T>> segments_in_place(const Layout& layout, Coordinates at, T* full) {
   if constexpr (outer) {
     const Run& across = layout.across_of(at.shard);
-    return {{full + across.begin(at.replica), full, across.counts}};
+    return std::vector<comm::Segment<T>>(1, {full + across.begin(at.replica), full, across.counts});
   } else {
-    std::vector<comm::Segment<T>> list;
-    for (const Run& run : layout.runs) list.push_back({full + run.begin(at.shard), full + run.full, run.counts});
+    std::vector<comm::Segment<T>> list(layout.runs.size());
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const Run& run = layout.runs[i];
+      list[i] = {full + run.begin(at.shard), full + run.full, run.counts};
+    }
     return list;
   }
 }
+
+/// Compiled once for the types that stacks move (src/buffer/segments.cpp).
+#define FSDP_SEGMENTS(how, T)                                                                    \
+  how std::vector<comm::Segment<T>> segments_of<false, T>(const Layout&, Coordinates, T*, T*);   \
+  how std::vector<comm::Segment<T>> segments_of<true, T>(const Layout&, Coordinates, T*, T*);    \
+  how std::vector<comm::Segment<T>> segments_in_place<false, T>(const Layout&, Coordinates, T*); \
+  how std::vector<comm::Segment<T>> segments_in_place<true, T>(const Layout&, Coordinates, T*);
+FSDP_SEGMENTS(extern template, float)
+FSDP_SEGMENTS(extern template, bf16)
 
 template <class From, class To>
 inline constexpr bool reduces =

@@ -71,6 +71,8 @@ class Save {
   ~Save();
 
   const std::vector<NamedShape>& parameters() const { return parameters_; }  ///< the order of `parameter` below
+  /// A parameter's place among them.
+  std::size_t place_of(const std::string& name) const;
 
   void create();  ///< rank 0: folder, config.json and both files at full size
   void join();    ///< the others, after `create`
@@ -90,6 +92,7 @@ class Save {
   std::filesystem::path dir_, temporary_;
   std::string name_, config_text_;
   std::vector<NamedShape> parameters_;
+  std::map<std::string, std::size_t> places_;  // of parameters
   std::string optimizer_name_;
   std::vector<std::size_t> first_state_;  // [parameters]: its first tensor in the optimizer's file
   FilePlan model_plan_, optimizer_plan_;

@@ -31,19 +31,22 @@ struct ModelListing {
   std::function<std::optional<std::string>(const std::string&)> ignored = {};
 };
 
+/// Of all parameters and values of a config; `may_change`: of a value that says nothing of which model it is.
+ModelListing listing_of(std::span<const NamedParameter> parameters, std::string config, const ConfigValues& values,
+                        bool (*may_change)(const std::string& name));
+
 template <class Model>
 ModelListing listing_of(const Model& model) {
-  ModelListing listing{.config = model.config().write()};
-  for (const NamedParameter& parameter : parameter_list(model)) {
-    const auto extents = parameter.shape.extents.begin();
-    listing.parameters.push_back({parameter.name, {extents, extents + parameter.shape.rank}, parameter.adapter});
-  }
-  for (ConfigValue& value : values_of(model.config())) {
-    if constexpr (requires { Model::Config::may_change(value.name); })
-      if (Model::Config::may_change(value.name)) continue;
-    listing.values.push_back(std::move(value));
-  }
-  if constexpr (HasAdapters<typename Model::Config>)
+  using Config = typename Model::Config;
+  const auto may_change = [](const std::string& name) -> bool {
+    if constexpr (requires { Config::may_change(name); })
+      return Config::may_change(name);
+    else
+      return false;
+  };
+  ModelListing listing =
+      listing_of(parameter_list(model), model.config().write(), values_of(model.config()), may_change);
+  if constexpr (HasAdapters<Config>)
     if (model.config().adapters().on()) listing.lora = model.config().adapters();
   if constexpr (requires { model.ignored(std::string()); })
     listing.ignored = [model](const std::string& name) { return model.ignored(name); };

@@ -3,50 +3,20 @@
 /// The known word that a mistyped one is closest to, for messages about unknown flags, presets and stacks.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <limits>
-#include <numeric>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace fsdp {
 
 /// Edits (insert, delete, replace a character; swap two neighbours) that turn `a` into `b`.
-inline std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> older(b.size() + 1), previous(b.size() + 1), row(b.size() + 1);
-  std::iota(previous.begin(), previous.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = previous[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
-      row[j] = std::min({previous[j] + 1, row[j - 1] + 1, replaced});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], older[j - 2] + 1);
-    }
-    std::swap(older, previous);
-    std::swap(previous, row);
-  }
-  return previous[b.size()];
-}
+std::size_t edit_distance(std::string_view a, std::string_view b);
 
 /// The first of the words with the fewest edits; empty where there are no words.
-inline std::string nearest(std::string_view word, std::span<const std::string> words) {
-  std::string best;
-  std::size_t fewest = std::numeric_limits<std::size_t>::max();
-  for (const std::string& known : words) {
-    const std::size_t edits = edit_distance(word, known);
-    if (edits < fewest) best = known, fewest = edits;
-  }
-  return best;
-}
+std::string nearest(std::string_view word, std::span<const std::string> words);
 
 /// "did you mean 'tiny'? Known: tiny, small", to end a sentence about an unknown word.
-inline std::string suggestion(std::string_view word, std::span<const std::string> words) {
-  std::string text = "did you mean '" + nearest(word, words) + "'? Known: ";
-  for (std::size_t i = 0; i < words.size(); ++i) text += (i == 0 ? "" : ", ") + words[i];
-  return text;
-}
+std::string suggestion(std::string_view word, std::span<const std::string> words);
 
 }  // namespace fsdp

@@ -54,6 +54,8 @@ class TextSource {
 
   /// Of conversations every one is a document.
   explicit TextSource(PackedConversations conversations);
+  TextSource(TextSource&&) noexcept;
+  ~TextSource();
 
   std::int64_t training() const { return training_; }
   std::int64_t validation() const { return validation_; }

@@ -192,4 +192,6 @@ std::string_view least_instruction_set(std::span<const std::string> sets);
 /// A lesser set from now on, before anything was computed: what is computed later then rounds as a lesser machine does.
 void keep_to_instruction_set(std::string_view name);
 
+FSDP_ENQUEUE(extern template, Cpu::Stream)
+
 }  // namespace fsdp::device

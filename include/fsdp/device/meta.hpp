@@ -76,6 +76,8 @@ void run(MetaStream<Target>&, const Op&, Scratch = {}) {}
 
 using Meta = MetaOf<Cpu>;
 
+FSDP_ENQUEUE(extern template, Meta::Stream)
+
 namespace detail {
 template <class Device>
 struct Planning {

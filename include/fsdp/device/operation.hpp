@@ -22,6 +22,7 @@
 /// functions for each device; it may stand outside of this library.
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -82,12 +83,7 @@ struct Counters {
   std::vector<MatmulRecord>* matmuls = nullptr;  ///< where to list them, or nullptr
 
   /// One operation.
-  void add(const Cost& cost) {
-    matmul_flops += cost.matmul_flops;
-    attention_flops += cost.attention_flops;
-    elementwise_bytes += cost.bytes;
-    if (matmuls != nullptr && cost.matmul.has_value()) matmuls->push_back(*cost.matmul);
-  }
+  void add(const Cost& cost);
   /// The sums of others; their lists stay apart.
   void add(const Counters& others) {
     matmul_flops += others.matmul_flops;
@@ -165,6 +161,8 @@ struct TensorText {
   bool written = false;
 };
 std::string operation_text(std::string_view name, std::span<const TensorText> tensors);
+/// Throws the error again, with the operation's text.
+[[noreturn]] void name_operation(const LogicError& error, const std::string& operation);
 
 template <class T>
 TensorText tensor_text(const Tensor<T>& tensor) {
@@ -206,7 +204,8 @@ template <Operation Op>
 std::string text(const Op& op) {
   return std::apply(
       [](const auto&... each) {
-        return detail::operation_text(Op::name, std::vector<detail::TensorText>{detail::tensor_text(each)...});
+        const std::array<detail::TensorText, sizeof...(each)> tensors{detail::tensor_text(each)...};
+        return detail::operation_text(Op::name, tensors);
       },
       op.tensors());
 }
@@ -218,23 +217,7 @@ struct Enqueue {
   /// whose operations are done when they return, later elsewhere. Throws what its check() throws; of a LogicError the
   /// text names the operation's tensors.
   template <class Stream, class Op>
-  void operator()(Stream& stream, const Op& op) const {
-    static_assert(check_operation<Op>());
-    static_assert(RunsInScratch<Stream, Op> || RunsWithout<Stream, Op>,
-                  "fsdp: a device lacks an operation; the compiler names both (Stream, Op) beside this line. Write "
-                  "run(stream, op) for it in the namespace of either, or run(stream, op, scratch) where "
-                  "scratch(stream, op) is written; see device/operation.hpp");
-    if constexpr (requires { op.check(); }) check(op);
-    stream.counters.add(op.cost());
-    if constexpr (RunsInScratch<Stream, Op>) {
-      const std::int64_t bytes = scratch(std::as_const(stream), op);
-      typename std::remove_reference_t<decltype(stream.arena())>::Frame frame(stream.arena());
-      const Tensor<std::uint8_t> memory = frame.template allocate<std::uint8_t>({bytes}, MemoryKind::scratch);
-      run(stream, op, Scratch{.data = reinterpret_cast<std::byte*>(memory.data()), .bytes = bytes});
-    } else if constexpr (RunsWithout<Stream, Op>) {
-      run(stream, op);
-    }
-  }
+  void operator()(Stream& stream, const Op& op) const;
 
  private:
   template <class Op>
@@ -242,14 +225,48 @@ struct Enqueue {
     try {
       op.check();
     } catch (const LogicError& error) {
-      throw LogicError(message(error.what(), "; enqueued as ", text(op)));
+      detail::name_operation(error, text(op));
     }
   }
 };
+
+template <class Stream, class Op>
+void Enqueue::operator()(Stream& stream, const Op& op) const {
+  static_assert(check_operation<Op>());
+  static_assert(RunsInScratch<Stream, Op> || RunsWithout<Stream, Op>,
+                "fsdp: a device lacks an operation; the compiler names both (Stream, Op) beside this line. Write "
+                "run(stream, op) for it in the namespace of either, or run(stream, op, scratch) where "
+                "scratch(stream, op) is written; see device/operation.hpp");
+  if constexpr (requires { op.check(); }) check(op);
+  stream.counters.add(op.cost());
+  if constexpr (RunsInScratch<Stream, Op>) {
+    const std::int64_t bytes = scratch(std::as_const(stream), op);
+    typename std::remove_reference_t<decltype(stream.arena())>::Frame frame(stream.arena());
+    const Tensor<std::uint8_t> memory = frame.template allocate<std::uint8_t>({bytes}, MemoryKind::scratch);
+    run(stream, op, Scratch{.data = reinterpret_cast<std::byte*>(memory.data()), .bytes = bytes});
+  } else if constexpr (RunsWithout<Stream, Op>) {
+    run(stream, op);
+  }
+}
 
 }  // namespace detail
 
 /// enqueue(stream, operation): the one way to give a device work.
 inline constexpr detail::Enqueue enqueue;
+
+/// The library holds these compiled for its own devices: what stacks enqueue themselves. `how` is `extern template` or
+/// `template`.
+#define FSDP_ENQUEUE(how, Stream)                                                   \
+  how void detail::Enqueue::operator()(Stream&, const Fill<float>&) const;          \
+  how void detail::Enqueue::operator()(Stream&, const Fill<bf16>&) const;           \
+  how void detail::Enqueue::operator()(Stream&, const Fill<double>&) const;         \
+  how void detail::Enqueue::operator()(Stream&, const Copy<float, float>&) const;   \
+  how void detail::Enqueue::operator()(Stream&, const Copy<float, bf16>&) const;    \
+  how void detail::Enqueue::operator()(Stream&, const Copy<bf16, float>&) const;    \
+  how void detail::Enqueue::operator()(Stream&, const Copy<bf16, bf16>&) const;     \
+  how void detail::Enqueue::operator()(Stream&, const Matmul<float, float>&) const; \
+  how void detail::Enqueue::operator()(Stream&, const Matmul<bf16, bf16>&) const;   \
+  how void detail::Enqueue::operator()(Stream&, const SumOfSquares&) const;         \
+  how void detail::Enqueue::operator()(Stream&, const DecideStep&) const;
 
 }  // namespace fsdp::device

@@ -6,10 +6,10 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
-#include <type_traits>
 #include <variant>
 #include <vector>
+
+#include <fsdp/core/named_values.hpp>
 
 namespace fsdp {
 
@@ -26,19 +26,13 @@ using ConfigValues = std::vector<ConfigValue>;
 /// A value as people write it: "96", "1e-05", "true".
 std::string text_of(const ConfigValue& value);
 
-/// What a config's `visit` shows, in its order. A visitor takes (name, value, help).
+/// Copies of values, in their order.
+ConfigValues copies_of(const NamedValues& values);
+
+/// What a config's `visit` shows, in its order.
 template <class Config>
-ConfigValues values_of(const Config& config) {
-  ConfigValues values;
-  Config::visit(config, [&]<class T>(std::string_view name, const T& value, std::string_view) {
-    static_assert(
-        std::is_same_v<T, std::int64_t> || std::is_same_v<T, double> || std::is_same_v<T, bool> ||
-            std::is_same_v<T, std::string>,
-        "fsdp: a model's config visits a value that is no std::int64_t, double, bool or std::string; flags and "
-        "metrics know these four, so change its type or leave it out of visit");
-    values.push_back({std::string(name), value});
-  });
-  return values;
+ConfigValues values_of(Config config) {
+  return copies_of(config);
 }
 
 }  // namespace fsdp

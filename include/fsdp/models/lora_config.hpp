@@ -85,16 +85,17 @@ concept HasAdapters = requires(Config changed, const Config config) {
   { config.adapters() } -> std::same_as<const LoraConfig&>;
 };
 
+/// The adapters of another folder for a model that has none. Throws InputError.
+LoraConfig read_adapters(const LoraConfig& present, const std::filesystem::path& folder,
+                         const std::filesystem::path& adapter);
+
 /// A folder's config, with the adapters of another folder; without `adapter` its own. Throws InputError.
 template <class Config>
 Config read_config(const std::filesystem::path& folder, const std::filesystem::path& adapter) {
   Config config = Config::read(folder);
   if (adapter.empty()) return config;
   if constexpr (HasAdapters<Config>) {
-    require<InputError>(!config.adapters().on(), "--adapter ", adapter.string(), ": the model of ", folder.string(),
-                        " has adapters of its own; export it with --merge first");
-    config.adapters() = LoraConfig::read(adapter);
-    config.adapters().base = folder.string();
+    config.adapters() = read_adapters(config.adapters(), folder, adapter);
     config.validate();
     return config;
   } else {

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -17,6 +16,7 @@
 #include <comm/collectives.hpp>
 #include <fsdp/buffer/distributed_buffer.hpp>
 #include <fsdp/device/operations/elements.hpp>
+#include <fsdp/module/group_tensors.hpp>
 #include <fsdp/module/slot.hpp>
 #include <fsdp/module/stack_mesh.hpp>
 #include <fsdp/module/units.hpp>
@@ -29,7 +29,7 @@ namespace fsdp {
 /// and partial forms while a unit computes. Only `unshard` makes gathered weights; `reduce` uses the partial gradient
 /// up.
 template <class Stack>
-class ParameterGroup {
+class ParameterGroup : public GroupTensors {
  public:
   using Comm = typename Stack::Comm;
   using Device = typename Stack::Device;
@@ -58,24 +58,15 @@ class ParameterGroup {
   /// `layout` is cut over the axes; `kept` over axes.keep, where there is one.
   ParameterGroup(std::vector<NamedParameter> parameters, int index, const Axes& axes, const sharding::GroupFacts& facts,
                  buffer::Layout layout, buffer::Layout kept)
-      : parameters_(std::move(parameters)),
-        layout_(std::make_unique<const buffer::Layout>(std::move(layout))),
+      : GroupTensors(std::move(parameters), facts, std::move(layout), std::move(kept)),
         index_(index),
         axes_(axes),
-        facts_(facts),
         at_(Axes::rank(axes.shard), Axes::rank(axes.across)) {
-    if (axes.keep != nullptr) kept_layout_ = std::make_unique<const buffer::Layout>(std::move(kept));
-    written_ = std::make_unique<bool[]>(parameters_.size());
     facts_.slot_elements = in_place() ? 0 : layout_->full_size;
   }
 
-  /// What the group was made of, and what its schedule must know.
-  /// @{
-  const std::vector<NamedParameter>& parameters() const { return parameters_; }
-  const buffer::Layout& layout() const { return *layout_; }
-  const sharding::GroupFacts& facts() const { return facts_; }
+  /// Whose ranks it is cut over.
   const Axes& axes() const { return axes_; }
-  /// @}
   /// Whether gathered weights and partial gradients are the buffers at rest: replicated, or alone.
   bool in_place() const { return axes_.shard == nullptr; }
   /// Whether this rank is the one that counts what it holds: of replicas, the first.
@@ -90,10 +81,6 @@ class ParameterGroup {
   }
   /// Elements that this rank keeps after forward, of k ranks that keep the weights together; else 0.
   std::int64_t kept_size() const { return axes_.keep == nullptr ? 0 : kept_size_of(axes_.keep->rank()); }
-  /// The same of a rank of the world.
-  std::int64_t kept_size_of(int rank) const {
-    return axes_.keep == nullptr ? 0 : kept_layout_->local_size(rank % axes_.keep->size());
-  }
 
   /// Whether there are main weights. Frozen weights are what the model computes with, and nothing wider.
   bool has_main() const { return one_copy || facts_.trainable; }
@@ -286,15 +273,10 @@ class ParameterGroup {
       reducing_ = buffer::redistribute<Wire>(*axes_.across, std::move(sum), main_gradient_, label);
   }
 
-  std::vector<NamedParameter> parameters_;
-  std::unique_ptr<const buffer::Layout> layout_;
-  std::unique_ptr<const buffer::Layout> kept_layout_;
   int index_;
   Axes axes_;
-  sharding::GroupFacts facts_;
   Coordinates at_;
   bool reduced_ = false;
-  std::unique_ptr<bool[]> written_;
   Compute* kept_data_ = nullptr;
   Event kept_;
   MainBuffer main_;

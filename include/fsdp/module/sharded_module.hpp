@@ -22,6 +22,8 @@
 #include <fsdp/device/memory.hpp>
 #include <fsdp/device/offload.hpp>
 #include <fsdp/device/operations/elements.hpp>
+#include <fsdp/module/group_tensors.hpp>
+#include <fsdp/module/module_plan.hpp>
 #include <fsdp/module/parameter_group.hpp>
 #include <fsdp/module/run_shape.hpp>
 #include <fsdp/module/same_schedules.hpp>
@@ -29,9 +31,7 @@
 #include <fsdp/module/stack_mesh.hpp>
 #include <fsdp/module/units.hpp>
 #include <fsdp/nn/module.hpp>
-#include <fsdp/sharding/check.hpp>
-#include <fsdp/sharding/place.hpp>
-#include <fsdp/sharding/scheduler.hpp>
+#include <fsdp/sharding/schedule_of.hpp>
 #include <fsdp/sharding/strategies.hpp>
 
 namespace fsdp {
@@ -98,13 +98,15 @@ class ShardedModule {
   const std::vector<Group>& groups() const { return groups_; }
   /// @}
   /// The placed list of a pass; empty where the module's purpose has no such pass.
-  const sharding::Schedule& schedule(sharding::Pass pass) const { return schedules_[static_cast<std::size_t>(pass)]; }
+  const sharding::Schedule& schedule(sharding::Pass pass) const {
+    return plan_.schedules()[static_cast<std::size_t>(pass)];
+  }
   /// What the lists are made for, but for the pass and its micro-batches.
-  const sharding::Problem& problem() const { return problem_; }
+  const sharding::Problem& problem() const { return plan_.problem(); }
   /// Which groups each unit uses.
-  const std::vector<sharding::UnitUse>& uses() const { return problem_.units; }
+  const std::vector<sharding::UnitUse>& uses() const { return problem().units; }
   /// The lowest unit that has a backward: what stands before it needs nothing saved.
-  int first_backward() const { return first_backward_; }
+  int first_backward() const { return plan_.first_backward(); }
 
   /// Tensor memory by kind; what activations and scratch were at their common peak, with the communicators' scratch.
   device::BytesByKind peak_bytes() const {
@@ -136,36 +138,21 @@ class ShardedModule {
   /// Elements that are trained on this rank, padding included.
   std::int64_t trained_size() const { return trained_size_; }
 
+  /// Its groups without the types of the stack.
+  std::vector<const GroupTensors*> group_list() const {
+    std::vector<const GroupTensors*> list;
+    for (const Group& group : groups_) append(list, group);
+    return list;
+  }
   /// Elements that a rank of the world holds at rest: those that are trained, all, and those that it keeps after
   /// forward. Layouts may give ranks different parts.
-  std::array<std::int64_t, 3> elements_of(int rank) const {
-    using Axes = GroupAxes<Comm>;
-    std::array<std::int64_t, 3> elements{};
-    for (const Group& group : groups_) {
-      const std::int64_t here = group.layout().local_size(rank % Axes::size(group.axes().shard));
-      elements[0] += group.facts().trainable ? here : 0;
-      elements[1] += here;
-      elements[2] += group.kept_size_of(rank);
-    }
-    return elements;
-  }
+  std::array<std::int64_t, 3> elements_of(int rank) const { return fsdp::elements_of(group_list(), rank); }
 
   /// The first trained parameter of which some rank steps a part alone; empty where there is none. The same on all
   /// ranks.
   std::string first_cut() const {
-    constexpr bool cut_across = std::is_same_v<typename Stack::OptimizerPlacement, buffer::Shard>;
     if (std::is_same_v<typename Stack::Sharding::AtRest, buffer::Replicate>) return {};
-    for (const Group& group : groups_) {
-      if (!group.facts().trainable) continue;
-      const buffer::Layout& layout = group.layout();
-      for (int shard = 0; shard < std::ssize(layout.local_sizes); ++shard)
-        for (int replica = 0; replica < (cut_across ? GroupAxes<Comm>::size(group.axes().across) : 1); ++replica)
-          for (const buffer::Piece& piece : cut_across ? layout.pieces_across(shard, replica) : layout.pieces(shard)) {
-            const NamedParameter& parameter = group.parameters()[static_cast<std::size_t>(piece.tensor)];
-            if (piece.count != parameter.shape.numel()) return parameter.name;
-          }
-    }
-    return {};
+    return fsdp::first_cut(group_list(), std::is_same_v<typename Stack::OptimizerPlacement, buffer::Shard>);
   }
 
   /// Rounds the main weights into the model weights; after they were set from outside.
@@ -177,7 +164,7 @@ class ShardedModule {
   }
 
   /// Names of units and groups, for people.
-  const sharding::Names& names() const { return names_; }
+  const sharding::Names& names() const { return plan_.names(); }
 
   /// Slots of the placed schedule, by number.
   /// @{
@@ -191,7 +178,7 @@ class ShardedModule {
   }
 
   /// Which tensor of which group a unit's i-th parameter is.
-  const std::vector<Reference>& references(int unit) const { return references_[static_cast<std::size_t>(unit)]; }
+  const std::vector<Reference>& references(int unit) const { return plan_.references(unit); }
 
  private:
   using Kind = device::MemoryKind;
@@ -204,10 +191,14 @@ class ShardedModule {
         tiling_(tiling),
         shape_(shape),
         purpose_(purpose),
-        stream_(arena_, shape.threads) {
+        stream_(arena_, shape.threads),
+        plan_(group_parameters(unit_parameters(model_), model_.units(),
+                               sharding::facts_of(sharding).persistence_threshold),
+              mesh_.axes(sharding::facts_of(sharding)), Device::overlaps, model_.units().keep_last_block) {
     collect_groups(sharding::facts_of(sharding), layout_of(sharding));
-    schedule_passes(sharding);
-    first_backward_ = sharding::first_backward(problem_);
+    plan_.place(purpose_, shape_.micro_batches,
+                [&](const sharding::Problem& problem) { return sharding::schedule_of(sharding, problem); });
+    if constexpr (!Device::counts_only) require_same_schedules(mesh_.world(), plan_.schedules());
     arena_ = Device::Arena::planned(ledger_, shape.activation_bytes);
     offload_arena_ = Offload::Arena::planned(offload_ledger_, shape.offloaded_activation_bytes);
     allocate();
@@ -215,66 +206,25 @@ class ShardedModule {
 
   void collect_groups(const sharding::Facts& facts, const typename Stack::Sharding::Layout& layout) {
     constexpr bool sharded = std::is_same_v<typename Stack::Sharding::AtRest, buffer::Shard>;
-    UnitGroups unit_groups = group_parameters(unit_parameters(model_), model_.units(), facts.persistence_threshold);
-    problem_ = {.units = std::move(unit_groups.uses),
-                .groups = {},
-                .axes = mesh_.axes(facts),
-                .overlap = Device::overlaps,
-                .keep_last_block = model_.units().keep_last_block};
-    references_ = std::move(unit_groups.references);
     std::vector<GroupAxes<Comm>> axes;
-    std::vector<sharding::GroupFacts> group_facts;
-    std::vector<buffer::TensorGroup> specs;
-    for (const GroupedParameters& group : unit_groups.groups) {
-      names_.groups.push_back(group.name);
-      group_facts.push_back(facts_of(group, facts, sharded));
-      axes.push_back(mesh_.axes_of(group_facts.back().resident, facts, problem_));
-      specs.push_back(spec_of(group));
-    }
     std::vector<int> shards, keepers;
-    for (const GroupAxes<Comm>& on : axes) {
+    for (const GroupedParameters& group : plan_.grouped()) {
+      const bool resident = facts_of(group, facts, sharded).resident;
+      const GroupAxes<Comm>& on = axes.emplace_back(mesh_.axes_of(resident, facts, problem()));
       shards.push_back(GroupAxes<Comm>::size(on.shard));
       keepers.push_back(on.keep == nullptr ? 0 : on.keep->size());
     }
-    auto layouts =
-        buffer::build_layouts(layout, std::span<const buffer::TensorGroup>(specs), std::span<const int>(shards));
-    auto kept =
-        buffer::build_layouts(layout, std::span<const buffer::TensorGroup>(specs), std::span<const int>(keepers));
+    const std::vector<buffer::TensorGroup> specs = specs_of(plan_.grouped(), shape_.step_work);
+    auto layouts = buffer::build_layouts(layout, specs, shards);
+    auto kept = buffer::build_layouts(layout, specs, keepers);
     for (std::size_t i = 0; i < axes.size(); ++i) {
+      GroupedParameters& group = plan_.grouped()[i];
+      const sharding::GroupFacts own = facts_of(group, facts, sharded);
       layouts[i].cut_across(GroupAxes<Comm>::size(axes[i].across));
-      groups_.emplace_back(std::move(unit_groups.groups[i].parameters), static_cast<int>(i), axes[i], group_facts[i],
-                           std::move(layouts[i]), std::move(kept[i]));
-      problem_.groups.push_back(groups_.back().facts());
+      groups_.emplace_back(std::move(group.parameters), static_cast<int>(i), axes[i], own, std::move(layouts[i]),
+                           std::move(kept[i]));
+      plan_.add(groups_.back().facts());
     }
-    for (int unit = 0; unit < std::ssize(uses()); ++unit)
-      names_.units.push_back(unit_name(unit, static_cast<int>(uses().size())));
-  }
-
-  /// The lists of all passes that the purpose has, judged on every rank before anything is allocated.
-  void schedule_passes(const typename Stack::Sharding& sharding) {
-    using sharding::Pass;
-    std::vector<Pass> passes{Pass::generate, Pass::generate_again};
-    if (purpose_ == Purpose::train) passes = {Pass::train, Pass::evaluate};
-    if (purpose_ == Purpose::evaluate) passes = {Pass::evaluate};
-    for (const Pass pass : passes) {
-      sharding::Problem problem = problem_;
-      problem.pass = pass;
-      if (pass == Pass::train) problem.micro_batches = shape_.micro_batches;
-      auto& placed = schedules_[static_cast<std::size_t>(pass)];
-      placed = sharding::checked_and_placed(sharding::schedule_of(sharding, problem), problem, names_);
-      slot_sizes_ = largest(std::move(slot_sizes_), sharding::slot_sizes(placed, problem));
-    }
-    if constexpr (!Device::counts_only) require_same_schedules(mesh_.world(), schedules_);
-  }
-
-  /// A group as layout policies see it.
-  buffer::TensorGroup spec_of(const GroupedParameters& group) const {
-    buffer::TensorGroup spec;
-    for (const NamedParameter& parameter : group.parameters)
-      spec.tensors.push_back({.shape = parameter.shape,
-                              .work = group.frozen ? 0 : shape_.step_work(parameter),
-                              .joins_previous = parameter.joins_previous});
-    return spec;
   }
 
   /// Elements of every group's buffers at rest, one group after the other.
@@ -330,8 +280,8 @@ class ShardedModule {
         slots.back().close();
       }
     };
-    make_slots(weight_slots_, slot_sizes_.weights, Kind::gathered);
-    make_slots(gradient_slots_, slot_sizes_.gradients, Kind::gradients);
+    make_slots(weight_slots_, plan_.slots().weights, Kind::gathered);
+    make_slots(gradient_slots_, plan_.slots().gradients, Kind::gradients);
   }
 
   template <class T>
@@ -373,11 +323,7 @@ class ShardedModule {
   typename Device::Arena arena_;
   typename Offload::Arena offload_arena_;
   typename Device::Stream stream_;
-  sharding::Problem problem_;
-  sharding::Names names_;
-  std::array<sharding::Schedule, sharding::pass_count> schedules_;  // by pass
-  sharding::SlotSizes slot_sizes_;
-  std::vector<std::vector<Reference>> references_;
+  ModulePlan plan_;
   std::vector<Block> blocks_;  // outlive the groups, whose collectives in flight other ranks may be reading
   std::vector<device::Block<Offload>> offload_blocks_;
   std::vector<Group> groups_;
@@ -385,7 +331,6 @@ class ShardedModule {
   std::vector<GradientSlot> gradient_slots_;
   std::vector<Piece> pieces_;
   std::int64_t trained_size_ = 0;
-  int first_backward_ = 0;
 };
 
 }  // namespace fsdp

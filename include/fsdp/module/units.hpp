@@ -4,12 +4,10 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
-#include <fsdp/core/checked.hpp>
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/nn/batch.hpp>
 #include <fsdp/nn/module.hpp>
@@ -37,23 +35,17 @@ struct UnitParameters {
   std::vector<int> absent = {};  ///< fields of the unit that have no parameter, ascending
 };
 
+/// Appends a unit with these fields; `prefix` stands before their names.
+void add_unit(std::vector<UnitParameters>& units, std::span<const nn::Parameter> fields, const std::string& prefix,
+              bool backward_needs_weights);
+
 /// Of every unit of a model in order, entry, blocks and head: the only list of a model's parameters there is.
 template <class Model>
 std::vector<UnitParameters> unit_parameters(const Model& model) {
   using Local = typename Model::Local;
   std::vector<UnitParameters> units;
   const auto add = [&]<class Unit>(const Unit& unit, const std::string& prefix, bool backward_needs_weights) {
-    UnitParameters& own = units.emplace_back();
-    own.backward_needs_weights = backward_needs_weights;
-    for (int field = 0; const nn::Parameter& parameter : nn::flatten<Unit::template FieldsOf>(unit.parameters())) {
-      if (!parameter.present())
-        own.absent.push_back(field);
-      else
-        own.parameters.push_back({parameter.name[0] == '/' ? std::string(parameter.name + 1) : prefix + parameter.name,
-                                  parameter.shape, parameter.initial, parameter.role, parameter.decays,
-                                  parameter.joins_previous, parameter.adapter});
-      ++field;
-    }
+    add_unit(units, nn::flatten<Unit::template FieldsOf>(unit.parameters()), prefix, backward_needs_weights);
   };
   using Entry = typename Model::Entry;
   add(model.entry(), "", !nn::EntryWithoutWeightsInBackward<Entry, Local, nn::InputOf<typename Model::Batch, Local>>);
@@ -65,24 +57,22 @@ std::vector<UnitParameters> unit_parameters(const Model& model) {
   return units;
 }
 
-/// Every parameter once, in the units' order; a shared weight stands where it is first named.
+/// Every parameter of the units once, in their order; a shared weight stands where it is first named.
+std::vector<NamedParameter> distinct_parameters(std::span<const UnitParameters> units);
+/// Elements of all of them.
+std::int64_t distinct_elements(std::span<const UnitParameters> units);
+
+/// The same of a model's units.
+/// @{
 template <class Model>
 std::vector<NamedParameter> parameter_list(const Model& model) {
-  std::vector<NamedParameter> list;
-  std::set<std::string> seen;
-  for (const UnitParameters& unit : unit_parameters(model))
-    for (const NamedParameter& parameter : unit.parameters)
-      if (seen.insert(parameter.name).second) list.push_back(parameter);
-  return list;
+  return distinct_parameters(unit_parameters(model));
 }
-
-/// Elements of all parameters.
 template <class Model>
 std::int64_t parameter_count(const Model& model) {
-  std::int64_t count = 0;
-  for (const NamedParameter& parameter : parameter_list(model)) count = checked_add(count, parameter.shape.numel());
-  return count;
+  return distinct_elements(unit_parameters(model));
 }
+/// @}
 
 /// Choices about a model's units, whatever the strategy. Patterns are whole names with * and ?, as in a shell.
 struct Units {

@@ -37,18 +37,10 @@ struct Embedding : ModuleTypes<L, EmbeddingFields> {
     return {{.name = "/model.embed_tokens.weight", .shape = {vocabulary, hidden}, .role = Role::table}};
   }
 
-  void forward(Context<L>& context, const Weights& weights, Tensor<const std::int32_t> tokens,
-               Tensor<Compute> y) const {
-    device::enqueue(context.stream, device::Embedding<Compute>{.table = weights.table, .tokens = tokens, .out = y});
-  }
+  void forward(Context<L>& context, const Weights& weights, Tensor<const std::int32_t> tokens, Tensor<Compute> y) const;
 
   void backward(Context<L>& context, const Gradients& gradients, Tensor<const std::int32_t> tokens,
-                Tensor<const Compute> dy) const {
-    if (!gradients.table.wanted()) return;
-    device::enqueue(context.stream,
-                    device::EmbeddingBackward<Compute>{
-                        .tokens = tokens, .dy = dy, .dtable = gradients.table.tensor, .write = gradients.table.next()});
-  }
+                Tensor<const Compute> dy) const;
 };
 
 /// The same for blocks whose attention rotates queries and keys.
@@ -59,14 +51,32 @@ struct RotaryEmbedding : Embedding<L> {
   device::RotaryScaling scaling = {};
 
   using Shared = RotaryTable;
-  Shared share(Context<L>& context) const {
-    const std::int64_t rows = context.positions.empty() ? context.sequence_length : context.sequences;
-    const auto table = context.template save<float>({rows, head_dim});  // [S, d]; of sequences that go on a row each
-    device::enqueue(
-        context.stream,
-        device::RotaryTable{.theta = theta, .scaling = scaling, .table = table, .positions = context.positions.device});
-    return {table};
-  }
+  Shared share(Context<L>& context) const;
 };
+
+template <class L>
+void Embedding<L>::forward(Context<L>& context, const Weights& weights, Tensor<const std::int32_t> tokens,
+                           Tensor<Compute> y) const {
+  device::enqueue(context.stream, device::Embedding<Compute>{.table = weights.table, .tokens = tokens, .out = y});
+}
+
+template <class L>
+void Embedding<L>::backward(Context<L>& context, const Gradients& gradients, Tensor<const std::int32_t> tokens,
+                            Tensor<const Compute> dy) const {
+  if (!gradients.table.wanted()) return;
+  device::enqueue(context.stream,
+                  device::EmbeddingBackward<Compute>{
+                      .tokens = tokens, .dy = dy, .dtable = gradients.table.tensor, .write = gradients.table.next()});
+}
+
+template <class L>
+typename RotaryEmbedding<L>::Shared RotaryEmbedding<L>::share(Context<L>& context) const {
+  const std::int64_t rows = context.positions.empty() ? context.sequence_length : context.sequences;
+  const auto table = context.template save<float>({rows, head_dim});  // [S, d]; of sequences that go on a row each
+  device::enqueue(
+      context.stream,
+      device::RotaryTable{.theta = theta, .scaling = scaling, .table = table, .positions = context.positions.device});
+  return {table};
+}
 
 }  // namespace fsdp::nn

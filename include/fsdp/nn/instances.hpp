@@ -3,7 +3,8 @@
 /// Modules that the library holds compiled: those of the program's stacks, on the CPU and on Meta.
 ///
 /// A stack with one of these Locals links them; any other compiles its own. src/nn/ instantiates them, one Local a
-/// file.
+/// file. Members that a stack calls stand outside of their classes where they are long: what is defined inside is
+/// inline, and a compiler reads its templates again in every stack.
 #pragma once
 
 #include <fsdp/device/cpu.hpp>

@@ -60,92 +60,21 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
   /// scale * that sum. Rows with a negative target are left out before anything is computed: their dx is 0. Without any
   /// other row no gradient is written.
   void loss(Context<L>& context, const Weights& weights, const Gradients& gradients, Tensor<const Compute> x,
-            const Targets& targets, float scale, Tensor<Compute> dx, Tensor<double> loss) const {
-    const tiling::TilePlan plan = this->plan(context);
-    const RowRuns valid = valid_rows(targets.host, Device::counts_only);
-    for (const RowRun& gap : rows_between(valid, targets.host.numel()))
-      device::enqueue(context.stream, device::Fill<Compute>{.y = dx.slice(gap.begin, gap.end), .value = 0.0f});
-    for_each_tile(context, valid, plan, [&](const RowRuns& runs) {
-      typename L::Frame frame(context.arena);
-      const Rows rows = gather(context, weights, x, targets, runs, plan, frame);
-      if (plan.columns_per_block > 0)
-        blocks(context, weights, gradients, rows, plan.columns_per_block, scale, loss);
-      else
-        whole(context, weights, gradients, rows, scale, loss);
-      std::int64_t row = 0;
-      for (const RowRun& run : runs) {
-        const std::int64_t end = row + run.rows();
-        device::enqueue(context.stream, device::RmsNormBackward<Compute>{.x = x.slice(run.begin, run.end),
-                                                                         .weight = weights.norm,
-                                                                         .rstd = rows.rstd.slice(row, end),
-                                                                         .dy = rows.normed.slice(row, end),
-                                                                         .dx = dx.slice(run.begin, run.end),
-                                                                         .dx_write = Write::overwrite,
-                                                                         .dw = gradients.norm.tensor,
-                                                                         .dw_write = gradients.norm.next()});
-        row = end;
-      }
-    });
-  }
+            const Targets& targets, float scale, Tensor<Compute> dx, Tensor<double> loss) const;
 
   void loss_only(Context<L>& context, const Weights& weights, Tensor<const Compute> x, const Targets& targets,
-                 Tensor<double> loss) const {
-    const tiling::TilePlan plan = this->plan(context);
-    for_each_tile(context, valid_rows(targets.host, Device::counts_only), plan, [&](const RowRuns& runs) {
-      typename L::Frame frame(context.arena);
-      const Rows rows = gather(context, weights, x, targets, runs, plan, frame);
-      if (plan.columns_per_block > 0) {
-        const Blocks all = fold_blocks(context, weights, rows, plan.columns_per_block, frame);
-        device::enqueue(context.stream, device::CrossEntropySum{.state = all.state, .loss = loss});
-        return;
-      }
-      const auto logits = frame.template allocate<Compute>({rows.normed.rows(), vocabulary});  // [R, V]
-      project<L, 1>(context, rows.normed, {weights.weight}, logits);
-      context.progress();
-      device::enqueue(context.stream, device::CrossEntropyLoss<Compute>{
-                                          .logits = rows.counted(logits), .targets = rows.targets, .loss = loss});
-    });
-  }
+                 Tensor<double> loss) const;
 
   std::int64_t logits_columns() const { return vocabulary; }
   /// All logits [T, V]: for generation and tests, where T is small.
-  void logits(Context<L>& context, const Weights& weights, Tensor<const Compute> x, Tensor<Compute> logits) const {
-    typename L::Frame frame(context.arena);
-    const auto normed = frame.template allocate<Compute>({x.rows(), hidden});  // [T, H]
-    const auto rstd = frame.template allocate<float>({x.rows()});              // [T]
-    device::enqueue(context.stream,
-                    device::RmsNorm<Compute>{.x = x, .weight = weights.norm, .eps = eps, .y = normed, .rstd = rstd});
-    project<L, 1>(context, normed, {weights.weight}, logits);
-  }
+  void logits(Context<L>& context, const Weights& weights, Tensor<const Compute> x, Tensor<Compute> logits) const;
 
   /// Rows of a tile are a multiple of this many, where there are several tiles: one number a row fills whole cache
   /// lines, so that the plan is exact to the byte.
   static constexpr std::int64_t row_step = device::alignment / std::int64_t{sizeof(float)};
 
   /// Nothing is kept; of blocks of columns all but one are computed again for the gradient.
-  tiling::TilePlan plan(Context<L>& context) const {
-    constexpr auto size = std::int64_t{sizeof(Compute)};
-    constexpr auto wide = std::int64_t{sizeof(typename L::Accumulate)};
-    const tiling::Problem problem{
-        .tokens = context.tokens(),
-        .columns = vocabulary,
-        .tile_bytes_per_token = hidden * size + std::int64_t{sizeof(float) + sizeof(std::int32_t)},
-        .tile_bytes_per_token_column = size,
-        .blocked_bytes_per_token =
-            hidden * std::int64_t{sizeof(float)} + device::cross_entropy_state * std::int64_t{sizeof(double)},
-        .traffic_per_tile = vocabulary * hidden * (2 * size + 2 * wide),  // forward and dx; the gradient twice
-        .flops_per_byte = device::flops_per_byte<Device>};
-    tiling::TilePlan plan =
-        settled_plan(context, problem, [&](const tiling::TilePlan& each) { return peak_with(context, each); });
-    if (plan.tiles.size() > 1 && plan.longest_tile() % row_step != 0 && plan.longest_tile() > row_step) {
-      std::vector<tiling::Tile> tiles;
-      append_tiles(tiles, 0, problem.tokens, plan.longest_tile() / row_step * row_step, false);
-      plan = priced(problem, std::move(tiles), plan.columns_per_block);
-    }
-    if (const std::int64_t block = plan.columns_per_block; block > 0)
-      plan.recomputed_flops = 2 * problem.tokens * hidden * ((vocabulary - 1) / block * block);
-    return plan;
-  }
+  tiling::TilePlan plan(Context<L>& context) const;
 
  private:
   /// Calls body(the rows of a tile) for each tile of the rows that count.
@@ -307,5 +236,91 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     return {logits.data(), {logits.rows(), columns}};
   }
 };
+
+template <class L>
+void LossHead<L>::loss(Context<L>& context, const Weights& weights, const Gradients& gradients, Tensor<const Compute> x,
+                       const Targets& targets, float scale, Tensor<Compute> dx, Tensor<double> loss) const {
+  const tiling::TilePlan plan = this->plan(context);
+  const RowRuns valid = valid_rows(targets.host, Device::counts_only);
+  for (const RowRun& gap : rows_between(valid, targets.host.numel()))
+    device::enqueue(context.stream, device::Fill<Compute>{.y = dx.slice(gap.begin, gap.end), .value = 0.0f});
+  for_each_tile(context, valid, plan, [&](const RowRuns& runs) {
+    typename L::Frame frame(context.arena);
+    const Rows rows = gather(context, weights, x, targets, runs, plan, frame);
+    if (plan.columns_per_block > 0)
+      blocks(context, weights, gradients, rows, plan.columns_per_block, scale, loss);
+    else
+      whole(context, weights, gradients, rows, scale, loss);
+    std::int64_t row = 0;
+    for (const RowRun& run : runs) {
+      const std::int64_t end = row + run.rows();
+      device::enqueue(context.stream, device::RmsNormBackward<Compute>{.x = x.slice(run.begin, run.end),
+                                                                       .weight = weights.norm,
+                                                                       .rstd = rows.rstd.slice(row, end),
+                                                                       .dy = rows.normed.slice(row, end),
+                                                                       .dx = dx.slice(run.begin, run.end),
+                                                                       .dx_write = Write::overwrite,
+                                                                       .dw = gradients.norm.tensor,
+                                                                       .dw_write = gradients.norm.next()});
+      row = end;
+    }
+  });
+}
+
+template <class L>
+void LossHead<L>::loss_only(Context<L>& context, const Weights& weights, Tensor<const Compute> x,
+                            const Targets& targets, Tensor<double> loss) const {
+  const tiling::TilePlan plan = this->plan(context);
+  for_each_tile(context, valid_rows(targets.host, Device::counts_only), plan, [&](const RowRuns& runs) {
+    typename L::Frame frame(context.arena);
+    const Rows rows = gather(context, weights, x, targets, runs, plan, frame);
+    if (plan.columns_per_block > 0) {
+      const Blocks all = fold_blocks(context, weights, rows, plan.columns_per_block, frame);
+      device::enqueue(context.stream, device::CrossEntropySum{.state = all.state, .loss = loss});
+      return;
+    }
+    const auto logits = frame.template allocate<Compute>({rows.normed.rows(), vocabulary});  // [R, V]
+    project<L, 1>(context, rows.normed, {weights.weight}, logits);
+    context.progress();
+    device::enqueue(context.stream, device::CrossEntropyLoss<Compute>{
+                                        .logits = rows.counted(logits), .targets = rows.targets, .loss = loss});
+  });
+}
+
+template <class L>
+void LossHead<L>::logits(Context<L>& context, const Weights& weights, Tensor<const Compute> x,
+                         Tensor<Compute> logits) const {
+  typename L::Frame frame(context.arena);
+  const auto normed = frame.template allocate<Compute>({x.rows(), hidden});  // [T, H]
+  const auto rstd = frame.template allocate<float>({x.rows()});              // [T]
+  device::enqueue(context.stream,
+                  device::RmsNorm<Compute>{.x = x, .weight = weights.norm, .eps = eps, .y = normed, .rstd = rstd});
+  project<L, 1>(context, normed, {weights.weight}, logits);
+}
+
+template <class L>
+tiling::TilePlan LossHead<L>::plan(Context<L>& context) const {
+  constexpr auto size = std::int64_t{sizeof(Compute)};
+  constexpr auto wide = std::int64_t{sizeof(typename L::Accumulate)};
+  const tiling::Problem problem{
+      .tokens = context.tokens(),
+      .columns = vocabulary,
+      .tile_bytes_per_token = hidden * size + std::int64_t{sizeof(float) + sizeof(std::int32_t)},
+      .tile_bytes_per_token_column = size,
+      .blocked_bytes_per_token =
+          hidden * std::int64_t{sizeof(float)} + device::cross_entropy_state * std::int64_t{sizeof(double)},
+      .traffic_per_tile = vocabulary * hidden * (2 * size + 2 * wide),  // forward and dx; the gradient twice
+      .flops_per_byte = device::flops_per_byte<Device>};
+  tiling::TilePlan plan =
+      settled_plan(context, problem, [&](const tiling::TilePlan& each) { return peak_with(context, each); });
+  if (plan.tiles.size() > 1 && plan.longest_tile() % row_step != 0 && plan.longest_tile() > row_step) {
+    std::vector<tiling::Tile> tiles;
+    append_tiles(tiles, 0, problem.tokens, plan.longest_tile() / row_step * row_step, false);
+    plan = priced(problem, std::move(tiles), plan.columns_per_block);
+  }
+  if (const std::int64_t block = plan.columns_per_block; block > 0)
+    plan.recomputed_flops = 2 * problem.tokens * hidden * ((vocabulary - 1) / block * block);
+  return plan;
+}
 
 }  // namespace fsdp::nn

@@ -40,40 +40,66 @@ struct TransformerBlock : ModuleTypes<L, BlockFields> {
     typename ResidualMlp<L>::Saved mlp;
   };
 
-  Parameters parameters() const { return {attention.parameters(), mlp.parameters()}; }
+  Parameters parameters() const;
 
   /// How the MLP is cut.
-  tiling::TilePlan plan(Context<L>& context) const { return mlp.plan(context); }
+  tiling::TilePlan plan(Context<L>& context) const;
 
   void forward(Context<L>& context, const Shared& shared, const Weights& weights, Saved& saved, Tensor<const Compute> x,
-               Tensor<Compute> y) const {
-    const auto middle = context.template save<Compute>({context.tokens(), attention.hidden});  // [T, H]
-    attention.forward(context, shared, weights.attention, saved.attention, x, middle);
-    mlp.forward(context, weights.mlp, saved.mlp, middle, y);
-  }
+               Tensor<Compute> y) const;
 
   std::int64_t cache_columns() const { return attention.cache_columns(); }
   void extend(Context<L>& context, const Shared& shared, const Weights& weights, Tensor<Compute> cache,
-              Tensor<const Compute> x, Tensor<Compute> y) const {
-    const auto middle = context.template save<Compute>({context.tokens(), attention.hidden});  // [T, H]
-    attention.extend(context, shared, weights.attention, cache, x, middle);
-    typename ResidualMlp<L>::Saved saved;
-    mlp.forward(context, weights.mlp, saved, middle, y);
-  }
+              Tensor<const Compute> x, Tensor<Compute> y) const;
 
   /// What forward saves, from the block's input; the MLP's output is not made.
   void replay(Context<L>& context, const Shared& shared, const Weights& weights, Saved& saved,
-              Tensor<const Compute> x) const {
-    const auto middle = context.template save<Compute>({context.tokens(), attention.hidden});  // [T, H]
-    attention.forward(context, shared, weights.attention, saved.attention, x, middle);
-    mlp.replay(context, weights.mlp, saved.mlp, middle);
-  }
+              Tensor<const Compute> x) const;
 
   void backward(Context<L>& context, const Shared& shared, const Weights& weights, const Gradients& gradients,
-                const Saved& saved, Tensor<Compute> dy) const {
-    mlp.backward(context, weights.mlp, gradients.mlp, saved.mlp, dy);
-    attention.backward(context, shared, weights.attention, gradients.attention, saved.attention, dy);
-  }
+                const Saved& saved, Tensor<Compute> dy) const;
 };
+
+template <class L>
+typename TransformerBlock<L>::Parameters TransformerBlock<L>::parameters() const {
+  return {attention.parameters(), mlp.parameters()};
+}
+
+template <class L>
+tiling::TilePlan TransformerBlock<L>::plan(Context<L>& context) const {
+  return mlp.plan(context);
+}
+
+template <class L>
+void TransformerBlock<L>::forward(Context<L>& context, const Shared& shared, const Weights& weights, Saved& saved,
+                                  Tensor<const Compute> x, Tensor<Compute> y) const {
+  const auto middle = context.template save<Compute>({context.tokens(), attention.hidden});  // [T, H]
+  attention.forward(context, shared, weights.attention, saved.attention, x, middle);
+  mlp.forward(context, weights.mlp, saved.mlp, middle, y);
+}
+
+template <class L>
+void TransformerBlock<L>::extend(Context<L>& context, const Shared& shared, const Weights& weights,
+                                 Tensor<Compute> cache, Tensor<const Compute> x, Tensor<Compute> y) const {
+  const auto middle = context.template save<Compute>({context.tokens(), attention.hidden});  // [T, H]
+  attention.extend(context, shared, weights.attention, cache, x, middle);
+  typename ResidualMlp<L>::Saved saved;
+  mlp.forward(context, weights.mlp, saved, middle, y);
+}
+
+template <class L>
+void TransformerBlock<L>::replay(Context<L>& context, const Shared& shared, const Weights& weights, Saved& saved,
+                                 Tensor<const Compute> x) const {
+  const auto middle = context.template save<Compute>({context.tokens(), attention.hidden});  // [T, H]
+  attention.forward(context, shared, weights.attention, saved.attention, x, middle);
+  mlp.replay(context, weights.mlp, saved.mlp, middle);
+}
+
+template <class L>
+void TransformerBlock<L>::backward(Context<L>& context, const Shared& shared, const Weights& weights,
+                                   const Gradients& gradients, const Saved& saved, Tensor<Compute> dy) const {
+  mlp.backward(context, weights.mlp, gradients.mlp, saved.mlp, dy);
+  attention.backward(context, shared, weights.attention, gradients.attention, saved.attention, dy);
+}
 
 }  // namespace fsdp::nn

@@ -38,12 +38,7 @@ struct Muon {
 
   /// FLOPs of Newton-Schulz on a matrix with the default number of iterations, which Owned balances over ranks. Other
   /// parameters count their elements: next to nothing, so that the layout's bound on bytes spreads them.
-  static std::int64_t work(const NamedParameter& parameter) {
-    const Shape& shape = parameter.shape;
-    if (!is_matrix(parameter)) return shape.numel();
-    const std::int64_t small = std::min(shape[0], shape[1]), large = std::max(shape[0], shape[1]);
-    return Muon{}.iterations * 2 * small * small * (2 * large + small);
-  }
+  static std::int64_t work(const NamedParameter& parameter);
 
   std::span<const std::string_view> states(const NamedParameter& parameter) const {
     static constexpr std::array<std::string_view, 1> of_matrix = {"momentum"};
@@ -83,11 +78,7 @@ struct Muon {
                                 .model = piece.model});
   }
 
-  void validate() const {
-    require_constant(momentum >= 0 && momentum < 1, "momentum", momentum, "at least 0 and below 1");
-    require_constant(iterations >= 1 && iterations <= 100, "iterations", static_cast<double>(iterations), "1 to 100");
-    adamw.validate();
-  }
+  void validate() const;
 
   template <class Self, class Visitor>
   static void visit(Self& self, Visitor&& visitor) {

@@ -19,7 +19,6 @@
 /// It sees no communicator and no gathered weights. ShardedOptimizer (sharded_optimizer.hpp) applies it to a module.
 #pragma once
 
-#include <cmath>
 #include <concepts>
 #include <cstdint>
 #include <span>
@@ -115,9 +114,7 @@ StepWork step_work(const O& optimizer) {
 }
 
 /// Throws InputError, which names the constant as flags do.
-inline void require_constant(bool holds, std::string_view name, double value, std::string_view range) {
-  require<InputError>(holds && std::isfinite(value), "--", name, " ", value, " must be ", range);
-}
+void require_constant(bool holds, std::string_view name, double value, std::string_view range);
 
 /// Says in words what a type lacks to be an optimizer. Call it where the type is first used.
 template <class O>

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include <fsdp/core/bf16.hpp>
+#include <fsdp/core/named_values.hpp>
 #include <fsdp/device/cpu.hpp>
 #include <fsdp/device/meta.hpp>
 #include <fsdp/optim/adamw.hpp>
@@ -21,31 +22,19 @@ namespace fsdp::optim {
 struct RunTime {
   std::variant<AdamW, Sgd, Muon> kind = AdamW{};
 
-  std::string_view name() const {
-    return std::visit([](const auto& optimizer) { return std::string_view(optimizer.name()); }, kind);
-  }
-  Grain grain() const {
-    return std::visit([](const auto& optimizer) { return optimizer.grain(); }, kind);
-  }
-  std::span<const std::string_view> states(const NamedParameter& parameter) const {
-    return std::visit([&](const auto& optimizer) { return optimizer.states(parameter); }, kind);
-  }
+  std::string_view name() const;
+  Grain grain() const;
+  std::span<const std::string_view> states(const NamedParameter& parameter) const;
 
   template <class Stream, class Compute>
   void update(Stream& stream, const Update<Compute>& piece, Tensor<const device::StepDecision> decision) const;
 
-  void validate() const {
-    std::visit([](const auto& optimizer) { optimizer.validate(); }, kind);
-  }
+  void validate() const;
   /// That of the optimizer that it holds.
-  StepWork step_work() const {
-    return std::visit([](const auto& optimizer) { return optim::step_work(optimizer); }, kind);
-  }
+  StepWork step_work() const;
 
   template <class Self, class Visitor>
-  static void visit(Self& self, Visitor&& visitor) {
-    std::visit([&]<class O>(O& optimizer) { O::visit(optimizer, visitor); }, self.kind);
-  }
+  static void visit(Self& self, Visitor&& visitor);
 
   friend bool operator==(const RunTime&, const RunTime&) = default;
 };
@@ -55,7 +44,13 @@ void RunTime::update(Stream& stream, const Update<Compute>& piece, Tensor<const 
   std::visit([&](const auto& optimizer) { optimizer.update(stream, piece, decision); }, kind);
 }
 
-/// The library holds these compiled (src/optim/run_time.cpp): a stack on the CPU links them, and so does its dry run.
+template <class Self, class Visitor>
+void RunTime::visit(Self& self, Visitor&& visitor) {
+  std::visit([&]<class O>(O& optimizer) { O::visit(optimizer, visitor); }, self.kind);
+}
+extern template void RunTime::visit(RunTime&, ValueList&);
+
+/// The library holds these compiled: a stack on the CPU links them, and so does its dry run.
 #define FSDP_RUN_TIME_UPDATE(how, Stream, Compute) \
   how void RunTime::update(Stream&, const Update<Compute>&, Tensor<const device::StepDecision>) const;
 

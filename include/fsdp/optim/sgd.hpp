@@ -42,11 +42,7 @@ struct Sgd {
                         .model = piece.model});
   }
 
-  void validate() const {
-    require_constant(momentum >= 0 && momentum < 1, "momentum", momentum, "at least 0 and below 1");
-    require<InputError>(!nesterov || momentum > 0, "--nesterov looks ahead along the momentum, and --momentum is 0");
-    require_constant(weight_decay >= 0, "weight-decay", weight_decay, "at least 0");
-  }
+  void validate() const;
 
   template <class Self, class Visitor>
   static void visit(Self& self, Visitor&& visitor) {

@@ -20,13 +20,13 @@
 namespace fsdp::optim {
 namespace detail {
 
-template <class Device>
-struct GraphOf {
-  struct type {};
-};
-template <device::Captures Device>
-struct GraphOf<Device> {
-  using type = typename Device::Graph;
+/// What a device with graph capture keeps of a step.
+template <class Device, class Pattern>
+struct Captured {};
+template <device::Captures Device, class Pattern>
+struct Captured<Device, Pattern> {
+  typename Device::Graph graph;
+  std::vector<Pattern> patterns;  ///< [micro_batches]
 };
 
 }  // namespace detail
@@ -83,7 +83,7 @@ class TrainingStep {
 
  private:
   using UploadedBatches = typename Executor<Model>::UploadedBatches;
-  using Patterns = std::vector<decltype(std::declval<const Batch&>().pattern())>;  // [micro_batches]
+  using Pattern = decltype(std::declval<const Batch&>().pattern());
 
   void enqueue(const UploadedBatches& micro_batches, float scale) {
     executor_.queue(micro_batches, scale);
@@ -94,19 +94,20 @@ class TrainingStep {
   void launch(const UploadedBatches& micro_batches, float scale) {
     if (kept_scale_ != scale) {
       if (last_ != scale) return enqueue(micro_batches, scale);
-      graph_ = Device::capture(module_.stream(), [&] { enqueue(micro_batches, scale); });
+      kept_.graph = Device::capture(module_.stream(), [&] { enqueue(micro_batches, scale); });
       kept_scale_ = scale;
       ++captured_;
     }
-    graph_.launch(module_.stream());
+    kept_.graph.launch(module_.stream());
     ++launched_;
   }
 
   void require_alike(std::span<const Batch> micro_batches) {
-    Patterns patterns;
+    std::vector<Pattern> patterns;
     for (const Batch& batch : micro_batches) patterns.push_back(batch.pattern());
-    if (patterns_.empty()) patterns_ = patterns;
-    require(patterns == patterns_, "training step: said to be like the others, with other sizes or ignored targets");
+    if (kept_.patterns.empty()) kept_.patterns = patterns;
+    require(patterns == kept_.patterns,
+            "training step: said to be like the others, with other sizes or ignored targets");
   }
 
   Module& module_;
@@ -114,9 +115,8 @@ class TrainingStep {
   Optimizer& optimizer_;
   bool graphs_;
   std::optional<float> last_;        ///< scale of the last step, where it was like others
-  std::optional<float> kept_scale_;  ///< of the steps that graph_ is
-  typename detail::GraphOf<Device>::type graph_;
-  Patterns patterns_;
+  std::optional<float> kept_scale_;  ///< of the steps that are kept
+  detail::Captured<Device, Pattern> kept_;
   std::int64_t captured_ = 0, launched_ = 0;
 };
 

@@ -4,14 +4,9 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <functional>
-#include <map>
-#include <set>
 #include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <comm/simulated.hpp>
@@ -20,6 +15,7 @@
 #include <fsdp/module/executor.hpp>
 #include <fsdp/module/sharded_module.hpp>
 #include <fsdp/optim/sharded_optimizer.hpp>
+#include <fsdp/plan/ranks.hpp>
 
 namespace fsdp::plan {
 
@@ -65,69 +61,15 @@ using MetaTwin = typename Model::template On<
 
 namespace detail {
 
-/// Ranks of which one takes the most memory at rest, whatever an element of each kind takes: those that hold no less of
-/// one kind than another that holds more of the rest. Of ranks that hold the same, the first.
-template <class Module>
-std::vector<int> most_loaded_ranks(const Module& module, int ranks) {
-  using Elements = std::array<std::int64_t, 3>;
-  std::vector<std::pair<int, Elements>> most;
-  const auto no_more = [](const Elements& a, const Elements& b) {
-    return std::equal(a.begin(), a.end(), b.begin(), std::less_equal<>());
-  };
-  for (int rank = 0; rank < ranks; ++rank) {
-    const Elements mine = module.elements_of(rank);
-    if (std::any_of(most.begin(), most.end(), [&](const auto& other) { return no_more(mine, other.second); })) continue;
-    std::erase_if(most, [&](const auto& other) { return no_more(other.second, mine); });
-    most.emplace_back(rank, mine);
-  }
-  std::vector<int> list;
-  for (const auto& [rank, elements] : most) list.push_back(rank);
-  return list;
-}
-
-/// What decides the memory of a rank that steps whole tensors: elements at rest, and role and shape of each that it
-/// steps.
-struct OwnedLoad {
-  std::array<std::int64_t, 3> elements{};
-  std::multiset<std::pair<nn::Role, std::vector<std::int64_t>>> stepped = {};
-
-  friend auto operator<=>(const OwnedLoad&, const OwnedLoad&) = default;
-};
-
-template <class Module>
-OwnedLoad owned_load(const Module& module, int rank) {
-  OwnedLoad load{.elements = module.elements_of(rank)};
-  for (const auto& group : module.groups()) {
-    if (!group.facts().trainable) continue;
-    const int shards = static_cast<int>(group.layout().local_sizes.size());
-    for (const buffer::Piece& piece : group.layout().pieces(rank % shards)) {
-      const NamedParameter& parameter = group.parameters()[static_cast<std::size_t>(piece.tensor)];
-      const auto extents = parameter.shape.extents.begin();
-      load.stepped.emplace(parameter.role, std::vector<std::int64_t>(extents, extents + parameter.shape.rank));
-    }
-  }
-  return load;
-}
-
 /// Those that may take the most. An optimizer of whole tensors may need the most scratch where the least rests: then
 /// one of each load.
 template <class Module, class Optimizer>
 std::vector<int> ranks_to_try(const Module& module, const Request& request, const Optimizer& optimizer) {
+  const std::vector<const GroupTensors*> groups = module.group_list();
   if (request.purpose != Purpose::train || optimizer.grain() == optim::Grain::elements ||
       std::is_same_v<typename Module::Stack::Sharding::AtRest, buffer::Replicate>)
-    return most_loaded_ranks(module, request.ranks);
-  std::map<OwnedLoad, int> first_of;
-  for (int rank = 0; rank < request.ranks; ++rank) first_of.try_emplace(owned_load(module, rank), rank);
-  std::vector<int> ranks;
-  for (const auto& [load, rank] : first_of) ranks.push_back(rank);
-  return ranks;
-}
-
-template <class Module>
-bool loads_ranks_alike(const Module& module, int ranks) {
-  for (int rank = 1; rank < ranks; ++rank)
-    if (module.elements_of(rank) != module.elements_of(0)) return false;
-  return true;
+    return most_loaded_ranks(groups, request.ranks);
+  return one_of_each_load(groups, request.ranks);
 }
 
 }  // namespace detail
@@ -151,7 +93,7 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
       if (plan.peak_bytes() > most.peak_bytes()) most = plan;
       one.matmuls = nullptr;  // the same on all ranks
     }
-    most.same_on_all_ranks = detail::loads_ranks_alike(module, request.ranks);
+    most.same_on_all_ranks = loads_ranks_alike(module.group_list(), request.ranks);
     return most;
   }
   Executor<MetaModel> executor(module);

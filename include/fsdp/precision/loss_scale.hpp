@@ -3,10 +3,7 @@
 /// Dynamic loss scaling: gradients are multiplied by a power of two that keeps small ones above a narrow type's floor.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
-
-#include <fsdp/core/error.hpp>
 
 namespace fsdp {
 
@@ -27,11 +24,7 @@ class DynamicLossScale {
 
   DynamicLossScale() = default;
   /// Throws InputError unless the scale is a power of two between 2^-24 and 2^100: others would round.
-  explicit DynamicLossScale(const State& state) : state_(state) {
-    int exponent = 0;
-    require<InputError>(std::frexp(state.scale, &exponent) == 0.5 && state.scale >= smallest && state.scale <= largest,
-                        "loss scale: ", state.scale, " is not a power of two between 2^-24 and 2^100");
-  }
+  explicit DynamicLossScale(const State& state);
 
   /// For checkpoints.
   const State& state() const { return state_; }
@@ -41,17 +34,7 @@ class DynamicLossScale {
   /// After a step that was made `with` a scale; `finite` must be the same on every rank. A larger scale than today's,
   /// of a step that was queued before its predecessor was known, says nothing new. Throws DivergedError where no
   /// scale can help.
-  void update(bool finite, double with) {
-    if (!finite && with > state_.scale) return;
-    if (!finite) {
-      require<DivergedError>(state_.scale > smallest,
-                             "loss scale: gradients are not finite at the smallest scale, 2^-24; "
-                             "lower the learning rate, or look at the data of this step");
-      state_ = {.scale = state_.scale * backoff, .sound_steps = 0};
-    } else if (++state_.sound_steps == interval) {
-      state_ = {.scale = std::fmin(state_.scale * growth, largest), .sound_steps = 0};
-    }
-  }
+  void update(bool finite, double with);
 
  private:
   State state_;

@@ -29,6 +29,7 @@ class Trace {
  public:
   /// Checks that the file can be made; empty collects nothing. Throws InputError.
   explicit Trace(std::filesystem::path path = {});
+  ~Trace();
 
   /// Whether anything is collected.
   bool on() const { return !path_.empty(); }

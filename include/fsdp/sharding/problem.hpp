@@ -3,7 +3,6 @@
 /// What a schedule is made for: a model's units and groups of weights, the ranks, and the pass.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -88,11 +87,13 @@ struct Problem {
 /// The lowest unit that has a backward, the first with something to train; the number of units where nothing is
 /// trainable.
 constexpr int first_backward(const Problem& problem) {
-  const auto trains = [&](const UnitUse& unit) {
-    return std::any_of(unit.groups.begin(), unit.groups.end(),
-                       [&](int group) { return problem.group(group).trainable; });
-  };
-  return static_cast<int>(std::find_if(problem.units.begin(), problem.units.end(), trains) - problem.units.begin());
+  int lowest = 0;
+  for (const UnitUse& unit : problem.units) {
+    for (const int group : unit.groups)
+      if (problem.group(group).trainable) return lowest;
+    ++lowest;
+  }
+  return lowest;
 }
 
 /// All computations of the pass in the executor's order: forward through all units, the loss in the last, backward

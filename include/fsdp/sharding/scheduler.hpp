@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// How a schedule follows from a strategy's rules and a model's units.
+///
+/// Long, and constexpr: what makes a schedule at run time includes schedule_of.hpp instead.
 #pragma once
 
 #include <algorithm>
-#include <concepts>
 #include <cstdint>
 #include <vector>
 
@@ -229,42 +230,6 @@ class Scheduler {
 /// where a live bound is smaller than a unit.
 constexpr Schedule make_schedule(const Rules& rules, const Problem& problem) {
   return detail::Scheduler(rules, problem).run();
-}
-
-/// A strategy that brings its own list.
-template <class S>
-concept GivesSchedule = requires(const S strategy, const Problem& problem) {
-  { strategy.schedule(problem) } -> std::same_as<Schedule>;
-};
-
-/// One that leaves the list to `make_schedule`.
-template <class S>
-concept GivesRules = requires(const S strategy) {
-  { strategy.rules() } -> std::same_as<Rules>;
-};
-
-/// One that declares what memory it needs apart from rules.
-template <class S>
-concept GivesFacts = requires(const S strategy) {
-  { strategy.facts() } -> std::same_as<Facts>;
-};
-
-/// The strategy's list for a problem; where it has both a schedule and rules, its schedule.
-template <class S>
-Schedule schedule_of(const S& strategy, const Problem& problem) {
-  if constexpr (GivesSchedule<S>)
-    return strategy.schedule(problem);
-  else
-    return make_schedule(strategy.rules(), problem);
-}
-
-/// What a strategy declares about memory: its facts, or those of its rules.
-template <class S>
-constexpr Facts facts_of(const S& strategy) {
-  if constexpr (GivesFacts<S>)
-    return strategy.facts();
-  else
-    return strategy.rules().facts;
 }
 
 }  // namespace fsdp::sharding

@@ -18,7 +18,7 @@
 #include <fsdp/core/joined.hpp>
 #include <fsdp/core/policy_text.hpp>
 #include <fsdp/sharding/rules.hpp>
-#include <fsdp/sharding/scheduler.hpp>
+#include <fsdp/sharding/schedule_of.hpp>
 
 namespace fsdp {
 namespace detail {

@@ -6,10 +6,6 @@
 /// Everything here is collective, over a few bytes a rank.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <exception>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -19,10 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include <comm/collectives.hpp>
-#include <fsdp/checkpoint/model_files.hpp>
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/identity.hpp>
+#include <comm/ranks.hpp>
+#include <fsdp/core/function_ref.hpp>
 
 namespace fsdp::train {
 
@@ -46,62 +40,43 @@ void require_same_texts(const comm::Monitor& monitor, std::span<const std::strin
                         std::string_view then);
 
 /// Every rank's text, by rank.
-template <class Comm>
-std::vector<std::string> gather_texts(Comm& communicator, const std::string& mine, std::string_view label) {
-  auto longest = static_cast<std::int64_t>(mine.size());
-  comm::reduce(communicator, std::span<std::int64_t>(&longest, 1), comm::Reduction::max, {label});
-  std::vector<std::string> texts(static_cast<std::size_t>(communicator.size()));
-  if (longest == 0) return texts;
-  const auto width = static_cast<std::size_t>(longest);
-  std::string padded = mine, all(width * texts.size(), '\0');
-  padded.resize(width);
-  comm::gather_bytes(communicator, std::as_bytes(std::span(padded)), std::as_writable_bytes(std::span(all)), {label});
-  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-    texts[rank] = all.substr(rank * width, width);
-    texts[rank].erase(std::min(texts[rank].find('\0'), width));
+std::vector<std::string> gather_texts(const comm::Ranks& ranks, const std::string& mine, std::string_view label);
+
+namespace detail {
+
+/// on_all_ranks, of what returns nothing.
+void call_on_all_ranks(const comm::Ranks& ranks, std::string_view label, FunctionRef<void()> f);
+
+/// What f returns where `run` calls it.
+template <class F, class Run>
+auto result_of(F& f, const Run& run) {
+  using Result = std::invoke_result_t<F&>;
+  if constexpr (std::is_void_v<Result>) {
+    run(FunctionRef<void()>(f));
+  } else {
+    std::optional<Result> result;
+    const auto keep = [&] { result.emplace(f()); };
+    run(FunctionRef<void()>(keep));
+    return std::move(*result);
   }
-  return texts;
 }
+
+}  // namespace detail
 
 /// f() on every rank, which makes no collective. Where it throws on any rank, all throw the error of the first such.
 /// `label`: what it is about, a literal.
-template <class Comm, class F>
-auto on_all_ranks(Comm& communicator, std::string_view label, F f) {
-  using Result = std::invoke_result_t<F&>;
-  std::conditional_t<std::is_void_v<Result>, std::optional<bool>, std::optional<Result>> result;
-  std::string complaint;
-  try {
-    if constexpr (std::is_void_v<Result>)
-      f();
-    else
-      result.emplace(f());
-  } catch (...) {
-    const Complaint mine = complaint_in_flight();
-    complaint = static_cast<char>(mine.family) + mine.text;
-  }
-  throw_first(communicator.monitor(), gather_texts(communicator, complaint, label));
-  if constexpr (!std::is_void_v<Result>) return std::move(*result);
+template <class F>
+auto on_all_ranks(const comm::Ranks& ranks, std::string_view label, F f) {
+  return detail::result_of(f, [&](FunctionRef<void()> call) { detail::call_on_all_ranks(ranks, label, call); });
 }
 
 /// Throws the same InputError on every rank unless flags, policies and the program's build are the same on all.
-template <class Comm>
-void agree_on_arguments(Comm& communicator, const std::string& arguments) {
-  require_same_texts(communicator.monitor(), gather_texts(communicator, arguments + build_identity(), "arguments"),
-                     "ranks were started with different arguments", "start all ranks with the same");
-}
+void agree_on_arguments(const comm::Ranks& ranks, const std::string& arguments);
 
 /// The same for what they opened: lines of "name = value".
-template <class Comm>
-void agree_on_opened(Comm& communicator, const std::string& opened) {
-  require_same_texts(communicator.monitor(), gather_texts(communicator, opened, "what was opened"),
-                     "ranks do not see the same", "give all ranks the same files");
-}
+void agree_on_opened(const comm::Ranks& ranks, const std::string& opened);
 
 /// The same for a folder of a model or of a checkpoint.
-template <class Comm>
-void agree_on_folder(Comm& communicator, const std::filesystem::path& folder) {
-  agree_on_opened(communicator,
-                  on_all_ranks(communicator, "what was opened", [&] { return checkpoint::folder_identity(folder); }));
-}
+void agree_on_folder(const comm::Ranks& ranks, const std::filesystem::path& folder);
 
 }  // namespace fsdp::train

@@ -3,39 +3,15 @@
 /// Numbers of bytes as flags give them: "4096", "512MiB", "2GiB".
 #pragma once
 
-#include <array>
-#include <charconv>
 #include <cstdint>
-#include <limits>
 #include <string_view>
-#include <system_error>
-
-#include <fsdp/core/error.hpp>
 
 namespace fsdp::train {
 
 /// The bytes; 0 where the text is anything else, not positive, or more than an int64 holds.
-inline std::int64_t bytes_of(std::string_view text) {
-  static constexpr std::array<std::string_view, 4> units = {"KiB", "MiB", "GiB", "TiB"};
-  std::int64_t scale = 1;
-  for (std::size_t i = 0; i < units.size(); ++i)
-    if (text.ends_with(units[i])) {
-      text.remove_suffix(units[i].size());
-      scale = std::int64_t{1} << (10 * (i + 1));
-      break;
-    }
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < 1) return 0;
-  return number <= std::numeric_limits<std::int64_t>::max() / scale ? number * scale : 0;
-}
+std::int64_t bytes_of(std::string_view text);
 
 /// The same; throws InputError, which names the flag.
-inline std::int64_t parse_bytes(std::string_view flag, std::string_view text) {
-  const std::int64_t bytes = bytes_of(text);
-  require<InputError>(bytes > 0, "--", flag, " '", text,
-                      "' is not a number of bytes; give one such as 8589934592 or 8GiB");
-  return bytes;
-}
+std::int64_t parse_bytes(std::string_view flag, std::string_view text);
 
 }  // namespace fsdp::train

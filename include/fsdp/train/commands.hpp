@@ -53,30 +53,27 @@ std::string arguments_text(const Options& options, const ShardingOf<Model>& shar
                  policy_text<typename Model::Stack::Precision>(), "\"\ntiling = \"", policy_text(tiling), "\"\n");
 }
 
-/// The model that was asked for, a line for each value.
-inline std::string given_text(const ModelChoice& choice) {
-  std::string text = message("model = \"", choice.name, "\"\nadapter = \"", choice.adapter, "\"\n");
-  for (const auto& [flag, value] : choice.values) text += message(flag, " = ", value, "\n");
-  return text;
-}
-
 /// Throws InputError where --memory is given to a tiling policy that does not ask for it.
+void check_memory(const TrainOptions& options, bool asked_for, const std::string& tiling);
 template <class Tiling>
 void check_memory(const TrainOptions& options, const Tiling& tiling) {
-  require<InputError>(options.memory.empty() || asks_for_memory(tiling), "--memory ", options.memory,
-                      " belongs to --tiling budget:auto, not to ", policy_text(tiling));
+  check_memory(options, asks_for_memory(tiling), policy_text(tiling));
 }
+
+/// The dry run's table of a step.
+std::string plan_text(const plan::Plan& step, const std::string& stack, const plan::Request& request);
 
 /// Prints what a step would hold on each rank, or its schedule; nothing is allocated.
 template <class Model, class Optimizer>
 void describe(const TrainOptions& options, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling,
               const Optimizer& optimizer) {
   using Stack = typename Model::Stack;
-  const auto print = [](const std::string& text) {
-    if (starts_ranks<typename Stack::Comm> || launched_rank() == 0) std::fputs(text.c_str(), stdout);
+  const bool speaks = starts_ranks<typename Stack::Comm> || launched_rank() == 0;
+  const auto print = [&](const std::string& text) {
+    if (speaks) std::fputs(text.c_str(), stdout);
   };
   const Model model = model_of<Model>(options);
-  require_samples<Model>(options);
+  require_samples(options, writes_text<Model>);
   const int ranks =
       options.ranks > 0 ? static_cast<int>(options.ranks) : planned_ranks<typename Stack::Comm>(options.launch);
   validate(options, ranks);
@@ -94,45 +91,11 @@ void describe(const TrainOptions& options, const ShardingOf<Model>& sharding, co
     const TilingOf<Model> cut = settled(tiling, model, sharding, request, optimizer, memory, true);
     const plan::Plan step = plan::dry_run(model, sharding, cut, request, optimizer);
     print(plan::tiling_text(model, cut, request));
-    const std::string whose =
-        step.same_on_all_ranks ? "each rank" : message("rank ", step.rank, ", which takes the most");
-    print(report::memory_table(
-        step.bytes, message(Stack::name(sharding), ", ", ranks, ranks == 1 ? " rank, " : " ranks, ", request.sequences,
-                            " x ", options.seq_len, " tokens a micro-batch: bytes of ", whose)));
+    print(plan_text(step, Stack::name(sharding), request));
   }
 }
 
-/// The data that options name, as files of tokens or of bytes. Rank 0 makes tokens of text, and keeps them; the others
-/// see where.
-template <class Comm, class Options>
-TokenizedData tokenized(Comm& communicator, const Options& options, TextInputs inputs) {
-  const double limit = options.launch.disk_deadline_seconds;
-  inputs.data = data::parse_data(options.data);
-  inputs.format = options.data_format;
-  TokenizedData mine = read_on_all_ranks(communicator, limit, "--data", [&] {
-    return communicator.rank() == 0 ? TokenizedData(options.text, inputs) : TokenizedData();
-  });
-  const std::vector<std::string> texts = gather_texts(communicator, mine.text(), "--data");
-  return on_all_ranks(communicator, "--data",
-                      [&] { return communicator.rank() == 0 ? std::move(mine) : TokenizedData::at(texts.front()); });
-}
-
-/// The same as a source, of which a fraction is held out: all of it one corpus, or each path by its weight; or
-/// conversations.
-template <class Options>
-data::TextSource text_of(const Options& options, const data::DataNames& data, double held_out,
-                         std::int64_t vocabulary) {
-  if (options.data_format == data::TokenFormat::chat)
-    return data::TextSource(data::PackedConversations(data.paths.front(), {.sequence_length = options.seq_len,
-                                                                           .validation_fraction = held_out,
-                                                                           .vocabulary = vocabulary,
-                                                                           .on_long = options.text.on_long}));
-  std::vector<data::WeightedFiles> sources(std::max<std::size_t>(data.weights.size(), 1));
-  for (std::size_t i = 0; i < data.paths.size(); ++i)
-    sources[data.weights.empty() ? 0 : i].paths.emplace_back(data.paths[i]);
-  for (std::size_t i = 0; i < data.weights.size(); ++i) sources[i].weight = data.weights[i];
-  return {sources, options.seq_len, held_out, vocabulary, options.document_separator, options.data_format};
-}
+extern template class Batches<data::TextSource>;  // src/train/commands.cpp
 
 /// Tokens that a model knows.
 template <class Model>

@@ -24,15 +24,7 @@ class EarlyStop {
 
   /// Whether the loss after a step is lower than all before. A resumed run measures its step's again, which counts
   /// once.
-  bool improves(double loss, std::int64_t step) {
-    if (patience_ == 0 || (best_ && best_->step == step)) return false;
-    if (best_ && loss >= best_->loss) {
-      ++best_->worse;
-      return false;
-    }
-    best_ = {.loss = loss, .step = step};
-    return true;
-  }
+  bool improves(double loss, std::int64_t step);
   /// Whether the run ends.
   bool due() const { return patience_ > 0 && best_ && best_->worse >= patience_; }
 

@@ -17,6 +17,8 @@
 #include <vector>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/named_values.hpp>
+#include <fsdp/models/config_values.hpp>
 #include <fsdp/train/learning_rate.hpp>
 
 namespace fsdp::train {
@@ -71,6 +73,8 @@ std::string to_text(double value);
 std::string to_text(bool value);
 std::string to_text(const std::string& value);
 std::string to_text(LrShape value);
+std::string to_text(const NamedValue& value);
+std::string to_text(const ConfigValue& value);
 
 /// Values that were given, as texts by the names of their flags.
 using GivenValues = std::map<std::string, std::string>;
@@ -78,14 +82,8 @@ using GivenValues = std::map<std::string, std::string>;
 /// The flag of a value that a config or an optimizer visits: "hidden_size" is --hidden, "kv_heads" --kv-heads.
 std::string flag_name(std::string_view value);
 
-/// Sets what `visit` of a config or an optimizer shows to the values that were given.
-template <class Visited>
-void set_given(Visited& visited, const GivenValues& given) {
-  Visited::visit(visited, [&](std::string_view name, auto& value, std::string_view) {
-    const auto found = given.find(flag_name(name));
-    if (found != given.end()) from_text(found->first, found->second, value);
-  });
-}
+/// Sets those of a config's or an optimizer's values that were given.
+void set_given(const NamedValues& values, const GivenValues& given);
 
 /// The flags of one sub-command; the fields they are bound to must outlive it.
 class FlagSet {
@@ -133,24 +131,10 @@ class FlagSet {
          .get = [&field] { return field; }});
   }
 
-  /// A value of type T that is checked and kept as text, until it is known what it belongs to.
-  template <class T>
-  void add_given(const std::string& name, GivenValues& given, const std::string& help) {
-    add({.name = name,
-         .help = help,
-         .kind = kind_of<T>(),
-         .set =
-             [name, &given](const auto& texts) {
-               T value{};
-               from_text(name, single(name, texts), value);
-               given[name] = to_text(value);
-             },
-         .get =
-             [name, &given] {
-               const auto found = given.find(name);
-               return found == given.end() ? std::vector<std::string>() : std::vector{found->second};
-             }});
-  }
+  /// A config's or an optimizer's value.
+  void add(const NamedValue& value);
+  /// A value of the type of `like`, by its name, that is checked and kept as text until it is known what it belongs to.
+  void add_given(const NamedValue& like, GivenValues& given, const std::string& help);
 
   /// A flag that other programs have, and which this one's types settle: refused by name, and absent from --help.
   void fix(std::string name, std::string value) { fixed_.push_back({std::move(name), std::move(value)}); }

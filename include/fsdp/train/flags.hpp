@@ -3,10 +3,10 @@
 /// The flags of each command that work on any stack, and the command line of a program that has one stack.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <variant>
 
+#include <fsdp/core/function_ref.hpp>
 #include <fsdp/train/flag_set.hpp>
 #include <fsdp/train/options.hpp>
 
@@ -26,7 +26,10 @@ struct FixedStack {
 /// A program that only trains: the flags of `tessera train` without the sub-command and without those that name a
 /// policy. `bind_own` adds those of the model and of the optimizer. Throws InputError.
 std::variant<Help, TrainOptions> parse_train(int argc, const char* const* argv, const FixedStack& fixed,
-                                             const std::function<void(FlagSet&, ModelChoice&)>& bind_own);
+                                             FunctionRef<void(FlagSet&, ModelChoice&)> bind_own);
+/// All of such a program: calls `train`, or prints its help. Returns the exit status, as run_program.
+int run_trainer(int argc, const char* const* argv, const FixedStack& fixed,
+                FunctionRef<void(FlagSet&, ModelChoice&)> bind_own, FunctionRef<int(const TrainOptions&)> train);
 
 /// All flags of a command but those that name policies, the model's sizes and the optimizer. The options must outlive
 /// the set.
@@ -37,11 +40,11 @@ void bind(FlagSet& flags, ChatOptions& options);
 void bind(FlagSet& flags, LaunchOptions& options);
 
 /// All options as the TOML file that gives them.
-template <class Options>
-std::string to_toml(Options options) {
-  FlagSet flags;
-  bind(flags, options);
-  return write_toml(flags);
-}
+/// @{
+std::string to_toml(const TrainOptions& options);
+std::string to_toml(const EvalOptions& options);
+std::string to_toml(const GenerateOptions& options);
+std::string to_toml(const ChatOptions& options);
+/// @}
 
 }  // namespace fsdp::train

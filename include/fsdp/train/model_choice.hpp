@@ -13,15 +13,12 @@
 #include <algorithm>
 #include <concepts>
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <string_view>
-#include <system_error>
-#include <type_traits>
 #include <vector>
 
 #include <fsdp/core/error.hpp>
-#include <fsdp/core/nearest.hpp>
+#include <fsdp/core/named_values.hpp>
 #include <fsdp/models/lora_config.hpp>
 #include <fsdp/train/flag_set.hpp>
 #include <fsdp/train/options.hpp>
@@ -43,116 +40,109 @@ concept HasLongestSequence = requires(Config changed, const Config config) {
   { config.longest_sequence() } -> std::convertible_to<std::int64_t>;
 };
 
+/// What `--model` and its flags must know of a type of config.
+struct ConfigKind {
+  bool has_presets = false;
+  std::vector<std::string> presets = {};
+  std::string default_preset = {};
+  bool has_adapters = false;
+  /// Flags of values that add to a model and change none of its weights, so that a folder's may be given them as well.
+  std::vector<std::string> added = {};
+};
+
+/// Flags of the values that `may_be_added` names.
+std::vector<std::string> added_flags(const NamedValues& values, bool (*may_be_added)(std::string_view));
+
+/// That of a type of config.
+template <class Config>
+ConfigKind config_kind() {
+  ConfigKind kind{.has_presets = HasPresets<Config>, .has_adapters = HasAdapters<Config>};
+  if constexpr (HasPresets<Config>) {
+    kind.presets = Config::preset_names();
+    kind.default_preset = std::string_view(Config::default_preset);
+  }
+  if constexpr (HasAdapters<Config>) {
+    Config shown;
+    kind.added = added_flags(shown, [](std::string_view name) -> bool { return Config::may_be_added(name); });
+  }
+  return kind;
+}
+
 /// What --model says, or the default preset; empty where neither is there.
+std::string model_name(const ConfigKind& kind, const ModelChoice& choice);
+/// @copydoc model_name(const ConfigKind&, const ModelChoice&)
 template <class Config>
 std::string model_name(const ModelChoice& choice) {
-  if constexpr (HasPresets<Config>)
-    return choice.name.empty() ? std::string(Config::default_preset) : choice.name;
-  else
-    return choice.name;
+  return model_name(config_kind<Config>(), choice);
 }
+
+/// The model that was asked for, a line for each value.
+std::string given_text(const ModelChoice& choice);
 
 /// Whether --model names a folder with weights.
+bool is_folder(const ConfigKind& kind, const ModelChoice& choice);
+/// @copydoc is_folder(const ConfigKind&, const ModelChoice&)
 template <class Config>
 bool is_folder(const ModelChoice& choice) {
-  const std::string name = model_name<Config>(choice);
-  if constexpr (HasPresets<Config>) {
-    const std::vector<std::string> presets = Config::preset_names();
-    return std::find(presets.begin(), presets.end(), name) == presets.end();
-  } else {
-    return !name.empty();
-  }
-}
-
-/// Whether a value adds to a model and changes none of its weights, so that a folder's may be given it as well.
-template <class Config>
-bool is_added(std::string_view name) {
-  if constexpr (HasAdapters<Config>)
-    return Config::may_be_added(name);
-  else
-    return false;
+  return is_folder(config_kind<Config>(), choice);
 }
 
 /// --model and a flag for each value of the config.
+void bind_model(FlagSet& flags, ModelChoice& choice, const ConfigKind& kind, const std::vector<NamedValue>& values);
+/// The same for a type of config.
 template <class Config>
 void bind_model(FlagSet& flags, ModelChoice& choice) {
-  const auto name_of = [&choice] {
-    const std::string name = model_name<Config>(choice);
-    return name.empty() ? std::vector<std::string>() : std::vector{name};
-  };
-  std::string help = "folder with config.json and weights", instead;
-  if constexpr (HasPresets<Config>) {
-    std::string names;
-    for (const std::string& name : Config::preset_names()) names += (names.empty() ? "" : ", ") + name;
-    help = message("preset (", names, "), or a ", help);
-    instead = ", instead of the preset's";
-  } else {
-    help += "; left out: a new model of the sizes given";
-  }
-  flags.add({.name = "model",
-             .help = help,
-             .kind = FlagKind::text,
-             .set = [&choice](const auto& texts) { choice.name = FlagSet::single("model", texts); },
-             .get = name_of});
-  if constexpr (HasAdapters<Config>)
-    flags.add("adapter", choice.adapter, "folder of adapters, as PEFT writes it, for the model of --model's folder");
   if constexpr (std::default_initializable<Config>) {
-    const Config start;
-    Config::visit(start, [&]<class T>(std::string_view name, const T& value, std::string_view text) {
-      const std::string present =
-          HasPresets<Config> && !is_added<Config>(name) ? instead : message(" (", to_text(value), ")");
-      flags.add_given<T>(flag_name(name), choice.values, std::string(text) + present);
-    });
+    Config start;
+    bind_model(flags, choice, config_kind<Config>(), NamedValues(start).list());
+  } else {
+    bind_model(flags, choice, config_kind<Config>(), {});
   }
 }
+
+/// What is given to a folder's model. Throws InputError where that is more than values of adapters.
+GivenValues added_to_folder(const ConfigKind& kind, const std::string& folder, const ModelChoice& choice);
+/// Throws InputError where values of adapters are added to a model that has them, or that has none behind it.
+/// @{
+void require_no_adapters(const LoraConfig& adapters, const std::string& folder, const ModelChoice& choice,
+                         const GivenValues& added);
+void require_adapters(const LoraConfig& adapters, const GivenValues& added);
+/// @}
 
 /// A folder's config, with the adapters that were asked for.
 template <class Config>
 Config resolve_folder(const std::string& folder, const ModelChoice& choice) {
-  GivenValues added, changing = choice.values;
-  if constexpr (HasAdapters<Config>) {
-    const Config shown;
-    Config::visit(shown, [&](std::string_view name, const auto&, std::string_view) {
-      if (is_added<Config>(name))
-        if (auto value = changing.extract(flag_name(name)); !value.empty()) added.insert(std::move(value));
-    });
-  }
-  const auto flags_of = [](const GivenValues& values) {
-    std::string text;
-    for (const auto& [flag, value] : values) text += (text.empty() ? "--" : ", --") + flag;
-    return text;
-  };
-  require<InputError>(changing.empty(), "--model ", folder, " is a folder whose config.json gives all sizes; drop ",
-                      flags_of(changing));
+  const GivenValues added = added_to_folder(config_kind<Config>(), folder, choice);
   Config config = read_config<Config>(folder, choice.adapter);
   if constexpr (HasAdapters<Config>) {
     if (added.empty()) return config;
-    require<InputError>(!config.adapters().on(), choice.adapter.empty() ? "--model " : "--adapter ",
-                        choice.adapter.empty() ? folder : choice.adapter, " has adapters, which say all of them; drop ",
-                        flags_of(added));
+    require_no_adapters(config.adapters(), folder, choice, added);
     set_given(config, added);
     config.adapters().base = folder;
     config.validate();
-    require<InputError>(config.adapters().on(), flags_of(added), ": give --lora-rank, too");
+    require_adapters(config.adapters(), added);
   }
   return config;
 }
+
+/// Whether --model names a folder, as is_folder. Throws InputError where it is neither that nor a preset, and where
+/// adapters are given to a new model.
+bool check_choice(const ConfigKind& kind, const ModelChoice& choice);
+
+/// Of a config's values.
+struct WasGiven {
+  const GivenValues& values;
+  /// Whether the one of this name was given.
+  bool operator()(std::string_view name) const;
+};
 
 /// The config: a preset or the default with the values that were given, or a folder's config.json, which takes none but
 /// those of adapters. Validated.
 template <class Config>
 Config resolve_model(const ModelChoice& choice) {
-  const std::string name = model_name<Config>(choice);
-  if (is_folder<Config>(choice)) {
-    std::error_code error;
-    if constexpr (HasPresets<Config>)
-      require<InputError>(std::filesystem::is_directory(name, error), "--model ", name,
-                          " is neither a preset nor a folder; ", suggestion(name, Config::preset_names()),
-                          ", or a folder with config.json and weights");
-    return resolve_folder<Config>(name, choice);
-  }
-  require<InputError>(choice.adapter.empty(), "--adapter ", choice.adapter,
-                      " is for a folder's model; give that folder by --model");
+  const ConfigKind kind = config_kind<Config>();
+  const std::string name = model_name(kind, choice);
+  if (check_choice(kind, choice)) return resolve_folder<Config>(name, choice);
   const auto begin = [&]() -> Config {
     if constexpr (HasPresets<Config>) {
       return Config::preset(name);
@@ -164,19 +154,18 @@ Config resolve_model(const ModelChoice& choice) {
   };
   Config config = begin();
   set_given(config, choice.values);
-  const auto changed = [&](std::string_view value) { return choice.values.count(flag_name(value)) > 0; };
+  const WasGiven changed{choice.values};
   if constexpr (requires { config.follow(changed); }) config.follow(changed);
   config.validate();
   return config;
 }
 
 /// Throws InputError where sequences are longer than those that a folder's config.json allows.
+void require_positions(std::int64_t longest, std::int64_t seq_len, const std::string& folder);
+/// The same, where a config has such a bound.
 template <class Config>
 void require_positions(const Config& config, std::int64_t seq_len, const std::string& folder) {
-  if constexpr (HasLongestSequence<Config>)
-    require<InputError>(seq_len <= config.longest_sequence(), "--seq-len ", seq_len, " is longer than the ",
-                        config.longest_sequence(), " positions of --model ", folder,
-                        "; shorten it, or raise their number in its config.json");
+  if constexpr (HasLongestSequence<Config>) require_positions(config.longest_sequence(), seq_len, folder);
 }
 
 /// The model for sequences of --seq-len: a new one's number of positions grows to it, a folder's must hold it.

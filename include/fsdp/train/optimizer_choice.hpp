@@ -42,9 +42,7 @@ struct ChosenOptimizer {
 
   void bind(FlagSet& flags) {
     flags.fix("optimizer", std::string(std::string_view(value.name())));
-    Optimizer::visit(value, [&](std::string_view name, auto& constant, std::string_view help) {
-      flags.add(flag_name(name), constant, std::string(help));
-    });
+    for (const NamedValue& constant : NamedValues(value).list()) flags.add(constant);
   }
   Optimizer resolve() const {
     validate_constants(value);
@@ -63,13 +61,10 @@ struct ChosenOptimizer<optim::RunTime> {
 };
 
 /// Name and constants, one a line, as in TOML.
+std::string optimizer_lines(std::string_view name, const ConfigValues& constants);
 template <class Optimizer>
 std::string optimizer_lines(const Optimizer& optimizer) {
-  std::string text = message("optimizer = \"", std::string_view(optimizer.name()), "\"\n");
-  Optimizer::visit(optimizer, [&](std::string_view name, const auto& value, std::string_view) {
-    text += message(flag_name(name), " = ", to_text(value), "\n");
-  });
-  return text;
+  return optimizer_lines(optimizer.name(), values_of(optimizer));
 }
 
 }  // namespace fsdp::train

@@ -25,13 +25,8 @@ using RunRecord = std::map<std::string, std::string>;
 /// The flags of such options, by name.
 RunRecord record_of(const TrainOptions& options);
 
-template <class Optimizer>
-void add_optimizer(RunRecord& record, const Optimizer& optimizer) {
-  record["optimizer"] = std::string(std::string_view(optimizer.name()));
-  Optimizer::visit(optimizer, [&](std::string_view name, const auto& value, std::string_view) {
-    record[flag_name(name)] = to_text(value);
-  });
-}
+/// Adds an optimizer's name and constants to the record.
+void add_optimizer(RunRecord& record, std::string_view name, const ConfigValues& constants);
 
 struct Resumed {
   data::Position position = {};         ///< where the data go on

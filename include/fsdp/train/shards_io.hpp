@@ -3,18 +3,17 @@
 /// Between files and shards: each rank reads and writes the ranges that it holds, and nothing else.
 #pragma once
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <comm/collectives.hpp>
+#include <comm/ranks.hpp>
 #include <fsdp/checkpoint/folder.hpp>
 #include <fsdp/checkpoint/model_files.hpp>
+#include <fsdp/core/function_ref.hpp>
 #include <fsdp/device/on_host.hpp>
 #include <fsdp/module/host_weights.hpp>
 #include <fsdp/module/sharded_module.hpp>
@@ -42,33 +41,33 @@ void load_weights(ShardedModule<Model>& module, const checkpoint::ModelFiles& fi
   module.sync_model_weights();
 }
 
-/// The same from a folder, and that of its adapters where there is one, which all ranks must see alike; an error of one
-/// is that of all. Collective.
+/// A folder's files, and those of its adapters where there is one, which all ranks must see alike; an error of one is
+/// that of all. Collective.
+checkpoint::ModelFiles open_agreed_model(const comm::Ranks& ranks, const std::string& folder,
+                                         const checkpoint::ReadListing& read, const checkpoint::Warn& warn,
+                                         const std::string& adapter);
+
+/// load_weights of a folder. Collective, as open_agreed_model.
 template <class Model>
 void load_agreed_weights(typename Model::Stack::Comm& communicator, ShardedModule<Model>& module,
                          const std::string& folder, const checkpoint::Warn& warn, const std::string& adapter = {}) {
   const checkpoint::ModelFiles files =
-      on_all_ranks(communicator, "--model", [&] { return checkpoint::open_model<Model>(folder, warn, adapter); });
-  agree_on_folder(communicator, folder);
-  if (!adapter.empty()) agree_on_folder(communicator, adapter);
+      open_agreed_model(communicator, folder, checkpoint::read_listing_with<Model>(adapter), warn, adapter);
   on_all_ranks(communicator, "--model", [&] { load_weights(module, files); });
 }
+
+/// States by parameter of all groups, of an optimizer as its name and what it names of a parameter.
+checkpoint::OptimizerStates states_of(GroupList groups, std::string_view name,
+                                      FunctionRef<std::span<const std::string_view>(const NamedParameter&)> states);
 
 /// The states that an optimizer keeps of a module's parameters, those that are frozen now among them: but what stands
 /// beside adapters is never trained.
 template <class Model, class Optimizer>
 checkpoint::OptimizerStates states_of(const ShardedModule<Model>& module, const Optimizer& optimizer) {
-  checkpoint::OptimizerStates states{.optimizer = std::string(optimizer.name())};
-  const bool adapts = std::ranges::any_of(module.groups(), [](const auto& group) {
-    return std::ranges::any_of(group.parameters(), &NamedParameter::adapter);
-  });
-  for (const auto& group : module.groups())
-    for (const NamedParameter& parameter : group.parameters()) {
-      const std::span<const std::string_view> names =
-          adapts && !parameter.adapter ? std::span<const std::string_view>() : optimizer.states(parameter);
-      states.of[parameter.name].assign(names.begin(), names.end());
-    }
-  return states;
+  return states_of(module.group_list(), optimizer.name(),
+                   [&](const NamedParameter& parameter) -> std::span<const std::string_view> {
+                     return optimizer.states(parameter);
+                   });
 }
 
 /// Weights and optimizer state of a checkpoint, to the bit. Throws InputError where another optimizer wrote it.
@@ -120,12 +119,10 @@ void require_finite(ShardedModule<Model>& module, const optim::ShardedOptimizer<
 template <class Model, class Optimizer>
 void write_shards(ShardedModule<Model>& module, const optim::ShardedOptimizer<Model, Optimizer>& optimizer,
                   checkpoint::Save& save) {
-  std::map<std::string, std::size_t> index;
-  for (std::size_t i = 0; i < save.parameters().size(); ++i) index[save.parameters()[i].name] = i;
   for (std::size_t i = 0; i < module.pieces().size(); ++i) {
     const auto& piece = module.pieces()[i];
     if (!piece.owned) continue;
-    const std::size_t parameter = index.at(piece.parameter->name);
+    const std::size_t parameter = save.place_of(piece.parameter->name);
     const auto span_of = [](Tensor<const float> values) {
       return std::span(values.data(), static_cast<std::size_t>(values.numel()));
     };

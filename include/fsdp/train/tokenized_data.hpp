@@ -10,9 +10,11 @@
 #include <optional>
 #include <string>
 
+#include <comm/ranks.hpp>
 #include <fsdp/core/temporary_folder.hpp>
 #include <fsdp/data/corpus.hpp>
 #include <fsdp/data/data_names.hpp>
+#include <fsdp/data/text_source.hpp>
 #include <fsdp/text/tokenizer.hpp>
 #include <fsdp/train/options.hpp>
 
@@ -57,5 +59,15 @@ class TokenizedData {
   data::DataNames names_;
   std::shared_ptr<const TemporaryFolder> temporary_;
 };
+
+/// The data that options name, as files of tokens or of bytes. Rank 0 makes tokens of text, and keeps them; the others
+/// see where. Of TrainOptions or EvalOptions; collective.
+template <class Options>
+TokenizedData tokenized(const comm::Ranks& ranks, const Options& options, TextInputs inputs);
+
+/// The same as a source, of which a fraction is held out: all of it one corpus, or each path by its weight; or
+/// conversations.
+template <class Options>
+data::TextSource text_of(const Options& options, const data::DataNames& data, double held_out, std::int64_t vocabulary);
 
 }  // namespace fsdp::train

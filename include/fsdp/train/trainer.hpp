@@ -10,7 +10,6 @@
 #include <cmath>
 #include <concepts>
 #include <cstdint>
-#include <cstdio>
 #include <deque>
 #include <filesystem>
 #include <memory>
@@ -28,10 +27,8 @@
 #include <fsdp/data/windows.hpp>
 #include <fsdp/models/model.hpp>
 #include <fsdp/optim/run_time.hpp>
-#include <fsdp/report/console.hpp>
-#include <fsdp/report/metrics.hpp>
+#include <fsdp/report/matmul_peak.hpp>
 #include <fsdp/report/report.hpp>
-#include <fsdp/report/tensorboard.hpp>
 #include <fsdp/report/trace.hpp>
 #include <fsdp/train/agreement.hpp>
 #include <fsdp/train/early_stop.hpp>
@@ -42,6 +39,7 @@
 #include <fsdp/train/peers.hpp>
 #include <fsdp/train/resumed.hpp>
 #include <fsdp/train/run_checkpoints.hpp>
+#include <fsdp/train/run_log.hpp>
 #include <fsdp/train/samples.hpp>
 #include <fsdp/train/training.hpp>
 #include <fsdp/train/validation.hpp>
@@ -70,7 +68,7 @@ class Trainer {
         stack_text_(message(policy_text(sharding), " ", policy_text(communicator), " ",
                             policy_text<typename Model::Stack::Precision>(), " ", policy_text(tiling))),
         data_(agreed_data(communicator, options, model_, source)),
-        size_(required_step_size<Model>(options, communicator.size())),
+        size_(required_step_size(options, communicator.size(), writes_text<Model>)),
         training_(communicator, model_, size_, sharding, tiling,
                   {.optimizer = optimizer,
                    .rules = {.clip = options.clip, .skips_overflow = loss_scale_of(options).has_value()},
@@ -79,10 +77,12 @@ class Trainer {
         feed_(communicator, training_.counts(), source, data::sampler_of(source, options.seed, options.batch_size),
               size_.sequences, size_.micro_batches, signals_),
         held_out_batch_(source, size_.sequences, 1, device::host_memory<Device>),
-        samples_(communicator, options, model_, training_.executor(), size_.sequences),
+        samples_(samples()),
         early_stop_(options.patience),
+        log_(communicator, options),
         loss_scale_(loss_scale_of(options)),
-        checkpoints_(communicator, options, model_, training_, run_record(), source.training()) {}
+        checkpoints_(communicator, options, RunWeights(training_), is_folder<typename Model::Config>(options.model),
+                     run_record(), source.training()) {}
 
   /// Returns the exit status: 0, or 128 + signal where one ended the run after a step. Throws DivergedError on all
   /// ranks where a loss, weight or optimizer state is not finite.
@@ -139,22 +139,19 @@ class Trainer {
     return data;
   }
 
-  template <class Record>
-  void write(const Record& record) {
-    metrics_.write(record);
-    tensorboard_.write(record);
+  Samples samples() {
+    if constexpr (writes_text<Model>)
+      return samples_of(communicator_, options_, training_.executor(), size_.sequences, model_.head().logits_columns());
+    else
+      return Samples(communicator_, options_);
   }
 
   void begin() {
     checkpoints_.lock();
     const std::vector<std::string> loaded = load();
-    on_all_ranks(communicator_, "--metrics", [&] {
-      if (leads()) metrics_ = report::Metrics(options_.metrics);
-    });
-    on_all_ranks(communicator_, "--tensorboard", [&] {
-      if (leads()) tensorboard_ = report::TensorBoard(options_.tensorboard);
-    });
-    peak_ = report::measure_matmul_peak(communicator_, training_.module());
+    log_.open();
+    peak_ = report::measure_matmul_peak<Device, typename Model::Stack::Precision::Compute>(
+        communicator_, training_.module().stream().threads());
     if (!leads()) return;
     const report::StartRecord record{.stack = stack_text_,
                                      .model_name = model_name<typename Model::Config>(options_.model),
@@ -170,11 +167,10 @@ class Trainer {
                                      .first_step = optimizer().steps() + 1,
                                      .steps = options_.steps,
                                      .skipped_binary = skipped_binary()};
-    write(record);
-    console_.emplace(stdout, report::style_of(stdout), optimizer().steps() + 1, options_.steps, options_.log_every);
-    console_->line(report::start_text(record, source_.text(), source_.training(), source_.validation(),
-                                      training_.plan().peak_bytes()));
-    for (const std::string& line : loaded) console_->line(line);
+    log_.begin(record,
+               report::start_text(record, source_.text(), source_.training(), source_.validation(),
+                                  training_.plan().peak_bytes()),
+               loaded);
   }
 
   /// Cores of this machine, where the threads of its ranks are more; else 0.
@@ -204,7 +200,7 @@ class Trainer {
     record["threads"] = std::to_string(training_.request().shape.threads);
     record["data"] = data_;
     record["instruction-set"] = device::arithmetic();
-    add_optimizer(record, optimizer().optimizer());
+    add_optimizer(record, optimizer().optimizer().name(), values_of(optimizer().optimizer()));
     return record;
   }
 
@@ -265,11 +261,10 @@ class Trainer {
                                     .tflops = flops / seconds * 1e-12,
                                     .mfu = flops / seconds / peak_.flops_per_second,
                                     .mfu_peak = peak_.name};
-    write(record);
-    console_->step(record);
+    log_.step(record);
     if (skipped)
-      console_->line(message("step ", step.number, ": gradients overflow at loss scale ", step.loss_scale,
-                             "; skipped, the scale is ", loss_scale_->scale(), " now"));
+      log_.line(message("step ", step.number, ": gradients overflow at loss scale ", step.loss_scale,
+                        "; skipped, the scale is ", loss_scale_->scale(), " now"));
   }
   void report_all() {
     while (!queued_.empty()) report();
@@ -278,11 +273,7 @@ class Trainer {
   std::optional<double> validate_now() {
     report_all();
     const std::optional<double> held_out = source_.validation() > 0 ? std::optional(held_out_loss()) : std::nullopt;
-    if constexpr (writes_text<Model>)
-      if (const auto sample = samples_.write(optimizer().steps())) {
-        write(*sample);
-        console_->line(console_text(*sample));
-      }
+    if (const auto sample = samples_.write(optimizer().steps())) log_.sample(*sample);
     return held_out;
   }
 
@@ -292,11 +283,7 @@ class Trainer {
                                     size_.sequences, held_out);
     require<DivergedError>(std::isfinite(mean.loss), "step ", optimizer().steps(), ": the held-out loss is ",
                            std::abs(mean.loss), "; nothing was saved. Lower --lr, or look at the held-out data");
-    if (leads()) {
-      write(report::ValidationRecord{.step = optimizer().steps(), .validation_loss = mean.loss, .tokens = mean.tokens});
-      console_->line(message("step ", optimizer().steps(), "  held-out loss ", mean.loss,
-                             loss_unit().empty() ? "" : " ", loss_unit(), " over ", mean.tokens, " targets"));
-    }
+    log_.held_out({.step = optimizer().steps(), .validation_loss = mean.loss, .tokens = mean.tokens}, loss_unit());
     held_out_ = mean.loss;
     validated_step_ = optimizer().steps();
     if (early_stop_.improves(mean.loss, validated_step_)) save();
@@ -315,15 +302,14 @@ class Trainer {
                                                     : std::string(options_.on_signal == OnSignal::save
                                                                       ? "nothing is saved without --checkpoint-dir"
                                                                       : "not saved (--on-signal stop)");
-      console_->line(message(comm::name_of_stop(signal), ": ended after step ", optimizer().steps(), ": ", kept));
-      console_->finish();
+      log_.line(message(comm::name_of_stop(signal), ": ended after step ", optimizer().steps(), ": ", kept));
+      log_.finish();
     }
     return 128 + signal;
   }
   void save_as_asked(std::int64_t asked) {
     saves_asked_ = asked;
-    if (leads() && options_.checkpoint_dir.empty())
-      console_->line("SIGUSR1: nothing is saved without --checkpoint-dir");
+    if (options_.checkpoint_dir.empty()) log_.line("SIGUSR1: nothing is saved without --checkpoint-dir");
     save();
   }
 
@@ -334,7 +320,7 @@ class Trainer {
                        .tokens = tokens_,
                        .loss_scale = loss_scale_ ? std::optional(loss_scale_->state()) : std::nullopt,
                        .best = early_stop_.best()});
-    if (leads() && checkpoints_.saved()) console_->line("checkpoint " + checkpoints_.path());
+    if (checkpoints_.saved()) log_.line("checkpoint " + checkpoints_.path());
   }
 
   void finish() {
@@ -344,8 +330,8 @@ class Trainer {
     if (!leads()) return;
     if (early_stop_.due()) {
       const checkpoint::BestLoss& best = *early_stop_.best();
-      console_->line(message("step ", optimizer().steps(), ": ended, since ", best.worse,
-                             " held-out losses in a row were no lower than that of step ", best.step, ", ", best.loss));
+      log_.line(message("step ", optimizer().steps(), ": ended, since ", best.worse,
+                        " held-out losses in a row were no lower than that of step ", best.step, ", ", best.loss));
     }
     const report::SummaryRecord record{.steps = optimizer().steps(),
                                        .loss = last_loss_,
@@ -355,9 +341,7 @@ class Trainer {
                                        .seconds = seconds_since(start_),
                                        .peak_bytes = training_.peak_bytes(),
                                        .checkpoint = checkpoints_.path()};
-    write(record);
-    console_->finish();
-    std::printf("%s\n", report::summary_text(record).c_str());
+    log_.end(record);
   }
 
   Observer observer() {
@@ -388,14 +372,12 @@ class Trainer {
   Training<Model, Optimizer> training_;
   Feed<Comm, Source> feed_;
   Batches<Source> held_out_batch_;
-  Samples<Model> samples_;
+  Samples samples_;
   EarlyStop early_stop_;
-  report::Metrics metrics_;
-  report::TensorBoard tensorboard_;
-  std::optional<report::Console> console_;
+  RunLog log_;
   report::MatmulPeak peak_;
   std::optional<DynamicLossScale> loss_scale_;
-  RunCheckpoints<Model, Optimizer> checkpoints_;
+  RunCheckpoints checkpoints_;
   std::deque<QueuedStep> queued_;  ///< not yet reported
   Clock::time_point reported_;     ///< when the last one was
   std::int64_t tokens_ = 0;

@@ -15,7 +15,6 @@
 
 #include <comm/collectives.hpp>
 #include <fsdp/core/error.hpp>
-#include <fsdp/device/cpu.hpp>
 #include <fsdp/module/count_exchange.hpp>
 #include <fsdp/module/executor.hpp>
 #include <fsdp/module/sharded_module.hpp>
@@ -41,44 +40,21 @@ struct StepSize {
 };
 
 /// The dry run's request for a step of this size on one of `ranks` ranks.
-inline plan::Request plan_request(const StepSize& size, int ranks, int rank, Purpose purpose = Purpose::train) {
-  const std::int64_t threads = threads_per_rank(size.threads, device::available_cores(), ranks_on_this_machine(ranks));
-  return {.ranks = ranks,
-          .rank = rank,
-          .sequences = size.sequences,
-          .fewer = size.fewer,
-          .shape = {.sequence_length = size.sequence_length,
-                    .micro_batches = size.micro_batches,
-                    .threads = static_cast<int>(threads),
-                    .cached_rows = size.cached_rows},
-          .purpose = purpose,
-          .logit_rows = size.logit_rows};
-}
+plan::Request plan_request(const StepSize& size, int ranks, int rank, Purpose purpose = Purpose::train);
 
 /// The step that options describe, on one of `ranks` ranks.
-inline StepSize step_size(const TrainOptions& options, int ranks) {
-  return {.sequences = options.batch_size / (ranks * options.grad_accum),
-          .sequence_length = options.seq_len,
-          .micro_batches = static_cast<int>(options.grad_accum),
-          .threads = static_cast<int>(options.launch.threads),
-          .logit_rows = options.sample_prompt.empty() ? 0 : 1};
-}
+StepSize step_size(const TrainOptions& options, int ranks);
 
 /// The dry run's request for these options and an optimizer, of the rank that takes the most memory.
+plan::Request plan_request(const TrainOptions& options, int ranks, StepWork work);
+/// The same for the work of an optimizer's step.
 template <class Optimizer>
 plan::Request plan_request(const TrainOptions& options, int ranks, const Optimizer& optimizer) {
-  plan::Request request = plan_request(step_size(options, ranks), ranks, plan::most_loaded);
-  request.shape.step_work = optim::step_work(optimizer);
-  return request;
+  return plan_request(options, ranks, optim::step_work(optimizer));
 }
 
 /// The request's shape with the bytes of its plan: what a ShardedModule is built for.
-inline RunShape planned_shape(const plan::Request& request, const plan::Plan& plan) {
-  RunShape shape = request.shape;
-  shape.activation_bytes = plan.activation_bytes;
-  shape.offloaded_activation_bytes = plan.offloaded_activation_bytes;
-  return shape;
-}
+RunShape planned_shape(const plan::Request& request, const plan::Plan& plan);
 
 /// A model that is trained, on one rank. Weights are zero until `initialize` or a checkpoint (train/shards_io.hpp).
 template <class ModelT, class OptimizerT = optim::RunTime>

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A reference to something callable: what code that is compiled once is given to call.
+#pragma once
+
+#include <concepts>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace fsdp {
+
+template <class Signature>
+class FunctionRef;
+
+/// It does not own what it calls, which must outlive it: a parameter, and no more.
+template <class R, class... Args>
+class FunctionRef<R(Args...)> {
+ public:
+  template <class F>
+  requires(!std::same_as<std::remove_cvref_t<F>, FunctionRef>) FunctionRef(F&& callable)
+      : callable_(const_cast<void*>(static_cast<const void*>(std::addressof(callable)))),
+        call_(call<std::remove_reference_t<F>>) {}
+
+  R operator()(Args... args) const { return call_(callable_, std::forward<Args>(args)...); }
+
+ private:
+  template <class F>
+  static R call(void* callable, Args... args) {
+    return (*static_cast<F*>(callable))(std::forward<Args>(args)...);
+  }
+
+  void* callable_;
+  R (*call_)(void*, Args...);
+};
+
+}  // namespace fsdp

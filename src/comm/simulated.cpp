@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <comm/simulated.hpp>
+
+#include <fsdp/core/error.hpp>
+
+namespace fsdp::comm {
+
+std::unique_ptr<Monitor> simulated_monitor(const SimulatedWorld& world, const Options& options) {
+  require<InputError>(world.ranks > 0 && world.rank >= 0 && world.rank < world.ranks, "simulated communicator: rank ",
+                      world.rank, " of ", world.ranks, " was asked for; ranks are 0 to size - 1");
+  auto monitor = std::make_unique<Monitor>();
+  monitor->rank = world.rank;
+  monitor->options = options;
+  return monitor;
+}
+
+}  // namespace fsdp::comm

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/train/processor.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <fsdp/device/cpu.hpp>
+#include <fsdp/train/agreement.hpp>
+
+namespace fsdp::train {
+
+void agree_on_instruction_set(const comm::Ranks& ranks) {
+  require_same_texts(ranks.monitor(), gather_texts(ranks, device::bf16_environment(), "environment"),
+                     "ranks were started with different environments", "start all ranks with the same");
+  const std::vector<std::string> sets = gather_texts(ranks, std::string(device::instruction_set()), "instruction sets");
+  if (std::all_of(sets.begin(), sets.end(), [&](const std::string& set) { return set == sets.front(); })) return;
+  const std::string least(device::least_instruction_set(sets));
+  device::keep_to_instruction_set(least);
+  if (ranks.rank() == 0)
+    std::fprintf(stderr, "tessera: warning: the ranks' processors have other instruction sets; all use %s\n",
+                 least.c_str());
+}
+
+}  // namespace fsdp::train

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/train/run_checkpoints.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <span>
+#include <utility>
+
+#include <fsdp/core/file.hpp>
+#include <fsdp/train/agreement.hpp>
+#include <fsdp/train/checkpoint_dir.hpp>
+#include <fsdp/train/peers.hpp>
+
+namespace fsdp::train {
+
+RunCheckpoints::RunCheckpoints(const comm::Ranks& ranks, const TrainOptions& options, RunWeights weights,
+                               bool names_folder, RunRecord run, std::int64_t windows)
+    : ranks_(ranks),
+      options_(options),
+      weights_(weights),
+      names_folder_(names_folder),
+      run_(std::move(run)),
+      windows_(windows) {
+  on_all_ranks(ranks_, "--checkpoint-dir", [&] {
+    if (leads()) require_writable(options_.checkpoint_dir);
+  });
+}
+
+RunCheckpoints::~RunCheckpoints() = default;
+
+void RunCheckpoints::lock() {
+  on_all_ranks(ranks_, "--checkpoint-dir", [&] {
+    if (!leads() || options_.checkpoint_dir.empty()) return;
+    lock_.emplace(options_.checkpoint_dir, warn());
+    require_room(options_, weights_.listing(), weights_.states(), warn());
+  });
+}
+
+Loaded RunCheckpoints::load() {
+  const bool resumes = !options_.resume.empty();
+  if (!resumes && !names_folder_ && options_.text.tokenizer.empty()) return {.lines = start()};
+  Loaded loaded;
+  with_disk_deadline(ranks_, options_.launch.disk_deadline_seconds,
+                     message("reading ", resumes ? options_.resume : options_.model.name, " (--disk-deadline)"), [&] {
+                       loaded = resumes ? resume() : Loaded{.lines = start()};
+                       on_all_ranks(ranks_, "--checkpoint-dir", [&] { read_side_files(); });
+                     });
+  return loaded;
+}
+
+void RunCheckpoints::save(const Progress& progress) {
+  on_all_ranks(ranks_, "finite weights", [&] { weights_.require_finite(); });
+  if (options_.checkpoint_dir.empty()) return;
+  std::uint64_t id = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
+  ranks_.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0, {"checkpoint"});
+  const checkpoint::TrainerState state = state_after(progress);
+  checkpoint::Save save(options_.checkpoint_dir, state.step, id, weights_.listing(), weights_.states(), side_files_);
+  with_disk_deadline(ranks_, options_.launch.disk_deadline_seconds,
+                     message("saving to --checkpoint-dir ", options_.checkpoint_dir, " (--disk-deadline)"), [&] {
+                       checkpoint::save(save, peers_of(ranks_), state,
+                                        [&](checkpoint::Save& file) { weights_.write(file); });
+                       if (leads()) remove_older(options_, state.step, spared(state), warn());
+                       ranks_.barrier({"checkpoint"});
+                     });
+  path_ = save.path().string();
+  saved_step_ = state.step;
+}
+
+checkpoint::Warn RunCheckpoints::warn() const {
+  return [this](const std::string& text) {
+    if (leads()) std::fprintf(stderr, "tessera: warning: %s\n", text.c_str());
+  };
+}
+
+std::filesystem::path RunCheckpoints::path_of(std::int64_t step) const {
+  return std::filesystem::path(options_.checkpoint_dir) / checkpoint::step_name(step);
+}
+
+/// What --keep leaves besides the newest.
+std::array<std::filesystem::path, 2> RunCheckpoints::spared(const checkpoint::TrainerState& state) const {
+  return {resumed_from_.value_or(""), state.best ? path_of(state.best->step) : std::filesystem::path()};
+}
+
+checkpoint::TrainerState RunCheckpoints::state_after(const Progress& progress) const {
+  return {.step = weights_.steps(),
+          .tokens = progress.tokens,
+          .epoch = progress.position.epoch,
+          .index = progress.position.index,
+          .seed = options_.seed,
+          .windows = windows_,
+          .seq_len = options_.seq_len,
+          .schedule_steps = options_.steps,
+          .skipped_steps = weights_.skipped(),
+          .loss_scale = progress.loss_scale,
+          .best = progress.best,
+          .run = run_};
+}
+
+/// The checkpoint that rank 0 finds, opened by every rank: no rank falls back to another one alone. Nothing where
+/// --resume auto finds none. One that was found to be damaged is skipped as an incomplete one is.
+std::optional<checkpoint::Checkpoint> RunCheckpoints::open_agreed() {
+  const checkpoint::ReadListing read = [this](const std::filesystem::path& folder) {
+    const auto damaged = damaged_.find(folder.string());
+    if (damaged != damaged_.end()) throw InputError(damaged->second);
+    return weights_.listing_of(folder);
+  };
+  const auto open = [&](const std::filesystem::path& path) { return checkpoint::Checkpoint::open(path, read, warn()); };
+  const std::string mine = on_all_ranks(ranks_, "--resume", [&]() -> std::string {
+    if (!leads()) return {};
+    const auto found = folder_to_resume(options_, read, warn());
+    return found ? open(*found).path().string() : std::string();
+  });
+  const std::filesystem::path chosen = gather_texts(ranks_, mine, "--resume").front();
+  if (chosen.empty()) return std::nullopt;
+  checkpoint::Checkpoint from = on_all_ranks(ranks_, "--resume", [&] { return open(chosen); });
+  agree_on_folder(ranks_, chosen);
+  return from;
+}
+
+/// The newest sound step: where a rank finds while reading that a file is not what was written, all take an older
+/// one.
+Loaded RunCheckpoints::resume() {
+  while (const std::optional<checkpoint::Checkpoint> from = open_agreed()) {
+    from->check_same_model(weights_.listing());
+    const checkpoint::TrainerState& state = from->state();
+    Resumed found = compare_with(from->path().string(), state, run_, options_, windows_);
+    const std::string damage = restore_agreed(*from);
+    if (!damage.empty()) {
+      damaged_[from->path().string()] = damage;
+      continue;
+    }
+    resumed_from_ = from->path();
+    return {
+        .lines = std::move(found.lines),
+        .resumed = Progress{
+            .position = found.position, .tokens = state.tokens, .loss_scale = state.loss_scale, .best = state.best}};
+  }
+  Loaded fresh{.lines = {message("--resume auto: ", options_.checkpoint_dir, " holds no checkpoint; a fresh start")}};
+  for (const std::string& line : start()) fresh.lines.push_back(line);
+  return fresh;
+}
+
+/// A run's first weights: those of the folder that --model names, or, where it has none, of the seed. Returns what
+/// the user should know.
+std::vector<std::string> RunCheckpoints::start() {
+  const std::string& folder = options_.model.name;
+  if (names_folder_) {
+    const bool stored = !options_.from_scratch && checkpoint::holds_weights(folder);
+    agree_on_opened(ranks_, message("--model ", folder, stored ? " has weights\n" : " has none\n"));
+    if (stored) {
+      weights_.initialize(options_.seed, optim::Begin::adapters);
+      const std::string& adapter = options_.model.adapter;
+      const auto read = [&](const std::filesystem::path& own) { return weights_.listing_of(own, adapter); };
+      const checkpoint::ModelFiles files = open_agreed_model(ranks_, folder, read, warn(), adapter);
+      on_all_ranks(ranks_, "--model", [&] { weights_.load(files); });
+      return {};
+    }
+  }
+  weights_.initialize(options_.seed, optim::Begin::all);
+  if (!names_folder_) return {};
+  return {options_.from_scratch ? message("weights   random, since --from-scratch leaves those of ", folder)
+                                : message("weights   random, since ", folder, " holds none")};
+}
+
+/// Checkpoints carry on what came with the model: in the one that was resumed from, or else in --model's folder, and
+/// another tokenizer than that one's.
+void RunCheckpoints::read_side_files() {
+  if (!leads() || options_.checkpoint_dir.empty()) return;
+  if (resumed_from_) side_files_ = checkpoint::read_side_files(*resumed_from_, warn());
+  if (!options_.text.tokenizer.empty()) {
+    checkpoint::SideFiles files = checkpoint::read_tokenizer_files(options_.text.tokenizer, warn());
+    files.merge(side_files_);
+    side_files_ = std::move(files);
+  }
+  if (names_folder_) side_files_.merge(checkpoint::read_side_files(options_.model.name, warn()));
+}
+
+/// Reads it on every rank. Returns what the first rank that found damage says of it, or nothing.
+std::string RunCheckpoints::restore_agreed(const checkpoint::Checkpoint& from) {
+  const std::string mine = on_all_ranks(ranks_, "--resume", [&]() -> std::string {
+    try {
+      weights_.restore(from);
+      return {};
+    } catch (const DamageError& damage) {
+      return damage.what();
+    }
+  });
+  for (const std::string& text : gather_texts(ranks_, mine, "--resume"))
+    if (!text.empty()) return text;
+  return {};
+}
+
+}  // namespace fsdp::train

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fsdp/train/run_log.hpp>
+
+#include <cstdio>
+
+#include <fsdp/core/error.hpp>
+#include <fsdp/report/report.hpp>
+#include <fsdp/train/agreement.hpp>
+#include <fsdp/train/sample_text.hpp>
+
+namespace fsdp::train {
+
+RunLog::RunLog(const comm::Ranks& ranks, const TrainOptions& options) : ranks_(ranks), options_(options) {}
+RunLog::~RunLog() = default;
+
+void RunLog::open() {
+  on_all_ranks(ranks_, "--metrics", [&] {
+    if (speaks()) metrics_ = report::Metrics(options_.metrics);
+  });
+  on_all_ranks(ranks_, "--tensorboard", [&] {
+    if (speaks()) tensorboard_ = report::TensorBoard(options_.tensorboard);
+  });
+}
+
+template <class Record>
+void RunLog::write(const Record& record) {
+  metrics_.write(record);
+  tensorboard_.write(record);
+}
+
+void RunLog::begin(const report::StartRecord& record, const std::string& text, std::span<const std::string> lines) {
+  if (!speaks()) return;
+  write(record);
+  console_.emplace(stdout, report::style_of(stdout), record.first_step, options_.steps, options_.log_every);
+  console_->line(text);
+  for (const std::string& each : lines) console_->line(each);
+}
+
+void RunLog::step(const report::StepRecord& record) {
+  if (!speaks()) return;
+  write(record);
+  console_->step(record);
+}
+
+void RunLog::held_out(const report::ValidationRecord& record, std::string_view unit) {
+  if (!speaks()) return;
+  write(record);
+  line(message("step ", record.step, "  held-out loss ", record.validation_loss, unit.empty() ? "" : " ", unit,
+               " over ", record.tokens, " targets"));
+}
+
+void RunLog::sample(const report::SampleRecord& record) {
+  if (!speaks()) return;
+  write(record);
+  line(console_text(record));
+}
+
+void RunLog::end(const report::SummaryRecord& record) {
+  if (!speaks()) return;
+  write(record);
+  finish();
+  std::printf("%s\n", report::summary_text(record).c_str());
+}
+
+void RunLog::line(const std::string& text) {
+  if (console_) console_->line(text);
+}
+
+void RunLog::finish() {
+  if (console_) console_->finish();
+}
+
+}  // namespace fsdp::train
