@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include <fsdp/report/report.hpp>
 
@@ -106,9 +107,16 @@ void Console::step(const StepRecord& record) {
   if (due) std::fprintf(stream_, "%s\n", step_text(record, steps_).c_str());
   progress_.clear();
   if (style_.terminal && record.step < steps_) {
-    progress_ = progress_text(record, steps_, per_step * static_cast<double>(steps_ - record.step));
-    std::fputs(style_.colour ? ("\033[36m" + progress_ + "\033[0m").c_str() : progress_.c_str(), stream_);
+    progress(progress_text(record, steps_, per_step * static_cast<double>(steps_ - record.step)));
   }
+  std::fflush(stream_);
+}
+
+void Console::progress(std::string text) {
+  if (stream_ == nullptr || !style_.terminal) return;
+  erase();
+  progress_ = std::move(text);
+  std::fputs(style_.colour ? ("\033[36m" + progress_ + "\033[0m").c_str() : progress_.c_str(), stream_);
   std::fflush(stream_);
 }
 

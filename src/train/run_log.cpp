@@ -66,6 +66,10 @@ void RunLog::line(const std::string& text) {
   if (console_) console_->line(text);
 }
 
+void RunLog::progress(const std::string& text) {
+  if (console_) console_->progress(text);
+}
+
 void RunLog::finish() {
   if (console_) console_->finish();
 }

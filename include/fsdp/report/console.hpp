@@ -38,7 +38,8 @@ class Console {
 
   void step(const StepRecord& record);  ///< prints the step's line where it is due, and the progress line
   void line(const std::string& text);   ///< anything else; the progress line stays below it
-  void finish();                        ///< removes the progress line
+  void progress(std::string text);      ///< the progress line itself
+  void finish();                        ///< removes it
 
  private:
   void erase();

@@ -41,6 +41,8 @@ class RunLog {
   void end(const report::SummaryRecord& record);
   /// Anything else, for people.
   void line(const std::string& text);
+  /// What is going on, on a terminal alone, until the next line of progress.
+  void progress(const std::string& text);
   /// Removes the progress line.
   void finish();
 

@@ -92,14 +92,14 @@ class Trainer {
       queue_step();
       if (!Device::asynchronous || queued_.size() > 1) report();
       if (due(options_.validation_every)) validate_now();
+      if (stopped_ != 0) return stop(stopped_);
       if (due(options_.checkpoint_every)) save();
       if (optimizer().steps() == options_.steps) break;
       const comm::Asked asked = feed_.asked();
       if (asked.stop != 0) return stop(asked.stop);
       if (asked.saves > saves_asked_) save_as_asked(asked.saves);
     }
-    finish();
-    return 0;
+    return finish();
   }
 
  private:
@@ -272,15 +272,28 @@ class Trainer {
 
   std::optional<double> validate_now() {
     report_all();
-    const std::optional<double> held_out = source_.validation() > 0 ? std::optional(held_out_loss()) : std::nullopt;
+    const std::optional<double> held_out = source_.validation() > 0 ? held_out_loss() : std::nullopt;
+    if (stopped_ != 0) return std::nullopt;
     if (const auto sample = samples_.write(optimizer().steps())) log_.sample(*sample);
     return held_out;
   }
 
-  double held_out_loss() {
+  BetweenBatches between_batches() {
+    return {.asked = [](const void* self) { return static_cast<const Trainer*>(self)->signals_.asked(); },
+            .seen =
+                [](void* self, std::int64_t seen, std::int64_t all) {
+                  auto& trainer = *static_cast<Trainer*>(self);
+                  trainer.log_.progress(message("step ", trainer.optimizer().steps(), "  held-out loss: ", seen, " of ",
+                                                all, " windows"));
+                },
+            .run = this};
+  }
+  /// Nothing where a signal ended it.
+  std::optional<double> held_out_loss() {
     const auto held_out = data::evenly_spread(source_.training(), source_.validation(), options_.validation_windows);
     const MeanLoss mean = mean_loss(training_.executor(), communicator_, training_.held_out_counts(), held_out_batch_,
-                                    size_.sequences, held_out);
+                                    size_.sequences, held_out, between_batches());
+    if ((stopped_ = mean.stop) != 0) return std::nullopt;
     require<DivergedError>(std::isfinite(mean.loss), "step ", optimizer().steps(), ": the held-out loss is ",
                            std::abs(mean.loss), "; nothing was saved. Lower --lr, or look at the held-out data");
     log_.held_out({.step = optimizer().steps(), .validation_loss = mean.loss, .tokens = mean.tokens}, loss_unit());
@@ -323,11 +336,15 @@ class Trainer {
     if (checkpoints_.saved()) log_.line("checkpoint " + checkpoints_.path());
   }
 
-  void finish() {
+  int finish() {
     const std::optional<double> held_out = validated_step_ == optimizer().steps() ? held_out_ : validate_now();
+    if (stopped_ != 0) return stop(stopped_);
     save();
     trace_.write();
-    if (!leads()) return;
+    if (leads()) end(held_out);
+    return 0;
+  }
+  void end(const std::optional<double>& held_out) {
     if (early_stop_.due()) {
       const checkpoint::BestLoss& best = *early_stop_.best();
       log_.line(message("step ", optimizer().steps(), ": ended, since ", best.worse,
@@ -385,6 +402,7 @@ class Trainer {
   std::optional<double> held_out_;    ///< measured last,
   std::int64_t validated_step_ = -1;  ///< after this step
   std::int64_t saves_asked_ = 0;      ///< by signals, and done
+  int stopped_ = 0;                   ///< the signal that ended a validation
 };
 
 }  // namespace fsdp::train
