@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fsdp/core/error.hpp>
+
 namespace fsdp {
 namespace {
 
