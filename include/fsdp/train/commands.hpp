@@ -210,8 +210,10 @@ int evaluate(const EvalOptions& options, const ShardingOf<Model>& sharding, cons
                                  sharding, tiling);
     load<Model>(communicator, options.launch, evaluation.module(), options.model, options.adapter);
     Batches<data::TextSource> batches(source, sequences, 1, device::host_memory<typename Comm::Device>);
-    const MeanLoss mean = mean_loss(evaluation.executor(), communicator, evaluation.counts(), batches, sequences,
-                                    data::evenly_spread(0, source.training(), options.windows));
+    const MeanLoss mean = mean_loss(
+        evaluation.executor(), communicator, evaluation.counts(), batches, sequences,
+        data::evenly_spread(0, source.training(), options.windows), [] { return comm::Asked{}; },
+        [](std::int64_t, std::int64_t) {});
     require<InputError>(std::isfinite(mean.loss), "the mean loss is ", std::abs(mean.loss),
                         "; look at the weights of --model ", options.model);
     if (communicator.rank() == 0) std::printf("%s\n", report::mean_loss_json(mean.loss, mean.tokens).c_str());

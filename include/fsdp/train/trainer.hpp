@@ -278,21 +278,15 @@ class Trainer {
     return held_out;
   }
 
-  BetweenBatches between_batches() {
-    return {.asked = [](const void* self) { return static_cast<const Trainer*>(self)->signals_.asked(); },
-            .seen =
-                [](void* self, std::int64_t seen, std::int64_t all) {
-                  auto& trainer = *static_cast<Trainer*>(self);
-                  trainer.log_.progress(message("step ", trainer.optimizer().steps(), "  held-out loss: ", seen, " of ",
-                                                all, " windows"));
-                },
-            .run = this};
-  }
   /// Nothing where a signal ended it.
   std::optional<double> held_out_loss() {
     const auto held_out = data::evenly_spread(source_.training(), source_.validation(), options_.validation_windows);
-    const MeanLoss mean = mean_loss(training_.executor(), communicator_, training_.held_out_counts(), held_out_batch_,
-                                    size_.sequences, held_out, between_batches());
+    const MeanLoss mean = mean_loss(
+        training_.executor(), communicator_, training_.held_out_counts(), held_out_batch_, size_.sequences, held_out,
+        [&] { return signals_.asked(); },
+        [&](std::int64_t seen, std::int64_t all) {
+          log_.progress(message("step ", optimizer().steps(), "  held-out loss: ", seen, " of ", all, " windows"));
+        });
     if ((stopped_ = mean.stop) != 0) return std::nullopt;
     require<DivergedError>(std::isfinite(mean.loss), "step ", optimizer().steps(), ": the held-out loss is ",
                            std::abs(mean.loss), "; nothing was saved. Lower --lr, or look at the held-out data");

@@ -9,6 +9,7 @@
 
 #include <comm/collectives.hpp>
 #include <comm/signals.hpp>
+#include <fsdp/core/function_ref.hpp>
 #include <fsdp/module/count_exchange.hpp>
 #include <fsdp/module/executor.hpp>
 #include <fsdp/train/batches.hpp>
@@ -21,19 +22,14 @@ struct MeanLoss {
   int stop = 0;             ///< the signal that ended it before all samples were seen, on all ranks; 0: none
 };
 
-/// What a run does between a validation's batches.
-struct BetweenBatches {
-  comm::Asked (*asked)(const void* run) = [](const void*) -> comm::Asked { return {}; };  ///< by signals, of this rank
-  void (*seen)(void* run, std::int64_t seen, std::int64_t all) = [](void*, std::int64_t, std::int64_t) {};  ///< samples
-  void* run = nullptr;
-};
-
 /// Every rank evaluates equally often, so that their collectives agree: a rank without samples computes on ignored
-/// targets. A signal to stop ends it.
+/// targets. Between batches, `asked` says what signals asked of this rank, of which one to stop ends it on all, and
+/// `seen` is told how many samples of all were seen.
 template <class Model, data::Source Source>
 MeanLoss mean_loss(Executor<Model>& executor, typename Model::Stack::Comm& communicator,
                    CountExchange<typename Model::Stack::Comm>& exchange, Batches<Source>& batches,
-                   std::int64_t sequences, std::span<const std::int64_t> samples, const BetweenBatches& between = {}) {
+                   std::int64_t sequences, std::span<const std::int64_t> samples, FunctionRef<comm::Asked()> asked,
+                   FunctionRef<void(std::int64_t seen, std::int64_t all)> seen) {
   double sum = 0;
   std::int64_t tokens = 0;
   const auto count = static_cast<std::int64_t>(samples.size());
@@ -46,11 +42,11 @@ MeanLoss mean_loss(Executor<Model>& executor, typename Model::Stack::Comm& commu
           batch = &batches.fill(samples.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(to - from)));
           return batch->counts();
         },
-        between.asked(between.run));
+        asked());
     tokens += exchange.finish().valid_targets;
     if (const int stop = exchange.asked().stop; stop != 0) return {.stop = stop};
     sum += executor.evaluate(*batch);
-    between.seen(between.run, std::min(count, begin + sequences * communicator.size()), count);
+    seen(std::min(count, begin + sequences * communicator.size()), count);
   }
   const double total = comm::sum_over_ranks(communicator, sum, {"validation loss"});
   return {.loss = tokens > 0 ? total / static_cast<double>(tokens) : 0.0, .tokens = tokens};
