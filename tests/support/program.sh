@@ -95,10 +95,11 @@ run_ends() {
 text() { python3 -c "
 import sys
 words = 'the rank holds a shard of every weight and gathers the next while it computes this one'.split()
-state, made = 1, []
-while sum(map(len, made)) < int(sys.argv[1]):
+state, made, length = 1, [], 0
+while length < int(sys.argv[1]):
     state = state * 6364136223846793005 + 1442695040888963407 & (1 << 64) - 1
     made.append(words[state >> 33 & 15] + (' ' if state >> 40 & 7 else '.\n'))
+    length += len(made[-1])
 open(sys.argv[2], 'w').write(''.join(made)[:int(sys.argv[1])])" "$1" "$2"; }
 
 # steps METRICS [FIRST]: "step loss grad_norm lr" of each step from FIRST on, as printed.
