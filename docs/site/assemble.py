@@ -110,7 +110,9 @@ class Assembler:
         """The first sentence of a header's description."""
         head = re.search(r"/// @file\n((?:///.*\n)+)", (self.root / "include" / header).read_text())
         text = " ".join(line.removeprefix("///").strip() for line in head[1].split("\n")) if head else ""
-        return re.sub(r"([|*<_])", r"\\\1", re.split(r"(?<=\.) ", text)[0])
+        sentence = re.split(r"(?<=\.) ", text)[0]
+        escaped = [part if part.startswith("`") else re.sub(r"([|*<_])", r"\\\1", part) for part in re.split(r"(`[^`]*`)", sentence)]
+        return "".join(escaped)
 
     def example(self, folder):
         files = sorted(folder.iterdir(), key=lambda file: (file.name != "main.cpp", file.name))
@@ -126,8 +128,11 @@ class Assembler:
                 closing = None if line.strip() == closing else closing
             elif fence:
                 closing = fence[2]
-                if lines and MARK.match(lines[-1].strip()):
+                mark = MARK.match(lines[-1].strip()) if lines else None
+                if mark:
                     lines.pop()
+                    if mark[1] == "says":  # a sentence: its lines wrap
+                        line = f"{fence[1]}{fence[2]} {{ .{fence[3] or 'text'} .says }}"
                 if lines and lines[-1].strip():
                     lines.append("")
             elif not line.startswith("<!--"):
@@ -166,6 +171,8 @@ class Assembler:
                 return keep(f"[{found[0]}]({up}api/{header})")
             if example and (self.root / "examples" / example[1]).is_dir() and place != f"examples/{example[1]}.md":
                 return keep(f"[{found[0]}]({up}examples/{example[1]}.md)")
+            if re.fullmatch(r"--[a-z0-9-]{1,24}", found[2]):  # a flag: browsers would break it behind its dashes
+                return keep(f'<code class="whole">{found[2]}</code>')
             return keep(found[0])
 
         # Code inside a link's words stays code: links are taken first.

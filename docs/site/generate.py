@@ -94,7 +94,8 @@ def command_page(name, text):
              "`" + lines[1].removeprefix("Usage: ") + "`\n"]
     if positionals := rows_of(text, "Positionals"):
         parts.append(table("argument", positionals))
-    parts.append(table("flag", [row for row in rows_of(text, "Options") if not row[0].startswith("-h,")]))
+    flags = [row for row in rows_of(text, "Options") if not row[0].startswith("-h,")]
+    parts.append(table("flag", flags) if flags else "No flags.\n")
     parts.append(f"More: {more}. Exit statuses: [faults](../faults.md#exit-statuses).\n")
     return "<!-- Written by docs/site/generate.py from the program's --help. -->\n" + "\n".join(parts)
 
