@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Finds PCRE2, of 8-bit characters, by its header and library: target PCRE2::PCRE2, variable PCRE2_VERSION. Hint: PCRE2_ROOT.
+# Finds PCRE2's 8-bit library by its header and library: target PCRE2::PCRE2, variable PCRE2_VERSION. Hint: PCRE2_ROOT.
 find_path(PCRE2_INCLUDE_DIR pcre2.h)
 find_library(PCRE2_LIBRARY pcre2-8)
 mark_as_advanced(PCRE2_INCLUDE_DIR PCRE2_LIBRARY)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Finds oneDNN by its header and library: target oneDNN::oneDNN, variable oneDNN_VERSION. Hint: oneDNN_ROOT.
+# Finds oneDNN by its header and library: target oneDNN::oneDNN, variables oneDNN_VERSION and oneDNN_THREADS
+# (OMP, TBB, SEQ, THREADPOOL). Hint: oneDNN_ROOT.
 find_path(oneDNN_INCLUDE_DIR oneapi/dnnl/dnnl_version.h)
 find_library(oneDNN_LIBRARY dnnl)
 mark_as_advanced(oneDNN_INCLUDE_DIR oneDNN_LIBRARY)
@@ -12,6 +13,8 @@ if(oneDNN_INCLUDE_DIR)
     list(APPEND oneDNN_VERSION ${number})
   endforeach()
   list(JOIN oneDNN_VERSION "." oneDNN_VERSION)
+  file(STRINGS "${oneDNN_INCLUDE_DIR}/oneapi/dnnl/dnnl_config.h" line REGEX "#define DNNL_CPU_THREADING_RUNTIME +DNNL_RUNTIME_")
+  string(REGEX MATCH "[A-Z]+$" oneDNN_THREADS "${line}")
 endif()
 
 include(FindPackageHandleStandardArgs)

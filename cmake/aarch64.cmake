@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# A toolchain: g++ 12 for aarch64 on another processor, with Debian's arm64 packages in a folder of their own; what was
-# built runs under qemu. On an aarch64 machine no toolchain file is needed.
+# Toolchain file for cross-compiling to aarch64 with g++ 12: Debian's arm64 packages are in a sysroot, and programs run
+# under qemu. On an aarch64 machine no toolchain file is needed.
 #
 #   apt-get install g++-aarch64-linux-gnu qemu-user-static && cmake/aarch64_sysroot.sh && cmake --preset aarch64
 #
-# Hints: CMAKE_SYSROOT, where the packages are elsewhere; TESSERA_QEMU_CPU, a name that `qemu-aarch64-static -cpu help` lists.
+# Hints: CMAKE_SYSROOT, if the packages are elsewhere; TESSERA_QEMU_CPU, one of `qemu-aarch64-static -cpu help`.
 if(NOT CMAKE_SYSROOT)
   get_filename_component(CMAKE_SYSROOT "${CMAKE_CURRENT_LIST_DIR}/../build/aarch64-sysroot" ABSOLUTE)
 endif()
@@ -27,7 +27,7 @@ foreach(kind LIBRARY INCLUDE PACKAGE)
   set(CMAKE_FIND_ROOT_PATH_MODE_${kind} ONLY)
 endforeach()
 
-# FindMPI would ask mpicxx and pkg-config, which know this machine's libraries alone.
+# FindMPI would ask mpicxx and pkg-config, which only know the build machine's libraries.
 set(openmpi "${CMAKE_SYSROOT}/usr/lib/aarch64-linux-gnu/openmpi")
 set(MPI_SKIP_COMPILER_WRAPPER TRUE)
 set(ENV{PKG_CONFIG_LIBDIR} "${CMAKE_SYSROOT}/usr/lib/aarch64-linux-gnu/pkgconfig")

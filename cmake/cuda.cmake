@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# CUDA: nvcc from CMAKE_CUDA_COMPILER, CUDACXX, PATH or /usr/local/cuda, and its libraries. Sets TESSERA_HAVE_CUDA.
+# Finds CUDA: nvcc from CMAKE_CUDA_COMPILER, CUDACXX, PATH or /usr/local/cuda, and its libraries. Sets
+# TESSERA_HAVE_CUDA.
 
-# Sets `out` to why nvcc cannot be used; empty where the language CUDA can be enabled.
+# Sets `out` to the reason why nvcc cannot be used; to an empty text if the language CUDA can be enabled.
 function(tessera_cuda_problem out)
   set(problem "")
   if(TESSERA_CUDA_ARCHITECTURES MATCHES "native" OR NOT TESSERA_CUDA_ARCHITECTURES)
@@ -30,7 +31,7 @@ else()
   if(NOT cuda_problem)
     set(CMAKE_CUDA_ARCHITECTURES "${TESSERA_CUDA_ARCHITECTURES}")
     enable_language(CUDA)
-    if(CMAKE_VERSION VERSION_LESS 3.25.2)  # which does not know that nvcc speaks C++20
+    if(CMAKE_VERSION VERSION_LESS 3.25.2)  # does not know that nvcc supports C++20
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
       set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
       list(APPEND CMAKE_CUDA_COMPILE_FEATURES cuda_std_20)

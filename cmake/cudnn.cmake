@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Attention through cuDNN: its library, and the headers of cudnn-frontend, which are all there is to that. Comes after
-# cuda.cmake. Sets TESSERA_HAVE_CUDNN and CUDNN_FRONTEND_INCLUDE_DIR. Hints: cuDNN_ROOT, CUDNN_FRONTEND_ROOT.
+# Finds cuDNN, for attention: its library, and cudnn-frontend, which is header-only. Include it after cuda.cmake. Sets
+# TESSERA_HAVE_CUDNN and CUDNN_FRONTEND_INCLUDE_DIR. Hints: cuDNN_ROOT, CUDNN_FRONTEND_ROOT.
 
-# Sets `problem` to why cuDNN cannot be used; empty where it can.
+# Sets `problem` to the reason why cuDNN cannot be used; to an empty text if it can.
 macro(tessera_cudnn_problem problem)
   set(${problem} "")
   set(cudnn_frontend_version "")

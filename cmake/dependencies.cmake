@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# Finds everything that Tessera uses, and tells what it found.
+# Finds all dependencies, and prints a table of what it found.
 
 set_property(GLOBAL PROPERTY TESSERA_TABLE "")
 
-# A row of the table. `detail` is a version, or why something is missing.
+# Adds a row to the table. `detail`: a version, or the reason why something is missing.
 function(tessera_row name found detail)
   set(state "not found")
   if(found)
@@ -26,7 +26,8 @@ function(tessera_print_table)
   endforeach()
 endfunction()
 
-# Writes compiler, system and the table as a header: FSDP_BUILT_WITH(name, version) for each that was found, FSDP_BUILT_WITHOUT(name) for the others.
+# Writes compiler, system and the table as a header: FSDP_BUILT_WITH(name, version) for each dependency that was found,
+# FSDP_BUILT_WITHOUT(name) for the others.
 function(tessera_write_built_with path)
   get_property(rows GLOBAL PROPERTY TESSERA_TABLE)
   set(text "FSDP_BUILT_WITH(\"compiler\", \"${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}, ${CMAKE_BUILD_TYPE}\")\n"
@@ -43,7 +44,7 @@ function(tessera_write_built_with path)
   file(CONFIGURE OUTPUT "${path}" CONTENT "${text}")
 endfunction()
 
-# Required: without one of these nothing can be built. The message names Debian's package.
+# Finds a required dependency. The error names Debian's package.
 macro(tessera_require package debian label)
   find_package(${package} ${ARGN} QUIET)
   if(NOT ${package}_FOUND)
@@ -55,7 +56,7 @@ macro(tessera_require package debian label)
   tessera_row("${label}" TRUE "${${package}_VERSION}")
 endmacro()
 
-# MPI, NCCL: AUTO, ON or OFF. Sets TESSERA_HAVE_<part>.
+# Finds an optional dependency (MPI, NCCL) as TESSERA_ENABLE_<part> says: AUTO, ON or OFF. Sets TESSERA_HAVE_<part>.
 macro(tessera_optional part package)
   set(TESSERA_HAVE_${part} FALSE)
   if(TESSERA_ENABLE_${part} STREQUAL "OFF")
@@ -73,7 +74,7 @@ macro(tessera_optional part package)
   endif()
 endmacro()
 
-set(MPI_CXX_SKIP_MPICXX TRUE)  # the C interface is all that we use
+set(MPI_CXX_SKIP_MPICXX TRUE)  # we only use the C interface
 tessera_optional(MPI MPI COMPONENTS CXX)
 if(TESSERA_HAVE_MPI)
   tessera_row("MPI" TRUE "standard ${MPI_CXX_VERSION}")
@@ -81,16 +82,22 @@ endif()
 include(cmake/cuda.cmake)
 include(cmake/cudnn.cmake)
 tessera_optional(NCCL NCCL 2.18)
-if(TESSERA_HAVE_NCCL)
+if(TESSERA_HAVE_NCCL AND TESSERA_HAVE_CUDA)
   tessera_row("NCCL" TRUE "${NCCL_VERSION}")
+elseif(TESSERA_HAVE_NCCL)
+  tessera_row("NCCL" FALSE "${NCCL_VERSION}, unused without CUDA")
 endif()
 
-# With clang, libomp comes before oneDNN's libgomp in the search order and serves both: one pool of threads. clang's
-# -fopenmp=libgomp would ignore every pragma.
+# With clang, libomp is loaded before oneDNN's libgomp and serves both, so that there is one pool of threads. clang's
+# -fopenmp=libgomp would ignore all pragmas.
 tessera_require(OpenMP "g++, or libomp-dev for clang" "OpenMP" COMPONENTS CXX)
 find_package(Threads REQUIRED)
-# Not oneDNN's own dnnl-config.cmake: Debian's asks for OpenCL's headers, which neither the package nor we need.
+# Does not use oneDNN's own dnnl-config.cmake: Debian's requires OpenCL headers that nobody needs.
 tessera_require(oneDNN libdnnl-dev "oneDNN" 2.6)
+if(NOT oneDNN_THREADS STREQUAL "OMP")
+  message(FATAL_ERROR "tessera: oneDNN in ${oneDNN_INCLUDE_DIR} has its threads from ${oneDNN_THREADS}, and ranks set theirs by "
+                      "OpenMP; give oneDNN_ROOT of one that was built with ONEDNN_CPU_RUNTIME=OMP")
+endif()
 tessera_require(ISAL libisal-dev "ISA-L" 2.30)
 tessera_require(PCRE2 libpcre2-dev "PCRE2" 10.40)
 tessera_require(utf8proc libutf8proc-dev "utf8proc" 2.8)

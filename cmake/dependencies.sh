@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs from Debian or Ubuntu what the build needs and the machine lacks; says nothing and does nothing where all is there. On Fedora and Arch it
-# prints the packages' names (which nobody has tried), and installs nothing.
+# Installs missing build dependencies on Debian or Ubuntu; does nothing and prints nothing if there are none. On Fedora
+# and Arch it only prints the packages' names: those of the libraries were looked up, and nobody has built there yet.
 #
 # usage: cmake/dependencies.sh [--ci] [--docs] [--libraries]
-#   --ci: also what .ci/run needs (clang, its sanitizers, clang-format, what makes and reads packages, what docs/build.sh needs)
-#   --docs: what docs/build.sh needs, and nothing else
-#   --libraries: prints Debian's names of the libraries alone, and installs nothing (cmake/aarch64_sysroot.sh)
+#   --ci: also for .ci/run (clang, its sanitizers, clang-format, tools for packages, and everything of --docs)
+#   --docs: only for docs/build.sh
+#   --libraries: only prints Debian's names of the libraries (for cmake/aarch64_sysroot.sh)
 set -euo pipefail
 
 libraries=(libdnnl-dev libisal-dev libpcre2-dev libutf8proc-dev libopenmpi-dev libboost-dev librange-v3-dev nlohmann-json3-dev
@@ -22,9 +22,11 @@ for argument in "$@"; do
 done
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+  first=
   if command -v dnf >/dev/null; then
     names="dnf install gcc-c++ cmake ninja-build python3 onednn-devel isa-l-devel pcre2-devel utf8proc-devel openmpi-devel
       boost-devel range-v3-devel json-devel cli11-devel tomlplusplus-devel gtest-devel"
+    first="module load mpi/openmpi-$(uname -m) && "  # in every shell: Fedora keeps Open MPI out of PATH
   elif command -v pacman >/dev/null; then
     names="pacman -S gcc cmake ninja python onednn isa-l pcre2 libutf8proc openmpi boost range-v3 nlohmann-json cli11
       tomlplusplus gtest"
@@ -32,12 +34,12 @@ if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     names="your system's packages of what Debian calls: ${packages[*]}"
   fi
   echo "dependencies.sh: this is neither Debian nor Ubuntu; install as root:" $names >&2  # unquoted: one line
-  echo "then: cmake --preset release && cmake --build --preset release" >&2
+  echo "then: ${first}cmake --preset release && cmake --build --preset release" >&2
   exit 1
 fi
 
 missing=()
-native=$(dpkg --print-architecture)  # another's may be installed beside, to compile for it
+native=$(dpkg --print-architecture)  # packages of another architecture do not count
 for package in "${packages[@]}"; do
   dpkg-query -W -f '${db:Status-Status} ${Architecture}\n' "$package" 2>/dev/null |
     grep -xE "installed (all|$native)" >/dev/null || missing+=("$package")

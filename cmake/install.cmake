@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# `cmake --install`: headers under include/tessera/, libraries, the program, the package that find_package reads; pages and
-# examples under share/doc/tessera/.
+# Rules of `cmake --install`: headers to include/tessera/, libraries, the program, the package for find_package; docs
+# and examples to share/doc/tessera/.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -21,7 +21,7 @@ if(TARGET tessera_cuda)
   list(APPEND TESSERA_COMPONENTS cuda)
 endif()
 
-# Components as Debian parts its packages: what programs are built with, and the program with the pages.
+# Components are Debian's packages: dev (headers and libraries), and program (the program and the docs).
 install(TARGETS ${targets} EXPORT tessera
   ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT dev
   FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/tessera" COMPONENT dev)

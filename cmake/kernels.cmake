@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-# Compiles kernels into `target` once for each instruction set; callers pick one at run time (src/device/cpu/isa.hpp).
+# Compiles kernels into `target` once per instruction set; the set is chosen at run time (src/device/cpu/isa.hpp).
 function(tessera_add_kernels target)
   set(isas baseline)
   set(flags_baseline "")

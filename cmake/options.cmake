@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What a user can choose, and the defaults of a build that is not somebody's sub-project.
+# The options of the build. Some defaults differ if Tessera is a sub-project.
 
 foreach(part MPI CUDA CUDNN NCCL)
   set(TESSERA_ENABLE_${part} AUTO CACHE STRING "Build with ${part}: AUTO (if found), ON (missing is an error), OFF")
@@ -33,7 +33,7 @@ if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYP
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
 endif()
 
-# The version stands in the header, for those who use the headers without CMake, and must be the project's.
+# version.hpp has the version, too, for users without CMake; it must be the project's.
 file(STRINGS "${PROJECT_SOURCE_DIR}/include/fsdp/version.hpp" version_line REGEX "std::string_view version_string")
 if(NOT version_line MATCHES "\"${PROJECT_VERSION}\"")
   message(FATAL_ERROR "tessera: project(VERSION) is ${PROJECT_VERSION}, but include/fsdp/version.hpp says otherwise: ${version_line}")

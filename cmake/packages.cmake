@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# `cpack` in a build folder makes Debian's packages there: tessera (the program and the pages) and libtessera-dev
-# (headers, libraries, and what find_package and pkg-config read).
+# Settings for `cpack`, which makes Debian packages in the build folder: tessera (the program and the docs) and
+# libtessera-dev (headers, libraries, and files for find_package and pkg-config).
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME tessera)
 set(CPACK_PACKAGE_CONTACT "the maintainers of Tessera")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# tessera.pc, and tessera-mpi.pc where there is MPI, for builds without CMake:
+# Writes tessera.pc, and tessera-mpi.pc if MPI was found, for builds without CMake:
 #   g++ trainer.cpp $(pkg-config --cflags --libs tessera-mpi)
-# Ours are archives: all that they need stands in Libs, not in Libs.private. Other libraries are named by their paths,
-# since they may lie where a linker does not look.
+# Our libraries are static, so that all their dependencies are in Libs, not in Libs.private. Other libraries are given
+# by their paths, since they may be outside of the linker's search path.
 
 # tessera_write_pkg_config(<name> <description> <requires> <cflags> <libs>)
 function(tessera_write_pkg_config name description requires cflags libs)
@@ -20,15 +20,11 @@ function(tessera_write_pkg_config name description requires cflags libs)
 endfunction()
 
 set(flags "-std=c++20 ${OpenMP_CXX_FLAGS} -pthread")
-set(defined "")
-if(TESSERA_HAVE_CUDNN)  # as target tessera defines it
-  set(defined " -DFSDP_CUDNN")
-endif()
-tessera_write_pkg_config(tessera "${PROJECT_DESCRIPTION}" "" "-I\${includedir} ${flags}${defined}"
+tessera_write_pkg_config(tessera "${PROJECT_DESCRIPTION}" "" "-I\${includedir} ${flags}"
   "-L\${libdir} -ltessera ${oneDNN_LIBRARY} ${ISAL_LIBRARY} ${PCRE2_LIBRARY} ${utf8proc_LIBRARY} ${OpenMP_CXX_FLAGS} -pthread")
 if(TARGET tessera_mpi)
   set(mpi_libraries ${MPI_CXX_LIBRARIES})
-  list(FILTER mpi_libraries EXCLUDE REGEX "mpi_cxx")  # of an interface that we do not use
+  list(FILTER mpi_libraries EXCLUDE REGEX "mpi_cxx")  # MPI's C++ interface, which we do not use
   list(JOIN mpi_libraries " " mpi_libraries)
   tessera_write_pkg_config(tessera-mpi "Tessera's ranks as processes of MPI" tessera "" "-L\${libdir} -ltessera_mpi ${mpi_libraries}")
 endif()

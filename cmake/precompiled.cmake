@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-# Precompiled headers: less time from nothing, more after an edit, as with unity builds. No source may rely on them: the
-# build that checks sources (TESSERA_CHECK_SOURCES) is without.
+# Precompiled headers: like unity builds, they make a full build faster and rebuilds after an edit slower. Sources must
+# not rely on them: the build that checks sources (TESSERA_CHECK_SOURCES) does not use them.
 #
-#   tessera_precompile(<target> <header>...)             # for this target
-#   tessera_precompile(<target> REUSE_FROM <other>)      # those of a target of the same options and definitions
+#   tessera_precompile(<target> <header>...)             # precompiles headers for the target
+#   tessera_precompile(<target> REUSE_FROM <other>)      # reuses <other>'s, which needs the same options and
+#                                                      # definitions
 function(tessera_precompile target)
   if(NOT TESSERA_UNITY_BUILD OR TESSERA_CHECK_SOURCES)
     return()

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-# Which stacks a program contains. Stacks are compiled in source files of their own, made from src/stacks/*.in: one file
-# for a type of sharding strategy, whose stacks share most of what the compiler does.
+# Chooses the stacks that are compiled into a program. Stacks are compiled in generated source files, made from
+# src/stacks/*.in: one file per strategy type, whose stacks share most of the compiler's work.
 #
 #   tessera_add_stacks(<target> fsdp2/threads/bf16 mine/mpi/bf16)
 #
-# adds stacks to <target>. Strategies whose placements are the same are one type, chosen at run time: the short names
-# fsdp2 and zero3 both compile RunTimeSharded, which is all of fsdp2, zero1, zero2 and zero3 (sharding/run_time.hpp).
+# adds stacks to <target>. Strategies with the same placements are one type, chosen at run time: the short names fsdp2
+# and zero3 both compile RunTimeSharded, which contains fsdp2, zero1, zero2 and zero3 (sharding/run_time.hpp).
 #  - <build>/stacks/sharded.cpp, from src/stacks/stack.cpp.in, once for each communicator and precision with
 #      @STACK_NAME@      sharded_threads_bf16, an identifier
 #      @SHARDING@ @COMM@ @PRECISION@                    the short names
 #      @SHARDING_TYPE@ @COMM_TYPE@ @PRECISION_TYPE@     the C++ types
 #      @COMM_HEADER@     the backend's header, as in #include <@COMM_HEADER@>
-#  - a line for each in the header <stacks.inc> that sources of <target> can include, after defining what it shall mean:
+#  - a line for each stack in the header <stacks.inc>, which sources of <target> include after defining the macro:
 #      FSDP_STACK(sharded_threads_bf16)
 #
-# To add a policy: its short name and type below, and in the list of short names of its axis. A strategy also names the
-# type that stands for it.
+# To add a policy: add its short name to the list of its axis below, and its type. If one type represents several
+# strategies, add their short names to TESSERA_KINDS_<type>.
 
 set(TESSERA_SHARDING_NAMES sharded grouped hybrid_full replicated sharded_offload)
 set(TESSERA_SHARDING_sharded "fsdp::RunTimeSharded")
@@ -38,13 +38,14 @@ set(TESSERA_PRECISION_fp32 "fsdp::Fp32")
 set(TESSERA_PRECISION_bf16 "fsdp::Bf16Mixed")
 set(TESSERA_PRECISION_bf16_wire "fsdp::Bf16Wire<fsdp::Bf16Mixed>")
 
-# Of these, the program has one stack each by default: every other is a program of the user's own (fsdp::train_main).
+# Policies with only one stack each in the default program. Users compile other stacks with them in their own program
+# (fsdp::train_main).
 set(TESSERA_RARE_POLICIES sharded_offload bf16_wire)
 set(TESSERA_RARE_STACKS sharded_offload/threads/bf16 sharded/threads/bf16_wire)
 
 set(TESSERA_STACK_TEMPLATE "${PROJECT_SOURCE_DIR}/src/stacks/stack.cpp.in")
 
-# Sets `out` to every stack that this build can have, each sharding/comm/precision.
+# Sets `out` to the default stacks of this build, each as sharding/comm/precision.
 function(tessera_default_stacks out)
   set(stacks "")
   set(comms threads)
@@ -63,7 +64,7 @@ function(tessera_default_stacks out)
     endforeach()
   endforeach()
   list(APPEND stacks ${TESSERA_RARE_STACKS})
-  if(TARGET tessera_nccl AND TARGET tessera_cuda)  # a device of its own: these share nothing with the others
+  if(TARGET tessera_nccl AND TARGET tessera_cuda)  # another device: these share no code with the others
     foreach(sharding sharded grouped replicated)
       list(APPEND stacks "${sharding}/nccl/bf16")
     endforeach()
@@ -72,7 +73,7 @@ function(tessera_default_stacks out)
   set(${out} "${stacks}" PARENT_SCOPE)
 endfunction()
 
-# Sets `out` to the type that stands for a strategy's short name, or to the name where there is none.
+# Sets `out` to the type that represents a strategy's short name, or to the name itself if there is none.
 function(tessera_type_of_sharding name out)
   set(${out} "${name}" PARENT_SCOPE)
   foreach(type IN LISTS TESSERA_SHARDING_NAMES)
@@ -82,7 +83,7 @@ function(tessera_type_of_sharding name out)
   endforeach()
 endfunction()
 
-# Stops where `name` is none of an axis's short names.
+# Stops with an error if `name` is not one of an axis's short names.
 function(tessera_require_policy axis name stack)
   if(NOT "${name}" IN_LIST TESSERA_${axis}_NAMES)
     set(names ${TESSERA_${axis}_NAMES})
@@ -123,8 +124,8 @@ function(tessera_add_stack target)
   set(source "${PROJECT_BINARY_DIR}/stacks/${target}/${SHARDING}.cpp")
   file(CONFIGURE OUTPUT "${source}" CONTENT "${content}" @ONLY)
   target_sources(${target} PRIVATE "${source}")
-  # A stack calls kernels and modules that are compiled elsewhere (nn/instances.hpp); its own code is worth none of the
-  # compiler's time.
+  # A stack calls kernels and modules that are compiled elsewhere (nn/instances.hpp), so optimizing its own code is not
+  # worth the compile time.
   set_source_files_properties("${source}" TARGET_DIRECTORY ${target} PROPERTIES
     COMPILE_OPTIONS "$<$<CONFIG:Release>:-O0>")
 
@@ -136,7 +137,7 @@ function(tessera_add_stack target)
   endif()
 endfunction()
 
-# Adds all of a list of sharding/comm/precision; the word 'default' stands for tessera_default_stacks.
+# Adds a list of stacks, each sharding/comm/precision; 'default' means tessera_default_stacks.
 function(tessera_add_stacks target)
   set(stacks "${ARGN}")
   if(stacks STREQUAL "default")

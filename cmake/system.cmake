@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-# Refuses systems that Tessera is not written for, before anything is looked for.
+# Stops with an error on unsupported systems, before anything is searched.
 if(NOT CMAKE_SYSTEM_NAME STREQUAL "Linux")
   message(FATAL_ERROR "Tessera runs on Linux, and this is ${CMAKE_SYSTEM_NAME}: affinity masks and control groups, by which ranks share "
     "cores and memory, locks of open files, which keep checkpoint directories to one run, and /proc would be missing. "

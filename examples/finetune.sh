@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Fine-tunes a model on conversations: LoRA on two ranks, the adapters merged into the weights, and a chat with the result.
+# Fine-tunes a model on conversations with LoRA on two ranks, merges the adapters into the weights, and chats with it.
 #
-# usage: examples/finetune.sh                     a set of questions about Boost's headers, and a small Qwen3 that is
-#                                                 trained on those headers for a minute; 3 minutes after the build
-#        examples/finetune.sh FOLDER JSONL        your model's folder, as downloaded, and your conversations
-# Everything goes to runs/<time>. docs/conversations.md tells what a line of JSONL may hold, docs/adapters.md about LoRA.
+# usage: examples/finetune.sh                     makes questions about Boost's headers and a small Qwen3, trained on
+#                                                 those headers for a minute; takes 3 minutes after the build
+#        examples/finetune.sh FOLDER JSONL        takes the folder of your model, as downloaded, and your conversations
+# All files go to runs/<time>. docs/conversations.md describes the lines of JSONL, docs/adapters.md LoRA.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -eq 0 ] || [ $# -eq 2 ] || { sed -n '5,8p' "$0" >&2; exit 2; }
@@ -17,7 +17,7 @@ tessera=build/release/bin/tessera
 run=runs/$(date +%Y%m%d-%H%M%S)
 mkdir -p "$run"
 
-# questions FOLDER: a line of JSONL for each header in it: which library is it of?
+# questions FOLDER: prints a line of JSONL for each header in it, which asks for the header's library.
 questions() {
   (cd "$(dirname "$1")" && find "$(basename "$1")" -name '*.hpp') | LC_ALL=C sort | awk -F / '
     { library = $2; sub(/\.hpp$/, "", library)

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# From a fresh Debian to a trained model: installs what is missing, builds, trains on two MPI ranks with FSDP2, tiled and
-# in the precision that the processor is faster in, then lets the model write.
+# From a fresh Debian to a trained model: installs missing packages, builds, trains on two MPI ranks with FSDP2 and
+# tiling, in the processor's faster precision, then generates text.
 #
 # usage: examples/train.sh [PATH...]     files or folders of text; default: the C++ headers of Boost, which the build needs
-# In the environment STEPS says how long it trains (1000), TESSERA names a program to use instead of building one, and RUN a
-# folder for the files instead of runs/<time>.
+# Environment variables: STEPS, the number of steps (default 1000); TESSERA, a program to use instead of building one;
+# RUN, the folder for all files (default runs/<time>).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,13 +23,13 @@ run=${RUN:-runs/$(date +%Y%m%d-%H%M%S)}
 mkdir -p "$run"
 steps=${STEPS:-1000}
 
-# Where bf16 is multiplied by way of float, float is the faster one.
+# Without bf16 instructions, bf16 is converted to float to multiply it, so that fp32 is faster.
 set=$("$tessera" --version | sed -n 's/^ *instruction set  *//p')
 precision=fp32 faster=float
 [ "$set" != avx512_bf16 ] || precision=bf16 faster=bf16
 echo "trains in $precision: this processor ($set) is faster in $faster"
 
-# Containers often run as root on few cores; Open MPI asks for a yes to both.
+# Containers often run as root on few cores; Open MPI must be told that both are intended.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 [ -t 1 ] || export TERM=dumb  # mpirun makes every output look like a terminal
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a kernel's instructions do, by nvdisasm: its loops, and in its main loop branches, ldmatrix and products.
+"""What a kernel's instructions do, by nvdisasm: its loops, and in its main loop branches, loads, ldmatrix and products.
 
 The main loop is the smallest one with most products (HMMA), or where a kernel has none, the innermost one that loads
 most bytes of global memory; where there is no loop it is the whole kernel.
@@ -167,6 +167,7 @@ class Loop:
         if mma:
             found["mma"] = mma
             found["ldmatrix_per_mma"] = round(self.count("LDSM") / mma, 4)
+            found["loads"] = self.count("LDG")  # for which products wait; what is copied to shared memory is LDGSTS
         return found
 
 

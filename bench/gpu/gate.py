@@ -5,7 +5,8 @@
 usage: gate.py registers|loops|model|update PROGRAM [--table FILE]
   registers  registers, stack, static shared memory of every kernel; threads, dynamic shared memory and blocks a
              multiprocessor of what the host launches for operations of usual sizes
-  loops      with nvdisasm: accesses to spills, and in the main loop instructions, branches, ldmatrix for each mma
+  loops      with nvdisasm: accesses to spills, and in the main loop instructions, branches, ldmatrix for each mma,
+             and loads from global memory beside mma
   model      prints how long operations take at best on an H100, beside the goal
   update     writes the table anew; what is excused of using a stack stays excused while it uses one
 PROGRAM is tests_gpu_gate_launches. Kernels are found by themselves, under the names that their source gives them.
@@ -23,7 +24,7 @@ import disassembly
 import model
 
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "budget.json")
-PARTS_OF_LOOPS = ("spill_accesses", "instructions", "branches", "ldmatrix_per_mma")
+PARTS_OF_LOOPS = ("spill_accesses", "instructions", "branches", "ldmatrix_per_mma", "loads")
 SLACK_OF_INSTRUCTIONS = 1.05
 AGAIN = "run bench/gpu/gate.py update if that is meant"
 

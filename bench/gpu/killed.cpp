@@ -2,9 +2,9 @@
 /// Training runs of CUDA graphs that do not end as they should: each must end soon, with a status and a message.
 ///
 /// usage: bench_killed error|silence|signal
-///   error    the last rank gives up with an error, once its steps are graphs: status 2, and the error
-///   silence  the last rank stops taking part: status 2, and the deadline that the others kept (needs two GPUs and
-///   NCCL) signal   steps until SIGTERM or SIGINT comes: status 128 + signal, and the step
+///   error    the last rank gives up with an error, once its steps are graphs: status 1, and the error
+///   silence  the last rank stops taking part (two GPUs and NCCL): status 3, and the limit that the others kept
+///   signal   steps until SIGTERM or SIGINT comes: status 128 + signal, and the step
 /// Two ranks over NCCL where that and two GPUs are there; else one.
 #include <chrono>
 #include <cstdint>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// 01: a whole sharded trainer. Pick four policies, get a program.
+// 01: a complete sharded trainer. Pick four policies, get a program.
 //
-// Without arguments it plans a step of 4 ranks and prints the memory of each. With --data FILE... it trains; --help
-// says what else it takes. Change next: FullyShard to fsdp::Zero3, or TokensPerTile<256> to fsdp::tiling::Untiled, and
-// see the plan change.
+// Without arguments it plans a step on 4 ranks and prints the memory of each rank. With --data FILE... it trains;
+// --help lists all flags.
+//
+// Try next: change FullyShard to fsdp::Zero3, or TokensPerTile<256> to fsdp::tiling::Untiled, and see the plan change.
 #include <comm/threads.hpp>
 #include <fsdp/fsdp.hpp>
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// 02: a stack of your own policies. Types go into the stack, their numbers come along as values.
+// 02: a stack of your own policies. Their types are arguments of the stack; their values are passed to train_main.
 //
-// Without arguments it plans a step of 4 ranks. "stack" in its first line names your strategy as its text() does. With
-// --data FILE... it trains; --help has no --sharding, --precision and --tiling, since the types have settled them.
-// Change next: Reduce to float in policies.hpp, and compare "scratch"; drop Accumulate, and read the one sentence that
-// the compiler says.
+// Without arguments it plans a step on 4 ranks; the first line shows your strategy's text(). With --data FILE... it
+// trains. --help has no --sharding, --precision and --tiling, since the types fix them.
+//
+// Try next: change Reduce to float in policies.hpp and compare "scratch" in the plan; or delete Accumulate and read the
+// compiler's error, one sentence.
 #include <comm/threads.hpp>
 
 #include "policies.hpp"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// 03: a training loop of your own. Two ranks, each with its part of the weights, learn to count on.
+// 03: a training loop of your own. Two ranks, each with a shard of the weights, learn to count.
 //
-// Prints a loss that falls, every 30 steps.
-// Change next: the number of ranks in Comm::run; Untiled to fsdp::tiling::TokensPerTile<8>; {.sequence_length = length}
-// to
-// {.sequence_length = length, .micro_batches = 2} with two batches a step.
+// Prints the falling loss every 30 steps.
+//
+// Try next: change the number of ranks in Comm::run; change Untiled to fsdp::tiling::TokensPerTile<8>; add
+// .micro_batches = 2 after .sequence_length = length, and pass two batches to each step.
 #include <cstdio>
 #include <vector>
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// 04: a sharding strategy of your own, by rules and by schedule.
+// 04: a sharding strategy of your own, defined by rules or by a schedule.
 //
-// Prints the list of a step, then trains with either: the losses are the same to the last bit. Then it leaves one
-// gather out: the list is refused before anything is allocated, in a sentence that names the task. Change next:
-// prefetch_depth in strategy.hpp to 2, and see the gathers move up; prove a strategy with 09_test_a_policy.
+// Prints the schedule of a step, then trains with each of the two definitions: the losses are bitwise equal. Then it
+// removes one gather from the schedule: the library refuses it before it allocates memory, and names the task that
+// fails.
+//
+// Try next: change prefetch_depth in strategy.hpp to 2, and see the gathers move up. Test a strategy with
+// 09_test_a_policy.
 #include <cstdio>
 #include <vector>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One strategy, said in both ways: by rules, from which the library derives the list of a step, and by the list
+/// One strategy in both forms: as rules, from which the library derives the schedule of a step, and as the schedule
 /// itself.
 ///
-/// Both gather a unit's weights when they are needed and not before, give them up right after, and reduce gradients
-/// in every micro-batch: the least memory that sharded weights can have, at the price of waiting for every gather.
+/// Both gather a unit's weights just before use, release them right after, and reduce gradients in every micro-batch.
+/// This is the least memory that sharded weights can take; the price is that every gather is waited for.
 #pragma once
 
 #include <algorithm>
@@ -24,12 +24,12 @@ struct ByRules {
   }
 };
 
-/// The same as a list of tasks. Whatever it returns is judged by sharding::check before anything is allocated.
+/// The same as a list of tasks. sharding::check verifies the list before any memory is allocated.
 struct BySchedule {
   using AtRest = fsdp::buffer::Shard;
   using Layout = fsdp::buffer::PerParameter;
 
-  fsdp::sharding::Facts facts() const { return {}; }  // what memory and mesh must know; the defaults serve
+  fsdp::sharding::Facts facts() const { return {}; }  // properties for memory and mesh; the defaults are right here
 
   fsdp::sharding::Schedule schedule(const fsdp::sharding::Problem& problem) const {
     using fsdp::sharding::Action;
@@ -65,7 +65,7 @@ struct BySchedule {
                    int group) {
     return k < list.size() && problem.uses_weights(list[k]) && has(problem, list[k], group);
   }
-  /// Whether no later computation of this micro-batch adds to the group's gradients.
+  /// Whether task k writes the group's gradients, and no later task of its micro-batch does.
   static bool last_write(const fsdp::sharding::Problem& problem, const fsdp::sharding::Schedule& list, std::size_t k,
                          int group) {
     const auto writes = [&](const fsdp::sharding::Task& task) {

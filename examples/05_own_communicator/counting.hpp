@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A communicator around another: it has the other one do everything, and counts what this rank receives.
+/// A communicator that wraps another one: forwards every call, and counts the bytes that this rank receives.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace mine {
 
-/// What gathers and reductions brought one rank from its peers.
+/// Number of gathers and reductions, and the bytes that they brought one rank from its peers.
 struct Traffic {
   std::int64_t gathers = 0, gathered_bytes = 0;
   std::int64_t reductions = 0, reduced_bytes = 0;
@@ -53,7 +53,7 @@ class Counting {
   template <class Wire>
   Request reduce_scatter(Segments<float> segments, fsdp::Write write) {
     ++traffic_.reductions;
-    for (const auto& segment : segments)  // of this rank's piece, every peer's contribution
+    for (const auto& segment : segments)  // every peer's contribution to this rank's piece
       traffic_.reduced_bytes += segment.counts[rank()] * (size() - 1) * std::int64_t{sizeof(Wire)};
     return inner_.template reduce_scatter<Wire>(segments, write);
   }
@@ -87,7 +87,7 @@ class Counting {
 
 }  // namespace mine
 
-/// Sums travel in bf16 wherever they do so in the inner one.
+/// Reductions can use bf16 on the wire if the inner communicator can.
 template <class Inner>
 inline constexpr bool fsdp::comm::supports_wire<mine::Counting<Inner>, fsdp::bf16> =
     fsdp::comm::supports_wire<Inner, fsdp::bf16>;

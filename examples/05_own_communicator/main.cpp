@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// 05: a communicator of your own, which wraps another and counts the bytes that each rank receives in a step.
+// 05: a communicator of your own, which wraps another one and counts the bytes that each rank receives in a step.
 //
-// Prints for 1 to 4 ranks what FSDP2 moves: 5 gathers of bf16 weights in forward and 2 in backward, 5 reductions of
-// float gradients, of each (N - 1) / N; two gathers more bring the ranks' counts and norms. docs/communication.md says
-// why. Change next: FullyShard to fsdp::Zero1 or fsdp::Replicated; Bf16Mixed to fsdp::Bf16Wire<fsdp::Bf16Mixed>.
+// Prints FSDP2's traffic on 1 to 4 ranks: 5 gathers of bf16 weights in forward, 2 in backward, and 5 reductions of
+// float gradients. Of each, a rank receives (N - 1) / N. Two more gathers exchange counts of targets and gradient
+// norms. docs/communication.md explains the numbers.
+//
+// Try next: change FullyShard to fsdp::Zero1 or fsdp::Replicated, or Bf16Mixed to fsdp::Bf16Wire<fsdp::Bf16Mixed>.
 #include <cstdio>
 #include <vector>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a forecaster is fed: float inputs, and the numbers that they should give.
+/// The batch of a forecaster: float inputs and float targets.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@ namespace forecaster {
 
 using fsdp::Tensor;
 
-/// A Batch (fsdp/nn/batch.hpp). A target that is NaN is not known, and does not count.
+/// A Batch (see fsdp/nn/batch.hpp). A target of NaN is unknown and does not count.
 struct Batch {
   Tensor<const float> inputs;   // [T, F]
   Tensor<const float> targets;  // [T, O]
@@ -30,14 +30,14 @@ struct Batch {
   }
   std::pair<std::int64_t, std::int64_t> pattern() const { return {sequences, inputs.rows()}; }
 
-  /// A batch of this shape whose memory nobody may read: for dry runs.
+  /// Returns a batch of this shape without memory behind it, for dry runs.
   static Batch unread(std::int64_t sequences, std::int64_t length, std::int64_t features, std::int64_t outputs) {
     using fsdp::nn::unbacked;
     return {.inputs = unbacked<const float>({sequences * length, features}),
             .targets = unbacked<const float>({sequences * length, outputs}),
             .sequences = sequences};
   }
-  /// Throws InputError unless a model of these sizes can use it.
+  /// Throws InputError unless a model of these sizes can use the batch.
   void validate(std::int64_t length, std::int64_t features, std::int64_t outputs) const {
     using fsdp::InputError;
     const std::int64_t rows = sequences * length;

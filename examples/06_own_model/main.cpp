@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// 06: a model of your own, without tokens: it forecasts several series, two ranks with half of the weights each.
+// 06: a model of your own, without tokens: it forecasts several time series. Two ranks hold half of the weights each.
 //
-// Prints a loss that falls, then a picture: `o` is what happened in a window that no step has seen, `*` what the model
-// said one moment before, `@` both.
-// Change next: the values of Config; the series in source.hpp, for yours; FullyShard to fsdp::Zero3; Untiled tiles of
-// the MLP with fsdp::tiling::RunTime::tokens(16) as Trainer's and Evaluation's tiling.
+// Prints the falling loss, then a picture of a held-out window: `o` is the true value, `*` the forecast that was made
+// one time step before, `@` both.
+//
+// Try next: change the values of Config, or replace the series in source.hpp by your own; change FullyShard to
+// fsdp::Zero3; tile the MLP: pass fsdp::tiling::RunTime::tokens(16) as the tiling of Trainer and Evaluation.
 #include <vector>
 
 #include <comm/threads.hpp>
@@ -19,7 +20,7 @@ using Comm = fsdp::comm::Threads<>;
 using Model = forecaster::Forecaster<fsdp::Stack<fsdp::FullyShard<>, Comm, fsdp::Fp32, fsdp::tiling::RunTime>>;
 static_assert(fsdp::check_model<Model>());
 
-/// Asks the model for each next value of a held-out window, and draws its second series.
+/// Forecasts each next value of a held-out window, and draws the second of its series.
 void draw(Comm& communicator, const Model& model, const std::string& checkpoint, const forecaster::Seasons& source) {
   fsdp::train::Evaluation<Model> evaluation(communicator, model, {.sequence_length = source.length, .threads = 1}, {},
                                             {}, fsdp::Purpose::generate);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A forecaster: several series in, what each of them is next out. Its blocks are the library's.
+/// A forecaster: reads several time series and predicts the next value of each. Its blocks are the library's.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@
 
 namespace forecaster {
 
-/// See fsdp/models/model.hpp for what a config has.
+/// The sizes of a forecaster. fsdp/models/model.hpp lists what a config must have.
 struct Config {
   std::int64_t series = 4;
   std::int64_t hidden = 32;
@@ -67,7 +67,7 @@ struct Config {
   }
 };
 
-/// The linear entry, for blocks whose attention rotates queries and keys.
+/// The linear entry, with the rotary table that the blocks' attention needs.
 template <class L>
 struct Entry : LinearEntry<L> {
   std::int64_t head_dim = 0;
@@ -104,7 +104,7 @@ class Forecaster {
   Entry entry() const { return {{{}, config_.series, config_.hidden}, head_dim()}; }
   int blocks() const { return static_cast<int>(config_.layers); }
   Block block(int) const {
-    const std::int64_t alive = units_.recompute ? 1 : config_.layers;  // blocks whose activations are kept together
+    const std::int64_t alive = units_.recompute ? 1 : config_.layers;  // blocks whose activations are kept at once
     return {{},
             {{},
              {{}, config_.hidden, config_.heads, config_.heads, head_dim(), 1e-5f},
@@ -120,7 +120,7 @@ class Forecaster {
   Batch unread_batch(std::int64_t sequences, std::int64_t sequence_length) const {
     return Batch::unread(sequences, sequence_length, config_.series, config_.series);
   }
-  /// 6 a row and weight, and causal attention's, as fsdp::Llama counts them.
+  /// 6 FLOPs per row and weight, plus those of causal attention, as fsdp::Llama counts them.
   double flops(std::int64_t tokens, std::int64_t squares) const {
     return 6.0 * static_cast<double>(tokens * parameter_count(*this)) +
            6.0 * static_cast<double>(config_.layers * config_.hidden * squares);

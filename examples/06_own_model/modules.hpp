@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A forecaster's entry and head: a linear layer from the inputs, another to the outputs with their squared error.
+/// A forecaster's entry and head: a linear layer for the inputs, and one for the outputs with their squared error.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct LinearFields {
   V weight;  // [out, in]
 };
 
-/// y = x W^T. Its backward needs no weights.
+/// y = x W^T. Backward needs no weights, so they are not gathered for it.
 template <class L>
 struct LinearEntry : nn::ModuleTypes<L, LinearFields> {
   using Types = nn::ModuleTypes<L, LinearFields>;
@@ -51,7 +51,7 @@ struct LinearEntry : nn::ModuleTypes<L, LinearFields> {
   }
 
  private:
-  /// The input in the type that is computed in.
+  /// Returns the input, rounded to the compute type if that is not float.
   static Tensor<const Compute> computed(nn::Context<L>& context, const Tensor<const float>& input,
                                         typename L::Frame& frame) {
     if constexpr (std::is_same_v<Compute, float>) {
@@ -64,7 +64,7 @@ struct LinearEntry : nn::ModuleTypes<L, LinearFields> {
   }
 };
 
-/// The sum over rows of |x W^T - target|^2, without targets that are NaN.
+/// y = x W^T; the loss is the sum over rows of |y - target|^2. Targets of NaN do not count.
 template <class L>
 struct SquaredErrorHead : nn::ModuleTypes<L, LinearFields> {
   using Types = nn::ModuleTypes<L, LinearFields>;
@@ -94,7 +94,7 @@ struct SquaredErrorHead : nn::ModuleTypes<L, LinearFields> {
     nn::project<L, 1>(context, x, {weights.weight}, y);
     device::enqueue(context.stream, SquaredError<Compute>{.y = y, .targets = targets, .loss = loss});
   }
-  /// The outputs themselves: what makes a model one that can be asked (Purpose::generate).
+  /// Computes the outputs. With `logits`, a model can be used for Purpose::generate.
   void logits(nn::Context<L>& context, const Weights& weights, Tensor<const Compute> x, Tensor<Compute> y) const {
     nn::project<L, 1>(context, x, {weights.weight}, y);  // [T, O]
   }

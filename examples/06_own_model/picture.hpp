@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A picture of a forecast for a terminal.
+/// Draws a forecast on a terminal.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,7 @@
 
 namespace forecaster {
 
-/// Prints two curves over time, from top to bottom in steps of a fifth: `o` what happened, `*` what was forecast, `@`
-/// both.
+/// Prints two curves over time; a line of text is 0.2 high. `o`: the true value, `*`: the forecast, `@`: both.
 inline void print_picture(std::span<const float> happened, std::span<const float> forecast) {
   constexpr float highest = 1.6f;
   constexpr int rows = 17;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Made-up series with seasons, a slow swing and some noise, in windows that follow each other; the last are held out.
+/// Synthetic time series with a season, a slow swing and noise, cut into consecutive windows; the last are held out.
 #pragma once
 
 #include <cmath>
@@ -17,7 +17,7 @@
 
 namespace forecaster {
 
-/// A Source (fsdp/data/source.hpp). The same numbers on every rank and in every run.
+/// A Source (see fsdp/data/source.hpp). The numbers are the same on every rank and in every run.
 struct Seasons {
   using Batch = forecaster::Batch;
   struct Storage {
@@ -35,7 +35,7 @@ struct Seasons {
   std::int64_t sequence_length() const { return length; }
   std::string text() const { return std::to_string(series) + " series of " + std::to_string(windows * length); }
 
-  /// A series at a time.
+  /// The value of series `which` at a time.
   float value(std::int64_t which, std::int64_t time) const {
     const auto noise = fsdp::mixed(static_cast<std::uint64_t>(time * series + which)) >> 40;  // 24 bits
     const double season = static_cast<double>(time) / static_cast<double>(8 + 5 * which);
@@ -47,7 +47,7 @@ struct Seasons {
   Storage storage(std::int64_t sequences, fsdp::data::Allocate allocate) const {
     return {sequences, allocate(2 * sequences * length * series * std::int64_t{sizeof(float)})};
   }
-  /// A row's targets are the next row. Those of missing windows are not known.
+  /// Fills inputs and targets; the targets of a row are the next row. Sequences without a window get unknown targets.
   Batch fill(Storage& storage, std::span<const std::int64_t> chosen) const {
     const std::int64_t rows = storage.sequences * length;
     auto* const inputs = reinterpret_cast<float*>(storage.memory.get());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The one operation that a forecaster needs and the library does not have.
+/// The squared error: the only operation of the forecaster that the library does not have.
 #pragma once
 
 #include <cmath>
@@ -15,8 +15,8 @@
 
 namespace forecaster {
 
-/// Adds to loss[0] the sum of (y - target)^2, and replaces y by scale times the gradient of that sum. A target that is
-/// NaN does not count: there y becomes 0. T is float or bf16.
+/// Adds the sum of (y - target)^2 to loss[0], and overwrites y with scale times the gradient of that sum. Where a
+/// target is NaN, it adds nothing and y becomes 0. T is float or bf16.
 template <class T>
 struct SquaredError {
   static constexpr std::string_view name = "squared_error";
@@ -34,7 +34,7 @@ struct SquaredError {
   }
 };
 
-/// One thread, in the order of rows: outputs are few.
+/// Runs on one thread, in the order of rows, since there are few outputs.
 template <fsdp::device::ComputedBy<fsdp::device::Cpu> T>
 void run(fsdp::device::Cpu::Stream&, const SquaredError<T>& op) {
   double sum = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Lion, an optimizer of one's own: its operation, the CPU's kernel, and the value that trainers take.
+/// An optimizer of your own, Lion: its operation, its CPU kernel, and the type that a trainer takes.
 ///
-/// m is the mean of gradients; w -= lr (sign(beta1 m + (1 - beta1) g) + decay w), then m = beta2 m + (1 - beta2) g.
+/// w -= lr (sign(beta1 m + (1 - beta1) g) + decay w), then m = beta2 m + (1 - beta2) g; m is the mean of gradients.
 /// Source: Chen et al. 2023 (Symbolic Discovery of Optimization Algorithms).
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace lion {
 
-/// One pass over a range of elements. A skipped step writes `model` alone.
+/// Updates a range of elements in one pass. A skipped step writes only `model`.
 template <class Model>
 struct LionStep {
   static constexpr std::string_view name = "lion";
@@ -28,7 +28,7 @@ struct LionStep {
   fsdp::device::MainWeights main = {};                       // [n]
   fsdp::Tensor<float> mean = {};                             // [n]
   fsdp::Tensor<const float> gradient = {};                   // [n]
-  fsdp::Tensor<Model> model = {};                            // [n], or empty where it is main
+  fsdp::Tensor<Model> model = {};                            // [n]; empty if main is the model's weight
 
   auto tensors() const { return std::tie(step, main, mean, gradient, model); }
   fsdp::device::Cost cost() const {
@@ -57,10 +57,11 @@ void run(fsdp::device::Cpu::Stream&, const LionStep<Model>& op) {
   }
 }
 
+/// An Optimizer (see fsdp/optim/optimizer.hpp): its constants, states and update.
 struct Lion {
   double beta1 = 0.9;
   double beta2 = 0.99;
-  double weight_decay = 0.1;  ///< of parameters that decay
+  double weight_decay = 0.1;  ///< applied to parameters that decay
 
   static constexpr std::string_view name() { return "lion"; }
   static constexpr fsdp::optim::Grain grain() { return fsdp::optim::Grain::elements; }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// 07: an optimizer of your own. Its constants are flags, its state is in checkpoints and plans.
+// 07: an optimizer of your own. Its constants become flags; its state is part of plans and checkpoints.
 //
-// Without arguments it plans a step: "optimizer" is one float a weight, where AdamW has two. With --data FILE... it
-// trains;
-// --help shows --beta1 and --beta2.
-// Change next: a second state in lion.hpp (states, and piece.states[1] in update), and see the plan grow.
+// Without arguments it plans a step: "optimizer" takes one float per weight, where AdamW takes two. With --data FILE...
+// it trains; --help lists --beta1 and --beta2.
+//
+// Try next: add a second state in lion.hpp (states(), and piece.states[1] in update), and see the plan grow.
 #include <comm/threads.hpp>
 #include <fsdp/fsdp.hpp>
 

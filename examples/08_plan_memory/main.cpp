@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// 08: plan memory without training. A dry run makes the very step on a device that stores nothing.
+// 08: plan memory without training. A dry run executes a real step on a device that stores nothing.
 //
-// Prints, for a Llama of 8 billion weights and steps of four micro-batches of 8192 tokens, the GiB of the rank that
-// takes the most: to the byte what a run of that stack allocates. Nothing here needs the memory that it speaks of.
-// Change next: the config, the length, RunTime::tokens(2048) to {} (untiled); or another optimizer as the last
-// argument.
+// Prints the memory of rank 0 in GiB, for a Llama of 8 billion weights and steps of four micro-batches of 8192 tokens.
+// The plan is exact: a run of that stack allocates the same bytes. The dry run itself needs almost no memory.
+//
+// Try next: change the config or the sequence length; change RunTime::tokens(2048) to {} (untiled); pass another
+// optimizer as the last argument.
 #include <cstdio>
 
 #include <comm/threads.hpp>

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// 09: test policies alone, with the suites that Tessera's own pass. The program is a GoogleTest: --gtest_list_tests
-// shows what is asked, and a failure says in three lines what was asked, on which case, and what was found.
+// 09: test policies in isolation, with the suites that test Tessera's own policies.
 //
-// Change next: a line of strategy.hpp or counting.hpp (forget a reduction; return before a gather), and read what
-// fails. Then put your own type into a suite.
+// The program is a GoogleTest: --gtest_list_tests lists the tests. A failure says in three lines what was required, in
+// which case, and what was found.
+//
+// Try next: break a line of strategy.hpp or counting.hpp (skip a reduction, or return before a gather), and read which
+// test fails. Then put a type of your own into a suite.
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -21,7 +23,7 @@
 using namespace fsdp::testing;
 using Ranks = mine::Counting<fsdp::comm::Threads<>>;
 
-/// The numbers with which a policy is tested, where its default is not the one, or not all.
+/// The values of a policy to test, if it has no default constructor or more values than the default are to be tested.
 struct SomeTiles {
   static std::vector<mine::Tiles> policies() { return {mine::Tiles(1), mine::Tiles(3), mine::Tiles(500)}; }
 };

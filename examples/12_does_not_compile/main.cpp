@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// 12: a stack that cannot work does not compile, and the compiler's first sentence says why.
+// 12: a stack that cannot work does not compile, and the compiler's first error says why.
 //
-// `g++ -std=c++20 -fsyntax-only -I PREFIX/include/tessera main.cpp` says the sentence that begins behind "expect 1"
-// below, -DCASE=2 the next one, and with -DCASE=0 all is well.
-// Change next: add what the sentence asks for; or put another policy into a Stack that it cannot work with.
+// `g++ -std=c++20 -fsyntax-only -I PREFIX/include/tessera main.cpp` prints the error that is quoted after "expect 1"
+// below; with -DCASE=2 it prints the next one, and with -DCASE=0 it compiles.
+//
+// Try next: fix what the error asks for; or combine other policies that cannot work together in a Stack.
 //
 // expect 1: fsdp: a precision policy lacks the type Accumulate (gradients being summed)
 // expect 2: fsdp: this optimizer works on whole matrices, and the strategy cuts them over ranks
@@ -14,7 +15,7 @@
 #include <comm/threads.hpp>
 #include <fsdp/fsdp.hpp>
 
-/// Says nothing of the type in which gradients are summed.
+/// A precision policy that lacks Accumulate, the type in which gradients are summed.
 struct Forgetful {
   using Compute = fsdp::bf16;
   using Main = float;
@@ -23,7 +24,7 @@ struct Forgetful {
 
 #if CASE == 1
 using Stack = fsdp::Stack<fsdp::FullyShard<>, fsdp::comm::Threads<>, Forgetful, fsdp::tiling::Untiled>;
-#elif CASE == 2  // an optimizer that needs whole matrices, on a strategy that cuts them
+#elif CASE == 2  // an optimizer that needs whole matrices, with a strategy that shards them
 using Stack = fsdp::Stack<fsdp::FullyShard<>, fsdp::comm::Threads<>, fsdp::Bf16Mixed, fsdp::tiling::Untiled>;
 #else
 using Stack = fsdp::Stack<fsdp::FullyShard<>, fsdp::comm::Threads<>, fsdp::Bf16Mixed, fsdp::tiling::Untiled>;

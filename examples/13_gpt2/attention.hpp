@@ -2,7 +2,8 @@
 /// @file
 /// The first half of a GPT-2 block: x + attention(layer_norm(x)).
 ///
-/// Saved for backward: the input, q, k and v, attention's output and log-sum-exp. The normalised input is made again.
+/// Saved for backward: the input, the norm's statistics, q, k and v, attention's output and log-sum-exp. The normalised
+/// input is recomputed.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ struct AttentionFields {
   Pair<V> norm, qkv, out;  // [H], [H, 3 H], [H, H]
 };
 
-/// Causal attention; q, k and v come of one matmul. `out_deviation`: of the last layer's first values.
+/// Causal attention; one matmul computes q, k and v. `out_deviation`: standard deviation of the output projection's
+/// initial weights.
 template <class L>
 struct Attention : nn::ModuleTypes<L, AttentionFields> {
   using Types = nn::ModuleTypes<L, AttentionFields>;
@@ -105,7 +107,7 @@ struct Attention : nn::ModuleTypes<L, AttentionFields> {
   }
 
  private:
-  /// q, k or v of all three.
+  /// Returns q, k or v (index 0, 1 or 2) as a view of all three.
   template <class T>
   Tensor<T> part(Tensor<T> qkv, std::int64_t index) const {
     return qkv.slice_columns(index * hidden, (index + 1) * hidden);

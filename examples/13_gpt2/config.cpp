@@ -17,7 +17,7 @@ using fsdp::InputError;
 using fsdp::require;
 using nlohmann::json;
 
-/// Values that other models of the family have, and this one does not compute.
+/// Keys of config.json for which this model supports only one value.
 const std::pair<const char*, json> only[] = {
     {"model_type", "gpt2"},       {"activation_function", "gelu_new"},        {"tie_word_embeddings", true},
     {"scale_attn_weights", true}, {"scale_attn_by_inverse_layer_idx", false}, {"add_cross_attention", false}};

@@ -10,7 +10,7 @@
 
 namespace gpt2 {
 
-/// Without arguments a small one over bytes. GPT-2's own sizes are 50257, 1024, 768, 12 and 12.
+/// The defaults are a small model over bytes. GPT-2's own sizes are 50257, 1024, 768, 12 and 12.
 struct Gpt2Config {
   std::int64_t vocab_size = 256;
   std::int64_t n_positions = 256;
@@ -19,19 +19,20 @@ struct Gpt2Config {
   std::int64_t n_head = 4;
   double layer_norm_epsilon = 1e-5;
 
-  /// The text of a config.json, `source` naming it in messages. What this model does not compute is refused by name.
+  /// Parses the text of a config.json. `source`: its name for errors. Throws fsdp::InputError, which names the key, for
+  /// values that this model does not support.
   static Gpt2Config parse(std::string_view json, const std::string& source);
-  /// `folder`/config.json.
+  /// Reads `folder`/config.json.
   static Gpt2Config read(const std::filesystem::path& folder);
-  /// The config.json that `transformers` opens, with a newline at its end.
+  /// Returns the text of a config.json that `transformers` can open.
   std::string write() const;
-  /// Throws fsdp::InputError with one sentence about the first size that cannot work.
+  /// Throws fsdp::InputError with one sentence about the first invalid size.
   void validate() const;
 
   std::int64_t intermediate() const { return 4 * n_embd; }
   std::int64_t head_dim() const { return n_embd / n_head; }
 
-  // What flags ask for besides (train/model_choice.hpp): positions grow with --seq-len.
+  // Optional, for flags (train/model_choice.hpp): lets n_positions grow with --seq-len.
   std::int64_t& longest_sequence() { return n_positions; }
   const std::int64_t& longest_sequence() const { return n_positions; }
 

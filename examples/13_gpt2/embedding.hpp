@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// GPT-2's entry: a row of one table by token and a row of another by position.
+/// GPT-2's entry: the sum of a token embedding and a position embedding.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct EmbeddingFields {
   V tokens, positions;  // [V, H], [P, H]
 };
 
-/// Backward takes no weights: they are never gathered for it.
+/// The entry. Backward takes no weights, so they are not gathered for it.
 template <class L>
 struct Embedding : fsdp::nn::ModuleTypes<L, EmbeddingFields> {
   using Types = fsdp::nn::ModuleTypes<L, EmbeddingFields>;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// GPT-2's head: final norm, the embedding's table as vocabulary projection, cross-entropy; tile by tile.
+/// GPT-2's head: final norm, projection to the vocabulary (tied to the embedding), cross-entropy; tile by tile.
 ///
-/// Loss and gradients are made in one go, so that logits exist for one tile at a time. Tokens without a target cost as
-/// much as others.
+/// Loss and gradients are computed together, so that logits exist for only one tile at a time. Tokens without a target
+/// cost as much as others.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +42,8 @@ struct Head : nn::ModuleTypes<L, HeadFields> {
             {.name = "/wte.weight", .shape = {vocabulary, hidden}, .role = nn::Role::table}};
   }
 
-  /// Adds the sum over tokens to loss[0]; dx and gradients are those of scale * that sum, and dx is 0 where a target is
-  /// negative.
+  /// Adds the sum of the tokens' losses to loss[0]. dx and gradients are those of scale * that sum; dx is 0 for tokens
+  /// with a negative target.
   void loss(nn::Context<L>& context, const Weights& weights, const Gradients& gradients, Tensor<const Compute> x,
             const nn::Targets& targets, float scale, Tensor<Compute> dx, Tensor<double> loss) const {
     for_each_tile(context, weights, x, [&](const Tile& tile) {
@@ -77,7 +77,7 @@ struct Head : nn::ModuleTypes<L, HeadFields> {
   }
 
   std::int64_t logits_columns() const { return vocabulary; }
-  /// All logits [T, V]: for generation and tests, where T is small.
+  /// Computes all logits [T, V] at once: for generation and tests, where T is small.
   void logits(nn::Context<L>& context, const Weights& weights, Tensor<const Compute> x, Tensor<Compute> logits) const {
     typename L::Frame frame(context.arena);
     const auto normed = frame.template allocate<Compute>({x.rows(), hidden});  // [T, H]
@@ -86,7 +86,7 @@ struct Head : nn::ModuleTypes<L, HeadFields> {
     nn::project<L, 1>(context, normed, {weights.table}, logits);
   }
 
-  /// Nothing is kept.
+  /// Plans the tiles. No tile's activations are kept.
   fsdp::tiling::TilePlan plan(nn::Context<L>& context) const {
     constexpr auto size = std::int64_t{sizeof(Compute)};
     constexpr auto wide = std::int64_t{sizeof(typename L::Accumulate)};
@@ -105,14 +105,14 @@ struct Head : nn::ModuleTypes<L, HeadFields> {
   }
 
  private:
-  /// The rows of a tile, and its memory.
+  /// The rows [begin, end) of a tile, and its memory.
   struct Tile {
     std::int64_t begin = 0, end = 0;
     Statistics statistics;   // [t]
     Tensor<Compute> normed;  // [t, H], then its gradient
     Tensor<Compute> logits;  // [t, V], then their gradient
 
-    /// Of a list of all rows, those of a run that counts from the tile's first.
+    /// Returns a run's entries from a list of all rows. The run's rows are relative to the tile.
     Tensor<const std::int32_t> rows(Tensor<const std::int32_t> all, const nn::RowRun& run) const {
       return all.slice(begin + run.begin, begin + run.end);
     }
@@ -121,7 +121,7 @@ struct Head : nn::ModuleTypes<L, HeadFields> {
     return nn::valid_rows(targets.host.slice(tile.begin, tile.end), L::Device::counts_only);
   }
 
-  /// Calls body(tile) with the tile's logits.
+  /// Computes each tile's logits and calls body(tile).
   template <class Body>
   void for_each_tile(nn::Context<L>& context, const Weights& weights, Tensor<const Compute> x, const Body& body) const {
     for (const fsdp::tiling::Tile& each : plan(context).tiles) {

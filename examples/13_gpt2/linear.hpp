@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What GPT-2's modules are made of: linear layers with a bias, and layer norms.
+/// The parts of GPT-2's modules: linear layers with a bias, and layer norms.
 ///
-/// Weights of linear layers are [in, out], y = x W + b: Hugging Face's GPT-2 stores them so (its Conv1D), and folders
-/// load as they are.
+/// Weights of linear layers are [in, out], y = x W + b, as in Hugging Face's GPT-2 (its Conv1D), so that its folders
+/// load without transposing.
 #pragma once
 
 #include <fsdp/core/tensor.hpp>
@@ -17,7 +17,7 @@ namespace gpt2 {
 namespace device = fsdp::device;
 namespace nn = fsdp::nn;
 
-/// A weight or norm, and its bias.
+/// The weight and the bias of a linear layer or a norm.
 template <class V>
 struct Pair {
   V weight, bias;
@@ -38,7 +38,7 @@ void linear(nn::Context<L>& context, const PairWeights<L>& weights, Tensor<const
   context.progress();
 }
 
-/// dW (+)= x^T dy and db (+)= the sum of dy's rows; nothing of what is frozen.
+/// dW (+)= x^T dy and db (+)= the sum of dy's rows. Skips frozen parameters.
 template <class L>
 void linear_backward_weights(nn::Context<L>& context, const PairGradients<L>& gradients,
                              Tensor<const typename L::Compute> x, Tensor<const typename L::Compute> dy) {
@@ -63,7 +63,7 @@ void linear_backward_input(nn::Context<L>& context, const PairWeights<L>& weight
   context.progress();
 }
 
-/// Mean and 1 / deviation of rows.
+/// The mean and 1 / standard deviation of each row.
 struct Statistics {
   Tensor<float> mean, rstd;  // [T]
 
@@ -72,6 +72,7 @@ struct Statistics {
   }
 };
 
+/// y = layer_norm(x); also writes the rows' statistics.
 template <class L>
 void normalise(nn::Context<L>& context, const PairWeights<L>& weights, float eps, Tensor<const typename L::Compute> x,
                Tensor<typename L::Compute> y, const Statistics& statistics) {
@@ -84,7 +85,7 @@ void normalise(nn::Context<L>& context, const PairWeights<L>& weights, float eps
                                                                  .rstd = statistics.rstd});
 }
 
-/// dx (+)= the norm's gradient; dx may be dy.
+/// dx (+)= the norm's gradient. dx may alias dy.
 template <class L>
 void normalise_backward(nn::Context<L>& context, const PairWeights<L>& weights, const PairGradients<L>& gradients,
                         Tensor<const typename L::Compute> x, const Statistics& statistics,

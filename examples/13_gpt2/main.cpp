@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// 13: a larger model of your own, with modules and operations of its own: GPT-2 over bytes.
+// 13: a larger model of your own, with its own modules and operations: GPT-2 over bytes.
 //
-// Without arguments it plans a step of 4 ranks. With --data FILE... it trains; the values of its config are flags
-// (--n-layer 4, see --help). Change next: the stack; or an operation in operations.cpp, which tests/examples compares
-// with float64.
+// Without arguments it plans a step on 4 ranks. With --data FILE... it trains; the values of its config are flags
+// (--n-layer 4, see --help).
+//
+// Try next: change the stack; or change an operation in operations.cpp, which tests/examples compares with float64.
 #include <comm/threads.hpp>
 #include <fsdp/fsdp.hpp>
 

@@ -2,7 +2,7 @@
 /// @file
 /// The second half of a GPT-2 block: x + mlp(layer_norm(x)), tile by tile.
 ///
-/// Saved for backward: the input, and of kept tiles what goes into GELU. All else of a tile is made again.
+/// Saved for backward: the input and the norm's statistics; for kept tiles also GELU's input. The rest is recomputed.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct Mlp : nn::ModuleTypes<L, MlpFields> {
   std::int64_t intermediate = 0;
   float eps = 1e-5f;
   double out_deviation = 0.02;
-  std::int64_t repeats = 1;  ///< units like this whose kept tiles are alive together: a model's blocks
+  std::int64_t repeats = 1;  ///< number of blocks whose kept tiles exist at the same time
 
   struct Saved {
     Tensor<const Compute> x;  // [T, H]
@@ -48,7 +48,7 @@ struct Mlp : nn::ModuleTypes<L, MlpFields> {
              {"mlp.c_proj.bias", {hidden}, nn::Initial::zeros}}};
   }
 
-  /// A kept token costs GELU's input; a tile costs that, GELU's output and the norm's.
+  /// Plans the tiles. A kept token costs GELU's input; a tile costs GELU's input and output and the norm's output.
   fsdp::tiling::TilePlan plan(nn::Context<L>& context) const {
     constexpr auto size = std::int64_t{sizeof(Compute)};
     constexpr auto wide = std::int64_t{sizeof(typename L::Accumulate)};
@@ -98,7 +98,7 @@ struct Mlp : nn::ModuleTypes<L, MlpFields> {
   }
 
  private:
-  /// The rows of a tile, and its memory.
+  /// The rows [begin, end) of a tile, and its memory.
   struct Tile {
     std::int64_t begin = 0, end = 0;
     bool kept = false;
@@ -137,7 +137,7 @@ struct Mlp : nn::ModuleTypes<L, MlpFields> {
     }
   }
 
-  /// What goes into GELU.
+  /// Computes GELU's input.
   void expand(nn::Context<L>& context, const Weights& weights, const Tile& tile) const {
     normalise(context, weights.norm, eps, tile.x, tile.normed, tile.statistics);
     linear(context, weights.up, tile.normed, tile.up);

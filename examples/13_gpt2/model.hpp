@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// GPT-2 (Radford et al. 2019) as a list of units. Names are those of Hugging Face's GPT2Model.
+/// GPT-2 (Radford et al. 2019) as a list of units. Parameters have the names of Hugging Face's GPT2Model.
 #pragma once
 
 #include <cmath>
@@ -30,7 +30,7 @@ struct BlockFields {
   MlpFields<V> mlp;
 };
 
-/// Both halves.
+/// A transformer block: attention and MLP.
 template <class L>
 struct Block : nn::ModuleTypes<L, BlockFields> {
   using Types = nn::ModuleTypes<L, BlockFields>;
@@ -58,7 +58,7 @@ struct Block : nn::ModuleTypes<L, BlockFields> {
     mlp.forward(context, weights.mlp, saved.mlp, middle, y);
   }
 
-  /// What forward saves. The output is made as well, and forgotten.
+  /// Recomputes what forward saves, before backward. Also computes the output, which is discarded.
   void replay(nn::Context<L>& context, const Shared& shared, const Weights& weights, Saved& saved,
               Tensor<const Compute> x) const {
     typename L::Frame frame(context.arena);
@@ -72,7 +72,7 @@ struct Block : nn::ModuleTypes<L, BlockFields> {
   }
 };
 
-/// A Model (fsdp/models/model.hpp) that generates.
+/// A Model (see fsdp/models/model.hpp) that can generate.
 template <class StackT>
 class Gpt2 {
  public:
@@ -118,14 +118,15 @@ class Gpt2 {
     return Batch::unread(sequences, sequence_length);
   }
 
-  /// As fsdp::Llama counts them.
+  /// FLOPs of a step, as fsdp::Llama counts them.
   double flops(std::int64_t tokens, std::int64_t squares) const {
     const auto layers = static_cast<double>(config_.n_layer), width = static_cast<double>(config_.n_embd);
     const double matmul_weights = layers * 12 * width * width + static_cast<double>(config_.vocab_size) * width;
     return 6 * matmul_weights * static_cast<double>(tokens) + 6 * layers * width * static_cast<double>(squares);
   }
 
-  /// Stored tensors that this model does not use: masks, and the head where it is stored beside the table.
+  /// Returns why a stored tensor is not used, or nothing if it is: masks (an empty text: no warning), and a head that
+  /// is stored besides the embedding.
   std::optional<std::string> ignored(const std::string& name) const {
     if (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")) return "";
     if (name == "lm_head.weight") return "since the head is tied to the embedding";

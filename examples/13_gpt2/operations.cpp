@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// GPT-2's operations on the CPU: plain loops over rows, or over columns where rows are summed.
+/// GPT-2's operations on the CPU: plain loops over rows, or over columns for sums of rows.
 #include "operations.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace gpt2 {
 namespace {
 
-/// Calls body(i) for each i below count, on the stream's threads.
+/// Calls body(i) for each i in [0, count), on the stream's threads.
 template <class Body>
 void for_each(const Cpu::Stream& stream, std::int64_t count, const Body& body) {
   const int threads = stream.threads();
@@ -21,10 +21,10 @@ void for_each(const Cpu::Stream& stream, std::int64_t count, const Body& body) {
   for (std::int64_t i = 0; i < count; ++i) body(i);
 }
 
-/// Columns that are summed together, so that a row's are read as one cache line.
+/// Columns that one thread sums together: a row's values are one cache line of floats.
 constexpr std::int64_t block = 16;
 
-/// sums[c] (+)= the sum over rows of term(row, c), in double and in the order of rows, whatever the threads.
+/// sums[c] (+)= the sum over rows of term(row, c). Adds in double, in the order of rows for any number of threads.
 template <class Term>
 void sum_rows(const Cpu::Stream& stream, std::int64_t rows, const Tensor<float>& sums, Write write, const Term& term) {
   if (sums.data() == nullptr) return;
@@ -41,7 +41,7 @@ void sum_rows(const Cpu::Stream& stream, std::int64_t rows, const Tensor<float>&
   });
 }
 
-/// tanh(sqrt(2 / pi) (x + 0.044715 x^3)), and what stands in it derived by x.
+/// tanh(u) for u = sqrt(2 / pi) (x + 0.044715 x^3), and the derivative du / dx.
 struct GeluParts {
   explicit GeluParts(float x)
       : tanh(std::tanh(root * (x + cubic * x * x * x))), slope(root * (1 + 3 * cubic * x * x)) {}
@@ -79,7 +79,7 @@ void run(Cpu::Stream& stream, const LayerNormBackward<T>& op) {
   const auto normal = [&](std::int64_t row, std::int64_t c) {
     return (static_cast<float>(op.x.row(row)[c]) - op.mean[row]) * op.rstd[row];
   };
-  // First what reads all rows of dy, since dx may be written over them.
+  // The sums come first: they read all rows of dy, and dx may overwrite them.
   sum_rows(stream, rows, op.dweight, op.dweight_write,
            [&](std::int64_t row, std::int64_t c) { return static_cast<float>(op.dy.row(row)[c]) * normal(row, c); });
   sum_rows(stream, rows, op.dbias, op.dbias_write,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The operations that GPT-2 needs and the library does not have: declared here, run on the CPU by operations.cpp.
+/// The operations of GPT-2 that the library does not have. operations.cpp implements them for the CPU.
 ///
-/// For another device, overload `run` for its stream beside these. Results do not depend on the number of threads.
+/// For another device, add overloads of `run` for its stream. Results do not depend on the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ using fsdp::Write;
 using fsdp::device::Cost;
 using fsdp::device::Cpu;
 
-/// y = (x - mean) / sqrt(variance + eps) * weight + bias, per row (Ba et al. 2016). Keeps mean and 1 / sqrt(...).
+/// y = (x - mean) / sqrt(variance + eps) * weight + bias, per row (Ba et al. 2016). Also writes mean and 1 / sqrt(...).
 template <class T>
 struct LayerNorm {
   static constexpr std::string_view name = "layer_norm";
@@ -48,7 +48,8 @@ struct LayerNorm {
   }
 };
 
-/// Gradients of LayerNorm, each overwritten or added to; dx may be dy itself. What has no memory is not made.
+/// Gradients of LayerNorm; each is overwritten or accumulated. dx may alias dy. dweight and dbias without memory are
+/// not computed.
 template <class T>
 struct LayerNormBackward {
   static constexpr std::string_view name = "layer_norm_backward";
@@ -81,7 +82,7 @@ struct LayerNormBackward {
   }
 };
 
-/// y = gelu(x), in the form with tanh (Hendrycks and Gimpel 2016): Hugging Face's "gelu_new".
+/// y = gelu(x), in its tanh form (Hendrycks and Gimpel 2016): Hugging Face's "gelu_new".
 template <class T>
 struct Gelu {
   static constexpr std::string_view name = "gelu";
@@ -113,7 +114,7 @@ struct GeluBackward {
   }
 };
 
-/// Which row of a table of positions each token of a batch reads: positions begin anew with every document.
+/// Maps each token of a batch to its position. Positions restart with every document.
 struct Positions {
   std::int64_t sequence_length = 0;
   fsdp::device::CumulativeLengths documents = {};
@@ -141,7 +142,7 @@ struct AddPositions {
   }
 };
 
-/// dtable[position of t] += dy[t] in the order of t; `overwrite` clears the table first.
+/// dtable[position of t] += dy[t], in the order of t. Write::overwrite clears the table first.
 template <class T>
 struct PositionsGradient {
   static constexpr std::string_view name = "positions_gradient";
@@ -161,8 +162,7 @@ struct PositionsGradient {
   }
 };
 
-// ---- On the CPU. T is float or bf16.
-// ---------------------------------------------------------------------------------
+// CPU kernels. T is float or bf16.
 
 template <fsdp::device::ComputedBy<Cpu> T>
 void run(Cpu::Stream&, const LayerNorm<T>&);

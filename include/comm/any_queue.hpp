@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A device's queue with its types erased: what a core that is compiled once asks of it.
+/// A type-erased device queue, so that backend cores compile once for all devices.
 #pragma once
 
 #include <concepts>
@@ -18,25 +18,26 @@
 
 namespace fsdp::comm {
 
-/// An event of some device; null has happened.
+/// A type-erased device event. A null event counts as already happened.
 using AnyEvent = std::shared_ptr<const void>;
 
-/// One queue of a device. Everything asked for runs in that order, beside the host. An empty one stands for no queue.
+/// One queue of a device. It runs its work in the order enqueued, asynchronously to the host. A default-constructed
+/// AnyQueue converts to false and means "no queue".
 struct AnyQueue {
   std::function<AnyEvent()> record;
-  std::function<void(const AnyEvent&)> wait;  ///< the queue does, not the host
+  std::function<void(const AnyEvent&)> wait;  ///< makes the queue wait; the host does not
   std::function<bool(const AnyEvent&)> happened;
-  std::function<void()> synchronize;  ///< the host waits, without a deadline
+  std::function<void()> synchronize;  ///< blocks the host, without a deadline
   std::function<void(const std::byte* from, std::byte* to, std::int64_t bytes)> move;
   std::function<void(const float* from, DType wire, std::int64_t count, std::byte* to)> round;
-  /// As sum_in_order of comm/transfer.hpp; all contributions are stored as one type.
+  /// Enqueues sum_in_order of comm/transfer.hpp. All contributions must have the same stored type.
   std::function<void(std::span<const Contribution>, DType wire, std::int64_t count, Write, float* to)> sum;
-  /// Zeroed memory of the device, at once.
+  /// Allocates zeroed device memory; not ordered with the queue.
   std::function<std::shared_ptr<std::byte>(std::int64_t bytes)> allocate;
-  /// Zeroed memory of the host that `move` reads and writes without waiting. A copy of other memory of the host may
-  /// block until the queue comes to it: no deadline ends that.
+  /// Allocates zeroed host memory that `move` copies asynchronously (pinned where the device needs it). Copying other
+  /// host memory may block the host until the queue reaches the copy, and no deadline applies to that.
   std::function<std::shared_ptr<std::byte>(std::int64_t bytes)> allocate_on_host;
-  /// What the device's libraries know the queue by.
+  /// The handle that the device's libraries take, such as a cudaStream_t; null if the device has none.
   void* native = nullptr;
 
   explicit operator bool() const { return record != nullptr; }
@@ -52,7 +53,7 @@ typename Device::Event event_of(const AnyEvent& event) {
   return event == nullptr ? Event{} : *static_cast<const Event*>(event.get());
 }
 
-/// A new queue of a device, of the first priority where it knows any. `name` is for people.
+/// Makes a queue of `Device`, with Priority::first if the device supports priorities. `name` labels it in profilers.
 template <class Device>
 AnyQueue make_queue(std::string_view name) {
   using Queue = typename Device::Queue;

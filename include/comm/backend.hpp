@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The typed front of a backend that moves bytes: what Self, Threads, Mpi and Nccl share.
+/// The typed front end that Self, Threads, Mpi and Nccl share; it drives an untyped core.
 ///
 /// A core is one rank with its element types erased. It has `rank`, `size`, `monitor`, `scratch_bytes`, `split`, and
-///  - `Transfer& prepare()`: the next transfer's description, to be filled in; `Ticket start()`: starts it;
-///  - `test(ticket)`, `wait(ticket)`: as AsyncRequest says; `abandon(ticket)`: this rank has failed and will not wait;
-///  - where the device is asynchronous, `after(event)`, `wait_for(event)` and `done(ticket)`, as QueuedCommunicator
-///  says, and `progress(ticket)`: what this rank's host has to do for it.
+///  - `Transfer& prepare()`: returns the next transfer's description, for the caller to fill in; `Ticket start()`:
+///  starts it;
+///  - `test(ticket)`, `wait(ticket)`: see AsyncRequest; `abandon(ticket)`: this rank has failed and will not wait;
+///  - on an asynchronous device, `after(event)`, `wait_for(event)` and `done(ticket)`: see QueuedCommunicator; and
+///  `progress(ticket)`: does the host's share of the work without waiting.
 #pragma once
 
 #include <cstddef>
@@ -22,20 +23,20 @@
 
 namespace fsdp::comm {
 
-/// Number of a transfer on its communicator, from 0.
+/// The number of a transfer on its communicator, from 0.
 using Ticket = std::uint64_t;
 
-/// A started transfer of `Core`. Must not outlive its communicator; several are waited for in the order they were
-/// started.
+/// A transfer that was started on a `Core`. It must not outlive its communicator. Wait for several requests in the
+/// order in which they were started.
 template <class Core>
 class TransferRequest {
   static constexpr bool queued = requires(Core & core) { core.done(Ticket{}); };
 
  public:
   TransferRequest() = default;
-  /// Of a transfer that `core` has started.
+  /// Wraps transfer `ticket`, which `core` has started.
   TransferRequest(Core& core, Ticket ticket) : core_(&core), ticket_(ticket), exceptions_(std::uncaught_exceptions()) {}
-  /// Moving takes the transfer along; the target's own is finished first.
+  /// Takes over the other's transfer. Assignment first finishes the transfer that this object held.
   /// @{
   TransferRequest(TransferRequest&& other) noexcept
       : core_(std::exchange(other.core_, nullptr)),
@@ -53,24 +54,24 @@ class TransferRequest {
   /// @}
   ~TransferRequest() { finish(); }
 
-  /// Whether all is done; makes progress where the host moves.
+  /// Returns whether the transfer is complete. Makes progress if the host moves the data.
   bool test() {
     if (core_ == nullptr || state_ == State::over) return true;
     if (!core_->test(ticket_)) return false;
     state_ = State::over;
     return true;
   }
-  /// Does what this rank's host has to do for it, without waiting.
+  /// Does the host's share of the transfer, without waiting.
   void progress() requires requires(Core& core) { core.progress(Ticket{}); }
   {
     if (core_ != nullptr && state_ != State::over) core_->progress(ticket_);
   }
-  /// Waits until results are in place and peers use this rank's memory no more. Throws CollectiveError.
+  /// Waits until the results are in place and no peer uses this rank's memory any more. Throws CollectiveError.
   void wait() {
     if (core_ != nullptr && std::exchange(state_, State::over) != State::over) core_->wait(ticket_);
   }
-  /// The event of the request's end, the same in every call: the order of queues must not depend on when the host
-  /// looks. The caller waits on it; the destructor then does not.
+  /// Returns the event of the request's completion. Every call returns the same event, so that the order of queues does
+  /// not depend on the host's timing. The caller waits on the event; the destructor then does not wait.
   auto done() requires queued {
     decltype(core_->done(ticket_)) event{};
     if (core_ != nullptr) event = core_->done(ticket_);
@@ -79,9 +80,10 @@ class TransferRequest {
   }
 
  private:
-  enum class State : std::uint8_t { started, joined, over };  ///< joined: somebody has the event of its end
+  enum class State : std::uint8_t { started, joined, over };  ///< joined: the caller holds the completion event
 
-  /// Waits, or gives up at once while an exception unwinds this rank; a failure shows in the next collective.
+  /// Waits for the transfer, or abandons it at once while an exception unwinds this rank. Swallows errors: a failure
+  /// shows in the next collective.
   void finish() noexcept {
     if (core_ == nullptr || state_ == State::over) return;
     if (std::uncaught_exceptions() > exceptions_) return core_->abandon(ticket_);
@@ -94,37 +96,37 @@ class TransferRequest {
 
   Core* core_ = nullptr;
   Ticket ticket_ = 0;
-  int exceptions_ = 0;  ///< in flight when this was made
+  int exceptions_ = 0;  ///< in flight at construction
   State state_ = State::started;
 };
 
-/// values = the rows of `gathered` (one per rank, values.size() each) combined in rank order.
+/// Reduces the rows of `gathered` (one per rank, values.size() each) into `values`, in rank order.
 /// @{
 void combine_in_rank_order(std::span<const double> gathered, Reduction reduction, std::span<double> values);
 void combine_in_rank_order(std::span<const std::int64_t> gathered, Reduction reduction, std::span<std::int64_t> values);
 /// @}
 
-/// Everything of a Communicator but its name, split and launch.
+/// Base class that implements a Communicator on a core, except its name, `split` and launch function.
 template <class Core, class DeviceType>
 class Backend {
  public:
   using Device = DeviceType;
   using Request = TransferRequest<Core>;
 
-  /// Takes the rank's core.
+  /// Takes ownership of the rank's core.
   explicit Backend(std::unique_ptr<Core> core) : core_(std::move(core)) {}
 
-  /// As Communicator asks.
+  /// See Communicator.
   /// @{
   int rank() const { return core_->rank(); }
   int size() const { return core_->size(); }
   Monitor& monitor() { return core_->monitor(); }
   const Monitor& monitor() const { return core_->monitor(); }
   /// @}
-  /// Bytes that this communicator holds from its making to its end, besides the caller's tensors.
+  /// Returns the bytes that this communicator holds for its whole lifetime, besides the caller's tensors.
   std::int64_t scratch_bytes() const { return core_->scratch_bytes(); }
 
-  /// As Communicator asks.
+  /// See Communicator.
   /// @{
   template <class T>
   Request all_gather(std::span<const Segment<T>> segments) {
@@ -146,13 +148,13 @@ class Backend {
   }
   /// @}
 
-  /// As QueuedCommunicator asks.
+  /// See QueuedCommunicator.
   /// @{
   void after(const typename Device::Event& event) requires(Device::asynchronous) { core_->after(event); }
   void wait_for(const typename Device::Event& event) requires(Device::asynchronous) { core_->wait_for(event); }
   /// @}
 
-  /// As Communicator asks; all of them block.
+  /// See Communicator. All of them block.
   /// @{
   void reduce(std::span<double> values, Reduction reduction) { reduce_values(values, reduction); }
   void reduce(std::span<std::int64_t> values, Reduction reduction) { reduce_values(values, reduction); }
@@ -173,7 +175,7 @@ class Backend {
   /// @}
 
  protected:
-  /// For launching and splitting.
+  /// Returns the core, for the backend's launch and split functions.
   Core& core() { return *core_; }
 
  private:
@@ -201,7 +203,7 @@ class Backend {
   }
 
   std::unique_ptr<Core> core_;
-  std::vector<std::int64_t> counts_;  ///< of blocking calls
+  std::vector<std::int64_t> counts_;  ///< Segment::counts of the current blocking call
 };
 
 }  // namespace fsdp::comm

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Agreement of ranks: what each is about to do, compared before it does it. On where Options::checks is set, on all
-/// ranks.
+/// Compares the collective that each rank is about to start, before it starts. Enabled by Options::checks, which must
+/// be set alike on all ranks.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace fsdp::comm {
 
-/// A collective in a fixed number of bytes, so that one small gather compares it.
+/// A description of a collective in a fixed number of bytes, so that one small gather compares all ranks.
 struct Fingerprint {
   std::int64_t sequence = 0;
   std::int64_t bytes = 0;
@@ -32,10 +32,10 @@ struct Fingerprint {
 
 Fingerprint fingerprint_of(const Record& record, std::int64_t segments, std::uint64_t sizes, std::uint8_t variant);
 
-/// Throws CollectiveError, on every rank the same, unless all are equal.
+/// Throws CollectiveError unless all fingerprints are equal. Every rank throws the same error.
 void require_agreement(const Monitor& monitor, std::span<const Fingerprint> by_rank);
 
-/// The same of all ranks; `gather` asks them.
+/// Gathers all ranks' fingerprints with `gather` (an all-gather of bytes), then calls require_agreement.
 void check_agreement(const Monitor& monitor, int ranks, const Fingerprint& mine,
                      FunctionRef<void(std::span<const std::byte>, std::span<std::byte>)> gather);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The collectives as everything above calls them: arguments checked, ranks compared, recorded, timed, errors
-/// explained.
+/// The collectives that all other code calls. They check arguments, compare ranks, record, time, and name the
+/// collective in errors.
 ///
-/// Which of that happens at run time is in the communicator's `monitor().options`. Backends are never called past this
-/// layer. `segments` is a std::vector, std::array or std::span of Segment<T>.
+/// The communicator's `monitor().options` says which of these are on. Nothing calls a backend directly.
+/// `segments` is a std::vector, std::array or std::span of Segment<T>.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ namespace detail {
 template <class T>
 std::type_identity<T> element_of(const Segment<T>&);
 
-/// T of a contiguous range of Segment<T>.
+/// The T of a contiguous range of Segment<T>.
 template <class Segments>
 using ElementOf = typename decltype(element_of(*std::declval<const Segments&>().data()))::type;
 
@@ -37,16 +37,17 @@ std::span<const Segment<ElementOf<Segments>>> view_of(const Segments& segments) 
   return {segments.data(), segments.size()};
 }
 
-/// Sizes of a list of segments, all checked.
+/// Totals over a list of checked segments.
 struct Sizes {
   std::int64_t elements = 0;      ///< of all `full`
   std::int64_t own_elements = 0;  ///< of all `local`
-  std::int64_t own_copied = 0;    ///< of those `local` that do not lie in place
+  std::int64_t own_copied = 0;    ///< of those `local` that are not in place inside `full`
   std::uint64_t hash = hash_seed;
   int ranks = 1;
 };
 
-/// Adds the segment number `index`, of elements of so many bytes.
+/// Checks segment number `index` and adds it to `sizes`. Throws if its counts, its memory or aliasing are wrong for
+/// `op`.
 void add_segment(Sizes& sizes, std::size_t index, const ByteSegment& segment, std::int64_t element_bytes, int rank,
                  Op op, Write write);
 
@@ -58,7 +59,7 @@ Sizes sizes_of(std::span<const Segment<T>> segments, int rank, int size, Op op, 
   return sizes;
 }
 
-/// What a collective is about to move.
+/// What `enter` needs to know of a collective that is about to start.
 struct Entered {
   Op op = Op::barrier;
   DType dtype = DType::u8;
@@ -69,7 +70,8 @@ struct Entered {
   std::uint8_t variant = 0;
 };
 
-/// Numbers and records a collective that is about to start, and compares it where `gather` is there to ask the others.
+/// Numbers and records a collective that is about to start. With Options::checks, compares it with the other ranks' by
+/// `gather`.
 Record enter(Monitor& monitor, int rank, int size, const Entered& entered,
              FunctionRef<void(std::span<const std::byte>, std::span<std::byte>)> gather);
 template <Communicator C>
@@ -89,7 +91,7 @@ consteval bool check_wire() {
 
 }  // namespace detail
 
-/// Every rank's `local` goes to its place in every rank's `full`.
+/// Gathers every rank's `local` into its place in every rank's `full`.
 template <Communicator C, class Segments>
 [[nodiscard]] Pending<C> all_gather(C& c, const Segments& segments, Label label = {}) {
   using T = detail::ElementOf<Segments>;
@@ -106,8 +108,8 @@ template <Communicator C, class Segments>
   return {watch(c.monitor(), record, [&] { return c.all_gather(list); }), c.monitor(), record};
 }
 
-/// local = or += the sum over ranks of this rank's piece of their `full`: contributions rounded to Wire, summed in
-/// float in rank order.
+/// Sums this rank's piece of all ranks' `full` into `local`, by = or += as `write` says. Contributions are rounded to
+/// Wire and summed in float in rank order (Nccl with float: in NCCL's order).
 template <class Wire, Communicator C, class Segments>
 [[nodiscard]] Pending<C> reduce_scatter(C& c, const Segments& segments, Write write, Label label = {},
                                         Contributions contributions = Contributions::kept) {
@@ -131,7 +133,8 @@ template <class Wire, Communicator C, class Segments>
   return {watch(c.monitor(), record, start), c.monitor(), record};
 }
 
-/// full = the sum over ranks of their `full`: a reduce_scatter in place and an all_gather of its results.
+/// Sums all ranks' `full` into every rank's `full`: an in-place reduce_scatter, then an all_gather. `local` must be in
+/// place inside `full`.
 template <class Wire, Communicator C, class Segments>
 [[nodiscard]] Pending<C> all_reduce(C& c, const Segments& segments, Label label = {}) {
   static_assert(detail::check_wire<C, Wire>());
@@ -148,7 +151,7 @@ template <class Wire, Communicator C, class Segments>
   return {watch(c.monitor(), record, [&] { return c.template all_reduce<Wire>(list); }), c.monitor(), record};
 }
 
-/// Combines a few values (double or std::int64_t) of all ranks, in rank order, into every rank's `values`.
+/// Reduces a few values (double or std::int64_t) over all ranks, in rank order, into every rank's `values`. Blocks.
 template <Communicator C, class T>
 void reduce(C& c, std::span<T> values, Reduction reduction, Label label = {}) {
   const auto count = static_cast<std::int64_t>(values.size());
@@ -162,14 +165,14 @@ void reduce(C& c, std::span<T> values, Reduction reduction, Label label = {}) {
   watch(c.monitor(), record, [&] { c.reduce(values, reduction); });
 }
 
-/// The sum of one value over all ranks, in rank order.
+/// Returns the sum of one value over all ranks, added in rank order.
 template <Communicator C>
 double sum_over_ranks(C& c, double value, Label label = {}) {
   reduce(c, std::span(&value, 1), Reduction::sum, label);
   return value;
 }
 
-/// Root's bytes go to every rank.
+/// Copies root's bytes to every rank. Blocks.
 template <Communicator C>
 void broadcast(C& c, std::span<std::byte> bytes, int root, Label label = {}) {
   require(root >= 0 && root < c.size(), "broadcast: rank ", root, " of ", c.size(), " is not there");
@@ -183,7 +186,7 @@ void broadcast(C& c, std::span<std::byte> bytes, int root, Label label = {}) {
   watch(c.monitor(), record, [&] { c.broadcast(bytes, root); });
 }
 
-/// all = every rank's `mine`, in rank order; all have the same size.
+/// Gathers every rank's `mine` into `all`, in rank order. All ranks pass the same size. Blocks.
 template <Communicator C>
 void gather_bytes(C& c, std::span<const std::byte> mine, std::span<std::byte> all, Label label = {}) {
   require(all.size() == mine.size() * static_cast<std::size_t>(c.size()), "gather_bytes: ", all.size(),
@@ -194,21 +197,22 @@ void gather_bytes(C& c, std::span<const std::byte> mine, std::span<std::byte> al
   watch(c.monitor(), record, [&] { c.gather_bytes(mine, all); });
 }
 
-/// Returns when all ranks have come.
+/// Returns when all ranks have called it.
 template <Communicator C>
 void barrier(C& c, Label label = {}) {
   const Record record = detail::enter(c, {.op = Op::barrier, .label = label});
   watch(c.monitor(), record, [&] { c.barrier(); });
 }
 
-/// The next collective of `c` starts after `event`; several add up.
+/// Makes the next collective of `c` start after `event`. Several events add up. Does nothing on a synchronous device.
 template <Communicator C>
 void after(C& c, const typename C::Device::Event& event) {
   if constexpr (C::Device::asynchronous) c.after(event);
 }
 
-/// Whether a graph of the device can keep collectives of `c` (device::Captures): all ranks capture the same ones, and
-/// launch them together. One rank alone moves nothing. With other backends the host takes part in each collective.
+/// Returns whether a device graph can capture collectives of `c` (device::Captures). All ranks must capture the same
+/// collectives and launch the graphs together. Always true for a single rank; otherwise the backend must support it
+/// (Nccl does; in the others the host takes part in each collective) and Options::checks must be off.
 template <Communicator C>
 bool can_be_captured(C& c) {
   if (c.size() == 1) return true;
@@ -218,8 +222,8 @@ bool can_be_captured(C& c) {
     return false;
 }
 
-/// The host waits for all that `queue` was asked for. Throws CollectiveError at the deadline, or where another rank has
-/// failed and will not take part in what the queue waits for.
+/// Blocks the host until all work enqueued on `queue` is done. Throws CollectiveError at the device deadline
+/// (Options::device_deadline) or when another rank has failed. Does nothing on a synchronous device.
 template <Communicator C>
 void synchronize(C& c, typename C::Device::Queue& queue) {
   if constexpr (C::Device::asynchronous)
@@ -229,15 +233,16 @@ void synchronize(C& c, typename C::Device::Queue& queue) {
     });
 }
 
-/// The host waits for `event`, after which `label` is there. Throws as synchronize does.
+/// Blocks the host until `event` has happened; `label` names what it waits for in errors. Throws as synchronize does.
 template <Communicator C>
 void wait_for(C& c, const typename C::Device::Event& event, Label label) {
   if constexpr (C::Device::asynchronous)
     watch(c.monitor(), Record{.sequence = c.monitor().sequence, .label = label}, [&] { c.wait_for(event); });
 }
 
-/// Zeroed memory that other ranks can read where it lies, for what collectives read (`local` of a gather, `full` of a
-/// reduction); nullptr where the communicator has none, or no need of it. It may outlive the communicator.
+/// Allocates zeroed memory that collectives move without a staging copy: peers or NCCL read it in place. Use it for
+/// what collectives read (`local` of a gather, `full` of a reduction). Returns nullptr if the communicator has or needs
+/// no such memory. The memory may outlive the communicator.
 template <Communicator C>
 std::shared_ptr<std::byte> shared_memory(C& c, std::int64_t bytes) {
   if constexpr (requires { c.shared_memory(bytes); })
@@ -246,7 +251,7 @@ std::shared_ptr<std::byte> shared_memory(C& c, std::int64_t bytes) {
     return nullptr;
 }
 
-/// Ranks r with equal color_of(r) form a new communicator, ordered by their rank here, with the same options.
+/// Splits `c`: ranks r with equal color_of(r) form a new communicator, ordered by their rank in `c`, with its options.
 template <Communicator C, class ColorOf>
 C split(C& c, ColorOf color_of) {
   const int color = color_of(c.rank());

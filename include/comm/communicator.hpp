@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a communication backend is: the concept, segments, requests and errors.
+/// The concept of a communication backend, with its segments and requests.
 ///
-/// A backend moves bytes and nothing else. Recording, checks and labels live in comm/collectives.hpp, the one layer of
-/// free functions that everything above calls; they keep their state in the Monitor that each backend carries. To add a
-/// backend: a header beside this one that passes check_communicator, its row in tests/comm/.
+/// A backend only moves bytes. Recording, checks and labels live in comm/collectives.hpp, the layer of free functions
+/// that all other code calls; they keep their state in each backend's Monitor. To add a backend, write a header beside
+/// this one that passes check_communicator, and add its row in tests/comm/.
 #pragma once
 
 #include <concepts>
@@ -20,8 +20,9 @@
 
 namespace fsdp::comm {
 
-/// One tensor's part in a collective. Rank r's piece stands at elements [counts[0] + ... + counts[r-1], + counts[r]) of
-/// `full`; counts may differ and may be 0. `local` is this rank's piece; it may lie in its place inside `full`.
+/// One tensor's part in a collective. With begin = counts[0] + ... + counts[r-1], rank r's piece is elements
+/// [begin, begin + counts[r]) of `full`. Counts may differ and may be 0. `local` is this rank's piece; it may alias its
+/// place inside `full`.
 template <class T>
 struct Segment {
   T* local = nullptr;
@@ -29,34 +30,34 @@ struct Segment {
   std::span<const std::int64_t> counts;  ///< one per rank; must outlive the request
 };
 
-/// What a reduction's `full` is worth to the caller afterwards. Of spent contributions a communicator may use this
-/// rank's place for the sum; the others' places stay.
+/// Whether a reduction must preserve `full`. If contributions are spent, the communicator may overwrite this rank's
+/// piece of `full`, which it uses as scratch for the sum; the other ranks' pieces are unchanged.
 enum class Contributions : std::uint8_t { kept, spent };
 
-/// Reduction of small values, in rank order.
+/// How `reduce` combines small values, in rank order.
 enum class Reduction : std::uint8_t { sum, max, min };
 
-/// The rest of a collective that was started. Destroying one that was not waited for waits for it.
+/// A handle of a collective that was started. Its destructor waits for the collective unless the caller has.
 ///
-/// `test` makes progress and says whether all is done; `wait` returns when this rank's results are in place and no peer
-/// reads or writes this rank's memory any more, or throws CollectiveError at the deadline or when another rank has
-/// failed.
+/// `test` makes progress and returns whether the collective is complete. `wait` returns when this rank's results are in
+/// place and no peer reads or writes this rank's memory any more; it throws CollectiveError at the deadline or when
+/// another rank has failed.
 template <class R>
 concept AsyncRequest = std::movable<R> && !std::copyable<R> && std::default_initializable<R> && requires(R request) {
   { request.test() } -> std::same_as<bool>;
   request.wait();
 };
 
-/// A communication backend. One object belongs to one rank; all calls are collective and come in the same order on all
-/// ranks.
-///  - all_gather: every `local` goes to its place in every rank's `full`.
-///  - reduce_scatter<Wire>: local = (or +=) the sum over ranks of their `full` at this rank's place. Each contribution
-///  is rounded
-///    to Wire, sums are made in T in rank order: the same bits whatever the backend. One that can do with less memory
-///    or fewer calls where contributions are spent takes Contributions as a third argument.
-///  - all_reduce<Wire>: reduce_scatter into each rank's place of its own `full`, then all_gather: `local` must lie
-///  there.
-///  - reduce: a few values (losses, counts, norms), blocking, in rank order.
+/// A communication backend. One object belongs to one rank. All calls are collective: all ranks make the same calls in
+/// the same order.
+///  - all_gather: gathers every `local` into its place in every rank's `full`.
+///  - reduce_scatter<Wire>: local = (or +=) the sum over ranks of this rank's piece of their `full`. Contributions are
+///  rounded to Wire and summed in float in rank order, so that all backends give the same bits; only Nccl sums float
+///  contributions in an order of its own. A backend that saves memory or calls when contributions are spent takes
+///  Contributions as a third argument.
+///  - all_reduce<Wire>: reduce_scatter into each rank's piece of its own `full`, then all_gather. `local` must be in
+///  place inside `full`.
+///  - reduce: reduces a few values (losses, counts, norms) in rank order. Blocks.
 ///  - split: ranks with equal `color` form a new communicator, ordered by their rank here.
 template <class C>
 concept Communicator = std::movable<C> && AsyncRequest<typename C::Request> &&
@@ -77,11 +78,11 @@ concept Communicator = std::movable<C> && AsyncRequest<typename C::Request> &&
   { c.monitor() } -> std::same_as<Monitor&>;
 };
 
-/// What a backend of an asynchronous device has besides: its collectives run on a queue of their own.
-///  - after: the next collective starts after `event`; several add up.
-///  - Request::done: when the results are in place and no peer uses this rank's memory any more. The host waits for the
-///  peers' hosts at most.
-///  - wait_for: the host waits for `event`; CollectiveError at the deadline or when another rank has failed.
+/// The additional requirements on a backend of an asynchronous device, whose collectives run on their own queue.
+///  - after: makes the next collective start after `event`. Several events add up.
+///  - Request::done: returns the event after which the results are in place and no peer uses this rank's memory any
+///  more. The host may wait for the peers' hosts, never for a device.
+///  - wait_for: blocks the host until `event`. Throws CollectiveError at the deadline or when another rank has failed.
 template <class C>
 concept QueuedCommunicator = requires(C c, typename C::Request request, const typename C::Device::Event& event) {
   c.after(event);
@@ -89,7 +90,8 @@ concept QueuedCommunicator = requires(C c, typename C::Request request, const ty
   c.wait_for(event);
 };
 
-/// Says in words what a type lacks to be a communication backend. Call it where the type is first used.
+/// Explains in static_assert messages what a type lacks to be a communication backend. Call it where the type is first
+/// used.
 template <class C>
 consteval bool check_communicator() {
   static_assert(std::movable<C>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the launch functions of all backends share: `Backend::run(..., f)` calls f(communicator) on every rank.
+/// Parts shared by the launch functions of all backends: `Backend::run(..., f)` calls f(communicator) on every rank.
 #pragma once
 
 #include <cstdlib>
@@ -9,24 +9,24 @@
 
 namespace fsdp::comm {
 
-/// Exit statuses of a program, besides 128 + signal where a signal ended it; docs/faults.md says when.
+/// Exit statuses of a program, besides 128 + signal when a signal ended it. docs/faults.md lists their causes.
 struct ExitStatus {
-  static constexpr int done = 0;       ///< all that was asked for
-  static constexpr int failed = 1;     ///< output, or an error of the program itself
-  static constexpr int bad_input = 2;  ///< what the user can mend: InputError, MemoryError
-  static constexpr int lost = 3;       ///< numbers that are not finite, or a rank that is lost
+  static constexpr int done = 0;       ///< success
+  static constexpr int failed = 1;     ///< output cannot be written, or an error of the program itself
+  static constexpr int bad_input = 2;  ///< the user can fix it: InputError, MemoryError
+  static constexpr int lost = 3;       ///< diverged (numbers that are not finite), or a lost rank
 };
 
-/// The status of a program that this exception ends.
+/// Returns the exit status of a program that `error` ends.
 int exit_status_of(const std::exception& error);
 
-/// Whether this process was started by mpirun or another launcher of MPI processes.
+/// Returns whether mpirun or another MPI launcher started this process.
 inline bool launched_by_mpi() {
   return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("PMI_RANK") != nullptr ||
          std::getenv("PMIX_RANK") != nullptr;
 }
 
-/// The exit status of one rank: what f returns where it returns an int, else 0.
+/// Calls f(communicator) and returns the rank's exit status: f's result if it converts to int, else 0.
 template <class F, class C>
 int run_rank(F& f, C& communicator) {
   if constexpr (std::is_convertible_v<std::invoke_result_t<F&, C&>, int>)

@@ -1,54 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ranks as a grid: axis 0 replicates (or shards the outer way), axis 1 shards consecutive ranks.
+/// A grid of ranks: axis 0 replicates (or is the outer sharding), axis 1 shards over consecutive ranks.
 #pragma once
 
 #include <comm/collectives.hpp>
 
 namespace fsdp::comm {
 
-/// The ranks of a communicator, which must outlive the mesh, on `axes` axes.
+/// The ranks of a communicator, arranged on `axes` axes. The communicator must outlive the mesh.
 template <Communicator C, int axes>
 class Mesh;
 
-/// One axis: all ranks.
+/// A mesh of one axis, which holds all ranks.
 template <Communicator C>
 class Mesh<C, 1> {
  public:
-  /// All ranks of `world`.
+  /// Makes a mesh of all ranks of `world`.
   explicit Mesh(C& world) : world_(&world) {}
-  /// The communicator that it was made of.
+  /// Returns the communicator that the mesh was made from.
   C& world() const { return *world_; }
 
  private:
   C* world_;
 };
 
-/// One axis.
+/// Deduces a mesh of one axis.
 template <Communicator C>
 Mesh(C&) -> Mesh<C, 1>;
 
-/// Two axes: rank r of `world` is at (r / shards, r % shards). All ranks make their meshes in the same order. Throws
-/// InputError where groups of `shards` do not fill the world.
+/// A mesh of two axes: rank r of `world` is at (r / shards, r % shards). All ranks make their meshes in the same order.
+/// The constructor throws InputError if `shards` does not divide the number of ranks.
 template <Communicator C>
 class Mesh<C, 2> {
  public:
-  /// Collective: splits `world` both ways.
+  /// Splits `world` along both axes. Collective.
   Mesh(C& world, int shards)
       : world_(&world),
         shards_(checked(world, shards)),
         replicate_(comm::split(world, [shards](int rank) { return rank % shards; })),
         shard_(comm::split(world, [shards](int rank) { return rank / shards; })) {}
 
-  /// All ranks.
+  /// Returns the communicator of all ranks.
   C& world() const { return *world_; }
   C& replicate_axis() { return replicate_; }  ///< ranks that hold the same shard
-  /// The same, of a mesh that is not changed.
+  /// The same, const.
   const C& replicate_axis() const { return replicate_; }
   C& shard_axis() { return shard_; }  ///< consecutive ranks, which hold one replica together
-  /// The same, of a mesh that is not changed.
+  /// The same, const.
   const C& shard_axis() const { return shard_; }
-  /// Ranks of the inner axis.
+  /// Returns the number of ranks on the shard axis.
   int shards() const { return shards_; }
 
  private:
@@ -65,7 +65,7 @@ class Mesh<C, 2> {
   C shard_;
 };
 
-/// Two axes.
+/// Deduces a mesh of two axes.
 template <Communicator C>
 Mesh(C&, int) -> Mesh<C, 2>;
 

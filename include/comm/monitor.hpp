@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a rank remembers of its collectives: options, the record, times and bytes, and what it waits for now.
+/// Per-rank bookkeeping of collectives: options, records, times, bytes, and the collective waited for now.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@
 
 namespace fsdp::comm {
 
-/// A collective that cannot finish: a deadline passed, ranks disagreed, or another rank failed.
+/// Thrown when a collective cannot finish: a deadline passed, ranks disagreed, or another rank failed.
 class CollectiveError : public Error {
  public:
   using Error::Error;
@@ -23,10 +23,10 @@ class CollectiveError : public Error {
 
 /// Kinds of collectives.
 enum class Op : std::uint8_t { all_gather, reduce_scatter, all_reduce, reduce, broadcast, gather_bytes, barrier };
-/// As records and messages write it, such as "all_gather".
+/// Returns the name in records and messages, such as "all_gather".
 std::string_view name_of(Op op);
 
-/// What a collective is for, in error messages, records and traces.
+/// Says what a collective is for in error messages, records and traces.
 struct Label {
   std::string_view what = "";  ///< must outlive the communicator: a literal
   int unit = -1;
@@ -34,7 +34,7 @@ struct Label {
   friend bool operator==(const Label&, const Label&) = default;
 };
 
-/// One collective, as this rank asked for it.
+/// One collective, as this rank called it.
 struct Record {
   std::int64_t sequence = 0;
   Op op = Op::barrier;
@@ -49,58 +49,60 @@ struct Record {
 struct Options {
   std::chrono::milliseconds deadline{20'000};          ///< longest wait for other ranks in one collective
   std::chrono::milliseconds device_deadline{600'000};  ///< longest wait for work of this rank's own device
-  bool checks = false;                   ///< compare op, dtype, sizes and sequence number on every rank first
+  bool checks = false;                   ///< compare op, dtype, sizes and sequence number over ranks first
   bool record = false;                   ///< keep a Record for every collective
   std::int64_t message_bytes = 1 << 30;  ///< longest single message; MPI 3 counts in int
-  bool windows = true;  ///< Mpi: ranks of one machine read each other's shared_memory in place; a split asks again
-  /// Called on this rank before each collective. For tests of one's own stack: whatever it delays (random_delays) must
-  /// change no result, and where it throws or ends the rank, the others must end by the deadline.
+  bool windows = true;  ///< Mpi: ranks of one machine read each other's shared_memory in place; a split reads it again
+  /// Called on this rank before each collective. For tests: a delay (random_delays) must change no result, and when it
+  /// throws or ends the rank, the other ranks must end by the deadline.
   std::function<void(int rank, const Record&)> before = {};
 };
 
-/// For Options::before: sleeps up to `longest`, as long as `seed`, the rank and the collective's number say.
+/// Returns an Options::before that sleeps for a pseudorandom time below `longest`, drawn from `seed`, the rank and the
+/// collective's sequence number.
 std::function<void(int rank, const Record&)> random_delays(std::uint64_t seed, std::chrono::microseconds longest);
 
-/// A record in words: "all_gather of weights, unit 3 (f32, 1024 elements, sequence 17)".
+/// Returns a record in words: "all_gather of weights, unit 3 (f32, 1024 elements, sequence 17)".
 std::string describe(const Record& record);
 
-/// Seconds in words: "0.100 s".
+/// Returns seconds as text: "0.100 s".
 std::string in_seconds(std::chrono::duration<double> seconds);
 
-/// What a backend says at the deadline,
+/// Returns the error text for a missed Options::deadline.
 std::string missed_deadline(std::chrono::duration<double> waited, std::string_view whom, const Options& options);
-/// and where its own device takes too long. `besides`: who else may be the reason.
+/// Returns the error text for a missed Options::device_deadline. `besides` names other possible culprits, such as
+/// " or the other ranks".
 std::string missed_device_deadline(std::chrono::duration<double> waited, const Options& options,
                                    std::string_view besides = "");
 
-/// Sums since the start.
+/// Totals since the communicator was made.
 struct Totals {
   double copy_seconds = 0;        ///< moving and summing; counted by the backend
-  double waiting_seconds = 0;     ///< all other time inside a collective: another rank was not there yet
+  double waiting_seconds = 0;     ///< all other time inside collectives: mostly waiting for other ranks
   std::int64_t copied_bytes = 0;  ///< read or received from other ranks, plus copies within this one
-  std::int64_t shared_bytes = 0;  ///< of these, over Mpi, read in other ranks' windows
+  std::int64_t shared_bytes = 0;  ///< Mpi: the part of these that was read in other ranks' windows
   std::int64_t collectives = 0;
 };
 
-/// State of the free functions in comm/collectives.hpp; one per communicator, never shared between ranks. Its address
-/// stays the same when the communicator is moved.
+/// The state of the free functions in comm/collectives.hpp. Each communicator has one, never shared between ranks. Its
+/// address is stable when the communicator is moved.
 class Monitor {
  public:
   Monitor();
   ~Monitor();
 
   int rank = 0;
-  std::vector<int> world_ranks;    ///< by rank, of a communicator that was split from another; else empty
-  std::vector<std::string> hosts;  ///< by rank, where ranks may be of several; else empty
+  std::vector<int> world_ranks;    ///< job-wide ranks, by rank; may be empty if they are the same
+  std::vector<std::string> hosts;  ///< by rank, if ranks may run on several hosts; else empty
   Options options;
   Totals totals;
   std::vector<Record> records;
   std::int64_t sequence = 0;
   Record current;  ///< the collective that is being started or waited for
 
-  /// A rank of this communicator as the whole job counts it.
+  /// Returns the job-wide rank of a rank of this communicator.
   int world_rank_of(int peer) const { return world_ranks.empty() ? peer : world_ranks[static_cast<std::size_t>(peer)]; }
-  /// "rank 3 (has not come; host b)": a peer in messages. `state` may be empty.
+  /// Returns a peer's name for messages: "rank 3 (has not come; host b)". `state` may be empty.
   std::string name_of(int peer, std::string_view state = "") const;
 };
 

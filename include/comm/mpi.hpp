@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ranks are processes that mpirun started. This header does not need mpi.h; a build without MPI omits
+/// The MPI backend: ranks are processes that mpirun started. This header does not need mpi.h; a build without MPI omits
 /// src/comm/mpi*.cpp and src/comm/messages.cpp.
 ///
-/// Ranks of one machine read what lies in each other's `shared_memory` where it is, as those of Threads do. All else
-/// travels in point-to-point messages and is summed here, in rank order: MPI has no bf16, and Open MPI's own
-/// nonblocking reductions move 3 to 4 times the bytes. The bits are the same either way. Messages progress only inside
-/// calls: long computations should `test` what they wait for later. On an asynchronous device everything goes through
-/// the host, one collective at a time.
+/// Ranks of one machine read each other's `shared_memory` in place, as ranks of Threads do. All other data travel in
+/// point-to-point messages and are summed here, in rank order: MPI has no bf16, and Open MPI's own nonblocking
+/// reductions move 3 to 4 times the bytes. Both ways give the same bits. Messages progress only inside calls, so a long
+/// computation should call `test` on pending requests. On an asynchronous device every collective is staged through the
+/// host, one at a time.
 #pragma once
 
 #include <cstdint>
@@ -27,15 +27,16 @@
 
 namespace fsdp::comm {
 
-/// Initialises MPI, runs f and finalises. An exception is printed as one line with the rank, and ends all processes
-/// with its exit_status_of; one that is the same on all ranks is printed by rank 0 alone, and its status is returned.
+/// Initialises MPI, runs f and finalises. Returns f's status. An exception prints one line with the rank and aborts all
+/// processes with its exit_status_of. If all ranks throw the same error (other than CollectiveError) within two
+/// seconds, rank 0 alone prints it, and all ranks return its status.
 int run_mpi(const Options& options, const std::function<int(std::unique_ptr<MpiRank>)>& f);
 
 template <class Device>
 using MpiCore = std::conditional_t<Device::asynchronous, QueuedCore<StagedMpiRank, Device>, MpiRank>;
 
-/// Ranks are processes of MPI; ranks of one machine read each other's memory where Options::windows is set.
-/// Device::asynchronous devices are served by way of the host.
+/// A communicator over MPI processes. With Options::windows, ranks of one machine read each other's shared memory.
+/// Asynchronous devices are staged through the host.
 template <class DeviceType = device::Cpu>
 class Mpi : public Backend<MpiCore<DeviceType>, DeviceType> {
   using Core = MpiCore<DeviceType>;
@@ -44,7 +45,7 @@ class Mpi : public Backend<MpiCore<DeviceType>, DeviceType> {
   static constexpr std::string_view name = "mpi";
 
   Mpi split(int color) { return Mpi(this->core().split(color)); }
-  /// The same ranks on another device. Collective.
+  /// Makes a communicator of the same ranks for another device. Collective.
   template <class Other>
   Mpi<Other> on() requires(!DeviceType::asynchronous) {
     return Mpi<Other>(Mpi<Other>::core_of(this->core().split(0)));
@@ -53,15 +54,15 @@ class Mpi : public Backend<MpiCore<DeviceType>, DeviceType> {
   std::shared_ptr<std::byte> shared_memory(std::int64_t bytes) requires(!DeviceType::asynchronous) {
     return this->core().shared_memory(bytes);
   }
-  /// MPI's own collectives over equal pieces, which `tessera bench comm` measures ours against.
+  /// Calls MPI_Allgather on equal pieces: the reference that `tessera bench comm` compares with.
   void library_all_gather(std::span<const float> local, std::span<float> full) requires(!DeviceType::asynchronous) {
     this->core().library_all_gather(local, full);
   }
-  /// The same: MPI_Reduce_scatter_block.
+  /// Calls MPI_Reduce_scatter_block on equal pieces, for the same purpose.
   void library_reduce_scatter(std::span<const float> full, std::span<float> local) requires(!DeviceType::asynchronous) {
     this->core().library_reduce_scatter(full, local);
   }
-  /// What scratch_bytes() is with so many ranks, for the dry run.
+  /// Returns what scratch_bytes() would be with `ranks` ranks, for the dry run.
   static std::int64_t scratch_bytes_for(int ranks) {
     return DeviceType::asynchronous ? 0 : MpiRank::scratch_bytes_for(ranks);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The core of Mpi: one process of a communicator, its element types erased.
+/// The core of Mpi: one process of a communicator, with element types erased.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace fsdp::comm {
 
 class Messages;
 
-/// One process of a communicator; moves memory of the host.
+/// One process of a communicator. Moves host memory.
 class MpiRank {
  public:
   MpiRank(Messages messages, const Options& options);
@@ -25,7 +25,7 @@ class MpiRank {
   int size() const;
   Monitor& monitor();
   const Monitor& monitor() const;
-  /// Room for the pieces of a sum, two of each peer in each direction.
+  /// Returns the bytes of the buffers that sums use: two pieces per peer and direction.
   std::int64_t scratch_bytes() const;
   static std::int64_t scratch_bytes_for(int ranks);
 

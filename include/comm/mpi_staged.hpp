@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The core of Mpi where the device is asynchronous: tensors go through memory of the host.
+/// The core of Mpi for asynchronous devices: stages tensors through host memory.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@
 
 namespace fsdp::comm {
 
-/// Simple, not fast: a collective copies what it reads to the host, is done there, and copies back, before it returns.
+/// One process of a communicator. Simple, not fast: `start` copies the inputs to the host, runs the collective there,
+/// copies the results back, and blocks until all that is done.
 class StagedMpiRank {
  public:
   static constexpr std::string_view queue_name = "mpi";
@@ -25,7 +26,7 @@ class StagedMpiRank {
   int size() const { return host_->size(); }
   Monitor& monitor() { return host_->monitor(); }
   const Monitor& monitor() const { return std::as_const(*host_).monitor(); }
-  std::int64_t scratch_bytes() const { return 0; }  ///< of the device
+  std::int64_t scratch_bytes() const { return 0; }  ///< device memory only
 
   void move_with(AnyQueue queue) { queue_ = std::move(queue); }
   Transfer& prepare() { return transfer_; }
@@ -39,15 +40,15 @@ class StagedMpiRank {
   void wait_for(const AnyEvent& event);
 
  private:
-  struct Range;  ///< of the device's memory, and where it stands on the host
+  struct Range;  ///< a range of device memory and its place in the staging buffer
   std::vector<Range> ranges(const Transfer& transfer) const;
   void start_on_host(const Transfer& transfer);
 
   std::unique_ptr<MpiRank> host_;
   AnyQueue queue_;
   Transfer transfer_;
-  std::vector<AnyEvent> after_;         ///< what the next transfer of tensors starts after
-  std::shared_ptr<std::byte> staging_;  ///< the host's
+  std::vector<AnyEvent> after_;         ///< events that the next transfer of tensors starts after
+  std::shared_ptr<std::byte> staging_;  ///< host memory
   std::int64_t staging_bytes_ = 0;
 };
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ranks are processes, or threads, with a GPU each: collectives by NCCL, on a queue of their own.
+/// The NCCL backend: ranks are processes or threads with one GPU each. Collectives run on their own CUDA stream.
 ///
-/// This header does not need nccl.h: all calls go through a table of functions (comm/nccl_table.hpp). A program's is
-/// `nccl::library()`, in tessera::nccl, which a build without NCCL omits.
+/// This header does not need nccl.h: all calls go through a table of functions (comm/nccl_table.hpp). A program
+/// normally uses `nccl::library()` of the target tessera::nccl, which a build without NCCL omits.
 ///
-/// Sums in float are NCCL's: the same bits in every run, in an order of its own. Contributions rounded to bf16 or f16
-/// are summed here, in rank order.
+/// NCCL makes the sums of float contributions, in an order of its own but with the same bits in every run.
+/// Contributions rounded to bf16 or f16 are summed here, in rank order.
 #pragma once
 
 #include <cstdint>
@@ -23,37 +23,40 @@
 
 namespace fsdp::comm {
 
-/// Ranks have a GPU each and NCCL moves; collectives run on a queue of their own.
+/// A communicator over NCCL: each rank has its own GPU, and collectives run on their own queue.
 template <class DeviceType = device::Cuda>
 class Nccl : public Backend<QueuedCore<NcclRank, DeviceType>, DeviceType> {
   using Core = QueuedCore<NcclRank, DeviceType>;
 
  public:
   static constexpr std::string_view name = "nccl";
-  static constexpr bool device_for_each_rank = true;  ///< none shares its memory with another
+  static constexpr bool device_for_each_rank = true;  ///< no two ranks share a device's memory
   static constexpr bool can_be_captured = true;       ///< see comm::can_be_captured
 
-  /// Returns when all ranks have come. Throws CollectiveError at the deadline or where NCCL cannot connect them.
+  /// Connects the ranks; returns when all have called it. Throws CollectiveError at the deadline or when NCCL cannot
+  /// connect them.
   Nccl(const nccl::Table& table, const nccl::Seat& seat, const Options& options)
       : Nccl(std::make_unique<Core>(std::make_unique<NcclRank>(table, seat, options))) {}
 
   Nccl split(int color) { return Nccl(this->core().split(color)); }
-  /// See comm::shared_memory: from ncclMemAlloc, and registered, so that NCCL moves it without a copy.
+  /// See comm::shared_memory. Allocates with ncclMemAlloc and registers the memory, so that NCCL moves it without a
+  /// copy.
   std::shared_ptr<std::byte> shared_memory(std::int64_t bytes) { return this->core().erased().shared_memory(bytes); }
-  /// What scratch_bytes() is with so many ranks, for the dry run.
+  /// Returns what scratch_bytes() would be with `ranks` ranks, for the dry run.
   static std::int64_t scratch_bytes_for(int ranks) { return NcclRank::scratch_bytes_for(ranks); }
 
-  /// The same, over the library that is installed.
+  /// Runs f(communicator) on this process's rank, with the NCCL that the program is linked with. Returns f's status.
   template <class F>
   static int run(const Options& options, F f) {
     return run(nccl::library(), options, std::move(f));
   }
-  /// One rank of a job that torchrun started, or one alone.
+  /// The same with the given table. The rank is torchrun's, or the only one; see torchrun_place.
   template <class F>
   static int run(const nccl::Table& table, const Options& options, F f) {
     return run(table, torchrun_place(), options, std::move(f));
   }
-  /// One rank of a job that another launcher started. Each takes the device of its local rank.
+  /// The same for a rank that another launcher started at `place`. Selects the device of its local rank. Throws
+  /// InputError if the machine has fewer devices than ranks.
   template <class F>
   static int run(const nccl::Table& table, const JobPlace& place, const Options& options, F f) {
     choose_device(place);
@@ -66,7 +69,7 @@ class Nccl : public Backend<QueuedCore<NcclRank, DeviceType>, DeviceType> {
   }
 
  private:
-  /// Devices that a process chooses among are those of its machine; others are as many as anybody wants.
+  /// Selects the device of the local rank, if this device type can be selected.
   static void choose_device(const JobPlace& place) {
     if constexpr (requires { DeviceType::select(DeviceType::count()); }) {
       require_devices(place, DeviceType::count());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The core of Nccl: one rank, its element types and device erased.
+/// The core of Nccl: one rank, with element types and device erased.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,12 @@ namespace fsdp::comm {
 class NcclLink;
 class NcclBatch;
 
-/// Every call is queued by the time it returns; small values go through memory of the device, and are waited for.
+/// One rank. Collectives of tensors are enqueued when `start` returns. Small host values are copied through device
+/// memory, and `start` blocks until they have arrived.
 class NcclRank {
  public:
   static constexpr std::string_view queue_name = "nccl";
-  /// For contributions that are rounded, and sums that are added to others; and for small values.
+  /// Device scratch: `staging_bytes` for rounded contributions and accumulating sums, `value_bytes` for small values.
   static constexpr std::int64_t staging_bytes = 32 << 20;
   static constexpr std::int64_t value_bytes = 64 << 10;
 
@@ -37,16 +38,17 @@ class NcclRank {
   static std::int64_t scratch_bytes_for(int) { return staging_bytes + value_bytes; }
   std::int64_t scratch_bytes() const { return scratch_bytes_for(size_); }
 
-  /// Before the first transfer.
+  /// Sets the queue and allocates scratch. Call it before the first transfer.
   void move_with(AnyQueue queue);
   Transfer& prepare() { return transfer_; }
   Ticket start();
-  bool test(Ticket);  ///< of the host's part
+  bool test(Ticket);  ///< whether the host's part is done: always; throws if the communicator has failed
   void abandon(Ticket) noexcept;
   std::unique_ptr<NcclRank> split(int color);
 
   void after(AnyEvent event) { after_.push_back(std::move(event)); }
-  /// Null for small values, which were waited for.
+  /// Returns the transfer's completion event, or a later one if the transfer is old; null for small values, which are
+  /// complete.
   AnyEvent done(Ticket ticket) const {
     return next_ - ticket > done_.size() ? last_done_ : done_[ticket % done_.size()];
   }
@@ -62,17 +64,17 @@ class NcclRank {
   void broadcast_value(std::byte* data, std::int64_t bytes);
   void clear(std::byte* data, std::int64_t bytes);
 
-  std::shared_ptr<NcclLink> link_;  ///< shared with registered memory, which may live longer
+  std::shared_ptr<NcclLink> link_;  ///< shared with registered memory, which may outlive the rank
   int size_;
-  int exceptions_;  ///< in flight when this was made
+  int exceptions_;  ///< in flight at construction
   Monitor monitor_;
   Transfer transfer_;
   AnyQueue queue_;
   std::shared_ptr<std::byte> scratch_;
-  std::shared_ptr<std::byte> values_;  ///< the host's side of small values
-  std::vector<AnyEvent> after_;        ///< what the next transfer of tensors starts after
-  std::vector<AnyEvent> done_;         ///< of the last transfers
-  AnyEvent last_done_;                 ///< the latest of them, which will do for all before
+  std::shared_ptr<std::byte> values_;  ///< host copy of small values
+  std::vector<AnyEvent> after_;        ///< events that the next transfer of tensors starts after
+  std::vector<AnyEvent> done_;         ///< completion events of the last transfers, by ticket modulo the size
+  AnyEvent last_done_;                 ///< the latest of them; implies completion of all earlier transfers
   Ticket next_ = 0;
 };
 

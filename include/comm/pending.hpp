@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A started collective with what is known about it: label, sizes, times.
+/// A started collective together with its record, so that errors name it and its time is counted.
 #pragma once
 
 #include <chrono>
@@ -10,8 +10,8 @@
 
 namespace fsdp::comm {
 
-/// Counts one call into a backend: time that it did not spend moving bytes is waiting. Adds the collective to its
-/// errors.
+/// Times one call into a backend: adds the time not spent moving bytes to Totals::waiting_seconds. Adds the
+/// collective's description to errors.
 class Watched {
  public:
   Watched(Monitor& monitor, const Record& record);
@@ -19,7 +19,7 @@ class Watched {
   Watched& operator=(const Watched&) = delete;
   ~Watched();
 
-  /// "rank 0, all_gather of unit 3 (...), after 20 s: " and the error's text.
+  /// Returns the error with a prefix: "rank 0, all_gather of unit 3 (...), after 20.000 s: ".
   CollectiveError explain(const CollectiveError& error) const;
 
  private:
@@ -30,7 +30,7 @@ class Watched {
   std::chrono::steady_clock::time_point begin_;
 };
 
-/// Calls `call` and rethrows its CollectiveError with the collective named.
+/// Calls `call` and adds the collective's description to its CollectiveError.
 template <class Call>
 decltype(auto) watch(Monitor& monitor, const Record& record, Call call) {
   const Watched watched(monitor, record);
@@ -41,7 +41,8 @@ decltype(auto) watch(Monitor& monitor, const Record& record, Call call) {
   }
 }
 
-/// The rest of a collective. Destroying one that was not waited for waits for it; it must not outlive its communicator.
+/// A collective that was started. The destructor waits for it unless the caller has. It must not outlive its
+/// communicator.
 template <Communicator C>
 class Pending {
  public:
@@ -51,11 +52,11 @@ class Pending {
   Pending(Pending&& other) noexcept = default;
   Pending& operator=(Pending&& other) noexcept = default;
 
-  /// Makes progress; says whether all is done.
+  /// Makes progress and returns whether the collective is complete.
   bool test() {
     return monitor_ == nullptr || watch(*monitor_, record_, [&] { return request_.test(); });
   }
-  /// Makes progress that needs this host; where the rest is the device's, does not query it.
+  /// Does the host's share of the work, without waiting. Unlike `test` it does not query the device.
   void progress() {
     if constexpr (requires { request_.progress(); }) {
       if (monitor_ != nullptr) watch(*monitor_, record_, [&] { request_.progress(); });
@@ -67,8 +68,8 @@ class Pending {
   void wait() {
     if (monitor_ != nullptr) watch(*monitor_, record_, [&] { request_.wait(); });
   }
-  /// The point at which the same holds, for queues to wait for; the same in every call. The host waits where there are
-  /// none.
+  /// Returns the event after which `wait` would return, for queues to wait on; the same event in every call. On a
+  /// synchronous device it waits instead.
   typename C::Device::Event done() {
     if constexpr (C::Device::asynchronous) {
       if (monitor_ == nullptr) return {};
@@ -78,7 +79,7 @@ class Pending {
       return {};
     }
   }
-  /// What is queued from here on starts after it.
+  /// Makes all work enqueued on `queue` from here on start after this collective.
   void wait(typename C::Device::Queue& queue) { queue.wait(done()); }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Waiting for what tells nobody that it has happened: an event of a device, a file, a library's state.
+/// Polling with back-off, for conditions that send no notification: a device event, a file, a library's state.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,8 @@
 
 namespace fsdp::comm {
 
-/// Asks `done` again and again, less often after a while; false where the deadline comes first.
+/// Polls `done` until it returns true; after 500 polls sleeps 20 us between polls. Returns false if the deadline passes
+/// first.
 template <class Done>
 bool poll_until(std::chrono::steady_clock::time_point deadline, const Done& done) {
   constexpr int eager = 500;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The typed side of a core whose collectives run on a queue of its own: what Threads, Nccl and Mpi of an asynchronous
-/// device share.
+/// The typed wrapper of a core whose collectives run on their own queue. Self, Threads, Nccl and Mpi use it on an
+/// asynchronous device.
 ///
 /// A `Rank` is a core as comm/backend.hpp describes it, compiled once, with `move_with(queue)`, `after`, `done` and
-/// `wait_for` in terms of AnyQueue and AnyEvent. No host waits for a device except in `wait` and `wait_for`.
+/// `wait_for` in terms of AnyQueue and AnyEvent. For tensors, the host waits for a device only in `wait` and
+/// `wait_for`; StagedMpiRank also waits in `start`.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +52,7 @@ class QueuedCore {
   std::unique_ptr<Rank> rank_;
 };
 
-/// What a backend of `Device` is on: the core itself, or its queued side where the device is asynchronous.
+/// The core of a backend on `Device`: `Rank` itself, or a QueuedCore of it if the device is asynchronous.
 template <class Rank, class Device>
 using CoreOf = std::conditional_t<Device::asynchronous, QueuedCore<Rank, Device>, Rank>;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A communicator without its type: what the host's code asks of the other ranks, so that it is compiled once.
+/// A type-erased communicator for small host values, so that host code compiles once for all backends.
 #pragma once
 
 #include <concepts>
@@ -13,10 +13,10 @@
 
 namespace fsdp::comm {
 
-/// Refers to a communicator of any type; copies refer to the same. Its collectives are those of comm/collectives.hpp.
+/// A non-owning reference to a communicator of any type. Its collectives call those of comm/collectives.hpp.
 class Ranks {
  public:
-  /// `communicator` must outlive it.
+  /// Refers to `communicator`, which must outlive this object and its copies.
   template <class C>
   requires(!std::same_as<std::remove_const_t<C>, Ranks> && Communicator<C>) Ranks(C& communicator)
       : communicator_(&communicator),
@@ -25,14 +25,14 @@ class Ranks {
         size_(communicator.size()),
         calls_(&calls<C>) {}
 
-  /// As Communicator has them.
+  /// See Communicator.
   /// @{
   int rank() const { return rank_; }
   int size() const { return size_; }
   Monitor& monitor() const { return *monitor_; }
   /// @}
 
-  /// The collectives of small values in host memory.
+  /// Collectives of small values in host memory.
   /// @{
   void reduce(std::span<std::int64_t> values, Reduction reduction, Label label = {}) const {
     calls_->reduce_counts(communicator_, values, reduction, label);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How processes that know nothing of each other meet: a few bytes of rank 0 go to all others over TCP.
+/// TCP rendezvous: rank 0 sends a few bytes to all other processes, before any communicator exists.
 ///
-/// Strangers are refused: a message begins with a mark, and says how many ranks and bytes it is about. What is wrong
-/// with what the user said, or nobody there by the deadline, is an InputError.
+/// Messages begin with a mark and state the numbers of ranks and bytes, so that processes of other jobs are refused.
+/// Wrong settings and a missed deadline throw InputError.
 #pragma once
 
 #include <chrono>
@@ -13,37 +13,39 @@
 
 namespace fsdp::comm {
 
-/// Where a process stands in its job, as its launcher says.
+/// A process's place in its job, as its launcher gives it.
 struct JobPlace {
   int rank = 0;
   int size = 1;
-  int local_rank = 0;  ///< among the job's processes of this machine
+  int local_rank = 0;  ///< among the job's processes on this machine
   int local_size = 1;
-  std::string address = "";  ///< of rank 0's machine; empty in a job of one rank
+  std::string address = "";  ///< rank 0's machine; empty in a job of one rank
   int port = 0;
 
   friend bool operator==(const JobPlace&, const JobPlace&) = default;
 };
 
-/// Whether torchrun, or somebody who sets the same variables, started this process.
+/// Returns whether RANK or WORLD_SIZE is set, as torchrun does.
 bool launched_by_torchrun();
 
-/// From RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT; one rank alone where none is set.
-/// Throws InputError where some are missing, are no numbers or contradict each other. Where torchrun's own agent
-/// listens at MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE is True), rank 0 takes the port after it.
+/// Reads the place from RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE (default: LOCAL_RANK + 1), MASTER_ADDR and
+/// MASTER_PORT; the last two are needed only for several ranks. Returns a job of one rank if neither RANK nor
+/// WORLD_SIZE is set. Throws InputError if a variable is missing, is not a number or contradicts another. If torchrun's
+/// own agent listens at MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE is True), the port is MASTER_PORT + 1.
 JobPlace torchrun_place();
 
-/// Throws InputError where a machine has fewer devices than ranks.
+/// Throws InputError if this machine has fewer devices than ranks.
 void require_devices(const JobPlace& place, int devices);
 
-/// Rank `rank` of `size` waits at most so long for the others.
+/// One rank's part in a rendezvous: which of how many, and the longest wait for the others.
 struct Meeting {
   int rank = 0;
   int size = 1;
   std::chrono::milliseconds deadline{20'000};
 };
 
-/// Rank 0 listens at the port, on all addresses; the others connect to `address`. bytes = rank 0's bytes.
+/// Copies rank 0's `bytes` to all ranks. Rank 0 listens at `port` on all its addresses; the others connect to
+/// `address`. Throws InputError at the deadline.
 void meet_over_tcp(const Meeting& meeting, const std::string& address, int port, std::span<std::byte> bytes);
 
 }  // namespace fsdp::comm

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One rank alone: needs no launcher, moves bytes only where `local` does not lie in `full`; on an asynchronous device
-/// by a queue of its own.
+/// The backend of a single rank. It needs no launcher, and copies only if `local` is not in place inside `full`. On an
+/// asynchronous device it copies on its own queue.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@
 
 namespace fsdp::comm {
 
-/// The core of Self: every transfer is done, or queued, when start returns.
+/// The core of Self. Every transfer is done, or enqueued on a device's queue, when `start` returns.
 class SelfRank {
  public:
   static constexpr std::string_view queue_name = "self";
@@ -37,7 +37,7 @@ class SelfRank {
   void abandon(Ticket) const noexcept {}
   std::unique_ptr<SelfRank> split(int) const { return std::make_unique<SelfRank>(monitor_.options); }
 
-  // Where a device's queue moves the tensors.
+  // On an asynchronous device:
   void move_with(AnyQueue queue) { queue_ = std::move(queue); }
   void after(AnyEvent event) { after_.push_back(std::move(event)); }
   AnyEvent done(Ticket) const { return done_; }
@@ -48,12 +48,12 @@ class SelfRank {
 
   Monitor monitor_;
   Transfer transfer_;
-  AnyQueue queue_;  ///< empty where the host moves
+  AnyQueue queue_;  ///< empty if the host moves the data
   std::vector<AnyEvent> after_;
-  AnyEvent done_;  ///< of the last transfer, which will do for all before
+  AnyEvent done_;  ///< end of the last transfer; implies that of all earlier ones
 };
 
-/// One rank: gathers and reductions are local copies, or nothing where source and destination are the same memory.
+/// A communicator of one rank. Gathers and reductions are local copies, or nothing if the source is the destination.
 template <class DeviceType = device::Cpu>
 class Self : public Backend<CoreOf<SelfRank, DeviceType>, DeviceType> {
   using Core = CoreOf<SelfRank, DeviceType>;
@@ -61,12 +61,12 @@ class Self : public Backend<CoreOf<SelfRank, DeviceType>, DeviceType> {
  public:
   static constexpr std::string_view name = "self";
 
-  /// Only `options.checks`, `record` and `before` matter.
+  /// Uses only `options.record` and `before`, and `device_deadline` on an asynchronous device.
   explicit Self(const Options& options = {}) : Self(comm::core_of<DeviceType>(std::make_unique<SelfRank>(options))) {}
 
   Self split(int color) { return Self(this->core().split(color)); }
 
-  /// Runs f(communicator) on the calling thread. Returns its status.
+  /// Runs f(communicator) on the calling thread. Returns f's status.
   template <class F>
   static int run(const Options& options, F f) {
     Self self(options);

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Signals that a long run answers at its next opportunity: SIGTERM and SIGINT ask it to end, SIGUSR1 to save.
+/// Deferred signals: SIGTERM and SIGINT ask a long run to end, SIGUSR1 asks it to save.
 ///
-/// A handler only remembers. Ranks get signals at different moments, so that a run must agree on what it does about
-/// them (module/count_exchange.hpp).
+/// The handler only records the signal. Ranks receive signals at different moments, so a run must agree on its reaction
+/// over all ranks (module/count_exchange.hpp).
 #pragma once
 
 #include <cstdint>
 
 namespace fsdp::comm {
 
-/// What signals have asked for since they are caught.
+/// The signals received since the first CatchSignals was made.
 struct Asked {
-  int stop = 0;            ///< SIGTERM or SIGINT: end; 0: neither came
-  std::int64_t saves = 0;  ///< how often SIGUSR1 came
+  int stop = 0;            ///< SIGTERM or SIGINT: the run should end; 0: neither came
+  std::int64_t saves = 0;  ///< number of SIGUSR1 received
 
   friend bool operator==(const Asked&, const Asked&) = default;
 };
 
-/// While one of these lives, signals of this process are remembered. A second SIGTERM or SIGINT ends the process at
-/// once, with status 128 + signal. Ranks that are threads have one each.
+/// Records this process's signals while at least one instance lives; restores the previous handlers afterwards. A
+/// second SIGTERM or SIGINT ends the process at once, with status 128 + signal. Ranks that are threads have one
+/// instance each.
 class CatchSignals {
  public:
   CatchSignals();
@@ -27,11 +28,11 @@ class CatchSignals {
   CatchSignals& operator=(const CatchSignals&) = delete;
   ~CatchSignals();
 
-  /// May be called at any time, by any thread.
+  /// Returns what was received so far. Any thread may call it.
   Asked asked() const;
 };
 
-/// "SIGTERM" or "SIGINT".
+/// Returns "SIGTERM" or "SIGINT".
 const char* name_of_stop(int signal);
 
 }  // namespace fsdp::comm

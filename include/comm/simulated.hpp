@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One rank of a world that does not exist: the dry run's communicator. It moves nothing and never waits.
+/// The dry run's communicator: one rank that simulates the others. It moves nothing and never waits.
 ///
-/// What other ranks would send is taken to be what this rank has: a sum of values is size times this rank's value.
+/// It assumes that other ranks hold the same values as this one: a sum of values is size times this rank's value.
 #pragma once
 
 #include <cstddef>
@@ -18,15 +18,15 @@
 
 namespace fsdp::comm {
 
-/// Which rank of how many, and the scratch of the communicator that it stands for: a function of its ranks (see
-/// Mpi::scratch_bytes_for), or nullptr where there is none.
+/// The simulated rank and size, and the scratch of the communicator that is simulated, as a function of its ranks (see
+/// Mpi::scratch_bytes_for); nullptr if it has no scratch.
 struct SimulatedWorld {
   int ranks = 1;
   int rank = 0;
   std::int64_t (*scratch_bytes_for)(int ranks) = nullptr;
 };
 
-/// What one rank of communicator C, with so many ranks, stands in.
+/// Returns the world of rank `rank` of a communicator C with `ranks` ranks.
 template <class C>
 SimulatedWorld simulated_world(int ranks, int rank) {
   SimulatedWorld world{.ranks = ranks, .rank = rank};
@@ -34,48 +34,48 @@ SimulatedWorld simulated_world(int ranks, int rank) {
   return world;
 }
 
-/// Its monitor. Throws InputError for a rank that the world has not.
+/// Makes the simulated rank's monitor. Throws InputError unless 0 <= rank < ranks.
 std::unique_ptr<Monitor> simulated_monitor(const SimulatedWorld& world, const Options& options);
 
-/// One rank of a world that does not exist. It moves nothing and never waits; collectives are checked and recorded as
-/// everywhere, so that a dry run makes the calls of a run.
+/// A communicator that moves nothing and never waits. Collectives are checked and recorded as on any other, so that a
+/// dry run makes the same calls as a run.
 template <class DeviceType = device::Meta>
 class Simulated {
  public:
   using Device = DeviceType;
   static constexpr std::string_view name = "simulated";
 
-  /// Always done.
+  /// A request that is always complete.
   struct Request {
     Request() = default;
-    /// Moved as others are.
+    /// Movable, as AsyncRequest requires.
     /// @{
     Request(Request&&) = default;
     Request& operator=(Request&&) = default;
     /// @}
-    /// Done from the start.
+    /// Returns true.
     bool test() const { return true; }
     /// Returns at once.
     void wait() const {}
   };
 
-  /// Throws InputError for a rank that the world has not.
+  /// Throws InputError unless 0 <= world.rank < world.ranks.
   explicit Simulated(const SimulatedWorld& world, const Options& options = {})
       : world_(world), monitor_(simulated_monitor(world, options)) {}
 
-  /// As Communicator asks.
+  /// See Communicator.
   /// @{
   int rank() const { return world_.rank; }
   int size() const { return world_.ranks; }
   Monitor& monitor() { return *monitor_; }
   const Monitor& monitor() const { return *monitor_; }
   /// @}
-  /// That of the communicator that it stands for.
+  /// Returns the scratch of the communicator that is simulated.
   std::int64_t scratch_bytes() const {
     return world_.scratch_bytes_for == nullptr ? 0 : world_.scratch_bytes_for(world_.ranks);
   }
 
-  /// As Communicator asks, without a byte moved.
+  /// See Communicator. They move nothing.
   /// @{
   template <class T>
   Request all_gather(std::span<const Segment<T>>) {
@@ -91,7 +91,7 @@ class Simulated {
   }
   /// @}
 
-  /// As Communicator asks, as if all ranks had given the same.
+  /// See Communicator. All ranks count as having passed the same values.
   /// @{
   void reduce(std::span<double> values, Reduction reduction) { repeat(values, reduction); }
   void reduce(std::span<std::int64_t> values, Reduction reduction) { repeat(values, reduction); }
@@ -103,17 +103,17 @@ class Simulated {
   void barrier() {}
   /// @}
 
-  /// Nobody can say the other ranks' colors: they are taken to be this rank's. Use `split(communicator, color_of)` of
-  /// comm/collectives.hpp, which knows them all.
+  /// Assumes that all ranks pass the same color, so the result has the same ranks. Use `split(communicator, color_of)`
+  /// of comm/collectives.hpp instead, which knows all ranks' colors.
   Simulated split(int) { return split_into(world_); }
-  /// This rank's place in a smaller world.
+  /// Makes a communicator of the given size and rank, with this one's options and scratch function.
   Simulated split_into(const SimulatedWorld& world) {
     SimulatedWorld part = world;
     part.scratch_bytes_for = world_.scratch_bytes_for;
     return Simulated(part, monitor_->options);
   }
 
-  /// Runs f(communicator) on the calling thread. Returns its status.
+  /// Runs f(communicator) on the calling thread. Returns f's status.
   template <class F>
   static int run(const SimulatedWorld& world, const Options& options, F f) {
     Simulated simulated(world, options);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ranks are threads of one process: each reads its peers' memory directly. The default on one machine.
+/// The backend whose ranks are threads of one process and read each other's memory directly. The default on one
+/// machine.
 ///
-/// A collective publishes addresses; every rank then copies or sums its own part from where the peers have it. Nothing
-/// is packed, nothing is sent. Waiting ranks spin for some microseconds, then sleep, so that ranks may outnumber cores.
-/// Ranks of an asynchronous device share it: their hosts meet in the same way, and each has its own queue do its part.
+/// A collective publishes addresses; each rank then copies or sums its own part directly from its peers' memory,
+/// without packing or sending. Waiting ranks spin for some microseconds, then sleep, so that ranks may outnumber cores.
+/// On an asynchronous device all ranks share the device: the host threads synchronise in the same way, and each rank
+/// enqueues its part on its own queue.
 #pragma once
 
 #include <functional>
@@ -22,11 +24,11 @@
 
 namespace fsdp::comm {
 
-/// Runs f(core) on `ranks` threads. When one throws, the others' collectives throw CollectiveError, and the first
-/// failure is thrown here after all have ended. Returns the first status that is not 0, by rank.
+/// Runs f(core) on `ranks` threads and joins them. Returns the first nonzero status, by rank. When one throws, the
+/// others' collectives throw CollectiveError; the first failure is rethrown here after all threads have ended.
 int run_threads(int ranks, const Options& options, const std::function<int(std::unique_ptr<ThreadsRank>)>& f);
 
-/// Ranks are threads of this process, which read each other's memory.
+/// A communicator of threads of this process, which read each other's memory.
 template <class DeviceType = device::Cpu>
 class Threads : public Backend<CoreOf<ThreadsRank, DeviceType>, DeviceType> {
   using Core = CoreOf<ThreadsRank, DeviceType>;
@@ -37,7 +39,7 @@ class Threads : public Backend<CoreOf<ThreadsRank, DeviceType>, DeviceType> {
 
   Threads split(int color) { return Threads(this->core().split(color)); }
 
-  /// Starts the ranks; see run_threads. Returns f's status.
+  /// Runs f(communicator) on `ranks` threads; see run_threads for status and errors.
   template <class F>
   static int run(int ranks, const Options& options, F f) {
     return run_threads(ranks, options, [&f](std::unique_ptr<ThreadsRank> rank) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The core of Threads: one rank of a group, its element types and device erased.
+/// The core of Threads: one rank of a group, with element types and device erased.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@
 
 namespace fsdp::comm {
 
-class ThreadsGroup;  ///< what the ranks of one communicator share; in src/comm/threads_group.hpp
+class ThreadsGroup;  ///< state that the ranks of one communicator share; in src/comm/threads_group.hpp
 
-/// One rank. A collective publishes addresses; then every rank copies or sums its own part from where the peers have
-/// it.
+/// One rank. A collective publishes addresses; then each rank copies or sums its own part directly from its peers'
+/// memory.
 class ThreadsRank {
  public:
   static constexpr std::string_view queue_name = "threads";
@@ -41,16 +41,18 @@ class ThreadsRank {
   void abandon(Ticket ticket) noexcept;
   std::unique_ptr<ThreadsRank> split(int color);
 
-  // Where a device's queue moves the tensors; small values are moved by the host all the same.
-  /// Before the first transfer.
+  // On an asynchronous device a queue moves the tensors; the host still moves small values.
+  /// Sets the queue. Call it before the first transfer.
   void move_with(AnyQueue queue) { queue_ = std::move(queue); }
-  /// A queue that only waits, for the end of each transfer on all ranks' queues; what moves need not wait for that.
+  /// Sets a second queue, which only waits for the end of each transfer on all ranks' queues, so that the first need
+  /// not.
   void join_with(AnyQueue queue) { joins_ = std::move(queue); }
-  /// The next transfer of tensors starts after `event`, on this rank's queue and on those that read its memory.
+  /// Makes the next transfer of tensors start after `event`, on this rank's queue and on those that read its memory.
   void after(AnyEvent event) { after_.push_back(std::move(event)); }
-  /// When a transfer is done on all ranks' queues; null where it was done by hosts. The host waits for the peers'.
+  /// Returns the event after which a transfer is complete on all ranks' queues (or a later one if the transfer is old);
+  /// null if hosts moved it. Blocks until the peers' hosts have enqueued their parts.
   AnyEvent done(Ticket ticket);
-  /// The host waits; throws as `wait` does.
+  /// Blocks the host until `event`. Throws as `wait` does.
   void wait_for(const AnyEvent& event);
 
  private:
@@ -58,8 +60,8 @@ class ThreadsRank {
   bool progress();
   bool advance(const Transfer& transfer);
   bool gather_from_ready(const Transfer& transfer, bool (ThreadsRank::*ready)(int) const);
-  bool published(int peer) const;  ///< whether it has started the active transfer
-  bool reduced(int peer) const;    ///< whether it has summed its own pieces of the active transfer
+  bool published(int peer) const;  ///< whether the peer has started the active transfer
+  bool reduced(int peer) const;    ///< whether the peer has summed its own pieces of the active transfer
   bool all_published() const;
   void join(const Transfer& transfer, int peer);
   void copy(const Transfer& transfer, std::byte* to, const std::byte* from, std::int64_t elements);
@@ -79,18 +81,18 @@ class ThreadsRank {
   std::shared_ptr<ThreadsGroup> group_;
   int rank_;
   int world_rank_;
-  int exceptions_;  ///< in flight when this was made
+  int exceptions_;  ///< in flight at construction
   Monitor monitor_;
   Ticket next_ = 0;                          ///< transfers started
-  Ticket active_ = 0;                        ///< transfers whose own part is done: the one that is worked at
-  std::vector<char> copied_;                 ///< of the active transfer, by peer
+  Ticket active_ = 0;                        ///< transfers whose own part is done; also the active transfer's ticket
+  std::vector<char> copied_;                 ///< whether the active transfer has copied from a peer, by peer
   std::vector<Contribution> contributions_;  ///< to a sum, by rank
 
-  AnyQueue queue_;  ///< empty where the host moves
+  AnyQueue queue_;  ///< empty if the host moves the data
   AnyQueue joins_;
-  std::vector<AnyEvent> after_;  ///< what the next transfer of tensors starts after
-  Ticket joined_ = 0;            ///< transfers whose end on all queues has its event in `done_`
-  std::vector<AnyEvent> done_;   ///< of the last transfers, as the group's slots
+  std::vector<AnyEvent> after_;  ///< events that the next transfer of tensors starts after
+  Ticket joined_ = 0;            ///< transfers whose completion event is in `done_`
+  std::vector<AnyEvent> done_;   ///< completion events of the last transfers, by slot
   AnyEvent last_done_;           ///< the latest of them
 };
 

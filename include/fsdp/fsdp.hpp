@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A whole program from one stack: `int main(int argc, char** argv) { return fsdp::train_main<fsdp::Llama<Stack>>(argc,
-/// argv); }`
+/// The header of a whole training program:
+/// `int main(int argc, char** argv) { return fsdp::train_main<fsdp::Llama<Stack>>(argc, argv); }`
 ///
-/// The communicator's header (comm/threads.hpp, comm/mpi.hpp, comm/self.hpp) is included by the program itself. For a
-/// loop of one's own see train/training.hpp.
+/// Include the communicator's header (comm/threads.hpp, comm/mpi.hpp, comm/self.hpp) yourself. For a training loop of
+/// your own see train/training.hpp.
 #pragma once
 
 #include <type_traits>
@@ -23,7 +23,7 @@
 namespace fsdp {
 namespace detail {
 
-/// The value of a policy that a program does not pass.
+/// Default-constructs a policy or optimizer that the program did not pass to train_main.
 template <class Policy>
 Policy left_out() {
   static_assert(std::is_default_constructible_v<Policy>,
@@ -34,9 +34,9 @@ Policy left_out() {
 
 }  // namespace detail
 
-/// `tessera train` for one stack, whose policies are these values: its flags without the sub-command and without those
-/// that name a policy, which are refused. optim::RunTime is chosen by --optimizer; of another optimizer the constants
-/// alone are flags. Returns the exit status (comm::ExitStatus), not 0 after one line on stderr.
+/// Runs `tessera train` for one stack with these policies. Takes the same flags, without the sub-command; flags that
+/// choose a policy are refused. If Optimizer is optim::RunTime, --optimizer chooses the optimizer; any other optimizer
+/// has flags for its constants only. Returns the exit status (comm::ExitStatus); an error prints one line on stderr.
 template <class Model, class Optimizer = optim::RunTime>
 int train_main(int argc, const char* const* argv, typename Model::Stack::Sharding sharding,
                typename Model::Stack::Tiling tiling, Optimizer optimizer) {
@@ -60,20 +60,20 @@ int train_main(int argc, const char* const* argv, typename Model::Stack::Shardin
       });
 }
 
-/// The same; the optimizer is default-constructed.
+/// The same with a default-constructed optimizer.
 template <class Model, class Optimizer = optim::RunTime>
 int train_main(int argc, const char* const* argv, typename Model::Stack::Sharding sharding,
                typename Model::Stack::Tiling tiling) {
   return train_main<Model, Optimizer>(argc, argv, sharding, tiling, detail::left_out<Optimizer>());
 }
 
-/// The same; the tiling is default-constructed.
+/// The same with a default-constructed tiling policy and optimizer.
 template <class Model, class Optimizer = optim::RunTime>
 int train_main(int argc, const char* const* argv, typename Model::Stack::Sharding sharding) {
   return train_main<Model, Optimizer>(argc, argv, sharding, detail::left_out<typename Model::Stack::Tiling>());
 }
 
-/// The same; both policies are default-constructed.
+/// The same with default-constructed policies and optimizer.
 template <class Model, class Optimizer = optim::RunTime>
 int train_main(int argc, const char* const* argv) {
   return train_main<Model, Optimizer>(argc, argv, detail::left_out<typename Model::Stack::Sharding>());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The version of these headers. CMake refuses to configure when it is not project(VERSION).
+/// The version of these headers. Configuring with CMake fails if it differs from project(VERSION).
 #pragma once
 
 #include <compare>
@@ -8,7 +8,7 @@
 
 namespace fsdp {
 
-/// Of the library. Before 1.0 a minor version may break.
+/// A version of the library. Before 1.0, a new minor version may be incompatible.
 struct Version {
   int major = 0;
   int minor = 0;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// As little work as a number of bytes allows: tile length and kept share solved together.
+/// The tiling that does the least extra work within a memory budget. It chooses tile length and number of kept tokens
+/// together.
 ///
-/// Longer tiles need workspace in which tokens could be kept; shorter ones read the weights and add to their gradients
-/// more often. The plan is the one with the least of both, recomputation and traffic, among all whose bytes fit.
+/// Longer tiles need workspace, in which tokens could be kept instead; shorter tiles read the weights and add to their
+/// gradients more often. Among the plans that fit the budget, it minimises recomputation plus traffic.
 #pragma once
 
 #include <algorithm>
@@ -18,21 +19,22 @@
 
 namespace fsdp::tiling {
 
-/// A shorter tile leaves matmuls waiting for weights: blocks of columns are tried first.
+/// Below this length matmuls wait for weights, so blocks of columns are tried before shorter tiles.
 inline constexpr std::int64_t shortest_tile = 256;
-/// Tile lengths and blocks of columns are multiples of this many, where there are as many.
+/// Tile lengths and blocks of columns are multiples of this, unless there are fewer tokens or columns.
 inline constexpr std::int64_t tile_step = 64;
 
 namespace detail {
 
-/// Numbers of tokens that describe a plan: recomputed ones come last.
+/// A plan in numbers of tokens. Kept tokens come first, recomputed ones last.
 struct Cut {
   std::int64_t kept = 0, kept_tile = 0, recomputed_tile = 0;
-  std::int64_t block = 0;  ///< columns at a time; 0: all
+  std::int64_t block = 0;  ///< columns per block; 0: all at once
   std::int64_t work = std::numeric_limits<std::int64_t>::max();
 };
 
-/// The least work where a recomputed tile is `tile` tokens. Kept tiles may be longer: their workspace is smaller.
+/// Returns the cut with the least work whose recomputed tiles have `tile` tokens. Kept tiles may be longer, since their
+/// workspace is smaller.
 constexpr Cut cut_at(const Problem& problem, std::int64_t bytes, std::int64_t tile) {
   const auto cut = [&](std::int64_t kept, std::int64_t kept_tile) {
     const std::int64_t recomputed = problem.tokens - kept;
@@ -60,7 +62,7 @@ constexpr Cut cut_at(const Problem& problem, std::int64_t bytes, std::int64_t ti
   return best;
 }
 
-/// The shortest tiles of which there are as few as of the longest.
+/// Returns the shortest tile length that gives no more tiles than `longest` does.
 constexpr std::int64_t even(std::int64_t tokens, std::int64_t longest) {
   if (tokens == 0) return longest;
   return std::min(round_up(ceil_divide(tokens, ceil_divide(tokens, longest)), tile_step), longest);
@@ -73,7 +75,8 @@ constexpr TilePlan plan_of(const Problem& problem, const Cut& cut) {
   return priced(problem, std::move(tiles), cut.block);
 }
 
-/// Columns at a time of a tile of `tokens`, in as few and even blocks as fit; 0 where not even the smallest does.
+/// Returns the columns per block of a tile of `tokens`: the fewest blocks that fit, of even size; 0 if not even the
+/// smallest block fits.
 constexpr std::int64_t block_within(const Problem& problem, std::int64_t bytes, std::int64_t tokens) {
   const std::int64_t fixed = problem.tile_bytes(tokens, 0);
   const std::int64_t column = tokens * problem.tile_bytes_per_token_column;
@@ -82,7 +85,7 @@ constexpr std::int64_t block_within(const Problem& problem, std::int64_t bytes, 
   return most == 0 || problem.columns <= tile_step ? 0 : even(problem.columns, most);
 }
 
-/// Where even a shortest tile's workspace is too large: blocks of columns, and then fewer tokens.
+/// Returns the cut when even the shortest tile's workspace is too large: tries blocks of columns, then fewer tokens.
 constexpr Cut smallest_cut(const Problem& problem, std::int64_t bytes) {
   for (std::int64_t tokens = std::min(problem.tokens, shortest_tile); tokens >= problem.fewest_tile_tokens();
        --tokens) {
@@ -95,14 +98,15 @@ constexpr Cut smallest_cut(const Problem& problem, std::int64_t bytes) {
 
 }  // namespace detail
 
-/// The fewest bytes that any plan needs: a shortest tile, one block of columns.
+/// Returns the fewest bytes that any plan needs: the shortest tile, one block of columns at a time.
 constexpr std::int64_t smallest_budget(const Problem& problem) {
   const std::int64_t tokens = problem.fewest_tile_tokens();
   return std::min(problem.tile_bytes(tokens), problem.columns > tile_step ? problem.tile_bytes(tokens, tile_step)
                                                                           : std::numeric_limits<std::int64_t>::max());
 }
 
-/// Kept activations of all units that repeat, and one tile's workspace, in at most `bytes`.
+/// Plans within `bytes`, which hold the kept activations of all repeated units and one tile's workspace. Throws
+/// InputError below smallest_budget.
 constexpr TilePlan plan_within(const Problem& problem, std::int64_t bytes) {
   if (problem.tokens == 0) return priced(problem, {});
   if (const std::int64_t least = smallest_budget(problem); bytes < least) {
@@ -116,7 +120,7 @@ constexpr TilePlan plan_within(const Problem& problem, std::int64_t bytes) {
   return detail::plan_of(problem, best.recomputed_tile > 0 ? best : detail::smallest_cut(problem, bytes));
 }
 
-/// A budget that is known when the program runs.
+/// A tiling policy whose budget is chosen at run time.
 struct Budget {
   std::int64_t bytes = 0;
   std::string text() const { return message("budget:", bytes); }
@@ -124,7 +128,7 @@ struct Budget {
   friend constexpr bool operator==(const Budget&, const Budget&) = default;
 };
 
-/// A budget that a stack's type fixes.
+/// A tiling policy whose budget is part of its type.
 template <std::int64_t Bytes>
 struct StaticBudget {
   static_assert(Bytes > 0, "fsdp: StaticBudget<Bytes> needs at least one byte");

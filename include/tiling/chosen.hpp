@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A tiling policy without its type: what modules see, so that one compilation of them serves every tiling.
+/// A type-erased tiling policy. Modules take it, so that they compile once for all tilings.
 #pragma once
 
 #include <concepts>
@@ -11,11 +11,11 @@
 
 namespace fsdp::tiling {
 
-/// Holds a policy of any type; copies share it. By default Untiled.
+/// Holds a tiling policy of any type; copies share it. Default: Untiled.
 class Chosen {
  public:
   Chosen() = default;
-  /// Any policy, which it copies.
+  /// Takes a copy of any policy.
   /// @{
   Chosen(RunTime policy);
   template <class Policy>
@@ -25,7 +25,7 @@ class Chosen {
         }) {}
   /// @}
 
-  /// The policy's plan.
+  /// Returns the policy's plan.
   TilePlan plan(const Problem& problem) const { return plan_(policy_.get(), problem); }
 
  private:

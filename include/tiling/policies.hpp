@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How a sequence is cut: all tiling policies.
+/// Tiling policies: how a sequence is cut into tiles.
 ///
 /// A policy is a pure function from a problem to a TilePlan. It owns no memory and sees neither device nor
-/// communicator. Tiles may be longer than asked for where very short ones would cost digits
-/// (Problem::fewest_tile_tokens). To add one: a struct with `plan` here, its cases in tests/tiling/policies_test.cpp,
-/// its name in src/cli/stack_choice.cpp.
+/// communicator. Tiles may be longer than requested, since very short ones would lose precision
+/// (Problem::fewest_tile_tokens). To add a policy, add a struct with `plan` here, its cases in
+/// tests/tiling/policies_test.cpp and its name in src/cli/stack_choice.cpp.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ concept Tiling = std::copyable<Policy> && requires(const Policy policy, const Pr
   { policy.plan(problem) } -> std::same_as<TilePlan>;
 };
 
-/// Says in words what a type lacks to be a tiling policy. Call it where the type is first used.
+/// Explains in static_assert messages what a type lacks to be a tiling policy. Call it where the type is first used.
 template <class Policy>
 consteval bool check_tiling() {
   static_assert(std::copyable<Policy>, "fsdp: a tiling policy is copied to every rank; give it a copy constructor");
@@ -39,7 +39,7 @@ consteval bool check_tiling() {
   return Tiling<Policy>;
 }
 
-/// One tile, its activations kept: the usual, untiled computation.
+/// One tile whose activations are kept: the usual, untiled computation.
 struct Untiled {
   static std::string text() { return "off"; }
   constexpr TilePlan plan(const Problem& problem) const {
@@ -50,8 +50,8 @@ struct Untiled {
   friend constexpr bool operator==(const Untiled&, const Untiled&) = default;
 };
 
-/// As few tiles as hold `tokens_per_tile` tokens each, of equal length but for the last. Nothing is kept, unless that
-/// saves no memory: no policy takes more than Untiled does.
+/// Cuts into the fewest tiles of at most `tokens_per_tile` tokens, of equal length except the last. All tiles are
+/// recomputed. Returns Untiled's plan if that needs no more memory.
 constexpr TilePlan cut(const Problem& problem, std::int64_t tokens_per_tile) {
   const std::int64_t count = ceil_divide(problem.tokens, std::max(tokens_per_tile, problem.fewest_tile_tokens()));
   std::vector<Tile> tiles;
@@ -61,13 +61,14 @@ constexpr TilePlan cut(const Problem& problem, std::int64_t tokens_per_tile) {
   return plan.peak_bytes() < untiled.peak_bytes() ? plan : untiled;
 }
 
-/// At most `count` tiles of equal length, recomputed in backward. 5 tokens in 4 tiles are tiles of 2, 2 and 1.
+/// Cuts into at most `count` tiles of equal length, recomputed in backward. 5 tokens in 4 tiles give tiles of 2, 2
+/// and 1.
 constexpr TilePlan cut_into(const Problem& problem, std::int64_t count) {
   return cut(problem, std::max<std::int64_t>(ceil_divide(problem.tokens, count), 1));
 }
 
 /// At most N tiles of equal length, recomputed in backward.
-/// Source: tiled MLP of ms-swift (PR 7090), whose last tile is found by its index and lost when there are fewer.
+/// Source: tiled MLP of ms-swift (PR 7090), which finds the last tile by its index and loses it when there are fewer.
 template <std::int64_t N>
 struct StaticTiles {
   static_assert(N > 0, "fsdp: StaticTiles<N> needs at least one tile");
@@ -76,7 +77,7 @@ struct StaticTiles {
   constexpr TilePlan plan(const Problem& problem) const { return cut_into(problem, N); }
 };
 
-/// At most N tokens a tile, recomputed in backward: as few tiles as possible, of equal length.
+/// At most N tokens per tile, recomputed in backward: as few tiles as possible, of equal length.
 template <std::int64_t N>
 struct TokensPerTile {
   static_assert(N > 0, "fsdp: TokensPerTile<N> needs at least one token a tile");
@@ -85,27 +86,27 @@ struct TokensPerTile {
   constexpr TilePlan plan(const Problem& problem) const { return cut(problem, N); }
 };
 
-/// Any of the policies, chosen at run time: what the program's --tiling makes. Numbers are checked when it is made.
+/// Any of the policies, chosen at run time, as by the program's --tiling. The factories check the numbers.
 class RunTime {
  public:
   constexpr RunTime() = default;
-  /// `off`: one tile, kept.
+  /// Makes `off`: one tile, kept.
   constexpr RunTime(Untiled) {}
-  /// At most so many tiles of equal length. Throws InputError unless above 0.
+  /// Makes at most `count` tiles of equal length. Throws InputError unless count > 0.
   static RunTime tiles(std::int64_t count);
-  /// At most so many tokens a tile. Throws InputError unless above 0.
+  /// Makes tiles of at most `per_tile` tokens. Throws InputError unless per_tile > 0.
   static RunTime tokens(std::int64_t per_tile);
-  /// Least work within so many bytes. Throws InputError unless above 0.
+  /// Minimises work within `bytes`; see tiling/budget.hpp. Throws InputError unless bytes > 0.
   static RunTime budget(std::int64_t bytes);
 
-  /// A budget of what memory is left, which only a trainer can settle; `budget` gives it its bytes before any plan.
+  /// Makes a placeholder for "all memory that is left". The trainer must replace it by `budget(bytes)` before `plan`.
   static constexpr RunTime budget_of_memory() { return RunTime(Kind::budget, 0); }
-  /// Whether the bytes of a budget are still to be settled.
+  /// Returns whether this is the placeholder of budget_of_memory.
   constexpr bool asks_for_memory() const { return kind_ == Kind::budget && number_ == 0; }
 
-  /// As --tiling takes it, such as "tokens:256".
+  /// Returns the text that --tiling takes, such as "tokens:256".
   std::string text() const;
-  /// What the policy that it holds plans.
+  /// Returns the plan of the chosen policy.
   TilePlan plan(const Problem& problem) const;
   friend constexpr bool operator==(const RunTime&, const RunTime&) = default;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A sequence of tokens cut into tiles: borders, which tiles keep their activations, what that costs.
+/// A sequence of tokens cut into tiles: borders, which tiles keep their activations, and the cost.
 #pragma once
 
 #include <algorithm>
@@ -10,36 +10,36 @@
 
 namespace fsdp::tiling {
 
-/// Tokens [begin, end) of a sequence. A kept tile's activations stay from forward to backward; the others are
-/// recomputed.
+/// Tokens [begin, end) of a sequence. A kept tile's activations stay in memory from forward to backward; other tiles
+/// are recomputed.
 struct Tile {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   bool kept = false;
 
-  /// Length of the tile.
+  /// Returns the length of the tile in tokens.
   constexpr std::int64_t tokens() const { return end - begin; }
   friend constexpr bool operator==(const Tile&, const Tile&) = default;
 };
 
-/// What a policy decided. The tiles cover the sequence once, in order; forward and backward use the same plan.
+/// A policy's decision. The tiles cover the sequence once, in order; forward and backward use the same plan.
 struct TilePlan {
   std::vector<Tile> tiles;
-  std::int64_t columns_per_block = 0;  ///< a tile is computed that many columns at a time; 0: all at once
+  std::int64_t columns_per_block = 0;  ///< columns of a tile computed at a time; 0: all at once
   std::int64_t kept_bytes = 0;         ///< activations of one unit's kept tiles
   std::int64_t tile_bytes = 0;         ///< workspace of the largest tile, shared by all
   std::int64_t repeats = 1;            ///< units whose kept tiles are alive together
-  std::int64_t recomputed_flops = 0;   ///< of one unit's backward
+  std::int64_t recomputed_flops = 0;   ///< in one unit's backward
 
-  /// Bytes of all units: what they keep, and one workspace.
+  /// Returns the bytes of all units: kept activations plus one workspace.
   constexpr std::int64_t peak_bytes() const { return repeats * kept_bytes + tile_bytes; }
-  /// Tokens in kept tiles.
+  /// Returns the number of tokens in kept tiles.
   constexpr std::int64_t kept_tokens() const {
     std::int64_t tokens = 0;
     for (const Tile& tile : tiles) tokens += tile.kept ? tile.tokens() : 0;
     return tokens;
   }
-  /// Tokens of the longest tile.
+  /// Returns the length of the longest tile.
   constexpr std::int64_t longest_tile() const {
     std::int64_t tokens = 0;
     for (const Tile& tile : tiles) tokens = std::max(tokens, tile.tokens());
@@ -48,7 +48,7 @@ struct TilePlan {
   friend constexpr bool operator==(const TilePlan&, const TilePlan&) = default;
 };
 
-/// In words: "4 tiles of up to 2048 tokens, 1 kept; 7340032 bytes; 123456 FLOPs recomputed".
+/// Prints "4 tiles of up to 2048 tokens, 1 kept; 7340032 bytes; 123456 FLOPs recomputed".
 std::ostream& operator<<(std::ostream& out, const TilePlan& plan);
 
 }  // namespace fsdp::tiling

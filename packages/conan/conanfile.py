@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tessera as a Conan 2 package: headers, libraries and the conformance kit, without the program.
 
-    conan create packages/conan --build=missing
+    conan create packages/conan -s compiler.cppstd=20
 
 What it links are the system's libraries (docs/packages.md): nothing is fetched from a remote.
 """

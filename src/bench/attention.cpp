@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Causal attention alone, against the rate of a square matmul in the same type.
+/// Causal attention alone, against the rate of a square matmul of the same type.
 #include <algorithm>
 #include <cstdio>
 #include <vector>
@@ -21,7 +21,7 @@ using device::AttentionShape;
 using device::Cpu;
 using device::MemoryKind;
 
-/// One sequence: q, k and v as columns of one matrix, as a block has them, and so their gradients.
+/// One sequence. q, k and v are columns of one matrix, as in a block; so are their gradients.
 template <class T>
 class Attention {
  public:
@@ -58,7 +58,7 @@ class Attention {
                                                           .dk = k(dqkv),
                                                           .dv = v(dqkv)});
   }
-  /// The causal half of one product, queries x keys.
+  /// FLOPs of the causal half of one product, queries x keys.
   double product_flops() const {
     const auto length = static_cast<double>(shape_.sequence_length);
     return static_cast<double>(q_columns()) * length * length;

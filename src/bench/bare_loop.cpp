@@ -23,7 +23,7 @@ struct BareLoop<PrecisionT>::State {
   using Block = device::Block<Device>;
   static constexpr bool one_copy = std::is_same_v<Compute, float>;
 
-  /// A weight with all that belongs to it.
+  /// A weight with its gradient, moments and model copy.
   struct Weight {
     Tensor<float> main, first, second, gradient;
     Tensor<Compute> model;
@@ -157,7 +157,7 @@ struct BareLoop<PrecisionT>::State {
   std::vector<typename Model::Block::Saved> saved;
   std::vector<Device::Arena::Mark> marks;
   std::map<std::string, std::size_t> names;
-  std::vector<std::vector<std::size_t>> units;  ///< of each unit, which weights
+  std::vector<std::vector<std::size_t>> units;  ///< the weights of each unit, by number
   std::array<Block, 4> memories;                ///< main, first and second moments, gradients
   Block rounded;
   std::vector<Weight> weights;

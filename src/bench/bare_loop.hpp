@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The training loop that somebody would write by hand on one rank: the same modules over plain buffers, with neither
-/// ShardedModule nor Executor. What a framework costs is measured against it.
+/// A hand-written training loop for one rank: the same modules over plain buffers, without ShardedModule and Executor.
+/// It is the baseline for the framework's overhead.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@ class BareLoop {
   BareLoop(BareLoop&&) noexcept;
   ~BareLoop();
 
-  /// Sets a part of the weight of this name, from its element `begin` on.
+  /// Sets elements of the weight `name`, from element `begin` on.
   void set(const std::string& name, std::int64_t begin, Tensor<const float> values);
 
-  /// Forward, loss, backward, gradient norm and AdamW; returns the mean loss.
+  /// Runs forward, loss, backward, gradient norm and AdamW. Returns the mean loss.
   double step(const TokenBatch& batch, double lr);
 
  private:

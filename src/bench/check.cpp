@@ -11,7 +11,7 @@ void check(const BenchOptions& options) {
     require<InputError>(value >= least, "bench: --", flag, " ", value, " is too small; give at least ", least);
     require<InputError>(value <= most, "bench: --", flag, " ", value, " is too large; give at most ", most);
   };
-  constexpr std::int64_t most_elements = std::int64_t{1} << 40;  // more than machines have memory for
+  constexpr std::int64_t most_elements = std::int64_t{1} << 40;  // more than fits in any machine's memory
   train::validate(options.launch);
   at_least("layers", options.layers, 1);
   at_least("repeats", options.repeats, 1);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What `tessera bench` refuses before it measures anything.
+/// Validation of the options of `tessera bench`.
 #pragma once
 
 #include "bench/options.hpp"
 
 namespace fsdp::bench {
 
-/// Throws InputError with one sentence about the first value that cannot be measured.
+/// Throws InputError, with one sentence about the first invalid value.
 void check(const BenchOptions& options);
 
 }  // namespace fsdp::bench

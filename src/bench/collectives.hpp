@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `tessera bench comm`: a backend's collectives against plain copies by as many threads at once, and against MPI's
-/// own.
+/// `tessera bench comm`: a backend's collectives against plain copies with as many concurrent threads, and against
+/// MPI's own collectives.
 #pragma once
 
 #include <algorithm>
@@ -26,17 +26,17 @@
 
 namespace fsdp::bench {
 
-/// Bytes of each collective: what was asked for, or 1 MiB, 16 MiB and 64 MB.
+/// Returns the sizes in bytes of the collectives to measure: --bytes, or 1 MiB, 16 MiB and 64 MB.
 std::vector<std::int64_t> collective_bytes(const BenchOptions& options);
 
-/// Calls of one sample: enough for some milliseconds.
+/// Returns the number of calls in one sample: enough for some milliseconds.
 int calls_per_sample(std::int64_t bytes);
 
-/// Tensors of floats, one for each call of a sample, cut into nearly equal pieces, with all memory that their
-/// collectives need on one rank. Calls take turns, so that each finds its tensor out of the caches, as a step does.
+/// All memory that the collectives of one rank need: float tensors, one for each call of a sample, cut into nearly
+/// equal pieces. Since each call has its own tensor, the tensor is not in the caches, as in a training step.
 class CollectiveBuffers {
  public:
-  /// `memory(bytes)` is a communicator's shared memory, or nullptr.
+  /// `memory(bytes)` returns a communicator's shared memory, or nullptr.
   template <class Memory>
   CollectiveBuffers(std::int64_t bytes, int rank, int ranks, Memory memory) : CollectiveBuffers(bytes, rank, ranks) {
     const auto block = [&](std::int64_t elements) {
@@ -53,11 +53,11 @@ class CollectiveBuffers {
   int calls() const { return calls_; }
   std::int64_t bytes() const { return elements_ * 4; }  ///< of one tensor
   std::int64_t own_bytes() const { return counts_[rank_] * 4; }
-  /// This rank's piece lies apart from the whole, as a shard at rest does.
+  /// Returns segments whose local piece lies outside of the full tensor, as a shard at rest does.
   std::vector<comm::Segment<float>> apart(int call) const { return {{shard(call), full(call), counts_}}; }
-  /// This rank's piece lies in its place.
+  /// Returns segments whose local piece lies in its place in the full tensor.
   std::vector<comm::Segment<float>> in_place(int call) const { return {{full(call) + begin_, full(call), counts_}}; }
-  /// Equal pieces, as MPI's collectives want them: up to ranks - 1 elements are left out.
+  /// Returns the full tensor for equal pieces, which MPI's collectives need: up to ranks - 1 elements are left out.
   std::span<float> whole(int call) const { return {full(call), equal_piece() * counts_.size()}; }
   std::span<float> piece(int call) const { return {shard(call), equal_piece()}; }
 
@@ -66,7 +66,7 @@ class CollectiveBuffers {
   float* full(int call) const { return reinterpret_cast<float*>(full_.data()) + call * full_stride_; }
   float* shard(int call) const { return reinterpret_cast<float*>(shard_.data()) + call * shard_stride_; }
   std::size_t equal_piece() const { return static_cast<std::size_t>(elements_) / counts_.size(); }
-  /// Written once, so that no page is still the system's page of zeros.
+  /// Writes all memory once, so that every page is really allocated.
   void touch();
 
   std::int64_t elements_;
@@ -79,10 +79,10 @@ class CollectiveBuffers {
   CpuBlock full_, shard_;
 };
 
-/// One way that data may take: a communicator, and the cases of its collectives.
+/// One way to transfer data: a communicator, and the cases of its collectives.
 template <class Comm>
 struct CommWay {
-  /// `memory(bytes)` is shared memory, or nullptr.
+  /// `memory(bytes)` returns shared memory, or nullptr.
   template <class Memory>
   CommWay(const char* way, Comm& comm, std::int64_t bytes, Memory memory)
       : name(way), communicator(&comm), buffers(bytes, comm.rank(), comm.size(), memory) {}
@@ -107,7 +107,7 @@ struct CommWay {
   }
 };
 
-/// Runs all cases of one size in turn and prints their lines.
+/// Runs all cases of one size alternately and prints their lines.
 template <class Comm>
 void measure_collectives(const BenchOptions& options, std::list<CommWay<Comm>>& ways, int threads) {
   Comm& communicator = *ways.front().communicator;
@@ -168,7 +168,7 @@ int measure_comm(const BenchOptions& options) {
   return train::launch<Comm>(options.launch, [&options](Comm& communicator) {
     const int threads = train::rank_threads(options.launch, communicator);
     use_threads(threads);
-    // Where there are windows, the same without them is measured beside.
+    // If the communicator has shared windows, measures it without them as well.
     std::int64_t has_windows = comm::shared_memory(communicator, 1) != nullptr;
     comm::reduce(communicator, std::span<std::int64_t>(&has_windows, 1), comm::Reduction::min, {"bench"});
     comm::Options& run_time = communicator.monitor().options;

@@ -28,7 +28,7 @@ void fill(Tensor<T> values, float scale) {
   }
 }
 
-/// Bytes of the three operands, each rounded up to its place in a ring.
+/// Bytes of the three operands, each rounded up for its place in a ring.
 struct Sizes {
   std::int64_t a = 0, b = 0, c = 0;
 
@@ -47,7 +47,7 @@ std::int64_t largest(const std::vector<MatmulRecord>& list, std::int64_t at_leas
   return bytes;
 }
 
-/// The record's matmul, on operands without gaps.
+/// Returns the record's matmul, on contiguous operands.
 template <class A, class C>
 device::Matmul<A, C> matmul_of(const MatmulRecord& record, const std::byte* a, const std::byte* b, std::byte* c) {
   const Shape a_shape = record.a_transposed ? Shape{record.k, record.m} : Shape{record.m, record.k};
@@ -58,7 +58,7 @@ device::Matmul<A, C> matmul_of(const MatmulRecord& record, const std::byte* a, c
           .write = record.accumulate ? Write::accumulate : Write::overwrite};
 }
 
-/// body(matmul) on the record's element types.
+/// Calls body(matmul) with the record's element types.
 template <class Body>
 void with_matmul(const MatmulRecord& record, const std::byte* a, const std::byte* b, std::byte* c, const Body& body) {
   if (record.operands == DType::f32)
@@ -78,7 +78,7 @@ std::int64_t scratch_of(const std::vector<MatmulRecord>& list, int threads) {
   return bytes + device::alignment;
 }
 
-/// The next `bytes` of a ring, from its start again where they do not fit.
+/// A ring buffer: hands out the next `bytes`, from its start again if they do not fit.
 class Ring {
  public:
   explicit Ring(const CpuBlock& block) : block_(&block) {}
@@ -175,7 +175,7 @@ Reads::Reads(std::int64_t bytes, int threads)
 void Reads::run() {
   const auto* const words = reinterpret_cast<const std::uint64_t*>(from_.data());
   const std::int64_t count = from_.bytes() / std::int64_t{sizeof(std::uint64_t)};
-  constexpr std::int64_t at_once = 32;  // sums that do not wait for each other
+  constexpr std::int64_t at_once = 32;  // independent sums, which do not wait for each other
   std::uint64_t total = 0;
 #pragma omp parallel num_threads(threads_) reduction(+ : total)
   {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the machine can do at best: matmuls alone, plain copies, a triad. Each by a rank's threads, in memory of its
-/// own.
+/// The best rates of the machine: matmuls alone, plain copies, a triad. Each runs on a rank's threads, in its own
+/// memory.
 #pragma once
 
 #include <cstddef>
@@ -18,15 +18,15 @@ namespace fsdp::bench {
 
 using CpuBlock = device::Block<device::Cpu>;
 
-/// The calling thread's OpenMP team, which collectives copy and sum with.
+/// Sets the size of the calling thread's OpenMP team, with which collectives copy and sum.
 void use_threads(int threads);
 
-/// Deterministic values in [-scale, scale): neither denormal nor growing when multiplied.
+/// Fills with deterministic values in [-scale, scale). They are not denormal and do not grow when multiplied.
 void fill_uniform(Tensor<float> values, float scale);
 void fill_uniform(Tensor<bf16> values, float scale);
 
-/// Matmuls of given shapes, transpositions and types, one after the other. Operands are contiguous and come from two
-/// rings (what is read, what is written) of `ring_bytes`, so that they are no warmer in the caches than in a real step.
+/// Replays a list of matmuls with their shapes, transpositions and types. Operands are contiguous and come from two
+/// ring buffers of `ring_bytes` (inputs and outputs), so that they are no warmer in the caches than in a real step.
 class MatmulReplay {
  public:
   MatmulReplay(std::vector<device::MatmulRecord> list, std::int64_t ring_bytes, int threads);
@@ -43,16 +43,16 @@ class MatmulReplay {
   double flops_ = 0;
 };
 
-/// `count` square matmuls in a compute type: the rate that attention's FLOPs are divided by.
+/// Returns `count` square matmuls in a compute type. Their rate is the reference for attention.
 std::vector<device::MatmulRecord> square_matmuls(DType dtype, std::int64_t size, int count);
 
-/// memcpy of `bytes` from one block to another.
+/// A memcpy of `bytes` from one block to another.
 class Copies {
  public:
   Copies(std::int64_t bytes, int threads);
 
   void run() { run(0, bytes()); }
-  /// A part of it.
+  /// Copies `count` bytes from `begin` on.
   void run(std::int64_t begin, std::int64_t count);
   std::int64_t bytes() const { return from_.bytes(); }
 
@@ -62,7 +62,7 @@ class Copies {
   int threads_;
 };
 
-/// a = b + s c (STREAM's triad) over three float arrays of `bytes` together.
+/// STREAM's triad, a = b + s c, over three float arrays of `bytes` in total.
 class Triad {
  public:
   Triad(std::int64_t bytes, int threads);
@@ -76,7 +76,7 @@ class Triad {
   int threads_;
 };
 
-/// Every byte of a block is read once.
+/// Reads every byte of a block once.
 class Reads {
  public:
   Reads(std::int64_t bytes, int threads);
@@ -89,16 +89,16 @@ class Reads {
   std::int64_t bytes_;
   CpuBlock from_;
   int threads_;
-  volatile std::uint64_t sum_ = 0;  ///< so that nothing is left out
+  volatile std::uint64_t sum_ = 0;  ///< keeps the compiler from removing reads
 };
 
-/// Plain reading of files from their start, a rank's even part of each.
+/// Plain sequential reads of files: each rank reads an equal part of each file.
 class FileReads {
  public:
   FileReads(const std::vector<std::filesystem::path>& paths, int rank, int ranks);
 
   void run();
-  /// Asks the system to read them from disk again.
+  /// Asks the system to drop the files from its cache, so that the next read comes from disk.
   void drop_from_cache();
   std::int64_t all_bytes() const { return all_bytes_; }  ///< of all ranks
 

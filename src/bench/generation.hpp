@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `tessera bench generate`: one more token of a sequence, against one reading of the weights that it needs.
+/// `tessera bench generate`: the generation of one token, against one read of the weights that this needs.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,8 @@
 
 namespace fsdp::bench {
 
-/// Bytes of the gathered weights that a token reads whole: of an embedding that the head does not share one row alone.
+/// Returns the bytes of the gathered weights that a token reads entirely. This excludes an untied embedding, of which a
+/// token reads one row.
 template <class Model>
 std::int64_t read_weight_bytes(const Model& model) {
   const LlamaConfig& config = model.config();
@@ -70,7 +71,7 @@ GenerateLine measure_generation(train::Evaluation<Model>& evaluation, std::int64
               [&](std::size_t round) { return rounds.seconds(token, round) / rounds.seconds(read, round); })};
 }
 
-/// Of the last token of a sequence of --seq-len, whose others were read as a prompt.
+/// Measures the last token of a sequence of --seq-len tokens; the others are the prompt.
 template <class Model>
 int measure_generation(const BenchOptions& options, const typename Model::Stack::Tiling& tiling) {
   using Stack = typename Model::Stack;

@@ -27,7 +27,8 @@ struct HeadSizes {
   int threads = 1;
 };
 
-/// x and dx [T, H], the norm and the weight [V, H], their gradients, targets: shared by all tilings and the matmuls.
+/// x and dx [T, H], the norm and the weight [V, H], their gradients, and targets. All tilings and the matmuls share
+/// them.
 template <class Device, class Compute>
 struct Operands {
   explicit Operands(const HeadSizes& sizes)
@@ -69,7 +70,7 @@ struct Operands {
   device::Block<Device> streams, weights, gradients, targets;
 };
 
-/// The module with one tiling; on Meta it only says how much it takes.
+/// The module with one tiling; on Meta it only counts memory.
 template <class L>
 class Head {
  public:
@@ -108,7 +109,7 @@ class Head {
   nn::Context<L> context_;
 };
 
-/// Logits and the gradients of the weight and of x, all tokens at once as one matmul each, in memory of that size.
+/// Logits and the gradients of the weight and of x: one matmul each over all tokens, in memory of that size.
 template <class Device, class Compute>
 class Matmuls {
  public:

@@ -11,7 +11,7 @@ namespace {
 
 using Object = nlohmann::ordered_json;
 
-/// To five significant digits; JSON has neither NaN nor infinities.
+/// Rounds to five significant digits. Returns null for NaN and infinities, which JSON does not have.
 Object readable(double value) {
   if (!std::isfinite(value)) return nullptr;
   if (value == 0) return 0.0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What `tessera bench` prints: one JSON object a line. bench/README.md says how each value is measured.
+/// The output of `tessera bench`: one JSON object per line. bench/README.md says how each value is measured.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct MlpLine {
   std::int64_t stream_bytes = 0;      ///< x, y and dy (which becomes dx)
   std::int64_t weight_bytes = 0, gradient_bytes = 0;
   double gemm_floor_ms = 0;   ///< the nine matmuls
-  double module_gemm_ms = 0;  ///< the six calls that the untiled module makes of them
+  double module_gemm_ms = 0;  ///< the six calls in which the untiled module makes them
   double ratio = 0;           ///< (forward + backward) / gemm_floor
   double ratio_to_module_gemm = 0;
   std::optional<double> ratio_to_untiled;
@@ -36,12 +36,12 @@ struct AttentionLine {
   double forward_ms = 0, backward_ms = 0;
   std::int64_t scratch_bytes = 0;  ///< of the pass that takes more
   double matmul_gflops = 0;        ///< of a 1024 x 1024 x 1024 matmul
-  double forward_ratio = 0;        ///< 2 x heads x S^2 x head_dim FLOPs a second over that rate
-  double backward_ratio = 0;       ///< 5 x
+  double forward_ratio = 0;        ///< 2 x heads x S^2 x head_dim FLOPs per second, over that rate
+  double backward_ratio = 0;       ///< the same with 5 x
 };
 std::string json_line(const AttentionLine& line);
 
-/// A head's loss and all its gradients.
+/// The loss of a head with all gradients.
 struct HeadLine {
   std::int64_t tokens = 0, hidden = 0, vocabulary = 0;
   std::string tiling, precision;
@@ -51,11 +51,11 @@ struct HeadLine {
   double matmul_ms = 0;  ///< the three matmuls, all tokens at once
   double ratio = 0;
   std::int64_t planned_bytes = 0;  ///< the tiling plan's: workspace of a tile
-  std::int64_t arena_bytes = 0;    ///< and matmul scratch
+  std::int64_t arena_bytes = 0;    ///< of the arena: these and matmul scratch
 };
 std::string json_line(const HeadLine& line);
 
-/// The MLP in the published setting, on each of several ranks.
+/// The MLP in the published setting, on several ranks.
 struct MlpTableLine {
   std::int64_t seq = 0;
   std::string tiling, plan, precision;
@@ -72,16 +72,16 @@ struct MlpTableLine {
 };
 std::string json_line(const MlpTableLine& line);
 
-/// The least that a step could take, by parts, and the rates that they were divided by.
+/// The lower bound of a step's time, by parts, and the rates that were used for it.
 struct StepFloorParts {
   double matmul_ms = 0, attention_ms = 0, elementwise_ms = 0, optimizer_ms = 0;
-  double matmul_gflops = 0;       ///< of the square matmul that attention's FLOPs are divided by
+  double matmul_gflops = 0;       ///< of the square matmul, used for attention
   double copy_gb_per_second = 0;  ///< read and written
   double triad_gb_per_second = 0;
   std::int64_t elementwise_bytes = 0;  ///< of a step on one rank
 };
 
-/// Where a step's time went, summed over its schedule's events; the mean of the timed steps.
+/// The time of a step by phase, summed over its schedule's events; mean of the timed steps.
 struct StepPhases {
   double forward_ms = 0, loss_ms = 0, backward_ms = 0;
   double exchange_ms = 0;   ///< starting gathers and reductions; waiting for them is in the phase that needs them
@@ -96,23 +96,23 @@ struct StepLine {
   double tokens_per_second = 0;  ///< of all ranks
   double step_ms = 0, floor_ms = 0, ratio = 0;
   double communication_ms = 0, waiting_ms = 0;
-  std::int64_t copied_bytes = 0;  ///< received and copied by collectives, a step
-  std::int64_t allocations = 0;   ///< tensor memory blocks made during the timed steps
+  std::int64_t copied_bytes = 0;  ///< received and copied by collectives, per step
+  std::int64_t allocations = 0;   ///< blocks of tensor memory allocated during the timed steps
   std::int64_t peak_bytes = 0;
   double loss = 0;  ///< of the last step, nats per token
   StepFloorParts floor;
   StepPhases phases;
-  std::optional<double> owners_balance;  ///< of whole tensors: the most work of a rank's step over the mean
+  std::optional<double> owners_balance;  ///< with whole tensors: the most optimizer work of a rank over the mean
   std::optional<double> bare_loop_ms, ratio_to_bare_loop, bare_loop_loss;  ///< on one rank
-  std::optional<double> lora_ms, lora_time_ratio, lora_memory_ratio;       ///< of a step that trains adapters alone
+  std::optional<double> lora_ms, lora_time_ratio, lora_memory_ratio;       ///< of a step that trains only adapters
 };
 std::string json_line(const StepLine& line);
 
-/// A matmul of bf16 operands against the same of float.
+/// A matmul of bf16 operands against the same matmul of float.
 struct MatmulLine {
   std::int64_t m = 0, n = 0, k = 0;
   bool a_transposed = false, b_transposed = false, accumulate = false;
-  std::string way;  ///< native, or by way of float
+  std::string way;  ///< native, or by conversion to float
   std::string isa;
   int threads = 1;
   double gflops = 0, float_gflops = 0;
@@ -120,32 +120,32 @@ struct MatmulLine {
 };
 std::string json_line(const MatmulLine& line);
 
-/// A tokenizer over documents in memory.
+/// A tokenizer on documents in memory.
 struct TokenizeLine {
   std::string tokenizer;
   std::int64_t vocabulary = 0, bytes = 0, tokens = 0;
   int threads = 1;
-  double load_ms = 0;  ///< reading tokenizer.json, the best of some
+  double load_ms = 0;  ///< reading tokenizer.json, the best of several
   double megabytes_per_second = 0;
 };
 std::string json_line(const TokenizeLine& line);
 
-/// A token that is generated: the slowest rank's times.
+/// The generation of one token: the slowest rank's times.
 struct GenerateLine {
   std::string stack;
   int ranks = 1, threads = 1;
-  std::int64_t parameters = 0, tokens = 0;         ///< tokens: of the sequence, the last of which is timed
-  std::int64_t weight_bytes = 0, cache_bytes = 0;  ///< weights: that a token reads whole
-  double token_ms = 0, read_ms = 0, ratio = 0;     ///< read: of as many bytes as the weights', once
+  std::int64_t parameters = 0, tokens = 0;         ///< tokens: of the sequence; the last is timed
+  std::int64_t weight_bytes = 0, cache_bytes = 0;  ///< weights: those that a token reads entirely
+  double token_ms = 0, read_ms = 0, ratio = 0;     ///< read: one read of weight_bytes
 };
 std::string json_line(const GenerateLine& line);
 
-/// Weights from a folder: the slowest rank's times.
+/// Loading weights from a folder: the slowest rank's times.
 struct LoadLine {
   std::string stack;
   int ranks = 1;
   std::int64_t files = 0, bytes = 0;           ///< of weights
-  double load_ms = 0, read_ms = 0, ratio = 0;  ///< read: the files alone; ratio: the rate of loading over that of this
+  double load_ms = 0, read_ms = 0, ratio = 0;  ///< read: the files alone; ratio: rate of loading over rate of reading
 };
 std::string json_line(const LoadLine& line);
 
@@ -161,6 +161,7 @@ struct CommLine {
 };
 std::string json_line(const CommLine& line);
 
+/// AdamW over one long tensor, against a triad.
 struct OptimLine {
   std::string precision;
   int threads = 1;
@@ -170,14 +171,13 @@ struct OptimLine {
 };
 std::string json_line(const OptimLine& line);
 
-/// Muon's step on a layer's matrices, and how evenly whole matrices are shared by `ranks`: the largest share over the
-/// mean.
+/// Muon's step on a layer's matrices, and the balance of whole matrices over `ranks`: the largest share over the mean.
 struct MuonLine {
   std::string precision;
   int threads = 1;
   std::int64_t parameters = 0;
   double milliseconds = 0, adamw_milliseconds = 0, ratio = 0;
-  double gflops = 0;  ///< a second, of Newton-Schulz
+  double gflops = 0;  ///< rate of Newton-Schulz
   int ranks = 1;
   double work_balance = 1, bytes_balance = 1;
 };

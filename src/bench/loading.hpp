@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `tessera bench load`: a folder's weights into the shards of all ranks, against reading its files.
+/// `tessera bench load`: loading a folder's weights into the shards of all ranks, against reading its files.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@
 
 namespace fsdp::bench {
 
-/// Of --model's weights. Before every reading the files are dropped from the system's cache, where it can do that.
+/// Measures the loading of --model's weights. Before every round the files are dropped from the system's cache, if the
+/// system can do that.
 template <class Model>
 int measure_loading(const BenchOptions& options, const typename Model::Stack::Tiling& tiling) {
   using Stack = typename Model::Stack;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `tessera bench matmul`: bf16 against float, in the way that this processor takes, at 1024^3 and in the shapes of a
+/// `tessera bench matmul`: bf16 against float, each as this processor computes it, at 1024^3 and in the shapes of a
 /// step.
 #include <cstdio>
 #include <string>
@@ -24,7 +24,8 @@ using device::MatmulRecord;
 
 constexpr std::int64_t ring_bytes = std::int64_t{128} << 20;
 
-/// A projection of tokens [T, in] by a weight [out, in]: forward, its input's gradient, its weight's gradient in float.
+/// Returns the matmuls of a projection of tokens [T, in] by a weight [out, in]: forward, the input's gradient, and the
+/// weight's gradient in float.
 std::vector<MatmulRecord> projection(std::int64_t tokens, std::int64_t in, std::int64_t out) {
   constexpr DType half = DType::bf16, real = DType::f32;
   return {{.m = tokens, .n = out, .k = in, .b_transposed = true, .operands = half, .result = half},

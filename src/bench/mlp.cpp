@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The SwiGLU MLP alone, against the nine matmuls that it consists of.
+/// The SwiGLU MLP alone, against its nine matmuls.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -88,7 +88,7 @@ void measure(const BenchOptions& options, const MlpSizes& sizes, const std::vect
 int measure_mlp(const BenchOptions& options) {
   if (options.table) return measure_mlp_table(options);
   using Kind = cli::TilingChoice::Kind;
-  std::vector<cli::TilingChoice> tilings{{}};  // untiled is always measured, for the others' ratio to it
+  std::vector<cli::TilingChoice> tilings{{}};  // untiled is always measured, since the others are compared with it
   if (!train::is_given(options, "tiling"))
     tilings.insert(tilings.end(), {{.kind = Kind::tiles, .number = 4}, {.kind = Kind::tokens, .number = 1024}});
   else if (options.stack.tiling.kind != Kind::off)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The SwiGLU MLP of `tessera bench mlp`: operands laid out as a gather slot has them, and the module over them.
+/// The SwiGLU MLP of `tessera bench mlp`: operands laid out as in a gather slot, and the module over them.
 #pragma once
 
 #include <algorithm>
@@ -15,14 +15,14 @@
 
 namespace fsdp::bench {
 
-/// Of an MLP, and of one rank.
+/// Sizes of an MLP, and a rank's threads.
 struct MlpSizes {
   std::int64_t tokens = 0, hidden = 0, intermediate = 0;
   int threads = 1;
 };
 
-/// x [S, H], y and dy [S, H], weights [3, I, H] and their gradients, laid out as a gather slot has them. Zero where the
-/// host cannot write.
+/// x [S, H], y and dy [S, H], weights [3, I, H] and their gradients, laid out as in a gather slot. All zero if the host
+/// cannot write them.
 template <class Device, class Compute>
 struct MlpOperands {
   MlpOperands(device::Ledger& ledger, const MlpSizes& sizes)
@@ -45,7 +45,7 @@ struct MlpOperands {
   Tensor<Compute> x() const { return stream(0); }
   Tensor<Compute> y() const { return stream(1); }
   Tensor<Compute> dy() const { return stream(2); }
-  /// `count` of the weights from `index` on; down is [H, I].
+  /// Returns `count` of the weights from number `index` on, as one matrix; down is [H, I].
   template <class T>
   Tensor<T> matrices(const device::Block<Device>& block, int index, int count) const {
     T* const data = reinterpret_cast<T*>(block.data()) + index * weight_size();
@@ -61,7 +61,7 @@ struct MlpOperands {
   device::Block<Device> streams, weights, gradients;
 };
 
-/// The module with one tiling and its activations; on Meta it only says how much. Several may share their operands.
+/// The module with one tiling, and its activations; on Meta it only counts memory. Several layers may share operands.
 template <class L>
 class MlpLayer {
  public:
@@ -70,7 +70,7 @@ class MlpLayer {
   using Arena = typename Device::Arena;
   using Operands = MlpOperands<Device, typename L::Compute>;
 
-  /// On Meta `arena_bytes` is not read.
+  /// On Meta `arena_bytes` is ignored.
   MlpLayer(const Operands& operands, const tiling::RunTime& tiling, std::int64_t arena_bytes)
       : operands_(operands),
         module_{{}, operands.sizes.hidden, operands.sizes.intermediate},
@@ -80,7 +80,7 @@ class MlpLayer {
   MlpLayer(const MlpLayer&) = delete;
   MlpLayer& operator=(const MlpLayer&) = delete;
 
-  /// A backward wrote dx over dy: gives it its values back.
+  /// Restores dy, which backward has overwritten with dx.
   void restore() { fill_uniform(operands_.dy(), 1.0f); }
   void forward() {
     mark_ = arena_.mark(Arena::End::low);
@@ -114,7 +114,7 @@ class MlpLayer {
   bool written_[3] = {};
 };
 
-/// The arena that forward and backward need, by a dry run.
+/// Returns the bytes of the arena that forward and backward need, by a dry run.
 template <class PrecisionT, class Device = device::Cpu>
 std::int64_t planned_arena(const MlpSizes& sizes, const tiling::RunTime& tiling) {
   device::Ledger ledger;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The matmuls of the SwiGLU MLP alone: what `tessera bench mlp` compares the module with.
+/// The matmuls of the SwiGLU MLP alone, with which `tessera bench mlp` compares the module.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class MlpMatmuls {
   using Arena = typename Device::Arena;
   using Operands = MlpOperands<Device, Compute>;
 
-  /// On Meta `scratch_bytes` is not read.
+  /// On Meta `scratch_bytes` is ignored.
   MlpMatmuls(const MlpSizes& sizes, std::int64_t scratch_bytes)
       : arena_(Arena::planned(ledger_, scratch_bytes)),
         stream_(arena_, sizes.threads),
@@ -27,7 +27,7 @@ class MlpMatmuls {
         gate_up_(ledger_, device::MemoryKind::activations, 2 * sizes.tokens * sizes.intermediate * Operands::element),
         h_(ledger_, device::MemoryKind::activations, sizes.tokens * sizes.intermediate * Operands::element) {}
 
-  /// As they stand in the formula: gate, up and down each by itself, all operands contiguous.
+  /// Runs the nine matmuls of the formula: gate, up and down separately, all operands contiguous.
   void nine() {
     const std::int64_t width = operands_.sizes.intermediate;
     const auto gate = matrix(gate_up_, 0, width);                             // [S, I]
@@ -44,7 +44,7 @@ class MlpMatmuls {
     product<Compute>(up, operands_.weight(1), operands_.y(), Write::accumulate);
   }
 
-  /// As the untiled module calls them: gate and up are one matmul.
+  /// Runs the six matmuls of the untiled module, where gate and up are one.
   void six() {
     const auto gate_up = matrix(gate_up_, 0, 2 * operands_.sizes.intermediate);  // [S, 2 I]
     const auto h = matrix(h_, 0, operands_.sizes.intermediate);                  // [S, I]

@@ -33,7 +33,7 @@ using Comm = comm::Threads<Cpu>;
 
 constexpr std::int64_t mib = std::int64_t{1} << 20;
 
-/// Peaks that were published for hidden 4096, intermediate 12288. Both are exactly linear in the length by parts.
+/// The published peaks for hidden 4096, intermediate 12288. Both are exactly piecewise linear in the length.
 struct Published {
   std::int64_t untiled = 0, tiled = 0;
 
@@ -46,7 +46,7 @@ struct Published {
 
 bool is_published(const MlpSizes& sizes) { return sizes.hidden == 4096 && sizes.intermediate == 12288; }
 
-/// What a rank holds besides operands and activations.
+/// What a rank holds besides operands and activations: its shards.
 template <class Device, class Compute>
 struct Shards {
   Shards(device::Ledger& ledger, const MlpSizes& sizes, int rank, int ranks)
@@ -59,7 +59,7 @@ struct Shards {
     if constexpr (!Device::counts_only) fill_uniform(weights(), 0.05f);
     own = counts[static_cast<std::size_t>(rank)];
   }
-  /// The main weights are the model weights where their types agree.
+  /// Returns the model weights, which are the main weights if their types agree.
   Tensor<Compute> weights() const {
     return {reinterpret_cast<Compute*>(std::is_same_v<Compute, float> ? main.data() : model.data()), {chunk}};
   }
@@ -70,7 +70,7 @@ struct Shards {
   std::vector<std::int64_t> counts;
 };
 
-/// Tells a person how far the timed passes are, on a terminal; the last line is wiped.
+/// Shows the progress of the timed passes on a terminal; the destructor clears the line.
 class Progress {
  public:
   Progress(bool shown, double flops) : shown_(shown && report::style_of(stderr).terminal), flops_(flops) {}
@@ -97,7 +97,7 @@ class Progress {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-/// One length and tiling.
+/// A case: one length and tiling.
 struct Entry {
   MlpSizes sizes;
   cli::TilingChoice tiling;
@@ -146,13 +146,14 @@ Entry planned(const MlpSizes& sizes, const cli::TilingChoice& tiling, int ranks)
   return entry;
 }
 
-/// The bytes that the published figures count of ours: one sharded copy of the weights, gathered weights, whole
-/// gradients, x, out, dout and activations.
+/// Returns those of our bytes that the published figures count too: one sharded copy of the weights, gathered weights,
+/// whole gradients, x, out, dout and activations.
 std::int64_t counted_as_published(const MlpTableLine& line) {
   return line.main_bytes + line.gathered_bytes + line.gradient_bytes + line.stream_bytes + line.activation_bytes;
 }
 
-/// A budget as large as the published tiled peak leaves, matmul scratch included; elsewhere half of what untiled takes.
+/// Plans with a memory budget: what the published tiled peak leaves, matmul scratch included. Without a published peak,
+/// half of what the untiled plan takes.
 template <class PrecisionT>
 Entry planned_budget(const MlpSizes& sizes, const Entry& untiled, int ranks) {
   cli::TilingChoice choice{.kind = cli::TilingChoice::Kind::budget,
@@ -168,7 +169,7 @@ Entry planned_budget(const MlpSizes& sizes, const Entry& untiled, int ranks) {
   return entry;
 }
 
-/// Untiled first, then what it is compared with, for every length.
+/// Returns the cases: for every length, untiled first, then the tilings that are compared with it.
 template <class PrecisionT>
 std::vector<Entry> entries(const BenchOptions& options, MlpSizes sizes, int ranks) {
   using Kind = cli::TilingChoice::Kind;
@@ -193,7 +194,7 @@ std::vector<Entry> entries(const BenchOptions& options, MlpSizes sizes, int rank
   return list;
 }
 
-/// Seconds of forward (with its gather) and backward (with its reduction), of the slowest rank.
+/// The slowest rank's seconds of forward (with its gather) and backward (with its reduction).
 struct Times {
   double forward = 0, backward = 0;
 };
@@ -235,7 +236,7 @@ void run(Comm& communicator, const BenchOptions& options, const std::vector<Entr
   for (const Entry& entry : list) flops += entry.timed ? static_cast<double>(entry.line.matmul_flops) : 0;
   Progress progress(communicator.rank() == 0 && !options.dry_run, flops);
   double untiled = 0;
-  std::vector<std::pair<tiling::TilePlan, Times>> known;  // of this length: the same plan is the same computation
+  std::vector<std::pair<tiling::TilePlan, Times>> known;  // of this length; equal plans are timed once
   for (const Entry& entry : list) {
     MlpTableLine line = entry.line;
     if (entry.tiling.kind == cli::TilingChoice::Kind::off) known.clear();

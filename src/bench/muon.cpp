@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Muon's step on the matrices of a Llama layer against AdamW's on the same, and how evenly buffer::Owned shares it.
+/// Muon's step on the matrices of a Llama layer against AdamW's step on the same, and how evenly buffer::Owned
+/// distributes it.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -40,7 +41,7 @@ std::vector<NamedParameter> layer_of(const BenchOptions& options) {
   return matrices;
 }
 
-/// Bytes that an optimizer's update of these matrices takes from the arena.
+/// Returns the arena bytes that an optimizer's update of these matrices takes.
 template <class Optimizer, class Compute>
 std::int64_t scratch_of(const std::vector<NamedParameter>& parameters, int threads) {
   using Meta = device::MetaFor<Cpu>;
@@ -114,7 +115,7 @@ class Steps {
   CpuBlock model_;
 };
 
-/// The largest share of a rank over the mean one.
+/// The largest share of any rank over the mean share.
 struct Balance {
   double work = 1, elements = 1;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// AdamW over one long tensor: 30 bytes a parameter with a bf16 model weight, 28 without.
+/// AdamW over one long tensor: 30 bytes per parameter with a bf16 model weight, 28 without.
 #include <cstdio>
 
 #include <fsdp/device/cpu.hpp>
@@ -44,7 +44,7 @@ class Optimizer {
                                                      .gradient = floats(gradient_),
                                                      .model = model});
   }
-  /// Memory held; the triad's arrays are as large.
+  /// Bytes held; the triad's arrays have the same size.
   std::int64_t bytes() const { return ledger_.bytes(); }
 
  private:

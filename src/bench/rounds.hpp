@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Timing of several things against each other: all of them once in every round, so that noise hits all alike.
+/// Timing of several cases against each other. Every round runs each case once, so that noise affects all alike.
 #pragma once
 
 #include <cstddef>
@@ -11,29 +11,30 @@
 
 namespace fsdp::bench {
 
-/// The middle of the values, or the mean of the two in the middle; 0 of none.
+/// Returns the median: the middle value, or the mean of the two in the middle; 0 if there are no values.
 double median(std::vector<double> values);
 
-/// Cases that are timed in turn. Ratios between cases are taken round by round and only then reduced to their median.
+/// Cases that are timed alternately. Ratios between cases are taken per round, and their median over the rounds is
+/// reported.
 class Rounds {
  public:
   using Action = std::function<void()>;
 
-  /// Returns the case's number. `prepare` runs before each `body` and is not timed.
+  /// Adds a case and returns its number. `prepare` runs before each `body` and is not timed.
   std::size_t add(Action body, Action prepare = {});
 
-  /// One round that is not counted where `warm_up`, then `count` rounds. `before_each` runs before every body: a
+  /// Runs one uncounted round if `warm_up`, then `count` rounds. `before_each` runs before every body, such as a
   /// barrier of ranks.
   void run(std::int64_t count, const Action& before_each = {}, bool warm_up = true);
 
-  /// Seconds of every case in every round, to be made the same on all ranks by a reduction.
+  /// Seconds of every case in every round; writable, so that a reduction can make them equal on all ranks.
   std::span<double> samples() { return seconds_; }
 
   double seconds(std::size_t at, std::size_t round) const { return seconds_[at * rounds_ + round]; }
   double median_seconds(std::size_t at) const {
     return median_of([&](std::size_t round) { return seconds(at, round); });
   }
-  /// Median over the rounds of a value that is calculated from one round's seconds.
+  /// Returns the median over the rounds of a value that is computed from one round's seconds.
   template <class F>
   double median_of(F value_in_round) const {
     std::vector<double> values;

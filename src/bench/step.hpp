@@ -37,19 +37,19 @@
 
 namespace fsdp::bench {
 
-/// Sums over the timed steps of one rank; all are made the largest of all ranks before they are printed.
+/// Sums over the timed steps of one rank. The largest over the ranks are printed.
 struct StepSums {
   double communication_seconds = 0, waiting_seconds = 0, copied_bytes = 0, allocations = 0, peak_bytes = 0;
 };
 
-/// One rank's model, batch of one sequence, and step: what the trainer does, without data and metrics.
+/// One rank's model, a batch of one sequence, and its step: what the trainer runs, without data and metrics.
 template <class Model>
 class StepRun {
  public:
   using Stack = typename Model::Stack;
   using Comm = typename Stack::Comm;
 
-  /// `adapters`: with those that the options ask for.
+  /// `adapters`: whether the model has the adapters that the options ask for.
   StepRun(Comm& communicator, const BenchOptions& options, const typename Stack::Tiling& tiling, bool adapters = false)
       : communicator_(communicator),
         model_(step_model(options, adapters)),
@@ -106,7 +106,7 @@ class StepRun {
     const std::size_t step_case = rounds.add([this] { step(); });
     std::size_t bare_case = 0;
     if constexpr (std::is_same_v<typename Stack::Tiling, tiling::RunTime>)
-      if (communicator_.size() == 1 && with_ == optim::RunTime{} && options.model.empty()) {  // as the loop is written
+      if (communicator_.size() == 1 && with_ == optim::RunTime{} && options.model.empty()) {  // as in the bare loop
         bare.emplace(model_.config(), module_.tiling(), shape());
         for (const auto& piece : module_.pieces()) bare->set(piece.parameter->name, piece.begin, piece.main);
         bare_case = rounds.add([&] { bare_loss = bare->step(batch_, lr); });
@@ -176,7 +176,7 @@ class StepRun {
  private:
   static constexpr bool rounds_weights = !ShardedModule<Model>::Group::one_copy;
 
-  /// Of the world and, on a mesh of two axes, of both axes.
+  /// Returns the sum over the world and, on a mesh of two axes, both axes.
   comm::Totals totals() {
     comm::Totals sum;
     for (Comm* communicator : module_.communicators()) {
@@ -203,21 +203,24 @@ class StepRun {
     planned.activation_bytes = plan_.activation_bytes;
     return planned;
   }
-  /// The most work that a shard's step takes over the mean of all; of whole tensors alone.
+  /// Returns the largest optimizer work of a rank over the mean; only for optimizers of whole tensors.
   std::optional<double> owners_balance() const {
     if (with_.grain() == optim::Grain::elements) return std::nullopt;
     std::vector<double> work(static_cast<std::size_t>(communicator_.size()), 0.0);
-    for (const auto& group : module_.groups())
+    for (const auto& group : module_.groups()) {
+      if (!group.facts().trainable) continue;
       for (std::size_t rank = 0; rank < work.size(); ++rank) {
         const auto shards = group.layout().local_sizes.size();
         for (const buffer::Piece& piece : group.layout().pieces(static_cast<int>(rank % shards)))
           work[rank] +=
               static_cast<double>(with_.step_work()(group.parameters()[static_cast<std::size_t>(piece.tensor)]));
       }
+    }
     const double sum = std::accumulate(work.begin(), work.end(), 0.0);
     return *std::max_element(work.begin(), work.end()) * static_cast<double>(work.size()) / sum;
   }
-  /// Least traffic of a step: each state is read and written. Muon's matmuls are not in it.
+  /// Returns the least memory traffic of the optimizer's step: each state is read and written. Muon's matmuls are not
+  /// included.
   std::int64_t optimizer_bytes() const {
     std::int64_t bytes = 0;
     for (const auto& piece : module_.pieces())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The floor of a training step, measured beside it: what no framework could take away.
+/// The floor of a training step: a lower bound of its time, measured on the same machine.
 #pragma once
 
 #include <cstddef>
@@ -20,19 +20,19 @@
 
 namespace fsdp::bench {
 
-/// What a step has to do on one rank; the lists are the dry run's.
+/// The work of a step on one rank, as listed by the dry run.
 struct StepWork {
   std::vector<device::MatmulRecord> matmuls;
   std::int64_t attention_flops = 0;
   std::int64_t elementwise_bytes = 0;
-  std::int64_t optimizer_bytes = 0;   ///< 30 a parameter in bf16, 28 in fp32
+  std::int64_t optimizer_bytes = 0;   ///< 30 per parameter in bf16, 28 in fp32
   std::int64_t activation_bytes = 0;  ///< size of the matmuls' rings
   DType compute = DType::f32;
   int threads = 1;
 };
 
-/// Its matmuls at their exact shapes + attention at the rate of a square matmul + element-wise bytes at copy rate + the
-/// optimizer's bytes at triad rate.
+/// The floor is the sum of: matmuls at their exact shapes, attention at the rate of a square matmul, element-wise bytes
+/// at the rate of a copy, the optimizer's bytes at the rate of a triad.
 class StepFloor {
  public:
   explicit StepFloor(const StepWork& work);
@@ -53,7 +53,7 @@ class StepFloor {
   std::size_t matmuls_case_ = 0, square_case_ = 0, copies_case_ = 0, triad_case_ = 0;
 };
 
-/// Adds up where the executor's time goes. Its address must not change while it observes.
+/// Sums the executor's time by phase. Its address must not change while it observes.
 class PhaseClock {
  public:
   Observer observer();
@@ -66,10 +66,10 @@ class PhaseClock {
   std::int64_t begin_ = 0;  ///< nanoseconds
 };
 
-/// Sizes of the model that `bench step` trains and `bench generate` runs.
+/// Returns the config of the model that `bench step` trains and `bench generate` runs.
 LlamaConfig step_model(const BenchOptions& options, bool adapters = false);
 
-/// Tokens of one sequence, different on every rank.
+/// Returns the tokens of one sequence, different on every rank.
 std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocabulary, int rank);
 
 }  // namespace fsdp::bench

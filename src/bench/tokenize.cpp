@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `tessera bench tokenize`: the rate of a tokenizer over documents in memory, and the time to read it.
+/// `tessera bench tokenize`: the rate of a tokenizer on documents in memory, and the time to load the tokenizer.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::size_t most_bytes = 64'000'000;
 
-/// A file, or those below a folder; at most `most_bytes`.
+/// Reads a file, or the files below a folder until more than `most_bytes` are read.
 std::vector<std::string> documents_of(const std::filesystem::path& path) {
   std::vector<std::string> documents;
   std::size_t bytes = 0;

@@ -12,9 +12,9 @@ namespace fsdp::buffer {
 namespace {
 
 struct Assigned {
-  std::int64_t elements = 0;  ///< with padding; of a tensor that others join with theirs
+  std::int64_t elements = 0;  ///< with padding; a first tensor includes those that join it
   std::int64_t work = 0;
-  std::size_t first = 0;  ///< the tensor that it joins, itself where it joins none
+  std::size_t first = 0;  ///< the tensor that it joins, or itself
   int owner = 0;
 };
 struct Load {
@@ -36,7 +36,7 @@ int owner_of(const Assigned& tensor, const std::vector<Load>& loads, std::int64_
   return tensor.work == 0 || least_work == nobody ? fewest_elements : least_work;
 }
 
-/// All tensors with their owners, group after group.
+/// Returns all tensors with their owners, group by group.
 std::vector<Assigned> owned_by(std::span<const TensorGroup> groups, int parts, double slack) {
   require(slack >= 0, "owned: the slack ", slack, " is negative; give a part of the mean, such as 0.25");
   std::vector<Assigned> tensors;

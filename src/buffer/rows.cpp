@@ -16,7 +16,7 @@ namespace {
 
 std::int64_t row_of(const Shape& shape) { return shape.numel() == 0 ? 1 : shape.numel() / shape[0]; }
 
-/// The least common multiple of all rows, if it is at most `bound`.
+/// Returns the least common multiple of all row lengths, if it is at most `bound`.
 std::optional<std::int64_t> common_multiple(std::span<const Shape> shapes, std::int64_t bound) {
   std::int64_t multiple = 1;
   for (const Shape& shape : shapes) {
@@ -26,8 +26,9 @@ std::optional<std::int64_t> common_multiple(std::span<const Shape> shapes, std::
   return multiple;
 }
 
-/// Tensors of a chunk or more stand on multiples of it; one that ends inside a chunk is followed by one whose own odd
-/// end fills the chunk from behind, and by small tensors, the largest first. Source: Megatron-LM, GlobalLayout.
+/// Lays out equal parts. Tensors of at least one chunk start at multiples of it, or end there: the rest of a tensor's
+/// last chunk takes the odd head of a later tensor, which ends at a chunk border, and small tensors between them,
+/// largest first. Source: Megatron-LM, GlobalLayout.
 Layout equal_parts(std::span<const Shape> shapes, int ranks, std::int64_t chunk) {
   constexpr std::int64_t nowhere = -1;
   Layout layout;
@@ -78,7 +79,7 @@ Layout equal_parts(std::span<const Shape> shapes, int ranks, std::int64_t chunk)
   return layout;
 }
 
-/// The last border between rows at or before an element.
+/// Returns the last border between rows at or before an element.
 std::int64_t border_before(const Layout& layout, std::int64_t element) {
   const auto after = std::upper_bound(layout.offsets.begin(), layout.offsets.end(), element);
   if (after == layout.offsets.begin()) return 0;

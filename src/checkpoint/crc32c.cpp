@@ -9,7 +9,7 @@
 namespace fsdp::checkpoint {
 namespace {
 
-constexpr std::uint32_t polynomial = 0x82f63b78;  // x^32 is implied; the highest power stands in the lowest bit
+constexpr std::uint32_t polynomial = 0x82f63b78;  // without x^32; the highest power is the lowest bit
 constexpr std::uint32_t ones = 0xffffffff;
 
 /// a * b modulo the polynomial.
@@ -22,7 +22,7 @@ constexpr std::uint32_t multiply(std::uint32_t a, std::uint32_t b) {
   return product;
 }
 
-/// x^(8 * 2^i) for each i: one byte more is a multiplication by x^8.
+/// x^(8 * 2^i) for each i: appending a zero byte multiplies by x^8.
 constexpr std::array<std::uint32_t, 63> powers = [] {
   std::array<std::uint32_t, 63> made{};
   made[0] = 1u << 23;
@@ -30,12 +30,12 @@ constexpr std::array<std::uint32_t, 63> powers = [] {
   return made;
 }();
 
-/// Goes on from `crc`, with no inversion.
+/// Continues from `crc`, without inversion.
 std::uint32_t continued(std::uint32_t crc, std::span<const std::byte> bytes) {
-  constexpr std::size_t most = std::size_t{1} << 30;  // ISA-L counts in int
+  constexpr std::size_t most = std::size_t{1} << 30;  // ISA-L takes the length as int
   while (!bytes.empty()) {
     const std::size_t part = std::min(bytes.size(), most);
-    // ISA-L reads only; its parameter lacks the const.
+    // ISA-L only reads the data, but its parameter is not const.
     auto* data = const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(bytes.data()));
     crc = ::crc32_iscsi(data, static_cast<int>(part), crc);
     bytes = bytes.subspan(part);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// CRC-32C (Castagnoli; that of iSCSI and of RFC 3720), and the algebra that combines those of parts.
+/// CRC-32C (Castagnoli; used by iSCSI, RFC 3720), and functions that combine the CRCs of parts.
 ///
-/// Why not a faster-looking hash: ranks write ranges that end anywhere, and a CRC is the one checksum of a whole that
-/// can be made of the checksums of its parts, so that nobody reads again what was written.
+/// Why not a faster hash: ranks write ranges that end anywhere. A CRC of the whole can be computed from those of the
+/// parts, so that nobody has to read the file again.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,15 @@
 
 namespace fsdp::checkpoint {
 
-/// As tools print it: 0xe3069283 for "123456789".
+/// Returns the CRC-32C in the usual form: 0xe3069283 for "123456789".
 std::uint32_t crc32c(std::span<const std::byte> bytes);
 
-/// The remainder alone, without the usual inversions: 0 for zeros. What `after` zeros behind the bytes make of it is
-/// `shifted`; the exclusive or of parts, each shifted by the bytes behind it, is the remainder of the whole.
+/// The plain remainder, without the usual inversions; 0 for zeros. `shifted` returns the remainder after appending
+/// `after` zero bytes. To combine parts, shift each by the number of bytes after it, then xor them all.
 std::uint32_t remainder_of(std::span<const std::byte> bytes);
 std::uint32_t shifted(std::uint32_t remainder, std::int64_t after);
 
-/// The CRC-32C of `bytes` bytes whose remainder is known.
+/// Returns the CRC-32C of `bytes` bytes with this remainder.
 std::uint32_t crc32c_of(std::uint32_t remainder, std::int64_t bytes);
 
 }  // namespace fsdp::checkpoint

@@ -31,19 +31,19 @@
 namespace fsdp::checkpoint {
 namespace {
 
-/// Who holds a lock.
+/// The owner of a lock, as written in the lock file.
 struct Owner {
   std::string host;
   std::int64_t process = 0;
-  std::string since;        ///< UTC, for people
-  std::int64_t ticks = -1;  ///< when the process began, in the system's ticks: tells it from a later one of its number
+  std::string since;        ///< UTC, for messages
+  std::int64_t ticks = -1;  ///< start of the process in clock ticks; differs for a later process with the same id
 };
 
-/// The 22nd field of /proc/PID/stat; -1 where there is no such process.
+/// Returns the start time of a process, field 22 of /proc/PID/stat; -1 if there is no such process.
 std::int64_t start_ticks(std::int64_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string text{std::istreambuf_iterator<char>(file), {}};
-  const std::size_t name_end = text.rfind(')');  // a name may hold anything
+  const std::size_t name_end = text.rfind(')');  // the process's name may contain spaces and parentheses
   if (name_end == std::string::npos) return -1;
   std::istringstream fields(text.substr(name_end + 1));
   std::string field;
@@ -68,7 +68,7 @@ std::string to_json(const Owner& owner) {
          "\n";
 }
 
-/// Nobody where the file is empty, which a lock that is just being made is, or holds anything else.
+/// Reads the owner. Returns an empty one if the file is empty (the lock is just being created) or not valid.
 Owner owner_in(const std::filesystem::path& path) {
   try {
     const nlohmann::json object = parse_strict(read_small_file(path, 4096), path.string());
@@ -109,7 +109,7 @@ Kernel lock_whole(const FileDescriptor& file) {
   return errno == EAGAIN || errno == EACCES ? Kernel::held_by_another : Kernel::cannot_lock;
 }
 
-/// Whether the file that is open is still the one of that name.
+/// Returns whether `path` still names the open file.
 bool is_at(const FileDescriptor& file, const std::filesystem::path& path) {
   struct stat open_one {
   }, named{};
@@ -172,7 +172,7 @@ class DirectoryLock::Held {
                               ? message(" (if it was killed: ", stale_after.count(),
                                         " s after its last renewal, or remove ", path_.string(), ")")
                               : "");
-      if (!is_at(file_, path_) && attempt < 100) continue;  // its owner ended, and removed the file, in between
+      if (!is_at(file_, path_) && attempt < 100) continue;  // meanwhile its owner removed the file
       if (warn && !owner.host.empty())
         warn(message(path_.string(), " was left by ", text_of(owner, age),
                      "; that run has ended, its lock is taken over"));

@@ -31,13 +31,14 @@ namespace {
 
 constexpr std::int64_t piece_elements = 1 << 20;
 
-/// `path` without the slashes and dots behind its name.
+/// Returns `path` without trailing slashes and dots.
 std::filesystem::path named(std::filesystem::path path) {
   while (path.has_relative_path() && (path.filename().empty() || path.filename() == ".")) path = path.parent_path();
   return path;
 }
 
-/// A folder that is removed, with those above it that were made for it, unless it gets its name and is on disk.
+/// A temporary folder that `name` syncs and renames. Otherwise the destructor removes it, and the parent folders that
+/// were created for it.
 class TemporaryFolder {
  public:
   explicit TemporaryFolder(const std::filesystem::path& to)
@@ -76,7 +77,7 @@ class TemporaryFolder {
   bool kept_ = false;
 };
 
-/// Tensors in their order, cut where the next one would make a file too large.
+/// Splits tensors into files, in order: starts a new file if the next tensor would make one too large.
 std::vector<std::vector<NamedShape>> cut(const std::vector<NamedShape>& tensors, const ExportOptions& options) {
   std::vector<std::vector<NamedShape>> files(1);
   std::int64_t bytes = 0;
@@ -92,7 +93,7 @@ std::vector<std::vector<NamedShape>> cut(const std::vector<NamedShape>& tensors,
   return files;
 }
 
-/// As huggingface_hub names the i-th of `count` files.
+/// Returns huggingface_hub's name for the i-th of `count` files.
 std::string file_name(std::size_t i, std::size_t count) {
   if (count == 1) return model_name;
   char name[64];
@@ -100,7 +101,7 @@ std::string file_name(std::size_t i, std::size_t count) {
   return name;
 }
 
-/// The folder's config.json with another type of weights, and no adapters.
+/// Returns the folder's config.json with the given type of weights, and without adapters.
 std::string config_of(const std::filesystem::path& folder, DType dtype) {
   const std::filesystem::path path = folder / config_name;
   const std::string text = read_small_file(path, most_config_bytes);
@@ -112,7 +113,7 @@ std::string config_of(const std::filesystem::path& folder, DType dtype) {
   return object.dump(2) + "\n";
 }
 
-/// What is written: tensors under their names in the files, and how to read a part of the i-th.
+/// The tensors to write, with their names in the files, and a function that reads a range of the i-th.
 struct Content {
   std::vector<NamedShape> tensors;
   std::function<void(std::size_t i, std::int64_t begin, std::int64_t count, float* out)> read;
@@ -124,7 +125,7 @@ struct Content {
   }
 };
 
-/// The tensors of `plan`, which are those of the content from `first` on.
+/// Writes the file's tensors, which are those of the content starting at index `first`.
 void write_tensors(const Content& content, std::size_t first, SharedFile& file,
                    const std::function<void(std::int64_t)>& written) {
   std::vector<float> piece;
@@ -140,7 +141,8 @@ void write_tensors(const Content& content, std::size_t first, SharedFile& file,
   file.finish();
 }
 
-/// A model whole, its adapters added where it has any; or its adapters alone.
+/// Returns the content to export: only the adapters if there are any and not `merge`; else all weights, with the
+/// adapters merged into them.
 Content content_of(const ModelFiles& model, bool merge) {
   if (model.listing.lora && !merge) {
     const std::vector<NamedShape> adapters = only(model.listing.parameters, true);
@@ -157,14 +159,14 @@ Content content_of(const ModelFiles& model, bool merge) {
           }};
 }
 
-/// Of the folder that was asked for, and, where it lacks one, of the model's own.
+/// Returns the side files: those in the folder `asked` first, then the model's.
 SideFiles side_files_of(const std::filesystem::path& model, const std::filesystem::path& asked) {
   SideFiles files = asked.empty() ? SideFiles() : read_side_files(asked);
   files.merge(read_side_files(model));
   return files;
 }
 
-/// The folder of the model itself: that which was named, or the newest sound step in it.
+/// Returns the model's folder: `path` itself, or the newest sound step in it.
 std::filesystem::path model_folder(const std::filesystem::path& path, const ReadListing& read, const Warn& warn) {
   std::error_code error;
   if (std::filesystem::exists(path / config_name, error) || !std::filesystem::is_directory(path, error)) return path;
@@ -174,7 +176,7 @@ std::filesystem::path model_folder(const std::filesystem::path& path, const Read
   return *newest;
 }
 
-/// What a user can do about a disk that takes no more.
+/// Adds advice to the error of a full disk, a quota or a file size limit.
 FileError with_advice(const FileError& error) {
   const int number = error.number();
   if (number == ENOSPC || number == EDQUOT)
@@ -184,7 +186,7 @@ FileError with_advice(const FileError& error) {
   return error;
 }
 
-/// Writes all of a model into a folder that is there.
+/// Writes all files of an export into an existing folder.
 void write_model(const ModelFiles& model, const Content& content, const SideFiles& side_files,
                  const ExportOptions& options, const std::filesystem::path& folder, const ExportProgress& progress,
                  Exported& result) {
@@ -241,7 +243,7 @@ Exported export_model(const ExportOptions& options, const ReadListing& read, con
   try {
     TemporaryFolder folder(options.to);
     write_model(model, content, side_files, options, folder.path(), progress, result);
-    if (progress) progress(result.bytes, result.bytes);  // the last moment at which it can be ended
+    if (progress) progress(result.bytes, result.bytes);  // last chance to cancel
     folder.name();
   } catch (const FileError& error) {
     throw with_advice(error);

@@ -19,7 +19,7 @@
 namespace fsdp::checkpoint {
 namespace {
 
-/// Everything that `Checkpoint` needs, checked.
+/// The checked contents of a checkpoint.
 struct Opened {
   ModelFiles model;
   SafetensorsFile optimizer;
@@ -27,7 +27,8 @@ struct Opened {
   TrainerState state;
 };
 
-/// Every tensor of the optimizer's file is a state, "name.state", of a parameter and has its shape.
+/// Throws InputError unless every tensor of the optimizer's file is a state "name.state" of a parameter, with its
+/// shape.
 void check_states(const SafetensorsFile& file, std::span<const NamedShape> parameters) {
   std::map<std::string_view, const NamedShape*> by_name;
   for (const NamedShape& parameter : parameters) by_name[parameter.name] = &parameter;
@@ -41,7 +42,7 @@ void check_states(const SafetensorsFile& file, std::span<const NamedShape> param
   }
 }
 
-/// The folder's manifest; nothing, with a warning, where the checkpoint is from before there were any.
+/// Reads the folder's manifest. Returns nothing, with a warning, for a checkpoint of a version without manifests.
 std::optional<Manifest> manifest_of(const std::filesystem::path& path, const Warn& warn) {
   std::optional<Manifest> manifest = read_manifest(path);
   if (manifest) return manifest;
@@ -71,7 +72,7 @@ Opened open_complete(const std::filesystem::path& path, const ReadListing& read,
   return opened;
 }
 
-/// Opens the newest that is complete and undamaged, and calls `found` with it. Nothing where none is.
+/// Opens the newest complete and undamaged checkpoint, and calls `found` with it. Returns nothing if there is none.
 std::optional<std::filesystem::path> newest_sound(const std::filesystem::path& dir, const ReadListing& read,
                                                   const Warn& warn, const std::function<void(Opened&&)>& found) {
   for (const std::filesystem::path& candidate : finished(dir, warn)) {

@@ -17,14 +17,14 @@ namespace {
 
 constexpr std::int64_t piece_bytes = 4 << 20;
 
-/// Throws InputError naming the file unless it is what was written. `piece` is called with the bytes of each.
+/// Throws InputError, which names the file, unless it is what was written. Calls `piece` with the bytes of each piece.
 void check_file(const std::filesystem::path& path, const FileSums& sums,
                 const std::function<void(std::int64_t)>& piece) {
   const FileDescriptor file = open_file(path, O_RDONLY | O_NOCTTY | O_NONBLOCK, "opened");
   const std::int64_t bytes = size_of(file, path);
   require<InputError>(bytes == sums.bytes, path.string(), ": ", bytes, " bytes where manifest.json tells of ",
                       sums.bytes, bytes < sums.bytes ? "; it was cut short" : "; it was changed");
-  const std::int64_t most = std::max(piece_bytes, sums.chunk_bytes);  // both are powers of two: whole chunks
+  const std::int64_t most = std::max(piece_bytes, sums.chunk_bytes);  // powers of two, so that pieces are whole chunks
   std::vector<std::byte> content(static_cast<std::size_t>(std::min(most, bytes)));
   for (std::int64_t begin = 0; begin < bytes; begin += most) {
     const std::int64_t length = std::min(most, bytes - begin);

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t manifest_version = 1;
 constexpr std::int64_t most_bytes = 64 << 20;
-constexpr std::string_view before_own_sum = ",\n  \"crc32c\": \"";  // of all bytes up to here and with it
+constexpr std::string_view before_own_sum = ",\n  \"crc32c\": \"";  // the sum covers all bytes up to its end
 constexpr std::string_view after_own_sum = "\"\n}\n";
 constexpr std::size_t digits = 8;
 
@@ -30,7 +30,7 @@ std::string hexadecimal(std::uint32_t number) {
 
 std::uint32_t crc32c_of_text(std::string_view text) { return crc32c(std::as_bytes(std::span(text))); }
 
-/// Lower-case digits alone, as `hexadecimal` writes them.
+/// Parses a number as `hexadecimal` writes it: lower-case digits only.
 std::optional<std::uint32_t> parsed(std::string_view text) {
   std::uint32_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, 16);
@@ -50,7 +50,7 @@ FileSums parse_file(const nlohmann::json& entry, const std::string& where) {
       ": must have exactly bytes, chunk_bytes and crc32c");
   FileSums sums{.bytes = number("bytes"), .chunk_bytes = number("chunk_bytes"), .crc32cs = {}};
   const std::string_view text = entry.at("crc32c").get_ref<const std::string&>();
-  // A chunk is memory that a reader takes: its length is not the file's to choose.
+  // A reader allocates a chunk's memory, so the file must not choose its length.
   require<InputError>(sums.chunk_bytes == chunk_bytes_of(sums.bytes) && text.size() % digits == 0 &&
                           static_cast<std::int64_t>(text.size() / digits) == ceil_divide(sums.bytes, sums.chunk_bytes),
                       where, ": has ", text.size() / digits, " checksums for ", sums.bytes, " bytes in chunks of ",

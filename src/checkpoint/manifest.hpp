@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// manifest.json: a checkpoint's last file, with the size and the checksums of every other one, and of itself.
+/// manifest.json: the last file of a checkpoint to be written, with sizes and checksums of all others and of itself.
 ///
-/// Its presence says that the others are whole, and its checksums that they are those that were written.
+/// If it exists, the other files are complete; its checksums tell whether they are unchanged.
 #pragma once
 
 #include <filesystem>
@@ -16,6 +16,7 @@
 
 namespace fsdp::checkpoint {
 
+/// The sizes and checksums of a checkpoint's files.
 struct Manifest {
   std::map<std::string, FileSums, std::less<>> files;  ///< by name
 
@@ -25,19 +26,19 @@ struct Manifest {
 /// The files of a checkpoint.
 inline constexpr const char* config_name = "config.json";
 inline constexpr const char* model_name = "model.safetensors";
-inline constexpr const char* index_name = "model.safetensors.index.json";  ///< of shards: never a checkpoint's own
+inline constexpr const char* index_name = "model.safetensors.index.json";  ///< of shards; checkpoints have none
 inline constexpr const char* optimizer_name = "optimizer.safetensors";
 inline constexpr const char* trainer_name = "trainer.json";
 inline constexpr const char* manifest_name = "manifest.json";
 
-/// The text of manifest.json. It ends with its own checksum.
+/// Returns the text of manifest.json, which ends with its own checksum.
 std::string to_json(const Manifest& manifest);
 
-/// A folder's manifest.json; nothing where there is none. Strict: anything that to_json does not write is an
-/// InputError.
+/// Reads a folder's manifest.json; returns nothing if there is none. Throws InputError for anything that to_json does
+/// not write.
 std::optional<Manifest> read_manifest(const std::filesystem::path& folder);
 
-/// The sums of one of the files. Throws InputError where the manifest does not list it.
+/// Returns the checksums of a file. Throws InputError if the manifest does not list it.
 const FileSums& sums_in(const Manifest& manifest, const std::filesystem::path& file);
 
 /// Throws InputError unless the manifest lists the file and `content` is what was written.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A model's weights with its adapters added to them: W + s B A.
+/// Reads a model's weights with its adapters merged into them: W + s B A.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,21 @@
 
 namespace fsdp::checkpoint {
 
-/// Reads as ModelFiles does. Sums are made in float, row by row.
+/// Merges adapters while reading, in float.
 class MergedWeights {
  public:
   /// `model` must outlive it.
   explicit MergedWeights(const ModelFiles& model) : model_(&model) {}
 
-  /// Elements [begin, begin + count) of a parameter that is no adapter.
+  /// Reads elements [begin, begin + count) of a parameter that is not an adapter.
   void read_range(const NamedShape& tensor, std::int64_t begin, std::int64_t count, float* out);
 
  private:
   void open(const NamedShape& tensor);
 
   const ModelFiles* model_;
-  std::string name_;          // of the tensor whose adapters these are
-  std::int64_t rank_ = 0;     // 0: it has none
+  std::string name_;          // the tensor that a_ and b_ belong to
+  std::int64_t rank_ = 0;     // 0: the tensor has no adapter
   std::vector<float> a_, b_;  // [r, in], [out, r]
 };
 

@@ -110,7 +110,7 @@ void ModelFiles::read_range(const std::string& name, std::int64_t begin, std::in
 }
 
 std::string folder_identity(const std::filesystem::path& folder) {
-  constexpr Looked weights{.whole = 1 << 20, .blocks = 4};  // every rank looks, and then reads its own part
+  constexpr Looked weights{.whole = 1 << 20, .blocks = 4};  // only a sample, since every rank does this
   std::map<std::string, std::string> lines;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {

@@ -35,7 +35,7 @@ void sync_file(const FileDescriptor& file, const std::filesystem::path& path) {
 }
 
 void close_file(FileDescriptor& file, const std::filesystem::path& path) {
-  // On Linux the descriptor is closed whatever close says, and EINTR is no error.
+  // On Linux close always closes the descriptor, and EINTR is no error.
   if (::close(file.release()) != 0 && errno != EINTR) throw_errno(path, "closed after it was written");
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Writing and syncing files by system calls that finish what they start (reading: core/file.hpp).
+/// Writes and syncs files; retries partial and interrupted system calls (for reading: core/file.hpp).
 #pragma once
 
 #include <cstddef>
@@ -13,25 +13,26 @@
 
 namespace fsdp::checkpoint {
 
+/// Writes all bytes at an offset. Throws FileError, as the functions below do.
 void write_all(const FileDescriptor& file, const std::filesystem::path& path, const void* data, std::size_t bytes,
                std::int64_t offset);
 
-/// Throws what only closing tells (a quota on a remote disk).
+/// Closes a file, and throws an error that the system reports only then (such as a quota on a remote disk).
 void close_file(FileDescriptor& file, const std::filesystem::path& path);
 
-/// A new file whose content is on disk when this returns.
+/// Creates a file, writes its content and syncs it to disk.
 void write_new_file(const std::filesystem::path& path, std::string_view content);
 
-/// Makes the names in a directory as durable as the files they name.
+/// Syncs a directory, so that renamed and created names in it are durable.
 void sync_directory(const std::filesystem::path& path);
 
 void sync_file(const FileDescriptor& file, const std::filesystem::path& path);
 
-/// Makes a folder and those above it that are missing. Returns those that it made, innermost first. Throws InputError
-/// "PATH: cannot be created: ...", with none of them left.
+/// Creates a folder and its missing parents. Returns the folders that it created, innermost first. Throws InputError
+/// "PATH: cannot be created: ..." and then leaves none of them behind.
 std::vector<std::filesystem::path> make_folders(const std::filesystem::path& path);
 
-/// Removes what make_folders made; a folder that is not empty stays.
+/// Removes the folders that make_folders created, except those that are not empty.
 void remove_made(const std::vector<std::filesystem::path>& made) noexcept;
 
 }  // namespace fsdp::checkpoint

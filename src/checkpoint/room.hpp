@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a disk has left, asked before much is written to it.
+/// The free space of a disk, to check before large writes.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace fsdp::checkpoint {
 
-/// Bytes left on the disk of `path`, or of the closest folder above it that is there. Nothing where the system does not
-/// say: writing will tell.
+/// Returns the free bytes on the disk of `path`, or of the closest existing folder above it; nothing if the system does
+/// not tell.
 std::optional<std::int64_t> bytes_left(const std::filesystem::path& path);
 
 }  // namespace fsdp::checkpoint

@@ -35,7 +35,7 @@ struct StoredType {
   std::string_view name;
   std::int64_t bytes;
 };
-/// All types of the format with whole bytes; read_range converts the four of them that are real numbers.
+/// Sizes of all types of the format that have whole bytes. read_range converts F64, F32, BF16 and F16.
 constexpr std::array stored_types = {
     StoredType{"F64", 8},     StoredType{"F32", 4},         StoredType{"F16", 2},        StoredType{"BF16", 2},
     StoredType{"I64", 8},     StoredType{"I32", 4},         StoredType{"I16", 2},        StoredType{"I8", 1},
@@ -61,7 +61,7 @@ void check_name(const std::string& name, const std::string& file) {
                       ": a tensor's name must have 1 to ", most_name_bytes, " bytes and no control characters");
 }
 
-/// One entry of the header; its range is still relative to the data's start.
+/// Parses one entry of the header. Its offset is still relative to the start of the data.
 TensorInfo parse_tensor(const std::string& name, const json& entry, const std::string& file) {
   check_name(name, file);
   const std::string where = file + ": tensor \"" + name + "\"";
@@ -113,7 +113,7 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path path, std::shared_ptr<con
     : path_(std::move(path)), sums_(std::move(sums)) {
   const std::string file = path_.string();
   file_ = open_file(path_, O_RDONLY | O_NOCTTY | O_NONBLOCK, "opened");
-  ::posix_fadvise(file_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);  // ranges are long: read ahead twice as far
+  ::posix_fadvise(file_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);  // ranges are long: doubles the read-ahead
   struct stat status {};
   require<InputError>(::fstat(file_.get(), &status) == 0 && S_ISREG(status.st_mode), file, ": not a regular file");
   const std::int64_t size = status.st_size;

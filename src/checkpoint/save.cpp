@@ -133,7 +133,7 @@ void Save::commit(const TrainerState& state, std::span<const std::string> texts)
   rename_over(temporary_, path());
   created_ = false;
   std::error_code ignored;
-  std::filesystem::remove_all(temporary_, ignored);  // an older checkpoint of this step
+  std::filesystem::remove_all(temporary_, ignored);  // now holds an older checkpoint of this step, if there was one
   sync_directory(dir_);
 
   const std::filesystem::path fresh = dir_ / ("latest.tmp-" + name_);
@@ -169,7 +169,7 @@ void save(Save& checkpoint, const Peers& peers, const TrainerState& state,
     if (peers.all(mine == nullptr)) return;
     checkpoint.abort();
     if (mine) std::rethrow_exception(mine);
-    peers.all(true);  // does not return where the rank that has the reason ends the others with it
+    peers.all(true);  // lets the failing rank report its reason first, which may end this rank, too
     throw InputError(message(checkpoint.path().string(),
                              ": another rank could not write its part of the checkpoint; nothing of it was kept"));
   };

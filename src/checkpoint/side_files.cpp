@@ -13,7 +13,7 @@
 namespace fsdp::checkpoint {
 namespace {
 
-constexpr std::int64_t most_side_bytes = 100'000'000;  // of a file; tokenizers of 256 Ki words have 35 MB
+constexpr std::int64_t most_side_bytes = 100'000'000;  // per file; a tokenizer with 256 Ki tokens has 35 MB
 
 constexpr const char* generation_name = "generation_config.json";
 constexpr const char* side_names[] = {
@@ -28,7 +28,7 @@ SideFiles read_side_files(const std::filesystem::path& folder, const Warn& warn)
   for (const char* const name : side_names) {
     const std::filesystem::path path = folder / name;
     const bool listed = manifest && manifest->files.contains(name);
-    std::error_code error;  // a link that leads nowhere is there, too, so that reading it says so
+    std::error_code error;  // a broken link counts as a file, so that reading it fails
     if (!listed && std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::not_found)
       continue;
     try {

@@ -25,7 +25,7 @@ constexpr std::string_view prefix = "step-";
 constexpr std::string_view aside = ".replaced";
 constexpr std::string_view temporary = ".tmp-";
 
-/// What `latest` says; empty where it is not there.
+/// Reads the file `latest`; returns an empty text if there is none.
 std::string latest_of(const std::filesystem::path& dir, const Warn& warn) {
   try {
     std::string text = read_small_file(dir / "latest", 256);
@@ -90,7 +90,7 @@ void rename_over(const std::filesystem::path& from, const std::filesystem::path&
   if (::rename(from.c_str(), to.c_str()) == 0) return;
   if (errno != ENOTEMPTY && errno != EEXIST) throw_errno(to, "renamed to");
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return;
-  const std::filesystem::path older = to.string() + std::string(aside);  // a file system that cannot exchange
+  const std::filesystem::path older = to.string() + std::string(aside);  // for file systems without RENAME_EXCHANGE
   if (::rename(to.c_str(), older.c_str()) != 0) throw_errno(to, "moved aside");
   if (::rename(from.c_str(), to.c_str()) != 0) {
     const int number = errno;
@@ -126,7 +126,7 @@ void remove_older(const std::filesystem::path& dir, std::int64_t newest, std::in
     std::error_code error;
     const auto is_path = [&](const auto& other) { return std::filesystem::equivalent(path, other, error); };
     if (step_of(name) > newest || ++kept <= keep || std::ranges::any_of(spared, is_path)) continue;
-    // Renamed first: what is half removed is no checkpoint.
+    // Renames it first, so that a half removed folder is not taken for a checkpoint.
     const std::filesystem::path removed = dir / (name + std::string(temporary) + "removed");
     if (::rename(path.c_str(), removed.c_str()) != 0) throw_errno(path, "removed");
     std::filesystem::remove_all(removed, error);

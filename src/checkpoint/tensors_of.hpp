@@ -10,7 +10,7 @@
 
 namespace fsdp::checkpoint {
 
-/// One tensor for each state of each parameter.
+/// Returns one tensor, "name.state", for each state of each parameter.
 std::vector<NamedShape> tensors_of(const OptimizerStates& states, std::span<const NamedShape> parameters);
 
 }  // namespace fsdp::checkpoint

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t state_version = 2;
 
-/// The whole numbers of trainer.json; the seed, which is unsigned, stands beside them.
+/// Visits the signed numbers of trainer.json; the unsigned seed is handled separately.
 template <class File, class Visit>
 void for_each_number(File& file, Visit visit) {
   visit("step", file.state.step);

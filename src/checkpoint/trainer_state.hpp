@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// trainer.json: where a run stands.
+/// trainer.json: the state of a run.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@
 
 namespace fsdp::checkpoint {
 
-/// trainer.json beside what is needed to trust the other files.
+/// The contents of trainer.json.
 struct TrainerFile {
   TrainerState state;
-  std::string sizes_hash;           ///< of all names and shapes
-  std::string optimizer = "adamw";  ///< its name; checkpoints from before there were others have none
-  bool has_manifest = true;         ///< a manifest.json was written after it; those of format version 1 have none
+  std::string sizes_hash;           ///< hash_of all names and shapes
+  std::string optimizer = "adamw";  ///< its name; old checkpoints do not store it
+  bool has_manifest = true;         ///< a manifest.json was written after it; false for format version 1
 };
 
 /// FNV-1a over names and shapes, as 16 hexadecimal digits.
@@ -27,7 +27,8 @@ std::string hash_of(std::span<const NamedShape> parameters);
 
 std::string to_json(const TrainerFile& file);
 
-/// Checked against the manifest where there is one. Strict: an unknown format version, key or type is an InputError.
+/// Reads trainer.json and checks it against the manifest if there is one. Throws InputError for an unknown format
+/// version, key or type.
 TrainerFile read_trainer_file(const std::filesystem::path& path, const std::optional<Manifest>& manifest);
 
 }  // namespace fsdp::checkpoint

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Opening a folder of a model whose manifest is known.
+/// Opens a model's folder whose manifest was read.
 #pragma once
 
 #include <filesystem>
@@ -13,10 +13,11 @@
 
 namespace fsdp::checkpoint {
 
-/// What the manifest tells of a file; nothing where there is none. Throws InputError where it does not list the file.
+/// Returns the manifest's checksums of a file; nullptr if there is no manifest. Throws InputError if it does not list
+/// the file.
 std::shared_ptr<const FileSums> sums_for(const std::optional<Manifest>& manifest, const std::filesystem::path& file);
 
-/// open_model, with what it reads checked against the manifest where there is one.
+/// Does what open_model does, and checks everything it reads against the manifest if there is one.
 ModelFiles open_verified_model(const std::filesystem::path& folder, const ReadListing& read, const Warn& warn,
                                const std::optional<Manifest>& manifest, const std::filesystem::path& adapter = {});
 

@@ -16,15 +16,15 @@
 namespace fsdp::checkpoint {
 namespace {
 
-constexpr std::int64_t most_index_bytes = 25'000'000;  // as a header of safetensors
+constexpr std::int64_t most_index_bytes = 25'000'000;  // same as for a safetensors header
 
-/// Whether there is anything of this name: a symbolic link that leads nowhere, too, so that opening it says so.
+/// Returns whether the name exists. A broken symbolic link counts, so that opening it reports the error.
 bool is_there(const std::filesystem::path& path) {
   std::error_code error;
   return std::filesystem::symlink_status(path, error).type() != std::filesystem::file_type::not_found;
 }
 
-/// The shards that an index names, and the tensors of each.
+/// The shards of an index, each with its tensors.
 using Shards = std::map<std::string, std::set<std::string>>;
 
 Shards read_index(const std::filesystem::path& path) {

@@ -38,7 +38,7 @@ void bind(train::FlagSet& flags, Train& command) {
   bind(flags, command.options);
   train::bind_model<LlamaConfig>(flags, command.options.model);
   bind(flags, command.optimizer);
-  flags.add("ranks", command.options.ranks, "of the dry run; 0: those of --comm",
+  flags.add("ranks", command.options.ranks, "number of ranks for --dry-run; 0: those of --comm",
             train::counts_up_to(train::most_ranks, 0));
   bind(flags, command.stack);
 }
@@ -56,7 +56,7 @@ void bind(train::FlagSet& flags, Chat& command) {
   bind(flags, command.stack);
 }
 
-/// The types that weights are written in.
+/// Converts the name of a type for exported weights.
 void from_text(std::string_view flag, std::string_view text, ExportType& value) {
   const std::vector<std::string> names = {"f32", "bf16", "f16"};
   require<InputError>(std::ranges::find(names, text) != names.end(), "--", flag, " ", text, " is not known; ",
@@ -67,13 +67,13 @@ std::string to_text(ExportType value) { return std::string(name_of(value.dtype))
 
 void bind(train::FlagSet& flags, Export& command) {
   flags.add("dtype", command.type, "f32 | bf16 | f16");
-  flags.add("shard-bytes", command.shard_bytes, "of weights in one file, which is cut there",
+  flags.add("shard-bytes", command.shard_bytes, "largest size of a file of weights; a larger model is split",
             train::counts_up_to(std::numeric_limits<std::int64_t>::max()));
   flags.add("adapter", command.adapter, "folder of adapters, as PEFT writes it, for the model");
   flags.add("merge", command.merge,
-            "add a model's adapters to its weights; else they alone are written, as PEFT reads");
+            "merge the adapters into the weights; without it only the adapters are written, in PEFT's format");
   flags.add("files-from", command.files_from,
-            "folder with the tokenizer's files and generation_config.json, where the checkpoint's has none");
+            "folder whose tokenizer's files and generation_config.json are copied instead of the checkpoint's");
 }
 void bind(train::FlagSet&, Inspect&) {}
 void bind(train::FlagSet& flags, Plot& command) { flags.add("out", command.out, "the picture to write"); }
@@ -81,10 +81,10 @@ void bind(train::FlagSet& flags, Plot& command) { flags.add("out", command.out, 
 void bind(train::FlagSet& flags, Tokenize& command) {
   data::TokenizeRequest& o = command.request;
   flags.add("tokenizer", command.tokenizer, "tokenizer.json, or a model's folder that has one");
-  flags.add("out", command.out, "folder for the token files; one that was begun is gone on with");
-  flags.add("text-field", o.field, "of each line of JSONL");
+  flags.add("out", command.out, "folder for the token files; an interrupted run is continued");
+  flags.add("text-field", o.field, "key of the text in each line of JSONL");
   flags.add("end-token", o.end_token,
-            "token behind each document, by name; left out: eos_token of tokenizer_config.json; none: no token");
+            "token to append to each document, by name; left out: eos_token of tokenizer_config.json; none: no token");
   flags.add("shard-tokens", o.shard_tokens, "most tokens of one file",
             train::counts_up_to(std::numeric_limits<std::int32_t>::max()));
   flags.add("threads", o.threads, "0: all cores", train::counts_up_to(train::most_threads, 0));

@@ -19,7 +19,7 @@ const std::vector<std::string> command_names = {"train",   "eval",     "generate
 const std::vector<std::string> bench_names = {"mlp",  "attention", "head",   "step",  "generate",
                                               "load", "comm",      "matmul", "optim", "tokenize"};
 
-/// A sub-command and what it is told.
+/// A sub-command, its options and its flags.
 template <class Options>
 class Declared {
  public:
@@ -96,7 +96,7 @@ Command parse(int argc, const char* const* argv) {
   if (version) return Version{};
   if (train.asked_for()) {
     train.options().options.given = train.finish();
-    (void)resolve(train.options().optimizer);  // what cannot be is refused before anything begins
+    (void)resolve(train.options().optimizer);  // reports an invalid choice before anything starts
     return train.options();
   }
   if (eval.asked_for()) {

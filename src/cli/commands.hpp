@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The program's command line: which sub-command, what it is told, and which policies are meant.
+/// The program's command line: the sub-command, its options, and the policies that choose a stack.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +55,7 @@ struct ExportType {
 void from_text(std::string_view flag, std::string_view text, ExportType& value);
 std::string to_text(ExportType value);
 
-/// A folder that other programs open, of a checkpoint.
+/// `tessera export`: exports a checkpoint to a folder that other programs can open.
 struct Export {
   std::string from = {}, to = {};
   ExportType type = {};
@@ -65,37 +65,37 @@ struct Export {
   bool merge = false;
 };
 
-/// What a folder holds.
+/// `tessera inspect`: describes and verifies a folder.
 struct Inspect {
   std::string folder = {};
 };
 
-/// Token files of text.
+/// `tessera tokenize`: makes token files of text.
 struct Tokenize {
   data::TokenizeRequest request = {};
   std::vector<std::string> inputs = {};
   std::string tokenizer = {}, out = {};
 };
 
-/// Curves of metrics files.
+/// `tessera plot`: draws metrics files.
 struct Plot {
   std::vector<std::string> files = {};
   std::string out = "plot.svg";
 };
 
-/// What is compiled into the program, and what could be.
+/// `tessera stacks`: lists the compiled stacks, and what policies and backends support.
 struct Stacks {};
 
-/// Which Tessera this is, and of what it was built.
+/// `tessera --version`.
 struct Version {};
 
 using Command = std::variant<train::Help, Version, Train, Eval, Generate, Chat, Export, Inspect, Tokenize, Plot,
                              bench::BenchOptions, Stacks>;
 
-/// `tessera <sub-command> ...`. Throws InputError.
+/// Parses `tessera <sub-command> ...`. Throws InputError.
 Command parse(int argc, const char* const* argv);
 
-/// The flags of each sub-command.
+/// Add the flags of a sub-command.
 void bind(train::FlagSet& flags, StackChoice& stack);
 void bind(train::FlagSet& flags, Train& command);
 void bind(train::FlagSet& flags, Eval& command);

@@ -23,18 +23,18 @@
 namespace fsdp::cli {
 namespace {
 
-/// The parameters that a config names, whatever stack may train them.
+/// Any stack's Llama: used only to list the parameters of a config.
 using Listed = Llama<Stack<Replicated, comm::Self<>, Fp32, tiling::Untiled>>;
 const checkpoint::ReadListing read_listed = checkpoint::read_listing<Listed>;
 
 void warn(const std::string& text) { std::fprintf(stderr, "tessera: warning: %s\n", text.c_str()); }
 
-/// Ends an export between two pieces.
+/// Thrown between two pieces of an export to end it.
 struct Stopped {
   int signal;
 };
 
-/// The files of a folder that belong to a model, with their bytes.
+/// Lists the regular files of a folder with their sizes.
 std::string files_in(const std::filesystem::path& folder) {
   std::map<std::string, std::uintmax_t> files;
   std::error_code error;
@@ -57,7 +57,7 @@ std::string model_text(const LlamaConfig& config) {
   return message(text, config.tied ? "tied" : "untied", " head, RoPE ", config.rope.type, "\n");
 }
 
-/// What AdamW keeps of a model, sharded over ranks.
+/// Describes the memory for training with AdamW, sharded over ranks.
 std::string needs_text(const std::string& folder, std::int64_t parameters) {
   constexpr std::int64_t bytes = 4 * 4;  // main weight, gradient, two moments
   std::string text = message("training  ", report::bytes_text(bytes * parameters),
@@ -79,12 +79,13 @@ std::string weights_text(const checkpoint::WeightFiles& weights) {
   return text + "\n";
 }
 
-/// Looks at a folder part by part: what one finds wrong does not hide the next. Damaged bytes are looked at no further.
+/// Inspects a folder part by part, so that a problem in one part does not hide those in the next. Skips the parts that
+/// need damaged files.
 class Inspection {
  public:
   explicit Inspection(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  /// Everything that there is to tell.
+  /// Prints everything about a folder. Returns the exit status.
   int run() {
     print(message("folder    ", folder_.string(), "\n", files_in(folder_)));
     std::optional<LlamaConfig> config;
@@ -103,7 +104,7 @@ class Inspection {
     return status();
   }
 
-  /// A line for one of a directory's checkpoints, and its problems.
+  /// Prints a line about one of several checkpoints, and its problems. Returns the exit status.
   int run_as_one_of_many() {
     print(message("step      ", folder_.string(), "\n"));
     if (part([&] { look_at_bytes(); })) part([&] { print(trained_text()); });
@@ -120,7 +121,7 @@ class Inspection {
     print(message("problem   ", text, "\n"));
   }
 
-  /// Whether nothing is wrong with it.
+  /// Calls `look`, which reports problems or throws. Returns whether it found none.
   template <class Part>
   bool part(const Part& look) {
     const int before = problems_;

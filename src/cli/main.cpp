@@ -42,14 +42,15 @@ std::vector<stacks::CompiledStack> compiled_stacks() {
 
 std::string kind_of(const std::string& name) { return name.substr(0, name.find(':')); }
 
-/// The flags that find a compiled stack.
+/// Returns the flags that choose a compiled stack.
 std::string flags_of(const stacks::CompiledStack& stack) {
   const std::string offload =
       stack.offload == cli::OffloadChoice::none ? "" : " --offload " + cli::name_of(stack.offload);
   return message("--sharding ", stack.sharding, offload, " --comm ", stack.comm, " --precision ", stack.precision);
 }
 
-/// The compiled stack that was asked for. Throws InputError with those that there are and the way to compile another.
+/// Finds the compiled stack that the flags ask for. Throws InputError, which lists the compiled stacks and says how to
+/// compile another one.
 stacks::CompiledStack find_stack(const cli::StackChoice& asked) {
   const std::string sharding = cli::kind_name(asked.sharding);
   const std::string comm = kind_of(cli::name_of(asked.comm));
@@ -80,7 +81,7 @@ stacks::CompiledStack find_stack(const cli::StackChoice& asked) {
       "  int main(int argc, char** argv) {\n", "    return fsdp::train_main<fsdp::Llama<Stack>>(argc, argv); }"));
 }
 
-/// A process that mpirun started is a rank of MPI unless it is told otherwise. One rank alone is one thread.
+/// Chooses the communicator: MPI if mpirun started this process and --comm is not given. Treats `self` as one thread.
 void settle_launch(cli::CommChoice& comm, train::LaunchOptions& launch, bool comm_is_given) {
   using Kind = cli::CommChoice::Kind;
   if (!comm_is_given && comm::launched_by_mpi()) comm.kind = Kind::mpi;
@@ -95,7 +96,7 @@ void settle_launch(cli::CommChoice& comm, train::LaunchOptions& launch, bool com
   launch.ranks = comm.ranks;
 }
 
-/// A command that is ready for its stack.
+/// Returns the command with its communicator and number of ranks settled.
 template <class Command>
 Command launched(Command command) {
   settle_launch(command.stack.comm, command.options.launch, train::is_given(command.options, "comm"));
@@ -151,7 +152,7 @@ struct Run {
     if (options.what == "tokenize") return bench::measure_tokenize(options);
     bench::BenchOptions resolved = options;
     if (options.what == "comm" && !train::is_given(options, "comm"))
-      resolved.stack.comm.ranks = 2;  // one thread has nobody to talk to
+      resolved.stack.comm.ranks = 2;  // with one rank there is no communication
     settle_launch(resolved.stack.comm, resolved.launch, train::is_given(options, "comm"));
     const stacks::CompiledStack stack = find_stack(resolved.stack);
     const auto measure = options.what == "step"       ? stack.bench_step

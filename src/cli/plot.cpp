@@ -15,7 +15,7 @@
 namespace fsdp::cli {
 namespace {
 
-constexpr std::size_t most_named = 10;  // lines of one file
+constexpr std::size_t most_named = 10;  // lines to warn about in each file
 
 void warn_of(const report::PlottedRun& run) {
   for (std::size_t i = 0; i < run.left_out.size() && i < most_named; ++i)

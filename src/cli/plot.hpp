@@ -7,7 +7,7 @@
 
 namespace fsdp::cli {
 
-/// Draws metrics files; lines that say nothing are named on stderr. Returns 0. Throws InputError.
+/// Draws metrics files. Warns on stderr about lines that cannot be used. Returns 0. Throws InputError.
 int run_plot(const Plot& command);
 
 }  // namespace fsdp::cli

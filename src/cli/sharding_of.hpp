@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// From what --sharding and --layout say to a value of a strategy's type.
+/// Converts --sharding and --layout to a value of a strategy's type.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace fsdp::cli {
 
 namespace detail {
 
-/// nullopt: the strategy's own.
+/// Returns the layout to use; nullopt: the strategy's own.
 inline std::optional<buffer::AnyLayout> layout_of(const ShardingChoice& choice) {
   switch (other_layout(choice)) {
     case LayoutChoice::per_parameter: return buffer::PerParameter{};
@@ -32,13 +32,13 @@ inline std::optional<buffer::AnyLayout> layout_of(const ShardingChoice& choice) 
   return std::nullopt;
 }
 
-/// The same strategy with its own layout.
+/// Returns the choice with the strategy's own layout.
 inline ShardingChoice with_own_layout(ShardingChoice choice) {
   choice.layout = LayoutChoice::own;
   return choice;
 }
 
-/// A type of strategy whose kind is fixed.
+/// A strategy type with a fixed kind.
 template <class Sharding>
 struct FromChoice {
   static constexpr bool cuts = std::is_same_v<typename Sharding::AtRest, buffer::Shard>;
@@ -46,7 +46,7 @@ struct FromChoice {
   static bool takes(const ShardingChoice& choice) {
     return Sharding::name == kind_name(cuts ? choice : with_own_layout(choice));
   }
-  /// The numbers of the strategy, for whatever of them its type has.
+  /// Makes the strategy; sets those of the choice's numbers that the type has.
   static Sharding make(const ShardingChoice& choice) {
     require<InputError>(cuts || choice.layout == LayoutChoice::own, "--layout ", name_of(choice.layout), ": ",
                         Sharding::name, " cuts no tensor, so that no layout changes it; leave --layout out");
@@ -66,7 +66,7 @@ struct FromChoice {
   static std::string kinds() { return std::string(Sharding::name); }
 };
 
-/// A hybrid whose inner strategy is chosen at run time.
+/// A hybrid strategy whose inner strategy is chosen at run time.
 template <class... S, OptimizerAcross optimizer>
 struct FromChoice<HybridShard<OneOf<S...>, optimizer>> {
   using Inner = FromChoice<OneOf<S...>>;
@@ -107,7 +107,7 @@ struct FromChoice<OneOf<First, Rest...>> {
   static std::string kinds() { return (FromChoice<First>::kinds() + ... + (" | " + FromChoice<Rest>::kinds())); }
 };
 
-/// A strategy whose optimizer lives in host memory, which is a flag of its own.
+/// A strategy with the optimizer in host memory (--offload).
 template <class... S>
 struct FromChoice<Offload<OneOf<S...>>> : FromChoice<OneOf<S...>> {
   static Offload<OneOf<S...>> make(const ShardingChoice& choice) { return {FromChoice<OneOf<S...>>::make(choice)}; }
@@ -115,19 +115,19 @@ struct FromChoice<Offload<OneOf<S...>>> : FromChoice<OneOf<S...>> {
 
 }  // namespace detail
 
-/// Whether a type of strategy is what was asked for.
+/// Returns whether a strategy type can represent the choice.
 template <class Sharding>
 bool takes(const ShardingChoice& choice) {
   return detail::FromChoice<Sharding>::takes(choice);
 }
 
-/// The strategy that was asked for, as a value of its type.
+/// Returns the chosen strategy as a value of its type.
 template <class Sharding>
 Sharding sharding_of(const ShardingChoice& choice) {
   return detail::FromChoice<Sharding>::make(choice);
 }
 
-/// The kinds that a type of strategy stands for, as --sharding names them.
+/// Returns the kinds that a strategy type can represent, as --sharding names them.
 template <class Sharding>
 std::string sharding_kinds() {
   return detail::FromChoice<Sharding>::kinds();

@@ -28,10 +28,10 @@ const std::vector<std::string> comm_names = {"self", "threads:N", "mpi", "nccl"}
   throw InputError(message("--", flag, " ", text, " is not known; ", suggestion(text, names)));
 }
 
-constexpr std::int64_t most_int = std::numeric_limits<std::int32_t>::max();  // what policies count in
+constexpr std::int64_t most_int = std::numeric_limits<std::int32_t>::max();  // the policies' numbers are int
 
-/// The number after "PREFIX:", at least 1; 0 where the text is anything else. Throws InputError, with all that `flag`
-/// was given, where it is too large.
+/// Returns the number after `prefix`, at least 1; 0 if the text is anything else. Throws InputError, which quotes the
+/// flag's whole value `given`, if the number is above `most`.
 std::int64_t number_after(std::string_view text, std::string_view prefix, std::int64_t most, std::string_view flag,
                           std::string_view given) {
   if (!text.starts_with(prefix)) return 0;
@@ -163,7 +163,7 @@ LayoutChoice other_layout(const ShardingChoice& choice) {
 
 namespace {
 
-/// As a type is named, the layout apart.
+/// Returns the name of the strategy's type, without the layout.
 std::string strategy_name(const ShardingChoice& choice) {
   using Kind = ShardingChoice::Kind;
   switch (choice.kind) {
@@ -242,7 +242,7 @@ tiling::RunTime training_policy_of(const TilingChoice& choice) {
 }
 
 void from_text(std::string_view, std::string_view text, ShardingChoice& value) {
-  const LayoutChoice layout = value.layout;  // a flag of its own
+  const LayoutChoice layout = value.layout;  // is set by --layout
   value = parse_sharding(text);
   value.layout = layout;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The run-time names of the four policies, as `--sharding`, `--precision`, `--tiling` and `--comm` give them.
+/// The policies as values: parses and prints `--sharding`, `--precision`, `--tiling` and `--comm`.
 ///
-/// These are values that pick a compiled stack; the types themselves are in sharding/, precision/, tiling/ and comm/.
-/// To add a name: its kind here, its parser and name in src/cli/stack_choice.cpp.
+/// These values choose a compiled stack; the policies' types are in sharding/, precision/, tiling/ and comm/.
+/// To add a name: add its kind here, and its parser and name in src/cli/stack_choice.cpp.
 #pragma once
 
 #include <cstdint>
@@ -14,47 +14,51 @@
 
 namespace fsdp::cli {
 
-/// Which layout; `own` is the strategy's.
+/// --layout; `own` is the strategy's own layout.
 enum class LayoutChoice : std::uint8_t { own, per_parameter, flat, rows, owned };
 
+/// --sharding and --layout.
 struct ShardingChoice {
   enum class Kind : std::uint8_t { fsdp2, zero1, zero2, zero3, hybrid, replicated };
   Kind kind = Kind::fsdp2;
   Kind inner = Kind::fsdp2;         ///< hybrid: the strategy inside a group
   bool reshard = true;              ///< fsdp2, also inside hybrid: release the weights after forward
-  std::int64_t number = 0;          ///< fsdp2:K and hybrid:K: ranks per group; 0 where not given
-  bool full = false;                ///< hybrid: the optimizer is sharded over groups too
+  std::int64_t number = 0;          ///< fsdp2:K and hybrid:K: ranks per group; 0: not given
+  bool full = false;                ///< hybrid: shard the optimizer over groups, too
   bool deferred = false;            ///< fsdp2, also inside hybrid: reduce after the last micro-batch only
-  std::int64_t prefetch_depth = 1;  ///< fsdp2, zero3, also inside hybrid: computations that weights are gathered ahead
+  std::int64_t prefetch_depth = 1;  ///< fsdp2, zero3, also inside hybrid: prefetch distance in computations
   std::int64_t persistence = 0;     ///< zero3, also inside hybrid: tensors up to so many elements stay gathered
   std::int64_t live_bound = 0;      ///< zero3, also inside hybrid: most elements gathered at a time; 0: no bound
-  LayoutChoice layout = LayoutChoice::own;  ///< --layout: no part of the written form of --sharding
+  LayoutChoice layout = LayoutChoice::own;  ///< --layout; not part of the text of --sharding
 
   friend bool operator==(const ShardingChoice&, const ShardingChoice&) = default;
 };
 
+/// --precision.
 enum class PrecisionChoice : std::uint8_t { fp32, bf16, bf16_wire };
 
-/// What lives in host memory.
+/// --offload: what is kept in host memory.
 enum class OffloadChoice : std::uint8_t { none, optimizer };
 
+/// --comm.
 struct CommChoice {
   enum class Kind : std::uint8_t { self, threads, mpi, nccl };
   Kind kind = Kind::threads;
-  std::int64_t ranks = 1;  ///< threads: how many; the launcher knows it for mpi and nccl
+  std::int64_t ranks = 1;  ///< for threads; for mpi and nccl the launcher knows it
 
   friend bool operator==(const CommChoice&, const CommChoice&) = default;
 };
 
+/// --tiling.
 struct TilingChoice {
   enum class Kind : std::uint8_t { off, tiles, tokens, budget };
   Kind kind = Kind::off;
-  std::int64_t number = 0;  ///< tiles, tokens per tile, or bytes; budget: 0 is what memory is left
+  std::int64_t number = 0;  ///< tiles, tokens per tile, or bytes of the budget; a budget of 0 is budget:auto
 
   friend bool operator==(const TilingChoice&, const TilingChoice&) = default;
 };
 
-/// What all sub-commands take.
+/// The policies that every sub-command with a stack takes.
 struct StackChoice {
   ShardingChoice sharding;
   PrecisionChoice precision = PrecisionChoice::bf16;
@@ -65,7 +69,7 @@ struct StackChoice {
   friend bool operator==(const StackChoice&, const StackChoice&) = default;
 };
 
-/// From the written form; each throws InputError with the nearest name.
+/// Parse the text of a flag. Throw InputError, which suggests the nearest name.
 ShardingChoice parse_sharding(std::string_view text);
 LayoutChoice parse_layout(std::string_view text);
 PrecisionChoice parse_precision(std::string_view text);
@@ -73,15 +77,15 @@ OffloadChoice parse_offload(std::string_view text);
 TilingChoice parse_tiling(std::string_view text);
 CommChoice parse_comm(std::string_view text);
 
-/// The strategy's kind without its numbers, as its type is named: "fsdp2:K", "hybrid:K:full:zero3",
-/// "fsdp2:layout=owned" where the layout is not the strategy's own.
+/// Returns the strategy's kind without its numbers, which is the name of its type: "fsdp2:K", "hybrid:K:full:zero3";
+/// "fsdp2:layout=owned" if the layout is not the strategy's own.
 std::string kind_name(const ShardingChoice& choice);
-/// The strategy inside a hybrid's groups.
+/// Returns the strategy inside a hybrid's groups.
 ShardingChoice inner_of(const ShardingChoice& hybrid);
-/// The layout where it is not the strategy's own, else `own`.
+/// Returns the layout if it differs from the strategy's own, else `own`.
 LayoutChoice other_layout(const ShardingChoice& choice);
 
-/// The written form that parses to the same value.
+/// Return the text that parses to the same value.
 std::string name_of(const ShardingChoice& choice);
 std::string name_of(LayoutChoice choice);
 std::string name_of(PrecisionChoice choice);
@@ -89,13 +93,13 @@ std::string name_of(OffloadChoice choice);
 std::string name_of(const TilingChoice& choice);
 std::string name_of(const CommChoice& choice);
 
-/// The tiling policy. Throws InputError for a budget whose bytes are not known yet.
+/// Returns the tiling policy. Throws InputError for budget:auto.
 tiling::RunTime policy_of(const TilingChoice& choice);
 
-/// The same for a trainer, which settles `budget:auto` itself.
+/// The same for a trainer, which replaces `budget:auto` itself.
 tiling::RunTime training_policy_of(const TilingChoice& choice);
 
-// As flags (train/flag_set.hpp).
+// Conversions for flags (train/flag_set.hpp).
 void from_text(std::string_view flag, std::string_view text, ShardingChoice& value);
 void from_text(std::string_view flag, std::string_view text, LayoutChoice& value);
 void from_text(std::string_view flag, std::string_view text, PrecisionChoice& value);

@@ -44,7 +44,7 @@ void for_each(const F& f) {
 
 using Row = std::vector<std::string>;
 
-/// Columns as wide as their widest cell.
+/// Formats a table; each column is as wide as its widest cell.
 std::string table(const std::vector<Row>& rows) {
   std::vector<std::size_t> widths;
   for (const Row& row : rows)
@@ -69,7 +69,8 @@ constexpr bool gathers = requires(C c, std::span<const comm::Segment<T>> segment
   c.all_gather(segments);
 };
 
-/// Whether a precision's modules compute on a communicator's device, and its gradients travel over it: what Stack asks.
+/// Whether a precision works with a communicator: its device computes in the compute type, and it can reduce in the
+/// wire type. `Stack` checks the same.
 template <class C, class P>
 constexpr bool works_in =
     device::computes_in<typename C::Device, typename P::Compute>&& comm::supports_wire<C, typename P::Reduce>;

@@ -7,7 +7,7 @@
 
 namespace fsdp::cli {
 
-/// Returns the exit status. Throws InputError.
+/// Runs `tessera tokenize`. Returns the exit status. Throws InputError.
 int run_tokenize(const Tokenize& command);
 
 }  // namespace fsdp::cli

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a report of a bug should begin with.
+/// The text of `tessera --version`: what to quote in a bug report.
 #pragma once
 
 #include <string>
 
 namespace fsdp::cli {
 
-/// Version, compiler, system, instruction set of the CPU's kernels, and what was found when the program was built.
+/// Returns version, compiler, system, instruction set of the CPU kernels, and the libraries found when it was built.
 std::string version_text();
 
 }  // namespace fsdp::cli

@@ -18,7 +18,7 @@ std::string words(const Fingerprint& print) {
   return describe(record);
 }
 
-/// What two ranks differ in where their descriptions read alike.
+/// Returns what differs between two ranks whose descriptions read the same.
 std::string_view hidden_difference(const Fingerprint& a, const Fingerprint& b) {
   if (words(a) != words(b)) return "";
   if (a.segments != b.segments) return "; the numbers of segments differ";

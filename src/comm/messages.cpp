@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-// Without the C++ bindings that MPI 3 removed, which would have to be linked.
+// Excludes the C++ bindings that MPI 3 removed; they would have to be linked.
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
@@ -31,8 +31,8 @@ void check(int code, const char* call) {
   throw CollectiveError(message(call, " failed: ", std::string_view(text.data(), static_cast<std::size_t>(length))));
 }
 
-/// Ranks start transfers in the same order, so a tag only has to tell apart those in flight at once. MPI promises 2^15
-/// tags.
+/// Ranks start transfers in the same order, so a tag only has to distinguish those in flight at once. MPI guarantees
+/// 2^15 tags.
 int tag_of(const Message& message) {
   return static_cast<int>(message.transfer % 4096) * 8 + static_cast<int>(message.kind);
 }
@@ -44,7 +44,7 @@ int length_of(std::int64_t bytes) {
 
 constexpr std::chrono::seconds longest_start{60};
 
-/// Of calls that wait for other ranks and have no limit of their own.
+/// The limit of blocking MPI calls, which have no timeout of their own.
 std::chrono::milliseconds longest_wait_of_calls = std::chrono::hours(24);
 std::string this_process = "a rank";
 
@@ -181,7 +181,7 @@ int MpiProcess::rank() const {
 bool MpiProcess::agree(std::span<const std::byte> bytes) {
   constexpr std::chrono::seconds longest_wait{2};
   const std::uint64_t hash = hashed(hash_seed, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  // MPI may write to these after the deadline.
+  // Static, because MPI may write to these after the deadline.
   static std::array<std::uint64_t, 2> mine;
   static std::array<std::uint64_t, 2> least;
   mine = {hash, ~hash};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Messages between processes: all that Tessera asks of MPI. The one source that sees mpi.h is messages.cpp.
+/// Point-to-point messages between processes: everything that Tessera uses of MPI. Only messages.cpp includes mpi.h.
 #pragma once
 
 #include <chrono>
@@ -12,10 +12,10 @@
 
 namespace fsdp::comm {
 
-/// What a message is for; its tag.
+/// A message's purpose, which its tag encodes.
 enum class MessageKind : std::uint8_t { arrival, places, data, piece, sum, reduced, done };
 
-/// A message that was sent or received as a whole.
+/// One message, sent or received.
 struct Message {
   std::uint64_t transfer = 0;
   MessageKind kind = MessageKind::arrival;
@@ -28,7 +28,7 @@ struct Message {
 /// order.
 class Messages {
  public:
-  /// All processes of the job; copies MPI_COMM_WORLD.
+  /// Makes the communicator of all processes of the job, a duplicate of MPI_COMM_WORLD.
   Messages();
   Messages(Messages&&) noexcept;
   ~Messages();
@@ -36,23 +36,24 @@ class Messages {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  /// Start one message of at most 2^31 - 1 bytes. The memory must stay until `poll` returns it.
+  /// Starts one message of at most 2^31 - 1 bytes. The memory must stay valid until `poll` returns the message.
   void send(const Message& message, const std::byte* data, std::int64_t bytes);
   void receive(const Message& message, std::byte* data, std::int64_t bytes);
-  /// Messages that were completed since the last call. Valid until the next one.
+  /// Returns the messages that completed since the last call. The span is valid until the next call.
   std::span<const Message> poll();
 
-  /// Gives `mine` of every rank to all, in rank order; for the making of a communicator. Where ranks hang, the
-  /// process ends at the deadline, as in all calls below.
+  /// Gathers every rank's `mine` into `all`, in rank order; used while making a communicator. If ranks hang, the
+  /// process ends at the deadline, as in exchange_each and split.
   void exchange(std::span<const std::byte> mine, std::span<std::byte> all);
-  /// Byte r of `mine` becomes byte rank() of rank r's `all`.
+  /// Sends byte r of `mine` to rank r, which receives it as byte rank() of its `all`.
   void exchange_each(std::span<const std::byte> mine, std::span<std::byte> all);
-  /// MPI's own collectives, that ours are measured against.
+  /// Call MPI's own collectives, as a reference for benchmarks.
   void library_all_gather(std::span<const float> local, std::span<float> full);
   void library_reduce_scatter(std::span<const float> full, std::span<float> local);
 
   Messages split(int color);
-  /// Never returns memory to MPI: after a failure, when messages may still be under way.
+  /// Abandons the MPI communicator instead of freeing it. For use after a failure, when messages may still be in
+  /// flight.
   void leave_behind() noexcept;
 
  private:
@@ -63,19 +64,17 @@ class Messages {
   int size_ = 1;
 };
 
-/// MPI of this process, from the first collective to the last. `agree` says whether all processes call it with the same
-/// bytes within two seconds.
+/// Initialises MPI in its constructor and finalises it in its destructor.
 class MpiProcess {
  public:
-  /// `deadline`: of the calls that make and end communicators; more is left to MPI_Init.
+  /// `deadline` limits the calls that make and end communicators; MPI_Init gets at least 60 s.
   explicit MpiProcess(std::chrono::milliseconds deadline);
   MpiProcess(const MpiProcess&) = delete;
   MpiProcess& operator=(const MpiProcess&) = delete;
   ~MpiProcess();
 
   int rank() const;
-  /// Whether all processes call this with the same bytes within two seconds. Where they do not, only `abort` may
-  /// follow.
+  /// Returns whether all processes call this with the same bytes within two seconds. If not, only `abort` may follow.
   bool agree(std::span<const std::byte> bytes);
   [[noreturn]] static void abort(int status);
 };

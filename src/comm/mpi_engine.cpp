@@ -19,7 +19,7 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
-/// Leaves the core to other ranks; nothing has moved for `idle`.
+/// Yields the core to other ranks: yields at first, sleeps after nothing has moved for 2 ms.
 void pause(Clock::duration idle) {
   constexpr std::chrono::milliseconds patience{2};
   constexpr std::chrono::microseconds nap{50};
@@ -53,7 +53,7 @@ MpiRank::Engine::Engine(Engine& parent, int color)
   find_processes();
 }
 
-/// Windows are shared with those that want them, where this rank does.
+/// Exchanges process numbers and hosts. Two ranks share windows only if both have Options::windows.
 void MpiRank::Engine::find_processes() {
   struct Place {
     int process, windows;
@@ -127,7 +127,7 @@ Ticket MpiRank::Engine::start() {
   return ticket;
 }
 
-/// Tells a peer that this rank has come, and sends or receives what needs nothing of the peer first.
+/// Sends the arrival to a peer, and starts the messages that do not depend on the peer's arrival.
 void MpiRank::Engine::announce(InFlight& transfer, int peer) {
   const auto arrival_of = [](Arrival& arrival) { return std::as_writable_bytes(std::span(&arrival, 1)); };
   const auto theirs = arrival_of(transfer.peers[static_cast<std::size_t>(peer)].arrival);
@@ -175,7 +175,8 @@ void MpiRank::Engine::wait(Ticket ticket) {
   }
 }
 
-/// Of the time since `begin`: reading windows, or all of it where messages move and all peers are there.
+/// Counts time since `begin` as copying: all of it if data moves in messages and all peers have arrived, else the time
+/// spent reading windows.
 void MpiRank::Engine::count_copying(const InFlight& transfer, Clock::time_point begin, double read_before) {
   const bool moves = transfer.sends && transfer.not_arrived == 0;
   monitor.totals.copy_seconds += moves ? seconds_between(begin, Clock::now()) : read_seconds_ - read_before;
@@ -197,7 +198,7 @@ bool MpiRank::Engine::progress() {
   }
 }
 
-/// Starts the next sum where there is room and every peer's way is known, and what follows a sum that is done.
+/// Starts the next sum if none is running and every peer's way is known. Ends sums that are done.
 bool MpiRank::Engine::advance_sums() {
   bool moved = false;
   for (;;) {
@@ -236,7 +237,7 @@ void MpiRank::Engine::on(const Message& message) {
   }
 }
 
-/// What is said about data goes whole; data in messages of bounded length.
+/// Returns the longest message of a kind: data is cut into messages of bounded length, control messages are whole.
 std::int64_t MpiRank::Engine::longest(MessageKind kind, std::int64_t bytes) const {
   const bool is_data = kind == MessageKind::data || kind == MessageKind::sum;
   return is_data ? monitor.options.message_bytes : std::max<std::int64_t>(bytes, 1);
@@ -261,7 +262,7 @@ void MpiRank::Engine::receive(InFlight& to, MessageKind kind, int peer, std::byt
   }
 }
 
-/// This rank's part of a gather (or of the gather that ends an all_reduce) or of a broadcast.
+/// Sends this rank's part of a gather (or of the gather that ends an all_reduce) or of a broadcast.
 void MpiRank::Engine::send_part(InFlight& to, MessageKind kind, int peer) {
   const Transfer& asked = to.transfer;
   if (asked.op == Op::broadcast && asked.root != messages_.rank()) return;
@@ -284,7 +285,7 @@ void MpiRank::Engine::receive_part(InFlight& to, MessageKind kind, int peer) {
   }
 }
 
-/// The peers that hold up a transfer, in words.
+/// Returns the names of the peers that a transfer waits for.
 std::string MpiRank::Engine::missing(const InFlight& transfer) const {
   std::string text;
   for (int peer = 0; peer < messages_.size(); ++peer) {

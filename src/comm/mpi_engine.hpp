@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The transfers of one MPI rank that are under way.
+/// The transfers in flight of one MPI rank.
 ///
-/// Every transfer first tells each peer that this rank has come, and for what: waiting is told apart from moving, a
-/// missed deadline can name who is missing, and ranks that disagree are told so. Then each rank's part reaches a peer
-/// in one of two ways, which the arrival tells:
-///  - it lies in windows that the peer can map: its places come too, the peer copies or sums from there and answers
-///    `done`, after which the memory may change;
-///  - it is sent. From processes that share no windows, receives are posted before they come.
-/// Sums take turns, because they share scratch. In an all_reduce a rank's sums take the same way as its contribution:
-/// they are read once it has said `reduced`.
+/// A transfer first sends each peer an arrival message with its outline. So waiting can be told apart from moving data,
+/// a missed deadline can name the missing ranks, and ranks that disagree get an error. The arrival also says how the
+/// rank's part reaches the peer:
+///  - in place, if it lies in windows that the peer can map: the arrival carries its places, and the peer copies or
+///  sums from there and answers `done`, after which the memory may change;
+///  - otherwise in messages. Receives from processes that share no windows are posted before the arrival.
+/// Sums run one at a time, because they share scratch. In an all_reduce a rank's sums travel in the same way as its
+/// contribution: peers read them after its message `reduced`.
 #pragma once
 
 #include <array>
@@ -30,9 +30,9 @@ namespace fsdp::comm {
 
 class MpiRank::Engine {
  public:
-  /// All processes, and their windows.
+  /// Makes the engine of all processes, and their windows.
   Engine(Messages messages, const Options& options);
-  /// Those of `color` among a parent's.
+  /// Makes the engine of the parent's ranks with this `color`. Shares the parent's windows.
   Engine(Engine& parent, int color);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -46,7 +46,7 @@ class MpiRank::Engine {
   Ticket start();
   bool test(Ticket ticket);
   void wait(Ticket ticket);
-  /// Messages may still be under way: MPI must not be called again for them.
+  /// Marks the engine failed and abandons its messages in flight: MPI must not be called again for them.
   void give_up() noexcept;
 
   Monitor monitor;
@@ -56,20 +56,20 @@ class MpiRank::Engine {
   static constexpr std::uint64_t depth = 32;
   static constexpr int nobody = -1;
 
-  /// Places that an arrival has room for: a message less where there are no more.
+  /// Places that fit into the arrival; only transfers with more segments need a separate message.
   static constexpr std::size_t carried = 4;
 
   /// The first message of a transfer between two ranks.
   struct Arrival {
     Outline outline;
-    std::int64_t in_windows = 0;          ///< whether those that share windows read this rank's part there
-    std::array<Place, carried> places{};  ///< by segment; of more segments all follow
+    std::int64_t in_windows = 0;          ///< whether peers that share windows read this rank's part in place
+    std::array<Place, carried> places{};  ///< by segment; with more segments, all places follow in a message
   };
-  /// What is known of a peer in one transfer.
+  /// A peer's state in one transfer.
   struct Peer {
     Arrival arrival;
-    std::vector<Place> places;              ///< of its part, by segment
-    std::vector<const std::byte*> sources;  ///< the same, mapped; empty: its part is sent
+    std::vector<Place> places;              ///< of the peer's part, by segment
+    std::vector<const std::byte*> sources;  ///< the same, mapped; empty if its part is sent
     std::int64_t expected = 0;              ///< messages to receive from it
     bool arrived = false;
     bool reduced = false;
@@ -81,10 +81,10 @@ class MpiRank::Engine {
     std::vector<Place> places;  ///< of this rank's part, by segment
     std::vector<Peer> peers;
     std::vector<SumPeer> sum_peers;
-    std::int64_t outstanding = 0;  ///< messages, but those of a sum
+    std::int64_t outstanding = 0;  ///< messages in flight, except those of a sum
     int not_arrived = 0;
-    int not_settled = 0;  ///< peers whose way is not known yet
-    bool sends = false;   ///< some data travels in messages
+    int not_settled = 0;  ///< peers whose part may come in place or in messages: not known yet
+    bool sends = false;   ///< whether some data travels in messages
     bool sum_to_come = false;
   };
 
@@ -104,7 +104,7 @@ class MpiRank::Engine {
   std::string missing(const InFlight& transfer) const;
   void require_alive() const;
 
-  // In mpi_reading.cpp: what lies in windows.
+  // In mpi_reading.cpp: data in windows.
   void find_places(InFlight& transfer) const;
   bool shares_with(int peer) const;
   bool is_read_by(const InFlight& transfer, int peer) const {
@@ -118,15 +118,15 @@ class MpiRank::Engine {
 
   Messages messages_;
   std::shared_ptr<Windows> windows_;
-  int process_;                  ///< this one, in windows_
-  std::vector<int> process_of_;  ///< by rank; nobody where windows are switched off, here or there
+  int process_;                  ///< this process's number in windows_
+  std::vector<int> process_of_;  ///< by rank; nobody if windows are off on either side
   PieceSum sum_;
   std::array<InFlight, depth> in_flight_;
-  std::deque<Ticket> sums_;  ///< to come, after the one under way
+  std::deque<Ticket> sums_;  ///< queued sums, after the current one
   Ticket next_ = 0;
   double read_seconds_ = 0;  ///< spent reading windows
   bool failed_ = false;
-  int exceptions_;  ///< in flight when this was made
+  int exceptions_;  ///< in flight at construction
 };
 
 }  // namespace fsdp::comm

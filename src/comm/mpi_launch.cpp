@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The life of one process of comm::Mpi: start, failure, end.
+/// Starts and ends one process of comm::Mpi, and reports its failure.
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -14,8 +14,8 @@
 namespace fsdp::comm {
 namespace {
 
-/// One line, written at once so that those of several processes do not mix. Then the launcher may end this process
-/// silently.
+/// Prints one line in a single write, so that the lines of several processes do not mix. Restores the default SIGTERM
+/// handler first: the launcher may now end this process without another message.
 void print_failure(int rank, const std::string& what) {
   std::signal(SIGTERM, SIG_DFL);
   const std::string prefix = message("rank ", rank);
@@ -36,7 +36,7 @@ int run_mpi(const Options& options, const std::function<int(std::unique_ptr<MpiR
     print_failure(rank, error.what());
     MpiProcess::abort(exit_status_of(error));
   } catch (const std::exception& error) {
-    // What is wrong on every rank is said once, and all end in order.
+    // An error that is the same on every rank is printed once, and all processes end normally.
     const std::string what = error.what();
     if (process.agree(std::as_bytes(std::span(what)))) {
       if (rank == 0) std::fprintf(stderr, "%s\n", what.c_str());

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The part of MpiRank::Engine that reads peers' windows, and what follows a sum.
+/// The part of MpiRank::Engine that reads peers' windows, and begins and ends sums.
 #include <algorithm>
 
 #include "mpi_engine.hpp"
 
 namespace fsdp::comm {
 
-/// Looks up what peers read of this rank: `local` in a gather, all of `full` in a reduction, root's bytes in a
-/// broadcast. All of it must lie in windows.
+/// Looks up the memory that peers read of this rank: `local` in a gather, all of `full` in a reduction, root's bytes in
+/// a broadcast. Peers read in place only if all of it lies in windows.
 void MpiRank::Engine::find_places(InFlight& transfer) const {
   const Transfer& asked = transfer.transfer;
   transfer.arrival = {.outline = outline_of(asked)};
@@ -84,7 +84,8 @@ void MpiRank::Engine::begin_sum(InFlight& transfer) {
   read_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// This rank's sums stand in their place; peers have received all that they sum, unless they read it.
+/// Continues a transfer after its sum: this rank's sums are in place, and its pieces for peers that do not read them in
+/// place have been sent.
 void MpiRank::Engine::after_sum(InFlight& transfer) {
   transfer.sum_to_come = false;
   for (int step = 1; step < messages_.size(); ++step) {

@@ -46,7 +46,7 @@ Ticket StagedMpiRank::start() {
   return 0;
 }
 
-/// Two for each segment, its `full` and its `local`, which lies in its place where it does so on the device.
+/// Returns two ranges per segment, `full` and `local`. `local` aliases its place in `full` if it does so on the device.
 std::vector<StagedMpiRank::Range> StagedMpiRank::ranges(const Transfer& transfer) const {
   std::vector<Range> found;
   std::int64_t end = 0;

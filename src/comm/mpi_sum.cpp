@@ -9,7 +9,7 @@ namespace fsdp::comm {
 namespace {
 
 constexpr std::int64_t cache_line = 64;
-/// Shared by all pieces under way: small enough to stay in the last-level cache.
+/// Shared by all pieces in flight: small enough to stay in the last-level cache.
 constexpr std::int64_t largest_scratch = 4 << 20;
 constexpr std::int64_t smallest_piece = 4 << 10;
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The exchange behind a reduce_scatter: contributions of peers are read where they lie, or arrive piece by piece in
-/// bounded scratch, and are summed.
+/// The sum of a reduce_scatter: reads peers' contributions in place, or receives them piece by piece into bounded
+/// scratch, and adds them up.
 ///
-/// Of what is sent, float contributions leave straight from the caller's memory; bf16 ones are rounded into scratch
-/// first. Two pieces per peer and direction are under way, so that one is summed while the next arrives.
+/// Float contributions are sent directly from the caller's memory; bf16 ones are rounded into scratch first. Two pieces
+/// per peer and direction are in flight, so that one is summed while the next arrives.
 #pragma once
 
 #include <array>
@@ -19,10 +19,10 @@
 
 namespace fsdp::comm {
 
-/// How a peer and this rank get at each other's contributions.
+/// How a peer and this rank exchange contributions.
 struct SumPeer {
-  std::span<const std::byte* const> sources;  ///< its `full` by segment, to be read; empty: pieces arrive
-  bool reads = false;                         ///< it reads this rank's contribution: nothing is sent
+  std::span<const std::byte* const> sources;  ///< the peer's `full` by segment, to read in place; empty: pieces arrive
+  bool reads = false;                         ///< the peer reads this rank's contribution in place: nothing is sent
 };
 
 class PieceSum {
@@ -31,10 +31,10 @@ class PieceSum {
 
   static std::int64_t scratch_bytes_for(int ranks);
 
-  /// Starts the sum of one transfer; the one before must be done. There is one peer for each rank, this one's unused.
-  /// Where no pieces arrive, all is summed on return.
+  /// Starts the sum of one transfer; the previous one must be done. `peers` has one entry per rank; this rank's is
+  /// unused. If no pieces arrive, the sum is complete on return.
   void begin(std::uint64_t ticket, const Transfer& transfer, std::span<const SumPeer> peers);
-  /// A message of kind `piece` was completed.
+  /// Handles a completed message of kind `piece`.
   void on(const Message& message);
   bool idle() const { return transfer_ == nullptr; }
   bool done() const { return receiving_ == 0 && sending_ == 0; }
@@ -51,7 +51,7 @@ class PieceSum {
     std::int64_t count = 0;
     std::int64_t own_begin = 0;  ///< in the rank's piece of the segment
   };
-  /// Walks over the pieces of one rank's part.
+  /// A position in the pieces of one rank's part.
   struct Cursor {
     std::size_t segment = 0;
     std::int64_t offset = 0;

@@ -19,14 +19,14 @@ namespace fsdp::comm {
 namespace {
 
 constexpr std::int64_t page = 4096;
-/// As blocks of other memory (src/device/cpu/memory.cpp).
+/// As in src/device/cpu/memory.cpp.
 constexpr std::int64_t huge_page_threshold = std::int64_t{32} << 20;
 
-/// Stands in the page behind a window's bytes.
+/// The identity of a window, in the page after its bytes.
 struct Stamp {
-  std::array<std::uint64_t, 2> nonce{};  ///< of the process: a descriptor may have been given to another file
+  std::array<std::uint64_t, 2> nonce{};  ///< the process's; guards against a descriptor reused for another file
   std::uint64_t number = 0;
-  std::atomic<std::uint32_t> released = 0;  ///< by its owner: peers unmap it
+  std::atomic<std::uint32_t> released = 0;  ///< set when the owner frees it: peers then unmap it
 };
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
@@ -36,22 +36,22 @@ const Stamp* stamp_of(const std::byte* data, std::int64_t bytes) {
 }
 std::size_t mapped_bytes(std::int64_t bytes) { return static_cast<std::size_t>(round_up(bytes, page) + page); }
 
-/// What a process says of itself, so that others can try to read it.
+/// What a process tells the others, so that they can try to read its memory.
 struct Greeting {
   std::array<char, 36> machine{};
-  std::array<std::uint64_t, 2> nonce{};  ///< also in the file
+  std::array<std::uint64_t, 2> nonce{};  ///< also the content of the file
   std::int64_t pid = 0;                  ///< 0: it has no windows
   std::int64_t file = -1;
 };
 
-/// The same on all processes of one running kernel.
+/// Returns an id that is the same in all processes on one running kernel.
 std::array<char, 36> this_machine() {
   std::array<char, 36> id{};
   std::ifstream("/proc/sys/kernel/random/boot_id").read(id.data(), id.size());
   return id;
 }
 
-/// A descriptor that is closed at the end of its scope.
+/// Owns a file descriptor.
 class File {
  public:
   explicit File(int descriptor) : descriptor_(descriptor) {}
@@ -81,7 +81,7 @@ Windows::Windows(Messages& messages, bool enabled)
   std::vector<Greeting> greetings(peers_.size());
   messages.exchange(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(greetings)));
 
-  // Machines may run several sets of processes that do not see each other, and the system may forbid reading: try.
+  // Containers may hide processes of one machine from each other, and the system may forbid reading: so just try.
   std::vector<char> reads(peers_.size());
   for (std::size_t process = 0; process < peers_.size(); ++process) {
     const Greeting& theirs = greetings[process];
@@ -124,7 +124,7 @@ std::shared_ptr<std::byte> Windows::allocate(const std::shared_ptr<Windows>& win
     throw error;
   }
   auto* const data = static_cast<std::byte*>(address);
-  if (bytes >= huge_page_threshold) madvise(address, size, MADV_HUGEPAGE);  // a wish: failure changes nothing
+  if (bytes >= huge_page_threshold) madvise(address, size, MADV_HUGEPAGE);  // only a hint: failure is harmless
   Stamp* const stamp = new (stamp_of(data, bytes)) Stamp;
   stamp->nonce = windows->nonce_;
   stamp->number = ++windows->made_;

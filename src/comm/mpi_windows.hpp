@@ -2,8 +2,8 @@
 /// @file
 /// Windows: memory of one process that the other processes of its machine can read.
 ///
-/// A window is an anonymous file in memory (memfd_create), which a peer opens as /proc/<process>/fd/<file> and maps to
-/// read when it is first sent a place in it. Unlike MPI_Win_allocate_shared this asks for no collective call, needs no
+/// A window is an anonymous file in memory (memfd_create). A peer opens it as /proc/<process>/fd/<file> and maps it
+/// read-only when it first receives a place in it. Unlike MPI_Win_allocate_shared this needs no collective call and no
 /// room in /dev/shm, and leaves nothing behind when processes are killed: the kernel frees a window with its last
 /// mapping.
 #pragma once
@@ -20,34 +20,37 @@
 
 namespace fsdp::comm {
 
-/// Where bytes lie in the windows of a process; means the same to every process.
+/// The position of bytes in the windows of a process, valid in every process.
 struct Place {
-  std::uint64_t window = 0;  ///< number among all that the process ever made, from 1
-  std::int64_t file = 0;     ///< its descriptor there
+  std::uint64_t window = 0;  ///< number among all windows that the process ever made, from 1; 0: none
+  std::int64_t file = 0;     ///< file descriptor in that process
   std::int64_t bytes = 0;    ///< of the window
   std::int64_t offset = 0;
 };
 
-/// The windows of this process, and those of others that it has mapped. Shared by all communicators that were split
-/// from one; processes are named by their rank in the first of them. Used by the thread that calls MPI.
+/// The windows of this process, and those of other processes that it has mapped. A communicator shares them with all
+/// communicators split from it; processes are numbered by their rank in the first one. Only the thread that calls MPI
+/// uses them.
 class Windows {
  public:
-  /// Collective. Finds out which processes can read each other; none can where `enabled` is false on one of the two.
+  /// Finds out which processes can read each other's windows; two processes can only if `enabled` is true on both.
+  /// Collective.
   Windows(Messages& messages, bool enabled);
   Windows(const Windows&) = delete;
   Windows& operator=(const Windows&) = delete;
   ~Windows();
 
-  /// Whether this process and another can read each other's windows.
+  /// Returns whether this process and another can read each other's windows.
   bool shares_with(int process) const { return peers_[static_cast<std::size_t>(process)].shares; }
 
-  /// Memory in a window of its own, zeroed, as Device::allocate gives it. It keeps `windows` alive.
+  /// Allocates zeroed memory in a new window, aligned as by Device::allocate. The memory keeps `windows` alive.
   static std::shared_ptr<std::byte> allocate(const std::shared_ptr<Windows>& windows, std::int64_t bytes);
-  /// Where [data, data + bytes) lies; the window 0 where it is not in one.
+  /// Returns the place of [data, data + bytes); its window is 0 if the range is not in one.
   Place find(const std::byte* data, std::int64_t bytes) const;
-  /// The bytes at a place of another process, to be read only. Throws CollectiveError where the system refuses.
+  /// Maps the window of a place in another process, if it is not mapped yet, and returns the bytes, read-only. Throws
+  /// CollectiveError if the system refuses.
   const std::byte* map(int process, const Place& place);
-  /// Unmaps what other processes have given back.
+  /// Unmaps windows that their owners have freed.
   void forget_released();
 
  private:

@@ -12,7 +12,7 @@ void NcclAbort::start(const nccl::Table& table, nccl::Comm comm) noexcept {
     std::packaged_task<void()> task([abort, comm] { abort(comm); });
     done_ = task.get_future();
     thread_ = std::thread(std::move(task));
-  } catch (const std::exception&) {  // no thread to be had: kernels must end all the same
+  } catch (const std::exception&) {  // no thread available: abort here, since kernels must end
     abort(comm);
   }
 }

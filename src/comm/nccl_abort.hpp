@@ -11,9 +11,9 @@
 
 namespace fsdp::comm {
 
-/// The library's abort first tells its kernels to end, then waits until no graph holds a collective of the
-/// communicator. Graphs are destroyed by the unwinding that a failure starts, so the thread that fails must not wait
-/// for that.
+/// Runs ncclCommAbort in the background. The call first tells NCCL's kernels to end, then waits until no graph holds a
+/// collective of the communicator. Graphs are destroyed while the failure unwinds the stack, so the failing thread must
+/// not wait for them.
 class NcclAbort {
  public:
   NcclAbort() = default;
@@ -21,9 +21,9 @@ class NcclAbort {
   NcclAbort& operator=(const NcclAbort&) = delete;
   ~NcclAbort() { finish(std::chrono::seconds(20)); }
 
-  /// Once. The communicator is the library's from here on.
+  /// Starts the abort; call it at most once. The communicator must not be used afterwards.
   void start(const nccl::Table& table, nccl::Comm comm) noexcept;
-  /// Waits until it is done. After `limit` somebody still holds a graph: the thread is left behind.
+  /// Waits up to `limit` for the abort to end. If a graph is still held by then, detaches the thread.
   void finish(std::chrono::milliseconds limit) noexcept;
 
  private:

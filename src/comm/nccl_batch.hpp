@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What becomes one group of NCCL calls, and the sums that follow it.
+/// A batch of NCCL calls that run as one group, and the sums that follow it.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@
 
 namespace fsdp::comm {
 
-/// Collects calls until a group is full. All ranks must cut their calls at the same places, or a send would wait for a
-/// receive in a group that comes after its own: so what is asked for room is the most that any rank needs.
+/// Collects calls until a group is full. All ranks must split their calls into groups at the same places, or a send
+/// would wait for a receive in a later group. So make_room takes the largest demand of any rank.
 class NcclBatch {
  public:
-  /// NCCL takes about 2048 in one group.
+  /// NCCL's limit is about 2048 per group.
   static constexpr std::int64_t most_calls = 1024;
 
   NcclBatch(NcclLink& link, const AnyQueue& queue, std::byte* staging, std::int64_t staging_bytes,
@@ -27,15 +27,15 @@ class NcclBatch {
 
   const AnyQueue& queue() const { return queue_; }
   std::int64_t staging_bytes() const { return staging_bytes_; }
-  /// Staging memory that so many bytes take.
+  /// Returns the staging memory that `bytes` take, alignment included.
   static std::int64_t slot_bytes(std::int64_t bytes);
 
-  /// Before the calls of one piece: sends those of earlier pieces where these would not fit.
+  /// Reserves room for the calls and staging of one piece. Flushes earlier pieces if it would not fit.
   void make_room(std::int64_t calls, std::int64_t slot_bytes);
-  /// Memory until the group's sums are done.
+  /// Returns staging memory, valid until the group's sums are done.
   std::byte* stage(std::int64_t bytes);
   void add(const nccl::Call& call) { calls_.push_back(call); }
-  /// After the group: to = or += the contributions in order.
+  /// Adds a sum to run after the group: to = (or +=) the contributions in order.
   void then_sum(std::vector<Contribution> contributions, std::int64_t count, Write write, float* to);
   void flush();
 

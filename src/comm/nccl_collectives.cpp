@@ -20,14 +20,14 @@ std::int64_t most_of(const ByteSegment& segment) {
 
 float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
 
-/// Elements [begin, begin + count) of every rank's piece of a segment, as far as the piece reaches.
+/// Elements [begin, begin + most) of every rank's piece of a segment, clipped to the piece.
 struct Chunk {
   const ByteSegment& segment;
   std::int64_t begin = 0;
   std::int64_t most = 0;
 
   std::int64_t count(int rank) const { return std::clamp<std::int64_t>(segment.count(rank) - begin, 0, most); }
-  /// Of a segment of floats.
+  /// Returns the start of the rank's part in `full`, for a segment of floats.
   std::byte* full(int rank) const {
     return segment.full + (segment.begin(rank) + begin) * static_cast<std::int64_t>(sizeof(float));
   }
@@ -41,7 +41,7 @@ void for_each_chunk(const ByteSegment& segment, std::int64_t most, const Add& ad
     add(Chunk{.segment = segment, .begin = begin, .most = std::min(most, end - begin)});
 }
 
-/// A chunk's sums of floats, one call for each root, of which this rank's is made in `sum`.
+/// Adds a chunk's float sums, one reduce per root; this rank's result goes to `sum`.
 void add_sums_by_root(NcclBatch& batch, const Chunk& chunk, NcclPlace place, std::byte* sum) {
   for (int root = 0; root < place.size; ++root)
     if (chunk.count(root) > 0)
@@ -53,7 +53,7 @@ void add_sums_by_root(NcclBatch& batch, const Chunk& chunk, NcclPlace place, std
                  .peer = root});
 }
 
-/// Sums of floats, of which this rank's is made in `sum`: one call where pieces are equal, else one for each root.
+/// Adds float sums; this rank's result goes to `sum`. One reduce-scatter if pieces are equal, else one reduce per root.
 void add_direct_sum(NcclBatch& batch, const ByteSegment& segment, NcclPlace place, std::byte* sum) {
   const std::int64_t most = most_of(segment);
   if (most == 0) return;
@@ -66,7 +66,7 @@ void add_direct_sum(NcclBatch& batch, const ByteSegment& segment, NcclPlace plac
   add_sums_by_root(batch, {.segment = segment, .most = most}, place, sum);
 }
 
-/// Sums of floats that are added to what is there, made in this rank's place of its contribution.
+/// Adds accumulating float sums. Uses this rank's piece of its own contribution, which is spent, as scratch.
 void add_spending_sum(NcclBatch& batch, const ByteSegment& segment, NcclPlace place) {
   const Chunk all{.segment = segment, .most = most_of(segment)};
   const std::int64_t own = all.count(place.rank);
@@ -75,7 +75,7 @@ void add_spending_sum(NcclBatch& batch, const ByteSegment& segment, NcclPlace pl
     batch.then_sum({{.data = all.full(place.rank), .stored = DType::f32}}, own, Write::accumulate, all.local());
 }
 
-/// The same where contributions stay: made in staging memory, in parts where that is too small.
+/// The same for contributions that are kept: uses staging memory as scratch, in chunks if it is too small.
 void add_staged_sum(NcclBatch& batch, const ByteSegment& segment, NcclPlace place) {
   const auto bytes_of = [](std::int64_t count) { return count * static_cast<std::int64_t>(sizeof(float)); };
   const std::int64_t capacity = batch.staging_bytes() / static_cast<std::int64_t>(sizeof(float));
@@ -93,7 +93,7 @@ void add_staged_sum(NcclBatch& batch, const ByteSegment& segment, NcclPlace plac
   });
 }
 
-/// Sums of contributions that are rounded before they are sent.
+/// Adds sums of contributions that are rounded before they are sent.
 void add_exchanged_sum(NcclBatch& batch, const Transfer& transfer, const ByteSegment& segment, NcclPlace place) {
   const DType wire = transfer.wire;
   const auto slot = [&](std::int64_t count) { return NcclBatch::slot_bytes(count * size_of(wire)); };

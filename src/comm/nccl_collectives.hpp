@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which NCCL calls each collective is made of.
+/// Translates each collective into NCCL calls.
 #pragma once
 
 #include <comm/transfer.hpp>
@@ -16,8 +16,8 @@ struct NcclPlace {
 };
 
 void add_all_gather(NcclBatch& batch, const Transfer& transfer, NcclPlace place);
-/// In float, NCCL sums, in an order of its own. Narrower contributions are exchanged, and summed here in rank order:
-/// one rounding, and the bits that every other backend gives.
+/// NCCL makes float sums, in an order of its own. Narrower contributions are exchanged and summed here in rank order,
+/// so that each is rounded once and the bits equal every other backend's.
 void add_reduce_scatter(NcclBatch& batch, const Transfer& transfer, NcclPlace place);
 void add_all_reduce(NcclBatch& batch, const Transfer& transfer, NcclPlace place);
 

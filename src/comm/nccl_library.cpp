@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The table of the NCCL library: the one source that needs nccl.h.
+/// The function table of the NCCL library. The only source that includes nccl.h.
 #include <cstring>
 
 #include <nccl.h>
@@ -85,9 +85,10 @@ Result call(const Call& call, Comm comm, Stream queue) {
 }
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
-/// Unlike cudaFree, ncclMemFree does not wait for kernels, which may still use the memory where an error unwinds.
+/// Waits for the device first: unlike cudaFree, ncclMemFree does not, and kernels may still use the memory while an
+/// error unwinds.
 Result mem_free(void* data) {
-  static_cast<void>(cudaDeviceSynchronize());  // what failed there shows in a call that can throw
+  static_cast<void>(cudaDeviceSynchronize());  // its error shows in a later call that can throw
   return ours(ncclMemFree(data));
 }
 #endif

@@ -32,17 +32,26 @@ void NcclLink::issue(std::span<const nccl::Call> calls, nccl::Stream stream, Dea
     const Result result = table_.call(call, comm_, stream);
     if (result != Result::success && result != Result::in_progress) worst = result;
   }
-  const Result ended = table_.group_end();  // even then: the group is the thread's
+  const Result ended = table_.group_end();  // also after an error: the group belongs to the thread
   require_good(worst, "a call");
   require_good(ended, "a group");
   settle("a group", deadline);
 }
 
-void NcclLink::check() {
+void NcclLink::check() { require_good(state(), "a collective"); }
+
+bool NcclLink::has_lost_peer() {
+  const Result found = state();
+  if (found == Result::remote_error) return true;
+  require_good(found, "a collective");
+  return false;
+}
+
+Result NcclLink::state() {
   require<CollectiveError>(alive(), "the NCCL communicator cannot be used: ", failure_);
-  Result state = Result::success;
-  require_good(table_.async_error(comm_, state), "its state");
-  require_good(state, "a collective");
+  Result found = Result::success;
+  require_good(table_.async_error(comm_, found), "its state");
+  return found;
 }
 
 std::unique_ptr<NcclLink> NcclLink::split(int color, int key, Deadline deadline) {
@@ -93,7 +102,7 @@ void NcclLink::require_good(Result result, std::string_view what) {
                more != nullptr ? more : ""));
 }
 
-/// A communicator is never blocking: what was asked for last goes on until its state says so.
+/// Waits until the last call has completed: communicators are nonblocking, so calls continue after they return.
 void NcclLink::settle(std::string_view what, Deadline deadline) {
   const Clock::time_point begin = Clock::now();
   const bool settled = poll_until(begin + deadline, [&] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One rank's ncclComm_t: made, polled and ended within a deadline.
+/// Owns one rank's ncclComm_t; all its calls have a deadline.
 #pragma once
 
 #include <chrono>
@@ -15,8 +15,8 @@
 
 namespace fsdp::comm {
 
-/// Every failure aborts the communicator, so that no kernel of it waits any longer, and is a CollectiveError; so is
-/// every later call.
+/// One rank's ncclComm_t. Every failure aborts the communicator, so that its kernels stop waiting, and throws
+/// CollectiveError, as does every later call.
 class NcclLink {
  public:
   using Deadline = std::chrono::milliseconds;
@@ -29,32 +29,35 @@ class NcclLink {
   const nccl::Table& table() const { return table_; }
   bool alive() const { return comm_ != nullptr; }
 
-  /// One group. Returns when the device has it, which the first time takes the peers' hosts.
+  /// Enqueues one group of calls. Returns when the group is enqueued; the first time that waits for the peers' hosts.
   void issue(std::span<const nccl::Call> calls, nccl::Stream stream, Deadline deadline);
-  /// Throws where this communicator has failed, here or, as far as the library knows, elsewhere.
+  /// Throws if this communicator has failed here, or if NCCL reports a failure elsewhere.
   void check();
+  /// Whether it has failed elsewhere. Throws where it has failed here.
+  bool has_lost_peer();
   std::unique_ptr<NcclLink> split(int color, int key, Deadline deadline);
 
-  /// Null where the library cannot, or no longer has the communicator.
+  /// Registers memory and returns the handle; null if NCCL is too old or the communicator has ended.
   void* register_memory(void* data, std::size_t bytes);
   void deregister_memory(void* handle) noexcept;
 
-  /// Everything was done on all ranks: gives the communicator back.
+  /// Finalises and destroys the communicator, after all its work is done on all ranks. Aborts it at the deadline.
   void end(Deadline deadline) noexcept;
-  /// Returns at once, though graphs may hold collectives of the communicator: see nccl_abort.hpp.
+  /// Starts an abort and returns at once, even if graphs hold collectives of the communicator; see nccl_abort.hpp.
   void abort() noexcept;
-  /// Waits for the end of an abort, where there is one. Graphs should be gone by now.
+  /// Waits for the end of an abort, if one was started. Graphs should be destroyed by now.
   void finish_abort(Deadline deadline) noexcept { abort_.finish(deadline); }
   [[noreturn]] void fail(const std::string& reason);
 
  private:
   NcclLink(const nccl::Table& table, nccl::Comm comm) : table_(table), comm_(comm) {}
+  nccl::Result state();
   void require_good(nccl::Result result, std::string_view what);
   void settle(std::string_view what, Deadline deadline);
 
   const nccl::Table& table_;
   nccl::Comm comm_ = nullptr;
-  nccl::Comm made_ = nullptr;  ///< by a split; the library may set it late
+  nccl::Comm made_ = nullptr;  ///< result of a split; NCCL may set it late
   NcclAbort abort_;
   std::string failure_ = "it has ended";
 };

@@ -15,6 +15,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::size_t events_kept = 64;
+/// What a peer sent before it gave up may still arrive: an error of all ranks, say, with which all are to end.
+constexpr std::chrono::milliseconds on_its_way{500};
 
 }  // namespace
 
@@ -32,9 +34,9 @@ NcclRank::~NcclRank() {
   try {
     if (link_->alive() && next_ > 0) wait_for(queue_.record());
     link_->end(monitor_.options.deadline);
-  } catch (const std::exception&) {  // aborted: the failure was shown, or shows in what was waited for
+  } catch (const std::exception&) {  // aborted: the failure was reported before, or shows in what was waited for
   }
-  link_->finish_abort(monitor_.options.deadline);  // before the queue that its kernels run on is given back
+  link_->finish_abort(monitor_.options.deadline);  // before the queue that its kernels run on is destroyed
 }
 
 void NcclRank::move_with(AnyQueue queue) {
@@ -95,7 +97,7 @@ void NcclRank::move_values() {
   }
 }
 
-/// Values lie alike on the host and on the device: this rank's, then all ranks'.
+/// Host and device buffers have the same layout: this rank's values, then all ranks' values.
 void NcclRank::gather_values(const std::byte* mine, std::byte* all, std::int64_t bytes) {
   std::byte* const device = scratch_.get() + staging_bytes;
   std::byte* const host = values_.get();
@@ -143,7 +145,7 @@ std::unique_ptr<NcclRank> NcclRank::split(int color) {
   gather_values(reinterpret_cast<const std::byte*>(&color), reinterpret_cast<std::byte*>(colors.data()), sizeof(int));
   const auto same = static_cast<int>(std::count(colors.begin(), colors.end(), color));
   const auto before = static_cast<int>(std::count(colors.begin(), colors.begin() + rank(), color));
-  // NCCL takes no negative color; ranks of one color have the same first rank.
+  // NCCL takes no negative color, so the first rank of this color stands for it.
   const auto first = static_cast<int>(std::find(colors.begin(), colors.end(), color) - colors.begin());
   std::shared_ptr<NcclLink> part = link_->split(first, rank(), monitor_.options.deadline);
   std::unique_ptr<NcclRank> made(new NcclRank(std::move(part), before, same, monitor_.options));
@@ -155,11 +157,10 @@ std::unique_ptr<NcclRank> NcclRank::split(int color) {
 
 void NcclRank::wait_for(const AnyEvent& event) {
   const Clock::time_point begin = Clock::now();
-  const bool in_time = poll_until(begin + monitor_.options.device_deadline, [&] {
-    if (queue_.happened(event)) return true;
-    link_->check();
-    return false;
-  });
+  const auto happened = [&] { return queue_.happened(event); };
+  const bool in_time =
+      poll_until(begin + monitor_.options.device_deadline, [&] { return happened() || link_->has_lost_peer(); });
+  if (in_time && !poll_until(Clock::now() + on_its_way, happened)) link_->check();
   if (!in_time) link_->fail(missed_device_deadline(Clock::now() - begin, monitor_.options, " or the other ranks"));
 }
 
@@ -169,7 +170,7 @@ std::shared_ptr<std::byte> NcclRank::shared_memory(std::int64_t bytes) {
   void* data = nullptr;
   require<MemoryError>(table.mem_alloc(data, static_cast<std::size_t>(bytes)) == nccl::Result::success, "NCCL: ", bytes,
                        " bytes of memory that it can register were asked for and not to be had");
-  // The memory, and through it the link, lives until its last holder has gone; the registration as long as both do.
+  // The returned pointer owns the memory and the link; its deleter removes the registration before both.
   std::shared_ptr<std::byte> memory(static_cast<std::byte*>(data),
                                     [free = table.mem_free](std::byte* freed) { free(freed); });
   clear(memory.get(), bytes);
@@ -184,7 +185,7 @@ void NcclRank::clear(std::byte* data, std::int64_t bytes) {
   for (std::int64_t begin = 0; begin < bytes; begin += most)
     queue_.move(zeros.get(), data + begin, std::min(most, bytes - begin));
   wait_for(queue_.record());
-  queue_.synchronize();  // is over: says so to a device that watches
+  queue_.synchronize();  // already done; tells a device that checks accesses so
 }
 
 }  // namespace fsdp::comm

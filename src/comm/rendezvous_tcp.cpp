@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Rank 0 answers every rank of its job that asks, all at once: a peer that connects and stays silent holds up nobody.
+/// Rendezvous over TCP. Rank 0 serves all ranks concurrently: a peer that connects and stays silent delays nobody.
 #include <algorithm>
 #include <array>
 #include <memory>
 #include <thread>
 #include <vector>
 
-// One thread uses a context here, so that it needs no fences, which ThreadSanitizer does not know.
+// Only one thread uses an io_context here, so no fences are needed; ThreadSanitizer does not support them.
 #define BOOST_ASIO_DISABLE_FENCED_BLOCK
 
 #include <boost/asio/buffer.hpp>
@@ -44,7 +44,7 @@ Message question_of(const Meeting& meeting, std::span<std::byte> bytes, std::uin
       .rank = meeting.rank, .size = meeting.size, .bytes = static_cast<std::int64_t>(bytes.size()), .number = number};
 }
 
-/// Runs `start(done)`, which calls done(error) when it is over; whether that came without an error by the deadline.
+/// Runs the asynchronous operation `start(done)`. Returns whether it ended without an error by the deadline.
 template <class Start>
 bool completes(asio::io_context& io, Clock::time_point deadline, const Start& start) {
   bool succeeded = false;
@@ -120,7 +120,7 @@ class Host {
   }
 
  private:
-  /// A peer that connected, and what it is told.
+  /// A peer that connected, its question and the reply.
   struct Guest {
     tcp::socket socket;
     Message question, reply;

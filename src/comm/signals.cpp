@@ -17,14 +17,14 @@ namespace fsdp::comm {
 namespace {
 
 std::atomic<const Monitor*> waiting_in = nullptr;
-std::atomic<int> rank_of_process = -1;  ///< where a launcher may end this process
-std::atomic<int> catching = 0;          ///< how many CatchSignals live
+std::atomic<int> rank_of_process = -1;  ///< set if a launcher may end this process
+std::atomic<int> catching = 0;          ///< number of live CatchSignals
 std::atomic<int> stop_asked = 0;
 std::atomic<std::int64_t> saves_asked = 0;
 static_assert(std::atomic<const Monitor*>::is_always_lock_free && std::atomic<int>::is_always_lock_free &&
               std::atomic<std::int64_t>::is_always_lock_free);
 
-/// A line of text made without memory or locks, as a signal handler must.
+/// A line of text, built without allocation or locks, as a signal handler requires.
 class Line {
  public:
   void add(std::string_view text) {
@@ -53,7 +53,7 @@ class Line {
   std::size_t length_ = 0;
 };
 
-/// "rank 1: ended by its launcher (SIGTERM) while it waited in all_gather of weights, unit 3, sequence 17".
+/// Prints "rank 1: ended by its launcher (SIGTERM) while it waited in all_gather of weights, unit 3, sequence 17".
 void report_termination(std::string_view then) {
   Line line;
   line.add("rank ");

@@ -2,7 +2,7 @@
 /// @file
 /// The inner loops of ordered sums, compiled once for each instruction set (src/device/cpu/isa.hpp).
 ///
-/// They only add and round, so that every set gives the same bits.
+/// They only add and round, so every instruction set gives the same bits.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace fsdp::comm {
 
-/// Elements summed at a time: the partial sums stay in the first-level cache.
+/// Elements summed at a time, so that partial sums stay in the first-level cache.
 inline constexpr std::int64_t sum_block = 4096;
 
-/// Elements [at, at + count) of a sum; count <= sum_block. A streamed result is written past the caches.
+/// The arguments of a sum, of which a loop computes elements [at, at + count), count <= sum_block.
 struct SumBlock {
   const Contribution* contributions = nullptr;  ///< [ranks], in rank order
   std::int64_t ranks = 0;
   DType wire = DType::f32;
   Write write = Write::overwrite;
-  bool streamed = false;
-  bool direct = false;  ///< the result replaces what is no contribution: it needs no room of its own
+  bool streamed = false;  ///< writes the result past the caches
+  bool direct = false;    ///< sums in `to` itself: `to` is overwritten and aliases no contribution
   float* to = nullptr;
 };
 

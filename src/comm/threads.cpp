@@ -21,7 +21,7 @@ ThreadsRank::ThreadsRank(std::shared_ptr<ThreadsGroup> group, int rank, int worl
 }
 
 ThreadsRank::~ThreadsRank() {
-  // The launch reports a rank that an exception ends.
+  // If an exception ends this rank, run_threads reports it.
   if (std::uncaught_exceptions() > exceptions_) return;
   finish_queued();
   group_->peer(rank_).left.store(true);
@@ -126,7 +126,7 @@ std::unique_ptr<ThreadsRank> ThreadsRank::split(int color) {
   return part;
 }
 
-/// Works at transfers in the order they were started, as far as peers have come. Says whether anything was done.
+/// Advances transfers in the order they were started, as far as peers have come. Returns whether anything was done.
 bool ThreadsRank::progress() {
   bool moved = false;
   try {
@@ -157,8 +157,8 @@ bool ThreadsRank::advance(const Transfer& transfer) {
       set_finished(last_step);
       return true;
     case Op::all_reduce: {
-      // A peer that has summed its pieces reads nobody's pieces any more: its piece may be read, and this rank's copy
-      // of it be overwritten.
+      // A peer that has summed its pieces no longer reads contributions: its piece may be read, and this rank's copy of
+      // that piece overwritten.
       bool moved = false;
       if (group_->peer(rank_).finished.load() < reduced_step) {
         if (!all_published()) return false;
@@ -188,7 +188,7 @@ bool ThreadsRank::gather_from_ready(const Transfer& transfer, bool (ThreadsRank:
   bool moved = false;
   bool all = true;
   for (int step = 0; step < size(); ++step) {
-    const int peer = (rank_ + step) % size();  // every rank starts elsewhere
+    const int peer = (rank_ + step) % size();  // every rank starts at a different peer
     char& copied = copied_[static_cast<std::size_t>(peer)];
     if (copied != 0) continue;
     if (!(this->*ready)(peer)) {
@@ -254,7 +254,7 @@ void ThreadsRank::copy(const Transfer& transfer, std::byte* to, const std::byte*
     copy_bytes(to, from, bytes);
 }
 
-/// A peer's description of the active transfer, which must be of the same kind.
+/// Returns a peer's description of the active transfer. Throws CollectiveError unless it matches this rank's.
 const Transfer& ThreadsRank::active_transfer_of(int peer) const {
   const Transfer& mine = own_transfer(active_);
   const Transfer& theirs = group_->peer(peer).transfers[active_ % ThreadsPeer::depth];
@@ -279,12 +279,12 @@ bool ThreadsRank::complete(Ticket ticket) const {
   return true;
 }
 
-/// The peers that hold up a transfer, in words; on request only those that will never come.
+/// Returns the names of the peers that a transfer waits for; with `only_left`, only those that have ended.
 std::string ThreadsRank::missing(Ticket ticket, bool only_left) const {
   std::string text;
   for (int peer = 0; peer < size(); ++peer) {
     ThreadsPeer& other = group_->peer(peer);
-    const bool left = other.left.load();  // read first: what such a peer has finished is final
+    const bool left = other.left.load();  // read before `finished`, which is final once `left` is set
     if (peer == rank_ || (only_left && !left) || other.finished.load() >= 2 * ticket + 2) continue;
     const bool came = other.published.load() > ticket;
     text += (text.empty() ? "" : ", ") + monitor_.name_of(peer, only_left ? ""
@@ -294,7 +294,7 @@ std::string ThreadsRank::missing(Ticket ticket, bool only_left) const {
   return text;
 }
 
-/// This rank's description of a transfer that is in flight.
+/// Returns this rank's description of a transfer in flight.
 const Transfer& ThreadsRank::own_transfer(Ticket ticket) const {
   return group_->peer(rank_).transfers[ticket % ThreadsPeer::depth];
 }

@@ -10,7 +10,7 @@
 namespace fsdp::comm {
 namespace {
 
-/// Longer than a peer's start takes to be seen, shorter than a time slice.
+/// Longer than the latency of a peer's signal, shorter than a time slice.
 constexpr std::chrono::microseconds longest_spin{50};
 
 void relax() {
@@ -26,13 +26,13 @@ void relax() {
 void ThreadsWorld::signal() {
   version_.fetch_add(1);
   if (sleepers_.load() == 0) return;
-  // A sleeper counted itself before it looked at the version. Passing through its mutex makes sure that it now sleeps.
+  // A sleeper increments sleepers_ before it checks the version. Locking its mutex once ensures that it now sleeps.
   { const std::lock_guard lock(mutex_); }
   changed_.notify_all();
 }
 
 void ThreadsWorld::await_change(std::uint64_t seen, bool spin, Clock::time_point deadline) {
-  // Between looks the core is offered to others: the peer that is waited for may be queued on it.
+  // Yields between checks: the awaited peer may be waiting for this core.
   const Clock::time_point end = Clock::now() + (spin ? longest_spin : std::chrono::microseconds(0));
   do {
     for (int i = 0; i < (spin ? 32 : 1); ++i) {
@@ -56,7 +56,7 @@ void ThreadsWorld::poison(int rank, std::string_view reason) noexcept {
     if (poisoned()) return;
     try {
       failure_ = reason;
-    } catch (const std::exception&) {  // out of memory: the rank's number is known all the same
+    } catch (const std::exception&) {  // out of memory: failed_ is still set
     }
     failed_.store(rank);
   }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What ranks that are threads share: counters that say who has come how far, and the failure that ends them all.
+/// State that thread ranks share: counters of each rank's progress, and the failure that ends all ranks.
 ///
-/// All counters are sequentially consistent: they order the ranks' copies, and a sleeper never misses the change it
-/// waits for.
+/// All counters are sequentially consistent. They order the ranks' copies, and a sleeper never misses a change.
 #pragma once
 
 #include <array>
@@ -24,7 +23,7 @@ namespace fsdp::comm {
 
 using Clock = std::chrono::steady_clock;
 
-/// Adds its lifetime to a count of seconds.
+/// Adds its lifetime to `seconds`.
 class Stopwatch {
  public:
   explicit Stopwatch(double& seconds) : seconds_(seconds), begin_(Clock::now()) {}
@@ -37,7 +36,7 @@ class Stopwatch {
   Clock::time_point begin_;
 };
 
-/// Says to failing peers that their memory is in use.
+/// Sets a flag while it lives: this rank is reading peers' memory, so a failing peer must not free its own yet.
 class Reading {
  public:
   explicit Reading(std::atomic<bool>& flag) : flag_(flag) { flag_.store(true); }
@@ -49,17 +48,17 @@ class Reading {
   std::atomic<bool>& flag_;
 };
 
-/// Shared by all communicators that were split from one launch.
+/// State of one launch, shared by all communicators split from it.
 class ThreadsWorld {
  public:
-  /// Something changed that another rank may wait for.
+  /// Increments the version and wakes sleepers. Call it after every change that another rank may wait for.
   void signal();
-  /// The number of changes so far.
+  /// Returns the number of changes so far.
   std::uint64_t version() const { return version_.load(); }
-  /// Returns when the version is not `seen` any more or the deadline has passed: spins first where `spin`, then sleeps.
+  /// Waits until the version is not `seen` any more or the deadline has passed. With `spin`, spins first; then sleeps.
   void await_change(std::uint64_t seen, bool spin, Clock::time_point deadline);
 
-  /// The first failure is kept.
+  /// Records a failure and wakes all ranks. Only the first failure is kept.
   void poison(int rank, std::string_view reason) noexcept;
   bool poisoned() const { return failed_.load() >= 0; }
   int failed_rank() const { return failed_.load(); }
@@ -74,27 +73,28 @@ class ThreadsWorld {
   std::string failure_;
 };
 
-/// Points in the queues of ranks whose device moves the tensors of a transfer; each is set before the counter of the
-/// same name says that the host has come so far.
+/// Events of one transfer in a rank's queues, if a device moves the tensors. Each is set before the counter of the same
+/// name says that the rank's host has reached that point.
 struct Milestones {
-  std::vector<AnyEvent> published;  ///< of the caller's queues: its tensors may be read
-  AnyEvent reduced;                 ///< own pieces are summed
-  AnyEvent finished;                ///< no longer reads peers
+  std::vector<AnyEvent> published;  ///< from the caller's queues: after them, peers may read its tensors
+  AnyEvent reduced;                 ///< after it, own pieces are summed
+  AnyEvent finished;                ///< after it, the rank no longer reads peers
 };
 
 /// One rank as its peers see it.
 struct alignas(64) ThreadsPeer {
-  /// Transfers in flight: the slot of transfer t is t % depth, rewritten when all ranks have finished the one before.
+  /// Most transfers in flight. Transfer t has slot t % depth, which is reused once all ranks have finished transfer
+  /// t - depth.
   static constexpr std::uint64_t depth = 32;
 
   std::atomic<std::uint64_t> published = 0;  ///< transfers whose slot may be read
   std::atomic<std::uint64_t> finished =
       0;  ///< 2 t + 1: own pieces of transfer t summed; 2 t + 2: no longer reads peers for t
-  std::atomic<bool> reading = false;  ///< is at this moment reading peers' memory
-  std::atomic<bool> left = false;     ///< its communicator was destroyed: it will not come any more
+  std::atomic<bool> reading = false;  ///< whether it is reading peers' memory right now
+  std::atomic<bool> left = false;     ///< whether its communicator was destroyed: it will not come any more
   std::array<Transfer, depth> transfers;
   std::array<Milestones, depth> milestones;
-  AnyEvent latest;  ///< after all that was queued; written while `reading`
+  AnyEvent latest;  ///< after all enqueued work; written while `reading`
 };
 
 /// The ranks of one communicator.

@@ -37,7 +37,7 @@ int run_threads(int ranks, const Options& options, const std::function<int(std::
       errors[threads.size()] = std::current_exception();
     }
   }
-  // The first to fail tells why; the others only saw that it did.
+  // The first failure is the cause; the other ranks' errors only report it.
   if (world->poisoned() && errors[static_cast<std::size_t>(world->failed_rank())])
     std::rethrow_exception(errors[static_cast<std::size_t>(world->failed_rank())]);
   for (const std::exception_ptr& error : errors)

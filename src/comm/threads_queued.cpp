@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// ThreadsRank where a device's queue moves the tensors: what its queue waits for, and how hosts wait for queues.
+/// ThreadsRank on an asynchronous device: what its queue waits for, and how hosts wait for queues.
 #include <exception>
 
 #include <comm/poll.hpp>
@@ -10,8 +10,8 @@
 
 namespace fsdp::comm {
 
-/// What is queued from here on may read a peer's tensors of the active transfer. An all_reduce waits for the caller's
-/// events when it sums, and reads sums afterwards.
+/// Makes this rank's queue wait until it may read a peer's tensors of the active transfer. An all_reduce waits for the
+/// peer's caller events before it sums, and for the peer's sums before it gathers.
 void ThreadsRank::join(const Transfer& transfer, int peer) {
   if (!on_queue(transfer)) return;
   const Milestones& theirs = group_->peer(peer).milestones[active_ % ThreadsPeer::depth];
@@ -32,7 +32,7 @@ AnyEvent ThreadsRank::done(Ticket ticket) {
       joins_.wait(group_->peer(peer).milestones[joined_ % ThreadsPeer::depth].finished);
     event = last_done_ = joins_.record();
   }
-  // The slot of an old transfer holds another's event; what comes later on the same queue will do.
+  // An old transfer's slot has been reused; a later event on the same queue implies its completion.
   return joined_ - ticket > ThreadsPeer::depth ? last_done_ : done_[ticket % ThreadsPeer::depth];
 }
 
@@ -47,24 +47,24 @@ void ThreadsRank::wait_for(const AnyEvent& event) {
   if (!in_time) fail(missed_device_deadline(Clock::now() - begin, monitor_.options));
 }
 
-/// This rank's memory and its queue end after this.
+/// Waits for all transfers and for this rank's queue, before its memory and queue are destroyed.
 void ThreadsRank::finish_queued() noexcept {
   if (!queue_ || next_ == 0) return;
   try {
     wait_for(done(next_ - 1));
     wait_for(queue_.record());
-  } catch (const std::exception&) {  // a failed rank was told; its queues are waited for by all
+  } catch (const std::exception&) {  // a failure was reported, and let_queues_finish has waited for all queues
   }
 }
 
-/// Of a failed world: nothing new is queued by then.
+/// Waits, after a failure, for all ranks' queues up to the deadline. Nothing new is enqueued by then.
 void ThreadsRank::let_queues_finish() const noexcept {
   if (!queue_) return;
   const Clock::time_point deadline = Clock::now() + monitor_.options.deadline;
   for (int peer = 0; peer < size(); ++peer) {
     try {
       poll_until(deadline, [&] { return queue_.happened(group_->peer(peer).latest); });
-    } catch (const std::exception&) {  // a device that is lost reads nothing
+    } catch (const std::exception&) {  // a lost device reads nothing
     }
   }
 }

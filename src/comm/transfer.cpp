@@ -18,14 +18,14 @@
 namespace fsdp::comm {
 namespace {
 
-/// Elements of a result from which it is written past the caches.
+/// Results of at least this many elements are written past the caches.
 constexpr std::int64_t least_streamed = 1 << 20;
 
 /// Calls body(begin, end) on parts of [0, count), one per thread, cut at multiples of `sum_block`.
 template <class Body>
 void split_over_threads(std::int64_t count, std::int64_t element_bytes, const Body& body) {
 #ifdef _OPENMP
-  constexpr std::int64_t least_parallel_bytes = 1 << 20;  // below, a second thread costs more than it brings
+  constexpr std::int64_t least_parallel_bytes = 1 << 20;  // below this a second thread costs more than it saves
   const std::int64_t threads = omp_get_max_threads();
   if (threads > 1 && count * element_bytes >= least_parallel_bytes && omp_in_parallel() == 0) {
     const std::int64_t part = (count / threads / sum_block + 1) * sum_block;
@@ -42,7 +42,7 @@ void split_over_threads(std::int64_t count, std::int64_t element_bytes, const Bo
   body(std::int64_t{0}, count);
 }
 
-/// Orders streamed results before what other threads are told of them.
+/// Orders streamed stores before later stores that publish the result to other threads.
 void finish_streaming() {
 #ifdef __SSE2__
   _mm_sfence();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a process says when its launcher ends it, because another rank has died or the job has.
+/// The message of a process that its launcher ends with SIGTERM, because another rank or the whole job has ended.
 #pragma once
 
 #include <comm/monitor.hpp>
 
 namespace fsdp::comm {
 
-/// Tells the signal handler, for its lifetime, which collective this process waits in. For the thread that calls MPI.
+/// Tells the signal handler, while it lives, which collective this process waits in. For the thread that calls MPI.
 class WaitingNow {
  public:
   explicit WaitingNow(const Monitor& monitor);
@@ -19,8 +19,9 @@ class WaitingNow {
   const Monitor* outer_;
 };
 
-/// On SIGTERM: one line on stderr with the rank and the pending collective, then exit status 128 + 15; while signals
-/// are caught (comm/signals.hpp), the line alone.
+/// Installs a SIGTERM handler, which prints one line on stderr with the rank and the pending collective, then exits
+/// with status 128 + 15. While signals are caught (comm/signals.hpp) the first SIGTERM does not exit, and prints the
+/// line only if the launcher sent it.
 void install_termination_report(int rank);
 
 }  // namespace fsdp::comm

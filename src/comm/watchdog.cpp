@@ -14,7 +14,7 @@
 namespace fsdp::comm {
 
 Watchdog::Watchdog(std::string whom, std::chrono::milliseconds limit) {
-  sigset_t all, before;  // signals are for the threads that were there before
+  sigset_t all, before;  // blocks all signals in the new thread, so that existing threads handle them
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   thread_ = std::thread([this, limit, whom = std::move(whom)] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A limit for calls that have none of their own, such as MPI_Init and MPI_Finalize where a rank hangs.
+/// A time limit for calls that have none of their own, such as MPI_Init and MPI_Finalize when a rank hangs.
 #pragma once
 
 #include <chrono>
@@ -11,8 +11,8 @@
 
 namespace fsdp::comm {
 
-/// Where it still lives after `limit`: one line on stderr, which begins with `whom`, and the process ends with
-/// status 3.
+/// Ends the process unless it is destroyed within `limit`: prints one line on stderr, which begins with `whom`, and
+/// exits with status 3.
 class Watchdog {
  public:
   Watchdog(std::string whom, std::chrono::milliseconds limit);

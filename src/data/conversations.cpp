@@ -25,7 +25,8 @@
 namespace fsdp::data {
 namespace {
 
-// The file: tokens as int32, the index as int64s, a JSON object, and a tail of fixed size that says how long both are.
+// The file's format: tokens as int32; the index as int64; a JSON object; a tail of fixed size with the lengths of the
+// index and the object.
 constexpr std::string_view magic = "tessera chat 1\n\n";
 
 struct Tail {
@@ -35,7 +36,7 @@ struct Tail {
 
 struct EncodedUnit {
   std::vector<std::int32_t> tokens;
-  std::vector<Conversations::Entry> index;  // ends from the unit's begin on
+  std::vector<Conversations::Entry> index;  // ends are relative to the unit
   std::exception_ptr error;
 };
 
@@ -60,7 +61,7 @@ EncodedUnit encoded(const text::ChatFormat& format, const TextUnit& unit,
   return out;
 }
 
-/// A file that is removed unless it was finished.
+/// A file under a temporary name; `finish` renames it. Otherwise the destructor removes it.
 class PartFile {
  public:
   explicit PartFile(const std::filesystem::path& path)

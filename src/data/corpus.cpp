@@ -28,7 +28,7 @@ namespace {
 
 struct FileTokens {
   TokenLayout layout = {};
-  std::optional<std::int64_t> tokens = {};  // where the header says it
+  std::optional<std::int64_t> tokens = {};  // number of tokens, if the header has it
 };
 
 std::int64_t little_endian(const std::uint8_t* bytes, int count) {
@@ -37,7 +37,7 @@ std::int64_t little_endian(const std::uint8_t* bytes, int count) {
   return value;
 }
 
-/// A file open for reading, its size, and the part of it that is mapped at the moment.
+/// A file that is open for reading.
 class OpenFile {
  public:
   explicit OpenFile(const std::filesystem::path& path)
@@ -47,7 +47,7 @@ class OpenFile {
 
   std::vector<std::uint8_t> head() const { return head_of(file_, path_); }
 
-  /// Tokens of a layout, the first of which begins at byte `begin`; negative and larger ones are 2^32 - 1.
+  /// Copies tokens of a layout, starting at byte `begin`. Negative and too large numbers become 2^32 - 1.
   void copy(std::int64_t begin, const TokenLayout& layout, std::span<std::uint32_t> out) const {
     constexpr std::int64_t most = 0xFFFFFFFF;
     const int width = layout.token_bytes;
@@ -74,7 +74,7 @@ class OpenFile {
   std::int64_t bytes_;
 };
 
-/// That of a file which begins with llm.c's header. Throws InputError where it is of another version.
+/// Reads llm.c's header; returns nothing for a file without it. Throws InputError for an unknown version.
 std::optional<FileTokens> llm_c_tokens(const std::filesystem::path& path, std::span<const std::uint8_t> head) {
   if (head.size() < 12) return std::nullopt;
   const std::int64_t magic = little_endian(head.data(), 4), version = little_endian(head.data() + 4, 4);
@@ -88,7 +88,7 @@ std::optional<FileTokens> llm_c_tokens(const std::filesystem::path& path, std::s
   return std::nullopt;
 }
 
-/// Nothing where the file is binary and text is wanted.
+/// Returns layout and number of tokens of a file; nothing for a binary file if text is wanted.
 std::optional<FileTokens> tokens_of(const std::filesystem::path& path, std::span<const std::uint8_t> head,
                                     TokenFormat format) {
   const std::optional<FileTokens> known = format == TokenFormat::bytes ? std::nullopt : llm_c_tokens(path, head);

@@ -22,7 +22,7 @@ bool is_there(const std::string& path) {
 
 DataNames parse_data(std::span<const std::string> texts) {
   DataNames names;
-  std::string without;  // a weight
+  std::string without;  // a path without a weight
   for (const std::string& text : texts) {
     const std::size_t colon = text.rfind(':');
     if (colon == text.npos || is_there(text)) {
@@ -34,7 +34,7 @@ DataNames parse_data(std::span<const std::string> texts) {
     double weight = 0;
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), weight);
     const bool is_number = error == std::errc() && end == number.data() + number.size();
-    if (!is_number && !is_there(text.substr(0, colon))) {  // it was no weight
+    if (!is_number && !is_there(text.substr(0, colon))) {  // what follows the colon is not a weight
       names.paths.push_back(text);
       without = text;
       continue;
@@ -50,7 +50,7 @@ DataNames parse_data(std::span<const std::string> texts) {
 }
 
 std::string to_text(const DataNames& names) {
-  std::vector<std::vector<std::uint8_t>> paths;  // as bytes, which need not be UTF-8
+  std::vector<std::vector<std::uint8_t>> paths;  // as bytes, since JSON requires UTF-8
   for (const std::string& path : names.paths) paths.emplace_back(path.begin(), path.end());
   return nlohmann::json{{"paths", paths}, {"weights", names.weights}}.dump();
 }

@@ -49,7 +49,7 @@ std::vector<std::filesystem::path> input_files(std::span<const std::filesystem::
       files.push_back(path);
     }
   }
-  // PREFIX.bin is read by its PREFIX.idx, once.
+  // PREFIX.idx stands for its PREFIX.bin, which must not be read twice.
   std::erase_if(files, [&](const std::filesystem::path& path) {
     if (path.extension() != ".bin") return false;
     const std::optional<std::filesystem::path> index = megatron_index(path);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The header of llm.c's token files (its dev/data/data_common.py): 256 int32, of which three say something.
+/// The header of llm.c's token files (its dev/data/data_common.py): 256 int32, of which the first three are used.
 #pragma once
 
 #include <array>
@@ -10,7 +10,8 @@
 
 namespace fsdp::data {
 
-/// One kind for each width of tokens: GPT-2's tokenizer has the first, Llama 3's the second.
+/// A kind of token file: magic number, version and width of tokens. The first is for GPT-2's tokenizer, the second for
+/// Llama 3's.
 struct LlmC {
   std::int32_t magic = 0;
   std::int32_t version = 0;
@@ -18,7 +19,7 @@ struct LlmC {
 };
 inline constexpr std::array llm_c_kinds = {LlmC{20240520, 1, 2}, LlmC{20240801, 7, 4}};
 inline constexpr std::int64_t llm_c_header_bytes = 256 * 4;
-inline constexpr std::int64_t llm_c_most_tokens = 0x7FFFFFFF;  ///< of a file: the header counts in an int32
+inline constexpr std::int64_t llm_c_most_tokens = 0x7FFFFFFF;  ///< per file: the header counts in int32
 
 inline std::string llm_c_header(int token_bytes, std::int64_t tokens) {
   std::string header(llm_c_header_bytes, '\0');

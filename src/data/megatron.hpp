@@ -12,21 +12,21 @@
 
 namespace fsdp::data {
 
-/// Tokens of PREFIX.bin.
+/// The layout and number of tokens in PREFIX.bin.
 struct MegatronTokens {
   int token_bytes = 0;
   bool is_signed = false;
   std::int64_t tokens = 0;
 };
 
-/// The index of a path that is one, or that lies beside PREFIX.bin; nothing where there is none.
+/// Returns the index for a path: PREFIX, PREFIX.bin or PREFIX.idx; nothing if there is none.
 std::optional<std::filesystem::path> megatron_index(const std::filesystem::path& path);
 
-/// PREFIX.bin of an index.
+/// Returns PREFIX.bin of an index.
 std::filesystem::path megatron_tokens_of(const std::filesystem::path& index);
 
-/// Reads an index and compares it with its PREFIX.bin; memory does not grow with it. Sequences must lie one behind
-/// another, as Megatron's builder writes them. Throws InputError with the first entry that is not as it should be.
+/// Reads an index and checks it against its PREFIX.bin, in constant memory. Sequences must be contiguous and in order,
+/// as Megatron's builder writes them. Throws InputError for the first invalid entry.
 MegatronTokens read_megatron_index(const std::filesystem::path& index);
 
 }  // namespace fsdp::data

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t whole_quota = std::uint64_t{1} << 32;
 
-/// How many of the first n a quota takes: n x quota, rounded to the nearest.
+/// Returns how many of the first n windows a quota takes: n x quota, rounded to the nearest.
 std::int64_t taken(std::int64_t n, std::uint64_t quota) {
   __extension__ using Wide = unsigned __int128;
   return static_cast<std::int64_t>((static_cast<Wide>(n) * quota + whole_quota / 2) >> 32);
@@ -40,7 +40,7 @@ Mixture::Window Mixture::operator()(std::int64_t n) const {
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     const std::int64_t before = taken(n, quotas_[i]);
     if (taken(n + 1, quotas_[i]) == before) {
-      n -= before;  // its place among what is left
+      n -= before;  // its index among the windows left to later sources
       continue;
     }
     const std::int64_t windows = sources_[i].windows;

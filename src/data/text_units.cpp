@@ -11,12 +11,12 @@
 namespace fsdp::data {
 namespace {
 
-constexpr std::size_t looked_around = 1024;  // bytes on each side of a place to cut
-constexpr int most_tries = 64;               // newlines, before more is read
+constexpr std::size_t looked_around = 1024;  // bytes to compare on each side of a cut
+constexpr int most_tries = 64;               // newlines to try before more text is read
 
 bool is_inside_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
-/// The last place to cut in a text, beyond which more follows; 0 where there is none.
+/// Returns the last place where a text, which is not complete, can be cut; 0 if there is none.
 std::size_t last_seam(const text::Tokenizer& tokenizer, std::string_view text) {
   std::size_t end = text.size() - std::min(text.size(), looked_around);
   for (int tries = 0; tries < most_tries && end > 0; ++tries) {
@@ -105,7 +105,7 @@ void TextUnits::take_lines(TextUnit& unit) {
   const TextFile& file = files_[static_cast<std::size_t>(place_.file)];
   const std::size_t begin = unit.bytes.size();
   const std::int64_t left = file.bytes - place_.byte;
-  std::size_t end = 0;  // behind the last whole line
+  std::size_t end = 0;  // end of the last complete line
   for (std::int64_t wanted = unit_bytes; end == 0; wanted *= 2) {
     require<InputError>(wanted <= most_bytes, "data: ", file.path.string(), " line ", place_.line, " has more than ",
                         most_bytes, " bytes; is it JSONL, one object a line?");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Text files and JSONL as units of about a MiB, which are tokenized apart from each other, in order.
+/// Splits text files and JSONL into units of about a MiB that are tokenized independently, in order.
 ///
-/// A document is a text file, or a line of JSONL. Long texts are cut where their tokens are the same with and without
-/// the cut: behind a newline around which the text, encoded whole and in two halves, becomes the same ids.
+/// A document is a text file, or a line of JSONL. Long texts are cut where the cut does not change the tokens: after a
+/// newline, if the text around it has the same ids encoded whole and in two halves.
 #pragma once
 
 #include <cstddef>
@@ -18,29 +18,30 @@
 
 namespace fsdp::data {
 
-/// Where a unit begins: enough to go on from there.
+/// The beginning of a unit, from which tokenizing can be resumed.
 struct TextPlace {
-  std::int64_t file = 0;  ///< its number; that of all files is the end
+  std::int64_t file = 0;  ///< index of the file; the number of files at the end
   std::int64_t byte = 0;
   std::int64_t line = 1;  ///< of JSONL
 
   friend bool operator==(const TextPlace&, const TextPlace&) = default;
 };
 
-/// A text file. Its size and time of change tell whether it is still the same.
+/// A text file.
 struct TextFile {
   std::filesystem::path path;
   std::int64_t bytes = 0;
   bool lines = false;  ///< JSONL: .jsonl or .ndjson
 };
 
-/// What a unit holds of one document, or a line that holds one.
+/// The part of a document in a unit, or a line of JSONL.
 struct TextPiece {
   std::size_t begin = 0, end = 0;  ///< in the unit's bytes
   std::int64_t file = 0, line = 0;
-  bool opens = true, closes = true;  ///< it has the document's first byte, its last
+  bool opens = true, closes = true;  ///< contains the document's first byte; its last byte
 };
 
+/// A unit of text: bytes and their pieces.
 struct TextUnit {
   TextPlace begin, next;
   std::string bytes;
@@ -51,17 +52,18 @@ struct TextUnit {
   }
 };
 
-/// Whether encoding what is around a place makes the same ids as encoding its two sides. `at`: behind a newline.
+/// Returns whether the text around a place has the same ids encoded whole and in two halves. `at`: after a newline.
 bool is_seam(const text::Tokenizer& tokenizer, std::string_view text, std::size_t at);
 
+/// Reads files as units.
 class TextUnits {
  public:
   static constexpr std::int64_t unit_bytes = 1 << 20;
-  static constexpr std::int64_t most_bytes = 1 << 30;  ///< of a line, or of text without a place to cut
+  static constexpr std::int64_t most_bytes = 1 << 30;  ///< longest line, and longest text without a place to cut
 
   TextUnits(const text::Tokenizer& tokenizer, std::vector<TextFile> files, TextPlace from = {});
 
-  /// The next unit; false at the end. Throws InputError where a file changed or cannot be cut.
+  /// Reads the next unit; returns false at the end. Throws InputError if a file has changed or cannot be cut.
   bool next(TextUnit& unit);
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A folder of tokens that were made of text: llm.c's token files, and tokens.json, which says of what they were made
-/// and how far it is done.
+/// A folder of tokenized text: llm.c's token files, and tokens.json, which identifies their source and records the
+/// progress.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,19 @@
 
 namespace fsdp::data {
 
+/// A token file.
 struct TokenShard {
   std::string name;
   std::int64_t tokens = 0;
 };
 
+/// The contents of tokens.json.
 struct TokenFolder {
-  std::string made_of;  ///< a digest of the texts, the tokenizer and what was asked of it
+  std::string made_of;  ///< digest of the texts, the tokenizer and the options
   int token_bytes = 2;
   std::vector<TokenShard> shards = {};
-  TextPlace place = {};        ///< of the unit to go on with
-  std::int64_t skip = 0;       ///< tokens of that unit that the shards hold
+  TextPlace place = {};        ///< the unit to continue with
+  std::int64_t skip = 0;       ///< tokens of that unit that are already in the shards
   std::int64_t documents = 0;  ///< up to `place`
   bool complete = false;
 
@@ -35,24 +37,25 @@ struct TokenFolder {
 
 inline constexpr const char* token_folder_file = "tokens.json";
 
-/// What a folder says; nothing where it has no tokens.json. Throws InputError for a damaged one.
+/// Reads a folder's tokens.json; returns nothing if there is none. Throws InputError for a damaged one.
 std::optional<TokenFolder> read_token_folder(const std::filesystem::path& folder);
 
-/// Replaces tokens.json in one rename.
+/// Replaces tokens.json atomically.
 void write_token_folder(const std::filesystem::path& folder, const TokenFolder& contents);
 
-/// Writes shards of a folder: `tokens_000000.bin`, ... of at most `shard_tokens`, which appear when they are whole.
+/// Writes the shards of a folder: `tokens_000000.bin`, ... of at most `shard_tokens`. A shard appears under its name
+/// when it is complete.
 class TokenWriter {
  public:
   TokenWriter(std::filesystem::path folder, int token_bytes, std::int64_t shard_tokens, std::size_t shards);
   TokenWriter(const TokenWriter&) = delete;
-  ~TokenWriter();  ///< removes what is not whole
+  ~TokenWriter();  ///< removes an incomplete shard
 
-  /// Takes ids up to the end of the shard; how many. A shard that is full must be closed.
+  /// Appends ids until the shard is full; returns how many it took. A full shard must be closed.
   std::size_t append(const text::TokenId* ids, std::size_t count);
   bool full() const { return tokens_ == shard_tokens_; }
   bool empty() const { return tokens_ == 0; }
-  TokenShard close();  ///< the shard is on disk, under its name
+  TokenShard close();  ///< syncs the shard to disk and gives it its name
 
  private:
   void begin();

@@ -28,7 +28,7 @@ namespace {
 
 constexpr JsonLimits line_limits{.depth = 64, .values = 10'000'000, .array = 10'000'000, .text = 1'000'000'000};
 
-/// What a unit's texts became.
+/// The tokens of a unit.
 struct UnitIds {
   std::vector<text::TokenId> ids;
   std::int64_t documents = 0;
@@ -167,7 +167,7 @@ UnitIds Tokenizing::State::ids_of(const TextUnit& unit) const noexcept {
 
 namespace {
 
-/// Writes ids as shards, and after each says in tokens.json how far it is.
+/// Writes ids as shards, and updates tokens.json after each shard.
 class ShardedOutput {
  public:
   ShardedOutput(std::filesystem::path folder, TokenFolder& contents, std::int64_t shard_tokens)
@@ -203,7 +203,7 @@ class ShardedOutput {
   std::filesystem::path folder_;
   TokenFolder* contents_;
   TokenWriter writer_;
-  std::int64_t skip_;  // ids of the first unit that were written before
+  std::int64_t skip_;  // ids of the first unit that an earlier run has written
 };
 
 }  // namespace
@@ -216,13 +216,16 @@ const text::Tokenizer& Tokenizing::tokenizer() const { return state_->tokenizer;
 std::optional<text::TokenId> Tokenizing::end_token() const { return state_->end; }
 const std::string& Tokenizing::made_of() const { return state_->made_of; }
 
+namespace {
+
 TokenFolder same_texts(const Tokenizing::State& state, const std::filesystem::path& folder, TokenFolder contents) {
   require<InputError>(contents.made_of == state.made_of, folder.string(), " holds the tokens of other texts, of ",
                       "another tokenizer, or made with other flags; take another folder, or delete it");
   return contents;
 }
 
-/// What a folder holds of these texts so far.
+/// Returns the contents of a folder that was begun, or those of a new one. Throws InputError for a folder of other
+/// texts.
 TokenFolder begun(const Tokenizing::State& state, const std::filesystem::path& folder) {
   if (std::optional<TokenFolder> before = read_token_folder(folder))
     return same_texts(state, folder, std::move(*before));
@@ -234,7 +237,7 @@ TokenFolder begun(const Tokenizing::State& state, const std::filesystem::path& f
   return {.made_of = state.made_of, .token_bytes = state.tokenizer.vocabulary_size() <= 65536 ? 2 : 4};
 }
 
-/// Progress up to the place where a folder's contents end.
+/// Returns the progress that a folder's contents represent.
 TokenizeProgress progress_of(const Tokenizing::State& state, const TokenFolder& contents) {
   std::int64_t bytes = contents.place.byte;
   for (std::size_t i = 0; i < state.files.size() && static_cast<std::int64_t>(i) < contents.place.file; ++i)
@@ -255,7 +258,7 @@ Tokenized result_of(const Tokenizing::State& state, const TokenFolder& contents,
   return how;
 }
 
-/// Some units at a time: read in order, encoded by all threads, written in order.
+/// Processes batches of units: reads them in order, encodes them on all threads, writes them in order.
 void write_units(const Tokenizing::State& state, TokenFolder& contents, ShardedOutput& output,
                  TokenizeProgress& progress, const std::function<void(const TokenizeProgress&)>& report) {
   const auto threads = static_cast<int>(state.request.threads > 0 ? state.request.threads : device::available_cores());
@@ -278,12 +281,14 @@ void write_units(const Tokenizing::State& state, TokenFolder& contents, ShardedO
   }
 }
 
+}  // namespace
+
 Tokenized Tokenizing::write(const std::filesystem::path& folder,
                             const std::function<void(const TokenizeProgress&)>& report) {
   const State& state = *state_;
   TokenFolder contents{};
   if (std::optional<TokenFolder> before = read_token_folder(folder); before && before->complete) {
-    contents = same_texts(state, folder, std::move(*before));  // nothing is written: others may read it now
+    contents = same_texts(state, folder, std::move(*before));  // without a lock: nothing is written
     return result_of(state, contents, {.already_complete = true});
   }
   const checkpoint::DirectoryLock lock(folder);

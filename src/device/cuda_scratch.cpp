@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Scratch of Cuda's kernels, for them and for dry runs. It needs neither CUDA nor the CPU's kernels.
+/// Scratch sizes of Cuda's kernels, for the kernels and for dry runs. Needs neither CUDA nor the CPU's kernels.
 #include <fsdp/device/cuda.hpp>
 
 #include "cuda/scratch.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The few numbers of an optimizer step, the same on every device: what is decided, and what AdamW makes of it.
+/// Scalar arithmetic of an optimizer step, shared by all devices: the step's decision, and AdamW's factors.
 #pragma once
 
 #include <cmath>
@@ -13,8 +13,9 @@
 
 namespace fsdp::device {
 
-/// `sums` [ranks, 2]: every rank's loss, and its sum of squares of the gradients; added up in rank order. Gradients
-/// that are not finite skip the step, and end all steps unless the run goes on; so does such a loss, in any run.
+/// Decides a step from `sums` [ranks, 2]: each rank's loss and its gradients' sum of squares, added in rank order.
+/// Nonfinite gradients skip the step, and stop all later steps unless rules.skips_overflow. A nonfinite loss always
+/// stops.
 FSDP_BOTH void decide_step(const StepRules& rules, const StepInputs& inputs, const double* sums, std::int64_t ranks,
                            StepDecision& step) {
   double loss = 0, squares = 0;
@@ -34,7 +35,7 @@ FSDP_BOTH void decide_step(const StepRules& rules, const StepInputs& inputs, con
   step.lr = inputs.lr;
 }
 
-/// Constants of AdamW as its elements use them, once per call: bias corrections are in double.
+/// AdamW's constants for one call, as its elements use them. Bias corrections are computed in double.
 struct AdamWFactors {
   float gradient_scale, beta1, one_minus_beta1, beta2, one_minus_beta2;
   float root_scale;  ///< 1 / sqrt(1 - beta2^taken)

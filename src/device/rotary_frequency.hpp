@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How fast each pair of a rotary embedding turns.
+/// The rotary frequencies.
 #pragma once
 
 #include <cmath>
@@ -12,8 +12,8 @@
 
 namespace fsdp::device {
 
-/// Radians a position of pair `pair` of a head of `head_dim`: in double, since a float angle is wrong by 1e-3 at
-/// position 10^4. Scaled as the papers do, by the wavelength (llama3) or the pair's number (yarn).
+/// Returns the radians per position of pair `pair` of a head of `head_dim`. It is in double, since a float angle is
+/// wrong by 1e-3 at position 10^4. Scaling follows the papers: by the wavelength (llama3) or the pair's number (yarn).
 FSDP_BOTH double rotary_frequency(double theta, const RotaryScaling& scaling, std::int64_t pair,
                                   std::int64_t head_dim) {
   using Kind = RotaryScaling::Kind;
@@ -25,7 +25,7 @@ FSDP_BOTH double rotary_frequency(double theta, const RotaryScaling& scaling, st
   const double at = scaling.kind == Kind::llama3 ? scaling.original * frequency / two_pi : static_cast<double>(pair);
   double share = (at - scaling.low) / (scaling.high - scaling.low);
   share = share < 0 ? 0 : share > 1 ? 1 : share;
-  const double kept = scaling.kind == Kind::llama3 ? share : 1 - share;  // of the frequency as it was
+  const double kept = scaling.kind == Kind::llama3 ? share : 1 - share;  // weight of the unscaled frequency
   return kept * frequency + (1 - kept) * slow;
 }
 

@@ -17,7 +17,7 @@ class Keys {
  public:
   Keys(const nlohmann::json& object, const std::string& source) : object_(object), source_(source) {}
 
-  /// Whether it is there, if only as null.
+  /// Whether the key is present, even as null.
   bool given(const char* key) const { return object_.contains(key); }
   bool has(const char* key) const { return object_.contains(key) && !object_.at(key).is_null(); }
 
@@ -52,7 +52,7 @@ class Keys {
     return object_.at(key).get<bool>();
   }
 
-  /// Refuses every value but `only`, or, where `optional`, no value.
+  /// Throws for every value but `only`; with `optional` the key may be absent.
   void expect(const char* key, const nlohmann::json& only, bool optional = true) const {
     if (optional && !has(key)) return;
     require<InputError>(has(key), source_, ": the key \"", key, "\" is missing; this must be ", only.dump());

@@ -60,7 +60,7 @@ void validate_rope(const RopeConfig& rope) {
                       "model: rope_attention_factor is ", rope.attention_factor, "; it must be 0 or above");
 }
 
-/// Every pattern must say something: one that matches nothing was meant otherwise.
+/// Throws for a pattern that matches no projection, since it must be a mistake.
 void validate_targets(const LlamaConfig& config) {
   config.lora.validate();
   if (!config.lora.on()) return;
@@ -106,7 +106,7 @@ device::RotaryScaling RopeConfig::scaling(double theta, std::int64_t head_dim) c
     return {
         .kind = Kind::llama3, .factor = factor, .low = low_freq_factor, .high = high_freq_factor, .original = original};
   if (type != "yarn") return {};
-  const auto pair_of = [&](double turns) {  // which turns so often within the original positions
+  const auto pair_of = [&](double turns) {  // the pair that turns this often within the original positions
     return width * std::log(original / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta));
   };
   const double low = std::max(std::floor(pair_of(beta_fast)), 0.0);

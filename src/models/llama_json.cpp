@@ -19,7 +19,8 @@ namespace {
 
 using nlohmann::json;
 
-/// The newer `rope_parameters` or the older `rope_scaling`, which wins as in `transformers`. Sets theta as well.
+/// Reads the newer `rope_parameters` or the older `rope_scaling`; the latter wins, as in `transformers`. Sets theta as
+/// well.
 void read_rope(const Keys& keys, const std::string& source, LlamaConfig& config) {
   config.rope_theta = keys.number("rope_theta", 10000.0);
   const char* const key = keys.has("rope_scaling") ? "rope_scaling" : "rope_parameters";
@@ -72,7 +73,7 @@ json write_rope(const RopeConfig& rope) {
   return object;
 }
 
-/// Adapters that lie among a checkpoint's weights: a key of our own.
+/// Reads the adapters that a checkpoint's weights include, under a key of our own.
 LoraConfig read_lora(const Keys& keys, const std::string& source) {
   if (!keys.has("lora")) return {};
   const json& object = keys.at("lora");
@@ -91,7 +92,7 @@ json write_lora(const LoraConfig& lora) {
           {"rslora", lora.rslora}, {"targets", lora.targets}, {"base", lora.base}};
 }
 
-/// How many of a Qwen's layers come before the first with a window.
+/// Returns how many of a Qwen's layers come before the first one with a window.
 std::int64_t full_layers_of(const Keys& keys, const std::string& source, const LlamaConfig& config) {
   if (!keys.has("layer_types")) return std::min(keys.integer("max_window_layers", 28), config.layers);
   const json& types = keys.at("layer_types");
@@ -103,7 +104,7 @@ std::int64_t full_layers_of(const Keys& keys, const std::string& source, const L
   return full - types.begin();
 }
 
-/// Tokens that one sees at most, and in which layers: what no layer has is left out.
+/// Reads the sliding window and its layers. Sets both to 0 if no layer has a window.
 void read_window(const Keys& keys, const std::string& source, LlamaConfig& config) {
   constexpr std::int64_t usual = 4096;
   if (config.family == "mistral")
@@ -143,6 +144,19 @@ constexpr std::array known_keys = {"architectures",
                                    "layer_types",
                                    "lora",
                                    "quantization_config"};
+
+/// Why a folder without config.json may have been named, and what to name instead; else empty.
+std::string named_instead(const std::filesystem::path& folder) {
+  std::error_code error;
+  if (std::filesystem::exists(folder / "adapter_config.json", error))
+    return "it holds adapters: name them by --adapter, and the folder of their model by --model";
+  std::string newest;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with("step-") && name.find('.') == name.npos && name > newest) newest = name;
+  }
+  return newest.empty() ? "" : "it is a directory of checkpoints: name one, such as " + (folder / newest).string();
+}
 
 }  // namespace
 
@@ -195,6 +209,10 @@ LlamaConfig LlamaConfig::parse(std::string_view text, const std::string& source)
 
 LlamaConfig LlamaConfig::read(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
+  if (std::error_code error; !std::filesystem::exists(path, error)) {
+    const std::string instead = named_instead(folder);
+    require<InputError>(instead.empty(), folder.string(), " has no config.json; ", instead);
+  }
   return parse(read_small_file(path, most_config_bytes), path.string());
 }
 

@@ -24,7 +24,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Keys that are read below, and those that say nothing of what is computed from given weights.
+/// Keys that are read below, and keys that do not affect the computation with given weights.
 constexpr std::array peft_keys = {"peft_type",
                                   "task_type",
                                   "r",
@@ -44,10 +44,10 @@ constexpr std::array peft_keys = {"peft_type",
                                   "ensure_weight_tying",
                                   "runtime_config"};
 
-/// Ways to begin that change the base's weights: adapters fit the changed ones alone.
+/// Initialisations that change the base's weights: the adapters are valid only for the changed weights.
 constexpr std::array changing_starts = {"pissa", "olora", "corda", "loftq", "lora_ga"};
 
-/// As PEFT writes it.
+/// Writes a whole number without a fraction, as PEFT does.
 json whole_if_so(double number) {
   return number == std::floor(number) ? json(static_cast<std::int64_t>(number)) : json(number);
 }

@@ -97,7 +97,7 @@ class Builder : public nlohmann::json_sax<Json> {
 
 template <class Json>
 Json parse_as(std::string_view text, const std::string& source, const JsonLimits& limits) {
-  // The parser takes a NUL for the end, and would not look at what follows.
+  // The parser takes a NUL for the end and would ignore what follows.
   const std::size_t nul = text.find('\0');
   require<InputError>(nul == std::string_view::npos, source, ": not valid JSON at byte ", nul, " (a NUL byte)");
   Builder<Json> builder(source, limits);
@@ -124,7 +124,7 @@ std::string shortened(std::string_view text, std::size_t most) {
 
 std::string read_small_file(const std::filesystem::path& path, std::int64_t most_bytes) {
   const FileDescriptor file = [&] {
-    try {  // O_NONBLOCK: a pipe that nobody writes to is refused below, not waited for
+    try {  // O_NONBLOCK: do not wait for a pipe's writer; a pipe is refused below
       return open_file(path, O_RDONLY | O_NOCTTY | O_NONBLOCK, "opened");
     } catch (const FileError& error) {
       if (error.number() != ENOENT) throw;

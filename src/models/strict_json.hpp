@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// JSON from files that nobody vouches for: bounded in every direction, and a repeated key is an error.
+/// JSON from untrusted files: all sizes are bounded, and a repeated key is an error.
 #pragma once
 
 #include <cstddef>
@@ -26,14 +26,14 @@ struct JsonLimits {
 
 /// Throws InputError "`source`: ..." for anything but one well-formed value within the limits.
 nlohmann::json parse_strict(std::string_view text, const std::string& source, const JsonLimits& limits = {});
-/// The same, keys in the order in which they stand.
+/// The same, with keys in the order of the text.
 nlohmann::ordered_json parse_strict_ordered(std::string_view text, const std::string& source,
                                             const JsonLimits& limits = {});
 
-/// A text for a message: its first bytes, and how many there are.
+/// Returns a text shortened for a message: its first bytes, and its length.
 std::string shortened(std::string_view text, std::size_t most = 100);
 
-/// A whole regular file of at most `most_bytes`. Throws InputError.
+/// Reads a whole regular file of at most `most_bytes`. Throws InputError.
 std::string read_small_file(const std::filesystem::path& path, std::int64_t most_bytes);
 
 }  // namespace fsdp

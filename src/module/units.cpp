@@ -69,7 +69,7 @@ std::int64_t elements_of(const std::vector<NamedParameter>& parameters) {
   return sum;
 }
 
-/// Which group of units each unit goes with: k blocks together, small ones with a neighbour.
+/// Returns the number of the merged unit that each unit belongs to: k blocks together, small units with a neighbour.
 std::vector<int> gathered_with(UnitLists units, const Units& choices) {
   std::vector<int> first(units.size(), 0);
   std::vector<std::int64_t> sizes;
@@ -87,14 +87,14 @@ std::vector<int> gathered_with(UnitLists units, const Units& choices) {
   return first;
 }
 
-/// What a group holds, in the order of groups.
+/// What a group holds; groups are ordered by it.
 enum class Part : std::uint8_t {
   most,    ///< of a unit's elements
   shared,  ///< a weight that units far apart use
-  rest,    ///< of a unit: what is treated apart from most of it
+  rest,    ///< of a unit: what is treated unlike most of it
 };
 
-/// What tensors of one group have in common. Ordered as groups are.
+/// What the tensors of a group have in common. Keys are ordered as groups are.
 struct Key {
   Part part = Part::most;
   int unit = 0;
@@ -103,7 +103,7 @@ struct Key {
   friend auto operator<=>(const Key&, const Key&) = default;
 };
 
-/// The key of every parameter, before groups are numbered.
+/// Returns the key of every parameter.
 std::vector<std::vector<Key>> keys_of(UnitLists units, const Units& choices, std::int64_t persistence_threshold) {
   const std::vector<int> together = gathered_with(units, choices);
   const bool adapts = std::any_of(units.begin(), units.end(), [](const UnitParameters& unit) {
@@ -128,7 +128,7 @@ std::vector<std::vector<Key>> keys_of(UnitLists units, const Units& choices, std
       sizes[key] += parameter.shape.numel();
       keys[unit].push_back(std::move(key));
     }
-  // The largest part of a unit bears its number; the others come last.
+  // A unit's largest part stays Part::most; its other parts come after all units.
   std::map<int, Key> largest;
   for (const auto& [key, size] : sizes) {
     if (key.part != Part::most) continue;
@@ -141,7 +141,7 @@ std::vector<std::vector<Key>> keys_of(UnitLists units, const Units& choices, std
   return keys;
 }
 
-/// A number for every key, in the keys' order.
+/// Numbers the keys in their order.
 std::map<Key, int> numbered(const std::vector<std::vector<Key>>& keys) {
   std::map<Key, int> numbers;
   for (const auto& unit : keys)
@@ -155,7 +155,8 @@ bool uses(const sharding::UnitUse& use, int group) {
   return std::find(use.groups.begin(), use.groups.end(), group) != use.groups.end();
 }
 
-/// "block 0", "block 0 and block 1", "block 0 to block 7, frozen"; a shared weight bears its own name.
+/// Returns a group's name: "block 0", "block 0 and block 1", "block 0 to block 7, frozen", or a shared weight's own
+/// name.
 std::string group_name(const Key& key, int group, const std::vector<sharding::UnitUse>& units) {
   const int count = static_cast<int>(units.size());
   std::vector<int> users;
@@ -220,8 +221,8 @@ UnitGroups group_parameters(UnitLists units, const Units& choices, std::int64_t 
       if (!uses(use, number)) use.groups.push_back(number);
     }
     for (const int field : units[unit].absent) references.insert(references.begin() + field, Reference{-1, -1});
-    // In the groups' order a unit's largest part is gathered first, into the slot that another unit's left. Small
-    // parts that stay for longer would fill it.
+    // Sorted, a unit's largest part is gathered first and takes the slot that another unit's largest part left. A small
+    // part that stays longer would occupy that slot.
     std::sort(use.groups.begin(), use.groups.end());
   }
   for (const auto& [key, number] : numbers)
@@ -231,7 +232,7 @@ UnitGroups group_parameters(UnitLists units, const Units& choices, std::int64_t 
 
 sharding::GroupFacts facts_of(const GroupedParameters& group, const sharding::Facts& facts, bool sharded) {
   using sharding::Across;
-  // A replicated group's own reduction is over all ranks.
+  // A replicated group's own reduction covers all ranks.
   const bool crosses = !group.replicated || facts.across != Across::all_reduce;
   return {.resident = group.replicated || !sharded,
           .persistent = group.persistent,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Apart from run_time.cpp: a program without the CPU links that file and not this one.
+// Separate from run_time.cpp, which a program without the CPU device can link without this file.
 #include <fsdp/optim/run_time.hpp>
 
 namespace fsdp::optim {

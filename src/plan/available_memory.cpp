@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The number after `name` in a file of lines "name number ...".
+/// Returns the number after `name` in a file of lines "name number ...".
 std::optional<std::int64_t> field_of(const fs::path& path, std::string_view name) {
   std::ifstream file(path);
   std::string word;
@@ -29,7 +29,7 @@ std::optional<std::int64_t> field_of(const fs::path& path, std::string_view name
   return std::nullopt;
 }
 
-/// What a group leaves, with what the system would give back of its usage.
+/// Returns the bytes that a control group has left, counting the page cache that the system can reclaim.
 std::optional<std::int64_t> left_by(const ControlGroup& group) {
   const bool first = group.version == 1;
   const auto limit = number_in(group.folder / (first ? "memory.limit_in_bytes" : "memory.max"));

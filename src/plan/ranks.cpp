@@ -15,7 +15,7 @@ namespace {
 
 using Elements = std::array<std::int64_t, 3>;
 
-/// What decides the memory of a rank that steps whole tensors.
+/// What determines the memory of a rank that steps whole tensors.
 struct Load {
   Elements elements{};
   std::multiset<std::pair<nn::Role, std::vector<std::int64_t>>> stepped = {};

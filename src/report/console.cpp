@@ -39,7 +39,7 @@ bool set_and_not_empty(const char* name) {
   return value != nullptr && *value != '\0';
 }
 
-/// mpirun hands its ranks a terminal of its own, whatever its output is: what counts is the launcher's.
+/// Open MPI's mpirun gives its ranks a terminal of its own, so that the launcher's descriptor must be checked.
 bool launcher_has_terminal(int descriptor) {
   if (!set_and_not_empty("OMPI_COMM_WORLD_SIZE")) return true;
   std::error_code error;

@@ -16,13 +16,13 @@ namespace {
 
 constexpr std::array<const char*, 8> colours = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd",
                                                 "#ff7f0e", "#17becf", "#8c564b", "#e377c2"};
-constexpr double width = 960, left = 84, right = 884;    // of the picture, and the panels' sides
-constexpr double loss_height = 360, lower_height = 200;  // of the panels
-constexpr double row = 20, between = 44;                 // of the legend; panel to panel
-constexpr std::size_t most_points = 4000;                // of a curve: more than the picture's pixels
+constexpr double width = 960, left = 84, right = 884;    // width of the picture; sides of the panels
+constexpr double loss_height = 360, lower_height = 200;  // heights of the panels
+constexpr double row = 20, between = 44;                 // height of a legend's row; gap between panels
+constexpr std::size_t most_points = 4000;                // per curve: more than the picture has pixels
 constexpr std::size_t longest_name = 100;                // bytes
 
-/// Where values of a range stand in the picture.
+/// Maps the values [low, high] to coordinates of the picture.
 struct Scale {
   double low, high, at_low, at_high;
   double operator()(double value) const { return at_low + (value - low) / (high - low) * (at_high - at_low); }
@@ -35,7 +35,7 @@ std::string printed(const char* format, double value) {
 }
 std::string pixel(double value) { return printed("%.1f", std::clamp(value, -1e5, 1e5)); }
 
-/// The least digits that tell ticks apart, which are `step` from each other: 0.25, 3e-4, 2000, 50k, 20M.
+/// Prints a tick's value with just enough digits for ticks that are `step` apart: 0.25, 3e-4, 2000, 50k, 20M.
 std::string tick_text(double value, double step) {
   if (std::abs(value) < step * 1e-6) return "0";
   for (const auto& [unit, letter] : {std::pair{1e9, "G"}, std::pair{1e6, "M"}, std::pair{1e3, "k"}})
@@ -49,7 +49,7 @@ std::string tick_text(double value, double step) {
   return printed("%g", std::round(value / std::pow(10.0, exponent) * 100) / 100) + "e" + std::to_string(exponent);
 }
 
-/// Text that may stand in XML: valid UTF-8 without control characters; the end of what is too long.
+/// Escapes text for XML. Replaces invalid UTF-8 and control characters, and keeps only the end of a long text.
 std::string xml_text(const std::string& text) {
   using nlohmann::json;
   std::string sound = json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace)).get<std::string>();
@@ -85,7 +85,7 @@ struct Point {
   double x, y;
 };
 
-/// Of each stretch of a long curve its first, lowest, highest and last point: what its pixels show.
+/// Thins a long curve: keeps the first, lowest, highest and last point of each stretch, which look the same.
 std::vector<Point> thinned(const std::vector<Point>& points) {
   if (points.size() <= most_points) return points;
   std::vector<Point> kept;
@@ -101,7 +101,7 @@ std::vector<Point> thinned(const std::vector<Point>& points) {
   return kept;
 }
 
-/// A curve with a gap at each value that is not finite.
+/// Draws a curve with a gap at each value that is not finite.
 template <class Value>
 std::string curve(const PlottedRun& run, Value value, const Scale& x, const Scale& y, const char* colour,
                   const char* style) {
@@ -137,7 +137,7 @@ std::vector<double> all_values(const std::vector<PlottedRun>& runs, Value value)
   return values;
 }
 
-/// How many finite values a range leaves out, as a remark in a panel's corner.
+/// Writes into a panel's corner how many values are out of range or not finite.
 std::string outside(const std::vector<double>& values, const Scale& y, double top) {
   const auto count =
       std::ranges::count_if(values, [&](double v) { return std::isfinite(v) && (v < y.low || v > y.high); });
@@ -147,7 +147,7 @@ std::string outside(const std::vector<double>& values, const Scale& y, double to
   return text.empty() ? "" : text_at(right - 6, top + 16, "end", text, " fill=\"#777\" font-size=\"11\"");
 }
 
-/// Frame, ticks and grid of a panel between `y.at_high` and `y.at_low`.
+/// Draws frame, ticks and grid of a panel between `y.at_high` and `y.at_low`.
 std::string axes(const Scale& x, const Scale& y, const char* label) {
   std::string svg;
   const std::vector<double> steps = ticks(x.low, x.high, 8), values = ticks(y.low, y.high, 6);

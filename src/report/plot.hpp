@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Curves of runs as an SVG picture: loss and held-out loss, gradient norm and learning rate, by step.
+/// Draws runs as an SVG picture: loss and held-out loss, gradient norm and learning rate, by step.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace fsdp::report {
 
-/// What a metrics file says of a step. Values that were not finite are NaN or infinite.
+/// The values of one step in a metrics file; they may be NaN or infinite.
 struct StepPoint {
   std::int64_t step = 0;
   double loss = 0, grad_norm = 0, lr = 0;
@@ -24,22 +24,22 @@ struct HeldOutPoint {
 
 struct PlottedRun {
   std::string name = {};
-  std::vector<StepPoint> steps = {};  ///< ascending: what a resumed run did again is there once, as it was last
+  std::vector<StepPoint> steps = {};  ///< ascending; a repeated step of a resumed run has its last values
   std::vector<HeldOutPoint> held_out = {};
   std::vector<std::string> left_out =
-      {};  ///< a sentence for each line that says nothing, such as "m.jsonl:3: is empty"
+      {};  ///< a sentence for each line that cannot be used, such as "m.jsonl:3: is empty"
 };
 
-/// Reads a metrics file. Throws InputError where it cannot be read or holds no step.
+/// Reads a metrics file. Throws InputError if it cannot be read or has no steps.
 PlottedRun read_run(const std::filesystem::path& path);
 
-/// Round numbers within [low, high], about `wanted` of them.
+/// Returns about `wanted` round numbers in [low, high].
 std::vector<double> ticks(double low, double high, int wanted);
 
-/// A range that shows all finite values but few that lie far from the others. Never empty.
+/// Returns a range for an axis. It contains all finite values except a few outliers, and is never empty.
 std::pair<double, double> shown_range(std::vector<double> values);
 
-/// The picture, as text.
+/// Returns the picture as SVG text.
 std::string svg_of(const std::vector<PlottedRun>& runs);
 
 }  // namespace fsdp::report

@@ -36,9 +36,9 @@ std::string start_text(const StartRecord& record, const std::string& data, std::
   text << "stack     " << record.stack << ", " << record.world << (record.world == 1 ? " rank x " : " ranks x ")
        << record.threads << (record.threads == 1 ? " thread" : " threads")
        << (record.instruction_set.empty() ? "" : ", ") << record.instruction_set
-       << (record.shared_cores > 0 ? message(" (slow: more threads than the ", record.shared_cores,
-                                             record.shared_cores == 1 ? " core" : " cores", " of this machine)")
-                                   : "")
+       << (record.crowded_cores > 0 ? message(" (slow: more threads than the ", record.crowded_cores,
+                                              record.crowded_cores == 1 ? " core" : " cores", " that they may use)")
+                                    : "")
        << "\nmodel     " << record.model_name << ": " << record.parameters << " parameters";
   for (const ConfigValue& size : record.sizes)
     if (const auto* const number = std::get_if<std::int64_t>(&size.value); number != nullptr && *number != 0)
@@ -73,7 +73,7 @@ std::string memory_table(const device::BytesByKind& bytes, const std::string& ti
   text << title << '\n';
   const std::string_view cache = device::memory_kind_names[static_cast<std::size_t>(device::MemoryKind::cache)];
   for (const auto& [name, value] : ranges::views::zip(device::memory_kind_names, bytes))
-    if (value > 0 || name != cache) row(name, value);  // training keeps none
+    if (value > 0 || name != cache) row(name, value);  // training has no KV cache
   row("peak", ranges::accumulate(bytes, std::int64_t{0}));
   return text.str();
 }
@@ -94,7 +94,7 @@ std::string mean_loss_json(double loss, std::int64_t tokens) {
 }
 
 TraceEvent trace_event(const sharding::Task& task, int rank, double begin_seconds, double seconds) {
-  // Closing a gradient waits for its reduction.
+  // close_gradient waits for the reduction, so it belongs to communication.
   const bool communicates = sharding::communicates(task.action) || task.action == sharding::Action::close_gradient;
   return {.name = std::string(sharding::name_of(task.action)) + " " + std::to_string(task.index),
           .category = communicates ? "comm" : "compute",

@@ -17,7 +17,7 @@ namespace {
 
 using Line = nlohmann::json;
 
-/// A number, or one of the words that metrics.cpp writes where JSON has none.
+/// Returns a number; also reads the strings that metrics.cpp writes for NaN and infinities.
 std::optional<double> number_of(const Line& line, const char* key) {
   const auto found = line.find(key);
   if (found == line.end()) return std::nullopt;
@@ -29,7 +29,7 @@ std::optional<double> number_of(const Line& line, const char* key) {
   return std::nullopt;
 }
 
-/// Whether the line was one of a metrics file. Lines that tell of no step are, too.
+/// Reads a line of a metrics file. Returns false if it is none; lines without a step are valid, too.
 bool take(const Line& line, PlottedRun& run) {
   if (!line.is_object()) return false;
   const auto event = line.find("event");

@@ -32,27 +32,27 @@ std::string fixed(Number number) {
   return bytes;
 }
 
-/// Seven bits a byte, the lowest first; a set top bit says that more follow.
+/// Encodes seven bits per byte, lowest first; the top bit is set if more bytes follow.
 std::string varint(std::uint64_t number) {
   std::string bytes;
   for (; number >= 0x80; number >>= 7) bytes += static_cast<char>((number & 0x7f) | 0x80);
   return bytes += static_cast<char>(number);
 }
 
-// Fields of a protobuf message: number and wire type, then the value.
+// Encode a field of a protobuf message: field number and wire type, then the value.
 std::string key(int field, int type) { return varint(static_cast<std::uint64_t>(field) << 3 | type); }
 std::string integer(int field, std::int64_t value) { return key(field, 0) + varint(static_cast<std::uint64_t>(value)); }
 std::string real64(int field, double value) { return key(field, 1) + fixed(std::bit_cast<std::uint64_t>(value)); }
 std::string real32(int field, float value) { return key(field, 5) + fixed(std::bit_cast<std::uint32_t>(value)); }
 std::string bytes(int field, std::string_view value) { return (key(field, 2) + varint(value.size())).append(value); }
 
-/// A TFRecord's checksum is no CRC of bytes that hold CRCs.
+/// The checksum of a TFRecord: a CRC-32C, masked because CRCs of data that contain CRCs are weak.
 std::string masked_crc(std::string_view text) {
   const std::uint32_t crc = checkpoint::crc32c(std::as_bytes(std::span(text)));
   return fixed(std::rotr(crc, 15) + 0xa282ead8u);
 }
 
-/// Indented, which is how Markdown keeps a text as it is.
+/// Indents a text, so that Markdown shows it unchanged.
 std::string sample_markdown(const SampleRecord& record) {
   std::string text = "    ";
   for (const char c : record.whole()) text.append(1, c).append(c == '\n' ? "    " : "");
@@ -61,7 +61,7 @@ std::string sample_markdown(const SampleRecord& record) {
 
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
-/// Seconds in the name of the newest event file, or 0.
+/// Returns the seconds in the name of the newest event file; 0 if there is none.
 std::int64_t newest_in(const std::filesystem::path& directory, std::error_code& error) {
   std::int64_t newest = 0;
   for (std::filesystem::directory_iterator entry(directory, error), end; !error && entry != end;
@@ -83,7 +83,7 @@ std::string tf_record(std::string_view message) {
   return (length + masked_crc(length)).append(message) + masked_crc(message);
 }
 
-// Numbers of fields: tensorflow/core/util/event.proto and framework/summary.proto.
+// Field numbers: see tensorflow/core/util/event.proto and framework/summary.proto.
 std::string version_event(double seconds) { return real64(1, seconds) + bytes(3, "brain.Event:2"); }
 
 std::string start_event(double seconds, std::int64_t step) {
@@ -100,7 +100,7 @@ std::string scalars_event(double seconds, std::int64_t step, std::span<const Sca
 std::string text_event(double seconds, std::int64_t step, std::string_view tag, std::string_view text) {
   constexpr std::int64_t strings = 7;                       // DT_STRING
   const std::string metadata = bytes(1, bytes(1, "text"));  // plugin_data: plugin_name
-  const std::string shape = bytes(2, integer(1, 1));        // one dimension of one text
+  const std::string shape = bytes(2, integer(1, 1));        // one dimension, of size 1
   const std::string tensor = integer(1, strings) + bytes(2, shape) + bytes(8, text);
   const std::string value = bytes(1, tag) + bytes(8, tensor) + bytes(9, metadata);
   return real64(1, seconds) + integer(2, step) + bytes(5, bytes(1, value));

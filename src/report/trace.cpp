@@ -44,7 +44,7 @@ Trace::Trace(std::filesystem::path path) : path_(std::move(path)) {
   errno = 0;
   const std::ofstream file(path_, std::ios::app);
   require<InputError>(file.is_open(), "--trace ", path_.string(), ": cannot be written: ", std::strerror(errno));
-  if (!existed) std::filesystem::remove(path_, error);  // written at the end; a run that fails leaves none
+  if (!existed) std::filesystem::remove(path_, error);  // it is written at the end; a failed run leaves no file
 }
 
 Trace::~Trace() = default;

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int never = -1;
 
-/// What the tasks so far did to a group: the number of the task that did it last, or `never`.
+/// What the tasks so far did to a group. Each field is the number of the last task that did it, or `never`.
 struct GroupState {
   int gathered = never;  ///< and not released since
   int released = never;  ///< and not gathered since
@@ -33,7 +33,7 @@ struct GroupState {
   int reduced_across = never;
 };
 
-/// The tasks of a list, one after the other, under the rules of check.hpp.
+/// Applies the rules of check.hpp to the tasks of a list, one after the other.
 class Judge {
  public:
   Judge(const Schedule& schedule, const Problem& problem, const Names& names)
@@ -59,7 +59,7 @@ class Judge {
 
   /// "task 17, release block 2".
   std::string name_of(int number) const { return message("task ", number, ", ", text_of(task_at(number), names_)); }
-  /// Written out only where something is wrong.
+  /// Prints a group's name; the text is made only for an error.
   struct GroupName {
     int group;
     const Names& names;
@@ -73,7 +73,7 @@ class Judge {
   void require_of(int number, bool holds, const Parts&... parts) const {
     if (!holds) throw InputError(message("sharding: ", name_of(number), ": ", parts..., around(number)));
   }
-  /// " [training, tasks 2 to 4: gather block 0, forward block 0, release block 0]", where a person looks for it.
+  /// Returns a task's neighbourhood: " [training, tasks 2 to 4: gather block 0, forward block 0, release block 0]".
   std::string around(int number) const {
     constexpr int near = 2;
     const int begin = std::max(number - near, 0);
@@ -82,7 +82,7 @@ class Judge {
     for (int i = begin; i <= end; ++i) text += (i == begin ? " " : ", ") + text_of(task_at(i), names_);
     return text + "]";
   }
-  /// Of the task that is judged now.
+  /// Throws for the current task.
   template <class... Parts>
   void require_here(bool holds, const Parts&... parts) const {
     require_of(at_, holds, parts...);
@@ -91,7 +91,7 @@ class Judge {
   void judge() {
     const auto count = computes(task().action) ? problem_.units.size() : problem_.groups.size();
     require_here(task().index >= 0 && static_cast<std::size_t>(task().index) < count, "there are ", count, " of these");
-    // More slots than tasks are never held at once, and a number this large would only cost memory.
+    // There are never more slots held at once than tasks; a larger number would only waste memory.
     require_here(task().slot >= -1 && task().slot < static_cast<int>(schedule_.size()), "slot ", task().slot,
                  " is no number of a slot; give one from 0 on, or -1 to leave it to sharding::place");
     switch (task().action) {
@@ -133,7 +133,7 @@ class Judge {
     require_here(problem_.keeps_parts(), "no ranks keep weights together under this strategy on this mesh");
     const GroupState& group = state(task().index);
     require_here(group.gathered != never, "its weights are not gathered");
-    // The first use waits for the gather; before it the weights are still on their way.
+    // The first use waits for the gather. Before that, the weights are still in flight.
     require_here(group.used != never, "no computation used its weights since they were gathered");
     state(task().index).kept = at_;
   }
@@ -161,8 +161,8 @@ class Judge {
     group.released = at_;
   }
 
-  /// A release before any use would give up weights that are still on their way. Found late: where a use follows, that
-  /// is the better sentence.
+  /// Throws if weights were released before any use, while they may be in flight. Called late, since a use that follows
+  /// the release gets a better error.
   void require_no_idle_release(const GroupState& group) const {
     require_of(group.released, group.released == never || group.used != never,
                "no computation used its weights since they were gathered");
@@ -257,7 +257,7 @@ class Judge {
     require_here(taken, "slot ", task().slot, " is held by ", group_name(task_at(place->second).index), " since task ",
                  place->second);
   }
-  /// The slot that task `by` took.
+  /// Frees the slot that task `by` took.
   void give_back(Holders& slots, int by) {
     const int slot = task_at(by).slot;
     require_here(task().slot < 0 || slot < 0 || task().slot == slot, "it is in slot ", slot, ", not ", task().slot);
@@ -291,8 +291,8 @@ class Judge {
   Schedule computations_;
   std::vector<GroupState> groups_;
   bool judges_gradient_slots_;
-  int at_ = 0;        ///< the task that is judged
-  int computed_ = 0;  ///< computations so far
+  int at_ = 0;        ///< the current task
+  int computed_ = 0;  ///< number of computations so far
   Holders weight_slots_, gradient_slots_;
 };
 

@@ -49,7 +49,7 @@ class GradientTasks {
     }
   }
 
-  /// Closes the gradients whose reduction must be over here.
+  /// Closes the gradients whose reduction must be complete here.
   template <class Over>
   void close(int micro_batch, Over over) {
     for (const Reduction& reduction : reductions_) {
@@ -66,7 +66,7 @@ class GradientTasks {
   Schedule list_;
 };
 
-/// Numbers of the slots of one kind, on a walk through a list.
+/// Assigns the slots of one kind, task by task.
 class SlotNumbers {
  public:
   SlotNumbers(const Schedule& schedule, const Problem& problem, bool (*has_slot)(Action))
@@ -75,7 +75,7 @@ class SlotNumbers {
       if (has_slot(task.action) && task.slot >= 0) named_.insert(task.slot);
   }
 
-  /// Numbers a task of this kind; others stay.
+  /// Assigns a slot to a task of this kind; leaves other tasks alone.
   void number(Task& task) {
     if (!has_slot_(task.action) || problem_.group(task.index).slot_elements == 0) return;
     int& held = slot_of_[static_cast<std::size_t>(task.index)];
@@ -100,7 +100,7 @@ class SlotNumbers {
   const Problem& problem_;
   bool (*has_slot_)(Action);
   std::vector<int> slot_of_;  ///< by group; -1: it holds none
-  std::set<int> named_;       ///< by the list itself
+  std::set<int> named_;       ///< slots that the list itself names
   std::set<int> taken_;
 };
 

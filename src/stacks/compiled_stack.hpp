@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A row of the program's table of stacks: what one compiled stack can do, with the policies that flags describe.
+/// An entry of the program's table of compiled stacks: the flags that choose it, and its commands.
 #pragma once
 
 #include <string>
@@ -22,18 +22,18 @@
 
 namespace fsdp::stacks {
 
-/// A compiled stack: the kinds by which flags find it, and what it can do. One type of strategy may stand for several.
+/// A compiled stack. Its strategy type may represent several kinds of --sharding.
 struct CompiledStack {
-  std::string sharding;  ///< all its kinds
+  std::string sharding;  ///< all kinds that it represents
   bool (*takes)(const cli::ShardingChoice&) = nullptr;
   cli::OffloadChoice offload = cli::OffloadChoice::none;
   std::string comm;
   std::string precision;
   int (*train)(const cli::Train&) = nullptr;
   int (*evaluate)(const cli::Eval&) = nullptr;
-  int (*generate)(const cli::Generate&) = nullptr;  ///< null where the model's head has no logits
-  int (*chat)(const cli::Chat&) = nullptr;          ///< null where the model cannot continue a sequence
-  // Null where the device's memory is not the host's: floors and rivals are the CPU's.
+  int (*generate)(const cli::Generate&) = nullptr;  ///< null if the model's head has no logits
+  int (*chat)(const cli::Chat&) = nullptr;          ///< null if the model cannot continue a sequence
+  // Null if the device does not use host memory: the benches compare with code for the CPU.
   int (*bench_step)(const bench::BenchOptions&) = nullptr;
   int (*bench_generate)(const bench::BenchOptions&) = nullptr;
   int (*bench_load)(const bench::BenchOptions&) = nullptr;

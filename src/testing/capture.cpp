@@ -13,7 +13,7 @@ namespace {
 
 thread_local WorkCapture* capturing = nullptr;
 
-/// Guards points that ranks wait for.
+/// Guards the captured points that ranks wait for.
 std::mutex mutex;
 std::condition_variable recorded;
 

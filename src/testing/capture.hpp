@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What hosts ask of queues, kept instead of done, and asked again at every launch: CUDA's rules of capturing a graph.
+/// Graph capture under CUDA's rules: work on queues is recorded instead of run, and enqueued again at every launch.
 ///
-/// Calls that would break a capture throw; so do those that CUDA takes and that no graph would hold, such as work of a
-/// queue that is not part of it. Launches are checked for the order of accesses as everything else is.
+/// Calls that would break a capture throw. So do calls that CUDA accepts but leaves out of the graph, such as work on a
+/// queue that is not part of the capture. The order of a launch's accesses is checked like that of any other work.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@
 
 namespace fsdp::testing {
 
-/// An event of captured work; each launch has its own.
+/// An event of captured work; each launch records its own.
 struct CapturedPoint {
-  Clock clock;                         ///< while it was captured
+  Clock clock;                         ///< at the time of capture
   std::vector<QueuedEvent> by_launch;  ///< recorded
 };
 
@@ -30,19 +30,19 @@ class WorkCapture {
   WorkCapture(const WorkCapture&) = delete;
   WorkCapture& operator=(const WorkCapture&) = delete;
 
-  /// The one that the calling thread has begun, or nullptr.
+  /// The capture that the calling thread has begun, or nullptr.
   static WorkCapture* of_this_host();
-  /// Throws Error where the calling thread captures, since `what` would break that.
+  /// Throws Error if the calling thread is capturing, since `what` would break the capture.
   static void refuse(const char* what);
 
-  /// Calls `ask`, whose calls to queues come here.
+  /// Calls `ask` and records its calls to queues.
   void capture(const std::function<void()>& ask);
   QueuedEvent record(WorkQueue& queue);
   void wait(WorkQueue& queue, const QueuedEvent& event);
   void submit(WorkQueue& queue, const char* operation, std::span<const Access> accesses,
               const std::function<void(device::Cpu::Stream&)>& work);
 
-  /// Where ranks capture together, waits for the other hosts' launches.
+  /// Launches the work. If several ranks captured together, waits for the other hosts' launches.
   void launch(WorkQueue& origin);
 
  private:
@@ -50,7 +50,7 @@ class WorkCapture {
   struct Queue {
     std::string name;
     Clock clock;
-    std::shared_ptr<WorkQueue> own;  ///< that launches run on; none for the origin
+    std::shared_ptr<WorkQueue> own;  ///< the queue that launches run on; null for the origin
   };
   struct Asked {
     std::size_t queue;

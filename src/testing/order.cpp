@@ -25,7 +25,7 @@ MemoryOrder& MemoryOrder::instance() {
   return order;
 }
 
-/// The range that begins at `at`, cut off from the one around it; the next one where nothing is known of `at`.
+/// Returns the range that begins at `at`, splitting the one around it if needed; the next range if none contains `at`.
 MemoryOrder::Ranges::iterator MemoryOrder::split(std::uintptr_t at) {
   auto next = ranges_.lower_bound(at);
   if (next != ranges_.end() && next->first == at) return next;

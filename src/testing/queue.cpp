@@ -19,12 +19,13 @@
 namespace fsdp::testing {
 namespace {
 
-/// Guards all queues and events: there are few, and they do little.
+/// Guards all queues and events. One mutex is enough, since there are few of them.
 std::mutex mutex;
 std::condition_variable changed;
 std::atomic<bool> nothing_runs = false;
 
-/// Of the host thread that makes queues: a rank. What it waited for is over before anything that it queues later.
+/// The clock of a host thread that makes queues (a rank). What the thread has waited for happens before anything that
+/// it enqueues later.
 thread_local Clock host;
 thread_local std::int64_t queues_made = 0;
 thread_local std::set<std::int64_t> events_to_leave_out;
@@ -36,7 +37,7 @@ thread_local std::size_t points_forgotten = 0;
 struct QueuedEvent::State {
   Clock clock;
   std::thread::id host;
-  std::int64_t number = -1;  ///< among the events of its host's schedule
+  std::int64_t number = -1;  ///< number among the events of its host's schedule
   bool left_out = false;
   bool happened = false;
 };
@@ -93,11 +94,11 @@ struct WorkQueue::State {
     changed.notify_all();
   }
 
-  /// Numbers of events count by queue: in which order queues record depends on what the host happens to see.
+  /// Events are numbered by queue, since the order in which different queues record them depends on timing.
   static constexpr std::int64_t most_events = 1'000'000;
   std::int64_t next_event = most_events * queues_made++;
 
-  /// A communicator's queue: the schedule records no events of its own there.
+  /// Whether this is a communicator's queue, where the schedule records no events itself.
   bool moves_for_peers() const { return name.starts_with("threads") || name.starts_with("nccl"); }
 
   void note_wait(const QueuedEvent::State& event) {
@@ -109,7 +110,7 @@ struct WorkQueue::State {
     points_waited_at[point].push_back(event.number);
   }
 
-  std::uint64_t waited_at = 0;  ///< operations before the last point at which it waited, and one
+  std::uint64_t waited_at = 0;  ///< 1 + the number of operations before the last point at which it waited
   std::size_t point = 0;
   std::string name, last = "nothing";
   std::size_t id;
@@ -138,7 +139,7 @@ WorkQueue::~WorkQueue() {
     const std::lock_guard lock(mutex);
     state_->closing = true;
     State::all.erase(state_.get());
-    if (State::all.empty()) State::made = 0;  // clocks stay short: whoever remembers a queue is gone
+    if (State::all.empty()) State::made = 0;  // keeps clocks short: nothing refers to old queues any more
     changed.notify_all();
   }
   if (state_->thread.joinable()) state_->thread.join();

@@ -83,7 +83,7 @@ void AddedTokenFinder::split(std::string_view text, std::vector<TextPart>& parts
         std::size_t place = before;
         if (!is_space(next_code_point(text, place))) break;
       }
-      begin = std::max(begin, done);  // a token before it may have taken some
+      begin = std::max(begin, done);  // the token before may have stripped some of it
     }
     if (token->rstrip)
       for (std::size_t behind = end; end < text.size() && is_space(next_code_point(text, behind));) end = behind;

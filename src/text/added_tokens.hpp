@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tokens beside the model's: found in a text before it is split into words.
+/// Added tokens, which are not part of the model. They are found in a text before it is split into words.
 #pragma once
 
 #include <array>
@@ -19,29 +19,29 @@ namespace fsdp::text {
 struct AddedToken {
   TokenId id = 0;
   std::string content;
-  std::string pattern;  ///< what is looked for, and what decoding gives: the content, normalized where `normalized`
-  bool single_word = false;  ///< not within a word
-  bool lstrip = false;       ///< takes white space before it
-  bool rstrip = false;       ///< takes white space behind it
-  bool normalized = false;   ///< found in the normalized text, instead of in the text as it is
-  bool special = false;      ///< left out by decoding
+  std::string pattern;  ///< the text to find, which decoding writes; the content, normalized if `normalized` is set
+  bool single_word = false;  ///< does not match within a word
+  bool lstrip = false;       ///< includes white space before it
+  bool rstrip = false;       ///< includes white space after it
+  bool normalized = false;   ///< is searched in the normalized text; otherwise in the original text
+  bool special = false;      ///< may be skipped by decoding
 };
 
-/// A part of a text: one added token with what it stripped, or text between them.
+/// A part of a text: an added token with the white space that it strips, or the text between two.
 struct TextPart {
   std::size_t begin = 0;
   std::size_t end = 0;
   const AddedToken* token = nullptr;
 };
 
-/// Finds the longest of the leftmost tokens, again and again.
+/// Splits a text at added tokens: finds the leftmost match, and the longest of several there, then continues after it.
 class AddedTokenFinder {
  public:
-  /// The token outlives the finder. Of two with one pattern the later counts.
+  /// Adds a token, which must outlive the finder. A later token with the same pattern replaces an earlier one.
   void add(const AddedToken* token);
   bool empty() const { return nodes_.size() == 1; }
 
-  /// All parts of a text in UTF-8, in order, none empty.
+  /// Splits a text in UTF-8 into parts, in order; none is empty.
   void split(std::string_view text, std::vector<TextPart>& parts) const;
 
  private:
@@ -49,11 +49,11 @@ class AddedTokenFinder {
     std::vector<std::pair<unsigned char, std::uint32_t>> next;
     const AddedToken* token = nullptr;
   };
-  /// The longest token that begins at `at`.
+  /// Returns the longest token that begins at `at`, or nullptr.
   const AddedToken* longest(std::string_view text, std::size_t at) const;
 
   std::vector<Node> nodes_{1};
-  std::array<std::uint32_t, 256> first_{};  // node behind a first byte, 0 where no token begins so
+  std::array<std::uint32_t, 256> first_{};  // node after a first byte; 0: no token begins with it
 };
 
 }  // namespace fsdp::text

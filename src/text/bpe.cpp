@@ -13,10 +13,10 @@
 namespace fsdp::text {
 namespace {
 
-constexpr std::size_t short_word = 64;                   // characters, up to which a scan beats a queue
+constexpr std::size_t short_word = 64;                   // up to so many characters, a scan is faster than a queue
 constexpr std::string_view space_mark = "\xE2\x96\x81";  // U+2581
 
-/// Whether a U+2581 stands behind another character.
+/// Returns whether a U+2581 follows another character.
 bool has_space_inside(std::string_view token) {
   for (std::size_t at = token.find(space_mark, 1); at != token.npos; at = token.find(space_mark, at + 1))
     if (!token.substr(0, at).ends_with(space_mark)) return true;
@@ -104,7 +104,7 @@ void Bpe::add_character(std::string_view character, bool& pending, std::vector<T
   if (byte_fallback_) {
     const std::string_view bytes = byte_level_ ? character_of_byte(byte(character[0])) : character;
     if (std::all_of(bytes.begin(), bytes.end(), [&](char c) { return fallback_[byte(c)].has_value(); })) {
-      for (const char c : bytes) ids.push_back(*fallback_[byte(c)]);  // before an unknown token that still waits
+      for (const char c : bytes) ids.push_back(*fallback_[byte(c)]);  // comes before a pending unknown token
       return;
     }
   }
@@ -139,7 +139,7 @@ void Bpe::append(std::string_view word, BpeScratch& scratch, std::vector<TokenId
 
 void Bpe::merge_short(std::vector<TokenId>& ids, std::vector<Merge>& merges) const {
   if (ids.size() < 2) return;
-  merges.clear();  // of a token and the next
+  merges.clear();  // of each token with the next
   for (std::size_t i = 0; i + 1 < ids.size(); ++i) merges.push_back(merges_.find(ids[i], ids[i + 1]));
   while (!merges.empty()) {
     std::size_t best = 0;
@@ -187,7 +187,7 @@ void Bpe::merge_long(BpeScratch& scratch) const {
     const std::uint32_t right = gone[best.place] ? nowhere : next[best.place];
     if (right == nowhere) continue;
     const Merge merge = merges_.find(ids[best.place], ids[right]);
-    if (merge.rank == Merge::none || merge.id != best.id) continue;  // one of the two was merged before
+    if (merge.rank == Merge::none || merge.id != best.id) continue;  // outdated: one of the two tokens was merged
     ids[best.place] = best.id;
     gone[right] = true;
     next[best.place] = next[right];

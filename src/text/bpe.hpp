@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The model of tokenizer.json, "BPE": a word becomes its characters' tokens, of which neighbours are merged, the pair
-/// of the lowest rank first.
+/// The model "BPE" of tokenizer.json: starts with a word's characters and merges neighbouring tokens, the pair with the
+/// lowest rank first.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 
 namespace fsdp::text {
 
-/// What a file says of its model.
+/// The model in the file.
 struct BpeFile {
   struct Token {
     std::string_view name;
@@ -28,7 +28,7 @@ struct BpeFile {
   struct Pair {
     std::string_view left, right;
   };
-  std::vector<Token> vocabulary;  ///< by id; its names and those of merges are the file's
+  std::vector<Token> vocabulary;  ///< by id; names in it and in `merges` refer to the file's text
   std::vector<Pair> merges;       ///< by rank
   std::optional<std::string> unknown;
   bool byte_fallback = false;  ///< a character without a token becomes tokens <0x..> of its bytes
@@ -36,7 +36,7 @@ struct BpeFile {
   bool ignore_merges = false;  ///< a word that is a token stays whole
 };
 
-/// Room for one word's work. One thread uses it at a time.
+/// Workspace for encoding one word; for one thread at a time.
 struct BpeScratch {
   std::vector<TokenId> ids;
   std::vector<Merge> merges;
@@ -48,15 +48,17 @@ struct BpeScratch {
   std::vector<Candidate> queue;
 };
 
+/// A BPE model.
 class Bpe {
  public:
-  /// `byte_level`: words are bytes, each a character of the file's alphabet. Throws InputError "`source`: ...".
+  /// `byte_level`: words are bytes, which the file's vocabulary writes in byte_alphabet.hpp's characters. Throws
+  /// InputError "`source`: ...".
   Bpe(BpeFile file, bool byte_level, const std::string& source);
 
-  /// Appends the ids of a word, which is not empty: UTF-8, or any bytes where the model is byte-level.
+  /// Appends the ids of a word, which must not be empty: UTF-8, or any bytes if the model is byte-level.
   void append(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& ids) const;
 
-  /// Whether words may be cut before a U+2581 that follows another character, and become the same ids.
+  /// Returns whether cutting words before a U+2581 that follows another character leaves the ids unchanged.
   bool cuts_at_spaces() const { return cuts_at_spaces_; }
 
   const TokenMap& vocabulary() const { return vocabulary_; }  ///< by id
@@ -69,9 +71,9 @@ class Bpe {
   void merge_long(BpeScratch& scratch) const;
 
   TokenMap vocabulary_;
-  TokenMap whole_words_;  // by their bytes, where ignore_merges
+  TokenMap whole_words_;  // with ignore_merges: tokens by their bytes
   PairMap merges_;
-  std::array<std::optional<TokenId>, 256> of_byte_;   // tokens of one character: of a byte, or of ASCII
+  std::array<std::optional<TokenId>, 256> of_byte_;   // tokens of a single byte or ASCII character
   std::array<std::optional<TokenId>, 256> fallback_;  // <0x..>
   std::optional<std::string> unknown_name_;
   std::optional<TokenId> unknown_;

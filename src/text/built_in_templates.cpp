@@ -4,7 +4,7 @@
 namespace fsdp::text {
 namespace {
 
-/// Before each of them: what stands in a wrong order.
+/// The beginning of each template: raises an exception if messages are in a wrong order.
 constexpr std::string_view order = R"({%- for message in messages %}
   {%- if message.role == 'system' and not loop.first %}
     {{- raise_exception('the role system stands behind other messages; put it first') }}
@@ -15,7 +15,7 @@ constexpr std::string_view order = R"({%- for message in messages %}
 {%- endfor %}
 )";
 
-/// OpenAI's format, as Qwen, SmolLM and many others have it.
+/// OpenAI's format, which Qwen, SmolLM and many others use.
 constexpr std::string_view chatml = R"({%- for message in messages %}
   {{- '<|im_start|>' + message.role + '\n' }}
   {%- if message.role == 'assistant' %}
@@ -38,7 +38,7 @@ constexpr std::string_view llama3 = R"({{- bos_token if bos_token else '<|begin_
 {%- endfor %}
 {%- if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %})";
 
-/// Words alone, for models whose vocabulary has no tokens for roles.
+/// Plain words, for models whose vocabulary has no tokens for roles.
 constexpr std::string_view plain = R"({{- bos_token if bos_token else '' }}
 {%- for message in messages %}
   {%- if message.role == 'system' %}

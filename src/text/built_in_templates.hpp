@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Chat templates for models that bring none.
+/// Chat templates for models without one.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace fsdp::text {
 
-/// chatml, llama3 or plain; nothing for another name. Each marks its answers by generation blocks, and refuses what
-/// stands in a wrong order.
+/// Returns the template chatml, llama3 or plain; nothing for another name. Each marks its answers by generation blocks,
+/// and refuses messages in a wrong order.
 std::optional<std::string> built_in_template(std::string_view name);
 
 }  // namespace fsdp::text

@@ -11,11 +11,11 @@ namespace {
 
 struct Alphabet {
   std::array<std::string, 256> characters;
-  std::array<int, 0x200> bytes{};  // by code point, -1 where it stands for none
+  std::array<int, 0x200> bytes{};  // by code point; -1: represents no byte
 
   Alphabet() {
     bytes.fill(-1);
-    char32_t moved = 0x100;  // what is not visible follows Latin-1, in order
+    char32_t moved = 0x100;  // invisible bytes get the characters after Latin-1, in order
     for (unsigned byte = 0; byte < 256; ++byte) {
       const bool visible = (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
       const char32_t code = visible ? byte : moved++;
@@ -53,7 +53,7 @@ bool append_bytes(std::string& out, std::string_view token) {
 std::optional<unsigned char> byte_of_fallback(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
   std::string_view digits = token.substr(3, 2);
-  if (digits[0] == '+') digits.remove_prefix(1);  // as Rust reads numbers
+  if (digits[0] == '+') digits.remove_prefix(1);  // Rust accepts a sign, too
   unsigned value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
   if (error != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;

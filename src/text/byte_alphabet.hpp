@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The alphabet of byte-level files, in which GPT-2 first wrote bytes as visible characters.
+/// The alphabet of byte-level files, introduced by GPT-2: it writes each byte as a visible character.
 #pragma once
 
 #include <optional>
@@ -9,16 +9,17 @@
 
 namespace fsdp::text {
 
-/// The UTF-8 of the character that stands for a byte.
+/// Returns the character for a byte, as UTF-8.
 const std::string& character_of_byte(unsigned char byte);
 
-/// Appends the bytes of a token that is written in the alphabet; false, and nothing, where a character of it is not.
+/// Appends the bytes of a token that is written in the alphabet. Appends nothing and returns false if it has other
+/// characters.
 bool append_bytes(std::string& out, std::string_view token);
 
-/// The byte of a token "<0x..>".
+/// Returns the byte of a token "<0x..>"; nothing for another token.
 std::optional<unsigned char> byte_of_fallback(std::string_view token);
 
-/// The token "<0x..>" of a byte.
+/// Returns the token "<0x..>" for a byte.
 std::string fallback_of_byte(unsigned char byte);
 
 }  // namespace fsdp::text

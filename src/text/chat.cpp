@@ -43,15 +43,15 @@ void check_messages(const Json& messages, std::string_view name, const std::stri
 
 bool is_answer(const Json& message) { return message.at("role") == "assistant"; }
 
-/// Where places of a text stand among its tokens, asked for in order.
+/// Maps places in a text to its tokens. Ask for places in ascending order.
 class Borders {
  public:
   Borders(const Tokenizer& tokenizer, std::string_view text, const std::vector<TokenId>& whole)
       : tokenizer_(tokenizer), text_(text), whole_(whole) {}
 
   struct Border {
-    std::size_t tokens = 0;  ///< before the place, and the same whether the text ends there or goes on
-    bool exact = false;      ///< no token stands across the place
+    std::size_t tokens = 0;  ///< number of tokens before the place that do not depend on the text after it
+    bool exact = false;      ///< no token spans the place
   };
 
   Border at(std::size_t place) {
@@ -62,7 +62,7 @@ class Borders {
   }
 
  private:
-  /// By the tokens between an exact border and the place.
+  /// Encodes the text from an exact border up to the place, and compares its tokens with those of the whole text.
   Border compared_from(std::size_t byte, std::size_t token, std::size_t place) const {
     std::vector<TokenId> part;
     const std::string_view text = text_.substr(byte, place - byte);
@@ -75,7 +75,7 @@ class Borders {
   const Tokenizer& tokenizer_;
   std::string_view text_;
   const std::vector<TokenId>& whole_;
-  std::size_t byte_ = 0, token_ = 0;  // of the last exact border: what stands before is not encoded again
+  std::size_t byte_ = 0, token_ = 0;  // the last exact border; the text before it is not encoded again
 };
 
 ChatTokens tokens_of(const Tokenizer& tokenizer, std::string_view text, const std::vector<TextRange>& answers) {
@@ -86,13 +86,13 @@ ChatTokens tokens_of(const Tokenizer& tokenizer, std::string_view text, const st
     if (answer.begin == answer.end) continue;
     const std::size_t begin = borders.at(answer.begin).tokens;
     const Borders::Border last = borders.at(answer.end);
-    const bool shared = !last.exact && last.tokens < tokens.ids.size();  // by the answer's last letter and what follows
+    const bool shared = !last.exact && last.tokens < tokens.ids.size();  // a token spans the answer's end
     for (std::size_t i = begin; i < last.tokens + (shared ? 1 : 0); ++i) tokens.answers[i] = true;
   }
   return tokens;
 }
 
-/// The token that a template writes behind an answer, such as "<|im_end|>"; empty where it writes none.
+/// Returns the token that a template writes after an answer, such as "<|im_end|>"; empty if it writes none.
 std::string text_behind_answers(const ChatFormat& format) {
   const std::string mark = "tessera";
   std::string with;
@@ -100,7 +100,7 @@ std::string text_behind_answers(const ChatFormat& format) {
     with = format.prompt("[" + chat_message("user", "x") + "," + chat_message("assistant", mark) + "," +
                          chat_message("user", "x") + "]");
   } catch (const InputError&) {
-    return {};  // it wants other conversations; answers end at the model's end token
+    return {};  // the template refuses this conversation; answers end at the model's end token
   }
   const std::size_t at = with.rfind(mark);
   if (at == with.npos) return {};
@@ -112,12 +112,12 @@ std::string text_behind_answers(const ChatFormat& format) {
 
 }  // namespace
 
-/// A line of JSONL whose parts were looked at.
+/// A parsed and checked line of JSONL.
 struct ChatFormat::Row {
   Json messages = Json::array();
   Json tools = nullptr;
   Json more = Json::object();  // chat_template_kwargs
-  std::size_t given = 0;       // messages of the prompt, whose answers are not learned
+  std::size_t given = 0;       // number of messages in the prompt, whose answers are not learned
   bool asks = false;           // add_generation_prompt
   bool is_text = false;
   std::string prompt = {}, completion = {};
@@ -252,7 +252,7 @@ ChatTokens ChatFormat::encode(std::string_view json, const std::string& source) 
   const Row row = Row::of(parse_strict_ordered(json, source, row_limits), source);
   ChatTokens tokens = row.is_text ? of_texts(row) : of_messages(row, source);
   const auto first_target =
-      tokens.answers.begin() + (tokens.answers.empty() ? 0 : 1);  // nothing foretells a first token
+      tokens.answers.begin() + (tokens.answers.empty() ? 0 : 1);  // the first token is never a target
   require<InputError>(std::find(first_target, tokens.answers.end(), true) != tokens.answers.end(), source,
                       ": holds no answer: no message of the role assistant, or an empty completion; give it one, or ",
                       "leave the line out");

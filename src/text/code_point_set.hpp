@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A set of code points as sorted ranges, and a table that gives every code point a small number.
+/// A set of code points as sorted ranges, and a table with a byte for each code point.
 #pragma once
 
 #include <array>
@@ -20,11 +20,11 @@ struct CodePointRange {
   friend bool operator==(const CodePointRange&, const CodePointRange&) = default;
 };
 
-/// Ranges in order, none empty, none touching the next.
+/// A set of code points: sorted ranges that are not empty and not adjacent.
 class CodePointSet {
  public:
   CodePointSet() = default;
-  explicit CodePointSet(std::vector<CodePointRange> ranges);  ///< in any order, overlapping as they like
+  explicit CodePointSet(std::vector<CodePointRange> ranges);  ///< in any order; may overlap
 
   const std::vector<CodePointRange>& ranges() const { return ranges_; }
   bool contains(char32_t code) const;
@@ -39,16 +39,16 @@ class CodePointSet {
   std::vector<CodePointRange> ranges_;
 };
 
-/// A byte for each code point. Pages of 256 that hold the same are kept once.
+/// A table with a byte for each code point. Equal pages of 256 code points are stored once.
 class CodePointTable {
  public:
-  /// `fill(bytes)` gets a zero for each code point, and writes what differs.
+  /// `fill(bytes)` gets a vector of zeros, one for each code point, and writes the other values.
   explicit CodePointTable(const std::function<void(std::vector<std::uint8_t>&)>& fill);
 
   std::uint8_t operator[](char32_t code) const { return bytes_[pages_[code >> 8] + (code & 0xFF)]; }
 
  private:
-  std::vector<std::uint32_t> pages_;  // where a page begins in bytes_
+  std::vector<std::uint32_t> pages_;  // each page's first index in bytes_
   std::vector<std::uint8_t> bytes_;
 };
 

@@ -8,7 +8,7 @@ Utf8Step utf8_step(std::string_view text) {
   const unsigned char first = byte(0);
   if (first < 0x80) return {.length = 1, .valid = true};
   if (first < 0xC2 || first > 0xF4) return {.length = 1};
-  // Bounds of the second byte: no overlong form, no surrogate, nothing above U+10FFFF.
+  // Bounds of the second byte: exclude overlong forms, surrogates and code points above U+10FFFF.
   const unsigned char low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
   const unsigned char high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
   const std::size_t length = utf8_length(first);

@@ -14,12 +14,12 @@ namespace fsdp::text {
 inline constexpr char32_t code_point_end = 0x110000;
 inline constexpr std::string_view replacement = "\xEF\xBF\xBD";  ///< U+FFFD
 
-/// Bytes of a code point whose first byte is given, in valid UTF-8.
+/// Returns the length of a code point in valid UTF-8, from its first byte.
 inline std::size_t utf8_length(unsigned char first) {
   return first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
 }
 
-/// The code point at `at`, which moves behind it. The text is valid UTF-8.
+/// Returns the code point at `at` and advances `at` behind it. The text must be valid UTF-8.
 inline char32_t next_code_point(std::string_view text, std::size_t& at) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[at + i]); };
   const std::size_t length = utf8_length(byte(0));
@@ -31,7 +31,7 @@ inline char32_t next_code_point(std::string_view text, std::size_t& at) {
   return code;
 }
 
-/// Where the code point that ends before `at` begins. The text is valid UTF-8.
+/// Returns where the code point before `at` begins. The text must be valid UTF-8.
 inline std::size_t previous_code_point(std::string_view text, std::size_t at) {
   do --at;
   while ((static_cast<unsigned char>(text[at]) & 0xC0) == 0x80);
@@ -53,7 +53,7 @@ inline void append_utf8(std::string& out, char32_t code) {
   }
 }
 
-/// Bytes from `begin` on that are ASCII.
+/// Returns how many bytes at the beginning of the text are ASCII.
 inline std::size_t ascii_length(std::string_view text) {
   std::size_t at = 0;
   for (std::uint64_t word = 0; at + 8 <= text.size(); at += 8) {
@@ -66,21 +66,21 @@ inline std::size_t ascii_length(std::string_view text) {
 
 inline bool is_ascii(std::string_view text) { return ascii_length(text) == text.size(); }
 
-/// What stands at a place of a text of any bytes.
+/// The code point, or the invalid bytes, at a place of a text.
 struct Utf8Step {
-  std::size_t length = 0;  ///< bytes of the code point, or of the longest part of one that is not whole
+  std::size_t length = 0;  ///< bytes of the code point, or of the invalid part
   bool valid = false;
-  bool cut = false;  ///< the text ends within a code point that is right so far
+  bool cut = false;  ///< the text ends within a code point that is valid so far
 };
 
-/// The step at the text's begin, which is not empty. An error is as long as Unicode's "maximal subpart", as Python's
-/// errors="replace" and Rust's from_utf8_lossy take it.
+/// Returns the step at the beginning of a text, which must not be empty. An invalid part is Unicode's "maximal
+/// subpart", as in Python's errors="replace" and Rust's from_utf8_lossy.
 Utf8Step utf8_step(std::string_view text);
 
-/// Bytes from the begin on that are valid UTF-8.
+/// Returns how many bytes at the beginning of the text are valid UTF-8.
 std::size_t valid_length(std::string_view text);
 
-/// Appends the text, U+FFFD for each error.
+/// Appends the text, with U+FFFD in place of each invalid part.
 void append_replacing(std::string& out, std::string_view text);
 
 }  // namespace fsdp::text

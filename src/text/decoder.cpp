@@ -17,7 +17,7 @@ Tokens apply(const DecodeByteLevel&, Tokens tokens) {
   return {std::move(text)};
 }
 
-/// Runs of tokens <0x..> become their bytes, or as many U+FFFD where those are not UTF-8.
+/// Replaces each run of tokens <0x..> by its bytes; by one U+FFFD per byte if they are not valid UTF-8.
 Tokens apply(const DecodeByteFallback&, Tokens tokens) {
   Tokens out;
   std::string bytes;

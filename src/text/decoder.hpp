@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How tokens become text: "decoder" of tokenizer.json.
+/// Decoders, "decoder" of tokenizer.json: convert tokens to text.
 ///
-/// To add one: a struct here, its case in decoder.cpp, its name in decoder_json.cpp.
+/// To add one: add a struct here, its case in decoder.cpp, and its name in decoder_json.cpp.
 #pragma once
 
 #include <cstddef>
@@ -20,19 +20,20 @@ struct DecodeByteLevel {};
 struct DecodeByteFallback {};
 struct DecodeFuse {};
 
-/// `replacement` becomes a space; in the first token it goes, where encoding prepends one.
+/// Replaces `replacement` by a space; in the first token it is removed if `prepended`.
 struct DecodeMetaspace {
   std::string replacement;
   bool prepended = true;
 };
 
-/// At most so many of a character go from both ends of each token.
+/// Removes up to `start` and `stop` times `content` from the beginning and the end of each token.
 struct DecodeStrip {
   std::string content;
   std::size_t start = 0;
   std::size_t stop = 0;
 };
 
+/// A sequence of decoding steps.
 class Decoder {
  public:
   using Step = std::variant<DecodeByteLevel, DecodeByteFallback, DecodeFuse, DecodeMetaspace, DecodeStrip, Replace>;
@@ -40,15 +41,15 @@ class Decoder {
   Decoder() = default;
   Decoder(std::vector<Step> steps, bool spaces_between) : steps_(std::move(steps)), spaces_between_(spaces_between) {}
 
-  /// The decoder of byte-level files: a token's bytes do not depend on its neighbours.
+  /// Returns whether this is the decoder of byte-level files: then a token's bytes do not depend on its neighbours.
   bool byte_level() const { return steps_.size() == 1 && std::holds_alternative<DecodeByteLevel>(steps_[0]); }
 
-  /// The text of tokens by their names.
+  /// Returns the text of tokens, given by their names.
   std::string decode(std::vector<std::string> tokens) const;
 
  private:
   std::vector<Step> steps_;
-  bool spaces_between_ = true;  // a file without a decoder joins its tokens so
+  bool spaces_between_ = true;  // without a decoder in the file, tokens are joined by spaces
 };
 
 }  // namespace fsdp::text

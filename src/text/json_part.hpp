@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A value of tokenizer.json with its place in the file, and what the parts of a tokenizer are read by.
+/// An object of tokenizer.json with its name for errors, and the functions that read the parts of a tokenizer.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace fsdp::text {
 
 inline constexpr std::int64_t largest_id = 0x7FFFFFFF;
 
-/// An object of the file. Functions throw InputError "`source`: the `name` ..." for what is not as asked.
+/// An object of the file. Functions throw InputError "`source`: the `name` ..." for a missing or invalid value.
 class JsonPart {
  public:
   JsonPart(const nlohmann::json& value, std::string name, const std::string& source);
@@ -33,18 +33,18 @@ class JsonPart {
   const std::string& name() const { return name_; }
   const nlohmann::json& value() const { return *value_; }
 
-  bool has(const char* key) const;  ///< there, and not null
+  bool has(const char* key) const;  ///< whether the key is there and not null
   bool flag(const char* key, bool otherwise) const;
   bool flag(const char* key) const;
   std::string text(const char* key) const;
-  std::string character(const char* key) const;  ///< a text of one character
+  std::string character(const char* key) const;  ///< a text with exactly one character
   std::int64_t number(const char* key, std::int64_t most) const;
   const nlohmann::json& array(const char* key) const;
   JsonPart object(const char* key) const;
 
   std::string type() const { return text("type"); }
 
-  /// The entries of a Sequence, those of Sequences within it in their place; the part itself where it is none.
+  /// Returns the entries of a Sequence, with nested Sequences flattened; the part itself if it is not a Sequence.
   std::vector<JsonPart> steps(const char* key) const;
 
   template <class... Parts>
@@ -60,7 +60,7 @@ class JsonPart {
   const std::string* source_;
 };
 
-/// {"String": ..} or {"Regex": ..}: the first where the flag is set.
+/// {"String": ..} if `literal`, else {"Regex": ..}.
 struct PatternText {
   bool literal = false;
   std::string text;
@@ -74,7 +74,7 @@ Decoder read_decoder(const JsonPart& part);
 PostProcessor read_post_processor(const JsonPart& part);
 BpeFile read_bpe(const JsonPart& part);
 
-/// The entries of "added_tokens" with the ids that the file gives them.
+/// Reads the entries of "added_tokens", with the ids in the file.
 std::vector<AddedToken> read_added_tokens(const nlohmann::json& root, const std::string& source);
 
 }  // namespace fsdp::text

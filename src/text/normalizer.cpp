@@ -52,7 +52,7 @@ Part Normalizer::apply(Part part, std::string& buffer) const {
       next += part.text;
     } else {
       const auto& replace = std::get<Replace>(step);
-      if (part.at_begin) {  // what replaces several characters counts as the last of them
+      if (part.at_begin) {  // a replacement of several characters counts as the last of them
         const std::size_t replaced = replace.first_at_begin(part.text);
         const bool one = replaced > 0 && replaced == utf8_length(static_cast<unsigned char>(part.text[0]));
         part.at_begin = replaced == 0 || (one && !replace.content.empty());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What happens to a text before it is split: "normalizer" of tokenizer.json.
+/// Normalizers, "normalizer" of tokenizer.json: change a text before it is split into words.
 ///
-/// To add one: a struct here, its case in normalizer.cpp, its name in normalizer_json.cpp.
+/// To add one: add a struct here, its case in normalizer.cpp, and its name in normalizer_json.cpp.
 #pragma once
 
 #include <optional>
@@ -16,30 +16,31 @@
 
 namespace fsdp::text {
 
-/// Puts a text before one that is not empty.
+/// Prepends `content` to a text that is not empty.
 struct Prepend {
   std::string content;
 };
 
-/// Replaces each match of a pattern, or each place of a literal.
+/// Replaces each match of a pattern, or each occurrence of a literal.
 struct Replace {
   std::optional<RegularExpression> pattern;  ///< none: the literal
   std::string literal;
   std::string content;
 
-  /// Appends what `text` becomes; whether anything was found.
+  /// Appends the changed text. Returns whether anything was replaced.
   bool append(std::string& out, std::string_view text) const;
-  /// The bytes at the begin of the text that are replaced, 0 where another part of it comes first.
+  /// Returns how many bytes at the beginning of the text are replaced by the first match; 0 if it begins later.
   std::size_t first_at_begin(std::string_view text) const;
 };
 
-/// A text within a larger one that is encoded.
+/// A part of the text that is being encoded.
 struct Part {
   std::string_view text;
-  bool at_begin = false;  ///< its first character is the first of what is encoded
-  bool follows = false;   ///< it goes on where another was cut: nothing is put before it
+  bool at_begin = false;  ///< it begins with the first character of the whole text
+  bool follows = false;   ///< the text continues another one: nothing is prepended
 };
 
+/// A sequence of normalizing steps.
 class Normalizer {
  public:
   using Step = std::variant<UnicodeForm, Prepend, Replace>;
@@ -49,7 +50,7 @@ class Normalizer {
 
   const std::vector<Step>& steps() const { return steps_; }
 
-  /// The text, or what `buffer` then holds.
+  /// Applies all steps. The result refers to the part's text if it is unchanged, else to `buffer`.
   Part apply(Part part, std::string& buffer) const;
 
  private:

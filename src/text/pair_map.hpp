@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Merges by their two tokens: one array, open addressing.
+/// A hash table of merges by pairs of tokens: one array with open addressing.
 #pragma once
 
 #include <bit>
@@ -12,22 +12,23 @@
 
 namespace fsdp::text {
 
-/// What two neighbours become, and how early.
+/// The token that two neighbours are merged to, and the rank of the merge.
 struct Merge {
   std::uint32_t rank = none;
   TokenId id = 0;
   static constexpr std::uint32_t none = 0xFFFFFFFF;
 };
 
+/// Maps pairs of tokens to merges.
 class PairMap {
  public:
-  /// For at most `count` pairs.
+  /// Has room for `count` pairs.
   explicit PairMap(std::size_t count = 0) : slots_(std::bit_ceil(2 * count + 2)) {}
 
   /// A later merge of the same pair replaces the earlier one.
   void set(TokenId left, TokenId right, Merge merge) { slots_[place(key(left, right))] = {key(left, right), merge}; }
 
-  /// A merge of rank `none` where there is none.
+  /// Returns the merge of a pair; with rank `none` if there is none.
   Merge find(TokenId left, TokenId right) const { return slots_[place(key(left, right))].merge; }
 
  private:
@@ -38,7 +39,7 @@ class PairMap {
 
   static std::uint64_t key(TokenId left, TokenId right) { return std::uint64_t{left} << 32 | right; }
 
-  /// The slot of a pair, or the free one where it would stand.
+  /// Returns the slot of a pair, or the free slot where it would be inserted.
   std::size_t place(std::uint64_t key) const {
     const std::size_t mask = slots_.size() - 1;
     std::uint64_t hash = key * 0x9E3779B97F4A7C15U;

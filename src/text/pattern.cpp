@@ -12,7 +12,7 @@ namespace {
 constexpr int most_depth = 50;
 constexpr int most_repeats = 1000;
 
-/// Reads alternatives, then sequences, then atoms with a quantifier each, and writes parts as it goes.
+/// A recursive descent parser: reads alternatives, sequences, and atoms with quantifiers; writes the parts.
 class PatternParser {
  public:
   PatternParser(std::string_view pattern, const std::string& source) : reader_(pattern, source) {}
@@ -24,7 +24,7 @@ class PatternParser {
   }
 
  private:
-  /// Functions that read return whether what they read can match nothing.
+  /// Functions that read a piece of the pattern return whether it can match the empty text.
   bool alternatives(bool ignore_case, int depth) {
     if (depth > most_depth) reader_.refuse("has groups nested too deep");
     last_folded_ = 0;
@@ -50,7 +50,7 @@ class PatternParser {
     if (!many) return empty;
     last_folded_ = 0;
     if (empty) reader_.refuse("repeats what can match nothing, where engines differ");
-    if (many->starts_with("{") && reader_.take("+")) {  // not possessive here: the repeated is repeated
+    if (many->starts_with("{") && reader_.take("+")) {  // in Oniguruma this is not possessive but another repetition
       parts_.insert(parts_.begin() + static_cast<std::ptrdiff_t>(begin), PatternPart{.syntax = "(?:", .set = {}});
       syntax(*many + ")+");
     } else if (reader_.take("?")) {
@@ -88,7 +88,7 @@ class PatternParser {
     return false;
   }
 
-  /// A literal where case is ignored. Two that one code point may stand for, as "ss" or "fi", would need more.
+  /// A literal with case ignored. Refuses pairs that a single code point can match, such as "ss" or "fi".
   CodePointSet folded(char32_t code) {
     const CodePointSet cases = both_cases(code, reader_);
     const char32_t lower = code >= 'A' && code <= 'Z' ? code + 0x20 : code;
@@ -128,7 +128,7 @@ class PatternParser {
     return looks || empty;
   }
 
-  /// A quantifier without what makes it lazy or possessive.
+  /// A quantifier without a lazy or possessive suffix.
   std::optional<std::string> quantifier() {
     for (const char* const sign : {"*", "+", "?"})
       if (reader_.take(sign)) return sign;
@@ -161,7 +161,7 @@ class PatternParser {
 
   PatternReader reader_;
   std::vector<PatternPart> parts_;
-  char32_t last_folded_ = 0;  // the literal before, where case is ignored
+  char32_t last_folded_ = 0;  // the previous literal, if case is ignored
 };
 
 }  // namespace

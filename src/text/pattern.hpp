@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A regular expression as tokenizer.json holds it, in the syntax of Oniguruma, read into sets of code points and what
-/// joins them.
+/// Parses the regular expressions of tokenizer.json, in the syntax of Oniguruma, into sets of code points and the
+/// syntax that joins them.
 ///
-/// Read are literals, sets with ranges, nested sets and &&, \s \w \d \p{..} and their complements, groups, (?i:..),
-/// (?>..), lookahead and lookbehind, and all quantifiers. Anything else is refused by name: no pattern may mean
-/// something else than it does in the Python package `tokenizers`. To add syntax: pattern.cpp, or pattern_set.cpp
-/// inside of [].
+/// Supports literals, sets with ranges, nested sets and &&, \s \w \d \p{..} and their complements, groups, (?i:..),
+/// (?>..), lookahead and lookbehind, and all quantifiers. Anything else is an error that names it, so that every
+/// pattern means the same as in the Python package `tokenizers`. To add syntax: pattern.cpp; for sets, pattern_set.cpp.
 #pragma once
 
 #include <string>
@@ -17,28 +16,28 @@
 
 namespace fsdp::text {
 
-/// Syntax that PCRE2 and Oniguruma share, or one code point out of a set.
+/// A piece of a pattern: syntax that PCRE2 and Oniguruma share, or a set that matches one code point.
 struct PatternPart {
   std::string syntax;  ///< empty for a set
   CodePointSet set;
 };
 
-/// The pattern in pieces: a consumer writes each set as its alphabet has it. Throws InputError "`source`: ...".
+/// Parses a pattern. The caller writes each set in its own alphabet. Throws InputError "`source`: ...".
 std::vector<PatternPart> read_pattern(std::string_view pattern, const std::string& source);
 
-/// Where a reader stands in a pattern, and how it complains.
+/// Reads a pattern character by character.
 class PatternReader {
  public:
   PatternReader(std::string_view pattern, const std::string& source) : pattern_(pattern), source_(source) {}
 
   bool at_end() const { return at_ == pattern_.size(); }
   bool sees(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }
-  bool take(std::string_view text);  ///< moves behind it where it is next
+  bool take(std::string_view text);  ///< if `text` is next, moves behind it and returns true
   char peek() const { return pattern_[at_]; }
   char32_t next();  ///< one code point
   std::size_t place() const { return at_; }
 
-  /// Throws InputError: the pattern, the place, what is wrong.
+  /// Throws InputError with the pattern, the place, and what is wrong.
   [[noreturn]] void refuse(std::string_view what) const;
 
  private:
@@ -47,20 +46,22 @@ class PatternReader {
   std::size_t at_ = 0;
 };
 
-/// An escape behind its '\': a set (\s, \p{L}) or a single code point (\n, \., \x41).
+/// An escape: a set (\s, \p{L}) or a single code point (\n, \., \x41).
 struct Escape {
   CodePointSet set;
   bool single = false;
-  char32_t code = 0;  ///< where single
+  char32_t code = 0;  ///< if single
 };
+/// Reads an escape after its '\'.
 Escape read_escape(PatternReader& reader);
 
-/// A set behind its '[', within so many others.
+/// Reads a set after its '['. `depth`: the number of sets around it.
 CodePointSet read_set(PatternReader& reader, bool ignore_case, int depth = 0);
 
+/// Returns the set of one code point.
 CodePointSet single(char32_t code);
 
-/// A literal and what differs from it in case alone. Only ASCII: longer foldings would be needed beyond.
+/// Returns a literal and its other case. Supports only ASCII; other characters would need full case folding.
 CodePointSet both_cases(char32_t code, const PatternReader& reader);
 
 }  // namespace fsdp::text

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Escapes and sets of a pattern.
+// Reads escapes and sets of a pattern.
 #include <optional>
 #include <string>
 
@@ -18,7 +18,7 @@ std::optional<unsigned> hexadecimal(char c) {
   return std::nullopt;
 }
 
-/// `least` to `most` hexadecimal digits.
+/// Reads `least` to `most` hexadecimal digits.
 char32_t read_code(PatternReader& reader, int least, int most) {
   char32_t code = 0;
   int digits = 0;
@@ -47,7 +47,7 @@ CodePointSet read_property(PatternReader& reader, bool complement) {
 Escape of_set(const CodePointSet& set, bool complement) { return {.set = complement ? ~set : set}; }
 Escape of_code(char32_t code) { return {.set = single(code), .single = true, .code = code}; }
 
-/// Every letter of ASCII in the set joined by its other case.
+/// Adds the other case of every ASCII letter in the set.
 CodePointSet with_both_cases(const CodePointSet& set, const PatternReader& reader) {
   CodePointSet all;
   for (const CodePointRange& range : set.ranges()) {
@@ -117,7 +117,7 @@ CodePointSet read_set(PatternReader& reader, bool ignore_case, int depth) {
   const bool complement = reader.take("^");
   if (reader.sees("]")) reader.refuse("has a set that begins with ]; write \\] for the character");
   if (complement && ignore_case) reader.refuse("has [^...] where case is ignored, which is not supported");
-  std::optional<CodePointSet> both;  // of what stands before &&
+  std::optional<CodePointSet> both;  // intersection of the operands of && so far
   CodePointSet set;
   bool is_empty = true;
   while (!reader.take("]")) {

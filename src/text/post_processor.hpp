@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What is put around the ids of a text: "post_processor" of tokenizer.json.
+/// Post-processors, "post_processor" of tokenizer.json: put special tokens around the ids of a text.
 #pragma once
 
 #include <vector>
@@ -9,16 +9,16 @@
 
 namespace fsdp::text {
 
-/// A template: ids, and places of the text's own. ByteLevel, which moves offsets alone, is none.
+/// A template: special ids and places for the text's ids. (ByteLevel only changes offsets, and needs no template.)
 struct Template {
   struct Piece {
     bool text = false;
-    std::vector<TokenId> ids;  ///< where it is not the text
+    std::vector<TokenId> ids;  ///< if it is not the text
   };
   std::vector<Piece> pieces;
 };
 
-/// Templates, each around what the one before made.
+/// Templates, each applied to the result of the one before.
 using PostProcessor = std::vector<Template>;
 
 /// Applies a post-processor to the ids from `begin` on.

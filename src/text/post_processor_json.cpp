@@ -42,7 +42,7 @@ PostProcessor read_post_processor(const JsonPart& part) {
     const std::string type = step.type();
     if (type == "TemplateProcessing") {
       processor.push_back(read_template(step));
-    } else if (type != "ByteLevel") {  // which moves offsets alone
+    } else if (type != "ByteLevel") {  // ByteLevel only changes offsets
       step.refuse("\"", type, "\" is not supported; there are TemplateProcessing, ByteLevel and Sequence");
     }
   }

@@ -9,14 +9,14 @@
 namespace fsdp::text {
 namespace {
 
-/// A stretch of a text that is a match, or what is between two.
+/// A match, or the text between two matches.
 struct Stretch {
   std::size_t begin = 0;
   std::size_t end = 0;
   bool match = false;
 };
 
-/// Matches and what is between them, joined as the behavior says; those to be removed are left out.
+/// Splits a text into matches and the text between them, and removes or joins them as `behavior` says.
 void join(const std::vector<Match>& matches, std::size_t size, Delimiter behavior, bool invert, std::size_t shift,
           std::vector<Match>& spans) {
   const auto give = [&](std::size_t begin, std::size_t end) {
@@ -80,7 +80,7 @@ void split_each(Words& words, Delimiter behavior, bool invert, const Find& find)
   std::swap(words.spans, words.other_spans);
 }
 
-/// Writes the words anew, as `append(word, out)` says; spans follow.
+/// Rewrites each word by `append(word, out)` and updates the spans.
 template <class Append>
 void rewrite(Words& words, const Append& append) {
   words.other_buffer.clear();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How a normalized text is split into words: "pre_tokenizer" of tokenizer.json.
+/// Pre-tokenizers, "pre_tokenizer" of tokenizer.json: split a normalized text into words.
 ///
-/// To add one: a struct here, its case in pre_tokenizer.cpp, its name in pre_tokenizer_json.cpp.
+/// To add one: add a struct here, its case in pre_tokenizer.cpp, and its name in pre_tokenizer_json.cpp.
 #pragma once
 
 #include <cstddef>
@@ -17,21 +17,22 @@
 
 namespace fsdp::text {
 
-/// What becomes of what a pattern matches.
+/// What to do with the text that a pattern matches.
 enum class Delimiter { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
+/// Splits at the matches of a pattern.
 struct Split {
   RegularExpression pattern;
   Delimiter behavior = Delimiter::isolated;
-  bool invert = false;  ///< what is between matches is taken for them
+  bool invert = false;  ///< takes the text between matches as the matches
 };
 
-/// Each number alone, or runs of them.
+/// Isolates digits: each one, or runs of them.
 struct Digits {
   bool individual = false;
 };
 
-/// Spaces become `replacement`, before which the text is split.
+/// Replaces spaces by `replacement`, and splits before it.
 struct Metaspace {
   enum class Prepend { always, first, never };
   std::string replacement;
@@ -39,25 +40,27 @@ struct Metaspace {
   bool split = true;
 };
 
-/// Words are bytes from here on, so it comes last. Here: the space before, and the expression of GPT-2.
+/// Optionally adds a leading space, then splits by GPT-2's expression. Must come last, since words are bytes
+/// afterwards.
 struct ByteLevel {
   bool add_prefix_space = false;
   std::vector<RegularExpression> pattern;  ///< one or none
 };
 
-/// Words [begin, end) of a text, none empty.
+/// The words [begin, end) of a text; none is empty.
 struct Words {
   std::string_view text;
   std::vector<Match> spans;
-  bool at_begin = false;  ///< as of the part that was split
-  bool follows = false;   ///< as Part
+  bool at_begin = false;  ///< as in Part
+  bool follows = false;   ///< as in Part
 
-  std::string buffer;  ///< where the text was changed
+  std::string buffer;  ///< holds the text if it was changed
   std::string other_buffer;
   std::vector<Match> other_spans;
   std::vector<Match> matches;
 };
 
+/// A sequence of splitting steps.
 class PreTokenizer {
  public:
   using Step = std::variant<Split, Digits, Metaspace, ByteLevel>;
@@ -68,7 +71,7 @@ class PreTokenizer {
   const std::vector<Step>& steps() const { return steps_; }
   bool byte_level() const { return !steps_.empty() && std::holds_alternative<ByteLevel>(steps_.back()); }
 
-  /// Fills `words`, which may refer to the part.
+  /// Splits a part into `words`, which may refer to the part's text.
   void split(const Part& part, Words& words) const;
 
  private:

@@ -34,13 +34,13 @@ using MatchData = std::unique_ptr<pcre2_match_data, Free<pcre2_match_data_free>>
 using MatchContext = std::unique_ptr<pcre2_match_context, Free<pcre2_match_context_free>>;
 using JitStack = std::unique_ptr<pcre2_jit_stack, Free<pcre2_jit_stack_free>>;
 
-/// What a thread needs to match anything.
+/// A thread's workspace for matching.
 struct Workspace {
   MatchData match{pcre2_match_data_create(1, nullptr)};
   MatchContext context{pcre2_match_context_create(nullptr)};
   JitStack stack{pcre2_jit_stack_create(first_stack, largest_stack, nullptr)};
   std::string symbols;
-  std::vector<std::size_t> places;  // where each symbol's character begins
+  std::vector<std::size_t> places;  // byte where each symbol's character begins
 
   Workspace() {
     require<MemoryError>(match && context && stack, "no memory to match a regular expression with");
@@ -54,14 +54,14 @@ Workspace& workspace() {
   return mine;
 }
 
-/// Characters beyond ASCII that no set tells apart have one symbol, 128 or above.
+/// Maps characters beyond ASCII to symbols from 128 on; characters that are in the same sets share a symbol.
 CodePointTable make_symbols(const std::vector<PatternPart>& parts, const std::string& source) {
   return CodePointTable([&](std::vector<std::uint8_t>& symbols) {
-    // Begins with one symbol for all, and splits those that a set cuts.
+    // Starts with one symbol for all characters; splits a symbol if a set has only some of its characters.
     std::size_t count = 1;
-    std::array<std::size_t, symbols_beyond_ascii> members{code_point_end - 0x80};  // of each symbol
+    std::array<std::size_t, symbols_beyond_ascii> members{code_point_end - 0x80};  // how many have each symbol
     for (const PatternPart& part : parts) {
-      std::map<std::uint8_t, std::uint8_t> inside;  // by the symbol so far
+      std::map<std::uint8_t, std::uint8_t> inside;  // new symbol for members of the set, by old symbol
       std::array<std::size_t, symbols_beyond_ascii> chosen{};
       const auto each = [&](auto&& visit) {
         for (const CodePointRange& range : part.set.ranges())
@@ -84,7 +84,7 @@ CodePointTable make_symbols(const std::vector<PatternPart>& parts, const std::st
   });
 }
 
-/// A set in the alphabet of bytes.
+/// Writes a set in the alphabet of bytes.
 std::string set_of_bytes(const CodePointSet& set, const CodePointTable& symbols) {
   std::array<bool, 256> member{};
   for (const CodePointRange& range : set.ranges())
@@ -125,7 +125,7 @@ RegularExpression::RegularExpression(std::string_view pattern, const std::string
 
   int error = 0;
   PCRE2_SIZE place = 0;
-  // PCRE2 10.42 makes `e{0,2}` of `e{0,2}(?:p)?+e` possessive by itself, and misses "e".
+  // PCRE2 10.42 wrongly makes `e{0,2}` in `e{0,2}(?:p)?+e` possessive, and misses "e".
   constexpr std::uint32_t options = PCRE2_NEVER_UTF | PCRE2_NEVER_UCP | PCRE2_NO_AUTO_POSSESS;
   Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(bytes.data()), bytes.size(), options, &error, &place, nullptr));
   if (!code) {

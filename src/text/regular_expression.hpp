@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A regular expression of tokenizer.json, compiled by PCRE2 with its JIT. No other file knows PCRE2.
+/// Regular expressions of tokenizer.json, compiled by PCRE2 with its JIT. No other file uses PCRE2.
 ///
-/// PCRE2 sees no UTF-8: an ASCII character stands for itself, and any other for one of 128 symbols, by which sets of
-/// the pattern it is in. So \p{..} means what unicode_sets.hpp says, and a text of ASCII is matched as it is.
+/// PCRE2 does not see UTF-8: texts and patterns are translated to bytes. An ASCII character is itself; any other
+/// becomes one of 128 symbols, depending on which of the pattern's sets contain it. So \p{..} has the meaning of
+/// unicode_sets.hpp, and ASCII text is matched without translation.
 #pragma once
 
 #include <cstddef>
@@ -23,19 +24,21 @@ struct Match {
   std::size_t end = 0;
 };
 
+/// A compiled pattern.
 class RegularExpression {
  public:
-  /// Throws InputError "`source`: ..." where the pattern is refused.
+  /// Compiles a pattern. Throws InputError "`source`: ..." if it is not supported.
   RegularExpression(std::string_view pattern, const std::string& source);
-  /// The pattern that matches one text alone.
+  /// Returns a pattern that matches exactly one text.
   static RegularExpression of_literal(std::string_view text, const std::string& source);
 
   ~RegularExpression();
   RegularExpression(RegularExpression&&) noexcept;
   RegularExpression& operator=(RegularExpression&&) noexcept;
 
-  /// Appends all matches of a text in UTF-8, from the left, none overlapping; none is empty right behind the last one.
-  /// Throws InputError where matching goes back and forth without end. Any number of threads may call this.
+  /// Appends all matches in a text in UTF-8, from the left, without overlaps; skips an empty match directly after
+  /// another match. Throws InputError if matching exceeds its limit of backtracking. Several threads can call it at
+  /// once.
   void find_all(std::string_view text, std::vector<Match>& matches) const;
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ids by the names of tokens: names in one string, slots in one array, which a large vocabulary fills fast.
+/// A hash table of token ids by name. All names are in one string and all slots in one array, so that a large
+/// vocabulary is built fast.
 #pragma once
 
 #include <cstddef>
@@ -14,16 +15,17 @@
 
 namespace fsdp::text {
 
+/// Maps names of tokens to ids.
 class TokenMap {
  public:
-  /// For at most `count` names of `bytes` in all.
+  /// Reserves room for `count` names with `bytes` in total.
   explicit TokenMap(std::size_t count = 0, std::size_t bytes = 0);
 
-  void add(std::string_view name, TokenId id);  ///< a name that is not there
+  void add(std::string_view name, TokenId id);  ///< the name must be new
   std::optional<TokenId> find(std::string_view name) const;
 
   std::size_t size() const { return names_.size(); }
-  std::string_view name(std::size_t place) const;  ///< in the order they were added
+  std::string_view name(std::size_t place) const;  ///< in the order of insertion
   TokenId id(std::size_t place) const { return names_[place].id; }
 
  private:
@@ -33,7 +35,7 @@ class TokenMap {
   };
   struct Slot {
     std::uint32_t hash = 0;
-    std::uint32_t place = 0;  // 1 more than that of the name; 0: free
+    std::uint32_t place = 0;  // index in names_ plus 1; 0: free
   };
 
   std::string text_;
@@ -41,7 +43,7 @@ class TokenMap {
   std::vector<Slot> slots_;
 };
 
-/// A hash of bytes.
+/// Returns a hash of bytes.
 std::uint32_t hash_of(std::string_view bytes);
 
 }  // namespace fsdp::text

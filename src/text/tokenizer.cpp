@@ -21,8 +21,9 @@ constexpr JsonLimits limits{.depth = 16, .values = 20'000'000, .array = 5'000'00
 
 bool is_given(const nlohmann::json& root, const char* key) { return root.contains(key) && !root.at(key).is_null(); }
 
-/// A Metaspace that prepends first asks whether a word begins where the text did before it was normalized. All
-/// characters that the first one became would do so; normalizers that make several of one are refused.
+/// Throws InputError for a Metaspace with the scheme "first" together with a normalizer that can make several
+/// characters of one. "first" depends on whether a word begins at the original text's first character, which would be
+/// ambiguous.
 void check_first(const Normalizer& normalizer, const PreTokenizer& pre_tokenizer, const std::string& source) {
   for (const PreTokenizer::Step& step : pre_tokenizer.steps()) {
     const auto* const metaspace = std::get_if<Metaspace>(&step);
@@ -39,7 +40,7 @@ void check_first(const Normalizer& normalizer, const PreTokenizer& pre_tokenizer
   }
 }
 
-/// The names of ids that are tokens, without special ones where those are skipped.
+/// Returns the names of ids. Skips unknown ids, and special tokens if `skip_special`.
 template <class State>
 std::vector<std::string> names_of(const State& state, std::span<const TokenId> ids, bool skip_special) {
   std::vector<std::string> names;
@@ -152,8 +153,8 @@ std::string StreamDecoder::push(TokenId id) {
     bytes_ = std::string(rest);
     return out;
   }
-  // What a token becomes may depend on the ones before it, so the text of those that were given out last is taken off.
-  constexpr std::size_t most_waiting = 64;  // tokens that end in U+FFFD, of which four can be one character
+  // A token's text may depend on the tokens before it: decodes with the last ones returned, then removes their text.
+  constexpr std::size_t most_waiting = 64;  // tokens to hold back while the text ends in U+FFFD; a character has four
   ids_.push_back(id);
   const std::string text = tokenizer_.decode(ids_, skip_special_);
   if (text.size() <= given_text_.size()) return out;

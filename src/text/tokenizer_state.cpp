@@ -50,7 +50,7 @@ Tokenizer::State::State(Normalizer normalizer, PreTokenizer pre_tokenizer, Bpe b
 }
 
 void Tokenizer::State::add_tokens(const std::string& source) {
-  // Ids are given in order where the model has none: the package takes no notice of those in the file.
+  // Tokens that the model lacks get the next ids in order; like the package, this ignores the ids in the file.
   auto next = static_cast<std::int64_t>(model.vocabulary().size());
   std::set<std::pair<bool, std::string_view>> patterns;
   std::unordered_set<std::string_view> special;
@@ -84,7 +84,7 @@ void Tokenizer::State::add_tokens(const std::string& source) {
     require<InputError>(tokens[i].id != tokens[i - 1].id, source, ": the added token \"", shortened(tokens[i].name),
                         "\" has the id ", tokens[i].id, ", which a token of the model has; write ids without gaps");
   if (!tokens.empty()) vocabulary_size = std::int64_t{tokens.back().id} + 1;
-  for (DecodedToken& token : tokens) token.special = special.contains(token.name);  // by name, as the package has it
+  for (DecodedToken& token : tokens) token.special = special.contains(token.name);  // by name, as in the package
 }
 
 const DecodedToken* Tokenizer::State::find(TokenId id) const {

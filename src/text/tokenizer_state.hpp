@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a Tokenizer shares among its copies and threads.
+/// The data that copies of a Tokenizer share, and the workspaces of its threads.
 #pragma once
 
 #include <memory>
@@ -23,9 +23,9 @@
 
 namespace fsdp::text {
 
-/// What encoding needs beside the tokenizer. One thread uses it at a time.
+/// Workspace for encoding; for one thread at a time.
 struct Scratch {
-  std::string valid;  ///< the text, where it was not UTF-8
+  std::string valid;  ///< the text with invalid UTF-8 replaced
   std::string normalized;
   std::vector<TextPart> parts, inner_parts;
   Words words;
@@ -33,7 +33,8 @@ struct Scratch {
   WordCache cache;
 };
 
-/// Scratches that nobody uses now: as many as threads encoded at once. A thread goes on with the words of another.
+/// A pool of workspaces that are not in use; there are as many as threads that encoded at the same time. A thread
+/// reuses the cached words of another.
 class ScratchPool {
  public:
   std::unique_ptr<Scratch> take() const;
@@ -44,25 +45,26 @@ class ScratchPool {
   mutable std::vector<std::unique_ptr<Scratch>> idle_;
 };
 
-/// A token as decoding sees it.
+/// A token for decoding.
 struct DecodedToken {
   TokenId id = 0;
   std::string_view name;
   bool special = false;
 };
 
+/// The parts of a tokenizer.
 struct Tokenizer::State {
   State(Normalizer normalizer, PreTokenizer pre_tokenizer, Bpe bpe, PostProcessor post_processor, Decoder decoder,
         std::vector<AddedToken> added_tokens, const std::string& source);
   State(const State&) = delete;  // parts refer to each other
   State& operator=(const State&) = delete;
 
-  /// `follows`: the text goes on where another was cut.
+  /// Encodes a text and appends its ids. `follows`: the text continues another one.
   void append(std::string_view text, Scratch& scratch, std::vector<TokenId>& ids, bool follows = false) const;
   void append_part(const Part& part, Scratch& scratch, std::vector<TokenId>& ids) const;
   void append_word(std::string_view word, Scratch& scratch, std::vector<TokenId>& ids) const;
 
-  const DecodedToken* find(TokenId id) const;  ///< nullptr where there is none
+  const DecodedToken* find(TokenId id) const;  ///< nullptr if there is none
 
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;

@@ -26,7 +26,7 @@ enum Flag : std::uint8_t {
   changed_by_nfd = 2,
   changed_by_nfkd = 4,
   reordered = 8,          // its combining class is not 0
-  bound_to_the_left = 16  // what stands before it may change with it, in some form
+  bound_to_the_left = 16  // may combine with the character before it, in some form
 };
 
 std::vector<char32_t> decompose(char32_t code, bool compatible) {
@@ -58,7 +58,7 @@ struct Tables {
     mark("reordered", reordered);
     for (char32_t code = hangul_v; code < hangul_v + hangul_vs; ++code) bytes[code] |= bound_to_the_left;
     for (char32_t code = hangul_t + 1; code < hangul_t + hangul_ts; ++code) bytes[code] |= bound_to_the_left;
-    // What NFD takes apart and NFC leaves as it is, is composed of its first part, composed itself, and the last one.
+    // A character that NFD changes and NFC does not is composed of two: its first parts, composed, and its last part.
     std::unordered_map<std::u32string, char32_t> whole;
     std::vector<std::pair<std::u32string, char32_t>> all;
     for (const CodePointRange& range : unicode_set("nfd").ranges())
@@ -99,7 +99,7 @@ struct Character {
   std::uint8_t combining_class = 0;
 };
 
-/// The composition of two, 0 where there is none.
+/// Returns the composition of two code points; 0 if there is none.
 char32_t composition(char32_t first, char32_t second) {
   if (first >= hangul_l && first < hangul_l + hangul_ls && second >= hangul_v && second < hangul_v + hangul_vs)
     return hangul_s + ((first - hangul_l) * hangul_vs + (second - hangul_v)) * hangul_ts;
@@ -110,7 +110,7 @@ char32_t composition(char32_t first, char32_t second) {
   return found == tables().composed.end() ? 0 : found->second;
 }
 
-/// Canonical ordering: runs of marks by their class, equal ones as they stand.
+/// Canonical ordering: sorts runs of marks by combining class; stable.
 void order(std::vector<Character>& text) {
   for (auto begin = text.begin(); begin != text.end();) {
     const auto end = std::find_if(begin, text.end(), [](const Character& c) { return c.combining_class == 0; });
@@ -146,16 +146,16 @@ void append_normalized(std::string& out, std::string_view text, UnicodeForm form
   const bool compatible = form == UnicodeForm::nfkc || form == UnicodeForm::nfkd;
   const CodePointTable& flags = tables().flags;
   const std::uint8_t decomposed = compatible ? changed_by_nfkd : changed_by_nfd;
-  const int alone = form == UnicodeForm::nfc ? int{changed_by_nfc} : int{decomposed};  // a character with nothing bound
+  const int alone = form == UnicodeForm::nfc ? int{changed_by_nfc} : int{decomposed};  // for a character without marks
   std::vector<Character> part;
   for (std::size_t at = 0; at < text.size();) {
     if (const std::size_t ascii = ascii_length(text.substr(at)); ascii > 1) {
-      const std::size_t length = at + ascii == text.size() ? ascii : ascii - 1;  // the last may be joined to a mark
+      const std::size_t length = at + ascii == text.size() ? ascii : ascii - 1;  // a mark may follow the last one
       out += text.substr(at, length);
       at += length;
       continue;
     }
-    // A part: one character, and all that is bound to it.
+    // A segment: one character and all characters that may combine with it.
     std::size_t end = at;
     const char32_t first = next_code_point(text, end);
     std::size_t behind = end;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Unicode's normalization forms, of the version of Unicode that the Python package `tokenizers` normalizes by, and the
-/// simple mappings of case.
+/// Unicode's normalization forms, in the Unicode version that the Python package `tokenizers` uses, and simple case
+/// mappings.
 ///
-/// utf8proc gives decompositions and combining classes; tables of make_unicode_ranges.py say which code points have
-/// any. No other file knows utf8proc.
+/// utf8proc has the decompositions and combining classes; tables from make_unicode_ranges.py say which code points to
+/// use them for. No other file uses utf8proc.
 #pragma once
 
 #include <string>
@@ -14,11 +14,10 @@ namespace fsdp::text {
 
 enum class UnicodeForm { nfc, nfd, nfkc, nfkd };
 
-/// Appends the form of a text in UTF-8. Takes time in proportion to the text, whatever marks it piles up.
+/// Appends a text in UTF-8 in the given form. Takes linear time, also for long sequences of combining marks.
 void append_normalized(std::string& out, std::string_view text, UnicodeForm form);
 
-/// The one code point that is another's upper or lower case, or itself: Unicode's simple mappings, of utf8proc's
-/// version.
+/// Return the upper or lower case of a code point, or itself: simple mappings of utf8proc's Unicode version.
 char32_t upper_of(char32_t code);
 char32_t lower_of(char32_t code);
 

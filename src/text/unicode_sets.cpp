@@ -49,7 +49,7 @@ Categories read_categories() {
   return categories;
 }
 
-/// A property's name in lower case, without what makes no difference.
+/// Returns a property's name in lower case, without ignored characters.
 std::string plain(std::string_view name) {
   std::string text;
   for (const char c : name)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Sets of code points as the Python package `tokenizers` has them: see make_unicode_ranges.py.
+/// Sets of code points as in the Python package `tokenizers` (see make_unicode_ranges.py).
 #pragma once
 
 #include <optional>
@@ -10,11 +10,11 @@
 
 namespace fsdp::text {
 
-/// A set of unicode_tables by its name: "space", "word", "numeric", ... LogicError where there is none.
+/// Returns a set of unicode_tables by its name: "space", "word", "numeric", ... Throws LogicError if there is none.
 const CodePointSet& unicode_set(std::string_view name);
 
-/// A general category ("Lu"), a group of them ("L"), their long names ("Letter"), or a script (Han, Hiragana, Katakana,
-/// Hangul); upper and lower case, '_', '-' and ' ' make no difference.
+/// Returns the set of a property: a general category ("Lu"), a group of them ("L"), their long names ("Letter"), or a
+/// script (Han, Hiragana, Katakana, Hangul). Ignores case, '_', '-' and ' '. Returns nothing for an unknown name.
 std::optional<CodePointSet> property_set(std::string_view name);
 
 }  // namespace fsdp::text

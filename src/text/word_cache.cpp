@@ -10,7 +10,7 @@ namespace fsdp::text {
 namespace {
 
 constexpr std::size_t most_slots = 1 << 18;         // 4 MiB
-constexpr std::size_t most_word_bytes = 8'000'000;  // beyond, the cache begins anew
+constexpr std::size_t most_word_bytes = 8'000'000;  // the cache is cleared when it has more
 
 std::uint64_t load8(const char* from) {
   std::uint64_t value = 0;

@@ -14,14 +14,14 @@
 namespace fsdp::train {
 namespace {
 
-/// The line of `text` that holds its character `at`.
+/// Returns the line of `text` that contains character `at`.
 std::string line_at(const std::string& text, std::size_t at) {
   const auto begin = at == 0 ? std::string::npos : text.rfind('\n', at - 1);
   const auto start = begin == std::string::npos ? 0 : begin + 1;
   return start < text.size() ? text.substr(start, text.find('\n', start) - start) : "";
 }
 
-/// A rank, with its host where ranks have several.
+/// Returns the name of a rank; with its host if the ranks are on several hosts.
 std::string name_of(const comm::Monitor& monitor, std::ptrdiff_t rank) {
   const auto& hosts = monitor.hosts;
   const bool one = std::ranges::adjacent_find(hosts, std::ranges::not_equal_to()) == hosts.end();

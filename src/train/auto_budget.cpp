@@ -17,7 +17,7 @@ std::int64_t largest_budget(std::int64_t memory, FunctionRef<std::int64_t(const 
     try {
       return peak(tiling::RunTime::budget(bytes));
     } catch (const InputError&) {
-      return std::nullopt;  // below the smallest that does: every other reason was found out untiled
+      return std::nullopt;  // the budget is too small; any other error would have been thrown by the untiled run
     }
   };
   std::int64_t low = 0, high = std::max<std::int64_t>(memory, 1), best = 0;

@@ -16,7 +16,7 @@
 namespace fsdp::train {
 namespace {
 
-constexpr std::size_t most_step_tokens = 64;  // more new ones are read in one pass, from the conversation's begin on
+constexpr std::size_t most_step_tokens = 64;  // more new tokens: recompute the whole conversation in one pass
 constexpr std::size_t most_line = 1 << 20;
 
 std::filesystem::path tokenizer_file(const ChatOptions& options) {
@@ -85,7 +85,7 @@ void ChatSession::ask() {
   const std::vector<text::TokenId> ids = format_.tokenizer().encode(text, false);
   const std::vector<std::int32_t> tokens(ids.begin(), ids.end());
   require<InputError>(!tokens.empty(), "chat: ", format_.name(), " makes no text of the conversation");
-  // What was fed stays as far as it is the same; the last token is fed anew, since its logits are asked for.
+  // Keeps the common prefix in the KV cache. The last token is fed again, since its logits are needed.
   const auto same = static_cast<std::size_t>(
       std::mismatch(tokens.begin(), tokens.end(), tokens_.begin(), tokens_.begin() + static_cast<std::ptrdiff_t>(fed_))
           .first -
@@ -119,7 +119,7 @@ ChatWork ChatSession::next(std::FILE* in, std::int64_t prompt_tokens) {
 }
 
 void ChatSession::take(std::span<const float> logits) {
-  if (fed_ < tokens_.size()) return;  // more of the prompt is to be fed
+  if (fed_ < tokens_.size()) return;  // the prompt is not complete yet
   const double uniform = static_cast<double>(mixed(options_.generate.seed ^ mixed(draws_++)) >> 11) * 0x1p-53;
   const std::int32_t drawn = sample(logits, tokens_, options_.generate.sampling, uniform);
   if (std::find(stops_.begin(), stops_.end(), drawn) != stops_.end()) return answered(true);
@@ -145,7 +145,7 @@ void ChatSession::answered(bool whole) {
 }
 
 void ChatSession::print(bool last) {
-  std::size_t held = 0;  // what may become the end's text
+  std::size_t held = 0;  // bytes that may be the beginning of the end text
   for (std::size_t size = std::min(end_text_.size(), answer_.size()); !last && held == 0 && size > 0; --size)
     if (answer_.ends_with(std::string_view(end_text_).substr(0, size))) held = size;
   const std::size_t end = std::max(printed_, answer_.size() - held);

@@ -27,7 +27,7 @@ void require_writable(const std::string& checkpoint_dir) {
 void require_room(const TrainOptions& options, const checkpoint::ModelListing& model,
                   const checkpoint::OptimizerStates& states, const checkpoint::Warn& warn) {
   std::int64_t saved = options.checkpoint_every > 0 ? ceil_divide(options.steps, options.checkpoint_every) : 1;
-  if (options.keep > 0) saved = std::min(saved, options.keep + 1);  // an older one stays until the newer is there
+  if (options.keep > 0) saved = std::min(saved, options.keep + 1);  // the oldest is removed after the newest is saved
   checkpoint::require_room(options.checkpoint_dir, model, states, saved, warn);
 }
 

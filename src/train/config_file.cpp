@@ -18,7 +18,7 @@
 namespace fsdp::train {
 namespace {
 
-/// A scalar as the command line would give it.
+/// Returns a scalar as text, as the command line would have it.
 std::string scalar_text(const toml::node& node, const std::string& where) {
   if (const auto* text = node.as_string()) return text->get();
   if (const auto* number = node.as_integer()) return to_text(number->get());
@@ -74,7 +74,7 @@ std::vector<std::string> apply_file(FlagSet& flags, const std::string& path, con
 
 namespace {
 
-/// TOML's integers end at 2^63 - 1; a larger seed is written as text, which is read as well.
+/// TOML's integers end at 2^63 - 1. A larger seed is written as a string, which can be read back.
 bool is_beyond_toml(const std::string& number) {
   const std::string largest = "9223372036854775807";
   if (number.find_first_not_of("0123456789") != std::string::npos || number.size() < largest.size()) return false;

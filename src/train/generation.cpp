@@ -37,7 +37,7 @@ std::vector<std::int32_t> bytes_of(std::string_view flag, const std::string& pro
   return tokens;
 }
 
-/// In [0, 1): one number for each token of each sequence.
+/// Returns the random number in [0, 1) for a token of a sequence.
 double uniform(std::uint64_t seed, std::size_t sequence, std::size_t step) {
   const std::uint64_t place = (static_cast<std::uint64_t>(sequence) << 32) | static_cast<std::uint64_t>(step);
   return static_cast<double>(mixed(seed ^ mixed(place)) >> 11) * 0x1p-53;
@@ -130,7 +130,7 @@ std::vector<std::int32_t> Generation::window(std::int64_t length) const {
   std::vector<std::int32_t> window(static_cast<std::size_t>(sequences() * length), 0);
   auto at = window.begin();
   for (const Sequence& sequence : sequences_) {
-    const auto used = std::min<std::ptrdiff_t>(std::ssize(sequence.tokens), length);  // a whole one: less its last
+    const auto used = std::min<std::ptrdiff_t>(std::ssize(sequence.tokens), length);  // the last token may not fit
     std::copy_n(sequence.tokens.begin(), used, at);
     at += length;
   }

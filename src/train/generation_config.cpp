@@ -12,7 +12,7 @@
 namespace fsdp::train {
 namespace {
 
-/// The ids of one number or of a list of them, as --stop-ids takes them.
+/// Reads a number or a list of numbers as ids, in the form of --stop-ids.
 std::string ids_of(const Keys& keys, const char* key, const std::string& source) {
   const nlohmann::json& value = keys.at(key);
   std::string ids;

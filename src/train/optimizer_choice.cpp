@@ -12,7 +12,7 @@
 namespace fsdp::train {
 namespace {
 
-/// f(optimizer) for each kind: that of `start` with its constants, others with their defaults.
+/// Calls f(optimizer) for each kind: the kind of `start` with its constants, the others with their defaults.
 template <class F>
 void for_each_kind(const optim::RunTime& start, F f) {
   const auto one = [&]<class Kind>(std::type_identity<Kind>) {
@@ -23,7 +23,7 @@ void for_each_kind(const optim::RunTime& start, F f) {
   all(start.kind);
 }
 
-/// "beta1" with what it is in every kind that has it.
+/// A constant such as "beta1", and its meaning in each kind of optimizer that has it.
 struct Constant {
   struct Meaning {
     std::string kinds, help;  ///< "adamw (0.9), muon (0.9)": kinds with their defaults

@@ -24,7 +24,7 @@ void require_ranges(Options options) {
   flags.require_ranges();
 }
 
-/// Flags that belong to one kind of data.
+/// Throws InputError for a flag that the kind of data does not use.
 template <class Options>
 void check_data(const Options& o) {
   const bool chat = o.data_format == data::TokenFormat::chat;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A command line while it is parsed: CLI11 collects texts, which the flags then read.
+/// Parses a command line: CLI11 collects the texts, then the flags read them.
 #pragma once
 
 #include <map>
@@ -13,10 +13,10 @@
 
 namespace fsdp::train {
 
-/// One sub-command, or a program without any.
+/// The command line of one sub-command, or of a program without sub-commands.
 class Parsed {
  public:
-  /// `section`: its table in a TOML file; `sections`: all there may be.
+  /// `section`: its table in a TOML file. `sections`: all tables that a file may have.
   Parsed(CLI::App& app, FlagSet flags, std::string section, std::vector<std::string> sections);
 
   /// Checks for unknown flags, then sets fields: first from the file, then from the command line. Returns the names of
@@ -34,7 +34,7 @@ class Parsed {
   std::map<std::string, std::vector<std::string>> texts_;
 };
 
-/// Runs CLI11; its help is an answer, and false is returned; its errors are ours.
+/// Parses with CLI11. For --help, stores the text in `help` and returns false. Throws InputError for CLI11's errors.
 bool run(CLI::App& app, int argc, const char* const* argv, Help& help);
 
 }  // namespace fsdp::train

@@ -25,7 +25,7 @@ checkpoint::Peers peers_of(const comm::Ranks& ranks) {
                 ranks.gather_bytes(std::as_bytes(std::span(&length, 1)), std::as_writable_bytes(std::span(lengths)),
                                    {"checkpoint"});
                 std::vector<std::string> texts;
-                for (int rank = 0; rank < ranks.size(); ++rank) {  // their lengths may differ much
+                for (int rank = 0; rank < ranks.size(); ++rank) {  // one broadcast each, since lengths may differ a lot
                   std::string text = rank == ranks.rank() ? std::move(mine) : std::string();
                   text.resize(static_cast<std::size_t>(lengths[static_cast<std::size_t>(rank)]));
                   ranks.broadcast(std::as_writable_bytes(std::span(text)), rank, {"checkpoint"});

@@ -22,7 +22,7 @@ void open_what_is_closed() {
       static_cast<void>(::open("/dev/null", O_RDWR));  // the lowest free number: this one
 }
 
-/// Whether stdout took all that was printed; says so on stderr where it did not.
+/// Flushes stdout. Returns whether it took all output; if not, prints an error on stderr.
 bool all_was_printed() {
   errno = 0;
   const bool flushed = std::fflush(stdout) == 0;
@@ -36,7 +36,7 @@ bool all_was_printed() {
 
 int run_program(FunctionRef<int()> f) {
   open_what_is_closed();
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow further is an error of write, which says so
+  std::signal(SIGXFSZ, SIG_IGN);  // exceeding the file size limit becomes an error of write
   int status = comm::ExitStatus::failed;
   try {
     status = f();

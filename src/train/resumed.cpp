@@ -11,7 +11,7 @@
 namespace fsdp::train {
 namespace {
 
-/// Flags that say where things are and how they are shown, or are compared by themselves.
+/// Flags that are not recorded: paths, output, and flags that are compared separately.
 // clang-format off
 const std::set<std::string, std::less<>> no_part = {
     "checkpoint-dir", "checkpoint-every", "chat-template", "cuda-graphs", "data", "deadline", "device-deadline", "disk-deadline",
@@ -20,7 +20,7 @@ const std::set<std::string, std::less<>> no_part = {
     "validation-every", "validation-windows"};
 // clang-format on
 
-/// What decides which data a step sees.
+/// Flags that decide which data a step sees.
 constexpr std::array<std::string_view, 3> order = {"batch-size", "data", "validation-fraction"};
 
 /// "--lr", or "the data".
@@ -75,7 +75,7 @@ Resumed compare_with(const std::string& path, const checkpoint::TrainerState& th
   for (const auto& [name, value] : now) {
     const auto before = then.run.find(name);
     if (before == then.run.end() || before->second == value) continue;
-    if (name == "seed" || name == "seq-len") continue;  // said above
+    if (name == "seed" || name == "seq-len") continue;  // checked above
     const std::string change = message(shown(name), " was ", before->second, ", is ", value);
     if (std::ranges::find(order, name) != order.end())
       refuse(true, change + "; resume with what it was");

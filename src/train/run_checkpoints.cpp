@@ -77,7 +77,7 @@ std::filesystem::path RunCheckpoints::path_of(std::int64_t step) const {
   return std::filesystem::path(options_.checkpoint_dir) / checkpoint::step_name(step);
 }
 
-/// What --keep leaves besides the newest.
+/// Returns the checkpoints that --keep must not remove: the one resumed from, and the best.
 std::array<std::filesystem::path, 2> RunCheckpoints::spared(const checkpoint::TrainerState& state) const {
   return {resumed_from_.value_or(""), state.best ? path_of(state.best->step) : std::filesystem::path()};
 }
@@ -97,8 +97,9 @@ checkpoint::TrainerState RunCheckpoints::state_after(const Progress& progress) c
           .run = run_};
 }
 
-/// The checkpoint that rank 0 finds, opened by every rank: no rank falls back to another one alone. Nothing where
-/// --resume auto finds none. One that was found to be damaged is skipped as an incomplete one is.
+/// Opens the checkpoint that rank 0 chooses on every rank, so that no rank falls back to another one. Returns nothing
+/// if
+/// --resume auto finds none. Skips checkpoints in `damaged_`, as incomplete ones.
 std::optional<checkpoint::Checkpoint> RunCheckpoints::open_agreed() {
   const checkpoint::ReadListing read = [this](const std::filesystem::path& folder) {
     const auto damaged = damaged_.find(folder.string());
@@ -118,8 +119,8 @@ std::optional<checkpoint::Checkpoint> RunCheckpoints::open_agreed() {
   return from;
 }
 
-/// The newest sound step: where a rank finds while reading that a file is not what was written, all take an older
-/// one.
+/// Resumes from the newest sound checkpoint. If a rank finds a damaged file while reading, all ranks try an older
+/// checkpoint.
 Loaded RunCheckpoints::resume() {
   while (const std::optional<checkpoint::Checkpoint> from = open_agreed()) {
     from->check_same_model(weights_.listing());
@@ -141,8 +142,8 @@ Loaded RunCheckpoints::resume() {
   return fresh;
 }
 
-/// A run's first weights: those of the folder that --model names, or, where it has none, of the seed. Returns what
-/// the user should know.
+/// Loads the initial weights from --model's folder; if there are none, initializes them from the seed. Returns messages
+/// for the user.
 std::vector<std::string> RunCheckpoints::start() {
   const std::string& folder = options_.model.name;
   if (names_folder_) {
@@ -163,8 +164,8 @@ std::vector<std::string> RunCheckpoints::start() {
                                 : message("weights   random, since ", folder, " holds none")};
 }
 
-/// Checkpoints carry on what came with the model: in the one that was resumed from, or else in --model's folder, and
-/// another tokenizer than that one's.
+/// Reads the side files to copy into checkpoints: the files of --tokenizer first, then those of the checkpoint resumed
+/// from, then those of --model's folder.
 void RunCheckpoints::read_side_files() {
   if (!leads() || options_.checkpoint_dir.empty()) return;
   if (resumed_from_) side_files_ = checkpoint::read_side_files(*resumed_from_, warn());
@@ -176,7 +177,7 @@ void RunCheckpoints::read_side_files() {
   if (names_folder_) side_files_.merge(checkpoint::read_side_files(options_.model.name, warn()));
 }
 
-/// Reads it on every rank. Returns what the first rank that found damage says of it, or nothing.
+/// Restores the checkpoint on every rank. Returns the error of the first rank that found damage; empty if none did.
 std::string RunCheckpoints::restore_agreed(const checkpoint::Checkpoint& from) {
   const std::string mine = on_all_ranks(ranks_, "--resume", [&]() -> std::string {
     try {

@@ -18,7 +18,7 @@
 namespace fsdp::train {
 namespace {
 
-/// Each part that is no UTF-8 becomes U+FFFD.
+/// Replaces each invalid part by U+FFFD.
 std::string as_utf8(std::string_view text) {
   std::string out;
   while (!text.empty()) {

@@ -56,7 +56,7 @@ void Samples::read_prompt(const std::string& folder, std::int64_t vocabulary) {
   text_ = read_on_all_ranks(ranks_, options_.launch.disk_deadline_seconds, "--sample-prompt", [&] {
     return ranks_.rank() == 0 ? std::optional<SampleText>(std::in_place, options_, folder, vocabulary) : std::nullopt;
   });
-  std::vector<std::int32_t> shared(static_cast<std::size_t>(options_.seq_len) + 1);  // how many, then them
+  std::vector<std::int32_t> shared(static_cast<std::size_t>(options_.seq_len) + 1);  // count, then tokens
   if (text_) {
     shared.front() = static_cast<std::int32_t>(text_->prompt().size());
     std::copy(text_->prompt().begin(), text_->prompt().end(), shared.begin() + 1);
@@ -66,7 +66,7 @@ void Samples::read_prompt(const std::string& folder, std::int64_t vocabulary) {
   targets_.assign(static_cast<std::size_t>(sequences_ * options_.seq_len), -1);
 }
 
-/// The token that follows the first `count`, and whether the text goes on.
+/// Computes the token after the first `count`. Returns it, and whether the text continues (1 or 0).
 std::array<std::int32_t, 2> Samples::next_token(const std::vector<std::int32_t>& tokens, std::int64_t count) {
   const Shape shape{sequences_ * options_.seq_len};
   const std::vector<float> logits = logits_(

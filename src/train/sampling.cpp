@@ -28,7 +28,7 @@ void penalise(std::vector<double>& scores, std::span<const std::int32_t> seen, d
   }
 }
 
-/// exp(score) of each token, divided by their sum. The greatest score is 0.
+/// Returns exp(score) of each token, divided by their sum. The greatest score must be 0.
 std::vector<double> softmax(const std::vector<double>& scores) {
   std::vector<double> result(scores.size());
   std::transform(scores.begin(), scores.end(), result.begin(), [](double score) { return std::exp(score); });
@@ -47,7 +47,7 @@ void keep_top_k(std::vector<double>& scores, std::int64_t k) {
       scores.begin(), scores.end(), [&](double score) { return score < least; }, removed);
 }
 
-/// Source: TopPLogitsWarper of transformers, which removes from the least likely on while their sum is at most 1 - p.
+/// Source: TopPLogitsWarper of transformers, which removes the least likely tokens whose sum is at most 1 - p.
 void keep_top_p(std::vector<double>& scores, double p) {
   if (p >= 1) return;
   const std::vector<double> all = softmax(scores);

@@ -24,12 +24,12 @@ namespace {
 constexpr const char* folder_prefix = "tokens-";
 constexpr const char* conversations_prefix = "conversations-";
 
-/// Whether a path is what rank 0 made.
+/// Returns whether a path is one of the files or folders that rank 0 writes.
 bool was_made(const std::string& path) {
   const std::string name = std::filesystem::path(path).filename().string();
   return name.starts_with(folder_prefix) || name.starts_with(conversations_prefix);
 }
-constexpr std::int64_t most_of_bytes = 1024;  // a vocabulary of bytes and some tokens of its own
+constexpr std::int64_t most_of_bytes = 1024;  // largest vocabulary of a model over bytes, with some tokens of its own
 
 std::shared_ptr<const TemporaryFolder> make_temporary_folder() {
   try {

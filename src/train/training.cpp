@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fsdp/train/training.hpp>
 
-#include <fsdp/device/cpu.hpp>
+#include <fsdp/train/cores.hpp>
 
 namespace fsdp::train {
 
 plan::Request plan_request(const StepSize& size, int ranks, int rank, Purpose purpose) {
-  const std::int64_t threads = threads_per_rank(size.threads, device::available_cores(), ranks_on_this_machine(ranks));
+  const SharedCores shared = cores_shared_by(ranks);
+  const std::int64_t threads = threads_per_rank(size.threads, shared.cores, shared.ranks);
   return {.ranks = ranks,
           .rank = rank,
           .sequences = size.sequences,

@@ -12,6 +12,7 @@
 // expect 11: fsdp: a sharding strategy that brings its own schedule lacks fsdp::sharding::Facts facts() const
 // expect 12: fsdp: a sharding strategy's Layout is no layout policy
 // expect 13: fsdp: OneOf holds strategies whose placements and mesh axes are the same
+// expect 14: fsdp: the first argument of Stack<Sharding, Comm, Precision, Tiling> is no sharding strategy
 #include <comm/threads.hpp>
 #include <fsdp/module/stack.hpp>
 #include <fsdp/sharding/run_time.hpp>
@@ -96,6 +97,8 @@ Stack<WithoutFacts, comm::Threads<>, Fp32, tiling::Untiled> stack;
 Stack<OldLayout, comm::Threads<>, Fp32, tiling::Untiled> stack;
 #elif CASE == 13
 Stack<OneOf<Zero3, Replicated>, comm::Threads<>, Fp32, tiling::Untiled> stack;
+#elif CASE == 14
+Stack<comm::Threads<>, FullyShard<>, Fp32, tiling::Untiled> stack;
 #endif
 
 }  // namespace fsdp

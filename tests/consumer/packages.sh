@@ -15,7 +15,7 @@ for package in "$work"/*.deb; do
   dpkg-deb --field "$package" Package Version Depends
   dpkg-deb --extract "$package" "$work/root"
 done
-"$work/root/usr/bin/tessera" --version | head -n 1 | grep -Fx "tessera $(sed -n 's/.*version_string = "\(.*\)";/\1/p' "$source/include/fsdp/version.hpp")"
+"$work/root/usr/bin/tessera" --version | sed -n 1p | grep -Fx "tessera $(sed -n 's/.*version_string = "\(.*\)";/\1/p' "$source/include/fsdp/version.hpp")"
 [ -f "$work/root/usr/share/doc/tessera/docs/extending.md" ]
 
 export PKG_CONFIG_PATH=$work/root/usr/lib/pkgconfig

@@ -46,6 +46,7 @@ if [ "$way" = install ]; then
   cmake --build "$work/build"
   wait $kit_built
   "$work/mine/build/mine"
+  [ "$(uname -m)" != x86_64 ] || bash "$source/tests/consumer/instruction_sets.sh" "$work/mine/build/mine"
   "$kit/build/kit" --gtest_brief=1 --gtest_filter='*Tiling*:*Precision*'  # the rest runs as example_09_test_a_policy
   bash "$source/tests/consumer/policies.sh" "$work/build/policies"
 elif [ "$component" != mpi ]; then

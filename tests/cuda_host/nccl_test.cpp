@@ -183,6 +183,19 @@ TEST_F(CudaHost_nccl_faults, ValuesOfALostPeerAreGivenUpAtTheDeadline) {
   });
 }
 
+TEST_F(CudaHost_nccl_faults, WhatAPeerSentBeforeItGaveUpArrives) {
+  tell_of_nccl_aborts(true);
+  slow_nccl(1, milliseconds(50));
+  std::atomic<int> arrived = 0;
+  EXPECT_THROW(run_ranks(2, {},
+                         [&](Ranks& c) {
+                           arrived += static_cast<int>(comm::sum_over_ranks(c, 1));
+                           throw InputError("an error of all ranks, which they have agreed upon");
+                         }),
+               InputError);
+  EXPECT_EQ(arrived, 4);
+}
+
 TEST_F(CudaHost_nccl_faults, AStepOfTheDeviceMayTakeLongerThanPeersMay) {
   const auto check = [&](auto& c) {
     Cuda::Queue compute("compute");

@@ -29,7 +29,7 @@ class OnDoubles : public ::testing::Test {
   void TearDown() override {
     for (const std::string& problem : machine().take_problems()) ADD_FAILURE() << problem;
     for (const auto& [kind, count] : machine().held()) ADD_FAILURE() << count << " " << kind << " are left";
-    for (int rank = 0; rank < 8; ++rank) fail_nccl(rank, ncclSuccess);
+    for (int rank = 0; rank < 8; ++rank) fail_nccl(rank, ncclSuccess), slow_nccl(rank, {});
     machine().reset(2);
   }
 };

@@ -162,6 +162,18 @@ TEST(LlamaConfig, MalformedFilesAreInputErrors) {
   EXPECT_INPUT_ERROR(LlamaConfig::read("/nonexistent"), "/nonexistent/config.json: no such file");
 }
 
+TEST(LlamaConfig, AFolderOfAdaptersOrCheckpointsIsToldWhatToNameInstead) {
+  const test::TemporaryFolder steps, adapters;
+  for (const char* const name : {"step-00000010", "step-00000020", "step-00000030.tmp-1"})
+    std::filesystem::create_directory(steps.path() / name);
+  adapters.write("adapter_config.json", "{}");
+  EXPECT_INPUT_ERROR(LlamaConfig::read(steps.path()),
+                     " has no config.json; it is a directory of checkpoints: name one, such as " +
+                         (steps.path() / "step-00000020").string());
+  EXPECT_INPUT_ERROR(LlamaConfig::read(adapters.path()),
+                     " has no config.json; it holds adapters: name them by --adapter");
+}
+
 TEST(LlamaConfig, EverySizeThatCannotWorkHasItsSentence) {
   EXPECT_INPUT_ERROR(changed([](LlamaConfig& c) { c.heads = 5; }).validate(),
                      "5 heads are not divisible by 2 key-value heads");

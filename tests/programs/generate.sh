@@ -96,7 +96,7 @@ assert len({int(token) for token in tokens}) == 13, tokens"  # of logits above a
 
 echo "== a sequence ends behind a stop token"
 third=$(sed -n 2p alone | cut -d, -f4)
-first=$(sed -n 2p alone | cut -d, -f2-4 | tr , '\n' | grep -n "^$third$" | head -1 | cut -d: -f1)  # it may come before
+first=$(sed -n 2p alone | cut -d, -f2-4 | tr , '\n' | grep -n "^$third$" | sed -n 1p | cut -d: -f1)  # it may come before
 tessera "${greedy[@]}" --prompt-ids 100 --tokens 12 --stop-ids "$third"
 [ "$(cat "$out")" = "$(sed -n 2p alone | cut -d, -f"1-$((1 + first))")" ] || fail "--stop-ids $third: $(cat "$out")"
 

@@ -5,18 +5,6 @@
 set -euo pipefail
 source "$(dirname "$0")/../support/program.sh"
 
-# expected FOLDER TENSOR...: values of expected.safetensors, tensors side by side.
-expected() { python3 -c "
-import json, struct, sys
-data = open(sys.argv[1] + '/expected.safetensors', 'rb').read()
-length, = struct.unpack('<Q', data[:8])
-header, body = json.loads(data[8:8 + length]), data[8 + length:]
-columns = []
-for name in sys.argv[2:]:
-    begin, end = header[name]['data_offsets']
-    columns.append(struct.unpack(f'<{(end - begin) // 8}d', body[begin:end]))
-for row in zip(*columns): print(*(repr(value) for value in row))" "$@"; }
-
 steps_bound=1e-5
 # run NAME CLIP FLAG...: the losses and gradient norms of the run, to $steps_bound relative.
 run() {

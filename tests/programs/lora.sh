@@ -109,7 +109,7 @@ same loss of_adapters
 loss_of --model merged >of_merged
 close of_merged loss 1e-6
 tessera export model again --adapter peft/some
-tail -c +9 again/adapter_model.safetensors | tr '\0' ' ' | grep -q 'base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight' ||
+tail -c +9 again/adapter_model.safetensors | tr '\0' ' ' | grep 'base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight' >/dev/null ||
   fail "names of the adapters"
 contains again/adapter_config.json '"use_rslora": true'
 loss_of --model model --adapter again >losses

@@ -27,6 +27,19 @@ if grep -qw avx2 /proc/cpuinfo; then
   same <(steps unlike.jsonl) <(steps alike.jsonl)
 fi
 
+cores=($(python3 -c 'import os; print(*sorted(os.sched_getaffinity(0)))'))
+if [ ${#cores[@]} -ge 2 ]; then
+  echo "== ranks that a launcher binds to cores of their own do not crowd them; two on one core do"
+  bound=("$program" train --model tiny --seq-len 64 --steps 1 --batch-size 4 --precision fp32 --data text.txt)
+  for second in "${cores[1]}" "${cores[0]}"; do
+    timeout "$limit" mpirun --oversubscribe --bind-to none -np 1 taskset -c "${cores[0]}" "${bound[@]}" : \
+      -np 1 taskset -c "$second" "${bound[@]}" >"$out" 2>"$err" || fail "bound to ${cores[0]} and $second"
+    contains "$out" "^stack .*, 2 ranks x 1 thread, "
+    [ "$second" = "${cores[0]}" ] || lacks "$out" "more threads than"
+  done
+  contains "$out" "slow: more threads than the 1 core that they may use"
+fi
+
 echo "== text by a tokenizer: rank 0 makes the tokens of all"
 tokenized=(train --model tiny --vocab 1201 --seq-len 64 --steps 2 --batch-size 4 --precision fp32 --threads 1 --data text.txt
            --tokenizer "$golden/../text/tokenizers/smollm.json" --end-token none)

@@ -5,10 +5,7 @@ set -euo pipefail
 source "$(dirname "$0")/../support/program.sh"
 
 text 20000 text.txt
-has=(baseline)
-! grep -qw avx2 /proc/cpuinfo || has+=(avx2)
-! grep -qw avx512dq /proc/cpuinfo || has+=(avx512)
-! grep -qw avx512_bf16 /proc/cpuinfo || has+=(avx512_bf16)
+mapfile -t has < <(instruction_sets)
 flags=(train --model tiny --seq-len 64 --steps 50 --batch-size 4 --lr 1e-3 --seed 1 --data text.txt --precision bf16)
 for isa in "${has[@]}"; do
   echo "== $isa"

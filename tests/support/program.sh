@@ -32,6 +32,14 @@ contains() { grep -Eq -- "$2" "$1" || fail "no /$2/ in $1"; }  # FILE PATTERN
 lacks() { ! grep -Eq -- "$2" "$1" || fail "/$2/ in $1"; }
 same() { cmp "$1" "$2" || fail "$1 and $2 differ"; }
 
+# The instruction sets of TESSERA_ISA that this x86-64 processor has, a line each, the least first.
+instruction_sets() {
+  echo baseline
+  ! grep -qw avx2 /proc/cpuinfo || echo avx2
+  ! grep -qw avx512dq /proc/cpuinfo || echo avx512
+  ! grep -qw avx512_bf16 /proc/cpuinfo || echo avx512_bf16
+}
+
 listing() { find . | LC_ALL=C sort; }
 
 # gone PID: whether a process ends within 10 s; a launcher that has ended may have killed it a moment ago.
@@ -116,6 +124,18 @@ import json, sys
 record = json.loads(open(sys.argv[1]).readlines()[-1])
 assert record['event'] == 'summary', record
 print(record[sys.argv[2]])" "$1" "$2"; }
+
+# expected FOLDER TENSOR...: values of a golden folder's expected.safetensors, tensors side by side.
+expected() { python3 -c "
+import json, struct, sys
+data = open(sys.argv[1] + '/expected.safetensors', 'rb').read()
+length, = struct.unpack('<Q', data[:8])
+header, body = json.loads(data[8:8 + length]), data[8 + length:]
+columns = []
+for name in sys.argv[2:]:
+    begin, end = header[name]['data_offsets']
+    columns.append(struct.unpack(f'<{(end - begin) // 8}d', body[begin:end]))
+for row in zip(*columns): print(*(repr(value) for value in row))" "$@"; }
 
 # close FILE FILE TOLERANCE: the numbers of both files, one after another, differ by no more than that, relatively.
 close() { python3 -c "

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A group of tensors in one flat buffer per rank, with its placements in the type, and the moves between placements.
+/// A group of tensors in one flat buffer per rank, whose type states its placements, and `redistribute` between them.
 ///
-/// A DistributedBuffer is a view; blocks own the memory. `redistribute` is overload resolution, over the axis that
-/// changes and, where something moves, with that axis' communicator:
+/// A DistributedBuffer is a view; blocks own the memory. `redistribute` selects the collective by overload resolution
+/// from the axis whose placement changes; except for views it takes that axis' communicator:
 ///     Shard -> Replicate   all-gather
 ///     Partial -> Shard     reduce-scatter
 ///     Partial -> Replicate all-reduce, in place
 ///     Replicate -> Shard   no communication: a view of this rank's part
-/// Anything else does not compile. Over the outer axis of a mesh, collectives are in place: each rank's part lies in
-/// the range that is gathered or reduced. Idea: DBuffer of Megatron-FSDP; there the placement is a run-time value.
+/// Any other change does not compile. Over a mesh's outer axis, collectives are in place: each rank's part aliases the
+/// range that is gathered or reduced. Idea: DBuffer of Megatron-FSDP, where the placement is a run-time value.
 #pragma once
 
 #include <algorithm>
@@ -28,15 +28,14 @@ namespace fsdp::buffer {
 
 /// A rank's place in a mesh.
 struct Coordinates {
-  /// The inner axis first: a mesh of one axis has no other.
+  /// Takes the inner axis first, since a mesh of one axis has no other.
   constexpr Coordinates(int shard = 0, int replica = 0) : shard(shard), replica(replica) {}
-  int shard;    ///< on the axis that cuts tensors
+  int shard;    ///< on the inner axis, which shards tensors
   int replica;  ///< on the outer axis
 };
 
-/// This rank's part of a group of tensors, in one flat buffer that somebody else owns. P are its placements, one for
-/// each axis of the mesh, the outer one first; the layout says which element is where. A buffer is a view and is copied
-/// as one.
+/// A non-owning view of this rank's part of a group of tensors, in one flat buffer. P are its placements, one per axis
+/// of the mesh, outer axis first. The layout says which element is where. Copies alias the same memory.
 template <class T, class Device, Placement... P>
 class DistributedBuffer {
  public:
@@ -44,43 +43,44 @@ class DistributedBuffer {
   static_assert(At::axes > 0);  // asks Placements whether these fit together
 
   DistributedBuffer() = default;
-  /// `data` holds size() elements; `layout` must outlive the buffer.
+  /// Views `data`, which holds size() elements. `layout` must outlive the buffer.
   DistributedBuffer(const Layout& layout, Coordinates at, T* data) : layout_(&layout), at_(at), data_(data) {}
 
-  /// Which element is where.
+  /// Returns the layout, which says which element is where.
   const Layout& layout() const { return *layout_; }
-  /// The rank's place.
+  /// Returns this rank's place in the mesh.
   Coordinates at() const { return at_; }
-  /// Whether it has memory: not before it is given some, nor after its sum was used up.
+  /// Returns whether the buffer has memory. A default-constructed or consumed buffer has none.
   bool placed() const { return data_ != nullptr; }
-  /// Of a rank that holds nothing it may be nullptr.
+  /// Returns the memory; may be nullptr if this rank holds no elements. Throws LogicError if the buffer has elements
+  /// but no memory.
   T* data() const {
     require(data_ != nullptr || (layout_ != nullptr && size() == 0),
             "distributed buffer: used before it was placed or after it was reduced");
     return data_;
   }
-  /// Elements of this rank's buffer.
+  /// Returns the number of elements of this rank's buffer, padding included.
   std::int64_t size() const {
     if constexpr (At::shards_shards) return layout_->across_size(at_.shard);
     return At::shards_tensors ? layout_->local_size(at_.shard) : layout_->full_size;
   }
 
-  /// Tensor `index`, whole.
+  /// Returns the whole tensor number `index`.
   Tensor<T> tensor(std::int64_t index) const requires(!At::shards_tensors) {
     const auto i = static_cast<std::size_t>(index);
     return Tensor<T>(data() + layout_->offsets[i], layout_->shapes[i]);
   }
 
-  /// What this rank holds; a buffer that is not sharded holds every tensor whole.
+  /// Returns the pieces that this rank holds. An unsharded buffer holds every tensor whole.
   std::vector<Piece> pieces() const {
     if constexpr (At::shards_shards) return layout_->pieces_across(at_.shard, at_.replica);
     if constexpr (At::shards_tensors) return layout_->pieces(at_.shard);
     return layout_->whole();
   }
-  /// Elements of a piece; see pieces().
+  /// Returns a view of one of pieces().
   Tensor<T> piece(const Piece& part) const { return Tensor<T>(data() + part.local, {part.count}); }
 
-  /// Gives the memory up: later use throws LogicError.
+  /// Returns the memory and drops it from this view: later use throws LogicError.
   T* consume() { return std::exchange(data_, nullptr); }
 
  private:
@@ -92,7 +92,7 @@ class DistributedBuffer {
 template <class From, class To>
 inline constexpr Change change = change_of<typename From::At, typename To::At>();
 
-/// Segments of a collective between a local and a full buffer of one layout.
+/// Returns the segments of a collective between a local and a full buffer of one layout.
 template <class T>
 std::vector<comm::Segment<T>> segments(const Layout& layout, T* local, T* full) {
   std::vector<comm::Segment<T>> list(layout.runs.size());
@@ -109,7 +109,7 @@ namespace detail {
 template <class From, class To>
 inline constexpr bool over_outer = From::At::axes == 2 && change<From, To>.axis == 0;
 
-/// Over the axis that changes; over the outer one `local` lies in its place inside `full`.
+/// Returns the segments over the axis that changes. Over the outer axis `local` must alias its place in `full`.
 template <bool outer, class T>
 std::vector<comm::Segment<T>> segments_of(const Layout& layout, Coordinates at, T* local, T* full) {
   if constexpr (outer) {
@@ -121,7 +121,7 @@ std::vector<comm::Segment<T>> segments_of(const Layout& layout, Coordinates at, 
   }
 }
 
-/// The same with all parts in their places.
+/// Returns the segments of an in-place collective: every `local` aliases its place in `full`.
 template <bool outer, class T>
 std::vector<comm::Segment<T>> segments_in_place(const Layout& layout, Coordinates at, T* full) {
   if constexpr (outer) {
@@ -137,7 +137,7 @@ std::vector<comm::Segment<T>> segments_in_place(const Layout& layout, Coordinate
   }
 }
 
-/// Compiled once for the types that stacks move (src/buffer/segments.cpp).
+/// Instantiated in src/buffer/segments.cpp for the types that stacks move.
 #define FSDP_SEGMENTS(how, T)                                                                    \
   how std::vector<comm::Segment<T>> segments_of<false, T>(const Layout&, Coordinates, T*, T*);   \
   how std::vector<comm::Segment<T>> segments_of<true, T>(const Layout&, Coordinates, T*, T*);    \
@@ -152,7 +152,7 @@ inline constexpr bool reduces =
 
 }  // namespace detail
 
-/// Anything that is not in the table, or a reduction that names no wire type.
+/// Explains a call that does not compile: a change that is not in the table above, or a reduction without a wire type.
 template <class C, class T, class Device, Placement... F, Placement... G, class... Rest>
 void redistribute(C&, const DistributedBuffer<T, Device, F...>&, const DistributedBuffer<T, Device, G...>&, Rest&&...) {
   constexpr bool reduction = detail::reduces<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>;
@@ -164,7 +164,7 @@ void redistribute(C&, const DistributedBuffer<T, Device, F...>&, const Distribut
       "fsdp: redistribute cannot change this placement into that one; the moves are Shard to Replicate, Partial "
       "to Shard, Partial to Replicate and Replicate to Shard, on one axis at a time: go through one of these");
 }
-/// The same with a wire type, or a reduction whose partial sum is still needed.
+/// The same for calls with a wire type, such as a reduction of an lvalue.
 template <class Wire, class C, class T, class Device, Placement... F, Placement... G, class... Rest>
 void redistribute(C&, const DistributedBuffer<T, Device, F...>&, const DistributedBuffer<T, Device, G...>&, Rest&&...) {
   constexpr bool reduction = detail::reduces<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>;
@@ -175,7 +175,7 @@ void redistribute(C&, const DistributedBuffer<T, Device, F...>&, const Distribut
       "to Shard, Partial to Replicate and Replicate to Shard, on one axis at a time: go through one of these");
 }
 
-/// All-gather: `to` is whole on the axis when the result was waited for.
+/// All-gathers `from` into `to`, which is complete after waiting on the result.
 template <class C, class T, class Device, Placement... F, Placement... G>
 requires(change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>.move ==
          Move::all_gather) comm::Pending<C> redistribute(C& communicator,
@@ -187,7 +187,8 @@ requires(change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device,
   return comm::all_gather(communicator, std::span<const comm::Segment<T>>(list), label);
 }
 
-/// Reduce-scatter of a partial sum, which is used up; `to` is replaced or added to. Wire is the element type sent.
+/// Reduce-scatters the partial sum `from` into `to`, which `write` overwrites or adds to. `from` is consumed. Wire is
+/// the element type that is sent.
 template <class Wire, class C, class T, class Device, Placement... F, Placement... G>
 requires(change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>.move ==
          Move::reduce_scatter) comm::Pending<C> redistribute(C& communicator, DistributedBuffer<T, Device, F...>&& from,
@@ -199,7 +200,7 @@ requires(change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device,
                                     comm::Contributions::spent);
 }
 
-/// All-reduce in place: `from` and `to` are the same memory; `from` is used up.
+/// All-reduces in place: `from` and `to` must alias the same memory. `from` is consumed.
 template <class Wire, class C, class T, class Device, Placement... F, Placement... G>
 requires(change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>.move ==
          Move::all_reduce) comm::Pending<C> redistribute(C& communicator, DistributedBuffer<T, Device, F...>&& from,
@@ -212,7 +213,8 @@ requires(change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device,
   return comm::all_reduce<Wire>(communicator, std::span<const comm::Segment<T>>(list), label);
 }
 
-/// This rank's part of a replicated buffer; only a layout of one run is one contiguous range.
+/// Returns a view of this rank's part of a replicated buffer. Throws LogicError unless the layout has one run, since
+/// otherwise the part is not contiguous.
 template <class T, class Device>
 DistributedBuffer<T, Device, Shard> redistribute(const DistributedBuffer<T, Device, Replicate>& from) {
   const Layout& layout = from.layout();
@@ -220,7 +222,7 @@ DistributedBuffer<T, Device, Shard> redistribute(const DistributedBuffer<T, Devi
   return {layout, from.at(), from.data() + layout.runs.front().begin(from.at().shard)};
 }
 
-/// The same over the outer axis.
+/// Returns a view of this rank's part over the outer axis.
 template <class T, class Device>
 DistributedBuffer<T, Device, Shard, Shard> redistribute(const DistributedBuffer<T, Device, Replicate, Shard>& from) {
   return {from.layout(), from.at(), from.data() + from.layout().across_of(from.at().shard).begin(from.at().replica)};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Placements of a buffer over a mesh, one per axis, and which collective changes one list of them into another.
+/// Placements of a buffer over a mesh, one per axis, and the collective that changes one list of placements into
+/// another.
 #pragma once
 
 #include <array>
@@ -18,8 +19,8 @@ struct Partial {};    ///< each rank holds everything; the value is the sum over
 template <class P>
 concept Placement = std::is_same_v<P, Shard> || std::is_same_v<P, Replicate> || std::is_same_v<P, Partial>;
 
-/// Placements of all axes. Axis 0 is the outer one; the last cuts a group's tensors over consecutive ranks. Shards form
-/// a suffix or stand alone, so that a local buffer is one contiguous range.
+/// The placements of all axes. Axis 0 is the outer one; the last axis shards a group's tensors over consecutive ranks.
+/// The outer axis may be Shard only if the inner one is, so that a local buffer is one contiguous range.
 template <Placement... P>
 struct Placements {
   static constexpr std::size_t axes = sizeof...(P);
@@ -32,16 +33,16 @@ struct Placements {
   static constexpr bool shards_shards = axes == 2 && sharded.front() && sharded.back();
 };
 
-/// What changes one placement into another.
+/// The operation that changes one placement into another.
 enum class Move : std::uint8_t { impossible, all_gather, reduce_scatter, all_reduce, view };
 
-/// A collective over one axis.
+/// An operation over one axis.
 struct Change {
   Move move = Move::impossible;
   std::size_t axis = 0;
 };
 
-/// What turns From into To: exactly one axis may change.
+/// Returns the operation that changes From into To; impossible unless exactly one axis differs.
 template <class From, class To>
 consteval Change change_of() {
   if constexpr (From::axes != To::axes) {

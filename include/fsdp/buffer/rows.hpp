@@ -11,21 +11,21 @@
 
 namespace fsdp::buffer {
 
-/// One range over the group, cut between rows only, so that each row lies whole on one rank (for block quantisation or
-/// row-wise optimizers). A row is everything behind a tensor's first axis; an empty tensor has none.
+/// Cuts the group, as one range, only between rows, so that one rank holds all of a row (for block quantisation or
+/// row-wise optimizers). A row is one index of a tensor's first axis; an empty tensor has no rows.
 ///
-/// Where the least common multiple of all row lengths, the chunk, is at most twice the longest row, every cut falls on
-/// a multiple of the chunk and all parts are equal: Megatron's DBuffer. Its padding is less than two of the longest row
-/// for each tensor and each rank. Where the multiple explodes (rows of 1024 beside 50257), tensors stand one after the
-/// other without padding, and each cut is the last border of rows before an equal part's end: parts differ by less than
-/// two of the longest row, and every rank's buffer has room for the largest.
+/// Let the chunk be the least common multiple of all row lengths. If it is at most twice the longest row, every cut is
+/// at a multiple of the chunk and all parts are equal, as in Megatron's DBuffer; the padding is less than two longest
+/// rows per tensor and per rank. If the multiple is larger (rows of 1024 and 50257), tensors follow each other without
+/// padding, and each cut is at the last row border before the end of an equal part: parts differ by less than two
+/// longest rows, and every rank's buffer has room for the largest part.
 struct Rows {
   static constexpr std::string_view name = "rows";
 
   std::vector<Layout> build(std::span<const TensorGroup> groups, int parts) const {
     return group_by_group(groups, parts, of_group);
   }
-  /// Of one group, over `ranks`.
+  /// Returns the layout of one group over `ranks` ranks. Throws LogicError for a tensor of rank 0.
   static Layout of_group(std::span<const Shape> shapes, int ranks);
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A folder of adapters as PEFT writes it: adapter_config.json (models/lora_config.hpp) and adapter_model.safetensors.
+/// Folders of adapters in PEFT's format: adapter_config.json (models/lora_config.hpp) and adapter_model.safetensors.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ namespace fsdp::checkpoint {
 inline constexpr const char* adapter_config_name = "adapter_config.json";
 inline constexpr const char* adapter_weights_name = "adapter_model.safetensors";
 
-/// Adapters that were opened and checked.
+/// The opened and checked weights of adapters.
 class AdapterFiles {
  public:
-  /// Throws InputError unless the folder holds exactly the adapters among `parameters`, a model's with the adapters of
-  /// the folder's config.
+  /// `parameters`: all parameters of a model with the adapters of the folder's config. Throws InputError unless the
+  /// folder holds exactly the adapters among them.
   static AdapterFiles open(const std::filesystem::path& folder, std::span<const NamedShape> parameters);
 
-  /// As WeightFiles, by the model's own name of the parameter.
+  /// Reads as WeightFiles does. `name`: the parameter's name in the model, not PEFT's.
   void read_range(std::string_view name, std::int64_t begin, std::int64_t count, float* out) const;
 
  private:
@@ -34,13 +34,13 @@ class AdapterFiles {
   WeightFiles files_;
 };
 
-/// The name that PEFT gives a parameter.
+/// Returns PEFT's name for a parameter of the model.
 std::string peft_name(std::string_view name);
 
-/// The adapter_config.json of a model's adapters.
+/// Returns the text of adapter_config.json for a model's adapters. `parameters`: all parameters of the model.
 std::string adapter_config(const LoraConfig& lora, std::span<const NamedShape> parameters);
 
-/// The parameters that are no adapters, or that are.
+/// Returns the parameters that are adapters if `adapters`, else those that are not.
 std::vector<NamedShape> only(std::span<const NamedShape> parameters, bool adapters);
 
 }  // namespace fsdp::checkpoint

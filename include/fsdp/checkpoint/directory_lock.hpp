@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One run at a time writes into a directory of checkpoints.
+/// A lock that lets only one run at a time write into a directory of checkpoints.
 #pragma once
 
 #include <chrono>
@@ -11,22 +11,24 @@
 
 namespace fsdp::checkpoint {
 
-/// A lock on a directory, held while the object lives: `<dir>/run.lock`, which names its owner (host, process, start),
-/// is locked where the file system can (OFD locks, see fcntl(2)), and has its time of change renewed every ten seconds.
+/// A lock on a directory, held during the object's lifetime: the file `<dir>/run.lock`. The file names its owner (host,
+/// process, start), is locked if the file system supports OFD locks (see fcntl(2)), and gets a new modification time
+/// every ten seconds.
 ///
-/// Another's lock is held as long as the system says so, or, where that cannot know (another host, a file system
-/// without locks): on this host as long as its process lives, else until it was not renewed for `stale_after`. A lock
-/// that is held by nobody is taken over with a warning.
+/// An existing lock is held if the operating system says so. If it cannot tell (owner on another host, file system
+/// without locks), the lock of an owner on this host is held while its process runs, and any other lock until it was
+/// not renewed for `stale_after`. A stale lock is taken over with a warning.
 class DirectoryLock {
  public:
   static constexpr std::chrono::seconds renewed_every{10};
   static constexpr std::chrono::seconds stale_after{120};
 
-  /// Makes the directory where it is not there. Throws InputError that names the owner where another run holds it.
+  /// Creates the directory if needed and takes the lock. Throws InputError, which names the owner, if another run holds
+  /// it.
   explicit DirectoryLock(const std::filesystem::path& dir, const Warn& warn = {});
   DirectoryLock(DirectoryLock&&) noexcept;
   DirectoryLock& operator=(DirectoryLock&&) noexcept;
-  /// Removes the file, and the directory where this made it and nothing is in it.
+  /// Removes the lock file. Also removes the directory if this object created it and it is empty.
   ~DirectoryLock();
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// From a checkpoint to a folder that other programs open: weights of one type, in shards where they are many.
+/// Exports a checkpoint to a folder that other programs can open: weights of one type, in several files if they are
+/// large.
 #pragma once
 
 #include <cstdint>
@@ -12,34 +13,34 @@
 
 namespace fsdp::checkpoint {
 
-/// What is exported, and how.
+/// What to export, and how.
 struct ExportOptions {
   std::filesystem::path from =
       {};  ///< a step's folder, a directory of them (the newest sound one), or any model's folder
-  std::filesystem::path to = {};             ///< must not be there
+  std::filesystem::path to = {};             ///< must not exist yet
   DType dtype = DType::f32;                  ///< f32, bf16 or f16
-  std::int64_t shard_bytes = 5'000'000'000;  ///< of tensors in one file; a larger tensor has a file of its own
-  std::filesystem::path files_from = {};     ///< of the tokenizer's files: before `from`; may be empty
-  std::filesystem::path adapter = {};        ///< PEFT's folder of adapters for `from`; may be empty
-  bool merge = false;                        ///< adapters are added to the weights beside which they are
+  std::int64_t shard_bytes = 5'000'000'000;  ///< tensor bytes per file, at most; a larger tensor gets its own file
+  std::filesystem::path files_from = {};     ///< tokenizer's files are taken from here first, then `from`; may be empty
+  std::filesystem::path adapter = {};        ///< folder of adapters in PEFT's format, for `from`; may be empty
+  bool merge = false;                        ///< add the adapters to the weights that they belong to
 };
 
-/// What was written.
+/// The result of an export.
 struct Exported {
-  std::filesystem::path from = {};  ///< the folder that was read
-  std::int64_t bytes = 0;           ///< of all tensors
-  std::size_t files = 0;            ///< of weights
-  std::vector<std::string> copied = {};
+  std::filesystem::path from = {};       ///< the folder that was read
+  std::int64_t bytes = 0;                ///< of all tensors
+  std::size_t files = 0;                 ///< number of weight files
+  std::vector<std::string> copied = {};  ///< names of the other files that were copied
 };
 
-/// Called after each piece with the bytes of weights that are written and that there are; may throw to end the export.
+/// Called after each piece with the bytes of weights written so far and their total. May throw to cancel the export.
 using ExportProgress = std::function<void(std::int64_t done, std::int64_t all)>;
 
-/// Writes config.json, safetensors as huggingface_hub names and cuts them, and copies of the tokenizer's files and
-/// generation_config.json where there are any. Of a model with adapters that are not merged: they alone, as PEFT has
-/// them. A piece of a tensor is in memory at a time. `to` appears when all of it
-/// is on disk; nothing stays of an export that ends early. Throws InputError, for a weight that is finite and too large
-/// for float16 as well.
+/// Writes config.json, safetensors files named and split as by huggingface_hub, and copies of the tokenizer's files and
+/// generation_config.json if there are any. For a model with adapters that are not merged, writes the adapters in
+/// PEFT's format instead of config.json and weights. Holds one piece of a tensor in memory at a time. The folder `to`
+/// appears when all of it is on disk; a failed export leaves nothing behind. Throws InputError, also for a finite
+/// weight that is too large for float16.
 Exported export_model(const ExportOptions& options, const ReadListing& read, const Warn& warn,
                       const ExportProgress& progress);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What can be told of checkpoints without a model: which steps a directory holds, and whether their bytes are those
-/// that were written.
+/// Inspects checkpoints without a model: lists the steps in a directory, and verifies their checksums.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +13,16 @@
 
 namespace fsdp::checkpoint {
 
-/// The folders of finished checkpoints in a directory, newest first, sound or not. Throws InputError where it cannot be
-/// listed.
+/// Returns the folders of finished checkpoints in a directory, newest first, sound or not. Throws InputError if it
+/// cannot be listed.
 std::vector<std::filesystem::path> steps_in(const std::filesystem::path& dir, const Warn& warn = {});
 
-/// Called after each piece with the bytes that are read and that there are.
+/// Called after each piece with the bytes read so far and their total.
 using ReadProgress = std::function<void(std::int64_t done, std::int64_t all)>;
 
-/// Reads every byte of the files that a folder's manifest.json lists. A sentence for each file that is not as it was
-/// written; empty where all are, or where there is no manifest. Throws InputError for a damaged manifest.
+/// Reads all files that a folder's manifest.json lists and compares their checksums. Returns a sentence for each file
+/// that differs from what was written; nothing if all are sound or there is no manifest. Throws InputError for a
+/// damaged manifest.
 std::vector<std::string> damage_in(const std::filesystem::path& folder, const ReadProgress& progress = {});
 
 }  // namespace fsdp::checkpoint

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A folder with config.json and weights: a model, as anyone may have written it.
+/// A model's folder: config.json and weights, written by Tessera or any other program.
 ///
 /// Not here: the optimizer and the trainer's position (checkpoint/folder.hpp).
 #pragma once
@@ -21,20 +21,22 @@
 
 namespace fsdp::checkpoint {
 
-/// What a folder of a model must hold, and which model it is.
+/// The tensors and config values that a model's folder must have.
 struct ModelListing {
   std::vector<NamedShape> parameters = {};  ///< in the order of the model's units
   std::string config = {};                  ///< the text of config.json
-  ConfigValues values = {};                 ///< of the config: those that say which model it is
-  std::optional<LoraConfig> lora = {};      ///< where some parameters are adapters
-  /// Whether a stored tensor is not used, and why; an empty text is not worth a warning.
+  ConfigValues values = {};                 ///< config values that identify the model
+  std::optional<LoraConfig> lora = {};      ///< if some parameters are adapters
+  /// Returns why a stored tensor is not used (an empty text needs no warning); nothing if it is not ignored.
   std::function<std::optional<std::string>(const std::string&)> ignored = {};
 };
 
-/// Of all parameters and values of a config; `may_change`: of a value that says nothing of which model it is.
+/// Makes a listing from parameters and config values. `config`: the text of config.json. `may_change`: returns whether
+/// a value may differ between folders of the same model; such values are left out.
 ModelListing listing_of(std::span<const NamedParameter> parameters, std::string config, const ConfigValues& values,
                         bool (*may_change)(const std::string& name));
 
+/// Returns the listing of a model.
 template <class Model>
 ModelListing listing_of(const Model& model) {
   using Config = typename Model::Config;
@@ -53,15 +55,16 @@ ModelListing listing_of(const Model& model) {
   return listing;
 }
 
-/// How the listing of a folder's model is made from its config.json. Throws InputError.
+/// Makes the listing of a folder's model from its config.json. Throws InputError.
 using ReadListing = std::function<ModelListing(const std::filesystem::path& folder)>;
 
+/// Returns the listing of a folder's model.
 template <class Model>
 ModelListing read_listing(const std::filesystem::path& folder) {
   return listing_of(Model(Model::Config::read(folder), Units{}));
 }
 
-/// The same with the adapters of another folder; where that is empty, with none.
+/// Returns a ReadListing that adds the adapters of the folder `adapter`; none if that is empty.
 template <class Model>
 ReadListing read_listing_with(const std::filesystem::path& adapter) {
   return [adapter](const std::filesystem::path& folder) {
@@ -69,17 +72,18 @@ ReadListing read_listing_with(const std::filesystem::path& adapter) {
   };
 }
 
+/// The opened files of a model.
 struct ModelFiles {
   ModelListing listing;
   WeightFiles weights;
-  std::optional<AdapterFiles> adapters = {};  ///< where they are in a folder of their own
+  std::optional<AdapterFiles> adapters = {};  ///< if adapters are in a separate folder
 
-  /// As WeightFiles, of any parameter of the listing.
+  /// Reads a range of any parameter of the listing, as WeightFiles does.
   void read_range(const std::string& name, std::int64_t begin, std::int64_t count, float* out) const;
 };
 
-/// Opens the folder, and that of its adapters where there is one, and checks every name and shape against their
-/// configs. Throws InputError. Tensors that the model ignores are no error.
+/// Opens a model's folder, and the folder of its adapters unless `adapter` is empty. Checks every name and shape
+/// against the configs. Throws InputError. Tensors that the model ignores are no error.
 ModelFiles open_model(const std::filesystem::path& folder, const ReadListing& read, const Warn& warn,
                       const std::filesystem::path& adapter = {});
 template <class Model>
@@ -88,7 +92,8 @@ ModelFiles open_model(const std::filesystem::path& folder, const Warn& warn = {}
   return open_model(folder, read_listing_with<Model>(adapter), warn, adapter);
 }
 
-/// A line for each .json and .safetensors file directly in a folder: name, bytes, digest. Throws InputError.
+/// Returns a line for each .json and .safetensors file directly in a folder: path, bytes, digest. The digest of a large
+/// .safetensors file covers only a sample of its bytes. Throws InputError.
 std::string folder_identity(const std::filesystem::path& folder);
 
 /// Throws InputError unless the files have exactly the expected tensors: unknown and missing names (up to 10 of each),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A tensor as files name it: its name and whole shape, nothing about ranks.
+/// A tensor in a file: its name and its full, unsharded shape.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ struct NamedShape {
   std::string name = {};                 ///< Hugging Face's, such as "model.norm.weight"
   std::vector<std::int64_t> shape = {};  ///< [out, in] for a linear layer's weight
 
-  bool adapter = false;  ///< beside the model's own weights (nn/low_rank.hpp)
+  bool adapter = false;  ///< an adapter's weight, not the model's own (nn/low_rank.hpp)
 
   friend bool operator==(const NamedShape&, const NamedShape&) = default;
 };
 
-/// Elements of a shape; 1 for rank 0. Throws InputError where the product overflows.
+/// Returns the number of elements of a shape; 1 for an empty shape. Throws InputError if the product overflows.
 inline std::int64_t elements_of(std::span<const std::int64_t> shape) {
   std::int64_t elements = 1;
   for (const std::int64_t extent : shape) elements = checked_multiply(elements, extent);

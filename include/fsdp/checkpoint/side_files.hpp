@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a model's folder may hold besides config.json and weights, and what goes with the model from folder to folder.
+/// Side files: files in a model's folder besides config.json and weights that are copied along with the model.
 #pragma once
 
 #include <filesystem>
@@ -11,14 +11,14 @@
 
 namespace fsdp::checkpoint {
 
-/// Contents by name: the tokenizer's files and generation_config.json.
+/// The tokenizer's files and generation_config.json: contents by name.
 using SideFiles = std::map<std::string, std::string>;
 
-/// Those that a folder holds; what its manifest lists must be what was written. One that cannot be read is left out
-/// with a warning, or, without `warn`, thrown as InputError.
+/// Reads the side files of a folder, and checks those that its manifest lists. A file that cannot be read is left out
+/// with a warning; without `warn` it is an InputError.
 SideFiles read_side_files(const std::filesystem::path& folder, const Warn& warn = {});
 
-/// Those of a tokenizer alone: `path` is its tokenizer.json, or its folder.
+/// Reads only a tokenizer's files. `path`: its tokenizer.json, or its folder.
 SideFiles read_tokenizer_files(const std::filesystem::path& path, const Warn& warn = {});
 
 }  // namespace fsdp::checkpoint

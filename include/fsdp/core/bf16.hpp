@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The 16-bit brain float: float's sign and exponent, 7 bits of mantissa.
+/// bfloat16: float's sign and exponent, 7 bits of mantissa.
 #pragma once
 
 #include <bit>
@@ -8,20 +8,20 @@
 
 namespace fsdp {
 
-/// Storage only: convert to float to compute. Rounds to nearest, ties to even; NaN stays NaN.
+/// A bfloat16 number, for storage only: convert to float to compute. Rounds to nearest, ties to even; NaN stays NaN.
 /// The conversions are forced inline because kernels are compiled once per instruction set (see src/device/cpu).
 struct bf16 {
   std::uint16_t bits = 0;
 
   constexpr bf16() = default;
-  /// Rounds to the nearest, a tie to the even one.
+  /// Rounds to nearest, ties to even.
   [[gnu::always_inline]] constexpr explicit bf16(float value) : bits(round(value)) {}
-  /// Exact.
+  /// Converts exactly.
   [[gnu::always_inline]] constexpr operator float() const {
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
   }
 
-  /// The number of this bit pattern.
+  /// Returns the number with this bit pattern.
   static constexpr bf16 from_bits(std::uint16_t bits) {
     bf16 value;
     value.bits = bits;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Element types of tensors: their run-time tag, size and name. To add one: an enumerator and a row in each function.
+/// Element types of tensors: run-time tag, size and name. To add one, add an enumerator and a row in each function.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 
 namespace fsdp {
 
-/// Element types that buffers, files and wires have.
+/// Element types of buffers, files and messages.
 enum class DType : std::uint8_t { f64, f32, bf16, f16, i64, i32, u8 };
 
-/// The tag of element type T.
+/// Returns the tag of element type T.
 template <class T>
 consteval DType dtype_of() {
   using Element = std::remove_cv_t<T>;
@@ -38,7 +38,7 @@ concept Element =
 template <class T>
 concept Real = std::is_same_v<T, float> || std::is_same_v<T, bf16> || std::is_same_v<T, f16>;
 
-/// Bytes of an element.
+/// Returns the bytes of one element.
 constexpr std::int64_t size_of(DType dtype) {
   switch (dtype) {
     case DType::f64:
@@ -52,7 +52,7 @@ constexpr std::int64_t size_of(DType dtype) {
   return 0;
 }
 
-/// As safetensors and messages write it, such as "bf16".
+/// Returns the name in messages, such as "bf16".
 constexpr std::string_view name_of(DType dtype) {
   switch (dtype) {
     case DType::f64: return "f64";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The one family of exceptions. A message says what was asked, what was found and what to do.
+/// Tessera's exceptions, all derived from Error. A message says what was asked, what was found and what to do.
 ///
 /// The program prints `what()` as one line on stderr and ends with the status that docs/faults.md lists; a library
 /// never aborts.
@@ -12,31 +12,31 @@
 
 namespace fsdp {
 
-/// Base of everything that Tessera throws.
+/// Base class of everything that Tessera throws.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Arguments, files or sizes that the user can mend.
+/// Wrong arguments, files or sizes, which the user can fix.
 class InputError : public Error {
  public:
   using Error::Error;
 };
 
-/// A loss, gradient, weight or optimizer state that is not finite, so that training cannot go on from it.
+/// A loss, gradient, weight or optimizer state is not finite, so training cannot continue.
 class DivergedError : public Error {
  public:
   using Error::Error;
 };
 
-/// A contract between parts of a program that was broken: always a bug in the caller.
+/// A broken contract between parts of a program: always a bug in the caller.
 class LogicError : public Error {
  public:
   using Error::Error;
 };
 
-/// Memory beyond what an arena was planned to hold.
+/// The system or a device refused memory, or an arena needs more than was planned.
 class MemoryError : public Error {
  public:
   using Error::Error;

@@ -8,14 +8,14 @@
 
 namespace fsdp {
 
-/// Storage only: convert to float to compute. Rounds to nearest, ties to even; what is too large becomes infinite.
+/// An IEEE half, for storage only: convert to float to compute. Rounds to nearest, ties to even; overflows to infinity.
 struct f16 {
   std::uint16_t bits = 0;
 
   constexpr f16() = default;
-  /// Rounds to the nearest, a tie to the even one; beyond the largest number to infinity.
+  /// Rounds to nearest, ties to even; overflows to infinity.
   constexpr explicit f16(float value) : bits(round(value)) {}
-  /// Exact.
+  /// Converts exactly.
   constexpr operator float() const {
     const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
     const std::uint32_t exponent = (bits >> 10) & 31u;
@@ -28,7 +28,7 @@ struct f16 {
     return std::bit_cast<float>(sign | (wide << 23) | (mantissa << 13));
   }
 
-  /// The number of this bit pattern.
+  /// Returns the number with this bit pattern.
   static constexpr f16 from_bits(std::uint16_t bits) {
     f16 value;
     value.bits = bits;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Opening and reading files by system calls, with errors that say which file failed and why.
+/// Opens and reads files by system calls. Errors name the file and the reason.
 #pragma once
 
 #include <cstddef>
@@ -14,24 +14,24 @@
 
 namespace fsdp {
 
-/// A file whose content is not what was written.
+/// A file's content is not what was written.
 class DamageError : public InputError {
  public:
   using InputError::InputError;
 };
 
-/// What the system said of a file.
+/// A system call on a file failed.
 class FileError : public InputError {
  public:
   FileError(const std::string& text, int number) : InputError(text), number_(number) {}
-  int number() const { return number_; }  ///< an errno
-  bool absent() const;                    ///< there is no such file
+  int number() const { return number_; }  ///< the errno
+  bool absent() const;                    ///< whether the file does not exist
 
  private:
   int number_;
 };
 
-/// An open file, owned.
+/// Owns an open file descriptor.
 class FileDescriptor {
  public:
   FileDescriptor() = default;
@@ -48,16 +48,16 @@ class FileDescriptor {
   int number_ = -1;
 };
 
-/// Throws FileError "PATH: cannot be WHAT: STRERROR" of errno.
+/// Throws FileError "PATH: cannot be WHAT: STRERROR" for the current errno.
 [[noreturn]] void throw_errno(const std::filesystem::path& path, std::string_view what);
 
-/// open(2), closed when a program is executed; `what` was to be done, as in throw_errno. New files have mode 0644.
+/// Opens a file by open(2) with O_CLOEXEC; new files have mode 0644. Throws as throw_errno does, with `what`.
 FileDescriptor open_file(const std::filesystem::path& path, int flags, std::string_view what);
 
-/// Bytes of an open file. Throws FileError.
+/// Returns the size of an open file in bytes. Throws FileError.
 std::int64_t size_of(const FileDescriptor& file, const std::filesystem::path& path);
 
-/// Throws InputError where the file ends before.
+/// Reads exactly `bytes` at `offset` into `data`. Throws InputError if the file ends before that.
 void read_all(const FileDescriptor& file, const std::filesystem::path& path, void* data, std::size_t bytes,
               std::int64_t offset);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A reference to something callable: what code that is compiled once is given to call.
+/// A non-owning, type-erased reference to a callable, as a parameter of functions that are not templates.
 #pragma once
 
 #include <concepts>
@@ -13,7 +13,7 @@ namespace fsdp {
 template <class Signature>
 class FunctionRef;
 
-/// It does not own what it calls, which must outlive it: a parameter, and no more.
+/// Refers to a callable of any type, which must outlive it. Use it only as a function parameter.
 template <class R, class... Args>
 class FunctionRef<R(Args...)> {
  public:

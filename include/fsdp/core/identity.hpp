@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Short texts by which two processes tell whether they see the same file or are the same program on one machine.
+/// Short identities that processes compare: of files, of the machine and of the program's build.
 #pragma once
 
 #include <cstdint>
@@ -9,23 +9,24 @@
 
 namespace fsdp {
 
-/// How much of a file is looked at: all of it, or of a larger one evenly spread blocks of 4 KiB, the first and the last
-/// among them.
+/// How much of a file a digest reads: all of it, or, of a larger file, evenly spread blocks of 4 KiB, which include the
+/// first and the last.
 struct Looked {
-  std::int64_t whole = std::int64_t{64} << 20;  ///< bytes of the largest file that is read whole
+  std::int64_t whole = std::int64_t{64} << 20;  ///< size of the largest file that is read whole, in bytes
   std::int64_t blocks = 1024;
 };
 
-/// Hash of a file's size and contents. Finds accidents, not attacks. Throws InputError where it cannot be read.
+/// Returns a hash of a file's size and contents. Detects accidents, not attacks. Throws InputError if the file cannot
+/// be read.
 std::uint64_t digest_of_file(const std::filesystem::path& path, const Looked& at = {});
 
-/// 16 hexadecimal digits.
+/// Returns a digest as 16 hexadecimal digits.
 std::string digest_text(std::uint64_t digest);
 
-/// What the machine calls itself.
+/// Returns this machine's host name.
 std::string machine_name();
 
-/// "build = ..." with the version and the linker's id of this program.
+/// Returns "build = ..." with this program's version and linker build id.
 std::string build_identity();
 
 }  // namespace fsdp

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Names of types that are made of other types' names, at compile time.
+/// Compile-time concatenation of names, for templates whose name includes those of their arguments.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 
 namespace fsdp {
 
-/// `Joined<A::name, B::name>::text` is one name after the other. The parts are static members or namespace variables.
+/// `Joined<A::name, B::name>::text` is the concatenation of the parts. The parts must be static members or namespace
+/// variables.
 template <const std::string_view&... parts>
 class Joined {
   static constexpr std::size_t size = (parts.size() + ... + 0);

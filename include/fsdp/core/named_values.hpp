@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The values that a model's config or an optimizer shows by `visit`, for code that does not know its type.
+/// Type-erased access to the values that a model's config or an optimizer exposes by `visit`.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace fsdp {
 
-/// A value where it stands, by the name that flags and metrics give it.
+/// A pointer to a value, with the name and help that flags and metrics use.
 struct NamedValue {
   std::string name, help;
   std::variant<std::int64_t*, double*, bool*, std::string*> value;
 };
 
-/// The visitor that lists them: takes (name, value, help).
+/// The visitor that collects values; `visit` calls it with (name, value, help).
 class ValueList {
  public:
   /// Adds a value.
@@ -28,7 +28,7 @@ class ValueList {
   void operator()(std::string_view name, bool& value, std::string_view help);
   void operator()(std::string_view name, std::string& value, std::string_view help);
   /// @}
-  /// Any other type does not compile.
+  /// Rejects any other type at compile time.
   template <class T>
   void operator()(std::string_view, T&, std::string_view) {
     static_assert(
@@ -42,16 +42,16 @@ class ValueList {
   std::vector<NamedValue> list_;
 };
 
-/// Those of one object, which it refers to.
+/// A reference to one object and its named values.
 class NamedValues {
  public:
-  /// `visited` must outlive it.
+  /// Refers to `visited`, which must outlive this object.
   template <class T>
   requires(!std::is_const_v<T> && requires(T & visited, ValueList& list) { T::visit(visited, list); })
       NamedValues(T& visited)
       : visited_(&visited), visit_([](void* object, ValueList& list) { T::visit(*static_cast<T*>(object), list); }) {}
 
-  /// In the order of `visit`.
+  /// Returns the values in the order of `visit`.
   std::vector<NamedValue> list() const;
 
  private:

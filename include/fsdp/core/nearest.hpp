@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The known word that a mistyped one is closest to, for messages about unknown flags, presets and stacks.
+/// Spelling suggestions for messages about unknown flags, presets and stacks.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,13 @@
 
 namespace fsdp {
 
-/// Edits (insert, delete, replace a character; swap two neighbours) that turn `a` into `b`.
+/// Returns the number of edits (insert, delete or replace a character, or swap two neighbours) that turn `a` into `b`.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-/// The first of the words with the fewest edits; empty where there are no words.
+/// Returns the first of the words with the fewest edits; empty if there are no words.
 std::string nearest(std::string_view word, std::span<const std::string> words);
 
-/// "did you mean 'tiny'? Known: tiny, small", to end a sentence about an unknown word.
+/// Returns "did you mean 'tiny'? Known: tiny, small", to end a sentence about an unknown word.
 std::string suggestion(std::string_view word, std::span<const std::string> words);
 
 }  // namespace fsdp

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a policy is called where people read of it: logs, metrics, and the ranks' agreement on their arguments.
+/// Names of policies for people: in logs, metrics, and the ranks' comparison of their arguments.
 ///
-/// Nothing decides by these texts. A policy of a user's own needs none of them: its type's name serves.
+/// No code branches on these texts. A user-defined policy need not provide one: its type's name is used instead.
 #pragma once
 
 #include <concepts>
@@ -11,7 +11,7 @@
 
 namespace fsdp {
 
-/// A type as the compiler writes it, such as "mine::Strategy".
+/// Returns the type's name as the compiler writes it, such as "mine::Strategy".
 template <class P>
 constexpr std::string_view type_name() {
   const std::string_view function = __PRETTY_FUNCTION__;  // "... [with P = X; ...]" or "... [P = X]"
@@ -21,7 +21,7 @@ constexpr std::string_view type_name() {
   return function.substr(begin, (end == std::string_view::npos ? function.rfind(']') : end) - begin);
 }
 
-/// The kind of a policy: its static `text()`, else its `name`, else its type's name.
+/// Returns the kind of a policy: its static `text()`, else its `name`, else its type's name.
 template <class P>
 std::string policy_text() {
   if constexpr (requires {
@@ -34,7 +34,7 @@ std::string policy_text() {
     return std::string(type_name<P>());
 }
 
-/// A policy with its numbers, such as "hybrid:2": its `text()`, else its kind.
+/// Returns a policy's text with its numbers, such as "hybrid:2": its `text()`, else its kind.
 template <class P>
 std::string policy_text(const P& policy) {
   if constexpr (requires {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A folder that is removed with all in it.
+/// A temporary folder that its destructor removes with all its contents.
 #pragma once
 
 #include <filesystem>
@@ -10,7 +10,7 @@ namespace fsdp {
 
 class TemporaryFolder {
  public:
-  /// A new one in `parent`, whose name begins so. Throws FileError.
+  /// Creates a folder in `parent` whose name begins with `name`. Throws FileError.
   TemporaryFolder(const std::filesystem::path& parent, const std::string& name);
   TemporaryFolder(TemporaryFolder&&) = delete;
   ~TemporaryFolder();

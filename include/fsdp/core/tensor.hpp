@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A typed view of memory that somebody else owns: rank 0 to 4, row-major.
+/// A typed, non-owning view of memory: rank 0 to 4, row-major.
 ///
-/// Only rows may be strided: a rank-2 view may be a range of columns of a wider matrix, everything else is contiguous.
-/// A Tensor is trivially copyable, so that an aggregate of tensors can be turned into an array and back by bit_cast.
+/// Only rows may be strided: a rank-2 view may be a range of columns of a wider matrix; all other views are contiguous.
+/// A Tensor is trivially copyable, so that bit_cast turns an aggregate of tensors into an array and back.
 #pragma once
 
 #include <array>
@@ -22,13 +22,13 @@ struct Shape {
   std::int64_t rank = 0;
 
   constexpr Shape() = default;
-  /// At most four extents.
+  /// Takes at most four extents.
   constexpr Shape(std::initializer_list<std::int64_t> list) {
     for (std::int64_t extent : list) extents[static_cast<std::size_t>(rank++)] = extent;
   }
-  /// Extent of an axis, from 0.
+  /// Returns the extent of an axis, counted from 0.
   constexpr std::int64_t operator[](std::int64_t axis) const { return extents[static_cast<std::size_t>(axis)]; }
-  /// Number of elements.
+  /// Returns the number of elements.
   constexpr std::int64_t numel() const {
     std::int64_t count = 1;
     for (std::int64_t axis = 0; axis < rank; ++axis) count *= (*this)[axis];
@@ -37,37 +37,37 @@ struct Shape {
   friend constexpr bool operator==(const Shape&, const Shape&) = default;
 };
 
-/// Whether a result replaces what an output holds (beta = 0) or is added to it (beta = 1).
+/// Whether a result overwrites an output (beta = 0) or is added to it (beta = 1).
 enum class Write : std::uint8_t { overwrite, accumulate };
 
-/// A view of elements that somebody else owns, row-major, of rank 0 to 4. Rows of a matrix may have gaps between them.
-/// Copies see the same memory; Tensor<const T> is read only.
+/// A non-owning, row-major view of rank 0 to 4. Rows of a matrix may have gaps between them. Copies alias the same
+/// memory; Tensor<const T> is read-only.
 template <class T>
 class Tensor {
  public:
   using value_type = T;
 
-  /// Empty: no elements, no memory.
+  /// Makes an empty view: no elements, no memory.
   constexpr Tensor() = default;
 
-  /// Contiguous.
+  /// Makes a contiguous view.
   constexpr Tensor(T* data, const Shape& shape)
       : data_(data), shape_(shape), row_stride_(shape.rank == 2 ? shape[1] : 1) {}
 
-  /// [rows, columns] with `row_stride` elements from one row to the next.
+  /// Makes a view [rows, columns] with `row_stride` elements from one row to the next.
   static constexpr Tensor strided(T* data, std::int64_t rows, std::int64_t columns, std::int64_t row_stride) {
     Tensor view(data, {rows, columns});
     view.row_stride_ = row_stride;
     return view;
   }
 
-  /// The same elements, to be read alone.
+  /// Converts to a read-only view of the same elements.
   constexpr operator Tensor<const T>() const requires(!std::is_const_v<T>) {
     return shape_.rank == 2 ? Tensor<const T>::strided(data_, rows(), columns(), row_stride_)
                             : Tensor<const T>(data_, shape_);
   }
 
-  /// What is seen; `bytes` counts the elements without gaps between rows.
+  /// Properties of the view. `bytes` excludes gaps between rows.
   /// @{
   constexpr T* data() const { return data_; }
   constexpr const Shape& shape() const { return shape_; }
@@ -80,11 +80,11 @@ class Tensor {
   constexpr std::int64_t row_stride() const { return row_stride_; }  ///< rank 2 only
   constexpr bool contiguous() const { return shape_.rank != 2 || row_stride_ == shape_[1] || shape_[0] <= 1; }
   /// @}
-  /// Elements of one row; columns are contiguous.
+  /// Returns a pointer to row `index`, whose columns are contiguous.
   constexpr T* row(std::int64_t index) const { return data_ + index * row_stride_; }
   constexpr T& operator[](std::int64_t index) const { return data_[index]; }  ///< rank 1 only
 
-  /// Rows (or elements, at rank 1) [begin, end).
+  /// Returns the view of rows (rank 1: elements) [begin, end).
   constexpr Tensor slice(std::int64_t begin, std::int64_t end) const {
     Tensor view = *this;
     view.data_ = data_ + begin * row_stride_;
@@ -92,7 +92,7 @@ class Tensor {
     return view;
   }
 
-  /// Columns [begin, end) of a rank-2 view.
+  /// Returns the view of columns [begin, end) of a rank-2 view.
   constexpr Tensor slice_columns(std::int64_t begin, std::int64_t end) const {
     return strided(data_ + begin, rows(), end - begin, row_stride_);
   }

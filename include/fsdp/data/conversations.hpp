@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Conversations of JSONL as one file of tokens, made once: what a run with --data-format chat reads.
+/// Tokenizes conversations in JSONL into one file, once, and reads that file (--data-format chat).
 #pragma once
 
 #include <cstdint>
@@ -15,23 +15,25 @@
 
 namespace fsdp::data {
 
-/// Bytes that were read, of all.
+/// Reports progress: bytes of text read so far, and their total.
 using ReportBytes = std::function<void(std::int64_t bytes, std::int64_t all_bytes)>;
 
-/// The .jsonl and .ndjson files of paths, and a format that makes tokens of them.
+/// Files of conversations and the chat format that encodes them.
 class ConversationTexts {
  public:
-  /// `tokenizer`: a tokenizer.json. Throws InputError where a path is no JSONL.
+  /// `paths`: .jsonl and .ndjson files, or folders of them. `tokenizer`: a tokenizer.json. `chat_template`: as for
+  /// text::ChatFormat. Throws InputError for a file with another extension.
   ConversationTexts(std::span<const std::filesystem::path> paths, const std::filesystem::path& tokenizer,
                     const std::string& chat_template);
 
   /// The tokenizer and its template.
   const text::ChatFormat& format() const { return format_; }
-  /// 16 digits that differ where files, their sizes or times, the tokenizer or the template do.
+  /// Returns 16 hexadecimal digits: a hash of the files' paths, sizes and modification times, the tokenizer and the
+  /// template.
   std::string made_of() const;
 
-  /// Writes the file of tokens, which appears when it is whole, on all cores, in order. Throws InputError with file and
-  /// line for what is no conversation.
+  /// Encodes all conversations on all cores and writes them, in order, to one file. The file appears under its name
+  /// when it is complete. Throws InputError with file and line for a line that is not a conversation.
   void write(const std::filesystem::path& path, const ReportBytes& report = {}) const;
 
  private:
@@ -40,26 +42,26 @@ class ConversationTexts {
   text::ChatFormat format_;
 };
 
-/// A file that ConversationTexts wrote. Immutable; any number of threads may copy.
+/// Reads a file that ConversationTexts wrote. Immutable; several threads can call its functions at once.
 class Conversations {
  public:
   /// Throws InputError for a damaged file.
   explicit Conversations(const std::filesystem::path& path);
 
-  /// How many conversations there are.
+  /// The number of conversations.
   std::int64_t size() const { return static_cast<std::int64_t>(index_.size()); }
-  /// Of all conversations together.
+  /// The number of tokens in all conversations together.
   std::int64_t tokens() const { return index_.empty() ? 0 : index_.back().end; }
-  std::int64_t length(std::int64_t i) const { return entry(i).end - begin(i); }  ///< tokens of one
+  std::int64_t length(std::int64_t i) const { return entry(i).end - begin(i); }  ///< tokens of conversation i
   std::string place_of(std::int64_t i) const;                                    ///< "chats.jsonl line 7"
   const std::string& digest() const { return digest_; }                          ///< of all tokens
 
-  /// Appends the tokens of one; of those that are no answer ~token.
+  /// Appends the tokens of conversation i. A token that is not part of an answer is appended as ~token.
   void append(std::int64_t i, std::vector<std::int32_t>& tokens) const;
 
-  /// Where a conversation ends, and where it was read.
+  /// The end of a conversation's tokens, and where its text was read.
   struct Entry {
-    std::int64_t end = 0;  ///< of its tokens, in the file's
+    std::int64_t end = 0;  ///< index behind its last token, among all tokens of the file
     std::int64_t file = 0, line = 0;
   };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Files as one sequence of tokens: the bytes of text, or what a tokenizer made.
+/// A sequence of tokens that spans files: bytes of text, or token files that a tokenizer wrote.
 ///
 /// Files are mapped only while a range is copied out of them, so resident memory does not grow with the data.
 #pragma once
@@ -14,66 +14,67 @@
 
 namespace fsdp::data {
 
-/// What files hold. The token files of llm.c (dev/data/data_common.py) begin with 256 int32, the first of which are a
-/// magic number, a version and the number of tokens; those of nanoGPT and others are tokens alone. All little-endian.
+/// The format of data files. Token files of llm.c (dev/data/data_common.py) start with a header of 256 int32: magic
+/// number, version, number of tokens, then zeros. Those of nanoGPT and others have no header. All are little-endian.
 enum class TokenFormat : std::uint8_t {
   automatic,  ///< token files of llm.c and Megatron-LM (PREFIX.bin with its PREFIX.idx), known by their magic numbers;
               ///< any other file is text
-  bytes,      ///< text, each byte a token
+  bytes,      ///< text; each byte is a token
   u16,        ///< tokens of 16 bits, without a header
   u32,        ///< tokens of 32 bits, without a header
-  chat,       ///< conversations, one a line of JSONL (data/conversations.hpp): no corpus, which refuses it
+  chat,       ///< conversations, one per line of JSONL (data/conversations.hpp); not for a Corpus
 };
 
-/// As flags are written (train/flag_set.hpp): auto, bytes, u16, u32, chat.
+/// Conversions for flags (train/flag_set.hpp): auto, bytes, u16, u32, chat.
 void from_text(std::string_view flag, std::string_view text, TokenFormat& value);
 std::string to_text(TokenFormat value);
 
-/// How the tokens of a corpus stand in each of its files.
+/// The layout of tokens in a file; the same for all files of a corpus.
 struct TokenLayout {
   int token_bytes = 1;
   std::int64_t header = 0;  ///< bytes before the first token
-  bool is_signed = false;   ///< negative tokens are none
-  bool text = true;         ///< each byte of text is a token
+  bool is_signed = false;   ///< a negative number is not a valid token
+  bool text = true;         ///< text: each byte is a token
 
   /// "bytes" or "tokens of 16 bits".
   std::string unit() const;
   friend bool operator==(const TokenLayout&, const TokenLayout&) = default;
 };
 
-/// A file and where its first token stands in the corpus.
+/// A file of a corpus.
 struct CorpusFile {
   std::filesystem::path path = {};
-  std::int64_t begin = 0;  ///< in tokens
-  std::int64_t bytes = 0;  ///< with its header
+  std::int64_t begin = 0;  ///< index of its first token in the corpus
+  std::int64_t bytes = 0;  ///< size, including the header
 };
 
-/// Where a token stands.
+/// The file and byte of a token.
 struct CorpusPlace {
   std::filesystem::path path = {};
   std::int64_t byte = 0;
 };
 
-/// Immutable; `copy` may be called from several threads at once.
+/// Data files as one sequence of tokens. Immutable; several threads can call `copy` at once.
 class Corpus {
  public:
-  /// Files in the order given; a folder stands for the regular files below it, sorted by path, or for the tokens that
-  /// `tessera tokenize` wrote into it. Files with a NUL byte in their first 8 KiB are skipped and counted where text is
-  /// read. Throws InputError where a path is missing, where nothing is left, where files of several layouts meet, and
-  /// where a token file is not as long as it says.
+  /// Opens files in the order given. A folder stands for the tokens that `tessera tokenize` wrote into it, or else for
+  /// all regular files below it, sorted by path. Text files with a NUL byte in their first 8 KiB are skipped and
+  /// counted. Throws InputError if a path is missing, no tokens are found, files have different layouts, or a token
+  /// file's size differs from its header.
   explicit Corpus(std::span<const std::filesystem::path> paths, TokenFormat format = TokenFormat::automatic);
 
   std::int64_t size() const { return size_; }  ///< tokens
-  /// The same of all files.
+  /// The layout of all its files.
   const TokenLayout& layout() const { return layout_; }
-  std::int64_t skipped_binary() const { return skipped_; }  ///< files
-  /// In the order of their tokens.
+  std::int64_t skipped_binary() const { return skipped_; }  ///< number of binary files that were skipped
+  /// All files, in the order of their tokens.
   std::span<const CorpusFile> files() const { return files_; }
 
-  /// Tokens [begin, begin + out.size()). Throws InputError where a file has changed its size meanwhile.
+  /// Copies tokens [begin, begin + out.size()) to `out`. A number that is not a valid token of the layout becomes
+  /// 2^32 - 1. Throws InputError if a file's size has changed since it was opened.
   void copy(std::int64_t begin, std::span<std::uint32_t> out) const;
 
-  /// File and byte of a token, for messages.
+  /// Returns file and byte of a token, for error messages.
   CorpusPlace place_of(std::int64_t token) const;
 
  private:

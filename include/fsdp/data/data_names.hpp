@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Paths of data and their weights, as --data has them.
+/// Paths of data and their weights, as given to --data.
 #pragma once
 
 #include <span>
@@ -10,19 +10,19 @@
 
 namespace fsdp::data {
 
-/// What --data names: paths, each with its share of the windows, or none with one.
+/// The values of --data: paths, and either a weight for each or no weights.
 struct DataNames {
   std::vector<std::string> paths = {};
-  std::vector<double> weights = {};  ///< as many, each above 0; empty: the paths are one source
+  std::vector<double> weights = {};  ///< one per path, each above 0; empty: all paths are one source
 
   friend bool operator==(const DataNames&, const DataNames&) = default;
 };
 
-/// Reads "PATH" and "PATH:WEIGHT". A path that is there with its colon is a path. Throws InputError for a weight that
-/// is no positive number, and where some paths have one and others none.
+/// Parses "PATH" and "PATH:WEIGHT". If a file with the whole name exists, the colon is part of the path. Throws
+/// InputError for a weight that is not a positive number, and if only some of the paths have a weight.
 DataNames parse_data(std::span<const std::string> texts);
 
-/// Names as a text that another rank reads again, whatever the paths hold.
+/// Converts names to text that can be sent to another rank, and back. Paths may contain any bytes.
 std::string to_text(const DataNames& names);
 DataNames names_from_text(std::string_view text);
 

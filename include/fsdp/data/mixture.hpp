@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Several sources of data with weights: which source a window of the run comes from, and which of its windows.
+/// A mixture of weighted data sources: maps each window of a run to a source and one of its windows.
 #pragma once
 
 #include <cstddef>
@@ -9,17 +9,17 @@
 
 namespace fsdp::data {
 
-/// The n-th window of a run, a pure function of the seed, the weights and n. Of the first n windows source i has
-/// n x its share, to within the number of sources: the first takes its quota of all, the second its quota of what is
-/// left, and so on. Each source's windows are permuted anew whenever all were used.
+/// Draws the n-th window of a run: a pure function of seed, weights and n. Among the first n windows, source i has n x
+/// its share, to within the number of sources: the first source takes its quota of all windows, the second its quota of
+/// the rest, and so on. A source whose windows are all used starts again with a new permutation.
 class Mixture {
  public:
-  /// A source's share, relative to the others', and its size.
+  /// A source of windows.
   struct Source {
-    double weight = 1;
+    double weight = 1;         ///< relative to the other sources'
     std::int64_t windows = 0;  ///< at least 1
   };
-  /// A window, by its source.
+  /// A window of a source.
   struct Window {
     std::size_t source = 0;
     std::int64_t window = 0;
@@ -27,15 +27,15 @@ class Mixture {
     friend bool operator==(const Window&, const Window&) = default;
   };
 
-  /// Throws LogicError where there is no source, or one has no window or no weight.
+  /// Throws LogicError if there are no sources, or one has no windows or no positive weight.
   Mixture(std::uint64_t seed, std::vector<Source> sources);
-  /// The n-th window, from 0.
+  /// Returns the n-th window, counted from 0.
   Window operator()(std::int64_t n) const;
 
  private:
   std::uint64_t seed_;
   std::vector<Source> sources_;
-  std::vector<std::uint64_t> quotas_;  // of what the sources before leave, in units of 2^-32
+  std::vector<std::uint64_t> quotas_;  // of the windows that earlier sources leave, in units of 2^-32
 };
 
 }  // namespace fsdp::data

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which windows a step uses, and which of them are a rank's: the same data whatever the number of ranks.
+/// Chooses the windows of each step and each rank's share of them. A step's data do not depend on the number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace fsdp::data {
 
-/// A permutation of [0, size) computed entry by entry: a Feistel network over the next power of four, walked until the
-/// value falls inside. The same on every machine and compiler.
+/// A pseudo-random permutation of [0, size), computed entry by entry: a Feistel network over the next power of four,
+/// applied again until the value is below `size` (cycle walking). The same on every machine and compiler.
 class Permutation {
  public:
-  /// The `number`-th of a seed.
+  /// The `number`-th permutation of a seed.
   Permutation(std::uint64_t seed, std::uint64_t number, std::int64_t size);
-  /// Where entry i goes.
+  /// Returns entry i, for i in [0, size).
   std::int64_t operator()(std::int64_t i) const;
 
  private:
@@ -24,10 +24,10 @@ class Permutation {
   int half_bits_;
 };
 
-/// How far the data were read.
+/// A position in the data.
 struct Position {
   std::int64_t epoch = 0;
-  std::int64_t index = 0;  ///< windows of this epoch that were used
+  std::int64_t index = 0;  ///< number of windows of this epoch that were used
 
   friend bool operator==(const Position&, const Position&) = default;
 };
@@ -38,28 +38,28 @@ struct Share {
   std::int64_t micro_batch = 0, micro_batches = 1;
 };
 
-/// Throws InputError, naming the nearest sizes that work, unless the batch divides over ranks x micro-batches.
+/// Throws InputError, naming the nearest valid sizes, unless `batch` is a multiple of ranks x micro-batches.
 void check_batch(std::int64_t batch, std::int64_t ranks, std::int64_t micro_batches);
 
-/// The sample at the n-th place of a run: of a source that says itself what follows what, such as several by weights.
+/// Returns the n-th sample of a run. For a source that defines its own order, such as a mixture with weights.
 using Order = std::function<std::int64_t(std::int64_t n)>;
 
-/// Draws batches without replacement in each epoch; a batch that reaches an epoch's end goes on in the next one. With
-/// an Order it is the order that says what is drawn, and an epoch is so many places of it.
+/// Draws batches without replacement within each epoch, in a new permutation for each; a batch can span two epochs.
+/// With an Order, draws samples in that order, and an epoch is the next `windows` samples of it.
 class Sampler {
  public:
-  /// Of so many windows, `batch` at a step; at least one of each.
+  /// Draws `batch` of `windows` windows per step; both must be at least 1.
   Sampler(std::uint64_t seed, std::int64_t windows, std::int64_t batch, Order order = {});
 
-  /// Where the next step begins.
+  /// The position where the next step begins.
   Position position() const { return position_; }
-  void restore(Position position);  ///< throws InputError where the position is not inside an epoch
+  void restore(Position position);  ///< throws InputError if the position is not inside an epoch
   void advance();                   ///< to the next step
 
-  std::vector<std::int64_t> batch() const;                    ///< windows of this step, in order
-  std::vector<std::int64_t> slice(const Share& share) const;  ///< micro-batches, then ranks, cut the batch in order
-  std::int64_t place(const Share& share) const;               ///< of the first of them, among all that a run draws
-  /// As it was given.
+  std::vector<std::int64_t> batch() const;                    ///< windows of the present step, in order
+  std::vector<std::int64_t> slice(const Share& share) const;  ///< a share: batch() cut by micro-batch, then by rank
+  std::int64_t place(const Share& share) const;               ///< index of its first window among all that a run draws
+  /// The seed of the constructor.
   std::uint64_t seed() const { return seed_; }
 
  private:
@@ -72,7 +72,7 @@ class Sampler {
   Position position_;
 };
 
-/// The sampler of a source's training samples, by the source's own order where it has one.
+/// Returns a sampler of a source's training samples; it uses the source's own order if the source defines one.
 template <class Source>
 Sampler sampler_of(const Source& source, std::uint64_t seed, std::int64_t batch) {
   if constexpr (requires { Order(source.order(seed)); })

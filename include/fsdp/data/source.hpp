@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Where a model's batches come from: numbered samples, some of them held out, and host memory that is filled with
-/// some.
+/// The concept of a data source: numbered samples, some of them held out, which it copies into batches in host memory.
 ///
-/// Not here: which samples a step uses, and which of them are a rank's (data/sampler.hpp).
+/// Not here: which samples a step uses, and each rank's share of them (data/sampler.hpp).
 #pragma once
 
 #include <concepts>
@@ -16,14 +15,17 @@
 
 namespace fsdp::data {
 
-/// Zeroed host memory of so many bytes; pinned where the device wants it.
+/// Allocates zeroed host memory; pinned if the device uses pinned memory.
 using Allocate = std::shared_ptr<std::byte> (*)(std::int64_t bytes);
 
-/// Samples [0, training()) are trained on, [training(), training() + validation()) are held out. A `Storage` holds one
-/// micro-batch; the Batch that `fill` returns views it. `fill` takes at most as many samples as the storage has
-/// sequences; what is missing is there with targets that do not count. It throws InputError where data cannot be used.
-/// A source may have `order(seed)`, an Order (data/sampler.hpp), where samples are not drawn evenly, and `identity()`,
-/// a line that differs where its samples do: ranks compare it, and resuming does.
+/// A source of batches. Samples [0, training()) are for training; [training(), training() + validation()) are held out.
+///
+/// A `Storage` is the memory of one micro-batch. `fill` copies samples into it and returns a Batch that views it.
+/// `fill` takes at most as many samples as the storage has sequences; the remaining sequences get targets that are
+/// ignored. It throws InputError if the data cannot be used.
+///
+/// Optional: `order(seed)` returns an Order (data/sampler.hpp) for samples that are not drawn evenly. `identity()`
+/// returns a line that differs if the samples do: ranks compare it, and so does a resumed run.
 template <class S>
 concept Source = requires(const S source, typename S::Storage& storage, std::span<const std::int64_t> samples,
                           std::int64_t number, Allocate allocate) {
@@ -31,12 +33,12 @@ concept Source = requires(const S source, typename S::Storage& storage, std::spa
   { source.training() } -> std::same_as<std::int64_t>;
   { source.validation() } -> std::same_as<std::int64_t>;
   { source.sequence_length() } -> std::same_as<std::int64_t>;
-  { source.storage(number, allocate) } -> std::same_as<typename S::Storage>;  // of so many sequences
+  { source.storage(number, allocate) } -> std::same_as<typename S::Storage>;  // `number` sequences
   { source.fill(storage, samples) } -> std::same_as<typename S::Batch>;
-  { source.text() } -> std::same_as<std::string>;  // what it is made of, for people
+  { source.text() } -> std::same_as<std::string>;  // a description for the user
 };
 
-/// Says in words what a type lacks to be a source of batches. Call it where the type is first used.
+/// Checks that a type is a source; the compile error says what is missing. Call it where the type is first used.
 template <class S>
 consteval bool check_source() {
   static_assert(

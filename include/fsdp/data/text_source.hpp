@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Windows of text, of token files or of conversations as the micro-batches of a language model; several sources by
-/// their weights.
+/// The data source of a language model: windows of text, of token files or of conversations; several sources can be
+/// mixed by weights.
 #pragma once
 
 #include <cstddef>
@@ -22,14 +22,14 @@
 
 namespace fsdp::data {
 
-/// Files that are read as one sequence of tokens, and their share of the windows.
+/// Files that are read as one corpus, and its share of the windows.
 struct WeightedFiles {
   std::vector<std::filesystem::path> paths = {};
-  double weight = 1;
+  double weight = 1;  ///< relative to the other sources'
 };
 
-/// A Source. Of one corpus sample i is window i; of several, the windows that are trained on stand one corpus behind
-/// another, and then those that are held out.
+/// A Source of token batches. With one corpus, sample i is window i. With several, samples are the training windows of
+/// all corpora, one corpus after the other, then the held-out windows of all corpora.
 class TextSource {
  public:
   using Batch = TokenBatch;
@@ -42,17 +42,17 @@ class TextSource {
     std::vector<std::int64_t> documents = {};            // [documents + 1]
   };
 
-  /// `separator`: a token that ends a document; without one every window is a document. Otherwise as Windows and
-  /// Corpus.
+  /// One corpus. `separator`: the token that ends a document; without it every window is a document. Other parameters
+  /// and errors: see Windows and Corpus.
   TextSource(std::span<const std::filesystem::path> paths, std::int64_t sequence_length, double validation_fraction,
              std::int64_t vocabulary, std::optional<std::int64_t> separator,
              TokenFormat format = TokenFormat::automatic);
-  /// Several corpora, each with windows and a held-out part of its own; formats may differ.
+  /// Several corpora, each with its own windows and held-out part. Their token layouts may differ.
   TextSource(std::span<const WeightedFiles> sources, std::int64_t sequence_length, double validation_fraction,
              std::int64_t vocabulary, std::optional<std::int64_t> separator,
              TokenFormat format = TokenFormat::automatic);
 
-  /// Of conversations every one is a document.
+  /// Conversations; each is a document.
   explicit TextSource(PackedConversations conversations);
   TextSource(TextSource&&) noexcept;
   ~TextSource();
@@ -60,28 +60,30 @@ class TextSource {
   std::int64_t training() const { return training_; }
   std::int64_t validation() const { return validation_; }
   std::int64_t sequence_length() const { return sequence_length_; }
-  /// The order in which several corpora are drawn from by their weights (data/sampler.hpp); of one corpus none.
+  /// Returns the order that samples several corpora by their weights (data/sampler.hpp); empty for a single corpus.
   Order order(std::uint64_t seed) const;
   Storage storage(std::int64_t sequences, Allocate allocate) const;
   Batch fill(Storage& storage, std::span<const std::int64_t> windows) const;
   std::string text() const;
-  /// Files, tokens and a digest of their contents, whatever they are called. Reads them. Throws InputError.
+  /// Returns the numbers of files and tokens and a digest of the contents; names of files do not matter. Reads the
+  /// files; of files above 64 MiB only a sample of their blocks (digest_of_file in core/identity.hpp). Throws
+  /// InputError.
   std::string identity() const;
-  std::int64_t skipped_binary() const;  ///< files
+  std::int64_t skipped_binary() const;  ///< number of binary files that were skipped
 
  private:
   struct Part {
-    std::unique_ptr<const Corpus> corpus;  // where windows finds it
+    std::unique_ptr<const Corpus> corpus;  // windows points to it
     Windows windows;
     double weight = 1;
-    std::int64_t training = 0, validation = 0;  // its first samples
+    std::int64_t training = 0, validation = 0;  // first sample of each kind
   };
 
   const Part& part_of(std::int64_t sample, std::int64_t& window) const;
   void fill_window(std::int64_t sample, std::int32_t* tokens, std::int32_t* targets,
                    std::vector<std::int64_t>& documents) const;
 
-  std::vector<Part> parts_;  // or
+  std::vector<Part> parts_;  // empty for conversations
   std::optional<PackedConversations> conversations_;
   std::int64_t sequence_length_ = 0;
   std::int64_t training_ = 0, validation_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Text and JSONL as llm.c's token files, made once: what `tessera tokenize` writes, and a run from --data.
+/// Tokenizes text and JSONL into llm.c's token files, once: for `tessera tokenize`, and for --data of a run.
 #pragma once
 
 #include <cstdint>
@@ -15,54 +15,56 @@
 
 namespace fsdp::data {
 
-/// What is made tokens of, and how.
+/// What to tokenize, and how.
 struct TokenizeRequest {
-  std::vector<std::filesystem::path> inputs = {};  ///< files, or folders; .jsonl and .ndjson hold a document a line
+  std::vector<std::filesystem::path> inputs = {};  ///< files or folders; .jsonl and .ndjson hold a document per line
   std::filesystem::path tokenizer = {};            ///< tokenizer.json, or its folder
-  std::string field = "text";                      ///< of a line of JSONL
-  std::string end_token = {};  ///< behind each document; empty: eos_token of tokenizer_config.json; "none": no token
-  std::int64_t shard_tokens = 100'000'000;  ///< of one file
+  std::string field = "text";                      ///< the key of the text in a line of JSONL
+  std::string end_token = {};  ///< after each document; empty: eos_token of tokenizer_config.json; "none": no token
+  std::int64_t shard_tokens = 100'000'000;  ///< tokens per output file, at most
   std::int64_t threads = 0;                 ///< 0: all cores
 };
 
-/// How far it is.
+/// Progress of tokenizing.
 struct TokenizeProgress {
   std::int64_t bytes = 0, all_bytes = 0;  ///< of text
   std::int64_t documents = 0, tokens = 0;
 };
 
-/// What was done.
+/// The result of tokenizing.
 struct Tokenized {
   TokenizeProgress total = {};
-  std::int64_t files = 0;             ///< of tokens
-  std::int64_t skipped_binary = 0;    ///< files
-  std::int64_t resumed_at_bytes = 0;  ///< of text; where an earlier call got
-  bool already_complete = false;      ///< nothing was to be done
+  std::int64_t files = 0;             ///< token files in the folder
+  std::int64_t skipped_binary = 0;    ///< binary input files that were skipped
+  std::int64_t resumed_at_bytes = 0;  ///< bytes of text that an earlier call had tokenized
+  bool already_complete = false;      ///< an earlier call had finished; nothing was written
 };
 
-/// Whether a file is text or JSONL, or a folder holds such files besides tokens that were made of some. False for what
-/// is not there.
+/// Returns whether a path is a file with text or JSONL, or a folder with such files. False for a path that does not
+/// exist, and for a folder of tokens that `tessera tokenize` wrote.
 bool holds_text(const std::filesystem::path& path);
 
-/// A request that was looked at: the tokenizer is read, the files are listed.
+/// A checked request: its tokenizer is read and its files are listed.
 class Tokenizing {
  public:
-  /// Throws InputError for what cannot be used: a tokenizer that is not supported, files that are missing, no text.
+  /// Throws InputError if the tokenizer is not supported, files are missing, or there is no text.
   explicit Tokenizing(const TokenizeRequest& request);
   ~Tokenizing();
   Tokenizing(Tokenizing&&) noexcept;
 
-  /// The one that was read.
+  /// The tokenizer of the request.
   const text::Tokenizer& tokenizer() const;
-  /// The id behind each document; nothing where there is none.
+  /// The token after each document; empty if there is none.
   std::optional<text::TokenId> end_token() const;
-  /// 16 digits that differ where files, their sizes or times, the tokenizer or what is asked of it do.
+  /// 16 hexadecimal digits: a hash of the files' paths, sizes and modification times, the tokenizer and the request's
+  /// options.
   const std::string& made_of() const;
 
-  /// Writes into a folder, which is made: every text's ids in order, within the tokenizer's template, then the end
-  /// token. What an earlier call did not end is gone on with; a complete folder stays as it is. All of it is the same
-  /// on any number of threads. Throws InputError for a folder of other texts and for JSONL that cannot be read, with
-  /// file and line. `report` is called now and then.
+  /// Writes token files into a folder, which it creates if needed. Each document's ids, with the special tokens of the
+  /// tokenizer's template, are followed by the end token. If an earlier call was interrupted, continues where it
+  /// stopped; a complete folder stays unchanged. The output does not depend on the number of threads. Calls `report`
+  /// after each batch of text. Throws InputError if the folder holds tokens of other texts, or, with file and line, if
+  /// JSONL cannot be read.
   Tokenized write(const std::filesystem::path& folder, const std::function<void(const TokenizeProgress&)>& report = {});
 
   struct State;

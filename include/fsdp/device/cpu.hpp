@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The CPU: memory from the process's address space, operations that are done when they return.
+/// The CPU device: host memory, and operations that are complete when they return.
 ///
-/// matmul is oneDNN's; all else is ours, vectorised for the instruction set found at start and threaded with OpenMP.
-/// Results depend on the number of threads and on nothing else. Every output is fully written.
+/// oneDNN computes matmuls; all other kernels are ours, vectorised for the instruction set found at start and threaded
+/// with OpenMP. Results depend only on the number of threads and on `arithmetic()`. Every output is fully written.
 /// Reductions over tokens are in float.
 #pragma once
 
@@ -22,37 +22,37 @@
 
 namespace fsdp::device {
 
-/// The host's cores, by oneDNN and kernels of our own. Operations run at once, by the threads of a rank's team.
+/// The host's cores. Operations run synchronously, on the rank's OpenMP threads.
 struct Cpu {
   static constexpr std::string_view name = "cpu";
   static constexpr bool counts_only = false;   ///< whether tensors have no storage
-  static constexpr bool asynchronous = false;  ///< whether operations are queued, and done later
-  static constexpr bool overlaps = false;      ///< whether collectives run beside computation
-  static constexpr bool host_memory = true;    ///< whether the host reads and writes tensors where they lie
+  static constexpr bool asynchronous = false;  ///< whether operations are enqueued and complete later
+  static constexpr bool overlaps = false;      ///< whether collectives overlap with computation
+  static constexpr bool host_memory = true;    ///< whether the host can access tensors in place
   using Arena = device::Arena<Cpu>;
   using Event = ImmediateEvent;
   using Queue = ImmediateQueue;
   class Planner;
   class Stream;
 
-  /// Zeroed, aligned to `alignment`. Throws MemoryError.
+  /// Allocates zeroed memory, aligned to `alignment`. Throws MemoryError.
   static std::byte* allocate(std::int64_t bytes);
   static void deallocate(std::byte* data, std::int64_t bytes);
   /// Marks released memory: unreadable under AddressSanitizer, NaN in debug builds, nothing otherwise.
   static void poison(std::byte* data, std::int64_t bytes);
   static void unpoison(std::byte* data, std::int64_t bytes);
   static std::byte* unbacked(std::int64_t) { return nullptr; }
-  /// Copies bytes from or to the host.
+  /// Copies bytes, as memcpy does.
   static void move(Queue&, const std::byte* from, std::byte* to, std::int64_t bytes) {
     if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
 };
 
-/// What a kernel's scratch depends on besides the problem: threads, and the library's descriptors. It computes nothing,
-/// so that `threads` may be more than this machine has.
+/// The state that scratch sizes depend on besides the problem: the number of threads and oneDNN's primitives. It
+/// computes nothing, so `threads` may exceed this machine's cores.
 class Cpu::Planner {
  public:
-  /// Throws InputError where threads < 1.
+  /// Throws InputError if threads < 1.
   explicit Planner(int threads);
   Planner(Planner&&) noexcept;
   ~Planner();
@@ -67,11 +67,10 @@ class Cpu::Planner {
   std::unique_ptr<Cache> cache_;
 };
 
-/// A rank's queue of work: its threads, its scratch, its counters. Not shared between ranks. Operations on it run at
-/// once.
+/// A rank's stream: threads, scratch and counters. Ranks do not share one. Operations run at once.
 class Cpu::Stream : public Queue, public Planner {
  public:
-  /// Takes scratch from `arena`. `threads` becomes the OpenMP team size of the calling thread.
+  /// Takes scratch from `arena`. Sets the OpenMP team size of the calling thread to `threads`.
   Stream(Arena& arena, int threads);
 
   Arena& arena() const { return *arena_; }
@@ -81,8 +80,7 @@ class Cpu::Stream : public Queue, public Planner {
   Arena* arena_;
 };
 
-// ---- Operations, in src/device/cpu/. T is float or bf16.
-// --------------------------------------------------------------
+// ---- Operations: src/device/cpu/. T is float or bf16. ----
 
 /// (A, C) is (float, float), (bf16, bf16) or (bf16, float).
 template <ComputedBy<Cpu> A, ComputedBy<Cpu> C>
@@ -129,7 +127,7 @@ void run(Cpu::Stream&, const SwiGlu<T>&);
 template <ComputedBy<Cpu> T>
 void run(Cpu::Stream&, const SwiGluBackward<T>&);
 
-/// Both throw InputError where a token is not in the vocabulary.
+/// Both throw InputError if a token is not in the vocabulary.
 template <ComputedBy<Cpu> T>
 void run(Cpu::Stream&, const Embedding<T>&);
 template <ComputedBy<Cpu> T>
@@ -175,21 +173,24 @@ void run(Cpu::Stream&, const Combination<T>&);
 template <ComputedBy<Cpu> T>
 void run(Cpu::Stream&, const DirectionStep<T>&);
 
-/// Cores that this process may use: of its affinity mask, and as many as the quotas of its control groups make.
+/// Returns this process's affinity mask: a character for each core, '1' where it may run.
+std::string affinity_mask();
+/// Returns the number of cores that this process may use: those of its affinity mask, limited by its cgroups' CPU
+/// quotas.
 int available_cores();
 
-/// The instruction set that kernels use: baseline, avx2, avx512 (without its bf16) or avx512_bf16, each of which has
-/// those before it; on aarch64 neon. The best of this processor, or what TESSERA_ISA names. Throws InputError for one
-/// that is not there.
+/// Returns the instruction set that kernels use: baseline, avx2, avx512 (without its bf16 instructions) or avx512_bf16,
+/// each of which includes those before it; on aarch64 neon. It is the processor's best, or the lesser one that
+/// TESSERA_ISA names. Throws InputError if TESSERA_ISA names an unknown set or one that the processor lacks.
 std::string_view instruction_set();
-/// Lines "NAME = value" of the environment variables that say how bf16 is multiplied.
+/// Returns lines "NAME = value" of the environment variables that select how bf16 is multiplied.
 std::string bf16_environment();
-/// The instruction set, and how bf16 is multiplied where that is not usual for the set: what metrics and checkpoints
-/// record, because results depend on it to the last bit.
+/// Returns the instruction set and, if not the set's default, how bf16 is multiplied. Metrics and checkpoints record
+/// it, because the bits of results depend on it.
 std::string arithmetic();
-/// The one that all of several machines have. Throws InputError for the set of another architecture.
+/// Returns the best set that all of `sets` include. Throws InputError if one is of another architecture.
 std::string_view least_instruction_set(std::span<const std::string> sets);
-/// A lesser set from now on, before anything was computed: what is computed later then rounds as a lesser machine does.
+/// Lowers the instruction set, so that results have the bits of a lesser machine. Call it before anything is computed.
 void keep_to_instruction_set(std::string_view name);
 
 FSDP_ENQUEUE(extern template, Cpu::Stream)

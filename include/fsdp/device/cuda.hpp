@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// An NVIDIA GPU: device memory, operations that are queued on streams.
+/// The CUDA device: an NVIDIA GPU with device memory, whose operations are enqueued on streams.
 ///
-/// matmul is cuBLASLt's, attention cuDNN's where the build found it; all else is ours, in src/device/cuda/. Operations
-/// return once they are queued; their outputs are fully written when an event recorded afterwards has happened. Two
-/// runs give the same bits: sums are in a fixed order, without atomics. Tensors are device memory (or pinned host
-/// memory); `documents` are host lists. Tokens and targets must be in the vocabulary, which is checked where batches
-/// enter (Model::validate): a kernel cannot throw, and shows NaN for one that is not. No header of CUDA is
-/// included here: code that uses this device compiles without the toolkit, and links tessera::cuda.
+/// cuBLASLt computes matmuls, and cuDNN attention in builds that have it; all other kernels are ours, in
+/// src/device/cuda/. Operations return once they are enqueued; their outputs are fully written when an event recorded
+/// afterwards has happened. Two runs give the same bits: sums have a fixed order, without atomics. Tensors are in
+/// device memory or pinned host memory; `documents` are host lists. Tokens and targets must be in the vocabulary. That
+/// is checked when batches enter (Model::validate), since a kernel cannot throw; a kernel writes NaN for invalid ones.
+/// This header includes no CUDA header: code that uses this device compiles without the toolkit, and links
+/// tessera::cuda.
 #pragma once
 
 #include <cstddef>
@@ -27,35 +28,35 @@
 
 namespace fsdp::device {
 
-/// Why the calling thread's device cannot be used, in one sentence: none there, a driver older than the toolkit, code
-/// for other architectures than the device's. Empty where all is well. Makes a context on the device: a rank of several
-/// on a machine chooses its own first.
+/// Returns in one sentence why the calling thread's device cannot be used: no device, a driver older than the toolkit,
+/// or kernels compiled for other architectures. Returns an empty string if it can. Creates a context on the device, so
+/// a rank that shares its machine selects its own device first.
 std::string cuda_problem();
-/// How many devices there are; 0 where there is a problem. Makes no context.
+/// Returns the number of devices; 0 if there is a problem. Creates no context.
 int cuda_devices();
-/// What this thread makes from here on, it makes on the device `index`. Throws InputError where that does not exist or
-/// cannot be used.
+/// Makes `index` the calling thread's current device. Throws InputError if it does not exist or cannot be used.
 void use_cuda_device(int index);
 
-/// A named range of host code, and of what it queues, in profilers (NVTX), from construction to destruction; ranges of
-/// a thread nest. Costs nothing unless a profiler is attached.
+/// A named NVTX range in profilers, from construction to destruction: the host code and the work that it enqueues.
+/// Ranges of a thread nest. Costs nothing unless a profiler is attached.
 class CudaRange {
  public:
-  /// `name` must be a literal, or outlive the range.
+  /// Begins a range. `name` must outlive it, as a literal does.
   explicit CudaRange(const char* name);
   CudaRange(const CudaRange&) = delete;
   CudaRange& operator=(const CudaRange&) = delete;
   ~CudaRange();
 };
 
-/// An NVIDIA GPU: operations are queued. One rank uses one device, that of the thread which makes its queues.
+/// An NVIDIA GPU. Operations are asynchronous. A rank uses one device: the current device of the thread that makes its
+/// queues.
 struct Cuda {
   static constexpr std::string_view name = "cuda";
   static constexpr bool counts_only = false;
   static constexpr bool asynchronous = true;
   static constexpr bool overlaps = true;
   static constexpr bool host_memory = false;
-  static constexpr std::int64_t flops_per_byte = 200;  ///< an H200: 990 TFLOP/s in bf16 and 4.8 TB/s
+  static constexpr std::int64_t flops_per_byte = 200;  ///< an H200: 990 TFLOP/s in bf16, 4.8 TB/s
   using Arena = device::Arena<Cuda>;
   using Range = CudaRange;  ///< named in profilers
   class Event;
@@ -64,37 +65,39 @@ struct Cuda {
   class Planner;
   class Stream;
 
-  /// Throws InputError with what is wrong where there is none. Makes no context, so that a rank may count and choose.
+  /// Returns the number of devices. Throws InputError, which says what is wrong, if there is none. Creates no context,
+  /// so a rank can count devices before it selects one.
   static int count();
-  /// For the calling thread; see use_cuda_device.
+  /// Selects the calling thread's device; see use_cuda_device.
   static void select(int index) { use_cuda_device(index); }
-  /// Bytes of the calling thread's device that nobody holds, other programs included. Throws InputError with what is
-  /// wrong where there is no device to use.
+  /// Returns the free bytes of the calling thread's device, which other programs also draw from. Throws InputError,
+  /// which says what is wrong, if there is no usable device.
   static std::int64_t free_bytes();
 
-  /// Zeroed, aligned to 256 bytes, on the calling thread's device. Throws MemoryError, which tells how much is free.
+  /// Allocates zeroed memory, aligned to 256 bytes, on the calling thread's device. Throws MemoryError, which tells how
+  /// much is free.
   static std::byte* allocate(std::int64_t bytes);
   static void deallocate(std::byte* data, std::int64_t bytes);
-  /// Debug builds wait for the device and fill released memory with NaN; others do nothing.
+  /// In debug builds waits for the device and fills released memory with NaN; otherwise does nothing.
   static void poison(std::byte* data, std::int64_t bytes);
-  static void unpoison(std::byte* data, std::int64_t bytes);  ///< nothing, but where tests emulate the device
+  static void unpoison(std::byte* data, std::int64_t bytes);  ///< does nothing, except when tests emulate the device
   static std::byte* unbacked(std::int64_t) { return nullptr; }
 
-  /// A CUDA graph (see device::Captures). In debug builds released memory is filled with NaN, for which the host waits:
-  /// there it throws InputError.
+  /// Captures a CUDA graph (see device::Captures). Throws InputError in debug builds, where the host waits to fill
+  /// released memory with NaN.
   static Graph capture(Queue& queue, const std::function<void()>& work);
 
-  // What communicators queue (device/device.hpp).
-  /// Any two of device memory, pinned and pageable host memory; with the last the host waits.
+  // Operations that communicators enqueue (device/device.hpp).
+  /// Copies between any of device memory, pinned and pageable host memory. The host waits if one is pageable.
   static void move(Queue&, const std::byte* from, std::byte* to, std::int64_t bytes);
   static void round(Queue&, const float* from, DType wire, std::int64_t count, std::byte* to);
-  /// At most 256 parts.
+  /// Sums at most 256 parts; see device/device.hpp.
   static void sum_in_order(Queue&, std::span<const std::byte* const> parts, DType stored, DType wire,
                            std::int64_t count, Write write, float* sum);
 };
 
-/// A point in a queue's work. Copies are the same point; a default one has happened. The last of them gives the
-/// cudaEvent_t back to its queue, which records it again.
+/// A point in a queue's work. A default-constructed event has happened. Copies share one cudaEvent_t, which returns to
+/// its queue for reuse when the last copy is destroyed.
 class Cuda::Event {
  public:
   Event() = default;
@@ -106,29 +109,29 @@ class Cuda::Event {
   std::shared_ptr<void> handle_;
 };
 
-/// Work that runs in order, beside other queues. Not shared between host threads.
+/// A CUDA stream: its work runs in order, concurrently with other queues. Use it from one host thread.
 class Cuda::Queue {
  public:
-  /// On the calling thread's device. `name` is for people: traces and errors.
+  /// Makes a stream on the calling thread's device. `name` labels it in traces and errors.
   explicit Queue(std::string_view name, Priority priority = Priority::usual);
 
   Event record();
   void wait(const Event& event);
-  /// Returns when everything that was enqueued is done; throws what a kernel did wrong meanwhile.
+  /// Blocks the host until all enqueued work is done. Throws if a kernel failed meanwhile.
   void synchronize();
 
-  /// As given, for traces and errors.
+  /// Returns the name given at construction.
   const std::string& name() const { return name_; }
   void* native() const { return handle_.get(); }  ///< a cudaStream_t
 
  private:
   class Events;
   std::shared_ptr<void> handle_;
-  std::shared_ptr<Events> events_;  ///< shared with events, which may live longer
+  std::shared_ptr<Events> events_;  ///< shared with events, which may outlive the queue
   std::string name_;
 };
 
-/// Kept work, on the device that it was captured on. A default one is empty.
+/// A captured CUDA graph, on the device that it was captured on. A default-constructed one is empty.
 class Cuda::Graph {
  public:
   Graph() = default;
@@ -139,30 +142,30 @@ class Cuda::Graph {
   std::shared_ptr<void> handle_;  ///< a cudaGraphExec_t
 };
 
-/// Scratch of kernels is a function of the problem alone.
+/// The planner of scratch sizes, which depend on the problem alone.
 class Cuda::Planner {
  public:
-  explicit Planner(int = 1) {}  ///< the host's threads, which are not used
+  explicit Planner(int = 1) {}  ///< ignores the number of host threads
   int threads() const { return 1; }
 };
 
-/// A rank's queue of computation. All scratch, cuBLASLt's workspace too, comes from `arena` and is known to dry runs
+/// A rank's compute stream. All scratch, including cuBLASLt's workspace, comes from `arena`, and dry runs know its size
 /// (src/device/cuda/scratch.hpp).
 class Cuda::Stream : public Queue, public Planner {
  public:
-  /// `threads` are the host's and not used. With `plain`, or TESSERA_CUDA_PLAIN=1 in the environment, every kernel is
-  /// the simplest there is, one element a thread: what the others are compared with. TESSERA_CUDA_ATTENTION=own keeps
-  /// attention from cuDNN; =cudnn makes an attention that cuDNN does not take an error which says why.
+  /// Ignores `threads`. With `plain`, or TESSERA_CUDA_PLAIN=1 in the environment, every kernel is the simplest one (one
+  /// element per thread), as a reference for the others. TESSERA_CUDA_ATTENTION=own never uses cuDNN for attention;
+  /// =cudnn throws an error with the reason when cuDNN does not support an attention.
   explicit Stream(Arena& arena, int threads = 1, bool plain = false);
   Stream(Stream&&) noexcept;
   ~Stream();
 
   Arena& arena() const { return *arena_; }
-  /// Whether every kernel is the simplest there is.
+  /// Returns whether the stream uses the simplest kernels.
   bool plain() const { return plain_; }
   Counters counters;
 
-  struct Cache;  ///< handles of cuBLASLt and cuDNN, and what they planned, by problem
+  struct Cache;  ///< handles of cuBLASLt and cuDNN, and their plans by problem
   Cache& cache() const { return *cache_; }
 
  private:
@@ -174,9 +177,8 @@ class Cuda::Stream : public Queue, public Planner {
 template <>
 inline constexpr bool computes_in<Cuda, f16> = true;
 
-// ---- Operations, in src/device/cuda/, with the meaning that they have on the CPU. T is float, bf16 or f16.
-// ------------ Scratch is defined without CUDA, in src/device/cuda_scratch.cpp, so that dry runs on any machine know
-// it.
+// ---- Operations: src/device/cuda/, with the same meaning as on the CPU. T is float, bf16 or f16. ----
+// Scratch sizes are in src/device/cuda_scratch.cpp, which needs no CUDA, so that dry runs work on any machine.
 
 /// (A, C) is (T, T) or (T, float).
 template <ComputedBy<Cuda> A, ComputedBy<Cuda> C>
@@ -204,18 +206,18 @@ std::int64_t scratch(const Cuda::Planner&, const Rope<T>&);
 template <ComputedBy<Cuda> T>
 void run(Cuda::Stream&, const Rope<T>&, Scratch);
 
-/// By cuDNN, in builds that have it, for bf16 and f16, whole sequences, head sizes that are multiples of 8 up to 128
-/// and rows that start at multiples of 16 bytes. Else ours: on the tensor cores for such rows with head sizes that are
-/// multiples of 8 up to 256, in tiles of the next wider of 32, 64, 80, 96, 128, 192 and 256 columns; a warp a row
-/// for the rest, for head sizes up to 512, which is tens of times slower.
+/// Uses cuDNN, in builds that have it, for bf16 and f16, whole sequences, head sizes that are multiples of 8 up to 128,
+/// and rows that start at multiples of 16 bytes. Otherwise uses our kernels: on tensor cores for such rows with head
+/// sizes that are multiples of 8 up to 256, in tiles of the next wider of 32, 64, 80, 96, 128, 192 and 256 columns;
+/// with one warp per row for the rest, with head sizes up to 512, which is tens of times slower.
 template <ComputedBy<Cuda> T>
 std::int64_t scratch(const Cuda::Planner&, const Attention<T>&);
 template <ComputedBy<Cuda> T>
 void run(Cuda::Stream&, const Attention<T>&, Scratch);
-/// Ours: dk and dv are summed by the owner of a block of keys, dq by the owner of a block of queries: scores are
-/// computed twice, three times for head sizes above 128, and nothing depends on timing. cuDNN's deterministic way keeps
-/// the gradients of scores instead, so that it does a few heads at a time, and is not used where one key-value head
-/// would take 1.25 GiB.
+/// In our kernels, the owner of a block of keys sums dk and dv, and the owner of a block of queries sums dq. That
+/// computes scores twice (three times for head sizes above 128), and nothing depends on timing. cuDNN's deterministic
+/// algorithm stores the gradients of scores instead, so it processes a few heads at a time, and is not used if one
+/// key-value head would take 1.25 GiB.
 template <ComputedBy<Cuda> T>
 std::int64_t scratch(const Cuda::Planner&, const AttentionBackward<T>&);
 template <ComputedBy<Cuda> T>
@@ -223,7 +225,7 @@ void run(Cuda::Stream&, const AttentionBackward<T>&, Scratch);
 
 template <ComputedBy<Cuda> T>
 void run(Cuda::Stream&, const KeepHeads<T>&);
-/// A block of threads for each head and sequence, for head sizes up to 512.
+/// Uses one thread block per head and sequence. Supports head sizes up to 512.
 template <ComputedBy<Cuda> T>
 void run(Cuda::Stream&, const CachedAttention<T>&);
 
@@ -234,8 +236,8 @@ void run(Cuda::Stream&, const SwiGluBackward<T>&);
 
 template <ComputedBy<Cuda> T>
 void run(Cuda::Stream&, const Embedding<T>&);
-/// Every block of threads owns rows of the table, every 1024th, and reads all tokens: about a thousand times 4 bytes a
-/// token, most of them from the cache, beside the traffic of dy and dtable.
+/// Each thread block owns every 1024th row of the table and reads all tokens: about 4 KiB per token, mostly from the
+/// cache, in addition to the traffic of dy and dtable.
 template <ComputedBy<Cuda> T>
 void run(Cuda::Stream&, const EmbeddingBackward<T>&);
 
@@ -281,7 +283,7 @@ void run(Cuda::Stream&, const Combination<T>&);
 template <ComputedBy<Cuda> T>
 void run(Cuda::Stream&, const DirectionStep<T>&);
 
-/// Pinned host memory. The optimizer reads and writes it across the bus.
+/// Pinned host memory. The optimizer's kernels access it over the bus.
 template <>
 struct HostOffload<Cuda> {
   static constexpr bool counts_only = false;

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a device is: memory and a stream. Which operations it has, device/operation.hpp says.
+/// The concept of a device: memory and a stream. device/operation.hpp says how a device implements operations.
 ///
-/// A device is a struct of static functions. It has
+/// A device is a struct of static members. It has
 /// - `name`, `counts_only` (whether its tensors have no storage), and memory: `allocate(bytes)`, `deallocate`,
-/// `poison`, `unpoison`, `unbacked(offset)`, for `Arena` and `Block`; `move` copies bytes, from and to the host and
-/// between ranks of one process too;
-/// - `asynchronous`, `Queue` and `Event`, as device/queue.hpp says; `overlaps`, whether collectives run beside
-/// computation and so need a second gradient slot; `host_memory`, whether the host uses tensors where they lie
-/// (elsewhere device/on_host.hpp);
-/// - `Stream`, the queue that computes: `arena()`, `threads()`, `counters`;
-/// - where operations are queued, what communicators queue: `round` turns floats into a wire type; `sum_in_order` is
-/// sum = or += parts[0] + parts[1] + ..., each stored as one type and rounded to another, in float, in that order
-/// (`sum` may be one of the parts);
-/// - where what is enqueued can be kept, to be enqueued again as one: `Graph` and `capture` (see Captures).
-/// Beside its stream stand run(stream, operation) for the operations that it has. Where dry runs shall know its
-/// scratch, its stream has a base `Planner` (device/meta.hpp). To add one: a header here with these declarations, their
-/// kernels in src/device/NAME/, and `static_assert(check_device<Name>())` in tests/device/.
+/// `poison`, `unpoison`, `unbacked(offset)`, for `Arena` and `Block`; `move` copies bytes, also from and to the host
+/// and between ranks of one process;
+/// - `asynchronous`, `Queue` and `Event`, as device/queue.hpp says; `overlaps`: whether collectives overlap with
+/// computation and so need a second gradient slot; `host_memory`: whether the host can access tensors in place (if not,
+/// see device/on_host.hpp);
+/// - `Stream`, the queue that computes, with `arena()`, `threads()`, `counters`;
+/// - if asynchronous, what communicators enqueue: `round` rounds floats to a wire type; `sum_in_order` computes
+/// sum = (or +=) parts[0] + parts[1] + ... in float, in that order, where parts have one stored type and are rounded to
+/// the wire type (`sum` may alias one of the parts);
+/// - optionally graph capture: `Graph` and `capture` (see Captures).
+/// The device's operations are overloads of run(stream, operation) beside its stream. If dry runs are to know its
+/// scratch, its stream has a base `Planner` (device/meta.hpp). To add a device, add a header here with these
+/// declarations, its kernels in src/device/NAME/, and `static_assert(check_device<Name>())` in tests/device/.
 #pragma once
 
 #include <concepts>
@@ -98,7 +98,7 @@ concept Captures = requires(typename D::Queue& queue, const typename D::Graph& g
 }
 &&std::movable<typename D::Graph>&& std::default_initializable<typename D::Graph>;
 
-/// Says in words what a type lacks to be a device. Call it where the type is first used.
+/// Explains in static_assert messages what a type lacks to be a device. Call it where the type is first used.
 template <class D>
 consteval bool check_device() {
   using namespace detail;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Packed documents: sequences cut further, so that no token attends across and positions begin anew.
+/// Packed documents: several documents in one sequence. Tokens attend within their document only, and positions restart
+/// at each document.
 ///
-/// They are given by cumulative lengths: document i is tokens [lengths[i], lengths[i + 1]) of the batch. An empty list
-/// says that every sequence is one document.
+/// Documents are given by cumulative lengths: document i is tokens [lengths[i], lengths[i + 1]) of the batch. With an
+/// empty list every sequence is one document.
 #pragma once
 
 #include <algorithm>
@@ -14,16 +15,16 @@
 
 namespace fsdp::device {
 
-/// On the host, whatever the device: a list is short.
+/// Cumulative lengths, in host memory on every device, since the list is short.
 using CumulativeLengths = std::span<const std::int64_t>;
 
-/// Tokens [begin, end) of a batch that attend to each other alone.
+/// One document: tokens [begin, end) of a batch, which attend only to each other.
 struct Document {
   std::int64_t begin = 0;
   std::int64_t end = 0;
 };
 
-/// The document that a token is in.
+/// Returns the document of a token.
 inline Document document_of(CumulativeLengths lengths, std::int64_t sequence_length, std::int64_t token) {
   if (lengths.empty()) {
     const std::int64_t begin = token - token % sequence_length;
@@ -33,7 +34,7 @@ inline Document document_of(CumulativeLengths lengths, std::int64_t sequence_len
   return {.begin = *(after - 1), .end = *after};
 }
 
-/// Throws InputError unless the documents cover the tokens and none reaches from one sequence into the next.
+/// Throws InputError unless the documents cover the tokens and none crosses the end of a sequence.
 inline void require_documents(CumulativeLengths lengths, std::int64_t tokens, std::int64_t sequence_length) {
   if (lengths.empty()) return;
   require<InputError>(lengths.front() == 0, "documents: the first cumulative length is ", lengths.front(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Host memory that queues copy from and to while the host goes on.
+/// Host memory that a queue copies from and to asynchronously.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace fsdp::device {
 
-/// Zeroed; pinned where the device is asynchronous. Not counted: it is the host's.
+/// Allocates zeroed host memory, pinned if the device is asynchronous. No ledger counts it.
 template <class Device>
 std::shared_ptr<std::byte> host_memory(std::int64_t bytes) {
   if constexpr (Device::asynchronous)
@@ -24,20 +24,20 @@ std::shared_ptr<std::byte> host_memory(std::int64_t bytes) {
     return {new std::byte[static_cast<std::size_t>(bytes)](), std::default_delete<std::byte[]>()};
 }
 
-/// Values of the host, and the point at which a queue has read or written them.
+/// Host values that a queue sends to or fetches from the device, with the event of the last copy.
 template <class Device, class T>
 class HostCopy {
  public:
   explicit HostCopy(std::int64_t count = 1)
       : memory_(host_memory<Device>(checked_multiply(count, static_cast<std::int64_t>(sizeof(T))))), count_(count) {}
 
-  /// The host's, until they are sent and after they have arrived.
+  /// Returns the host values. Do not access them between `send` or `fetch` and the event `copied()`.
   Tensor<T> values() const { return {reinterpret_cast<T*>(memory_.get()), {count_}}; }
   T& value() const { return *values().data(); }
 
   void send(typename Device::Queue& queue, T* to) { copy(queue, values().data(), to); }
   void fetch(typename Device::Queue& queue, const T* from) { copy(queue, from, values().data()); }
-  /// When the last copy was made.
+  /// Returns the event at which the last copy is complete.
   const typename Device::Event& copied() const { return copied_; }
 
  private:

@@ -2,7 +2,7 @@
 /// @file
 /// Tensor memory: blocks, the ledger that counts them by kind, and the two-ended arena.
 ///
-/// Everything here is a template of the device, so that `Meta` counts exactly what another device would hold.
+/// Blocks and arenas are templates over the device, so that `Meta` counts exactly what another device would hold.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +20,10 @@
 
 namespace fsdp::device {
 
-/// Every tensor starts at a multiple of this many bytes: a cache line, and an AVX-512 register.
+/// Every tensor is aligned to this many bytes: a cache line, and an AVX-512 register.
 inline constexpr std::int64_t alignment = 64;
 
-/// What tensor memory is for; the rows of the dry run's table.
+/// Purposes of tensor memory: the rows of the dry run's table.
 enum class MemoryKind : std::uint8_t { weights, gathered, gradients, optimizer, activations, scratch, cache };
 inline constexpr std::array<std::string_view, 7> memory_kind_names = {
     "weights", "gathered", "gradients", "optimizer", "activations", "scratch", "cache"};
@@ -31,27 +31,27 @@ inline constexpr std::array<std::string_view, 7> memory_kind_names = {
 /// Bytes by kind.
 using BytesByKind = std::array<std::int64_t, memory_kind_names.size()>;
 
-/// Counts the tensor memory of one rank. All blocks of a rank share one ledger.
+/// A count of one rank's tensor memory. All blocks of a rank share one ledger.
 class Ledger {
  public:
-  /// Enters a block that was made.
+  /// Counts a block that was allocated.
   void add(MemoryKind kind, std::int64_t bytes) {
     current_[static_cast<std::size_t>(kind)] += bytes;
     total_ += bytes;
     peak_ = std::max(peak_, total_);
     ++allocations_;
   }
-  /// Strikes out a block that was given back.
+  /// Removes a block that was freed.
   void remove(MemoryKind kind, std::int64_t bytes) {
     current_[static_cast<std::size_t>(kind)] -= bytes;
     total_ -= bytes;
   }
 
-  /// Bytes that are held now, by kind.
+  /// Returns the bytes held now, by kind.
   const BytesByKind& current() const { return current_; }
-  /// Bytes that are held now.
+  /// Returns the bytes held now.
   std::int64_t bytes() const { return total_; }
-  /// Most bytes that were held at once.
+  /// Returns the most bytes ever held at once.
   std::int64_t peak() const { return peak_; }
   std::int64_t allocations() const { return allocations_; }  ///< blocks ever made: a steady step makes none
 
@@ -62,19 +62,19 @@ class Ledger {
   std::int64_t allocations_ = 0;
 };
 
-/// Copies elements from or to the host, or within a device, in the order of `queue`.
+/// Enqueues a copy of `count` elements from or to the host, or within a device.
 template <class Device, class T>
 void move(typename Device::Queue& queue, const T* from, T* to, std::int64_t count) {
   Device::move(queue, reinterpret_cast<const std::byte*>(from), reinterpret_cast<std::byte*>(to),
                count * static_cast<std::int64_t>(sizeof(T)));
 }
 
-/// Owns one contiguous allocation of a device, zeroed, entered in a ledger while it lives.
+/// Owns one contiguous, zeroed allocation of a device, counted in a ledger while it lives.
 template <class Device>
 class Block {
  public:
   Block() = default;
-  /// Holds `lent` memory where there is some (see comm::shared_memory), else its own.
+  /// Holds `lent` memory if given (see comm::shared_memory), else allocates its own.
   Block(Ledger& ledger, MemoryKind kind, std::int64_t bytes, std::shared_ptr<std::byte> lent = nullptr)
       : lent_(std::move(lent)),
         data_(lent_ ? lent_.get() : Device::allocate(bytes)),
@@ -98,9 +98,9 @@ class Block {
       Device::deallocate(data_, bytes_);
   }
 
-  /// Where the memory begins; null of an empty block.
+  /// Returns the start of the memory; null for an empty block.
   std::byte* data() const { return data_; }
-  /// Size of the block.
+  /// Returns the size of the block in bytes.
   std::int64_t bytes() const { return bytes_; }
 
  private:
@@ -118,17 +118,17 @@ class Block {
   MemoryKind kind_ = MemoryKind::weights;
 };
 
-/// A stack with two ends in one block. The low end keeps what backward needs, last in first out; the high end holds the
-/// residual gradient and, above it, temporaries and matmul scratch in frames.
+/// Two stacks that grow towards each other in one block. The low end holds what backward needs, last in first out; the
+/// high end holds the residual gradient and, above it, temporaries and matmul scratch in frames.
 ///
 /// Released bytes are poisoned under AddressSanitizer and filled with NaN in debug builds (Device::poison).
 template <class Device>
 class Arena {
  public:
-  /// Sides of the stack.
+  /// The two stacks.
   enum class End : std::uint8_t { low, high };
 
-  /// Where both ends stand; give it back to `release` to drop what came after it at one end.
+  /// A position at one end. `release` drops everything allocated at that end after it.
   struct Mark {
     std::int64_t offset = 0;
   };
@@ -139,13 +139,13 @@ class Arena {
       : block_(ledger, MemoryKind::activations, capacity), capacity_(capacity) {
     Device::poison(block_.data(), capacity);
   }
-  /// For devices that only count.
+  /// Makes an arena without memory, for devices that only count.
   static Arena unbounded() {
     Arena arena;
     arena.capacity_ = std::numeric_limits<std::int64_t>::max() / 2;
     return arena;
   }
-  /// Of `bytes`, which a dry run found; unbounded where the device only counts, which is that dry run.
+  /// Makes an arena of `bytes`, as a dry run planned; unbounded on a device that only counts, as in the dry run itself.
   static Arena planned(Ledger& ledger, std::int64_t bytes) {
     if constexpr (Device::counts_only)
       return unbounded();
@@ -153,7 +153,7 @@ class Arena {
       return Arena(ledger, bytes);
   }
 
-  /// A tensor at one end, uninitialised. Throws MemoryError when the two ends would meet.
+  /// Allocates an uninitialised tensor at one end. Throws MemoryError when the two ends would meet.
   template <class T>
   Tensor<T> allocate(End end, const Shape& shape, MemoryKind kind = MemoryKind::activations) {
     const std::int64_t bytes =
@@ -174,7 +174,7 @@ class Arena {
     return Tensor<T>(reinterpret_cast<T*>(start), shape);
   }
 
-  /// Where an end stands now.
+  /// Returns the current position of an end.
   Mark mark(End end) const { return {end == End::low ? low_ : high_}; }
 
   /// Drops everything allocated at `end` since `mark`.
@@ -186,18 +186,18 @@ class Arena {
     top = mark.offset;
   }
 
-  /// Bytes of both ends together, at most.
+  /// Returns the most bytes that both ends together can hold.
   std::int64_t capacity() const { return capacity_; }
-  /// Bytes that are held now.
+  /// Returns the bytes held now.
   std::int64_t used() const { return low_ + high_; }
-  std::int64_t peak() const { return peak_; }            ///< most bytes ever held at once
-  std::int64_t peak_held() const { return peak_held_; }  ///< most bytes ever held at once apart from matmul scratch
-  std::int64_t peak_scratch() const { return peak_scratch_; }  ///< of those, matmul scratch
+  std::int64_t peak() const { return peak_; }                  ///< most bytes ever held at once
+  std::int64_t peak_held() const { return peak_held_; }        ///< most bytes ever held at once apart from scratch
+  std::int64_t peak_scratch() const { return peak_scratch_; }  ///< the scratch part of peak()
 
   /// Releases what was allocated at the high end during its lifetime.
   class Frame {
    public:
-    /// From here on; the arena must outlive it.
+    /// Begins a frame. The arena must outlive it.
     explicit Frame(Arena& arena) : arena_(&arena), mark_(arena.mark(End::high)), scratch_(arena.scratch_) {}
     Frame(const Frame&) = delete;
     Frame& operator=(const Frame&) = delete;
@@ -205,7 +205,7 @@ class Arena {
       arena_->scratch_ = scratch_;
       arena_->release(End::high, mark_);
     }
-    /// A tensor that is gone at the frame's end, uninitialised. Throws MemoryError when the two ends would meet.
+    /// Allocates an uninitialised tensor until the frame's end. Throws MemoryError when the two ends would meet.
     template <class T>
     Tensor<T> allocate(const Shape& shape, MemoryKind kind = MemoryKind::activations) {
       return arena_->template allocate<T>(End::high, shape, kind);
@@ -218,7 +218,7 @@ class Arena {
   };
 
  private:
-  /// Offset one past the high end. An unbounded arena counts only, so any base does.
+  /// Returns the offset from which the high end grows down. For an unbounded arena, which only counts, any base works.
   std::int64_t base() const { return capacity_ / alignment * alignment; }
   std::byte* address(std::int64_t offset) const {
     return block_.data() == nullptr ? Device::unbacked(offset) : block_.data() + offset;

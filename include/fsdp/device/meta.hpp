@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A device without storage: every operation is checked and counted, none is done.
+/// A device without storage: operations are checked and counted, not computed.
 ///
-/// A model on Meta with comm::Simulated is the dry run. Scratch is that of the device that it stands for: the counting
-/// stream has that device's Planner, and so finds the same scratch(planner, operation): of the CPU, through the same
-/// library descriptors; of Cuda, through functions of the problem, on any machine. So the planned peak is exact.
-/// Tensors of Meta must never be dereferenced.
+/// The dry run is a model on Meta with comm::Simulated. Meta stands for a target device and charges that device's
+/// scratch: its stream has the target's Planner as a base, and so calls the same scratch(planner, operation). For the
+/// CPU that uses the same oneDNN primitives; for Cuda, functions of the problem that work on any machine. So the
+/// planned peak is exact. Tensors of Meta must never be dereferenced.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ namespace fsdp::device {
 template <class Target>
 class MetaStream;
 
-/// Stands for `Target`, a device that has a Planner: Target::Planner(threads), a base of its stream.
+/// The counting device for `Target`, a device with a Planner: Target::Planner(threads), a base of its stream.
 template <class Target>
 struct MetaOf {
   static constexpr std::string_view name = "meta";
@@ -39,11 +39,11 @@ struct MetaOf {
   using Queue = ImmediateQueue;
   using Stream = MetaStream<Target>;
 
-  /// Addresses that no process maps, so that views can be compared and never read.
+  /// Returns an address that no process maps, so that views can be compared but not read.
   static std::byte* unbacked(std::int64_t offset) {
     return reinterpret_cast<std::byte*>((std::uintptr_t{1} << 62) + static_cast<std::uintptr_t>(offset));
   }
-  /// Ranges of such addresses that do not overlap, so that views of different blocks differ.
+  /// Returns a range of such addresses. Ranges do not overlap, so that views of different blocks differ.
   static std::byte* allocate(std::int64_t bytes) {
     static std::atomic<std::uintptr_t> next{std::uintptr_t{1} << 60};
     return reinterpret_cast<std::byte*>(next.fetch_add(static_cast<std::uintptr_t>(round_up(bytes, alignment))));
@@ -54,13 +54,13 @@ struct MetaOf {
   static void unpoison(std::byte*, std::int64_t) {}
 };
 
-/// Plans for a stream of `threads`, which may be more than this machine has.
+/// A stream that counts. `threads` may exceed this machine's cores.
 template <class Target>
 class MetaStream : public ImmediateQueue, public Target::Planner {
  public:
   using Arena = typename MetaOf<Target>::Arena;
 
-  /// Scratch is charged to `arena`.
+  /// Charges scratch to `arena`.
   MetaStream(Arena& arena, int threads) : Target::Planner(threads), arena_(&arena) {}
 
   Arena& arena() const { return *arena_; }
@@ -70,7 +70,7 @@ class MetaStream : public ImmediateQueue, public Target::Planner {
   Arena* arena_;
 };
 
-/// Every operation: enqueue has checked and counted it, and taken the scratch that Target's kernel would take.
+/// Does nothing for every operation: enqueue has already checked and counted it, and charged Target's scratch.
 template <class Target, class Op>
 void run(MetaStream<Target>&, const Op&, Scratch = {}) {}
 
@@ -93,7 +93,7 @@ struct Planning<MetaOf<Target>> {
 };
 }  // namespace detail
 
-/// What plans for a device: Cuda has its own, a MetaOf is one, any other device is planned for as a CPU.
+/// The counting device for `Device`: MetaOf<Cuda> for Cuda, a MetaOf itself, and MetaOf<Cpu> for any other device.
 template <class Device>
 using MetaFor = typename detail::Planning<Device>::Meta;
 

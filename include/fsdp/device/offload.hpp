@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A device's offload space: larger and slower than its own, for what is seldom needed.
+/// A device's offload space: host memory, larger and slower than the device's own, for tensors that are seldom needed.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,10 @@
 
 namespace fsdp::device {
 
-/// Where main weights and optimizer state (Offload) and block inputs (Units::offload_inputs) may live. Counted apart
-/// from the device's own memory; nothing computes on it but the optimizer. On a CPU it is the same RAM: there the
-/// second space shows what would move, and that nothing else does. A device with a host space of its own specialises
-/// this.
+/// The offload space for main weights and optimizer state (Offload) and block inputs (Units::offload_inputs). It is
+/// counted apart from the device's own memory, and only the optimizer computes on it. On a CPU it is the same RAM;
+/// there the separate space shows what would move, and that nothing else does. A device with its own kind of host
+/// memory specialises this.
 template <class Device>
 struct HostOffload {
   static constexpr bool counts_only = Device::counts_only;
@@ -29,7 +29,8 @@ struct HostOffload {
   static void unpoison(std::byte* data, std::int64_t bytes) { Device::unpoison(data, bytes); }
   static std::byte* unbacked(std::int64_t offset) { return Device::unbacked(offset); }
 
-  /// Between the device's memory and this one, either way; on `queue` where operations are queued.
+  /// Copies between the device's memory and this one, in either direction: on `queue` if the device is asynchronous,
+  /// else on `stream`.
   template <class T>
   static void transfer(typename Device::Stream& stream, typename Device::Queue& queue, Tensor<const T> from,
                        Tensor<T> to) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A tensor's values where the host can use them, whatever memory the device has.
+/// Host access to a tensor's values on any device.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace fsdp::device {
 
-/// The tensor itself where its memory is the host's; elsewhere a copy, which `write_back` returns. What was
-/// enqueued before is over in both cases.
+/// A tensor's values in host memory: the tensor itself if the host can access it, else a copy that `write_back` copies
+/// back. The constructor waits for all work already on `queue`.
 template <class Device, class T>
 class OnHost {
  public:
@@ -29,14 +29,14 @@ class OnHost {
   OnHost(const OnHost&) = delete;
   OnHost& operator=(const OnHost&) = delete;
 
-  /// Contiguous.
+  /// Returns the values in host memory.
   Tensor<T> values() {
     if constexpr (Device::host_memory)
       return tensor_;
     else
       return {copy_.data(), tensor_.shape()};
   }
-  /// What was written to the values becomes the tensor's.
+  /// Copies the values back to the tensor, if they are a copy, and waits.
   void write_back() requires(!std::is_const_v<T>) {
     if constexpr (!Device::host_memory) {
       move<Device, Value>(queue_, copy_.data(), tensor_.data(), tensor_.numel());

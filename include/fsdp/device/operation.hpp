@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What an operation is, and how one is enqueued on a stream.
+/// The concept of an operation, and `enqueue`, which gives one to a stream.
 ///
 /// An operation is an aggregate of named tensors and numbers. It has
-/// - `static constexpr std::string_view name`, a literal, for people;
+/// - `static constexpr std::string_view name`, a literal, for reports and errors;
 /// - `tensors()`: std::tie of its tensors. A Tensor<const T> is read, a Tensor<T> is written (and may be read);
 /// - `cost()`: the work that counting devices and reports charge for it;
-/// - where its arguments can be wrong, `check()`, which throws LogicError (InputError for what a user gave).
+/// - if its arguments can be wrong, `check()`, which throws LogicError (InputError for user input).
 ///
-/// A device that has it overloads, at namespace scope beside the device's stream or beside the operation,
+/// A device implements it by an overload at namespace scope, beside the device's stream or beside the operation,
 ///
 ///     void run(Cpu::Stream&, const RmsNorm<T>&);
 ///
-/// and, where the kernel needs memory of its own while it works,
+/// or, if the kernel needs scratch memory,
 ///
 ///     std::int64_t scratch(const Cpu::Planner&, const RmsNormBackward<T>&);  // bytes
 ///     void run(Cpu::Stream&, const RmsNormBackward<T>&, Scratch);
 ///
-/// `Planner` is a base of the device's stream and of the counting stream that stands for it (device/meta.hpp): both
-/// call one function, so that a dry run charges what the kernel takes. To add an operation: the struct, and these
-/// functions for each device; it may stand outside of this library.
+/// `Planner` is a base of the device's stream and of the counting stream that stands for it (device/meta.hpp). Both
+/// call the same `scratch`, so a dry run charges exactly what the kernel takes. To add an operation, write the struct
+/// and these functions for each device; they may be outside this library.
 #pragma once
 
 #include <array>
@@ -42,12 +42,12 @@
 
 namespace fsdp::device {
 
-/// Whether a device computes in T; one that can do more than float and bf16 specialises it.
+/// Whether a device computes in T: by default float and bf16. A device with more types specialises it.
 template <class D, class T>
 inline constexpr bool computes_in = std::is_same_v<T, float> || std::is_same_v<T, bf16>;
 
-/// FLOPs that a device computes while it moves a byte; tiling plans weigh the traffic of short tiles with it. A
-/// constant of the device's type, so that plans are the same in every run; 40 unless it has one: two cores at 400
+/// FLOPs that a device computes in the time it moves one byte. Tiling plans weigh the traffic of short tiles with it.
+/// It is a constant of the device's type, so that plans are the same in every run. Default: 40, for two cores at 400
 /// GFLOP/s and 10 GB/s.
 template <class D>
 inline constexpr std::int64_t flops_per_byte = 40;
@@ -59,7 +59,7 @@ inline constexpr std::int64_t flops_per_byte<D> = D::flops_per_byte;
 template <class T, class D>
 concept ComputedBy = computes_in<D, T>;
 
-/// One matmul [m, k] x [k, n].
+/// The sizes and types of one matmul [m, k] x [k, n].
 struct MatmulRecord {
   std::int64_t m = 0, n = 0, k = 0;
   bool a_transposed = false, b_transposed = false;
@@ -67,30 +67,30 @@ struct MatmulRecord {
   bool accumulate = false;
 };
 
-/// What one operation costs, whatever the device.
+/// The cost of one operation, independent of the device.
 struct Cost {
   std::int64_t matmul_flops = 0;
-  std::int64_t attention_flops = 0;         ///< of attention's products
-  std::int64_t bytes = 0;                   ///< least memory traffic of everything that is neither
-  std::optional<MatmulRecord> matmul = {};  ///< of an operation that is one matmul
+  std::int64_t attention_flops = 0;         ///< of attention's matmuls
+  std::int64_t bytes = 0;                   ///< minimum memory traffic, if it is neither matmul nor attention
+  std::optional<MatmulRecord> matmul = {};  ///< if the operation is one matmul
 };
 
-/// Work that was enqueued on a stream since it was made.
+/// The work enqueued on a stream since it was made.
 struct Counters {
   std::int64_t matmul_flops = 0;
-  std::int64_t attention_flops = 0;  ///< forward 2, backward 5 x heads x length^2 x head_dim per document: causal half
-  std::int64_t elementwise_bytes = 0;            ///< least memory traffic of everything that is neither
-  std::vector<MatmulRecord>* matmuls = nullptr;  ///< where to list them, or nullptr
+  std::int64_t attention_flops = 0;              ///< causal: 2 (backward: 5) x heads x length^2 x head_dim per document
+  std::int64_t elementwise_bytes = 0;            ///< minimum memory traffic of all other operations
+  std::vector<MatmulRecord>* matmuls = nullptr;  ///< list that matmuls are appended to, or nullptr
 
-  /// One operation.
+  /// Adds one operation.
   void add(const Cost& cost);
-  /// The sums of others; their lists stay apart.
+  /// Adds other counters, except their list of matmuls.
   void add(const Counters& others) {
     matmul_flops += others.matmul_flops;
     attention_flops += others.attention_flops;
     elementwise_bytes += others.elementwise_bytes;
   }
-  /// What was added since then.
+  /// Returns the difference to an earlier copy.
   Counters since(const Counters& before) const {
     return {.matmul_flops = matmul_flops - before.matmul_flops,
             .attention_flops = attention_flops - before.attention_flops,
@@ -98,12 +98,12 @@ struct Counters {
   }
 };
 
-/// Memory of one operation while it runs: exactly the bytes that `scratch` asked for, aligned as tensors are.
+/// An operation's scratch memory while it runs: exactly the bytes that `scratch` returned, aligned as tensors are.
 struct Scratch {
   std::byte* data = nullptr;
   std::int64_t bytes = 0;
 
-  /// A tensor in it, `offset` bytes from its start.
+  /// Returns a tensor in the scratch, `offset` bytes from its start.
   template <class T>
   Tensor<T> as(const Shape& shape, std::int64_t offset = 0) const {
     const Tensor<T> part(reinterpret_cast<T*>(data + offset), shape);
@@ -139,7 +139,7 @@ concept HasCost = requires(const Op op) {
   { op.cost() } -> std::same_as<Cost>;
 };
 
-/// Found beside the stream or the operation.
+/// Found by argument-dependent lookup: beside the stream or the operation.
 template <class Stream, class Op>
 concept TakesScratch = requires(const Stream& stream, const Op& op) {
   { scratch(stream, op) } -> std::same_as<std::int64_t>;
@@ -155,13 +155,13 @@ concept RunsWithout = !TakesScratch<Stream, Op> && requires(Stream & stream, con
 
 /// A tensor of an operation, as text() shows it.
 struct TensorText {
-  std::optional<DType> dtype;  ///< none: elements are records
+  std::optional<DType> dtype;  ///< none if elements are structs
   std::int64_t element_bytes = 0;
   Shape shape;
   bool written = false;
 };
 std::string operation_text(std::string_view name, std::span<const TensorText> tensors);
-/// Throws the error again, with the operation's text.
+/// Rethrows the error with the operation's text.
 [[noreturn]] void name_operation(const LogicError& error, const std::string& operation);
 
 template <class T>
@@ -177,7 +177,7 @@ TensorText tensor_text(const Tensor<T>& tensor) {
 template <class Op>
 concept Operation = std::copy_constructible<Op> && detail::HasName<Op> && detail::HasTensors<Op> && detail::HasCost<Op>;
 
-/// Says in words what a type lacks to be an operation.
+/// Explains in static_assert messages what a type lacks to be an operation.
 template <class Op>
 consteval bool check_operation() {
   static_assert(std::copy_constructible<Op>,
@@ -193,12 +193,12 @@ consteval bool check_operation() {
   return Operation<Op>;
 }
 
-/// Whether a device has an operation.
+/// Whether a device implements an operation.
 template <class Device, class Op>
 concept Has = Operation<Op> &&
     (detail::RunsInScratch<typename Device::Stream, Op> || detail::RunsWithout<typename Device::Stream, Op>);
 
-/// The operation's name, then dtypes and shapes of what it reads and of what it writes:
+/// Returns the operation's name, then dtypes and shapes of the tensors that it reads and writes:
 /// "rms_norm(bf16 [4, 8], bf16 [8] -> bf16 [4, 8], f32 [4])".
 template <Operation Op>
 std::string text(const Op& op) {
@@ -213,9 +213,8 @@ std::string text(const Op& op) {
 namespace detail {
 
 struct Enqueue {
-  /// Checks the operation, counts its cost, takes the scratch that its kernel needs, and runs it: at once on devices
-  /// whose operations are done when they return, later elsewhere. Throws what its check() throws; of a LogicError the
-  /// text names the operation's tensors.
+  /// Checks the operation, counts its cost, allocates its scratch and calls run(): it executes at once on a synchronous
+  /// device, later on an asynchronous one. Throws what check() throws; adds the operation's text to a LogicError.
   template <class Stream, class Op>
   void operator()(Stream& stream, const Op& op) const;
 
@@ -251,11 +250,11 @@ void Enqueue::operator()(Stream& stream, const Op& op) const {
 
 }  // namespace detail
 
-/// enqueue(stream, operation): the one way to give a device work.
+/// enqueue(stream, operation) gives a device work. There is no other way.
 inline constexpr detail::Enqueue enqueue;
 
-/// The library holds these compiled for its own devices: what stacks enqueue themselves. `how` is `extern template` or
-/// `template`.
+/// Instantiations of `enqueue` that the library contains for its own devices: the operations that stacks enqueue
+/// directly. `how` is `extern template` or `template`.
 #define FSDP_ENQUEUE(how, Stream)                                                   \
   how void detail::Enqueue::operator()(Stream&, const Fill<float>&) const;          \
   how void detail::Enqueue::operator()(Stream&, const Fill<bf16>&) const;           \

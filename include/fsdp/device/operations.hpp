@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// All operations of this library, and enqueue. Each operation's file says what it reads, writes and costs.
+/// Includes all operations of this library, and enqueue. Each operation's header says what it reads, writes and costs.
 #pragma once
 
 #include <fsdp/device/operation.hpp>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Order among a device's operations: queues and events, for devices whose operations are done when they return.
+/// Queues and events of synchronous devices, whose operations are complete when they return.
 ///
-/// On an asynchronous device a queue is work that runs in order, beside other queues and the host; an event is a point
-/// in a queue. Code that orders its queues by events is right on both kinds, and costs nothing here.
+/// On an asynchronous device a queue runs its work in order, concurrently with other queues and the host; an event is a
+/// point in a queue. Code that orders queues by events is correct on both kinds of devices, and costs nothing on this
+/// one.
 #pragma once
 
 #include <cstdint>
@@ -11,30 +12,29 @@
 
 namespace fsdp::device {
 
-/// Which queue's work begins where a device has room for one of two. A device that knows it takes it behind a queue's
-/// name; others make all queues alike.
+/// A queue's scheduling priority, for devices that support it: the second argument of the queue's constructor.
 enum class Priority : std::uint8_t {
   usual,
-  first  ///< of collectives: what waits for them is more than what waits for one block of a matmul
+  first  ///< for collectives, which more work waits for than for one block of a matmul
 };
 
-/// A point in a queue's work. A default one has happened.
+/// A point in a queue's work. It has always happened.
 struct ImmediateEvent {
   bool happened() const { return true; }
 };
 
-/// Work that is done when it is enqueued.
+/// A queue whose work is complete when it is enqueued.
 class ImmediateQueue {
  public:
   ImmediateQueue() = default;
-  /// `name` is for people: traces and errors.
+  /// Ignores the name.
   explicit ImmediateQueue(std::string_view) {}
 
-  /// The point after everything that was enqueued so far.
+  /// Returns the point after all work enqueued so far.
   ImmediateEvent record() { return {}; }
-  /// What is enqueued from here on starts after `event`; the host goes on.
+  /// Makes work enqueued from here on start after `event`; does not block the host.
   void wait(ImmediateEvent) {}
-  /// Returns when everything that was enqueued is done.
+  /// Blocks the host until all enqueued work is done.
   void synchronize() {}
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The values of a model's config by name, for code that does not know the model: checkpoints, metrics, the console.
-/// The constants of an optimizer are visited alike.
+/// The constants of an optimizer are read the same way.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +23,13 @@ struct ConfigValue {
 
 using ConfigValues = std::vector<ConfigValue>;
 
-/// A value as people write it: "96", "1e-05", "true".
+/// Returns a value as text: "96", "1e-05", "true".
 std::string text_of(const ConfigValue& value);
 
-/// Copies of values, in their order.
+/// Returns copies of values, in the same order.
 ConfigValues copies_of(const NamedValues& values);
 
-/// What a config's `visit` shows, in its order.
+/// Returns the values that a config's `visit` lists, in its order.
 template <class Config>
 ConfigValues values_of(Config config) {
   return copies_of(config);

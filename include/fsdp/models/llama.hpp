@@ -21,7 +21,7 @@
 
 namespace fsdp {
 
-/// A Model (models/model.hpp) that generates.
+/// A Llama: a Model (models/model.hpp) that can generate.
 template <class StackT>
 class Llama {
  public:
@@ -32,11 +32,11 @@ class Llama {
   using Entry = nn::RotaryEmbedding<Local>;
   using Block = nn::Recomputed<nn::TransformerBlock<Local>, Local>;
   using Head = nn::LossHead<Local>;
-  /// The same model on another stack: what the dry run is made of.
+  /// The same model on another stack. The dry run uses it.
   template <class Other>
   using On = Llama<Other>;
 
-  /// Throws InputError where the sizes do not fit together.
+  /// Throws InputError if the config is invalid.
   explicit Llama(const LlamaConfig& config, Units units = {}) : config_(config), units_(std::move(units)) {
     config.validate();
     if (!config.lora.on()) return;
@@ -45,23 +45,24 @@ class Llama {
         adapter_weights_ += parameter.adapter ? parameter.shape.numel() : 0;
   }
 
-  /// As Model asks.
+  /// Members that every Model has.
   /// @{
   const LlamaConfig& config() const { return config_; }
   const Units& units() const { return units_; }
   std::int64_t hidden() const { return config_.hidden_size; }
   /// @}
 
-  /// The table of embeddings, and rotary positions for all blocks.
+  /// The embedding, which also makes the rotary table for all blocks.
   Entry entry() const {
     return {{{}, config_.vocab_size, config_.hidden_size},
             config_.head_dim,
             static_cast<float>(config_.rope_theta),
             config_.rope.scaling(config_.rope_theta, config_.head_dim)};
   }
-  /// As many as layers.
+  /// The number of layers.
   int blocks() const { return static_cast<int>(config_.layers); }
-  /// All have the same parameters but for adapters; the first may see further than the others.
+  /// Returns block `index`. All blocks have the same parameters except adapters; the first ones may have no sliding
+  /// window.
   Block block(int index) const {
     const std::string before = prefix(index);
     const auto eps = static_cast<float>(config_.rms_norm_eps);
@@ -88,27 +89,27 @@ class Llama {
                config_.lora.paths<1>(before, {"mlp.down_proj"})}}},
             units_.recompute};
   }
-  /// Final norm, scores and loss.
+  /// The final norm, logits and loss.
   Head head() const {
     return {{}, config_.vocab_size, config_.hidden_size, static_cast<float>(config_.rms_norm_eps), config_.tied};
   }
-  /// Before the names of block `index`'s parameters.
+  /// The prefix of the names of block `index`'s parameters.
   std::string prefix(int index) const { return "model.layers." + std::to_string(index) + "."; }
 
-  /// Throws InputError unless the model can use the batch.
+  /// Throws InputError if the model cannot use the batch.
   void validate(const Batch& batch, std::int64_t sequence_length) const {
     batch.validate(sequence_length, config_.vocab_size);
   }
-  /// A batch of this shape without readable memory, for dry runs.
+  /// Returns a batch of this shape whose memory cannot be read, for dry runs.
   Batch unread_batch(std::int64_t sequences, std::int64_t sequence_length) const {
     return Batch::unread(sequences, sequence_length);
   }
 
-  /// Model FLOPs of trained tokens, recomputation not counted: 6 a token and matmul weight (4 beside adapters, whose
-  /// weight has no gradient), and causal attention's
-  /// 2 forward and 4 backward x heads x head_dim x length^2 a document and layer (the convention of PaLM, halved for
-  /// the causal mask; less what windows hide where all documents are as long as they are on average, weighted by
-  /// their length). `squares`: the sum of length^2.
+  /// Returns the model FLOPs of training on `tokens`, without recomputation. Each token and matmul weight counts 6, or
+  /// 4 for a frozen weight beside adapters, which has no gradient. Causal attention counts (2 forward + 4 backward) x
+  /// heads x head_dim x length^2 per document and layer: PaLM's convention, halved for the causal mask. What a sliding
+  /// window hides is subtracted as if all documents had the mean length, weighted by length. `squares`: the sum of
+  /// length^2 over documents.
   double flops(std::int64_t tokens, std::int64_t squares) const {
     const LlamaConfig& c = config_;
     const double matmul_weights =
@@ -116,7 +117,7 @@ class Llama {
             (static_cast<double>(c.hidden_size) * static_cast<double>(2 * (c.heads + c.kv_heads) * c.head_dim) +
              3.0 * static_cast<double>(c.hidden_size) * static_cast<double>(c.intermediate_size)) +
         static_cast<double>(c.vocab_size) * static_cast<double>(c.hidden_size);
-    double seen = 0;  // of all layers, in units of squares
+    double seen = 0;  // sum over layers, in units of `squares`
     for (int layer = 0; layer < blocks(); ++layer) {
       const double length = tokens > 0 ? static_cast<double>(squares) / static_cast<double>(tokens) : 0;
       const auto window = static_cast<double>(c.window(layer));
@@ -129,7 +130,8 @@ class Llama {
     return weights * static_cast<double>(tokens) + attention;
   }
 
-  /// Stored tensors that this model does not use.
+  /// Says whether a stored tensor is one that this model does not use: nullopt if not; else the reason, or "" if no
+  /// warning is needed.
   std::optional<std::string> ignored(const std::string& name) const {
     if (name.ends_with(".rotary_emb.inv_freq")) return "";
     if (config_.tied && name == "lm_head.weight") return "since config.json ties the head to the embedding";

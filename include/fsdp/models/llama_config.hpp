@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Sizes of a Llama, or of a model that differs from it by values alone, and their two written forms: presets, and
+/// The config of a Llama, or of a model that differs from it only in config values. It comes from presets or from
 /// Hugging Face's config.json.
 ///
-/// Not here: the computation (models/llama.hpp). To add a preset: a row of the table in src/models/llama_config.cpp.
+/// Not here: the computation (models/llama.hpp). To add a preset, add a row to the table in
+/// src/models/llama_config.cpp.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +19,21 @@
 
 namespace fsdp {
 
-/// How rotary positions are scaled, under the names that `transformers` gives it all.
+/// The scaling of rotary positions. Names are those of `transformers`.
 struct RopeConfig {
   std::string type = "default";  ///< default, linear, llama3 or yarn
   double factor = 1;
   double low_freq_factor = 1, high_freq_factor = 4;  ///< of llama3
   double beta_fast = 32, beta_slow = 1;              ///< of yarn
   double attention_factor = 0;                       ///< of yarn; 0: 0.1 ln(factor) + 1
-  std::int64_t original_positions = 0;               ///< of llama3 and yarn: before they were scaled
+  std::int64_t original_positions = 0;               ///< of llama3 and yarn: positions before scaling
 
-  /// For heads of this width. Throws nothing that LlamaConfig::validate has let through.
+  /// Returns the scaling for heads of this width. Does not throw if LlamaConfig::validate accepts the config.
   device::RotaryScaling scaling(double theta, std::int64_t head_dim) const;
 };
 
-/// See models/model.hpp for what a config has. The families differ by values: mistral's tokens see a window, qwen2's q,
-/// k and v have biases, qwen3's heads of q and k are normalised.
+/// The config of a Llama (a ModelConfig, see models/model.hpp). Families differ only in values: mistral has
+/// sliding-window attention, qwen2 has biases of q, k and v, qwen3 normalises the heads of q and k.
 struct LlamaConfig {
   std::string family = "llama";  ///< model_type: llama, mistral, qwen2 or qwen3
   std::int64_t vocab_size = 256;
@@ -46,32 +47,33 @@ struct LlamaConfig {
   double rope_theta = 10000.0;
   bool tied = false;  ///< the head uses the embedding's weight
   std::int64_t max_position_embeddings = 4096;
-  std::int64_t sliding_window = 0;  ///< tokens that one sees at most, itself included; 0: all before it
-  std::int64_t full_layers = 0;     ///< the first of them, whose tokens see all whatever the window (max_window_layers)
+  std::int64_t sliding_window = 0;  ///< most tokens that one attends to, itself included; 0: no window
+  std::int64_t full_layers = 0;     ///< number of first layers, which have no window (max_window_layers)
   RopeConfig rope = {};
-  LoraConfig lora = {};  ///< of all projections: q, k, v, o, gate, up and down
-  /// Keys of a config.json that say nothing of the computation, as a JSON object: those that were read, or a new one's.
+  LoraConfig lora = {};  ///< for any of the projections q, k, v, o, gate, up and down
+  /// Keys of a config.json that do not affect the computation, as a JSON object: those read from a file, or the
+  /// defaults.
   std::string other_keys = R"({"bos_token_id":0,"eos_token_id":0})";
 
   /// Whether q, k and v have biases.
   bool biases() const { return family == "qwen2"; }
   /// Whether each head of q and k is normalised.
   bool head_norms() const { return family == "qwen3"; }
-  /// Tokens that one of this layer sees at most; 0: all before it.
+  /// The sliding window of a layer; 0: none.
   std::int64_t window(int layer) const { return layer < full_layers ? 0 : sliding_window; }
 
-  /// Hugging Face's config.json, `source` naming it in messages. What this model cannot compute (another model_type or
-  /// activation, other biases, other kinds of rotary positions, quantised weights) is refused by name; other keys are
-  /// kept for `write`.
+  /// Reads the text of Hugging Face's config.json; messages call it `source`. Throws InputError, which names the key,
+  /// for what this model cannot compute (another model_type or activation, other biases, other kinds of rotary
+  /// positions, quantised weights). Other keys are kept for `write`.
   static LlamaConfig parse(std::string_view json, const std::string& source);
 
-  /// `folder`/config.json, at most 1 MB.
+  /// Reads `folder`/config.json, of at most 1 MB.
   static LlamaConfig read(const std::filesystem::path& folder);
 
-  /// The config.json that `transformers` opens, with a newline at its end.
+  /// Returns the text of a config.json that `transformers` opens, with a newline at its end.
   std::string write() const;
 
-  /// Throws InputError with one sentence about the first size that cannot work.
+  /// Throws InputError, with one sentence about the first invalid value.
   void validate() const;
 
   /// Calls visitor(name, value, help) for each value.
@@ -102,42 +104,43 @@ struct LlamaConfig {
     LoraConfig::visit(self.lora, visitor);
   }
 
-  // What the command line asks for where a config has it (train/model_choice.hpp).
+  // Optional members, which the command line uses (train/model_choice.hpp).
   static constexpr std::string_view default_preset = "small";
   /// See llama_preset_names and llama_preset.
   /// @{
   static std::vector<std::string> preset_names();
   static LlamaConfig preset(std::string_view name);
   /// @}
-  /// Where rotary positions end.
+  /// The longest sequence that rotary positions cover.
   /// @{
   std::int64_t& longest_sequence() { return max_position_embeddings; }
   const std::int64_t& longest_sequence() const { return max_position_embeddings; }
   /// @}
-  /// After values were changed one by one: head_dim follows hidden_size and heads unless it was changed itself.
+  /// Updates dependent values after others were changed: head_dim = hidden_size / heads, unless head_dim was changed
+  /// too.
   template <class Changed>
   void follow(const Changed& changed) {
     if ((changed("hidden_size") || changed("heads")) && !changed("head_dim") && heads > 0 && hidden_size % heads == 0)
       head_dim = hidden_size / heads;
   }
 
-  /// Whether weights stay those of the same model where this value differs.
+  /// Whether this value may differ without making the weights those of another model.
   static bool may_change(std::string_view name) { return name == "max_position_embeddings" || name == "lora_dropout"; }
-  /// Whether a value of adapters may be added to a model that lacks it.
+  /// Whether this is a value of adapters, which may be added to a model that has none.
   static bool may_be_added(std::string_view name) { return LoraConfig::may_be_added(name); }
-  /// What is added to a model: train/model_choice.hpp.
+  /// The adapters' part of the config (train/model_choice.hpp).
   LoraConfig& adapters() { return lora; }
-  /// The same, of a config that is not changed.
+  /// The same, read-only.
   const LoraConfig& adapters() const { return lora; }
 
-  /// Of all that the computation depends on.
+  /// Compares all values that the computation depends on.
   friend bool operator==(const LlamaConfig& a, const LlamaConfig& b) { return values_of(a) == values_of(b); }
 };
 
-/// Names that `llama_preset` knows, smallest model first.
+/// Returns the names of all presets, smallest model first.
 std::vector<std::string> llama_preset_names();
 
-/// A preset's sizes. Throws InputError with the nearest name for any other.
+/// Returns a preset's config. Throws InputError for an unknown name and suggests the nearest one.
 LlamaConfig llama_preset(std::string_view name);
 
 inline std::vector<std::string> LlamaConfig::preset_names() { return llama_preset_names(); }

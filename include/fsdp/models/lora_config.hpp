@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which of a model's projections have paths of low rank beside them (nn/low_rank.hpp), and their two written forms:
-/// values of a config, and PEFT's adapter_config.json.
+/// LoRA's settings: which of a model's projections have low-rank paths (nn/low_rank.hpp). They are read and written as
+/// values of a config and as PEFT's adapter_config.json.
 #pragma once
 
 #include <array>
@@ -20,28 +20,28 @@
 
 namespace fsdp {
 
-/// Part of a model's config; with rank 0 there are no adapters.
+/// The LoRA part of a model's config. Rank 0 means no adapters.
 struct LoraConfig {
   std::int64_t rank = 0;
-  double alpha = 16;          ///< paths count alpha / rank times
-  double dropout = 0;         ///< of what the paths read, in training
-  bool rslora = false;        ///< alpha / sqrt(rank) instead (Kalajdzievski 2023)
-  std::string targets = "*";  ///< patterns of projections' names, with * and ?, between commas
-  std::string base = {};      ///< the folder or name of the model that they were trained on; nothing else depends on it
+  double alpha = 16;          ///< the paths' outputs are multiplied by alpha / rank
+  double dropout = 0;         ///< rate, applied to the paths' input in training
+  bool rslora = false;        ///< multiply by alpha / sqrt(rank) instead (Kalajdzievski 2023)
+  std::string targets = "*";  ///< patterns of projections' names, with * and ?, comma-separated
+  std::string base = {};      ///< folder or name of the model that they were trained on; informative only
 
   /// Whether there are adapters.
   bool on() const { return rank > 0; }
-  /// By which paths are multiplied.
+  /// The factor of the paths' outputs.
   double scale() const { return alpha / (rslora ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank)); }
   /// Whether a projection has a path: a pattern matches its whole name ("model.layers.0.self_attn.q_proj"), or what
-  /// stands behind one of its dots.
+  /// follows one of its dots ("q_proj").
   bool targets_projection(const std::string& name) const;
-  /// Whether a pattern with * and ? matches a whole name, or what stands behind one of its dots.
+  /// Whether a pattern with * and ? matches a whole name, or what follows one of its dots.
   static bool matches(const std::string& pattern, const std::string& name);
-  /// What stands between the commas of `targets`.
+  /// The comma-separated patterns of `targets`.
   std::vector<std::string> patterns() const;
 
-  /// The paths beside projections of one block that read the same input: `prefix` + names[i] are theirs.
+  /// Returns the paths of those projections of one block that read the same input. Their names are `prefix` + names[i].
   template <std::size_t N>
   nn::LowRank<N> paths(const std::string& prefix, const std::array<const char*, N>& names) const {
     if (!on()) return {};
@@ -53,16 +53,17 @@ struct LoraConfig {
     return paths;
   }
 
-  /// Throws InputError with one sentence about the first value that cannot work.
+  /// Throws InputError, with one sentence about the first invalid value.
   void validate() const;
 
-  /// PEFT's adapter_config.json, `source` naming it in messages. What changes the computation and is not known here
-  /// (other kinds of adapters, other ranks by pattern, biases, modules that were trained whole) is refused by name.
+  /// Reads the text of PEFT's adapter_config.json; messages call it `source`. Throws InputError for a key that changes
+  /// the computation in a way that is not supported (other kinds of adapters, other ranks by pattern, biases, fully
+  /// trained modules), and names it.
   static LoraConfig parse(std::string_view json, const std::string& source);
-  /// `folder`/adapter_config.json, at most 1 MB.
+  /// Reads `folder`/adapter_config.json, of at most 1 MB.
   static LoraConfig read(const std::filesystem::path& folder);
-  /// The adapter_config.json that PEFT opens. `modules`: names of the projections that have paths; `others`: of all
-  /// other modules with a weight.
+  /// Returns the text of an adapter_config.json that PEFT opens. `modules`: names of the projections that have paths;
+  /// `others`: names of all other modules with a weight.
   std::string write(const std::vector<std::string>& modules, const std::vector<std::string>& others) const;
 
   /// Calls visitor(name, value, help) for each value.
@@ -74,7 +75,7 @@ struct LoraConfig {
     visitor("lora_rslora", self.rslora, "LoRA: paths count alpha / sqrt(rank) times");
     visitor("lora_targets", self.targets, "LoRA: projections that have paths, with * and ?, between commas");
   }
-  /// Whether a folder's model may be given this value as well: it adds to the weights and changes none.
+  /// Whether this value may be set for an existing model: it adds weights and changes none.
   static bool may_be_added(std::string_view name) { return name.starts_with("lora_"); }
 };
 
@@ -85,11 +86,12 @@ concept HasAdapters = requires(Config changed, const Config config) {
   { config.adapters() } -> std::same_as<const LoraConfig&>;
 };
 
-/// The adapters of another folder for a model that has none. Throws InputError.
+/// Reads the adapters of `adapter`, another folder, for the model in `folder`, which must have none (`present`). Throws
+/// InputError.
 LoraConfig read_adapters(const LoraConfig& present, const std::filesystem::path& folder,
                          const std::filesystem::path& adapter);
 
-/// A folder's config, with the adapters of another folder; without `adapter` its own. Throws InputError.
+/// Reads a folder's config, and the adapters of another folder unless `adapter` is empty. Throws InputError.
 template <class Config>
 Config read_config(const std::filesystem::path& folder, const std::filesystem::path& adapter) {
   Config config = Config::read(folder);

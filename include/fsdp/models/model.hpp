@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a model is: a config, and units that take a batch to a loss. Everything else asks for no more than this.
+/// The concept of a model: a config, and units that compute a loss from a batch. All other code needs no more than
+/// this.
 ///
-/// A model is a class template over a stack. It has the types `Stack`, `Local`, `Config`, `Batch`, `Entry`, `Block`,
-/// `Head`, the same model on another stack as `On<Other>`, and is made of a Config and Units. Its units are values:
-/// `entry()`, `block(i)` for i below `blocks()`, `head()`. Blocks may differ in values, and in kind where Block is an
-/// nn::OneOf. Names and shapes of parameters come from the units alone (module/units.hpp); `prefix(i)` stands before
-/// those of block i.
+/// A model is a class template over a stack, constructed from a Config and Units. It has the types `Stack`, `Local`,
+/// `Config`, `Batch`, `Entry`, `Block`, `Head`, and `On<Other>`, which is the same model on another stack. Its units
+/// are values: `entry()`, `block(i)` for i below `blocks()`, `head()`. Blocks may differ in values, and in kind if
+/// Block is an nn::OneOf. Names and shapes of parameters come from the units alone (module/units.hpp); `prefix(i)`
+/// precedes the names of block i.
 ///
-/// A head with `logits` makes the model one that can generate. A model may say `ignored(name)` of a stored tensor that
-/// it does not use: nothing, or why, where an empty text is not worth a warning.
+/// A model whose head has `logits` can generate. A model may have `ignored(name)`, for stored tensors that it does not
+/// use: it returns nullopt for all others, else the reason; an empty reason gives no warning.
 #pragma once
 
 #include <concepts>
@@ -28,7 +29,7 @@ namespace fsdp {
 
 namespace detail {
 
-/// A visitor as flags use it: names each value once.
+/// A visitor as flags use it, for the concept's check.
 struct AnyVisitor {
   template <class T>
   void operator()(const char* name, T& value, const char* help) const;
@@ -36,10 +37,10 @@ struct AnyVisitor {
 
 }  // namespace detail
 
-/// The numbers of a model: `Config::read(folder)` from its config.json, `write()` as its text, `validate()`, which
-/// throws InputError with one sentence, and `static visit(self, visitor)`, which calls visitor(name, value, help) for
-/// each value of self, a const or mutable config, where a value is std::int64_t, double, bool or std::string. What the
-/// command line asks for besides is optional: see train/model_choice.hpp.
+/// A model's config. `Config::read(folder)` reads it from config.json; `write()` returns that file's text; `validate()`
+/// throws InputError with one sentence. `static visit(self, visitor)` calls visitor(name, value, help) for each value
+/// of `self`, a const or mutable config; a value is std::int64_t, double, bool or std::string. Optional members for the
+/// command line: see train/model_choice.hpp.
 template <class C>
 concept ModelConfig = std::copyable<C> && requires(C changed, const C config, const std::filesystem::path& folder) {
   { C::read(folder) } -> std::same_as<C>;
@@ -49,7 +50,7 @@ concept ModelConfig = std::copyable<C> && requires(C changed, const C config, co
   C::visit(changed, detail::AnyVisitor{});
 };
 
-/// The types that a model names.
+/// The types that a model must have.
 template <class M>
 concept ModelTypes = requires {
   typename M::Stack;
@@ -62,7 +63,7 @@ concept ModelTypes = requires {
   requires std::same_as<typename M::Local, typename M::Stack::Local>;
 };
 
-/// Its units, and what they must have in common.
+/// The units that a model must have, and what they share.
 template <class M>
 concept ModelUnits = ModelTypes<M> && requires(const M model, int index) {
   { model.entry() } -> std::same_as<typename M::Entry>;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What ranks tell each other before each step: what their batches hold, whether their data are bad, so that an
-/// InputError of one becomes that of all, and what signals have asked of them.
+/// The exchange between ranks before each step: the counts of their batches, whether their data are bad (an InputError
+/// on one rank is then thrown on all), and what signals have asked of them.
 #pragma once
 
 #include <algorithm>
@@ -20,21 +20,22 @@
 
 namespace fsdp {
 
-/// Tells every rank what all ranks' next batches hold, beside the step that the device is busy with.
+/// Sums the counts of all ranks' next batches, while the device runs the current step.
 template <comm::Communicator C>
 class CountExchange {
  public:
   using Device = typename C::Device;
 
-  /// `communicator` and `ledger` must outlive it. The same on all ranks.
+  /// `communicator` and `ledger` must outlive it. All ranks must construct it alike.
   CountExchange(C& communicator, device::Ledger& ledger)
       : communicator_(&communicator),
         numbers_(communicator, ledger, fields),
         own_(fields),
         all_(communicator.size() * fields) {}
 
-  /// Calls `prepare`, which makes this rank's micro-batches and returns what they hold; an InputError of it is thrown
-  /// by `finish`, on all ranks. `asked`: of this rank, so far.
+  /// Calls `prepare`, which makes this rank's micro-batches and returns their counts, and starts the exchange. If
+  /// `prepare` throws InputError, `finish` throws it on all ranks. `asked`: what signals have asked of this rank so
+  /// far.
   template <class Prepare>
   void start(const Prepare& prepare, const comm::Asked& asked = {}) {
     complaint_.clear();
@@ -56,7 +57,8 @@ class CountExchange {
     all_.fetch(queue_, numbers_.gather(queue_, {"valid targets"}).data());
   }
 
-  /// The sums over ranks. Where `prepare` threw InputError on any rank, all throw that of the first such rank.
+  /// Waits for the exchange and returns the sums over ranks. If `prepare` threw InputError on any rank, all ranks throw
+  /// that of the first such rank.
   BatchCounts finish() {
     comm::wait_for(*communicator_, all_.copied(), {"valid targets"});
     BatchCounts sums;
@@ -72,7 +74,7 @@ class CountExchange {
     }
     return sums;
   }
-  /// What signals had asked of any rank when the last finished exchange was started: the same on every rank.
+  /// Returns what signals had asked of any rank when the last finished exchange started. The same on every rank.
   const comm::Asked& asked() const { return asked_; }
 
  private:

@@ -11,20 +11,20 @@
 /// at its end. No event is used outside the pass that recorded it, so that a pass can be captured as a graph.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <fsdp/core/checked.hpp>
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/host_copy.hpp>
 #include <fsdp/device/memory.hpp>
 #include <fsdp/device/operations/elements.hpp>
+#include <fsdp/module/group_tasks.hpp>
 #include <fsdp/module/offloaded_inputs.hpp>
+#include <fsdp/module/sequence_cache.hpp>
 #include <fsdp/module/sharded_module.hpp>
 #include <fsdp/module/uploaded_batch.hpp>
 #include <fsdp/nn/batch.hpp>
@@ -52,18 +52,20 @@ class Executor {
   using End = typename Arena::End;
   using Batch = typename Model::Batch;
   using UploadedBatches = Uploaded<Batch, typename Module::Local>;
+  using Cache = SequenceCache<Module, std::vector<typename Model::Block>>;
   /// Whether sequences can be continued from what blocks keep of them.
-  static constexpr bool continues = nn::GeneratingHead<typename Model::Head, typename Module::Local> &&
-                                    nn::all_kinds_cache<typename Model::Block, typename Module::Local>;
+  static constexpr bool continues = nn::GeneratingHead<typename Model::Head, typename Module::Local> && Cache::possible;
 
   /// `module` must outlive it.
   explicit Executor(Module& module, Observer observer = {})
       : module_(module),
+        groups_(module),
         entry_(module.model().entry()),
         head_(module.model().head()),
         observer_(observer),
         context_{.arena = module.arena(), .stream = module.stream(), .tiling = module.tiling()},
         blocks_(all_blocks(module.model())),
+        cache_(module, blocks_),
         saved_(blocks_.size()),
         marks_(blocks_.size()),
         offloads_inputs_(module.model().units().offload_inputs),
@@ -71,9 +73,8 @@ class Executor {
         loss_block_(module.ledger(), device::MemoryKind::scratch, sizeof(double)),
         loss_(reinterpret_cast<double*>(loss_block_.data()), {1}) {
     context_.sequence_length = module.shape().sequence_length;
-    context_.poll = [](void* self) { static_cast<Executor*>(self)->progress(); };
-    context_.poll_state = this;
-    if (module.shape().cached_rows > 0) allocate_caches();
+    context_.poll = [](void* groups) { static_cast<GroupTasks<Module>*>(groups)->progress(); };
+    context_.poll_state = &groups_;
   }
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -99,7 +100,7 @@ class Executor {
     require(static_cast<int>(micro_batches.size()) == module_.shape().micro_batches, "train: ", micro_batches.size(),
             " micro-batches given to a module planned for ", module_.shape().micro_batches);
     scale_ = scale;
-    for (auto& group : module_.groups()) group.begin_step();
+    groups_.begin_step();
     run(sharding::Pass::train, micro_batches);
   }
   /// This rank's sum of losses of the last pass [1], on the device.
@@ -137,54 +138,14 @@ class Executor {
   /// went through `logits` or this.
   void next_logits(const Batch& batch, std::span<const std::int32_t> positions,
                    Tensor<Compute> out) requires(continues) {
-    require(!caches_.empty(), "next_logits: the module keeps nothing of sequences; plan it with cached_rows");
+    require(!cache_.empty(), "next_logits: the module keeps nothing of sequences; plan it with cached_rows");
     require(std::ssize(positions) == batch.sequences, "next_logits: ", positions.size(), " positions for ",
             batch.sequences, " sequences");
-    const Going going(context_, positions);
+    const OneTokenEach one_token(context_, positions);
     logits(batch, {}, out);
   }
 
  private:
-  /// The context of a pass that adds a token to each sequence, for as long as this lives.
-  class Going {
-   public:
-    Going(nn::Context<typename Module::Local>& context, std::span<const std::int32_t> positions)
-        : context_(context),
-          mark_(context.arena.mark(End::low)),
-          sequence_length_(std::exchange(context.sequence_length, 1)) {
-      const std::int64_t count = std::ssize(positions);
-      context.sequences = count;
-      context.positions = {positions, nn::on_device(context, Tensor<const std::int32_t>(positions.data(), {count}))};
-    }
-    Going(const Going&) = delete;
-    Going& operator=(const Going&) = delete;
-    ~Going() {
-      context_.positions = {};
-      context_.sequence_length = sequence_length_;
-      context_.arena.release(End::low, mark_);
-    }
-
-   private:
-    nn::Context<typename Module::Local>& context_;
-    typename Arena::Mark mark_;
-    std::int64_t sequence_length_;
-  };
-
-  void allocate_caches() {
-    if constexpr (continues) {
-      for (const auto& block : blocks_) {
-        const std::int64_t columns = nn::visit_kind(block, [](const auto& kind) { return kind.cache_columns(); });
-        const Shape shape{module_.shape().cached_rows, columns};
-        const std::int64_t bytes = checked_multiply(checked_multiply(shape[0], columns), std::int64_t{sizeof(Compute)});
-        cache_blocks_.emplace_back(module_.ledger(), device::MemoryKind::cache, bytes);
-        caches_.emplace_back(reinterpret_cast<Compute*>(cache_blocks_.back().data()), shape);
-      }
-    } else {
-      throw LogicError(
-          "executor: cached_rows are asked for, and blocks of this model cannot continue sequences; give "
-          "them cache_columns() and extend (nn::CachingBlock)");
-    }
-  }
   static constexpr std::size_t unit_index(int unit) { return static_cast<std::size_t>(unit - 1); }
 
   static std::vector<typename Model::Block> all_blocks(const Model& model) {
@@ -218,8 +179,7 @@ class Executor {
     pass_ = pass;
     makes_logits_ = logits;
     micro_batches_ = &micro_batches;
-    start_ = context_.stream.record();
-    module_.free_slots(start_);
+    groups_.begin_pass(context_.stream.record());
     const auto start = context_.arena.mark(End::low);
     device::enqueue(context_.stream, device::Fill<double>{.y = loss_, .value = 0.0f});
     shared_ = entry_.share(context_);
@@ -228,7 +188,7 @@ class Executor {
       execute_named(task);
       if (observer_.after != nullptr) observer_.after(observer_.state, task);
     }
-    for (auto& group : module_.groups()) group.end_pass(context_.stream);
+    groups_.end_pass();
     context_.arena.release(End::low, start);
   }
 
@@ -251,92 +211,11 @@ class Executor {
   void execute(const sharding::Task& task) {
     using sharding::Action;
     switch (task.action) {
-      case Action::gather: return gather(task);
-      case Action::gather_in_group: return gather_in_group(task);
-      case Action::gather_across: return group(task.index).gather_across(start_);
-      case Action::keep: return group(task.index).keep(context_.stream);
-      case Action::release: return release(task);
       case Action::forward: return forward(task.index, task.micro_batch);
       case Action::loss: return loss(task.index);
       case Action::backward: return backward(task.index);
-      case Action::open_gradient: return open_gradient(task);
-      case Action::reduce: return reduce(task.index);
-      case Action::reduce_across: return group(task.index).reduce_across(context_.stream);
-      case Action::close_gradient: return close_gradient(task);
+      default: return groups_.execute(task);
     }
-  }
-
-  typename Module::Group& group(int index) { return module_.groups()[static_cast<std::size_t>(index)]; }
-
-  void gather(const sharding::Task& task) {
-    group(task.index).unshard(task.slot < 0 ? typename Module::WeightSlot{} : module_.weight_slot(task.slot));
-    gathering_.push_back(task.index);
-  }
-
-  void gather_in_group(const sharding::Task& task) {
-    group(task.index).unshard_in_group(module_.weight_slot(task.slot));
-    gathering_.push_back(task.index);
-  }
-
-  void release(const sharding::Task& task) {
-    group(task.index).reshard();
-    if (task.slot < 0) return;
-    auto& slot = module_.weight_slot(task.slot);
-    slot.free = context_.stream.record();
-    slot.close();
-  }
-
-  void open_gradient(const sharding::Task& task) {
-    if (task.slot < 0) return group(task.index).begin_gradient(nullptr);
-    const auto& slot = module_.gradient_slot(task.slot);
-    context_.stream.wait(slot.free);
-    group(task.index).begin_gradient(slot.open());
-  }
-
-  void reduce(int index) {
-    group(index).reduce(context_.stream);
-    reducing_.push_back(index);
-  }
-
-  void close_gradient(const sharding::Task& task) {
-    const auto reduced = group(task.index).reduced();
-    std::erase(reducing_, task.index);
-    if (task.slot < 0) return;
-    auto& slot = module_.gradient_slot(task.slot);
-    slot.free = reduced;
-    slot.close();
-  }
-
-  /// Called by long loops in modules.
-  void progress() {
-    for (int index : gathering_) group(index).progress();
-    for (int index : reducing_) group(index).progress();
-  }
-
-  /// Views of a unit's gathered weights, waiting for those still on their way.
-  template <class Unit>
-  typename Unit::Weights weights(const Unit&, int unit) {
-    for (int index : module_.uses()[static_cast<std::size_t>(unit)].groups) {
-      group(index).wait_for_weights(context_.stream);
-      std::erase(gathering_, index);
-    }
-    std::array<Tensor<const Compute>, Unit::parameter_count> list;
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      const auto reference = module_.references(unit)[i];
-      if (reference.present()) list[i] = group(reference.group).weight(reference.index);
-    }
-    return nn::unflatten<Unit::template FieldsOf, Tensor<const Compute>>(list);
-  }
-
-  /// Views of a unit's gradients.
-  template <class Unit>
-  typename Unit::Gradients gradients(const Unit&, int unit) {
-    std::array<nn::GradientView<typename Module::Accumulate>, Unit::parameter_count> list;
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      const auto reference = module_.references(unit)[i];
-      if (reference.present()) list[i] = group(reference.group).gradient(reference.index);
-    }
-    return nn::unflatten<Unit::template FieldsOf, nn::GradientView<typename Module::Accumulate>>(list);
   }
 
   Shape stream_shape() const { return {context_.tokens(), module_.model().hidden()}; }
@@ -350,7 +229,7 @@ class Executor {
       entry_mark_ = context_.arena.mark(End::low);
       x_ = context_.template save<Compute>(stream_shape());
       if (!saves_here(1)) y_ = context_.template save<Compute>(stream_shape());
-      return entry_.forward(context_, weights(entry_, unit), batch_->device.input, x_);
+      return entry_.forward(context_, groups_.weights(entry_, unit), batch_->device.input, x_);
     }
     auto& mark = marks_[unit_index(unit)];
     mark = context_.arena.mark(End::low);
@@ -359,9 +238,9 @@ class Executor {
     if (is_offloaded(unit - 1)) offloaded_inputs_.wait_until_sent(unit_index(unit - 1));  // y is where that input was
     nn::visit_kind(blocks_[unit_index(unit)], saved_[unit_index(unit)], [&](const auto& block, auto& saved) {
       if constexpr (continues)
-        if (!caches_.empty())
-          return block.extend(context_, shared_, weights(block, unit), caches_[unit_index(unit)], x_, y_);
-      block.forward(context_, shared_, weights(block, unit), saved, x_, y_);
+        if (!cache_.empty())
+          return block.extend(context_, shared_, groups_.weights(block, unit), cache_.of(unit_index(unit)), x_, y_);
+      block.forward(context_, shared_, groups_.weights(block, unit), saved, x_, y_);
     });
     std::swap(x_, y_);
     if (!saves_here(unit)) context_.arena.release(End::low, mark);
@@ -387,8 +266,9 @@ class Executor {
     if (pass_ == sharding::Pass::train) {
       gradient_mark_ = context_.arena.mark(End::high);
       dx_ = context_.arena.template allocate<Compute>(End::high, stream_shape());
-      const auto unit_weights = weights(head_, unit);
-      head_.loss(context_, unit_weights, gradients(head_, unit), x_, batch_->device.targets, scale_, dx_, loss_);
+      const auto unit_weights = groups_.weights(head_, unit);
+      head_.loss(context_, unit_weights, groups_.gradients(head_, unit), x_, batch_->device.targets, scale_, dx_,
+                 loss_);
       if (unit == module_.first_backward()) finish_micro_batch();
       return;
     }
@@ -397,7 +277,7 @@ class Executor {
         write_logits(unit);
         return finish_micro_batch();
       }
-    head_.loss_only(context_, weights(head_, unit), x_, batch_->device.targets, loss_);
+    head_.loss_only(context_, groups_.weights(head_, unit), x_, batch_->device.targets, loss_);
     finish_micro_batch();
   }
 
@@ -405,10 +285,10 @@ class Executor {
   void write_logits(int unit) {
     const Tensor<const Compute> x = logit_rows_.empty() ? x_ : gathered_rows();
     if constexpr (Device::host_memory) {
-      head_.logits(context_, weights(head_, unit), x, logits_);
+      head_.logits(context_, groups_.weights(head_, unit), x, logits_);
     } else {
       const auto logits = context_.template save<Compute>(logits_.shape());
-      head_.logits(context_, weights(head_, unit), x, logits);
+      head_.logits(context_, groups_.weights(head_, unit), x, logits);
       device::move<Device>(context_.stream, logits.data(), logits_.data(), logits.numel());
     }
   }
@@ -439,10 +319,10 @@ class Executor {
     const auto& input = batch_->device.input;
     if constexpr (nn::EntryWithoutWeightsInBackward<Entry, typename Module::Local,
                                                     nn::InputOf<Batch, typename Module::Local>>) {
-      entry_.backward(context_, gradients(entry_, 0), input, dx_);
+      entry_.backward(context_, groups_.gradients(entry_, 0), input, dx_);
     } else {
-      const auto unit_weights = weights(entry_, 0);
-      entry_.backward(context_, unit_weights, gradients(entry_, 0), input, dx_);
+      const auto unit_weights = groups_.weights(entry_, 0);
+      entry_.backward(context_, unit_weights, groups_.gradients(entry_, 0), input, dx_);
     }
   }
 
@@ -456,30 +336,29 @@ class Executor {
       }
     if (is_offloaded(unit - 1)) offloaded_inputs_.fetch(unit_index(unit - 1), y_);
     if constexpr (nn::BlockWithoutWeightsInBackward<Block, typename Module::Local>) {
-      block.backward(context_, shared_, gradients(block, unit), saved, dx_);
+      block.backward(context_, shared_, groups_.gradients(block, unit), saved, dx_);
     } else {
-      const auto unit_weights = weights(block, unit);
-      block.backward(context_, shared_, unit_weights, gradients(block, unit), saved, dx_);
+      const auto unit_weights = groups_.weights(block, unit);
+      block.backward(context_, shared_, unit_weights, groups_.gradients(block, unit), saved, dx_);
     }
     context_.arena.release(End::low, marks_[unit_index(unit)]);
   }
 
   Module& module_;
+  GroupTasks<Module> groups_;
   typename Model::Entry entry_;
   typename Model::Head head_;
   Observer observer_;
   nn::Context<typename Module::Local> context_;
   std::vector<typename Model::Block> blocks_;
+  Cache cache_;
   std::vector<typename Model::Block::Saved> saved_;
   std::vector<typename Arena::Mark> marks_;
   bool offloads_inputs_;
   OffloadedInputs<Device, Compute> offloaded_inputs_;
   typename Arena::Mark entry_mark_;
   typename Arena::Mark gradient_mark_;
-  std::vector<int> gathering_;            ///< groups whose weights are on their way
-  std::vector<int> reducing_;             ///< groups whose gradients are being reduced, until their slot is closed
-  typename Device::Event start_;          ///< of the pass
-  typename Model::Entry::Shared shared_;  ///< of the pass
+  typename Model::Entry::Shared shared_;            ///< of the pass
   const UploadedBatches* micro_batches_ = nullptr;  ///< of the pass
   sharding::Pass pass_ = sharding::Pass::train;
   bool makes_logits_ = false;   ///< of the pass: logits instead of a loss
@@ -489,8 +368,6 @@ class Executor {
   device::Block<Device> loss_block_;
   Tensor<double> loss_;  // [1]
   device::HostCopy<Device, double> loss_on_host_;
-  std::vector<device::Block<Device>> cache_blocks_;
-  std::vector<Tensor<Compute>> caches_;  ///< of each block [cached rows, its columns]; none where nothing is kept
   Tensor<Compute> x_, y_, dx_, logits_;
   std::span<const std::int64_t> logit_rows_;  ///< of the pass; empty: all
 };

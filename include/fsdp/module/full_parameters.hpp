@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Scoped access to whole parameters of a sharded model, for initialisation and inspection.
+/// Scoped access to the full parameters of a sharded model, for initialisation and inspection.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace fsdp {
 
 namespace detail {
 
-/// Groups that hold a parameter whose name matches. Throws InputError for a pattern that matches none.
+/// Returns which groups hold a parameter whose name matches. Throws InputError for a pattern that matches no parameter.
 template <class Model>
 std::vector<bool> groups_with(const ShardedModule<Model>& module, const std::vector<std::string>& names) {
   std::vector<bool> wanted(module.groups().size());
@@ -36,10 +36,10 @@ std::vector<bool> groups_with(const ShardedModule<Model>& module, const std::vec
 
 }  // namespace detail
 
-/// Gives f(parameter, tensor) each parameter whose name matches one of `names` (with * and ?), whole and in Main, on
-/// every rank. With Access::write each rank's own part of what the tensor then holds becomes the weight, so all ranks
-/// must write the same. Memory of one group at a time is taken beside the plan and given back. Collective.
-/// Idea: DeepSpeed's GatheredParameters and FSDP's summon_full_params.
+/// Calls f(parameter, tensor) on every rank for each parameter whose name matches one of `names` (with * and ?); the
+/// tensor is the whole parameter in Main, in host memory. With Access::write, each rank takes its own part of the
+/// tensor as the new weights, so all ranks must write the same. Gathers one group at a time, in memory that is not part
+/// of the plan. Collective. Idea: DeepSpeed's GatheredParameters and FSDP's summon_full_params.
 template <class Model, class F>
 void with_full_parameters(ShardedModule<Model>& module, const std::vector<std::string>& names, F f,
                           Access access = Access::read) {
@@ -74,7 +74,7 @@ void with_full_parameters(ShardedModule<Model>& module, const std::vector<std::s
         device::enqueue(module.stream(), device::Copy<Main, typename Module::Compute>{
                                              .x = written, .y = group.model_part().piece(piece)});
     }
-    module.synchronize();  // the whole is given back
+    module.synchronize();  // before the full weights are freed
   }
   if (access == Access::write) module.sync_model_weights();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A few numbers of every rank, gathered where the device can use them while the host goes on.
+/// A few numbers of every rank, gathered on the device without blocking the host.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace fsdp {
 
-/// Doubles in the device's memory, `count` from each rank. `communicator` must outlive it.
+/// An all-gather of `count` doubles per rank in device memory. `communicator` must outlive it.
 template <comm::Communicator C>
 class GatheredNumbers {
  public:
@@ -26,12 +26,13 @@ class GatheredNumbers {
         block_(ledger, device::MemoryKind::scratch,
                communicator.size() * count * static_cast<std::int64_t>(sizeof(double))) {}
 
-  /// This rank's numbers.
+  /// Returns this rank's numbers, to be written before `gather`.
   Tensor<double> own() const {
     const std::int64_t count = counts_.front();
     return {reinterpret_cast<double*>(block_.data()) + communicator_->rank() * count, {count}};
   }
-  /// [ranks, count]: every rank's numbers as its `queue` has written them so far, for work enqueued after this call.
+  /// Gathers every rank's numbers, as work enqueued on its `queue` so far writes them. Returns [ranks, count], for work
+  /// that is enqueued on `queue` after this call.
   Tensor<const double> gather(typename Device::Queue& queue, comm::Label label) {
     const Tensor<double> all(reinterpret_cast<double*>(block_.data()), {communicator_->size(), counts_.front()});
     if (communicator_->size() > 1) {

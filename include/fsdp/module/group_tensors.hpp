@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The tensors of a group, and which rank holds which of them: what does not depend on the types of a stack.
+/// The tensors of a group and how they are laid out over ranks: the part of ParameterGroup that does not depend on a
+/// stack's types.
 #pragma once
 
 #include <array>
@@ -17,46 +18,47 @@
 
 namespace fsdp {
 
-/// A base of ParameterGroup.
+/// The stack-independent base of ParameterGroup.
 class GroupTensors {
  public:
-  /// `layout` is cut over the axes; `kept`, which may be empty, over the ranks that keep weights after forward.
+  /// `layout` is over the ranks of the group's axes; `kept`, which may be empty, over the ranks that keep weights after
+  /// forward.
   GroupTensors(std::vector<NamedParameter> parameters, const sharding::GroupFacts& facts, buffer::Layout layout,
                buffer::Layout kept);
   GroupTensors(GroupTensors&&) noexcept;
   ~GroupTensors();
 
-  /// What the group was made of, and what its schedule must know.
+  /// The group's tensors, their layout, and what a schedule must know about it.
   /// @{
   const std::vector<NamedParameter>& parameters() const { return parameters_; }
   const buffer::Layout& layout() const { return *layout_; }
   const sharding::GroupFacts& facts() const { return facts_; }
   /// @}
 
-  /// Elements that a rank of the world keeps after forward, of k ranks that keep the weights together; else 0.
+  /// Returns the elements that a rank of the world keeps after forward, if k ranks together keep the weights; else 0.
   std::int64_t kept_size_of(int rank) const;
 
  protected:
   std::vector<NamedParameter> parameters_;
   std::unique_ptr<const buffer::Layout> layout_, kept_layout_;
   sharding::GroupFacts facts_;
-  std::unique_ptr<bool[]> written_;  ///< [parameters]: whether their gradients were written to
+  std::unique_ptr<bool[]> written_;  ///< [parameters]: whether their gradients were written
 };
 
-/// Groups of a module, in their order.
+/// The groups of a module, in order.
 using GroupList = std::span<const GroupTensors* const>;
 /// Adds a group, which must outlive the list.
 void append(std::vector<const GroupTensors*>& list, const GroupTensors& group);
 
-/// Elements that a rank of the world holds at rest: those that are trained, all, and those that it keeps after
-/// forward.
+/// Returns three counts of elements of a rank of the world: trained ones at rest, all at rest, and those that it keeps
+/// after forward.
 std::array<std::int64_t, 3> elements_of(GroupList groups, int rank);
 
-/// The first trained parameter of which some rank steps a part alone; empty where there is none. `across`: whether the
-/// outer axis cuts what is stepped.
+/// Returns the name of the first trained parameter of which some rank steps only a part; empty if there is none.
+/// `across`: whether optimizer state is sharded over the outer axis.
 std::string first_cut(GroupList groups, bool across);
 
-/// Groups as layout policies see them; `work` is of a step.
+/// Returns the groups as layout policies see them; `work` is the cost of an optimizer's step.
 std::vector<buffer::TensorGroup> specs_of(std::span<const GroupedParameters> groups, StepWork work);
 
 }  // namespace fsdp

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A rank's weights as floats that the host may read and write.
+/// Access to a rank's weights from the host, as floats.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +14,13 @@
 
 namespace fsdp {
 
-/// Whether what was written becomes the weights.
+/// Whether the callback's writes become the weights.
 enum class Access : std::uint8_t { read, write };
 
-/// Calls f(values, begin) with floats of a piece, from element `begin` of the whole tensor: all of them where there
-/// are main weights, else a part at a time of what the model computes with. What f writes is kept with Access::write;
-/// main weights are not yet rounded into the model's (ShardedModule::sync_model_weights).
+/// Calls f(values, begin) with the floats of a piece that start at element `begin` of the whole tensor. If the piece
+/// has main weights, f gets all of them in one call; else it gets the model's weights, converted to float, in parts of
+/// at most 2^20 elements. With Access::write, what f writes becomes the weights. Main weights are not rounded into the
+/// model's weights here: call ShardedModule::sync_model_weights.
 template <class Model, class F>
 void with_host_weights(ShardedModule<Model>& module, const typename ShardedModule<Model>::Piece& piece, Access access,
                        F f) {

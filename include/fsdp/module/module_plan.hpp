@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a module is before it has memory: its groups, their names, and the schedules of its passes.
+/// The plan of a module, before it has memory: its groups, their names, and the schedules of its passes.
 #pragma once
 
 #include <array>
@@ -16,29 +16,29 @@
 
 namespace fsdp {
 
-/// Knows no type of a stack.
+/// The stack-independent part of a ShardedModule: groups, names and schedules.
 class ModulePlan {
  public:
-  /// `axes` are those of groups that are not resident; `overlaps`: collectives run beside computation.
+  /// `axes` are those of groups that are not resident; `overlaps`: whether collectives overlap computation.
   ModulePlan(UnitGroups groups, const sharding::Axes& axes, bool overlaps, bool keep_last_block);
   ~ModulePlan();
 
-  /// What the model's units were grouped into; a module takes the parameters out.
+  /// The groups of the model's parameters; the module moves the parameters out of them.
   std::vector<GroupedParameters>& grouped() { return grouped_; }
-  /// The next group's facts.
+  /// Adds the next group's facts.
   void add(const sharding::GroupFacts& facts);
-  /// Makes the lists of all passes that a purpose has, once all groups are there. Throws InputError for a list that the
-  /// executor could not run.
+  /// Makes and places the schedules of all passes of a purpose. Call it after the last `add`. Throws InputError for a
+  /// schedule that the executor could not run.
   void place(Purpose purpose, int micro_batches, FunctionRef<sharding::Schedule(const sharding::Problem&)> schedule_of);
 
-  /// As ShardedModule says.
+  /// See the functions of the same name in ShardedModule.
   /// @{
   const sharding::Problem& problem() const { return problem_; }
   const sharding::Names& names() const { return names_; }
   const std::vector<Reference>& references(int unit) const { return references_[static_cast<std::size_t>(unit)]; }
   int first_backward() const { return first_backward_; }
   /// @}
-  /// The placed lists, by pass, and the slots that serve all of them.
+  /// The placed schedules, by pass, and the sizes of slots that are large enough for all of them.
   /// @{
   const std::array<sharding::Schedule, sharding::pass_count>& schedules() const { return schedules_; }
   const sharding::SlotSizes& slots() const { return slots_; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Block inputs offloaded to host memory: copied out in forward, and back in backward one block ahead.
+/// Block inputs offloaded to host memory: copied out in forward, prefetched in backward one block ahead.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace fsdp {
 
-/// Inputs of blocks, last in first out. Copies run on a queue of their own where the device has queues.
+/// Offloaded inputs of blocks, last in first out. Copies run on a queue of their own if the device has queues.
 template <class Device, class T>
 class OffloadedInputs {
  public:
@@ -21,7 +21,7 @@ class OffloadedInputs {
 
   OffloadedInputs(Arena& arena, Stream& stream, std::size_t blocks) : arena_(arena), stream_(stream), inputs_(blocks) {}
 
-  /// Copies a block's input out, as the stream has it by now.
+  /// Enqueues the copy of a block's input to host memory, after the work that is on the stream now.
   void send(std::size_t block, Tensor<T> x) {
     Input& input = inputs_[block];
     input.mark = arena_.mark(Arena::End::low);
@@ -30,18 +30,18 @@ class OffloadedInputs {
     Offload::template transfer<T>(stream_, queue_, Tensor<const T>(x), input.x);
     input.sent = queue_.record();
   }
-  /// Work enqueued on the stream after this may overwrite what was sent.
+  /// Makes the stream wait for the copy: work enqueued after this may overwrite what was sent.
   void wait_until_sent(std::size_t block) { stream_.wait(inputs_[block].sent); }
 
-  /// Copies it back into `x`, which the stream has finished with by now. Blocks come in the reverse order.
+  /// Enqueues the copy back into `x`, after the work that is on the stream now. Call it for blocks in reverse order.
   void fetch(std::size_t block, Tensor<T> x) {
     Input& input = inputs_[block];
     queue_.wait(stream_.record());
     Offload::template transfer<T>(stream_, queue_, Tensor<const T>(input.x), x);
     input.fetched = queue_.record();
-    arena_.release(Arena::End::low, input.mark);  // later copies out follow on the same queue
+    arena_.release(Arena::End::low, input.mark);  // safe: later copies out run on the same queue, after this one
   }
-  /// Work enqueued on the stream after this may use what was fetched.
+  /// Makes the stream wait for the copy: work enqueued after this may use what was fetched.
   void wait_until_fetched(std::size_t block) { stream_.wait(inputs_[block].fetched); }
 
  private:

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A group of tensors that are gathered and reduced together: three buffers, and where they are now.
+/// A group of tensors that are gathered and reduced together: its buffers and the collectives on them.
 ///
-/// Over the mesh's inner axis tensors are always sharded; one rank alone, or a replicated group, is a shard that is
-/// whole. Over the outer axis weights are replicated and gradients reduced once a step; the optimizer's part may be
-/// sharded there too.
+/// Over the mesh's inner axis tensors are always sharded; on one rank, or in a replicated group, the single shard is
+/// the whole. Over the outer axis weights are replicated and gradients reduced once per step; what the optimizer steps
+/// may be sharded there too.
 #pragma once
 
 #include <algorithm>
@@ -25,9 +25,9 @@
 
 namespace fsdp {
 
-/// Main weights, model weights and main gradients of a group, placed as the strategy has them at rest, and the gathered
-/// and partial forms while a unit computes. Only `unshard` makes gathered weights; `reduce` uses the partial gradient
-/// up.
+/// A group's main weights, model weights and main gradients, placed as the strategy has them at rest, and its gathered
+/// weights and partial gradients while a unit computes. Gathered weights come from `unshard` and `unshard_in_group`
+/// alone; `reduce` consumes the partial gradient.
 template <class Stack>
 class ParameterGroup : public GroupTensors {
  public:
@@ -51,11 +51,11 @@ class ParameterGroup : public GroupTensors {
 
   using MainBuffer = buffer::DistributedBuffer<Main, MainSpace, Across, Shard>;
 
-  /// Whether the main weights are the model weights.
+  /// Whether main weights and model weights are the same memory.
   static constexpr bool one_copy = std::is_same_v<Main, Compute> && !offloaded;
   static constexpr bool optimizer_sharded_across = std::is_same_v<Across, Shard>;
 
-  /// `layout` is cut over the axes; `kept` over axes.keep, where there is one.
+  /// `layout` is over the ranks of the axes; `kept` over those of axes.keep, if there is one.
   ParameterGroup(std::vector<NamedParameter> parameters, int index, const Axes& axes, const sharding::GroupFacts& facts,
                  buffer::Layout layout, buffer::Layout kept)
       : GroupTensors(std::move(parameters), facts, std::move(layout), std::move(kept)),
@@ -65,27 +65,28 @@ class ParameterGroup : public GroupTensors {
     facts_.slot_elements = in_place() ? 0 : layout_->full_size;
   }
 
-  /// Whose ranks it is cut over.
+  /// The axes of its ranks.
   const Axes& axes() const { return axes_; }
-  /// Whether gathered weights and partial gradients are the buffers at rest: replicated, or alone.
+  /// Whether gathered weights and partial gradients are the buffers at rest: in a replicated group, or on one rank.
   bool in_place() const { return axes_.shard == nullptr; }
-  /// Whether this rank is the one that counts what it holds: of replicas, the first.
+  /// Whether this rank owns what it holds: the first of replicas does.
   bool owns() const { return optimizer_sharded_across || at_.replica == 0; }
 
   /// Elements of the buffers at rest on this rank.
   std::int64_t model_size() const { return layout_->local_size(at_.shard); }
-  /// Elements of the main weights on this rank; 0 of a group that has none.
+  /// Elements of the main weights on this rank; 0 if the group has none.
   std::int64_t main_size() const {
     if (!has_main()) return 0;
     return optimizer_sharded_across ? layout_->across_size(at_.shard) : model_size();
   }
-  /// Elements that this rank keeps after forward, of k ranks that keep the weights together; else 0.
+  /// Elements that this rank keeps after forward, if k ranks together keep the weights; else 0.
   std::int64_t kept_size() const { return axes_.keep == nullptr ? 0 : kept_size_of(axes_.keep->rank()); }
 
-  /// Whether there are main weights. Frozen weights are what the model computes with, and nothing wider.
+  /// Whether the group has main weights. A frozen group has only model weights, unless both are the same memory.
   bool has_main() const { return one_copy || facts_.trainable; }
 
-  /// With one_copy `main` is not read: the main weights lie among the model weights.
+  /// Sets the memory of the buffers at rest. With one_copy `main` is ignored: the main weights are part of the model
+  /// weights.
   void place(Main* main, Compute* model, Accumulate* gradient, Compute* kept) {
     model_ = {*layout_, at_, model};
     summed_ = {*layout_, at_, gradient};
@@ -98,19 +99,21 @@ class ParameterGroup : public GroupTensors {
       main_ = {*layout_, at_, main};
   }
 
-  /// What the optimizer steps (nothing without has_main), its rounded copy among the model weights, and its gradient.
+  /// What the optimizer steps: main weights (empty without has_main), their rounded copy in the model weights, and
+  /// their gradient.
   /// @{
   const MainBuffer& main() const { return main_; }
   const Buffer<Compute, Across, Shard>& model_part() const { return model_part_; }
   const Buffer<Accumulate, Across, Shard>& main_gradient() const { return main_gradient_; }
   /// @}
-  /// Model weights, and gradients as the inner axis summed them.
+  /// This rank's shard of the model weights, and of the gradients as reduced over the inner axis.
   /// @{
   const Buffer<Compute, Replicate, Shard>& model() const { return model_; }
   const Buffer<Accumulate, Partial, Shard>& summed_gradient() const { return summed_; }
   /// @}
 
-  /// Starts to gather the model weights' parts over the outer axis, in place, after `written`.
+  /// Starts the in-place all-gather of the model weights over the outer axis, after the event `written`. Does nothing
+  /// unless the optimizer is sharded there.
   void gather_across(const Event& written) {
     if constexpr (optimizer_sharded_across) {
       if (axes_.across == nullptr) return;
@@ -119,8 +122,8 @@ class ParameterGroup : public GroupTensors {
     }
   }
 
-  /// Starts to gather the weights at rest into `slot`, of layout().full_size elements; they were written before it was
-  /// free. Where in_place() it is not used.
+  /// Starts the all-gather of the weights at rest into `slot`, of layout().full_size elements. The weights must have
+  /// been written before `slot.free`. If in_place(), `slot` is not used.
   void unshard(const Slot<Compute, Device>& slot) {
     if (in_place()) {
       gathered_ = {*layout_, at_, model_.data()};
@@ -131,7 +134,7 @@ class ParameterGroup : public GroupTensors {
     comm::after(*axes_.shard, slot.free);
     gathering_ = buffer::redistribute(*axes_.shard, model_, gathered_, {"weights", index_});
   }
-  /// Copies this rank's part, of the k ranks that keep the weights together, out of the gathered weights.
+  /// Copies the part that this rank keeps, as one of k ranks, out of the gathered weights.
   void keep(Stream& stream) {
     for (const buffer::Run& run : kept_layout_->runs) {
       const int rank = axes_.keep->rank();
@@ -142,7 +145,7 @@ class ParameterGroup : public GroupTensors {
     }
     kept_ = stream.record();
   }
-  /// Starts to gather from the kept parts into `slot`.
+  /// Starts the all-gather of the kept parts into `slot`.
   void unshard_in_group(const Slot<Compute, Device>& slot) {
     const Coordinates at(axes_.keep->rank());
     gathered_ = {*layout_, at_, slot.open()};
@@ -152,46 +155,46 @@ class ParameterGroup : public GroupTensors {
         buffer::redistribute(*axes_.keep, Buffer<Compute, Shard>(*kept_layout_, at, kept_data_),
                              Buffer<Compute, Replicate>(*kept_layout_, at, slot.data), {"kept weights", index_});
   }
-  /// Whether the gathered weights have a slot, be the gather done or not.
+  /// Whether the gathered weights have memory, even if the gather is still running.
   bool is_gathered() const { return gathered_.placed(); }
-  /// Lets the group's collectives proceed, where the host moves.
+  /// Lets the group's collectives make progress, if their backend needs the host for it.
   void progress() {
     gathering_.progress();
     reducing_.progress();
   }
-  /// Work enqueued on `stream` after this may use the gathered weights.
+  /// Makes `stream` wait for the gather: work enqueued after this may use the gathered weights.
   void wait_for_weights(Stream& stream) {
     if (in_place())
       crossing_.wait(stream);
     else
       gathering_.wait(stream);
   }
-  /// Gives the gathered weights up.
+  /// Gives up the gathered weights.
   void reshard() { gathered_.consume(); }
 
-  /// Tensor `i`, whole. Throws LogicError where the group is not gathered.
+  /// Returns the gathered tensor `i`. Throws LogicError if the group is not gathered.
   Tensor<const Compute> weight(std::int64_t i) const { return gathered_.tensor(i); }
 
-  /// Names the buffer that this unit's backward writes into; `slot` is nullptr where in_place().
+  /// Sets the buffer that backward writes gradients to; `slot` is not used if in_place().
   void begin_gradient(Accumulate* slot) {
     partial_ = {*layout_, at_, in_place() ? summed_.data() : slot};
     if (!in_place()) std::fill_n(written_.get(), parameters_.size(), false);
   }
-  /// A frozen group's views have a shape and no memory.
+  /// Returns the gradient of tensor `i`. In a frozen group it has a shape and no memory.
   nn::GradientView<Accumulate> gradient(std::int64_t i) const {
     const auto index = static_cast<std::size_t>(i);
     return {facts_.trainable ? partial_.tensor(i) : Tensor<Accumulate>(nullptr, layout_->shapes[index]),
             &written_[index]};
   }
 
-  /// At the start of a step: the next reduction, or the first write where in place, replaces what is there.
+  /// Starts a step: the next reduction (or, if in_place(), the first write) overwrites the gradients.
   void begin_step() {
     reduced_ = false;
     std::fill_n(written_.get(), parameters_.size(), false);
   }
 
-  /// Clears the gradients that nothing was written to, then starts the reduction over the inner axis; of a replicated
-  /// group, over the outer one.
+  /// Zeroes the gradients that nothing was written to, then starts the reduction over the inner axis. A group that is
+  /// in_place() is reduced over the outer axis instead, unless reduce_across does that.
   void reduce(Stream& stream) {
     for (std::size_t i = 0; i < parameters_.size(); ++i)
       if (!written_[i]) {
@@ -208,14 +211,14 @@ class ParameterGroup : public GroupTensors {
                                            std::exchange(reduced_, true) ? Write::accumulate : Write::overwrite,
                                            {"gradients", index_});
   }
-  /// Starts the reduction over the outer axis of what the inner one summed.
+  /// Starts the reduction over the outer axis, after that over the inner one.
   void reduce_across(Stream& stream) {
     start_across(in_place() ? stream.record() : reducing_.done(), "gradients across");
   }
-  /// When the last reduction that was started is over.
+  /// Returns the event of the end of the last reduction that was started.
   Event reduced() { return reducing_.done(); }
-  /// Work enqueued on `stream` after this may use the reduced gradients. The events of this pass are not used any more:
-  /// work that follows `stream` follows them.
+  /// Ends a pass: makes `stream` wait for the last reduction, so that work enqueued after this may use the reduced
+  /// gradients. Drops the pass's events, since work that follows `stream` follows them.
   void end_pass(Stream& stream) {
     reducing_.wait(stream);
     crossing_ = {};
@@ -223,8 +226,8 @@ class ParameterGroup : public GroupTensors {
     reducing_ = {};
   }
 
-  /// Gathers the main weights (the model weights of a frozen group) whole into `full`, of layout().full_size elements,
-  /// for `stream` to use. `part` is workspace of model_size() elements.
+  /// Gathers the main weights (in a frozen group, the model weights) into `full`, of layout().full_size elements, for
+  /// work enqueued on `stream` after this. `part` is workspace of model_size() elements.
   void gather_main(Stream& stream, Main* part, Main* full) const {
     const Buffer<Main, Replicate, Shard> shard(*layout_, at_, part);
     const auto own = part_of(part);
@@ -252,7 +255,7 @@ class ParameterGroup : public GroupTensors {
  private:
   using Coordinates = buffer::Coordinates;
 
-  /// What the optimizer has of this rank's shard, which begins at `data`.
+  /// Returns the part of this rank's shard, which begins at `data`, that this rank's optimizer steps.
   template <class T>
   Buffer<T, Across, Shard> part_of(T* data) const {
     const Buffer<T, Replicate, Shard> whole(*layout_, at_, data);

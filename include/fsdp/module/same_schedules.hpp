@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ranks whose schedules differ would wait for each other's collectives until the deadline: here they are told before.
+/// A check that all ranks have the same schedules. Without it, ranks would wait for each other's collectives until the
+/// deadline.
 #pragma once
 
 #include <span>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A model whose weights, gradients and optimizer state are sharded over ranks: memory, groups, and the steps it can
-/// run.
+/// A model whose weights, gradients and optimizer state are sharded over ranks: its memory, groups and schedules.
 ///
 /// A model is an entry module that reads batches, a list of blocks, and a loss module (models/model.hpp).
 /// Memory is planned from the schedule and allocated in the constructor; a step allocates no tensor memory.
@@ -36,8 +35,8 @@
 
 namespace fsdp {
 
-/// A model whose weights, gradients and memory are sharded over the ranks of a communicator: what this rank holds at
-/// rest, slots for what is gathered, the arena, and the schedules of its passes. Executor computes with it.
+/// This rank's part of a sharded model: the buffers at rest, slots for gathered weights and gradients, the activation
+/// arena, and the schedules of its passes. Executor runs the passes.
 template <class ModelT>
 class ShardedModule {
  public:
@@ -59,7 +58,7 @@ class ShardedModule {
                 const RunShape& shape, Purpose purpose = Purpose::train)
       : ShardedModule(StackMesh<Stack>(communicator, sharding), std::move(model), sharding, tiling, shape, purpose) {}
 
-  /// On a mesh of as many axes as the strategy works on.
+  /// The same on a mesh, which must have as many axes as the strategy works on.
   template <int axes>
   ShardedModule(comm::Mesh<Comm, axes> mesh, Model model, typename Stack::Sharding sharding,
                 typename Stack::Tiling tiling, const RunShape& shape, Purpose purpose = Purpose::train)
@@ -70,9 +69,9 @@ class ShardedModule {
 
   /// All ranks.
   Comm& communicator() const { return mesh_.world(); }
-  /// The world and, where the strategy works on two axes, the outer and the inner one.
+  /// Returns the world's communicator and, if the strategy works on two axes, those of the outer and the inner axis.
   std::vector<Comm*> communicators() { return mesh_.communicators(); }
-  /// What it was made of, and where it computes.
+  /// The constructor's arguments, the activation arena and the compute stream.
   /// @{
   const Model& model() const { return model_; }
   const RunShape& shape() const { return shape_; }
@@ -80,35 +79,36 @@ class ShardedModule {
   typename Device::Arena& arena() { return arena_; }
   typename Device::Stream& stream() { return stream_; }
   /// @}
-  /// The host waits until all that was queued is done; before it reads what the device wrote.
+  /// Blocks the host until all enqueued work is done. Call it before the host reads what the device wrote.
   void synchronize() { comm::synchronize(mesh_.world(), stream_); }
   /// Counts this rank's tensors on the device.
   device::Ledger& ledger() { return ledger_; }
-  /// Counts what lives in host memory, activations apart.
+  /// Counts tensors that are offloaded to host memory, except activations.
   device::Ledger& offload_ledger() { return offload_ledger_; }
-  /// Activations in host memory, where inputs of blocks are offloaded.
+  /// The arena of offloaded block inputs in host memory.
   typename Offload::Arena& offload_arena() { return offload_arena_; }
-  /// Peak of tensor memory in host memory.
+  /// Peak bytes of tensors offloaded to host memory.
   std::int64_t offloaded_bytes() const {
     return offload_ledger_.peak() + (Device::counts_only ? offload_arena_.peak() : 0);
   }
-  /// In the order of sharding::Problem::groups.
+  /// The groups, in the order of sharding::Problem::groups.
   /// @{
   std::vector<Group>& groups() { return groups_; }
   const std::vector<Group>& groups() const { return groups_; }
   /// @}
-  /// The placed list of a pass; empty where the module's purpose has no such pass.
+  /// The placed schedule of a pass; empty if the module's purpose has no such pass.
   const sharding::Schedule& schedule(sharding::Pass pass) const {
     return plan_.schedules()[static_cast<std::size_t>(pass)];
   }
-  /// What the lists are made for, but for the pass and its micro-batches.
+  /// The problem that the schedules are made for, except for its pass and micro-batches.
   const sharding::Problem& problem() const { return plan_.problem(); }
   /// Which groups each unit uses.
   const std::vector<sharding::UnitUse>& uses() const { return problem().units; }
-  /// The lowest unit that has a backward: what stands before it needs nothing saved.
+  /// The lowest unit that has a backward; units before it save nothing.
   int first_backward() const { return plan_.first_backward(); }
 
-  /// Tensor memory by kind; what activations and scratch were at their common peak, with the communicators' scratch.
+  /// Tensor memory by kind. Activations and scratch are counted at their common peak; scratch includes the
+  /// communicators'.
   device::BytesByKind peak_bytes() const {
     device::BytesByKind bytes = ledger_.current();
     bytes[static_cast<std::size_t>(device::MemoryKind::activations)] = arena_.peak() - arena_.peak_scratch();
@@ -120,42 +120,42 @@ class ShardedModule {
   struct Piece {
     const NamedParameter* parameter = nullptr;
     std::int64_t begin = 0;  ///< first element, in the whole tensor
-    Tensor<Main> main;       ///< nothing where it is frozen and model weights are another copy: they are all there is
-    Tensor<Compute> model;   ///< the same memory as `main` where the types agree
+    Tensor<Main> main;       ///< empty if the piece is frozen and main weights would be a separate copy
+    Tensor<Compute> model;   ///< the same memory as `main` if Group::one_copy
     Tensor<const Accumulate> gradient;
-    std::int64_t resting = 0;  ///< where it starts among all that is trained here: the index into optimizer state
+    std::int64_t resting = 0;  ///< its first element among all trained ones of this rank: index into optimizer state
     bool trainable = true;
-    bool owned = true;  ///< of replicas, one rank owns a piece: it writes files and counts in norms
+    bool owned = true;  ///< one rank among replicas owns a piece: it writes it to files and counts it in norms
 
-    /// Whether there are main weights beside the model's.
+    /// Whether the piece has main weights.
     bool has_main() const { return main.data() != nullptr; }
     /// Elements of the piece.
     std::int64_t count() const { return model.numel(); }
   };
 
-  /// Everything this rank holds at rest; evaluation has no gradients.
+  /// Everything that this rank holds at rest. Gradients exist only in training.
   const std::vector<Piece>& pieces() const { return pieces_; }
-  /// Elements that are trained on this rank, padding included.
+  /// Number of elements that are trained on this rank, padding included.
   std::int64_t trained_size() const { return trained_size_; }
 
-  /// Its groups without the types of the stack.
+  /// Returns its groups as stack-independent bases.
   std::vector<const GroupTensors*> group_list() const {
     std::vector<const GroupTensors*> list;
     for (const Group& group : groups_) append(list, group);
     return list;
   }
-  /// Elements that a rank of the world holds at rest: those that are trained, all, and those that it keeps after
-  /// forward. Layouts may give ranks different parts.
+  /// Returns three counts of elements of a rank of the world: trained ones at rest, all at rest, and those that it
+  /// keeps after forward. They may differ between ranks.
   std::array<std::int64_t, 3> elements_of(int rank) const { return fsdp::elements_of(group_list(), rank); }
 
-  /// The first trained parameter of which some rank steps a part alone; empty where there is none. The same on all
-  /// ranks.
+  /// Returns the name of the first trained parameter of which some rank steps only a part; empty if there is none. The
+  /// same on all ranks.
   std::string first_cut() const {
     if (std::is_same_v<typename Stack::Sharding::AtRest, buffer::Replicate>) return {};
     return fsdp::first_cut(group_list(), std::is_same_v<typename Stack::OptimizerPlacement, buffer::Shard>);
   }
 
-  /// Rounds the main weights into the model weights; after they were set from outside.
+  /// Rounds the main weights into the model weights. Call it after main weights were set from outside.
   void sync_model_weights() {
     if constexpr (!Group::one_copy)
       for (const Piece& piece : pieces_)
@@ -163,21 +163,21 @@ class ShardedModule {
           device::enqueue(stream_, device::Copy<Main, Compute>{.x = Tensor<const Main>(piece.main), .y = piece.model});
   }
 
-  /// Names of units and groups, for people.
+  /// Names of units and groups, for messages.
   const sharding::Names& names() const { return plan_.names(); }
 
-  /// Slots of the placed schedule, by number.
+  /// The slots of the placed schedules, by number.
   /// @{
   WeightSlot& weight_slot(int index) { return weight_slots_[static_cast<std::size_t>(index)]; }
   GradientSlot& gradient_slot(int index) { return gradient_slots_[static_cast<std::size_t>(index)]; }
   /// @}
-  /// All slots are free after `event`, which is later than all uses of them so far.
+  /// Marks all slots as free after `event`, which must follow all uses of them so far.
   void free_slots(const typename Device::Event& event) {
     for (auto& slot : weight_slots_) slot.free = event;
     for (auto& slot : gradient_slots_) slot.free = event;
   }
 
-  /// Which tensor of which group a unit's i-th parameter is.
+  /// Returns, for each parameter of a unit, its group and its index in the group.
   const std::vector<Reference>& references(int unit) const { return plan_.references(unit); }
 
  private:
@@ -240,7 +240,7 @@ class ShardedModule {
 
   void allocate() {
     Sizes all;
-    bool reduces_across = false;  // then gradients at rest are read by other ranks
+    bool reduces_across = false;  // if so, other ranks read the gradients at rest
     for (const Group& group : groups_) {
       all.add(group);
       reduces_across = reduces_across || group.axes().across != nullptr;
@@ -259,7 +259,7 @@ class ShardedModule {
     allocate_slots();
   }
 
-  /// One group after the other in each block; there is no block of what nobody needs.
+  /// Gives every group its part of each block, one group after the other. A block that nobody needs is null.
   void place(Main* main, Compute* model, Accumulate* gradient, Compute* kept) {
     const auto part = []<class T>(T* block, std::int64_t at) { return block == nullptr ? nullptr : block + at; };
     Sizes at;
@@ -288,8 +288,8 @@ class ShardedModule {
   static std::int64_t bytes_of(std::int64_t elements) {
     return checked_multiply(elements, static_cast<std::int64_t>(sizeof(T)));
   }
-  /// A block of its own; in the communicator's shared memory where collectives let other ranks read it: the weights
-  /// that are gathered and the gradients that are reduced. Nothing else, since pages of other memory may be larger.
+  /// Allocates a block. Blocks that collectives of other ranks read (gathered weights, reduced gradients) lie in the
+  /// communicator's shared memory. Others do not, since ordinary memory may have larger pages.
   template <class T>
   T* keep(Kind kind, std::int64_t elements, bool read_by_peers) {
     const std::int64_t bytes = bytes_of<T>(elements);

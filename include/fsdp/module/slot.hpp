@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Memory that groups take turns in.
+/// Slots: memory that groups use in turn.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,15 @@
 
 namespace fsdp {
 
-/// One slot for gathered weights or for a unit's gradients; nullptr where a group's buffer at rest serves.
+/// A slot for gathered weights or for a unit's gradients. `data` is null if the group is used in its buffer at rest.
 template <class T, class Device>
 struct Slot {
   T* data = nullptr;
   std::int64_t size = 0;             ///< elements
-  typename Device::Event free = {};  ///< when its last user was done with it
+  typename Device::Event free = {};  ///< when its last user has finished with it
 
-  /// Makes the slot usable, or unusable (see Device::poison) until it is opened again.
+  /// `open` makes the slot usable and returns its memory; `close` poisons it until the next `open` (see
+  /// Device::poison).
   T* open() const {
     if (data != nullptr) Device::unpoison(reinterpret_cast<std::byte*>(data), bytes());
     return data;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A stack of four policies: the only judge of which of them fit together.
+/// A stack of four policies. This is the only place that checks whether they fit together.
 #pragma once
 
 #include <string>
@@ -17,13 +17,18 @@
 
 namespace fsdp {
 
-/// How a model shards, communicates, rounds and tiles. Policies are types; their numbers are values of those types.
+/// The four policies of a model: sharding, communication, precision and tiling. Policies are types; their numbers are
+/// values of those types.
 template <class ShardingT, class CommT, class PrecisionT, class TilingT>
 struct Stack {
-  static_assert(check_sharding<ShardingT>());
-  static_assert(comm::check_communicator<CommT>());
-  static_assert(check_precision<PrecisionT>());
-  static_assert(tiling::check_tiling<TilingT>());
+  static_assert(check_sharding<ShardingT>(),
+                "fsdp: the first argument of Stack<Sharding, Comm, Precision, Tiling> is no sharding strategy");
+  static_assert(comm::check_communicator<CommT>(),
+                "fsdp: the second argument of Stack<Sharding, Comm, Precision, Tiling> is no communicator");
+  static_assert(check_precision<PrecisionT>(),
+                "fsdp: the third argument of Stack<Sharding, Comm, Precision, Tiling> is no precision");
+  static_assert(tiling::check_tiling<TilingT>(),
+                "fsdp: the fourth argument of Stack<Sharding, Comm, Precision, Tiling> is no tiling");
   static_assert(device::check_device<typename CommT::Device>());
 
   using Sharding = ShardingT;
@@ -49,11 +54,11 @@ struct Stack {
       std::is_same_v<typename Precision::Main, float> && std::is_same_v<typename Precision::Accumulate, float>,
       "fsdp: optimizers and the weight-gradient matmuls work in float; make the precision's Main and Accumulate float");
 
-  /// The same stack on another communicator, and so on another device: what the dry run is made of.
+  /// The same stack with another communicator, and so on another device. The dry run uses it.
   template <class OtherComm>
   using WithComm = Stack<Sharding, OtherComm, Precision, Tiling>;
 
-  /// Such as "fsdp2 / threads / bf16".
+  /// Returns text such as "fsdp2 / threads / bf16".
   static std::string name(const Sharding& sharding = {}) {
     return policy_text(sharding) + " / " + policy_text<Comm>() + " / " + policy_text<Precision>();
   }

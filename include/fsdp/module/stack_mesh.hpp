@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The ranks that a stack works on: a mesh of as many axes as its strategy has, and each group's axes on it.
+/// The mesh of ranks that a stack works on, with as many axes as its strategy has, and each group's axes on it.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,21 @@
 
 #include <comm/mesh.hpp>
 #include <fsdp/buffer/placement.hpp>
+#include <fsdp/core/error.hpp>
 #include <fsdp/sharding/problem.hpp>
 
 namespace fsdp {
 
-/// The communicators of a group; nullptr where an axis has one rank.
+/// The communicators of a group; nullptr for an axis of one rank.
 template <class Comm>
 struct GroupAxes {
-  Comm* shard = nullptr;   ///< cuts the tensors
-  Comm* across = nullptr;  ///< holds the same shards
-  Comm* keep = nullptr;    ///< keeps the weights together after forward (FullyShard over k ranks)
+  Comm* shard = nullptr;   ///< ranks over which tensors are sharded
+  Comm* across = nullptr;  ///< ranks that hold the same shards
+  Comm* keep = nullptr;    ///< ranks that together keep the weights after forward (FullyShard over k ranks)
 
   /// Ranks of an axis.
   static int size(const Comm* axis) { return axis == nullptr ? 1 : axis->size(); }
-  /// This rank's place on an axis.
+  /// This rank's index on an axis.
   static int rank(const Comm* axis) { return axis == nullptr ? 0 : axis->rank(); }
 };
 
@@ -35,23 +36,23 @@ class StackMesh {
   using Sharding = typename Stack::Sharding;
   using Mesh = comm::Mesh<Comm, Stack::mesh_axes>;
 
-  /// Collective where the strategy works on two axes. `world` must outlive it.
+  /// Collective if the strategy works on two axes. `world` must outlive it.
   StackMesh(Comm& world, const Sharding& sharding) : mesh_(make(world, sharding)) {}
-  /// Of a mesh that was made before; one of another number of axes does not compile.
+  /// Takes an existing mesh. A mesh with another number of axes than the strategy's does not compile.
   template <int axes>
   explicit StackMesh(comm::Mesh<Comm, axes> mesh) : mesh_(fitting(std::move(mesh))) {}
 
   /// All ranks.
   Comm& world() const { return mesh_.world(); }
-  /// One or two axes.
+  /// The mesh, of one or two axes.
   Mesh& mesh() { return mesh_; }
-  /// The world and, where the strategy works on two axes, the outer and the inner one.
+  /// Returns the world's communicator and, if the strategy works on two axes, those of the outer and the inner axis.
   std::vector<Comm*> communicators() {
     std::vector<Comm*> list{&mesh_.world()};
     if constexpr (Stack::mesh_axes == 2) list.insert(list.end(), {&mesh_.replicate_axis(), &mesh_.shard_axis()});
     return list;
   }
-  /// What they hold besides the caller's tensors.
+  /// Bytes that the communicators hold besides the caller's tensors.
   std::int64_t scratch_bytes() const {
     const auto bytes = [](const Comm& communicator) -> std::int64_t {
       if constexpr (requires { communicator.scratch_bytes(); })
@@ -64,17 +65,23 @@ class StackMesh {
     return sum;
   }
 
-  /// Sizes of the axes, for groups that are not resident.
+  /// Returns the sizes of the axes for groups that are not resident. Throws InputError where a strategy on two axes
+  /// uses one.
   sharding::Axes axes(const sharding::Facts& facts) const {
     if constexpr (Stack::mesh_axes == 2) {
       if (facts.across != sharding::Across::nothing)
         return {.shard = mesh_.shards(), .across = world().size() / mesh_.shards()};
-      return {.shard = world().size(), .keep = facts.group_after_forward ? mesh_.shards() : 0};
+      require<InputError>(
+          facts.group_after_forward, "sharding: a strategy works on groups of ", mesh_.shards(),
+          " ranks, and its facts use them for nothing: all ranks would share one model; set facts.across to "
+          "sharding::Across::all_reduce (each group holds a whole model), or facts.group_after_forward "
+          "(groups keep the weights after forward)");
+      return {.shard = world().size(), .keep = mesh_.shards()};
     }
     return {.shard = world().size()};
   }
 
-  /// Of a group that is `resident`, or not, in a problem with these axes.
+  /// Returns the communicators of a group that is `resident` or not, in a problem with these axes.
   GroupAxes<Comm> axes_of(bool resident, const sharding::Facts& facts, const sharding::Problem& problem) {
     const auto axis = [](Comm& communicator) { return communicator.size() > 1 ? &communicator : nullptr; };
     Comm* const all = axis(world());

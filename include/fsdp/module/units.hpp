@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A model's list of units, and how it is turned into groups of tensors that are gathered and reduced together.
+/// A model's list of units, and the groups of tensors made from it, which are gathered and reduced together.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace fsdp {
 
-/// A parameter of a model: its checkpoint name, and the rest as its module says (nn::Parameter).
+/// A parameter of a model: its full checkpoint name; the other fields are those of nn::Parameter.
 struct NamedParameter {
   std::string name;
   Shape shape;
@@ -28,7 +28,7 @@ struct NamedParameter {
   bool adapter = false;
 };
 
-/// A unit's parameters, and whether its backward takes them.
+/// A unit's parameters, and whether its backward needs them.
 struct UnitParameters {
   std::vector<NamedParameter> parameters;
   bool backward_needs_weights = true;
@@ -39,7 +39,8 @@ struct UnitParameters {
 void add_unit(std::vector<UnitParameters>& units, std::span<const nn::Parameter> fields, const std::string& prefix,
               bool backward_needs_weights);
 
-/// Of every unit of a model in order, entry, blocks and head: the only list of a model's parameters there is.
+/// Returns the parameters of all units of a model, in the order entry, blocks, head. This is the only list of a model's
+/// parameters.
 template <class Model>
 std::vector<UnitParameters> unit_parameters(const Model& model) {
   using Local = typename Model::Local;
@@ -57,12 +58,12 @@ std::vector<UnitParameters> unit_parameters(const Model& model) {
   return units;
 }
 
-/// Every parameter of the units once, in their order; a shared weight stands where it is first named.
+/// Returns every parameter of the units once, in order; a shared weight appears where it is first named.
 std::vector<NamedParameter> distinct_parameters(std::span<const UnitParameters> units);
-/// Elements of all of them.
+/// Returns the number of elements of all distinct parameters.
 std::int64_t distinct_elements(std::span<const UnitParameters> units);
 
-/// The same of a model's units.
+/// The same for a model's units.
 /// @{
 template <class Model>
 std::vector<NamedParameter> parameter_list(const Model& model) {
@@ -74,14 +75,15 @@ std::int64_t parameter_count(const Model& model) {
 }
 /// @}
 
-/// Choices about a model's units, whatever the strategy. Patterns are whole names with * and ?, as in a shell.
+/// Choices about a model's units that do not depend on the strategy. Patterns match whole names, with * and ? as in a
+/// shell.
 struct Units {
   std::int64_t blocks_per_unit = 1;          ///< blocks whose weights are gathered and reduced together
-  std::int64_t merge_below = 0;              ///< a unit of fewer elements joins its neighbour
-  bool recompute = false;                    ///< blocks save their input alone (nn/recomputed.hpp)
-  bool offload_inputs = false;               ///< what recomputed blocks save lives in host memory (device/offload.hpp)
-  bool keep_last_block = true;               ///< the last block's weights stay through the head
-  std::vector<std::string> replicated = {};  ///< not sharded: whole on every rank, gradients all-reduced once a step
+  std::int64_t merge_below = 0;              ///< a unit with fewer elements joins its neighbour
+  bool recompute = false;                    ///< blocks save only their input (nn/recomputed.hpp)
+  bool offload_inputs = false;               ///< saved block inputs live in host memory (device/offload.hpp)
+  bool keep_last_block = true;               ///< the last block's weights stay gathered through the head
+  std::vector<std::string> replicated = {};  ///< not sharded: whole on every rank, gradients all-reduced once per step
   /// Not trained: no gradient, no optimizer state, no reduction. In a model with adapters all other parameters are
   /// frozen too.
   std::vector<std::string> frozen = {};
@@ -89,25 +91,25 @@ struct Units {
   friend bool operator==(const Units&, const Units&) = default;
 };
 
-/// Whether a shell pattern matches the name.
+/// Whether any of the shell patterns matches the name.
 bool matches_any(const std::vector<std::string>& patterns, const std::string& name);
 
-/// A unit as people call it: "embedding", "block 3", "head".
+/// Returns a unit's name for messages: "embedding", "block 3", "head".
 std::string unit_name(int unit, int units);
 
-/// Tensors that go together.
+/// Tensors that are gathered and reduced together.
 struct GroupedParameters {
-  std::string name;  ///< for people
+  std::string name;  ///< for messages
   std::vector<NamedParameter> parameters;
   bool replicated = false;
   bool frozen = false;
-  bool persistent = false;  ///< small tensors, held through a step once gathered
+  bool persistent = false;  ///< small tensors: once gathered, they are held to the end of the step
 
-  /// Of all its tensors, without padding.
+  /// Elements of all its tensors, without padding.
   std::int64_t elements() const;
 };
 
-/// Which tensor of which group a unit's parameter is.
+/// A unit's parameter as a group and an index into that group's tensors.
 struct Reference {
   int group = 0;  ///< below 0: the unit has no such parameter
   int index = 0;
@@ -116,21 +118,23 @@ struct Reference {
   bool present() const { return group >= 0; }
 };
 
-/// What group_parameters makes of a model's units.
+/// The result of group_parameters.
 struct UnitGroups {
   std::vector<GroupedParameters> groups;
   std::vector<sharding::UnitUse> uses;             // [units]
   std::vector<std::vector<Reference>> references;  // [units][fields of the unit]
 };
 
-/// Cuts the parameters of an embedding, equal blocks and a head into groups: one for each unit first, in order; then
-/// one for each weight that units far apart share; then the parts of units that are treated apart. Tensors up to
-/// `persistence_threshold` elements are persistent. Throws InputError where a number makes no sense, a pattern matches
-/// nothing, or everything is frozen.
+/// Puts the parameters of an entry, blocks and a head into groups. First comes one group per unit, in order (units may
+/// be merged, as `choices` say); then one for each weight that different units share; then those parts of units that
+/// are replicated, frozen or persistent unlike the rest. Tensors of at most `persistence_threshold` elements are
+/// persistent. Throws InputError if a number of `choices` is out of range, a pattern matches nothing, or everything is
+/// frozen.
 UnitGroups group_parameters(std::span<const UnitParameters> units, const Units& choices,
                             std::int64_t persistence_threshold);
 
-/// What a schedule must know of a group; `sharded`: whether the strategy shards what is not replicated.
+/// Returns what a schedule must know about a group. `sharded`: whether the strategy shards groups that are not
+/// replicated.
 sharding::GroupFacts facts_of(const GroupedParameters& group, const sharding::Facts& facts, bool sharded);
 
 }  // namespace fsdp

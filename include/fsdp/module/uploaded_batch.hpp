@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Micro-batches where the device reads them, for as long as an object lives.
+/// Micro-batches in memory that the device reads; an object owns that memory.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@
 
 namespace fsdp {
 
-/// Micro-batches in the activation arena, at the same place whenever they have the same sizes, so that captured steps
-/// find them. Its memory is given back when it is destroyed; make the next one after that.
+/// Micro-batches in the activation arena. Micro-batches of equal sizes have equal addresses, so that captured steps
+/// find them. The destructor releases the memory; construct the next one after that.
 template <class BatchT, class L>
 class Uploaded {
  public:
   using End = typename L::Arena::End;
   struct MicroBatch {
-    BatchT host;  ///< its memory must stay until the device has come so far
+    BatchT host;  ///< its memory must stay valid until the device has read it
     nn::UploadedBatch<BatchT, L> device;
   };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a model is fed: a micro-batch of its own type, in host memory, and the same where the device reads it.
+/// A model's input: a micro-batch of the model's own type in host memory, and its copy where the device reads it.
 ///
 /// Not here: where batches come from (data/source.hpp), and whether a model can use one (models/model.hpp).
 #pragma once
@@ -16,12 +16,12 @@
 
 namespace fsdp {
 
-/// What micro-batches hold.
+/// Counts of one or several micro-batches.
 struct BatchCounts {
   std::int64_t valid_targets = 0;  ///< the mean loss divides by it
   std::int64_t squares = 0;  ///< sum of the squares of the documents' lengths: twice the pairs that attention sees
 
-  /// Counts of both.
+  /// Adds another micro-batch's counts.
   BatchCounts& operator+=(const BatchCounts& other) {
     valid_targets += other.valid_targets;
     squares += other.squares;
@@ -36,9 +36,9 @@ namespace fsdp::nn {
 
 /// One rank's micro-batch: a value that views host memory, `sequences` of equal length, one after the other.
 ///
-/// `upload(context)` gives an aggregate with `input` for the entry and `targets` for the head. `pattern()` is what a
-/// captured step depends on beside values, such as rows without a target. A member `documents` (device/documents.hpp)
-/// cuts sequences further.
+/// `upload(context)` returns an aggregate with `input` for the entry and `targets` for the head. `pattern()` returns
+/// what a captured step depends on besides values, such as which rows have a target; only a step with equal patterns
+/// can be replayed. An optional member `documents` (device/documents.hpp) splits the sequences further.
 template <class B, class L>
 concept Batch = std::copyable<B> && requires(const B batch, Context<L>& context) {
   { batch.sequences } -> std::convertible_to<std::int64_t>;
@@ -55,7 +55,8 @@ using InputOf = std::remove_cvref_t<decltype(std::declval<UploadedBatch<B, L>&>(
 template <class B, class L>
 using TargetsOf = std::remove_cvref_t<decltype(std::declval<UploadedBatch<B, L>&>().targets)>;
 
-/// A tensor where the device reads it: itself, or a copy that is saved in the context's arena.
+/// Returns a tensor that the device can read: `list` itself if the device reads host memory, else a copy in the
+/// context's arena.
 template <class L, class T>
 Tensor<const T> on_device(Context<L>& context, Tensor<const T> list) {
   using Device = typename L::Device;

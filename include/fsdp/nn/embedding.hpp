@@ -43,7 +43,7 @@ struct Embedding : ModuleTypes<L, EmbeddingFields> {
                 Tensor<const Compute> dy) const;
 };
 
-/// The same for blocks whose attention rotates queries and keys.
+/// An Embedding that also makes the rotary table for blocks whose attention rotates queries and keys.
 template <class L>
 struct RotaryEmbedding : Embedding<L> {
   std::int64_t head_dim = 0;
@@ -72,7 +72,7 @@ void Embedding<L>::backward(Context<L>& context, const Gradients& gradients, Ten
 template <class L>
 typename RotaryEmbedding<L>::Shared RotaryEmbedding<L>::share(Context<L>& context) const {
   const std::int64_t rows = context.positions.empty() ? context.sequence_length : context.sequences;
-  const auto table = context.template save<float>({rows, head_dim});  // [S, d]; of sequences that go on a row each
+  const auto table = context.template save<float>({rows, head_dim});  // [S, d]; in a decoding pass [sequences, d]
   device::enqueue(
       context.stream,
       device::RotaryTable{.theta = theta, .scaling = scaling, .table = table, .positions = context.positions.device});

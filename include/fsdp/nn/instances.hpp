@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Modules that the library holds compiled: those of the program's stacks, on the CPU and on Meta.
+/// Modules that are compiled into the library: those of the program's stacks, on the CPU and on Meta.
 ///
-/// A stack with one of these Locals links them; any other compiles its own. src/nn/ instantiates them, one Local a
-/// file. Members that a stack calls stand outside of their classes where they are long: what is defined inside is
-/// inline, and a compiler reads its templates again in every stack.
+/// A stack with one of these Locals links them; any other stack instantiates its own. src/nn/ instantiates one Local
+/// per file. Long members that a stack calls are defined outside their class: a member defined inside is inline, and a
+/// compiler instantiates it again in every stack.
 #pragma once
 
 #include <fsdp/device/cpu.hpp>

@@ -2,9 +2,9 @@
 /// @file
 /// The head of a language model: final norm, vocabulary projection and cross-entropy, tile by tile.
 ///
-/// Loss and gradients are made in one go, so that logits exist for one tile at a time and never as [tokens,
-/// vocabulary]. Where even a tile's logits are too many, they exist for one block of the vocabulary at a time. Tokens
-/// without a target are left out.
+/// Loss and gradients are computed together, so that logits exist for one tile at a time and never as [tokens,
+/// vocabulary]. If even a tile's logits are too large, they exist for one block of the vocabulary at a time. Tokens
+/// without a target are skipped.
 #pragma once
 
 #include <algorithm>
@@ -27,14 +27,13 @@
 
 namespace fsdp::nn {
 
-/// The final norm, and the matrix of scores.
+/// The final norm and the vocabulary projection.
 template <class V>
 struct LossHeadFields {
   V norm, weight;  // [H], [V, H]
 };
 
-/// Norm, scores and cross-entropy: loss and gradients in one go, one tile of tokens at a time, so that all scores never
-/// exist at once.
+/// Final norm, logits and cross-entropy. Loss and gradients are computed together, one tile of tokens at a time.
 template <class L>
 struct LossHead : ModuleTypes<L, LossHeadFields> {
   using Types = ModuleTypes<L, LossHeadFields>;
@@ -57,27 +56,29 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
   }
 
   /// Adds the sum of the tokens' negative log likelihoods to loss[0]; dx and the weights' gradients are those of
-  /// scale * that sum. Rows with a negative target are left out before anything is computed: their dx is 0. Without any
-  /// other row no gradient is written.
+  /// `scale` times that sum. Rows with a negative target are skipped: nothing is computed for them, and their dx is 0.
+  /// If all targets are negative, no gradient is written.
   void loss(Context<L>& context, const Weights& weights, const Gradients& gradients, Tensor<const Compute> x,
             const Targets& targets, float scale, Tensor<Compute> dx, Tensor<double> loss) const;
 
+  /// Adds the same sum to loss[0], without gradients.
   void loss_only(Context<L>& context, const Weights& weights, Tensor<const Compute> x, const Targets& targets,
                  Tensor<double> loss) const;
 
   std::int64_t logits_columns() const { return vocabulary; }
-  /// All logits [T, V]: for generation and tests, where T is small.
+  /// Computes all logits [T, V]: for generation and tests, where T is small.
   void logits(Context<L>& context, const Weights& weights, Tensor<const Compute> x, Tensor<Compute> logits) const;
 
-  /// Rows of a tile are a multiple of this many, where there are several tiles: one number a row fills whole cache
-  /// lines, so that the plan is exact to the byte.
+  /// If there are several tiles, a tile's rows are a multiple of this: buffers with one number per row then fill whole
+  /// cache lines, so that the plan is exact to the byte.
   static constexpr std::int64_t row_step = device::alignment / std::int64_t{sizeof(float)};
 
-  /// Nothing is kept; of blocks of columns all but one are computed again for the gradient.
+  /// Returns the tiling plan. Nothing is kept; if there are blocks of columns, the gradient recomputes all but the
+  /// last.
   tiling::TilePlan plan(Context<L>& context) const;
 
  private:
-  /// Calls body(the rows of a tile) for each tile of the rows that count.
+  /// Calls body(runs) with the rows of each tile of the valid rows.
   template <class Body>
   static void for_each_tile(Context<L>& context, const RowRuns& valid, const tiling::TilePlan& plan, Body body) {
     const RowTiles tiles(valid, plan.longest_tile());
@@ -94,7 +95,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     });
   }
 
-  /// The rows of a tile, side by side whatever lay between them. Matmuls may see more, which are zeros: R >= t.
+  /// The rows of a tile, packed together. Matmuls may see R >= t rows; the additional ones are zeros.
   struct Rows {
     Tensor<Compute> normed;        // [R, H], then its gradient
     Tensor<float> rstd;            // [t]
@@ -116,8 +117,8 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     Tensor<Compute> logits;  // [R, c]: of the last block
   };
 
-  /// Bytes of a tile of `rows` for its loss alone, with its first gradients and with added ones. A context remembers
-  /// them: its threads must stay what they are.
+  /// Returns the peak bytes of a tile of `rows` for the loss alone, with first gradients and with added gradients. The
+  /// context caches them, so its number of threads must not change.
   const std::array<std::int64_t, 3>& peaks_of(Context<L>& context, std::int64_t rows, std::int64_t columns) const {
     const auto [known, missing] = context.head_peaks.try_emplace({rows, columns});
     if (!missing) return known->second;
@@ -134,8 +135,8 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     return known->second;
   }
 
-  /// Rows that matmuls compute for a tile of `rows`: those of the longest tile, where the matmul library would take
-  /// more scratch for fewer rows than for it (oneDNN's bf16 matmuls with AMX do), which no plan has room for.
+  /// Returns how many rows matmuls compute for a tile of `rows`. That is the longest tile's number if the matmul
+  /// library would take more scratch for fewer rows (oneDNN's bf16 matmuls with AMX do): the plan has no room for more.
   std::int64_t computed_rows(Context<L>& context, std::int64_t rows, const tiling::TilePlan& plan) const {
     const std::int64_t longest = plan.longest_tile();
     if (rows == longest || context.decided != nullptr) return rows;
@@ -166,7 +167,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     return rows;
   }
 
-  /// All columns at once: normed becomes its gradient.
+  /// Computes loss and gradients over all columns at once. `normed` is overwritten with its gradient.
   void whole(Context<L>& context, const Weights& weights, const Gradients& gradients, const Rows& rows, float scale,
              Tensor<double> loss) const {
     typename L::Frame frame(context.arena);
@@ -183,7 +184,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     context.progress();
   }
 
-  /// The same in blocks of columns, twice over them: for log sum exp, then back for the gradient.
+  /// Does the same in blocks of columns, in two passes: forward for log-sum-exp, then in reverse for the gradient.
   void blocks(Context<L>& context, const Weights& weights, const Gradients& gradients, const Rows& rows,
               std::int64_t columns, float scale, Tensor<double> loss) const {
     typename L::Frame frame(context.arena);
@@ -216,7 +217,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     device::enqueue(context.stream, device::Copy<float, Compute>{.x = sum, .y = rows.normed});
   }
 
-  /// The state of all blocks; the last one's logits stay.
+  /// Returns the cross-entropy state of all blocks; the last block's logits stay in `logits`.
   Blocks fold_blocks(Context<L>& context, const Weights& weights, const Rows& rows, std::int64_t columns,
                      typename L::Frame& frame) const {
     const Blocks all{.state = frame.template allocate<double>({rows.targets.numel(), device::cross_entropy_state}),

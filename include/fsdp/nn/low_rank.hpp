@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// LoRA (Hu et al. 2021): a linear layer y = x W^T with a path of low rank beside it, y += s dropout(x) A^T B^T.
+/// LoRA (Hu et al. 2021): a linear layer y = x W^T with a low-rank path beside it, y += s dropout(x) A^T B^T.
 ///
-/// A is [r, in] and B is [out, r]; B begins at zero, so that the path adds nothing at first. W is frozen, by being no
-/// adapter where others are (module/units.hpp). A module gives its projections such paths through LowRankPath: N of
-/// them where N projections read the same input, so that their A are one matmul and see the same dropout.
+/// A is [r, in] and B is [out, r]. B starts at zero, so that the path adds nothing at first. W is frozen, since a model
+/// with adapter parameters trains nothing else (module/units.hpp). A LowRankPath computes the paths of N projections
+/// that read the same input: their A are one matmul and see the same dropout.
 #pragma once
 
 #include <algorithm>
@@ -19,18 +19,19 @@
 
 namespace fsdp::nn {
 
-/// The paths of N projections that read one input; by value, so that one program trains with them and without.
+/// The low-rank paths of N projections that read the same input. These are run-time values: one instantiation works
+/// with and without paths.
 template <std::size_t N>
 struct LowRank {
   std::int64_t rank = 0;     ///< r
   float scale = 1;           ///< s: alpha / r, or alpha / sqrt(r) (Kalajdzievski 2023)
-  float dropout = 0;         ///< of x in training; 0: none
-  std::uint64_t key = 0;     ///< of the dropout: each input of a model has another
+  float dropout = 0;         ///< rate of dropout, applied to x in training; 0: none
+  std::uint64_t key = 0;     ///< of the dropout; another one for each input in a model
   std::array<bool, N> on{};  ///< which of the projections have one
 
   /// Whether there is a path at all.
   bool any() const { return std::find(on.begin(), on.end(), true) != on.end(); }
-  /// Columns of all paths beside each other.
+  /// Columns of all paths together: r for each.
   std::int64_t columns() const { return rank * std::count(on.begin(), on.end(), true); }
 };
 
@@ -40,20 +41,21 @@ struct LowRankFields {
   std::array<V, N> a, b;  // [r, in], [out, r]; absent where a projection has none
 };
 
-/// Literals, as in Parameter.
+/// Names of A and B: string literals, as in Parameter.
 struct LowRankNames {
   const char* a;
   const char* b;
 };
 
-/// `outs`: rows of each projection's weight.
+/// Returns the parameters of the paths, absent where a projection has no path. `in` and `outs`: columns and rows of the
+/// projections' weights.
 template <std::size_t N>
 LowRankFields<N, Parameter> low_rank_parameters(const LowRank<N>& paths, const std::array<LowRankNames, N>& names,
                                                 std::int64_t in, const std::array<std::int64_t, N>& outs) {
   LowRankFields<N, Parameter> fields;
   fields.a.fill(Parameter::absent());
   fields.b.fill(Parameter::absent());
-  bool follows = false;  // another A
+  bool follows = false;  // whether an A came before
   for (std::size_t i = 0; i < N; ++i) {
     if (!paths.on[i]) continue;
     fields.a[i] = {.name = names[i].a,
@@ -67,7 +69,8 @@ LowRankFields<N, Parameter> low_rank_parameters(const LowRank<N>& paths, const s
   return fields;
 }
 
-/// The paths over some rows of a batch, and some columns of x and y. Memory is the arena's scratch.
+/// The computations of the paths, for some rows of a batch and some columns of x and y. Their scratch comes from the
+/// arena.
 template <class L, std::size_t N>
 class LowRankPath {
  public:
@@ -78,12 +81,13 @@ class LowRankPath {
   template <class T>
   using Each = std::array<Tensor<T>, N>;
 
-  /// `weights` of the columns that are computed; rows and columns of x are its part of the batch from these on.
+  /// `weights` are those of the computed columns. `first_row` and `first_column` say where x begins in the batch's
+  /// whole input: dropout depends on it.
   LowRankPath(Context<L>& context, const LowRank<N>& paths, const Weights& weights, std::int64_t first_row = 0,
               std::int64_t first_column = 0)
       : context_(&context), paths_(&paths), weights_(&weights), first_row_(first_row), first_column_(first_column) {}
 
-  /// y_i += s dropout(x) A_i^T B_i^T: x [t, in], y_i [t, out_i], or where there is no path anything.
+  /// y_i += s dropout(x) A_i^T B_i^T: x [t, in], y_i [t, out_i]. A projection without a path may have any y_i.
   template <class Y>
   void forward(Tensor<const Compute> x, const Each<Y>& y) const {
     if (!paths_->any()) return;
@@ -101,7 +105,7 @@ class LowRankPath {
     });
   }
 
-  /// du = s [dy_0 B_0, dy_1 B_1, ...]: du [t, columns()], which the two below read.
+  /// du = s [dy_0 B_0, dy_1 B_1, ...]: du [t, columns()], which the next two functions read.
   void backward(const Each<const Compute>& dy, Tensor<Compute> du) const {
     if (!paths_->any()) return;
     if (const Tensor<const Compute> all = beside(dy); all.data() != nullptr) {
@@ -155,8 +159,9 @@ class LowRankPath {
     context_->progress();
   }
 
-  /// The outputs of all projections as one matrix, where they are all there is of its columns; else nothing. oneDNN's
-  /// matmul into columns with gaps is several times slower than one without, zeros of the other projections included.
+  /// Returns the outputs of all projections as one matrix if together they are contiguous, else an empty tensor.
+  /// oneDNN's matmul into a contiguous matrix is several times faster than into a slice of columns, even with the extra
+  /// work on zeros.
   template <class T>
   static Tensor<T> beside(const Each<T>& outputs) {
     std::int64_t columns = 0;
@@ -168,7 +173,8 @@ class LowRankPath {
     return rows <= 1 || outputs[0].row_stride() == columns ? Tensor<T>(outputs[0].data(), {rows, columns})
                                                            : Tensor<T>();
   }
-  /// B of all paths, each in its projection's rows and its own columns: [rows of all projections, columns()].
+  /// Returns the block-diagonal matrix of all B, [rows of all projections, columns()]: each in its projection's rows
+  /// and its path's columns.
   template <class T>
   Tensor<const Compute> diagonal_b(typename L::Frame& frame, const Each<T>& outputs) const {
     std::int64_t rows = 0;
@@ -233,8 +239,8 @@ class LowRankPath {
     enqueue(device::Matmul<Compute, Accumulate>{
         .a = device::transposed(left), .b = right, .c = gradient.tensor, .write = gradient.next()});
   }
-  /// The A of all paths as one matrix, where they follow each other in memory; else nothing. One alone may be a slice
-  /// of columns.
+  /// Returns the A of all paths as one matrix if they are adjacent in memory, else an empty tensor. A single A may be a
+  /// slice of columns.
   Tensor<const Compute> stacked_a() const {
     const Tensor<const Compute>* first = nullptr;
     const Compute* next = nullptr;

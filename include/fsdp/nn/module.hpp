@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a module is: pure functions over gathered weights, and the types that they are written in.
+/// Modules: pure functions over gathered weights, and the types in their signatures.
 ///
-/// A module owns no weights. It lists its parameters in an aggregate `Fields<V>` of one type, nested for composite
-/// modules; the same aggregate carries the gathered weights and the gradients. `flatten` turns it into an array and
-/// `unflatten` back. All that a module's template sees is `Local`: device and precision; never a communicator, never a
-/// sharding.
+/// A module owns no weights. It lists its parameters in an aggregate `Fields<V>`, whose members are all of type V;
+/// composite modules nest them. The same aggregate carries the gathered weights and the gradients. `flatten` turns it
+/// into an array and `unflatten` back. A module's template parameter is `Local`, device and precision: modules know
+/// neither communicators nor sharding.
 #pragma once
 
 #include <array>
@@ -26,8 +26,8 @@
 
 namespace fsdp::nn {
 
-/// The policies that a rank uses alone and that modules are compiled for. Tiling is one more, which a context brings as
-/// a value: modules are the same code under each.
+/// The rank-local policies that modules are compiled for. Tiling is rank-local too, but a run-time value of the
+/// Context, so that one instantiation serves every tiling.
 template <class DeviceT, class PrecisionT>
 struct Local {
   using Device = DeviceT;
@@ -38,12 +38,12 @@ struct Local {
   using Frame = typename Device::Arena::Frame;
 };
 
-/// How the elements of a parameter begin.
+/// Initial values of a parameter.
 struct Initial {
   /// Kinds of initial values.
   enum class Kind : std::uint8_t { normal, zeros, ones };
   Kind kind = Kind::normal;
-  double deviation = 0.02;  ///< of normal values; their mean is 0
+  double deviation = 0.02;  ///< standard deviation of normal values; their mean is 0
 
   /// Normal values of mean 0.
   static constexpr Initial normal(double deviation) { return {Kind::normal, deviation}; }
@@ -61,27 +61,27 @@ enum class Role : std::uint8_t {
   vector,  ///< norms, biases
 };
 
-/// A parameter as a module names it. `name` is a literal: the checkpoint's name without the unit's prefix, or with a
-/// leading '/' the whole name, for weights that two units may share. A module whose values say that it has no such
-/// parameter leaves it `absent`: its weights and gradients are then empty tensors.
+/// A parameter as its module declares it. `name` is a string literal: the checkpoint name without the unit's prefix or,
+/// after a leading '/', the full name (for weights that two units may share). A parameter that the module's settings
+/// switch off is `absent()`: its weight and its gradient are empty tensors.
 struct Parameter {
   const char* name = "";
   Shape shape;
   Initial initial = {};
   Role role = shape.rank == 2 ? Role::matrix : Role::vector;
   bool decays = shape.rank == 2;  ///< whether weight decay applies
-  /// Whether it is multiplied together with the one before it, as a matrix of all their rows (nn/projection.hpp).
+  /// Whether one matmul multiplies it together with the parameter before it, as one taller matrix (nn/projection.hpp).
   bool joins_previous = false;
-  /// Trained beside weights that are not: where a model has any, all other parameters are frozen (nn/low_rank.hpp).
+  /// Whether it belongs to an adapter. If a model has any such parameter, all others are frozen (nn/low_rank.hpp).
   bool adapter = false;
 
-  /// No parameter: where a module's values say so.
+  /// Returns the placeholder for a parameter that the module's settings switch off.
   static Parameter absent() { return {.name = "", .shape = {0}}; }
-  /// Whether there is one.
+  /// False for absent().
   bool present() const { return name[0] != '\0'; }
 };
 
-/// A weight gradient and whether its first write since the last reduction is still to come.
+/// A weight gradient's memory, and the flag that says whether it was written since the last reduction.
 template <class T>
 struct GradientView {
   Tensor<T> tensor;
@@ -89,45 +89,47 @@ struct GradientView {
 
   /// False for a frozen weight, whose gradient has a shape and no memory.
   bool wanted() const { return tensor.data() != nullptr; }
-  /// Rows or columns of it, which know by `part_written` whether their own first write is still to come.
+  /// Returns rows [begin, end); `part_written` is the flag of this part alone.
   GradientView rows(std::int64_t begin, std::int64_t end, bool* part_written) const {
     return {wanted() ? tensor.slice(begin, end) : Tensor<T>(nullptr, {end - begin, tensor.columns()}), part_written};
   }
-  /// Columns [begin, end), as `rows`.
+  /// Returns columns [begin, end), with a flag of their own as in `rows`.
   GradientView columns(std::int64_t begin, std::int64_t end, bool* part_written) const {
     return {wanted() ? tensor.slice_columns(begin, end) : Tensor<T>(nullptr, {tensor.rows(), end - begin}),
             part_written};
   }
 
-  /// How the next write goes in: the first replaces what the memory held, later ones add (beta = 0, then 1).
+  /// Returns the mode of the next write and sets the flag: the first write overwrites (beta = 0), later writes add
+  /// (beta = 1).
   Write next() const { return std::exchange(*written, true) ? Write::accumulate : Write::overwrite; }
 };
 
-/// A plan that was made for a kind of module and a problem.
+/// A cached tiling plan, with the kind of module and the problem that it was made for.
 struct KnownPlan {
   const void* kind = nullptr;
   tiling::Problem problem{};
   tiling::TilePlan plan{};
 };
 
-/// Of sequences that go on: where the one token stands that a pass adds to each; the tokens before it were kept
+/// Positions of a decoding pass, which adds one token to each sequence. The cache holds the tokens before it
 /// (CachingBlock).
 struct Positions {
   std::span<const std::int32_t> host = {};  // [sequences]
   Tensor<const std::int32_t> device = {};   // the same
 
-  /// Whether sequences begin with this pass.
+  /// True if sequences begin with this pass: in training, and when generation reads its prompt.
   bool empty() const { return host.empty(); }
 };
 
-/// Where a micro-batch's random numbers come from: of a row (of all micro-batches of all ranks) and a key, which is
-/// another in each step; 0: nothing is random, as in evaluation.
+/// The source of a micro-batch's random numbers, which are functions of `key` and of a row's number. Rows are numbered
+/// over all steps, ranks and micro-batches of a run. Key 0: no randomness, as in evaluation.
 struct Noise {
   std::uint64_t key = 0;
-  std::int64_t first_row = 0;  ///< of this micro-batch
+  std::int64_t first_row = 0;  ///< number of this micro-batch's first row
 };
 
-/// What a module may use while it computes. Tensors are [tokens, ...].
+/// What a module may use while it computes: memory, a stream, the tiling, the micro-batch's shape. Tensors are [tokens,
+/// ...].
 template <class L>
 struct Context {
   typename L::Arena& arena;
@@ -140,18 +142,19 @@ struct Context {
   Noise noise{};
   void (*poll)(void*) = nullptr;
   void* poll_state = nullptr;
-  const tiling::TilePlan* decided = nullptr;  ///< taken instead of the tiling's: what dry runs compute with
-  std::vector<KnownPlan> plans{};             ///< made so far (nn/settled_plan.hpp)
-  /// Bytes of a head's tile by (rows, columns of a block): of its loss alone, with first and with added gradients.
+  const tiling::TilePlan* decided = nullptr;  ///< used instead of the tiling's plan; dry runs set it
+  std::vector<KnownPlan> plans{};             ///< cache of settled_plan (nn/settled_plan.hpp)
+  /// Cache of LossHead, by {rows of a tile, columns of a block}: peak bytes of a tile for the loss alone, with first
+  /// gradients and with added gradients.
   std::map<std::array<std::int64_t, 2>, std::array<std::int64_t, 3>> head_peaks{};
 
-  /// Of all sequences of the micro-batch.
+  /// Tokens of all sequences of the micro-batch.
   std::int64_t tokens() const { return sequences * sequence_length; }
-  /// Lets communication proceed; long loops call it between matmuls.
+  /// Lets pending communication make progress; long loops call it between matmuls.
   void progress() const {
     if (poll != nullptr) poll(poll_state);
   }
-  /// Memory that lives until this unit's backward is done.
+  /// Allocates memory that lives until this unit's backward is done.
   template <class T>
   Tensor<T> save(const Shape& shape) const {
     return arena.template allocate<T>(L::Arena::End::low, shape);
@@ -162,13 +165,13 @@ struct Context {
 template <template <class> class Fields, class V>
 inline constexpr std::size_t field_count = sizeof(Fields<V>) / sizeof(V);
 
-/// The members of an aggregate of one type, in their order.
+/// Returns the members of an aggregate as an array, in the order of their declaration.
 template <template <class> class Fields, class V>
 std::array<V, field_count<Fields, V>> flatten(const Fields<V>& fields) {
   return std::bit_cast<std::array<V, field_count<Fields, V>>>(fields);
 }
 
-/// The aggregate again.
+/// Returns the aggregate from an array that `flatten` made.
 template <template <class> class Fields, class V>
 Fields<V> unflatten(const std::array<V, field_count<Fields, V>>& list) {
   return std::bit_cast<Fields<V>>(list);
@@ -187,7 +190,8 @@ struct ModuleTypes {
   static constexpr std::size_t parameter_count = field_count<FieldsT, Parameter>;
 };
 
-/// A unit between two residual streams: y = f(x), and dx over dy. `Saved` is what forward keeps for backward.
+/// A unit between two residual streams: forward writes y = f(x), backward overwrites dy with dx. `Saved` is what
+/// forward keeps for backward.
 template <class M, class L>
 concept Module = requires(const M module, Context<L>& context, const typename M::Weights& weights,
                           const typename M::Gradients& gradients, typename M::Saved& saved,
@@ -197,10 +201,10 @@ concept Module = requires(const M module, Context<L>& context, const typename M:
   module.backward(context, weights, gradients, std::as_const(saved), y);
 };
 
-/// What blocks share where their model's entry makes nothing for them.
+/// The type `Shared` of a model whose entry makes nothing for its blocks.
 struct Nothing {};
 
-/// A block whose backward takes no weights, so that they are not gathered for it.
+/// A block whose backward takes no weights: they are not gathered for it.
 template <class M, class L>
 concept BlockWithoutWeightsInBackward = requires(const M block, Context<L>& context, const typename M::Shared& shared,
                                                  const typename M::Gradients& gradients, typename M::Saved& saved,
@@ -208,7 +212,8 @@ concept BlockWithoutWeightsInBackward = requires(const M block, Context<L>& cont
   block.backward(context, shared, gradients, std::as_const(saved), dy);
 };
 
-/// A model's unit between two residual streams: a Module that also reads what the entry made for all blocks.
+/// A model's unit between two residual streams: a Module that also reads `Shared`, which the entry makes for all
+/// blocks.
 template <class M, class L>
 concept BlockModule = requires(const M block, Context<L>& context, const typename M::Shared& shared,
                                const typename M::Weights& weights, typename M::Saved& saved,
@@ -222,9 +227,10 @@ concept BlockModule = requires(const M block, Context<L>& context, const typenam
      block.backward(context, shared, weights, gradients, std::as_const(saved), dy);
    });
 
-/// A block that can continue sequences. Of each token it keeps `cache_columns()` numbers that later ones need, in a
-/// cache [sequences * capacity, cache_columns()], laid out as it likes. `extend` is forward where nothing is saved, of
-/// sequences that begin or go on (Context::positions): it keeps this pass's tokens, and reads those before them.
+/// A block with a cache (such as a KV cache), which can continue sequences. It keeps `cache_columns()` numbers per
+/// token in a cache [sequences * capacity, cache_columns()], whose inner layout is its own. `extend` is a forward that
+/// saves nothing for backward: it writes this pass's tokens to the cache and, in a decoding pass (Context::positions),
+/// reads those before them.
 template <class M, class L>
 concept CachingBlock = BlockModule<M, L> &&
     requires(const M block, Context<L>& context, const typename M::Shared& shared, const typename M::Weights& weights,
@@ -233,7 +239,7 @@ concept CachingBlock = BlockModule<M, L> &&
   block.extend(context, shared, weights, cache, x, y);
 };
 
-/// An entry whose backward takes no weights, so that they are not gathered for it.
+/// An entry whose backward takes no weights: they are not gathered for it.
 template <class M, class L, class Input>
 concept EntryWithoutWeightsInBackward = requires(const M entry, Context<L>& context,
                                                  const typename M::Gradients& gradients, const Input& input,
@@ -241,8 +247,8 @@ concept EntryWithoutWeightsInBackward = requires(const M entry, Context<L>& cont
   entry.backward(context, gradients, input, dy);
 };
 
-/// A unit that makes the residual stream out of a batch's input, and what all blocks share: `share` is called at the
-/// start of every pass, and what it saves lives to the pass's end.
+/// A model's first unit: it makes the residual stream from a batch's input, and what all blocks share. `share` is
+/// called at the start of every pass; what it saves lives until the pass ends.
 template <class M, class L, class Input>
 concept EntryModule = requires(const M entry, Context<L>& context, const typename M::Weights& weights,
                                const Input& input, Tensor<typename L::Compute> y) {
@@ -255,17 +261,17 @@ concept EntryModule = requires(const M entry, Context<L>& context, const typenam
             const typename M::Gradients& gradients, const Input& input,
             Tensor<const typename L::Compute> dy) { entry.backward(context, weights, gradients, input, dy); });
 
-/// The targets of a micro-batch [T]: the host finds the rows that count, the device reads the same list.
+/// The targets of a micro-batch [T], in host memory (to find the rows that count) and where the device reads them.
 struct Targets {
   Tensor<const std::int32_t> host, device;
 
   Targets() = default;
-  /// Where one list serves both.
+  /// Uses one list for both, if the device reads host memory.
   template <std::convertible_to<Tensor<const std::int32_t>> List>
   Targets(const List& list) : host(list), device(list) {}
 };
 
-/// A unit that ends in a loss: loss and gradient in one go, tile by tile.
+/// A model's last unit: `loss` makes loss and gradients together, tile by tile; `loss_only` makes no gradients.
 template <class M, class L, class TargetsT = Targets>
 concept LossModule = requires(const M module, Context<L>& context, const typename M::Weights& weights,
                               const typename M::Gradients& gradients, Tensor<const typename L::Compute> x,
@@ -276,7 +282,7 @@ concept LossModule = requires(const M module, Context<L>& context, const typenam
   module.loss_only(context, weights, x, targets, loss);
 };
 
-/// A head that also gives the scores of what comes next: a model with one can generate.
+/// A head that can also compute logits; a model needs one to generate.
 template <class M, class L>
 concept GeneratingHead = requires(const M module, Context<L>& context, const typename M::Weights& weights,
                                   Tensor<const typename L::Compute> x, Tensor<typename L::Compute> logits) {

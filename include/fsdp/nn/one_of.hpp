@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Blocks of several kinds in one model: which of them a block is, and how to reach it.
+/// Blocks of several kinds in one model: a variant of the kinds, and `visit_kind`, which calls a function with the kind
+/// it holds.
 ///
 /// Each kind has its own Fields and Saved. Kinds differ in type, blocks of one kind in values.
 #pragma once
@@ -15,7 +16,7 @@ namespace fsdp::nn {
 
 namespace detail {
 
-/// A kind's Saved, so that kinds may save the same type.
+/// Wraps a kind's Saved in a type of its own, since two kinds may save the same type.
 template <class Kind>
 struct SavedOf {
   typename Kind::Saved saved{};
@@ -51,23 +52,23 @@ struct OneOf {
       : kind(std::forward<Kind>(block)) {}
 };
 
-/// Calls `visit` with the block, or with the kind that it is.
+/// Calls `visit(block)`.
 template <class Block, class Visit>
 decltype(auto) visit_kind(const Block& block, Visit&& visit) {
   return visit(block);
 }
-/// The same: `visit` gets the kind.
+/// Calls `visit(kind)` with the kind that the block holds.
 template <class... Kinds, class Visit>
 decltype(auto) visit_kind(const OneOf<Kinds...>& block, Visit&& visit) {
   return std::visit(std::forward<Visit>(visit), block.kind);
 }
 
-/// The same with what the kind saves: `visit(block, saved)`.
+/// Calls `visit(block, saved)`.
 template <class Block, class Visit>
 decltype(auto) visit_kind(const Block& block, typename Block::Saved& saved, Visit&& visit) {
   return visit(block, saved);
 }
-/// The same: `saved` becomes the kind's where it was another's.
+/// Calls `visit(kind, saved)` with what the kind saves; replaces it first if another kind saved it.
 template <class... Kinds, class Visit>
 decltype(auto) visit_kind(const OneOf<Kinds...>& block, typename OneOf<Kinds...>::Saved& saved, Visit&& visit) {
   return std::visit(

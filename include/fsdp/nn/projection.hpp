@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Linear layers that read the same input, as few matmuls as their weights' places allow.
+/// Linear layers that read the same input, in as few matmuls as the placement of their weights allows.
 ///
-/// Weights are [out, in] and y = x W^T. Gathered weights stand one after the other in their slot; where no padding lies
-/// between them, several are one taller weight and their matmuls are one. Gradients stand the same way.
+/// Weights are [out, in] and y = x W^T. Gathered weights lie one after the other in their slot. Without padding between
+/// them, they form one taller weight and need one matmul. Gradients are laid out the same way.
 #pragma once
 
 #include <array>
@@ -24,7 +24,8 @@ bool adjacent(const std::array<Tensor<T>, N>& matrices) {
   return true;
 }
 
-/// The matrices as one of all their rows; only if adjacent. One alone may be a slice of columns.
+/// Returns the matrices as one matrix of all their rows. They must be adjacent; a single matrix may be a slice of
+/// columns.
 template <class T, std::size_t N>
 Tensor<T> stacked(const std::array<Tensor<T>, N>& matrices) {
   if constexpr (N == 1) return matrices[0];
@@ -72,7 +73,7 @@ void project_backward_input(Context<L>& context, Tensor<const typename L::Comput
   }
 }
 
-/// dW_i (+)= dy_i^T x, in Accumulate; nothing for a frozen weight.
+/// dW_i (+)= dy_i^T x, as Accumulate; skips frozen weights.
 template <class L, std::size_t N>
 void project_backward_weight(Context<L>& context, Tensor<const typename L::Compute> dy,
                              Tensor<const typename L::Compute> x,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A block that saves its input alone and makes the rest again in backward (activation checkpointing).
+/// Activation checkpointing: a block that saves only its input and recomputes the rest in backward.
 ///
-/// Source: Chen et al. 2016. `replay` refills what the block saves, without its output: the last operations of a block,
-/// whose results no backward needs, are not repeated, and a tiled MLP that recomputes anyway is not replayed at all.
+/// Source: Chen et al. 2016. `replay` recomputes what the block saves, but not its output: the block's last operations,
+/// whose results no backward reads, are not repeated, and neither is a tiled MLP that recomputes in backward anyway.
 /// The replay runs inside backward, on the weights that were gathered for it.
 #pragma once
 
@@ -22,7 +22,7 @@ concept Replayable = BlockModule<B, L> &&
   block.replay(context, shared, weights, saved, x);
 };
 
-/// A block that keeps its input alone: backward makes the rest again by the block's replay.
+/// A block that saves only its input; its backward calls the block's `replay` first.
 template <class Block, class L>
 struct Recomputed : ModuleTypes<L, Block::template FieldsOf> {
   using Types = ModuleTypes<L, Block::template FieldsOf>;
@@ -37,16 +37,16 @@ struct Recomputed : ModuleTypes<L, Block::template FieldsOf> {
                 "which this block lacks; see nn/transformer_block.hpp");
 
   Block block;
-  bool on = true;  ///< a value, so that one program can do both
+  bool on = true;  ///< false: the block saves and computes as without this wrapper
 
   struct Saved {
     Tensor<const Compute> x;        // [T, H]
-    typename Block::Saved forward;  ///< where nothing is recomputed
+    typename Block::Saved forward;  ///< valid only if `on` is false
   };
 
   Parameters parameters() const { return block.parameters(); }
 
-  /// How the block is cut, where it is.
+  /// Returns the block's tiling plan, if the block has one.
   tiling::TilePlan plan(Context<L>& context) const requires requires { block.plan(context); }
   { return block.plan(context); }
 
@@ -75,7 +75,7 @@ struct Recomputed : ModuleTypes<L, Block::template FieldsOf> {
   }
 
  private:
-  /// The replay needs the weights anyway.
+  /// Calls the block's backward, with weights or without. They are always gathered, since the replay reads them.
   void backward_of_block(Context<L>& context, const Shared& shared, const Weights& weights, const Gradients& gradients,
                          const typename Block::Saved& saved, Tensor<Compute> dy) const {
     if constexpr (BlockWithoutWeightsInBackward<Block, L>)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A loop over tiles that a dry run need not go through to its end.
+/// A loop over tiles that a dry run cuts short.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,15 @@
 
 namespace fsdp::nn {
 
-/// Calls each(i) for every i below `count`; alike(i) says that tile i takes the same memory and work as tile i - 1. On
-/// a device that only counts, the third and later ones of a run of such tiles are not called: they take the memory of
-/// the second (the first may be the first to write a gradient), and its work is counted again for each.
+/// Calls each(i) for every i below `count`. alike(i) returns whether tile i takes the same memory and work as the tile
+/// before it. On a device that only counts, `each` is called for the first two tiles of a run of such tiles, and the
+/// second one's work is counted again for each later tile. The first alone would not do: it may be the first to write a
+/// gradient. A device that lists its matmuls gets every call.
 template <class L, class Alike, class Each>
 void repeat(Context<L>& context, std::size_t count, Alike alike, Each each) {
   if constexpr (L::Device::counts_only) {
     device::Counters& counters = context.stream.counters;
-    device::Counters work;  // of the last tile
+    device::Counters work;  // of the last tile that was called
     for (std::size_t i = 0; i < count; ++i) {
       if (counters.matmuls == nullptr && i >= 2 && alike(i) && alike(i - 1)) {
         counters.add(work);

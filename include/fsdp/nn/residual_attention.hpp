@@ -2,8 +2,8 @@
 /// @file
 /// The first half of a transformer block: x + attention(norm(x)).
 ///
-/// Saved for backward: the input, the projections (q and k rotated in place), attention's output and log-sum-exp. The
-/// normalised input is made again; where heads are normalised, so are q and k as attention reads them.
+/// Saved for backward: the input, the projections (q and k rotated in place), attention's output and log-sum-exp.
+/// Backward recomputes the normalised input and, if heads are normalised, q and k as attention reads them.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 
 namespace fsdp::nn {
 
-/// A norm, four projections with their biases, norms of heads, and paths of low rank.
+/// A norm, four projections with their biases, norms of heads, and low-rank paths.
 template <class V>
 struct AttentionFields {
   V norm, q, k, v, out;      // [H], [Hq d, H], [Hkv d, H], [Hkv d, H], [H, Hq d]
@@ -29,14 +29,14 @@ struct AttentionFields {
   LowRankFields<1, V> out_path = {};
 };
 
-/// Paths of low rank beside q, k and v, which read the same input, and beside out.
+/// The low-rank paths beside q, k and v, which read the same input, and beside out.
 struct AttentionPaths {
   LowRank<3> qkv = {};
   LowRank<1> out = {};
 };
 
-/// x + attention(rms_norm(x)): causal, grouped-query, rotary positions. As values say, q, k and v have biases (Qwen2),
-/// each head of q and k is normalised before it is rotated (Qwen3), and a token sees a window alone (Mistral).
+/// x + attention(rms_norm(x)): causal, grouped-query, rotary positions. Options: biases of q, k and v (Qwen2), a norm
+/// of each head of q and k before its rotation (Qwen3), a sliding window (Mistral).
 template <class L>
 struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   using Types = ModuleTypes<L, AttentionFields>;
@@ -51,7 +51,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
   float eps = 1e-5f;
-  std::int64_t window = 0;  ///< tokens that one sees at most; 0: all before it
+  std::int64_t window = 0;  ///< most tokens that one attends to, itself included; 0: no window
   bool biases = false;
   bool head_norms = false;
   AttentionPaths paths = {};
@@ -59,13 +59,13 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   struct Saved {
     Tensor<const Compute> x;  // [T, H]
     Tensor<float> rstd;       // [T]
-    Tensor<Compute> qkv;      // [T, (Hq + 2 Hkv) d]; with norms of heads as projected, else with q and k rotated
-    Tensor<float> qk_rstd;    // [(Hq + Hkv) T], with norms of heads
+    Tensor<Compute> qkv;      // [T, (Hq + 2 Hkv) d]; as projected if `head_norms`, else with q and k rotated
+    Tensor<float> qk_rstd;    // [(Hq + Hkv) T], if `head_norms`
     Tensor<Compute> out;      // [T, Hq d]
     Tensor<float> lse;        // [sequences Hq, S]
   };
 
-  /// Columns of projections: d for each head.
+  /// Columns of the projections: d per head.
   /// @{
   std::int64_t q_columns() const { return heads * head_dim; }
   std::int64_t kv_columns() const { return kv_heads * head_dim; }
@@ -109,8 +109,8 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   /// A key and a value of each key-value head.
   std::int64_t cache_columns() const { return 2 * kv_columns(); }
 
-  /// forward, with keys and values kept in `cache` [sequences * capacity, 2 Hkv d], where a token that goes on finds
-  /// those before it.
+  /// Runs forward with a KV cache [sequences * capacity, 2 Hkv d]: stores this pass's keys and values; in a decoding
+  /// pass, attention also reads those of earlier tokens.
   void extend(Context<L>& context, const Shared& shared, const Weights& weights, Tensor<Compute> cache,
               Tensor<const Compute> x, Tensor<Compute> y) const {
     Saved saved;
@@ -198,7 +198,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   /// q and k stand side by side, so one call rotates both.
   Tensor<Compute> qk(Tensor<Compute> qkv) const { return qkv.slice_columns(0, qk_columns()); }
 
-  /// Projections of the normalised input, with their biases.
+  /// Computes the projections of the normalised input, with their biases.
   void project_heads(Context<L>& context, const Weights& weights, Saved& saved, Tensor<const Compute> x) const {
     const std::int64_t tokens = context.tokens();
     saved = {.x = x,
@@ -224,9 +224,9 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
         context.stream,
         device::Rope<Compute>{.x = x, .table = shared.table, .rotation = rotation, .documents = context.documents});
   }
-  /// q and k as attention reads them [T, (Hq + Hkv) d]. Without norms of heads the projections are rotated where they
-  /// are, once, in forward. With them they are made in `frame` in either pass, since backward needs the projections as
-  /// they were.
+  /// Returns q and k as attention reads them, [T, (Hq + Hkv) d]. Without norms of heads, forward rotates the
+  /// projections in place, once. With them, both passes compute q and k in `frame`, since backward needs the
+  /// projections as they were.
   Tensor<Compute> rotated_heads(Context<L>& context, const Shared& shared, const Weights& weights, const Saved& saved,
                                 typename L::Frame& frame, Pass pass) const {
     Tensor<Compute> heads = qk(saved.qkv);
@@ -254,7 +254,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
     LowRankPath<L, 1>(context, paths.out, weights.out_path).template forward<Compute>(saved.out, {y});
     context.progress();
   }
-  /// Adds to dout what flows through the path beside out, and makes its gradients.
+  /// Adds to dout what flows back through the path beside out, and writes the path's gradients.
   void out_path_backward(Context<L>& context, const Weights& weights, const Gradients& gradients, const Saved& saved,
                          Tensor<const Compute> dy, Tensor<Compute> dout) const {
     if (!paths.out.any()) return;
@@ -266,7 +266,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
     beside.template backward_input<Compute>(du, dout);
   }
 
-  /// What is kept of a sequence's tokens, in the two halves of the cache (device::KeepHeads).
+  /// Return the two halves of the cache: keys, then values (device::KeepHeads).
   Tensor<Compute> kept_keys(Tensor<Compute> cache) const { return {cache.data(), {cache.rows() * kv_heads, head_dim}}; }
   Tensor<Compute> kept_values(Tensor<Compute> cache) const {
     return {cache.data() + cache.numel() / 2, {cache.rows() * kv_heads, head_dim}};

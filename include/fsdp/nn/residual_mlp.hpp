@@ -2,7 +2,7 @@
 /// @file
 /// The second half of a transformer block: x + mlp(norm(x)), tile by tile.
 ///
-/// Saved for backward: the input, and gate and up of kept tiles. The normalised input is made again.
+/// Saved for backward: the input, and gate and up of kept tiles. The normalised input is recomputed.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct ResidualMlpFields {
   SwiGluFields<V> mlp;
 };
 
-/// x + mlp(rms_norm(x)), tile by tile: of a [T, H] only the stream itself is kept.
+/// x + mlp(rms_norm(x)), tile by tile. The only [T, H] tensor that is kept is the residual stream itself.
 template <class L>
 struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
   using Types = ModuleTypes<L, ResidualMlpFields>;
@@ -35,7 +35,7 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
   std::int64_t hidden = 0;
   std::int64_t intermediate = 0;
   float eps = 1e-5f;
-  std::int64_t repeats = 1;  ///< units like this whose kept tiles are alive together: a model's blocks
+  std::int64_t repeats = 1;  ///< units whose kept tiles are alive together: the model's blocks
   SwiGluPaths paths = {};
 
   struct Saved {
@@ -67,7 +67,7 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
     });
   }
 
-  /// What forward saves, without its output: nothing is computed for tiles that backward recomputes anyway.
+  /// Recomputes what forward saves, without its output. Computes nothing for tiles that backward recomputes anyway.
   void replay(Context<L>& context, const Weights& weights, Saved& saved, Tensor<const Compute> x) const {
     const tiling::TilePlan tiles = plan(context);
     saved = begin(context, tiles, x);

@@ -7,10 +7,10 @@
 
 namespace fsdp::nn {
 
-/// Positions count from the start of a document.
+/// Cosines and sines of rotary positions, which count from the start of a document.
 struct RotaryTable {
-  /// [sequence_length, head_dim]: cos of each pair, then sin. Of sequences that go on [sequences, head_dim]: the row of
-  /// each one's position.
+  /// [sequence_length, head_dim]: cos of each pair, then sin. In a decoding pass [sequences, head_dim]: one row per
+  /// sequence, for its position.
   Tensor<const float> table;
 };
 

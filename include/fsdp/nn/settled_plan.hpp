@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A module's tiling plan, with the scratch that matmuls take beside it in mind.
+/// A module's tiling plan, chosen with the scratch of its matmuls included.
 ///
-/// A policy knows the bytes of a module's own tensors. The matmul library takes scratch as well, and with many threads
-/// more for a tile than for the whole sequence: as many copies of a weight gradient as there are threads. How much that
-/// is, a dry run of the module says.
+/// A tiling policy knows the bytes of a module's own tensors. The matmul library takes scratch as well. With many
+/// threads it can take more for a tile than for the whole sequence: one copy of a weight gradient per thread. A dry run
+/// of the module measures it.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 
 namespace fsdp::nn {
 
-/// Where the dry run of a module of `L` takes place.
+/// The Local of a dry run of a module that is compiled for `L`.
 template <class L>
 using Dry = Local<device::MetaFor<typename L::Device>, typename L::Precision>;
 
@@ -27,9 +27,9 @@ using Dry = Local<device::MetaFor<typename L::Device>, typename L::Precision>;
 template <class Kind>
 inline constexpr char kind_mark = 0;
 
-/// The tiling's plan, or Untiled's where that takes fewer bytes. `peak_of(plan)` are all bytes of the module with a
-/// plan, scratch included. A context remembers one for each kind of module, which is that of PeakOf, and problem: its
-/// tiling and its threads must stay what they are.
+/// Returns the tiling's plan, or Untiled's if that takes fewer bytes. `peak_of(plan)` returns the module's peak bytes
+/// under a plan, scratch included. The context caches one plan per kind of module (told apart by the type PeakOf) and
+/// problem, so its tiling and its number of threads must not change.
 template <class L, class PeakOf>
 tiling::TilePlan settled_plan(Context<L>& context, const tiling::Problem& problem, PeakOf peak_of) {
   if (context.decided != nullptr) return *context.decided;
@@ -41,14 +41,14 @@ tiling::TilePlan settled_plan(Context<L>& context, const tiling::Problem& proble
   return context.plans.emplace_back(KnownPlan{&kind_mark<PeakOf>, problem, std::move(plan)}).plan;
 }
 
-/// A tensor for dry runs: its address stands for memory that nobody reads.
+/// Returns a tensor for dry runs, whose memory nobody reads.
 template <class T>
 Tensor<T> unbacked(const Shape& shape) {
   return {reinterpret_cast<T*>(device::Meta::unbacked(0)), shape};
 }
 
-/// Bytes that `run(context, weights, gradients)` takes at its peak, where `module` is of Dry<L>. All tokens are one
-/// sequence; the weights follow each other without a gap.
+/// Returns the peak bytes of `run(context, weights, gradients)`; `module` is compiled for Dry<L>. All tokens form one
+/// sequence; the weights are adjacent.
 template <class L, class Module, class Run>
 std::int64_t dry_peak(const Context<L>& context, const Module& module, const tiling::TilePlan& plan, Run run) {
   using Meta = typename Dry<L>::Device;
@@ -70,7 +70,8 @@ std::int64_t dry_peak(const Context<L>& context, const Module& module, const til
   return arena.peak();
 }
 
-/// The same of a unit's forward and backward, and what as many other units as `repeats` says keep meanwhile.
+/// Returns the peak bytes of a unit's forward and backward, plus what the other `plan.repeats` - 1 units keep
+/// meanwhile.
 template <class L, class Module>
 std::int64_t dry_peak(const Context<L>& context, const Module& module, const tiling::TilePlan& plan) {
   const auto x = unbacked<typename L::Compute>({context.tokens(), module.hidden});  // [T, H]

@@ -2,8 +2,8 @@
 /// @file
 /// The SwiGLU MLP, down(silu(gate(x)) * up(x)), cut into tiles of tokens.
 ///
-/// Weights are gathered once for all tiles. A kept tile's gate and up stay for backward; the others are recomputed
-/// there, never down.
+/// Weights are gathered once for all tiles. Gate and up of kept tiles stay for backward, which recomputes those of the
+/// other tiles. The down projection is never recomputed.
 #pragma once
 
 #include <cstdint>

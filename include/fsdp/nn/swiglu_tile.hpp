@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One tile of a SwiGLU MLP: what its matmuls are, which memory they take, and what a tiling policy is told of it.
+/// One tile of a SwiGLU MLP: its matmuls, their memory, and the tile's costs as a tiling policy sees them.
 ///
-/// Backward runs in place on three tile buffers: gate, up and dh become dgate, dup and h (DESIGN, "Tiling"). A tile may
-/// be computed in blocks of intermediate columns as well; then what is summed over blocks is summed in float.
+/// Backward runs in place on three tile buffers: gate, up and dh become dgate, dup and h. A tile may also be computed
+/// in blocks of intermediate columns; sums over blocks are then accumulated in float.
 #pragma once
 
 #include <array>
@@ -26,16 +26,16 @@ struct SwiGluFields {
   LowRankFields<1, V> down_path = {};
 };
 
-/// Paths of low rank beside gate and up, which read the same input, and beside down.
+/// The low-rank paths beside gate and up, which read the same input, and beside down.
 struct SwiGluPaths {
   LowRank<2> in = {};
   LowRank<1> down = {};
 
-  /// What a tile's backward has of them at a time, a token.
+  /// Columns per token that the paths add to a tile's backward.
   std::int64_t columns() const { return 2 * (in.columns() + down.columns()); }
 };
 
-/// A tile's input, weights, memory, and how to compute with them; SwiGluMlp and ResidualMlp are loops over it.
+/// A tile: its weights, its memory and its computations. SwiGluMlp and ResidualMlp loop over tiles.
 template <class L>
 class SwiGluTile {
  public:
@@ -43,7 +43,8 @@ class SwiGluTile {
   using Weights = SwiGluFields<Tensor<const Compute>>;
   using Gradients = SwiGluFields<GradientView<typename L::Accumulate>>;
 
-  /// A kept token costs gate and up; a tile costs gate, up and h, and `extra_columns` of the unit's own.
+  /// Returns the problem that a tiling policy plans. A kept token costs gate and up; a token of a tile costs gate, up,
+  /// h and the unit's own `extra_columns`.
   static tiling::Problem problem(std::int64_t tokens, std::int64_t hidden, std::int64_t intermediate,
                                  std::int64_t extra_columns, std::int64_t repeats) {
     const auto size = static_cast<std::int64_t>(sizeof(Compute));
@@ -61,12 +62,13 @@ class SwiGluTile {
             .repeats = repeats};
   }
 
-  /// Gate and up of the kept tiles, one after the other.
+  /// Allocates gate and up of the kept tiles, one tile after the other.
   static Tensor<Compute> save_kept(Context<L>& context, const tiling::TilePlan& plan, std::int64_t intermediate) {
     return context.template save<Compute>({plan.kept_tokens(), 2 * intermediate});  // [kept tokens, 2 I]
   }
 
-  /// Calls body(tile, ...) for each of the plan's tiles, in a frame of its own. `kept` is what save_kept gave.
+  /// Calls body(tile, frame) for each tile of the plan, with an arena frame of its own. `kept` is what save_kept
+  /// returned.
   template <class Body>
   static void for_each(Context<L>& context, const tiling::TilePlan& plan, const SwiGluPaths& paths,
                        const Weights& weights, Tensor<Compute> kept, Body body) {
@@ -89,7 +91,7 @@ class SwiGluTile {
     });
   }
 
-  /// The tile's rows of a tensor of all tokens.
+  /// Returns the tile's rows of a tensor of all tokens.
   template <class T>
   Tensor<T> rows(Tensor<T> all) const {
     return all.slice(tile_.begin, tile_.end);
@@ -105,13 +107,14 @@ class SwiGluTile {
     contract(*weights_, g, h, y, write, 0);
   }
 
-  /// Makes gate and up of a kept tile again; nothing of another, whose backward does so itself.
+  /// Recomputes gate and up of a kept tile. Does nothing for other tiles, whose backward recomputes them.
   void replay(Tensor<const Compute> x) const {
     if (tile_.kept) expand(*weights_, x, split(*weights_, kept_));
   }
   bool kept() const { return tile_.kept; }
 
-  /// dx = gradient of x, written after x and dy were last read: dx may be either.
+  /// Writes the weights' gradients, then the gradient of x to dx. dx may alias x or dy: it is written after both were
+  /// last read.
   void backward(const Gradients& gradients, Tensor<const Compute> x, Tensor<const Compute> dy,
                 Tensor<Compute> dx) const {
     if (block_ > 0) return backward_blocked(gradients, x, dy, dx);
@@ -127,8 +130,8 @@ class SwiGluTile {
   }
 
  private:
-  /// Gate and up in one buffer: side by side where one matmul makes both, else one after the other, since oneDNN takes
-  /// large scratch for outputs with gaps.
+  /// Gate and up in one buffer. They lie side by side if one matmul computes both; else one after the other, since
+  /// oneDNN takes large scratch for outputs with gaps between rows.
   struct GateUp {
     Tensor<Compute> gate, up;  // [t, c]
     Tensor<Compute> both;      // [t, 2 c], or empty
@@ -175,7 +178,7 @@ class SwiGluTile {
     in_paths(weights).template forward<Compute>(x, {g.gate, g.up});
     context_->progress();
   }
-  /// y (+)= down(h), where h is made of gate and up and may be gate; the first of its columns is `column`.
+  /// Computes h = silu(gate) up and y (+)= down(h). h may alias gate; its first column is `column` of the whole h.
   template <class C>
   void contract(const Weights& weights, const GateUp& g, Tensor<Compute> h, Tensor<C> y, Write write,
                 std::int64_t column) const {
@@ -185,7 +188,8 @@ class SwiGluTile {
     down_path(weights, column).template forward<C>(h, {y});
     context_->progress();
   }
-  /// Gate and up become their gradients, dh becomes h; du is what backward_input needs of the paths beside gate and up.
+  /// Writes the weights' gradients. Gate and up become their gradients, dh becomes h; du receives what backward_input
+  /// needs for the paths beside gate and up.
   void backward_weights(const Weights& weights, const Gradients& gradients, Tensor<const Compute> x, const GateUp& g,
                         Tensor<Compute> dh, Tensor<const Compute> dy, Tensor<Compute> du, std::int64_t column) const {
     typename L::Frame frame(context_->arena);
@@ -208,7 +212,7 @@ class SwiGluTile {
     }
     context_->progress();
   }
-  /// dx (+)= what gate's and up's gradients give.
+  /// dx (+)= dgate Wgate + dup Wup, and what flows back through the paths beside them.
   template <class C>
   void backward_input(const Weights& weights, const GateUp& g, Tensor<const Compute> du, Tensor<C> dx,
                       Write write) const {
@@ -272,13 +276,13 @@ class SwiGluTile {
     device::enqueue(context_->stream, device::Copy<float, Compute>{.x = sum, .y = dx});
   }
 
-  /// Gradients of which each block has a part; nothing written where there is no such parameter.
+  /// Returns the gradients of which each block writes a part. `written` is null for a parameter that does not exist.
   static std::array<GradientView<typename L::Accumulate>, 6> cut_by_blocks(const Gradients& whole) {
     return {whole.gate, whole.up, whole.in_paths.b[0], whole.in_paths.b[1], whole.down_path.a[0], whole.down};
   }
   using Flags = std::array<bool, 6>;
-  /// A block's part of each gradient, with flags of its own: every block's first write overwrites. What all blocks add
-  /// to stays whole.
+  /// Returns a block's part of each gradient, with flags of its own, so that every block's first write overwrites.
+  /// Gradients that all blocks add to stay whole.
   static Gradients part_of(const Gradients& whole, std::int64_t begin, std::int64_t end, Flags& written) {
     const auto cut = cut_by_blocks(whole);
     for (std::size_t i = 0; i < cut.size(); ++i) written[i] = cut[i].written != nullptr && *cut[i].written;
@@ -298,7 +302,8 @@ class SwiGluTile {
     return part;
   }
 
-  /// dh = dy down, by way of float: oneDNN takes more scratch than that to round what it read with gaps.
+  /// dh = dy down, computed in a float buffer and then rounded: oneDNN takes more scratch than this buffer if it rounds
+  /// a product with a strided operand itself.
   void multiply_by_slice(Tensor<const Compute> dy, Tensor<const Compute> down, Tensor<Compute> dh) const {
     typename L::Frame frame(context_->arena);
     const auto wide = frame.template allocate<float>(dh.shape());  // [t, c]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The micro-batch of a language model: tokens, and for each the one that follows.
+/// The micro-batch of a language model: tokens, and for each the token that follows it.
 #pragma once
 
 #include <algorithm>
@@ -22,25 +22,26 @@ struct TokenBatch {
   static constexpr std::string_view loss_unit = "nats per token";  ///< of the mean loss over targets
 
   Tensor<const std::int32_t> tokens;   // [sequences * S]
-  Tensor<const std::int32_t> targets;  // [sequences * S]; logits alone need none
+  Tensor<const std::int32_t> targets;  // [sequences * S]; may be empty if only logits are computed
   std::int64_t sequences = 0;
   device::CumulativeLengths documents = {};  ///< [documents + 1]; empty: each sequence is one
-  nn::Noise noise = {};                      ///< of dropout; none where nothing is random
+  nn::Noise noise = {};                      ///< for dropout; by default none
 
-  /// A batch of this shape without readable memory, for dry runs.
+  /// Returns a batch of this shape whose memory cannot be read, for dry runs.
   static TokenBatch unread(std::int64_t sequences, std::int64_t sequence_length);
 
   /// Throws InputError unless tokens and targets are in the vocabulary and the documents cover them.
   void validate(std::int64_t sequence_length, std::int64_t vocabulary) const;
 
-  /// Random numbers of a key, other ones for each of a run's sequences: `first` is the place of the first of these.
+  /// Sets the random numbers' key, and the number of the batch's first sequence among all that the run draws (`first`),
+  /// so that every sequence of a run has its own random numbers.
   void set_noise(std::uint64_t key, std::int64_t first) {
     noise = {.key = key, .first_row = first * (tokens.numel() / std::max<std::int64_t>(sequences, 1))};
   }
 
   BatchCounts counts() const;
-  /// Rows with a target, then how many sequences and tokens there are. Throws LogicError where there are documents,
-  /// which change from step to step.
+  /// Returns the rows with a target, then {sequences, tokens}. Throws LogicError if the batch has documents: they
+  /// change from step to step.
   nn::RowRuns pattern() const;
 
   /// Tokens and targets where the device reads them.
@@ -48,7 +49,7 @@ struct TokenBatch {
     Tensor<const std::int32_t> input;  // [sequences * S]
     nn::Targets targets;               // [sequences * S]
   };
-  /// Copies tokens and targets into the arena, where the device does not read the host's memory.
+  /// Copies tokens and targets into the arena, unless the device reads host memory.
   template <class L>
   OnDevice upload(nn::Context<L>& context) const {
     OnDevice uploaded{.input = nn::on_device(context, tokens), .targets = targets};

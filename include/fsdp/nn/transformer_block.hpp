@@ -2,8 +2,8 @@
 /// @file
 /// A pre-norm transformer block: attention, then the MLP, each adding to the residual stream.
 ///
-/// Besides what the halves save, the stream between them stays for backward. The residual gradient is one [T, H] tensor
-/// that every half adds to in place.
+/// Besides what the halves save, the residual stream between them is kept for backward. The residual gradient is one
+/// [T, H] tensor that every half adds to in place.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ struct TransformerBlock : ModuleTypes<L, BlockFields> {
 
   Parameters parameters() const;
 
-  /// How the MLP is cut.
+  /// Returns the MLP's tiling plan.
   tiling::TilePlan plan(Context<L>& context) const;
 
   void forward(Context<L>& context, const Shared& shared, const Weights& weights, Saved& saved, Tensor<const Compute> x,
@@ -52,7 +52,7 @@ struct TransformerBlock : ModuleTypes<L, BlockFields> {
   void extend(Context<L>& context, const Shared& shared, const Weights& weights, Tensor<Compute> cache,
               Tensor<const Compute> x, Tensor<Compute> y) const;
 
-  /// What forward saves, from the block's input; the MLP's output is not made.
+  /// Recomputes what forward saves from the block's input, without the MLP's output.
   void replay(Context<L>& context, const Shared& shared, const Weights& weights, Saved& saved,
               Tensor<const Compute> x) const;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The rows of a batch that count for the loss, as runs of neighbours: what a head computes on, and nothing else.
+/// The rows of a batch that count for the loss, as runs of consecutive rows. A head computes on these rows only.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,8 @@ struct RowRun {
 
 using RowRuns = std::vector<RowRun>;
 
-/// Rows whose target is not negative. On a device that only counts targets cannot be read: there all rows are.
+/// Returns the rows whose target is not negative. With `counts_only`, on a device whose memory cannot be read, returns
+/// all rows.
 inline RowRuns valid_rows(Tensor<const std::int32_t> targets, bool counts_only) {
   const std::int64_t rows = targets.numel();
   if (counts_only) return {{0, rows}};
@@ -38,7 +39,7 @@ inline RowRuns valid_rows(Tensor<const std::int32_t> targets, bool counts_only) 
   return runs;
 }
 
-/// The other rows of [0, rows).
+/// Returns the rows of [0, rows) that are in none of the runs.
 inline RowRuns rows_between(const RowRuns& runs, std::int64_t rows) {
   RowRuns gaps;
   std::int64_t begin = 0;
@@ -56,7 +57,8 @@ inline std::int64_t count_rows(const RowRuns& runs) {
   return rows;
 }
 
-/// The rows in tiles of `rows_per_tile`, the last perhaps shorter; made one by one, since a dry run skips most of them.
+/// The rows of all runs in tiles of `rows_per_tile`; the last tile may be shorter. Each tile is made when asked for,
+/// since a dry run skips most of them.
 class RowTiles {
  public:
   RowTiles(RowRuns runs, std::int64_t rows_per_tile) : runs_(std::move(runs)), rows_per_tile_(rows_per_tile) {

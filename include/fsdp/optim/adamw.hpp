@@ -13,13 +13,13 @@
 
 namespace fsdp::optim {
 
-/// One pass reads and writes each element once, the compute weights included. Decay is decoupled.
-/// Source: Loshchilov and Hutter 2019.
+/// AdamW with decoupled weight decay. A step is one pass that reads and writes each element once, and writes the model
+/// weights too. Source: Loshchilov and Hutter 2019.
 struct AdamW {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
-  double weight_decay = 0.1;  ///< of parameters that decay
+  double weight_decay = 0.1;  ///< for parameters that decay
 
   static constexpr std::string_view name() { return "adamw"; }
   static constexpr Grain grain() { return Grain::elements; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Initial weights: a function of seed, parameter name and global index alone, so that they do not depend on sharding.
+/// Initial weights. They depend on the seed, the parameter's name and the global index only, not on sharding.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 
 namespace fsdp::optim {
 
-/// Element `index` of a standard normal sequence named by `key` (Box and Muller 1958).
+/// Returns element `index` of the standard normal sequence that belongs to `key` (Box and Muller 1958).
 double normal_at(std::uint64_t key, std::int64_t index);
 
-/// Elements [begin, begin + weights.numel()) of a parameter, as it says that they begin.
+/// Sets `weights` to the initial values of elements [begin, begin + weights.numel()) of a parameter.
 void initialize(Tensor<float> weights, const NamedParameter& parameter, std::int64_t begin, std::uint64_t seed);
 
-/// Which parameters are begun.
+/// Which parameters are initialized.
 enum class Begin : std::uint8_t { all, adapters };
 
-/// Every rank makes the elements that it holds.
+/// Initializes the elements that this rank holds.
 template <class Model>
 void initialize(ShardedModule<Model>& module, std::uint64_t seed, Begin which = Begin::all) {
   for (const auto& piece : module.pieces()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Muon: momentum, orthogonalised by Newton-Schulz, for matrices; AdamW for tables and vectors.
+/// Muon: momentum orthogonalised by Newton-Schulz for matrices, AdamW for tables and vectors.
 #pragma once
 
 #include <algorithm>
@@ -20,24 +20,25 @@
 
 namespace fsdp::optim {
 
-/// A matrix's step is its momentum with all singular values brought near 1, times 0.2 sqrt(max(rows, columns)), so that
-/// one learning rate serves it and AdamW. Newton-Schulz iterates x = a x + (b A + c A A) x, A = x x^T, in `Compute`. It
-/// needs whole matrices on the rank that steps them: buffer::Owned gives each to one rank, and no collective is added.
-/// Source: Jordan et al. 2024 (Muon, its coefficients); the step's scale is Liu et al. 2025 (Muon is scalable).
+/// A matrix's update is its momentum with all singular values brought near 1, times 0.2 sqrt(max(rows, columns)), so
+/// that matrices and AdamW can share one learning rate. Newton-Schulz iterates x = a x + (b A + c A A) x, A = x x^T, in
+/// `Compute`. Muon needs each matrix whole on the rank that steps it: buffer::Owned places it so, and no collective is
+/// added. Source: Jordan et al. 2024 (Muon, its coefficients); the step's scale is Liu et al. 2025 (Muon is scalable).
 struct Muon {
   double momentum = 0.95;
   bool nesterov = true;
   std::int64_t iterations = 5;  ///< of Newton-Schulz
-  AdamW adamw = {};             ///< of all that is no matrix of a linear layer; its weight decay is everybody's
+  AdamW adamw = {};             ///< for all but matrices of linear layers; its weight decay applies to these too
 
   static constexpr std::string_view name() { return "muon"; }
   static constexpr Grain grain() { return Grain::tensors; }
 
-  /// Whether a parameter is orthogonalised; others are stepped by AdamW.
+  /// Whether a parameter's momentum is orthogonalised; AdamW steps the others.
   static bool is_matrix(const NamedParameter& parameter) { return parameter.role == nn::Role::matrix; }
 
-  /// FLOPs of Newton-Schulz on a matrix with the default number of iterations, which Owned balances over ranks. Other
-  /// parameters count their elements: next to nothing, so that the layout's bound on bytes spreads them.
+  /// Returns the FLOPs of Newton-Schulz on a matrix, with the default number of iterations; Owned balances them over
+  /// ranks. For other parameters it returns their elements. That is next to nothing, so the layout's bound on bytes
+  /// spreads them.
   static std::int64_t work(const NamedParameter& parameter);
 
   std::span<const std::string_view> states(const NamedParameter& parameter) const {
@@ -91,7 +92,7 @@ struct Muon {
   friend bool operator==(const Muon&, const Muon&) = default;
 
  private:
-  /// x [R, C], of norm 1, becomes nearly orthogonal: its singular values end between 0.7 and 1.2.
+  /// Makes x [R, C], of norm 1, nearly orthogonal in place: its singular values end between 0.7 and 1.2.
   template <class Stream, class Compute>
   void orthogonalize(Stream& stream, Tensor<Compute> x) const {
     using Frame = typename std::remove_reference_t<decltype(stream.arena())>::Frame;

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What an optimizer is: a value of constants that names its states and updates what a rank holds of a parameter.
+/// The concept of an optimizer: a value that holds constants, names its states, and updates what a rank holds of a
+/// parameter.
 ///
 /// An optimizer has
-/// - `name()`, as logs, checkpoints and `--optimizer` have it;
-/// - `grain()`: Grain::elements where every element is stepped alone, Grain::tensors where whole matrices are needed;
-/// - `states(parameter)`: the names of the states of a parameter; a state is float, has its parameter's shape
-///   and starts as zeros;
+/// - `name()`: its name in logs, checkpoints and `--optimizer`;
+/// - `grain()`: Grain::elements if every element is stepped alone, Grain::tensors if it needs whole matrices;
+/// - `states(parameter)`: the names of a parameter's states; a state is a float tensor of the parameter's shape,
+///   initially zero;
 /// - `update(stream, piece, decision)`: enqueues one step of a piece (Update, below). It is called for every trainable
-///   piece in every step, enqueues the same work whatever the step (graphs replay it), and reads step, learning rate
-///   and the gradients' scale from the decision, on the device; where `decision.skipped` nothing but `piece.model`
-///   may change;
+///   piece in every step. It enqueues the same work in every step, since graphs replay it, and reads the step's number,
+///   the learning rate and the gradients' scale from `decision`, on the device. If `decision.skipped`, only
+///   `piece.model` may change;
 /// - `static visit(self, visitor)`: calls `visitor(name, value, help)` for each constant of `self`, a const or mutable
-///   optimizer. Flags and logs are made of them.
-/// It may have `validate()`, which throws InputError for a constant that cannot work, and where it has
-/// Grain::tensors `static work(parameter)`, or `step_work()` with a pointer to such a function: the cost of stepping a
-/// whole parameter, which buffer::Owned balances over ranks.
-/// It sees no communicator and no gathered weights. ShardedOptimizer (sharded_optimizer.hpp) applies it to a module.
+///   optimizer. Flags and logs are made from them.
+/// It may also have `validate()`, which throws InputError for an invalid constant. With Grain::tensors it may have
+/// `static work(parameter)`, the cost of stepping a whole parameter, or `step_work()`, which returns a pointer to such
+/// a function; buffer::Owned balances this cost over ranks. An optimizer sees no communicator and no gathered weights.
+/// ShardedOptimizer (sharded_optimizer.hpp) applies it to a module.
 #pragma once
 
 #include <concepts>
@@ -32,9 +33,9 @@
 
 namespace fsdp::optim {
 
-/// What an update must have of a parameter at once.
+/// How much of a parameter one update needs.
 enum class Grain : std::uint8_t {
-  elements,  ///< any range of them
+  elements,  ///< any range of elements
   tensors,   ///< the whole parameter, in its shape
 };
 
@@ -45,8 +46,8 @@ struct Update {
   const NamedParameter& parameter;
   Tensor<float> main;                     ///< main weights, stepped in place
   std::span<const Tensor<float>> states;  ///< in the order of states(parameter)
-  Tensor<const float> gradient;           ///< of the step after times `decision.gradient_scale`
-  Tensor<Compute> model;                  ///< takes the stepped weights, rounded; no elements where that is `main`
+  Tensor<const float> gradient;           ///< multiply by `decision.gradient_scale` to get the step's gradient
+  Tensor<Compute> model;                  ///< output: the stepped weights, rounded; empty if `main` is the same memory
 };
 
 namespace detail {
@@ -91,14 +92,15 @@ concept Updates = requires(const O& optimizer, Stream& stream, const Update<Comp
   optimizer.update(stream, piece, decision);
 };
 
-/// Whether an optimizer's type says that it needs whole tensors; one that holds several kinds says so at run time.
+/// Whether an optimizer's type requires whole tensors. An optimizer that holds one of several kinds decides it at run
+/// time.
 template <class O>
 inline constexpr bool needs_whole_tensors = false;
 template <class O>
 requires requires { typename std::bool_constant<(O::grain(), true)>; }
 inline constexpr bool needs_whole_tensors<O> = O::grain() == Grain::tensors;
 
-/// What buffer::Owned balances for an optimizer: its own count, else elements.
+/// Returns the cost function that buffer::Owned balances for an optimizer: its own, else the number of elements.
 template <class O>
 StepWork step_work(const O& optimizer) {
   if constexpr (requires {
@@ -113,7 +115,7 @@ StepWork step_work(const O& optimizer) {
     return elementwise_work;
 }
 
-/// Throws InputError, which names the constant as flags do.
+/// Throws InputError unless `holds`. The message names the constant as flags do, its value, and the valid range.
 void require_constant(bool holds, std::string_view name, double value, std::string_view range);
 
 /// Says in words what a type lacks to be an optimizer. Call it where the type is first used.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// An optimizer that is chosen when the program starts: what `--optimizer` holds.
+/// An optimizer that is chosen at run time, as by `--optimizer`.
 #pragma once
 
 #include <span>
@@ -18,7 +18,7 @@
 
 namespace fsdp::optim {
 
-/// Any of ours. To add one: its type here.
+/// One of the library's optimizers. To add one, add its type here.
 struct RunTime {
   std::variant<AdamW, Sgd, Muon> kind = AdamW{};
 
@@ -30,7 +30,7 @@ struct RunTime {
   void update(Stream& stream, const Update<Compute>& piece, Tensor<const device::StepDecision> decision) const;
 
   void validate() const;
-  /// That of the optimizer that it holds.
+  /// The cost function of the optimizer that it holds.
   StepWork step_work() const;
 
   template <class Self, class Visitor>
@@ -50,7 +50,7 @@ void RunTime::visit(Self& self, Visitor&& visitor) {
 }
 extern template void RunTime::visit(RunTime&, ValueList&);
 
-/// The library holds these compiled: a stack on the CPU links them, and so does its dry run.
+/// Compiled into the library for stacks on the CPU and their dry runs.
 #define FSDP_RUN_TIME_UPDATE(how, Stream, Compute) \
   how void RunTime::update(Stream&, const Update<Compute>&, Tensor<const device::StepDecision>) const;
 

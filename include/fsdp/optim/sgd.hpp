@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Stochastic gradient descent with momentum, Nesterov's among them.
+/// Stochastic gradient descent with momentum, optionally Nesterov's.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ namespace fsdp::optim {
 struct Sgd {
   double momentum = 0.9;  ///< 0: no state
   bool nesterov = false;
-  double weight_decay = 0;  ///< of parameters that decay
+  double weight_decay = 0;  ///< for parameters that decay
 
   static constexpr std::string_view name() { return "sgd"; }
   static constexpr Grain grain() { return Grain::elements; }

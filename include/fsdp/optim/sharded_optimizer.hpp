@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// An optimizer applied to a sharded module: its states live where the main weights do, and it steps what this rank
-/// holds.
+/// An optimizer applied to a sharded module.
 #pragma once
 
 #include <algorithm>
@@ -23,8 +22,8 @@
 
 namespace fsdp::optim {
 
-/// Applies an optimizer to what a rank holds of a module: main weights, states and gradients at rest. States live where
-/// the main weights do.
+/// An optimizer that steps what this rank holds of a module, and its states. States live where the main weights do: on
+/// the device, or in the offload space.
 template <class ModelT, class OptimizerT = RunTime>
 class ShardedOptimizer {
  public:
@@ -44,8 +43,8 @@ class ShardedOptimizer {
                 "that keeps them whole: WithLayout<..., buffer::Owned> of one whose optimizer is not sharded across "
                 "groups, or Replicated");
 
-  /// `module` must outlive it. Throws InputError where the optimizer, chosen at run time, needs whole tensors and the
-  /// strategy cuts them.
+  /// `module` must outlive it. Throws InputError if an optimizer that was chosen at run time needs whole tensors and
+  /// the strategy cuts them.
   ShardedOptimizer(Module& module, const Optimizer& optimizer, const device::StepRules& rules = {})
       : module_(&module), optimizer_(optimizer), control_(module, rules) {
     require_whole();
@@ -62,37 +61,38 @@ class ShardedOptimizer {
 
   /// The constants.
   const Optimizer& optimizer() const { return optimizer_; }
-  /// What was decided of each step.
+  /// The decisions of the steps: skipped or not, loss, norm, learning rate.
   StepControl<ModelT>& control() { return control_; }
-  /// Steps that were enqueued, skipped ones with them.
+  /// Number of steps enqueued so far, skipped ones included.
   std::int64_t steps() const { return control_.steps(); }
 
-  /// Enqueues one step on the gradients of the module; `loss` [1] is this rank's, on the device (Executor::loss).
+  /// Enqueues one optimizer step on the module's gradients. `loss` [1] is this rank's loss on the device
+  /// (Executor::loss).
   void step(Tensor<const double> loss, const device::StepInputs& inputs) {
     control_.begin(inputs);
     update(loss);
     control_.end();
   }
-  /// What lies between the step's begin and its end: the same work for the device in every step.
+  /// Enqueues the part of `step` between begin and end, which is the same work for the device in every step.
   void update(Tensor<const double> loss) {
     control_.decide(loss);
     for (std::size_t i = 0; i < module_->pieces().size(); ++i)
       if (module_->pieces()[i].trainable) update_piece(i);
   }
 
-  /// The names of a piece's states; none where it is frozen.
+  /// The names of a piece's states; none if it is frozen.
   std::span<const std::string_view> state_names(const Piece& piece) const {
     return piece.trainable ? std::span<const std::string_view>(optimizer_.states(*piece.parameter))
                            : std::span<const std::string_view>();
   }
-  /// The states of the i-th of the module's pieces, in the order of their names: each of the piece's elements, in the
-  /// parameter's shape where the piece is all of it.
+  /// The states of the module's piece number `piece`, in the order of their names. Each has the piece's elements, in
+  /// the parameter's shape if the piece is the whole parameter.
   std::span<const Tensor<float>> states(std::size_t piece) const { return views_[piece]; }
 
  private:
   using Space = typename Module::Group::MainSpace;
   using Block = device::Block<Space>;
-  static constexpr std::int64_t largest_chunk = 1 << 18;  // elements: 1 MiB of gradients on their way at a time
+  static constexpr std::int64_t largest_chunk = 1 << 18;  // elements: 1 MiB of gradients in flight at a time
 
   static device::Ledger& ledger(Module& module) {
     return Module::Group::offloaded ? module.offload_ledger() : module.ledger();
@@ -106,7 +106,8 @@ class ShardedOptimizer {
                         "--sharding replicated");
   }
 
-  /// A block for each state, with the pieces that have it one after the other, as the gradients lie at rest.
+  /// Allocates one block per state. The pieces that have it lie one after the other, in the order of the gradients at
+  /// rest.
   void place_states() {
     const auto& pieces = module_->pieces();
     views_.resize(pieces.size());
@@ -126,12 +127,12 @@ class ShardedOptimizer {
         if (state_names(pieces[i]).size() > state) views_[i].emplace_back(block + starts[i], shape_of(pieces[i]));
     }
   }
-  /// The parameter's, where the piece is all of it; else its number of elements.
+  /// Returns the parameter's shape if the piece is the whole parameter, else [elements of the piece].
   static Shape shape_of(const Piece& piece) {
     const Shape& whole = piece.parameter->shape;
     return piece.main.numel() == whole.numel() ? whole : piece.main.shape();
   }
-  /// Elements from a trained piece to the next one, padding included.
+  /// Returns the distance in elements from a trained piece to the next one, padding included.
   std::int64_t room_of(std::size_t piece) const {
     const auto& pieces = module_->pieces();
     for (std::size_t next = piece + 1; next < pieces.size(); ++next)
@@ -159,7 +160,8 @@ class ShardedOptimizer {
                       control_.on_device());
   }
 
-  /// Gradients go to host memory chunk by chunk, are used there, and the stepped weights come back.
+  /// Steps an offloaded piece chunk by chunk: copies gradients to host memory, updates there, copies the new weights
+  /// back.
   void update_offloaded(const Piece& piece, std::span<const Tensor<float>> states) {
     auto& stream = module_->stream();
     float* const gradients = reinterpret_cast<float*>(staging_.data());
@@ -188,7 +190,7 @@ class ShardedOptimizer {
   StepControl<ModelT> control_;
   std::vector<Block> states_;                      // [states]
   std::vector<std::vector<Tensor<float>>> views_;  // [pieces][states of the piece]
-  Block staging_;                                  ///< where offloaded: a chunk of gradients, and of stepped weights
+  Block staging_;                                  ///< if offloaded: a chunk of gradients, then of stepped weights
   std::int64_t chunk_ = 0;
 };
 

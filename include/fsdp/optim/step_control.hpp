@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Steps decided on the device: the host enqueues them and reads the decision later.
+/// Decisions of steps (clipping, loss scale, skipping) on the device. The host enqueues steps and reads the decisions
+/// later.
 #pragma once
 
 #include <array>
@@ -18,9 +19,9 @@
 
 namespace fsdp::optim {
 
-/// The global L2 norm of the gradients, what clipping and loss scale make of it, and whether the step is taken at all,
-/// in one collective of two numbers a rank. Sums of squares are in double, in rank order, each element counted once:
-/// the same decision on every rank.
+/// Computes the global L2 norm of the gradients and decides each step: the scale that clipping and loss scaling give,
+/// and whether the step is skipped. This takes one collective of two numbers per rank. Squares are summed in double, in
+/// rank order, each element once, so that every rank makes the same decision.
 template <class ModelT>
 class StepControl {
  public:
@@ -35,9 +36,9 @@ class StepControl {
         numbers_(module.communicator(), module.ledger(), 2),
         block_(module.ledger(), device::MemoryKind::scratch, decision_offset + std::int64_t{sizeof(Decision)}) {}
 
-  /// Steps that were queued, since the run's first.
+  /// Number of steps queued since the start of the run.
   std::int64_t steps() const { return steps_; }
-  /// Goes on after `steps`, of which `skipped` changed nothing.
+  /// Continues a run after `steps` steps, of which `skipped` were skipped.
   void resume(std::int64_t steps, std::int64_t skipped) {
     steps_ = steps;
     auto& last = decisions_[slot_of(steps - 1)];
@@ -45,17 +46,17 @@ class StepControl {
     last.send(module_->stream(), on_device().data());
     module_->synchronize();
   }
-  /// Steps that were skipped; the host waits for the last one.
+  /// Number of skipped steps. Blocks the host until the last step's decision is there.
   std::int64_t skipped() { return steps_ == 0 ? 0 : steps_ - decision().taken; }
 
-  /// A step begins, ends when `end` is called, and is decided in between.
+  /// Begins a step: sends its inputs to the device. `decide` and `end` must follow.
   void begin(const device::StepInputs& inputs) {
     auto& host_inputs = inputs_[slot_of(steps_)];
-    comm::wait_for(module_->communicator(), host_inputs.copied(), {"a step's inputs"});  // the last but one's
+    comm::wait_for(module_->communicator(), host_inputs.copied(), {"a step's inputs"});  // two steps ago
     host_inputs.value() = inputs;
     host_inputs.send(module_->stream(), inputs_on_device());
   }
-  /// Queues the decision on the module's gradients: the same work for the device in every step. `loss` [1] is this
+  /// Enqueues the decision from the module's gradients; the same work for the device in every step. `loss` [1] is this
   /// rank's sum, on the device.
   void decide(Tensor<const double> loss) {
     auto& stream = module_->stream();
@@ -71,16 +72,16 @@ class StepControl {
         stream,
         device::DecideStep{.rules = rules_, .inputs = {inputs_on_device(), {1}}, .sums = all, .step = on_device()});
   }
-  /// What was decided goes to the host.
+  /// Ends the step: enqueues the copy of the decision to the host.
   void end() {
     decisions_[slot_of(steps_)].fetch(module_->stream(), on_device().data());
     ++steps_;
   }
 
-  /// The last decision, for what is enqueued next.
+  /// The last decision in device memory, for work that is enqueued next.
   Tensor<Decision> on_device() const { return {reinterpret_cast<Decision*>(block_.data() + decision_offset), {1}}; }
-  /// The decision of the last step, or of the one before it; the host waits for the device. Throws CollectiveError at
-  /// the deadline, or where a rank has failed.
+  /// Returns the decision of the last step, or (`behind` = 1) of the step before it. Blocks the host until the device
+  /// has made it. Throws CollectiveError at the deadline, or if a rank has failed.
   const Decision& decision(std::int64_t behind = 0) {
     require(behind >= 0 && behind < std::ssize(decisions_) && behind < steps_, "step control: ", behind,
             " steps behind the last are not kept");

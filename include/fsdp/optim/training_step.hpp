@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A whole training step: queued operation by operation or, where steps are alike, launched as one graph.
+/// A whole training step: enqueued operation by operation or, for steps that are alike, launched as one graph.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 namespace fsdp::optim {
 namespace detail {
 
-/// What a device with graph capture keeps of a step.
+/// The captured step of a device with graph capture.
 template <class Device, class Pattern>
 struct Captured {};
 template <device::Captures Device, class Pattern>
@@ -31,8 +31,9 @@ struct Captured<Device, Pattern> {
 
 }  // namespace detail
 
-/// Forward, backward and the optimizer. With `graphs`, the second of two steps that are alike is captured, and later
-/// ones replay it: a step is then a few copies and one launch. Results are the same to the bit.
+/// A training step: forward, backward and the optimizer. With `graphs`, the second of two consecutive alike steps is
+/// captured, and it and later ones replay the graph: a step is then a few copies and one launch. Results are the same
+/// to the bit.
 template <class Model, class OptimizerT = RunTime>
 class TrainingStep {
  public:
@@ -41,7 +42,7 @@ class TrainingStep {
   using Device = typename Module::Device;
   using Batch = typename Model::Batch;
 
-  /// All of them must outlive it. Throws InputError where `graphs` is set and the device has no graph capture, or the
+  /// The arguments must outlive it. Throws InputError if `graphs` is set but the device has no graph capture, or the
   /// communicator's collectives need the host.
   TrainingStep(Module& module, Executor<Model>& executor, Optimizer& optimizer, bool graphs)
       : module_(module), executor_(executor), optimizer_(optimizer), graphs_(graphs) {
@@ -55,9 +56,10 @@ class TrainingStep {
                           " ranks, in which their hosts take part; leave them out, or take Nccl");
   }
 
-  /// Enqueues a step; the batches' memory must stay until the device has read it. `alike`: this step's micro-batches
-  /// have the sizes and ignored targets of all other such steps, and no documents. It must be the same on all ranks,
-  /// which capture and launch together.
+  /// Enqueues a step. The batches' memory must stay valid until the device has read it. `alike`: this step's
+  /// micro-batches have no documents, and the same sizes and ignored targets as those of all other alike steps. It must
+  /// be the same on all ranks, which capture and launch together. A graph replays the captured step's dropout: steps of
+  /// a model with dropout are not alike.
   void queue(std::span<const Batch> micro_batches, float scale, const device::StepInputs& inputs, bool alike) {
     const auto uploaded = executor_.upload(micro_batches);
     optimizer_.control().begin(inputs);
@@ -75,7 +77,7 @@ class TrainingStep {
     optimizer_.control().end();
   }
 
-  /// How many steps were captured, and how many launched as a graph.
+  /// Number of steps that were captured, and of steps that were launched as a graph.
   /// @{
   std::int64_t captured() const { return captured_; }
   std::int64_t launched() const { return launched_; }
@@ -90,7 +92,8 @@ class TrainingStep {
     optimizer_.update(executor_.loss());
   }
 
-  /// The first of these steps runs uncaptured: libraries load and choose kernels in it, which cannot be captured.
+  /// Runs the first alike step without capture, since libraries load and choose kernels in it, which cannot be
+  /// captured.
   void launch(const UploadedBatches& micro_batches, float scale) {
     if (kept_scale_ != scale) {
       if (last_ != scale) return enqueue(micro_batches, scale);
@@ -114,8 +117,8 @@ class TrainingStep {
   Executor<Model>& executor_;
   Optimizer& optimizer_;
   bool graphs_;
-  std::optional<float> last_;        ///< scale of the last step, where it was like others
-  std::optional<float> kept_scale_;  ///< of the steps that are kept
+  std::optional<float> last_;        ///< scale of the last step, if it was alike
+  std::optional<float> kept_scale_;  ///< scale of the captured step
   detail::Captured<Device, Pattern> kept_;
   std::int64_t captured_ = 0, launched_ = 0;
 };

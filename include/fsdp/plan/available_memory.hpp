@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Memory that this machine, and the container that the process runs in, have left.
+/// Memory that is still available on this machine and in the process's container.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace fsdp::plan {
 
-/// Bytes that may still be allocated: what the system reports as available, or what the process's control groups
-/// (version 1 or 2) leave, whichever is less. `root` is where /proc and /sys are. Throws InputError where nothing
-/// tells.
+/// Returns the bytes that may still be allocated: the lesser of what the system reports as available and what the
+/// process's control groups (version 1 or 2) leave. `root` is the folder that has proc and sys. Throws InputError if
+/// neither is known.
 std::int64_t available_memory(const std::filesystem::path& root = "/");
 
 }  // namespace fsdp::plan

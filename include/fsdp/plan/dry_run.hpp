@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The dry run: the same model on a device without storage and a communicator without peers. It gives the exact peak.
+/// The dry run: runs the same model on a device without storage and a communicator without peers, and returns the exact
+/// peak of memory.
 #pragma once
 
 #include <algorithm>
@@ -19,34 +20,34 @@
 
 namespace fsdp::plan {
 
-/// As a request's rank: the one that takes the most memory.
+/// A value of Request::rank: the rank that takes the most memory.
 inline constexpr int most_loaded = -1;
 
-/// What is planned for: a step on one of `ranks` ranks.
+/// What to plan: a step on one of `ranks` ranks.
 struct Request {
   int ranks = 1;
   int rank = 0;                ///< or most_loaded
   std::int64_t sequences = 1;  ///< in one micro-batch
-  bool fewer = false;          ///< micro-batches may have fewer sequences: plans for every number of them
-  RunShape shape;              ///< its activation_bytes are not read
+  bool fewer = false;          ///< micro-batches may have fewer sequences: plan for every number
+  RunShape shape;              ///< its activation_bytes are ignored
   Purpose purpose = Purpose::train;
-  /// Rows of a batch whose logits are computed. To generate: 0 is all of them. To train (Executor::evaluate_logits): 0
-  /// is none.
+  /// Rows of a batch whose logits are computed. 0 means all rows to generate, none to train
+  /// (Executor::evaluate_logits).
   std::int64_t logit_rows = 0;
-  std::vector<device::MatmulRecord>* matmuls = nullptr;  ///< where to list a training step's, or nullptr
+  std::vector<device::MatmulRecord>* matmuls = nullptr;  ///< where to list a training step's matmuls, or nullptr
 };
 
-/// What a step takes.
+/// The result of a dry run: what a step takes.
 struct Plan {
   int rank = 0;
-  bool same_on_all_ranks = true;  ///< asked for the most_loaded: whether all take as much
+  bool same_on_all_ranks = true;  ///< for most_loaded: whether all ranks hold as much at rest
   device::BytesByKind bytes{};
   std::int64_t activation_bytes = 0;            ///< the arena that the step needs
   std::int64_t offloaded_activation_bytes = 0;  ///< the same in host memory
-  std::int64_t offloaded_bytes = 0;             ///< all of host memory that offloading takes, beside `bytes`
-  device::Counters work;                        ///< of one training step, the optimizer apart
+  std::int64_t offloaded_bytes = 0;             ///< all host memory that offloading takes; not in `bytes`
+  device::Counters work;                        ///< of one training step without its optimizer
 
-  /// Bytes of all kinds together.
+  /// Sum of the bytes of all kinds.
   std::int64_t peak_bytes() const {
     std::int64_t sum = 0;
     for (const std::int64_t part : bytes) sum += part;
@@ -54,15 +55,15 @@ struct Plan {
   }
 };
 
-/// The same model where nothing is stored, which plans for its device.
+/// The same model on a device without storage that counts for the model's device.
 template <class Model>
 using MetaTwin = typename Model::template On<
     typename Model::Stack::template WithComm<comm::Simulated<device::MetaFor<typename Model::Stack::Device>>>>;
 
 namespace detail {
 
-/// Those that may take the most. An optimizer of whole tensors may need the most scratch where the least rests: then
-/// one of each load.
+/// Returns the ranks that may take the most memory. With an optimizer of whole tensors, the rank with the least at rest
+/// may need the most scratch; then one rank of each load is returned.
 template <class Module, class Optimizer>
 std::vector<int> ranks_to_try(const Module& module, const Request& request, const Optimizer& optimizer) {
   const std::vector<const GroupTensors*> groups = module.group_list();
@@ -74,8 +75,9 @@ std::vector<int> ranks_to_try(const Module& module, const Request& request, cons
 
 }  // namespace detail
 
-/// Runs one training step with its optimizer, one evaluation, and the requested logits on Meta; with Request::fewer,
-/// for every number of sequences that a micro-batch may have, since fewer may be cut into longer tiles.
+/// Runs the request's purpose on Meta and returns what it takes: a training step with its optimizer, then an evaluation
+/// and the requested logits; or an evaluation; or generation. With Request::fewer, training and evaluation run for
+/// every number of sequences up to the request's, since fewer sequences may be cut into longer tiles.
 template <class Model, class Optimizer = optim::RunTime>
 Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typename Model::Stack::Tiling tiling,
              const Request& request, const Optimizer& with = {}) {
@@ -97,7 +99,7 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
     return most;
   }
   Executor<MetaModel> executor(module);
-  std::vector<CountExchange<typename MetaModel::Stack::Comm>> exchanges;  // of training, of evaluation
+  std::vector<CountExchange<typename MetaModel::Stack::Comm>> exchanges;  // one for training, one for evaluation
   for (int i = 0; i < (request.purpose == Purpose::train ? 2 : request.purpose == Purpose::evaluate ? 1 : 0); ++i)
     exchanges.emplace_back(communicator, module.ledger());
 
@@ -168,7 +170,7 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
   return result;
 }
 
-/// How a full micro-batch is cut, in words, a line for each of a model's units that is tiled.
+/// Returns how a full micro-batch is tiled, as text: a line for each tiled unit, equal consecutive blocks once.
 template <class Model>
 std::string tiling_text(const Model& model, typename Model::Stack::Tiling tiling, const Request& request) {
   using MetaModel = MetaTwin<Model>;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Dynamic loss scaling: gradients are multiplied by a power of two that keeps small ones above a narrow type's floor.
+/// Dynamic loss scaling: multiplies gradients by a power of two, so that small ones do not underflow in a narrow type.
 #pragma once
 
 #include <cstdint>
 
 namespace fsdp {
 
-/// The scale grows after `interval` sound steps and shrinks at once where a gradient is not finite; that step is
-/// skipped. Source: Micikevicius et al. 2018; constants are those of PyTorch's GradScaler.
+/// A dynamic loss scale. It grows after `interval` finite steps and shrinks at once when a gradient is not finite; that
+/// step is skipped. Source: Micikevicius et al. 2018; the constants are those of PyTorch's GradScaler.
 class DynamicLossScale {
  public:
-  /// What a checkpoint keeps of it.
+  /// The state that a checkpoint stores.
   struct State {
     double scale = 65536;
-    std::int64_t sound_steps = 0;  ///< since the scale last changed
+    std::int64_t sound_steps = 0;  ///< finite steps since the scale last changed
     friend bool operator==(const State&, const State&) = default;
   };
 
@@ -23,17 +23,18 @@ class DynamicLossScale {
   static constexpr double smallest = 0x1p-24, largest = 0x1p100;  ///< 1 / scale must be a normal float
 
   DynamicLossScale() = default;
-  /// Throws InputError unless the scale is a power of two between 2^-24 and 2^100: others would round.
+  /// Resumes from `state`. Throws InputError unless the scale is a power of two between 2^-24 and 2^100; others would
+  /// round.
   explicit DynamicLossScale(const State& state);
 
-  /// For checkpoints.
+  /// Returns the state for a checkpoint.
   const State& state() const { return state_; }
-  /// By which the loss of the next step is multiplied.
+  /// Returns the factor for the next step's loss.
   double scale() const { return state_.scale; }
 
-  /// After a step that was made `with` a scale; `finite` must be the same on every rank. A larger scale than today's,
-  /// of a step that was queued before its predecessor was known, says nothing new. Throws DivergedError where no
-  /// scale can help.
+  /// Updates the scale after a step that used the scale `with`; `finite` must be the same on every rank. Ignores a
+  /// nonfinite step with a scale above the current one: it was enqueued before its predecessor's overflow was known.
+  /// Throws DivergedError if a step at the smallest scale is not finite.
   void update(bool finite, double with);
 
  private:

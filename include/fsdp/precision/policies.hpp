@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which element type each role has: all precision policies.
+/// Precision policies: the element type of weights, gradients and messages.
 ///
-/// To add one: a struct with the four types here, its cases in tests/precision/policies_test.cpp, its name in
+/// To add one, add a struct with the four types here, its cases in tests/precision/policies_test.cpp and its name in
 /// src/cli/stack_choice.cpp.
 #pragma once
 
@@ -16,14 +16,14 @@ namespace fsdp {
 
 /// Everything in float.
 struct Fp32 {
-  using Compute = float;     ///< weights and activations in use
-  using Main = float;        ///< the optimizer's weights
-  using Accumulate = float;  ///< gradients while they are summed over tiles and micro-batches
-  using Reduce = float;      ///< the wire of a gradient reduction
+  using Compute = float;     ///< weights and activations in forward and backward
+  using Main = float;        ///< the optimizer's main weights
+  using Accumulate = float;  ///< gradients, summed over tiles and micro-batches
+  using Reduce = float;      ///< gradients sent in reductions
   static constexpr std::string_view name = "fp32";
 };
 
-/// bf16 weights and activations in use; main weights, gradients and their reduction in float.
+/// Computes in bf16; main weights, gradients and their reduction are float.
 struct Bf16Mixed {
   using Compute = bf16;
   using Main = float;
@@ -32,7 +32,7 @@ struct Bf16Mixed {
   static constexpr std::string_view name = "bf16";
 };
 
-/// f16 weights and activations in use, the rest in float; with a loss scale, for f16's range is small.
+/// Computes in f16; the rest is float. Needs a loss scale, since f16's range is small.
 struct Fp16Mixed {
   using Compute = f16;
   using Main = float;
@@ -41,7 +41,8 @@ struct Fp16Mixed {
   static constexpr std::string_view name = "fp16";
 };
 
-/// Another policy with gradients rounded to bf16 on the wire: half the bytes of every reduction, still summed in float.
+/// Policy P with gradients rounded to bf16 before they are sent: half the bytes of every reduction, still summed in
+/// float.
 template <class P>
 struct Bf16Wire : P {
   using Reduce = bf16;
@@ -60,7 +61,7 @@ struct WithoutWire<Bf16Wire<P>> {
 };
 }  // namespace detail
 
-/// What one rank computes with: modules are the same whatever ranks send each other.
+/// The policy without its wire type. Modules use it, so that they compile once for all wire types.
 template <class P>
 using LocalPrecision = typename detail::WithoutWire<P>::Type;
 
@@ -74,7 +75,7 @@ concept Precision = requires {
 }
 &&Real<typename P::Compute>;
 
-/// Says in words what a type lacks to be a precision policy.
+/// Explains in static_assert messages what a type lacks to be a precision policy.
 template <class P>
 consteval bool check_precision() {
   static_assert(

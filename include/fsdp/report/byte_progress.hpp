@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How far a command is with its bytes: a line on a terminal that is written over, and is gone with this object.
+/// A progress line in bytes for a terminal, updated in place.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,16 @@
 
 namespace fsdp::report {
 
-/// On stderr, where that is a terminal; else nothing is printed.
+/// Prints to stderr if that is a terminal; otherwise prints nothing.
 class ByteProgress {
  public:
+  /// `doing`: the activity, such as "tokenizing FILE".
   explicit ByteProgress(std::string doing) : doing_(std::move(doing)) {}
   ByteProgress(const ByteProgress&) = delete;
+  /// Erases the line.
   ~ByteProgress();
 
-  /// `more`: what else is to be said, such as ", 1,234 tokens".
+  /// Updates the line whenever the percentage changes. `more`: text to append, such as ", 1,234 tokens".
   void show(std::int64_t done, std::int64_t all, const std::string& more = {});
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a person sees while training: a line for each logged step, and one progress line on a terminal.
+/// Console output of a run: a line for each logged step and, on a terminal, a progress line.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,26 @@
 
 namespace fsdp::report {
 
+/// What a stream can display.
 struct ConsoleStyle {
-  bool terminal = false;  ///< a line may be overwritten
+  bool terminal = false;  ///< lines can be overwritten
   bool colour = false;
 };
 
-/// Of a stream: a terminal unless TERM is "dumb"; colour there unless NO_COLOR is set and not empty.
+/// Returns the style of a stream. `terminal` is false if TERM is unset or "dumb", or if the output of Open MPI's mpirun
+/// is not a terminal. `colour` is set on a terminal unless NO_COLOR is set and not empty.
 ConsoleStyle style_of(std::FILE* stream);
 
-/// "step 12/200  loss 3.1416  norm 1.02  lr 1.0e-03  8,123 tok/s  peak 1.20 GiB".
+/// "step  12/200  loss 3.1416  norm 1.020  lr 1.00e-03  8,123 tok/s  peak 1.20 GiB".
 std::string step_text(const StepRecord& record, std::int64_t steps);
 
-/// "[======>      ] 50%  step 100/200  loss 2.1  1:05 left".
+/// "[======>      ] 50%  step 100/200  loss 2.1000  1:05 left".
 std::string progress_text(const StepRecord& record, std::int64_t steps, double seconds_left);
 
 /// "0:07", "12:34", "1:02:03".
 std::string duration_text(double seconds);
 
-/// Only one rank has one. A default one prints nothing.
+/// Prints steps and progress; for one rank only. A default-constructed one prints nothing.
 class Console {
  public:
   Console() = default;
@@ -36,10 +38,10 @@ class Console {
   ~Console();
   Console(Console&&) = delete;
 
-  void step(const StepRecord& record);  ///< prints the step's line where it is due, and the progress line
-  void line(const std::string& text);   ///< anything else; the progress line stays below it
-  void progress(std::string text);      ///< the progress line itself
-  void finish();                        ///< removes it
+  void step(const StepRecord& record);  ///< prints the step's line if it is to be logged, and updates the progress line
+  void line(const std::string& text);   ///< prints any other line above the progress line
+  void progress(std::string text);      ///< replaces the progress line
+  void finish();                        ///< erases the progress line
 
  private:
   void erase();
@@ -48,7 +50,7 @@ class Console {
   ConsoleStyle style_;
   std::int64_t first_step_ = 1, steps_ = 0, log_every_ = 1;
   double seconds_ = 0;    ///< of the steps so far
-  std::string progress_;  ///< shown at the moment
+  std::string progress_;  ///< the progress line that is shown
 };
 
 }  // namespace fsdp::report

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The peak that MFU divides by: a matmul's rate, as it is measured.
+/// The peak rate for MFU (model FLOPs utilization): the measured rate of a large matmul.
 #pragma once
 
 #include <chrono>
@@ -25,11 +25,11 @@ struct MatmulPeak {
   std::string name;
 };
 
-/// Name of a measured peak, such as "matmul bf16 1024^3, 2 x 1 threads, measured 0.40 TFLOP/s".
+/// Returns the name of a measured peak, such as "matmul bf16 1024^3 on 2 x 1 threads, measured 0.4 TFLOP/s".
 std::string peak_name(DType dtype, std::int64_t size, int ranks, int threads, double flops_per_second);
 
-/// Seconds of one matmul of [size, size] matrices in the compute type, on every rank at once: the best of several, on
-/// the slowest rank.
+/// Measures a matmul of [size, size] matrices in the compute type on all ranks at once. Returns the seconds of the best
+/// of several repeats on the slowest rank. Collective.
 template <class Device, class Compute>
 double square_matmul_seconds(const comm::Ranks& ranks, int threads, std::int64_t size) {
   using Meta = device::MetaFor<Device>;
@@ -64,7 +64,8 @@ double square_matmul_seconds(const comm::Ranks& ranks, int threads, std::int64_t
   return best;
 }
 
-/// Of a matmul that takes a millisecond, or 8192^3; takes a fraction of a second.
+/// Measures the matmul rate of all ranks together, with matrices large enough to take a millisecond (at most 8192^3).
+/// Takes a fraction of a second. Collective.
 template <class Device, class Compute>
 MatmulPeak measure_matmul_peak(const comm::Ranks& ranks, int threads) {
   std::int64_t size = 512;
@@ -74,7 +75,7 @@ MatmulPeak measure_matmul_peak(const comm::Ranks& ranks, int threads) {
   return {.flops_per_second = rate, .name = peak_name(dtype_of<Compute>(), size, ranks.size(), threads, rate)};
 }
 
-/// Compiled in the library.
+/// Instantiated in the library.
 /// @{
 extern template MatmulPeak measure_matmul_peak<device::Cpu, float>(const comm::Ranks&, int);
 extern template MatmulPeak measure_matmul_peak<device::Cpu, bf16>(const comm::Ranks&, int);

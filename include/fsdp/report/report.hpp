@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Words and tables that the program prints.
+/// Texts and tables that the program prints.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace fsdp::report {
 
-/// What is about to be trained, in a few lines.
+/// Describes the run that begins, in a few lines.
 std::string start_text(const StartRecord& record, const std::string& data, std::int64_t training_windows,
                        std::int64_t held_out_windows, std::int64_t peak_bytes);
 
-/// What was trained, and where it is.
+/// Describes the run that ended: losses, tokens, time and the last checkpoint.
 std::string summary_text(const SummaryRecord& record);
 
-/// "1.50 GiB", "12.0 MiB", "640 B".
+/// "1.50 GiB", "12.00 MiB", "640 B".
 std::string bytes_text(std::int64_t bytes);
 
 /// "8,123".
@@ -32,10 +32,10 @@ std::string memory_table(const device::BytesByKind& bytes, const std::string& ti
 /// A schedule, one task a line: "micro-batch 0  gather          block 1, slot 0".
 std::string schedule_text(const sharding::Schedule& schedule, const sharding::Names& names);
 
-/// {"loss": ..., "tokens": ...}
+/// Returns {"loss": ..., "tokens": ...}.
 std::string mean_loss_json(double loss, std::int64_t tokens);
 
-/// A task as a trace shows it, such as "forward 1", on the lane of computing or of communicating.
+/// Returns a task as a trace event, such as "forward 1", on the lane for compute or for communication.
 TraceEvent trace_event(const sharding::Task& task, int rank, double begin_seconds, double seconds);
 
 }  // namespace fsdp::report

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// TensorBoard's event files: TFRecords of `Event` messages, appended and flushed as they happen.
+/// TensorBoard's event files: TFRecords of `Event` messages, appended and flushed at once.
 ///
-/// Tags are torchtitan's where they mean the same. Speeds are per rank, as there. docs/metrics.md lists them.
+/// Values that torchtitan logs, too, have its tags; speeds are per rank, as there. docs/metrics.md lists all tags.
 #pragma once
 
 #include <cstdint>
@@ -16,40 +16,41 @@
 
 namespace fsdp::report {
 
-/// A number by its tag.
+/// A number with its tag.
 struct Scalar {
   std::string_view tag;
   double value = 0;
 };
 
-/// Bytes of one record: length, its checksum, the message, its checksum.
+/// Encodes one record: length, checksum of the length, message, checksum of the message.
 std::string tf_record(std::string_view message);
 
-/// Bytes of an `Event` message. `seconds` are those of Unix time.
+/// Encodes an `Event` message with the version of the file format. `seconds`: Unix time.
 std::string version_event(double seconds);
-std::string start_event(double seconds, std::int64_t step);  ///< readers drop this step and later ones read before
-/// An event of numbers.
+std::string start_event(double seconds, std::int64_t step);  ///< readers drop earlier data of this and later steps
+/// Encodes an event with numbers.
 std::string scalars_event(double seconds, std::int64_t step, std::span<const Scalar> scalars);
-/// A text of the plugin "text", which shows it as Markdown.
+/// Encodes an event with a text for TensorBoard's text plugin, which shows it as Markdown.
 std::string text_event(double seconds, std::int64_t step, std::string_view tag, std::string_view text);
 
-/// Writes to a new file in a directory, or nowhere where the path is empty.
+/// Writes records to a new event file; does nothing if the path is empty.
 class TensorBoard {
  public:
   TensorBoard() = default;
-  /// Makes the directory if there is none. Readers take files in the order of their names: this one is the last.
-  /// Throws InputError where it cannot be written.
+  /// Creates the directory if needed, and a file whose name sorts after all others in it, since readers take files in
+  /// the order of their names. Throws InputError if it cannot be written.
   explicit TensorBoard(const std::filesystem::path& directory);
 
-  /// Keeps how many ranks there are, and says where a resumed run begins.
+  /// Stores the number of ranks and writes a start event for the run's first step, so that readers drop what an earlier
+  /// run wrote from that step on.
   void write(const StartRecord& record);
-  /// Appends an event, at once. Throws InputError where the file takes no more.
+  /// Appends an event and flushes it. Throws InputError if it cannot be written.
   /// @{
   void write(const StepRecord& record);
   void write(const ValidationRecord& record);
   void write(const SampleRecord& record);
   /// @}
-  void write(const SummaryRecord&) {}  ///< says nothing that is not in the others
+  void write(const SummaryRecord&) {}  ///< writes nothing: other records have all its values
 
  private:
   void append(const std::string& event);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Chrome's trace format: what each rank did when, for chrome://tracing and Perfetto.
+/// Traces of what each rank did when, in Chrome's format for chrome://tracing and Perfetto.
 #pragma once
 
 #include <cstdint>
@@ -18,24 +18,24 @@ struct TraceEvent {
   double begin_microseconds = 0;  ///< since the run's start
   double duration_microseconds = 0;
   std::int64_t rank = 0;
-  std::int64_t lane = 0;  ///< shown as a thread of the rank; one for computing, one for communicating
+  std::int64_t lane = 0;  ///< shown as a thread of the rank; one for compute, one for communication
 };
 
-/// All events as {"traceEvents": [...]}.
+/// Returns all events as {"traceEvents": [...]}.
 std::string trace_json(const std::vector<TraceEvent>& events);
 
-/// Collects from all ranks of a process.
+/// Collects events; several threads can add to it.
 class Trace {
  public:
-  /// Checks that the file can be made; empty collects nothing. Throws InputError.
+  /// Checks that the file can be created; throws InputError if not. With an empty path, nothing is collected.
   explicit Trace(std::filesystem::path path = {});
   ~Trace();
 
-  /// Whether anything is collected.
+  /// Returns whether events are collected.
   bool on() const { return !path_.empty(); }
-  /// May be called by any thread.
+  /// Adds an event. Any thread may call it.
   void add(TraceEvent event);
-  void write() const;  ///< throws InputError where the file cannot be written
+  void write() const;  ///< writes the file; throws InputError if it cannot be written
 
  private:
   std::filesystem::path path_;
@@ -43,7 +43,7 @@ class Trace {
   std::vector<TraceEvent> events_;
 };
 
-/// The file of a process under MPI: `path` for rank 0, "name.rank3.json" for the others.
+/// Returns the trace file of a rank: `path` for rank 0, "name.rank3.json" for others.
 std::filesystem::path trace_path(const std::filesystem::path& path, std::int64_t rank);
 
 }  // namespace fsdp::report

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Slots: the fixed buffers that gathered weights and unit gradients take turns in, as numbers in a schedule.
+/// Slots: fixed buffers that gathered weights and unit gradients use in turn. A schedule names them by number.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace fsdp::sharding {
 
-/// The list with what it leaves open about slots. A list that neither opens nor closes a gradient gets both: opened
-/// before the first write; closed before the next computation that writes gradients or, where collectives run beside
-/// computation, before the one after that. Gradients that are reduced in place are then closed when they are written
-/// again or at the end. Tasks without a slot number get the lowest that is free and that no task of the list names; a
-/// group whose buffers at rest serve gets none.
+/// Returns the list with the missing tasks and numbers of slots filled in. If the list neither opens nor closes
+/// gradients, both are added. A gradient is opened before its first write. It is closed before the next computation
+/// that writes gradients or, if collectives overlap computation, before the one after that. With overlap, gradients
+/// that are reduced in place are closed only when they are written again or at the end. A task without a slot number
+/// gets the lowest free number that no task of the list names; a group that is used in its buffers at rest gets none.
 Schedule place(const Schedule& schedule, const Problem& problem);
 
 /// Elements of each slot.
@@ -24,10 +24,10 @@ struct SlotSizes {
   friend bool operator==(const SlotSizes&, const SlotSizes&) = default;
 };
 
-/// The slots that a placed list uses, each as large as its largest holder.
+/// Returns the sizes of the slots that a placed list uses: each is as large as its largest holder.
 SlotSizes slot_sizes(const Schedule& placed, const Problem& problem);
 
-/// Slots that serve both.
+/// Returns, slot by slot, the larger of the two sizes.
 SlotSizes largest(SlotSizes a, const SlotSizes& b);
 
 }  // namespace fsdp::sharding

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a schedule is made for: a model's units and groups of weights, the ranks, and the pass.
+/// The input of a schedule: a model's units and groups of weights, the ranks, and the pass.
 #pragma once
 
 #include <cstddef>
@@ -13,39 +13,39 @@
 
 namespace fsdp::sharding {
 
-/// Groups of weights that a unit uses, and whether its backward needs them.
+/// The groups of weights that a unit uses, and whether its backward needs them.
 struct UnitUse {
   std::vector<int> groups;
   bool backward_needs_weights = true;
 };
 
-/// What differs between the groups of one model.
+/// The properties of a group of weights.
 struct GroupFacts {
   bool resident = false;    ///< whole on every rank at rest: never gathered, its gradient all-reduced once a step
-  bool persistent = false;  ///< small tensors; rules hold them through a step once gathered
+  bool persistent = false;  ///< small tensors: once gathered, rules hold them to the end of the step
   Across across = Across::nothing;
   bool trainable = true;           ///< frozen weights have no gradient
-  std::int64_t elements = 0;       ///< of its tensors, without padding
-  std::int64_t slot_elements = 0;  ///< of the slots it takes; 0: its buffers at rest serve, on one rank or resident
+  std::int64_t elements = 0;       ///< elements of its tensors, without padding
+  std::int64_t slot_elements = 0;  ///< of its slots; 0: it is used in its buffers at rest (one rank, or resident)
 };
 
 /// Sizes of the mesh's axes for groups that are not resident.
 struct Axes {
-  int shard = 1;   ///< ranks that cut a group between them
+  int shard = 1;   ///< ranks over which a group is sharded
   int across = 1;  ///< ranks that hold the same shard
-  int keep = 0;    ///< ranks that keep the weights together after forward; 0: the strategy keeps nothing
+  int keep = 0;    ///< ranks that together keep the weights after forward; 0: the strategy keeps nothing
 };
 
-/// What a schedule is made for.
+/// The kind of pass that a schedule is made for.
 enum class Pass : std::uint8_t {
   train,           ///< all micro-batches of a step, forward and backward
-  evaluate,        ///< forward only, the loss makes no gradient
+  evaluate,        ///< forward only; the loss makes no gradient
   generate,        ///< forward only; the weights that it gathers stay gathered
-  generate_again,  ///< forward with the weights that `generate` left
+  generate_again,  ///< forward with the weights that `generate` left gathered
 };
 inline constexpr std::size_t pass_count = 4;
 
-/// What a rank is doing in a pass, for people.
+/// Returns what a rank does in a pass, for messages.
 constexpr std::string_view name_of(Pass pass) {
   switch (pass) {
     case Pass::train: return "training";
@@ -56,17 +56,17 @@ constexpr std::string_view name_of(Pass pass) {
   return "?";
 }
 
-/// All that a strategy may look at when it makes a schedule.
+/// Everything that a strategy may look at when it makes a schedule.
 struct Problem {
   std::vector<UnitUse> units;  ///< in order: unit 0 takes the tokens, the last makes the loss
   std::vector<GroupFacts> groups;
   Axes axes = {};
   int micro_batches = 1;
   Pass pass = Pass::train;
-  bool overlap = false;         ///< collectives run beside computation, so a second gradient slot pays
-  bool keep_last_block = true;  ///< the user wants the last block's weights to stay through the head
+  bool overlap = false;         ///< collectives overlap computation, so that a second gradient slot pays off
+  bool keep_last_block = true;  ///< keep the last block's weights gathered through the head
 
-  /// By index, from 0.
+  /// Return a unit or a group by its index, from 0.
   /// @{
   constexpr const UnitUse& unit(int index) const { return units[static_cast<std::size_t>(index)]; }
   constexpr const GroupFacts& group(int index) const { return groups[static_cast<std::size_t>(index)]; }
@@ -80,12 +80,12 @@ struct Problem {
   constexpr bool writes_gradients(const Task& task) const {
     return pass == Pass::train && (task.action == Action::loss || task.action == Action::backward);
   }
-  /// Whether k ranks keep a part each of the weights after forward: neither one rank alone nor all of them.
+  /// Whether k ranks each keep a part of the weights after forward, with k neither 1 nor all ranks of the axis.
   constexpr bool keeps_parts() const { return axes.keep > 1 && axes.keep < axes.shard; }
 };
 
-/// The lowest unit that has a backward, the first with something to train; the number of units where nothing is
-/// trainable.
+/// Returns the lowest unit that has a backward, which is the first with a trainable group; the number of units if there
+/// is none.
 constexpr int first_backward(const Problem& problem) {
   int lowest = 0;
   for (const UnitUse& unit : problem.units) {
@@ -96,8 +96,8 @@ constexpr int first_backward(const Problem& problem) {
   return lowest;
 }
 
-/// All computations of the pass in the executor's order: forward through all units, the loss in the last, backward
-/// through the others down to the first trainable one.
+/// Returns all computations of the pass in the executor's order. For each micro-batch: forward through all units, the
+/// loss in the last one, then (in training) backward through the others down to the first trainable one.
 constexpr Schedule computations(const Problem& problem) {
   Schedule list;
   const int units = static_cast<int>(problem.units.size());

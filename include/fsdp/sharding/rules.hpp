@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a strategy decides: facts about memory, and rules from which a schedule follows.
+/// What a strategy decides: facts about memory, and rules that imply a schedule.
 ///
-/// A strategy that brings its own schedule declares the facts alone.
+/// A strategy with its own schedule declares only the facts.
 #pragma once
 
 #include <cstdint>
 
 namespace fsdp::sharding {
 
-/// What happens over the outer axis of a mesh, once a step.
+/// What happens over the outer axis of a mesh, once per step.
 enum class Across : std::uint8_t {
-  nothing,     ///< there is none, or a group's own reduction covers it
+  nothing,     ///< there is no outer axis, or a group's own reduction covers it
   all_reduce,  ///< optimizer state is replicated over it
   shard,       ///< optimizer state is sharded over it: reduce-scatter, and a gather at the first use in a step
 };
 
-/// What memory a strategy needs and who shares it, whatever the schedule.
+/// What memory a strategy needs and which ranks share it, independent of the schedule.
 struct Facts {
   Across across = Across::nothing;
-  bool group_after_forward = false;  ///< after forward the inner axis keeps the weights together, a part on each rank
-  std::int64_t persistence_threshold = 0;  ///< tensors up to so many elements are a group of their own in each unit
+  bool group_after_forward = false;        ///< after forward each rank of the inner axis keeps a part of the weights
+  std::int64_t persistence_threshold = 0;  ///< tensors of at most so many elements form a separate group per unit
 };
 
 /// How long gathered weights are held.
@@ -31,13 +31,13 @@ enum class Hold : std::uint8_t {
   always,       ///< every rank has them at rest
 };
 
-/// The short way to a schedule.
+/// Rules from which `make_schedule` derives a schedule.
 struct Rules {
   Facts facts = {};
   Hold hold = Hold::use;
-  bool reduce_every_micro_batch = true;  ///< otherwise the partial sums are kept and reduced after the last
-  int prefetch_depth = 1;                ///< computations that a gather is issued ahead of its use
-  std::int64_t live_bound = 0;  ///< most elements gathered per use at a time; 0: as many as prefetching asks for
+  bool reduce_every_micro_batch = true;  ///< false: partial sums are kept, and reduced after the last one
+  int prefetch_depth = 1;                ///< how many computations ahead of its use a gather is issued
+  std::int64_t live_bound = 0;           ///< most elements gathered at a time for single uses; 0: no bound
 };
 
 }  // namespace fsdp::sharding

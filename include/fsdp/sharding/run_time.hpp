@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Strategies that are chosen at run time: one type for each set of placements, whatever differs in values being a
-/// value.
+/// Strategies that are chosen at run time: one type for each set of placements. All other differences are run-time
+/// values.
 ///
-/// A program that compiles these four types has every strategy of strategies.hpp with every layout:
+/// A program that compiles these four types supports every strategy of strategies.hpp with every layout:
 /// RunTimeSharded, RunTimeGrouped, RunTimeHybridFull and Replicated.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace fsdp {
 
-/// Holds one of several strategies that place tensors alike. Rules and numbers are those of the strategy that it holds.
+/// One of several strategies with the same placements. Rules and numbers are those of the strategy that it holds.
 template <class First, class... Rest>
 struct OneOf {
   static_assert((std::is_same_v<typename First::AtRest, typename Rest::AtRest> && ...) &&
@@ -35,7 +35,7 @@ struct OneOf {
   using Layout = buffer::AnyLayout;
 
   std::variant<First, Rest...> strategy{};
-  std::optional<buffer::AnyLayout> other_layout{};  ///< instead of the strategy's own
+  std::optional<buffer::AnyLayout> other_layout{};  ///< replaces the strategy's own layout
 
   int ranks_per_group() const requires(mesh_axes == 2) {
     return std::visit([](const auto& held) { return held.ranks_per_group(); }, strategy);
@@ -47,7 +47,7 @@ struct OneOf {
     return other_layout ? *other_layout
                         : std::visit([](const auto& held) -> buffer::AnyLayout { return layout_of(held); }, strategy);
   }
-  /// The strategy's name, with the layout where that is not its own.
+  /// Returns the strategy's name, followed by the layout if `other_layout` is set.
   std::string text() const {
     std::string text = std::visit([](const auto& held) { return policy_text(held); }, strategy);
     return other_layout ? text + ":layout=" + policy_text(*other_layout) : text;
@@ -57,9 +57,9 @@ struct OneOf {
 /// Shards over all ranks.
 using RunTimeSharded =
     OneOf<FullyShard<ReshardAfterForward::yes>, FullyShard<ReshardAfterForward::no>, Zero1, Zero2, Zero3>;
-/// On a mesh of two axes, the optimizer replicated over the outer one.
+/// Strategies on a mesh of two axes, with optimizer state replicated over the outer axis.
 using RunTimeGrouped = OneOf<FullyShard<ReshardAfterForward::to_group>, HybridShard<RunTimeSharded>>;
-/// The same with the optimizer sharded over both.
+/// The same with optimizer state sharded over both axes.
 using RunTimeHybridFull = HybridShard<RunTimeSharded, OptimizerAcross::sharded>;
 
 }  // namespace fsdp

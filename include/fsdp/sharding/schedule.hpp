@@ -2,8 +2,8 @@
 /// @file
 /// The schedule of a pass as a value: gathers, computations, releases and reductions, in order.
 ///
-/// `make_schedule` (scheduler.hpp) derives the list from a strategy's rules, or the strategy brings one. `check` judges
-/// it (check.hpp), `place` adds the slots (place.hpp), and the executor runs it and nothing else.
+/// `make_schedule` (scheduler.hpp) derives the list from a strategy's rules, or the strategy provides one. `check`
+/// validates it (check.hpp), `place` assigns the slots (place.hpp), and the executor runs exactly this list.
 #pragma once
 
 #include <cstddef>
@@ -14,23 +14,23 @@
 
 namespace fsdp::sharding {
 
-/// What a task does. `index` of a task is a unit where something is computed, else a group of weights.
+/// What a task does. Computations work on a unit, all other actions on a group of weights.
 enum class Action : std::uint8_t {
   gather,           ///< start the all-gather of a group's weights
-  gather_in_group,  ///< the same from the parts that `keep` left with k ranks
-  gather_across,    ///< start to gather the shards at rest over the mesh's outer axis
-  forward,          ///< of a unit; waits for its gathers
+  gather_in_group,  ///< the same, from the parts that `keep` left on k ranks
+  gather_across,    ///< start the all-gather of the shards at rest over the mesh's outer axis
+  forward,          ///< forward of a unit; waits for its gathers
   loss,             ///< forward and backward of the last unit
-  backward,         ///< of a unit
-  keep,             ///< copy this rank's part, of k, of a group's gathered weights
-  release,          ///< give a group's gathered weights up
+  backward,         ///< backward of a unit
+  keep,             ///< copy this rank's part (one of k) of a group's gathered weights
+  release,          ///< give up a group's gathered weights
   open_gradient,    ///< give a group's gradient its slot, before the first write
   reduce,           ///< start the reduction of a group's gradients
-  reduce_across,    ///< start to reduce the summed shards over the mesh's outer axis
-  close_gradient,   ///< give the gradient slot up; waits for the reduction that reads it
+  reduce_across,    ///< start the reduction of the summed shards over the mesh's outer axis
+  close_gradient,   ///< give up the gradient slot; waits for the reduction that reads it
 };
 
-/// Whether an action is a unit's and not a group's.
+/// Whether an action works on a unit and not on a group.
 constexpr bool computes(Action action) {
   return action == Action::forward || action == Action::loss || action == Action::backward;
 }
@@ -48,7 +48,7 @@ constexpr bool has_gradient_slot(Action action) {
   return action == Action::open_gradient || action == Action::close_gradient;
 }
 
-/// `index` is a unit where something is computed, a group of weights elsewhere.
+/// One entry of a schedule. `index` is a unit for computations, else a group of weights.
 struct Task {
   Action action = Action::forward;
   int index = 0;
@@ -60,7 +60,7 @@ struct Task {
 
 using Schedule = std::vector<Task>;
 
-/// As `--print-schedule` writes it.
+/// Returns the action's name, as `--print-schedule` writes it.
 constexpr std::string_view name_of(Action action) {
   switch (action) {
     case Action::gather: return "gather";
@@ -79,19 +79,19 @@ constexpr std::string_view name_of(Action action) {
   return "?";
 }
 
-/// Names of units and groups, for people. Where there are none, numbers serve: "unit 2", "group 2".
+/// Names of units and groups for messages. Without them, numbers are used: "unit 2", "group 2".
 struct Names {
   std::vector<std::string> units, groups;
 };
 
-/// What a task works on, such as "block 1".
+/// Returns the name of what a task works on, such as "block 1".
 inline std::string subject_of(const Task& task, const Names& names) {
   const std::vector<std::string>& list = computes(task.action) ? names.units : names.groups;
   const auto index = static_cast<std::size_t>(task.index);
   return index < list.size() ? list[index] : (computes(task.action) ? "unit " : "group ") + std::to_string(task.index);
 }
 
-/// "release block 1".
+/// Returns a task as text, such as "release block 1".
 inline std::string text_of(const Task& task, const Names& names) {
   return std::string(name_of(task.action)) + ' ' + subject_of(task, names);
 }

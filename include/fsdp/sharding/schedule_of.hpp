@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The schedule of a strategy, which it brings itself or which its rules imply.
+/// The schedule of a strategy: its own, or the one that its rules imply.
 #pragma once
 
 #include <concepts>
@@ -11,28 +11,28 @@
 
 namespace fsdp::sharding {
 
-/// `make_schedule` (scheduler.hpp), compiled once.
+/// Returns `make_schedule(rules, problem)` (scheduler.hpp), which the library has compiled.
 Schedule schedule_from(const Rules& rules, const Problem& problem);
 
-/// A strategy that brings its own list.
+/// A strategy that provides its own schedule.
 template <class S>
 concept GivesSchedule = requires(const S strategy, const Problem& problem) {
   { strategy.schedule(problem) } -> std::same_as<Schedule>;
 };
 
-/// One that leaves the list to `make_schedule`.
+/// A strategy whose schedule `make_schedule` derives.
 template <class S>
 concept GivesRules = requires(const S strategy) {
   { strategy.rules() } -> std::same_as<Rules>;
 };
 
-/// One that declares what memory it needs apart from rules.
+/// A strategy that declares its memory needs separately from rules.
 template <class S>
 concept GivesFacts = requires(const S strategy) {
   { strategy.facts() } -> std::same_as<Facts>;
 };
 
-/// The strategy's list for a problem; where it has both a schedule and rules, its schedule.
+/// Returns the strategy's schedule for a problem. A strategy with both a schedule and rules uses its schedule.
 template <class S>
 Schedule schedule_of(const S& strategy, const Problem& problem) {
   if constexpr (GivesSchedule<S>)
@@ -41,7 +41,7 @@ Schedule schedule_of(const S& strategy, const Problem& problem) {
     return schedule_from(strategy.rules(), problem);
 }
 
-/// What a strategy declares about memory: its facts, or those of its rules.
+/// Returns what a strategy declares about memory: its facts, or those of its rules.
 template <class S>
 constexpr Facts facts_of(const S& strategy) {
   if constexpr (GivesFacts<S>)

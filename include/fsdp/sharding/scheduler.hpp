@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How a schedule follows from a strategy's rules and a model's units.
+/// Derives a schedule from a strategy's rules and a model's units.
 ///
-/// Long, and constexpr: what makes a schedule at run time includes schedule_of.hpp instead.
+/// This header is long, since it is constexpr. Code that makes schedules at run time only includes schedule_of.hpp
+/// instead.
 #pragma once
 
 #include <algorithm>
@@ -22,13 +23,13 @@ constexpr bool contains(const std::vector<int>& list, int value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-/// Computations at whose start a group must be there, as an interval [first, last] during which it is held.
+/// Computations [first, last], by number, during which a group's gathered weights are held.
 struct Interval {
   int first;
   int last;
 };
 
-/// What happens to one group during a step.
+/// What happens to one group during a pass, and how far the schedule has got with it.
 struct Lifetime {
   std::vector<Interval> gathered;
   std::vector<int> gradient_ends;  ///< the last write to its gradient in each micro-batch
@@ -36,10 +37,10 @@ struct Lifetime {
   std::size_t issued = 0;    ///< gathers already in the schedule
   std::size_t released = 0;  ///< releases already in the schedule
   std::size_t ended = 0;     ///< gradient ends already passed
-  bool crossed = false;      ///< gathered across already
+  bool crossed = false;      ///< whether it was gathered across already
 };
 
-/// Derives a schedule; its state is what the list so far has done.
+/// Derives a schedule. Its state describes what the list so far has done.
 class Scheduler {
  public:
   constexpr Scheduler(const Rules& rules, const Problem& problem)
@@ -65,26 +66,27 @@ class Scheduler {
   constexpr const std::vector<int>& groups_at(int k) const { return problem_.unit(at(k).index).groups; }
   constexpr bool uses_weights(int k) const { return problem_.uses_weights(at(k)); }
 
-  /// What the rules mean for a group in this pass.
+  /// Returns how long a group is held in this pass.
   constexpr Hold hold_of(int group) const {
     const GroupFacts& facts = problem_.group(group);
     if (facts.resident || rules_.hold == Hold::always || problem_.pass == Pass::generate_again) return Hold::always;
     if (facts.persistent || problem_.pass == Pass::generate) return Hold::step;
-    // A part of k ranks that is the whole is kept by not releasing it.
+    // With k = 1 the kept part is the whole group: it is kept by not releasing it.
     return problem_.axes.keep == 1 && problem_.axes.shard > 1 ? Hold::micro_batch : rules_.hold;
   }
   constexpr bool reduces_every_micro_batch(int group) const {
     return rules_.reduce_every_micro_batch && !problem_.group(group).resident;
   }
 
-  /// Elements that computation `k` needs gathered for this use alone.
+  /// Returns the elements that computation `k` needs gathered for this use alone.
   constexpr std::int64_t needed(int k) const {
     std::int64_t sum = 0;
     if (uses_weights(k))
       for (int group : groups_at(k)) sum += counts(group) ? problem_.group(group).elements : 0;
     return sum;
   }
-  /// Weights held for longer than a use, tied ones among them, stand beside the live bound.
+  /// Whether a group counts towards the live bound. Weights that are held for longer than a use do not, nor do tied
+  /// ones.
   constexpr bool counts(int group) const { return hold_of(group) == Hold::use && !is_shared(group); }
 
   constexpr void check_live_bound() const {
@@ -95,7 +97,8 @@ class Scheduler {
                           " elements; raise it to the largest unit's, or cut the model into smaller units");
   }
 
-  /// Used by units that do not follow each other: a tied weight. Held through a micro-batch at least.
+  /// Whether units that do not follow each other use the group: a tied weight. It is held through a micro-batch at
+  /// least.
   constexpr bool is_shared(int group) const {
     int first = -1, last = -1, users = 0;
     for (int unit = 0; unit < static_cast<int>(problem_.units.size()); ++unit) {
@@ -125,7 +128,7 @@ class Scheduler {
     return life;
   }
 
-  /// Merges a group's uses into the intervals that the rules ask for.
+  /// Merges a group's uses into the intervals during which the rules hold it.
   constexpr std::vector<Interval> held(int group, const std::vector<int>& uses) const {
     const Hold hold = hold_of(group);
     const bool shared = is_shared(group);
@@ -146,7 +149,7 @@ class Scheduler {
     return intervals;
   }
 
-  /// Whether a group that would be gathered again at once stays instead: that keeps the last block through the head.
+  /// Whether a group stays because it would be gathered again at once. This keeps the last block through the head.
   constexpr bool stays(int group, int last, int use) const {
     const int depth = rules_.live_bound > 0 ? std::min(rules_.prefetch_depth, 1) : rules_.prefetch_depth;
     if (use - depth > last + 1) return false;
@@ -157,7 +160,7 @@ class Scheduler {
     return true;
   }
 
-  /// Issues the gathers of computation `ahead` at `now`; false where the live bound makes them wait.
+  /// Adds the gathers of computation `ahead` before computation `now`. Returns false if the live bound postpones them.
   constexpr bool gather_for(int ahead, int now) {
     for (int group : groups_at(ahead)) {
       Lifetime& life = lives_[static_cast<std::size_t>(group)];
@@ -180,7 +183,7 @@ class Scheduler {
     return true;
   }
 
-  /// Whether the optimizer wrote a part of its shards since they were last gathered across.
+  /// Whether the group's shards must be gathered across: each rank's optimizer steps only a part of them.
   constexpr bool crosses(const GroupFacts& facts) const {
     return facts.across == Across::shard && problem_.pass != Pass::generate_again;
   }
@@ -226,8 +229,8 @@ class Scheduler {
 
 }  // namespace detail
 
-/// The ordered list that a strategy's rules mean for a problem; its slots are still open (place.hpp). Throws InputError
-/// where a live bound is smaller than a unit.
+/// Returns the ordered list that a strategy's rules imply for a problem. Its slots are not yet assigned (place.hpp).
+/// Throws InputError if the live bound is smaller than a unit.
 constexpr Schedule make_schedule(const Rules& rules, const Problem& problem) {
   return detail::Scheduler(rules, problem).run();
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which placement weights, gradients and optimizer state have at rest and in use: all sharding strategies.
+/// All sharding strategies: how weights, gradients and optimizer state are placed, at rest and in use.
 ///
-/// To add one: a struct with the members of the concept here, its lists in tests/sharding/schedule_test.cpp, its place
-/// in sharding/run_time.hpp, its name in src/cli/stack_choice.cpp and cmake/stacks.cmake.
+/// To add one, write a struct with the members of the concept here, and add its schedules to
+/// tests/sharding/schedule_test.cpp, its type to sharding/run_time.hpp, and its name to src/cli/stack_choice.cpp and
+/// cmake/stacks.cmake.
 #pragma once
 
 #include <concepts>
@@ -23,21 +24,23 @@
 namespace fsdp {
 namespace detail {
 
-/// ":prefetch=2", or nothing for the usual value.
+/// Returns text such as ":prefetch=2"; nothing for the default value.
 inline std::string number_text(const char* what, std::int64_t value, std::int64_t usual = 0) {
   return value == usual ? "" : message(":", what, "=", value);
 }
 
 }  // namespace detail
 
-/// What FullyShard does with a unit's gathered weights between its forward and its backward: keeps them, gives them up
-/// and gathers them again, or gives up all but a part and gathers that again from a few neighbouring ranks.
+/// What FullyShard does with a unit's gathered weights between its forward and its backward. `no` keeps them; `yes`
+/// releases them and gathers them again; `to_group` lets each rank of a group keep a part and gathers from these.
 enum class ReshardAfterForward : std::uint8_t { no, yes, to_group };
 
-/// When gradients are reduced: after every micro-batch, so that shards are kept between them, or partial sums once.
+/// When gradients are reduced: after every micro-batch, so that only shards are kept in between, or once after the
+/// last, so that unreduced sums are kept.
 enum class ReduceGradients : std::uint8_t { every_micro_batch, last_micro_batch };
 
-/// FSDP2: every tensor cut along its first axis; weights gathered unit by unit, gradients reduce-scattered at once.
+/// FSDP2: every tensor is sharded along its first dimension; weights are gathered and gradients reduce-scattered unit
+/// by unit.
 template <ReshardAfterForward reshard = ReshardAfterForward::yes>
 struct FullyShard {
   static constexpr std::string_view name = reshard == ReshardAfterForward::yes  ? "fsdp2"
@@ -48,7 +51,7 @@ struct FullyShard {
   using Layout = buffer::PerParameter;
   int prefetch_depth = 1;
   ReduceGradients reduce = ReduceGradients::every_micro_batch;
-  int group = 1;  ///< to_group: ranks that keep the weights together after forward
+  int group = 1;  ///< to_group: ranks that together keep the weights after forward
 
   int ranks_per_group() const requires(mesh_axes == 2) { return group; }
   constexpr sharding::Rules rules() const {
@@ -60,14 +63,14 @@ struct FullyShard {
   std::string text() const {
     return (reshard == ReshardAfterForward::to_group ? message("fsdp2:", group) : std::string(name)) + numbers();
   }
-  /// What stands behind the name in text(): the values that are not the usual ones.
+  /// Returns what follows the name in text(): the values that differ from their defaults.
   std::string numbers() const {
     return std::string(reduce == ReduceGradients::last_micro_batch ? ":deferred" : "") +
            detail::number_text("prefetch", prefetch_depth, 1);
   }
 };
 
-/// ZeRO stage 1: the optimizer's state is sharded. Weights are gathered at their first use in a step and kept to its
+/// ZeRO stage 1: the optimizer's state is sharded. Weights are gathered at their first use in a step and kept until its
 /// end; gradients are summed over micro-batches and reduce-scattered once.
 struct Zero1 {
   static constexpr std::string_view name = "zero1";
@@ -86,15 +89,16 @@ struct Zero2 {
   constexpr sharding::Rules rules() const { return {.hold = sharding::Hold::step, .reduce_every_micro_batch = true}; }
 };
 
-/// ZeRO stage 3: as FSDP2, with each unit's tensors as one range cut into equal parts. Tensors up to the threshold are
-/// treated as in stage 2. Source: DeepSpeed's param_persistence_threshold and max_live_parameters.
+/// ZeRO stage 3: as FSDP2, but each unit's tensors form one flat range that is cut into equal parts. Tensors of at most
+/// `persistence_threshold` elements are treated as in stage 2. Source: DeepSpeed's param_persistence_threshold and
+/// max_live_parameters.
 struct Zero3 {
   static constexpr std::string_view name = "zero3";
   using AtRest = buffer::Shard;
   using Layout = buffer::Flat;
   int prefetch_depth = 1;
   std::int64_t persistence_threshold = 0;  ///< elements of a tensor
-  std::int64_t live_bound = 0;             ///< elements gathered at a time, persistent and tied ones apart; 0: no bound
+  std::int64_t live_bound = 0;             ///< most elements gathered at a time for single uses; 0: no bound
 
   constexpr sharding::Rules rules() const {
     return {.facts = {.persistence_threshold = persistence_threshold},
@@ -104,7 +108,7 @@ struct Zero3 {
             .live_bound = live_bound};
   }
   std::string text() const { return std::string(name) + numbers(); }
-  /// What stands behind the name in text(): the values that are not the usual ones.
+  /// Returns what follows the name in text(): the values that differ from their defaults.
   std::string numbers() const {
     return detail::number_text("prefetch", prefetch_depth, 1) + detail::number_text("persist", persistence_threshold) +
            detail::number_text("live", live_bound);
@@ -122,7 +126,7 @@ struct Replicated {
   }
 };
 
-/// The layout policy of a strategy: what `layout()` gives, or its type's default value.
+/// Returns a strategy's layout policy: `layout()` if the strategy has it, else the default value of its Layout.
 template <class S>
 typename S::Layout layout_of(const S& strategy) {
   if constexpr (requires { strategy.layout(); })
@@ -135,23 +139,24 @@ namespace detail {
 inline constexpr std::string_view hybrid_name = "hybrid:K", full_name = ":full", colon = ":", no_name = "";
 inline constexpr std::string_view layout_name = ":layout=";
 
-/// The inner strategy is named where it is not FullyShard<>.
+/// The name of a HybridShard, with that of the inner strategy unless this is FullyShard<>.
 template <class Inner, bool full, class Usual = FullyShard<>>
 using HybridName = std::conditional_t<std::is_same_v<Inner, Usual>, Joined<hybrid_name, full ? full_name : no_name>,
                                       Joined<hybrid_name, full ? full_name : no_name, colon, Inner::name>>;
 
-/// The layout is named where it is not the strategy's own.
+/// The name of a strategy, with that of the layout unless this is the strategy's own.
 template <class Strategy, class L>
 using LayoutName = std::conditional_t<std::is_same_v<typename Strategy::Layout, L>, Joined<Strategy::name>,
                                       Joined<Strategy::name, layout_name, L::name>>;
 }  // namespace detail
 
-/// What HybridShard does with the optimizer's part over the mesh's outer axis.
+/// What HybridShard does with main weights and optimizer state over the mesh's outer axis.
 enum class OptimizerAcross : std::uint8_t { replicated, sharded };
 
-/// Inner's strategy over groups of consecutive ranks, each of which holds a whole model (HSDP): gradients are reduced
-/// inside a group as Inner does, and between groups once a step. With the optimizer sharded between groups too (HFSDP)
-/// that is a reduce-scatter, and the stepped weights are gathered between groups at their first use.
+/// HSDP: the strategy Inner within groups of consecutive ranks, each of which holds a whole model. Gradients are
+/// reduced within a group as Inner does, and between groups once per step. If the optimizer is sharded between groups
+/// too (HFSDP), the latter is a reduce-scatter, and updated weights are gathered between groups at their first use in a
+/// step.
 template <class Inner, OptimizerAcross optimizer = OptimizerAcross::replicated>
 struct HybridShard {
   static_assert(std::is_same_v<typename Inner::AtRest, buffer::Shard>,
@@ -162,11 +167,11 @@ struct HybridShard {
   using AtRest = buffer::Shard;
   using Across = std::conditional_t<optimizer == OptimizerAcross::replicated, buffer::Replicate, buffer::Shard>;
   using Layout = typename Inner::Layout;
-  int group = 1;  ///< ranks that hold a model together
+  int group = 1;  ///< ranks per group
   Inner inner{};
 
   Layout layout() const { return layout_of(inner); }
-  /// Such as "hybrid:2", "hybrid:2:full:zero3"; an inner fsdp2 is not named.
+  /// Returns text such as "hybrid:2" or "hybrid:2:full:zero3"; an inner fsdp2 is not named.
   std::string text() const {
     const std::string held = policy_text(inner);
     const std::string_view usual = FullyShard<>::name;
@@ -185,21 +190,21 @@ struct HybridShard {
     rules.facts = facts();
     return rules;
   }
-  /// The inner strategy's own list, which finds in the problem what crosses the outer axis.
+  /// Returns the inner strategy's own schedule. It finds in the problem what crosses the outer axis.
   sharding::Schedule schedule(const sharding::Problem& problem) const requires sharding::GivesSchedule<Inner> {
     return inner.schedule(problem);
   }
 };
 
-/// A strategy whose main weights and optimizer state live in the device's offload space (device/offload.hpp); gradients
-/// go there and stepped weights come back in pieces. Source: ZeRO-Offload (Ren et al. 2021).
+/// A strategy whose main weights and optimizer state live in the device's offload space (device/offload.hpp); a step
+/// moves gradients there and updated weights back, piece by piece. Source: ZeRO-Offload (Ren et al. 2021).
 template <class Strategy>
 struct Offload : Strategy {
   static constexpr bool offloads_optimizer = true;
   std::string text() const { return policy_text(static_cast<const Strategy&>(*this)) + ":offload=optimizer"; }
 };
 
-/// A strategy with another layout, and that layout's numbers.
+/// A strategy with another layout policy; `policy` holds the layout's numbers.
 template <class Strategy, buffer::LayoutPolicy L>
 struct WithLayout : Strategy {
   static constexpr std::string_view name = detail::LayoutName<Strategy, L>::text;
@@ -212,15 +217,15 @@ struct WithLayout : Strategy {
   }
 };
 
-/// A sharding strategy: the placement at rest of weights, gradients and optimizer state, a layout, and the rules from
-/// which a step's schedule follows, or a schedule of its own.
+/// A sharding strategy: the placement at rest of weights, gradients and optimizer state, a layout, and either rules
+/// that imply a step's schedule or a schedule of its own.
 template <class S>
 concept ShardingStrategy = std::copyable<S> && buffer::Placement<typename S::AtRest> &&
     buffer::LayoutPolicy<typename S::Layout> && requires(const S strategy) {
   requires sharding::GivesRules<S> ||(sharding::GivesSchedule<S> && sharding::GivesFacts<S>);
 };
 
-/// Axes of the mesh that a strategy works on: 1 unless it says otherwise.
+/// Number of axes of the mesh that a strategy works on: 1 by default.
 template <class S>
 inline constexpr int mesh_axes_of = 1;
 template <class S>
@@ -239,11 +244,11 @@ struct AcrossOf<S> {
 };
 }  // namespace detail
 
-/// Placement, over the mesh's outer axis, of what the optimizer steps: Replicate unless the strategy says otherwise.
+/// Placement of what the optimizer steps over the mesh's outer axis: Replicate by default.
 template <class S>
 using OptimizerPlacement = typename detail::AcrossOf<S>::Type;
 
-/// Whether every tensor that a rank steps lies whole on it: what optimizers of whole matrices need.
+/// Whether a rank holds every tensor that it steps as a whole, as optimizers of whole matrices need.
 template <class S>
 inline constexpr bool tensors_whole = std::is_same_v<typename S::AtRest, buffer::Replicate> ||
                                       (buffer::keeps_tensors_whole<typename S::Layout> &&

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What every communicator must do with tensors: gathers and reductions. contract_behaviours.hpp has the rest.
+/// Required behaviour of communicators, part one: gathers and reductions of tensors. contract_behaviours.hpp has the
+/// rest.
 ///
-/// A behaviour is a struct with `name`, `asked` (the sentence that a failure prints) and `check(communicator)`, called
-/// on every rank at once. To add one: a struct in one of the two headers, its place in AllBehaviours, its line in
-/// communicator.hpp, and a communicator that it finds wrong in tests/testing/wrong_communicators.hpp.
+/// A behaviour is a struct with `name`, `asked` (the sentence that a failure prints) and `check(communicator)`, which
+/// is called on every rank at once. To add one, add a struct to one of the two headers, list it in AllBehaviours and in
+/// communicator.hpp, and add a communicator that fails it to tests/testing/wrong_communicators.hpp.
 #pragma once
 
 #include <algorithm>
@@ -225,7 +226,7 @@ struct AllReduceGivesTheBitsOfReduceScatter {
   }
 };
 
-/// Several pieces of scratch for each peer.
+/// So many elements that each peer needs several pieces of scratch.
 struct SumsMoreThanItsScratchHolds {
   static constexpr const char* name = "SumsMoreThanItsScratchHolds";
   static constexpr const char* asked =
@@ -245,8 +246,8 @@ struct SumsMoreThanItsScratchHolds {
   }
 };
 
-/// Ranks come and wait at different times; each looks at what it got, and writes over what it gave, as soon as `wait`
-/// has returned.
+/// Ranks start and wait at different times. Each reads its result and overwrites its contribution as soon as `wait` has
+/// returned.
 struct WaitsForResultsAndForPeersThatStillRead {
   static constexpr const char* name = "WaitsForResultsAndForPeersThatStillRead";
   static constexpr const char* asked =
@@ -278,7 +279,7 @@ struct WaitsForResultsAndForPeersThatStillRead {
           "`full` of an all_gather right after wait(), where -1 means that nothing has come yet and -2 that a rank "
           "was let go, and wrote over its `local`, before this one had read it",
           found, gathered(round));
-      comm::barrier(c);  // memory ends after all have read it, even where `wait` is wrong
+      comm::barrier(c);  // memory is freed after all have read it, even if `wait` is wrong
     }
   }
 };

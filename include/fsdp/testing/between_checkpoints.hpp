@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Saves what is trained in a test, and goes on from it.
+/// Saves a test's training to a checkpoint, and resumes from it.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace fsdp::testing {
 
-/// Weights and optimizer state of a train::Training, to the bit. Collective.
+/// Saves weights and optimizer state of a train::Training, bit-exactly. Collective.
 template <class Training>
 void save_training(Training& training, const std::filesystem::path& folder) {
   auto& module = training.module();

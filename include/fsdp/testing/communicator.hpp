@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The suites of a communicator: all behaviours of the contract, in all cases, and all faults.
+/// The suites of a communicator: all behaviours of its contract in all cases, and all faults.
 ///
 ///     using namespace fsdp::testing;
 ///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, CommunicatorSuite, mine::Ranks);
 ///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, CommunicatorFaults, mine::Ranks);
 ///
 /// mine::Ranks is the communicator, or any type, with `static int run(int ranks, const comm::Options&, f)`, which calls
-/// f(communicator) on every rank and throws what the first rank that failed has thrown. Values of checks lie in memory
-/// of the host; where the device is another, run may set ValueMemory (values.hpp) around f. Where a launcher has
-/// started the ranks, run may split them and let the rest go; faults are then not for it, because they end ranks.
+/// f(communicator) on every rank and rethrows the error of the first rank that failed. Checks keep their values in host
+/// memory; for another device, `run` may set ValueMemory (values.hpp) around f. If a launcher has started the ranks,
+/// `run` may split them and return at once on those that are not needed. CommunicatorFaults cannot be used then, since
+/// faults end ranks.
 #pragma once
 
 #include <atomic>
@@ -34,10 +35,11 @@ struct Case {
   std::string in_words;
   int ranks = 1;
   comm::Options options = {};
-  bool part = false;  ///< of ranks 0, 1, 2, and of the others
+  bool part = false;  ///< whether to split into ranks 0 to 2 and the others, and run on each part
 };
 
-/// Every number of ranks that shows a mistake of its own; checks; a part; ranks that come in any order.
+/// Returns the cases: numbers of ranks that reveal different mistakes, checks on, a split, and ranks that arrive in
+/// random order.
 inline std::vector<Case> communicator_cases() {
   std::vector<Case> cases;
   for (const int ranks : {1, 2, 3, 4, 8}) cases.push_back({.in_words = message(ranks, " ranks"), .ranks = ranks});
@@ -49,12 +51,11 @@ inline std::vector<Case> communicator_cases() {
   return cases;
 }
 
-/// What the suite asks of `run` itself.
+/// What the suite requires of `run` itself.
 inline constexpr const char* run_asked =
     "run(ranks, options, f) calls f(communicator) on as many ranks as it is told; it may leave a case out";
 
-/// Runs one behaviour in one case, and says on how many ranks of this process. An error that a rank ends with is a
-/// failure.
+/// Runs one behaviour in one case. Returns on how many ranks of this process it ran. An error of a rank is a failure.
 template <class Ranks, class Behaviour>
 int check_behaviour(const Case& how) {
   std::atomic<int> called = 0;
@@ -74,7 +75,7 @@ int check_behaviour(const Case& how) {
   return called;
 }
 
-/// The same in all cases, until one fails.
+/// Runs one behaviour in all cases, until one fails.
 template <class Ranks, class Behaviour>
 void check_behaviour() {
   int called = 0;
@@ -85,7 +86,7 @@ void check_behaviour() {
   if (called == 0) fail(run_asked, "all cases", "f was called in none of them");
 }
 
-/// The base of both suites: the parameter may bring a fixture of its own, `using Fixture = ...`.
+/// The base class of both suites. The parameter may provide a fixture: `using Fixture = ...`.
 template <class Ranks>
 struct FixtureOf {
   using Type = ::testing::Test;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Behaviours of the calls around the tensors: requests, small values, splits, records, checks. See behaviours.hpp.
+/// Required behaviour of communicators, part two: requests, small values, splits, records, checks. See behaviours.hpp.
 #pragma once
 
 #include <array>
@@ -182,7 +182,7 @@ struct RecordsWhatWasAskedFor {
     const Counts counts(static_cast<std::size_t>(n), 4);
     Floats full(4 * static_cast<std::size_t>(n));
     Floats local(4);
-    Floats partial(4 * static_cast<std::size_t>(n));  // each call has memory of its own: only hosts order them
+    Floats partial(4 * static_cast<std::size_t>(n));  // each call has its own memory, since only hosts order the calls
     Floats reduced(4);
     Floats summed(4 * static_cast<std::size_t>(n));
     const std::vector<comm::Segment<float>> segments{{local.data(), full.data(), counts},
@@ -238,7 +238,7 @@ struct CutsLongMessages {
   }
 };
 
-/// The last rank does something else than the others: all ranks say so, and go on afterwards.
+/// The last rank makes another call than the others. All ranks report it, and can continue afterwards.
 struct ChecksFindRanksThatDisagree {
   static constexpr const char* name = "ChecksFindRanksThatDisagree";
   static constexpr const char* asked =
@@ -324,7 +324,7 @@ struct RefusesBrokenArguments {
   }
 };
 
-/// All behaviours, for a test of one's own that runs each: TYPED_TEST_SUITE(Mine, AllBehaviours, BehaviourName).
+/// All behaviours, for your own test that runs each of them: TYPED_TEST_SUITE(Mine, AllBehaviours, BehaviourName).
 using AllBehaviours =
     ::testing::Types<GathersUnevenAndEmptyPieces, GathersInPlaceWithoutCopyingItself, MovesManySegmentsAsOneCollective,
                      SumsInRankOrderToTheBit, SumsIntoItsOwnContribution, SumsSpentContributions,

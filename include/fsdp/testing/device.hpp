@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The suite of a device: memory, copies, the order of queues, and what communicators queue. Of its operations
-/// OperationSuite's manner of cases serves.
+/// The suite of a device: memory, copies, the order of queues, and what communicators enqueue. Test its operations with
+/// cases like those of OperationSuite.
 ///
 ///     using namespace fsdp::testing;
 ///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, DeviceSuite, mine::Accelerator);
@@ -31,10 +31,10 @@
 namespace fsdp::testing {
 namespace detail {
 
-/// Enough that a copy takes a while.
+/// So many that a copy takes a while.
 inline constexpr std::int64_t many_floats = 1 << 18;
 
-/// Elements that differ with `seed`; their magnitudes too, so that the order of a sum shows in its bits.
+/// Returns elements that depend on `seed`. Their magnitudes differ, so that the order of a sum changes its bits.
 inline std::vector<float> some_floats(std::uint64_t seed, std::int64_t count) {
   std::vector<float> values(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i)
@@ -43,7 +43,7 @@ inline std::vector<float> some_floats(std::uint64_t seed, std::int64_t count) {
   return values;
 }
 
-/// Elements on a device.
+/// Owns elements in a device's memory.
 template <class D, class T>
 class OnDevice {
  public:
@@ -74,13 +74,13 @@ class OnDevice {
 
 }  // namespace detail
 
-/// Memory is zeroed and aligned, also where it was given back before.
+/// Checks that memory is zeroed and aligned, even if it is reused.
 template <class D>
 void check_device_memory() {
   typename D::Queue queue("memory");
   constexpr std::string_view asked = "allocate(bytes) gives zeroed memory at a multiple of 64 bytes";
   for (const std::int64_t count : {1, 3, 64, 5001, 1 << 20})
-    for (int again = 0; again < 2; ++again) {  // what was given back may come again
+    for (int again = 0; again < 2; ++again) {  // freed memory may be reused
       const std::string where = message(count, " bytes");
       const detail::OnDevice<D, std::uint8_t> memory(count);
       if (const auto over = reinterpret_cast<std::uintptr_t>(memory.data()) % device::alignment; over != 0)
@@ -94,7 +94,7 @@ void check_device_memory() {
     }
 }
 
-/// Of any length, from and to any byte: the host's and the device's, and within the device.
+/// Checks copies of any length between any addresses: host to device, device to host, and within the device.
 template <class D>
 void check_device_moves() {
   typename D::Queue queue("moves");
@@ -118,7 +118,7 @@ void check_device_moves() {
     }
 }
 
-/// The arena of one of these: its block, given out again and again.
+/// Checks an arena, which hands out the same block again and again.
 template <class D>
 void check_device_arena() {
   typename D::Queue queue("arena");
@@ -143,7 +143,7 @@ void check_device_arena() {
   }
 }
 
-/// An event happens when its queue's work is done, not before, and within `patience`.
+/// Checks that an event happens when its queue's work is done, not earlier, and within `patience`.
 template <class D>
 void check_device_events(std::chrono::milliseconds patience = std::chrono::seconds(10)) {
   using detail::many_floats;
@@ -177,7 +177,7 @@ void check_device_events(std::chrono::milliseconds patience = std::chrono::secon
   }
 }
 
-/// Queues wait for events, and the host for queues.
+/// Checks that queues wait for events, and the host for queues.
 template <class D>
 void check_device_order() {
   using detail::many_floats;
@@ -193,7 +193,7 @@ void check_device_order() {
     device::move<D>(first, values.data(), here.data(), many_floats);
     second.wait(first.record());
     device::move<D>(second, static_cast<const float*>(here.data()), there.data(), many_floats);
-    first.wait(second.record());  // which overwrites it in the next round
+    first.wait(second.record());  // `first` overwrites `there` in the next round
     device::move<D>(second, static_cast<const float*>(there.data()), found.data(), many_floats);
     second.synchronize();
     const bool good =
@@ -203,7 +203,7 @@ void check_device_order() {
   }
 }
 
-/// A graph, where the device has them.
+/// Checks capture and replay of a graph, if the device has graphs.
 template <class D>
 void check_device_captures() {
   if constexpr (device::Captures<D>) {
@@ -225,7 +225,7 @@ void check_device_captures() {
   }
 }
 
-/// What communicators queue on an asynchronous device.
+/// Checks the sums that communicators enqueue on an asynchronous device.
 template <class D>
 void check_device_sums() {
   if constexpr (D::asynchronous) {
@@ -275,7 +275,7 @@ void check_device_sums() {
   }
 }
 
-/// The parameter is a device that computes: one that only counts has no memory to look at.
+/// The suite. Its parameter is a device that computes: one that only counts has no memory to check.
 template <class D>
 class DeviceSuite : public ::testing::Test {
   static_assert(device::check_device<D>());

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What every communicator must do when a rank does not come or fails: no rank waits for ever, and errors name the
+/// Required behaviour of communicators if a rank fails or does not arrive: no rank waits forever, and errors name the
 /// rank.
 ///
-/// A fault is a struct with `name`, `asked` and `check<Ranks>()`; Ranks has `run(ranks, options, f)`, whose ranks are
-/// threads of this process, or processes whose failed assertions it reports. communicator.hpp makes a suite of them.
+/// A fault is a struct with `name`, `asked` and `check<Ranks>()`. Ranks has `run(ranks, options, f)`; its ranks are
+/// threads of this process, or processes whose failed assertions it reports. communicator.hpp makes a suite of the
+/// faults.
 #pragma once
 
 #include <algorithm>
@@ -28,31 +29,31 @@ namespace detail {
 
 using Clock = std::chrono::steady_clock;
 
-/// What a fault check waits for at most, so that a wrong communicator fails it and does not hang it.
+/// The longest time that a fault check waits, so that a wrong communicator fails it instead of hanging it.
 inline constexpr std::chrono::seconds patience{10};
 
 inline double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-/// Waits until `holds()`, not longer than patience.
+/// Waits until `holds()`, but not longer than `patience`.
 template <class Holds>
 void wait_until(Holds holds) {
   for (const auto begin = Clock::now(); !holds() && Clock::now() - begin < patience;)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-/// The text of the CollectiveError that `call` ends with; fails where it ends otherwise.
+/// Returns the text of the CollectiveError that `call` throws. Fails if it does not throw one.
 template <class C, class Call>
 std::string lost(std::string_view asked, C& c, std::string_view which, Call call) {
   return expect_error<comm::CollectiveError>(asked, rank_in_words(c), which, call);
 }
 
-/// Calls barrier(c) until it throws, not longer than patience.
+/// Calls barrier(c) until it throws, but not longer than `patience`.
 template <class C>
 void barriers(C& c) {
   for (const auto begin = Clock::now(); Clock::now() - begin < patience;) comm::barrier(c);
 }
 
-/// Runs f on ranks of which one throws InputError(`reason`), and asks that the run ends with this error.
+/// Runs f on ranks, one of which throws InputError(`reason`). Checks that the run ends with this error.
 template <class Ranks, class F>
 void run_to_failure(std::string_view asked, int ranks, std::string_view reason, F f) {
   const std::string where = message(ranks, " ranks");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tensors whose surroundings are watched: nobody may write before, behind or between the rows of what it was given.
+/// Tensors with guard elements, which detect writes before, after and between their rows.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@
 
 namespace fsdp::testing {
 
-/// Owns a tensor, aligned as tensors are, with `guard` around it and in the `gap` elements behind each row. Elements
-/// begin as guards too.
+/// Owns a tensor with the usual alignment, with guard elements around it and in the `gap` elements after each row. The
+/// tensor's elements initially hold the guard value too.
 template <class T>
 class Guarded {
  public:
@@ -50,7 +50,7 @@ class Guarded {
     return found;
   }
 
-  /// Where a guard was written over, in words; empty where none was.
+  /// Returns text that says where a guard was overwritten; empty if none was.
   std::string touched() const {
     std::vector<bool> inside(memory_.size());
     for (std::int64_t i = 0; i < numel(); ++i) inside[at(i)] = true;
@@ -67,7 +67,7 @@ class Guarded {
   }
 
  private:
-  static constexpr std::int64_t margin = 128;  ///< elements: half of it before the tensor, and more behind
+  static constexpr std::int64_t margin = 128;  ///< elements: half of them before the tensor, the rest or more behind it
 
   std::size_t at(std::int64_t i) const {
     const std::int64_t place = gap_ == 0 ? i : i / shape_[1] * (shape_[1] + gap_) + i % shape_[1];

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Looks at a ShardedModule while a schedule runs: are weights and gradients where they must be?
+/// Checks, while a schedule runs, that a ShardedModule's weights and gradients are where they must be.
 ///
 ///     testing::MemoryWatch<Model> watch(module);
 ///     Executor<Model> executor(module, watch.observer());
 ///
-/// Every computation finds its weights gathered, in one of the slots that the schedule planned (or at rest, where
-/// nothing is gathered), and every reduction its gradients likewise. What is wrong fails the running test.
+/// Every computation must find its weights gathered in one of the slots that the schedule planned (or at rest, if
+/// nothing is gathered), and every reduction its gradients likewise. A violation fails the running test.
 #pragma once
 
 #include <algorithm>
@@ -33,31 +33,31 @@ struct Range {
   const void* begin = nullptr;
   const void* end = nullptr;
 
-  /// Whether all of it lies inside.
+  /// Whether `inner` lies inside.
   bool holds(const Range& inner) const {
     const std::less_equal<const void*> before;
     return begin != nullptr && before(begin, inner.begin) && before(inner.end, end);
   }
 };
 
-/// Of `elements` from `data` on.
+/// Returns the range of `elements` that begin at `data`.
 template <class T>
 Range range_of(const T* data, std::int64_t elements) {
   return {data, data + elements};
 }
 
-/// The `full` memory that a communicator was last given, by unit.
+/// The `full` memory that a communicator was last given, by the label's unit.
 struct Moved {
   std::map<int, Range> gathered, reduced;
 };
 
-/// Watches one module. Its observer() is given to the module's Executor.
+/// A watch over one module. Give its observer() to the module's Executor.
 template <class Model>
 class MemoryWatch {
  public:
   using Module = ShardedModule<Model>;
 
-  /// `module` must outlive it. Fails the running test where the module's slots are not those of its schedules.
+  /// `module` must outlive it. Fails the running test if the module's slots are not those of its schedules.
   explicit MemoryWatch(Module& module) : module_(module) {
     sharding::SlotSizes sizes;
     for (const auto pass : {sharding::Pass::train, sharding::Pass::evaluate})
@@ -79,7 +79,7 @@ class MemoryWatch {
         });
   }
 
-  /// What a step does not write stays NaN: nobody may read it.
+  /// Fills all gradients with NaN, so that reading what a step has not written is found.
   void fill_gradients_with_nan() {
     for (auto& group : module_.groups())
       if (group.facts().trainable) fill(group.summed_gradient().data(), group.summed_gradient().size());
@@ -90,20 +90,20 @@ class MemoryWatch {
     module_.synchronize();
   }
 
-  /// To be given to an Executor; the watch must outlive that.
+  /// Returns the observer for an Executor, which the watch must outlive.
   Observer observer() {
     return {.before = [](void* self, const sharding::Task& task) { static_cast<MemoryWatch*>(self)->before(task); },
             .after = [](void* self, const sharding::Task& task) { static_cast<MemoryWatch*>(self)->after(task); },
             .state = this};
   }
-  /// Whether computations write gradients from now on.
+  /// Sets whether computations write gradients from now on.
   void set_training(bool training) { training_ = training; }
-  /// How many the schedules planned.
+  /// Numbers of slots that the schedules planned.
   /// @{
   std::int64_t weight_slots() const { return static_cast<std::int64_t>(weight_slots_.size()); }
   std::int64_t gradient_slots() const { return static_cast<std::int64_t>(gradient_slots_.size()); }
   /// @}
-  /// Views that were looked at: none of them, and nothing was watched.
+  /// Number of views that were checked. 0 means that the watch saw nothing.
   std::int64_t checked() const { return checked_; }
 
  private:
@@ -155,7 +155,8 @@ class MemoryWatch {
   static std::string words(int index, std::string_view what) { return message(what, " of group ", index); }
   std::int64_t count(int index) { return static_cast<std::int64_t>(group(index).parameters().size()); }
 
-  /// In the buffer at rest where nothing moves; else in a slot, and in what the communicator was given.
+  /// Checks that a view lies in the buffer at rest if nothing is communicated; else in a slot, and in the memory that
+  /// the communicator was given.
   void expect_inside(const Range& view, const std::vector<Range>& slots, int index, const Range& rest, bool weight) {
     ++checked_;
     const std::string where = words(index, weight ? "a weight" : "a gradient");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The suite of a model: it learns, alike under every kind of strategy and tiling, its gradients are those of its loss,
-/// and a checkpoint holds all of it.
+/// The suite of a model: it learns; results agree under every kind of strategy and tiling; gradients are the
+/// derivatives of its loss; a checkpoint holds its full state.
 ///
 ///     struct MyModel {
 ///       template <class Stack>
@@ -15,11 +15,11 @@
 ///     };
 ///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, ModelSuite, MyModel);
 ///
-/// The struct may have `static constexpr double learns_to`, the part of the first loss that 30 steps leave at most (0.7
-/// where it is not said), and `static std::vector<tiling::RunTime> tilings()`, beside those that are always tried.
-/// `static std::filesystem::path golden()` names a folder with the model's config.json and model.safetensors, and
-/// expected.safetensors, made elsewhere in float64: `loss`, the mean over the targets of the batches of one rank,
-/// and its gradients as `grad.NAME`.
+/// Optional members: `static constexpr double learns_to`, the largest part of the first loss that may be left after 30
+/// steps (default 0.7); `static std::vector<tiling::RunTime> tilings()`, in addition to those that are always tested;
+/// `static std::filesystem::path golden()`, a folder with the model's config.json and model.safetensors, and with
+/// expected.safetensors, which another program computed in float64: `loss`, the mean over the targets of the batches of
+/// one rank, and its gradients as `grad.NAME`.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ namespace fsdp::testing {
 template <class Tested, class Sharding>
 using TestedModel = typename Tested::template Model<ModelStack<Sharding>>;
 
-/// A task of a suite's parameter.
+/// Returns a task for a suite's parameter.
 template <class Tested, class Sharding>
 ModelTask<TestedModel<Tested, Sharding>, typename Tested::Data> task_of(const Sharding& sharding,
                                                                         const tiling::RunTime& tiling = {},
@@ -60,7 +60,7 @@ std::string words_of(int ranks, const Task& task) {
                  task.tiling.text(), task.units.recompute ? ", blocks recomputed" : "");
 }
 
-/// Calls expect(result) with a run; an error that it ends with is a failure.
+/// Trains and calls expect(result). An error of the run is a failure.
 template <class Task, class Expect>
 bool with_model(std::string_view asked, int ranks, const Task& task, const ModelRunOptions& options, Expect expect) {
   const std::string where = words_of(ranks, task);
@@ -78,7 +78,7 @@ inline RunTimeGrouped hybrid() { return {HybridShard<RunTimeSharded>{.group = 2,
 
 inline constexpr std::string_view model_ends_without_error = "a model trains without an error";
 
-/// Every parameter has a name of its own.
+/// Checks that every parameter has a unique name.
 template <class Tested>
 void check_model_listing() {
   using Model = TestedModel<Tested, RunTimeSharded>;
@@ -92,7 +92,7 @@ void check_model_listing() {
   });
 }
 
-/// The loss falls to `learns_to` of the first in 30 steps.
+/// Checks that the loss falls to `learns_to` times the first loss within 30 steps.
 template <class Tested>
 void check_model_learns() {
   double part = 0.7;
@@ -105,7 +105,7 @@ void check_model_learns() {
   });
 }
 
-/// Strategies and tilings of one and of two axes.
+/// Checks that strategies on one and on two axes, and tilings, give the same losses.
 template <class Tested>
 void check_model_strategies() {
   constexpr std::string_view equal = "ranks that add in the same order have the same losses, to the bit";
@@ -143,7 +143,7 @@ void check_model_strategies() {
   });
 }
 
-/// Gradients are central differences of the loss.
+/// Checks gradients against central differences of the loss.
 template <class Tested>
 void check_model_gradients() {
   const auto check = [](int ranks, const auto& task) {
@@ -154,7 +154,7 @@ void check_model_gradients() {
   check(1, task_of<Tested>(RunTimeSharded{Zero3{}}, tiling::RunTime::tokens(5)));
 }
 
-/// Every rank takes the bytes that were planned.
+/// Checks that every rank takes the planned bytes.
 template <class Tested>
 void check_model_bytes() {
   const auto check = [](int ranks, const auto& task) {
@@ -171,7 +171,7 @@ void check_model_bytes() {
   check(4, task_of<Tested>(detail::hybrid()));
 }
 
-/// A run that goes on from a checkpoint has the losses of one that never stopped.
+/// Checks that a run resumed from a checkpoint has the losses of an uninterrupted run.
 template <class Tested>
 void check_model_resumes() {
   constexpr std::string_view asked =
@@ -189,7 +189,7 @@ void check_model_resumes() {
   });
 }
 
-/// Loss and gradients of a folder's weights are those that something else computed.
+/// Checks the loss and gradients of golden()'s weights against the expected values.
 template <class Tested>
 void check_model_golden() {
   if constexpr (requires { Tested::golden(); }) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Trains any model over Threads, and compares its gradients with differences of its loss: what the suite of models is
-/// made of. No test of its own.
+/// Helpers of the suite of models: train any model over Threads, and compare its gradients with differences of its
+/// loss. Contains no tests.
 #pragma once
 
 #include <algorithm>
@@ -25,11 +25,11 @@
 
 namespace fsdp::testing {
 
-/// The stacks in which models are tried.
+/// The stacks in which models are tested.
 template <class Sharding>
 using ModelStack = Stack<Sharding, comm::Threads<>, Fp32, tiling::RunTime>;
 
-/// A model and what it is trained on: `Data(rank, config)` holds one rank's micro-batches as `batches`.
+/// A model and its training data: `Data(rank, config)` holds one rank's micro-batches as `batches`.
 template <class ModelT, class DataT>
 struct ModelTask {
   using Model = ModelT;
@@ -42,20 +42,20 @@ struct ModelTask {
   Units units = {};
 };
 
-/// What a run does besides.
+/// Options of a run.
 struct ModelRunOptions {
-  int steps = 8;  ///< in all; those before the checkpoint that it goes on from count
+  int steps = 8;  ///< in total, including those before the checkpoint that it resumes from
   double lr = 1e-2;
   std::filesystem::path save_to = {};
   std::filesystem::path resume = {};
 };
 
 struct ModelRunResult {
-  std::vector<double> losses;                       ///< of the steps, alike on all ranks
+  std::vector<double> losses;                       ///< of the steps, the same on all ranks
   std::vector<device::BytesByKind> planned, taken;  ///< by rank
 };
 
-/// Trains on so many ranks. Throws what the first rank that failed has thrown.
+/// Trains on `ranks` ranks. Rethrows the error of the first rank that failed.
 template <class Model, class Data>
 ModelRunResult train_model(int ranks, const ModelTask<Model, Data>& task, const ModelRunOptions& options = {}) {
   ModelRunResult result;
@@ -79,7 +79,7 @@ ModelRunResult train_model(int ranks, const ModelTask<Model, Data>& task, const 
   return result;
 }
 
-/// Two runs that add in different orders: within 1e-5 of the first loss.
+/// Compares losses of two runs that add in different orders: they must agree within 1e-5 of the first loss.
 inline bool expect_losses_near(std::string_view asked, std::string_view where, const std::vector<double>& found,
                                const std::vector<double>& expected) {
   if (found.size() != expected.size())
@@ -92,7 +92,7 @@ inline bool expect_losses_near(std::string_view asked, std::string_view where, c
   return true;
 }
 
-/// Weights in (-scale, scale), so that biases and norms have something to do; norms' are around 1.
+/// Sets weights to values in (-scale, scale), those of norms around 1, so that biases and norms have an effect.
 template <class Module>
 void spread_weights(Module& module, double scale) {
   for (const auto& piece : module.pieces()) {
@@ -106,7 +106,7 @@ void spread_weights(Module& module, double scale) {
   }
 }
 
-/// Of every piece of a parameter, the element with the largest gradient, against central differences of the loss.
+/// Compares the largest gradient element of every piece with central differences of the loss.
 template <class Model, class Data>
 void check_model_gradients(std::string_view where, int ranks, const ModelTask<Model, Data>& task) {
   constexpr std::string_view asked =
@@ -125,7 +125,7 @@ void check_model_gradients(std::string_view where, int ranks, const ModelTask<Mo
       return comm::sum_over_ranks(communicator, sum, {"test"});
     };
     training.executor().train(data.batches, 1.0f);
-    auto most = static_cast<std::int64_t>(module.pieces().size());  // of a rank: all ranks evaluate as often
+    auto most = static_cast<std::int64_t>(module.pieces().size());  // of any rank: all evaluate equally often
     comm::reduce(communicator, std::span<std::int64_t>(&most, 1), comm::Reduction::max, {"test"});
     for (int owner = 0; owner < communicator.size(); ++owner)
       for (std::size_t p = 0; p < static_cast<std::size_t>(most); ++p) {

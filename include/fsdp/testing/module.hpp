@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The suite of a module: its gradients are those of its values, tiles change nothing, and memory is its own.
+/// The suite of a module: gradients are the derivatives of its values, tiling changes nothing, and it touches only its
+/// own memory.
 ///
 ///     struct MyMlp {
 ///       template <class L>
@@ -8,9 +9,9 @@
 ///     };
 ///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, ModuleSuite, MyMlp);
 ///
-/// The struct may have `static std::vector<ModuleSizes> sizes()`, where not every size does, and for a block that reads
-/// what its model's entry makes `template <class L> static Shared share(nn::Context<L>&, const ModuleSizes&)`. With a
-/// type `Sizes` of its own, which has what ModuleSizes has, all three take that.
+/// Optional members: `static std::vector<ModuleSizes> sizes()`, if the default sizes do not fit; and, for a block that
+/// reads what its model's entry makes, `template <class L> static Shared share(nn::Context<L>&, const ModuleSizes&)`.
+/// If the struct has a type `Sizes` with the members of ModuleSizes, all three functions use that instead.
 #pragma once
 
 #include <algorithm>
@@ -45,8 +46,8 @@ std::vector<nn::Parameter> module_parameters(const SizesOf<Tested>& sizes) {
   return {list.begin(), list.end()};
 }
 
-/// y, dx and gradients are those of another run, within a relative bound. A gradient that is two thousandths of the
-/// largest, such as a query's where there is one key, is the rounding of others: with a bound of 3e-5 that is float's.
+/// Checks that y, dx and gradients agree with another run within a relative bound. Gradients of two thousandths of the
+/// largest or less, such as a query's with a single key, are rounding errors of others, and are compared on that scale.
 template <class Tested, class Tiling>
 bool expect_same_outcome(std::string_view asked, const ModuleCase<Tested, Tiling>& how, const ModuleOutcome& found,
                          const ModuleOutcome& expected, double bound) {
@@ -72,7 +73,7 @@ bool expect_same_outcome(std::string_view asked, const ModuleCase<Tested, Tiling
   return true;
 }
 
-/// The sum of dy times y in float64, with one number of the input or of a weight moved.
+/// The sum of dy times y in float64, as a function of one number of the input or of a weight.
 template <class Tested>
 class ModuleLoss {
   using Run = ModuleRun<device::Cpu, Tested, Fp32>;
@@ -106,14 +107,15 @@ class ModuleLoss {
     }
     return sum;
   }
-  /// Central differences at two distances, whose error of second order is taken out.
+  /// Returns the derivative by central differences at two distances, extrapolated so that the second-order error
+  /// cancels.
   double derivative(std::size_t which, std::size_t element) {
     const auto difference = [&](double h) {
       return ((*this)(which, element, h) - (*this)(which, element, -h)) / (2 * h);
     };
     return (4 * difference(step / 2) - difference(step)) / 3;
   }
-  /// What rounding in float may add to a derivative.
+  /// Returns the error that rounding in float may add to a derivative.
   double noise() const { return 1e-5 * std::sqrt(size_) / step; }
 
   static constexpr double step = 0x1p-5;
@@ -125,7 +127,8 @@ class ModuleLoss {
   double size_ = 0;
 };
 
-/// All elements where runs are short; else the one with the largest gradient, and some that are spread evenly.
+/// Returns the elements to vary: all of them for short runs; else the one with the largest gradient and some evenly
+/// spaced ones.
 inline std::vector<std::size_t> elements_to_move(const Numbers& gradient, std::int64_t tokens) {
   const auto largest = std::ranges::max_element(gradient, {}, [](double value) { return std::abs(value); });
   std::vector<std::size_t> list = {static_cast<std::size_t>(largest - gradient.begin())};
@@ -136,7 +139,7 @@ inline std::vector<std::size_t> elements_to_move(const Numbers& gradient, std::i
 
 }  // namespace detail
 
-/// A checkpoint finds each parameter by its name.
+/// Checks that parameters have unique names, by which a checkpoint finds them.
 template <class Tested>
 void check_module_parameters() {
   constexpr std::string_view asked = "a module's parameters have names, each its own, and at least one element";
@@ -157,7 +160,7 @@ void check_module_parameters() {
   }
 }
 
-/// The gradients that backward gives are the derivatives of what forward gives.
+/// Checks that backward computes the derivatives of forward.
 template <class Tested>
 void check_module_gradients() {
   constexpr std::string_view asked =
@@ -188,7 +191,7 @@ void check_module_gradients() {
   }
 }
 
-/// The first write of a gradient replaces what its memory held, every later one adds.
+/// Checks that the first write of a gradient overwrites its memory and later writes add.
 template <class Tested>
 void check_module_adds() {
   constexpr std::string_view asked =
@@ -209,7 +212,7 @@ void check_module_adds() {
   }
 }
 
-/// However the tokens are cut, wherever the weights stand, and with several threads.
+/// Checks that results do not depend on tiling, on the placement of weights, or on the number of threads.
 template <class Tested, class Precision>
 void check_module_tilings() {
   constexpr std::string_view asked =
@@ -230,7 +233,7 @@ void check_module_tilings() {
   }
 }
 
-/// Rounded to bf16 it is the same function.
+/// Checks that the module computes the same function in bf16, within rounding.
 template <class Tested>
 void check_module_in_bf16() {
   constexpr std::string_view asked = "in bf16 a module gives what it gives in float, within bf16's rounding";
@@ -243,7 +246,7 @@ void check_module_in_bf16() {
   }
 }
 
-/// What the dry run counts is what the CPU does.
+/// Checks that a dry run counts what the CPU does.
 template <class Tested, class Precision>
 void check_module_costs() {
   constexpr std::string_view asked =

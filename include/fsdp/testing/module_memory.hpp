@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Memory for modules under test: tensors between guard elements in one flat buffer, as in a gather slot, a module's
-/// weights and gradients in such buffers, and a rank.
+/// Memory for modules under test: tensors with guard elements in one flat buffer, as in a gather slot; a module's
+/// weights and gradients in such buffers; a rank's arena and stream.
 #pragma once
 
 #include <array>
@@ -18,10 +18,11 @@
 
 namespace fsdp::testing {
 
-/// Whether tensors follow each other without a gap, or each starts at a multiple of 64 elements.
+/// Whether tensors are adjacent, or each starts at a multiple of 64 elements.
 enum class Placing : std::uint8_t { adjacent, padded };
 
-/// Owns tensors of one type; on a device without storage it has their addresses only. Starts as NaN, guards as 77.
+/// Owns tensors of one type; on a device without storage it has only their addresses. Tensors are initially NaN, guards
+/// 77.
 template <class Device, class T>
 class Slot {
  public:
@@ -76,8 +77,8 @@ class Slot {
   std::vector<T> data_;
 };
 
-/// The arena and stream of one rank, with a sentinel at each end of the arena. On the CPU all free memory can be made
-/// NaN.
+/// The arena and stream of one rank, with a sentinel at each end of the arena. On the CPU, all free memory can be
+/// filled with NaN.
 template <class Device>
 class TestRank {
  public:
@@ -118,7 +119,7 @@ class TestRank {
   Tensor<float> low_, high_;
 };
 
-/// The shapes of a module's parameters, in their order.
+/// Returns the shapes of a module's parameters, in order.
 template <class Module>
 std::vector<Shape> shapes_of(const Module& module) {
   std::vector<Shape> shapes;

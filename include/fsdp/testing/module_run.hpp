@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A module between two residual streams, run alone: its memory, its inputs, and what came out of it. No test of its
-/// own.
+/// Runs a module between two residual streams by itself: its memory, inputs and results. Contains no tests.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +27,7 @@
 
 namespace fsdp::testing {
 
-/// What a module is made for. All its other sizes follow from `hidden`.
+/// The sizes for which a module is constructed. All its other sizes follow from `hidden`.
 struct ModuleSizes {
   std::int64_t sequences = 1;
   std::int64_t length = 1;
@@ -38,10 +37,11 @@ struct ModuleSizes {
   std::string in_words() const { return message(sequences, " x ", length, " tokens, hidden ", hidden); }
 };
 
-/// Odd numbers of tokens, one alone, and more than a register and a team of threads hold.
+/// Returns sizes with one token, with odd numbers of tokens, and with more tokens than a vector register or a team of
+/// threads takes.
 inline std::vector<ModuleSizes> default_module_sizes() { return {{1, 1, 12}, {1, 5, 12}, {2, 7, 24}, {3, 33, 24}}; }
 
-/// What a tested struct is made for: its `Sizes`, where it has such a type, else ModuleSizes. A type of its own has the
+/// The type of a tested struct's sizes: its `Sizes` if it has that type, else ModuleSizes. `Sizes` must have the
 /// members of ModuleSizes and may have more.
 template <class Tested>
 struct SizesOfTested {
@@ -55,7 +55,7 @@ struct SizesOfTested<Tested> {
 template <class Tested>
 using SizesOf = typename SizesOfTested<Tested>::type;
 
-/// What came out: y and dx of every micro-batch, and the sums of the weights' gradients.
+/// Results of a run: y and dx of every micro-batch, and the sums of the weights' gradients.
 struct ModuleOutcome {
   std::vector<Numbers> y, dx, gradients;
 };
@@ -78,7 +78,7 @@ struct TiledModuleCase {
 template <class Tested, class Tiling = tiling::RunTime>
 using ModuleCase = TiledModuleCase<SizesOf<Tested>, Tiling>;
 
-/// Numbers in (center - spread, center + spread) that T can hold.
+/// Returns numbers in (center - spread, center + spread) that T can represent.
 template <class T>
 Numbers rounded_numbers(std::uint64_t seed, std::int64_t count, double spread = 1, double center = 0) {
   Numbers list;
@@ -89,7 +89,8 @@ Numbers rounded_numbers(std::uint64_t seed, std::int64_t count, double spread = 
   return list;
 }
 
-/// Weights that have something to do: norms near 1, biases that are not 0, matrices that keep the size of what passes.
+/// Returns weights that all have an effect: norms near 1, nonzero biases, matrices that preserve the magnitude of their
+/// input.
 template <class T, class Module>
 std::vector<Numbers> module_weights(const Module& module) {
   std::vector<Numbers> list;
@@ -110,7 +111,7 @@ inline double norm_of(const Numbers& values) {
   return std::sqrt(sum);
 }
 
-/// |found - expected| / max(|expected|, least); infinite where a number is not finite.
+/// |found - expected| / max(|expected|, least); infinite if a number is not finite.
 inline double relative_error(const Numbers& found, const Numbers& expected, double least) {
   Numbers difference;
   for (std::size_t i = 0; i < expected.size(); ++i) difference.push_back(found[i] - expected[i]);
@@ -179,10 +180,11 @@ class ModuleRun {
   Slot<Device, Compute> stream;  // x, y, dy: [T, H] each
   typename Module::Saved saved{};
   nn::Context<L> context;
-  decltype(shared_type()) shared{};  ///< what a block reads besides; nn::Nothing where it reads no more
+  decltype(shared_type()) shared{};  ///< what a block reads from the entry; nn::Nothing if it reads nothing
 
  private:
-  /// Twice what the dry run takes, and some: a module that takes more should be told so, and not run out of memory.
+  /// More than twice the bytes of the dry run, so that a module that takes more than planned fails a check instead of
+  /// running out of memory.
   static std::int64_t arena_bytes(const Case& how) {
     constexpr std::int64_t some = std::int64_t{2} << 20;
     if constexpr (Device::counts_only) {
@@ -207,8 +209,8 @@ class ModuleRun {
   }
 };
 
-/// Runs forward and backward over micro-batches, with NaN in all memory that must not be read. What a module touches
-/// or keeps beyond its own is a failure; `good` becomes false there.
+/// Runs forward and backward over micro-batches, with NaN in all memory that must not be read. Fails, and sets `good`
+/// to false, if the module touches or keeps other memory than its own.
 template <class Run>
 ModuleOutcome outcome_of(Run& run, std::string_view where, const std::vector<std::uint64_t>& seeds, bool& good) {
   using Compute = typename Run::Compute;
@@ -256,7 +258,7 @@ ModuleOutcome outcome_of(Run& run, std::string_view where, const std::vector<std
 
 inline constexpr std::string_view module_ends_without_error = "a module runs at every size without an error";
 
-/// Makes a module and runs it so. An error is a failure, too: what is returned then lacks what was not reached.
+/// Makes a module and runs it in this way. An error is a failure too; the returned outcome then holds what was reached.
 template <class Tested, class Precision, class Tiling = tiling::RunTime>
 ModuleOutcome run_module(const ModuleCase<Tested, Tiling>& how, const std::vector<std::uint64_t>& seeds, bool& good) {
   ModuleOutcome outcome;

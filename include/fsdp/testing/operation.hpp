@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The suite of operations on the CPU: right values, no memory but their own, and plans that hold.
+/// The suite of operations on the CPU: correct values, no access to other memory, and exact plans.
 ///
 ///     struct MyOperations {
 ///       static std::vector<OperationCase> cases();
@@ -8,8 +8,8 @@
 ///     };
 ///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, OperationSuite, MyOperations);
 ///
-/// A struct may hold cases of many operations. Odd sizes show most: of one element, of no multiple of a register's, and
-/// one that is worth a team of threads.
+/// A struct may hold cases of many operations. These sizes find most errors: one element, no multiple of a vector
+/// register's width, and enough for a team of threads.
 #pragma once
 
 #include <algorithm>
@@ -38,10 +38,10 @@ inline std::string words_of(const OperationCase& one, const AnyOperation& operat
 }
 inline std::string words_of_team(int threads) { return message(threads, threads == 1 ? " thread" : " threads"); }
 
-/// An operation that was run once.
+/// An operation, run once.
 class OperationRun {
  public:
-  /// `unwritten` is what outputs hold before, and every byte of the kernel's scratch is `scratch_byte`.
+  /// Outputs initially hold `unwritten`; every byte of the kernel's scratch is `scratch_byte`.
   OperationRun(const OperationCase& one, int threads, float unwritten = std::numeric_limits<float>::quiet_NaN(),
                std::byte scratch_byte = std::byte{0xff})
       : memory_(unwritten), operation_(one.make(memory_)) {
@@ -70,7 +70,7 @@ class OperationRun {
   AnyOperation operation_;
 };
 
-/// What is written is the same, to the bit.
+/// Checks that two runs wrote the same bits.
 inline bool expect_same_outputs(std::string_view asked, std::string_view where, const OperationRun& found,
                                 const OperationRun& expected) {
   for (std::size_t i = 0; i < found.tensors().size(); ++i) {
@@ -85,7 +85,7 @@ inline bool expect_same_outputs(std::string_view asked, std::string_view where, 
   return true;
 }
 
-/// Calls expect(case) until one fails; an error that a case ends with is a failure.
+/// Calls expect(case) until one fails. An error of a case is a failure.
 template <class Expect>
 void each_case(std::string_view asked, const std::vector<OperationCase>& cases, Expect expect) {
   if (cases.empty()) fail(asked, "cases()", "there is none");
@@ -100,7 +100,7 @@ void each_case(std::string_view asked, const std::vector<OperationCase>& cases, 
 
 }  // namespace detail
 
-/// Values are those of the float64 reference.
+/// Checks values against the float64 reference.
 inline void check_operation_values(const std::vector<OperationCase>& cases) {
   constexpr std::string_view asked =
       "an operation writes the values of its float64 reference, on any number of threads";
@@ -137,7 +137,7 @@ inline void check_operation_values(const std::vector<OperationCase>& cases) {
   });
 }
 
-/// Outputs and scratch are written, and nothing else.
+/// Checks that only outputs and scratch are written.
 inline void check_operation_writes(const std::vector<OperationCase>& cases) {
   constexpr std::string_view asked =
       "an operation writes the elements of its outputs, its scratch, and nothing else: no input, no gap between rows";
@@ -158,7 +158,7 @@ inline void check_operation_writes(const std::vector<OperationCase>& cases) {
   });
 }
 
-/// Results do not depend on what outputs and scratch held before.
+/// Checks that results do not depend on the previous contents of outputs and scratch.
 inline void check_operation_reads(const std::vector<OperationCase>& cases) {
   constexpr std::string_view asked =
       "an operation reads neither its outputs nor its scratch before it has written them: its results are the same, "
@@ -171,7 +171,7 @@ inline void check_operation_reads(const std::vector<OperationCase>& cases) {
   });
 }
 
-/// The same bits on any number of threads.
+/// Checks that the bits are the same on any number of threads.
 inline void check_operation_teams(const std::vector<OperationCase>& cases) {
   constexpr std::string_view asked = "an operation gives the same bits on any number of threads";
   detail::each_case(asked, cases, [&](const OperationCase& one) {
@@ -186,7 +186,7 @@ inline void check_operation_teams(const std::vector<OperationCase>& cases) {
   });
 }
 
-/// tensors() lists all that is read and written.
+/// Checks that tensors() lists everything that is read and written.
 inline void check_operation_lists(const std::vector<OperationCase>& cases) {
   constexpr std::string_view asked =
       "tensors() lists all that an operation reads and writes: devices with queues order its work by that alone";
@@ -211,7 +211,7 @@ inline void check_operation_lists(const std::vector<OperationCase>& cases) {
   });
 }
 
-/// A dry run counts its cost and its scratch.
+/// Checks that a dry run counts the operation's cost and scratch.
 inline void check_operation_plans(const std::vector<OperationCase>& cases) {
   constexpr std::string_view asked =
       "a dry run counts of an operation, on device::Meta, the cost and the scratch that it has on the CPU";
@@ -243,7 +243,7 @@ inline void check_operation_plans(const std::vector<OperationCase>& cases) {
   });
 }
 
-/// The same bits where it is queued and runs later.
+/// Checks that the bits are the same if the operation is enqueued and runs later.
 inline void check_operation_on_queues(const std::vector<OperationCase>& cases) {
   constexpr std::string_view asked =
       "an operation that is enqueued and runs later, from a copy, gives the bits that it gives at once";
@@ -263,7 +263,7 @@ inline void check_operation_on_queues(const std::vector<OperationCase>& cases) {
   });
 }
 
-/// check() refuses what does not fit together.
+/// Checks that check() refuses tensors that do not fit together.
 inline void check_operation_refuses(const std::vector<OperationCase>& refused) {
   constexpr std::string_view asked =
       "check() refuses tensors that do not fit together with a LogicError (InputError for what a user gave), before "
@@ -287,11 +287,11 @@ inline void check_operation_refuses(const std::vector<OperationCase>& refused) {
   }
 }
 
-/// The parameter: a struct with cases(), and refused() where its operations can be given shapes that do not fit.
+/// The suite. Its parameter is a struct with cases(), and optionally refused(), with shapes that do not fit together.
 template <class Tested>
 class OperationSuite : public ::testing::Test {
  protected:
-  /// Cases that check() must refuse; none where the struct lists none.
+  /// The cases that check() must refuse, if the struct lists any.
   static std::vector<OperationCase> refused() {
     if constexpr (requires { Tested::refused(); }) return Tested::refused();
     return {};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the suite of operations is given: an operation at some sizes in watched memory, and the float64 reference of
-/// what it writes.
+/// The cases of the suite of operations: an operation at some sizes in guarded memory, and the float64 reference of its
+/// outputs.
 #pragma once
 
 #include <cstddef>
@@ -27,50 +27,50 @@
 
 namespace fsdp::testing {
 
-/// A tensor that an operation was given.
+/// A tensor of an operation under test.
 struct OperationTensor {
   std::string words;     ///< such as "tensor 1, an output [37, 43]"
   bool written = false;  ///< whether the operation may write it
-  double bound = 0;      ///< largest error, over the largest magnitude, of arithmetic in float and one rounding
+  double bound = 0;      ///< largest error of float arithmetic and one rounding, relative to the largest magnitude
   const void* data = nullptr;
   std::int64_t bytes = 0;
-  std::function<std::string()> touched;             ///< where memory around it was written
-  std::function<Numbers()> values;                  ///< as they are now
+  std::function<std::string()> touched;             ///< returns where memory around it was written
+  std::function<Numbers()> values;                  ///< returns the present values
   std::function<std::vector<std::byte>()> content;  ///< the same, as bytes
 };
 
-/// Where a case takes its tensors from: each is alone in watched memory, and holds numbers that depend on its place in
-/// the list alone. Matrices may have `gap` elements between rows.
+/// Allocates the tensors of a case. Each lies alone in guarded memory and holds numbers that depend only on its place
+/// in the list. Matrices may have `gap` elements between rows.
 class OperationMemory {
  public:
-  /// `unwritten`: what outputs hold before they are written.
+  /// `unwritten`: the initial value of outputs.
   explicit OperationMemory(float unwritten = std::numeric_limits<float>::quiet_NaN()) : unwritten_(unwritten) {}
   OperationMemory(const OperationMemory&) = delete;
   OperationMemory& operator=(const OperationMemory&) = delete;
 
-  /// To be read: numbers in (-scale, scale).
+  /// Allocates an input with numbers in (-scale, scale).
   template <class T>
   Tensor<const T> input(const Shape& shape, double scale = 1, std::int64_t gap = 0) {
     return add<T>("an input", false, shape, gap, numbers<T>(scale));
   }
-  /// To be read: these values.
+  /// Allocates an input with these values.
   template <class T>
   Tensor<const T> input_of(const std::vector<T>& values, const Shape& shape) {
     require(shape.numel() == std::ssize(values), "input_of: ", values.size(), " values for ", shape.numel());
     return add<T>("an input", false, shape, 0, [&](std::int64_t i) { return values[static_cast<std::size_t>(i)]; });
   }
-  /// To be written whole, and not read.
+  /// Allocates an output, which the operation must write entirely and not read.
   template <class T>
   Tensor<T> output(const Shape& shape, std::int64_t gap = 0) {
     return add<T>("an output", true, shape, gap, [this](std::int64_t) { return static_cast<T>(unwritten_); });
   }
-  /// To be read and written, as sums that are accumulated.
+  /// Allocates a tensor that is read and written, such as an accumulated sum.
   template <class T>
   Tensor<T> in_out(const Shape& shape, double scale = 1, std::int64_t gap = 0) {
     return add<T>("read and written", true, shape, gap, numbers<T>(scale));
   }
 
-  /// In the order in which they were taken.
+  /// All tensors, in the order of their allocation.
   const std::vector<OperationTensor>& tensors() const { return tensors_; }
 
  private:
@@ -117,7 +117,7 @@ class OperationMemory {
   std::vector<OperationTensor> tensors_;
 };
 
-/// An operation of any type, on the CPU and the devices that stand for it.
+/// An operation of any type, on the CPU, its dry run, and the asynchronous test device.
 class AnyOperation {
  public:
   /// A tensor of tensors().
@@ -126,9 +126,9 @@ class AnyOperation {
     bool written;
   };
 
-  /// Of any type that is an operation.
+  /// Takes an operation of any type.
   template <class Op>
-  requires(!std::is_same_v<Op, AnyOperation>) AnyOperation(const Op& op)  // of what a case's lambda returns
+  requires(!std::is_same_v<Op, AnyOperation>) AnyOperation(const Op& op)  // implicit: a case's lambda returns it
       : on_cpu([op](device::Cpu::Stream& stream) { device::enqueue(stream, op); }),
         on_meta([op](device::Meta::Stream& stream) { device::enqueue(stream, op); }),
         on_queue([op](QueuedCpu::Stream& stream) { device::enqueue(stream, op); }),
@@ -155,7 +155,7 @@ class AnyOperation {
   std::string name;
   device::Cost cost;
   bool has_check;
-  std::vector<Listed> listed;  ///< by tensors()
+  std::vector<Listed> listed;  ///< what tensors() lists
 
  private:
   template <class T>
@@ -164,18 +164,18 @@ class AnyOperation {
   }
 };
 
-/// An operation at some sizes, and what it must give.
+/// An operation at some sizes, and its expected results.
 struct OperationCase {
-  std::string words = {};  ///< its sizes, and whatever tells it from others
-  /// Takes its tensors, and gives the operation.
+  std::string words = {};  ///< its sizes, and what distinguishes it from other cases
+  /// Allocates the tensors and returns the operation.
   std::function<AnyOperation(OperationMemory&)> make = {};
-  /// From what all tensors held before, in the order in which they were taken, what those that may be written hold
-  /// afterwards, in order.
+  /// Computes, from the initial values of all tensors in the order of their allocation, the final values of those that
+  /// may be written, in the same order.
   std::function<std::vector<Numbers>(std::vector<Numbers>)> reference = {};
-  /// Largest error, in multiples of what a few roundings make of a tensor: 2e-6 (float), 1/256 (bf16) or 1e-12 (double)
-  /// of its largest magnitude.
+  /// Largest allowed error, in multiples of the error of a few roundings: 2e-6 (float), 1/256 (bf16) or 1e-12 (double)
+  /// of a tensor's largest magnitude.
   double bound = 1;
-  bool same_bits = true;  ///< whatever the number of threads
+  bool same_bits = true;  ///< for any number of threads
 };
 
 }  // namespace fsdp::testing

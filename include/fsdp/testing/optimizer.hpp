@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The suite of an optimizer: what one update may touch and must not depend on, and what training over ranks makes of
-/// it.
+/// The suite of an optimizer: what one update may touch and depend on, and training over ranks.
 ///
 ///     using namespace fsdp::testing;
 ///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, OptimizerSuite, mine::Lion);
 ///
-/// The parameter is an optimizer that has a default constructor, or a struct with
-/// `static std::vector<Optimizer> optimizers()`, the values to be tested, and, where 0.01 is no learning rate for them,
-/// `static constexpr double lr`. Updates are asked for in float and bf16 on the CPU, on its dry run and on the
-/// asynchronous device; ranks train a small Llama in fp32.
+/// The parameter is an optimizer with a default constructor, or a struct with `static std::vector<Optimizer>
+/// optimizers()`, the values to test, and optionally `static constexpr double lr`, a learning rate other than 0.01.
+/// Updates are tested in float and bf16 on the CPU, its dry run and the asynchronous test device; ranks train a small
+/// Llama in fp32.
 #pragma once
 
 #include <cmath>
@@ -32,7 +31,7 @@
 namespace fsdp::testing {
 namespace detail {
 
-/// Calls expect(found), a run; an error that it ends with is a failure.
+/// Trains and calls expect(found) with the run. An error of the run is a failure.
 template <class Expect>
 bool with_run(std::string_view asked, std::string_view where, const AnyOptimizer& optimizer, const OptimizerRun& run,
               Expect expect) {
@@ -62,7 +61,7 @@ inline bool expect_same_run(std::string_view asked, std::string_view where, cons
          expect_same_tensors(asked, where, found.states, expected.states);
 }
 
-/// Units that are frozen or joined, and one matrix that is two.
+/// Returns cases with frozen and with merged units, and with a tied weight.
 inline std::vector<StrategyCase> optimizer_cases() {
   return {{.ranks = 2},
           {.ranks = 3},
@@ -73,7 +72,7 @@ inline std::vector<StrategyCase> optimizer_cases() {
 
 }  // namespace detail
 
-/// Ranks that step shards are ranks that step all.
+/// Checks that ranks that step shards get the results of ranks that step everything.
 inline void check_optimizer_on_shards(const AnyOptimizer& optimizer, double lr = 1e-2) {
   constexpr std::string_view asked =
       "ranks that step their shards alone (whole tensors, with Grain::tensors) have the losses, weights and states of "
@@ -94,7 +93,7 @@ inline void check_optimizer_on_shards(const AnyOptimizer& optimizer, double lr =
   }
 }
 
-/// One rank sees what three see; and it learns.
+/// Checks that one rank gets the results of three, and that the optimizer learns.
 inline void check_optimizer_learns(const AnyOptimizer& optimizer, double lr = 1e-2) {
   const std::string where = message("learning rate ", lr);
   constexpr std::string_view learns = "the loss on the same tokens falls in four steps";
@@ -116,7 +115,7 @@ inline void check_optimizer_learns(const AnyOptimizer& optimizer, double lr = 1e
   });
 }
 
-/// Checkpoints hold all there is.
+/// Checks that checkpoints hold the optimizer's full state.
 inline void check_optimizer_resumes(const AnyOptimizer& optimizer, double lr = 1e-2) {
   constexpr std::string_view asked =
       "a run that goes on from a checkpoint has the losses, weights and states of a run that never stopped, to the "
@@ -137,7 +136,7 @@ inline void check_optimizer_resumes(const AnyOptimizer& optimizer, double lr = 1
   });
 }
 
-/// In host memory pieces are cut into chunks.
+/// Checks an offloaded optimizer, whose pieces are stepped in chunks in host memory.
 inline void check_optimizer_offloads(const AnyOptimizer& optimizer, double lr = 1e-2) {
   if (optimizer.grain() == optim::Grain::tensors) return;
   constexpr std::string_view asked =
@@ -153,7 +152,7 @@ inline void check_optimizer_offloads(const AnyOptimizer& optimizer, double lr = 
   });
 }
 
-/// The values of a suite's parameter.
+/// Returns the values of a suite's parameter.
 template <class Tested>
 auto optimizers_of() {
   if constexpr (requires { Tested::optimizers(); }) {
@@ -167,7 +166,8 @@ auto optimizers_of() {
   }
 }
 
-/// The parameter: an optimizer with a default constructor, or a struct with optimizers(), and `lr` where 0.01 is none.
+/// The suite. Its parameter is an optimizer with a default constructor, or a struct with optimizers() and optionally
+/// `lr`.
 template <class Tested>
 class OptimizerSuite : public ::testing::Test {
  protected:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A piece of a parameter as an optimizer's update is given it, in watched memory: beside it lie other numbers, and NaN
-/// beside the gradient, as padding may.
+/// A piece of a parameter, as an optimizer's update gets it, in guarded memory. Other numbers lie beside it, and NaN
+/// beside the gradient, as padding may hold.
 #pragma once
 
 #include <cmath>
@@ -22,7 +22,7 @@
 
 namespace fsdp::testing {
 
-/// Parameters of every role, of odd sizes; the last is worth a team of threads.
+/// Returns parameters of every role, with odd sizes; the last one is large enough for a team of threads.
 inline const std::vector<NamedParameter>& stepped_parameters() {
   static const std::vector<NamedParameter> list = {
       {.name = "a.matrix", .shape = {37, 19}},
@@ -44,7 +44,7 @@ inline std::string words_of(const NamedParameter& parameter) {
   return message("parameter [", shape, "], ", roles[static_cast<int>(parameter.role)]);
 }
 
-/// Elements [begin, end) of a parameter as one update is given them.
+/// Elements [begin, end) of a parameter, as one update gets them.
 template <class Compute>
 class OptimizerPiece {
  public:
@@ -65,7 +65,8 @@ class OptimizerPiece {
   explicit OptimizerPiece(const NamedParameter& parameter, std::size_t states)
       : OptimizerPiece(parameter, states, 0, parameter.shape.numel()) {}
 
-  /// Of step `number`, times `factor`. Steps differ, and elements by a factor of thousands.
+  /// Sets the gradient of step `number`, times `factor`. Gradients differ between steps, and between elements by a
+  /// factor of thousands.
   void set_gradient(int number, float factor = 1) {
     gradient_.set([&](std::int64_t i) {
       const double value = number_at(static_cast<std::uint64_t>(10 + number), begin_ + i);
@@ -100,7 +101,7 @@ class OptimizerPiece {
   std::vector<Compute> model() const { return has_model ? model_.values() : std::vector<Compute>(); }
   std::size_t states() const { return states_.size(); }
 
-  /// What lies around the piece is as it was.
+  /// Checks that memory around the piece is unchanged.
   bool expect_untouched(std::string_view where) const {
     constexpr std::string_view asked =
         "an update writes the elements of its piece alone: memory beside it is another piece's, or padding";
@@ -115,7 +116,7 @@ class OptimizerPiece {
     expect("the gradient", gradient_);
     return good;
   }
-  /// `model` is `main`, rounded once.
+  /// Checks that `model` is `main`, rounded once.
   bool expect_model(std::string_view where) const {
     if constexpr (has_model) {
       std::vector<Compute> expected;
@@ -134,14 +135,14 @@ class OptimizerPiece {
   Guarded<Compute> model_;
 };
 
-/// What is decided of the steps that checks take.
+/// Returns the decision of a step that checks take.
 inline device::StepDecision decided(int taken) {
   return {.taken = taken, .lr = 0.01 * (taken + 1), .gradient_scale = taken == 2 ? 0.25f : 1.0f};
 }
 
 inline constexpr std::int64_t update_arena_bytes = std::int64_t{4} << 20;
 
-/// Steps a piece some times.
+/// Runs some steps on a piece.
 template <class O, class Compute>
 void take_steps(const O& optimizer, OptimizerPiece<Compute>& piece, int threads, int steps = 3) {
   TestRank<device::Cpu> rank(threads, update_arena_bytes);

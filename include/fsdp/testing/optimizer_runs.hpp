@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Trains with an optimizer over ranks. The stacks that this takes are compiled in the kit's library, once for all
-/// optimizers.
+/// Trains with an optimizer over ranks. The stacks are compiled into the kit's library, once for all optimizers.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +18,7 @@
 
 namespace fsdp::testing {
 
-/// An optimizer of any type, which steps float weights on the CPU and its dry runs. A copy holds a copy.
+/// An optimizer of any type, which steps float weights on the CPU and its dry runs. Copies copy the held optimizer.
 class AnyOptimizer {
  public:
   template <class O>
@@ -61,24 +60,24 @@ class AnyOptimizer {
   StepWork work_;
 };
 
-/// Where the optimizer's pieces lie.
+/// Where the optimizer's pieces are.
 enum class OptimizerPlace : std::uint8_t {
-  replicated,  ///< every rank steps all
-  sharded,     ///< FullyShard; with Grain::tensors over buffer::Owned, which cuts no tensor
-  offloaded,   ///< the same in host memory, which Grain::elements alone can
+  replicated,  ///< every rank steps everything
+  sharded,     ///< FullyShard; with Grain::tensors on buffer::Owned, which keeps tensors whole
+  offloaded,   ///< the same in host memory; only for Grain::elements
 };
 
 struct OptimizerRun {
   OptimizerPlace place = OptimizerPlace::sharded;
   StrategyCase how = {};
-  int steps = 4;  ///< in all; those before the checkpoint that it goes on from count
+  int steps = 4;  ///< in total, including those before the checkpoint that it resumes from
   double lr = 1e-2;
-  bool as_ranks = false;               ///< one rank takes what as many ranks as it has micro-batches would take
-  std::filesystem::path save_to = {};  ///< the folder of a checkpoint after the last step
-  std::filesystem::path resume = {};   ///< the folder of a checkpoint to go on from
+  bool as_ranks = false;               ///< one rank takes, as micro-batches, the batches of as many ranks
+  std::filesystem::path save_to = {};  ///< folder for a checkpoint after the last step
+  std::filesystem::path resume = {};   ///< folder of a checkpoint to resume from
 };
 
-/// Trains. Throws what the first rank that failed has thrown.
+/// Trains. Rethrows the error of the first rank that failed.
 StrategyRun train_with(const AnyOptimizer& optimizer, const OptimizerRun& run);
 
 }  // namespace fsdp::testing

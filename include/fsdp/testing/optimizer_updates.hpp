@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks of an optimizer on pieces of single parameters: no model, no ranks.
+/// Checks of an optimizer on pieces of single parameters, without model and ranks.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 
 namespace fsdp::testing {
 
-/// Names.
+/// Checks the names of the optimizer and its states.
 template <class O>
 void check_optimizer_names(const O& optimizer) {
   const O copy = optimizer;
@@ -47,7 +47,7 @@ void check_optimizer_names(const O& optimizer) {
   }
 }
 
-/// Steps and skipped steps.
+/// Checks steps and skipped steps.
 template <class Compute, class O>
 void check_optimizer_steps(const O& optimizer) {
   for (const NamedParameter& parameter : stepped_parameters())
@@ -91,7 +91,8 @@ void check_optimizer_steps(const O& optimizer) {
     }
 }
 
-/// Pieces, wherever a parameter is cut, step as the whole does. Whole tensors step alike wherever they lie.
+/// Checks that pieces step as the whole parameter does, wherever it is cut, and whole tensors wherever they lie in
+/// memory.
 template <class O>
 void check_optimizer_cuts(const O& optimizer) {
   const bool cuts = optimizer.grain() == optim::Grain::elements;
@@ -128,7 +129,7 @@ void check_optimizer_cuts(const O& optimizer) {
   }
 }
 
-/// The decision's gradient scale.
+/// Checks that the decision's gradient scale is applied.
 template <class O>
 void check_optimizer_scale(const O& optimizer) {
   constexpr std::string_view asked =
@@ -152,7 +153,7 @@ void check_optimizer_scale(const O& optimizer) {
 
 namespace detail {
 
-/// What updates of one parameter leave on a device: FLOPs, bytes, scratch.
+/// What the updates of one parameter take on a device: FLOPs, bytes, scratch.
 struct OptimizerCounts {
   std::int64_t flops = 0, bytes = 0, peak = 0, scratch = 0;
 };
@@ -177,7 +178,7 @@ inline bool expect_counts(std::string_view asked, std::string_view where, const 
 
 }  // namespace detail
 
-/// Dry runs.
+/// Checks that dry runs count what the CPU does.
 template <class O>
 void check_optimizer_counts(const O& optimizer) {
   using device::Cpu;
@@ -202,7 +203,7 @@ void check_optimizer_counts(const O& optimizer) {
     if (!check(float{}, parameter) || !check(bf16{}, parameter)) return;
 }
 
-/// Graphs of a step, as GPUs replay them: captured once, launched for every step.
+/// Checks that a step can be captured once as a graph, and replayed for every step.
 template <class O>
 void check_optimizer_replays(const O& optimizer) {
   constexpr std::string_view asked =
@@ -214,7 +215,7 @@ void check_optimizer_replays(const O& optimizer) {
         detail::decided(1), detail::decided(2), {.taken = 2, .lr = 0.3, .skipped = 1}, detail::decided(3)};
     detail::OptimizerPiece<float> expected(parameter, states), found(parameter, states);
     TestRank<device::Cpu> rank(1, detail::update_arena_bytes);
-    const O stepping = optimizer;  // what it may keep in itself shows
+    const O stepping = optimizer;  // reveals state that the optimizer keeps in itself
     for (std::size_t step = 0; step < decisions.size(); ++step) {
       expected.set_gradient(static_cast<int>(step));
       expected.step(stepping, rank.stream, decisions[step]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Compares the bytes that a rank took with those that its dry run planned. No test of its own.
+/// Compares the bytes that a rank took with those that its dry run planned. Contains no tests.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace fsdp::testing {
 inline constexpr std::string_view takes_planned_bytes =
     "every rank takes as many bytes of every kind as its dry run planned";
 
-/// Names every kind that differs.
+/// Fails for every kind of memory that differs.
 inline bool expect_planned_bytes(std::string_view where, std::size_t rank, const device::BytesByKind& taken,
                                  const device::BytesByKind& planned) {
   const std::string rank_there = message(where, ", rank ", rank);

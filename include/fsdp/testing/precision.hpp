@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The suite of a precision policy: its four types hold what training puts into them.
+/// The suite of a precision policy: its four types are precise enough for training.
 ///
 ///     using namespace fsdp::testing;
 ///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, PrecisionSuite, mine::Precision);
 ///
-/// Whether a device computes in Compute, and a communicator reduces in Reduce, is asked where a Stack joins them.
+/// Stack checks whether the device computes in Compute and the communicator reduces in Reduce.
 #pragma once
 
 #include <bit>
@@ -24,7 +24,7 @@
 
 namespace fsdp::testing {
 
-/// An element type in words: "bf16".
+/// Returns an element type's name: "bf16".
 template <class T>
 std::string type_in_words() {
   if constexpr (Element<T>)
@@ -33,8 +33,8 @@ std::string type_in_words() {
     return std::string("a type that tensors do not have, ") + typeid(T).name();
 }
 
-/// What a value loses at most, relative to itself, when it is rounded to the nearest of T; of bf16, the narrowest wire,
-/// for types that are no wire.
+/// Returns the largest relative error of rounding to T. For types that are not wire types, returns that of bf16, the
+/// narrowest wire type.
 template <class T>
 constexpr double rounding_of() {
   if constexpr (std::is_same_v<T, float>)
@@ -45,7 +45,7 @@ constexpr double rounding_of() {
     return 0x1p-8;
 }
 
-/// The types are those that a Stack takes.
+/// Checks that a Stack accepts the types.
 template <class P>
 void check_precision_types() {
   static_assert(check_precision<P>());
@@ -60,7 +60,7 @@ void check_precision_types() {
   expect(Real<typename P::Reduce>, "Reduce", type_in_words<typename P::Reduce>());
 }
 
-/// Every value of 16 bits; of float, every 65537th.
+/// Checks that weights survive conversion: every value of a 16-bit type, every 65537th float.
 template <class P>
 void check_weights_survive() {
   using Compute = typename P::Compute;
@@ -80,13 +80,14 @@ void check_weights_survive() {
   }
 }
 
-/// Number `i` of many whose magnitudes differ, as those of gradients do; multiples of 2^-23, which f16 holds too.
+/// Returns number `i` of a sequence with different magnitudes, like gradients. All are multiples of 2^-23, which f16
+/// can hold too.
 inline float gradient(std::uint32_t i) {
   const std::uint32_t hash = (i + 1) * 2654435761u;
   return (static_cast<float>(hash & 0xffffu) / 65536.0f - 0.25f) / static_cast<float>(1u << (hash >> 29));
 }
 
-/// Rounds single values, and sums as many as ranks and micro-batches may be.
+/// Checks the rounding of single values, and sums over as many values as there may be ranks and micro-batches.
 template <class P>
 void check_gradients_keep_their_digits() {
   using Accumulate = typename P::Accumulate;

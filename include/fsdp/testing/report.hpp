@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How a check of the kit fails: what was asked, on which case, what was found.
+/// How a check of the kit reports a failure: what was asked, in which case, what was found.
 ///
 /// Checks are function templates that report through `fail` and may be called one by one; the suites only call them.
 /// They may run on several threads at once, as GoogleTest's own assertions may.
@@ -21,14 +21,14 @@
 
 namespace fsdp::testing {
 
-/// Fails the running test. Three lines that can be read without the kit's source. Returns false, as what was asked for
-/// does not hold; so do the expectations below, which return true where it holds.
+/// Fails the running test with three lines that can be understood without the kit's source. Returns false. The
+/// expectations below also return false on failure, and true otherwise.
 inline bool fail(std::string_view asked, std::string_view where, std::string_view found) {
   ADD_FAILURE() << "asked: " << asked << "\n case: " << where << "\nfound: " << found;
   return false;
 }
 
-/// A number as it is, with all the digits that tell two values apart.
+/// Returns a value as text, with enough digits to distinguish any two values.
 template <class T>
 std::string in_words(const T& value) {
   std::ostringstream text;
@@ -41,14 +41,14 @@ std::string in_words(const T& value) {
   return text.str();
 }
 
-/// Equal to the bit: two sums that differ in their last digit are not the same.
+/// Whether two values have the same bits.
 template <class T>
 bool same_bits(const T& a, const T& b) {
   static_assert(std::is_trivially_copyable_v<T>);
   return std::memcmp(&a, &b, sizeof(T)) == 0;
 }
 
-/// Compares element by element and names the first that differs. `which` says what the elements are.
+/// Compares element by element and reports the first difference. `which` says what the elements are.
 template <class Found, class Expected>
 bool expect_values(std::string_view asked, std::string_view where, std::string_view which, const Found& found,
                    const Expected& expected) {
@@ -72,7 +72,8 @@ bool expect_value(std::string_view asked, std::string_view where, std::string_vi
          fail(asked, where, message(which, " is ", in_words(found), " instead of ", in_words(expected)));
 }
 
-/// Runs `call`, which must throw an Error of type E, and returns its text; fails and returns "" where it does not.
+/// Runs `call`, which must throw an Error of type E, and returns the error's text. If it does not, fails and returns
+/// "".
 template <class E, class Call>
 std::string expect_error(std::string_view asked, std::string_view where, std::string_view which, Call call) {
   try {
@@ -86,7 +87,7 @@ std::string expect_error(std::string_view asked, std::string_view where, std::st
   return "";
 }
 
-/// Runs part of a check and says whether it ended without an error, which is a failure. `where` is the case.
+/// Runs part of a check. Returns whether it ended without an error; an error is a failure. `where` is the case.
 template <class Part>
 bool report_errors(std::string_view asked, std::string_view where, Part part) {
   try {
@@ -99,7 +100,7 @@ bool report_errors(std::string_view asked, std::string_view where, Part part) {
 
 inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
-/// An error's text must have this part.
+/// Checks that an error's text contains `part`.
 inline bool expect_part(std::string_view asked, std::string_view where, std::string_view text, std::string_view part) {
   return contains(text, part) || fail(asked, where, message("the error says \"", text, "\" and not \"", part, "\""));
 }

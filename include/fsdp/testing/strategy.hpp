@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The suite of a sharding strategy: its lists are sound, it trains as Replicated does, takes the bytes that were
-/// planned and sends what its list says.
+/// The suite of a sharding strategy: its schedules are valid, it trains as Replicated does, takes the planned bytes,
+/// and starts the collectives of its schedule.
 ///
 ///     using namespace fsdp::testing;
 ///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, StrategySuite, mine::Sharding);
 ///
-/// The parameter is a strategy that has a default constructor, or a struct with
-/// `static std::vector<Strategy> strategies()`, the values to be tested. A small Llama of odd sizes is trained over
-/// Threads in fp32. A strategy on a mesh of two axes is tested on the numbers of ranks that its ranks_per_group
-/// divides.
+/// The parameter is a strategy with a default constructor, or a struct with `static std::vector<Strategy>
+/// strategies()`, the values to test. A small Llama of odd sizes is trained over Threads in fp32. A strategy on a mesh
+/// of two axes is tested on numbers of ranks that its ranks_per_group divides.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +40,7 @@ bool takes_ranks(const Strategy& strategy, int ranks) {
   return true;
 }
 
-/// Calls expect(case, run) for every case, until one fails. An error that a run ends with is a failure.
+/// Calls expect(case, run) for every case, until one fails. An error of a run is a failure.
 template <class Strategy, class Expect>
 void check_runs(std::string_view asked, const Strategy& strategy, Expect expect) {
   int tried = 0;
@@ -57,7 +56,7 @@ void check_runs(std::string_view asked, const Strategy& strategy, Expect expect)
   if (tried == 0) fail(asked, "1 to 4 ranks", "ranks_per_group() divides none of them");
 }
 
-/// Equal to the bit, or within 1e-4 of the largest.
+/// Checks that values are equal to the bit, or within 1e-4 of the largest.
 inline bool expect_same(std::string_view asked, const StrategyCase& how, std::string_view which,
                         const std::vector<float>& found, const std::vector<float>& expected, bool to_the_bit) {
   if (to_the_bit) return expect_values(asked, how.in_words(), which, found, expected);
@@ -79,7 +78,7 @@ std::vector<StrategyCase> list_cases(const Strategy& strategy) {
   return cases;
 }
 
-/// What a dry run of such a case says that is wrong; empty where nothing is.
+/// Returns the error of a dry run of the case; empty if there is none.
 template <class Strategy>
 std::string unsound_list(const Strategy& strategy, const StrategyCase& how, Purpose purpose) {
   try {
@@ -91,7 +90,7 @@ std::string unsound_list(const Strategy& strategy, const StrategyCase& how, Purp
   return {};
 }
 
-/// The placed lists of the passes of a purpose.
+/// Returns the placed schedules of the passes of a purpose.
 template <class Strategy>
 std::vector<sharding::Schedule> lists_of(const Strategy& strategy, const StrategyCase& how, Purpose purpose) {
   using Model = plan::MetaTwin<StrategyModel<Strategy>>;
@@ -106,7 +105,7 @@ std::vector<sharding::Schedule> lists_of(const Strategy& strategy, const Strateg
   return lists;
 }
 
-/// Whether all lists are sound; what trains by unsound ones only says the same once more.
+/// Whether all schedules are valid. If not, training would only repeat the same error.
 template <class Strategy>
 bool has_sound_lists(const Strategy& strategy) {
   const auto sound = [&](const StrategyCase& how) {
@@ -118,7 +117,8 @@ bool has_sound_lists(const Strategy& strategy) {
 
 }  // namespace detail
 
-/// Lists of all passes on up to 8 ranks, judged without memory; a copy of the strategy makes the same ones.
+/// Checks the schedules of all passes on up to 8 ranks in dry runs, and that a copy of the strategy makes the same
+/// schedules.
 template <class Strategy>
 void check_strategy_lists(const Strategy& strategy) {
   constexpr std::string_view asked =
@@ -137,8 +137,8 @@ void check_strategy_lists(const Strategy& strategy) {
     }
 }
 
-/// Whether its sums can have the bits of Replicated's: two axes add in another order, and a layout with other gaps
-/// between weights may let others share a matmul.
+/// Whether its sums can have the bits of Replicated's. Two axes add in another order, and a layout with other gaps
+/// between weights may combine other weights in one matmul.
 template <class Strategy>
 inline constexpr bool adds_in_the_usual_order = mesh_axes_of<Strategy> == 1 &&
                                                 (std::is_same_v<typename Strategy::Layout, buffer::PerParameter> ||
@@ -146,13 +146,13 @@ inline constexpr bool adds_in_the_usual_order = mesh_axes_of<Strategy> == 1 &&
                                                  std::is_same_v<typename Strategy::Layout, buffer::Owned> ||
                                                  std::is_same_v<typename Strategy::Layout, buffer::AnyLayout>);
 
-/// Losses and weights are those of Replicated.
+/// Checks that losses and weights are those of Replicated.
 template <class Strategy>
 void check_strategy_trains(const Strategy& strategy) {
   detail::check_runs(
       "training ends without an error", strategy, [&](const StrategyCase& how, const StrategyRun& found) {
         const StrategyRun expected = train_with(Replicated{}, how);
-        // Replicated reduces once a step. Where ranks are added in every micro-batch the order is another one.
+        // Replicated reduces once per step. A reduction in every micro-batch adds in another order.
         const bool to_the_bit =
             adds_in_the_usual_order<Strategy> && (how.micro_batches == 1 || found.reductions == expected.reductions);
         const std::string asked = message("losses and weights are those of Replicated on as many ranks, ",
@@ -171,7 +171,7 @@ void check_strategy_trains(const Strategy& strategy) {
       });
 }
 
-/// Rank 0 takes the bytes that were planned.
+/// Checks that rank 0 takes the planned bytes.
 template <class Strategy>
 void check_strategy_memory(const Strategy& strategy) {
   detail::check_runs(takes_planned_bytes, strategy, [](const StrategyCase& how, const StrategyRun& found) {
@@ -179,7 +179,7 @@ void check_strategy_memory(const Strategy& strategy) {
   });
 }
 
-/// A step starts the collectives of its list, and no other.
+/// Checks that a step starts the collectives of its schedule and no others.
 template <class Strategy>
 void check_strategy_collectives(const Strategy& strategy) {
   constexpr std::string_view asked =
@@ -192,7 +192,7 @@ void check_strategy_collectives(const Strategy& strategy) {
   });
 }
 
-/// The values of a suite's parameter.
+/// Returns the values of a suite's parameter.
 template <class Tested>
 auto strategies_of() {
   if constexpr (requires { Tested::strategies(); }) {
@@ -205,7 +205,7 @@ auto strategies_of() {
   }
 }
 
-/// The parameter: a strategy with a default constructor, or a struct with strategies().
+/// The suite. Its parameter is a strategy with a default constructor, or a struct with strategies().
 template <class Tested>
 class StrategySuite : public ::testing::Test {
  protected:

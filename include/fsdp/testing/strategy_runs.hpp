@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Trains a small Llama of odd sizes over Threads, and keeps what came of it: what the suites of strategies and
-/// optimizers compare. No test of its own.
+/// Trains a small Llama of odd sizes over Threads and returns the results, which the suites of strategies and
+/// optimizers compare. Contains no tests.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace fsdp::testing {
 template <class Strategy>
 using StrategyModel = Llama<Stack<Strategy, comm::Threads<>, Fp32, tiling::RunTime>>;
 
-/// One way to train.
+/// A case: one way to train.
 struct StrategyCase {
   int ranks = 1;
   int micro_batches = 1;
@@ -41,7 +41,7 @@ struct StrategyCase {
   }
 };
 
-/// Every number of ranks that shows a mistake of its own, and every kind of unit.
+/// Returns cases with numbers of ranks that reveal different mistakes, and with every kind of unit.
 inline std::vector<StrategyCase> strategy_cases() {
   std::vector<StrategyCase> cases;
   for (const int ranks : {1, 2, 3, 4})
@@ -56,13 +56,13 @@ inline std::vector<StrategyCase> strategy_cases() {
   return cases;
 }
 
-/// What a run of some steps left behind.
+/// The results of a run.
 struct StrategyRun {
   std::vector<double> losses;
   std::map<std::string, std::vector<float>> weights;  ///< whole tensors by name
   std::map<std::string, std::vector<float>> states;   ///< of the optimizer, whole, as "parameter.state"
   device::BytesByKind planned{}, taken{};             ///< of rank 0
-  std::int64_t gathers = 0, reductions = 0;           ///< that rank 0's list has in a step
+  std::int64_t gathers = 0, reductions = 0;           ///< that rank 0's schedule has in a step
   std::int64_t gathered = 0, reduced = 0;             ///< collectives that rank 0 took part in, in one step
 };
 
@@ -81,7 +81,7 @@ inline LlamaConfig strategy_config(bool tied) {
           .tied = tied};
 }
 
-/// Tokens of one rank's micro-batch in one step; each rank's are others.
+/// Tokens of one rank's micro-batch in one step; they differ between ranks.
 class StrategyBatch {
  public:
   static constexpr std::int64_t sequences = 2, length = 7;
@@ -110,7 +110,7 @@ inline train::StepSize strategy_size(const StrategyCase& how) {
           .threads = 1};
 }
 
-/// Collectives of all axes.
+/// Returns the number of collectives of this kind on all axes.
 template <class Module>
 std::int64_t recorded(Module& module, std::string_view what) {
   std::int64_t count = 0;
@@ -140,9 +140,9 @@ void collect(Training& training, std::mutex& mutex, StrategyRun& run) {
 
 }  // namespace detail
 
-/// What a run does besides: by default nothing.
+/// Hooks and options of a run; these do nothing else but train.
 struct TrainOnly {
-  int steps = detail::strategy_steps;  ///< in all; those before a checkpoint that it goes on from count
+  int steps = detail::strategy_steps;  ///< in total, including those before a checkpoint that it resumes from
   double lr = 1e-2;
   bool as_ranks = false;  ///< one rank takes, as its micro-batches, what as many ranks would take
 
@@ -152,7 +152,7 @@ struct TrainOnly {
   void end(Training&) const {}  ///< after the last step
 };
 
-/// Trains some steps. Throws what the first rank that failed has thrown.
+/// Trains. Rethrows the error of the first rank that failed.
 template <class Strategy, class Optimizer = optim::AdamW, class Around = TrainOnly>
 StrategyRun train_with(const Strategy& strategy, const StrategyCase& how, const Optimizer& optimizer = {},
                        const Around& around = {}) {

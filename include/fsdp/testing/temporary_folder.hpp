@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A folder of a test's own.
+/// A temporary folder for a test.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,8 @@
 
 namespace fsdp::testing {
 
-/// An empty folder that is removed with all in it, in memory where there is such a place: syncing costs nothing there.
+/// An empty folder; the destructor removes it with its contents. It lies in /dev/shm if that is writable, where syncing
+/// is free.
 class TemporaryFolder : public fsdp::TemporaryFolder {
  public:
   TemporaryFolder() : fsdp::TemporaryFolder(parent(), "tessera-test") {}

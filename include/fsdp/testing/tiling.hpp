@@ -5,9 +5,9 @@
 ///     using namespace fsdp::testing;
 ///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, TilingSuite, mine::Tiles);
 ///
-/// The parameter is a policy that has a default constructor, or a struct with `static std::vector<Policy> policies()`,
-/// the values to be tested. A policy may refuse a problem with an InputError, as a budget does that holds no tile; it
-/// must plan some of them. An MLP is run by its plans: gradients are those of the untiled one.
+/// The parameter is a policy with a default constructor, or a struct with `static std::vector<Policy> policies()`, the
+/// values to test. A policy may refuse a problem with an InputError, as a budget does that is too small for any tile,
+/// but not all problems. An MLP is run with its plans and must have the gradients of the untiled MLP.
 #pragma once
 
 #include <algorithm>
@@ -30,19 +30,19 @@
 
 namespace fsdp::testing {
 
-/// A unit that may be cut into tiles.
+/// A problem for tiling policies, with a description of its unit.
 struct TilingProblem {
   std::string_view unit;
   tiling::Problem problem;
 
-  /// Such as "65 tokens of a unit ..., 7 times".
+  /// Returns text such as "65 tokens of a unit ..., 7 times".
   std::string in_words() const {
     return message(problem.tokens, problem.tokens == 1 ? " token of " : " tokens of ", unit,
                    problem.repeats == 1 ? "" : message(", ", problem.repeats, " times"));
   }
 };
 
-/// Lengths that do and do not divide, of units that keep much, keep nothing, or may be cut into columns.
+/// Returns problems: even and odd lengths, of units that keep much, keep nothing, or may be cut into blocks of columns.
 inline std::vector<TilingProblem> tiling_problems() {
   std::vector<TilingProblem> problems;
   for (const std::int64_t tokens : {1, 2, 3, 5, 7, 9, 63, 64, 65, 1000, 4096, 4097, 131072})
@@ -75,7 +75,7 @@ inline std::vector<TilingProblem> tiling_problems() {
   return problems;
 }
 
-/// The plan, or nothing where the policy refuses the problem.
+/// Returns the plan, or nullopt if the policy refuses the problem.
 template <class Policy>
 std::optional<tiling::TilePlan> plan_unless_refused(const Policy& policy, const tiling::Problem& problem) {
   try {
@@ -149,13 +149,13 @@ inline bool expect_no_more_than_untiled(const TilingProblem& of, const tiling::T
 
 }  // namespace detail
 
-/// All that one plan owes, whoever made it.
+/// Checks everything that must hold for any plan.
 inline bool expect_sound(const TilingProblem& of, const tiling::TilePlan& plan) {
   return detail::expect_cover(of, plan) && detail::expect_price(of, plan) && detail::expect_limits(of, plan) &&
          detail::expect_no_more_than_untiled(of, plan);
 }
 
-/// Calls expect(problem, plan) for the problems that the policy does not refuse, until one fails.
+/// Calls expect(problem, plan) for all problems that the policy does not refuse, until one fails.
 template <class Policy, class Expect>
 void check_plans(const Policy& policy, Expect expect) {
   static_assert(tiling::check_tiling<Policy>());
@@ -170,28 +170,28 @@ void check_plans(const Policy& policy, Expect expect) {
     fail("a policy makes plans", message(problems.size(), " problems"), "an InputError for each of them");
 }
 
-/// Tiles cover every token once and in order.
+/// Checks that tiles cover every token once and in order.
 template <class Policy>
 void check_tiling_covers(const Policy& policy) {
   check_plans(policy, detail::expect_cover);
 }
-/// A plan costs what its tiles cost.
+/// Checks that a plan states the costs of its tiles.
 template <class Policy>
 void check_tiling_prices(const Policy& policy) {
   check_plans(policy, detail::expect_price);
 }
-/// Tiles are no shorter than sums in float allow.
+/// Checks that tiles are not so short that sums in float lose too much, and that blocks of columns are valid.
 template <class Policy>
 void check_tiling_limits(const Policy& policy) {
   check_plans(policy, detail::expect_limits);
 }
-/// No plan takes more than Untiled's.
+/// Checks that no plan takes more bytes than Untiled's.
 template <class Policy>
 void check_tiling_saves(const Policy& policy) {
   check_plans(policy, detail::expect_no_more_than_untiled);
 }
 
-/// Ranks plan alone, and forward and backward plan again: all must have the same tiles.
+/// Checks that planning is deterministic. Each rank plans alone, and backward plans again: all must get the same tiles.
 template <class Policy>
 void check_tiling_is_pure(const Policy& policy) {
   constexpr std::string_view asked =
@@ -210,7 +210,7 @@ void check_tiling_is_pure(const Policy& policy) {
                                  plan && plans[i] && plan->tiles != plans[i]->tiles ? "; the borders differ" : "")));
 }
 
-/// No token makes no tile.
+/// Checks that a problem without tokens has a plan without tiles.
 template <class Policy>
 void check_tiling_of_nothing(const Policy& policy) {
   const auto plan = plan_unless_refused(policy, {.tile_bytes_per_token = 10});
@@ -229,7 +229,7 @@ struct MlpInTiles {
 
 }  // namespace detail
 
-/// However a policy cuts, an MLP that is run by its plans gives what it gives untiled.
+/// Checks that an MLP run with the policy's plans has the results of the untiled MLP.
 template <class Policy>
 void check_tiling_gradients(const Policy& policy) {
   constexpr std::string_view asked =
@@ -243,14 +243,14 @@ void check_tiling_gradients(const Policy& policy) {
       ModuleRun<device::Cpu, detail::MlpInTiles, Fp32, Policy> run(how);
       const ModuleOutcome found = outcome_of(run, how.in_words(), {10, 20}, good);
       if (!good || !detail::expect_same_outcome<detail::MlpInTiles>(asked, how, found, expected, 3e-5)) return;
-    } catch (const InputError&) {  // a problem that it refuses
+    } catch (const InputError&) {  // the policy refuses this problem
     } catch (const std::exception& error) {
       return void(fail(asked, how.in_words(), message("an error: ", error.what())));
     }
   }
 }
 
-/// The values of a suite's parameter.
+/// Returns the values of a suite's parameter.
 template <class Tested>
 auto policies_of() {
   if constexpr (requires { Tested::policies(); }) {
@@ -263,7 +263,7 @@ auto policies_of() {
   }
 }
 
-/// The parameter: a policy with a default constructor, or a struct with policies().
+/// The suite. Its parameter is a policy with a default constructor, or a struct with policies().
 template <class Tested>
 class TilingSuite : public ::testing::Test {
  protected:

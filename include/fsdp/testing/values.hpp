@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the checks of communicators send and receive: values, where they lie, and the sums that the contract asks for.
+/// Values that the checks of communicators send and receive, their memory, and the sums that the contract requires.
 #pragma once
 
 #include <cstddef>
@@ -16,22 +16,22 @@
 
 namespace fsdp::testing {
 
-/// Where values that collectives use are put: in memory that `shared` gives while it is set (a communicator's shared
-/// memory, or a device's), else on the heap. Set it on each rank's thread around a check.
+/// The memory of values that collectives use. While `shared` is set, it provides that memory (a communicator's shared
+/// memory, or a device's); else the heap does. Set it on each rank's thread around a check.
 struct ValueMemory {
   static inline thread_local std::function<std::shared_ptr<std::byte>(std::int64_t)> shared;
   static inline thread_local std::map<void*, std::shared_ptr<std::byte>> lent;
 };
 
-/// Gives memory of ValueMemory to containers.
+/// An allocator for containers that uses ValueMemory.
 template <class T>
 struct ValueAllocator {
   using value_type = T;
   ValueAllocator() = default;
-  /// Allocators of all types are alike.
+  /// All allocators are interchangeable.
   template <class U>
   ValueAllocator(const ValueAllocator<U>&) {}
-  /// Of ValueMemory::shared where that is set, else of the heap.
+  /// Allocates from ValueMemory::shared if that is set and has memory, else from the heap.
   T* allocate(std::size_t count) {
     if (!ValueMemory::shared || count == 0) return std::allocator<T>().allocate(count);
     auto memory = ValueMemory::shared(static_cast<std::int64_t>(count * sizeof(T)));
@@ -40,7 +40,7 @@ struct ValueAllocator {
     ValueMemory::lent[values] = std::move(memory);
     return values;
   }
-  /// Gives it back.
+  /// Frees the memory.
   void deallocate(T* values, std::size_t count) {
     if (ValueMemory::lent.erase(values) == 0) std::allocator<T>().deallocate(values, count);
   }
@@ -60,33 +60,33 @@ inline std::int64_t begin_of(const Counts& counts, int rank) {
 }
 /// The number of elements of `rank`.
 inline std::int64_t count_of(const Counts& counts, int rank) { return counts[static_cast<std::size_t>(rank)]; }
-/// Of all ranks.
+/// The number of elements of all ranks.
 inline std::size_t total_of(const Counts& counts) {
   return static_cast<std::size_t>(begin_of(counts, static_cast<int>(counts.size())));
 }
 
-/// Uneven: rank r has `step` * r elements plus one, but rank 1 has none.
+/// Returns uneven counts: rank r has `step` * r + 1 elements, except rank 1, which has none.
 inline Counts uneven_counts(int size, std::int64_t step = 3) {
   Counts counts;
   for (int rank = 0; rank < size; ++rank) counts.push_back(rank == 1 ? 0 : step * rank + 1);
   return counts;
 }
 
-/// Element `index` of rank `rank`: magnitudes differ so much that the order of a sum shows in its bits.
+/// Returns element `index` of rank `rank`. Magnitudes differ so much that the order of a sum changes its bits.
 inline float contribution(int rank, std::int64_t index) {
   const auto hash =
       static_cast<std::uint32_t>((index + 1) * 2654435761u + static_cast<std::uint32_t>(rank) * 40503u * 65537u);
   const float scale = static_cast<float>(1u << (hash >> 27 & 15u));
   return (static_cast<float>(hash & 0xffffu) / 65536.0f - 0.5f) * scale;
 }
-/// The first elements of a rank.
+/// Returns a rank's first `elements` elements.
 inline Floats contributions(int rank, std::size_t elements) {
   Floats values(elements);
   for (std::size_t i = 0; i < elements; ++i) values[i] = contribution(rank, static_cast<std::int64_t>(i));
   return values;
 }
 
-/// The sum over ranks of element `index`, as the contract says it is made.
+/// Returns the sum over ranks of element `index`, computed as the contract requires.
 template <class Wire>
 float sum_of_contributions(int size, std::int64_t index) {
   float sum = static_cast<float>(Wire(contribution(0, index)));
@@ -94,7 +94,7 @@ float sum_of_contributions(int size, std::int64_t index) {
   return sum;
 }
 
-/// Elements [begin, begin + count) of that sum.
+/// Returns elements [begin, begin + count) of that sum.
 template <class Wire>
 std::vector<float> sums_of_contributions(int size, std::int64_t begin, std::int64_t count) {
   std::vector<float> sums;
@@ -102,7 +102,7 @@ std::vector<float> sums_of_contributions(int size, std::int64_t begin, std::int6
   return sums;
 }
 
-/// A rank in words: "rank 2 of 3".
+/// Returns a rank as text: "rank 2 of 3".
 template <class C>
 std::string rank_in_words(const C& c) {
   return message("rank ", c.rank(), " of ", c.size());

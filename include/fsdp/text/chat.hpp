@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Conversations as tokens, and which of them are answers: a tokenizer with a chat template.
+/// A tokenizer with a chat template: encodes conversations, and marks which tokens are answers.
 #pragma once
 
 #include <cstdint>
@@ -20,35 +20,41 @@ namespace fsdp::text {
 /// Tokens of one conversation.
 struct ChatTokens {
   std::vector<TokenId> ids = {};
-  std::vector<bool> answers = {};  ///< of each token: whether the model is to learn it
+  std::vector<bool> answers = {};  ///< for each token: whether it is part of an answer, which the model learns
 };
 
-/// The clock of training: 26 July 2024, Llama 3.1's own date, so that a run's tokens are the same on every day.
+/// Returns the clock for templates in training: 26 July 2024, the default date of Llama 3.1's template, so that tokens
+/// do not depend on the day of the run.
 std::tm training_clock();
-/// Now, in local time: of a chat.
+/// Returns the present local time, for templates in a chat.
 std::tm clock_now();
 
-/// Immutable; any number of threads may encode.
+/// Encodes conversations. Immutable; several threads can call its functions at once.
 class ChatFormat {
  public:
-  /// `chat_template`: "auto" is the one beside the tokenizer (chat_template.jinja, or in tokenizer_config.json);
-  /// "chatml", "llama3" and "plain" are built in; anything else is a file. Throws InputError.
+  /// `tokenizer`: a tokenizer.json. `chat_template`: "auto" takes the template beside the tokenizer
+  /// (chat_template.jinja, or in tokenizer_config.json); "chatml", "llama3" and "plain" are built in; anything else is
+  /// the path of a file. `clock`: the time that the template sees. Throws InputError.
   ChatFormat(const std::filesystem::path& tokenizer, const std::string& chat_template, const std::tm& clock);
 
-  /// One JSON object: {"messages": [{"role", "content", ...}, ...]} with "tools" and "chat_template_kwargs" where the
-  /// template takes them, or {"prompt", "completion"}, both texts or both lists of messages. Answers are what stands in
-  /// the template's generation blocks, or else what each turn of the role assistant adds to the text before it; of a
-  /// completion, and of nothing else where there is one. Throws InputError "`source`: ..." for another form, where
-  /// there is no answer, and where the template writes earlier turns otherwise once others follow.
+  /// Encodes one conversation, a JSON object of one of two forms:
+  /// - {"messages": [{"role", "content", ...}, ...]}, optionally with "tools" and "chat_template_kwargs";
+  /// - {"prompt", "completion"}, both texts or both lists of messages.
+  ///
+  /// Answers are the text in the template's generation blocks. For a template without such blocks, they are the text
+  /// that each turn of the role assistant adds. With a completion, only the completion contains answers. Throws
+  /// InputError
+  /// "`source`: ..." for any other form, for a conversation without an answer, and if the template renders earlier
+  /// turns differently once others follow.
   ChatTokens encode(std::string_view json, const std::string& source) const;
 
-  /// The text of messages, a JSON array, up to where the next answer begins.
+  /// Renders messages, a JSON array, up to where the next answer begins.
   std::string prompt(std::string_view messages) const;
 
-  /// The one that its template was read for.
+  /// The tokenizer.
   const Tokenizer& tokenizer() const { return tokenizer_; }
-  const std::string& name() const { return source_.name; }  ///< of the template, for people
-  std::uint64_t digest() const;                             ///< differs where templates or the names of tokens do
+  const std::string& name() const { return source_.name; }  ///< of the template, for messages
+  std::uint64_t digest() const;                             ///< a hash of the template and the names of special tokens
 
  private:
   struct Row;
@@ -64,15 +70,16 @@ class ChatFormat {
   std::tm clock_;
 };
 
-/// A message of a conversation, as JSON.
+/// Returns a message of a conversation as a JSON object.
 std::string chat_message(std::string_view role, std::string_view content);
 
-/// How a model that was trained on a template's conversations ends an answer.
+/// How a model that was trained with a template ends its answers.
 struct AnswerEnd {
-  std::string text = {};             ///< what the template writes there, such as "<|im_end|>"; empty: nothing
-  std::vector<TokenId> tokens = {};  ///< that, and eos_token, where they are tokens
+  std::string text = {};             ///< the text that the template writes there, such as "<|im_end|>"; empty: none
+  std::vector<TokenId> tokens = {};  ///< the tokens of that name and of eos_token, if the tokenizer has them
 };
-/// Throws InputError for a damaged tokenizer_config.json beside the tokenizer.
+/// Returns how answers end. `tokenizer`: its tokenizer.json. Throws InputError if the tokenizer_config.json beside it
+/// is damaged.
 AnswerEnd answer_end(const ChatFormat& format, const std::filesystem::path& tokenizer);
 
 }  // namespace fsdp::text

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Conversations as texts: a model folder's own template, a subset of Jinja, as `transformers` renders it.
+/// Chat templates: render conversations with a model folder's own template, in a subset of Jinja, as `transformers`
+/// does.
 ///
-/// docs/conversations.md lists what a template may use. Anything else is refused by its name when the template is read.
+/// docs/conversations.md lists the supported subset. Reading a template with anything else is an error that names it.
 #pragma once
 
 #include <cstddef>
@@ -25,21 +26,21 @@ struct TextRange {
 /// A rendered conversation.
 struct RenderedChat {
   std::string text;
-  std::vector<TextRange> answers;  ///< what stood in {% generation %} blocks
+  std::vector<TextRange> answers;  ///< the text in {% generation %} blocks
 };
 
-/// A template that was read and checked. Copies share it; any number of threads may render.
+/// A parsed and checked template. Copies share its data; several threads can render at once.
 class ChatTemplate {
  public:
-  /// Reads a template's text; `source` is what errors call it. Throws InputError "`source`: line N: ...".
+  /// Parses a template. `source`: its name for errors. Throws InputError "`source`: line N: ...".
   static ChatTemplate parse(std::string_view text, const std::string& source);
 
-  /// The text for variables, a JSON object of `messages`, `tools`, `add_generation_prompt`, `bos_token` and so on,
-  /// whose keys keep their order. `clock` is what strftime_now() tells. Throws InputError "`source`: line N: ..." where
-  /// the template refuses them, uses what is not there, or runs without end.
+  /// Renders the template. `variables`: a JSON object with `messages`, `tools`, `add_generation_prompt`, `bos_token`
+  /// and so on; the order of keys is kept. `clock`: the time that strftime_now() formats. Throws InputError
+  /// "`source`: line N: ..." if the template raises an exception, uses something undefined, or does not terminate.
   RenderedChat render(std::string_view variables, const std::tm& clock) const;
 
-  /// Whether the template marks what the model writes, by {% generation %}.
+  /// Returns whether the template marks answers by {% generation %} blocks.
   bool marks_answers() const;
 
  private:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Text to tokens and back, as a Hugging Face tokenizer.json says: byte-level BPE and SentencePiece's BPE.
+/// Tokenizers in Hugging Face's format tokenizer.json: byte-level BPE and SentencePiece's BPE.
 ///
-/// Ids are those of the Python package `tokenizers`. A file that asks for what is not supported is refused with one
-/// sentence; docs/tokenizers.md lists what is.
+/// Ids are the same as those of the Python package `tokenizers`. Reading a file with an unsupported feature is an
+/// error; docs/tokenizers.md lists the supported ones.
 #pragma once
 
 #include <cstddef>
@@ -20,38 +20,40 @@ namespace fsdp::text {
 
 using TokenId = std::uint32_t;
 
-/// What a tokenizer's template puts around a text.
+/// The special tokens that a tokenizer's post-processor puts around a text.
 struct TextFrame {
   std::vector<TokenId> before, after;
 };
 
-/// A tokenizer that was read and checked. Copies share it; all functions may be called by any number of threads.
+/// A parsed and checked tokenizer. Copies share its data; several threads can call its functions at once.
 class Tokenizer {
  public:
-  /// A tokenizer.json, or a folder that holds one. Throws InputError, and FileError where it cannot be read.
+  /// Reads a tokenizer.json, or the one in a folder. Throws InputError for its contents, FileError if it cannot be
+  /// read.
   static Tokenizer read(const std::filesystem::path& path);
-  /// The same from the file's text; `source` is what errors call it.
+  /// Parses the text of such a file. `source`: its name for errors.
   static Tokenizer parse(std::string_view json, const std::string& source);
 
-  /// The ids of a text. Bytes that are not UTF-8 are read as U+FFFD, one for each longest part of a character, as
-  /// Python's errors="replace" does. `special`: with the tokens that the file's template puts around a text.
+  /// Encodes a text. Bytes that are not valid UTF-8 are read as U+FFFD, one per maximal invalid part, as in Python's
+  /// errors="replace". `special`: also adds the special tokens that the post-processor puts around a text.
   std::vector<TokenId> encode(std::string_view text, bool special = true) const;
-  /// The same, behind what `ids` holds already.
+  /// The same, but appends to `ids`.
   void append_encoded(std::string_view text, bool special, std::vector<TokenId>& ids) const;
 
-  /// The ids of a text that goes on where another was cut: nothing is put before it, neither template nor space.
+  /// Encodes a text that continues another one: adds neither special tokens nor a leading space. Appends to `ids`.
   void append_following(std::string_view text, std::vector<TokenId>& ids) const;
 
-  /// The text of ids, valid UTF-8. Ids of no token are passed over, and special tokens where `skip_special`.
+  /// Decodes ids to valid UTF-8. Skips unknown ids; also special tokens if `skip_special`.
   std::string decode(std::span<const TokenId> ids, bool skip_special = true) const;
 
-  /// What `special` adds to a text. Throws InputError for a template that repeats the text or leaves it out.
+  /// Returns the tokens that `special` adds to a text. Throws InputError if the post-processor does not hold the text
+  /// exactly once.
   TextFrame frame() const;
 
   std::int64_t vocabulary_size() const;                        ///< one more than the largest id
-  std::optional<TokenId> id_of(std::string_view token) const;  ///< by its name in the file
-  std::optional<std::string> name_of(TokenId id) const;        ///< in the file
-  /// Whether decoding may pass it over.
+  std::optional<TokenId> id_of(std::string_view token) const;  ///< of the token's name in the file; empty if unknown
+  std::optional<std::string> name_of(TokenId id) const;        ///< the token's name in the file; empty if unknown
+  /// Returns whether a token is special: `skip_special` skips it.
   bool is_special(TokenId id) const;
 
  private:
@@ -61,21 +63,21 @@ class Tokenizer {
   std::shared_ptr<const State> state_;
 };
 
-/// Decodes ids as they come. All that `push` and `finish` return, joined, is what `decode` makes of the ids: but for
-/// byte tokens <0x..> that turn out invalid behind ones that were valid, of which `decode` replaces all.
+/// Decodes ids one at a time. The strings that `push` and `finish` return, joined, equal `decode` of all ids, with one
+/// exception: in a run of byte tokens <0x..> that becomes invalid after valid bytes, `decode` replaces all of them.
 class StreamDecoder {
  public:
-  /// `skip_special`: special tokens give no text.
+  /// `skip_special`: skip special tokens.
   explicit StreamDecoder(Tokenizer tokenizer, bool skip_special = true);
 
-  std::string push(TokenId id);  ///< text that no later id can change; a character whose bytes are not all there waits
-  std::string finish();          ///< the rest; then a new text may begin
+  std::string push(TokenId id);  ///< returns text that is final; holds back a character until all its bytes are there
+  std::string finish();          ///< returns the rest and resets the decoder for a new text
 
  private:
   Tokenizer tokenizer_;
   bool skip_special_ = true;
-  std::string bytes_;         // byte-level: of a character that is not whole
-  std::vector<TokenId> ids_;  // otherwise: `given_` ids whose text was given out, and what came since
+  std::string bytes_;         // byte-level: bytes of an incomplete character
+  std::vector<TokenId> ids_;  // otherwise: `given_` ids whose text was returned, then newer ones
   std::size_t given_ = 0;
   std::string given_text_;
 };

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ranks never take for granted that they see the same: what they were told and what they opened is compared, and an
-/// error of one is an error of all.
+/// Agreement between ranks: compares their arguments and input files, and rethrows an error of one rank on all ranks.
 ///
-/// Everything here is collective, over a few bytes a rank.
+/// Every function with ranks as its argument is collective and exchanges a few bytes per rank.
 #pragma once
 
 #include <filesystem>
@@ -20,34 +19,36 @@
 
 namespace fsdp::train {
 
-/// An error that travels: its family and its text. Without a text there is none.
+/// An exception in a form that can be sent to other ranks. An empty text means no error.
 struct Complaint {
-  /// Which exception it becomes again.
+  /// The exception's type: Error, InputError or DivergedError.
   enum class Family : char { other = 'o', input = 'i', diverged = 'd' };
   Family family = Family::other;
   std::string text = {};
 };
 
-/// The error that is being handled. Rethrows a CollectiveError: the others cannot be told any more.
+/// Converts the exception that is being handled; call it in a catch block. Rethrows a CollectiveError, after which
+/// ranks can no longer communicate.
 Complaint complaint_in_flight();
 
-/// Throws that of the first rank that has one, as its family: with the rank's name, unless all ranks say the same.
+/// Throws the first complaint that is not empty, as an exception of its family. The text names the rank, unless all
+/// ranks have the same complaint. `complaints`: by rank; the family's character, then the text.
 void throw_first(const comm::Monitor& monitor, std::span<const std::string> complaints);
 
-/// Throws InputError with the first line in which a rank's text differs from rank 0's, as both have it. `what`: "ranks
-/// were started with different arguments". `then`: what to do.
+/// Throws InputError unless all texts are equal; quotes the first line that differs from rank 0's, and both versions of
+/// it. `what`: the problem, such as "ranks were started with different arguments". `then`: what to do.
 void require_same_texts(const comm::Monitor& monitor, std::span<const std::string> texts, std::string_view what,
                         std::string_view then);
 
-/// Every rank's text, by rank.
+/// Returns every rank's text, by rank. Texts must not contain NUL. `label`: names the collective in errors.
 std::vector<std::string> gather_texts(const comm::Ranks& ranks, const std::string& mine, std::string_view label);
 
 namespace detail {
 
-/// on_all_ranks, of what returns nothing.
+/// on_all_ranks for an f that returns nothing.
 void call_on_all_ranks(const comm::Ranks& ranks, std::string_view label, FunctionRef<void()> f);
 
-/// What f returns where `run` calls it.
+/// Calls run(f) and returns what f returned.
 template <class F, class Run>
 auto result_of(F& f, const Run& run) {
   using Result = std::invoke_result_t<F&>;
@@ -63,20 +64,22 @@ auto result_of(F& f, const Run& run) {
 
 }  // namespace detail
 
-/// f() on every rank, which makes no collective. Where it throws on any rank, all throw the error of the first such.
-/// `label`: what it is about, a literal.
+/// Calls f() on every rank and returns its result. If f throws on any rank, all ranks throw the error of the first such
+/// rank. f must not start collectives. `label`: a literal that says what f is about.
 template <class F>
 auto on_all_ranks(const comm::Ranks& ranks, std::string_view label, F f) {
   return detail::result_of(f, [&](FunctionRef<void()> call) { detail::call_on_all_ranks(ranks, label, call); });
 }
 
-/// Throws the same InputError on every rank unless flags, policies and the program's build are the same on all.
+/// Throws the same InputError on every rank unless flags, policies and the program's build are equal on all ranks.
 void agree_on_arguments(const comm::Ranks& ranks, const std::string& arguments);
 
-/// The same for what they opened: lines of "name = value".
+/// Throws the same InputError on every rank unless all ranks pass the same text about the files that they opened.
+/// `opened`: lines of "name = value".
 void agree_on_opened(const comm::Ranks& ranks, const std::string& opened);
 
-/// The same for a folder of a model or of a checkpoint.
+/// Throws the same InputError on every rank unless all see the same files in a model's or checkpoint's folder; compares
+/// checkpoint::folder_identity.
 void agree_on_folder(const comm::Ranks& ranks, const std::filesystem::path& folder);
 
 }  // namespace fsdp::train

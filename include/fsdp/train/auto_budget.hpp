@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `--tiling budget:auto`: the largest budget with which a rank's dry run stays within its memory.
+/// `--tiling budget:auto`: finds the largest tiling budget with which a rank's dry run fits into its memory.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@
 
 namespace fsdp::train {
 
-/// Bytes that one rank may take: --memory, or nine tenths of what the machine, or its device, has left, shared by those
-/// who use it.
+/// Returns the bytes that one rank may use: --memory if given. Otherwise nine tenths of the free memory of its device
+/// or machine, divided by the number of ranks that share it.
 template <class Comm>
 std::int64_t memory_of_rank(const TrainOptions& options, int ranks) {
   if (!options.memory.empty()) return parse_bytes("memory", options.memory);
@@ -33,8 +33,9 @@ std::int64_t memory_of_rank(const TrainOptions& options, int ranks) {
     return plan::available_memory() / 10 * 9 / ranks_on_this_machine(ranks);
 }
 
-/// The largest budget whose peak is at most `memory`, to one part in 256. A rank plans before it allocates, so this is
-/// what everything else leaves. Throws InputError with what the smallest budget would take.
+/// Searches for the largest budget whose peak is at most `memory`, to one part in 256. `peak` returns a rank's planned
+/// peak bytes with a tiling. Returns `memory` if the untiled step fits. Throws InputError if no budget fits; the error
+/// names the least bytes that were found.
 std::int64_t largest_budget(std::int64_t memory, FunctionRef<std::int64_t(const tiling::RunTime&)> peak);
 template <class Model, class Optimizer = optim::RunTime>
 std::int64_t largest_budget(const Model& model, typename Model::Stack::Sharding sharding, const plan::Request& request,
@@ -44,7 +45,7 @@ std::int64_t largest_budget(const Model& model, typename Model::Stack::Sharding 
   });
 }
 
-/// Whether a tiling policy waits for the bytes that memory leaves.
+/// Returns whether a tiling policy is `budget:auto`, whose bytes are not known yet.
 template <class Tiling>
 bool asks_for_memory(const Tiling& tiling) {
   if constexpr (std::is_same_v<Tiling, tiling::RunTime>)
@@ -53,10 +54,11 @@ bool asks_for_memory(const Tiling& tiling) {
     return false;
 }
 
-/// Says what a budget is that memory leaves.
+/// Prints the budget that was found and the memory per rank that it was found for.
 void print_budget(const tiling::RunTime& budget, std::int64_t memory);
 
-/// A policy that waits for its bytes, with what `memory` leaves; another as it is. Prints the budget where `speaks`.
+/// Replaces `budget:auto` by the largest budget that fits into `memory`, and prints it if `speaks`. Returns any other
+/// tiling unchanged.
 template <class Model, class Optimizer>
 typename Model::Stack::Tiling settled(const typename Model::Stack::Tiling& tiling, const Model& model,
                                       const typename Model::Stack::Sharding& sharding, const plan::Request& request,
@@ -70,7 +72,7 @@ typename Model::Stack::Tiling settled(const typename Model::Stack::Tiling& tilin
   return tiling;
 }
 
-/// The same on all ranks: that of the rank with least memory.
+/// The same, collectively: all ranks get the budget that fits the rank with the least memory. Rank 0 prints it.
 template <class Model, class Comm, class Optimizer>
 typename Model::Stack::Tiling settled(Comm& communicator, const typename Model::Stack::Tiling& tiling,
                                       const typename Model::Stack::Sharding& sharding, const TrainOptions& options,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One rank's micro-batches of a step, in host memory that is filled anew.
+/// One rank's micro-batches of a step, in host memory that every step reuses.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +15,7 @@
 
 namespace fsdp::train {
 
+/// Buffers for the micro-batches of one step. `draw` and `fill` overwrite them.
 template <data::Source Source>
 class Batches {
  public:
@@ -26,7 +27,8 @@ class Batches {
     for (int m = 0; m < micro_batches; ++m) storages_.push_back(source.storage(sequences, allocate));
   }
 
-  /// This rank's share of the sampler's step. Throws InputError where data cannot be used.
+  /// Fills all micro-batches with this rank's share of the sampler's current step. Throws InputError if the source
+  /// cannot read its data.
   void draw(const data::Sampler& sampler, std::int64_t rank, std::int64_t ranks) {
     const std::int64_t count = std::ssize(batches_);
     for (std::size_t m = 0; m < batches_.size(); ++m) {
@@ -37,7 +39,8 @@ class Batches {
         batches_[m].set_noise(mixed(sampler.seed()), sampler.place(share));
     }
   }
-  /// Given samples as one micro-batch; what is missing to its sequences has no targets.
+  /// Fills the first micro-batch with the given samples and returns it. If there are fewer samples than sequences, the
+  /// remaining sequences have no targets.
   const Batch& fill(std::span<const std::int64_t> samples) {
     fill(0, samples);
     return batches_.front();

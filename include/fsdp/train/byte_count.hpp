@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Numbers of bytes as flags give them: "4096", "512MiB", "2GiB".
+/// Parses numbers of bytes in flags: "4096", "512MiB", "2GiB".
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace fsdp::train {
 
-/// The bytes; 0 where the text is anything else, not positive, or more than an int64 holds.
+/// Returns the number of bytes; 0 if the text is not such a number, is not positive, or does not fit into an int64.
 std::int64_t bytes_of(std::string_view text);
 
-/// The same; throws InputError, which names the flag.
+/// The same, but throws InputError, which names the flag, instead of returning 0.
 std::int64_t parse_bytes(std::string_view flag, std::string_view text);
 
 }  // namespace fsdp::train

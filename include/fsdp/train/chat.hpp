@@ -26,8 +26,8 @@
 
 namespace fsdp::train {
 
-/// Answers what rank 0 reads from its standard input, until that ends. Rank 0 alone knows the conversation; the others
-/// compute what it says, and wait for it as long as the user thinks. Returns the exit status.
+/// Runs a conversation on rank 0's standard input and output until the input ends. Only rank 0 knows the conversation;
+/// it broadcasts each ChatWork. The other ranks wait as long as the user takes to type. Returns the exit status.
 template <class Model>
 int chat(ChatOptions options, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling) {
   using Comm = typename Model::Stack::Comm;
@@ -75,7 +75,7 @@ int chat(ChatOptions options, const ShardingOf<Model>& sharding, const TilingOf<
       ChatWork work = ChatWork::of(numbers);
       if (work.ends) return;
       const auto count = std::ssize(work.tokens);
-      if (work.anew) work.tokens.resize(static_cast<std::size_t>(most));  // padded behind the end, where nobody looks
+      if (work.anew) work.tokens.resize(static_cast<std::size_t>(most));  // padding; a causal model ignores it
       const TokenBatch batch{.tokens = {work.tokens.data(), {std::ssize(work.tokens)}}, .targets = {}, .sequences = 1};
       const std::int64_t last = count - 1;
       const auto position = static_cast<std::int32_t>(work.position);

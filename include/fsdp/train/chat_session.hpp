@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A conversation in the terminal: what is read, what the model is fed, what is drawn and printed. Knows no model and
-/// no rank; what runs one is train/chat.hpp.
+/// A conversation in the terminal: reads the user's lines, decides which tokens to feed, samples answers, prints them.
+/// Independent of model and ranks; train/chat.hpp runs it.
 #pragma once
 
 #include <cstddef>
@@ -18,27 +18,29 @@
 
 namespace fsdp::train {
 
-/// What the model is to compute next: all ranks the same.
+/// The next forward pass, the same on all ranks.
 struct ChatWork {
-  bool ends = false;                      ///< nothing; the conversation is over
-  bool anew = false;                      ///< the tokens begin a sequence; otherwise there is one, which goes on
-  std::int64_t position = 0;              ///< of the first token
-  std::vector<std::int32_t> tokens = {};  ///< one where the sequence goes on
+  bool ends = false;                      ///< the conversation is over; nothing to compute
+  bool anew = false;                      ///< start a new sequence; false: continue the KV cache of the present one
+  std::int64_t position = 0;              ///< of the first token in the sequence
+  std::vector<std::int32_t> tokens = {};  ///< to feed; exactly one if the sequence continues
 
-  /// The same as numbers, for ranks that hear of it.
+  /// Packs this into room + 4 numbers to broadcast; `of` unpacks them. There must be at most `room` tokens.
   std::vector<std::int32_t> numbers(std::size_t room) const;
   static ChatWork of(std::span<const std::int32_t> numbers);
 };
 
+/// The state of one conversation: messages, tokens fed so far, and the answer that is being written.
 class ChatSession {
  public:
-  /// Throws InputError for a tokenizer whose ids the vocabulary lacks, or without a template.
+  /// Throws InputError without a tokenizer or a chat template, or if the tokenizer has ids outside the vocabulary.
   ChatSession(const ChatOptions& options, std::int64_t vocabulary);
 
-  /// Reads lines where it is the user's turn, until something is to be computed. `prompt_tokens`: how many may begin a
-  /// sequence in one pass. Throws InputError where the template refuses the conversation.
+  /// Returns the next forward pass. If it is the user's turn, reads lines until there is a message. `prompt_tokens`:
+  /// the most tokens that can start a sequence in one pass. Throws InputError if the template rejects the conversation.
   ChatWork next(std::FILE* in, std::int64_t prompt_tokens);
-  /// The logits behind the last token of what `next` said [V]: draws a token if all of them are fed, and prints.
+  /// Takes the logits [V] after the last token that `next` returned. Once the whole prompt is fed, samples the answer's
+  /// next token and prints it.
   void take(std::span<const float> logits);
 
  private:
@@ -51,15 +53,15 @@ class ChatSession {
   ChatOptions options_;
   std::int64_t vocabulary_;
   std::vector<std::int32_t> stops_;
-  std::string end_text_;              // what the template puts behind an answer
-  std::string messages_;              // JSON's, without the closing bracket
+  std::string end_text_;              // the template writes it after each answer
+  std::string messages_;              // elements of a JSON array, without its brackets
   std::vector<std::int32_t> tokens_;  // of the conversation so far
-  std::size_t fed_ = 0;               // of them
-  std::size_t answer_begin_ = 0;      // the first token of the answer that is being written
+  std::size_t fed_ = 0;               // tokens_ that the model has seen
+  std::size_t answer_begin_ = 0;      // index in tokens_ where the present answer starts
   bool writing_ = false;
   std::optional<text::StreamDecoder> decoder_;
-  std::string answer_;       // its text
-  std::size_t printed_ = 0;  // bytes of it
+  std::string answer_;       // text of the present answer
+  std::size_t printed_ = 0;  // bytes of answer_
   std::uint64_t draws_ = 0;
 };
 

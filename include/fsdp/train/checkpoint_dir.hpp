@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the trainer asks of --checkpoint-dir and --resume that does not depend on the stack.
+/// Checks and chooses folders for --checkpoint-dir and --resume. Independent of the stack.
 #pragma once
 
 #include <filesystem>
@@ -13,22 +13,23 @@
 
 namespace fsdp::train {
 
-/// Throws InputError where --checkpoint-dir could not be created or written to: a run should not learn it at its end.
+/// Throws InputError if --checkpoint-dir cannot be created or written. Checked at the start, so that a run does not
+/// fail at its first save.
 void require_writable(const std::string& checkpoint_dir);
 
-/// Throws InputError where the disk has no room for a checkpoint of the run; warns where not all that it would keep
-/// fit.
+/// Throws InputError if the disk has no room for one checkpoint of the run. Warns if it cannot hold all checkpoints
+/// that the run will keep.
 void require_room(const TrainOptions& options, const checkpoint::ModelListing& model,
                   const checkpoint::OptimizerStates& states, const checkpoint::Warn& warn);
 
-/// What --resume says: a folder, or for "auto" the newest sound one in --checkpoint-dir. Nothing where it is not
-/// given and, for "auto", where that directory holds no checkpoint. Where it holds some and none is sound, that is
-/// an InputError: a run that starts again would be mistaken for one that goes on.
+/// Returns the folder that --resume names; for "auto" the newest sound checkpoint in --checkpoint-dir. Returns nothing
+/// if --resume is not given, or if it is "auto" and the directory has no checkpoints. Throws InputError if the
+/// directory has checkpoints but none is sound: silently starting again would look like resuming.
 std::optional<std::filesystem::path> folder_to_resume(const TrainOptions& options, const checkpoint::ReadListing& read,
                                                       const checkpoint::Warn& warn);
 
-/// Rank 0, after step `newest` was saved: leaves --keep checkpoints, and those that are spared. Warns where one cannot
-/// be removed.
+/// Removes all but the --keep newest checkpoints up to step `newest`; keeps those in `spared`, too. Called by rank 0
+/// after step `newest` was saved. Warns if one cannot be removed.
 void remove_older(const TrainOptions& options, std::int64_t newest, std::span<const std::filesystem::path> spared,
                   const checkpoint::Warn& warn);
 

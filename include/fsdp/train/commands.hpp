@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The sub-commands train and eval on one compiled stack, and what train/generate.hpp shares with them.
+/// The sub-commands train and eval on one compiled stack, and helpers that generate and chat share with them.
 #pragma once
 
 #include <algorithm>
@@ -46,24 +46,25 @@ using ShardingOf = typename Model::Stack::Sharding;
 template <class Model>
 using TilingOf = typename Model::Stack::Tiling;
 
-/// What ranks must have been told alike: every flag, and the policies with their numbers, one a line.
+/// Returns all flags and the policies with their numbers, one per line: the text that agree_on_arguments compares.
 template <class Model, class Options>
 std::string arguments_text(const Options& options, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling) {
   return message(to_toml(options), "sharding = \"", policy_text(sharding), "\"\nprecision = \"",
                  policy_text<typename Model::Stack::Precision>(), "\"\ntiling = \"", policy_text(tiling), "\"\n");
 }
 
-/// Throws InputError where --memory is given to a tiling policy that does not ask for it.
+/// Throws InputError if --memory is given but the tiling policy is not budget:auto.
 void check_memory(const TrainOptions& options, bool asked_for, const std::string& tiling);
 template <class Tiling>
 void check_memory(const TrainOptions& options, const Tiling& tiling) {
   check_memory(options, asks_for_memory(tiling), policy_text(tiling));
 }
 
-/// The dry run's table of a step.
+/// Returns the dry run's memory table of a step.
 std::string plan_text(const plan::Plan& step, const std::string& stack, const plan::Request& request);
 
-/// Prints what a step would hold on each rank, or its schedule; nothing is allocated.
+/// Prints the planned memory of a step per rank (--dry-run), its schedule (--print-schedule), or both. Allocates none
+/// of it and starts no ranks.
 template <class Model, class Optimizer>
 void describe(const TrainOptions& options, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling,
               const Optimizer& optimizer) {
@@ -97,7 +98,7 @@ void describe(const TrainOptions& options, const ShardingOf<Model>& sharding, co
 
 extern template class Batches<data::TextSource>;  // src/train/commands.cpp
 
-/// Tokens that a model knows.
+/// Returns the size of a model's vocabulary.
 template <class Model>
 std::int64_t vocabulary_of(const Model& model) {
   if constexpr (requires { model.config().vocab_size; }) {
@@ -157,7 +158,8 @@ int train(const TrainOptions& options, const ShardingOf<Model>& sharding, const 
   });
 }
 
-/// A folder's config.json with the adapters of another folder, where there is one; the same on all ranks.
+/// Makes a model from a folder's config.json, with the adapters of another folder unless `adapter` is empty.
+/// Collective; throws InputError on all ranks unless all read the same config.
 template <class Model>
 Model agreed_model(typename Model::Stack::Comm& communicator, const LaunchOptions& launch, const std::string& folder,
                    const std::string& adapter) {
@@ -167,7 +169,8 @@ Model agreed_model(typename Model::Stack::Comm& communicator, const LaunchOption
   return model;
 }
 
-/// A folder's weights, whose warnings rank 0 prints.
+/// Loads a folder's weights, with the adapters of another folder unless `adapter` is empty. Collective; rank 0 prints
+/// warnings.
 template <class Model>
 void load(typename Model::Stack::Comm& communicator, const LaunchOptions& launch, ShardedModule<Model>& module,
           const std::string& folder, const std::string& adapter = {}) {
@@ -182,7 +185,8 @@ void load(typename Model::Stack::Comm& communicator, const LaunchOptions& launch
                      });
 }
 
-/// Prints {"loss": mean nats per token, "tokens": ...} over the consecutive windows of the data.
+/// `tessera eval` on one stack: prints {"loss": mean nats per token, "tokens": ...} over windows of the data. Returns
+/// the exit status.
 template <class Model>
 int evaluate(const EvalOptions& options, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling) {
   using Comm = typename Model::Stack::Comm;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// When a run ends before its last step: by its held-out losses (--patience).
+/// Early stopping by held-out losses (--patience).
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,22 @@
 
 namespace fsdp::train {
 
-/// Compares held-out losses with the lowest so far. Part of a checkpoint, so that a resumed run ends at the same step.
+/// Tracks the lowest held-out loss. Its state is part of a checkpoint, so that a resumed run stops at the same step.
 class EarlyStop {
  public:
-  /// `patience`: losses in a row that may be no lower than the lowest; 0: nothing is compared.
+  /// `patience`: the run stops after so many losses in a row without improvement; 0: never, and nothing is tracked.
   explicit EarlyStop(std::int64_t patience) : patience_(patience) {}
 
-  /// What a checkpoint holds.
+  /// The lowest loss so far, as a checkpoint stores it; empty before the first loss, and always if patience is 0.
   const std::optional<checkpoint::BestLoss>& best() const { return best_; }
   void restore(const std::optional<checkpoint::BestLoss>& best) {
     if (patience_ > 0) best_ = best;
   }
 
-  /// Whether the loss after a step is lower than all before. A resumed run measures its step's again, which counts
-  /// once.
+  /// Records the loss after a step. Returns whether it is the lowest so far; false if patience is 0. A second loss of
+  /// the best step, which a resumed run measures again, is ignored and returns false.
   bool improves(double loss, std::int64_t step);
-  /// Whether the run ends.
+  /// Returns whether the run should stop now.
   bool due() const { return patience_ > 0 && best_ && best_->worse >= patience_; }
 
  private:

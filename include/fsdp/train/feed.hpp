@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Batches of the steps to come: drawn and counted one step ahead, while the device is busy.
+/// Prefetches the next step's batches, and the counts of its targets over all ranks, while the device is busy.
 #pragma once
 
 #include <array>
@@ -20,6 +20,7 @@
 
 namespace fsdp::train {
 
+/// Triple-buffered input of a training loop: one step is drawn ahead, two may still be in use by the device.
 template <comm::Communicator C, data::Source Source>
 class Feed {
  public:
@@ -27,11 +28,11 @@ class Feed {
   using Batch = typename Source::Batch;
 
   struct Step {
-    std::span<const Batch> micro_batches;  ///< this rank's, until two more steps were taken
+    std::span<const Batch> micro_batches;  ///< of this rank; valid until two more steps were taken
     BatchCounts counts;                    ///< over all ranks
   };
 
-  /// `exchange` is the feed's alone; it, the source and the signals must outlive it.
+  /// `exchange` must not be used by others. Communicator, exchange, source and signals must outlive the feed.
   Feed(C& communicator, CountExchange<C>& exchange, const Source& source, data::Sampler sampler, std::int64_t sequences,
        int micro_batches, const comm::CatchSignals& signals)
       : communicator_(&communicator),
@@ -41,12 +42,12 @@ class Feed {
         batches_{make(source, sequences, micro_batches), make(source, sequences, micro_batches),
                  make(source, sequences, micro_batches)} {}
 
-  /// Of the next step that will be taken.
+  /// The position in the data of the next step that `take` returns.
   data::Position position() const { return sampler_.position(); }
   void restore(const data::Position& position) { sampler_.restore(position); }
 
-  /// The next step's batches. `more`: another one will follow, and is prepared. Throws InputError on all ranks where
-  /// one cannot read its data.
+  /// Returns the next step's batches and counts. `more`: another step follows; prefetches it. Collective. If a rank
+  /// cannot read its data, all ranks throw InputError.
   Step take(bool more) {
     if (!drawn_) draw();
     const Step step{.micro_batches = batches_[current_].micro_batches(), .counts = finished()};
@@ -55,7 +56,8 @@ class Feed {
     if (more) draw();
     return step;
   }
-  /// What signals asked of any rank before the last step began, the same on all ranks. Throws as `take` does.
+  /// Returns the signals that any rank had received when the last exchange began; the same on all ranks. Throws as
+  /// `take` does.
   const comm::Asked& asked() {
     if (drawn_) finished();
     return exchange_->asked();
@@ -66,7 +68,7 @@ class Feed {
     return {source, sequences, micro_batches, device::host_memory<Device>};
   }
 
-  /// Of the batches that were drawn last.
+  /// Finishes the exchange for the batches drawn last and returns their counts over all ranks.
   const BatchCounts& finished() {
     if (!counts_) counts_ = exchange_->finish();
     return *counts_;
@@ -88,8 +90,8 @@ class Feed {
   data::Sampler sampler_;
   CountExchange<C>* exchange_;
   const comm::CatchSignals* signals_;
-  std::optional<BatchCounts> counts_;       ///< of what was drawn, once they are exchanged
-  std::array<Batches<Source>, 3> batches_;  ///< the device may still read those of two steps while the third is drawn
+  std::optional<BatchCounts> counts_;       ///< of the batches drawn last; empty until exchanged
+  std::array<Batches<Source>, 3> batches_;  ///< the device may still read two steps while the third is drawn
   std::size_t current_ = 0;
   bool drawn_ = false;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Named flags bound to fields, read from text and written back: one table for the command line, TOML and --help.
+/// Named flags bound to fields: one table for the command line, TOML files and --help.
 ///
 /// The command line wins over the file; an unknown name in either is an error.
 #pragma once
@@ -23,16 +23,16 @@
 
 namespace fsdp::train {
 
-/// How a flag stands on the command line and in TOML.
+/// The syntax of a flag's value on the command line and in TOML.
 enum class FlagKind : std::uint8_t { text, number, boolean, list };
 
-/// The numbers that make sense for a flag: at least `least` and at most `most`, or above and below.
+/// The numbers that a flag accepts: from `least` to `most`, both included unless `above` or `below` is set.
 template <class T>
 struct Range {
   T least = std::numeric_limits<T>::lowest();
   T most = std::numeric_limits<T>::max();
-  bool above = false;  ///< `least` itself is none
-  bool below = false;  ///< `most` itself is none
+  bool above = false;  ///< excludes `least`
+  bool below = false;  ///< excludes `most`
 
   bool holds(T value) const {
     return (above ? value > least : value >= least) && (below ? value < most : value <= most);
@@ -43,22 +43,24 @@ struct Range {
   }
 };
 
-/// Throws InputError, naming flag, value and range.
+/// Throws InputError, naming flag, value and range, if the range does not hold the value.
 template <class T>
 void require_in_range(std::string_view flag, T value, const Range<T>& range) {
   require<InputError>(range.holds(value), "--", flag, " ", value, " must be ", range.text());
 }
 
+/// A flag and the functions that set, read and check its value.
 struct Flag {
   std::string name;  ///< without dashes
   std::string help;
   FlagKind kind = FlagKind::text;
   std::function<void(const std::vector<std::string>&)> set;  ///< throws InputError
   std::function<std::vector<std::string>()> get;             ///< empty: not set
-  std::function<void()> check = {};                          ///< throws InputError where a number is out of its range
+  std::function<void()> check = {};                          ///< throws InputError if a number is out of its range
 };
 
-/// Text to value: throws InputError naming the flag. A type of another namespace brings its own overloads there.
+/// Converts text to a value. Throws InputError naming the flag. A type of another namespace needs overloads of
+/// from_text and to_text in its own namespace.
 void from_text(std::string_view flag, std::string_view text, std::int64_t& value);
 void from_text(std::string_view flag, std::string_view text, std::uint64_t& value);
 void from_text(std::string_view flag, std::string_view text, double& value);
@@ -66,7 +68,7 @@ void from_text(std::string_view flag, std::string_view text, bool& value);
 void from_text(std::string_view flag, std::string_view text, std::string& value);
 void from_text(std::string_view flag, std::string_view text, LrShape& value);
 
-/// Value to the text that reads back to it.
+/// Converts a value to the text that from_text reads back to the same value.
 std::string to_text(std::int64_t value);
 std::string to_text(std::uint64_t value);
 std::string to_text(double value);
@@ -76,21 +78,23 @@ std::string to_text(LrShape value);
 std::string to_text(const NamedValue& value);
 std::string to_text(const ConfigValue& value);
 
-/// Values that were given, as texts by the names of their flags.
+/// The values that the user gave, as text by flag name without dashes.
 using GivenValues = std::map<std::string, std::string>;
 
-/// The flag of a value that a config or an optimizer visits: "hidden_size" is --hidden, "kv_heads" --kv-heads.
+/// Returns the flag name for a value that a config or an optimizer visits: "hidden" for "hidden_size", "kv-heads" for
+/// "kv_heads".
 std::string flag_name(std::string_view value);
 
-/// Sets those of a config's or an optimizer's values that were given.
+/// Sets those values of a config or an optimizer that the user gave; leaves the others.
 void set_given(const NamedValues& values, const GivenValues& given);
 
 /// The flags of one sub-command; the fields they are bound to must outlive it.
 class FlagSet {
  public:
-  /// Throws Error where there is one of this name.
+  /// Adds a flag. Throws Error if there is already one of this name.
   void add(Flag flag);
 
+  /// Adds a flag that sets a field; the field's present value is the default that --help shows.
   template <class T>
   void add(const std::string& name, T& field, const std::string& help) {
     add({.name = name,
@@ -109,7 +113,8 @@ class FlagSet {
          .get = [&field] { return field ? std::vector{to_text(*field)} : std::vector<std::string>(); }});
   }
 
-  /// A number that must be in `range`, wherever it comes from: `set` checks it, and require_ranges.
+  /// Adds a number that must be in `range`. Both `set` and require_ranges check it, so that values which a program
+  /// assigns to the field itself are checked, too.
   template <class T>
   void add(const std::string& name, T& field, const std::string& help, const Range<T>& range) {
     add(name, field, help);
@@ -131,23 +136,25 @@ class FlagSet {
          .get = [&field] { return field; }});
   }
 
-  /// A config's or an optimizer's value.
+  /// Adds a flag for a config's or an optimizer's value.
   void add(const NamedValue& value);
-  /// A value of the type of `like`, by its name, that is checked and kept as text until it is known what it belongs to.
+  /// Adds a flag with the name and type of `like`. Its value is checked against the type and kept as text in `given`,
+  /// for a config or an optimizer that is chosen later; `set_given` then sets it there.
   void add_given(const NamedValue& like, GivenValues& given, const std::string& help);
 
-  /// A flag that other programs have, and which this one's types settle: refused by name, and absent from --help.
+  /// Declares a flag of other programs whose value this program's types fix. It is absent from --help.
   void fix(std::string name, std::string value) { fixed_.push_back({std::move(name), std::move(value)}); }
+  /// Throws InputError if `name` is such a fixed flag; the error names its value.
   void refuse_fixed(std::string_view name) const;
 
   const std::vector<Flag>& flags() const { return flags_; }
-  const Flag* find(std::string_view name) const;
+  const Flag* find(std::string_view name) const;  ///< nullptr if there is none
   std::vector<std::string> names(std::string_view prefix = "") const;
 
   /// Throws InputError for the first bound number that is out of its range.
   void require_ranges() const;
 
-  /// The one text. Throws InputError where there are more or none.
+  /// Returns the only text. Throws InputError unless there is exactly one.
   static const std::string& single(const std::string& name, const std::vector<std::string>& texts);
 
  private:
@@ -157,7 +164,7 @@ class FlagSet {
     return std::is_arithmetic_v<T> ? FlagKind::number : FlagKind::text;
   }
 
-  /// Of the flag that was added last.
+  /// Adds a check to the flag that was added last.
   void check_with(std::function<void()> check);
 
   struct Fixed {
@@ -168,12 +175,13 @@ class FlagSet {
   std::vector<Fixed> fixed_;
 };
 
-/// Sets flags from a TOML file: its top level and its table called `section`. Tables of other sub-commands are left
-/// alone. Returns the names that were set. Throws InputError on an unknown key, with the nearest one.
+/// Sets flags from a TOML file: first from its top level, then from its table called `section`. Ignores the tables of
+/// other sub-commands (`sections`). Returns the names that were set. Throws InputError on an unknown key, with the
+/// nearest known one.
 std::vector<std::string> apply_file(FlagSet& flags, const std::string& path, const std::string& section,
                                     const std::vector<std::string>& sections);
 
-/// The TOML that sets every flag to its present value.
+/// Returns TOML that sets every flag to its present value.
 std::string write_toml(const FlagSet& flags);
 
 }  // namespace fsdp::train

@@ -25,8 +25,8 @@
 
 namespace fsdp::train {
 
-/// Prints every prompt and the tokens that follow it. All ranks compute the same, with the tokens that rank 0 draws:
-/// ranks of unlike processors may round logits differently. Rank 0 prints. Returns the exit status.
+/// Continues every prompt; rank 0 prints prompts and new tokens. All ranks compute the same sequences. Rank 0 samples
+/// each token and broadcasts it, since different processors may round logits differently. Returns the exit status.
 template <class Model>
 int generate(const GenerateOptions& given, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling) {
   static_assert(nn::GeneratingHead<typename Model::Head, typename Model::Local>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a folder says of how its model is to write: generation_config.json of `transformers`.
+/// Sampling defaults from a model folder's generation_config.json, the file of `transformers`.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@
 
 namespace fsdp::train {
 
-/// Options, and what of them the model's folder said.
+/// Options, and which of them the model's folder set.
 struct GenerationChoice {
   GenerateOptions options;
-  std::string said;  ///< such as "temperature 0.6, stop-ids 2"; empty: nothing
+  std::string said;  ///< what the folder set, such as "temperature 0.6, stop-ids 2"; empty: nothing
 };
 
-/// The options, where the user gave no other value with those of generation_config.json in the folder of `model`, if
-/// there is one: temperature, top_k, top_p, min_p, repetition_penalty, eos_token_id, and temperature 0 where it says
-/// "do_sample": false. Other keys say nothing here. Throws InputError, which names the file.
+/// Reads generation_config.json in the folder `options.model`, if there is one, and sets the options that the user did
+/// not give: temperature, top_k, top_p, min_p, repetition_penalty, and the stop ids from eos_token_id.
+/// "do_sample": false sets temperature 0. Ignores other keys. Throws InputError, which names the file.
 GenerationChoice with_generation_config(const GenerateOptions& options);
 
 }  // namespace fsdp::train

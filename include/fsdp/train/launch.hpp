@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Starting the ranks of a stack.
+/// Starts the ranks of a stack, or joins those that a launcher started.
 #pragma once
 
 #include <algorithm>
@@ -13,18 +13,20 @@
 #include <comm/collectives.hpp>
 #include <fsdp/core/error.hpp>
 #include <fsdp/device/cpu.hpp>
+#include <fsdp/train/cores.hpp>
 #include <fsdp/train/options.hpp>
 #include <fsdp/train/ranges.hpp>
 
 namespace fsdp::train {
 
-/// Whether a program starts the communicator's ranks itself, as many as it is told; else a launcher has.
+/// Whether the program starts the communicator's ranks itself (`Comm::run` takes their number). Otherwise a launcher
+/// such as mpirun does.
 template <class Comm>
 inline constexpr bool starts_ranks = requires(const comm::Options& options, int (*f)(Comm&)) {
   Comm::run(1, options, f);
 };
 
-/// Says in words what a communicator lacks for a program of its own.
+/// Checks that `launch` can use a communicator; the compile error says what is missing.
 template <class Comm>
 consteval bool check_launch() {
   static_assert(
@@ -34,8 +36,8 @@ consteval bool check_launch() {
   return true;
 }
 
-/// Calls f(communicator) on every rank of Comm; returns its status. Throws InputError for a number of ranks that cannot
-/// be started.
+/// Calls f(communicator) on every rank of Comm and returns the exit status. Throws InputError if the options are
+/// invalid or so many ranks cannot be started.
 template <class Comm, class F>
 int launch(const LaunchOptions& launch, F f) {
   comm::Options options;
@@ -46,33 +48,38 @@ int launch(const LaunchOptions& launch, F f) {
   options.deadline = milliseconds(launch.deadline_seconds);
   options.device_deadline = milliseconds(launch.device_deadline_seconds);
   options.windows = launch.windows;
+  const auto on_rank = [f = std::move(f)](Comm& communicator) {
+    agree_on_cores(communicator);
+    return f(communicator);
+  };
   if constexpr (starts_ranks<Comm>) {
     require<InputError>(launch.ranks >= 1 && launch.ranks <= most_started_ranks, "--ranks ", launch.ranks,
                         ": a program starts 1 to ", most_started_ranks, " ranks itself");
-    return Comm::run(static_cast<int>(launch.ranks), options, std::move(f));
+    return Comm::run(static_cast<int>(launch.ranks), options, on_rank);
   } else {
-    return Comm::run(options, std::move(f));
+    return Comm::run(options, on_rank);
   }
 }
 
-/// Ranks that `launch` would start or join, told without starting any.
+/// Returns the number of ranks that the launcher started, from Open MPI's environment variables; 1 without a launcher.
+/// Starts no communication.
 int launched_ranks();
-/// This process's rank among them: for what only one of them should print before ranks are there.
+/// Returns this process's rank among them; 0 without a launcher. For output before the communicator exists.
 int launched_rank();
-/// Ranks that there will be.
+/// Returns the number of ranks that `launch` will start or join.
 template <class Comm>
 int planned_ranks(const LaunchOptions& launch) {
   return starts_ranks<Comm> ? static_cast<int>(launch.ranks) : launched_ranks();
 }
 
-/// Ranks whose processes share this machine's cores: all of them, where the launcher says nothing else.
+/// Returns how many of the ranks run on this machine and share its cores: the launcher's number, or else all of them.
 int ranks_on_this_machine(int ranks);
 
-/// Threads of each rank.
+/// Returns the threads of each rank: those that the user asked for, or else this machine's cores divided by its ranks.
 template <class Comm>
 int rank_threads(const LaunchOptions& launch, const Comm& communicator) {
-  return static_cast<int>(
-      threads_per_rank(launch.threads, device::available_cores(), ranks_on_this_machine(communicator.size())));
+  const SharedCores shared = cores_shared_by(communicator.size());
+  return static_cast<int>(threads_per_rank(launch.threads, shared.cores, shared.ranks));
 }
 
 }  // namespace fsdp::train

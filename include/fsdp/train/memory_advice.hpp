@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a run would take of each rank in other ways: for one that has no room.
+/// Advice for a run that does not fit into memory: what it would take with other flags.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,9 @@
 
 namespace fsdp::train {
 
-/// "; the whole run takes ... of each rank, and would take ... with --recompute, ...": dry runs of the same stack. Only
-/// what takes less is named.
-/// `bytes`: of a dry run with other options and ranks, and another tiling where it is not nullptr; `tiling`: the run's,
-/// where it is one that is chosen when the program runs.
+/// Returns "; the whole run takes ... of each rank, and would take ... with --recompute, ...", by dry runs of the same
+/// stack. Names only alternatives that take less. `tiling`: the run's tiling; nullptr if it is fixed at compile time.
+/// `bytes`: makes a dry run with other options, tiling (nullptr: the run's own) and number of ranks; returns its peak.
 std::string memory_advice(
     const TrainOptions& options, const tiling::RunTime* tiling, int ranks,
     FunctionRef<std::int64_t(const TrainOptions& options, const tiling::RunTime* tiling, int ranks)> bytes);

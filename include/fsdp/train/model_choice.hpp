@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// From `--model` and the flags of its sizes to a model: nothing here knows which.
+/// Makes a model from `--model` and the flags for its sizes. Works for any model's Config.
 ///
-/// Every value that `Config::visit` shows is a flag (flag_name in flag_set.hpp). A config may have more:
-/// - `preset_names()`, `preset(name)` and `default_preset`, then `--model` takes those names as well as folders;
-/// - `longest_sequence()`, const and not, a reference to the most tokens that a sequence may have;
-/// - `follow(changed)`, called after values were given, where changed(name) says whether this one was;
-/// - `adapters()`, const and not, a LoraConfig, and `may_be_added(name)`: whether a value may be given to a folder's
-///   model, since it adds to the weights and changes none.
+/// Every value that `Config::visit` shows is a flag (flag_name in flag_set.hpp). A config can optionally have:
+/// - `preset_names()`, `preset(name)` and `default_preset`: then `--model` takes those names as well as folders;
+/// - `longest_sequence()`, const and not const: the most tokens that a sequence may have;
+/// - `follow(changed)`: called after the user's values are set, to adjust other values; changed(name) returns whether
+///   the user gave that value;
+/// - `adapters()`, const and not const: a LoraConfig; and `may_be_added(name)`: whether a value may be given together
+///   with a folder's model, since it adds weights and changes none.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +26,7 @@
 
 namespace fsdp::train {
 
-/// A config that has presets: --model takes their names.
+/// A config with presets, whose names --model takes.
 template <class Config>
 concept HasPresets = requires(std::string_view name) {
   { Config::preset_names() } -> std::same_as<std::vector<std::string>>;
@@ -33,27 +34,27 @@ concept HasPresets = requires(std::string_view name) {
   { Config::default_preset } -> std::convertible_to<std::string_view>;
 };
 
-/// A config that says how long a sequence may be: --seq-len is compared with it.
+/// A config that limits the length of a sequence: --seq-len is compared with it.
 template <class Config>
 concept HasLongestSequence = requires(Config changed, const Config config) {
   { changed.longest_sequence() } -> std::same_as<std::int64_t&>;
   { config.longest_sequence() } -> std::convertible_to<std::int64_t>;
 };
 
-/// What `--model` and its flags must know of a type of config.
+/// What parsing of `--model` and its flags needs to know about a type of config.
 struct ConfigKind {
   bool has_presets = false;
   std::vector<std::string> presets = {};
   std::string default_preset = {};
   bool has_adapters = false;
-  /// Flags of values that add to a model and change none of its weights, so that a folder's may be given them as well.
+  /// Flags that add weights to a model and change none: they are accepted for a folder's model, too.
   std::vector<std::string> added = {};
 };
 
-/// Flags of the values that `may_be_added` names.
+/// Returns the flag names of the values for which `may_be_added` returns true.
 std::vector<std::string> added_flags(const NamedValues& values, bool (*may_be_added)(std::string_view));
 
-/// That of a type of config.
+/// Returns the ConfigKind of a type of config.
 template <class Config>
 ConfigKind config_kind() {
   ConfigKind kind{.has_presets = HasPresets<Config>, .has_adapters = HasAdapters<Config>};
@@ -68,7 +69,7 @@ ConfigKind config_kind() {
   return kind;
 }
 
-/// What --model says, or the default preset; empty where neither is there.
+/// Returns the value of --model, or else the default preset; empty if there is neither.
 std::string model_name(const ConfigKind& kind, const ModelChoice& choice);
 /// @copydoc model_name(const ConfigKind&, const ModelChoice&)
 template <class Config>
@@ -76,10 +77,10 @@ std::string model_name(const ModelChoice& choice) {
   return model_name(config_kind<Config>(), choice);
 }
 
-/// The model that was asked for, a line for each value.
+/// Returns the user's choice of a model as text, one value per line, to compare it between ranks.
 std::string given_text(const ModelChoice& choice);
 
-/// Whether --model names a folder with weights.
+/// Returns whether --model names a folder: any name that is not a preset. Does not look at the disk.
 bool is_folder(const ConfigKind& kind, const ModelChoice& choice);
 /// @copydoc is_folder(const ConfigKind&, const ModelChoice&)
 template <class Config>
@@ -87,7 +88,7 @@ bool is_folder(const ModelChoice& choice) {
   return is_folder(config_kind<Config>(), choice);
 }
 
-/// --model and a flag for each value of the config.
+/// Adds --model, --adapter if the config has adapters, and a flag for each value of the config.
 void bind_model(FlagSet& flags, ModelChoice& choice, const ConfigKind& kind, const std::vector<NamedValue>& values);
 /// The same for a type of config.
 template <class Config>
@@ -100,16 +101,17 @@ void bind_model(FlagSet& flags, ModelChoice& choice) {
   }
 }
 
-/// What is given to a folder's model. Throws InputError where that is more than values of adapters.
+/// Returns the values that the user adds to a folder's model. Throws InputError if any other value is given.
 GivenValues added_to_folder(const ConfigKind& kind, const std::string& folder, const ModelChoice& choice);
-/// Throws InputError where values of adapters are added to a model that has them, or that has none behind it.
+/// Throw InputError if the folder's model already has adapters, or if the values that were given make none
+/// (--lora-rank is missing).
 /// @{
 void require_no_adapters(const LoraConfig& adapters, const std::string& folder, const ModelChoice& choice,
                          const GivenValues& added);
 void require_adapters(const LoraConfig& adapters, const GivenValues& added);
 /// @}
 
-/// A folder's config, with the adapters that were asked for.
+/// Reads a folder's config and adds the adapters that the user asked for.
 template <class Config>
 Config resolve_folder(const std::string& folder, const ModelChoice& choice) {
   const GivenValues added = added_to_folder(config_kind<Config>(), folder, choice);
@@ -125,19 +127,19 @@ Config resolve_folder(const std::string& folder, const ModelChoice& choice) {
   return config;
 }
 
-/// Whether --model names a folder, as is_folder. Throws InputError where it is neither that nor a preset, and where
-/// adapters are given to a new model.
+/// Returns whether --model names a folder, as is_folder does. Throws InputError if it is neither a folder nor a preset,
+/// or if --adapter is given for a new model.
 bool check_choice(const ConfigKind& kind, const ModelChoice& choice);
 
-/// Of a config's values.
+/// Tells `Config::follow` which values the user gave.
 struct WasGiven {
   const GivenValues& values;
-  /// Whether the one of this name was given.
+  /// Returns whether the config's value of this name was given.
   bool operator()(std::string_view name) const;
 };
 
-/// The config: a preset or the default with the values that were given, or a folder's config.json, which takes none but
-/// those of adapters. Validated.
+/// Returns the validated config: a preset, or a default-constructed config, with the user's values; or a folder's
+/// config.json, to which the user can only add adapters. Throws InputError.
 template <class Config>
 Config resolve_model(const ModelChoice& choice) {
   const ConfigKind kind = config_kind<Config>();
@@ -160,15 +162,16 @@ Config resolve_model(const ModelChoice& choice) {
   return config;
 }
 
-/// Throws InputError where sequences are longer than those that a folder's config.json allows.
+/// Throws InputError if sequences are longer than a folder's config.json allows.
 void require_positions(std::int64_t longest, std::int64_t seq_len, const std::string& folder);
-/// The same, where a config has such a bound.
+/// The same; does nothing if the config has no such limit.
 template <class Config>
 void require_positions(const Config& config, std::int64_t seq_len, const std::string& folder) {
   if constexpr (HasLongestSequence<Config>) require_positions(config.longest_sequence(), seq_len, folder);
 }
 
-/// The model for sequences of --seq-len: a new one's number of positions grows to it, a folder's must hold it.
+/// Returns the model to train. A new model's number of positions is raised to --seq-len if it is smaller; a folder's
+/// model must have at least as many.
 template <class Model>
 Model model_of(const TrainOptions& options) {
   using Config = typename Model::Config;

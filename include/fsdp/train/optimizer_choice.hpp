@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// From flags to an optimizer: `--optimizer` and the constants of all kinds where it is optim::RunTime, else the
-/// constants of the program's own.
+/// Makes an optimizer from flags. For optim::RunTime: `--optimizer` and the constants of all its kinds; for any other
+/// optimizer only its constants.
 #pragma once
 
 #include <string>
@@ -14,28 +14,29 @@
 
 namespace fsdp::train {
 
-/// What --optimizer and the flags of constants say.
+/// The values of --optimizer and of the flags for constants.
 struct OptimizerChoice {
-  std::string name = {};       ///< empty: that of `start`
+  std::string name = {};       ///< empty: the kind of `start`
   GivenValues constants = {};  ///< such as {"beta1", "0.8"}
-  optim::RunTime start = {};   ///< the kind and the constants of a program without these flags
+  optim::RunTime start = {};   ///< the program's defaults: a kind and its constants
 
   friend bool operator==(const OptimizerChoice&, const OptimizerChoice&) = default;
 };
 
+/// Adds --optimizer and a flag for each constant of any kind.
 void bind(FlagSet& flags, OptimizerChoice& choice);
 
-/// Throws InputError for a name that is not known, a constant that the optimizer does not have, or a value that cannot
-/// work.
+/// Returns the chosen optimizer. Throws InputError for an unknown name, a constant that this optimizer does not have,
+/// or an invalid value.
 optim::RunTime resolve(const OptimizerChoice& choice);
 
-/// Throws InputError for the first constant that cannot work.
+/// Throws InputError for the first constant with an invalid value, if the optimizer has `validate`.
 template <class Optimizer>
 void validate_constants(const Optimizer& optimizer) {
   if constexpr (requires { optimizer.validate(); }) optimizer.validate();
 }
 
-/// An optimizer as the flags of a program change it.
+/// A program's own optimizer, whose constants are flags.
 template <class Optimizer>
 struct ChosenOptimizer {
   Optimizer value;
@@ -50,6 +51,7 @@ struct ChosenOptimizer {
   }
 };
 
+/// The optimizer that --optimizer chooses.
 template <>
 struct ChosenOptimizer<optim::RunTime> {
   explicit ChosenOptimizer(const optim::RunTime& start) : choice{.start = start} {}
@@ -60,7 +62,7 @@ struct ChosenOptimizer<optim::RunTime> {
   OptimizerChoice choice;
 };
 
-/// Name and constants, one a line, as in TOML.
+/// Returns name and constants, one per line, as TOML.
 std::string optimizer_lines(std::string_view name, const ConfigValues& constants);
 template <class Optimizer>
 std::string optimizer_lines(const Optimizer& optimizer) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How ranks agree while they save, and how long they wait for each other's disk.
+/// Collectives around reading and writing files, with a deadline for slow disks.
 #pragma once
 
 #include <string>
@@ -14,28 +14,27 @@
 
 namespace fsdp::train {
 
-/// What checkpoint::save asks of the other ranks. The communicator must outlive it.
+/// Returns the collectives that checkpoint::save needs. The communicator must outlive them.
 checkpoint::Peers peers_of(const comm::Ranks& ranks);
 
 namespace detail {
 
-/// with_disk_deadline, of what returns nothing.
+/// with_disk_deadline for work that returns nothing.
 void call_with_disk_deadline(const comm::Ranks& ranks, double seconds, const std::string& what,
                              FunctionRef<void()> work);
 
 }  // namespace detail
 
-/// Calls `work`, in which ranks may wait `seconds` for each other instead of the deadline of collectives: a peer that
-/// is not there may be busy with its disk. Returns what `work` returns. `what` says with what, and what to do: "saving
-/// to DIR (--flag)".
+/// Calls `work` and returns its result. While it runs, the deadline of collectives is `seconds`, since a rank may wait
+/// for one that is busy with a slow disk. `what`: the activity and its flag, for the error: "saving to DIR (--flag)".
 template <class Work>
 auto with_disk_deadline(const comm::Ranks& ranks, double seconds, const std::string& what, Work work) {
   return detail::result_of(
       work, [&](FunctionRef<void()> call) { detail::call_with_disk_deadline(ranks, seconds, what, call); });
 }
 
-/// f() on every rank, which reads files and makes no collective; as on_all_ranks (agreement.hpp), with the disk's
-/// limit.
+/// Calls f(), which reads files and starts no collective, on every rank, as on_all_ranks does (agreement.hpp). Ranks
+/// wait up to `seconds` for each other.
 template <class F>
 auto read_on_all_ranks(const comm::Ranks& ranks, double seconds, std::string_view label, F f) {
   return detail::result_of(f, [&](FunctionRef<void()> call) {

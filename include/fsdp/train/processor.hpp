@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ranks on unlike processors compute alike.
+/// One instruction set for all ranks, so that ranks on different processors use the same kernels.
 #pragma once
 
 #include <comm/ranks.hpp>
 
 namespace fsdp::train {
 
-/// All ranks take the least of their instruction sets, before anything is computed; rank 0 says so where they differ.
-/// Throws InputError where ranks were told otherwise how to multiply bf16.
+/// Makes all ranks use the smallest of their instruction sets; rank 0 warns if they differ. Collective; call it before
+/// the first computation. Throws InputError unless the environment variables that choose the bf16 matmul are the same
+/// on all ranks.
 void agree_on_instruction_set(const comm::Ranks& ranks);
 
 }  // namespace fsdp::train

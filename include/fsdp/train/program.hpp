@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What every program does around its work: sound descriptors before it, errors as one line and a status after it.
+/// The frame of every program: opens closed standard streams, and turns exceptions into one line and an exit status.
 #pragma once
 
 #include <fsdp/core/function_ref.hpp>
 
 namespace fsdp::train {
 
-/// Calls f, which returns an exit status, and returns that of the process (comm::ExitStatus). An exception becomes one
-/// line on stderr. A closed stdin, stdout or stderr is opened on /dev/null first, so that no file takes its number;
-/// status 0 becomes 1, with a line, where stdout took not all that was printed.
+/// Calls f, which returns an exit status, and returns the status for the process to exit with (comm::ExitStatus).
+/// Prints an exception as one line on stderr. First opens a closed stdin, stdout or stderr on /dev/null, so that no
+/// other file gets its descriptor. Returns 1 instead of 0, after one line on stderr, if stdout could not take all
+/// output. Ignores SIGXFSZ: exceeding the file size limit is an error of the write.
 int run_program(FunctionRef<int()> f);
 
 }  // namespace fsdp::train

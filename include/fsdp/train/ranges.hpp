@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The largest numbers that flags take: what lies beyond is a slip of the hand, or would wrap further down.
+/// The largest numbers that flags accept. Larger ones are typing errors, or would overflow later.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace fsdp::train {
 
-inline constexpr std::int64_t most_ranks = 65'536;  ///< of a plan
+inline constexpr std::int64_t most_ranks = 65'536;  ///< that --dry-run can plan for
 inline constexpr std::int64_t most_started_ranks = 1024;
 inline constexpr std::int64_t most_threads = 1024;
 inline constexpr std::int64_t most_steps = 1'000'000'000'000;
@@ -19,6 +19,7 @@ inline constexpr std::int64_t most_tokens = std::numeric_limits<std::int32_t>::m
 inline constexpr std::int64_t most_blocks = 1 << 20;
 inline constexpr std::int64_t most_elements = std::int64_t{1} << 50;
 
+/// The range [least, most] of whole numbers.
 constexpr Range<std::int64_t> counts_up_to(std::int64_t most, std::int64_t least = 1) {
   return {.least = least, .most = most};
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A resumed run beside the one that saved: what is refused, and what is said.
+/// Compares a resumed run's options with those of the run that saved the checkpoint.
 ///
-/// Refused is what changes which data the steps to come see: batch size, seed, sequence length, data. All else that
-/// changes results is said in a line each.
+/// Differences that change which data later steps see are refused: batch size, seed, sequence length, data. Every other
+/// difference that changes results is reported in one line.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +19,24 @@
 
 namespace fsdp::train {
 
-/// What a run was told that changes its results: text by name, kept in trainer.json.
+/// The options of a run that change its results: text by name. Stored in trainer.json.
 using RunRecord = std::map<std::string, std::string>;
 
-/// The flags of such options, by name.
+/// Returns the record of a run's flags; leaves out flags that do not change results.
 RunRecord record_of(const TrainOptions& options);
 
 /// Adds an optimizer's name and constants to the record.
 void add_optimizer(RunRecord& record, std::string_view name, const ConfigValues& constants);
 
+/// How a run resumes.
 struct Resumed {
-  data::Position position = {};         ///< where the data go on
-  std::vector<std::string> lines = {};  ///< from where, and a line for each change
+  data::Position position = {};         ///< where reading of the data continues
+  std::vector<std::string> lines = {};  ///< for the user: which step was resumed, and each difference
 };
 
-/// Throws InputError for what is refused. `path`: the checkpoint; `windows`: those trained on now.
+/// Compares a checkpoint's state (`then`) with this run's record and options (`now`). Throws InputError for differences
+/// that are refused; with --resume-anyway it reports them and the data start anew in the next epoch. `path`: of the
+/// checkpoint; `windows`: training windows of this run.
 Resumed compare_with(const std::string& path, const checkpoint::TrainerState& then, const RunRecord& now,
                      const TrainOptions& options, std::int64_t windows);
 

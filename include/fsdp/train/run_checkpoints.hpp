@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The checkpoints of one run: where its weights come from, and where they are saved.
+/// The checkpoints of one run: initializes or loads its weights, and saves them.
 #pragma once
 
 #include <array>
@@ -22,42 +22,44 @@
 
 namespace fsdp::train {
 
-/// What a run has done, beside its weights and optimizer state.
+/// The progress of a run that is saved besides weights and optimizer state.
 struct Progress {
-  data::Position position = {};  ///< where the data go on
+  data::Position position = {};  ///< in the data, of the next step
   std::int64_t tokens = 0;       ///< seen in all steps
   std::optional<DynamicLossScale::State> loss_scale = {};
   std::optional<checkpoint::BestLoss> best = {};  ///< with --patience
 };
 
-/// Weights, and how they were come by.
+/// Where the weights came from.
 struct Loaded {
-  std::vector<std::string> lines = {};   ///< what a person should know
-  std::optional<Progress> resumed = {};  ///< nothing where the run begins
+  std::vector<std::string> lines = {};   ///< messages for the user
+  std::optional<Progress> resumed = {};  ///< of the resumed run; empty for a new run
 };
 
-/// Collective: each call is made by all ranks, and an error of one is thrown on all.
+/// Loads and saves checkpoints. All but the const functions are collective and throw an error of one rank on all.
 class RunCheckpoints {
  public:
-  /// `names_folder`: whether --model is a folder. `run`: what the run was told; `windows`: those it trains on.
+  /// `names_folder`: whether --model is a folder. `run`: the options to store; `windows`: number of training windows.
   /// References must outlive it.
   RunCheckpoints(const comm::Ranks& ranks, const TrainOptions& options, RunWeights weights, bool names_folder,
                  RunRecord run, std::int64_t windows);
   ~RunCheckpoints();
 
-  /// Locks --checkpoint-dir until the end of this object. Throws InputError where it is another run's or has no room.
+  /// Locks --checkpoint-dir for the lifetime of this object. Throws InputError if another run holds the lock or the
+  /// disk has no room for a checkpoint.
   void lock();
 
-  /// Weights and optimizer state from --resume, or a run's first weights. Ranks wait for one whose disk is slow.
+  /// Loads weights and optimizer state from --resume, or else the initial weights: those of --model's folder, or random
+  /// ones. Uses the deadline for disks.
   Loaded load();
 
-  /// Whether the step that was made last is saved.
+  /// Returns whether the last step is saved.
   bool saved() const { return saved_step_ == weights_.steps(); }
-  /// The folder of the last one; empty before it.
+  /// The folder of the last checkpoint; empty before the first.
   const std::string& path() const { return path_; }
 
-  /// Saves the run as it is now, where there is a --checkpoint-dir. Throws DivergedError where a weight or an optimizer
-  /// state is not finite, with a --checkpoint-dir or without.
+  /// Checks that weights and optimizer state are finite, then saves the run if there is a --checkpoint-dir. Throws
+  /// DivergedError if they are not, also without --checkpoint-dir.
   void save(const Progress& progress);
 
  private:
@@ -78,10 +80,10 @@ class RunCheckpoints {
   bool names_folder_;
   RunRecord run_;
   std::int64_t windows_;
-  std::optional<checkpoint::DirectoryLock> lock_;  ///< rank 0's
-  std::map<std::string, std::string> damaged_;     ///< why, by folder
+  std::optional<checkpoint::DirectoryLock> lock_;  ///< on rank 0
+  std::map<std::string, std::string> damaged_;     ///< by folder: the error of a damaged checkpoint
   std::optional<std::filesystem::path> resumed_from_;
-  checkpoint::SideFiles side_files_;  ///< rank 0's
+  checkpoint::SideFiles side_files_;  ///< on rank 0
   std::string path_;
   std::int64_t saved_step_ = -1;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a run says while it trains: console, metrics file, TensorBoard.
+/// The log of a run: console, metrics file, TensorBoard.
 #pragma once
 
 #include <cstdint>
@@ -17,31 +17,31 @@
 
 namespace fsdp::train {
 
-/// Rank 0's; on other ranks every call but `open` does nothing.
+/// Writes on rank 0 only. On other ranks every call does nothing, except `open`, which is collective.
 class RunLog {
  public:
-  /// Nothing is opened yet. `options` must outlive it.
+  /// Opens nothing yet. `options` must outlive it.
   RunLog(const comm::Ranks& ranks, const TrainOptions& options);
   ~RunLog();
 
-  /// Whether this rank speaks.
+  /// Returns whether this rank writes: true on rank 0.
   bool speaks() const { return ranks_.rank() == 0; }
-  /// Collective; throws InputError on all ranks where a file cannot be opened.
+  /// Opens the metrics file and TensorBoard's. Collective; throws InputError on all ranks if a file cannot be opened.
   void open();
 
-  /// How the run starts: `text` and `lines` are for people.
+  /// Logs the start of the run. `text` and `lines` are printed on the console only.
   void begin(const report::StartRecord& record, const std::string& text, std::span<const std::string> lines);
-  /// A step.
+  /// Logs a step.
   void step(const report::StepRecord& record);
-  /// A loss on held-out data; `unit` is empty where it has none.
+  /// Logs a held-out loss. `unit`: such as "nats per token"; empty if the model's batch does not name one.
   void held_out(const report::ValidationRecord& record, std::string_view unit);
-  /// What the model writes.
+  /// Logs a text that the model wrote.
   void sample(const report::SampleRecord& record);
-  /// How the run ended.
+  /// Logs the end of the run.
   void end(const report::SummaryRecord& record);
-  /// Anything else, for people.
+  /// Prints a line on the console only.
   void line(const std::string& text);
-  /// What is going on, on a terminal alone, until the next line of progress.
+  /// Shows a text in the progress line, if the console is a terminal, until the next update replaces it.
   void progress(const std::string& text);
   /// Removes the progress line.
   void finish();

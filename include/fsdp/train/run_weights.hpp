@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Weights and optimizer state of a run without the types of its stack: what its checkpoints ask of them.
+/// Type-erased access to a run's weights and optimizer state: code for checkpoints does not depend on the stack.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace fsdp::train {
 
-/// Refers to a Training.
+/// A reference to a Training of any stack.
 class RunWeights {
  public:
   /// `training` must outlive it.
@@ -22,12 +22,12 @@ class RunWeights {
   explicit RunWeights(Training<Model, Optimizer>& training)
       : training_(&training), calls_(&calls<Model, Training<Model, Optimizer>>) {}
 
-  /// Steps done, and those of them that changed no weight.
+  /// Steps done, and how many of them were skipped without changing a weight.
   /// @{
   std::int64_t steps() const { return calls_->steps(training_); }
   std::int64_t skipped() const { return calls_->skipped(training_); }
   /// @}
-  /// As the functions of optim/initialize.hpp and train/shards_io.hpp.
+  /// Call the functions of the same name in optim/initialize.hpp and train/shards_io.hpp (load_weights, write_shards).
   /// @{
   void initialize(std::uint64_t seed, optim::Begin which) const { calls_->initialize(training_, seed, which); }
   void load(const checkpoint::ModelFiles& files) const { calls_->load(training_, files); }
@@ -35,12 +35,13 @@ class RunWeights {
   void require_finite() const { calls_->require_finite(training_); }
   void write(checkpoint::Save& save) const { calls_->write(training_, save); }
   /// @}
-  /// What a folder of the model holds, and what the optimizer keeps.
+  /// The tensors that a folder of this model holds, and the states that its optimizer keeps.
   /// @{
   checkpoint::ModelListing listing() const { return calls_->listing(training_); }
   checkpoint::OptimizerStates states() const { return calls_->states(training_); }
   /// @}
-  /// The listing of a folder's model, with the adapters of another folder where that is not empty. Throws InputError.
+  /// Reads the listing of a folder's model, with the adapters of another folder unless `adapter` is empty. Throws
+  /// InputError.
   checkpoint::ModelListing listing_of(const std::filesystem::path& folder,
                                       const std::filesystem::path& adapter = {}) const {
     return calls_->listing_of(folder, adapter);

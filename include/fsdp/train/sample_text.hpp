@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The text of a run's samples (--sample-prompt): the tokens that it begins with, and what those behind them say. Knows
-/// no model and no rank; what runs one is train/samples.hpp.
+/// The text of a run's samples (--sample-prompt): encodes the prompt, decodes the new tokens, and decides where a
+/// sample ends. Independent of model and ranks; train/samples.hpp runs it.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,21 @@
 
 namespace fsdp::train {
 
+/// The prompt, and the sample that is being written.
 class SampleText {
  public:
-  /// `model_folder`: where a tokenizer may be; empty: the model is new. Throws InputError for a prompt that the
-  /// vocabulary does not have, or that leaves no room for --sample-tokens in a sequence.
+  /// `model_folder`: may contain a tokenizer; empty for a new model. Throws InputError if the prompt has tokens outside
+  /// the vocabulary, or leaves no room for --sample-tokens in a sequence.
   SampleText(const TrainOptions& options, const std::string& model_folder, std::int64_t vocabulary);
 
+  /// Tokens of the prompt.
   const std::vector<std::int32_t>& prompt() const { return prompt_; }
 
-  /// Begins a text.
+  /// Starts a new sample.
   void begin();
-  /// Takes its next token. Returns whether it goes on.
+  /// Appends the next token. Returns false if the sample ends here.
   bool push(std::int32_t token);
-  /// What was written behind the prompt, as UTF-8.
+  /// Returns the text after the prompt as UTF-8; call it once, at the sample's end.
   std::string take();
 
  private:
@@ -36,16 +38,16 @@ class SampleText {
 
   std::optional<text::Tokenizer> tokenizer_;  // none: bytes
   bool chat_ = false;
-  std::int64_t most_;                // tokens of a text
-  std::vector<std::int32_t> stops_;  // which are no part of it
-  std::string end_text_;             // what ends an answer, where it is no token
+  std::int64_t most_;                // tokens of a sample
+  std::vector<std::int32_t> stops_;  // tokens that end a sample and are not part of it
+  std::string end_text_;             // text that ends an answer; the template may not have a token for it
   std::vector<std::int32_t> prompt_;
   std::int64_t count_ = 0;  // tokens so far
   std::optional<text::StreamDecoder> decoder_;
   std::string text_;
 };
 
-/// The lines of a sample on a terminal. What controls one, but for line ends and tabs, becomes U+FFFD.
+/// Returns a sample as text for a terminal. Control characters, except newlines and tabs, become U+FFFD.
 std::string console_text(const report::SampleRecord& record);
 
 }  // namespace fsdp::train

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a model in training writes by itself (--sample-prompt): the likeliest token after a prompt, and after that, by
-/// one forward pass each.
+/// Sample texts during training (--sample-prompt): greedy decoding from a prompt, one forward pass per token.
 ///
-/// A pass is an evaluation's, over a micro-batch as it was planned: it gathers and gives up unit by unit, and keeps no
-/// keys and values. The text stands in its first sequence, padded behind its end, where a causal model does not look.
+/// A pass is an evaluation of one micro-batch of the planned size: it gathers and reshards unit by unit, and has no KV
+/// cache. The text is in the first sequence of the micro-batch, padded at the end, which a causal model ignores.
 #pragma once
 
 #include <array>
@@ -28,33 +27,34 @@
 
 namespace fsdp::train {
 
-/// Whether a model reads tokens and says what follows them.
+/// Whether a model reads tokens and has logits for the next one.
 template <class Model>
 inline constexpr bool writes_text =
     std::same_as<typename Model::Batch, TokenBatch>&& nn::GeneratingHead<typename Model::Head, typename Model::Local>;
 
-/// Throws InputError where samples are asked for, and the model cannot write any.
+/// Throws InputError if --sample-prompt is given and the model cannot write text.
 void require_samples(const TrainOptions& options, bool writes_text);
 
-/// step_size, of a model that can do what the options ask for. Throws as require_samples.
+/// Calls require_samples, then returns step_size.
 StepSize required_step_size(const TrainOptions& options, int ranks, bool writes_text);
 
-/// Logits [V] of the row `row` of a micro-batch, by a pass of the run's model.
+/// Runs a forward pass over a micro-batch and returns the logits [V] of its row `row`.
 using RowLogits = std::function<std::vector<float>(const TokenBatch& batch, std::int64_t row)>;
 
-/// Collective: each call is made by all ranks. They compute the same, with the tokens that rank 0 chooses: it alone
-/// knows the tokenizer.
+/// Writes sample texts. Collective: every rank makes each call and computes the same passes. Rank 0 alone has the
+/// tokenizer; it chooses each token and broadcasts it.
 class Samples {
  public:
-  /// Of a model that writes none.
+  /// For a model that cannot write text: `write` does nothing.
   Samples(const comm::Ranks& ranks, const TrainOptions& options);
-  /// Reads the tokenizer, where samples are asked for. `folder`: that of --model, empty where it is none; `sequences`:
-  /// of a micro-batch. References must outlive it.
+  /// Reads the tokenizer if --sample-prompt is given. `folder`: --model's; empty if --model is not a folder.
+  /// `sequences`: of a micro-batch. References must outlive it.
   Samples(const comm::Ranks& ranks, const TrainOptions& options, const std::string& folder, std::int64_t sequences,
           std::int64_t vocabulary, RowLogits logits);
   ~Samples();
 
-  /// What the model writes after a step: on rank 0, where samples are asked for. Throws DivergedError on all ranks.
+  /// Writes a sample after a step. Returns it on rank 0; nothing on other ranks or without --sample-prompt. Throws
+  /// DivergedError on all ranks if logits are not finite.
   std::optional<report::SampleRecord> write(std::int64_t step);
 
  private:
@@ -67,10 +67,10 @@ class Samples {
   RowLogits logits_ = {};
   std::optional<SampleText> text_ = {};     ///< on rank 0
   std::vector<std::int32_t> prompt_ = {};   ///< empty: no samples
-  std::vector<std::int32_t> targets_ = {};  ///< none counts; there, as they are in the plan [sequences * S]
+  std::vector<std::int32_t> targets_ = {};  ///< all ignored; the planned micro-batch has targets [sequences * S]
 };
 
-/// Of a run's model. `sequences`: of a micro-batch; `executor` must outlive it.
+/// Makes the Samples of a run's model. `sequences`: of a micro-batch; `executor` must outlive it.
 template <class Model>
 Samples samples_of(const comm::Ranks& ranks, const TrainOptions& options, Executor<Model>& executor,
                    std::int64_t sequences, std::int64_t vocabulary) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Between files and shards: each rank reads and writes the ranges that it holds, and nothing else.
+/// Reads and writes shards of weights and optimizer state: each rank accesses only the ranges of files that it holds.
 #pragma once
 
 #include <cstddef>
@@ -22,14 +22,15 @@
 
 namespace fsdp::train {
 
-/// Where main weights and optimizer state live.
+/// The memory space of main weights and optimizer state.
 template <class Model>
 using MainSpace = typename ShardedModule<Model>::Group::MainSpace;
 
-/// The place of the first value that is infinite or not a number; -1 where there is none.
+/// Returns the index of the first value that is infinite or NaN; -1 if there is none.
 std::int64_t first_not_finite(std::span<const float> values);
 
-/// Weights from folders that were checked to have them all. Adapters of a model whose folder has none stay as they are.
+/// Loads this rank's shards of the weights from folders that open_model has checked. Adapters keep their values if the
+/// folders have none.
 template <class Model>
 void load_weights(ShardedModule<Model>& module, const checkpoint::ModelFiles& files) {
   for (const auto& piece : module.pieces()) {
@@ -41,13 +42,13 @@ void load_weights(ShardedModule<Model>& module, const checkpoint::ModelFiles& fi
   module.sync_model_weights();
 }
 
-/// A folder's files, and those of its adapters where there is one, which all ranks must see alike; an error of one is
-/// that of all. Collective.
+/// Opens a folder's model, with the adapters of another folder unless `adapter` is empty. Collective; throws on all
+/// ranks if one fails, or if ranks see different files.
 checkpoint::ModelFiles open_agreed_model(const comm::Ranks& ranks, const std::string& folder,
                                          const checkpoint::ReadListing& read, const checkpoint::Warn& warn,
                                          const std::string& adapter);
 
-/// load_weights of a folder. Collective, as open_agreed_model.
+/// Opens a folder with open_agreed_model and loads its weights. Collective.
 template <class Model>
 void load_agreed_weights(typename Model::Stack::Comm& communicator, ShardedModule<Model>& module,
                          const std::string& folder, const checkpoint::Warn& warn, const std::string& adapter = {}) {
@@ -56,12 +57,13 @@ void load_agreed_weights(typename Model::Stack::Comm& communicator, ShardedModul
   on_all_ranks(communicator, "--model", [&] { load_weights(module, files); });
 }
 
-/// States by parameter of all groups, of an optimizer as its name and what it names of a parameter.
+/// Returns the names of the optimizer's states for each parameter of all groups. `name`: of the optimizer; `states`:
+/// returns its state names for a parameter.
 checkpoint::OptimizerStates states_of(GroupList groups, std::string_view name,
                                       FunctionRef<std::span<const std::string_view>(const NamedParameter&)> states);
 
-/// The states that an optimizer keeps of a module's parameters, those that are frozen now among them: but what stands
-/// beside adapters is never trained.
+/// The same for a module and an optimizer. Frozen parameters have states, too. A model with adapters only has states
+/// for the adapters, since its other weights are never trained.
 template <class Model, class Optimizer>
 checkpoint::OptimizerStates states_of(const ShardedModule<Model>& module, const Optimizer& optimizer) {
   return states_of(module.group_list(), optimizer.name(),
@@ -70,7 +72,8 @@ checkpoint::OptimizerStates states_of(const ShardedModule<Model>& module, const 
                    });
 }
 
-/// Weights and optimizer state of a checkpoint, to the bit. Throws InputError where another optimizer wrote it.
+/// Restores this rank's shards of weights and optimizer state from a checkpoint, bit by bit, and the numbers of steps
+/// done and skipped. Throws InputError if another optimizer wrote it.
 template <class Model, class Optimizer>
 void restore(ShardedModule<Model>& module, optim::ShardedOptimizer<Model, Optimizer>& optimizer,
              const checkpoint::Checkpoint& from) {
@@ -93,7 +96,7 @@ void restore(ShardedModule<Model>& module, optim::ShardedOptimizer<Model, Optimi
   module.sync_model_weights();
 }
 
-/// Throws DivergedError for the first weight or optimizer state of this rank that is not finite.
+/// Throws DivergedError for the first weight or optimizer state owned by this rank that is not finite.
 template <class Model, class Optimizer>
 void require_finite(ShardedModule<Model>& module, const optim::ShardedOptimizer<Model, Optimizer>& optimizer) {
   for (std::size_t i = 0; i < module.pieces().size(); ++i) {
@@ -115,7 +118,7 @@ void require_finite(ShardedModule<Model>& module, const optim::ShardedOptimizer<
   }
 }
 
-/// Writes the ranges that this rank owns.
+/// Writes the weights and optimizer states that this rank owns.
 template <class Model, class Optimizer>
 void write_shards(ShardedModule<Model>& module, const optim::ShardedOptimizer<Model, Optimizer>& optimizer,
                   checkpoint::Save& save) {

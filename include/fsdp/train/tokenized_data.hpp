@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// --data that is text or conversations, as the tokens of a model's tokenizer: made once, by rank 0, before a run reads
-/// them.
+/// Tokenizes --data that is text or conversations. Rank 0 does it once, before the run reads the tokens.
 #pragma once
 
 #include <cstdint>
@@ -20,36 +19,36 @@
 
 namespace fsdp::train {
 
-/// What a run reads, and from where.
+/// The data of a run, and what is needed to tokenize them.
 struct TextInputs {
   data::DataNames data = {};
   data::TokenFormat format = data::TokenFormat::automatic;
-  std::string model_folder = {};  ///< empty: the model is none
-  std::string cache = {};         ///< where TextOptions says nothing; empty: a temporary folder
+  std::string model_folder = {};  ///< empty: --model is not a folder
+  std::string cache = {};         ///< used if TextOptions::cache is empty; empty, too: a temporary folder
   std::int64_t vocabulary = 0;    ///< of the model
 };
 
-/// The tokenizer.json that --tokenizer names, or the one in a model's folder. Throws InputError where --tokenizer has
-/// none.
+/// Finds the tokenizer.json that --tokenizer names, or else the one in a model's folder. Returns nothing if neither is
+/// there. Throws InputError if the folder that --tokenizer names has none.
 std::optional<std::filesystem::path> tokenizer_of(const std::string& tokenizer, const std::string& model_folder);
 
-/// Throws InputError where a tokenizer has ids that a model lacks.
+/// Throws InputError if a tokenizer has ids outside the model's vocabulary. `file`: its path, for the error.
 void require_vocabulary(const text::Tokenizer& tokenizer, const std::filesystem::path& file, std::int64_t vocabulary);
 
-/// Owns a temporary folder, if one was made, which is removed with it.
+/// Data in tokenized form. Owns the temporary folder that holds the tokens, if there is one, and removes it at the end.
 class TokenizedData {
  public:
   TokenizedData() = default;
-  /// Tokenizes what is text, or conversations, and was not yet; a line of each and progress go to stderr. Throws
-  /// InputError.
+  /// Tokenizes text and conversations, unless the cache has their tokens already. Reports on stderr. Throws InputError.
   TokenizedData(const TextOptions& options, const TextInputs& inputs);
 
-  /// What another rank made, of its text(). Throws InputError where this rank does not see it.
+  /// Opens the data that rank 0 tokenized; `text`: rank 0's text(). Throws InputError if this rank does not see the
+  /// files.
   static TokenizedData at(const std::string& text);
 
-  /// The data, folders of tokens in the place of texts, and one file in the place of conversations.
+  /// Paths of the data: folders of tokens instead of text, and one file instead of all conversations.
   const data::DataNames& names() const { return names_; }
-  std::string text() const;
+  std::string text() const;  ///< names() as text, for `at`
 
  private:
   void encode_conversations(const TextOptions& options, const TextInputs& inputs,
@@ -60,13 +59,13 @@ class TokenizedData {
   std::shared_ptr<const TemporaryFolder> temporary_;
 };
 
-/// The data that options name, as files of tokens or of bytes. Rank 0 makes tokens of text, and keeps them; the others
-/// see where. Of TrainOptions or EvalOptions; collective.
+/// Tokenizes the data that TrainOptions or EvalOptions name. Rank 0 tokenizes text and owns the files; the other ranks
+/// open them. Collective. Fills in `data` and `format` of `inputs`.
 template <class Options>
 TokenizedData tokenized(const comm::Ranks& ranks, const Options& options, TextInputs inputs);
 
-/// The same as a source, of which a fraction is held out: all of it one corpus, or each path by its weight; or
-/// conversations.
+/// Opens tokenized data as a source of batches: conversations, one corpus of all paths, or one corpus per path if they
+/// have weights. `held_out`: fraction of the windows to hold out.
 template <class Options>
 data::TextSource text_of(const Options& options, const data::DataNames& data, double held_out, std::int64_t vocabulary);
 

@@ -5,12 +5,10 @@
 /// The loop is the same on every rank; rank 0 speaks. What does not depend on the stack is ordinary code in src/.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <concepts>
 #include <cstdint>
-#include <deque>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -37,6 +35,7 @@
 #include <fsdp/train/model_choice.hpp>
 #include <fsdp/train/options.hpp>
 #include <fsdp/train/peers.hpp>
+#include <fsdp/train/queued_steps.hpp>
 #include <fsdp/train/resumed.hpp>
 #include <fsdp/train/run_checkpoints.hpp>
 #include <fsdp/train/run_log.hpp>
@@ -69,6 +68,8 @@ class Trainer {
                             policy_text<typename Model::Stack::Precision>(), " ", policy_text(tiling))),
         data_(agreed_data(communicator, options, model_, source)),
         size_(required_step_size(options, communicator.size(), writes_text<Model>)),
+        peak_(report::measure_matmul_peak<Device, typename Model::Stack::Precision::Compute>(
+            communicator, plan_request(size_, communicator.size(), communicator.rank()).shape.threads)),
         training_(communicator, model_, size_, sharding, tiling,
                   {.optimizer = optimizer,
                    .rules = {.clip = options.clip, .skips_overflow = loss_scale_of(options).has_value()},
@@ -80,7 +81,7 @@ class Trainer {
         samples_(samples()),
         early_stop_(options.patience),
         log_(communicator, options),
-        loss_scale_(loss_scale_of(options)),
+        queued_(options, log_),
         checkpoints_(communicator, options, RunWeights(training_), is_folder<typename Model::Config>(options.model),
                      run_record(), source.training()) {}
 
@@ -150,8 +151,6 @@ class Trainer {
     checkpoints_.lock();
     const std::vector<std::string> loaded = load();
     log_.open();
-    peak_ = report::measure_matmul_peak<Device, typename Model::Stack::Precision::Compute>(
-        communicator_, training_.module().stream().threads());
     if (!leads()) return;
     const report::StartRecord record{.stack = stack_text_,
                                      .model_name = model_name<typename Model::Config>(options_.model),
@@ -161,7 +160,7 @@ class Trainer {
                                      .seed = options_.seed,
                                      .world = communicator_.size(),
                                      .threads = training_.request().shape.threads,
-                                     .shared_cores = shared_cores(),
+                                     .crowded_cores = crowded_cores(),
                                      .instruction_set = device::arithmetic(),
                                      .parameters = parameter_count(model_),
                                      .first_step = optimizer().steps() + 1,
@@ -173,11 +172,10 @@ class Trainer {
                loaded);
   }
 
-  /// Cores of this machine, where the threads of its ranks are more; else 0.
-  std::int64_t shared_cores() const {
-    const std::int64_t cores = device::available_cores();
-    const std::int64_t threads = training_.request().shape.threads * ranks_on_this_machine(communicator_.size());
-    return threads > cores ? cores : 0;
+  /// Cores whose ranks have more threads than they are; else 0.
+  std::int64_t crowded_cores() const {
+    const SharedCores shared = cores_shared_by(communicator_.size());
+    return training_.request().shape.threads * shared.ranks > shared.cores ? shared.cores : 0;
   }
 
   /// Returns what a person should know of the weights.
@@ -185,9 +183,8 @@ class Trainer {
     Loaded loaded = checkpoints_.load();
     if (loaded.resumed) {
       feed_.restore(loaded.resumed->position);
-      tokens_ = loaded.resumed->tokens;
+      queued_.restore(loaded.resumed->tokens, loaded.resumed->loss_scale);
       early_stop_.restore(loaded.resumed->best);
-      if (loss_scale_ && loaded.resumed->loss_scale) loss_scale_ = DynamicLossScale(*loaded.resumed->loss_scale);
     }
     return std::move(loaded.lines);
   }
@@ -204,67 +201,21 @@ class Trainer {
     return record;
   }
 
-  /// A step that the device was asked for, and what the host knows of it.
-  struct QueuedStep {
-    std::int64_t number;  ///< the first is 1
-    BatchCounts counts;
-    double lr, loss_scale;
-    Clock::time_point begin;
-
-    double targets() const { return static_cast<double>(std::max<std::int64_t>(counts.valid_targets, 1)); }
-  };
-
   void queue_step() {
-    const std::int64_t step = optimizer().steps();
+    const std::int64_t index = optimizer().steps();
     const auto begin = Clock::now();
-    const auto batch = feed_.take(step + 1 < options_.steps);
-    const QueuedStep& queued = queued_.emplace_back(QueuedStep{.number = step + 1,
-                                                               .counts = batch.counts,
-                                                               .lr = lr_at(schedule_of(options_), step),
-                                                               .loss_scale = loss_scale_ ? loss_scale_->scale() : 1.0,
-                                                               .begin = begin});
-    training_.queue(batch.micro_batches, static_cast<float>(queued.loss_scale / queued.targets()),
-                    {.lr = queued.lr, .loss_scale = queued.loss_scale},
+    const auto batch = feed_.take(index + 1 < options_.steps);
+    const QueuedStep& step = queued_.add(index, batch.counts, begin);
+    training_.queue(batch.micro_batches, static_cast<float>(step.loss_scale / step.targets()),
+                    {.lr = step.lr, .loss_scale = step.loss_scale},
                     batch.counts.valid_targets == options_.batch_size * options_.seq_len);
   }
 
-  /// What came of the oldest step that was queued. On an asynchronous device that is one step late: the next is on its
-  /// way by then, with the loss scale of before.
+  /// The oldest of the queued steps; waits for the device.
   void report() {
-    const QueuedStep step = queued_.front();
-    const device::StepDecision found = optimizer().control().decision(std::ssize(queued_) - 1);
-    queued_.pop_front();
-    const double loss = found.loss / step.targets();
-    require<DivergedError>(found.stopped == 0, "step ", step.number, ": loss is ", std::abs(loss),
-                           " and the gradient norm is ", std::abs(found.norm),
-                           "; stopped before any weight was touched. Lower --lr, or look at the data of this step");
-    const bool skipped = found.skipped != 0;
-    if (loss_scale_) loss_scale_->update(!skipped, step.loss_scale);
-    const std::int64_t step_tokens = options_.batch_size * options_.seq_len;
-    tokens_ += step_tokens;
-    const auto now = Clock::now();
-    const double seconds = std::chrono::duration<double>(now - std::max(step.begin, reported_)).count();
-    reported_ = now;
-    last_loss_ = loss;
-    if (!leads()) return;
-    const double flops = model_.flops(step_tokens, step.counts.squares);
-    const report::StepRecord record{.step = step.number,
-                                    .loss = loss,
-                                    .grad_norm = std::abs(found.norm),
-                                    .loss_scale = loss_scale_ ? std::optional(step.loss_scale) : std::nullopt,
-                                    .skipped = skipped,
-                                    .lr = step.lr,
-                                    .tokens = tokens_,
-                                    .tokens_per_second = static_cast<double>(step_tokens) / seconds,
-                                    .step_seconds = seconds,
-                                    .peak_bytes = training_.peak_bytes(),
-                                    .tflops = flops / seconds * 1e-12,
-                                    .mfu = flops / seconds / peak_.flops_per_second,
-                                    .mfu_peak = peak_.name};
-    log_.step(record);
-    if (skipped)
-      log_.line(message("step ", step.number, ": gradients overflow at loss scale ", step.loss_scale,
-                        "; skipped, the scale is ", loss_scale_->scale(), " now"));
+    const device::StepDecision found = optimizer().control().decision(queued_.size() - 1);
+    const double flops = model_.flops(options_.batch_size * options_.seq_len, queued_.oldest().counts.squares);
+    queued_.report(found, flops, training_.peak_bytes(), peak_);
   }
   void report_all() {
     while (!queued_.empty()) report();
@@ -324,8 +275,8 @@ class Trainer {
     report_all();
     if (checkpoints_.saved()) return;
     checkpoints_.save({.position = feed_.position(),
-                       .tokens = tokens_,
-                       .loss_scale = loss_scale_ ? std::optional(loss_scale_->state()) : std::nullopt,
+                       .tokens = queued_.tokens(),
+                       .loss_scale = queued_.loss_scale(),
                        .best = early_stop_.best()});
     if (checkpoints_.saved()) log_.line("checkpoint " + checkpoints_.path());
   }
@@ -345,10 +296,10 @@ class Trainer {
                         " held-out losses in a row were no lower than that of step ", best.step, ", ", best.loss));
     }
     const report::SummaryRecord record{.steps = optimizer().steps(),
-                                       .loss = last_loss_,
+                                       .loss = queued_.loss(),
                                        .validation_loss = held_out,
                                        .loss_unit = loss_unit(),
-                                       .tokens = tokens_,
+                                       .tokens = queued_.tokens(),
                                        .seconds = seconds_since(start_),
                                        .peak_bytes = training_.peak_bytes(),
                                        .checkpoint = checkpoints_.path()};
@@ -380,19 +331,15 @@ class Trainer {
   std::string stack_text_;
   std::string data_;  ///< what tells other data
   StepSize size_;
+  report::MatmulPeak peak_;  ///< whose memory is no part of the plan: measured before there is any
   Training<Model, Optimizer> training_;
   Feed<Comm, Source> feed_;
   Batches<Source> held_out_batch_;
   Samples samples_;
   EarlyStop early_stop_;
   RunLog log_;
-  report::MatmulPeak peak_;
-  std::optional<DynamicLossScale> loss_scale_;
+  QueuedSteps queued_;
   RunCheckpoints checkpoints_;
-  std::deque<QueuedStep> queued_;  ///< not yet reported
-  Clock::time_point reported_;     ///< when the last one was
-  std::int64_t tokens_ = 0;
-  std::optional<double> last_loss_;
   std::optional<double> held_out_;    ///< measured last,
   std::int64_t validated_step_ = -1;  ///< after this step
   std::int64_t saves_asked_ = 0;      ///< by signals, and done

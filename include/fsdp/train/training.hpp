@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One way to make a step: what it takes is planned by a dry run, then module, executor, optimizer and the exchange of
-/// counts are built for that plan.
+/// Training steps: a dry run plans the memory of a step, then module, executor, optimizer and count exchange are built
+/// for that plan.
 ///
-/// `Training` and `Evaluation` are all that a loop of one's own needs, and what the trainer and the commands are made
-/// of.
+/// `Training` and `Evaluation` are what you need for a training loop of your own. The trainer and the commands use
+/// them, too.
 #pragma once
 
 #include <algorithm>
@@ -28,35 +28,36 @@
 
 namespace fsdp::train {
 
-/// The step of one rank.
+/// The size of one rank's step.
 struct StepSize {
   std::int64_t sequences = 1;  ///< in one micro-batch
-  bool fewer = false;          ///< micro-batches may have fewer; planning then takes longer by their number
+  bool fewer = false;          ///< micro-batches may have fewer sequences; each number is planned, which takes longer
   std::int64_t sequence_length = 0;
   int micro_batches = 1;
   int threads = 0;               ///< of each rank; 0: cores / ranks, at least 1
-  std::int64_t logit_rows = 0;   ///< as in plan::Request
-  std::int64_t cached_rows = 0;  ///< as in RunShape
+  std::int64_t logit_rows = 0;   ///< see plan::Request
+  std::int64_t cached_rows = 0;  ///< see RunShape
 };
 
-/// The dry run's request for a step of this size on one of `ranks` ranks.
+/// Returns the dry run's request for a step of this size on rank `rank` of `ranks`.
 plan::Request plan_request(const StepSize& size, int ranks, int rank, Purpose purpose = Purpose::train);
 
-/// The step that options describe, on one of `ranks` ranks.
+/// Returns the size of a rank's step for these options and number of ranks.
 StepSize step_size(const TrainOptions& options, int ranks);
 
-/// The dry run's request for these options and an optimizer, of the rank that takes the most memory.
+/// Returns the dry run's request for these options, for the rank that needs the most memory. `work`: the optimizer's.
 plan::Request plan_request(const TrainOptions& options, int ranks, StepWork work);
-/// The same for the work of an optimizer's step.
+/// The same; takes the work from the optimizer.
 template <class Optimizer>
 plan::Request plan_request(const TrainOptions& options, int ranks, const Optimizer& optimizer) {
   return plan_request(options, ranks, optim::step_work(optimizer));
 }
 
-/// The request's shape with the bytes of its plan: what a ShardedModule is built for.
+/// Returns the request's shape with the plan's activation bytes: what a ShardedModule is built for.
 RunShape planned_shape(const plan::Request& request, const plan::Plan& plan);
 
-/// A model that is trained, on one rank. Weights are zero until `initialize` or a checkpoint (train/shards_io.hpp).
+/// One rank's training of a model: its shards, optimizer, executor and memory. Weights are zero until you call
+/// `initialize` or load a checkpoint (train/shards_io.hpp).
 template <class ModelT, class OptimizerT = optim::RunTime>
 class Training {
  public:
@@ -67,16 +68,16 @@ class Training {
   using Batch = typename Model::Batch;
   using Module = ShardedModule<Model>;
 
-  /// What a run may choose besides.
+  /// Optional settings.
   struct Choices {
     OptimizerT optimizer = {};
-    device::StepRules rules = {};  ///< clipping, and steps whose gradients overflow
-    bool graphs = false;           ///< steps that are alike are launched as one graph (optim/training_step.hpp)
-    Observer observer = {};        ///< of the events of every step
+    device::StepRules rules = {};  ///< clipping, and whether steps with overflowing gradients are skipped
+    bool graphs = false;           ///< capture a step as a graph and replay it (optim/training_step.hpp)
+    Observer observer = {};        ///< told the events of every step
   };
 
-  /// Plans and allocates; collective. The communicator must outlive it. Throws InputError for what does not fit
-  /// together and MemoryError where there is no room.
+  /// Plans a step and allocates its memory. Collective. The communicator must outlive it. Throws InputError if model,
+  /// policies and sizes do not fit together, MemoryError if there is not enough memory.
   Training(Comm& communicator, const Model& model, const StepSize& size, typename Stack::Sharding sharding = {},
            typename Stack::Tiling tiling = {}, const Choices& choices = {})
       : request_(request_of(communicator, size, choices.optimizer)),
@@ -88,7 +89,7 @@ class Training {
         counts_(communicator, module_.ledger()),
         held_out_counts_(communicator, module_.ledger()) {}
 
-  /// What the step was planned and built of.
+  /// The parts that the step consists of.
   /// @{
   Module& module() { return module_; }
   Optimizer& optimizer() { return optimizer_; }
@@ -96,23 +97,23 @@ class Training {
   const plan::Plan& plan() const { return plan_; }
   const plan::Request& request() const { return request_; }
   /// @}
-  /// The exchanges that the plan has room for: of steps, which may be under way while held-out data are evaluated, and
-  /// of those.
+  /// The exchanges of counts between ranks: one for training steps, and one for held-out data, since a step's exchange
+  /// may be in progress while held-out data are evaluated.
   /// @{
   CountExchange<Comm>& counts() { return counts_; }
   CountExchange<Comm>& held_out_counts() { return held_out_counts_; }
   /// @}
-  /// Tensor memory of this rank at its peak.
+  /// Returns the peak tensor memory of this rank in bytes, summed over all kinds.
   std::int64_t peak_bytes() const {
     std::int64_t sum = 0;
     for (const std::int64_t part : module_.peak_bytes()) sum += part;
     return sum;
   }
 
-  /// Weights from a seed: the same numbers however they are sharded.
+  /// Initializes the weights from a seed. The numbers do not depend on the sharding.
   void initialize(std::uint64_t seed) { optim::initialize(module_, seed); }
 
-  /// Queues a step; see TrainingStep::queue. Throws Error where a micro-batch is not of the size that was planned.
+  /// Enqueues a step; see TrainingStep::queue. Throws Error if a micro-batch does not have the planned size.
   void queue(std::span<const Batch> micro_batches, float scale, const device::StepInputs& inputs, bool alike) {
     for (const Batch& batch : micro_batches)
       require(batch.sequences == request_.sequences || (request_.fewer && batch.sequences < request_.sequences),
@@ -121,9 +122,9 @@ class Training {
     step_.queue(micro_batches, scale, inputs, alike);
   }
 
-  /// One step on all ranks' micro-batches. Returns the mean loss of their targets before the update, the same on every
-  /// rank, when all is done. Collective. Throws DivergedError, with the weights untouched, where the loss or the
-  /// gradient is not finite.
+  /// Runs one step on all ranks' micro-batches and waits for it. Returns the mean loss over all ranks' targets, from
+  /// before the update; the same on every rank. Collective. Throws DivergedError if the loss or the gradient is not
+  /// finite; the weights are then unchanged.
   double step(std::span<const Batch> micro_batches, const device::StepInputs& inputs) {
     counts_.start([&] {
       BatchCounts sum;
@@ -159,7 +160,7 @@ class Training {
   CountExchange<Comm> counts_, held_out_counts_;
 };
 
-/// A model for forward passes alone, on one rank: mean losses, or logits where that is its purpose.
+/// One rank's forward passes of a model: for mean losses or, with Purpose::generate, for logits.
 template <class ModelT>
 class Evaluation {
  public:
@@ -167,7 +168,7 @@ class Evaluation {
   using Stack = typename Model::Stack;
   using Comm = typename Stack::Comm;
 
-  /// As Training does. `purpose`: evaluate or generate.
+  /// As Training's. `purpose`: evaluate or generate.
   Evaluation(Comm& communicator, const Model& model, const StepSize& size, typename Stack::Sharding sharding = {},
              typename Stack::Tiling tiling = {}, Purpose purpose = Purpose::evaluate)
       : request_(plan_request(size, communicator.size(), communicator.rank(), purpose)),
@@ -177,13 +178,13 @@ class Evaluation {
     if (purpose == Purpose::evaluate) counts_.emplace(communicator, module_.ledger());
   }
 
-  /// What was planned and built.
+  /// The parts that a pass consists of.
   /// @{
   ShardedModule<Model>& module() { return module_; }
   Executor<Model>& executor() { return executor_; }
   const plan::Plan& plan() const { return plan_; }
   /// @}
-  /// The exchange of counts that an evaluation has room for.
+  /// The exchange of counts between ranks. Throws Error if the purpose is to generate.
   CountExchange<Comm>& counts() {
     require(counts_.has_value(), "evaluation: the purpose is to generate, which counts no targets");
     return *counts_;

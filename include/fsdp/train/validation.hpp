@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Mean loss over given samples, divided over ranks.
+/// Mean loss over given samples, which are distributed over the ranks.
 #pragma once
 
 #include <algorithm>
@@ -16,15 +16,17 @@
 
 namespace fsdp::train {
 
+/// The result of mean_loss, the same on all ranks.
 struct MeanLoss {
-  double loss = 0;          ///< per target: of tokens nats
-  std::int64_t tokens = 0;  ///< targets
-  int stop = 0;             ///< the signal that ended it before all samples were seen, on all ranks; 0: none
+  double loss = 0;          ///< mean per target; nats for tokens
+  std::int64_t tokens = 0;  ///< number of targets
+  int stop = 0;             ///< the signal that ended the evaluation early; 0: none
 };
 
-/// Every rank evaluates equally often, so that their collectives agree: a rank without samples computes on ignored
-/// targets. Between batches, `asked` says what signals asked of this rank, of which one to stop ends it on all, and
-/// `seen` is told how many samples of all were seen.
+/// Evaluates the samples and returns their mean loss. Collective. All ranks evaluate the same number of batches, since
+/// each contains collectives; a rank that has run out of samples computes on ignored targets. Before each batch,
+/// `asked` returns the signals that this rank received; if any rank has a stop signal, all ranks return early, with
+/// `stop` set and no loss. After each batch, `seen` is called with the samples seen so far and their total.
 template <class Model, data::Source Source>
 MeanLoss mean_loss(Executor<Model>& executor, typename Model::Stack::Comm& communicator,
                    CountExchange<typename Model::Stack::Comm>& exchange, Batches<Source>& batches,

@@ -38,7 +38,7 @@ FSDP_INLINE const typename Read::Stored* stored(const Contribution& from, std::i
   return reinterpret_cast<const typename Read::Stored*>(from.data) + at;
 }
 
-/// Calls body with how a contribution is read.
+/// Calls body with the reader for the contribution's stored type.
 template <class Body>
 FSDP_INLINE void with_reader(const Contribution& from, DType wire, const Body& body) {
   if (from.stored == DType::bf16)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The optimizer's pass over a shard, the squared norm that clipping needs, and the decision between them.
+/// AdamW's pass over a shard, the gradients' squared norm, and the decision on a step.
 #include <algorithm>
 #include <type_traits>
 

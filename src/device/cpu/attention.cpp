@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Attention's forward pass: tiles of scores by oneDNN, an online softmax in between (Dao 2023, FlashAttention-2).
+/// Attention's forward pass: oneDNN matmuls of tiles with an online softmax in between (Dao 2023, FlashAttention-2).
 #include "attention.hpp"
 
 namespace fsdp::device {
 namespace cpu {
 namespace {
 
-/// The matmuls of one extent of tiles: queries x keys, then probabilities x values.
+/// The matmuls for one tile size: queries x keys, then probabilities x values.
 struct ForwardKeys {
   MatmulKey scores, gather;
 };
@@ -17,7 +17,7 @@ struct ForwardMatmuls {
   const Matmul* gather = nullptr;
 };
 
-/// One thread's scratch.
+/// The layout of one thread's scratch.
 struct ForwardLayout {
   std::int64_t query = 0, key = 0, value = 0, scores = 0, out = 0, maximum = 0, sum = 0, matmul = 0;
   std::int64_t bytes = 0;
@@ -68,7 +68,7 @@ ForwardLayout forward_layout(const Cpu::Planner& planner, const AttentionShape& 
   return layout;
 }
 
-/// One call: everything that its tasks read.
+/// The arguments of one call, which all its tasks read.
 template <class T>
 struct Forward {
   const AttentionShape& shape;
@@ -83,7 +83,7 @@ struct Forward {
   void softmax(const SoftmaxTile& tile, std::int64_t sequence, std::int64_t first_query, std::int64_t first_key) const;
 };
 
-/// The tile's rows, each document's with the keys that it sees.
+/// Applies the softmax to the tile's rows, document by document, with the keys that each document sees.
 template <class T>
 void Forward<T>::softmax(const SoftmaxTile& tile, std::int64_t sequence, std::int64_t first_query,
                          std::int64_t first_key) const {
@@ -103,7 +103,7 @@ void Forward<T>::softmax(const SoftmaxTile& tile, std::int64_t sequence, std::in
                     });
 }
 
-/// All keys of one block of queries of one head.
+/// Computes one block of queries of one head, over all its keys.
 template <class T>
 void Forward<T>::run_block(std::int64_t sequence, std::int64_t head, const QueryBlock& queries,
                            std::byte* scratch) const {
@@ -181,7 +181,7 @@ void run(Cpu::Stream& stream, const Attention<T>& op, Scratch memory) {
   }
   const int threads = cpu::forward_threads(stream, shape, blocks);
   const std::int64_t heads = shape.sequences * shape.heads, count = cpu::query_blocks(shape, blocks);
-  // The last queries see the most keys: longest tasks first, so that threads end together.
+  // The last queries see the most keys. Longest tasks run first, so that threads finish together.
   cpu::for_each_task(threads, heads * count, [&](std::int64_t task, int thread) {
     const std::int64_t head = task % heads, sequence = head / shape.heads;
     forward.run_block(sequence, head % shape.heads, cpu::query_block(shape, blocks, sequence, count - 1 - task / heads),

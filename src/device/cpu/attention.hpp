@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What attention's two passes share: how a sequence is cut into blocks, how scratch is laid out, how work is spread.
+/// Code that attention's forward and backward share: blocks of a sequence, primitives by tile size, tasks for threads.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@
 
 namespace fsdp::device::cpu {
 
-/// Extents of a tile of scores: as a choice, of all tiles but those at the end of a sequence.
+/// The size of a tile of scores. Tiles at the end of a sequence may be smaller than the chosen size.
 struct AttentionBlocks {
   std::int64_t queries = 0;
   std::int64_t keys = 0;
@@ -33,23 +33,24 @@ struct AttentionBlocks {
   friend bool operator==(const AttentionBlocks&, const AttentionBlocks&) = default;
 };
 
-/// Chosen by measurement: large tiles feed the matmul, small ones waste less where the causal border cuts them.
+/// Returns the tile size, found by measurement: large tiles suit the matmul, small ones waste less at the causal
+/// border.
 AttentionBlocks attention_blocks(const AttentionShape& shape, bool backward);
 
-/// The distinct extents of the tiles that a sequence is cut into; few, because each needs primitives of its own.
+/// Returns the distinct sizes of the tiles of a sequence. They are few, because each needs its own primitives.
 std::vector<AttentionBlocks> tile_extents(std::int64_t sequence_length, const AttentionBlocks& blocks);
 
-/// Queries [begin, end) of a sequence; they see keys [first_key, end) at most, in tiles of at most `keys`. Tiles stand
-/// on one grid whatever the documents, so that few primitives serve all and scratch is known beforehand.
+/// Queries [begin, end) of a sequence, which see at most keys [first_key, end), in tiles of at most `keys`. The grid of
+/// tiles does not depend on documents, so that few primitives suffice and scratch is known beforehand.
 struct QueryBlock {
   std::int64_t begin = 0;
   std::int64_t end = 0;
-  std::int64_t first_key = 0;  ///< a border of tiles: no query sees a key of the tiles before it
+  std::int64_t first_key = 0;  ///< a tile border: no query sees a key before it
 
   std::int64_t queries() const { return end - begin; }
 };
 
-/// Tokens that one sees at most.
+/// Returns the most keys that a query sees.
 inline std::int64_t window_of(const AttentionShape& shape) {
   return shape.windowed() ? shape.window : shape.sequence_length;
 }
@@ -57,7 +58,8 @@ inline std::int64_t window_of(const AttentionShape& shape) {
 QueryBlock query_block(const AttentionShape& shape, const AttentionBlocks& blocks, std::int64_t sequence,
                        std::int64_t index);
 
-/// body(begin, end, document) for each document's part of tokens [begin, end) of a sequence, counted from its start.
+/// Calls body(begin, end, document) for each document's part of tokens [begin, end) of a sequence, counted from the
+/// sequence's start.
 template <class Body>
 void for_each_document(const AttentionShape& shape, std::int64_t sequence, std::int64_t begin, std::int64_t end,
                        const Body& body) {
@@ -71,22 +73,23 @@ void for_each_document(const AttentionShape& shape, std::int64_t sequence, std::
   }
 }
 
-/// The queries of all heads of a group, shared out among parts that work at once.
+/// The query blocks of all heads of a group, distributed over parts that run concurrently.
 struct QuerySplit {
-  std::vector<std::int64_t> part;  ///< of each block: index member * query_blocks + block
-  std::int64_t longest = 0;        ///< work of the fullest part, in keys
-  std::int64_t total = 0;          ///< of all parts
+  std::vector<std::int64_t> part;  ///< part of each block, by index member * query_blocks + block
+  std::int64_t longest = 0;        ///< work of the largest part, in keys
+  std::int64_t total = 0;          ///< work of all parts, in keys
 };
 
-/// The last blocks first, which see the most keys, each to the part with the least so far. `keys`: of each block.
+/// Assigns blocks from the last one, which sees the most keys, each to the part with the least work so far. `keys` is
+/// the number of keys of each block.
 QuerySplit split_queries(std::int64_t parts, std::int64_t group, const std::vector<std::int64_t>& keys);
 
-/// Floats from one row of a tile to the next: whole vectors, and not a power of two, which would crowd few cache sets.
+/// Returns the row stride of a tile in floats: whole vectors, and not a power of two, which would use few cache sets.
 constexpr std::int64_t tile_leading(std::int64_t columns) { return round_up(columns, 16) + 16; }
 
 inline float score_scale(const AttentionShape& shape) { return 1.0f / std::sqrt(static_cast<float>(shape.head_dim)); }
 
-/// The primitives of each extent of tiles.
+/// The primitives by tile size.
 template <class Matmuls>
 class ByExtent {
  public:
@@ -106,7 +109,7 @@ class ByExtent {
   std::vector<Entry> entries_;
 };
 
-/// Columns of head `head` of tokens [begin, end).
+/// Returns the columns of head `head`, rows [begin, end).
 template <class T>
 Rows<T> head_rows(const Tensor<T>& matrix, std::int64_t head, std::int64_t head_dim, std::int64_t begin,
                   std::int64_t end) {
@@ -116,8 +119,8 @@ Rows<T> head_rows(const Tensor<T>& matrix, std::int64_t head, std::int64_t head_
           .columns = head_dim};
 }
 
-/// body(task, thread) for every task, in order with one thread, as threads become free with several.
-/// The first exception is thrown again here: none may leave a parallel region.
+/// Calls body(task, thread) for every task: in order with one thread, dynamically scheduled with several. Rethrows the
+/// first exception, since none may leave a parallel region.
 template <class Body>
 void for_each_task(int threads, std::int64_t tasks, const Body& body) {
   if (threads == 1) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Attention's backward pass (Dao 2023, FlashAttention-2, algorithm 2), queries outside and keys inside.
+/// Attention's backward pass (Dao 2023, FlashAttention-2, algorithm 2); the outer loop is over queries, the inner over
+/// keys.
 ///
-/// Tiles are held transposed, keys x queries: then only the product for dq has a transposed left operand. A thread
-/// sums dk and dv of a whole sequence in float; dq of a block of queries is complete when its keys are through. Work is
-/// one key-value head of one sequence; what does not divide among the threads is split by blocks of queries and summed
-/// in order.
+/// Tiles are stored transposed, keys x queries, so that only the matmul for dq has a transposed left operand. A thread
+/// sums dk and dv of a whole sequence in float; dq of a block of queries is complete after its last key. A unit of work
+/// is one key-value head of one sequence. Units that do not divide evenly among the threads are split by blocks of
+/// queries, and the parts are summed in order.
 #include "attention.hpp"
 
 namespace fsdp::device {
@@ -14,8 +15,8 @@ namespace {
 
 struct BackwardKeys {
   MatmulKey scores;    ///< keys x queries, and values x dout
-  MatmulKey to_keys;   ///< onto dk and dv
-  MatmulKey to_query;  ///< onto dq; its left operand is transposed
+  MatmulKey to_keys;   ///< accumulates into dk and dv
+  MatmulKey to_query;  ///< accumulates into dq; its left operand is transposed
 };
 
 struct BackwardMatmuls {
@@ -24,7 +25,7 @@ struct BackwardMatmuls {
   const Matmul* to_query = nullptr;
 };
 
-/// One thread's scratch. dv follows dk, both [S, d].
+/// The layout of one thread's scratch. dv follows dk, both [S, d].
 struct BackwardLayout {
   std::int64_t dk = 0, dv = 0, query = 0, dout = 0, key = 0, value = 0, scores = 0, gradient = 0, dq = 0, lse = 0,
                delta = 0, matmul = 0;
@@ -91,7 +92,7 @@ BackwardLayout backward_layout(const Cpu::Planner& planner, const AttentionShape
   return layout;
 }
 
-/// One call: everything that its tasks read.
+/// The arguments of one call, which all its tasks read.
 template <class T>
 struct Backward {
   const AttentionShape& shape;
@@ -127,7 +128,7 @@ void Backward<T>::clear(std::int64_t slot) const {
   std::fill_n(at<float>(slot, layout.dv), shape.sequence_length * shape.head_dim, 0.0f);
 }
 
-/// Makes dq of one block of queries and adds its part of dk and dv.
+/// Computes dq of one block of queries and adds its part to dk and dv.
 template <class T>
 void Backward<T>::run_block(std::int64_t sequence, std::int64_t head, const QueryBlock& queries,
                             std::int64_t slot) const {
@@ -161,7 +162,7 @@ void Backward<T>::run_block(std::int64_t sequence, std::int64_t head, const Quer
   pass.store_sum(at<float>(slot, layout.dq), 1, 0, score_scale(shape), rows(dq));
 }
 
-/// The tile's rows, each document's with the queries that see it.
+/// Computes the gradient of the tile's rows, document by document, with the queries that see each document.
 template <class T>
 void Backward<T>::gradient(const GradientTile& tile, std::int64_t sequence, std::int64_t first_query,
                            std::int64_t first_key) const {
@@ -195,7 +196,7 @@ void Backward<T>::run_tile(const GradientTile& tile, std::int64_t sequence, std:
   run(*matmul.to_query, tile.gradient, key, at<float>(slot, layout.dq), work);
 }
 
-/// Writes keys [begin, end) of dk and dv: the sum of `slots` slots from `slot`.
+/// Writes keys [begin, end) of dk and dv: the sum over `slots` thread slots from `slot` on.
 template <class T>
 void Backward<T>::store(std::int64_t unit, std::int64_t slot, std::int64_t slots, std::int64_t begin,
                         std::int64_t end) const {
@@ -228,7 +229,7 @@ QuerySplit Backward<T>::split(std::int64_t unit, int parts) const {
   return split_queries(parts, group(), keys);
 }
 
-/// One unit by all threads: part p of its queries in slot p, then the sum over slots.
+/// Computes one unit with all threads: part p of its queries in slot p, then the sum over slots.
 template <class T>
 void run_split(const Backward<T>& backward, const QuerySplit& split, int threads, std::int64_t unit) {
   const AttentionShape& shape = backward.shape;
@@ -248,12 +249,12 @@ void run_split(const Backward<T>& backward, const QuerySplit& split, int threads
   });
 }
 
-/// Whole units while they fill all threads; the rest is split if that ends earlier.
+/// Runs whole units while they fill all threads. Splits the remaining units if that finishes earlier.
 template <class T>
 void run_all(const Backward<T>& backward, int threads) {
   const std::int64_t units = backward.shape.sequences * backward.shape.kv_heads, rest = units % threads;
   std::vector<QuerySplit> splits;
-  std::int64_t whole = 0, split = 0;  // work until the last thread is done with the rest, either way
+  std::int64_t whole = 0, split = 0;  // work of the slowest thread on the remaining units, whole or split
   for (std::int64_t unit = units - rest; unit < units; ++unit) {
     splits.push_back(backward.split(unit, threads));
     whole = std::max(whole, splits.back().total);

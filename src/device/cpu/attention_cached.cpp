@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Attention of one more token: the queries that share a key-value head go through its keys and values together, some
-/// rows at a time, which are read where they lie. Memory bounds it, so that no matmul of the library's is needed.
+/// Attention to the KV cache. The queries that share a key-value head process its keys and values together, some rows
+/// at a time, reading the cache in place. It is bound by memory bandwidth, so it needs no oneDNN matmul.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -16,9 +16,9 @@ namespace fsdp::device {
 namespace cpu {
 namespace {
 
-constexpr std::int64_t most_keys = 128;  // at a time
+constexpr std::int64_t most_keys = 128;  // per tile
 
-/// One thread's scratch.
+/// The layout of one thread's scratch.
 struct CachedLayout {
   std::int64_t scores = 0, out = 0, maximum = 0, sum = 0;
   std::int64_t bytes = 0;
@@ -33,7 +33,7 @@ struct CachedLayout {
   }
 };
 
-/// Before any thread starts.
+/// Throws LogicError for a position outside the cache. Called before threads start, since none may throw.
 void require_places(Tensor<const std::int32_t> positions, std::int64_t capacity) {
   for (std::int64_t i = 0; i < positions.numel(); ++i)
     require(positions[i] >= 0 && positions[i] < capacity, "position ", positions[i], " of sequence ", i,
@@ -45,7 +45,7 @@ int threads_of(const Cpu::Planner& planner, const CachedAttention<T>& op) {
   return static_cast<int>(std::min<std::int64_t>(planner.threads(), op.sequences() * op.kv_heads));
 }
 
-/// All queries of one key-value head of one sequence.
+/// Computes all queries of one key-value head of one sequence.
 template <class T>
 void attend_to_kept(const CachedAttention<T>& op, std::int64_t sequence, std::int64_t kv_head,
                     const CachedLayout& layout, std::byte* scratch) {
@@ -68,7 +68,7 @@ void attend_to_kept(const CachedAttention<T>& op, std::int64_t sequence, std::in
   for (std::int64_t begin = position + 1 - std::min(op.window > 0 ? op.window : op.capacity(), position + 1);
        begin <= position; begin += most_keys) {
     const std::int64_t count = std::min(most_keys, position + 1 - begin), row = first_row + begin;
-    for (std::int64_t member = 0; member < op.group(); ++member) {  // all see the same keys
+    for (std::int64_t member = 0; member < op.group(); ++member) {  // all of them see the same keys
       SoftmaxTile one = tile;
       one.scores += member * tile.leading;
       one.maximum += member;
@@ -81,7 +81,7 @@ void attend_to_kept(const CachedAttention<T>& op, std::int64_t sequence, std::in
     }
   }
   const Rows<T> out{op.out.row(sequence) + kv_head * op.group() * d, d, op.group(), d};
-  pass.finish(tile, out, tile.maximum);  // whose place the log-sum-exps take: nobody wants them
+  pass.finish(tile, out, tile.maximum);  // log-sum-exps are not needed: they overwrite `maximum`
 }
 
 }  // namespace

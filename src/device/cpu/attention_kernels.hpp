@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What attention does between its matmuls, per instruction set: tables of kernels/attention*.cpp.
+/// Attention's kernels between its matmuls, per instruction set: the tables of kernels/attention*.cpp.
 ///
 /// Scores are in units of log2: `scale` is log2(e) / sqrt(head_dim) wherever it multiplies a score. Tiles of scores are
-/// overwritten in place by tiles of T, whose rows keep their place: `leading` counts floats. Up to 15 floats after the
-/// last column of a row may be written.
+/// overwritten in place by tiles of T, whose rows start where the rows of floats did: `leading` counts floats. Up to 15
+/// floats after the last column of a row may be written.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,18 @@
 
 namespace fsdp::device::cpu {
 
-/// Scores of a block of queries (rows) with a block of keys (columns), and what the queries have gathered so far.
+/// Scores of a block of queries (rows) with a block of keys (columns), and the queries' running results.
 struct SoftmaxTile {
   float* scores =
       nullptr;  ///< [rows, columns], `leading` apart; becomes the probabilities, not yet divided by their sum
   std::int64_t rows = 0, columns = 0, leading = 0;
   std::int64_t visible = 0;  ///< row r sees columns [max(first, behind + r), visible + r); may be negative
   std::int64_t first = 0;    ///< in [0, columns]
-  std::int64_t behind = 0;   ///< visible less the window; far below 0 where there is none
+  std::int64_t behind = 0;   ///< visible minus the window; far below 0 without a window
   float scale = 0;
   float* maximum = nullptr;  ///< [rows]: of the scaled scores of earlier blocks
   float* sum = nullptr;      ///< [rows]: of 2^(scaled score - maximum)
-  float* out = nullptr;      ///< [rows, head_dim]: multiplied by what a new maximum takes from earlier blocks
+  float* out = nullptr;      ///< [rows, head_dim]: rescaled here when the maximum grows
   std::int64_t head_dim = 0;
 };
 
@@ -38,13 +38,13 @@ struct GradientTile {
   std::int64_t rows = 0, columns = 0, leading = 0;
   std::int64_t hidden = 0;  ///< row r is seen by columns [hidden + r, min(seen, left + r)); may be negative
   std::int64_t seen = 0;    ///< in [0, columns]
-  std::int64_t left = 0;    ///< hidden and the window; far above `seen` where there is none
+  std::int64_t left = 0;    ///< hidden plus the window; far above `seen` without a window
   float scale = 0;
   const float* lse = nullptr;    ///< [columns]: log2 of the sum of 2^score; readable to a multiple of 16
   const float* delta = nullptr;  ///< [columns]: sum of out * dout; readable to a multiple of 16
 };
 
-/// Rows of a matrix whose rows are `stride` elements apart.
+/// A matrix view whose rows are `stride` elements apart.
 template <class T>
 struct Rows {
   T* data = nullptr;
@@ -54,19 +54,19 @@ struct Rows {
 
 template <class T>
 struct AttentionForward {
-  /// Makes rows contiguous.
+  /// Copies rows to contiguous memory.
   void (*pack)(const Rows<const T>& from, T* to);
   void (*softmax)(const SoftmaxTile& tile);
-  /// out = gathered / sum, lse = log(sum of e^score).
+  /// out = tile.out / tile.sum, lse = log(sum of e^score).
   void (*finish)(const SoftmaxTile& tile, const Rows<T>& out, float* lse);
 };
 
 template <class T>
 struct AttentionBackward {
-  /// delta = sum of out * dout per row.
+  /// delta = sum of out * dout, per row.
   void (*delta)(const Rows<const T>& out, const Rows<const T>& dout, float* delta);
   void (*gradient)(const GradientTile& tile);
-  /// to = scale * (from + from at `distance` + ...), `parts` matrices of contiguous rows in order.
+  /// to = scale * the sum, in order, of `parts` matrices of contiguous rows, which are `distance` floats apart.
   void (*store_sum)(const float* from, std::int64_t parts, std::int64_t distance, float scale, const Rows<T>& to);
 };
 

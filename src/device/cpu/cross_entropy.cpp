@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The loss of a language model's head, and its gradient in place of the logits: of whole rows, or of blocks of columns
-/// one after the other (the online softmax of Milakov and Gimelshein 2018).
+/// Cross entropy and its gradient in place of the logits, of whole rows or of successive blocks of columns (the online
+/// softmax of Milakov and Gimelshein 2018).
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -14,7 +14,7 @@
 namespace fsdp::device {
 namespace {
 
-/// Columns of a state: log sum exp is maximum + log(sum).
+/// Columns of a row's state. The row's log sum exp is maximum + log(sum).
 enum State : std::int64_t { maximum, sum, target_logit };
 
 void require_targets(const Tensor<const std::int32_t>& targets, std::int64_t vocabulary) {
@@ -23,7 +23,7 @@ void require_targets(const Tensor<const std::int32_t>& targets, std::int64_t voc
                         " is outside the vocabulary of ", vocabulary);
 }
 
-/// body(row) for all rows, shared out among threads.
+/// Calls body(row) for all rows, distributed over threads.
 template <class Body>
 void for_rows(const Cpu::Stream& stream, std::int64_t count, const Cost& cost, const Body& body) {
   const cpu::Division rows{.count = count, .step = 1, .bytes = cost.bytes};
@@ -32,11 +32,11 @@ void for_rows(const Cpu::Stream& stream, std::int64_t count, const Cost& cost, c
   });
 }
 
-/// row = scale * (exp(row - maximum) / sum - one_hot), whose 1 stands at `target` where that is among the columns.
+/// row = scale * (exp(row - maximum) / sum - one_hot), where one_hot is 1 at `target` if that is among the columns.
 template <class T>
 void replace_row(T* row, std::int64_t columns, std::int64_t target, float most, double total, float scale) {
   const bool holds_target = target >= 0 && target < columns;
-  // The target's entry apart, so that p - 1 is rounded once.
+  // The target's entry is computed separately, so that p - 1 is rounded once.
   double likelihood = 0;
   if (holds_target)
     likelihood = std::exp(static_cast<double>(static_cast<float>(row[target])) - static_cast<double>(most)) / total;
@@ -45,8 +45,8 @@ void replace_row(T* row, std::int64_t columns, std::int64_t target, float most, 
   if (holds_target) row[target] = T(static_cast<float>(static_cast<double>(scale) * (likelihood - 1)));
 }
 
-/// Every row's loss, in double; finish(row, maximum, sum) may then replace the row. The losses are added in the order
-/// of the rows, whatever the number of threads.
+/// Computes every row's loss in double, then calls finish(row, maximum, sum), which may replace the row. Adds the
+/// losses in row order, independent of the number of threads.
 template <class T, class Op, class Finish>
 void sum_losses(Cpu::Stream& stream, const Op& op, Scratch memory, const Finish& finish) {
   const Tensor<const T> logits = op.logits;
@@ -64,7 +64,7 @@ void sum_losses(Cpu::Stream& stream, const Op& op, Scratch memory, const Finish&
   for (std::int64_t row = 0; row < logits.rows(); ++row) op.loss[0] += losses[row];
 }
 
-/// A loss for each row.
+/// Returns the scratch: one loss per row.
 std::int64_t losses_bytes(std::int64_t rows) { return rows * std::int64_t{sizeof(double)}; }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// add, copy, fill, scale and SwiGLU.
+/// Add, copy, fill, scale and SwiGLU.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Rows of a table by token, and their gradient.
+/// Embedding lookup and its gradient.
 #include <cstring>
 
 #include <fsdp/device/cpu.hpp>
@@ -39,7 +39,7 @@ void run(Cpu::Stream& stream, const EmbeddingBackward<T>& op) {
                       [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
                         std::memset(dtable.row(row) + begin, 0, static_cast<std::size_t>(end - begin) * sizeof(float));
                       });
-  // A token may occur many times, so threads share columns, not tokens: every sum runs in the order of the tokens.
+  // A token may occur many times, so threads divide columns, not tokens: every sum is in the order of the tokens.
   const auto& kernel = cpu::kernels<cpu::ElementwiseKernels>().of<T>();
   const cpu::Division columns{.count = dtable.columns(), .step = 16, .bytes = 3 * op.dy.bytes()};
   cpu::for_parts(stream, columns, [&](std::int64_t begin, std::int64_t end, int) {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Choosing an instruction set at run time.
+/// Run-time dispatch by instruction set.
 ///
-/// Every file in a folder kernels/ (src/device/cpu, src/comm) is compiled once per set, with the macro FSDP_ISA naming
-/// it (baseline, avx2, avx512_bf16) and the compiler flags to match. Such a file keeps its functions in an anonymous
-/// namespace, calls no inline function of a library (the linker would keep one copy for all sets), and exports one
-/// constant table of function pointers:
+/// Every file in a folder kernels/ (src/device/cpu, src/comm) is compiled once per set, with matching compiler flags
+/// and the macro FSDP_ISA, which names the set (baseline, avx2, avx512_bf16). Such a file keeps its functions in an
+/// anonymous namespace, calls no inline function of a library (the linker would keep one copy for all sets), and
+/// exports one constant table of function pointers:
 ///
 ///     constexpr NormKernels exported = {.forward = forward, .backward = backward};   // in the anonymous namespace
 ///     FSDP_EXPORT_KERNELS(NormKernels)                                               // at global scope
 ///
-/// Callers, compiled once, take the table of the machine's set: `kernels<NormKernels>().forward(...)`.
+/// Callers are compiled once and use the table of the current set: `kernels<NormKernels>().forward(...)`.
 #pragma once
 
 #include <cstdint>
@@ -18,36 +18,37 @@
 
 namespace fsdp::device::cpu {
 
-/// Each has what is before it. avx512 is without the bf16 instruction: our kernels are those of avx2 there, and
-/// oneDNN's use its registers.
+/// Instruction sets, each of which includes those before it. avx512 lacks the bf16 instructions: there our kernels are
+/// those of avx2, while oneDNN's use the wider registers.
 enum class Isa : std::uint8_t { baseline, avx2, avx512, avx512_bf16 };
 
-/// As TESSERA_ISA is written. On aarch64 the baseline is called neon, so that ranks and resumed runs tell it from
-/// x86-64's.
+/// Returns the name as in TESSERA_ISA. On aarch64 the baseline is called neon, so that ranks and resumed runs can tell
+/// it from x86-64's.
 std::string_view name_of(Isa isa);
 
-/// The best set of this machine, or the lesser one that the environment variable TESSERA_ISA names, which oneDNN then
-/// keeps to as well, unless DNNL_MAX_CPU_ISA is set; or what keep_to_instruction_set said (device/cpu.hpp). Throws
-/// InputError for a name that is none, or one that the processor lacks.
+/// Returns the current set: this machine's best, or a lesser one chosen by the environment variable TESSERA_ISA or by
+/// keep_to_instruction_set (device/cpu.hpp). oneDNN then keeps to the lesser set too, unless DNNL_MAX_CPU_ISA is set.
+/// Throws InputError if TESSERA_ISA names an unknown set or one that the processor lacks.
 Isa detected_isa();
 
-/// Whether it is less than the processor's.
+/// Returns whether the current set is less than the processor's best.
 bool is_lowered();
 
-/// Whether Intel made the processor.
+/// Returns whether this is an Intel processor.
 bool is_intel();
 
-/// What the environment variable TESSERA_BF16_MATMUL asks for.
+/// The values of the environment variable TESSERA_BF16_MATMUL; by_instruction_set if it is not set.
 enum class Bf16Matmul : std::uint8_t { by_instruction_set, native, by_float };
 
-/// Throws InputError for a value that is neither native nor float; detected_isa does, too, so that it is seen at once.
+/// Returns the value of TESSERA_BF16_MATMUL. Throws InputError for a value other than native and float; so does the
+/// first call of detected_isa, so that the error shows early.
 Bf16Matmul asked_bf16_matmul();
 
-/// The table that set `isa` exports; defined by FSDP_EXPORT_KERNELS in a file compiled for that set.
+/// Returns the table that set `isa` exports; FSDP_EXPORT_KERNELS defines it in a file compiled for that set.
 template <class Table, Isa isa>
 const Table& table();
 
-/// The table of kernels for this machine.
+/// Returns the table of kernels for the current set.
 template <class Table>
 const Table& kernels() {
 #if defined(__x86_64__)  // elsewhere only the baseline is compiled
@@ -64,7 +65,7 @@ const Table& kernels() {
 }  // namespace fsdp::device::cpu
 
 #define FSDP_EXPORT_KERNELS(Table) FSDP_EXPORT_TABLE(::fsdp::device::cpu::Table, exported)
-/// The same for a table that stands in another namespace.
+/// The same for a table in another namespace.
 #define FSDP_EXPORT_TABLE(Table, exported)                                             \
   template <>                                                                          \
   const Table& fsdp::device::cpu::table<Table, ::fsdp::device::cpu::Isa::FSDP_ISA>() { \

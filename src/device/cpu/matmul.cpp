@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Matrix products, by oneDNN, with scratch from the arena; of few rows, which memory bounds, by a kernel of our own.
+/// Matrix products by oneDNN, with scratch from the arena; with few rows, which memory bandwidth bounds, by our own
+/// kernel.
 #include <algorithm>
 #include <array>
 
@@ -16,7 +17,7 @@ namespace {
 template <class A, class C>
 cpu::MatmulKey key_of(const Matmul<A, C>& op) {
   const MatmulRecord problem = op.record();
-  // The stride of a matrix with one row means nothing; oneDNN wants it sound.
+  // The stride of a matrix with one row is meaningless, but oneDNN requires a valid one.
   const auto leading = [](std::int64_t rows, std::int64_t columns, std::int64_t stride) {
     return rows == 1 ? columns : stride;
   };
@@ -40,14 +41,14 @@ bool is_empty(const Matmul<A, C>& op) {
   return op.c.rows() == 0 || op.c.columns() == 0 || op.a.columns() == 0;
 }
 
-/// Whether it is the rows of a weight with those of few tokens: a step of generation.
+/// Returns whether this is a product of few tokens with the rows of a weight, as in a decoding step.
 template <class A, class C>
 bool has_few_rows(const Matmul<A, C>& op) {
   constexpr std::int64_t most = 4;
   return op.b.transposed && !op.a.transposed && op.c.rows() <= most;
 }
 
-/// A few rows of b at a time, which are read again from the cache for every row of a.
+/// Multiplies a few rows of b at a time, which stay in the cache for every row of a.
 template <class A, class C>
 void multiply_few_rows(Cpu::Stream& stream, const Matmul<A, C>& op) {
   constexpr std::int64_t most = 16;
@@ -80,7 +81,7 @@ std::int64_t scratch(const Cpu::Planner& planner, const Matmul<A, C>& op) {
 template <ComputedBy<Cpu> A, ComputedBy<Cpu> C>
 void run(Cpu::Stream& stream, const Matmul<A, C>& op, Scratch memory) {
   if (is_empty(op)) {
-    if (op.write == Write::overwrite)  // a sum of no products
+    if (op.write == Write::overwrite)  // an empty sum
       for (std::int64_t row = 0; row < op.c.rows(); ++row) std::fill_n(op.c.row(row), op.c.columns(), C(0.0f));
     return;
   }

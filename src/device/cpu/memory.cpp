@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The CPU's memory: anonymous mappings, zeroed by the kernel when first touched.
+/// The CPU's memory: anonymous mappings, which the kernel zeroes on first touch.
 #include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string>
 
 #include <fsdp/core/error.hpp>
 #include <fsdp/device/cpu.hpp>
@@ -29,7 +30,7 @@
 namespace fsdp::device {
 namespace {
 
-/// Blocks from this size on ask for huge pages: fewer misses in the address cache, at most one page of 2 MiB not used.
+/// Blocks of at least this size request huge pages: fewer TLB misses, at most one page of 2 MiB wasted.
 constexpr std::int64_t huge_page_threshold = std::int64_t{32} << 20;
 
 }  // namespace
@@ -41,7 +42,7 @@ std::byte* Cpu::allocate(std::int64_t bytes) {
   void* const data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   require<MemoryError>(data != MAP_FAILED, "the system gave no ", bytes, " bytes of memory: ", std::strerror(errno),
                        "; lower the batch, the sequence or the kept tiles (see --dry-run)");
-  if (bytes >= huge_page_threshold) madvise(data, size, MADV_HUGEPAGE);  // a wish: failure changes nothing
+  if (bytes >= huge_page_threshold) madvise(data, size, MADV_HUGEPAGE);  // only a hint: failure is harmless
   return static_cast<std::byte*>(data);
 }
 
@@ -66,12 +67,23 @@ void Cpu::unpoison([[maybe_unused]] std::byte* data, [[maybe_unused]] std::int64
 #endif
 }
 
-int available_cores() {
+std::string affinity_mask() {
   cpu_set_t mask;
   CPU_ZERO(&mask);
-  // A machine with more cores than the mask holds fails here; then all that are online count.
-  const int cores = sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask)
-                                                                  : static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  // The call fails on a machine with more cores than the mask holds; then all online cores count.
+  if (sched_getaffinity(0, sizeof mask, &mask) != 0)
+    return std::string(static_cast<std::size_t>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L)), '1');
+  std::string text;
+  for (std::size_t core = 0, left = static_cast<std::size_t>(CPU_COUNT(&mask)); left > 0; ++core) {
+    const bool ours = CPU_ISSET(core, &mask);
+    text += ours ? '1' : '0';
+    left -= ours ? 1 : 0;
+  }
+  return text;
+}
+
+int available_cores() {
+  const auto cores = static_cast<int>(std::ranges::count(affinity_mask(), '1'));
   return std::max(std::min(cores, quota_of_cores().value_or(cores)), 1);
 }
 

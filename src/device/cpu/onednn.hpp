@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// oneDNN's matmul, kept by problem: the only file that includes oneDNN.
+/// oneDNN's matmul primitives, cached by problem. The only file that includes oneDNN.
 ///
-/// A primitive is made once per problem and stream and lives as long as the stream. Its scratch is the caller's
+/// A primitive is created once per problem and stream, and lives as long as the stream. The caller provides its scratch
 /// (scratchpad_mode::user), so that every byte comes from an arena.
 #pragma once
 
@@ -30,7 +30,7 @@ struct MatmulKey {
   bool a_transposed = false;
   bool b_transposed = false;
   bool accumulate = false;
-  bool single_thread = false;  ///< made for one thread: run it inside a parallel region, with scratch for each thread
+  bool single_thread = false;  ///< for use by one thread inside a parallel region, with scratch per thread
 
   friend bool operator==(const MatmulKey&, const MatmulKey&) = default;
 };
@@ -39,11 +39,15 @@ struct MatmulKeyHash {
   std::size_t operator()(const MatmulKey& key) const;
 };
 
+/// Keeps oneDNN to the instruction set of isa.hpp. Comes before any other call of the library: asking it which set it
+/// has settles that as well.
+void limit_library();
+
 struct WidenedMatmul;  // widened_matmul.hpp
 
-/// A primitive that is ready to run.
+/// A primitive, ready to run.
 struct Matmul {
-  /// The library's names for the caller's memory. One set per thread of the team, so that `run` needs no lock.
+  /// oneDNN's handles of the caller's memory. One set per thread of the team, so that `run` needs no lock.
   struct Arguments {
     dnnl::memory a, b, c, scratch;
     std::vector<dnnl_exec_arg_t> list;
@@ -53,7 +57,7 @@ struct Matmul {
   dnnl::stream* stream = nullptr;
   std::int64_t scratch_bytes = 0;
   std::vector<Arguments> arguments;              ///< by omp_get_thread_num()
-  std::shared_ptr<const WidenedMatmul> widened;  ///< where it goes by way of float: no primitive is made then
+  std::shared_ptr<const WidenedMatmul> widened;  ///< set if it multiplies in float; there is no primitive then
 };
 
 /// Runs on the caller's thread inside a parallel region, on the whole team outside. Several threads of a team may run
@@ -64,16 +68,17 @@ void run(const Matmul& matmul, const void* a, const void* b, void* c, void* scra
 
 namespace fsdp::device {
 
-/// oneDNN's, which keeps to the instruction set of isa.hpp.
+/// Returns oneDNN's CPU engine, limited to the instruction set of isa.hpp.
 dnnl::engine cpu_engine();
 
-/// Not thread-safe: look a primitive up before the parallel region that runs it. References stay valid.
+/// A stream's cache of primitives. Not thread-safe: look a primitive up before the parallel region that runs it.
+/// References stay valid.
 struct Cpu::Planner::Cache {
   explicit Cache(int thread_count);
 
-  /// The primitive of a problem with m, n, k > 0.
+  /// Returns the primitive of a problem with m, n, k > 0, and creates it on first use.
   const cpu::Matmul& matmul(const cpu::MatmulKey& key);
-  /// Its scratch bytes, without making the primitive: what the dry run asks, for a thread count of any machine.
+  /// Returns the primitive's scratch bytes without creating it, for dry runs with any number of threads.
   std::int64_t matmul_scratch(const cpu::MatmulKey& key);
 
   int threads;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Sums over the rows of a matrix by a team of threads: rows into chunks, chunks into one sum a thread, and those into
-/// the result in the order of the threads. Over long sequences a plain float sum would lose digits.
+/// Sums over the rows of a matrix by several threads. Rows are added into chunks, chunks into one sum per thread, and
+/// those into the result in thread order. A plain float sum would lose precision over long sequences.
 #pragma once
 
 #include <algorithm>
@@ -18,12 +18,12 @@ class RowSums {
  public:
   static constexpr std::int64_t chunk_rows = 128;
 
-  /// A chunk for each thread and, where several add up a result, a sum for each.
+  /// Returns the scratch bytes: a chunk per thread and, if several threads compute a result, a sum per thread.
   static std::int64_t scratch(std::int64_t threads, std::int64_t columns, bool wanted = true) {
     return (threads > 1 && wanted ? 2 : 1) * threads * stride(columns) * std::int64_t{sizeof(float)};
   }
 
-  /// `result` [columns] may have no memory: then chunks are made and dropped.
+  /// `result` [columns] may have no memory: then chunks are computed and dropped.
   RowSums(int threads, Tensor<float> result, Write write, Scratch memory)
       : threads_(threads),
         columns_(result.numel()),
@@ -34,7 +34,7 @@ class RowSums {
     std::fill_n(parts_.data(), parts_.numel(), 0.0f);
   }
 
-  /// body(row, rows, chunk) adds rows [row, row + rows) to chunk[columns], for all of [begin, end).
+  /// Adds rows [begin, end): body(row, rows, chunk) must add rows [row, row + rows) to chunk[columns].
   template <class Body>
   void add(std::int64_t begin, std::int64_t end, int thread, const Body& body) const {
     float* const chunk = parts_.row(thread);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Parts of one scratch.
+/// The layout of one thread's scratch.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace fsdp::device::cpu {
 
-/// Byte offsets of one thread's scratch, each a multiple of `alignment`.
+/// Assigns byte offsets in one thread's scratch, each a multiple of `alignment`.
 class ScratchLayout {
  public:
   std::int64_t place(std::int64_t count, std::int64_t element_bytes) {

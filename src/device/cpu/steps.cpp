@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// SGD's pass over a shard, and the elementwise parts of Muon's.
+/// SGD's pass over a shard, and Muon's elementwise operations.
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
@@ -13,7 +13,7 @@
 namespace fsdp::device {
 namespace {
 
-/// Ranges of `count` elements, each thread its own.
+/// Calls body(begin, count) for the range of each thread.
 template <class Body>
 void for_ranges(const Cpu::Stream& stream, std::int64_t count, std::int64_t bytes, const Body& body) {
   cpu::for_parts(stream, {.count = count, .step = 64, .bytes = bytes},
@@ -28,7 +28,7 @@ T* at(const Tensor<T>& tensor, std::int64_t begin) {
 bf16* rounded(const Tensor<bf16>& model, std::int64_t begin) { return at(model, begin); }
 bf16* rounded(const Tensor<float>&, std::int64_t) { return nullptr; }
 
-/// The model's weights of a step that changed nothing.
+/// Writes the model's weights again in a skipped step.
 template <class Model>
 void round_again(Cpu::Stream& stream, const Tensor<float>& main, const Tensor<Model>& model) {
   if constexpr (!std::is_same_v<Model, float>)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The CPU's stream: its team size, and its planner's cache of oneDNN primitives.
+/// The CPU's stream: team size and cache of oneDNN primitives.
 #include <omp.h>
 
 #include <array>
@@ -17,7 +17,7 @@
 namespace fsdp::device {
 namespace {
 
-/// The team size of the calling thread, for a scope.
+/// Sets the OpenMP team size of the calling thread for a scope.
 class TeamSize {
  public:
   explicit TeamSize(int threads) : before_(omp_get_max_threads()) {
@@ -41,7 +41,7 @@ dnnl::memory::desc matrix(DType dtype, std::int64_t rows, std::int64_t columns, 
   return {{rows, columns}, library_type(dtype), strides};
 }
 
-/// Scratch and blocking depend on the team size at this moment: call under TeamSize.
+/// Describes a matmul to oneDNN. Scratch and blocking depend on the current team size: call it under TeamSize.
 dnnl::matmul::primitive_desc describe(const cpu::MatmulKey& key, const dnnl::engine& engine) {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -60,11 +60,11 @@ dnnl::matmul::primitive_desc describe(const cpu::MatmulKey& key, const dnnl::eng
 #endif
 }
 
-/// Ranks that are threads share oneDNN's cache of primitives; it synchronises itself in ways that ThreadSanitizer
-/// cannot see. Primitives are made once a problem, so that taking turns costs nothing.
+/// Serialises calls that create primitives. Thread ranks share oneDNN's primitive cache, whose synchronisation
+/// ThreadSanitizer cannot see. Primitives are created once per problem, so the lock costs nothing.
 std::mutex making_primitives;
 
-/// Makes something of oneDNN's, its errors in our family: which problem, what it said.
+/// Calls `body` under that lock and turns oneDNN's errors into LogicError, with the problem and oneDNN's message.
 template <class Body>
 decltype(auto) explained(const cpu::MatmulKey& key, Body body) {
   const std::lock_guard turn(making_primitives);
@@ -94,7 +94,7 @@ std::size_t MatmulKeyHash::operator()(const MatmulKey& key) const {
 
 void run(const Matmul& matmul, const void* a, const void* b, void* c, void* scratch) {
   if (matmul.widened) return run(*matmul.widened, a, b, c, static_cast<std::byte*>(scratch));
-  // The handles are set without a stream: with one, oneDNN would look for padding to clear.
+  // Handles are set without a stream: with one, oneDNN would check for padding to clear.
   const Matmul::Arguments& arguments = matmul.arguments[static_cast<std::size_t>(omp_get_thread_num())];
   arguments.a.set_data_handle(const_cast<void*>(a));
   arguments.b.set_data_handle(const_cast<void*>(b));
@@ -105,14 +105,17 @@ void run(const Matmul& matmul, const void* a, const void* b, void* c, void* scra
   require(status == dnnl_success, "matmul: oneDNN could not run, status ", static_cast<int>(status));
 }
 
+void limit_library() {
+  if (!is_lowered() || std::getenv("DNNL_MAX_CPU_ISA") != nullptr) return;
+  constexpr std::array sets = {dnnl::cpu_isa::sse41, dnnl::cpu_isa::avx2, dnnl::cpu_isa::avx512_core,
+                               dnnl::cpu_isa::avx512_core_bf16};
+  dnnl::set_max_cpu_isa(sets[static_cast<std::size_t>(detected_isa())]);  // the first call counts
+}
+
 }  // namespace cpu
 
 dnnl::engine cpu_engine() {
-  if (cpu::is_lowered() && std::getenv("DNNL_MAX_CPU_ISA") == nullptr) {
-    constexpr std::array sets = {dnnl::cpu_isa::sse41, dnnl::cpu_isa::avx2, dnnl::cpu_isa::avx512_core,
-                                 dnnl::cpu_isa::avx512_core_bf16};
-    dnnl::set_max_cpu_isa(sets[static_cast<std::size_t>(cpu::detected_isa())]);  // the first call counts
-  }
+  cpu::limit_library();
   return {dnnl::engine::kind::cpu, 0};
 }
 

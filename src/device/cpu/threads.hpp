@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Dividing work among the threads of a stream. The division depends on the number of threads and the sizes only.
+/// Division of work among the threads of a stream. It depends only on the number of threads and the sizes.
 #pragma once
 
 #include <omp.h>
@@ -13,17 +13,18 @@
 
 namespace fsdp::device::cpu {
 
-/// Work that touches fewer bytes than this is done by one thread: waking the team costs more.
+/// Work that touches fewer bytes than this runs on one thread: waking the team costs more.
 inline constexpr std::int64_t bytes_worth_a_team = 65536;
 
-/// [0, count) in as many parts as there are threads, cut at multiples of `step`.
+/// The range [0, count), to be divided into one part per thread at multiples of `step`.
 struct Division {
   std::int64_t count = 0;
   std::int64_t step = 1;
   std::int64_t bytes = 0;  ///< memory that all parts touch together
 };
 
-/// Calls body(begin, end, part) for each part that is not empty. With one thread no parallel region is entered.
+/// Calls body(begin, end, part) for each part that is not empty. With one thread or little work, enters no parallel
+/// region.
 template <class Body>
 void for_parts(const Cpu::Stream& stream, const Division& division, const Body& body) {
   const int threads = stream.threads();
@@ -41,8 +42,8 @@ void for_parts(const Cpu::Stream& stream, const Division& division, const Body& 
   for (int part = omp_get_thread_num(); part < threads; part += omp_get_num_threads()) run(part);
 }
 
-/// Calls body(row, begin, end) so that every element of a matrix is covered once. A contiguous one is a single long
-/// row.
+/// Calls body(row, begin, end) so that every element of a matrix is covered once. A contiguous matrix is treated as one
+/// long row.
 template <class Body>
 void for_elements(const Cpu::Stream& stream, const Shape& shape, bool contiguous, std::int64_t bytes,
                   const Body& body) {

@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include <fsdp/core/bf16.hpp>
 #include <fsdp/core/checked.hpp>
@@ -16,11 +17,12 @@
 namespace fsdp::device::cpu {
 namespace {
 
-// Blocks that a second-level cache of 1 MiB holds, and that are read often enough for widening not to count.
+// Block sizes that fit into a second-level cache of 1 MiB, and that are reused often enough to hide the widening.
 constexpr std::int64_t most_m = 512, most_n = 512, most_k = 256, least_n = 64, step = 16;
 
-/// Whether oneDNN may use a set here: our choice, and that of DNNL_MAX_CPU_ISA.
+/// Returns whether our choice of a set and DNNL_MAX_CPU_ISA allow oneDNN to use a set.
 bool library_has(Isa isa, dnnl::cpu_isa library) {
+  limit_library();
   const auto needed = static_cast<unsigned>(library);  // each set's bits are among those of the sets above it
   return detected_isa() >= isa && (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & needed) == needed;
 }
@@ -41,14 +43,14 @@ bool choose_float() {
   return false;
 }
 
-/// The length of parts of at most `most`, as alike as multiples of `step` can be.
+/// Returns the length of parts of at most `most`, as equal as multiples of `step` allow.
 std::int64_t balanced(std::int64_t count, std::int64_t most) {
   return std::min(count, round_up(ceil_divide(count, ceil_divide(count, most)), step));
 }
 
 std::int64_t blocks_of(const WidenedMatmul& w) { return ceil_divide(w.key.m, w.m) * ceil_divide(w.key.n, w.n); }
 
-/// Blocks of C as large as the cache allows, and as many as all threads can share.
+/// Chooses blocks of C as large as the cache allows, and small enough to divide evenly among the threads.
 void choose_blocks(WidenedMatmul& w) {
   w.m = balanced(w.key.m, most_m);
   w.n = balanced(w.key.n, most_n);
@@ -58,12 +60,12 @@ void choose_blocks(WidenedMatmul& w) {
   while (uneven() && w.m > least_n) w.m = balanced(w.key.m, w.m - step);
 }
 
-/// The length of a part: the last one's, or that of the others.
+/// Returns the length of the last part, or of the others.
 std::int64_t extent(std::int64_t count, std::int64_t length, bool is_last) {
   return is_last ? count - (ceil_divide(count, length) - 1) * length : std::min(length, count);
 }
 
-/// Floats from one row of a block to the next: not a power of two, which would crowd few sets of a cache.
+/// Returns the row stride of a block in floats: not a power of two, which would use few cache sets.
 std::int64_t leading(std::int64_t columns) { return round_up(columns, 16) + 16; }
 
 MatmulKey product_key(const WidenedMatmul& w, std::size_t which) {
@@ -80,25 +82,35 @@ MatmulKey product_key(const WidenedMatmul& w, std::size_t which) {
           .single_thread = true};
 }
 
-/// Rows of a matrix of bf16 as rows of float.
+/// Widens rows of a bf16 matrix to float. A block's rows are short, and the hardware prefetcher starts anew in each:
+/// the rows ahead are prefetched here.
 void widen(const bf16* from, std::int64_t from_stride, float* to, std::int64_t to_stride, std::int64_t rows,
            std::int64_t columns) {
   const auto& kernel = kernels<ElementwiseKernels>().of<bf16>();
-  for (std::int64_t row = 0; row < rows; ++row)
+  constexpr std::int64_t ahead = 4, line = 64 / sizeof(bf16);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    if (row + ahead < rows)
+      for (std::int64_t i = 0; i < columns; i += line) __builtin_prefetch(from + (row + ahead) * from_stride + i);
     kernel.to_float(from + row * from_stride, to + row * to_stride, columns);
+  }
 }
 
-/// The sums of a block to their place in C, or added to what is there, and rounded once.
+/// Writes a block's sums to C, or adds them to C, rounded once.
 template <class C>
 void write(const WidenedMatmul& w, C* c, float* sums, std::int64_t rows, std::int64_t columns) {
   const auto& kernel = kernels<ElementwiseKernels>().of<C>();
   for (std::int64_t row = 0; row < rows; ++row, c += w.key.ldc, sums += leading(w.n)) {
+    if constexpr (std::is_same_v<C, float>)
+      if (w.key.accumulate) {
+        kernel.add(sums, c, columns);
+        continue;
+      }
     if (w.key.accumulate) kernel.add_to_float(c, sums, columns);
     kernel.from_float(sums, c, columns);
   }
 }
 
-/// One block of C.
+/// Computes one block of C.
 void run_block(const WidenedMatmul& w, std::int64_t i, std::int64_t j, const bf16* a, const bf16* b, void* c,
                std::byte* scratch) {
   const MatmulKey& key = w.key;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What kernels compute for one element or one pair, in float: the same functions on the device and in host tests.
+/// The kernels' arithmetic on one element or one pair, in float. Host tests use the same functions.
 ///
-/// NaN and infinity in an input show in the output; nothing here clamps.
+/// NaN and infinity in an input propagate to the output; nothing here clamps.
 #pragma once
 
 #include <cfloat>
@@ -20,7 +20,7 @@ FSDP_BOTH float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 FSDP_BOTH float silu(float x) { return x * sigmoid(x); }
 FSDP_BOTH float swiglu(float gate, float up) { return silu(gate) * up; }
 
-/// In place: gate and up become their gradients, dh becomes h.
+/// In place: overwrites gate and up with their gradients, and dh with h.
 FSDP_BOTH void swiglu_backward(float& gate, float& up, float& dh) {
   const float sigma = sigmoid(gate);
   const float activated = gate * sigma;
@@ -30,16 +30,16 @@ FSDP_BOTH void swiglu_backward(float& gate, float& up, float& dh) {
   dh = h;
 }
 
-/// 1 / sqrt(mean square + eps) of a row.
+/// Returns 1 / sqrt(mean square + eps) of a row.
 FSDP_BOTH float rms_scale(float sum_of_squares, float columns, float eps) {
   return 1.0f / sqrtf(sum_of_squares / columns + eps);
 }
-/// Gradient of one x; `projection` is the mean over the row of dy * w * x * rstd.
+/// Returns the gradient of one x; `projection` is the mean over the row of dy * w * x * rstd.
 FSDP_BOTH float rms_norm_dx(float x, float w, float dy, float rstd, float projection) {
   return rstd * (dy * w - x * rstd * projection);
 }
 
-/// One pair of rotate_half; `sin` is negated to rotate back.
+/// Rotates one pair of rotate_half; negate `sin` to rotate back.
 FSDP_BOTH void rotate(float& low, float& high, float cos, float sin) {
   const float before = low;
   low = before * cos - high * sin;
@@ -70,7 +70,7 @@ struct Softmax {
   }
 };
 
-/// The loss of a row whose target has this logit.
+/// Returns the loss of a row whose target has this logit.
 FSDP_BOTH double negative_log_likelihood(double maximum, double sum, double target) {
   return log(sum) + (maximum - target);
 }
@@ -81,7 +81,7 @@ FSDP_BOTH float target_gradient(float logit, double maximum, double sum, float s
   return static_cast<float>(static_cast<double>(scale) * (exp(static_cast<double>(logit) - maximum) / sum - 1.0));
 }
 
-/// One element's step.
+/// AdamW's step of one element.
 FSDP_BOTH void adamw(const AdamWFactors& f, float& weight, float& first_moment, float& second_moment, float gradient) {
   const float g = gradient * f.gradient_scale;
   first_moment = f.beta1 * first_moment + f.one_minus_beta1 * g;
@@ -90,7 +90,7 @@ FSDP_BOTH void adamw(const AdamWFactors& f, float& weight, float& first_moment, 
   weight = weight * f.decay - f.step_size * (first_moment / root);
 }
 
-/// A contribution to a reduction: stored as one type, sent as another.
+/// Reads a contribution to a reduction: stored as one type, rounded to the wire type.
 template <class Stored, class Wire>
 FSDP_BOTH float contribution(Stored value) {
   return widen(narrow<Wire>(widen(value)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What attention's kernels share: sizes, where a block works, which variant fits.
+/// Code that attention's kernels share: sizes, the place of a block, the choice of a kernel.
 #pragma once
 
 #include <cmath>
@@ -16,10 +16,10 @@ inline constexpr float ln_2 = 0.693147181f;
 
 struct AttentionSizes {
   std::int64_t sequences, heads, kv_heads, head_dim;
-  std::int32_t length;  ///< places in a sequence are 32 bits wide: they are compared once for every score
-  std::int32_t reach;   ///< keys before its own that a query sees at most
+  std::int32_t length;  ///< positions have 32 bits: each score needs a comparison of positions
+  std::int32_t reach;   ///< most earlier keys that a query sees
   float scale;
-  float scale_log2;           ///< times log2 e: of scores that are powers of 2 later
+  float scale_log2;           ///< scale * log2(e), for scores that become exponents of 2
   const std::int32_t* first;  ///< first row of every token's document, or nullptr
 
   AttentionSizes(const AttentionShape& shape, Tensor<const std::int32_t> first_rows)
@@ -39,11 +39,11 @@ struct AttentionSizes {
   __device__ __forceinline__ std::int32_t group() const {
     return static_cast<std::int32_t>(heads) / static_cast<std::int32_t>(kv_heads);
   }
-  /// The first row of query `query`'s document, counted in the sequence that starts at row `origin`.
+  /// Returns the first row of the query's document, relative to `origin`, the first row of its sequence.
   __device__ __forceinline__ std::int32_t document(std::int64_t origin, std::int32_t query) const {
     return first == nullptr ? 0 : first[origin + query] - static_cast<std::int32_t>(origin);
   }
-  /// The first key that a query of this document sees, counted likewise.
+  /// Returns the first key that a query of this document sees, also relative to the sequence.
   __device__ __forceinline__ std::int32_t first_key_in(std::int32_t document, std::int32_t query) const {
     const std::int32_t first_in_window = query - reach;
     return document > first_in_window ? document : first_in_window;
@@ -52,19 +52,19 @@ struct AttentionSizes {
     return first_key_in(document(origin, query), query);
   }
   __device__ __forceinline__ std::int32_t columns() const { return static_cast<std::int32_t>(head_dim); }
-  /// Where lse and dout . out have the number of a query of the sequence that starts at row `origin`.
+  /// Returns a query's index in lse and in dout . out; its sequence starts at row `origin`.
   __device__ __forceinline__ std::int64_t statistic(std::int64_t origin, std::int64_t head, std::int32_t query) const {
     return origin * heads + head * length + query;
   }
-  /// Whether every query sees all keys before it.
+  /// Returns whether every query sees all earlier keys.
   __device__ __forceinline__ bool sees_all() const { return first == nullptr && reach == length - 1; }
 };
 
-/// Where a block of attention works: a block of rows of one head of one sequence.
+/// The rows that a thread block processes: a block of rows of one head of one sequence.
 struct AttentionBlock {
   std::int32_t sequence, head, index;
 
-  /// Heads lie beside each other, so that those that share keys run together.
+  /// Heads are the fastest index, so that heads which share keys run together.
   __device__ __forceinline__ AttentionBlock(std::uint32_t block, std::int64_t heads, std::uint32_t blocks) {
     const std::uint32_t rest = block / static_cast<std::uint32_t>(heads);
     sequence = static_cast<std::int32_t>(rest / blocks);
@@ -73,11 +73,11 @@ struct AttentionBlock {
   }
 };
 
-/// Whether the tensor cores' tiles hold heads of this size: a tile's rows are copied 8 columns at a time.
+/// Returns whether tensor-core tiles support this head size: a tile's rows are copied 8 columns at a time.
 inline bool fits_tiles(std::int64_t head_dim) { return head_dim % 8 == 0 && head_dim <= 256; }
 
-/// Calls body with the columns of the narrowest tiles that hold heads of this size, as a constant. Columns beyond the
-/// head's are zeros, so that few kernels do for all sizes.
+/// Calls body with the columns of the narrowest tile that holds heads of this size, as a constant. Columns beyond the
+/// head's are zeros, so that few kernels cover all sizes.
 template <class Body>
 void with_tile_columns(std::int64_t head_dim, const Body& body) {
   const auto narrowest = [&]<int... Columns>(std::integer_sequence<int, Columns...>) {
@@ -86,7 +86,7 @@ void with_tile_columns(std::int64_t head_dim, const Body& body) {
   narrowest(std::integer_sequence<int, 32, 64, 80, 96, 128, 192, 256>());
 }
 
-/// Whether rows start at multiples of 16 bytes, as the tensor cores' tiles need.
+/// Returns whether rows start at multiples of 16 bytes, as tensor-core tiles require.
 template <class... T>
 bool rows_are_wide(const Tensor<T>&... matrices) {
   const auto is_wide = [](const Access& a) {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Attention's backward, and its pass by blocks of queries, which own their dq. Probabilities are made again from the
-/// forward's log sum exp; nothing is added atomically.
+/// Attention's backward, and its pass over blocks of queries, each of which owns its dq. Probabilities are recomputed
+/// from forward's log sum exp. There are no atomics.
 #include "attention_backward.cuh"
 
 namespace fsdp::device::cuda {
 namespace {
 
-/// Own rows of q and dout, and two tiles each of k and v. Then the first key that each query sees.
+/// Shared memory: own rows of q and dout, two tiles each of k and v, and the first key that each query sees.
 template <int D>
 constexpr std::size_t queries_shared =
     static_cast<std::size_t>(2 * BackwardTiles<D>::rows + 4 * BackwardTiles<D>::keys) * tile_stride<D> * 2 +
     BackwardTiles<D>::rows * sizeof(std::int32_t);
 
-/// dq of a block of queries.
+/// Computes dq of a block of queries.
 template <class T, int D>
 __global__ void __launch_bounds__(BackwardTiles<D>::threads, BackwardTiles<D>::queries_blocks)
     backward_queries(AttentionSizes s, BackwardArguments<T> b) {
@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(BackwardTiles<D>::threads, BackwardTiles<D>::q
   constexpr int rows = Tiles::rows, keys = Tiles::keys, threads = Tiles::threads;
   const int blocks = (s.length + rows - 1) / rows;
   const AttentionBlock block(blockIdx.x, s.heads, blocks);
-  const int first_query = (blocks - 1 - block.index) * rows;  // the longest rows first
+  const int first_query = (blocks - 1 - block.index) * rows;  // longest rows first
   const int last_query = (first_query + rows < s.length ? first_query + rows : s.length) - 1;
   const int first_tile = s.first_key(block.sequence * s.length, first_query) / keys, last_tile = last_query / keys;
   const int origin = block.sequence * s.length;

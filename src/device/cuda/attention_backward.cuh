@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Attention's gradients on the tensor cores, in passes that own what they sum: a block of keys its dk and dv
-/// (attention_backward_keys.cu), a block of queries its dq (attention_backward.cu). What both share: how a block works,
-/// gradients of scores, stores.
+/// Attention's gradients on tensor cores, in two passes without atomics: a thread block owns dk and dv of a block of
+/// keys (attention_backward_keys.cu), or dq of a block of queries (attention_backward.cu). This header has the code
+/// that both share: tile sizes, gradients of scores, stores.
 #pragma once
 
 #include "attention.cuh"
@@ -10,22 +10,22 @@
 
 namespace fsdp::device::cuda {
 
-/// How a block works on heads of up to D columns, so that a warp's sums and scores stay in registers.
+/// Tile sizes for heads of up to D columns, chosen so that a warp's sums and scores stay in registers.
 template <int D>
 struct BackwardTiles {
   static constexpr int warps = D <= 192 ? 4 : 8;
   static constexpr int threads = warps * static_cast<int>(warp);
-  static constexpr int rows = warps * 16;            ///< keys or queries that a block owns, 16 a warp
-  static constexpr bool apart = D > 128;             ///< dk and dv fill the registers: each has a pass of its own
+  static constexpr int rows = warps * 16;            ///< keys or queries that a block owns, 16 per warp
+  static constexpr bool apart = D > 128;             ///< dk and dv need separate passes, since each fills the registers
   static constexpr int queries = D <= 64 ? 64 : 32;  ///< a tile of the keys' pass
   static constexpr int keys = D <= 128 ? 64 : 32;    ///< a tile of the queries' pass
 
-  // Blocks on a multiprocessor, of each pass.
+  // Blocks per multiprocessor in each pass.
   static constexpr int keys_blocks = D <= 32 ? 4 : D <= 80 ? 3 : D <= 192 ? 2 : 1;
   static constexpr int queries_blocks = D <= 64 ? 4 : D <= 80 ? 3 : D <= 192 ? 2 : 1;
 };
 
-/// AttentionBackward as kernels take it.
+/// AttentionBackward's arguments for kernels.
 template <class T>
 struct BackwardArguments {
   Rows<const T> q, k, v, dout;
@@ -45,14 +45,14 @@ struct BackwardArguments {
         dv(b.dv) {}
 };
 
-/// score becomes the probability, product (dout . v) the gradient of the score but for the scale.
+/// Turns `score` into the probability and `product` (dout . v) into the gradient of the score, without the scale.
 __device__ __forceinline__ void differentiate(float scale_log2, float lse_log2, float out_product, float& score,
                                               float& product) {
   score = exp2_flushed(score * scale_log2 - lse_log2);
   product = score * (product - out_product);
 }
 
-/// A warp's sums as rows [first, first + 16) of one head of `to`; rows from `end` on do not exist.
+/// Stores a warp's sums to rows [first, first + 16) of one head of `to`; rows from `end` on do not exist.
 template <int D, class T>
 __device__ __forceinline__ void store_rows(const float (&sums)[1][D / 8][4], T* to, std::int64_t stride, int first,
                                            int end, int columns, float factor) {
@@ -68,7 +68,7 @@ __device__ __forceinline__ void store_rows(const float (&sums)[1][D / 8][4], T* 
   }
 }
 
-/// The keys' pass.
+/// Launches the pass over blocks of keys.
 template <class T>
 void attention_backward_keys(Lane, const AttentionSizes&, const AttentionBackward<T>&);
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Attention's backward by blocks of keys, which own their dk and dv: tiles of all queries that see them pass by.
+/// Attention's backward over blocks of keys. A thread block owns dk and dv of its keys and loops over tiles of all
+/// queries that see them.
 #include "attention_backward.cuh"
 
 namespace fsdp::device::cuda {
 namespace {
 
-/// The first tile, from `begin` on, none of whose queries sees `key` or one before it: documents and windows end in
-/// order.
+/// Returns the first tile, from `begin` on, none of whose queries sees `key` or an earlier key. A binary search, since
+/// documents and windows end in order.
 __device__ __forceinline__ int end_of_queries(const AttentionSizes& s, std::int64_t origin, int begin, int tiles,
                                               int tile_rows, int key) {
   if (s.sees_all()) return tiles;
@@ -22,14 +23,14 @@ __device__ __forceinline__ int end_of_queries(const AttentionSizes& s, std::int6
   return low;
 }
 
-/// What a block of keys needs of the queries of a tile, beside their rows: by query.
+/// Per-query numbers of a tile of queries that a block of keys needs besides their rows.
 template <int N>
 struct QueryNumbers {
   float lse[N], products[N];
   std::int32_t first_rows[N];  ///< of their documents
 };
 
-/// Copies tiles of the queries that a block of keys needs: all of its first head's, then the next head's.
+/// Copies the tiles of queries that a block of keys needs: all of the first head's, then the next head's.
 template <class T, int D>
 class QueryCopies {
   using Tiles = BackwardTiles<D>;
@@ -37,7 +38,7 @@ class QueryCopies {
  public:
   using Numbers = QueryNumbers<Tiles::queries>;
 
-  /// Tiles [first_tile, end_tile) of `head` and of those after it.
+  /// Copies tiles [first_tile, end_tile) of `head` and of the following heads.
   __device__ __forceinline__ QueryCopies(const BackwardArguments<T>& b, const AttentionSizes& s, int origin, int head,
                                          int first_tile, int end_tile)
       : q_(b.q.row(origin) + head * s.columns(), b.q.stride, first_tile * Tiles::queries, s.columns()),
@@ -48,7 +49,7 @@ class QueryCopies {
         end_tile_(end_tile),
         tile_(first_tile) {}
 
-  /// One group of copies.
+  /// Starts the copies of the next tile, as one group.
   __device__ __forceinline__ void next(const BackwardArguments<T>& b, const AttentionSizes& s, T* q_tile, T* dout_tile,
                                        Numbers& numbers) {
     const int first = tile_ * Tiles::queries, left = s.length - first;
@@ -75,8 +76,7 @@ class QueryCopies {
   int origin_, head_, first_tile_, end_tile_, tile_;
 };
 
-/// hide_unseen of a tile of scores that stands transposed: keys `first_key` and 15 more by queries `first_query` and
-/// on.
+/// The transposed hide_unseen: masks a tile of scores of 16 keys from `first_key` on by queries from `first_query` on.
 template <int N, class Numbers>
 __device__ __forceinline__ void hide_unseen_keys(const AttentionSizes& s, float (&scores)[N][4], const Numbers& numbers,
                                                  int origin, int first_key, int first_query) {
@@ -94,21 +94,21 @@ __device__ __forceinline__ void hide_unseen_keys(const AttentionSizes& s, float 
     }
 }
 
-/// Own rows of k and v, and two tiles each of q, dout and what comes with them: one in use, one on its way.
+/// Shared memory: own rows of k and v, and two tiles each of q, dout and their QueryNumbers: one in use, one loading.
 template <int D>
 constexpr std::size_t keys_shared =
     static_cast<std::size_t>(2 * BackwardTiles<D>::rows + 4 * BackwardTiles<D>::queries) * tile_stride<D> * 2 +
     2 * sizeof(QueryNumbers<BackwardTiles<D>::queries>);
 
-/// dk, dv or both of a block of keys. Scores stand transposed, [keys, queries]: so they are the left operands of both
-/// sums.
+/// Computes dk, dv or both of a block of keys. Scores are transposed, [keys, queries], so that they are the left
+/// operands of both matmuls.
 template <class T, int D, bool Dk, bool Dv>
 __global__ void __launch_bounds__(BackwardTiles<D>::threads, BackwardTiles<D>::keys_blocks)
     backward_keys(AttentionSizes s, BackwardArguments<T> b) {
   using Tiles = BackwardTiles<D>;
   constexpr int rows = Tiles::rows, queries = Tiles::queries, threads = Tiles::threads;
   const AttentionBlock block(blockIdx.x, s.kv_heads, (s.length + rows - 1) / rows);
-  const int first_key = block.index * rows;  // the longest columns first
+  const int first_key = block.index * rows;  // longest columns first
   const int origin = block.sequence * s.length, kv = block.head * s.columns();
   T* const k_tile = reinterpret_cast<T*>(shared_memory());
   T* const v_tile = k_tile + rows * tile_stride<D>;

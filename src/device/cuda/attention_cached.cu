@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Attention of one more token to what was kept: a block for each head and sequence, whose warps share the keys.
+/// Attention to the KV cache: one thread block per head and sequence, whose warps divide the keys.
 #include <algorithm>
 #include <cmath>
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int cached_warps = 8;
 
-/// CachedAttention as the kernel takes it.
+/// CachedAttention's arguments for the kernel.
 template <class T>
 struct Cached {
   Rows<const T> q, keys, values;
@@ -35,7 +35,8 @@ struct Cached {
         scale(1.0f / std::sqrt(static_cast<float>(op.head_dim()))) {}
 };
 
-/// What some keys give to a query: the largest score, the sum of e^(score - it) and the values weighted by these.
+/// A partial result of a query over some keys: the largest score, the sum of e^(score - largest), and the values
+/// weighted by these exponentials.
 template <int N>
 struct Gathered {
   float most = -INFINITY, total = 0;
@@ -68,7 +69,7 @@ __global__ void attend_to_kept(Cached<T> c) {
       value.load(c.values.row(origin + j), c.head_dim);
       gathered.add(query.dot(key) * c.scale, 1.0f, value);
     }
-    __syncthreads();  // the first warp may still read what an earlier task left
+    __syncthreads();  // the first warp may still be reading an earlier task's data
     gathered.sum.store(sums[own], N * warp, 1.0f);
     if (lane == 0) {
       most[own] = gathered.most;
@@ -84,7 +85,7 @@ __global__ void attend_to_kept(Cached<T> c) {
   }
 }
 
-/// KeepHeads as the kernel takes it; `positions` may be nullptr.
+/// KeepHeads' arguments for the kernel; `positions` may be nullptr.
 template <class T>
 struct Kept {
   Rows<const T> x;

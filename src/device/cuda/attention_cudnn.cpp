@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Attention by cuDNN's graphs (scaled dot-product attention, forward and deterministic backward). A graph is built
-/// once for a problem and its strides, which takes about a second, and then run on any addresses.
+/// once per problem and strides, which takes about a second, and then runs on any addresses.
 ///
-/// cuDNN's statistics of a row are its natural log sum exp of scaled scores: our lse, so that either may do forward and
-/// the other backward. cuDNN leaves a choice of determinism in backward alone.
-#define CUDNN_FRONTEND_SKIP_JSON_LIB  // its own copy of a library that we use elsewhere
+/// cuDNN's statistic of a row is the natural log sum exp of its scaled scores, as our lse is. So forward may run on
+/// cuDNN and backward on our kernels, or the reverse. cuDNN has a choice of determinism only in backward.
+#define CUDNN_FRONTEND_SKIP_JSON_LIB  // excludes its copy of nlohmann/json, which we use elsewhere
 #include <cudnn_frontend.h>
 
 #include <cmath>
+#include <exception>
 #include <map>
 #include <memory>
 #include <string>
@@ -28,7 +29,7 @@ namespace graphs = cudnn_frontend::graph;
 using cuda::AttentionCall;
 using Described = std::shared_ptr<graphs::Tensor_attributes>;
 
-/// Names of a graph's tensors, from 1 on.
+/// Ids of a graph's tensors, from 1 on.
 constexpr std::int64_t uid_of(std::size_t matrix) { return static_cast<std::int64_t>(matrix) + 1; }
 constexpr std::int64_t lse_uid = 100;
 constexpr std::int64_t workspace_alignment = 256;
@@ -38,7 +39,7 @@ cudnn_frontend::DataType_t library_type(DType dtype) {
 }
 std::vector<std::int64_t> list(const std::array<std::int64_t, 4>& numbers) { return {numbers.begin(), numbers.end()}; }
 
-/// All that a graph depends on. There are few: layers share theirs.
+/// The key of a graph: everything that it depends on. There are few graphs, since layers share them.
 struct Key {
   std::int64_t sequences, length, heads, kv_heads, head_dim;
   DType dtype;
@@ -53,7 +54,7 @@ Key key_of(const AttentionCall& call) {
   return key;
 }
 
-/// A graph that cuDNN has planned, or why it has not.
+/// A graph that cuDNN has planned, or the reason why it cannot.
 struct Planned {
   std::unique_ptr<graphs::Graph> graph;
   std::string refusal;
@@ -112,7 +113,16 @@ std::int64_t workspace_of(const AttentionCall& part) {
   return cuda::cudnn_scratch(part.shape, part.dtype, part.backward()) - workspace_alignment;
 }
 
-Planned plan(cudnnHandle_t library, const AttentionCall& call) {
+/// Up to cuDNN 9.15.0 backward has a fault at lengths of no whole tile of 128 keys. cudnn-frontend 1.14 does not know
+/// it; later ones mask what lies behind the length, and copy that from pageable memory in every run, which blocks the
+/// host.
+constexpr std::size_t last_with_fault = 91500;
+constexpr std::int64_t keys_of_tile = 128;
+
+/// Describes the call and lets cuDNN plan it.
+Planned plan_or_throw(cudnnHandle_t library, const AttentionCall& call) {
+  if (call.backward() && call.shape.sequence_length % keys_of_tile != 0 && cudnnGetVersion() <= last_with_fault)
+    return {nullptr, "up to version 9.15.0 its backward takes only lengths that are multiples of 128"};
   Planned planned{std::make_unique<graphs::Graph>(), {}};
   graphs::Graph& graph = *planned.graph;
   graph.set_io_data_type(library_type(call.dtype))
@@ -128,6 +138,15 @@ Planned plan(cudnnHandle_t library, const AttentionCall& call) {
   else if (const std::int64_t wanted = graph.get_workspace_size(), held = workspace_of(call); wanted > held)
     planned.refusal = message("it asks for ", wanted, " bytes of scratch, and plans hold ", held);
   return planned;
+}
+
+/// cudnn-frontend returns some errors and throws others, 1.14 more than later ones.
+Planned plan(cudnnHandle_t library, const AttentionCall& call) {
+  try {
+    return plan_or_throw(library, call);
+  } catch (const std::exception& error) {
+    return {nullptr, error.what()};
+  }
 }
 
 }  // namespace
@@ -146,13 +165,13 @@ struct cuda::AttentionGraphs {
   }
 
   cudnnHandle_t library = nullptr;
-  std::string refusal;  ///< of everything
+  std::string refusal;  ///< why cuDNN cannot be used at all; else empty
   std::map<Key, Planned> planned;
 };
 
 namespace {
 
-/// A refusal is an error only where cuDNN was asked for by name.
+/// Returns false, so that our kernels take over. Throws InputError if TESSERA_CUDA_ATTENTION is cudnn.
 bool refuse(const Cuda::Stream& stream, std::string_view why) {
   require<InputError>(stream.cache().attention_by != cuda::AttentionBy::cudnn,
                       "TESSERA_CUDA_ATTENTION is cudnn, and cuDNN does not take this attention: ", why,
@@ -160,7 +179,7 @@ bool refuse(const Cuda::Stream& stream, std::string_view why) {
   return false;
 }
 
-/// The address that cuDNN gets: its kernels move wide pieces, and tensors of an arena start at multiples of 64 alone.
+/// Returns the workspace address for cuDNN, whose kernels make wide accesses. The arena only aligns to 64 bytes.
 std::uint8_t* aligned(const Tensor<std::uint8_t>& workspace) {
   const auto address = reinterpret_cast<std::uintptr_t>(workspace.data());
   return workspace.data() + (workspace_alignment - address % workspace_alignment) % workspace_alignment;
@@ -169,8 +188,15 @@ std::uint8_t* aligned(const Tensor<std::uint8_t>& workspace) {
 void run(cudnnHandle_t library, const graphs::Graph& graph, const AttentionCall& call, std::uint8_t* workspace) {
   std::unordered_map<std::int64_t, void*> addresses = {{lse_uid, call.lse}};
   for (std::size_t i = 0; i < call.count(); ++i) addresses[uid_of(i)] = call.matrices[i].data;
-  auto queued = graph.execute(library, addresses, workspace);
-  if (queued.is_bad()) throw Error("cuDNN, queueing attention: " + queued.get_message());
+  const auto require_queued = [](bool queued, const std::string& why) {
+    require<Error>(queued, "cuDNN, queueing attention: ", why);
+  };
+  try {
+    auto queued = graph.execute(library, addresses, workspace);
+    require_queued(queued.is_good(), queued.get_message());
+  } catch (const cudnn_frontend::cudnnException& error) {
+    require_queued(false, error.what());
+  }
 }
 
 }  // namespace

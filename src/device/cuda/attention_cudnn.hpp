@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Attention as cuDNN does it: which problems it is given, in which parts, and what scratch that takes. Plain
-/// arithmetic, the same on machines that have no cuDNN; the calls are attention_cudnn.cpp's.
+/// The use of cuDNN for attention: for which problems, in which parts, and with how much scratch. This is plain
+/// arithmetic, the same on machines without cuDNN; attention_cudnn.cpp makes the calls.
 #pragma once
 
 #include <array>
@@ -18,20 +18,20 @@
 
 namespace fsdp::device::cuda {
 
-/// Whether this build calls cuDNN. Plans of builds that do hold its scratch, whoever computes.
+/// Whether this build has cuDNN. If so, plans always include cuDNN's scratch, even where our kernels compute.
 #if defined(FSDP_CUDNN)
 inline constexpr bool has_cudnn = true;
 #else
 inline constexpr bool has_cudnn = false;
 #endif
 
-/// Who computes attention.
+/// Which kernels compute attention.
 enum class AttentionBy : std::uint8_t {
-  either,  ///< cuDNN what it takes, our kernels the rest
+  either,  ///< cuDNN for what it supports, our kernels for the rest
   own,
-  cudnn  ///< what cuDNN does not take is an error: nothing is timed under its name that is not its own
+  cudnn  ///< only cuDNN: what it does not support is an error, so that timings are certainly cuDNN's
 };
-/// What TESSERA_CUDA_ATTENTION asks for; `flag` may be nullptr.
+/// Parses TESSERA_CUDA_ATTENTION; `flag` may be nullptr.
 inline AttentionBy attention_by(const char* flag, bool built_with_cudnn = has_cudnn) {
   const std::string_view wish = flag == nullptr ? "" : flag;
   if (wish.empty()) return AttentionBy::either;
@@ -43,15 +43,15 @@ inline AttentionBy attention_by(const char* flag, bool built_with_cudnn = has_cu
   return AttentionBy::cudnn;
 }
 
-/// Heads side by side, [tokens, heads * head_dim].
+/// A matrix of heads side by side, [tokens, heads * head_dim].
 struct HeadMatrix {
-  std::byte* data = nullptr;  ///< written where the operation writes it
+  std::byte* data = nullptr;  ///< written only if the operation writes this matrix
   std::int64_t row_stride = 0;
 };
 
-/// One attention, forward or backward, whose types are values.
+/// One attention call, forward or backward, with its element type as a value.
 struct AttentionCall {
-  enum Matrix : std::size_t { q, k, v, out, dout, dq, dk, dv };  ///< the last four are backward's
+  enum Matrix : std::size_t { q, k, v, out, dout, dq, dk, dv };  ///< the last four only in backward
 
   AttentionShape shape;
   DType dtype = DType::f32;
@@ -63,7 +63,7 @@ struct AttentionCall {
   std::int64_t heads(std::size_t matrix) const {
     return matrix == k || matrix == v || matrix == dk || matrix == dv ? shape.kv_heads : shape.heads;
   }
-  /// [sequence, head, token, column], as cuDNN names an element.
+  /// Returns the strides of [sequence, head, token, column], cuDNN's index of an element.
   std::array<std::int64_t, 4> dims(std::size_t matrix) const {
     return {shape.sequences, heads(matrix), shape.sequence_length, shape.head_dim};
   }
@@ -77,7 +77,7 @@ struct AttentionCall {
   }
 };
 
-/// `matrices` in AttentionCall's order: four, or backward's eight.
+/// Makes a call; `matrices` are in AttentionCall's order, four in forward and eight in backward.
 template <class... T>
 AttentionCall attention_call(const AttentionShape& shape, Tensor<const float> lse, Tensor<T>... matrices) {
   static_assert(sizeof...(T) == 4 || sizeof...(T) == 8);
@@ -90,37 +90,39 @@ AttentionCall attention_call(const AttentionShape& shape, Tensor<const float> ls
           .lse = writable(lse.data())};
 }
 
-/// Sequences and key-value heads, with the heads that share them, that one call does.
+/// The part that one cuDNN call computes: a number of sequences and of key-value heads, with their query heads.
 struct AttentionPart {
   std::int64_t sequences = 0;
-  std::int64_t kv_heads = 0;  ///< all of them where there are several sequences; 0: not even one fits
+  std::int64_t kv_heads = 0;  ///< all of them if there are several sequences; 0: not even one fits
   friend bool operator==(const AttentionPart&, const AttentionPart&) = default;
 };
 
-/// Most that a part of backward may take: eight heads of 8192 tokens and 128 columns.
-inline constexpr std::int64_t cudnn_limit = std::int64_t{5} << 28;
-/// What any graph may take beyond the sizes below; cuDNN 9.19 asks for 256 bytes.
+/// Limit of one backward part's scratch (1.25 GiB): eight heads of 8192 tokens and 128 columns. Tests lower it.
+inline std::int64_t cudnn_limit = std::int64_t{5} << 28;
+/// Extra scratch that any graph may use beyond the sizes below; cuDNN 9.19 needs 256 bytes.
 inline constexpr std::int64_t cudnn_slack = 64 << 10;
 
-/// Scratch of the deterministic backward, by query head. cuDNN adds up dQ in a fixed order by writing the gradients of
-/// all scores first, in T, in whole tiles of 64 queries by 128 keys; beside them dout . out in float and, where heads
-/// share keys, dK and dV of every query head in T. So what is linear in the length elsewhere is its square here, and
-/// heads are done a few at a time. (From 9.25 on CUDNN_FRONTEND_ATTN_DP_WORKSPACE_LIMIT asks for a slower way that
-/// takes less.)
+/// Returns the scratch of the deterministic backward per query head. To sum dQ in a fixed order, cuDNN first stores the
+/// gradients of all scores, in T, in whole tiles of 64 queries by 128 keys; in addition dout . out in float and, if
+/// heads share keys, dK and dV of every query head in T. So scratch is quadratic in the length, not linear, and a call
+/// computes only a few heads. (From 9.25 on, CUDNN_FRONTEND_ATTN_DP_WORKSPACE_LIMIT selects a slower algorithm that
+/// needs less.)
 inline std::int64_t cudnn_backward_scratch_per_head(const AttentionShape& shape) {
   const std::int64_t length = shape.sequence_length, scores = round_up(length, 64) * round_up(length, 128);
   const std::int64_t shared = shape.heads == shape.kv_heads ? 0 : 2 * 2 * length * shape.head_dim;
   return 2 * scores + 4 * length + shared;
 }
 
-/// Whether cuDNN may be given such an attention, as far as plans know it: not whether it is packed, nor where it lies.
+/// Returns whether cuDNN supports these sizes and types. Plans know no more; packed documents and alignment are checked
+/// later, by why_not_cudnn.
 inline bool cudnn_takes_sizes(const AttentionShape& shape, DType dtype) {
   return !shape.windowed() && (dtype == DType::bf16 || dtype == DType::f16) && shape.head_dim % 8 == 0 &&
          shape.head_dim > 0 && shape.head_dim <= 128 && shape.sequence_length >= 2 && shape.sequences > 0 &&
          shape.kv_heads > 0;
 }
 
-/// The largest part of backward that stays within the limit: equal parts, so that one graph does them all.
+/// Returns the largest part of backward whose scratch stays within the limit. Parts are equal, so that one graph
+/// computes them all.
 inline AttentionPart cudnn_part(const AttentionShape& shape, bool backward) {
   if (!backward) return {shape.sequences, shape.kv_heads};
   if (shape.sequence_length > 1 << 16) return {};  // beyond any limit, and near what 64 bits hold
@@ -132,7 +134,7 @@ inline AttentionPart cudnn_part(const AttentionShape& shape, bool backward) {
   return {};
 }
 
-/// Bytes that cuDNN may use for it; a graph that asks for more is not used. 0 where cuDNN is not used.
+/// Returns the bytes that cuDNN may use; a graph that needs more is not used. 0 if cuDNN is not used.
 inline std::int64_t cudnn_scratch(const AttentionShape& shape, DType dtype, bool backward) {
   if (!cudnn_takes_sizes(shape, dtype)) return 0;
   const AttentionPart part = cudnn_part(shape, backward);
@@ -142,7 +144,7 @@ inline std::int64_t cudnn_scratch(const AttentionShape& shape, DType dtype, bool
   return heads * cudnn_backward_scratch_per_head(shape) + cudnn_slack;
 }
 
-/// Why cuDNN is not used for this call; nullptr where it is.
+/// Returns why cuDNN is not used for this call; nullptr if it is.
 inline const char* why_not_cudnn(const AttentionCall& call) {
   const AttentionShape& shape = call.shape;
   if (shape.windowed()) return "sliding windows are our own kernels'";
@@ -163,7 +165,7 @@ inline const char* why_not_cudnn(const AttentionCall& call) {
   return nullptr;
 }
 
-/// The call, part by part, in order.
+/// Returns the calls of all parts, in order.
 inline std::vector<AttentionCall> parts_of(const AttentionCall& call, const AttentionPart& part) {
   const AttentionShape& shape = call.shape;
   const std::int64_t group = shape.heads / shape.kv_heads;
@@ -183,8 +185,8 @@ inline std::vector<AttentionCall> parts_of(const AttentionCall& call, const Atte
   return parts;
 }
 
-/// Queues the call on cuDNN, or returns false: our kernels are to do it. `workspace` has cudnn_scratch's bytes or more.
-/// Defined in builds that have cuDNN.
+/// Enqueues the call with cuDNN. Returns false if cuDNN cannot do it, so that our kernels must. `workspace` has at
+/// least cudnn_scratch bytes. Defined only in builds with cuDNN.
 bool attention_through_cudnn(const Cuda::Stream& stream, const AttentionCall& call, Tensor<std::uint8_t> workspace);
 
 }  // namespace fsdp::device::cuda

@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Attention on the tensor cores: blocks of queries against tiles of keys with an online softmax (Dao 2023,
-/// FlashAttention-2). Nothing of size length x length exists.
+/// Attention on tensor cores: blocks of queries against tiles of keys with an online softmax (Dao 2023,
+/// FlashAttention-2). Nothing of size length x length is stored.
 #include "attention.cuh"
 #include "tensor_cores.cuh"
 
 namespace fsdp::device::cuda {
 namespace {
 
-/// A row's largest score (scaled) so far, and a lane's part of its sum. They wait in shared memory: registers are full
-/// while products are made.
+/// A row's largest scaled score so far, and a lane's part of its sum. They are kept in shared memory, because registers
+/// are full during the matmuls.
 struct RowStatistics {
   float most, total;
 };
 
-/// How a block works on heads of up to D columns, so that a warp's sums and scores stay in registers.
+/// Tile sizes for heads of up to D columns, chosen so that a warp's sums and scores stay in registers.
 template <int D>
 struct ForwardTiles {
-  static constexpr int row_tiles = D <= 128 ? 2 : 1;  ///< of 16 queries, a warp: one read of the keys serves them all
+  static constexpr int row_tiles = D <= 128 ? 2 : 1;  ///< per warp, of 16 queries each; all use one read of the keys
   static constexpr int warps = D <= 128 ? 4 : 8;
-  static constexpr int blocks = D <= 32 ? 4 : D <= 64 ? 3 : D <= 128 ? 2 : 1;  ///< on a multiprocessor
+  static constexpr int blocks = D <= 32 ? 4 : D <= 64 ? 3 : D <= 128 ? 2 : 1;  ///< per multiprocessor
   static constexpr int keys = 64;
   static constexpr int queries = warps * 16 * row_tiles;
   static constexpr int threads = warps * static_cast<int>(warp);
-  /// Queries, and two tiles each of keys and values: one in use, one on its way. Then the first key that each query
-  /// sees, and every thread's RowStatistics.
+  /// Shared memory: queries; two tiles each of keys and values, one in use and one loading; the first key that each
+  /// query sees; every thread's RowStatistics.
   static constexpr std::size_t shared_bytes = static_cast<std::size_t>(queries + 4 * keys) * tile_stride<D> * 2 +
                                               queries * sizeof(std::int32_t) +
                                               2 * row_tiles * threads * sizeof(RowStatistics);
 };
 
-/// Scores become probabilities relative to each row's largest score so far; what was summed before is scaled to that.
-/// `scale` is positive and has the factor log2 e: a score is scaled in the instruction that subtracts the largest.
-/// `rows` are this lane's two of every row tile, `Stride` apart.
+/// Turns scores into probabilities relative to each row's largest score so far, and rescales the previous sums to it.
+/// `scale` is positive and includes the factor log2 e: one instruction scales a score and subtracts the largest. `rows`
+/// are this lane's two rows of every row tile, `Stride` apart.
 template <int D, int Stride, int M, int N>
 __device__ __forceinline__ void advance(float (&scores)[M][N][4], float (&sums)[M][D / 8][4], RowStatistics* rows,
                                         float scale) {
@@ -46,7 +46,7 @@ __device__ __forceinline__ void advance(float (&scores)[M][N][4], float (&sums)[
       most = fmaxf(most, exchange(most, 1));
       const RowStatistics before = rows[(2 * m + half) * Stride];
       most = fmaxf(before.most, fmaxf(most, exchange(most, 2)) * scale);
-      const float origin = most == -INFINITY ? 0.0f : most;  // a row that has seen no key yet
+      const float origin = most == -INFINITY ? 0.0f : most;  // -infinity: the row has seen no key yet
       const float kept = exp2_flushed(before.most - origin);
       float total = 0;
 #pragma unroll
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(ForwardTiles<D>::threads, ForwardTiles<D>::blo
   constexpr int queries = Tiles::queries, keys = Tiles::keys, row_tiles = Tiles::row_tiles;
   const int blocks = (s.length + queries - 1) / queries;
   const AttentionBlock block(blockIdx.x, s.heads, blocks);
-  const int first_query = (blocks - 1 - block.index) * queries;  // the longest rows first
+  const int first_query = (blocks - 1 - block.index) * queries;  // longest rows first
   const int last_query = (first_query + queries < s.length ? first_query + queries : s.length) - 1;
   const int origin = block.sequence * s.length, kv = block.head / s.group() * s.columns();
   const int first_tile = s.first_key(origin, first_query) / keys, last_tile = last_query / keys;
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(ForwardTiles<D>::threads, ForwardTiles<D>::blo
     __syncthreads();  // the tile is free for the copy after the next
   }
 
-  // Found again, so that it holds no registers while tiles pass.
+  // Recomputed here, so that it occupies no registers during the loop over tiles.
   const AttentionBlock end(opaque(blockIdx.x), s.heads, blocks);
   const int end_origin = end.sequence * s.length;
 #pragma unroll

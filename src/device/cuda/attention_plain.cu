@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Attention by a warp for each row: what the tensor cores' kernels are compared with, and what runs where they cannot.
+/// Attention with one warp per row: the reference for the tensor-core kernels, and the fallback where they do not
+/// apply.
 #include "attention.cuh"
 #include "lane_row.cuh"
 
@@ -10,7 +11,7 @@ namespace {
 /// A warp's task: a token and a head.
 struct Task {
   std::int64_t token, head, origin;
-  std::int32_t place;  ///< origin: the sequence's first row; place: the token's in it
+  std::int32_t place;  ///< origin: the sequence's first row; place: the token's index in the sequence
   __device__ __forceinline__ Task(std::int64_t index, std::int64_t heads, std::int64_t length)
       : token(index / heads),
         head(index % heads),
@@ -18,7 +19,7 @@ struct Task {
         place(static_cast<std::int32_t>(token - origin)) {}
 };
 
-/// body(task) for every token and head.
+/// Calls body(task) for every token and head.
 template <class Body>
 __device__ __forceinline__ void for_tasks(const AttentionSizes& s, std::int64_t heads, const Body& body) {
   const std::int64_t count = s.sequences * s.length * heads;
@@ -51,7 +52,7 @@ __global__ void forward(AttentionSizes s, Rows<const T> q, Rows<const T> k, Rows
   });
 }
 
-/// AttentionBackward as kernels take it.
+/// AttentionBackward's arguments for kernels.
 template <class T>
 struct Arguments {
   Rows<const T> q, k, v, out, dout;

@@ -22,7 +22,7 @@ struct AddToRows {
   }
 };
 
-/// Part p of `parts`: the sum of rows p, p + parts, ...
+/// Computes part p of `parts`: the sum of rows p, p + parts, ...
 template <class T>
 struct SumRows {
   Rows<const T> dy;
@@ -41,7 +41,7 @@ struct SumRows {
   }
 };
 
-/// Parts are added in their order.
+/// Adds the parts in order.
 struct FoldParts {
   Rows<const float> parts;
   std::int64_t count;

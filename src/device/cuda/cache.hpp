@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a stream keeps of each library between calls. The types are known only to the source that uses the library.
+/// A stream's cached state of each library. Only the source that uses the library defines the types.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ struct AttentionGraphs;  // attention_cudnn.cpp
 
 struct Cuda::Stream::Cache {
   std::shared_ptr<cuda::MatmulPlans> matmuls;
-  std::shared_ptr<cuda::AttentionGraphs> attention;  ///< made when first asked for
+  std::shared_ptr<cuda::AttentionGraphs> attention;  ///< made on first use
   cuda::AttentionBy attention_by = cuda::AttentionBy::either;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The loss of rows of logits and its gradient in their place: a row a block, read once for the loss and once more,
-/// from the cache, for the gradient.
+/// Cross entropy and its gradient in place of the logits. One thread block per row reads it once for the loss and once
+/// more, from the cache, for the gradient.
 #include <algorithm>
 #include <limits>
 
@@ -11,10 +11,10 @@
 namespace fsdp::device::cuda {
 namespace {
 
-/// Columns of a state: log sum exp is maximum + log(sum).
+/// Columns of a row's state. The row's log sum exp is maximum + log(sum).
 enum State : std::int64_t { maximum, sum, target_logit };
 
-/// A block's threads folded into one state, in every thread, in a fixed order.
+/// Folds the states of a block's threads into one, in a fixed order; every thread gets it.
 __device__ __forceinline__ Softmax block_softmax(Softmax own) {
   __shared__ Softmax states[most_threads / warp];
 #pragma unroll
@@ -24,7 +24,7 @@ __device__ __forceinline__ Softmax block_softmax(Softmax own) {
     other.sum = exchange(own.sum, mask);
     own.add(other);
   }
-  __syncthreads();  // an earlier row's states may still be read
+  __syncthreads();  // other threads may still be reading an earlier row's states
   if (threadIdx.x % warp == 0) states[threadIdx.x / warp] = own;
   __syncthreads();
   Softmax all = states[0];
@@ -44,7 +44,7 @@ __device__ __forceinline__ Softmax softmax_of_row(const Cut& cut, const T* row) 
   return block_softmax(own);
 }
 
-/// row = scale * (softmax - one_hot). The target's entry is written apart: by thread 0, after all have read.
+/// row = scale * (softmax - one_hot). Thread 0 writes the target's entry separately, after all threads have read it.
 template <int W, class T>
 __device__ __forceinline__ void replace_row(const Cut& cut, T* row, std::int64_t target, double most, double total,
                                             float scale) {
@@ -73,7 +73,7 @@ struct Problem {
   std::int64_t rows;
   Cut cut;
   const std::int32_t* targets;
-  std::int64_t first;  ///< the vocabulary's entry in column 0
+  std::int64_t first;  ///< the vocabulary index of column 0
 };
 
 template <class T, int W, bool Replace>
@@ -119,7 +119,7 @@ __global__ void replace_rows(Problem p, Rows<T> logits, float scale, const doubl
   });
 }
 
-/// In the plain variant a block is one warp, and takes its row element by element.
+/// In the plain variant a block is one warp, which processes its row element by element.
 template <class T>
 Problem problem(Lane lane, const Tensor<T>& logits, Tensor<const std::int32_t> targets, std::int64_t first) {
   constexpr std::int64_t width = 16 / sizeof(T);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Operations on one element at a time: add, copy, fill, scale, SwiGLU, AdamW. See elements.cuh.
+/// Elementwise operations: add, copy, fill, scale, SwiGLU, AdamW. See elements.cuh.
 #include "../dropout.hpp"
 #include "arithmetic.cuh"
 #include "elements.cuh"
@@ -114,7 +114,7 @@ __global__ void adamw_factors(AdamWRules rules, const StepDecision* step, AdamWF
   if (threadIdx.x == 0) *factors = AdamWFactors(rules, *step);
 }
 
-/// Model is void where no model weights are written.
+/// Model is void if no model weights are written.
 template <class Model>
 struct StepAdamW {
   const StepDecision* step;
@@ -164,7 +164,7 @@ void scale(Lane lane, Tensor<const X> x, Tensor<Y> y, float factor, bool accumul
   const Scale<X, Y> operation{
       x, y, factor / (1 - dropout.rate), accumulate, dropout, dropped_below(static_cast<double>(dropout.rate))};
   const Access accesses[] = {access(y), access(x)};
-  if (dropout.rate > 0)  // whose elements know their row
+  if (dropout.rate > 0)  // dropout needs each element's row
     run<widest<X, Y>>(lane, "scale", operation, y.rows(), y.columns(), accesses);
   else
     run_on(lane, "scale", operation, y, x);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The kernel that runs an operation on every element of a matrix, 16 bytes at a time where the operands allow it.
+/// A kernel that runs an operation on every element of a matrix, 16 bytes at a time if the operands' alignment allows.
 #pragma once
 
 #include <algorithm>
@@ -10,11 +10,11 @@
 
 namespace fsdp::device::cuda {
 
-/// Elements of the narrowest operand that fill 16 bytes.
+/// Number of elements of the narrowest operand in 16 bytes.
 template <class... T>
 constexpr int widest = 16 / std::min({sizeof(T)...});
 
-/// operation.operator()<W>(row, column) for every vector and every single element.
+/// Calls operation.operator()<W>(row, column) for every vector and every single element.
 template <int W, class Operation>
 __global__ void for_elements(std::int64_t rows, Cut cut, Operation operation) {
   for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y)
@@ -22,7 +22,7 @@ __global__ void for_elements(std::int64_t rows, Cut cut, Operation operation) {
                [&]<int V>(std::int64_t column) { operation.template operator()<V>(row, column); });
 }
 
-/// The plain variant takes every element alone.
+/// The plain variant processes one element at a time.
 template <int W, class Operation>
 void run(Lane lane, const char* name, const Operation& operation, std::int64_t rows, std::int64_t columns,
          std::span<const Access> accesses) {
@@ -35,7 +35,7 @@ void run(Lane lane, const char* name, const Operation& operation, std::int64_t r
     launch(lane, name, for_elements<1, Operation>, grid, 0, rows, cut, operation);
 }
 
-/// On operands of one shape; those that all lie without gaps are one long row.
+/// Launches an operation on operands of one shape. If all are contiguous, treats them as one long row.
 template <class Operation, class First, class... T>
 void run_on(Lane lane, const char* name, const Operation& operation, const Tensor<First>& first,
             const Tensor<T>&... operands) {

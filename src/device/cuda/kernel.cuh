@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What kernels share: launching, wide loads and stores, sums over a warp and a block.
+/// Code that kernels share: launching, wide loads and stores, sums over a warp and a block.
 ///
-/// Kernels call CUDA through these functions and its few keywords only, so that a test can put an emulation of a block
-/// on the host in their place (tests/device/cuda_emulation.hpp).
+/// Kernels use CUDA only through these functions and its few keywords, so that a test can replace them by an emulation
+/// of a block on the host (tests/device/cuda_emulation.hpp).
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ namespace fsdp::device::cuda {
 
 #if defined(__CUDACC__)
 
-/// Of global memory. The store is the instruction itself: the compiler takes one of a struct, or of its own vector
-/// type, apart again.
+/// Load and store 16 bytes of global memory. The store is inline PTX, because the compiler splits stores of a struct or
+/// of its own vector type.
 __device__ __forceinline__ Wide load_wide(const void* from) {
   const uint4 wide = *static_cast<const uint4*>(from);
   return {{wide.x, wide.y, wide.z, wide.w}};
@@ -31,7 +31,7 @@ __device__ __forceinline__ void store_wide(void* to, const Wide& wide) {
                : "memory");
 }
 
-/// Queues kernel(arguments...) with `shared` bytes of dynamic shared memory.
+/// Enqueues kernel(arguments...) with `shared` bytes of dynamic shared memory.
 template <class... Parameters, class... Arguments>
 void launch(Lane lane, const char* name, void (*kernel)(Parameters...), Grid grid, std::size_t shared,
             const Arguments&... arguments) {
@@ -41,38 +41,39 @@ void launch(Lane lane, const char* name, void (*kernel)(Parameters...), Grid gri
   require_launched(name);
 }
 
-/// The block's dynamic shared memory.
+/// Returns the block's dynamic shared memory.
 __device__ __forceinline__ std::byte* shared_memory() {
   extern __shared__ __align__(16) unsigned char memory[];
   return reinterpret_cast<std::byte*>(memory);
 }
 
-/// The value of the lane whose number differs in the bits of `mask`.
+/// Returns the value of the lane whose number differs in the bits of `mask`.
 template <class T>
 __device__ __forceinline__ T exchange(T value, int mask) {
   return __shfl_xor_sync(0xffffffffu, value, mask);
 }
 
-/// 2^x by the hardware's instruction: within 2 units in the last place, and 0 below 2^-126, which exp2f scales for.
+/// Returns 2^x by the hardware instruction: within 2 ulp; results below 2^-126 are 0, which exp2f avoids by scaling.
 __device__ __forceinline__ float exp2_flushed(float x) {
   float power;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
   return power;
 }
 
-/// x, whose making the compiler no longer sees: it keeps x in one register, not parts of it in several.
+/// Returns x, but hides from the compiler how it was computed, so that x stays in one register instead of being
+/// recomputed from parts in several.
 __device__ __forceinline__ int opaque(int x) {
   asm("" : "+r"(x));
   return x;
 }
 
-/// Which lanes say yes.
+/// Returns a bit mask of the lanes that pass true.
 __device__ __forceinline__ std::uint32_t ballot(bool yes) { return __ballot_sync(0xffffffffu, yes); }
 __device__ __forceinline__ unsigned popcount(std::uint32_t bits) { return static_cast<unsigned>(__popc(bits)); }
 
 #endif
 
-/// W elements from an address that is aligned to 16 bytes where W > 1.
+/// Loads W elements from an address, which is aligned to 16 bytes if W > 1.
 template <int W, class T>
 __device__ __forceinline__ void load(const T* from, float (&to)[W]) {
   if constexpr (W == 1) {
@@ -107,7 +108,7 @@ __device__ __forceinline__ void store(T* to, const float (&from)[W]) {
   }
 }
 
-/// Rows of a matrix, as kernels take them.
+/// The rows of a matrix, as a kernel argument.
 template <class T>
 struct Rows {
   T* data;
@@ -124,7 +125,7 @@ Access access(const Tensor<T>& matrix) {
           .row_stride = matrix.rank() == 2 ? matrix.row_stride() : matrix.numel()};
 }
 
-/// body.operator()<W>(column) for all elements of a row, shared out among `threads` threads of which this is `thread`.
+/// Calls body.operator()<W>(column) for this thread's share of a row: it is number `thread` of `threads`.
 template <int W, class Body>
 __device__ __forceinline__ void for_row(const Cut& cut, std::int64_t thread, std::int64_t threads, const Body& body) {
   for (std::int64_t index = thread; index < cut.items(); index += threads) {
@@ -136,7 +137,7 @@ __device__ __forceinline__ void for_row(const Cut& cut, std::int64_t thread, std
   }
 }
 
-/// The sum over a warp, in every lane.
+/// Returns the sum over a warp, in every lane.
 template <class T>
 __device__ __forceinline__ T warp_sum(T value) {
 #pragma unroll
@@ -144,12 +145,13 @@ __device__ __forceinline__ T warp_sum(T value) {
   return value;
 }
 
-/// The sum over a block, in every thread, in an order that depends on its size alone. All threads must call it.
+/// Returns the sum over a block, in every thread, in an order that depends only on the block size. All threads must
+/// call it.
 template <class T>
 __device__ __forceinline__ T block_sum(T value) {
   __shared__ T sums[most_threads / warp];
   value = warp_sum(value);
-  __syncthreads();  // an earlier sum may still be read
+  __syncthreads();  // other threads may still be reading an earlier sum
   if (threadIdx.x % warp == 0) sums[threadIdx.x / warp] = value;
   __syncthreads();
   T total = 0;
@@ -157,13 +159,13 @@ __device__ __forceinline__ T block_sum(T value) {
   return total;
 }
 
-/// Rows that a block takes, one after the other.
+/// Calls body(row) for the rows of this block, one after the other.
 template <class Body>
 __device__ __forceinline__ void for_rows_of_block(std::int64_t rows, const Body& body) {
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) body(row);
 }
 
-/// This thread's number in the grid, and how many there are.
+/// Return this thread's number in the grid, and the number of threads.
 __device__ __forceinline__ std::int64_t thread_of_grid() { return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 __device__ __forceinline__ std::int64_t threads_of_grid() { return std::int64_t{gridDim.x} * blockDim.x; }
 

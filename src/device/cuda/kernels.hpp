@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The kernels behind ordinary functions: each queues one operation on checked arguments. Shapes are
-/// device/operations/'s.
+/// Functions that enqueue the kernels of one operation each, on checked arguments. Shapes are those of
+/// device/operations/.
 ///
-/// T is float, bf16 or f16. Scratch is the caller's, sized by scratch.hpp.
+/// T is float, bf16 or f16. The caller provides scratch, sized by scratch.hpp.
 #pragma once
 
 #include <cstddef>
@@ -26,13 +26,13 @@ struct CUstream_st;  // what a cudaStream_t points to
 
 namespace fsdp::device::cuda {
 
-/// Where a kernel runs, and whether it is the plain variant.
+/// The stream that a kernel runs on, and whether it is the plain variant.
 struct Lane {
   CUstream_st* stream = nullptr;
   bool plain = false;
 };
 
-/// Throws if the kernel just launched could not be.
+/// Throws if the last kernel launch failed.
 void require_launched(const char* kernel);
 
 // elements.cu
@@ -48,7 +48,8 @@ template <class T>
 void swiglu(Lane, Tensor<const T> gate, Tensor<const T> up, Tensor<T> h);
 template <class T>
 void swiglu_backward(Lane, Tensor<T> gate, Tensor<T> up, Tensor<T> dh);
-/// `factors` is scratch: bias corrections are computed once, not by every thread. `model` may be empty.
+/// `factors` is scratch for the bias corrections, which are computed once instead of by every thread. `model` may be
+/// empty.
 template <class Model>
 void adamw(Lane, const AdamWRules&, const StepDecision*, Tensor<float> main, Tensor<float> first_moment,
            Tensor<float> second_moment, Tensor<const float> gradient, Tensor<Model> model, AdamWFactors* factors);
@@ -66,9 +67,9 @@ void direction_step(Lane, const DirectionStep<T>&);
 
 // rope.cu
 void rotary_table(Lane, float theta, const RotaryScaling&, Tensor<float> table, Tensor<const std::int32_t> positions);
-/// first[t]: the first row of token t's document. `documents` is read before this returns.
+/// Sets first[t] to the first row of token t's document. Reads `documents` before it returns.
 void first_rows(Lane, CumulativeLengths documents, Tensor<std::int32_t> first);
-/// `first` may be empty: then each table.rows() rows are one document.
+/// `first` may be empty: then every table.rows() rows are one document.
 template <class T>
 void rope(Lane, Tensor<T> x, Tensor<const float> table, Rotation rotation, Tensor<const std::int32_t> first);
 
@@ -82,7 +83,7 @@ void bias_backward(Lane, Tensor<const T> dy, Tensor<float> dbias, Write write, T
 // norm.cu; rows of one or several heads, each as wide as w
 template <class T>
 void rms_norm(Lane, Tensor<const T> x, Tensor<const T> w, float eps, Tensor<T> y, Tensor<float> rstd);
-/// `parts` [row_parts(rows * heads), columns of w] is scratch, empty where there is no dw.
+/// `parts` [row_parts(rows * heads), columns of w] is scratch, empty without dw.
 template <class T>
 void rms_norm_backward(Lane, Tensor<const T> x, Tensor<const T> w, Tensor<const float> rstd, Tensor<const T> dy,
                        Tensor<T> dx, Write dx_write, Tensor<float> dw, Write dw_write, Tensor<float> parts);
@@ -94,10 +95,10 @@ template <class T>
 void embedding_backward(Lane, Tensor<const std::int32_t> tokens, Tensor<const T> dy, Tensor<float> dtable, Write write);
 
 // cross_entropy.cu
-/// Every row's loss into `losses` [t]; the logits stay.
+/// Writes every row's loss to `losses` [t]. Does not change the logits.
 template <class T>
 void cross_entropy_losses(Lane, Tensor<const T> logits, Tensor<const std::int32_t> targets, Tensor<double> losses);
-/// The same, and the gradient in place of the logits.
+/// The same, and replaces the logits by their gradient.
 template <class T>
 void cross_entropy(Lane, Tensor<T> logits, Tensor<const std::int32_t> targets, float scale, Tensor<double> losses);
 template <class T>
@@ -110,9 +111,9 @@ void cross_entropy_gradient(Lane, Tensor<T> logits, std::int64_t first, Tensor<c
 // sums.cu
 /// sum[0] += values[0] + values[1] + ..., in a fixed order.
 void add_up(Lane, Tensor<const double> values, Tensor<double> sum);
-/// The same of the losses that states [t, 3] stand for.
+/// The same for the losses of the states [t, 3].
 void add_up_states(Lane, Tensor<const double> state, Tensor<double> sum);
-/// One sum for each sum_chunk elements.
+/// Computes one sum per sum_chunk elements.
 void squares(Lane, Tensor<const float> x, Tensor<double> partials);
 inline constexpr std::size_t most_parts = 256;
 void sum_in_order(Lane, std::span<const std::byte* const> parts, DType stored, DType wire, std::int64_t count,
@@ -125,7 +126,7 @@ void decide_step(Lane, const StepRules&, const StepInputs*, const double* sums, 
 template <class T>
 void attention(Lane, const AttentionShape&, Tensor<const T> q, Tensor<const T> k, Tensor<const T> v, Tensor<T> out,
                Tensor<float> lse, Tensor<const std::int32_t> first);
-/// What attention's backward reads and writes.
+/// The tensors of attention's backward.
 template <class T>
 struct AttentionBackward {
   Tensor<const T> q, k, v, out, dout;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Rows of heads of any size and type, one warp a row.
+/// Rows of heads of any size and type, one warp per row.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@
 
 namespace fsdp::device::cuda {
 
-/// A row of a head, its columns shared out among the lanes: lane l has columns l, l + 32, ...; at most 32 N of them.
+/// A row of a head, distributed over the lanes of a warp: lane l has columns l, l + 32, ... The row has at most 32 N
+/// columns.
 template <int N>
 struct LaneRow {
   float values[N] = {};
@@ -45,7 +46,7 @@ struct LaneRow {
   }
 };
 
-/// Calls body with the number of columns a lane has as a constant.
+/// Calls body with the number of columns per lane as a constant.
 template <class Body>
 void with_columns(std::int64_t head_dim, const Body& body) {
   require<InputError>(head_dim <= 512, "attention on cuda: heads of ", head_dim, " columns; at most 512");

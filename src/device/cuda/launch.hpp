@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How many blocks and threads a kernel gets, and which elements are moved 16 bytes at a time: plain arithmetic.
+/// Launch sizes of kernels, and the cut of rows into 16-byte vectors. Plain arithmetic without CUDA.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace fsdp::device::cuda {
 
-/// Blocks of one launch. CUDA allows 2^31 - 1 along x and 65535 along y; kernels loop over what is left.
+/// The blocks of one launch. CUDA allows 2^31 - 1 along x and 65535 along y; kernels loop over the remaining work.
 struct Grid {
   std::uint32_t x = 1;
   std::uint32_t y = 1;
@@ -35,7 +35,7 @@ struct alignas(16) Wide {
   std::uint32_t words[4];
 };
 
-/// Elements [first, first + count) of a row.
+/// A range of a row: elements [first, first + count).
 struct Elements {
   std::int64_t first = 0;
   std::int64_t count = 0;
@@ -57,17 +57,18 @@ struct Cut {
   }
 };
 
-/// Where an operand's rows lie.
+/// The address and row stride of an operand.
 struct Access {
   const void* data = nullptr;
   std::int64_t element_bytes = 1;
-  std::int64_t row_stride = 0;  ///< in elements; read only where there are several rows
+  std::int64_t row_stride = 0;  ///< in elements; used only if there are several rows
 };
 
-/// One element at a time.
+/// Returns a cut into single elements.
 inline Cut cut_singly(std::int64_t columns) { return {.columns = columns}; }
 
-/// Vectors of `width` elements where all operands' rows reach a multiple of `width` elements at the same column.
+/// Returns a cut into vectors of `width` elements, if all operands' rows reach an aligned address at the same column;
+/// else a cut into single elements.
 inline Cut cut_for_vectors(std::int64_t rows, std::int64_t columns, std::int64_t width,
                            std::span<const Access> accesses) {
   std::int64_t head = -1;
@@ -86,12 +87,12 @@ inline Cut cut_for_vectors(std::int64_t rows, std::int64_t columns, std::int64_t
   return cut_for_vectors(rows, columns, width, std::span(accesses.begin(), accesses.size()));
 }
 
-/// Blocks that a table's rows are shared out among, each of which reads all tokens. Tokens beside each other are often
-/// alike in frequency (the commonest have the lowest numbers), so neighbours have different owners.
+/// Number of owners of a table's rows; each owner block reads all tokens. Neighbouring tokens often have similar
+/// frequencies (the commonest have the lowest numbers), so neighbours get different owners.
 inline constexpr std::int64_t row_owners = 1024;
 FSDP_BOTH std::uint32_t owner_of_row(std::int64_t row) { return static_cast<std::uint32_t>(row % row_owners); }
 
-/// One thread an item, rows along y; both in turns where there are more than a grid may hold.
+/// Returns a grid of one thread per item, with rows along y. If the grid would be too large, kernels loop over both.
 inline Grid grid_of_elements(std::int64_t rows, std::int64_t items) {
   const std::int64_t blocks = items / element_threads + (items % element_threads > 0 ? 1 : 0);
   return {.x = static_cast<std::uint32_t>(std::clamp<std::int64_t>(blocks, 1, most_blocks)),
@@ -99,14 +100,15 @@ inline Grid grid_of_elements(std::int64_t rows, std::int64_t items) {
           .threads = element_threads};
 }
 
-/// One block a row, wide enough for `items` of it.
+/// Returns a grid of one block per row, with up to one thread per item.
 inline Grid grid_of_rows(std::int64_t rows, std::int64_t items) {
   const std::int64_t threads = std::clamp<std::int64_t>((items + warp - 1) / warp * warp, warp, most_threads);
   return {.x = static_cast<std::uint32_t>(std::clamp<std::int64_t>(rows, 1, most_blocks)),
           .threads = static_cast<std::uint32_t>(threads)};
 }
 
-/// Exactly `blocks` blocks, for kernels that give every block one task. Throws InputError beyond what a grid may hold.
+/// Returns a grid of exactly `blocks` blocks, for kernels whose blocks have one task each. Throws InputError if that is
+/// more than a grid can have.
 inline Grid grid_of_blocks(std::int64_t blocks, std::uint32_t threads) {
   require<InputError>(blocks >= 1 && blocks <= 0x7fffffff, "a kernel of ", blocks,
                       " blocks; CUDA starts at most 2^31 - 1");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Matrix products by cuBLASLt: sums in float, TF32 off, one algorithm a problem, chosen by cuBLASLt's heuristic when
-/// the problem first comes.
+/// Matrix products by cuBLASLt: sums in float, TF32 off. cuBLASLt's heuristic chooses one algorithm per problem, on
+/// first use.
 #include <cublasLt.h>
 
 #include <cstdint>
@@ -33,7 +33,7 @@ cudaDataType_t library_type(DType dtype) {
   }
 }
 
-/// Owns one of cuBLASLt's handles.
+/// Owns a cuBLASLt handle.
 template <class Handle, cublasStatus_t (*Destroy)(Handle)>
 class Owned {
  public:
@@ -54,14 +54,14 @@ using Description = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
-/// The power of two, at most 256, that an address is a multiple of.
+/// Returns the largest power of two, at most 256, that divides an address.
 std::uint32_t alignment_of(const void* data) {
   std::uint32_t bytes = 256;
   while (reinterpret_cast<std::uintptr_t>(data) % bytes != 0) bytes /= 2;
   return bytes;
 }
 
-/// All that an algorithm depends on.
+/// The key of an algorithm: everything that its choice depends on.
 struct Key {
   std::int64_t m, n, k, lda, ldb, ldc;
   DType operands, result;
@@ -86,14 +86,14 @@ void set(Preference& preference, cublasLtMatmulPreferenceAttributes_t attribute,
   require_success(cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof value),
                   "describing a preference");
 }
-/// A row-major matrix as it lies in memory is its transpose to cuBLASLt, which counts columns first.
+/// Describes a row-major matrix to cuBLASLt, which is column-major and so sees its transpose.
 void make(Layout& layout, DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t row_stride) {
   require_success(cublasLtMatrixLayoutCreate(layout.out(), library_type(dtype), static_cast<std::uint64_t>(columns),
                                              static_cast<std::uint64_t>(rows), row_stride),
                   "describing a matrix");
 }
 
-/// c^T = b^T a^T: with the operands swapped, everything row-major is what cuBLASLt expects.
+/// c^T = b^T a^T: with swapped operands, row-major matrices are what cuBLASLt expects.
 std::unique_ptr<Plan> make_plan(cublasLtHandle_t library, const Key& key) {
   auto plan = std::make_unique<Plan>();
   require_success(cublasLtMatmulDescCreate(plan->description.out(), CUBLAS_COMPUTE_32F, CUDA_R_32F),
@@ -111,7 +111,7 @@ std::unique_ptr<Plan> make_plan(cublasLtHandle_t library, const Key& key) {
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.a_alignment);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.c_alignment);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.c_alignment);
-  // Parts of a sum are added in float, never in the result's type.
+  // Split-K parts are added in float, never in the result's type.
   set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
 
@@ -131,10 +131,10 @@ std::unique_ptr<Plan> make_plan(cublasLtHandle_t library, const Key& key) {
 
 template <class T>
 std::int64_t stride_of(const Tensor<T>& matrix) {
-  return matrix.rows() == 1 ? matrix.columns() : matrix.row_stride();  // one row's stride means nothing
+  return matrix.rows() == 1 ? matrix.columns() : matrix.row_stride();  // a single row's stride is meaningless
 }
 
-/// matmul_workspace bytes of the scratch that cuBLASLt may use.
+/// Returns the aligned part of the scratch, matmul_workspace bytes, that cuBLASLt may use.
 std::byte* aligned_workspace(Scratch scratch) {
   const auto address = reinterpret_cast<std::uintptr_t>(scratch.data);
   const auto begin =
@@ -166,7 +166,7 @@ Cuda::Stream::~Stream() = default;
 template <ComputedBy<Cuda> A, ComputedBy<Cuda> C>
 void run(Cuda::Stream& stream, const Matmul<A, C>& op, Scratch workspace) {
   const MatmulRecord problem = op.record();
-  if (workspace.bytes == 0) {  // a sum of no products
+  if (workspace.bytes == 0) {  // an empty sum
     if (op.write == Write::overwrite) run(stream, Fill<C>{.y = op.c});
     return;
   }

@@ -17,7 +17,7 @@ namespace {
 
 using cuda::require_success;
 
-/// 13000 is 13.0.
+/// Formats a CUDA version: 13000 is 13.0.
 std::string version(int number) { return message(number / 1000, ".", number % 1000 / 10); }
 
 struct DeviceBytes {
@@ -29,7 +29,7 @@ DeviceBytes device_bytes() {
   return bytes;
 }
 
-/// A failed cudaMalloc leaves its error behind for the next call to find.
+/// Clears the error of a failed cudaMalloc, which the next call would return.
 void forget_error() { static_cast<void>(cudaGetLastError()); }
 
 }  // namespace
@@ -42,7 +42,7 @@ void require_launched(const char* kernel) { require_success(cudaGetLastError(), 
 
 namespace {
 
-/// What is wrong with the machine, and how many devices it has. Makes no context.
+/// What is wrong with the machine, if anything, and its number of devices. Found without creating a context.
 struct Machine {
   std::string problem = {};
   int devices = 0;
@@ -63,7 +63,7 @@ Machine look_at_machine() {
   return {.devices = count};
 }
 
-/// What is wrong with the calling thread's device. Makes a context on it.
+/// Returns what is wrong with the calling thread's device. Creates a context on it.
 std::string problem_of_device() {
   int device = 0;
   cudaDeviceProp properties{};
@@ -133,13 +133,13 @@ std::byte* Cuda::allocate(std::int64_t bytes) {
 }
 
 void Cuda::deallocate(std::byte* data, std::int64_t) {
-  // Called by destructors: what failed before has been or will be reported by a call that can throw.
+  // Called by destructors, so earlier errors are left to calls that can throw.
   if (data != nullptr) static_cast<void>(cudaFree(data));
 }
 
 void Cuda::poison(std::byte* data, std::int64_t bytes) {
   if (!cuda::fills_released_memory || bytes == 0 || data == nullptr) return;
-  // What was queued may still read it. Called by destructors, so errors are left for a call that can throw.
+  // Enqueued work may still read the memory. Called by destructors, so errors are left to calls that can throw.
   static_cast<void>(cudaDeviceSynchronize());
   static_cast<void>(cudaMemset(data, 0xff, static_cast<std::size_t>(bytes)));
   static_cast<void>(cudaDeviceSynchronize());

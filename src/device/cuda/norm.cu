@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// RMS norm, forward and backward: a row, or a head of one, a block, and a fixed number of partial sums for the
-/// gradient of the weights.
+/// RMS norm, forward and backward: one thread block per row, or per head of a row, and a fixed number of partial sums
+/// for the gradient of the weights.
 #include <algorithm>
 
 #include "arithmetic.cuh"
@@ -12,8 +12,8 @@ namespace fsdp::device::cuda {
 namespace {
 
 struct Sizes {
-  std::int64_t rows;  ///< of all heads
-  Cut cut;            ///< of one head's row
+  std::int64_t rows;  ///< rows of all heads together
+  Cut cut;            ///< cut of one head's row
   float eps;
 };
 
@@ -30,7 +30,7 @@ struct HeadRows {
   }
 };
 
-/// Where heads begin, as cut_for_vectors asks; the same as the rows where there is one.
+/// Returns where heads begin, for cut_for_vectors; with one head, the same as the rows.
 template <class T>
 Access head_access(Tensor<T> x, std::int64_t width) {
   return {.data = x.data(), .element_bytes = sizeof(T), .row_stride = x.columns() == width ? 0 : width};
@@ -70,8 +70,8 @@ __global__ void norm_rows_plain(Sizes sizes, HeadRows<const T> x, const T* w, He
   }
 }
 
-/// Where element i of the vector at `column` stands in a part: neighbouring threads side by side, vectors' first
-/// elements first, so that no two threads of a warp meet in a bank of shared memory.
+/// Returns the slot in a part of element i of the vector at `column`. Slots are ordered by i, then by thread, so that
+/// the threads of a warp have no bank conflicts in shared memory.
 template <int V>
 __device__ __forceinline__ std::int64_t slot_of(const Cut& cut, std::int64_t column, int i) {
   if (V > 1) return i * cut.vectors + (column - cut.head) / V;
@@ -92,7 +92,7 @@ struct Backward {
   HeadRows<T> dx;
   bool accumulate;
   float* parts;    ///< [blocks, columns] in the order of slot_of, or nullptr
-  bool in_shared;  ///< whether a part fits into shared memory while it grows
+  bool in_shared;  ///< whether a part is summed in shared memory
 };
 
 template <class T, int W>
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(most_threads) norm_rows_backward(Sizes sizes, 
   const Cut& cut = sizes.cut;
   float* const part = b.parts == nullptr ? nullptr : b.parts + blockIdx.x * cut.columns;
   float* const dw = b.in_shared ? reinterpret_cast<float*>(shared_memory()) : part;
-  // A thread takes the same columns of every row, so nobody else reads its sums before they are whole.
+  // A thread has the same columns in every row, so no other thread reads its sums before they are complete.
   const auto for_own = [&](const auto& body) { for_row<W>(cut, threadIdx.x, blockDim.x, body); };
   if (part != nullptr)
     for_own([&]<int V>(std::int64_t column) {
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(most_threads) norm_rows_backward(Sizes sizes, 
     });
 }
 
-/// One column a thread; parts are added in their order.
+/// One thread per column adds the parts in order.
 __global__ void fold_parts(Cut cut, const float* parts, std::int64_t count, bool accumulate, float* dw) {
   for (std::int64_t slot = thread_of_grid(); slot < cut.columns; slot += threads_of_grid()) {
     double sum = 0;
@@ -176,7 +176,7 @@ __global__ void norm_dw_plain(Sizes sizes, Backward<T> b, bool accumulate, float
   }
 }
 
-/// Bytes of shared memory with which two blocks still fit on a multiprocessor.
+/// Most shared memory with which two blocks still fit on a multiprocessor.
 constexpr std::int64_t most_shared = 96 * 1024;
 
 }  // namespace
@@ -194,7 +194,7 @@ void rms_norm(Lane lane, Tensor<const T> x, Tensor<const T> w, float eps, Tensor
            rstd.data());
     return;
   }
-  // Of w one row is read, whatever its stride.
+  // w is a single row, so its stride does not matter.
   const Access accesses[] = {access(x), access(y), {w.data(), sizeof(T), 0}, head_access(x, columns)};
   sizes.cut = cut_for_vectors(sizes.rows, columns, width, accesses);
   const Grid grid = grid_of_rows(sizes.rows, sizes.cut.items());
@@ -219,7 +219,7 @@ void rms_norm_backward(Lane lane, Tensor<const T> x, Tensor<const T> w, Tensor<c
                 .in_shared = false};
   if (columns == 0) return;
   if (lane.plain) {
-    if (dw.data() != nullptr)  // before dx, which may be dy
+    if (dw.data() != nullptr)  // before dx is written, since it may alias dy
       launch(lane, "rms_norm_backward", norm_dw_plain<T>, grid_of_elements(1, columns), 0, sizes, b, adds, dw.data());
     launch(lane, "rms_norm_backward", norm_dx_plain<T>, grid_of_elements(1, sizes.rows), 0, sizes, b);
     return;

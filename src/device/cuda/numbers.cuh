@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Element types in kernels: widened to float to compute, rounded once to be stored.
+/// Element types in kernels: widened to float for computing, rounded once when stored.
 ///
 /// Files that end in .cuh are read by nvcc and, for tests without a device, by the host's compiler.
 #pragma once
@@ -26,7 +26,8 @@ FSDP_BOTH float widen(f16 x) {
 #endif
 }
 
-/// To nearest, ties to even: the bits of bf16(x) and f16(x) but for NaN, which the device's instruction makes 0x7fff.
+/// Rounds to nearest, ties to even, with the same bits as bf16(x) and f16(x), except that the device's instruction
+/// turns NaN into 0x7fff.
 template <class T>
 FSDP_BOTH T narrow(float x) {
   if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Cuda's operations: each queues its kernels. Arguments are checked, work is counted and scratch is taken by enqueue.
+/// Cuda's operations: each enqueues its kernels. `enqueue` has checked arguments, counted work and allocated scratch.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -18,7 +18,7 @@ cuda::Lane lane_of(const Cuda::Stream& stream) {
   return {.stream = static_cast<CUstream_st*>(stream.native()), .plain = stream.plain()};
 }
 
-/// The first row of every token's document, in `memory`; empty where sequences are whole.
+/// Returns the first row of every token's document, in `memory`; empty without packed documents.
 Tensor<const std::int32_t> first_rows(const Cuda::Stream& stream, CumulativeLengths documents, std::int64_t tokens,
                                       Scratch memory) {
   if (documents.empty()) return {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A kernel that does nothing, to ask whether this build has code for a device.
+/// An empty kernel, to find out whether this build has code for a device.
 #include "runtime.hpp"
 
 namespace fsdp::device::cuda {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Streams, events, graphs, and their names in profilers.
+/// Streams, events and graphs, and their names in profilers.
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -26,8 +26,8 @@ bool Cuda::Event::happened() const {
   return true;
 }
 
-/// Events of one queue that nobody holds: making one takes the driver longer than recording it. They may be recorded
-/// again at once, though queues still wait for them: a wait is for what was recorded when it was asked for.
+/// A queue's pool of unused events, since creating an event takes longer than recording one. An event may be recorded
+/// again at once, even if queues still wait for it: a wait refers to the record before it.
 class Cuda::Queue::Events {
  public:
   Events() = default;
@@ -44,7 +44,7 @@ class Cuda::Queue::Events {
       unused_.pop_back();
       return event;
     }
-    unused_.reserve(made_ + 1);  // so that giving back needs no memory
+    unused_.reserve(made_ + 1);  // so that give_back allocates nothing
     cudaEvent_t event = nullptr;
     require_success(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
     ++made_;
@@ -56,7 +56,7 @@ class Cuda::Queue::Events {
   }
 
  private:
-  std::mutex mutex_;  ///< events are dropped by any thread
+  std::mutex mutex_;  ///< any thread may drop events
   std::vector<cudaEvent_t> unused_;
   std::size_t made_ = 0;
 };
@@ -67,7 +67,7 @@ Cuda::Queue::Queue(std::string_view name, Priority priority) : events_(std::make
   int usual = 0, first = 0;
   require_success(cudaDeviceGetStreamPriorityRange(&usual, &first), "asking for streams' priorities");
   cudaStream_t stream = nullptr;
-  // Not the default kind, which would wait for work that others queue without naming a stream.
+  // Non-blocking, because a default stream would wait for work that others enqueue on the null stream.
   require_success(
       cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority == Priority::first ? first : usual),
       "making a stream");
@@ -103,7 +103,7 @@ Cuda::Graph Cuda::capture(Queue& queue, const std::function<void()>& work) {
   const auto discard = [&] {
     if (captured != nullptr) static_cast<void>(cudaGraphDestroy(captured));
   };
-  // Other threads, NCCL's among them, go on as they like.
+  // Thread-local mode: other threads, such as NCCL's, are not restricted.
   require_success(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "beginning to capture a graph");
   try {
     work();
@@ -116,7 +116,7 @@ Cuda::Graph Cuda::capture(Queue& queue, const std::function<void()>& work) {
   if (ended != cudaSuccess) discard();
   require_success(ended, "capturing a graph");
   cudaGraphExec_t made = nullptr;
-  // Else its kernels would have the priority of the stream that it is launched on.
+  // Without the flag, its kernels would have the priority of the stream that it is launched on.
   const cudaError_t instantiated = cudaGraphInstantiate(&made, captured, cudaGraphInstantiateFlagUseNodePriority);
   discard();
   require_success(instantiated, "making a graph ready");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Rotary position embedding, rotate_half layout, and where packed documents begin.
+/// Rotary position embedding, rotate_half layout, and the starts of packed documents.
 #include <algorithm>
 
 #include "../rotary_frequency.hpp"
@@ -23,13 +23,13 @@ __global__ void make_table(double theta, RotaryScaling scaling, Rows<float> tabl
   }
 }
 
-/// Some cumulative lengths as an argument of a kernel: no copy that the host would have to keep or wait for.
+/// Some cumulative lengths as a kernel argument, so that the host need not keep or wait for a copy.
 struct Borders {
   static constexpr int most = 449;
   std::int64_t at[most];
 };
 
-/// One document a block.
+/// One thread block per document.
 __global__ void find_first_rows(Borders borders, std::int32_t* first) {
   const std::int64_t begin = borders.at[blockIdx.x], end = borders.at[blockIdx.x + 1];
   for (std::int64_t t = begin + threadIdx.x; t < end; t += blockDim.x) first[t] = static_cast<std::int32_t>(begin);
@@ -37,11 +37,11 @@ __global__ void find_first_rows(Borders borders, std::int32_t* first) {
 
 struct Heads {
   std::int64_t rows, pairs, half, positions;  ///< pairs of all heads of a row
-  const std::int32_t* first;                  ///< or nullptr
+  const std::int32_t* first;                  ///< first row of every token's document, or nullptr
   float sign;
 };
 
-/// W neighbouring pairs a thread.
+/// Rotates W neighbouring pairs per thread.
 template <class T, int W>
 __global__ void rotate_rows(Heads heads, Rows<T> x, Rows<const float> table) {
   for (std::int64_t row = blockIdx.y; row < heads.rows; row += gridDim.y) {

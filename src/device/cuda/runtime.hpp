@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Calls of CUDA's runtime with their errors in our family. Host sources of this folder only.
+/// Error handling of CUDA runtime calls, for the host sources of this folder.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,21 +9,21 @@
 
 namespace fsdp::device::cuda {
 
-/// With NaN, so that what reads it is found: debug builds.
+/// Whether released memory is filled with NaN, so that stale reads are found: in debug builds.
 #if defined(NDEBUG)
 inline constexpr bool fills_released_memory = false;
 #else
 inline constexpr bool fills_released_memory = true;
 #endif
 
-/// Throws unless the call went well; `what` is what was being done. An error that a kernel made earlier is sticky: it
-/// shows in the next call, whichever that is, and nothing on this device works again in this process.
+/// Throws unless the call succeeded; `what` names the action. An earlier kernel's error is sticky: it shows in the next
+/// call of any kind, and the device is unusable in this process from then on.
 inline void require_success(cudaError_t status, const char* what) {
   require<Error>(status == cudaSuccess, "CUDA, ", what, ": ", cudaGetErrorString(status), " (",
                  cudaGetErrorName(status), "), here or in work queued before");
 }
 
-/// Whether this build has code for the calling thread's device.
+/// Returns whether this build has code for the calling thread's device.
 cudaError_t probe();
 
 }  // namespace fsdp::device::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// SGD, and what Muon does to each element. See elements.cuh.
+/// SGD, and Muon's elementwise operations. See elements.cuh.
 #include "elements.cuh"
 
 namespace fsdp::device::cuda {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Sums in a fixed order: of losses, of squares, and of ranks' contributions; what a step makes of them.
+/// Sums in a fixed order: of losses, of squares, and of ranks' contributions; and the decision on a step.
 #include <algorithm>
 #include <vector>
 
@@ -10,7 +10,7 @@
 namespace fsdp::device::cuda {
 namespace {
 
-/// One block: every thread adds up every blockDim.x-th value, and their sums are added as block_sum does.
+/// Sums with one block: each thread adds every blockDim.x-th value, then block_sum adds the threads' sums.
 template <class Value>
 __device__ __forceinline__ void add_all(std::int64_t count, double* sum, const Value& value) {
   double own = 0;

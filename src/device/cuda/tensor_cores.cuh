@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A warp's products of 16-bit matrices on the tensor cores (mma m16n8k16, float sums), and tiles of shared memory that
+/// A warp's products of 16-bit matrices on tensor cores (mma m16n8k16, float sums), and the shared-memory tiles that
 /// feed them.
 ///
-/// Lane l holds of a 16 x 8 result the elements (l / 4, 2 (l % 4) + {0, 1}) and the two 8 rows below. A result is an
-/// operand of the next product once it is rounded and packed: its layout is that of a left operand's halves.
+/// Of a 16 x 8 result, lane l holds the elements (l / 4, 2 (l % 4) + {0, 1}) and the two elements 8 rows below. A
+/// result, rounded and packed, is an operand of the next product: its layout is that of a left operand's halves.
 #pragma once
 
 #include <bit>
@@ -17,7 +17,7 @@ namespace fsdp::device::cuda {
 
 #if defined(__CUDACC__)
 
-/// d += a b, of one 16 x 16 and one 16 x 8 operand of T.
+/// d += a * b, with one 16 x 16 and one 16 x 8 operand of T.
 template <class T>
 __device__ __forceinline__ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
                                              std::uint32_t b1) {
@@ -35,15 +35,15 @@ __device__ __forceinline__ void multiply_add(float (&d)[4], const std::uint32_t 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/// Four 8 x 8 matrices; lane l gives the address of row l % 8 of matrix l / 8, and gets of each the elements
-/// (l / 4, 2 (l % 4) + {0, 1}).
+/// Loads four 8 x 8 matrices. Lane l passes the address of row l % 8 of matrix l / 8, and gets the elements
+/// (l / 4, 2 (l % 4) + {0, 1}) of each matrix.
 __device__ __forceinline__ void load_matrices(std::uint32_t (&to)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(row)))
                : "memory");
 }
-/// The same of the transposed matrices.
+/// The same, transposing the matrices.
 __device__ __forceinline__ void load_transposed(std::uint32_t (&to)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -51,14 +51,14 @@ __device__ __forceinline__ void load_transposed(std::uint32_t (&to)[4], const vo
                : "memory");
 }
 
-/// 16 bytes into shared memory, or zeros; done after `wait_for_copies`.
+/// Starts an asynchronous copy of 16 bytes, or of zeros, into shared memory; complete after `wait_for_copies`.
 __device__ __forceinline__ void copy_async(void* to, const void* from, bool exists) {
   asm volatile(
       "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(to))),
       "l"(from), "r"(exists ? 16 : 0)
       : "memory");
 }
-/// The same of 4 bytes.
+/// The same for 4 bytes.
 __device__ __forceinline__ void copy_word_async(void* to, const void* from, bool exists) {
   asm volatile(
       "cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(to))),
@@ -67,7 +67,7 @@ __device__ __forceinline__ void copy_word_async(void* to, const void* from, bool
 }
 /// Ends a group of copies.
 __device__ __forceinline__ void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/// Waits until at most `Groups` of this thread's groups are under way.
+/// Waits until at most `Groups` of this thread's groups are in flight.
 template <int Groups>
 __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Groups) : "memory");
@@ -75,19 +75,19 @@ __device__ __forceinline__ void wait_for_copies() {
 
 #endif
 
-/// Two numbers as one operand's register, the first in the low half.
+/// Packs two numbers into one operand register, the first in the low half.
 template <class T>
 __device__ __forceinline__ std::uint32_t pack(float low, float high) {
   return std::uint32_t{narrow<T>(low).bits} | std::uint32_t{narrow<T>(high).bits} << 16;
 }
 
-/// Elements from one row of a tile of D columns to the next: 16 bytes more than a row, so that eight rows' 16 bytes lie
-/// in different banks.
+/// Row stride of a tile of D columns, in elements: 16 bytes more than a row, so that the same 16 bytes of eight rows
+/// lie in different banks.
 template <int D>
 constexpr int tile_stride = D + 8;
 
-/// Copies tiles of `Rows` rows and `columns` <= D columns of one matrix, `Threads` threads together: first the tile at
-/// row `first`, then those that follow. Columns from `columns` on become zeros. Ends no group of copies.
+/// Copies successive tiles of `Rows` rows and `columns` <= D columns of one matrix with `Threads` threads, from row
+/// `first` on. Fills columns from `columns` on with zeros. Does not end the group of copies.
 template <int D, int Rows, int Threads, class T>
 class TileCopies {
  public:
@@ -97,7 +97,7 @@ class TileCopies {
         from_(matrix + (first + row()) * stride + column()),
         stride_(stride) {}
 
-  /// Only the first `rows` of the tile exist; the rest become zeros.
+  /// Copies the next tile. Only its first `rows` rows exist; fills the rest with zeros.
   __device__ __forceinline__ void next(T* tile, int rows) {
     const T* from = from_;
     if (column() < D)
@@ -108,12 +108,12 @@ class TileCopies {
       }
     from_ += Rows * stride_;
   }
-  /// What follows lies so many elements further on than it would.
+  /// Skips `elements` elements of the matrix before the next tile.
   __device__ __forceinline__ void skip(std::int64_t elements) { from_ += elements; }
 
  private:
   static constexpr int chunk = 16 / sizeof(T);
-  // As many threads a row as a power of 2: the last of them have nothing to do, but each needs one address only.
+  // Threads per row are a power of 2. The last ones may be idle, but each thread needs only one address.
   static constexpr int threads_of_row = static_cast<int>(std::bit_ceil(unsigned{D} / chunk));
   static constexpr int step = Threads / threads_of_row;
   static constexpr int beyond = 1 << 30;  ///< a row that no matrix has
@@ -126,7 +126,7 @@ class TileCopies {
   std::int64_t stride_;
 };
 
-/// d[m] += A_m B^T for row tiles A_m [16, D], one below the other, and B [8 N, D], both in shared memory.
+/// d[m] += A_m * B^T, for row tiles A_m [16, D], one below the other, and B [8 N, D], both in shared memory.
 template <int D, int M, int N, class T>
 __device__ __forceinline__ void multiply_by_transposed(float (&d)[M][N][4], const T* a, const T* b) {
   const int lane = threadIdx.x % warp;
@@ -150,7 +150,7 @@ __device__ __forceinline__ void multiply_by_transposed(float (&d)[M][N][4], cons
   }
 }
 
-/// d[m] += P_m B for results P_m [16, 8 K], rounded to T, and B [8 K, D] in shared memory.
+/// d[m] += P_m * B, for results P_m [16, 8 K], rounded to T, and B [8 K, D] in shared memory.
 template <int D, int M, int K, class T>
 __device__ __forceinline__ void multiply_rounded(float (&d)[M][D / 8][4], const float (&p)[M][K][4], const T* b) {
   const int lane = threadIdx.x % warp;
@@ -178,13 +178,12 @@ __device__ __forceinline__ void multiply_rounded(float (&d)[M][D / 8][4], const 
   }
 }
 
-/// This lane's first column of tile n of a result, and its row of half 0 or 1.
+/// Return this lane's first column in tile n of a result, and its row in half 0 or 1.
 __device__ __forceinline__ int result_column(int n) { return n * 8 + static_cast<int>(threadIdx.x) % 4 * 2; }
 __device__ __forceinline__ int result_row(int half) { return static_cast<int>(threadIdx.x % warp) / 4 + half * 8; }
 
-/// One row of scores, of keys `first_key` and on, but for those of keys beyond [lowest, highest], which become
-/// -infinity. For tiles that need it: a branch around all scores, and none for each. So it is no &&, whose right side
-/// is a branch.
+/// Sets the scores of one row, of keys from `first_key` on, to -infinity for keys outside [lowest, highest]. Called
+/// only for tiles that need it, without a branch per score: hence & instead of &&, whose right side would be a branch.
 template <int N>
 __device__ __forceinline__ void hide_unseen(float (&scores)[N][4], int half, int first_key, int lowest, int highest) {
 #pragma unroll
@@ -196,7 +195,7 @@ __device__ __forceinline__ void hide_unseen(float (&scores)[N][4], int half, int
     }
 }
 
-/// row[column] and its neighbour, as one store.
+/// Stores row[column] and row[column + 1] at once.
 template <class T>
 __device__ __forceinline__ void store_pair(T* row, int column, float first, float second) {
   *reinterpret_cast<std::uint32_t*>(row + column) = pack<T>(first, second);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Operators and slices, as Python has them.
+/// Operators and slices with Python's semantics.
 #include <algorithm>
 #include <cmath>
 
@@ -11,7 +11,7 @@
 namespace fsdp::text::jinja {
 namespace {
 
-/// A sum, difference or product, by the compiler's function that tells whether it overflows.
+/// Computes a sum, difference or product with the compiler's overflow check.
 template <class Operation>
 std::int64_t exact(const Operation& operation) {
   std::int64_t result = 0;
@@ -89,7 +89,7 @@ std::size_t times(std::size_t weight, const Value& count) {
   return static_cast<std::size_t>(n);
 }
 
-/// A text or a list several times over, or nothing where neither side is one.
+/// Repeats a text or a list; returns nothing if neither side is one.
 std::optional<Value> repeated(const Value& a, const Value& b) {
   const bool is_first = a.as_text() != nullptr || a.as_list() != nullptr;
   const Value& what = is_first ? a : b;

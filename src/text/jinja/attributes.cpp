@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How values are asked for their parts, and functions for their arguments.
+/// Access to parts of values and to arguments of functions.
 #include <algorithm>
 
 #include "builtins.hpp"
@@ -32,7 +32,7 @@ Value loop_attribute(const Loop& loop, const std::string& name) {
   refuse("loop.", name, " is not known");
 }
 
-/// Items of a list or characters of a text by their place, which may count from the end.
+/// Returns an item of a list or a character of a text by its index; a negative index counts from the end.
 template <class Items>
 Value at_place(const Items& items, std::int64_t place) {
   const auto size = static_cast<std::int64_t>(items.size());

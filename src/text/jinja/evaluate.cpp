@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Runner's expressions.
+/// Evaluates expressions: a part of Runner.
 #include <algorithm>
 
 #include "builtins.hpp"
@@ -72,7 +72,7 @@ Value Runner::evaluate_node(const DictOf& node) {  // NOLINT(misc-no-recursion)
   Dict dict;
   for (const auto& [key, value] : node.items) {
     Value name = evaluate(*key);
-    count(dict.items.size() / 8);  // they are looked through
+    count(dict.items.size() / 8);  // a linear search
     dict.set(std::move(name), evaluate(*value));
   }
   return Value::dict(std::move(dict));

@@ -16,7 +16,7 @@ struct BinarySign {
   BinaryOperator kind;
 };
 
-/// Operators from the weakest to the strongest, each level from left to right, the power as well, as Jinja has it.
+/// Operators by precedence, weakest first. All levels are left associative, including the power, as in Jinja.
 constexpr std::array<std::array<BinarySign, 4>, 4> levels = {{
     {{{"+", BinaryOperator::add}, {"-", BinaryOperator::subtract}}},
     {{{"~", BinaryOperator::join}}},
@@ -36,7 +36,7 @@ constexpr std::array<std::pair<std::string_view, Relation>, 6> relations = {{{"=
 
 }  // namespace
 
-/// Counts how deep expressions are within one another.
+/// Limits how deeply expressions can be nested.
 class ExpressionParser::Depth {
  public:
   explicit Depth(ExpressionParser& parser) : parser_(parser) {
@@ -206,7 +206,7 @@ ExpressionPointer ExpressionParser::named() {
 ExpressionPointer ExpressionParser::text() {
   const int line = now().line;
   std::string joined;
-  while (now().kind == Kind::string) joined += take().text;  // neighbours are one text
+  while (now().kind == Kind::string) joined += take().text;  // adjacent literals are concatenated
   return make(line, Literal{std::move(joined)});
 }
 

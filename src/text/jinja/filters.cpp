@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What stands behind `|`: filters of one value. Those of lists are in list_filters.cpp.
+/// Filters (`value | filter`) of single values. Filters of lists are in list_filters.cpp.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -22,7 +22,7 @@ Value text_filter(Runner&, const Value& of, Given arguments) {
   return map(of.text());
 }
 
-/// Jinja's own title(): words begin behind white space, hyphens and opening brackets.
+/// Jinja's own title(): words begin after white space, hyphens and opening brackets.
 std::string title_filter(std::string_view text) {
   std::string out;
   bool within = false;
@@ -65,7 +65,7 @@ Value indent(Runner&, const Value& of, Given arguments) {
   if (width > 1000) refuse("indent: 'width' is above 1000");
   const std::string space =
       is_text ? *bound[0]->as_text() : std::string(static_cast<std::size_t>(std::max<std::int64_t>(width, 0)), ' ');
-  const std::string text = of.text() + "\n";  // so that a last, empty line counts
+  const std::string text = of.text() + "\n";  // so that an empty last line counts
   std::string out;
   bool first = true;
   for (const std::string_view line : split_lines(text)) {
@@ -85,7 +85,7 @@ Value default_filter(Runner&, const Value& of, Given arguments) {
   return keeps ? of : bound[0] == nullptr ? Value("") : *bound[0];
 }
 
-/// Nothing where a number is none, or does not fit.
+/// Returns a whole number; nothing if the number is infinite, NaN or too large.
 std::optional<std::int64_t> truncated(double value) {
   if (!(std::abs(value) < 9e18)) return std::nullopt;
   return static_cast<std::int64_t>(value);
@@ -125,7 +125,7 @@ Value absolute(Runner&, const Value& of, Given arguments) {
   return number < 0 ? -number : number;
 }
 
-/// Python's round(): of a whole number a whole number, and of a fraction the nearest decimal one of `places` digits.
+/// Python's round(): returns a whole number for a whole number, else the nearest number with `places` decimal digits.
 Value rounded(const Value& of, int places) {
   if (of.get<double>() == nullptr && places >= 0) return of.integer("round");
   const double value = of.number("round");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Functions that templates of conversations may call.
+/// Global functions of chat templates.
 #include <array>
 #include <ctime>
 

@@ -21,7 +21,7 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool begins_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool in_name(char c) { return begins_name(c) || is_digit(c); }
 
-/// "\n" for every end of a line, and none at the text's end, as Jinja reads a template.
+/// Normalizes line ends to "\n" and removes one at the text's end, as Jinja does.
 std::string with_plain_lines(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -68,7 +68,7 @@ class Lexer {
 
   bool starts(std::string_view what) const { return text_.substr(at_).starts_with(what); }
 
-  /// Moves on, counting lines.
+  /// Advances and counts lines.
   void skip(std::size_t bytes) {
     line_ += static_cast<int>(std::count(text_.begin() + static_cast<std::ptrdiff_t>(at_),
                                          text_.begin() + static_cast<std::ptrdiff_t>(at_ + bytes), '\n'));
@@ -82,7 +82,7 @@ class Lexer {
     return text_.size();
   }
 
-  /// The text up to a tag, or to the end, without the white space that the tag takes away.
+  /// Reads the text up to a tag or the end, without the white space that the tag strips.
   void take_text(std::size_t end) {
     std::string_view text = text_.substr(at_, end - at_);
     const std::string_view tag = text_.substr(end, 3);
@@ -97,7 +97,7 @@ class Lexer {
     skip(end - at_);
   }
 
-  /// Behind a tag's closing sign: "-" takes all white space, and a block's end the end of its line.
+  /// Strips white space after a tag: all of it after "-", one line end after a block.
   void close(bool strips, bool keeps, bool block) {
     if (strips) {
       const std::string_view rest = text_.substr(at_);
@@ -118,7 +118,7 @@ class Lexer {
     close(mark == '-', mark == '+', true);
   }
 
-  /// {% raw %} to {% endraw %}, if the tag at hand is one.
+  /// Reads {% raw %} to {% endraw %}, if the present tag is `raw`.
   bool take_raw() {
     const std::optional<Bounds> begin = bare_tag(at_, "raw");
     if (!begin) return false;
@@ -142,7 +142,7 @@ class Lexer {
     bool keeps = false;
   };
 
-  /// "{% word %}" with any marks of white space.
+  /// Matches "{% word %}" with any white space control.
   std::optional<Bounds> bare_tag(std::size_t begin, std::string_view word) const {
     std::string_view rest = text_.substr(begin + 2);
     if (rest.starts_with('-') || rest.starts_with('+')) rest.remove_prefix(1);
@@ -252,7 +252,7 @@ class Lexer {
     skip(i + 1 - at_);
   }
 
-  /// Python's escapes. Returns where the text goes on.
+  /// Decodes one of Python's escapes. Returns where the text continues.
   std::size_t take_escape(std::size_t i, std::string& out) const {
     static constexpr std::string_view letters = "\\'\"abfnrtv", meanings = "\\'\"\a\b\f\n\r\t\v";
     const char c = i < text_.size() ? text_[i] : ' ';
@@ -270,7 +270,7 @@ class Lexer {
       return take_code(i, count, 8, out);
     }
     if (c == 'N') refuse("characters by their name, \\N{..}, are not known");
-    out += '\\';  // Python leaves it
+    out += '\\';  // Python keeps an unknown escape
     return i;
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A template's text as tokens, by Jinja's rules of white space with trim_blocks and lstrip_blocks on.
+/// Splits a template into tokens, with Jinja's white space rules for trim_blocks and lstrip_blocks.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 namespace fsdp::text::jinja {
 
 enum class Kind : std::uint8_t {
-  text,         ///< what is written as it stands
+  text,         ///< text outside of tags
   print_begin,  ///< {{
   print_end,    ///< }}
   block_begin,  ///< {%
   block_end,    ///< %}
   name,
-  string,  ///< its escapes resolved
-  whole,   ///< digits alone
+  string,  ///< with escapes decoded
+  whole,   ///< only digits
   fraction,
   sign,  ///< an operator or bracket
   end
@@ -30,7 +30,7 @@ struct Token {
   int line = 0;
 };
 
-/// Throws InputError "`source`: line N: ..." for what is no token, or has no end.
+/// Throws InputError "`source`: line N: ..." for an invalid or unterminated token.
 std::vector<Token> tokens_of(std::string_view text, const std::string& source);
 
 }  // namespace fsdp::text::jinja

@@ -9,7 +9,7 @@
 namespace fsdp::text::jinja {
 namespace {
 
-constexpr std::size_t most_unique = 5000;  // each is compared with all before it
+constexpr std::size_t most_unique = 5000;  // items, each of which is compared with all before it
 
 using Given = const CallArguments&;
 
@@ -22,13 +22,13 @@ Value length(Runner&, const Value& of, Given arguments) {
   return std::int64_t{0};
 }
 
-/// The value that filters with `attribute` look at.
+/// Returns the value at `attribute`, for filters that have this argument.
 Value part_of(const Value& item, const Value* attribute) {
   if (attribute == nullptr || attribute->is_none()) return item;
   return attribute->as_text() != nullptr ? value_at(item, *attribute->as_text()) : item_of(item, *attribute);
 }
 
-/// What texts are ordered and compared by where their case does not count.
+/// Returns the key for comparisons that ignore case.
 Value folded(const Value& value, bool case_sensitive) {
   return case_sensitive || value.as_text() == nullptr ? value : Value(lower(*value.as_text()));
 }
@@ -79,7 +79,7 @@ Value reverse(Runner&, const Value& of, Given arguments) {
   return out;
 }
 
-/// Sorted by a key, later ones first where `reversed`; equal ones keep their order, as in Python.
+/// Sorts by a key, in descending order if `reversed`. Stable, as in Python.
 std::vector<Value> sorted_by(std::vector<Value> items, bool reversed, const std::function<Value(const Value&)>& key) {
   std::vector<std::pair<Value, Value>> keyed;
   for (Value& item : items) keyed.emplace_back(key(item), std::move(item));
@@ -151,14 +151,14 @@ Value sum(Runner&, const Value& of, Given arguments) {
   return total;
 }
 
-/// Those behind the first few arguments, which name a filter or a test.
+/// Returns the arguments after the first ones, which name a filter or a test.
 CallArguments rest_of(const CallArguments& arguments, std::size_t from) {
   CallArguments rest{.positional = {}, .named = arguments.named};
   for (std::size_t i = from; i < arguments.positional.size(); ++i) rest.positional.push_back(arguments.positional[i]);
   return rest;
 }
 
-/// map('filter', ...) and map(attribute='name', default=...).
+/// Implements map('filter', ...) and map(attribute='name', default=...).
 Value map(Runner& runner, const Value& of, Given arguments) {
   std::vector<Value> items;
   if (arguments.positional.empty()) {
@@ -175,7 +175,7 @@ Value map(Runner& runner, const Value& of, Given arguments) {
   return Value::list(std::move(items));
 }
 
-/// select, reject, selectattr and rejectattr: by a test, or by being true.
+/// Implements select, reject, selectattr and rejectattr: by a test, or by truth.
 template <bool wanted, bool by_attribute>
 Value choose(Runner&, const Value& of, Given arguments) {
   const std::size_t first = by_attribute ? 1 : 0;

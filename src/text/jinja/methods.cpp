@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Python's methods of texts, lists and dicts, as far as they change nothing.
+/// Python's methods of texts, lists and dicts that do not modify them.
 #include <algorithm>
 #include <map>
 
@@ -31,7 +31,7 @@ Value all_are(const std::string& text, Given arguments) {
 
 bool is_alphanumeric(char32_t code) { return is_alphabetic(code) || is_decimal_digit(code); }
 
-/// Some character has a case, and all that have one have this.
+/// Returns whether there are cased characters and all of them have this case.
 template <bool (*is)(char32_t), bool (*is_other)(char32_t)>
 Value has_case(const std::string& text, Given arguments) {
   Bound("a test of case", arguments, {});
@@ -68,7 +68,7 @@ Value lines_of(const std::string& text, Given arguments) {
   return list_of(split_lines(text, Bound("splitlines", arguments, {"keepends"}).truth(0, false)));
 }
 
-/// startswith and endswith, which take several texts as a tuple.
+/// Implements startswith and endswith, which also take a tuple of texts.
 template <bool starts>
 Value begins_or_ends(const std::string& text, Given arguments) {
   const Bound bound(starts ? "startswith" : "endswith", arguments, {"of"}, 1);
@@ -120,7 +120,7 @@ Value without_affix(const std::string& text, Given arguments) {
   return text.ends_with(part) ? text.substr(0, text.size() - part.size()) : text;
 }
 
-/// partition and rpartition.
+/// Implements partition and rpartition.
 template <bool from_right>
 Value partition(const std::string& text, Given arguments) {
   const std::string separator = Bound("partition", arguments, {"sep"}, 1).text(0, "");
@@ -132,7 +132,7 @@ Value partition(const std::string& text, Given arguments) {
   return Value::list({text.substr(0, found), separator, text.substr(found + separator.size())}, true);
 }
 
-/// "{}", "{0}" and "{name}"; what follows a name within the braces is refused.
+/// Implements format: supports "{}", "{0}" and "{name}", and refuses format specifications.
 Value format(const std::string& text, Given arguments) {
   std::string out;
   std::size_t next = 0;

@@ -19,14 +19,15 @@ class StatementParser {
   }
 
  private:
-  /// What statements stand in, which decides what may stand there.
+  /// The surroundings of statements, which decide what is allowed in them.
   struct Place {
     int loops = 0;
-    bool captured = false;  // the text goes into a value before it is printed
-    bool called = false;    // a macro's body, which runs where it is called
+    bool captured = false;  // the text is captured in a value
+    bool called = false;    // a macro's body
   };
 
-  /// Statements up to a tag whose name is one of `ends`, at which the reader then stands; or up to the template's end.
+  /// Parses statements up to a tag whose name is one of `ends`, without consuming the name; or up to the template's
+  /// end.
   Body body(std::initializer_list<std::string_view> ends) {
     if (++depth_ > most_nested_blocks) reader_.refuse("blocks are nested more than ", most_nested_blocks, " deep");
     Body statements;
@@ -56,7 +57,7 @@ class StatementParser {
     }
   }
 
-  /// The same within a place, and past its tag's name and end.
+  /// The same in other surroundings; also consumes the end tag.
   Body inner(std::string_view end, const Place& place) {
     const Place outer = std::exchange(place_, place);
     Body statements = body({end});
@@ -97,7 +98,7 @@ class StatementParser {
     std::vector<Target> parts;
     bool several = false;
     do {
-      if (!parts.empty() && (reader_.at_sign("=") || reader_.at_name("in"))) break;  // a comma at the end
+      if (!parts.empty() && (reader_.at_sign("=") || reader_.at_name("in"))) break;  // after a trailing comma
       parts.push_back(one_target());
       several = several || reader_.at_sign(",");
     } while (reader_.skip_sign(","));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Templates as trees, by Jinja's grammar. What is not known is refused here, by name, before anything runs.
+/// Parses templates to trees by Jinja's grammar. An unknown feature is an error that names it, before anything runs.
 #pragma once
 
 #include <string>
@@ -12,10 +12,10 @@
 
 namespace fsdp::text::jinja {
 
-/// Throws InputError "`source`: line N: ...".
+/// Parses a template. Throws InputError "`source`: line N: ...".
 Program parse(std::string_view text, const std::string& source);
 
-/// Tokens one after the other, and expressions of them.
+/// Reads tokens, and parses expressions.
 class ExpressionParser {
  public:
   ExpressionParser(std::vector<Token> tokens, const std::string& source)
@@ -36,8 +36,8 @@ class ExpressionParser {
     throw InputError(message(source_, ": line ", now().line, ": ", parts...));
   }
 
-  ExpressionPointer expression();             ///< with `a if b else c`
-  ExpressionPointer tuple(bool conditional);  ///< one, or several with commas; `conditional`: as above
+  ExpressionPointer expression();             ///< may be `a if b else c`
+  ExpressionPointer tuple(bool conditional);  ///< one or several; `conditional`: each may be `a if b else c`
   Arguments arguments();                      ///< from "(" to ")"
   Filter filter();                            ///< a name and its arguments
 

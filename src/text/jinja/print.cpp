@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Values as texts: Python's str() and repr(), and JSON.
+/// Converts values to text: Python's str() and repr(), and JSON.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -14,7 +14,7 @@
 namespace fsdp::text::jinja {
 namespace {
 
-/// Whether Python's repr() writes a character of more than 7 bits as it is.
+/// Returns whether Python's repr() writes a character beyond ASCII without escaping it.
 bool is_printable(char32_t code) {
   static const CodePointSet hidden = *property_set("C") | *property_set("Z");
   return !hidden.contains(code);

@@ -7,7 +7,7 @@
 
 namespace fsdp::text::jinja {
 
-/// One expression or statement, counted.
+/// Counts one expression or statement, and its depth while it runs.
 class Runner::Step {
  public:
   Step(Runner& runner, int line) : runner_(runner) {
@@ -90,7 +90,7 @@ Runner::Flow Runner::run_node(const For& loop) {  // NOLINT(misc-no-recursion)
     scope_ = outer;
   }
   count(items.size());
-  bool came_to_end = false;  // some turn did, by Jinja's own measure of whether the loop ran
+  bool came_to_end = false;  // an iteration ran to its end: Jinja's condition for skipping `else`
   const auto all = std::make_shared<const List>(List{.items = std::move(items)});
   for (std::size_t i = 0; i < all->items.size(); ++i) {
     enter();
@@ -117,7 +117,7 @@ Runner::Flow Runner::run_node(const With& block) {  // NOLINT(misc-no-recursion)
   const std::shared_ptr<Scope> outer = scope_;
   const auto inner = std::make_shared<Scope>(Scope{.outer = outer});
   for (const auto& [target, expression] : block.values) {
-    const Value value = evaluate(*expression);  // which does not see the names before it
+    const Value value = evaluate(*expression);  // does not see names that the same `with` sets
     scope_ = inner;
     assign(target, value);
     scope_ = outer;
@@ -160,7 +160,7 @@ Value Runner::filtered(std::string text, const std::vector<Filter>& filters) {  
 }
 
 Value Runner::function_of(const Macro& macro) {
-  // Weak, since the scope holds the macro: one that is called behind its scope's end is refused.
+  // A weak pointer, since the scope owns the macro. Calling a macro after its scope has ended is an error.
   return std::make_shared<const Function>(Function{
       macro.name, [&macro, outer = std::weak_ptr<Scope>(scope_)](Runner& runner, const CallArguments& arguments) {
         const std::shared_ptr<Scope> scope = outer.lock();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Runs a template over variables, within bounds of steps, depth and output.
+/// Runs a template with variables, within limits for steps, depth and output.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,11 @@
 
 namespace fsdp::text::jinja {
 
-inline constexpr std::int64_t most_steps = 5'000'000;  ///< expressions, statements, loops' turns and the like
-inline constexpr int most_depth = 1000;                ///< of those within one another
-inline constexpr std::int64_t most_range = 100'000;    ///< items of range(), as Jinja's sandbox has it
+inline constexpr std::int64_t most_steps = 5'000'000;  ///< expressions, statements, iterations and the like
+inline constexpr int most_depth = 1000;                ///< nesting depth of expressions and statements
+inline constexpr std::int64_t most_range = 100'000;    ///< items of range(), as in Jinja's sandbox
 
-/// Names and what they stand for, within others that enclose them.
+/// Variables of a scope, and the scope around it.
 struct Scope {
   std::map<std::string, Value, std::less<>> values = {};
   std::shared_ptr<Scope> outer = nullptr;
@@ -28,7 +28,7 @@ struct Scope {
 
 class Runner {
  public:
-  /// `variables`: a dict; `clock`: what strftime_now() tells, in local time.
+  /// `variables`: a dict. `clock`: the local time for strftime_now().
   Runner(const Value& variables, const std::tm& clock);
   ~Runner();
   Runner(const Runner&) = delete;
@@ -39,21 +39,21 @@ class Runner {
   const std::string& text() const { return out_; }
   const std::vector<std::pair<std::size_t, std::size_t>>& generations() const {
     return generations_;
-  }                                   ///< bytes of text()
-  int line() const { return line_; }  ///< of what ran last
+  }                                   ///< the {% generation %} blocks, as byte ranges of text()
+  int line() const { return line_; }  ///< of the expression or statement that ran last
 
-  // For the functions that a template calls.
+  // For functions that a template calls.
   const std::tm& clock() const { return clock_; }
   Value make_namespace(Dict members);
 
  private:
-  enum class Flow : std::uint8_t { next, leave, again };  // behind a statement; the last two end a loop's turn
+  enum class Flow : std::uint8_t { next, leave, again };  // after a statement: the next one, `break`, `continue`
   class Step;
 
   void count(std::size_t steps);
   void count_parts(const Value& of) { count(parts_of(of)); }
   void count_parts(const CallArguments& arguments);
-  static std::size_t parts_of(const Value& of);  // that a filter may look at
+  static std::size_t parts_of(const Value& of);  // parts that a filter may visit
 
   Flow run_body(const Body& body);
   Flow run_one(const Statement& statement);
@@ -90,7 +90,7 @@ class Runner {
 
   std::tm clock_;
   std::shared_ptr<Scope> scope_ = std::make_shared<Scope>();
-  std::vector<std::shared_ptr<Namespace>> namespaces_;  // emptied at the end, since they may hold one another
+  std::vector<std::shared_ptr<Namespace>> namespaces_;  // cleared at the end, since they may refer to each other
   std::string out_;
   std::vector<std::pair<std::size_t, std::size_t>> generations_;
   std::int64_t steps_ = 0;
@@ -98,10 +98,10 @@ class Runner {
   int line_ = 0;
 };
 
-/// a + b, a * b and the like, as Python has them for numbers, texts and lists.
+/// Evaluates a + b, a * b and the like with Python's semantics for numbers, texts and lists.
 Value operate(BinaryOperator kind, const Value& a, const Value& b);
 
-/// of[begin:end:step]; none of the last three stands for what Python takes then.
+/// Evaluates of[begin:end:step]. If one of the last three is none, it has Python's default.
 Value slice_of(const Value& of, const Value& begin, const Value& end, const Value& step);
 
 }  // namespace fsdp::text::jinja

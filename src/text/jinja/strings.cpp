@@ -178,7 +178,7 @@ std::string replaced(std::string_view text, std::string_view what, std::string_v
   std::size_t at = 0;
   for (std::int64_t count = 0; most < 0 || count < most; ++count) {
     require_short(out);
-    // An empty text stands before each character and at the end.
+    // An empty text is found before each character and at the end.
     const std::size_t found = what.empty() ? at : text.find(what, at);
     if (found == text.npos) break;
     out.append(text.substr(at, found - at)).append(by);

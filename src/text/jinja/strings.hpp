@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What Python's texts can do. All texts are valid UTF-8; lengths and places count code points.
+/// Python's string functions. All texts are valid UTF-8; lengths and indices count code points.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace fsdp::text::jinja {
 
-bool is_space(char32_t code);  ///< as str.isspace() has it
+bool is_space(char32_t code);  ///< as str.isspace()
 
-// Without white space, or without the characters of `of`.
+// Strip white space, or the characters in `of`.
 std::string_view strip_left(std::string_view text, std::optional<std::string_view> of = {});
 std::string_view strip_right(std::string_view text, std::optional<std::string_view> of = {});
 std::string_view strip(std::string_view text, std::optional<std::string_view> of = {});
@@ -21,23 +21,24 @@ std::string_view strip(std::string_view text, std::optional<std::string_view> of
 std::int64_t length_of(std::string_view text);
 std::vector<std::string_view> characters(std::string_view text);
 
-// One code point for one: the case of a character that becomes several (as ß does) is left alone.
+// Map single code points: a character whose other case has several code points (such as ß) stays unchanged.
 std::string upper(std::string_view text);
 std::string lower(std::string_view text);
 std::string capitalize(std::string_view text);
 std::string title(std::string_view text);
 
-/// Parts between separators, or between runs of white space where there is none; at most `most` cuts, from the left.
+/// Splits at separators, or at runs of white space if none is given; at most `most` times, from the left; below 0: no
+/// limit.
 std::vector<std::string_view> split(std::string_view text, std::optional<std::string_view> separator,
                                     std::int64_t most = -1);
 std::vector<std::string_view> split_right(std::string_view text, std::optional<std::string_view> separator,
                                           std::int64_t most = -1);
 std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends = false);
 
-/// At most `most` replacements; below 0: all.
+/// Replaces `what`, at most `most` times; below 0: no limit.
 std::string replaced(std::string_view text, std::string_view what, std::string_view by, std::int64_t most = -1);
 
-/// A whole number with its sign, and nothing else.
+/// Parses a whole number with an optional sign; returns nothing for any other text.
 std::optional<std::int64_t> whole_number(std::string_view text, int base = 10);
 std::optional<double> real_number(std::string_view text);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A template that was read: expressions and statements as trees.
+/// The syntax tree of a template: expressions and statements.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ struct Binary {
   BinaryOperator kind;
   ExpressionPointer left, right;
 };
-struct Comparison {  // a < b < c compares neighbours
+struct Comparison {  // a < b < c means a < b and b < c
   ExpressionPointer first;
   std::vector<std::pair<Relation, ExpressionPointer>> rest;
 };
@@ -89,7 +89,7 @@ struct Expression {
 struct Statement;
 using Body = std::vector<Statement>;
 
-/// What `set` and `for` write to: a name, a namespace's member, or several of them.
+/// The target of `set` and `for`: a name, a namespace's member, or several of them.
 struct Target {
   std::string name = {};
   std::string member = {};
@@ -137,7 +137,7 @@ struct With {
   std::vector<std::pair<Target, ExpressionPointer>> values;
   Body body;
 };
-struct Generation {  // what the model writes: transformers' extension for the loss on answers
+struct Generation {  // {% generation %}: an answer; transformers' extension for the loss on answers
   Body body;
 };
 struct Break {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What stands behind `is`.
+/// Tests: `value is test`.
 #include <cmath>
 #include <map>
 

@@ -21,7 +21,7 @@ bool same_members(const Dict& a, const Dict& b) {
          });
 }
 
-/// A whole number where the value is one, so that large ones are compared exactly.
+/// Returns the value as a whole number if it is one, so that large numbers are compared exactly.
 const std::int64_t* whole(const Value& value, std::int64_t& room) {
   if (const bool* truth = value.get<bool>()) {
     room = *truth ? 1 : 0;
@@ -172,7 +172,7 @@ bool is_less(const Value& a, const Value& b) {
   if (whole_a != nullptr && whole_b != nullptr) return *whole_a < *whole_b;
   if (a.is_number() && b.is_number()) return a.number("") < b.number("");
   if (a.as_text() != nullptr && b.as_text() != nullptr)
-    return *a.as_text() < *b.as_text();  // UTF-8 is in code points' order
+    return *a.as_text() < *b.as_text();  // bytes of UTF-8 are in the order of code points
   if (a.as_list() != nullptr && b.as_list() != nullptr) {
     const std::vector<Value>& left = a.as_list()->items;
     const std::vector<Value>& right = b.as_list()->items;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A value of a template, as Python would hold it: what a name, an attribute or an expression stands for.
+/// A value of a template, with Python's types: the value of a name, an attribute or an expression.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@
 
 namespace fsdp::text::jinja {
 
-/// What a template does wrong while it runs; Runner adds the file and the line.
+/// Throws an error of a running template; Runner adds the file and the line.
 template <class... Parts>
 [[noreturn]] void refuse(const Parts&... parts) {
   throw InputError(message(parts...));
 }
 
-inline constexpr std::size_t most_text = std::size_t{64} << 20;  ///< bytes of a text, a list's texts together included
+inline constexpr std::size_t most_text = std::size_t{64} << 20;  ///< bytes of a text; weight of a list or dict
 
-/// Throws InputError where a text that is being made is longer.
+/// Throws InputError if a text is longer than most_text.
 inline void require_short(const std::string& text) {
   if (text.size() > most_text) refuse("a text becomes longer than ", most_text, " bytes");
 }
@@ -35,21 +35,21 @@ inline void require_short(const std::string& text) {
 class Value;
 class Runner;
 
-/// A name that nothing stands for. It prints as nothing and is false; most other uses of it are errors.
+/// The value of an undefined name. It prints as nothing and is false; most other uses are errors.
 struct Undefined {
   std::string name = {};
   friend bool operator==(const Undefined&, const Undefined&) { return true; }
 };
 
-/// Lists and dicts say what they weigh: values and bytes of texts within, those that are held twice counted twice, so
-/// that what a few lines double over and over is refused before it is printed or compared.
+/// A list or tuple. Lists and dicts have a weight: the values and bytes of texts in them; shared parts count each time.
+/// This limits values that a few lines can double again and again, before they are printed or compared.
 struct List {
   std::vector<Value> items;
   bool tuple = false;
   std::size_t weight = 1;
 };
 
-/// Keys in the order in which they came, as in Python.
+/// A dict, with keys in the order of insertion, as in Python.
 struct Dict {
   std::vector<std::pair<Value, Value>> items;
   std::size_t weight = 1;
@@ -59,7 +59,7 @@ struct Dict {
   void set(Value key, Value value);
 };
 
-/// What `namespace()` makes: the one thing whose members a template may set.
+/// The result of `namespace()`: the only kind of value whose members a template can set.
 struct Namespace {
   Dict members;
 };
@@ -75,7 +75,7 @@ struct Function {
   std::function<Value(Runner&, const CallArguments&)> call;
 };
 
-/// What `loop` is.
+/// The value of `loop`.
 struct Loop {
   std::shared_ptr<const List> items;
   std::size_t index = 0;
@@ -118,11 +118,12 @@ class Value {
 
   std::size_t weight() const;
   bool truth() const;
-  std::string text() const;            ///< what printing it writes: str()
-  std::string representation() const;  ///< within a list: repr()
+  std::string text() const;            ///< for printing: str()
+  std::string representation() const;  ///< for printing within a list: repr()
   std::string kind_name() const;       ///< for errors: "a text"
 
-  /// Whole numbers, True and False. Throws InputError for anything else, which `what` names.
+  /// Returns a whole number, or True or False as one. Throws InputError for anything else. `what`: its name for the
+  /// error.
   std::int64_t integer(std::string_view what) const;
   double number(std::string_view what) const;
   const std::string& text_or_throw(std::string_view what) const;
@@ -133,15 +134,15 @@ class Value {
   Kinds kind_;
 };
 
-/// a < b, of numbers, texts and lists. Throws InputError for others.
+/// Returns a < b for numbers, texts and lists. Throws InputError for others.
 bool is_less(const Value& a, const Value& b);
 
-/// What iterating over it gives: items, keys, or the characters of a text. Throws InputError for others.
+/// Returns what iteration visits: items, keys, or the characters of a text. Throws InputError for others.
 std::vector<Value> items_of(const Value& value);
 
 std::string print_float(double value);  ///< as Python's repr
 
-/// json.dumps(value) with its arguments; `indent` below 0: one line.
+/// The arguments of json.dumps. `indent` below 0: one line.
 struct JsonStyle {
   int indent = -1;
   std::string item_separator = ", ";

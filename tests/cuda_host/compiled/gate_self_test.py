@@ -92,7 +92,7 @@ class OfThisBuild(unittest.TestCase):
         found = gate.Found(PROGRAM, True)
         table = gate.updated(found, self.table)
         self.assertEqual(list(gate.check_loops(found, table)), [])
-        for part, less in (("branches", 1), ("ldmatrix_per_mma", 0.01), ("instructions", 200)):
+        for part, less in (("branches", 1), ("ldmatrix_per_mma", 0.01), ("loads", 1), ("instructions", 200)):
             worse = copy.deepcopy(table)
             worse["kernels"][self.kernel]["loop"][part] -= less
             self.assertIn(f" {part}, the table has", "".join(gate.check_loops(found, worse)))
@@ -124,7 +124,9 @@ class OfText(unittest.TestCase):
     def test_the_main_loop_has_what_stands_behind_the_code_too(self):
         loop = disassembly.Loop(disassembly.functions(LISTING)["kernel"])
         self.assertEqual(loop.limits(), {"spill_accesses": 1, "instructions": 7, "branches": 3, "mma": 2,
-                                         "ldmatrix_per_mma": 0.5})
+                                         "ldmatrix_per_mma": 0.5, "loads": 0})
+        waits = disassembly.Loop(disassembly.functions(LISTING.replace("LDSM.16.M88.4", "LDG.E.128"))["kernel"])
+        self.assertEqual(waits.limits()["loads"], 1)
 
     def test_without_products_it_is_the_one_that_loads(self):
         text = "\n".join(line for line in LISTING.split("\n") if "HMMA" not in line)

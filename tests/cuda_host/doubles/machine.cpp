@@ -132,6 +132,7 @@ void Machine::reset(int gpus) {
   held_.clear();
   calls_.clear();
   faults_.clear();
+  most_bytes_ = 0;
   blocks_.clear();  // what was not given back stays with whoever has it
   for (auto& [device, stream] : default_streams_) stream->close();
   default_streams_.clear();
@@ -173,6 +174,11 @@ std::map<std::string, int> Machine::calls() const {
   return calls_;
 }
 
+std::size_t Machine::most_bytes() const {
+  const std::lock_guard lock(mutex);
+  return most_bytes_;
+}
+
 std::multiset<int> Machine::priorities() const {
   const std::lock_guard lock(mutex);
   std::multiset<int> found;
@@ -183,6 +189,7 @@ std::multiset<int> Machine::priorities() const {
 void Machine::problem(const std::string& text) {
   const std::lock_guard lock(mutex);
   problems_.push_back(text);
+  if (tell != nullptr) tell(text);
 }
 
 cudaError_t Machine::enter(const char* function, bool needs_context) {
@@ -300,6 +307,7 @@ void* Machine::allocate(std::size_t bytes, bool pinned) {
   if (data == nullptr) return nullptr;
   std::memset(data, 0xa5, bytes);
   blocks_[data] = {.bytes = bytes, .device = device(), .pinned = pinned};
+  most_bytes_ = std::max(most_bytes_, used_bytes(device()));
   if (watch.add != nullptr) watch.add(data, bytes);
   hold(pinned ? "pinned blocks" : "device blocks", 1);
   return data;

@@ -81,6 +81,7 @@ class Machine {
   void reset(int gpus);
 
   // ---- What tests set.
+  void (*tell)(const std::string& problem) = nullptr;  ///< at once, where nobody can ask for problems
   std::chrono::milliseconds patience{3000};
   std::size_t device_bytes = std::size_t{1} << 31;
   /// The nth call of this function from now does nothing and returns `error`; those of other libraries, their own.
@@ -94,6 +95,7 @@ class Machine {
   std::set<int> contexts() const;            ///< devices that this process has memory on for its context
   std::map<std::string, int> held() const;   ///< objects by kind that were not given back; those of none are left out
   std::map<std::string, int> calls() const;  ///< by function
+  std::size_t most_bytes() const;            ///< that a device has had in use
   std::multiset<int> priorities() const;     ///< of the streams that there are
 
   // ---- What doubles use.
@@ -150,6 +152,7 @@ class Machine {
   std::map<int, cudaError_t> broken_;
   std::map<std::string, int> held_, calls_;
   std::map<std::string, Fault> faults_;
+  std::size_t most_bytes_ = 0;
   std::map<const std::byte*, Block> blocks_;
   std::map<cudaStream_t, std::shared_ptr<Stream>> streams_;
   std::map<int, std::shared_ptr<Stream>> default_streams_;

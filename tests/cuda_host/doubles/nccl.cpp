@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The double of NCCL: ranks are threads of one process, collectives are kernels that wait for their peers.
+/// The double of NCCL: ranks are threads or processes of one machine, collectives are kernels that wait for their
+/// peers.
 ///
 /// Rules: NCCL 2.28.9's documentation and source. Communicators are not blocking; the first group waits for the peers'
 /// hosts, all groups for their devices. Collectives of a communicator run in the order in which the host launched them
@@ -9,11 +10,13 @@
 /// rank order.
 #include <nccl.h>
 
-#include <condition_variable>
+#include <unistd.h>
+
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <map>
-#include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -23,6 +26,7 @@
 
 #include "machine.hpp"
 #include "nccl.hpp"
+#include "nccl_world.hpp"
 
 namespace {
 
@@ -33,7 +37,7 @@ using namespace fsdp::testing::cuda_host;
 
 Machine& machine() { return Machine::instance(); }
 
-/// A device whose queues do everything at once: what a group moves and sums, in the thread of the last rank's kernel.
+/// A device whose queues do everything at once: what a rank moves and sums, in the thread of its kernel.
 struct AtOnce {
   using Queue = fsdp::device::ImmediateQueue;
   static void move(Queue&, const std::byte* from, std::byte* to, std::int64_t bytes) {
@@ -49,55 +53,53 @@ struct AtOnce {
   static void deallocate(std::byte* data, std::int64_t) { delete[] data; }
 };
 
-struct Execution {
-  NcclCallsByRank calls;
-  bool done = false;
-};
-struct World {
-  explicit World(int ranks) : size(ranks) {}
-  int size;
-  int joined = 0;
-  bool aborted = false;     ///< by some rank
-  std::set<int> connected;  ///< ranks whose hosts came to their first group
-  std::map<std::int64_t, Execution> executions;
-  std::map<std::int64_t, std::map<int, std::pair<int, int>>> splits;  ///< color and key, by rank
-  std::map<std::pair<std::int64_t, int>, std::shared_ptr<World>> parts;
-};
 struct Asked {
   NcclCalls calls;
   cudaStream_t stream;
 };
 struct Member {
-  std::shared_ptr<World> world;
+  std::shared_ptr<NcclWorld> world;
+  std::string name;  ///< the world's
   int rank = 0;
   int device = 0;
   std::vector<Asked> asked;   ///< groups that the host has not launched yet
   std::int64_t launched = 0;  ///< collectives, those of graphs each time
-  std::int64_t executed = 0;
+  std::atomic<std::int64_t> executed = 0;
   std::int64_t splits = 0;
   ncclComm_t* split_result = nullptr;
   int running = 0;        ///< kernels queued or under way
   int persistent = 0;     ///< graphs that hold collectives of it
   int registrations = 0;  ///< of memory
   bool finalized = false;
-  bool aborted = false;
+  std::atomic<bool> aborted = false;
 };
 
-std::condition_variable_any changed;  ///< with the machine's mutex
-std::map<ncclComm_t, std::shared_ptr<Member>> members;
-std::map<int, ncclResult_t> failures;
-bool tells_of_aborts = true;
+/// With the machine's mutex. Never destroyed: streams' threads may outlive main.
+struct Library {
+  std::string folder;  ///< of worlds that processes share
+  std::map<ncclComm_t, std::shared_ptr<Member>> members;
+  std::map<int, ncclResult_t> failures;
+  std::map<int, std::chrono::milliseconds> delays;
+  bool tells_of_aborts = true;
+};
+Library& library() {
+  static auto* const library = new Library;
+  return *library;
+}
+Member& member_of(ncclComm_t comm) { return *library().members.at(comm); }
+
 thread_local int depth = 0;
 thread_local std::map<ncclComm_t, Asked> open_calls;
 
-ncclComm_t enter(const std::shared_ptr<World>& world, int rank) {
+ncclComm_t enter(const std::string& name, int size, int rank) {
   const auto made = std::make_shared<Member>();
-  made->world = world;
+  made->world = NcclWorld::open(library().folder, name, size);
+  made->name = name;
   made->rank = rank;
   made->device = machine().device();
-  ++world->joined;
+  made->world->join();
   const auto handle = reinterpret_cast<ncclComm_t>(made.get());
-  members[handle] = made;
+  library().members[handle] = made;
   machine().hold("communicators", 1);
   return handle;
 }
@@ -106,40 +108,42 @@ ncclComm_t enter(const std::shared_ptr<World>& world, int rank) {
 #define BEGIN() \
   if (machine().enter(__func__, true) != cudaSuccess) return ncclUnhandledCudaError
 
-/// A kernel: waits for its turn and its peers' and, as the last, does all ranks' work.
-void execute(const std::shared_ptr<Member>& member, const NcclCalls& calls, std::int64_t turn,
-             std::uint64_t generation) {
-  std::unique_lock lock(machine().mutex);
+/// A kernel: waits for its turn and its peers', and does this rank's part.
+void execute(Member& member, const NcclCalls& calls, std::int64_t turn, std::uint64_t generation) {
+  NcclWorld& world = *member.world;
   const auto wait_until = [&](const auto& reached) {
-    while (!reached() && !member->aborted && machine().generation() == generation)
-      changed.wait_for(lock, std::chrono::milliseconds(50));
-    return reached();
-  };
-  if (!wait_until([&] { return member->executed == turn; }) || member->aborted) return;
-  Execution& execution = member->world->executions[turn];
-  execution.calls[member->rank] = calls;
-  if (static_cast<int>(execution.calls.size()) == member->world->size) {
-    const std::string text = disagreement_of(execution.calls);
-    if (!text.empty()) machine().problem("NCCL: " + text);
-    if (text.empty()) {
-      AtOnce::Queue queue;
-      std::vector<NcclPart<AtOnce>> parts;
-      for (const auto& [rank, own] : execution.calls) parts.emplace_back(queue, rank, execution.calls);
-      for (auto& part : parts) part.finish();
-      execution.done = true;
+    for (;;) {
+      const std::uint32_t seen = world.changes();
+      if (reached()) return true;
+      if (member.aborted || machine().generation() != generation) return false;
+      world.wait(seen);
     }
-    changed.notify_all();
+  };
+  if (!wait_until([&] { return member.executed == turn; }) || member.aborted) return;
+  std::string problem = world.publish(member.rank, turn, calls);
+  if (!problem.empty()) machine().problem("NCCL: " + problem);
+  if (problem.empty() && wait_until([&] { return world.published(turn); })) {
+    const NcclCallsByRank group = world.group(turn);
+    problem = disagreement_of(group);
+    if (problem.empty()) {
+      std::unique_lock lock(machine().mutex);
+      const auto delay = library().delays[member.rank];
+      lock.unlock();
+      std::this_thread::sleep_for(delay);
+      AtOnce::Queue queue;
+      NcclPart<AtOnce>(queue, member.rank, group).finish();
+    } else if (member.rank == 0) {  // all ranks see it
+      machine().problem("NCCL: " + problem);
+    }
   }
-  if (!wait_until([&] { return execution.done; }))
-    execution.calls.erase(member->rank);  // its memory may be given back: peers wait for ever
-  ++member->executed;
-  changed.notify_all();
+  if (!problem.empty()) wait_until([] { return false; });
+  ++member.executed;
+  world.changed();
 }
 
 /// The host's part: groups go to the device once all hosts have come to their first.
 void launch(const std::shared_ptr<Member>& member) {
-  World& world = *member->world;
-  if (static_cast<int>(world.connected.size()) < world.size) return;
+  if (!member->world->connected()) return;
   for (Asked& group : std::exchange(member->asked, {})) {
     const auto stream = machine().find(group.stream);
     const auto capture = stream ? stream->capture : nullptr;
@@ -152,7 +156,7 @@ void launch(const std::shared_ptr<Member>& member) {
       capture->graph()->holds.push_back(std::shared_ptr<void>(nullptr, [member](void*) {
         const std::lock_guard lock(machine().mutex);
         --member->persistent;
-        changed.notify_all();
+        member->world->changed();
       }));
     } else {
       ++member->running;
@@ -163,18 +167,18 @@ void launch(const std::shared_ptr<Member>& member) {
       const std::int64_t turn = turns->front();
       turns->pop_front();
       lock.unlock();
-      execute(member, calls, turn, generation);
+      execute(*member, calls, turn, generation);
       lock.lock();
       if (once) --member->running;
-      changed.notify_all();
+      member->world->changed();
     });
   }
 }
 
 ncclResult_t add(ncclComm_t comm, const Call& call, cudaStream_t stream) {
   const std::lock_guard lock(machine().mutex);
-  Member& member = *members.at(comm);
-  std::string refusal = refusal_of(call, member.rank, member.world->size);
+  Member& member = member_of(comm);
+  std::string refusal = refusal_of(call, member.rank, member.world->size());
   if (depth == 0) refusal = "not in a group";
   if (!member.asked.empty()) refusal = "the communicator is not done with the group before";
   if (open_calls[comm].calls.size() == 2048) refusal = "more calls in a group than NCCL takes";
@@ -218,35 +222,43 @@ Call call_of(Call::Kind kind, const void* from, void* to, std::size_t count, ncc
 }
 
 /// Waits until a member's kernels have ended and no graph holds it any more.
-void drain(std::unique_lock<std::recursive_mutex>& lock, Member& member, const char* call) {
+void drain(const Member& member, const char* call) {
   const auto limit = std::chrono::steady_clock::now() + machine().patience;
-  if (!changed.wait_until(lock, limit, [&] { return member.running == 0 && member.persistent == 0; }))
-    machine().problem(message(call, " blocks: ", member.persistent, " graphs hold collectives of the communicator, ",
-                              member.running, " kernels run"));
+  for (;;) {
+    const std::uint32_t seen = member.world->changes();
+    std::unique_lock lock(machine().mutex);
+    if (member.running == 0 && member.persistent == 0) return;
+    if (std::chrono::steady_clock::now() > limit)
+      return machine().problem(message(call, " blocks: ", member.persistent,
+                                       " graphs hold collectives of the communicator, ", member.running,
+                                       " kernels run"));
+    lock.unlock();
+    member.world->wait(seen);
+  }
 }
 
 void advance_split(Member& member) {
-  World& world = *member.world;
   if (member.split_result == nullptr) return;
-  const auto& votes = world.splits[member.splits];
-  if (static_cast<int>(votes.size()) < world.size) return;
-  const auto [color, key] = votes.at(member.rank);
-  int ranks = 0, rank = 0;
-  for (const auto& [peer, vote] : votes) {
-    if (vote.first != color) continue;
-    ++ranks;
-    if (std::pair(vote.second, peer) < std::pair(key, member.rank)) ++rank;
-  }
-  std::shared_ptr<World>& part = world.parts[{member.splits, color}];
-  if (part == nullptr) part = std::make_shared<World>(ranks);
-  *std::exchange(member.split_result, nullptr) = enter(part, rank);
+  const auto part = member.world->part_of(member.rank, member.splits);
+  if (!part) return;
+  const std::string name = message(member.name, ".", member.splits, ".", part->color);
+  *std::exchange(member.split_result, nullptr) = enter(name, part->size, part->rank);
   ++member.splits;
 }
 
 /// With what is registered with it, as the library's cleanup does.
-void leave(ncclComm_t comm) {
-  machine().hold("registrations", -members.at(comm)->registrations);
-  members.erase(comm);
+void leave(ncclComm_t comm, const char* call, bool aborts) {
+  std::unique_lock lock(machine().mutex);
+  const auto member = library().members.at(comm);
+  lock.unlock();
+  if (aborts) {
+    member->aborted = true;
+    member->world->abort();
+  }
+  drain(*member, call);
+  lock.lock();
+  machine().hold("registrations", -member->registrations);
+  library().members.erase(comm);
   machine().hold("communicators", -1);
 }
 
@@ -254,11 +266,19 @@ void leave(ncclComm_t comm) {
 
 void fsdp::testing::cuda_host::fail_nccl(int rank, ncclResult_t result) {
   const std::lock_guard lock(machine().mutex);
-  failures[rank] = result;
+  library().failures[rank] = result;
 }
 void fsdp::testing::cuda_host::tell_of_nccl_aborts(bool tell) {
   const std::lock_guard lock(machine().mutex);
-  tells_of_aborts = tell;
+  library().tells_of_aborts = tell;
+}
+void fsdp::testing::cuda_host::slow_nccl(int rank, std::chrono::milliseconds by) {
+  const std::lock_guard lock(machine().mutex);
+  library().delays[rank] = by;
+}
+void fsdp::testing::cuda_host::share_nccl(const std::string& folder) {
+  const std::lock_guard lock(machine().mutex);
+  library().folder = folder;
 }
 
 extern "C" {
@@ -276,8 +296,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   static std::int64_t made = 0;
   const std::lock_guard lock(machine().mutex);
   *id = {};
-  ++made;
-  std::memcpy(id->internal, &made, sizeof made);
+  const std::string name = message("nccl.", ::getpid(), ".", ++made);
+  std::memcpy(id->internal, name.c_str(), name.size());
   return ncclSuccess;
 }
 
@@ -285,10 +305,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
   if (config == nullptr || config->blocking != 0) machine().problem("NCCL: a communicator that blocks");
   BEGIN();
   const std::lock_guard lock(machine().mutex);
-  static std::map<std::string, std::shared_ptr<World>> worlds;
-  std::shared_ptr<World>& world = worlds[std::string(id.internal, sizeof id.internal)];
-  if (world == nullptr) world = std::make_shared<World>(size);
-  *comm = enter(world, rank);
+  *comm = enter(id.internal, size, rank);
   return ncclInProgress;
 }
 
@@ -296,9 +313,9 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made
   BEGIN();
   if (config == nullptr || config->blocking != 0) machine().problem("NCCL: a communicator that blocks");
   const std::lock_guard lock(machine().mutex);
-  Member& member = *members.at(comm);
+  Member& member = member_of(comm);
   if (color < 0) return ncclInvalidArgument;
-  member.world->splits[member.splits][member.rank] = {color, key};
+  member.world->vote(member.rank, member.splits, {color, key});
   member.split_result = made;
   return ncclInProgress;
 }
@@ -306,45 +323,39 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   BEGIN();
   const std::lock_guard lock(machine().mutex);
-  members.at(comm)->finalized = true;
+  member_of(comm).finalized = true;
   return ncclInProgress;
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-  std::unique_lock lock(machine().mutex);
-  const auto member = members.at(comm);
-  drain(lock, *member, "ncclCommDestroy");
-  leave(comm);
+  leave(comm, __func__, false);
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  std::unique_lock lock(machine().mutex);
-  const auto member = members.at(comm);
-  member->aborted = member->world->aborted = true;
-  changed.notify_all();
-  drain(lock, *member, "ncclCommAbort");
-  leave(comm);
+  leave(comm, __func__, true);
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   BEGIN();
   const std::lock_guard lock(machine().mutex);
-  const auto member = members.at(comm);
-  const World& world = *member->world;
+  const auto member = library().members.at(comm);
+  const NcclWorld& world = *member->world;
+  const auto& failures = library().failures;
   if (const auto failed = failures.find(member->rank); failed != failures.end() && failed->second != ncclSuccess) {
     *state = failed->second;
     return ncclSuccess;
   }
-  if (world.aborted && tells_of_aborts) {
+  if (world.aborted() && library().tells_of_aborts) {
     *state = ncclRemoteError;
     return ncclSuccess;
   }
-  if (world.joined >= world.size) {
+  const bool all_there = world.joined() >= world.size();
+  if (all_there) {
     advance_split(*member);
     launch(member);
   }
   const bool ending = member->finalized && (member->running > 0 || member->persistent > 0);
-  const bool busy = world.joined < world.size || member->split_result != nullptr || !member->asked.empty();
+  const bool busy = !all_there || member->split_result != nullptr || !member->asked.empty();
   *state = busy || ending ? ncclInProgress : ncclSuccess;
   return ncclSuccess;
 }
@@ -362,8 +373,8 @@ ncclResult_t ncclGroupEnd() {
   const std::lock_guard lock(machine().mutex);
   for (auto& [comm, group] : std::exchange(open_calls, {})) {
     if (group.calls.empty()) continue;
-    Member& member = *members.at(comm);
-    member.world->connected.insert(member.rank);
+    Member& member = member_of(comm);
+    member.world->connect(member.rank);
     member.asked.push_back(std::move(group));
   }
   return ncclInProgress;
@@ -418,18 +429,18 @@ ncclResult_t ncclMemFree(void* data) {
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void* data, std::size_t bytes, void** handle) {
   BEGIN();
   const std::lock_guard lock(machine().mutex);
-  if (members.count(comm) == 0) return ncclInvalidArgument;
+  if (library().members.count(comm) == 0) return ncclInvalidArgument;
   const Block* const block = machine().block_of(data, bytes);
   if (block == nullptr || block->bytes == 0) return ncclInvalidArgument;
   *handle = data;
-  ++members.at(comm)->registrations;
+  ++member_of(comm).registrations;
   machine().hold("registrations", 1);
   return ncclSuccess;
 }
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void*) {
   const std::lock_guard lock(machine().mutex);
-  if (members.count(comm) == 0) return ncclInvalidArgument;
-  --members.at(comm)->registrations;
+  if (library().members.count(comm) == 0) return ncclInvalidArgument;
+  --member_of(comm).registrations;
   machine().hold("registrations", -1);
   return ncclSuccess;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The step of AdamW.
+/// The optimizer step of AdamW.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,9 @@ struct AdamWRules {
   float weight_decay = 0;
 };
 
-/// One pass of AdamW over contiguous shards (Loshchilov and Hutter 2019, decoupled decay): moments and main weights are
-/// updated, model weights written, in the type that modules compute in. An empty `model` says that the main weights are
-/// the model weights, as they always are where that type is float. A step that is skipped writes model weights alone.
+/// One pass of AdamW over contiguous shards (Loshchilov and Hutter 2019, decoupled decay). Updates moments and main
+/// weights, and writes model weights in the type that modules compute in. With an empty `model` the main weights are
+/// the model weights; for float this is always so. A skipped step writes only the model weights.
 template <class Model = float>
 struct AdamWStep {
   static constexpr std::string_view name = "adamw";
@@ -38,7 +38,7 @@ struct AdamWStep {
   Tensor<const float> gradient = {};
   Tensor<Model> model = {};
 
-  /// Whether the step also writes rounded model weights.
+  /// Returns whether the step also writes rounded model weights.
   bool writes_model() const { return model.numel() > 0; }
   auto tensors() const { return std::tie(step, gradient, main, first_moment, second_moment, model); }
   Cost cost() const { return {.bytes = 7 * main.bytes() + model.bytes()}; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Causal grouped-query attention, scaled by 1 / sqrt(head_dim), over whole documents or a sliding window.
+/// Causal grouped-query attention, scaled by 1 / sqrt(head_dim), over documents or a sliding window.
 #pragma once
 
 #include <algorithm>
@@ -17,9 +17,9 @@
 
 namespace fsdp::device {
 
-/// Sequences of equal length, laid one after the other. A token attends to itself and those before it in its document,
-/// which is its sequence unless `documents` cuts that further; with a window, to the last `window` of them, itself
-/// included (Mistral 7B, Jiang et al. 2023).
+/// The shape of an attention: sequences of equal length, one after the other. A token attends to itself and the earlier
+/// tokens of its document; with a window, only to the last `window` of these, itself included (Mistral 7B, Jiang et al.
+/// 2023). Without `documents`, each sequence is one document.
 struct AttentionShape {
   std::int64_t sequences = 1;
   std::int64_t sequence_length = 0;
@@ -27,37 +27,38 @@ struct AttentionShape {
   std::int64_t kv_heads = 0;  ///< divides heads; query heads [h * g, (h + 1) * g) share key-value head h
   std::int64_t head_dim = 0;
   CumulativeLengths documents = {};  ///< of packed documents; empty: each sequence is one
-  std::int64_t window = 0;           ///< tokens that one sees at most; 0: all of its document up to itself
+  std::int64_t window = 0;           ///< most keys that a query sees; 0: no limit
 
-  /// Of all sequences.
+  /// Returns the number of tokens of all sequences.
   std::int64_t tokens() const { return sequences * sequence_length; }
-  /// Whether the window hides anything from anybody.
+  /// Returns whether the window hides any key.
   bool windowed() const { return window > 0 && window < sequence_length; }
-  /// The square of a document's length, less what the window hides of it: 2 n - 1 for each query that sees n keys.
+  /// Returns the square of a document's length, less what the window hides: the sum of 2 n - 1 over queries that see n
+  /// keys.
   std::int64_t square(std::int64_t length) const {
     const std::int64_t seen = window > 0 ? std::min(window, length) : length;
     return checked_multiply(seen, seen) + checked_multiply(length - seen, 2 * seen - 1);
   }
-  /// Its sum over the documents.
+  /// Returns the sum of `square` over all documents.
   std::int64_t squares() const {
     if (documents.empty()) return checked_multiply(sequences, square(sequence_length));
     std::int64_t sum = 0;
     for (std::size_t i = 1; i < documents.size(); ++i) sum += square(documents[i] - documents[i - 1]);
     return sum;
   }
-  /// The document that a token is of.
+  /// Returns the document of a token.
   Document document(std::int64_t token) const { return document_of(documents, sequence_length, token); }
 
-  /// Shapes of q and of k and v.
+  /// Return the shapes of q, and of k and v.
   /// @{
   Shape queries() const { return {tokens(), heads * head_dim}; }
   Shape keys() const { return {tokens(), kv_heads * head_dim}; }
   /// @}
-  /// FLOPs of `products` matmuls of one head's queries with its keys, of which a causal mask leaves half.
+  /// Returns the FLOPs of `products` matmuls of queries with keys, over all heads. The causal mask leaves half of them.
   std::int64_t flops(std::int64_t products) const {
     return products * checked_multiply(checked_multiply(heads, head_dim), squares());
   }
-  /// Throws unless these are the shapes of q, k, v, of what has q's shape and of lse.
+  /// Throws unless these are the shapes of q, k, v, out (or another tensor like q) and lse.
   void check(const Shape& q, const Shape& k, const Shape& v, const Shape& out, const Shape& lse) const {
     require(q == queries() && out == queries() && k == keys() && v == keys() &&
                 lse == Shape{sequences * heads, sequence_length},
@@ -68,9 +69,9 @@ struct AttentionShape {
   }
 };
 
-/// Blockwise with an online softmax: memory linear in the sequence (Dao 2023, FlashAttention-2). lse keeps log sum exp
-/// for backward. Blocks of keys that no query of a block sees, in the future, in other documents or behind its
-/// window, are skipped; scratch does not depend on documents or the window.
+/// Attention in blocks with an online softmax; memory is linear in the sequence (Dao 2023, FlashAttention-2). `lse`
+/// keeps log sum exp for backward. Blocks of keys that no query of a block sees (future, other documents, outside the
+/// window) are skipped. Scratch does not depend on documents or the window.
 template <class T>
 struct Attention {
   static constexpr std::string_view name = "attention";
@@ -87,7 +88,7 @@ struct Attention {
   void check() const { shape.check(q.shape(), k.shape(), v.shape(), out.shape(), lse.shape()); }
 };
 
-/// Gradients of Attention, from what it read and wrote (FlashAttention-2, algorithm 2).
+/// Gradients of Attention, from its inputs and outputs (FlashAttention-2, algorithm 2).
 template <class T>
 struct AttentionBackward {
   static constexpr std::string_view name = "attention_backward";

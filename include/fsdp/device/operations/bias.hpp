@@ -12,7 +12,7 @@
 
 namespace fsdp::device {
 
-/// y += bias, in every row.
+/// y += bias for every row.
 template <class T>
 struct AddBias {
   static constexpr std::string_view name = "add_bias";

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Keys and values that are kept of sequences, and attention of one more token of each to them: a step of generation.
+/// The KV cache and attention to it: one decoding step of generation.
 ///
-/// What is kept stands head by head, so that a query reads it from front to back: row (i * kv_heads + h) * capacity + p
-/// is head h of token p of sequence i.
+/// The cache is ordered by head, so that a query reads it contiguously: row (i * kv_heads + h) * capacity + p is head h
+/// of token p of sequence i.
 #pragma once
 
 #include <algorithm>
@@ -18,19 +18,19 @@
 
 namespace fsdp::device {
 
-/// Keeps the heads of tokens: of sequences that begin their first x.rows() / sequences tokens; of sequences that go on
-/// one token each, at `positions`.
+/// Writes keys or values of new tokens into the cache. With empty `positions` (prefill): the first x.rows() / sequences
+/// tokens of each sequence. Otherwise (decoding): one token of each sequence, at `positions`.
 template <class T>
 struct KeepHeads {
   static constexpr std::string_view name = "keep_heads";
 
   std::int64_t sequences = 1;
-  Tensor<const std::int32_t> positions = {};  // [sequences]; or empty: sequences begin
+  Tensor<const std::int32_t> positions = {};  // [sequences], or empty for prefill
   Tensor<const T> x = {};                     // [T, kv_heads * head_dim]
   Tensor<T> kept = {};                        // [sequences * kv_heads * capacity, head_dim]
 
   auto tensors() const { return std::tie(positions, x, kept); }
-  /// What the shapes say: key-value heads, tokens kept of each sequence at most, and tokens of each sequence in x.
+  /// Sizes from the shapes: key-value heads, most cached tokens per sequence, and tokens per sequence in x.
   /// @{
   std::int64_t heads() const { return x.columns() / kept.columns(); }
   std::int64_t capacity() const { return kept.rows() / (sequences * heads()); }
@@ -48,15 +48,15 @@ struct KeepHeads {
   }
 };
 
-/// Grouped-query attention as device::Attention's, of the query of sequence i to the tokens [0, positions[i]] that were
-/// kept; the last of them is its own. With a window, to the last `window` of these.
+/// Grouped-query attention, as in device::Attention, of one query per sequence to the cache: sequence i's query attends
+/// to its cached tokens [0, positions[i]], the last of which is its own; with a window, to the last `window` of these.
 template <class T>
 struct CachedAttention {
   static constexpr std::string_view name = "cached_attention";
 
   std::int64_t kv_heads = 0;  ///< divides the heads of q; query heads [h * g, (h + 1) * g) share key-value head h
-  std::int64_t window = 0;    ///< tokens that a query sees at most; 0: all
-  std::int64_t longest = 0;   ///< of positions, plus 1; the work that is charged
+  std::int64_t window = 0;    ///< most tokens that a query sees; 0: all
+  std::int64_t longest = 0;   ///< largest position plus 1, which cost() charges for every sequence
   Tensor<const std::int32_t> positions = {};  // [sequences]
   Tensor<const T> q = {};                     // [sequences, heads * head_dim]
   Tensor<const T> keys = {};                  // [sequences * kv_heads * capacity, head_dim]
@@ -64,7 +64,7 @@ struct CachedAttention {
   Tensor<T> out = {};                         // as q
 
   auto tensors() const { return std::tie(positions, q, keys, values, out); }
-  /// What the shapes say; `group` is query heads of a key-value head, `seen` tokens that a query sees at most.
+  /// Sizes from the shapes. `group`: query heads per key-value head; `seen`: most tokens that a query sees.
   /// @{
   std::int64_t sequences() const { return q.rows(); }
   std::int64_t head_dim() const { return keys.columns(); }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The loss of a model's head, and its gradient: of whole rows of logits, or of blocks of their columns.
+/// Cross entropy and its gradient, of whole rows of logits or of blocks of columns.
 ///
-/// Where [t, V] is too large to exist: `Fold` every block from column 0 on, then `Sum`, then `Gradient` of blocks in
-/// any order (the online softmax of Milakov and Gimelshein 2018). There targets count from column 0 and are in the
-/// vocabulary.
+/// If [t, V] logits do not fit into memory: `Fold` every block from column 0 on, then `Sum`, then `Gradient` of blocks
+/// in any order (the online softmax of Milakov and Gimelshein 2018). These count targets from column 0 and require them
+/// to be in the vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace fsdp::device {
 
-/// Doubles of a row's state: maximum, sum of exp, the target's logit.
+/// Number of doubles in a row's state: maximum, sum of exp, the target's logit.
 inline constexpr std::int64_t cross_entropy_state = 3;
 
 namespace detail {
@@ -39,8 +39,8 @@ void check_cross_entropy_block(const Tensor<T>& logits, const Tensor<const std::
 
 }  // namespace detail
 
-/// Adds to loss[0] the negative log likelihood of every row, and replaces the logits by scale * (softmax - one_hot).
-/// Devices that check targets throw InputError where one is not in [0, V).
+/// Adds the negative log likelihood of every row to loss[0], and replaces the logits by their gradient,
+/// scale * (softmax - one_hot). Devices that check targets throw InputError if one is not in [0, V).
 template <class T>
 struct CrossEntropy {
   static constexpr std::string_view name = "cross_entropy";
@@ -55,7 +55,7 @@ struct CrossEntropy {
   void check() const { detail::check_cross_entropy(logits, targets, loss); }
 };
 
-/// The same loss without a gradient; the logits stay.
+/// Adds the same loss to loss[0] without a gradient. Does not change the logits.
 template <class T>
 struct CrossEntropyLoss {
   static constexpr std::string_view name = "cross_entropy_loss";
@@ -69,7 +69,7 @@ struct CrossEntropyLoss {
   void check() const { detail::check_cross_entropy(logits, targets, loss); }
 };
 
-/// Columns [first, first + c) of the logits go into `state`.
+/// Folds columns [first, first + c) of the logits into `state`.
 template <class T>
 struct CrossEntropyFold {
   static constexpr std::string_view name = "cross_entropy_fold";
@@ -84,7 +84,7 @@ struct CrossEntropyFold {
   void check() const { detail::check_cross_entropy_block(logits, targets, state.shape()); }
 };
 
-/// Adds to loss[0] what the rows' states say.
+/// Adds the negative log likelihood of every row to loss[0], from the rows' states.
 struct CrossEntropySum {
   static constexpr std::string_view name = "cross_entropy_sum";
 
@@ -99,7 +99,7 @@ struct CrossEntropySum {
   }
 };
 
-/// Replaces columns [first, first + c) of the logits by scale * (softmax - one_hot).
+/// Replaces columns [first, first + c) of the logits by their gradient, scale * (softmax - one_hot).
 template <class T>
 struct CrossEntropyGradient {
   static constexpr std::string_view name = "cross_entropy_gradient";

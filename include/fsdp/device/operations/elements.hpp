@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Operations on each element: add, copy, fill, scale.
+/// Elementwise operations: add, copy, fill, scale.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct Add {
   void check() const { require_same_shape(name, x, y); }
 };
 
-/// y = x, rounding where Y is narrower.
+/// y = x, rounded if Y is narrower than X.
 template <class X, class Y = X>
 struct Copy {
   static constexpr std::string_view name = "copy";
@@ -51,16 +51,16 @@ struct Fill {
   Cost cost() const { return {.bytes = y.bytes()}; }
 };
 
-/// Which elements of a matrix are left out at random: a hash of `key` and of their place in the matrix that this one
-/// may be a part of, so that tiles, ranks and the backward pass leave out the same ones.
+/// Which elements of a matrix are dropped at random: a hash of `key` and of the element's place in the whole matrix, of
+/// which this one may be a part. So tiles, ranks and the backward pass drop the same elements.
 struct Dropout {
-  float rate = 0;  ///< at least 0, below 1; 0: none
+  float rate = 0;  ///< probability to drop, in [0, 1); 0: none
   std::uint64_t key = 0;
-  std::int64_t first_row = 0, first_column = 0;  ///< of this part
+  std::int64_t first_row = 0, first_column = 0;  ///< where this part begins in the whole matrix
 };
 
-/// y = factor x, or y += factor x; y may be x. With dropout (Srivastava et al. 2014) an element counts as 0, or else
-/// 1 / (1 - rate) times.
+/// y = factor * x, or y += factor * x; y may alias x. With dropout (Srivastava et al. 2014), dropped elements of x
+/// count as 0 and the others are multiplied by 1 / (1 - rate).
 template <class X, class Y = X>
 struct Scale {
   static constexpr std::string_view name = "scale";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Rows of a table by token, and their gradient.
+/// Embedding lookup and its gradient.
 #pragma once
 
 #include <algorithm>

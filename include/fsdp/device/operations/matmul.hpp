@@ -15,33 +15,33 @@
 
 namespace fsdp::device {
 
-/// A matmul operand, as it lies in memory or transposed.
+/// A matmul operand: a matrix or its transpose.
 template <class T>
 struct Operand {
   Tensor<const T> tensor;
   bool transposed = false;
 
   Operand() = default;
-  /// A matrix [rows, columns], or its transpose.
+  /// Takes a matrix [rows, columns], and whether to transpose it.
   /// @{
   Operand(Tensor<const T> matrix, bool is_transposed = false) : tensor(matrix), transposed(is_transposed) {}
   Operand(Tensor<T> matrix) : tensor(matrix) {}
   /// @}
 
-  /// Of what is multiplied, after transposition.
+  /// The extents after transposition.
   /// @{
   std::int64_t rows() const { return transposed ? tensor.columns() : tensor.rows(); }
   std::int64_t columns() const { return transposed ? tensor.rows() : tensor.columns(); }
   /// @}
 };
 
-/// The matrix, to be multiplied transposed.
+/// Returns the matrix as a transposed operand.
 template <class T>
 Operand<std::remove_const_t<T>> transposed(Tensor<T> matrix) {
   return {Tensor<const std::remove_const_t<T>>(matrix), true};
 }
 
-/// c = a b, or c += a b: [M, K] x [K, N] -> [M, N], summed in float. C is A or float.
+/// c = a * b, or c += a * b: [M, K] x [K, N] -> [M, N], summed in float. C is A or float.
 template <class A, class C = A>
 struct Matmul {
   static constexpr std::string_view name = "matmul";
@@ -52,7 +52,7 @@ struct Matmul {
   Write write = Write::overwrite;
 
   auto tensors() const { return std::tie(a.tensor, b.tensor, c); }
-  /// The problem's sizes and types.
+  /// Returns the problem's sizes and types.
   MatmulRecord record() const {
     return {.m = a.rows(),
             .n = b.columns(),

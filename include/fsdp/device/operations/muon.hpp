@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What Muon does beside matmuls (optim/muon.hpp): momentum, normalising, polynomials of matrices, and the step.
+/// Muon's operations besides matmul (optim/muon.hpp): momentum, normalisation, linear combinations for matrix
+/// polynomials, and the step.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 namespace fsdp::device {
 
 /// g = gradient_scale * gradient; state = momentum * state + g; direction = nesterov ? g + momentum * state : state.
-/// A skipped step leaves `state` and makes `direction` zero.
+/// A skipped step keeps `state` and sets `direction` to zero.
 struct MomentumDirection {
   static constexpr std::string_view name = "momentum_direction";
 
@@ -37,7 +38,7 @@ struct MomentumDirection {
   }
 };
 
-/// y = x / (sqrt(squares) + 1e-7), where `squares` is x's sum of squares.
+/// y = x / (sqrt(squares) + 1e-7), with `squares` the sum of squares of x.
 template <class T>
 struct Normalized {
   static constexpr std::string_view name = "normalized";
@@ -72,8 +73,8 @@ struct Combination {
   }
 };
 
-/// main = main * (1 - lr * weight_decay) - lr * scale * direction; model = main, rounded. A skipped step writes `model`
-/// alone.
+/// main = main * (1 - lr * weight_decay) - lr * scale * direction; model = main, rounded. A skipped step writes only
+/// `model`.
 template <class T>
 struct DirectionStep {
   static constexpr std::string_view name = "direction_step";
@@ -83,7 +84,7 @@ struct DirectionStep {
   Tensor<const StepDecision> step = {};  // [1]
   Tensor<const T> direction = {};        // [n]
   MainWeights main = {};                 // [n]
-  Tensor<T> model = {};                  // [n], or empty where it is main
+  Tensor<T> model = {};                  // [n], or empty if `main` is the model
 
   auto tensors() const { return std::tie(step, direction, main, model); }
   Cost cost() const { return {.bytes = direction.bytes() + 2 * main.bytes() + model.bytes()}; }

@@ -14,13 +14,13 @@
 
 namespace fsdp::device {
 
-/// Heads of a row that are normalised apart, each as wide as the weight: one, or those of a projection.
+/// Returns the number of heads per row that are normalised separately, each as wide as the weight: 1 for the whole row.
 inline std::int64_t heads_of(std::int64_t columns, std::int64_t weight) {
   return weight > 0 && columns % weight == 0 ? columns / weight : 1;
 }
 
-/// y = x / sqrt(mean(x^2) + eps) * weight, per row or, where the weight is narrower, per head of a row; keeps
-/// 1 / sqrt(...) in rstd for backward.
+/// y = x / sqrt(mean(x^2) + eps) * weight, per row, or per head of a row if the weight is narrower. Writes 1 /
+/// sqrt(...) to rstd for backward.
 template <class T>
 struct RmsNorm {
   static constexpr std::string_view name = "rms_norm";
@@ -29,9 +29,9 @@ struct RmsNorm {
   Tensor<const T> weight = {};  // [H]
   float eps = 1e-5f;
   Tensor<T> y = {};         // [T, heads H]
-  Tensor<float> rstd = {};  // [heads T], a head's rows one after the other
+  Tensor<float> rstd = {};  // [heads T]: all rows of head 0, then of head 1, ...
 
-  /// Norms in a row: 1, or one for each head.
+  /// Returns the number of norms per row: one, or one per head.
   std::int64_t heads() const { return heads_of(x.columns(), weight.numel()); }
   auto tensors() const { return std::tie(x, weight, y, rstd); }
   Cost cost() const { return {.bytes = x.bytes() + weight.bytes() + y.bytes() + rstd.bytes()}; }
@@ -43,7 +43,8 @@ struct RmsNorm {
   }
 };
 
-/// dx and dw of RmsNorm, each overwritten or added to; dx may be dy itself. Without memory for dw only dx is made.
+/// Gradients dx and dw of RmsNorm, each overwritten or added to. dx may alias dy. If dw has no memory, only dx is
+/// computed.
 template <class T>
 struct RmsNormBackward {
   static constexpr std::string_view name = "rms_norm_backward";
@@ -57,9 +58,9 @@ struct RmsNormBackward {
   Tensor<float> dw = {};  // [H]
   Write dw_write = Write::overwrite;
 
-  /// Norms in a row: 1, or one for each head.
+  /// Returns the number of norms per row: one, or one per head.
   std::int64_t heads() const { return heads_of(x.columns(), weight.numel()); }
-  /// Whether the weight's gradient is made.
+  /// Returns whether dw is computed.
   bool wants_dw() const { return dw.data() != nullptr; }
   auto tensors() const { return std::tie(x, weight, rstd, dy, dx, dw); }
   Cost cost() const {

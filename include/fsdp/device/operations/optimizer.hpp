@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// An optimizer step: the squared norm of the gradients, and the decision that the device makes of it.
+/// Parts of an optimizer step: the squared norm of the gradients, and the decision whether and how to step.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@
 
 namespace fsdp::device {
 
-/// Elements that SumOfSquares adds up before it starts a new partial sum.
+/// Number of elements per partial sum of SumOfSquares.
 inline constexpr std::int64_t sum_chunk = 16384;
 
-/// Adds the sum of squares to sum[0], in double, in an order that does not depend on the number of threads.
+/// Adds the sum of squares of x to sum[0], in double, in an order that does not depend on the number of threads.
 struct SumOfSquares {
   static constexpr std::string_view name = "sum_of_squares";
 
   Tensor<const float> x = {};
   Tensor<double> sum = {};  // [1]
 
-  /// Partial sums, which are scratch.
+  /// Returns the number of partial sums.
   std::int64_t chunks() const { return ceil_divide(x.numel(), sum_chunk); }
   auto tensors() const { return std::tie(x, sum); }
   Cost cost() const { return {.bytes = x.bytes()}; }
@@ -34,31 +34,31 @@ struct SumOfSquares {
   }
 };
 
-/// What a run decides its steps by.
+/// A run's rules for its steps.
 struct StepRules {
-  double clip = 0;              ///< largest global gradient norm; 0 is off
-  bool skips_overflow = false;  ///< after gradients that are not finite, as with a loss scale
+  double clip = 0;              ///< largest global gradient norm; 0: no clipping
+  bool skips_overflow = false;  ///< whether nonfinite gradients only skip the step, as with a loss scale
 };
 
-/// What the host gives a step.
+/// The host's inputs of a step.
 struct StepInputs {
   double lr = 0;
-  double loss_scale = 1;  ///< with which the gradients were made
+  double loss_scale = 1;  ///< that the gradients include
 };
 
-/// What the device decides of a step (DecideStep), for the optimizer and, later, the host.
+/// The device's decision on a step (DecideStep), for the optimizer and, later, the host.
 struct StepDecision {
   std::int64_t taken = 0;    ///< steps so far that changed the weights
-  double loss = 0;           ///< the ranks' sum
-  double norm = 0;           ///< of the unscaled gradients
+  double loss = 0;           ///< sum over ranks
+  double norm = 0;           ///< global norm of the unscaled gradients
   double lr = 0;             ///< of the last step taken
   float gradient_scale = 1;  ///< min(1, clip / (norm + 1e-6)) / loss_scale
-  std::int32_t skipped = 0;  ///< 1: this step leaves main weights and optimizer state as they are
-  std::int32_t stopped = 0;  ///< 1: and so do all later ones
+  std::int32_t skipped = 0;  ///< 1: this step does not change main weights and optimizer state
+  std::int32_t stopped = 0;  ///< 1: neither do all later steps
 };
 
-/// Clipping and loss scale of a step, and whether it is taken, from every rank's loss and sum of squares of gradients.
-/// `step` carries on from the step before.
+/// Decides from every rank's loss and sum of squared gradients whether a step is taken, and its factor for clipping and
+/// loss scale. `step` holds the previous step's decision on entry.
 struct DecideStep {
   static constexpr std::string_view name = "decide_step";
 
@@ -67,7 +67,7 @@ struct DecideStep {
   Tensor<const double> sums = {};        // [ranks, 2]: loss, sum of squares
   Tensor<StepDecision> step = {};        // [1]
 
-  /// Whose loss and squares are given.
+  /// Returns the number of ranks.
   std::int64_t ranks() const { return sums.rows(); }
   auto tensors() const { return std::tie(inputs, sums, step); }
   Cost cost() const { return {}; }
@@ -77,12 +77,12 @@ struct DecideStep {
   }
 };
 
-/// Main weights at rest, which an optimizer's operation writes. A gathered weight is refused in a sentence.
+/// Main weights at rest, which an optimizer's operation writes. Rejects gathered weights at compile time.
 struct MainWeights : Tensor<float> {
   MainWeights() = default;
-  /// Weights at rest, which may be written.
+  /// Takes writable weights at rest.
   MainWeights(const Tensor<float>& weights) : Tensor<float>(weights) {}
-  /// Does not compile: what is gathered cannot be stepped.
+  /// Rejects gathered weights, which are read-only, with a static_assert.
   template <class T>
   MainWeights(const Tensor<const T>&) {
     static_assert(!std::is_same_v<T, T>,

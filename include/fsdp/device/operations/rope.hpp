@@ -15,29 +15,29 @@
 
 namespace fsdp::device {
 
-/// Forward rotates a query or key to its position, backward rotates a gradient back.
+/// The direction: forward rotates a query or key to its position, backward rotates a gradient back.
 enum class Rotation : std::uint8_t { forward, backward };
 
-/// How positions turn more slowly, so that a model reaches beyond the sequences that it was first trained on.
+/// Scaling of rotary frequencies, which extends a model's context beyond the length that it was first trained on.
 struct RotaryScaling {
   /// Types of scaling, as config.json names them.
   enum class Kind : std::uint8_t {
     none,
-    linear,  ///< every frequency is divided by `factor` (Chen et al. 2023, position interpolation)
-    llama3,  ///< those of less than `low` turns within `original` positions are; those of more than `high` are not
-    yarn,    ///< pairs from `high` on are, those up to `low` are not (Peng et al. 2023, NTK by parts)
+    linear,  ///< divides every frequency by `factor` (Chen et al. 2023, position interpolation)
+    llama3,  ///< divides those of less than `low` turns within `original` positions, not those of more than `high`
+    yarn,    ///< divides those of pairs from `high` on, not those of pairs up to `low` (Peng et al. 2023, NTK by parts)
   };
   Kind kind = Kind::none;
   double factor = 1;
-  double low = 0, high = 0;  ///< between them the share grows evenly
-  double original = 0;       ///< positions of the first training
+  double low = 0, high = 0;  ///< frequencies between these bounds are interpolated linearly
+  double original = 0;       ///< context length of the first training
   double magnitude = 1;      ///< multiplies cos and sin
 
   friend bool operator==(const RotaryScaling&, const RotaryScaling&) = default;
 };
 
-/// table [S, head_dim]: cos of position * frequency(i) for i < d/2, then sin; a frequency is theta^(-2i/d), scaled.
-/// Row i is position i, or positions[i].
+/// Writes the table [S, head_dim] of rotations: in each row cos(position * frequency(i)) for i < head_dim / 2, then the
+/// sines. frequency(i) is theta^(-2i / head_dim), scaled. Row i is for position i, or positions[i] if given.
 struct RotaryTable {
   static constexpr std::string_view name = "rotary_table";
 
@@ -55,8 +55,8 @@ struct RotaryTable {
   }
 };
 
-/// Rotates all heads of x in place, by halves; the i-th row of a document takes position i of the table. Without
-/// documents each S rows are one.
+/// Rotates all heads of x in place (rotate_half). The i-th token of a document uses row i of the table. Without
+/// `documents`, every S rows are one document.
 template <class T>
 struct Rope {
   static constexpr std::string_view name = "rope";

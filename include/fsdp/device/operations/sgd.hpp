@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A step of stochastic gradient descent (optim/sgd.hpp).
+/// The optimizer step of stochastic gradient descent (optim/sgd.hpp).
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@ struct SgdRules {
   float weight_decay = 0;
 };
 
-/// g = gradient_scale * gradient + weight_decay * main; momentum = rules.momentum * momentum + g;
-/// main -= lr * (nesterov ? g + rules.momentum * momentum : momentum); model = main, rounded. Without a momentum tensor
-/// main -= lr * g. A skipped step writes `model` alone.
+/// g = gradient_scale * gradient + weight_decay * main; momentum = rules.momentum * momentum + g; main -= lr *
+/// (nesterov ? g + rules.momentum * momentum : momentum); model = main, rounded. Without a momentum tensor, main -= lr
+/// * g. A skipped step writes only `model`.
 template <class Model>
 struct SgdStep {
   static constexpr std::string_view name = "sgd";
@@ -34,7 +34,7 @@ struct SgdStep {
   MainWeights main = {};                 // [n]
   Tensor<float> momentum = {};           // [n], or empty
   Tensor<const float> gradient = {};     // [n]
-  Tensor<Model> model = {};              // [n], or empty where it is main
+  Tensor<Model> model = {};              // [n], or empty if `main` is the model
 
   auto tensors() const { return std::tie(step, main, momentum, gradient, model); }
   Cost cost() const { return {.bytes = 2 * main.bytes() + 2 * momentum.bytes() + gradient.bytes() + model.bytes()}; }

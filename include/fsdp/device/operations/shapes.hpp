@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What several operations check of their shapes.
+/// Shape checks that several operations share.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@
 
 namespace fsdp::device {
 
-/// Throws LogicError, which names the operation.
+/// Throws LogicError, which names the operation, unless both tensors have the same shape.
 template <class X, class Y>
 void require_same_shape(std::string_view operation, const Tensor<X>& x, const Tensor<Y>& y) {
   require(x.shape() == y.shape(), operation, ": tensors of ", x.numel(), " and ", y.numel(),

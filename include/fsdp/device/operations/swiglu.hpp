@@ -12,7 +12,7 @@
 
 namespace fsdp::device {
 
-/// h = silu(gate) * up; h may be gate.
+/// h = silu(gate) * up; h may alias gate.
 template <class T>
 struct SwiGlu {
   static constexpr std::string_view name = "swiglu";
@@ -29,7 +29,7 @@ struct SwiGlu {
   }
 };
 
-/// In place: gate becomes its gradient, up becomes its gradient, dh becomes h.
+/// Gradients of SwiGlu in place: overwrites gate and up with their gradients, and dh with h.
 template <class T>
 struct SwiGluBackward {
   static constexpr std::string_view name = "swiglu_backward";

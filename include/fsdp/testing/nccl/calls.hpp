@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Groups of NCCL calls as the library understands them: whether it would take them, whether ranks agree, what they do.
+/// Groups of NCCL calls, as the library treats them: whether it would accept them, whether ranks agree, and what they
+/// do.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +20,7 @@
 namespace fsdp::testing {
 
 using NcclCalls = std::vector<comm::nccl::Call>;
-/// What all ranks gave in one group.
+/// The calls of all ranks in one group.
 using NcclCallsByRank = std::map<int, NcclCalls>;
 
 inline const char* name_of(comm::nccl::Call::Kind kind) {
@@ -36,7 +37,7 @@ inline bool point_to_point(const comm::nccl::Call& call) {
   return call.kind == comm::nccl::Call::Kind::send || call.kind == comm::nccl::Call::Kind::receive;
 }
 
-/// What is sent overlaps what is written, and not as NCCL's in-place rules say.
+/// Whether send and receive buffers overlap in a way that NCCL's in-place rules do not allow.
 inline bool overlaps_wrongly(const comm::nccl::Call& call, int rank, int size) {
   using Kind = comm::nccl::Call::Kind;
   const bool rooted = call.kind == Kind::broadcast || call.kind == Kind::reduce;
@@ -49,7 +50,7 @@ inline bool overlaps_wrongly(const comm::nccl::Call& call, int rank, int size) {
   return !apart && call.to + (gathers ? rank * bytes : 0) != call.from + (scatters ? rank * bytes : 0);
 }
 
-/// Why NCCL would not take a call; empty where it would.
+/// Returns why NCCL would refuse a call; empty if it would accept it.
 inline std::string refusal_of(const comm::nccl::Call& call, int rank, int size) {
   using Kind = comm::nccl::Call::Kind;
   const bool reads = call.kind != Kind::receive;
@@ -71,7 +72,7 @@ inline NcclCalls collectives_of(const NcclCalls& calls) {
   return found;
 }
 
-/// The calls of one kind with one peer, in order.
+/// Returns the calls of one kind with one peer, in order.
 inline NcclCalls calls_with(const NcclCalls& calls, comm::nccl::Call::Kind kind, int peer) {
   NcclCalls found;
   std::copy_if(calls.begin(), calls.end(), std::back_inserter(found),
@@ -79,7 +80,7 @@ inline NcclCalls calls_with(const NcclCalls& calls, comm::nccl::Call::Kind kind,
   return found;
 }
 
-/// Two ranks whose calls do not go together, and what they have; empty where there are none.
+/// Returns text that names two ranks whose calls do not match, and these calls; empty if all match.
 inline std::string disagreement_of(const NcclCallsByRank& group) {
   using Kind = comm::nccl::Call::Kind;
   const auto compare = [](const NcclCalls& a, int rank_a, const NcclCalls& b, int rank_b,
@@ -103,8 +104,8 @@ inline std::string disagreement_of(const NcclCallsByRank& group) {
   return "";
 }
 
-/// Queues one rank's part of a group. What is summed where peers still read goes to temporary memory first: `finish`
-/// after all ranks' parts.
+/// Enqueues one rank's part of a group. Sums whose destination peers still read go to temporary memory first; call
+/// `finish` after all ranks' parts.
 template <class Device>
 class NcclPart {
  public:

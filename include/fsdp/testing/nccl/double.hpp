@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Stands in for the NCCL library: the same table of functions on the queues of a device of the host.
+/// A test double of the NCCL library: the same table of functions, on the queues of a device that runs on the host.
 ///
-/// Every group is compared over ranks before anything moves. What NCCL would refuse, or answer with a hang, is kept as
-/// a problem that names the ranks. As with the library, nothing is done when a function returns: async_error goes on.
+/// Every group is compared over ranks before any data moves. What NCCL would refuse, or hang on, is recorded as a
+/// problem that names the ranks. As with the library, work is not done when a function returns: calls of async_error
+/// advance it.
 #pragma once
 
 #include <atomic>
@@ -20,19 +21,19 @@
 
 namespace fsdp::testing {
 
-/// What one rank gave NCCL in one group.
+/// The calls that one rank made in one group.
 struct NcclGroupRecord {
   int rank = 0;
   NcclCalls calls;
 };
 
-/// The library's functions, over all ranks of this process. Device: whose queues do the work.
+/// The library's functions, over all ranks of this process. The queues of Device do the work.
 template <class Device>
 class NcclDouble {
  public:
   using Result = comm::nccl::Result;
 
-  /// To be given to comm::Nccl in place of the library's.
+  /// Returns the table of functions that replaces the library's in comm::Nccl.
   static const comm::nccl::Table& table() {
     static const comm::nccl::Table made{
         .version = [] { return 22809; },
@@ -56,11 +57,11 @@ class NcclDouble {
     return made;
   }
 
-  // What tests look at; in the order of time, while no rank runs.
+  // State for tests, in order of time. Access it only while no rank runs.
   static inline std::vector<std::string> problems;
   static inline std::vector<NcclGroupRecord> groups;
   static inline bool tells_of_aborts = true;  ///< whether peers of an aborted rank are told
-  static inline int communicators = 0;        ///< not given back
+  static inline int communicators = 0;        ///< number of communicators not yet destroyed
   static inline std::map<void*, std::size_t> memory;
   static inline std::set<void*> registered;
 
@@ -84,7 +85,7 @@ class NcclDouble {
     std::map<std::int64_t, std::map<int, std::pair<int, int>>> splits;  ///< color and key by rank
     std::map<std::pair<std::int64_t, int>, std::shared_ptr<World>> parts;
   };
-  /// What a communicator points at.
+  /// What a communicator handle points to.
   struct Member {
     std::shared_ptr<World> world;
     int rank = 0;
@@ -97,7 +98,7 @@ class NcclDouble {
   };
 
   static inline std::mutex mutex_;
-  static inline thread_local int depth_ = 0;  ///< of groups that this thread has open
+  static inline thread_local int depth_ = 0;  ///< nesting depth of this thread's open groups
   static inline thread_local std::map<Member*, NcclCalls> open_;
 
   static Member& member_of(comm::nccl::Comm comm) { return *reinterpret_cast<Member*>(comm); }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What happened before what: vector clocks of queues, and a watch over memory that finds accesses in no order.
+/// The happened-before order of queues' work: vector clocks, and a detector of unordered memory accesses (races).
 ///
-/// A queue's clock says how much of every queue's work is over before its next operation starts. Two accesses to the
-/// same bytes, one of them a write, must be ordered; the later one is checked when it is queued, whatever order the
-/// queues then really take. Idea: FastTrack (Flanagan and Freund 2009), with queues in place of threads.
+/// A queue's clock says how much of every queue's work is done before its next operation starts. Two accesses to the
+/// same bytes, at least one of them a write, must be ordered. The second one is checked when it is enqueued,
+/// independent of the order in which the queues really run. Idea: FastTrack (Flanagan and Freund 2009), with queues in
+/// place of threads.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,7 @@
 
 namespace fsdp::testing {
 
-/// Positions by queue.
+/// A vector clock: positions by queue.
 class Clock {
  public:
   std::uint64_t of(std::size_t queue) const { return queue < positions_.size() ? positions_[queue] : 0; }
@@ -24,7 +25,7 @@ class Clock {
     grow(queue);
     return ++positions_[queue];
   }
-  /// The later of both, everywhere; says whether that was news.
+  /// Takes the later position of both clocks for every queue. Returns whether that changed anything.
   bool join(const Clock& other);
   bool knows(const Clock& other) const;
 
@@ -42,26 +43,27 @@ struct Moment {
   std::string what;  ///< such as "rank 0 stream: matmul"
 };
 
-/// The device's memory, by ranges that have one history. The host's is not watched: nobody says when it is given back.
+/// The history of accesses to the device's memory, by range. Host memory is not watched, since nothing reports when it
+/// is freed.
 class MemoryOrder {
  public:
   static MemoryOrder& instance();
 
-  /// `moment` reads or writes [begin, begin + bytes); `clock` is its queue's.
+  /// Records and checks an access: `moment` reads or writes [begin, begin + bytes); `clock` is its queue's.
   void touch(const void* begin, std::int64_t bytes, bool writes, const Moment& moment, const Clock& clock);
-  /// A range was allocated.
+  /// Starts to watch a range that was allocated.
   void watch(const void* begin, std::int64_t bytes);
-  /// It was given back.
+  /// Forgets a range that was freed.
   void forget(const void* begin, std::int64_t bytes);
 
-  /// What was found since the last call, in words; at most a few.
+  /// Returns descriptions of the races found since the last call, at most a few.
   std::vector<std::string> take_races();
 
  private:
   struct History {
     std::uintptr_t end = 0;
-    Moment written;             ///< queue position 0: never
-    std::vector<Moment> reads;  ///< since then
+    Moment written;             ///< position 0: never written
+    std::vector<Moment> reads;  ///< since the last write
   };
   using Ranges = std::map<std::uintptr_t, History>;
 

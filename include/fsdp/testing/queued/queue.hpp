@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Queues as threads: operations run in order, later, with random pauses, beside the host and other queues.
+/// Queues as threads: operations run in order but later, with random pauses, concurrently with the host and other
+/// queues.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,7 @@ class WorkQueue;
 class WorkCapture;
 struct CapturedPoint;
 
-/// A point in a queue's work, with the clock of all that is over by then.
+/// A point in a queue's work, with the clock of all work that is done by then.
 class QueuedEvent {
  public:
   bool happened() const;
@@ -30,11 +31,11 @@ class QueuedEvent {
   friend class WorkQueue;
   friend class WorkCapture;
   struct State;
-  std::shared_ptr<State> state_;             ///< none: has happened
-  std::shared_ptr<CapturedPoint> captured_;  ///< where it was recorded while a graph was captured
+  std::shared_ptr<State> state_;             ///< null: the event has happened
+  std::shared_ptr<CapturedPoint> captured_;  ///< set if it was recorded during the capture of a graph
 };
 
-/// Numbers of events, by the points at which queues waited for them.
+/// Numbers of events, grouped by the points at which queues waited for them.
 using EventPoints = std::vector<std::vector<std::int64_t>>;
 
 /// One range of memory that an operation touches.
@@ -44,7 +45,7 @@ struct Access {
   bool writes = false;
 };
 
-/// Kept work, to be launched again as one.
+/// Captured work, which can be launched again as a whole.
 class WorkGraph {
  public:
   void launch(WorkQueue& queue) const;
@@ -54,7 +55,7 @@ class WorkGraph {
   std::shared_ptr<WorkCapture> kept_;
 };
 
-/// Work of one queue. The host that queues it is one thread.
+/// A queue of work. Only one host thread may enqueue work on it.
 class WorkQueue {
  public:
   explicit WorkQueue(std::string_view name = "queue");
@@ -63,29 +64,30 @@ class WorkQueue {
 
   QueuedEvent record();
   void wait(const QueuedEvent& event);
-  /// Rethrows what an operation threw.
+  /// Waits for all work. Rethrows what an operation threw.
   void synchronize();
 
-  /// Queues an operation, on a CPU stream of one thread, and checks its accesses against all others'.
+  /// Enqueues an operation, which will run on a CPU stream of one thread, and checks its accesses against all others'.
   void submit(const char* operation, std::span<const Access> accesses, std::function<void(device::Cpu::Stream&)> work);
 
-  /// Keeps what `ask` asks of this queue and of those that wait for its events, as a CUDA graph would; throws Error
-  /// for what would break the capture, or be left out of the graph without a word.
+  /// Captures what `ask` enqueues on this queue and on queues that wait for its events, as a CUDA graph would. Throws
+  /// Error for a call that would break the capture or silently be left out of the graph.
   WorkGraph capture(const std::function<void()>& ask);
 
-  /// Waits for everything that any queue of the process was asked for.
+  /// Waits for all work on all queues of the process.
   static void drain_all();
 
-  // For tests: the events that the calling host thread's schedule records, numbered by queue.
+  // For tests: access to the events that the calling host thread's schedule records, numbered by queue.
 
-  /// Forgets those so far; `events` of the next ones will be waited for by nobody.
+  /// Clears the recorded points. Events with the numbers `events` that are recorded from now on will have no effect on
+  /// queues that wait for them.
   static void leave_out(const std::vector<std::int64_t>& events);
-  /// Whether accesses are only checked, and nothing runs. For all threads.
+  /// Sets whether accesses are only checked and nothing runs. For all threads.
   static void check_only(bool on);
-  /// Those that this host's queues waited for, and learnt something by it, point by point: what a queue waits for
-  /// between two operations stands together, since one of these events may cover the others.
+  /// Returns the events that this host's queues waited for with effect, grouped by point. Events that a queue waits for
+  /// between the same two operations form one group, since one of them may cover the others.
   static EventPoints points();
-  /// Those so far are left out of `points`.
+  /// Clears the events recorded for `points`.
   static void forget_points();
 
  private:

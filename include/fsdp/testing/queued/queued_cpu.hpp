@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// An asynchronous device on the CPU: what a GPU does to the order of things, where every access is checked.
+/// An asynchronous test device on the CPU. It orders work like a GPU, and checks the order of every memory access.
 ///
-/// Operations are the CPU's, with its bits. They run later, on threads of their own; what each touches, its tensors()
-/// say.
+/// Operations are the CPU's and give the same bits. They run later, on the queues' threads. Each operation's tensors()
+/// say what it accesses.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@
 
 namespace fsdp::testing {
 
-/// The device. Queues are threads, which wait at random; events order them.
+/// The device. Queues are threads that pause at random; events order them.
 struct QueuedCpu {
   static constexpr std::string_view name = "queued-cpu";
   static constexpr bool counts_only = false;
@@ -39,26 +39,26 @@ struct QueuedCpu {
   using Graph = WorkGraph;
   class Stream;
   using Cpu = device::Cpu;
-  using Planner = Cpu::Planner;  ///< which its dry runs ask; its own stream takes no scratch: queues have their own
+  using Planner = Cpu::Planner;  ///< for its dry runs; its own stream takes no scratch, since queues have their own
 
   static std::byte* allocate(std::int64_t bytes) {
     std::byte* const data = Cpu::allocate(bytes);
     MemoryOrder::instance().watch(data, bytes);
     return data;
   }
-  /// As a GPU does, waits for all queues first.
+  /// Waits for all queues first, as a GPU does.
   static void deallocate(std::byte* data, std::int64_t bytes) {
     WorkQueue::drain_all();
     MemoryOrder::instance().forget(data, bytes);
     Cpu::deallocate(data, bytes);
   }
-  static void poison(std::byte*, std::int64_t) {}  // queues may still use what the host gave back
+  static void poison(std::byte*, std::int64_t) {}  // queues may still use memory that the host has released
   static void unpoison(std::byte*, std::int64_t) {}
   static std::byte* unbacked(std::int64_t) { return nullptr; }
-  /// Accesses in no order, in words, since the last call.
+  /// Returns descriptions of the unordered accesses since the last call.
   static std::vector<std::string> take_races() { return MemoryOrder::instance().take_races(); }
 
-  /// A graph of what `ask` enqueues, under CUDA's rules of capturing.
+  /// Returns a graph of what `ask` enqueues, under CUDA's rules of capture.
   static Graph capture(Queue& queue, const std::function<void()>& ask) { return queue.capture(ask); }
 
   static void move(Queue& queue, const std::byte* from, std::byte* to, std::int64_t bytes) {
@@ -86,7 +86,7 @@ struct QueuedCpu {
   }
 };
 
-/// Adds what an operation touches through this tensor.
+/// Adds the accesses that an operation makes through this tensor.
 template <class T>
 void list_access(std::vector<Access>& accesses, const Tensor<T>& tensor) {
   if (tensor.data() == nullptr || tensor.numel() == 0) return;
@@ -107,7 +107,7 @@ class QueuedCpu::Stream : public Queue {
   int threads_;
 };
 
-/// Every operation: a copy of it runs later, on a CPU stream; what it touches is checked now.
+/// Runs any operation: a copy of it runs later on a CPU stream; its accesses are checked now.
 template <class Op>
 void run(QueuedCpu::Stream& stream, const Op& op) {
   std::vector<Access> accesses;
@@ -119,7 +119,7 @@ static_assert(device::check_device<QueuedCpu>());
 
 }  // namespace fsdp::testing
 
-/// A CPU's scratch, though queues have their own, and memory that is not the host's.
+/// Plans the CPU's scratch, although queues have their own, and memory that the host cannot read.
 template <>
 struct fsdp::device::detail::Planning<fsdp::testing::QueuedCpu> {
   using Meta = MetaOf<testing::QueuedCpu>;

@@ -19,7 +19,7 @@ void pack(const Rows<const T>& from, T* to) {
   }
 }
 
-/// The largest of row[0, visible), ignoring NaN, which the exponentials will carry.
+/// Returns the maximum of row[0, visible), ignoring NaN, which the exponentials propagate.
 float row_maximum(const float* row, std::int64_t visible) {
   Floats first = broadcast(-infinity), second = first;
   std::int64_t column = 0;
@@ -32,7 +32,7 @@ float row_maximum(const float* row, std::int64_t visible) {
   return largest(larger(first, second));
 }
 
-/// row becomes 2^(scale * row - maximum), 0 outside [first, visible); returns its sum before rounding to T.
+/// Replaces row by 2^(scale * row - maximum), and by 0 outside [first, visible). Returns its sum before rounding to T.
 template <class T>
 float exponentiate(float* row, std::int64_t first, std::int64_t visible, std::int64_t columns, float scale,
                    float maximum) {

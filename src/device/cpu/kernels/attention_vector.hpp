@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What attention's kernels add to the vectors of vector.hpp: masks by index, 2^x, and a rounding of one instruction.
+/// Vector functions of attention's kernels, in addition to vector.hpp: masks by index, 2^x, one-instruction rounding.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace {
 
 constexpr float infinity = __builtin_inff();
 
-/// Lanes whose index is below `count`, all bits set.
+/// Returns a mask with all bits set in lanes whose index is below `count`.
 FSDP_INLINE Integers below(std::int64_t count) {
   Integers index = {};
   for (int lane = 0; lane < lanes; ++lane) index[lane] = lane;
   return index < static_cast<std::int32_t>(count);
 }
 
-/// The larger of both; `old` where `value` is NaN.
+/// Returns the larger of both; `old` if `value` is NaN.
 FSDP_INLINE Floats larger(Floats value, Floats old) {
 #if defined(__AVX512F__)
   return reinterpret_cast<Floats>(
@@ -29,7 +29,7 @@ FSDP_INLINE Floats larger(Floats value, Floats old) {
 #endif
 }
 
-/// The lanes folded onto lane 0 by halves: a short chain of dependent steps, where a loop over lanes is a long one.
+/// Reduces the lanes to lane 0 by halves, which is a shorter dependency chain than a loop over lanes.
 template <class Fold>
 FSDP_INLINE float fold_lanes(Floats value, Fold fold) {
 #if defined(__AVX512F__)
@@ -54,7 +54,7 @@ FSDP_INLINE float total(Floats value) {
   return fold_lanes(value, [](Floats a, Floats b) FSDP_INLINE_LAMBDA { return a + b; });
 }
 
-/// As store, but subnormal bf16 may become 0 where the instruction set rounds so: for tiles that a matmul reads.
+/// As store, but subnormal bf16 may become 0, depending on the instruction set. For tiles that a matmul reads.
 FSDP_INLINE void store_operand(float* to, Floats value) { store(to, value); }
 FSDP_INLINE void store_operand(bf16* to, Floats value) {
 #if defined(__AVX512BF16__)
@@ -65,9 +65,9 @@ FSDP_INLINE void store_operand(bf16* to, Floats value) {
 #endif
 }
 
-/// 2^x for x < 128, relative error below 2e-7; 0 for x < -100, so that products of results are rarely subnormal, which
-/// is slow; NaN stays NaN. x = k + f with |f| <= 1/2: 2^f by the polynomial of least relative error (Remez, 7.5e-8),
-/// 2^k by its bits.
+/// Returns 2^x for x < 128, with relative error below 2e-7; 0 for x < -100, so that products of results are rarely
+/// subnormal, which is slow; NaN stays NaN. x = k + f with |f| <= 1/2: 2^f by the polynomial of least relative error
+/// (Remez, 7.5e-8), 2^k by its bits.
 FSDP_INLINE Floats power_of_two(Floats x) {
   constexpr float to_integer = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
   const Floats shifted = x + to_integer;

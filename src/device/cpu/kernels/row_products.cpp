@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A row times the rows of a matrix, and sums of its rows: the matrix is read once, from front to back, as fast as
-/// memory gives it. oneDNN packs such a matrix first, at some 0.6 of the rate.
+/// Dot products of a row with the rows of a matrix, and weighted sums of the rows. The matrix is read once,
+/// sequentially, at memory bandwidth. oneDNN packs such a matrix first, and reaches about 0.6 of the rate.
 #include "tables.hpp"
 #include "vector.hpp"
 
@@ -15,7 +15,7 @@ void products(const T* a, const T* rows, std::int64_t stride, std::int64_t colum
                                       FSDP_INLINE_LAMBDA { return load(a + i, part) * load(rows + i, part); });
 }
 
-/// Columns [0, N registers) of the sum, kept in registers over all rows.
+/// Computes columns [0, N registers) of the sum, kept in registers over all rows.
 template <int N, class T>
 FSDP_INLINE void add_block(const T* weights, const T* rows, std::int64_t stride, float* out, std::int64_t count) {
   Floats sums[N];

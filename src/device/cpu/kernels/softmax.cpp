@@ -7,7 +7,7 @@
 namespace fsdp::device::cpu {
 namespace {
 
-/// A NaN need not show in the maximum: it does in the sum.
+/// Computes a row's maximum and sum of exp(value - maximum). The maximum may miss a NaN; the sum propagates it.
 template <class T>
 void maximum_and_sum(const T* row, std::int64_t count, float* result, double* total) {
   constexpr float least = -__builtin_inff();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the kernels of one instruction set offer: tables of plain functions over rows or ranges of elements.
+/// The kernel tables of one instruction set: plain functions over rows or ranges of elements.
 ///
 /// A kernel runs on the caller's thread. Strides count elements from one row to the next.
 #pragma once
@@ -33,11 +33,11 @@ struct ByType {
   }
 };
 
-/// Of a row, or a part of one that begins at `column`.
+/// The scaling of a row, or of a part that begins at `column`.
 struct Scaling {
   float factor = 1;
   bool accumulate = false;
-  std::uint32_t dropped_below = 0, row = 0, column = 0;  ///< of dropout (device/dropout.hpp)
+  std::uint32_t dropped_below = 0, row = 0, column = 0;  ///< for dropout (device/dropout.hpp)
 };
 
 template <class T>
@@ -58,7 +58,7 @@ template <class T>
 struct NormFunctions {
   void (*forward)(const T* x, std::int64_t x_stride, const T* w, float eps, T* y, std::int64_t y_stride, float* rstd,
                   std::int64_t rows, std::int64_t columns);
-  /// Adds to dw[columns], row after row. dx may be dy.
+  /// Adds to dw[columns], row by row. dx may alias dy.
   void (*backward)(const T* x, std::int64_t x_stride, const T* w, const float* rstd, const T* dy,
                    std::int64_t dy_stride, T* dx, std::int64_t dx_stride, bool accumulate, float* dw, std::int64_t rows,
                    std::int64_t columns);
@@ -78,14 +78,14 @@ struct RowProductKernels : ByType<RowProductFunctions> {};
 
 template <class T>
 struct RopeFunctions {
-  /// One token: `heads` heads of `head_dim`, one after the other; `sign` is 1 forward, -1 backward.
+  /// Rotates one token: `heads` heads of `head_dim`, one after the other. `sign` is 1 forward, -1 backward.
   void (*rotate)(T* x, const float* table_row, float sign, std::int64_t heads, std::int64_t head_dim);
 };
 struct RopeKernels : ByType<RopeFunctions> {};
 
 template <class T>
 struct SoftmaxFunctions {
-  /// The row's largest value, and the sum of exp(value - largest).
+  /// Computes the row's largest value, and the sum of exp(value - largest).
   void (*maximum_and_sum)(const T* row, std::int64_t count, float* maximum, double* sum);
   /// row = exp(row - maximum) * factor.
   void (*scaled_exponential)(T* row, std::int64_t count, float maximum, float factor);
@@ -96,11 +96,11 @@ struct OptimizerKernels {
   /// `model` may be null.
   void (*adamw)(const AdamWFactors& factors, float* main, float* first_moment, float* second_moment,
                 const float* gradient, bf16* model, std::int64_t count);
-  /// In double, in sixteen interleaved sums: the same bits from every set.
+  /// Sums in double, in sixteen interleaved sums, so that every instruction set gives the same bits.
   double (*sum_of_squares)(const float* x, std::int64_t count);
 };
 
-/// Constants of SGD as its elements use them.
+/// SGD's constants, as its elements use them.
 struct SgdFactors {
   float gradient_scale = 1, lr = 0, momentum = 0, weight_decay = 0;
   bool nesterov = false;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The vectors that kernels are written in: one register of floats of the set being compiled for.
+/// The vector type of kernels: one register of floats of the current instruction set.
 ///
-/// Compiler vector types, so that both compilers make the same loops. Everything is in an anonymous namespace and
-/// forced inline: each instruction set has its own copy. bf16 is widened on load and rounded on store.
+/// It is a compiler vector type, so that both compilers generate the same loops. Everything is in an anonymous
+/// namespace and forced inline, so that each instruction set has its own copy. bf16 is widened on load and rounded on
+/// store.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,7 @@ using Words [[gnu::vector_size(lanes * 4)]] = std::uint32_t;
 using Integers [[gnu::vector_size(lanes * 4)]] = std::int32_t;
 using HalfWords [[gnu::vector_size(lanes * 2)]] = std::uint16_t;
 
-/// A whole register, where a count of elements stands for the end of a range.
+/// Tag of a whole register, in place of the element count at the end of a range.
 struct Whole {};
 
 /// Calls step(index, Whole) for every whole register of [0, count), then step(index, elements left).
@@ -69,7 +70,7 @@ FSDP_INLINE Floats load(const bf16* from, Whole = {}) {
   return widen(halves);
 }
 
-/// The last `count` < lanes elements; the other lanes are 0.
+/// Loads the last `count` < lanes elements; the other lanes are 0.
 FSDP_INLINE Floats load(const float* from, std::int64_t count) {
   Floats value = {};
   __builtin_memcpy(&value, from, static_cast<std::size_t>(count) * sizeof(float));
@@ -81,7 +82,7 @@ FSDP_INLINE Floats load(const bf16* from, std::int64_t count) {
   return widen(halves);
 }
 
-/// bf16's rounding: to nearest, ties to even; NaN stays NaN. With AVX-512, numbers below 2^-126 become 0.
+/// Rounds to bf16: to nearest, ties to even; NaN stays NaN. With AVX-512 BF16, numbers below 2^-126 become 0.
 FSDP_INLINE HalfWords narrow(Floats value) {
 #if defined(__AVX512BF16__)
   return reinterpret_cast<HalfWords>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(value)));
@@ -106,17 +107,17 @@ FSDP_INLINE void store(bf16* to, Floats value, std::int64_t count) {
   __builtin_memcpy(static_cast<void*>(to), &halves, static_cast<std::size_t>(count) * sizeof(bf16));
 }
 
-/// The value that memory of type T would keep.
+/// Returns the value after rounding to T.
 FSDP_INLINE Floats rounded_to(float, Floats value) { return value; }
 FSDP_INLINE Floats rounded_to(bf16, Floats value) { return widen(narrow(value)); }
 
-/// Lanes of `yes` where `condition` holds, else of `no`.
+/// Returns lanes of `yes` where `condition` holds, else of `no`.
 FSDP_INLINE Floats select(Integers condition, Floats yes, Floats no) {
   return reinterpret_cast<Floats>((condition & reinterpret_cast<Integers>(yes)) |
                                   (~condition & reinterpret_cast<Integers>(no)));
 }
 
-/// The smaller or larger of each pair; `second` where one of them is NaN.
+/// Return the smaller or larger of each pair; `second` if either is NaN.
 FSDP_INLINE Floats smaller_of(Floats first, Floats second) {
 #if defined(__AVX512F__)
   return reinterpret_cast<Floats>(
@@ -146,7 +147,7 @@ FSDP_INLINE Floats larger_of(Floats first, Floats second) {
 #endif
 }
 
-/// `value` in the first `count` lanes, `other` in the rest.
+/// Returns `value` in the first `count` lanes, `other` in the rest.
 FSDP_INLINE Floats keep(Floats value, Whole, float) { return value; }
 FSDP_INLINE Floats keep(Floats value, std::int64_t count, float other) {
   Floats kept = broadcast(other);
@@ -154,7 +155,7 @@ FSDP_INLINE Floats keep(Floats value, std::int64_t count, float other) {
   return kept;
 }
 
-/// The halves are added until one number is left.
+/// Adds the lanes by halves.
 FSDP_INLINE float sum(Floats value) {
 #if defined(__AVX2__)
   __m256 whole;
@@ -206,7 +207,7 @@ FSDP_INLINE Floats square_root(Floats value) {
 #endif
 }
 
-/// x 2^n for whole n in [-150, 129]. In two factors, because 2^n alone may not be a float.
+/// Returns x * 2^n for whole n in [-150, 129], by two factors, because 2^n alone may not be a float.
 FSDP_INLINE Floats scaled(Floats x, Floats n) {
 #if defined(__AVX512F__)
   return reinterpret_cast<Floats>(
@@ -220,7 +221,7 @@ FSDP_INLINE Floats scaled(Floats x, Floats n) {
 #endif
 }
 
-/// e^x within about 1 ulp, down to subnormals; 0 and infinity outside the range; NaN stays NaN.
+/// Returns e^x within about 1 ulp, down to subnormals; 0 and infinity outside the range; NaN stays NaN.
 /// Polynomial: S. Moshier, Cephes, expf.
 FSDP_INLINE Floats exponential(Floats x) {
   x = larger_of(broadcast(-104.0f), smaller_of(broadcast(89.0f), x));

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The cores that a rank has: affinity masks, the launcher's binding and control groups' quotas say so.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include <comm/ranks.hpp>
+
+namespace fsdp::train {
+
+/// Cores, and the ranks that run on them.
+struct SharedCores {
+  std::int64_t cores = 1;
+  std::int64_t ranks = 1;
+  friend bool operator==(const SharedCores&, const SharedCores&) = default;
+};
+
+/// Those of `rank`. `masks`: by rank, as device::affinity_mask writes them. `hosts`: by rank, or empty where there is
+/// one. `quota`: cores that control groups leave to all ranks of its host; it counts where it leaves a rank less than
+/// its mask does.
+SharedCores shared_cores(std::span<const std::string> masks, std::span<const std::string> hosts, std::size_t rank,
+                         std::optional<int> quota);
+
+/// Ranks tell each other where they run, for cores_shared_by. Collective; `launch` calls it before anything else.
+void agree_on_cores(const comm::Ranks& ranks);
+
+/// What agree_on_cores found for that many ranks: those of the rank that has least, since ranks do equal work and wait
+/// for one another. Without it, the cores of this process, shared by all ranks of the machine.
+SharedCores cores_shared_by(int ranks);
+
+}  // namespace fsdp::train

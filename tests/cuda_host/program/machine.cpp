@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The doubles as a program finds them that knows nothing of them: what the environment says is planted before main.
+///
+///   TESSERA_DOUBLE_GPUS=N         GPUs of the machine (2)
+///   TESSERA_DOUBLE_GPU_BYTES=N    memory of each
+///   TESSERA_DOUBLE_FOLDER=PATH    where processes that are ranks of NCCL find each other
+///   TESSERA_DOUBLE_FAULT=CALL:N   the Nth call of that function fails
+///   TESSERA_DOUBLE_REPORT=FILE    gets, at the end: `left KIND N` of what was not given back, `peak BYTES` of the
+///   fullest
+///                                 GPU, `calls FUNCTION N`
+/// A broken rule is a line on stderr that begins with "double:". Nobody but its own deadlines ends the program.
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+#include "../doubles/machine.hpp"
+#include "../doubles/nccl.hpp"
+
+namespace fsdp::testing::cuda_host {
+namespace {
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+class FromEnvironment {
+ public:
+  FromEnvironment() {
+    Machine& machine = Machine::instance();
+    const std::string gpus = variable("TESSERA_DOUBLE_GPUS"), bytes = variable("TESSERA_DOUBLE_GPU_BYTES");
+    machine.reset(gpus.empty() ? 2 : std::stoi(gpus));
+    if (!bytes.empty()) machine.device_bytes = std::stoull(bytes);
+    machine.patience = std::chrono::minutes(5);
+    machine.tell = [](const std::string& problem) { std::fprintf(stderr, "double: %s\n", problem.c_str()); };
+    share_nccl(variable("TESSERA_DOUBLE_FOLDER"));
+    if (const std::string fault = variable("TESSERA_DOUBLE_FAULT"); !fault.empty()) {
+      const auto colon = fault.find(':');
+      machine.fail(fault.substr(0, colon), cudaErrorUnknown, std::stoi(fault.substr(colon + 1)));
+    }
+  }
+  ~FromEnvironment() {
+    if (report_.empty()) return;
+    const Machine& machine = Machine::instance();
+    std::ofstream file(report_);
+    for (const auto& [kind, count] : machine.held()) file << "left " << kind << ' ' << count << '\n';
+    file << "peak " << machine.most_bytes() << '\n';
+    for (const auto& [function, count] : machine.calls()) file << "calls " << function << ' ' << count << '\n';
+  }
+
+ private:
+  std::string report_ = variable("TESSERA_DOUBLE_REPORT");
+} from_environment;
+
+}  // namespace
+}  // namespace fsdp::testing::cuda_host
