@@ -65,7 +65,7 @@ function(tessera_default_stacks out)
   endforeach()
   list(APPEND stacks ${TESSERA_RARE_STACKS})
   if(TARGET tessera_nccl AND TARGET tessera_cuda)  # another device: these share no code with the others
-    foreach(sharding sharded grouped replicated)
+    foreach(sharding sharded grouped hybrid_full replicated)
       list(APPEND stacks "${sharding}/nccl/bf16")
     endforeach()
     list(APPEND stacks "sharded/nccl/fp32")

@@ -4,9 +4,9 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <utility>
 #include <vector>
@@ -59,6 +59,8 @@ Values collect(Module& module, View view, Has has) {
     total += static_cast<std::size_t>(parameter.shape.numel());
   }
   std::vector<std::int64_t> bits(total), holders(total);
+  // f(index of the piece's first element among all, its elements' bits, how many). Its loops use pointers, since they
+  // are long and compiled with -O0.
   const auto for_each = [&](bool owned_only, auto f) {
     for (std::size_t index = 0; index < module.pieces().size(); ++index) {
       const auto& piece = module.pieces()[index];
@@ -67,9 +69,10 @@ Values collect(Module& module, View view, Has has) {
       using Element = std::remove_pointer_t<decltype(tensor.data())>;
       device::OnHost<typename Module::Device, Element> host(module.stream(), tensor);
       const auto values = host.values();
-      const std::size_t at = offsets.at(piece.parameter->name) + static_cast<std::size_t>(piece.begin);
-      for (std::int64_t i = 0; i < values.numel(); ++i)
-        f(at + static_cast<std::size_t>(i), std::bit_cast<std::int32_t>(values[i]));
+      static_assert(sizeof(values[0]) == sizeof(std::int32_t));
+      std::vector<std::int32_t> found(static_cast<std::size_t>(values.numel()));
+      std::memcpy(found.data(), values.data(), found.size() * sizeof(std::int32_t));
+      f(offsets.at(piece.parameter->name) + static_cast<std::size_t>(piece.begin), found.data(), found.size());
     }
   };
   auto& communicator = module.communicator();
@@ -78,24 +81,31 @@ Values collect(Module& module, View view, Has has) {
       if (!has(parameter, group.facts().trainable) && communicator.rank() == 0)
         std::fill_n(holders.begin() + static_cast<std::ptrdiff_t>(offsets.at(parameter.name)), parameter.shape.numel(),
                     1);
-  for_each(true, [&](std::size_t at, std::int32_t value) {
-    bits[at] += value;
-    ++holders[at];
+  for_each(true, [&](std::size_t at, const std::int32_t* found, std::size_t count) {
+    std::int64_t *sum = bits.data() + at, *held = holders.data() + at;
+    for (std::size_t i = 0; i < count; ++i) {
+      sum[i] += found[i];
+      ++held[i];
+    }
   });
   comm::reduce(communicator, std::span(bits), comm::Reduction::sum, {"collected values"});
   comm::reduce(communicator, std::span(holders), comm::Reduction::sum, {"holders"});
   EXPECT_EQ(std::count(holders.begin(), holders.end(), 1), std::ssize(holders))
       << "an element is held by none or by several";
   std::int64_t other = 0;
-  for_each(false, [&](std::size_t at, std::int32_t value) { other += bits[at] == value ? 0 : 1; });
+  for_each(false, [&](std::size_t at, const std::int32_t* found, std::size_t count) {
+    const std::int64_t* const sum = bits.data() + at;
+    for (std::size_t i = 0; i < count; ++i) other += sum[i] == found[i] ? 0 : 1;
+  });
   EXPECT_EQ(other, 0) << "elements that differ between ranks";
 
   Values values;
   for (const NamedParameter& parameter : parameters) {
+    const auto begin = bits.begin() + static_cast<std::ptrdiff_t>(offsets.at(parameter.name));
+    const std::vector<std::int32_t> whole(begin, begin + parameter.shape.numel());
     auto& list = values[parameter.name];
-    for (std::int64_t i = 0; i < parameter.shape.numel(); ++i)
-      list.push_back(
-          std::bit_cast<float>(static_cast<std::int32_t>(bits[offsets[parameter.name] + static_cast<std::size_t>(i)])));
+    list.resize(whole.size());
+    std::memcpy(list.data(), whole.data(), whole.size() * sizeof(std::int32_t));
   }
   return values;
 }

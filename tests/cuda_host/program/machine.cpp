@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The doubles as a program finds them that knows nothing of them: what the environment says is planted before main.
+/// Configures the doubles of CUDA and NCCL from the environment, before `main` of a program that knows nothing of them.
 ///
 ///   TESSERA_DOUBLE_GPUS=N         GPUs of the machine (2)
 ///   TESSERA_DOUBLE_GPU_BYTES=N    memory of each
 ///   TESSERA_DOUBLE_FOLDER=PATH    where processes that are ranks of NCCL find each other
 ///   TESSERA_DOUBLE_FAULT=CALL:N   the Nth call of that function fails
-///   TESSERA_DOUBLE_REPORT=FILE    gets, at the end: `left KIND N` of what was not given back, `peak BYTES` of the
-///   fullest
-///                                 GPU, `calls FUNCTION N`
-/// A broken rule is a line on stderr that begins with "double:". Nobody but its own deadlines ends the program.
+///   TESSERA_DOUBLE_REPORT=FILE    gets, at the end: `left KIND N` of what was not given back, `peak BYTES` of the GPU
+///                                 with the highest peak, `calls FUNCTION N`
+/// A broken rule is a line on stderr that begins with "double:"; it does not end the program.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>

@@ -65,7 +65,7 @@ if [ "${TESSERA_SWEEP:-whole}" = whole ]; then
       for precision in fp32 bf16; do check_graphs $sharding $precision $ranks; done
     done
     check_graphs replicated bf16 $ranks
-    [ $ranks -lt 2 ] || for sharding in fsdp2:2 hybrid:2; do check_graphs $sharding bf16 $ranks; done
+    [ $ranks -lt 2 ] || for sharding in fsdp2:2 hybrid:2 hybrid:2:full; do check_graphs $sharding bf16 $ranks; done
   done
 else
   check fsdp2 fp32 1
@@ -74,7 +74,8 @@ else
   check_graphs zero2 fp32 2
   check zero3 bf16 2
   check fsdp2:2 bf16 4
-  check_graphs hybrid:2 bf16 4
+  check hybrid:2 bf16 4
+  check_graphs hybrid:2:full bf16 4
   check replicated bf16 2
   check fsdp2 bf16 8
 fi
