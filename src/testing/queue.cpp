@@ -19,9 +19,10 @@
 namespace fsdp::testing {
 namespace {
 
-/// Guards all queues and events. One mutex is enough, since there are few of them.
+/// Guards all queues and events. One mutex is enough, since there are few of them; but each queue and event wakes only
+/// those that wait for it.
 std::mutex mutex;
-std::condition_variable changed;
+std::condition_variable idle;  ///< a queue has done all its tasks, or ends
 std::atomic<bool> nothing_runs = false;
 
 /// The clock of a host thread that makes queues (a rank). What the thread has waited for happens before anything that
@@ -40,6 +41,7 @@ struct QueuedEvent::State {
   std::int64_t number = -1;  ///< number among the events of its host's schedule
   bool left_out = false;
   bool happened = false;
+  std::condition_variable occurred;
 };
 
 bool QueuedEvent::happened() const {
@@ -67,7 +69,7 @@ struct WorkQueue::State {
     std::minstd_rand random(static_cast<unsigned>(id + 1));
     std::unique_lock lock(mutex);
     for (;;) {
-      changed.wait(lock, [&] { return closing || !tasks.empty(); });
+      pushed.wait(lock, [&] { return closing || !tasks.empty(); });
       if (tasks.empty()) return;
       const Task task = std::move(tasks.front());
       tasks.pop_front();
@@ -82,7 +84,8 @@ struct WorkQueue::State {
       lock.lock();
       if (thrown) failure = thrown;
       ++done;
-      changed.notify_all();
+      finished.notify_all();
+      if (done == asked) idle.notify_all();
     }
   }
 
@@ -91,7 +94,7 @@ struct WorkQueue::State {
     if (!thread.joinable()) thread = std::thread([this] { run(); });
     tasks.push_back(std::move(task));
     ++asked;
-    changed.notify_all();
+    pushed.notify_one();
   }
 
   /// Events are numbered by queue, since the order in which different queues record them depends on timing.
@@ -117,6 +120,8 @@ struct WorkQueue::State {
   Clock clock;
   std::deque<Task> tasks;
   std::uint64_t asked = 0, done = 0;
+  std::condition_variable pushed;    ///< there is a task, or the queue ends
+  std::condition_variable finished;  ///< another task is done
   bool closing = false;
   std::exception_ptr failure;
   std::thread thread;
@@ -140,7 +145,8 @@ WorkQueue::~WorkQueue() {
     state_->closing = true;
     State::all.erase(state_.get());
     if (State::all.empty()) State::made = 0;  // keeps clocks short: nothing refers to old queues any more
-    changed.notify_all();
+    state_->pushed.notify_one();
+    idle.notify_all();
   }
   if (state_->thread.joinable()) state_->thread.join();
 }
@@ -184,7 +190,7 @@ QueuedEvent WorkQueue::record_now() {
   state_->push([point = event.state_](device::Cpu::Stream&) {
     const std::lock_guard lock(mutex);
     point->happened = true;
-    changed.notify_all();
+    point->occurred.notify_all();
   });
   return event;
 }
@@ -197,7 +203,7 @@ void WorkQueue::wait_now(const QueuedEvent& event) {
   if (nothing_runs) return;
   state_->push([point = event.state_](device::Cpu::Stream&) {
     std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return point->happened; });
+    point->occurred.wait(lock, [&] { return point->happened; });
   });
 }
 
@@ -205,7 +211,7 @@ void WorkQueue::synchronize() {
   WorkCapture::refuse("the host waits for a queue");
   std::unique_lock lock(mutex);
   const std::uint64_t last = state_->asked;
-  changed.wait(lock, [&] { return state_->done >= last; });
+  state_->finished.wait(lock, [&] { return state_->done >= last; });
   host.join(state_->clock);
   if (state_->failure) std::rethrow_exception(std::exchange(state_->failure, nullptr));
 }
@@ -223,7 +229,7 @@ void WorkQueue::submit_now(const char* operation, std::span<const Access> access
 
 void WorkQueue::drain_all() {
   std::unique_lock lock(mutex);
-  changed.wait(lock, [] {
+  idle.wait(lock, [] {
     for (const State* state : State::all)
       if (state->done < state->asked) return false;
     return true;
