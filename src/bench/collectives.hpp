@@ -166,7 +166,7 @@ void measure_collectives(const BenchOptions& options, std::list<CommWay<Comm>>& 
 template <class Comm>
 int measure_comm(const BenchOptions& options) {
   return train::launch<Comm>(options.launch, [&options](Comm& communicator) {
-    const int threads = train::rank_threads(options.launch, communicator);
+    const int threads = train::rank_threads(options.launch.threads, communicator.size());
     use_threads(threads);
     // If the communicator has shared windows, measures it without them as well.
     std::int64_t has_windows = comm::shared_memory(communicator, 1) != nullptr;

@@ -81,7 +81,7 @@ int measure_generation(const BenchOptions& options, const typename Model::Stack:
     const auto sharding = cli::sharding_of<typename Stack::Sharding>(options.stack.sharding);
     const std::int64_t tokens = options.seq_len > 0 ? options.seq_len : 128;
     require<InputError>(tokens > 1, "bench generate: --seq-len 1 leaves no token to begin from; give at least 2");
-    const int threads = train::rank_threads(options.launch, communicator);
+    const int threads = train::rank_threads(options.launch.threads, communicator.size());
     const train::StepSize size{
         .sequences = 1, .sequence_length = tokens - 1, .threads = threads, .logit_rows = 1, .cached_rows = tokens};
     train::Evaluation<Model> evaluation(communicator, Model(step_model(options)), size, sharding, tiling,

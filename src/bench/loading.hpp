@@ -31,7 +31,7 @@ int measure_loading(const BenchOptions& options, const typename Model::Stack::Ti
   require<InputError>(!options.model.empty(), "bench load: --model is missing; give a folder with weights");
   return train::launch<Comm>(options.launch, [&](Comm& communicator) {
     const auto sharding = cli::sharding_of<typename Stack::Sharding>(options.stack.sharding);
-    const int threads = train::rank_threads(options.launch, communicator);
+    const int threads = train::rank_threads(options.launch.threads, communicator.size());
     train::Evaluation<Model> evaluation(communicator, Model(step_model(options)),
                                         {.sequences = 1, .sequence_length = 8, .threads = threads}, sharding, tiling);
     std::vector<std::filesystem::path> paths;

@@ -194,7 +194,7 @@ class StepRun {
             .sequences = 1,
             .shape = {.sequence_length = options.seq_len > 0 ? options.seq_len : 2048,
                       .micro_batches = 1,
-                      .threads = train::rank_threads(options.launch, communicator),
+                      .threads = train::rank_threads(options.launch.threads, communicator.size()),
                       .step_work = with_.step_work()},
             .matmuls = &matmuls_};
   }

@@ -8,6 +8,7 @@
 #include <fsdp/device/cpu.hpp>
 #include <fsdp/train/agreement.hpp>
 #include <fsdp/train/launch.hpp>
+#include <fsdp/train/options.hpp>
 
 #include "../core/control_groups.hpp"
 
@@ -22,7 +23,7 @@ bool overlap(const std::string& a, const std::string& b) {
 
 bool has_less(const SharedCores& a, const SharedCores& b) { return a.cores * b.ranks < b.cores * a.ranks; }
 
-/// Ranks that are threads of this process write it at once, all the same.
+/// What agree_on_cores found. Ranks that are threads of this process write it concurrently, with equal values.
 struct Agreed {
   std::mutex mutex;
   int world = 0;
@@ -67,6 +68,11 @@ SharedCores cores_shared_by(int ranks) {
     if (agreed().world == ranks) return agreed().shared;
   }
   return {.cores = device::available_cores(), .ranks = ranks_on_this_machine(ranks)};
+}
+
+int rank_threads(std::int64_t asked, int ranks) {
+  const SharedCores shared = cores_shared_by(ranks);
+  return static_cast<int>(threads_per_rank(asked, shared.cores, shared.ranks));
 }
 
 }  // namespace fsdp::train

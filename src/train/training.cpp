@@ -6,15 +6,13 @@
 namespace fsdp::train {
 
 plan::Request plan_request(const StepSize& size, int ranks, int rank, Purpose purpose) {
-  const SharedCores shared = cores_shared_by(ranks);
-  const std::int64_t threads = threads_per_rank(size.threads, shared.cores, shared.ranks);
   return {.ranks = ranks,
           .rank = rank,
           .sequences = size.sequences,
           .fewer = size.fewer,
           .shape = {.sequence_length = size.sequence_length,
                     .micro_batches = size.micro_batches,
-                    .threads = static_cast<int>(threads),
+                    .threads = rank_threads(size.threads, ranks),
                     .cached_rows = size.cached_rows},
           .purpose = purpose,
           .logit_rows = size.logit_rows};

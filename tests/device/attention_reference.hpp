@@ -105,6 +105,13 @@ inline Results attend(const AttentionShape& shape, const Inputs& in, Rounding ro
   return r;
 }
 
+/// The columns of q, k or v (index 0, 1, 2) in a matrix that holds them side by side.
+template <class T>
+Tensor<T> part_of(Tensor<T> qkv, const AttentionShape& shape, int index) {
+  const std::int64_t q = shape.heads * shape.head_dim, kv = shape.kv_heads * shape.head_dim;
+  return qkv.slice_columns(index == 0 ? 0 : q + (index - 1) * kv, q + index * kv);
+}
+
 /// What a module holds: q, k and v are columns of one matrix, so are their gradients.
 template <class T>
 struct Buffers {
@@ -117,10 +124,7 @@ struct Buffers {
         dout(Matrix<T>::random(2, s.tokens(), s.heads * s.head_dim, 2)),
         lse(s.sequences * s.heads, s.sequence_length) {}
 
-  Tensor<T> part(Matrix<T>& matrix, int index) const {
-    const std::int64_t q = shape.heads * shape.head_dim, kv = shape.kv_heads * shape.head_dim;
-    return matrix.view().slice_columns(index == 0 ? 0 : q + (index - 1) * kv, q + index * kv);
-  }
+  Tensor<T> part(Matrix<T>& matrix, int index) const { return part_of(matrix.view(), shape, index); }
   void forward(Cpu::Stream& stream) {
     device::enqueue(stream, device::Attention<T>{.shape = shape,
                                                  .q = part(qkv, 0),
@@ -141,14 +145,7 @@ struct Buffers {
                                                          .dk = part(dqkv, 1),
                                                          .dv = part(dqkv, 2)});
   }
-  Values values(Matrix<T>& matrix, int index) const {
-    Values result;
-    const Tensor<T> view = part(matrix, index);
-    for (std::int64_t row = 0; row < view.rows(); ++row)
-      for (std::int64_t column = 0; column < view.columns(); ++column)
-        result.push_back(static_cast<double>(static_cast<float>(view.row(row)[column])));
-    return result;
-  }
+  Values values(Matrix<T>& matrix, int index) const { return values_of(part(matrix, index)); }
   Inputs inputs() { return {values(qkv, 0), values(qkv, 1), values(qkv, 2), dout.values()}; }
   Results results() { return {out.values(), lse.values(), values(dqkv, 0), values(dqkv, 1), values(dqkv, 2)}; }
 

@@ -27,11 +27,7 @@ struct CudaBuffers {
         dout(rank, host_dout),
         lse(rank, host_lse) {}
 
-  Tensor<T> part(const OnDevice<T>& matrix, int index) const { return cut(matrix.view(), index); }
-  Tensor<T> cut(Tensor<T> view, int index) const {
-    const std::int64_t q = shape.heads * shape.head_dim, kv = shape.kv_heads * shape.head_dim;
-    return view.slice_columns(index == 0 ? 0 : q + (index - 1) * kv, q + index * kv);
-  }
+  Tensor<T> part(const OnDevice<T>& matrix, int index) const { return part_of(matrix.view(), shape, index); }
   void run(CudaRank& rank) {
     enqueue_all(rank);
     back();
@@ -57,14 +53,7 @@ struct CudaBuffers {
   }
   /// All results, once they are there.
   void back() { out.back(), lse.back(), dqkv.back(); }
-  Values values(Matrix<T>& matrix, int index) const {
-    Values result;
-    const Tensor<T> view = cut(matrix.view(), index);
-    for (std::int64_t row = 0; row < view.rows(); ++row)
-      for (std::int64_t column = 0; column < view.columns(); ++column)
-        result.push_back(static_cast<double>(static_cast<float>(view.row(row)[column])));
-    return result;
-  }
+  Values values(Matrix<T>& matrix, int index) const { return values_of(part_of(matrix.view(), shape, index)); }
   Inputs inputs() { return {values(host_qkv, 0), values(host_qkv, 1), values(host_qkv, 2), host_dout.values()}; }
   Results results() {
     return {host_out.values(), host_lse.values(), values(host_dqkv, 0), values(host_dqkv, 1), values(host_dqkv, 2)};

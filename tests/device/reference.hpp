@@ -26,6 +26,16 @@ using Values = std::vector<double>;
 
 using fsdp::testing::number_at;
 
+/// All elements, row by row.
+template <class T>
+Values values_of(Tensor<T> view) {
+  Values values;
+  for (std::int64_t row = 0; row < view.rows(); ++row)
+    for (std::int64_t column = 0; column < view.columns(); ++column)
+      values.push_back(static_cast<double>(static_cast<float>(view.row(row)[column])));
+  return values;
+}
+
 /// Owns [rows, columns] with `gap` elements between rows. Starts as NaN everywhere, gaps as 77.
 template <class T>
 class Matrix {
@@ -53,13 +63,7 @@ class Matrix {
   void set(const F& f) {
     for (std::int64_t i = 0; i < rows_ * columns_; ++i) at(i / columns_, i % columns_) = T(static_cast<float>(f(i)));
   }
-  Values values() const {
-    Values result;
-    for (std::int64_t row = 0; row < rows_; ++row)
-      for (std::int64_t column = 0; column < columns_; ++column)
-        result.push_back(static_cast<double>(static_cast<float>(view().row(row)[column])));
-    return result;
-  }
+  Values values() const { return values_of(view()); }
   bool gaps_untouched() const {
     for (std::int64_t row = 0; row < rows_; ++row)
       for (std::int64_t column = columns_; column < columns_ + gap_; ++column)

@@ -19,17 +19,20 @@ struct SharedCores {
   friend bool operator==(const SharedCores&, const SharedCores&) = default;
 };
 
-/// Those of `rank`. `masks`: by rank, as device::affinity_mask writes them. `hosts`: by rank, or empty where there is
-/// one. `quota`: cores that control groups leave to all ranks of its host; it counts where it leaves a rank less than
-/// its mask does.
+/// Returns the cores that `rank` may run on, and how many ranks share them. `masks`: by rank, as device::affinity_mask
+/// writes them. `hosts`: by rank, or empty where there is one. `quota`: cores that control groups leave to all ranks of
+/// its host; it counts where it leaves a rank less than its mask does.
 SharedCores shared_cores(std::span<const std::string> masks, std::span<const std::string> hosts, std::size_t rank,
                          std::optional<int> quota);
 
 /// Ranks tell each other where they run, for cores_shared_by. Collective; `launch` calls it before anything else.
 void agree_on_cores(const comm::Ranks& ranks);
 
-/// What agree_on_cores found for that many ranks: those of the rank that has least, since ranks do equal work and wait
-/// for one another. Without it, the cores of this process, shared by all ranks of the machine.
+/// Returns what agree_on_cores found for that many ranks: the cores of the rank that has least, since ranks do equal
+/// work and wait for one another. Without it, the cores of this process, shared by all ranks of the machine.
 SharedCores cores_shared_by(int ranks);
+
+/// Returns the threads of each of `ranks` ranks: `asked` if above 0, else its part of cores_shared_by, at least 1.
+int rank_threads(std::int64_t asked, int ranks);
 
 }  // namespace fsdp::train

@@ -75,11 +75,4 @@ int planned_ranks(const LaunchOptions& launch) {
 /// Returns how many of the ranks run on this machine and share its cores: the launcher's number, or else all of them.
 int ranks_on_this_machine(int ranks);
 
-/// Returns the threads of each rank: those that the user asked for, or else this machine's cores divided by its ranks.
-template <class Comm>
-int rank_threads(const LaunchOptions& launch, const Comm& communicator) {
-  const SharedCores shared = cores_shared_by(communicator.size());
-  return static_cast<int>(threads_per_rank(launch.threads, shared.cores, shared.ranks));
-}
-
 }  // namespace fsdp::train

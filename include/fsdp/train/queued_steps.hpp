@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Steps between the host's asking and their report, with the loss scale and the count of tokens that follow from them.
+/// Steps that the host has enqueued and not yet reported, with the loss scale and tokens that follow from them.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ struct MatmulPeak;
 
 namespace fsdp::train {
 
-/// What the host knows of a step when it asks the device for it.
+/// What the host knows of a step when it enqueues it.
 struct QueuedStep {
   std::int64_t number;  ///< the first is 1
   BatchCounts counts;
@@ -31,33 +31,34 @@ struct QueuedStep {
   double targets() const;
 };
 
-/// The oldest step is reported first. On an asynchronous device that is one step late: the next one is on its way by
-/// then, with the loss scale of before.
+/// Enqueued steps, reported in their order. On an asynchronous device a step is reported after the next one was
+/// enqueued, which therefore has the loss scale of before.
 class QueuedSteps {
  public:
   /// Both must outlive it.
   QueuedSteps(const TrainOptions& options, RunLog& log);
 
-  /// Carries on from a checkpoint.
+  /// Continues from a checkpoint.
   void restore(std::int64_t tokens, const std::optional<DynamicLossScale::State>& loss_scale);
 
-  /// Steps that were added and not yet reported.
+  /// The steps not yet reported.
   /// @{
   bool empty() const { return steps_.empty(); }
   std::int64_t size() const { return std::ssize(steps_); }
   const QueuedStep& oldest() const { return steps_.front(); }
   /// @}
 
-  /// A step that began, with the drawing of its batch, at `begin`; `index` counts from 0.
+  /// Adds a step. `index` counts from 0; `begin`: before its batch was read.
   const QueuedStep& add(std::int64_t index, const BatchCounts& counts, std::chrono::steady_clock::time_point begin);
-  /// What the device decided of the oldest one, which took `flops`. Throws DivergedError where it stopped the run.
+  /// Removes the oldest step and logs what the device decided about it. `flops`: of all ranks in that step. Throws
+  /// DivergedError where the device stopped the run.
   void report(const device::StepDecision& found, double flops, std::int64_t peak_bytes, const report::MatmulPeak& peak);
 
-  /// Seen by all ranks in the steps that were reported.
+  /// Tokens of all ranks in the reported steps.
   std::int64_t tokens() const { return tokens_; }
-  /// Of the step reported last; nothing before the first.
+  /// Loss of the step reported last; nothing before the first.
   const std::optional<double>& loss() const { return loss_; }
-  /// For checkpoints; nothing where it is off.
+  /// State of the loss scale, for checkpoints; nothing where it is off.
   std::optional<DynamicLossScale::State> loss_scale() const;
 
  private:
@@ -65,7 +66,7 @@ class QueuedSteps {
   RunLog& log_;
   std::deque<QueuedStep> steps_;
   std::optional<DynamicLossScale> loss_scale_;
-  std::chrono::steady_clock::time_point reported_;  ///< when the last one was
+  std::chrono::steady_clock::time_point reported_;  ///< time of the last report
   std::int64_t tokens_ = 0;
   std::optional<double> loss_;
 };

@@ -29,6 +29,7 @@
 #include <fsdp/report/report.hpp>
 #include <fsdp/report/trace.hpp>
 #include <fsdp/train/agreement.hpp>
+#include <fsdp/train/cores.hpp>
 #include <fsdp/train/early_stop.hpp>
 #include <fsdp/train/feed.hpp>
 #include <fsdp/train/launch.hpp>
@@ -69,7 +70,7 @@ class Trainer {
         data_(agreed_data(communicator, options, model_, source)),
         size_(required_step_size(options, communicator.size(), writes_text<Model>)),
         peak_(report::measure_matmul_peak<Device, typename Model::Stack::Precision::Compute>(
-            communicator, plan_request(size_, communicator.size(), communicator.rank()).shape.threads)),
+            communicator, rank_threads(options.launch.threads, communicator.size()))),
         training_(communicator, model_, size_, sharding, tiling,
                   {.optimizer = optimizer,
                    .rules = {.clip = options.clip, .skips_overflow = loss_scale_of(options).has_value()},
@@ -172,7 +173,7 @@ class Trainer {
                loaded);
   }
 
-  /// Cores whose ranks have more threads than they are; else 0.
+  /// Returns the cores that ranks share, where their threads are more than the cores; else 0.
   std::int64_t crowded_cores() const {
     const SharedCores shared = cores_shared_by(communicator_.size());
     return training_.request().shape.threads * shared.ranks > shared.cores ? shared.cores : 0;
@@ -331,7 +332,7 @@ class Trainer {
   std::string stack_text_;
   std::string data_;  ///< what tells other data
   StepSize size_;
-  report::MatmulPeak peak_;  ///< whose memory is no part of the plan: measured before there is any
+  report::MatmulPeak peak_;  ///< measured before training_ allocates: its memory is not part of the plan
   Training<Model, Optimizer> training_;
   Feed<Comm, Source> feed_;
   Batches<Source> held_out_batch_;
