@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <comm/queued_core.hpp>
 
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <string>
 #include <thread>
 #include <vector>
@@ -143,14 +145,14 @@ TEST_F(QueuedThreadsOrder, TheHostDoesNotWaitForTheDevice) {
 }
 
 TEST(QueuedThreadsFaults, ADeviceThatDoesNotGetReadyIsNamedAtTheDeadline) {
-  Queue stuck("stuck");
+  std::array<Queue, 2> stuck{Queue("stuck"), Queue("stuck")};  // a queue has one host thread
   std::atomic<bool> released = false;
-  hold(stuck, released);
+  for (Queue& queue : stuck) hold(queue, released);
   std::string text;
   try {
     OnQueues::run(2, {.device_deadline = milliseconds(100)}, [&](auto& c) {
       if (c.rank() == 1) std::this_thread::sleep_for(milliseconds(20));
-      synchronize(c, stuck);
+      synchronize(c, stuck[static_cast<std::size_t>(c.rank())]);
     });
   } catch (const CollectiveError& error) {
     text = error.what();
