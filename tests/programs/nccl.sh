@@ -11,5 +11,5 @@ if command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep GPU >/de
   tessera "${train[@]:1}"
   exit
 fi
-refused 'no device|not compiled|was not compiled' "${train[@]}"
+refused 'no device|built without nccl' "${train[@]}"
 OMPI_COMM_WORLD_SIZE=2 refused 'would train as many models.*torchrun' "${train[@]}"
