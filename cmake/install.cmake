@@ -39,7 +39,7 @@ install(FILES "${PROJECT_BINARY_DIR}/tesseraConfig.cmake" "${PROJECT_BINARY_DIR}
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT program)
 install(FILES bench/README.md bench/mlp_table.svg DESTINATION "${CMAKE_INSTALL_DOCDIR}/bench" COMPONENT program)
 install(DIRECTORY docs examples DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT program PATTERN train.sh EXCLUDE
-  PATTERN build.sh EXCLUDE PATTERN Doxyfile EXCLUDE PATTERN docs/site EXCLUDE)
+  PATTERN finetune.sh EXCLUDE PATTERN build.sh EXCLUDE PATTERN Doxyfile EXCLUDE PATTERN docs/site EXCLUDE)
 
 include(cmake/pkg_config.cmake)
 if(PROJECT_IS_TOP_LEVEL)

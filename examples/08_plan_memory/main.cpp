@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // 08: plan memory without training. A dry run executes a real step on a device that stores nothing.
 //
-// Prints the memory of rank 0 in GiB, for a Llama of 8 billion weights and steps of four micro-batches of 8192 tokens.
-// The plan is exact: a run of that stack allocates the same bytes. The dry run itself needs almost no memory.
+// Prints the memory of the rank that holds most, in GiB, for a Llama of 8 billion weights and steps of four
+// micro-batches of 8192 tokens. The plan is exact: a run of that stack allocates the same bytes. The dry run itself
+// needs almost no memory.
 //
 // Try next: change the config or the sequence length; change RunTime::tokens(2048) to {} (untiled); pass another
 // optimizer as the last argument.
@@ -32,8 +33,8 @@ int main() {
   for (const fsdp::RunTimeSharded& strategy :
        {fsdp::RunTimeSharded{fsdp::Zero1{}}, {fsdp::Zero2{}}, {fsdp::Zero3{}}, {fsdp::FullyShard<>{}}})
     for (const int ranks : {1, 8, 64}) {
-      const auto request =
-          fsdp::train::plan_request({.sequence_length = 8192, .micro_batches = 4, .threads = 1}, ranks, 0);
+      const auto request = fsdp::train::plan_request({.sequence_length = 8192, .micro_batches = 4, .threads = 1}, ranks,
+                                                     fsdp::plan::most_loaded);
       const fsdp::plan::Plan plan =
           fsdp::plan::dry_run(model, strategy, fsdp::tiling::RunTime::tokens(2048), request, fsdp::optim::AdamW{});
       std::printf("%-9s %5d", strategy.text().c_str(), ranks);

@@ -7,7 +7,7 @@
 
 #include <fsdp/device/cpu.hpp>
 #include <fsdp/precision/policies.hpp>
-#include <fsdp/train/launch.hpp>
+#include <fsdp/train/cores.hpp>
 
 #include "bench/alone.hpp"
 #include "bench/floors.hpp"
@@ -133,7 +133,7 @@ AttentionLine measure(const BenchOptions& options, std::int64_t head_dim, int th
 }  // namespace
 
 int measure_attention(const BenchOptions& options) {
-  const auto threads = static_cast<int>(train::threads_per_rank(options.launch.threads, device::available_cores(), 1));
+  const int threads = train::rank_threads(options.launch.threads, 1);
   std::vector<std::int64_t> head_dims{64, 128};
   if (options.head_dim > 0) head_dims = {options.head_dim};
   for (const std::int64_t head_dim : head_dims) {

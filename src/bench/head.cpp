@@ -9,7 +9,7 @@
 #include <fsdp/device/cpu.hpp>
 #include <fsdp/device/meta.hpp>
 #include <fsdp/nn/loss_head.hpp>
-#include <fsdp/train/launch.hpp>
+#include <fsdp/train/cores.hpp>
 
 #include "bench/alone.hpp"
 #include "bench/floors.hpp"
@@ -188,11 +188,10 @@ void measure(const BenchOptions& options, const HeadSizes& sizes, const std::vec
 int measure_head(const BenchOptions& options) {
   std::vector<cli::TilingChoice> tilings{{.kind = cli::TilingChoice::Kind::tokens, .number = 1024}};
   if (train::is_given(options, "tiling")) tilings = {options.stack.tiling};
-  const HeadSizes sizes{
-      .tokens = options.seq_len > 0 ? options.seq_len : 4096,
-      .hidden = options.hidden,
-      .vocabulary = options.vocab > 0 ? options.vocab : 32000,
-      .threads = static_cast<int>(train::threads_per_rank(options.launch.threads, device::available_cores(), 1))};
+  const HeadSizes sizes{.tokens = options.seq_len > 0 ? options.seq_len : 4096,
+                        .hidden = options.hidden,
+                        .vocabulary = options.vocab > 0 ? options.vocab : 32000,
+                        .threads = train::rank_threads(options.launch.threads, 1)};
   if (options.stack.precision == cli::PrecisionChoice::bf16)
     measure<Bf16Mixed>(options, sizes, tilings);
   else

@@ -8,7 +8,7 @@
 
 #include <fsdp/device/cpu.hpp>
 #include <fsdp/device/operations.hpp>
-#include <fsdp/train/launch.hpp>
+#include <fsdp/train/cores.hpp>
 
 #include "bench/alone.hpp"
 #include "bench/floors.hpp"
@@ -41,7 +41,7 @@ MatmulRecord in_float(MatmulRecord record) {
 }  // namespace
 
 int measure_matmul(const BenchOptions& options) {
-  const auto threads = static_cast<int>(train::threads_per_rank(options.launch.threads, device::available_cores(), 1));
+  const int threads = train::rank_threads(options.launch.threads, 1);
   const std::int64_t tokens = options.seq_len > 0 ? options.seq_len : 2048;
   const std::int64_t intermediate = options.intermediate > 0 ? options.intermediate : 2816;
   std::vector<MatmulRecord> records = projection(1024, 1024, 1024);

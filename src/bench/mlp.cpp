@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <fsdp/device/cpu.hpp>
+#include <fsdp/train/cores.hpp>
 
 #include "bench/alone.hpp"
 #include "bench/floors.hpp"
@@ -94,10 +95,9 @@ int measure_mlp(const BenchOptions& options) {
   else if (options.stack.tiling.kind != Kind::off)
     tilings.push_back(options.stack.tiling);
   const bool print_untiled = tilings.size() != 2;
-  MlpSizes sizes{
-      .hidden = options.hidden,
-      .intermediate = options.intermediate > 0 ? options.intermediate : 3072,
-      .threads = static_cast<int>(train::threads_per_rank(options.launch.threads, device::available_cores(), 1))};
+  MlpSizes sizes{.hidden = options.hidden,
+                 .intermediate = options.intermediate > 0 ? options.intermediate : 3072,
+                 .threads = train::rank_threads(options.launch.threads, 1)};
   for (const std::int64_t tokens : {std::int64_t{2048}, std::int64_t{4096}}) {
     sizes.tokens = options.seq_len > 0 ? options.seq_len : tokens;
     if (options.stack.precision == cli::PrecisionChoice::bf16)

@@ -16,6 +16,7 @@
 #include <comm/threads.hpp>
 #include <fsdp/core/checked.hpp>
 #include <fsdp/report/console.hpp>
+#include <fsdp/train/cores.hpp>
 #include <fsdp/train/launch.hpp>
 
 #include "bench/alone.hpp"
@@ -264,10 +265,9 @@ int measure(const BenchOptions& options) {
   train::LaunchOptions launch = options.launch;
   launch.ranks = train::is_given(options, "comm") ? options.stack.comm.ranks : 2;
   const auto ranks = static_cast<int>(launch.ranks);
-  const MlpSizes sizes{
-      .hidden = train::is_given(options, "hidden") ? options.hidden : 4096,
-      .intermediate = options.intermediate > 0 ? options.intermediate : 12288,
-      .threads = static_cast<int>(train::threads_per_rank(launch.threads, device::available_cores(), ranks))};
+  const MlpSizes sizes{.hidden = train::is_given(options, "hidden") ? options.hidden : 4096,
+                       .intermediate = options.intermediate > 0 ? options.intermediate : 12288,
+                       .threads = train::rank_threads(launch.threads, ranks)};
   const std::vector<Entry> list = entries<PrecisionT>(options, sizes, ranks);
   launch.deadline_seconds = std::max(launch.deadline_seconds, 3600.0);  // ranks wait for each other after long passes
   return train::launch<Comm>(launch, [&](Comm& communicator) {

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include <fsdp/device/cpu.hpp>
+#include <fsdp/train/cores.hpp>
 
 #include "bench/alone.hpp"
 #include "bench/floors.hpp"
@@ -84,7 +85,7 @@ OptimLine measure(const BenchOptions& options, cli::PrecisionChoice precision, i
 }  // namespace
 
 int measure_optim(const BenchOptions& options) {
-  const int threads = static_cast<int>(train::threads_per_rank(options.launch.threads, device::available_cores(), 1));
+  const int threads = train::rank_threads(options.launch.threads, 1);
   const bool asked = train::is_given(options, "precision");
   for (const cli::PrecisionChoice precision : {cli::PrecisionChoice::bf16, cli::PrecisionChoice::fp32})
     if (!asked || precision == options.stack.precision) {
