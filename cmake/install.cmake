@@ -30,6 +30,9 @@ if(TARGET tessera_program)
 endif()
 install(EXPORT tessera FILE tesseraTargets.cmake NAMESPACE tessera:: DESTINATION "${package_directory}" COMPONENT dev)
 
+cmake_path(GET oneDNN_INCLUDE_DIR PARENT_PATH tessera_oneDNN_root)
+string(REGEX MATCH "^([0-9]+)\\.[0-9]+" tessera_oneDNN_least "${oneDNN_VERSION}")
+math(EXPR tessera_oneDNN_next "${CMAKE_MATCH_1} + 1")
 configure_package_config_file(cmake/tesseraConfig.cmake.in "${PROJECT_BINARY_DIR}/tesseraConfig.cmake"
   INSTALL_DESTINATION "${package_directory}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake" COMPATIBILITY SameMinorVersion)

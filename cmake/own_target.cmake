@@ -22,6 +22,10 @@ function(tessera_own_target target)
     # g++ 12 at -O3, as in CMake's Release, wrongly warns about overlapping copies inside std::string.
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-error=restrict>)
   endif()
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 17)
+    # libstdc++ 12's std::stable_sort calls a function that libstdc++ itself has deprecated; clang says so from 17 on.
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-deprecated-declarations>)
+  endif()
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF COMPILE_WARNING_AS_ERROR ${TESSERA_WERROR})
 endfunction()
 

@@ -26,6 +26,18 @@ if [ "$way" = install ]; then
     fi
     grep -q "component '$part'" "$work/refused" || { cat "$work/refused"; exit 1; }
   done
+  # Another oneDNN than the libraries call.
+  mkdir -p "$work/other/lib" "$work/other/include/oneapi/dnnl"
+  touch "$work/other/lib/libdnnl.so"
+  printf '#define DNNL_VERSION_%s\n' 'MAJOR 9' 'MINOR 1' 'PATCH 0' >"$work/other/include/oneapi/dnnl/dnnl_version.h"
+  echo '#define DNNL_CPU_THREADING_RUNTIME DNNL_RUNTIME_OMP' >"$work/other/include/oneapi/dnnl/dnnl_config.h"
+  rm -r "$work/build"
+  if configure -DCMAKE_PREFIX_PATH="$work/prefix" -DoneDNN_ROOT="$work/other" >"$work/refused" 2>&1; then
+    echo "find_package(tessera) took another oneDNN"
+    exit 1
+  fi
+  tr -s '\n ' ' ' <"$work/refused" | grep -q "built with oneDNN [0-9.]*, and oneDNN 9.1.0 was found" || { cat "$work/refused"; exit 1; }
+  rm -r "$work/build"
   programs="consumer=$source/tests/consumer/main.cpp" configure -DCMAKE_PREFIX_PATH="$work/prefix" -DCOMPONENTS="$component" \
     -DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON  # who does not ask for the kit needs no GoogleTest
   rm -r "$work/build"

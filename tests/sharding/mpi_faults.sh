@@ -37,6 +37,7 @@ ends() {
   local status=0
   mkdir "$folder/$1.$2.${3:-all}"
   cd "$folder/$1.$2.${3:-all}"
+  export OMPI_MCA_orte_tmpdir_base=$PWD  # two jobs that share it may fail to make it
   TESSERA_FAULT="$1 $2" TESSERA_TEST_NO_WINDOWS=$3 timeout -k 5 20 "$mpiexec" --oversubscribe -np 3 "$program" \
     --gtest_also_run_disabled_tests --gtest_catch_exceptions=0 --gtest_filter='MpiFaults.*' >output 2>&1 || status=$?
   [ "$status" -ne 0 ] || fail "status 0: $*"
