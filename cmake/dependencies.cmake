@@ -53,6 +53,9 @@ macro(tessera_require package debian label)
   if(NOT ${package}_VERSION)
     set(${package}_VERSION "${${package}_CXX_VERSION}")
   endif()
+  if(NOT ${package}_VERSION AND ${package}_CXX_SPEC_DATE)  # OpenMP's, newer than what CMake knows
+    set(${package}_VERSION "of ${${package}_CXX_SPEC_DATE}")
+  endif()
   tessera_row("${label}" TRUE "${${package}_VERSION}")
 endmacro()
 
