@@ -11,6 +11,7 @@
 /// at its end. No event is used outside the pass that recorded it, so that a pass can be captured as a graph.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -182,6 +183,7 @@ class Executor {
     groups_.begin_pass(context_.stream.record());
     const auto start = context_.arena.mark(End::low);
     device::enqueue(context_.stream, device::Fill<double>{.y = loss_, .value = 0.0f});
+    share_context();
     shared_ = entry_.share(context_);
     for (const sharding::Task& task : schedule) {
       if (observer_.before != nullptr) observer_.before(observer_.state, task);
@@ -190,6 +192,17 @@ class Executor {
     }
     groups_.end_pass();
     context_.arena.release(End::low, start);
+  }
+
+  /// Sets the context to what all micro-batches of the pass share: the most sequences of any, and nothing that is one's
+  /// own. Otherwise `share` would see those of the pass before.
+  void share_context() {
+    context_.training = pass_ == sharding::Pass::train;
+    context_.documents = {};
+    context_.noise = {};
+    context_.sequences = 0;
+    for (int i = 0; i < static_cast<int>(micro_batches_->size()); ++i)
+      context_.sequences = std::max<std::int64_t>(context_.sequences, (*micro_batches_)[i].host.sequences);
   }
 
   double read_loss() {
@@ -225,7 +238,8 @@ class Executor {
       batch_ = &(*micro_batches_)[micro_batch];
       context_.sequences = batch_->host.sequences;
       if constexpr (requires { batch_->host.documents; }) context_.documents = batch_->host.documents;
-      if constexpr (requires { batch_->host.noise; }) context_.noise = batch_->host.noise;
+      if constexpr (requires { batch_->host.noise; })
+        if (context_.training) context_.noise = batch_->host.noise;
       entry_mark_ = context_.arena.mark(End::low);
       x_ = context_.template save<Compute>(stream_shape());
       if (!saves_here(1)) y_ = context_.template save<Compute>(stream_shape());

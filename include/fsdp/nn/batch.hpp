@@ -9,8 +9,10 @@
 #include <cstdint>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <fsdp/core/tensor.hpp>
+#include <fsdp/device/documents.hpp>
 #include <fsdp/device/memory.hpp>
 #include <fsdp/nn/module.hpp>
 
@@ -38,7 +40,11 @@ namespace fsdp::nn {
 ///
 /// `upload(context)` returns an aggregate with `input` for the entry and `targets` for the head. `pattern()` returns
 /// what a captured step depends on besides values, such as which rows have a target; only a step with equal patterns
-/// can be replayed. An optional member `documents` (device/documents.hpp) splits the sequences further.
+/// can be replayed.
+///
+/// A batch may carry more, which a step's memory must not depend on unless its plan knows (`for_each_load`). Optional
+/// members that the library knows: `documents` (device/documents.hpp) splits the sequences further; `noise` and
+/// `set_noise(key, first)` bring random numbers to a training pass.
 template <class B, class L>
 concept Batch = std::copyable<B> && requires(const B batch, Context<L>& context) {
   { batch.sequences } -> std::convertible_to<std::int64_t>;
@@ -54,6 +60,30 @@ template <class B, class L>
 using InputOf = std::remove_cvref_t<decltype(std::declval<UploadedBatch<B, L>&>().input)>;
 template <class B, class L>
 using TargetsOf = std::remove_cvref_t<decltype(std::declval<UploadedBatch<B, L>&>().targets)>;
+
+/// Calls plan(batch) for what batches of this size may carry: with `batch` as its model made it for dry runs
+/// (unread_batch), and with the same batch that has random numbers and packed documents as well, if its type can have
+/// them. Dry runs plan the most that any of them takes.
+template <class B, class Plan>
+void for_each_load(B batch, std::int64_t sequence_length, Plan plan) {
+  plan(std::as_const(batch));
+  bool carries_more = false;
+  if constexpr (requires { batch.set_noise(std::uint64_t(), std::int64_t()); }) {
+    batch.set_noise(1, 0);
+    carries_more = true;
+  }
+  std::vector<std::int64_t> lengths = {0};  // of two documents in each sequence
+  if constexpr (requires { batch.documents = device::CumulativeLengths(); })
+    if (batch.documents.empty()) {
+      for (std::int64_t begin = 0; begin < batch.sequences * sequence_length; begin += sequence_length) {
+        if (sequence_length > 1) lengths.push_back(begin + sequence_length / 2);
+        lengths.push_back(begin + sequence_length);
+      }
+      batch.documents = lengths;
+      carries_more = true;
+    }
+  if (carries_more) plan(std::as_const(batch));
+}
 
 /// Returns a tensor that the device can read: `list` itself if the device reads host memory, else a copy in the
 /// context's arena.

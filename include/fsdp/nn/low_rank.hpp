@@ -31,6 +31,8 @@ struct LowRank {
 
   /// Whether there is a path at all.
   bool any() const { return std::find(on.begin(), on.end(), true) != on.end(); }
+  /// Whether training drops elements of their input, which takes a copy of it.
+  bool drops() const { return any() && dropout > 0; }
   /// Columns of all paths together: r for each.
   std::int64_t columns() const { return rank * std::count(on.begin(), on.end(), true); }
 };
@@ -190,9 +192,10 @@ class LowRankPath {
     return b;
   }
 
-  bool drops() const { return paths_->dropout > 0 && context_->noise.key != 0; }
+  /// By the pass, not by the noise, so that the memory of a step does not depend on what its batch carries.
+  bool drops() const { return paths_->drops() && context_->training; }
   device::Dropout dropout() const {
-    return {.rate = paths_->dropout,
+    return {.rate = context_->noise.key == 0 ? 0 : paths_->dropout,
             .key = context_->noise.key ^ paths_->key,
             .first_row = context_->noise.first_row + first_row_,
             .first_column = first_column_};

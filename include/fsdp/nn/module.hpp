@@ -122,7 +122,7 @@ struct Positions {
 };
 
 /// The source of a micro-batch's random numbers, which are functions of `key` and of a row's number. Rows are numbered
-/// over all steps, ranks and micro-batches of a run. Key 0: no randomness, as in evaluation.
+/// over all steps, ranks and micro-batches of a run. Key 0: nothing is random.
 struct Noise {
   std::uint64_t key = 0;
   std::int64_t first_row = 0;  ///< number of this micro-batch's first row
@@ -130,6 +130,9 @@ struct Noise {
 
 /// What a module may use while it computes: memory, a stream, the tiling, the micro-batch's shape. Tensors are [tokens,
 /// ...].
+///
+/// What a module allocates follows from its own values, `tokens()`, `training` and whether `positions` are empty. It
+/// must not follow from `documents` or `noise`, which come with each micro-batch.
 template <class L>
 struct Context {
   typename L::Arena& arena;
@@ -139,7 +142,8 @@ struct Context {
   std::int64_t sequence_length = 0;
   device::CumulativeLengths documents{};  ///< of packed documents; empty: each sequence is one
   Positions positions{};                  ///< empty: sequences begin with this pass
-  Noise noise{};
+  Noise noise{};                          ///< of a training pass
+  bool training = true;  ///< whether backward follows: a module with dropout then takes its memory, whatever the noise
   void (*poll)(void*) = nullptr;
   void* poll_state = nullptr;
   const tiling::TilePlan* decided = nullptr;  ///< used instead of the tiling's plan; dry runs set it
@@ -248,7 +252,8 @@ concept EntryWithoutWeightsInBackward = requires(const M entry, Context<L>& cont
 };
 
 /// A model's first unit: it makes the residual stream from a batch's input, and what all blocks share. `share` is
-/// called at the start of every pass; what it saves lives until the pass ends.
+/// called at the start of every pass; what it saves lives until the pass ends. Its context has the sequences of the
+/// pass's largest micro-batch, and neither documents nor noise, since those differ between micro-batches.
 template <class M, class L, class Input>
 concept EntryModule = requires(const M entry, Context<L>& context, const typename M::Weights& weights,
                                const Input& input, Tensor<typename L::Compute> y) {

@@ -4,7 +4,7 @@
 ///
 /// A tiling policy knows the bytes of a module's own tensors. The matmul library takes scratch as well. With many
 /// threads it can take more for a tile than for the whole sequence: one copy of a weight gradient per thread. A dry run
-/// of the module measures it.
+/// of the module measures it, as in training. Evaluation has the plan of training, and no batch changes it.
 #pragma once
 
 #include <array>

@@ -49,7 +49,7 @@ struct SwiGluMlp : ModuleTypes<L, SwiGluFields> {
 
   tiling::TilePlan plan(Context<L>& context) const {
     const SwiGluMlp<Dry<L>> same{{}, hidden, intermediate, paths};
-    return settled_plan(context, Tile::problem(context.tokens(), hidden, intermediate, paths.columns(), 1),
+    return settled_plan(context, Tile::problem(context.tokens(), hidden, intermediate, paths, 0, 1),
                         [&](const tiling::TilePlan& plan) { return dry_peak(context, same, plan); });
   }
 

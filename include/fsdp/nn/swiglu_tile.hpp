@@ -6,6 +6,7 @@
 /// in blocks of intermediate columns; sums over blocks are then accumulated in float.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -33,6 +34,14 @@ struct SwiGluPaths {
 
   /// Columns per token that the paths add to a tile's backward.
   std::int64_t columns() const { return 2 * (in.columns() + down.columns()); }
+  /// Adds what dropout takes in training: a copy of x [t, H] beside gate and up, and one of h [t, I] or of its block
+  /// beside down. They are never alive together, so that the larger one counts.
+  void add_dropout(tiling::Problem& problem, std::int64_t hidden, std::int64_t size) const {
+    const std::int64_t of_h = down.drops() ? problem.columns : 0, of_x = in.drops() ? hidden : 0;
+    if (down.drops()) problem.tile_bytes_per_token_column += size;
+    problem.tile_bytes_per_token += std::max<std::int64_t>(of_x - of_h, 0) * size;
+    problem.blocked_bytes_per_token += std::min(of_x, of_h) * size;
+  }
 };
 
 /// A tile: its weights, its memory and its computations. SwiGluMlp and ResidualMlp loop over tiles.
@@ -43,23 +52,26 @@ class SwiGluTile {
   using Weights = SwiGluFields<Tensor<const Compute>>;
   using Gradients = SwiGluFields<GradientView<typename L::Accumulate>>;
 
-  /// Returns the problem that a tiling policy plans. A kept token costs gate and up; a token of a tile costs gate, up,
-  /// h and the unit's own `extra_columns`.
+  /// Returns the problem that a tiling policy plans, the same for training and for evaluation. A kept token costs gate
+  /// and up; a token of a tile costs gate, up, h, what the paths take and the unit's `own_columns`.
   static tiling::Problem problem(std::int64_t tokens, std::int64_t hidden, std::int64_t intermediate,
-                                 std::int64_t extra_columns, std::int64_t repeats) {
+                                 const SwiGluPaths& paths, std::int64_t own_columns, std::int64_t repeats) {
     const auto size = static_cast<std::int64_t>(sizeof(Compute));
     const auto wide = static_cast<std::int64_t>(sizeof(typename L::Accumulate));
     const std::int64_t weight = hidden * intermediate;
-    return {.tokens = tokens,
-            .columns = intermediate,
-            .kept_bytes_per_token = 2 * intermediate * size,
-            .tile_bytes_per_token = extra_columns * size,
-            .tile_bytes_per_token_column = 3 * size,
-            .blocked_bytes_per_token = hidden * static_cast<std::int64_t>(sizeof(float)),
-            .recomputed_flops_per_token = 4 * weight,
-            .traffic_per_tile = 3 * weight * (3 * size + 2 * wide),  // forward, again, dx; gradients read and written
-            .flops_per_byte = device::flops_per_byte<typename L::Device>,
-            .repeats = repeats};
+    tiling::Problem problem{
+        .tokens = tokens,
+        .columns = intermediate,
+        .kept_bytes_per_token = 2 * intermediate * size,
+        .tile_bytes_per_token = (own_columns + paths.columns()) * size,
+        .tile_bytes_per_token_column = 3 * size,
+        .blocked_bytes_per_token = hidden * static_cast<std::int64_t>(sizeof(float)),
+        .recomputed_flops_per_token = 4 * weight,
+        .traffic_per_tile = 3 * weight * (3 * size + 2 * wide),  // forward, again, dx; gradients read and written
+        .flops_per_byte = device::flops_per_byte<typename L::Device>,
+        .repeats = repeats};
+    paths.add_dropout(problem, hidden, size);
+    return problem;
   }
 
   /// Allocates gate and up of the kept tiles, one tile after the other.

@@ -25,7 +25,7 @@ struct TokenBatch {
   Tensor<const std::int32_t> targets;  // [sequences * S]; may be empty if only logits are computed
   std::int64_t sequences = 0;
   device::CumulativeLengths documents = {};  ///< [documents + 1]; empty: each sequence is one
-  nn::Noise noise = {};                      ///< for dropout; by default none
+  nn::Noise noise = {};                      ///< for dropout in training; by default none
 
   /// Returns a batch of this shape whose memory cannot be read, for dry runs.
   static TokenBatch unread(std::int64_t sequences, std::int64_t sequence_length);

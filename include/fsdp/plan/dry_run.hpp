@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <comm/simulated.hpp>
@@ -76,8 +78,9 @@ std::vector<int> ranks_to_try(const Module& module, const Request& request, cons
 }  // namespace detail
 
 /// Runs the request's purpose on Meta and returns what it takes: a training step with its optimizer, then an evaluation
-/// and the requested logits; or an evaluation; or generation. With Request::fewer, training and evaluation run for
-/// every number of sequences up to the request's, since fewer sequences may be cut into longer tiles.
+/// and the requested logits; or an evaluation; or generation. Every pass runs with all that a batch may carry
+/// (nn::for_each_load). With Request::fewer, training and evaluation run for every number of sequences up to the
+/// request's, since fewer sequences may be cut into longer tiles.
 template <class Model, class Optimizer = optim::RunTime>
 Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typename Model::Stack::Tiling tiling,
              const Request& request, const Optimizer& with = {}) {
@@ -110,9 +113,22 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
   };
   const Batch batch = batch_of(request.sequences);
   const std::int64_t least = request.fewer ? 1 : request.sequences;
-  const auto train = [&](const Batch& one) {
-    executor.queue_training(std::vector<Batch>(static_cast<std::size_t>(request.shape.micro_batches), one), 1.0f);
+  const auto for_each_load = [&](std::int64_t fewest, auto pass) {
+    for (std::int64_t sequences = request.sequences; sequences >= fewest; --sequences)
+      nn::for_each_load(batch_of(sequences), request.shape.sequence_length, std::ref(pass));
   };
+  // A smaller micro-batch is the first or the last of a step whose others, which take the most to upload, are full.
+  const auto train = [&](const Batch& one) {
+    const bool full = one.sequences == request.sequences;
+    std::vector<Batch> step(static_cast<std::size_t>(request.shape.micro_batches), full ? one : batch);
+    step.front() = one;
+    executor.queue_training(step, 1.0f);
+    if (full || step.size() == 1) return;
+    step.front() = batch;
+    step.back() = one;
+    executor.queue_training(step, 1.0f);
+  };
+  const auto evaluate = [&](const Batch& one) { executor.evaluate(one); };
   constexpr bool generates = nn::GeneratingHead<typename MetaModel::Head, typename MetaModel::Local>;
   constexpr const char* no_logits = "the dry run: this model's head has no logits, so it cannot generate";
   const auto unbacked_logits = [&](std::int64_t rows) {
@@ -126,25 +142,28 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
   if (request.purpose == Purpose::train) {
     optim::ShardedOptimizer<MetaModel, Optimizer> optimizer(module, with);
     module.stream().counters.matmuls = request.matmuls;
-    train(batch);
-    result.work = module.stream().counters;
-    result.work.matmuls = nullptr;
-    module.stream().counters.matmuls = nullptr;
-    for (std::int64_t sequences = least; sequences < request.sequences; ++sequences) train(batch_of(sequences));
+    for_each_load(least, [&, counted = false](const Batch& one) mutable {
+      train(one);
+      if (std::exchange(counted, true)) return;
+      result.work = module.stream().counters;
+      result.work.matmuls = nullptr;
+      module.stream().counters.matmuls = nullptr;
+    });
     optimizer.step(executor.loss(), {});
-    executor.evaluate(batch);
+    for_each_load(least, evaluate);
     if (request.logit_rows > 0) {
       if constexpr (generates) {
         const std::vector<std::int64_t> rows(static_cast<std::size_t>(request.logit_rows));
-        executor.evaluate_logits(batch, rows, unbacked_logits(request.logit_rows));
+        for_each_load(request.sequences, [&](const Batch& one) {
+          executor.evaluate_logits(one, rows, unbacked_logits(request.logit_rows));
+        });
       } else {
         throw InputError(no_logits);
       }
     }
     result.bytes = module.peak_bytes();
   } else if (request.purpose == Purpose::evaluate) {
-    for (std::int64_t sequences = least; sequences <= request.sequences; ++sequences)
-      executor.evaluate(batch_of(sequences));
+    for_each_load(least, evaluate);
     result.bytes = module.peak_bytes();
   } else if constexpr (generates) {
     if (request.logit_rows > 0) {

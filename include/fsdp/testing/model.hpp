@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The suite of a model: it learns; results agree under every kind of strategy and tiling; gradients are the
-/// derivatives of its loss; a checkpoint holds its full state.
+/// derivatives of its loss; its memory is what was planned, whatever its batches carry; a checkpoint holds its full
+/// state.
 ///
 ///     struct MyModel {
 ///       template <class Stack>
@@ -35,6 +36,7 @@
 #include <fsdp/checkpoint/safetensors.hpp>
 #include <fsdp/models/model.hpp>
 #include <fsdp/sharding/run_time.hpp>
+#include <fsdp/testing/model_loads.hpp>
 #include <fsdp/testing/model_runs.hpp>
 #include <fsdp/testing/planned_bytes.hpp>
 #include <fsdp/testing/temporary_folder.hpp>
@@ -158,7 +160,7 @@ void check_model_gradients() {
 template <class Tested>
 void check_model_bytes() {
   const auto check = [](int ranks, const auto& task) {
-    detail::with_model(takes_planned_bytes, ranks, task, {.steps = 2}, [](auto& where, const auto& found) {
+    detail::with_model(takes_planned_bytes, ranks, task, {.steps = 2, .noise = true}, [](auto& where, const auto& found) {
       bool good = true;
       for (std::size_t rank = 0; rank < found.planned.size(); ++rank)
         good = expect_planned_bytes(where, rank, found.taken[rank], found.planned[rank]) && good;
@@ -169,6 +171,36 @@ void check_model_bytes() {
   check(3, task_of<Tested>(detail::fsdp2()));
   check(2, task_of<Tested>(detail::fsdp2(), tiling::RunTime::tokens(5), {.recompute = true}));
   check(4, task_of<Tested>(detail::hybrid()));
+}
+
+/// Checks that a step's memory is planned whatever its batches carry: noise, packed documents, targets that do not count,
+/// fewer sequences. Batches carry what members of their type allow (testing/model_loads.hpp).
+template <class Tested>
+void check_model_loads() {
+  constexpr std::string_view same = "a step takes what a dry run (device Meta) of the same batches takes";
+  constexpr std::string_view most = "a plan is what the step takes whose batches take the most";
+  const auto check = [&](int ranks, const auto& task) {
+    const std::string words = detail::words_of(ranks, task);
+    LoadBytes largest;  // of rank 0
+    for (const Load& load : all_loads(task.size.sequences)) {
+      const std::string where = message(words, ", ", load.in_words());
+      std::vector<LoadBytes> bytes;
+      if (!report_errors(model_ends_without_error, where, [&] { bytes = bytes_of_load(ranks, task, load); })) return;
+      for (std::size_t rank = 0; rank < bytes.size(); ++rank) {
+        const auto [taken, on_meta, planned] = bytes[rank];
+        // Meta cannot read targets, and takes all of them to count.
+        if (load.targets == Counting::every ? taken != on_meta : taken > on_meta)
+          return void(fail(same, message(where, ", rank ", rank),
+                           message("the arena's peak is ", taken, " bytes, on Meta ", on_meta)));
+        if (rank == 0 && load.sequences == task.size.sequences)
+          largest = {.taken = std::max(largest.taken, taken), .on_meta = 0, .planned = planned};
+      }
+    }
+    if (largest.taken != largest.planned)
+      fail(most, words, message("the largest arena's peak is ", largest.taken, " bytes, planned ", largest.planned));
+  };
+  check(2, task_of<Tested>(detail::fsdp2()));
+  check(1, task_of<Tested>(detail::fsdp2(), tiling::RunTime::tokens(5), {.recompute = true}));
 }
 
 /// Checks that a run resumed from a checkpoint has the losses of an uninterrupted run.
@@ -250,9 +282,11 @@ TYPED_TEST_P(ModelSuite, Learns) { check_model_learns<TypeParam>(); }
 TYPED_TEST_P(ModelSuite, IsTheSameUnderEveryStrategyAndTiling) { check_model_strategies<TypeParam>(); }
 TYPED_TEST_P(ModelSuite, GradientsAreDerivativesOfTheLoss) { check_model_gradients<TypeParam>(); }
 TYPED_TEST_P(ModelSuite, TakesWhatWasPlanned) { check_model_bytes<TypeParam>(); }
+TYPED_TEST_P(ModelSuite, TakesWhatWasPlannedWhateverItsBatchesCarry) { check_model_loads<TypeParam>(); }
 TYPED_TEST_P(ModelSuite, GoesOnFromACheckpoint) { check_model_resumes<TypeParam>(); }
 TYPED_TEST_P(ModelSuite, IsItsGolden) { check_model_golden<TypeParam>(); }
 REGISTER_TYPED_TEST_SUITE_P(ModelSuite, NamesItsParameters, Learns, IsTheSameUnderEveryStrategyAndTiling,
-                            GradientsAreDerivativesOfTheLoss, TakesWhatWasPlanned, GoesOnFromACheckpoint, IsItsGolden);
+                            GradientsAreDerivativesOfTheLoss, TakesWhatWasPlanned,
+                            TakesWhatWasPlannedWhateverItsBatchesCarry, GoesOnFromACheckpoint, IsItsGolden);
 
 }  // namespace fsdp::testing

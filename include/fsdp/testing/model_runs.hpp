@@ -48,6 +48,7 @@ struct ModelRunOptions {
   double lr = 1e-2;
   std::filesystem::path save_to = {};
   std::filesystem::path resume = {};
+  bool noise = false;  ///< batches get noise, if they can have it, as from the trainer
 };
 
 struct ModelRunResult {
@@ -66,7 +67,10 @@ ModelRunResult train_model(int ranks, const ModelTask<Model, Data>& task, const 
     train::Training<Model> training(communicator, Model(task.config, task.units), task.size, task.sharding,
                                     task.tiling);
     options.resume.empty() ? training.initialize(3) : restore_training(training, options.resume);
-    const Data data(communicator.rank(), task.config);
+    Data data(communicator.rank(), task.config);
+    if constexpr (requires { data.batches.front().set_noise(std::uint64_t(), std::int64_t()); })
+      for (auto& batch : data.batches)
+        if (options.noise) batch.set_noise(1, communicator.rank());
     std::vector<double> losses;
     while (training.optimizer().steps() < options.steps)
       losses.push_back(training.step(data.batches, {.lr = options.lr}));

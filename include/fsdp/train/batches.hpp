@@ -3,6 +3,7 @@
 /// One rank's micro-batches of a step, in host memory that every step reuses.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -36,7 +37,7 @@ class Batches {
           .rank = rank, .ranks = ranks, .micro_batch = static_cast<std::int64_t>(m), .micro_batches = count};
       fill(m, sampler.slice(share));
       if constexpr (requires(Batch batch) { batch.set_noise(std::uint64_t(), std::int64_t()); })
-        batches_[m].set_noise(mixed(sampler.seed()), sampler.place(share));
+        batches_[m].set_noise(std::max<std::uint64_t>(mixed(sampler.seed()), 1), sampler.place(share));  // 0: no noise
     }
   }
   /// Fills the first micro-batch with the given samples and returns it. If there are fewer samples than sequences, the

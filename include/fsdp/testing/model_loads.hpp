@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Helpers of the suite of models: what a model's batches may carry, and the memory of a step on such batches, on this
+/// device and on Meta. Contains no tests.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <comm/simulated.hpp>
+#include <comm/threads.hpp>
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/tensor.hpp>
+#include <fsdp/device/documents.hpp>
+#include <fsdp/module/executor.hpp>
+#include <fsdp/module/sharded_module.hpp>
+#include <fsdp/optim/sharded_optimizer.hpp>
+#include <fsdp/plan/dry_run.hpp>
+#include <fsdp/testing/model_runs.hpp>
+#include <fsdp/train/training.hpp>
+
+namespace fsdp::testing {
+
+/// Which targets of a batch count.
+enum class Counting : std::uint8_t { every, some, none };
+
+/// What a step's batches carry.
+struct Load {
+  bool noise = false;      ///< set_noise was called
+  bool documents = false;  ///< every token is a document
+  Counting targets = Counting::every;
+  std::int64_t sequences = 0;  ///< in each micro-batch
+
+  std::string in_words() const {
+    constexpr std::string_view counting[] = {"every target counts", "some targets count", "no target counts"};
+    return message(sequences, sequences == 1 ? " sequence" : " sequences", ", ", noise ? "with" : "without", " noise, ",
+                   documents ? "with" : "without", " packed documents, ", counting[static_cast<std::size_t>(targets)]);
+  }
+};
+
+namespace detail {
+
+template <class T>
+void element_of(Tensor<const T>);
+/// A batch whose targets are numbers, of which a negative or NaN one does not count.
+template <class Batch>
+concept HasMarkedTargets = requires(Batch batch) {
+  element_of(batch.targets);
+};
+
+/// A target of this type that does not count.
+template <class T>
+constexpr T ignored_target() {
+  if constexpr (std::is_floating_point_v<T>)
+    return std::numeric_limits<T>::quiet_NaN();
+  else
+    return T(-1);
+}
+
+/// Cuts a tensor of all sequences' rows, if the batch has it, to the first sequences.
+template <class T>
+void keep_first(Tensor<T>& rows, std::int64_t sequences, std::int64_t of) {
+  rows = rows.slice(0, rows.shape()[0] / of * sequences);
+}
+
+}  // namespace detail
+
+/// Micro-batches that carry a load, made of others; owns the memory of what they carry.
+template <class Batch>
+class LoadedBatches {
+ public:
+  /// `given` must outlive it.
+  LoadedBatches(const std::vector<Batch>& given, const Load& load) : load_(load), batches_(given) {
+    for (Batch& batch : batches_) {
+      if (load.sequences < batch.sequences) cut(batch);
+      mark_targets(batch);
+      if (load.documents) pack_documents(batch);
+      if (load.noise) add_noise(batch);
+    }
+  }
+  LoadedBatches(const LoadedBatches&) = delete;
+  LoadedBatches& operator=(const LoadedBatches&) = delete;
+
+  const std::vector<Batch>& batches() const { return batches_; }
+
+  /// Whether batches of this type can carry the load: they have the members for it, they count the targets that are
+  /// left, and the model takes them.
+  template <class Model>
+  bool possible(const Model& model, std::int64_t sequence_length) const {
+    for (const Batch& batch : batches_) {
+      const std::int64_t counted = batch.counts().valid_targets;
+      if (load_.targets == Counting::none ? counted != 0 : counted <= 0) return false;
+      try {
+        model.validate(batch, sequence_length);
+      } catch (const InputError&) {
+        return false;
+      }
+    }
+    return possible_;
+  }
+
+ private:
+  /// Cuts the members that library and examples have; other members make the model refuse the batch.
+  void cut(Batch& batch) {
+    if constexpr (requires { detail::keep_first(batch.targets, 1, 1); }) {
+      const std::int64_t of = batch.sequences;
+      detail::keep_first(batch.targets, load_.sequences, of);
+      if constexpr (requires { detail::keep_first(batch.tokens, 1, 1); })
+        detail::keep_first(batch.tokens, load_.sequences, of);
+      if constexpr (requires { detail::keep_first(batch.inputs, 1, 1); })
+        detail::keep_first(batch.inputs, load_.sequences, of);
+      batch.sequences = load_.sequences;
+    } else {
+      possible_ = false;
+    }
+  }
+  void mark_targets(Batch& batch) {
+    if constexpr (detail::HasMarkedTargets<Batch>) {
+      using T = std::remove_cvref_t<decltype(batch.targets[0])>;
+      const std::int64_t count = batch.targets.numel();
+      auto& marked = memory_.emplace_back(static_cast<std::size_t>(count) * sizeof(T));
+      T* const targets = reinterpret_cast<T*>(marked.data());
+      for (std::int64_t i = 0; i < count; ++i) {
+        const T given = batch.targets.data()[i];
+        const bool counts = load_.targets == Counting::every || (load_.targets == Counting::some && i % 3 == 1);
+        targets[i] = !counts ? detail::ignored_target<T>() : given >= 0 || given < 0 ? std::max(given, T(0)) : T(0);
+      }
+      batch.targets = {targets, batch.targets.shape()};
+    } else {
+      possible_ = possible_ && load_.targets == Counting::every;
+    }
+  }
+  void pack_documents(Batch& batch) {
+    if constexpr (requires { batch.documents = device::CumulativeLengths(); }) {
+      const std::int64_t tokens = batch.targets.numel();
+      auto& lengths = lengths_.emplace_back();
+      for (std::int64_t token = 0; token <= tokens; ++token) lengths.push_back(token);
+      batch.documents = lengths;
+    } else {
+      possible_ = false;
+    }
+  }
+  void add_noise(Batch& batch) {
+    if constexpr (requires { batch.set_noise(std::uint64_t(), std::int64_t()); })
+      batch.set_noise(5, 7);
+    else
+      possible_ = false;
+  }
+
+  Load load_;
+  bool possible_ = true;
+  std::vector<Batch> batches_;
+  std::vector<std::vector<std::byte>> memory_;      ///< of marked targets; moving a vector keeps its elements
+  std::vector<std::vector<std::int64_t>> lengths_;  ///< of documents
+};
+
+/// Returns the loads that batches of `sequences` sequences and of fewer may have, for every type of batch.
+inline std::vector<Load> all_loads(std::int64_t sequences) {
+  std::vector<Load> loads;
+  for (const std::int64_t count : {sequences, (sequences + 1) / 2}) {
+    if (count == sequences && !loads.empty()) continue;
+    for (const Counting targets : {Counting::every, Counting::some, Counting::none})
+      for (const bool documents : {false, true})
+        for (const bool noise : {false, true})
+          loads.push_back({.noise = noise, .documents = documents, .targets = targets, .sequences = count});
+  }
+  return loads;
+}
+
+/// Bytes of a rank's arena: at their peak in a step and an evaluation, on Meta for the same batches, and planned.
+struct LoadBytes {
+  std::int64_t taken = 0, on_meta = 0, planned = 0;
+};
+
+namespace detail {
+
+template <class Training, class Batches>
+void step_and_evaluate(Training& training, const Batches& batches) {
+  training.step(batches, {.lr = 1e-3});
+  for (const auto& batch : batches) training.executor().evaluate(batch);
+}
+
+/// The peak of the same on Meta, as one rank of `ranks`.
+template <class Model, class Task, class Batches>
+std::int64_t peak_on_meta(const Task& task, const plan::Request& request, const Batches& batches) {
+  using MetaModel = plan::MetaTwin<Model>;
+  typename MetaModel::Stack::Comm communicator(
+      comm::simulated_world<typename Model::Stack::Comm>(request.ranks, request.rank));
+  ShardedModule<MetaModel> module(communicator, MetaModel(task.config, task.units), task.sharding, task.tiling,
+                                  request.shape, Purpose::train);
+  optim::ShardedOptimizer<MetaModel, optim::RunTime> optimizer(module, optim::RunTime());
+  Executor<MetaModel> executor(module);
+  executor.queue_training(batches, 1.0f);
+  optimizer.step(executor.loss(), {});
+  for (const auto& batch : batches) executor.evaluate(batch);
+  return module.arena().peak();
+}
+
+}  // namespace detail
+
+/// Returns the bytes of every rank's step on batches with this load; none if batches of this type cannot carry it.
+/// Rethrows the error of the first rank that failed.
+template <class Model, class Data>
+std::vector<LoadBytes> bytes_of_load(int ranks, const ModelTask<Model, Data>& task, const Load& load) {
+  using Comm = comm::Threads<>;
+  using Batches = LoadedBatches<typename Model::Batch>;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Data data(rank, task.config);
+    if (!Batches(data.batches, load).possible(Model(task.config, task.units), task.size.sequence_length)) return {};
+  }
+  train::StepSize size = task.size;
+  size.fewer = load.sequences < size.sequences;
+  std::vector<LoadBytes> bytes(static_cast<std::size_t>(ranks));
+  Comm::run(ranks, {.checks = true}, [&](Comm& communicator) {
+    train::Training<Model> training(communicator, Model(task.config, task.units), size, task.sharding, task.tiling);
+    training.initialize(3);
+    const Data data(communicator.rank(), task.config);
+    const Batches loaded(data.batches, load);
+    detail::step_and_evaluate(training, loaded.batches());
+    bytes[static_cast<std::size_t>(communicator.rank())] = {
+        .taken = training.module().arena().peak(),
+        .on_meta = detail::peak_on_meta<Model>(task, training.request(), loaded.batches()),
+        .planned = training.plan().activation_bytes};
+  });
+  return bytes;
+}
+
+}  // namespace fsdp::testing
