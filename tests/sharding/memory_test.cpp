@@ -84,6 +84,26 @@ TEST(Memory, OneTokenAndOneLayerArePlannedToTheByteToo) {
   for (const auto stack : stacks) expect_the_plan(stack, options);
 }
 
+/// The head is small, so that blocks are the peak, where dropout takes its memory.
+TEST(Memory, ThePeakIsTheDryRunsToTheByteWhereAdaptersHaveDropout) {
+  RunOptions options = uneven_options(2, 2);
+  options.config.vocab_size = 11;
+  options.batch = deal(some_windows(12, 7, 11));
+  options.config.lora = {.rank = 2, .dropout = 0.25};
+  for (const auto& tiling : {tiling::RunTime{}, tiling::RunTime::tokens(5), tiling::RunTime::budget(2500)})
+    for (const bool recompute : {false, true})
+      for (const auto stack : stacks) {
+        options.tiling = tiling;
+        options.units.recompute = recompute;
+        options.config.lora.dropout = 0.25;
+        expect_the_plan(stack, options);
+        const RunOptions with = with_evaluation(options);
+        options.config.lora.dropout = 0;
+        EXPECT_GT(run(stack, with).memory.front().planned_activations,
+                  run(stack, with_evaluation(options)).memory.front().planned_activations);
+      }
+}
+
 TEST(Memory, UnequalMicroBatchesStayInsideThePlanForTheLargest) {
   RunOptions options = uneven_options(2, 2);
   options.most_sequences = 4;

@@ -95,12 +95,16 @@ class StepsAhead {
     auto& communicator = module_.communicator();
     Drawn& drawn = drawn_.emplace_back(Drawn{.step = step});
     exchange_.start([&]() -> BatchCounts {
-      for (int m = 0; m < options_.micro_batches; ++m)
-        drawn.micro_batches.push_back(drawn.memory.add(options_.batch({.step = static_cast<int>(step),
-                                                                       .rank = communicator.rank(),
-                                                                       .ranks = communicator.size(),
-                                                                       .micro_batch = m,
-                                                                       .micro_batches = options_.micro_batches})));
+      for (int m = 0; m < options_.micro_batches; ++m) {
+        const Place place{.step = static_cast<int>(step),
+                          .rank = communicator.rank(),
+                          .ranks = communicator.size(),
+                          .micro_batch = m,
+                          .micro_batches = options_.micro_batches};
+        drawn.micro_batches.push_back(drawn.memory.add(options_.batch(place)));
+        const std::int64_t before = (step * place.ranks + place.rank) * place.micro_batches + m;
+        drawn.micro_batches.back().set_noise(1, before * options_.most_sequences);
+      }
       return {.valid_targets = drawn.memory.valid_targets()};
     });
   }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The suite of models: Llama's golden folder is met, a wrong model and wrong data are found, in words.
+// The suite of models: Llama's golden folder is met, memory is planned whatever batches carry, a wrong model and wrong
+// data are found, in words.
 #include <fsdp/testing/model.hpp>
 
+#include <cstdint>
 #include <fstream>
 #include <iterator>
+#include <vector>
 
 #include <examples/06_own_model/model.hpp>
 #include <examples/06_own_model/source.hpp>
@@ -52,6 +55,96 @@ TEST(GoldenFolders, WithOtherTargetsAreNot) {
   expect_sentence(found, "a golden folder's weights give its loss", "golden/llama-gqa, 1 rank", "the loss is");
   expect_sentence(found, "a golden folder's weights give its loss", "golden/llama-gqa, 1 rank",
                   "the gradient of model.embed_tokens.weight is off by");
+}
+
+/// What an entry takes for a pass beside what a Llama's does.
+enum class Takes : std::uint8_t { nothing, for_noise, for_documents, for_each_document, for_sequences };
+inline Takes takes = Takes::nothing;  // at run time, so that one model compiles
+
+template <class L>
+struct GreedyEntry : nn::RotaryEmbedding<L> {
+  using Base = nn::RotaryEmbedding<L>;
+  nn::RotaryTable share(nn::Context<L>& context) const {
+    if (takes == Takes::for_sequences) context.template save<float>({1000 * context.sequences});
+    return Base::share(context);
+  }
+  void forward(nn::Context<L>& context, const typename Base::Types::Weights& weights,
+               Tensor<const std::int32_t> tokens, Tensor<typename Base::Compute> y) const {
+    if (takes == Takes::for_noise && context.noise.key != 0) context.template save<float>({1000});
+    if (takes == Takes::for_documents && !context.documents.empty()) context.template save<float>({1000});
+    if (takes == Takes::for_each_document) context.template save<float>({1000 * std::ssize(context.documents)});
+    Base::forward(context, weights, tokens, y);
+  }
+};
+template <class StackT>
+struct GreedyLlama : Llama<StackT> {
+  using Base = Llama<StackT>;
+  using Base::Base;
+  using Entry = GreedyEntry<typename StackT::Local>;
+  template <class Other>
+  using On = GreedyLlama<Other>;
+  Entry entry() const { return {Base::entry()}; }
+};
+
+/// Adapters with dropout whose memory is more than the head's.
+struct Dropping {
+  template <class Stack>
+  using Model = GreedyLlama<Stack>;
+  static LlamaConfig config() {
+    return {.vocab_size = 23,
+            .hidden_size = 24,
+            .intermediate_size = 40,
+            .layers = 2,
+            .heads = 2,
+            .kv_heads = 1,
+            .head_dim = 12,
+            .lora = {.rank = 3, .dropout = 0.25}};
+  }
+  static train::StepSize size() {
+    return {.sequences = 3, .sequence_length = 11, .micro_batches = 2, .threads = 1};
+  }
+  struct Data {
+    Data(int rank, const LlamaConfig& sizes) {
+      for (std::int64_t i = 0; i < 34; ++i)
+        list.push_back(static_cast<std::int32_t>((5 * i + rank) % sizes.vocab_size));
+      batches.assign(2, {.tokens = {list.data(), {33}}, .targets = {list.data() + 1, {33}}, .sequences = 3});
+    }
+    std::vector<std::int32_t> list;
+    std::vector<TokenBatch> batches;
+  };
+};
+
+TEST(Loads, AreAllThatABatchMayCarry) {
+  EXPECT_EQ(all_loads(3).size(), 24u);
+  EXPECT_EQ(all_loads(1).size(), 12u);
+  const Dropping::Data data(0, Dropping::config());
+  const LoadedBatches<TokenBatch> loaded(
+      data.batches, {.noise = true, .documents = true, .targets = Counting::some, .sequences = 2});
+  const TokenBatch& batch = loaded.batches().front();
+  EXPECT_EQ(batch.sequences, 2);
+  EXPECT_EQ(batch.tokens.numel(), 22);
+  EXPECT_EQ(batch.documents.size(), 23u);
+  EXPECT_EQ(batch.counts().valid_targets, 7);
+  EXPECT_NE(batch.noise.key, 0u);
+}
+
+TEST(Loads, OfAdaptersWithDropoutArePlanned) { check_model_loads<Dropping>(); }
+
+TEST(Loads, ThatAModelsOwnUnitsTakeMemoryForArePlanned) {
+  for (const Takes each : {Takes::for_noise, Takes::for_documents, Takes::for_sequences}) {
+    takes = each;
+    check_model_loads<Dropping>();
+  }
+  takes = Takes::nothing;
+}
+
+TEST(Loads, ThatNoPlanKnowsAreFound) {
+  takes = Takes::for_each_document;
+  const auto found = failures_of(check_model_loads<Dropping>);
+  takes = Takes::nothing;
+  expect_sentence(found, "a model trains without an error",
+                  "2 ranks, fsdp2, tiling off, 3 sequences, without noise, with packed documents, every target counts",
+                  "the dry run planned less than this step needs");
 }
 
 /// A forecaster whose entry has the sign of its gradient wrong.
