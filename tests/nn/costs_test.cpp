@@ -83,7 +83,8 @@ TYPED_TEST(ModuleCosts, OnMetaAreTheCpusToTheByte) {
        .kv_heads = 2,
        .head_dim = 16,
        .vocabulary = 100},
-      {.length = 150, .hidden = 32, .intermediate = 64, .heads = 1, .head_dim = 32, .vocabulary = 257}};
+      {.length = 150, .hidden = 32, .intermediate = 64, .heads = 1, .head_dim = 32, .vocabulary = 257},
+      {.length = 30, .hidden = 24, .intermediate = 40, .heads = 2, .head_dim = 12, .rank = 3, .dropout = 0.25f}};
   for (const Sizes& sizes : list)
     for (const RunTime& tiling : {RunTime{}, RunTime::tiles(4), RunTime::tokens(64)})
       for (const Placing placing : {Placing::adjacent, Placing::padded}) {

@@ -20,7 +20,7 @@ template <class KindT>
 struct Case;
 template <>
 struct Case<BareMlp> {
-  static std::int64_t extra_columns(const Sizes& s) { return mlp_paths(s).columns(); }
+  static std::int64_t own_columns(const Sizes&) { return 0; }
   static std::int64_t saved_besides(const Sizes&) { return 0; }
   static ValueList gradients(const Sizes& s, const ValueList& w, const Values& x, const Values& dy) {
     return swiglu_mlp_gradients(s, w, x, dy);
@@ -28,7 +28,7 @@ struct Case<BareMlp> {
 };
 template <>
 struct Case<MlpHalf> {
-  static std::int64_t extra_columns(const Sizes& s) { return s.hidden + mlp_paths(s).columns(); }
+  static std::int64_t own_columns(const Sizes& s) { return s.hidden; }
   static std::int64_t saved_besides(const Sizes& s) { return round_up(4 * s.tokens(), device::alignment); }  // rstd
   static ValueList gradients(const Sizes& s, const ValueList& w, const Values& x, const Values& dy) {
     return residual_mlp_gradients(s, w, x, dy);
@@ -49,8 +49,8 @@ TYPED_TEST_SUITE(MlpTiling, Subjects);
 template <class S>
 tiling::Problem problem_of(const Sizes& sizes) {
   using L = Local<Cpu, typename S::Precision>;
-  return SwiGluTile<L>::problem(sizes.tokens(), sizes.hidden, sizes.intermediate,
-                                Case<typename S::Kind>::extra_columns(sizes), 1);
+  return SwiGluTile<L>::problem(sizes.tokens(), sizes.hidden, sizes.intermediate, mlp_paths(sizes),
+                                Case<typename S::Kind>::own_columns(sizes), 1);
 }
 
 struct Named {
@@ -229,6 +229,30 @@ TYPED_TEST(MlpTiling, TakesToTheByteAndToTheFlopWhatItsPlanSaysAndNeverMoreThanU
         EXPECT_LE(dry.peak, untiled.peak);
       }
     }
+}
+
+/// Of paths beside all three projections, at most 2 of their columns' 6 ranks are not taken at the peak.
+TYPED_TEST(MlpTiling, KeepsItsBudgetWithDropoutBesideIt) {
+  constexpr auto size = std::int64_t{sizeof(typename TypeParam::Precision::Compute)};
+  Sizes sizes{.length = 1024, .hidden = 64, .intermediate = 192, .rank = 32, .dropout = 0.5f};
+  for (const char* const paths : {"gud", "gu", "d"}) {
+    sizes.paths = paths;
+    const tiling::Problem problem = problem_of<TypeParam>(sizes);
+    const std::int64_t untiled = tiling::Untiled{}.plan(problem).peak_bytes(), tile = problem.tile_bytes(256);
+    const std::int64_t slack = sizes.paths == "gud" ? 2 * sizes.rank * size : 0;
+    for (const std::int64_t bytes : {untiled, untiled / 2, tile, tile / 2}) {
+      const Run<> run{.tiling = RunTime::budget(bytes)};
+      Unit<Meta, typename TypeParam::Kind, typename TypeParam::Precision> unit(sizes, run);
+      const tiling::TilePlan plan = unit.module.plan(unit.context);
+      SCOPED_TRACE(::testing::Message() << paths << ", " << bytes << " bytes: " << plan);
+      const Taken dry = taken<Meta, TypeParam>(sizes, run);
+      EXPECT_EQ((taken<Cpu, TypeParam>(sizes, run)), dry);
+      EXPECT_LE(plan.peak_bytes(), bytes);
+      const std::int64_t planned = plan.peak_bytes() + Case<typename TypeParam::Kind>::saved_besides(sizes);
+      EXPECT_LE(dry.held, planned);
+      EXPECT_GE(dry.held, planned - plan.longest_tile() * slack);
+    }
+  }
 }
 
 /// With many threads a matmul's scratch may be many copies of its result, for some lengths and not for others.

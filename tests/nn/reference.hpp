@@ -39,6 +39,7 @@ struct Sizes {
   bool biases = false, head_norms = false;
   std::int64_t rank = 0;          ///< of paths beside projections; 0: none
   float scale = 1;                ///< of them
+  float dropout = 0;              ///< of their input
   std::string paths = "qkvogud";  ///< which projections have one
 
   std::int64_t tokens() const { return sequences * length; }

@@ -31,7 +31,7 @@ using fsdp::testing::TestRank;
 
 template <std::size_t N>
 LowRank<N> paths_of(const Sizes& sizes, const char (&projections)[N + 1]) {
-  LowRank<N> paths{.rank = sizes.rank, .scale = sizes.scale};
+  LowRank<N> paths{.rank = sizes.rank, .scale = sizes.scale, .dropout = sizes.dropout};
   for (std::size_t i = 0; i < N; ++i) paths.on[i] = sizes.has_path(projections[i]);
   return paths;
 }

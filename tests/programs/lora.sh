@@ -81,6 +81,34 @@ bytes_of() { grep -E "^  $1 " "$out" | tr -s ' ' | cut -d ' ' -f 3; }
 [ "$(bytes_of optimizer)" -eq $((adapters * 8 / 2)) ] || fail "the optimizer takes $(bytes_of optimizer)"
 [ "$(stat -c %s run/step-00000001/optimizer.safetensors)" -lt $((adapters * 8 + 20000)) ] || fail "states of frozen weights are saved"
 
+echo "== with dropout too a run takes what its dry run says: blocks are the peak, where dropout takes memory"
+peak() { grep -E '^  peak ' "$out" | tr -s ' ' | cut -d ' ' -f 3; }
+# takes_what_is_planned WITH WITHOUT ARG...: with the flags WITH, and more than with the flags WITHOUT.
+takes_what_is_planned() {
+  local with=$1 without=$2 planned taken
+  shift 2
+  tessera train "$@" $with --dry-run
+  planned=$(peak)
+  rm -f metrics.jsonl
+  tessera train "$@" $with --steps "${last:-2}" --metrics metrics.jsonl
+  taken=$(grep -o '"peak_bytes":[0-9]*' metrics.jsonl | tail -n 1 | cut -d : -f 2)
+  [ "$taken" -eq "$planned" ] || fail "$taken bytes taken, $planned planned: $* $with"
+  tessera train "$@" $without --dry-run
+  [ "$planned" -gt "$(peak)" ] || fail "$planned bytes, and $(peak) with '$without': $*"
+}
+tiny=(--model tiny --data text.txt --seq-len 64 --batch-size 4 --threads 1 --lora-rank 4)
+dropout="--lora-dropout 0.1"
+takes_what_is_planned "$dropout" "" "${tiny[@]}"
+takes_what_is_planned "$dropout" "" "${tiny[@]}" --precision fp32 --sharding zero3 --comm threads:2 --recompute
+takes_what_is_planned "$dropout" "" "${tiny[@]}" --vocab 2000 --tiling tokens:16 --checkpoint-dir dropped
+last=3 takes_what_is_planned "$dropout --resume dropped/step-00000002" "" "${tiny[@]}" --vocab 2000 --tiling tokens:8 --recompute
+based=(--model plain/step-00000001 --data text.txt --seq-len 64 --batch-size 4 --threads 1)
+takes_what_is_planned "$dropout" "" "${based[@]}" --lora-rank 4 --tiling tokens:64 --checkpoint-dir adapted
+tessera export adapted dropping
+cp -r dropping steady
+sed -i 's/"lora_dropout": 0.1/"lora_dropout": 0.0/' steady/adapter_config.json
+takes_what_is_planned "--adapter dropping" "--adapter steady" "${based[@]}"
+
 echo "== a resumed run goes on as if it had not stopped"
 train --lora-rank 4 --lora-dropout 0.1 --precision bf16 "${size[@]}" --steps 6 --lr 1e-2 --checkpoint-dir whole --checkpoint-every 3
 losses >whole.txt
