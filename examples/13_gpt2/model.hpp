@@ -125,12 +125,15 @@ class Gpt2 {
     return 6 * matmul_weights * static_cast<double>(tokens) + 6 * layers * width * static_cast<double>(squares);
   }
 
-  /// Returns why a stored tensor is not used, or nothing if it is: masks (an empty text: no warning), and a head that
-  /// is stored besides the embedding.
+  /// Returns why a stored tensor is not used, or nothing if it is (an empty text: no warning): masks, which are the
+  /// same in every file, and a head that is stored besides the embedding.
   std::optional<std::string> ignored(const std::string& name) const {
-    if (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")) return "";
-    if (name == "lm_head.weight") return "since the head is tied to the embedding";
-    return std::nullopt;
+    const bool masks = name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+    return masks || copied(name) ? std::optional<std::string>("") : std::nullopt;
+  }
+  /// Returns the parameter that such a tensor must be a copy of.
+  std::optional<std::string> copied(const std::string& name) const {
+    return name == "lm_head.weight" ? std::optional<std::string>("wte.weight") : std::nullopt;
   }
 
  private:

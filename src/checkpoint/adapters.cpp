@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <system_error>
 #include <utility>
 
 #include <fsdp/checkpoint/model_files.hpp>
@@ -31,6 +32,12 @@ std::vector<NamedShape> only(std::span<const NamedShape> parameters, bool adapte
 }
 
 AdapterFiles AdapterFiles::open(const std::filesystem::path& folder, std::span<const NamedShape> parameters) {
+  std::error_code error;
+  for (const char* const other : {"adapter_model.bin", "adapter_model.pt", "adapters.safetensors"})
+    require<InputError>(std::filesystem::exists(folder / adapter_weights_name, error) ||
+                            !std::filesystem::exists(folder / other, error),
+                        folder.string(), ": holds ", other, ", which is not read, and no ", adapter_weights_name,
+                        "; save the adapters with PEFT's save_pretrained, which writes that");
   WeightFiles files(SafetensorsFile(folder / adapter_weights_name));
   try {
     check_tensors(files, renamed(only(parameters, true)));

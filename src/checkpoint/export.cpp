@@ -19,6 +19,7 @@
 #include <fsdp/checkpoint/side_files.hpp>
 #include <fsdp/core/checked.hpp>
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/finite.hpp>
 
 #include "../models/strict_json.hpp"
 #include "manifest.hpp"
@@ -28,8 +29,6 @@
 
 namespace fsdp::checkpoint {
 namespace {
-
-constexpr std::int64_t piece_elements = 1 << 20;
 
 /// Returns `path` without trailing slashes and dots.
 std::filesystem::path named(std::filesystem::path path) {
@@ -125,8 +124,9 @@ struct Content {
   }
 };
 
-/// Writes the file's tensors, which are those of the content starting at index `first`.
-void write_tensors(const Content& content, std::size_t first, SharedFile& file,
+/// Writes the file's tensors, which are those of the content starting at index `first`. Throws InputError for a value
+/// that is not finite, which a merge of finite values can give, too.
+void write_tensors(const Content& content, const std::filesystem::path& from, std::size_t first, SharedFile& file,
                    const std::function<void(std::int64_t)>& written) {
   std::vector<float> piece;
   for (std::size_t i = 0; i < file.plan().tensors.size(); ++i) {
@@ -134,6 +134,11 @@ void write_tensors(const Content& content, std::size_t first, SharedFile& file,
     for (std::int64_t begin = 0; begin < elements; begin += piece_elements) {
       piece.resize(static_cast<std::size_t>(std::min(piece_elements, elements - begin)));
       content.read(first + i, begin, std::ssize(piece), piece.data());
+      if (const std::int64_t bad = first_not_finite(piece); bad >= 0)
+        throw InputError(message("export: ", content.tensors[first + i].name, "[", begin + bad, "] of ", from.string(),
+                                 " is ", piece[static_cast<std::size_t>(bad)],
+                                 ", which no model can use; nothing of the export is kept. Export sound weights, such "
+                                 "as an earlier checkpoint's"));
       file.write_range(i, begin, piece);
       written(std::ssize(piece) * size_of(file.plan().dtype));
     }
@@ -200,7 +205,7 @@ void write_model(const ModelFiles& model, const Content& content, const SideFile
     const std::string name = adapters ? adapter_weights_name : file_name(i, files.size());
     for (const NamedShape& tensor : files[i]) map[tensor.name] = name;
     SharedFile file = SharedFile::create(folder / name, plan_file(files[i], {{"format", "pt"}}, options.dtype));
-    write_tensors(content, first, file, [&](std::int64_t bytes) {
+    write_tensors(content, result.from, first, file, [&](std::int64_t bytes) {
       done += bytes;
       if (progress) progress(done, result.bytes);
     });

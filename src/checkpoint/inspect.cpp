@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <utility>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/finite.hpp>
 
 #include "manifest.hpp"
 #include "step_folders.hpp"
@@ -16,6 +18,7 @@ namespace fsdp::checkpoint {
 namespace {
 
 constexpr std::int64_t piece_bytes = 4 << 20;
+constexpr std::size_t most_sentences = 10;
 
 /// Throws InputError, which names the file, unless it is what was written. Calls `piece` with the bytes of each piece.
 void check_file(const std::filesystem::path& path, const FileSums& sums,
@@ -31,6 +34,28 @@ void check_file(const std::filesystem::path& path, const FileSums& sums,
     read_checked(file, path, &sums, content.data(), static_cast<std::size_t>(length), begin);
     piece(length);
   }
+}
+
+/// Returns a sentence about the first value of a tensor that is not finite; nothing if there is none.
+std::optional<std::string> not_finite(const SafetensorsFile& file, const TensorInfo& tensor,
+                                      const std::function<void(std::int64_t)>& piece) {
+  std::vector<float> values;
+  for (std::int64_t begin = 0; begin < tensor.elements; begin += piece_elements) {
+    const std::int64_t count = std::min(piece_elements, tensor.elements - begin);
+    values.resize(static_cast<std::size_t>(count));
+    try {
+      file.read_range(tensor, begin, count, values.data());
+    } catch (const FileError&) {
+      throw;
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    if (const std::int64_t bad = first_not_finite(values); bad >= 0)
+      return message(file.path().string(), ": ", tensor.name, "[", begin + bad, "] is ",
+                     values[static_cast<std::size_t>(bad)], "; no run can use it. Take the weights from elsewhere");
+    piece(count * (tensor.bytes / tensor.elements));
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -57,6 +82,32 @@ std::vector<std::string> damage_in(const std::filesystem::path& folder, const Re
     }
   }
   return damage;
+}
+
+std::vector<std::string> not_finite_in(std::span<const SafetensorsFile> files, const ReadProgress& progress) {
+  const auto reads = [](const TensorInfo& tensor) { return is_weight_type(tensor.dtype) && tensor.elements > 0; };
+  std::int64_t done = 0, all = 0;
+  for (const SafetensorsFile& file : files)
+    for (const TensorInfo& tensor : file.tensors()) all += reads(tensor) ? tensor.bytes : 0;
+  std::vector<std::string> sentences;
+  std::size_t more = 0;
+  for (const SafetensorsFile& file : files)
+    for (const TensorInfo& tensor : file.tensors()) {
+      if (!reads(tensor)) continue;
+      const std::int64_t before = done;
+      std::optional<std::string> sentence = not_finite(file, tensor, [&](std::int64_t bytes) {
+        done += bytes;
+        if (progress) progress(done, all);
+      });
+      done = before + tensor.bytes;
+      if (!sentence) continue;
+      if (sentences.size() < most_sentences)
+        sentences.push_back(*std::move(sentence));
+      else
+        ++more;
+    }
+  if (more > 0) sentences.push_back(message(more, " more tensors have values that are not finite"));
+  return sentences;
 }
 
 }  // namespace fsdp::checkpoint

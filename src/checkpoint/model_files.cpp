@@ -14,7 +14,9 @@
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/identity.hpp>
 
+#include "../core/require_folder.hpp"
 #include "../models/strict_json.hpp"
+#include "copies.hpp"
 #include "verified_model.hpp"
 
 namespace fsdp::checkpoint {
@@ -56,9 +58,8 @@ void check_tensors(const WeightFiles& files, std::span<const NamedShape> expecte
     }
     require<InputError>(stored->shape == tensor.shape, path, ": tensor \"", tensor.name, "\" has shape ",
                         shape_text(stored->shape), " where the model has ", shape_text(tensor.shape));
-    require<InputError>(
-        stored->dtype == "F32" || stored->dtype == "BF16" || stored->dtype == "F16" || stored->dtype == "F64", path,
-        ": tensor \"", tensor.name, "\" is ", stored->dtype, "; weights must be F32, BF16, F16 or F64");
+    require<InputError>(is_weight_type(stored->dtype), path, ": tensor \"", tensor.name, "\" is ", stored->dtype,
+                        "; weights must be F32, BF16, F16 or F64");
   }
   for (const TensorInfo* const tensor : files.tensors())
     if (!names.contains(tensor->name) && !(ignored && ignored(tensor->name))) unknown.push_back(tensor->name);
@@ -74,10 +75,7 @@ std::shared_ptr<const FileSums> sums_for(const std::optional<Manifest>& manifest
 
 ModelFiles open_model(const std::filesystem::path& folder, const ReadListing& read, const Warn& warn,
                       const std::filesystem::path& adapter) {
-  std::error_code error;
-  const bool there = std::filesystem::is_directory(folder, error);
-  require<InputError>(there, folder.string(), ": no such folder",
-                      error && error != std::errc::no_such_file_or_directory ? ": " + error.message() : std::string());
+  require_folder(folder);
   return open_verified_model(folder, read, warn, read_manifest(folder), adapter);
 }
 
@@ -95,10 +93,15 @@ ModelFiles open_verified_model(const std::filesystem::path& folder, const ReadLi
   check_tensors(model.weights, apart ? only(model.listing.parameters, false) : model.listing.parameters,
                 [&](const std::string& name) { return reason(name).has_value(); });
   if (apart) model.adapters = AdapterFiles::open(adapter, model.listing.parameters);
-  if (warn)
-    for (const TensorInfo* const tensor : model.weights.tensors())
-      if (const auto why = reason(tensor->name); why && !why->empty())
-        warn(message(model.weights.path().string(), ": ", tensor->name, " is ignored, ", *why));
+  if (std::error_code error; warn && !apart && std::filesystem::exists(folder / adapter_config_name, error))
+    warn(message(folder.string(), ": holds adapters as well, which are not read; name them by --adapter"));
+  for (const TensorInfo* const tensor : model.weights.tensors()) {
+    const auto why = reason(tensor->name);
+    if (!why) continue;
+    if (const auto original = model.listing.copied ? model.listing.copied(tensor->name) : std::nullopt)
+      require_copy(model.weights, tensor->name, *original);
+    if (warn && !why->empty()) warn(message(model.weights.path().string(), ": ", tensor->name, " is ignored, ", *why));
+  }
   return model;
 }
 

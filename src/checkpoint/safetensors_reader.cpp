@@ -16,6 +16,7 @@
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/f16.hpp>
 
+#include "../core/lfs_pointer.hpp"
 #include "../models/strict_json.hpp"
 #include "file_sums.hpp"
 #include "posix.hpp"
@@ -109,6 +110,10 @@ void read_blocks(const FileDescriptor& file, const std::filesystem::path& path, 
 
 }  // namespace
 
+bool is_weight_type(std::string_view dtype) {
+  return dtype == "F64" || dtype == "F32" || dtype == "BF16" || dtype == "F16";
+}
+
 SafetensorsFile::SafetensorsFile(std::filesystem::path path, std::shared_ptr<const FileSums> sums)
     : path_(std::move(path)), sums_(std::move(sums)) {
   const std::string file = path_.string();
@@ -123,6 +128,9 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path path, std::shared_ptr<con
                       " bytes where manifest.json tells of ", sums_ == nullptr ? 0 : sums_->bytes,
                       sums_ != nullptr && size < sums_->bytes ? "; it was cut short" : "; it was changed");
 
+  std::string beginning(std::min<std::size_t>(static_cast<std::size_t>(size), lfs_pointer_start.size()), '\0');
+  read_all(file_, path_, beginning.data(), beginning.size(), 0);
+  require_no_lfs_pointer(path_, beginning);
   std::uint64_t length = 0;
   read_checked(file_, path_, sums_.get(), &length, sizeof length, 0);
   require<InputError>(length <= static_cast<std::uint64_t>(most_header_bytes), file, ": a header of ", length,

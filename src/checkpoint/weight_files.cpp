@@ -12,6 +12,7 @@
 
 #include "../models/strict_json.hpp"
 #include "manifest.hpp"
+#include "unread_weights.hpp"
 
 namespace fsdp::checkpoint {
 namespace {
@@ -78,6 +79,7 @@ WeightFiles WeightFiles::open(const std::filesystem::path& folder, const Warn& w
       warn(message(folder.string(), ": holds both ", model_name, " and ", index_name, "; the first is read"));
     return SafetensorsFile(single);
   }
+  if (!is_there(index)) require_no_unread_weights(folder);
   require<InputError>(is_there(index), folder.string(), ": holds neither ", model_name, " nor ", index_name,
                       ", so that there are no weights to read");
   const Shards shards = read_index(index);
@@ -115,7 +117,9 @@ void WeightFiles::read_range(std::string_view name, std::int64_t begin, std::int
 }
 
 bool holds_weights(const std::filesystem::path& folder) {
-  return is_there(folder / model_name) || is_there(folder / index_name);
+  if (is_there(folder / model_name) || is_there(folder / index_name)) return true;
+  require_no_unread_weights(folder);
+  return false;
 }
 
 }  // namespace fsdp::checkpoint

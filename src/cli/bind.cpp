@@ -75,7 +75,9 @@ void bind(train::FlagSet& flags, Export& command) {
   flags.add("files-from", command.files_from,
             "folder whose tokenizer's files and generation_config.json are copied instead of the checkpoint's");
 }
-void bind(train::FlagSet&, Inspect&) {}
+void bind(train::FlagSet& flags, Inspect& command) {
+  flags.add("quick", command.quick, "read the headers of weights alone, neither their checksums nor their values");
+}
 void bind(train::FlagSet& flags, Plot& command) { flags.add("out", command.out, "the picture to write"); }
 
 void bind(train::FlagSet& flags, Tokenize& command) {

@@ -68,6 +68,7 @@ struct Export {
 /// `tessera inspect`: describes and verifies a folder.
 struct Inspect {
   std::string folder = {};
+  bool quick = false;
 };
 
 /// `tessera tokenize`: makes token files of text.

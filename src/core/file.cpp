@@ -26,7 +26,11 @@ FileDescriptor::~FileDescriptor() {
 
 void throw_errno(const std::filesystem::path& path, std::string_view what) {
   const int number = errno;
-  throw FileError(message(path.string(), ": cannot be ", what, ": ", std::strerror(number)), number);
+  const char* const advice =
+      number == EMFILE
+          ? "; `ulimit -n` says how many one process may hold open: raise it, or take fewer ranks as threads"
+          : "";
+  throw FileError(message(path.string(), ": cannot be ", what, ": ", std::strerror(number), advice), number);
 }
 
 FileDescriptor open_file(const std::filesystem::path& path, int flags, std::string_view what) {

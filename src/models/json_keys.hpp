@@ -12,50 +12,57 @@
 
 namespace fsdp {
 
-/// Typed look-ups, whose errors name the key and what it holds; `null` counts as absent.
+/// What a key that holds `null` means to a look-up with a default.
+enum class Null {
+  refused,  ///< an error: the file does not say what it asks for
+  absent    ///< the default, where `transformers` takes null for it
+};
+
+/// Typed look-ups, whose errors name the key and what it holds.
 class Keys {
  public:
   Keys(const nlohmann::json& object, const std::string& source) : object_(object), source_(source) {}
 
   /// Whether the key is present, even as null.
   bool given(const char* key) const { return object_.contains(key); }
-  bool has(const char* key) const { return object_.contains(key) && !object_.at(key).is_null(); }
+  /// Whether the key is present and not null.
+  bool has(const char* key) const { return given(key) && !object_.at(key).is_null(); }
 
   std::string text(const char* key) const {
-    require_present(key);
-    require<InputError>(object_.at(key).is_string(), source_, ": \"", key, "\" is ", dump(key), "; it must be a text");
+    require_that(key, present(key).is_string(), "it must be a text");
     return object_.at(key).get<std::string>();
   }
-  std::string text(const char* key, const std::string& otherwise) const { return has(key) ? text(key) : otherwise; }
+  std::string text(const char* key, const std::string& otherwise, Null null = Null::refused) const {
+    return takes_default(key, null) ? otherwise : text(key);
+  }
 
   std::int64_t integer(const char* key) const {
-    require_present(key);
-    const nlohmann::json& value = object_.at(key);
-    require<InputError>(value.is_number_unsigned() && value.get<std::uint64_t>() <= INT64_MAX, source_, ": \"", key,
-                        "\" is ", value.dump(), "; it must be a whole number that is not negative");
+    const nlohmann::json& value = present(key);
+    require_that(key, value.is_number_unsigned() && value.get<std::uint64_t>() <= INT64_MAX,
+                 "it must be a whole number that is not negative");
     return value.get<std::int64_t>();
   }
-  std::int64_t integer(const char* key, std::int64_t otherwise) const { return has(key) ? integer(key) : otherwise; }
-
-  double number(const char* key, double otherwise) const { return has(key) ? number(key) : otherwise; }
-  double number(const char* key) const {
-    require_present(key);
-    require<InputError>(object_.at(key).is_number(), source_, ": \"", key, "\" is ", dump(key),
-                        "; it must be a number");
-    return object_.at(key).get<double>();
+  std::int64_t integer(const char* key, std::int64_t otherwise, Null null = Null::refused) const {
+    return takes_default(key, null) ? otherwise : integer(key);
   }
 
-  bool boolean(const char* key, bool otherwise) const {
-    if (!has(key)) return otherwise;
-    require<InputError>(object_.at(key).is_boolean(), source_, ": \"", key, "\" is ", dump(key),
-                        "; it must be true or false");
+  double number(const char* key) const {
+    require_that(key, present(key).is_number(), "it must be a number");
+    return object_.at(key).get<double>();
+  }
+  double number(const char* key, double otherwise, Null null = Null::refused) const {
+    return takes_default(key, null) ? otherwise : number(key);
+  }
+
+  bool boolean(const char* key, bool otherwise, Null null = Null::refused) const {
+    if (takes_default(key, null)) return otherwise;
+    require_that(key, object_.at(key).is_boolean(), "it must be true or false");
     return object_.at(key).get<bool>();
   }
 
-  /// Throws for every value but `only`; with `optional` the key may be absent.
-  void expect(const char* key, const nlohmann::json& only, bool optional = true) const {
-    if (optional && !has(key)) return;
-    require<InputError>(has(key), source_, ": the key \"", key, "\" is missing; this must be ", only.dump());
+  /// Throws for every value but `only`. The key may be absent.
+  void expect(const char* key, const nlohmann::json& only, Null null = Null::refused) const {
+    if (takes_default(key, null)) return;
     require<InputError>(object_.at(key) == only, source_, ": \"", key, "\" is ", dump(key), "; only ", only.dump(),
                         " is supported");
   }
@@ -66,8 +73,15 @@ class Keys {
   const nlohmann::json& at(const char* key) const { return object_.at(key); }
 
  private:
-  void require_present(const char* key) const {
-    require<InputError>(has(key), source_, ": the key \"", key, "\" is missing");
+  bool takes_default(const char* key, Null null) const {
+    return !given(key) || (null == Null::absent && object_.at(key).is_null());
+  }
+  const nlohmann::json& present(const char* key) const {
+    require<InputError>(given(key), source_, ": the key \"", key, "\" is missing");
+    return object_.at(key);
+  }
+  void require_that(const char* key, bool holds, const char* must) const {
+    require<InputError>(holds, source_, ": \"", key, "\" is ", dump(key), "; ", must);
   }
 
   const nlohmann::json& object_;

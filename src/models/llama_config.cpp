@@ -63,19 +63,10 @@ void validate_rope(const RopeConfig& rope) {
 /// Throws for a pattern that matches no projection, since it must be a mistake.
 void validate_targets(const LlamaConfig& config) {
   config.lora.validate();
-  if (!config.lora.on()) return;
-  constexpr std::array projections = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
-                                      "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj"};
-  for (const std::string& pattern : config.lora.patterns()) {
-    const auto matches = [&](const char* projection) {
-      for (std::int64_t layer = 0; layer < config.layers; ++layer)
-        if (LoraConfig::matches(pattern, message("model.layers.", layer, ".", projection))) return true;
-      return false;
-    };
-    require<InputError>(std::ranges::any_of(projections, matches), "model: lora_targets has '", pattern,
-                        "', which matches no projection; q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and "
-                        "down_proj can have adapters, in all layers or in some (model.layers.0.*)");
-  }
+  const std::string unmatched = config.unmatched_target();
+  require<InputError>(unmatched.empty(), "model: lora_targets has '", unmatched,
+                      "', which matches no projection; q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and "
+                      "down_proj can have adapters, in all layers or in some (model.layers.0.*)");
 }
 
 struct Range {
@@ -117,6 +108,21 @@ device::RotaryScaling RopeConfig::scaling(double theta, std::int64_t head_dim) c
           .high = low == high ? high + 0.001 : high,
           .original = original,
           .magnitude = attention_factor > 0 ? attention_factor : 0.1 * std::log(factor) + 1};
+}
+
+std::string LlamaConfig::unmatched_target() const {
+  constexpr std::array projections = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+                                      "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj"};
+  if (!lora.on()) return {};
+  for (const std::string& pattern : lora.patterns()) {
+    const auto matches = [&](const char* projection) {
+      for (std::int64_t layer = 0; layer < layers; ++layer)
+        if (LoraConfig::matches(pattern, message("model.layers.", layer, ".", projection))) return true;
+      return false;
+    };
+    if (!std::ranges::any_of(projections, matches)) return pattern;
+  }
+  return {};
 }
 
 void LlamaConfig::validate() const {

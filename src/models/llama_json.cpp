@@ -11,6 +11,7 @@
 #include <fsdp/core/error.hpp>
 #include <fsdp/models/llama_config.hpp>
 
+#include "../core/require_folder.hpp"
 #include "json_keys.hpp"
 #include "strict_json.hpp"
 
@@ -18,6 +19,9 @@ namespace fsdp {
 namespace {
 
 using nlohmann::json;
+
+// `null` means what it means to `transformers` 5.24: the default of a key that is declared as optional there; "none" of
+// a window; and an error of every other key.
 
 /// Reads the newer `rope_parameters` or the older `rope_scaling`; the latter wins, as in `transformers`. Sets theta as
 /// well.
@@ -31,7 +35,7 @@ void read_rope(const Keys& keys, const std::string& source, LlamaConfig& config)
   config.rope_theta = inner.number("rope_theta", config.rope_theta);
   inner.expect("partial_rotary_factor", 1.0);
   RopeConfig& rope = config.rope;
-  rope.type = inner.text("rope_type", inner.text("type", "default"));
+  rope.type = inner.given("rope_type") ? inner.text("rope_type") : inner.text("type", "default");
   const bool llama3 = rope.type == "llama3", yarn = rope.type == "yarn";
   require<InputError>(llama3 || yarn || rope.type == "default" || rope.type == "linear", source, ": the RoPE type \"",
                       shortened(rope.type), "\" is not known; default, linear, llama3 and yarn are");
@@ -47,9 +51,9 @@ void read_rope(const Keys& keys, const std::string& source, LlamaConfig& config)
     rope.high_freq_factor = inner.number("high_freq_factor");
   }
   if (yarn) {
-    rope.beta_fast = inner.number("beta_fast", rope.beta_fast);
-    rope.beta_slow = inner.number("beta_slow", rope.beta_slow);
-    rope.attention_factor = inner.number("attention_factor", 0);
+    rope.beta_fast = inner.number("beta_fast", rope.beta_fast, Null::absent);
+    rope.beta_slow = inner.number("beta_slow", rope.beta_slow, Null::absent);
+    rope.attention_factor = inner.number("attention_factor", 0, Null::absent);
     inner.expect("truncate", true);
     for (const char* const other : {"mscale", "mscale_all_dim"})
       require<InputError>(!inner.has(other), source, ": \"", other, "\" of yarn is not supported; give its ",
@@ -106,15 +110,37 @@ std::int64_t full_layers_of(const Keys& keys, const std::string& source, const L
 
 /// Reads the sliding window and its layers. Sets both to 0 if no layer has a window.
 void read_window(const Keys& keys, const std::string& source, LlamaConfig& config) {
-  constexpr std::int64_t usual = 4096;
-  if (config.family == "mistral")
-    config.sliding_window = keys.given("sliding_window") ? keys.integer("sliding_window", 0) : usual;
+  const auto window = [&] {  // null: none
+    return keys.has("sliding_window") ? keys.integer("sliding_window") : keys.given("sliding_window") ? 0 : 4096;
+  };
+  if (config.family == "mistral") config.sliding_window = window();
   if (!config.family.starts_with("qwen")) return;
   config.full_layers = full_layers_of(keys, source, config);
-  if (keys.boolean("use_sliding_window", false)) config.sliding_window = keys.integer("sliding_window", usual);
+  if (keys.boolean("use_sliding_window", false)) config.sliding_window = window();
   require<InputError>(config.sliding_window > 0 || !keys.has("layer_types") || config.full_layers == config.layers,
-                      source, ": \"layer_types\" names layers with a window, and \"use_sliding_window\" is not true");
+                      source, ": \"layer_types\" names layers with a window, and ",
+                      keys.boolean("use_sliding_window", false) ? "\"sliding_window\" gives none"
+                                                                : "\"use_sliding_window\" is not true");
   if (config.sliding_window == 0 || config.full_layers == config.layers) config.sliding_window = config.full_layers = 0;
+}
+
+/// Reads the number of key-value heads, whose default is the family's.
+std::int64_t kv_heads_of(const Keys& keys, const LlamaConfig& config) {
+  constexpr const char* key = "num_key_value_heads";
+  if (config.family == "mistral") return keys.integer(key, 8);
+  if (keys.given(key)) return keys.integer(key, config.heads, Null::absent);
+  return config.family == "llama" ? config.heads : 32;
+}
+
+/// Throws for a key that changes the computation in a way that is not supported.
+void require_supported(const Keys& keys, const std::string& source, const std::string& family) {
+  keys.expect("hidden_act", "silu");
+  // Only these families have the key. Those of others hold it for no reason, perhaps as null.
+  keys.expect("attention_bias", false, family == "llama" || family == "qwen3" ? Null::refused : Null::absent);
+  keys.expect("mlp_bias", false, family == "llama" ? Null::refused : Null::absent);
+  keys.expect("partial_rotary_factor", 1.0, Null::absent);
+  require<InputError>(!keys.has("quantization_config"), source,
+                      ": \"quantization_config\" is set; only float32, float16 and bfloat16 weights are read");
 }
 
 constexpr std::array known_keys = {"architectures",
@@ -170,12 +196,7 @@ LlamaConfig LlamaConfig::parse(std::string_view text, const std::string& source)
   const bool qwen = family == "qwen2" || family == "qwen3";
   require<InputError>(family == "llama" || family == "mistral" || qwen, source, ": \"model_type\" is \"",
                       shortened(family), "\"; llama, mistral, qwen2 and qwen3 are supported");
-  keys.expect("hidden_act", "silu");
-  keys.expect("attention_bias", false);
-  keys.expect("mlp_bias", false);
-  keys.expect("partial_rotary_factor", 1.0);
-  require<InputError>(!keys.has("quantization_config"), source,
-                      ": \"quantization_config\" is set; only float32, float16 and bfloat16 weights are read");
+  require_supported(keys, source, family);
 
   LlamaConfig config{.family = family,
                      .vocab_size = keys.integer("vocab_size"),
@@ -188,12 +209,13 @@ LlamaConfig LlamaConfig::parse(std::string_view text, const std::string& source)
                      .max_position_embeddings = keys.integer("max_position_embeddings", qwen                  ? 32768
                                                                                         : family == "mistral" ? 131072
                                                                                                               : 2048)};
-  config.kv_heads = keys.integer("num_key_value_heads", family == "mistral" ? 8 : config.heads);
+  config.kv_heads = kv_heads_of(keys, config);
   require<InputError>(config.heads > 0, source, ": \"num_attention_heads\" is 0");
   const bool own_width = keys.has("head_dim") || family == "qwen3";
+  const Null null_width = family == "qwen3" ? Null::refused : Null::absent;
   require<InputError>(own_width || config.hidden_size % config.heads == 0, source, ": hidden_size ", config.hidden_size,
                       " is not divisible by ", config.heads, " heads; give \"head_dim\"");
-  config.head_dim = keys.integer("head_dim", family == "qwen3" ? 128 : config.hidden_size / config.heads);
+  config.head_dim = keys.integer("head_dim", family == "qwen3" ? 128 : config.hidden_size / config.heads, null_width);
   read_rope(keys, source, config);
   read_window(keys, source, config);
   config.lora = read_lora(keys, source);
@@ -209,6 +231,7 @@ LlamaConfig LlamaConfig::parse(std::string_view text, const std::string& source)
 
 LlamaConfig LlamaConfig::read(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
+  require_no_file(folder);
   if (std::error_code error; !std::filesystem::exists(path, error)) {
     const std::string instead = named_instead(folder);
     require<InputError>(instead.empty(), folder.string(), " has no config.json; ", instead);

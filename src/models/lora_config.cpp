@@ -41,6 +41,13 @@ LoraConfig read_adapters(const LoraConfig& present, const std::filesystem::path&
   return adapters;
 }
 
+void require_matched(const std::string& unmatched_target, const std::filesystem::path& adapter) {
+  require<InputError>(unmatched_target.empty(), (adapter / "adapter_config.json").string(),
+                      ": \"target_modules\" has \"", unmatched_target,
+                      "\", which matches no projection of the model that can have adapters; take it ",
+                      "out if the file of weights has nothing of it");
+}
+
 void LoraConfig::validate() const {
   require<InputError>(rank >= 0 && rank <= 4096, "model: lora_rank is ", rank, "; it must be 0 to 4096");
   require<InputError>(std::isfinite(alpha) && alpha > 0 && alpha <= 1e6, "model: lora_alpha is ", alpha,

@@ -80,8 +80,9 @@ LoraConfig LoraConfig::parse(std::string_view text, const std::string& source) {
   json object = parse_strict(text, source);
   require<InputError>(object.is_object(), source, ": not a JSON object");
   const Keys keys(object, source);
-  keys.expect("peft_type", "LORA", false);
-  keys.expect("task_type", "CAUSAL_LM");
+  require<InputError>(keys.given("peft_type"), source, ": the key \"peft_type\" is missing; this must be \"LORA\"");
+  keys.expect("peft_type", "LORA");
+  keys.expect("task_type", "CAUSAL_LM", Null::absent);
   keys.expect("bias", "none");
   const json start = keys.has("init_lora_weights") ? keys.at("init_lora_weights") : json(true);
   for (const char* const changing : changing_starts)
@@ -91,9 +92,9 @@ LoraConfig LoraConfig::parse(std::string_view text, const std::string& source) {
   LoraConfig config{.rank = keys.integer("r"),
                     .alpha = keys.number("lora_alpha"),
                     .dropout = keys.number("lora_dropout", 0),
-                    .rslora = keys.boolean("use_rslora", false),
+                    .rslora = keys.boolean("use_rslora", false, Null::absent),
                     .targets = targets_of(keys, source),
-                    .base = keys.text("base_model_name_or_path", "")};
+                    .base = keys.text("base_model_name_or_path", "", Null::absent)};
   require<InputError>(config.on(), source, ": \"r\" is 0");
   try {
     config.validate();

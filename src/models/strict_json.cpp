@@ -11,6 +11,8 @@
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/file.hpp>
 
+#include "../core/lfs_pointer.hpp"
+
 namespace fsdp {
 namespace {
 
@@ -139,6 +141,7 @@ std::string read_small_file(const std::filesystem::path& path, std::int64_t most
                       " are read");
   std::string text(static_cast<std::size_t>(status.st_size), '\0');
   read_all(file, path, text.data(), text.size(), 0);
+  require_no_lfs_pointer(path, text);
   return text;
 }
 

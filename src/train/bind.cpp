@@ -57,8 +57,9 @@ void add_model(FlagSet& flags, GenerateOptions& o) {
   flags.add("tokenizer", o.tokenizer, "tokenizer.json, or its folder; left out: the one in --model");
 }
 
-/// Adds the flags for sampling and for the end of a sequence.
-void add_sampling(FlagSet& flags, GenerateOptions& o) {
+}  // namespace
+
+void bind_sampling(FlagSet& flags, GenerateOptions& o) {
   flags.add("temperature", o.sampling.temperature, "0: always the likeliest token",
             Range<double>{.least = 0, .most = 1e6});
   flags.add("top-k", o.sampling.top_k, "sample from the k likeliest tokens; 0: from all", counts_up_to(most_tokens, 0));
@@ -73,8 +74,6 @@ void add_sampling(FlagSet& flags, GenerateOptions& o) {
   flags.add("seed", o.seed, "seed of sampling");
   flags.add("stop-ids", o.stop_ids, "token ids that end a sequence, such as 2 or 2,3");
 }
-
-}  // namespace
 
 void bind(FlagSet& flags, LaunchOptions& launch) {
   flags.add("threads", launch.threads, "threads per rank; 0: cores / ranks", counts_up_to(most_threads, 0));
@@ -164,7 +163,7 @@ void bind(FlagSet& flags, GenerateOptions& o) {
             "token ids to continue, such as 1,2,3, instead of a text; several are a batch. A line of ids is printed "
             "for each");
   flags.add("tokens", o.tokens, "tokens to write, after each prompt", counts_up_to(most_tokens, 0));
-  add_sampling(flags, o);
+  bind_sampling(flags, o);
   flags.add("no-cache", o.no_cache, "no KV cache: recompute the whole sequence for each token (slower, less memory)");
   add_disk_deadline(flags, o.launch);
   bind(flags, o.launch);
@@ -178,7 +177,7 @@ void bind(FlagSet& flags, ChatOptions& o) {
   flags.add("context", o.context, "most tokens of the conversation; memory is reserved for them",
             counts_up_to(most_tokens));
   flags.add("tokens", o.generate.tokens, "tokens of an answer, at most", counts_up_to(most_tokens));
-  add_sampling(flags, o.generate);
+  bind_sampling(flags, o.generate);
   add_disk_deadline(flags, o.generate.launch);
   bind(flags, o.generate.launch);
 }

@@ -37,7 +37,7 @@ class Reading {
   }
   void all() const {
     GenerateOptions& o = choice_.options;
-    if (!keys_.boolean("do_sample", true) && !is_given(o, "temperature")) {
+    if (!keys_.boolean("do_sample", true, Null::absent) && !is_given(o, "temperature")) {
       o.sampling.temperature = 0;
       say("temperature", "0");
     } else {
@@ -77,7 +77,7 @@ GenerationChoice with_generation_config(const GenerateOptions& options) {
   require<InputError>(object.is_object(), source, ": this is no JSON object");
   Reading(choice, object, source).all();
   try {
-    validate(choice.options);
+    validate_sampling(choice.options);
   } catch (const InputError& wrong) {
     throw InputError(message(source, " says ", choice.said, ": ", wrong.what()));
   }

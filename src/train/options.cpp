@@ -99,13 +99,21 @@ void validate(const GenerateOptions& o) {
   require<InputError>(!o.prompt.empty() || !o.prompt_ids.empty(),
                       "--prompt is empty; give at least one byte to continue from, or --prompt-ids");
   for (const std::string& text : o.prompt_ids) parse_ids("prompt-ids", text);
-  for (const std::string& text : o.stop_ids) parse_ids("stop-ids", text);
+  validate_sampling(o);
   require_ranges(o);
 }
 
 void validate(const ChatOptions& o) {
-  for (const std::string& text : o.generate.stop_ids) parse_ids("stop-ids", text);
+  validate_sampling(o.generate);
   require_ranges(o);
+}
+
+void validate_sampling(const GenerateOptions& o) {
+  for (const std::string& text : o.stop_ids) parse_ids("stop-ids", text);
+  GenerateOptions options = o;
+  FlagSet flags;
+  bind_sampling(flags, options);
+  flags.require_ranges();
 }
 
 void from_text(std::string_view flag, std::string_view text, OnSignal& value) {

@@ -2,8 +2,10 @@
 #include <fsdp/train/program.hpp>
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -22,6 +24,16 @@ void open_what_is_closed() {
       static_cast<void>(::open("/dev/null", O_RDWR));  // the lowest free number: this one
 }
 
+/// Raises the soft limit on open files, since every rank that is a thread opens every shard of a model. Usual soft
+/// limits of 1024 are for programs that call select(2), which this one does not.
+void allow_open_files() {
+  constexpr rlim_t enough = 65536;  // some libraries close all descriptors up to the limit, one by one
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= enough) return;
+  limit.rlim_cur = std::min(limit.rlim_max, enough);
+  static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));  // refused: the error of opening says what to do
+}
+
 /// Flushes stdout. Returns whether it took all output; if not, prints an error on stderr.
 bool all_was_printed() {
   errno = 0;
@@ -36,6 +48,7 @@ bool all_was_printed() {
 
 int run_program(FunctionRef<int()> f) {
   open_what_is_closed();
+  allow_open_files();
   std::signal(SIGXFSZ, SIG_IGN);  // exceeding the file size limit becomes an error of write
   int status = comm::ExitStatus::failed;
   try {

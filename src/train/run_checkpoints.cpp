@@ -10,6 +10,7 @@
 #include <fsdp/core/file.hpp>
 #include <fsdp/train/agreement.hpp>
 #include <fsdp/train/checkpoint_dir.hpp>
+#include <fsdp/train/first_weights.hpp>
 #include <fsdp/train/peers.hpp>
 
 namespace fsdp::train {
@@ -145,13 +146,14 @@ Loaded RunCheckpoints::resume() {
 /// Loads the initial weights from --model's folder; if there are none, initializes them from the seed. Returns messages
 /// for the user.
 std::vector<std::string> RunCheckpoints::start() {
-  const std::string& folder = options_.model.name;
+  const std::string &folder = options_.model.name, &adapter = options_.model.adapter;
   if (names_folder_) {
-    const bool stored = !options_.from_scratch && checkpoint::holds_weights(folder);
+    const bool stored = on_all_ranks(ranks_, "--model", [&] {
+      return starts_from_folder(options_, names_folder_, weights_.listing().lora.has_value());
+    });
     agree_on_opened(ranks_, message("--model ", folder, stored ? " has weights\n" : " has none\n"));
     if (stored) {
       weights_.initialize(options_.seed, optim::Begin::adapters);
-      const std::string& adapter = options_.model.adapter;
       const auto read = [&](const std::filesystem::path& own) { return weights_.listing_of(own, adapter); };
       const checkpoint::ModelFiles files = open_agreed_model(ranks_, folder, read, warn(), adapter);
       on_all_ranks(ranks_, "--model", [&] { weights_.load(files); });
@@ -160,7 +162,8 @@ std::vector<std::string> RunCheckpoints::start() {
   }
   weights_.initialize(options_.seed, optim::Begin::all);
   if (!names_folder_) return {};
-  return {options_.from_scratch ? message("weights   random, since --from-scratch leaves those of ", folder)
+  return {options_.from_scratch ? message("weights   random, since --from-scratch leaves those of ", folder,
+                                          adapter.empty() ? "" : " and of ", adapter)
                                 : message("weights   random, since ", folder, " holds none")};
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fsdp/checkpoint/inspect.hpp>
 
+#include <cmath>
+#include <cstdint>
+
 #include <gtest/gtest.h>
 
 #include "support/saved_llama.hpp"
@@ -44,6 +47,40 @@ TEST(DamageIn, NamesEachFileThatIsNotWhatWasWritten) {
 
   std::filesystem::remove(step / "manifest.json");
   EXPECT_TRUE(damage_in(step).empty());
+}
+
+TEST(NotFiniteIn, NamesTheFirstSuchValueOfEachTensorUpToTen) {
+  const TemporaryFolder folder;
+  std::vector<NamedShape> tensors = {{"large", {2, piece_elements}}, {"sound", {3}}, {"none", {0}}};
+  for (char name = 'a'; name < 'm'; ++name) tensors.push_back({std::string(1, name), {4}});
+  SharedFile writer = SharedFile::create(folder.path() / "x.safetensors", plan_file(tensors));
+  for (std::size_t i = 3; i < tensors.size(); ++i) writer.write_range(i, 2, std::vector{-INFINITY});
+  writer.write_range(0, piece_elements + 5, std::vector{NAN, 1.f, NAN});
+  writer.finish();
+  const SafetensorsFile file(folder.path() / "x.safetensors");
+  std::int64_t last = 0, total = 0;
+  const std::vector<std::string> found =
+      not_finite_in({&file, 1}, [&](std::int64_t done, std::int64_t all) { last = done, total = all; });
+  EXPECT_EQ(total, 4 * (2 * piece_elements + 3 + 12 * 4));
+  EXPECT_EQ(last, total);
+  ASSERT_EQ(found.size(), 11u);
+  EXPECT_TRUE(found[0].ends_with("x.safetensors: a[2] is -inf; no run can use it. Take the weights from elsewhere"))
+      << found[0];
+  EXPECT_EQ(found[10], "3 more tensors have values that are not finite");
+}
+
+TEST(NotFiniteIn, SkipsTensorsThatAreNoWeightsAndNamesNumbersTooLargeForFloat) {
+  const TemporaryFolder folder;
+  const std::string header = R"({"i":{"dtype":"I64","shape":[1],"data_offsets":[0,8]},)"
+                             R"("d":{"dtype":"F64","shape":[1],"data_offsets":[8,16]}})";
+  const std::uint64_t length = header.size();
+  std::string content(reinterpret_cast<const char*>(&length), 8);
+  const double number = 1e300;
+  content += header + std::string(8, '\xff') + std::string(reinterpret_cast<const char*>(&number), 8);
+  const SafetensorsFile file(folder.write("x.safetensors", content));
+  const std::vector<std::string> found = not_finite_in({&file, 1});
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_TRUE(found[0].ends_with("tensor \"d\" holds 1e+300, too large for f32")) << found[0];
 }
 
 }  // namespace

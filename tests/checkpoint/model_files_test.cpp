@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fsdp/checkpoint/model_files.hpp>
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "support/listed_llama.hpp"
@@ -24,6 +26,15 @@ void write_model(const TemporaryFolder& folder, const LlamaConfig& config, std::
   SharedFile::create(folder.path() / "model.safetensors", plan_file(std::move(tensors))).finish();
 }
 
+/// Changes a value of such a folder.
+void change_value(const TemporaryFolder& folder, const std::vector<NamedShape>& tensors, const std::string& name,
+                  std::int64_t index, float value) {
+  const auto place = std::ranges::find(tensors, name, &NamedShape::name) - tensors.begin();
+  SharedFile file = SharedFile::join(folder.path() / "model.safetensors", plan_file(tensors));
+  file.write_range(static_cast<std::size_t>(place), index, std::vector{value});
+  file.finish();
+}
+
 TEST(OpenModel, ReadsTheGoldenFolders) {
   for (const char* name : {"llama-gqa", "llama-odd"}) {
     const ModelFiles model = open_model<test::ListedLlama>(golden(name));
@@ -31,15 +42,49 @@ TEST(OpenModel, ReadsTheGoldenFolders) {
   }
 }
 
-TEST(OpenModel, ATiedHeadMayBeStoredAndRotaryCachesAreIgnored) {
+TEST(OpenModel, ATiedHeadMayBeStoredIfItIsACopyAndRotaryCachesAreIgnored) {
   const TemporaryFolder folder;
   std::vector<NamedShape> tensors = test::listing_of(tied_tiny()).parameters;
   tensors.push_back({"lm_head.weight", {256, 96}});
   tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", {8}});
   write_model(folder, tied_tiny(), tensors);
-  std::string warning;
-  open_model<test::ListedLlama>(folder.path(), [&](const std::string& text) { warning = text; });
-  EXPECT_NE(warning.find("lm_head.weight is ignored"), std::string::npos) << warning;
+  const auto open = [&] {
+    open_model<test::ListedLlama>(folder.path(), [](const std::string& text) { ADD_FAILURE() << text; });
+  };
+  open();
+  change_value(folder, tensors, "lm_head.weight", 256 * 96 - 1, 0.5f);
+  EXPECT_INPUT_ERROR(open(),
+                     "model.safetensors: lm_head.weight[24575] is 0.5 and model.embed_tokens.weight[24575] is 0; "
+                     "the config ties them, so that one would be dropped. Set \"tie_word_embeddings\" to false");
+  change_value(folder, tensors, "model.embed_tokens.weight", 256 * 96 - 1, 0.5f);
+  open();
+  tensors[tensors.size() - 2].shape = {255, 96};
+  std::filesystem::remove(folder.path() / "model.safetensors");
+  write_model(folder, tied_tiny(), tensors);
+  EXPECT_INPUT_ERROR(open(), "lm_head.weight has shape [255, 96] and model.embed_tokens.weight has [256, 96]");
+}
+
+TEST(OpenModel, ACopyMayBeOfAnotherType) {
+  const TemporaryFolder folder;
+  const auto shard = [&](const char* name, const char* tensor, DType type, float value) {
+    std::filesystem::remove(folder.path() / name);
+    SharedFile file = SharedFile::create(folder.path() / name, plan_file({{tensor, {256, 96}}}, {}, type));
+    file.write_range(0, 7, std::vector{value});
+    file.finish();
+  };
+  const LlamaConfig config = tied_tiny();
+  std::vector<NamedShape> tensors = test::listing_of(config).parameters;
+  std::string map = R"("model.embed_tokens.weight":"b.safetensors","lm_head.weight":"c.safetensors")";
+  std::erase_if(tensors, [](const NamedShape& tensor) { return tensor.name == "model.embed_tokens.weight"; });
+  for (const NamedShape& tensor : tensors) map += ",\"" + tensor.name + R"(":"a.safetensors")";
+  folder.write("config.json", config.write());
+  folder.write("model.safetensors.index.json", R"({"weight_map":{)" + map + "}}");
+  SharedFile::create(folder.path() / "a.safetensors", plan_file(tensors)).finish();
+  shard("b.safetensors", "model.embed_tokens.weight", DType::bf16, 1.25f);
+  shard("c.safetensors", "lm_head.weight", DType::f32, 1.2503f);  // rounds to the same bf16
+  EXPECT_NO_THROW(open_model<test::ListedLlama>(folder.path()));
+  shard("c.safetensors", "lm_head.weight", DType::f32, 1.26f);
+  EXPECT_INPUT_ERROR(open_model<test::ListedLlama>(folder.path()), "lm_head.weight[7] is 1.26 and ");
 }
 
 TEST(OpenModel, ListsMissingAndUnknownNamesUpToTen) {

@@ -113,6 +113,64 @@ TEST(WeightFiles, AnIndexThatIsTooLargeIsRefusedByItsName) {
                      "model.safetensors.index.json: 25000001 bytes; at most 25000000 are read");
 }
 
+/// Absence of the usual names is not absence of weights.
+TEST(WeightFiles, InAFormThatIsNotReadAreNamed) {
+  const std::string zip("PK\3\4 of torch"), lfs = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
+  const std::string form = ", a form of weights that is not read; download model.safetensors, or convert it";
+  const struct {
+    std::string name, content, sentence;
+  } cases[] = {
+      {"model-00001-of-00002.safetensors", "",
+       " but no model.safetensors.index.json, which says what is in the shards"},
+      {"model.fp16.safetensors", "x", " but no model.safetensors, which is read; download that, or give the file"},
+      {"adapter_model.safetensors", "x", ", adapters; name this folder by --adapter"},
+      {"adapter_model.bin", "x", ", adapters; name this folder by --adapter"},
+      {"model.safetensors.index.fp16.json", "{}", form},
+      {"pytorch_model.bin", "", form},
+      {"pytorch_model.bin.index.json", "{}", form},
+      {"consolidated.00.pth", "x", form},
+      {"Model-Q4_K_M.GGUF", "x", form},
+      {"flax_model.msgpack", "x", form},
+      {"tf_model.h5", "x", form},
+      {"last.ckpt", "x", form},
+      {"weights.pt", "x", form},
+      {"weights.bin", zip, form},
+      {"empty.bin", "", form},
+      {"original/consolidated.00.pth", "x", form},
+      {"inner/model.safetensors", "x", " but no model.safetensors of its own; name the folder inside"},
+      {"weights", lfs, ", a Git LFS pointer; fetch the files by `git lfs pull`"},
+      {".cache/huggingface/download/x.1.incomplete", "x", ", a part of a download; download the folder again"}};
+  for (const auto& [name, content, sentence] : cases) {
+    const TemporaryFolder folder;
+    folder.write("config.json", "{}");
+    folder.write(name, content);
+    const std::string said = folder.path().string() + ": holds " + name + sentence;
+    EXPECT_INPUT_ERROR(holds_weights(folder.path()), said);
+    EXPECT_INPUT_ERROR(WeightFiles::open(folder.path()), said);
+  }
+  const TemporaryFolder folder;
+  std::filesystem::create_symlink("nowhere", folder.path() / "weights.bin");
+  EXPECT_INPUT_ERROR(holds_weights(folder.path()), ": holds weights.bin, a form of weights");
+}
+
+TEST(WeightFiles, FilesThatAreNoWeightsAreNotTakenForThem) {
+  const TemporaryFolder folder;
+  for (const char* const name : {"README.pt.md", "tokens.bin", "notes", "step-1/deeper/model.safetensors", ".git/x.pt"})
+    folder.write(name, "some bytes");
+  folder.write("training_args.bin", "PK\3\4");
+  folder.write("tokenizer.json", "version https://git-lfs.github.com/spec/v1\n");
+  EXPECT_FALSE(holds_weights(folder.path()));
+  EXPECT_INPUT_ERROR(holds_weights(folder.path() / "absent"), "absent: cannot be listed: No such file");
+}
+
+TEST(WeightFiles, AGitLfsPointerIsNamedAsSuch) {
+  const TemporaryFolder folder;
+  folder.write("model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n");
+  EXPECT_INPUT_ERROR(WeightFiles::open(folder.path()),
+                     "model.safetensors: is a Git LFS pointer, a text in place of the "
+                     "file; fetch the file by `git lfs pull`");
+}
+
 TEST(WeightFiles, AFolderWithoutAnyIsAnError) {
   const TemporaryFolder folder;
   EXPECT_FALSE(holds_weights(folder.path()));

@@ -91,8 +91,9 @@ TEST(LlamaConfig, RefusesByNameWhatItCannotCompute) {
   EXPECT_INPUT_ERROR(LlamaConfig::parse("{}", "f"), "\"model_type\" is missing");
 }
 
-/// A config.json of one of the families.
-LlamaConfig family(const std::string& name, const std::string& more, int layers = 2) {
+/// A config.json of one of the families; the default of qwen's key-value heads, 32, does not divide 4.
+LlamaConfig family(const std::string& name, std::string more, int layers = 2) {
+  if (name.starts_with("qwen") && more.find("num_key_value_heads") == more.npos) more += R"(,"num_key_value_heads":4)";
   return LlamaConfig::parse(
       R"({"model_type":")" + name +
           R"(","vocab_size":256,"hidden_size":32,"intermediate_size":88,"num_attention_heads":4,"num_hidden_layers":)" +
@@ -108,6 +109,63 @@ TEST(LlamaFamilies, HaveTheirOwnDefaults) {
   EXPECT_EQ(family("mistral", R"(,"num_key_value_heads":4,"sliding_window":null)").sliding_window, 0);
   EXPECT_EQ(family("qwen2", R"(,"sliding_window":7)").sliding_window, 0);
   EXPECT_EQ(family("llama", R"(,"sliding_window":7)").sliding_window, 0);  // as in transformers
+}
+
+/// What transformers 5.24 makes of null (AutoConfig.from_pretrained), key by key.
+TEST(LlamaFamilies, NullIsNoneOrTheDefaultOrRefusedAsInTransformers) {
+  const auto null = [](const std::string& name, const std::string& key, const std::string& more = "") {
+    const std::string heads = key == "num_key_value_heads" ? "" : R"(,"num_key_value_heads":2)";
+    return family(name, heads + more + ",\"" + key + "\":null");
+  };
+  for (const char* const name : {"llama", "mistral", "qwen2", "qwen3"}) {
+    for (const char* const key : {"rope_scaling", "rope_parameters", "layer_types", "quantization_config", "dtype",
+                                  "torch_dtype", "partial_rotary_factor"})
+      EXPECT_EQ(null(name, key), family(name, R"(,"num_key_value_heads":2)")) << name << " " << key;
+    for (const char* const key :
+         {"max_position_embeddings", "rms_norm_eps", "rope_theta", "hidden_act", "tie_word_embeddings"})
+      EXPECT_INPUT_ERROR(null(name, key), std::string("config.json: \"") + key + "\" is null; ");
+  }
+  for (const char* const name : {"llama", "qwen2", "qwen3"}) EXPECT_EQ(null(name, "num_key_value_heads").kv_heads, 4);
+  EXPECT_INPUT_ERROR(null("mistral", "num_key_value_heads"), "\"num_key_value_heads\" is null; it must be a whole");
+  for (const char* const name : {"llama", "mistral", "qwen2"}) EXPECT_EQ(null(name, "head_dim").head_dim, 8);
+  EXPECT_INPUT_ERROR(null("qwen3", "head_dim"), "\"head_dim\" is null");
+  for (const char* const name : {"qwen2", "qwen3"}) {
+    const LlamaConfig none = null(name, "sliding_window", R"(,"use_sliding_window":true,"max_window_layers":0)");
+    EXPECT_EQ(none.sliding_window, 0);
+    EXPECT_NE(none.write().find("\"sliding_window\": null"), std::string::npos);
+    EXPECT_EQ(family(name, R"(,"use_sliding_window":true,"max_window_layers":0)").sliding_window, 4096);
+    EXPECT_INPUT_ERROR(null(name, "max_window_layers"), "\"max_window_layers\" is null");
+    EXPECT_INPUT_ERROR(null(name, "use_sliding_window"), "\"use_sliding_window\" is null");
+    EXPECT_INPUT_ERROR(null(name, "sliding_window",
+                            R"(,"use_sliding_window":true,"layer_types":["full_attention","sliding_attention"])"),
+                       "\"layer_types\" names layers with a window, and \"sliding_window\" gives none");
+  }
+  EXPECT_INPUT_ERROR(LlamaConfig::parse(R"({"model_type":"qwen2","vocab_size":9,"hidden_size":32,"intermediate_size":8,
+    "num_hidden_layers":1,"num_attention_heads":4})",
+                                        "f"),
+                     "4 heads are not divisible by 32 key-value heads");
+  EXPECT_EQ(null("mistral", "sliding_window").sliding_window, 0);
+  EXPECT_EQ(null("mistral", "mlp_bias"), family("mistral", R"(,"num_key_value_heads":2)"));  // it has no such key
+  EXPECT_INPUT_ERROR(null("llama", "mlp_bias"), "\"mlp_bias\" is null; only false is supported");
+  EXPECT_INPUT_ERROR(null("qwen3", "attention_bias"), "\"attention_bias\" is null; only false is supported");
+}
+
+TEST(LlamaConfig, NullInRopeIsTheDefaultOfYarnsNumbersAlone) {
+  const std::string yarn = R"(,"rope_scaling":{"rope_type":"yarn","original_max_position_embeddings":64)";
+  const LlamaConfig config = parse(R"(,"max_position_embeddings":256)" + yarn +
+                                   R"(,"factor":null,"beta_fast":null,"beta_slow":null,"attention_factor":null})");
+  EXPECT_EQ(config.rope.factor, 4);
+  EXPECT_EQ(config.rope.beta_fast, 32);
+  EXPECT_EQ(config.rope.beta_slow, 1);
+  EXPECT_INPUT_ERROR(parse(yarn + R"(,"factor":4,"truncate":null})"), "\"truncate\" is null; only true is supported");
+  for (const char* const key :
+       {"rope_theta", "rope_type", "factor", "low_freq_factor", "original_max_position_embeddings"})
+    EXPECT_INPUT_ERROR(
+        parse(std::string(R"(,"rope_scaling":{"type":"llama3","high_freq_factor":4)") +
+              (key == std::string("factor") ? "" : R"(,"factor":8)") +
+              (key == std::string("low_freq_factor") ? "" : R"(,"low_freq_factor":1)") + ",\"" + key + "\":null}"),
+        std::string("\"") + key + "\" is null");
+  EXPECT_INPUT_ERROR(parse(R"(,"lora":{"rank":2,"alpha":4,"dropout":null})"), "\"dropout\" is null");
 }
 
 TEST(LlamaFamilies, WindowsSlideFromALayerOn) {

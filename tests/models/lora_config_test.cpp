@@ -83,6 +83,26 @@ TEST(LoraConfig, RefusesByNameWhatChangesTheComputation) {
         "\"target_modules\"");
 }
 
+TEST(LoraConfig, NullIsWhatPeftTakesItFor) {
+  EXPECT_FALSE(
+      LoraConfig::parse(with(R"("use_rslora":null,"task_type":null,"base_model_name_or_path":null)"), "here").rslora);
+  for (const char* const key : {"bias", "lora_dropout"})
+    EXPECT_INPUT_ERROR(LoraConfig::parse(with(std::string("\"") + key + "\":null"), "here"),
+                       std::string("here: \"") + key + "\" is null; ");
+  EXPECT_INPUT_ERROR(LoraConfig::parse(R"({"peft_type":null})", "here"), "\"peft_type\" is null; only \"LORA\"");
+  EXPECT_INPUT_ERROR(LoraConfig::parse("{}", "here"), "\"peft_type\" is missing; this must be \"LORA\"");
+}
+
+TEST(LoraConfig, OfAFolderThatMatchesNoProjectionIsNamedWithItsKey) {
+  const test::TemporaryFolder model, adapter;
+  model.write("config.json", llama_preset("tiny").write());
+  adapter.write("adapter_config.json",
+                R"({"peft_type":"LORA","r":8,"lora_alpha":16,"target_modules":["q_proj","query_key_value"]})");
+  EXPECT_INPUT_ERROR(read_config<LlamaConfig>(model.path(), adapter.path()),
+                     (adapter.path() / "adapter_config.json").string() +
+                         ": \"target_modules\" has \"query_key_value\", which matches no projection");
+}
+
 TEST(LoraConfig, OfAModelMustMatchItsProjections) {
   LlamaConfig config = llama_preset("tiny");
   config.lora = {.rank = 2, .targets = "q_proj,model.layers.7.*"};

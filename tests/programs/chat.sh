@@ -78,6 +78,22 @@ chat "$one\n$long\n"
 sed -i 's/ \.\.\.$//' "$out"
 same expected "$out"
 
+echo "== what generation_config.json sets: how tokens are drawn, and where an answer ends"
+says() { echo "$1" >tuned/step-00000150/generation_config.json; }
+says '{"bos_token_id": 0, "eos_token_id": [2, 0], "do_sample": true, "temperature": 0.7, "top_k": 1, "transformers_version": "4.51.0", "x": null}'
+chat "$one\n"
+contains "$err" '^tessera: by generation_config.json: top-k 1, stop-ids 2,0$'
+same first "$out"
+says '{"eos_token_id": null}'
+chat "$one\n"
+same first "$out"
+lacks "$err" 'by generation_config'
+for wrong in '{"temperature": -3};says temperature -3: --temperature -3 must be at least 0' '{"eos_token_id": ["x"]};must be a token.s id' '{"top_p": 7};--top-p 7'; do
+  says "${wrong%%;*}"
+  expect_error "tuned/step-00000150/generation_config.json.*${wrong##*;}" "$program" chat --model tuned/step-00000150 --precision fp32
+done
+rm tuned/step-00000150/generation_config.json
+
 echo "== limits and refusals"
 chat "$one\n$long\n$one\n" --context 100
 contains "$err" 'the conversation has [0-9]+ tokens, and --context is 100; /reset begins another'

@@ -173,4 +173,17 @@ data[at:at + 4] = struct.pack('<f', 1e6)
 path.write_bytes(data)
 PY
 expect_error 'tensor "model.norm.weight" holds 1e\+06, too large for f16; take bf16 or f32' "$program" export large new --dtype f16
+python3 - large <<'PY'
+import json, pathlib, struct, sys
+path = pathlib.Path(sys.argv[1], 'model.safetensors')
+data = bytearray(path.read_bytes())
+length, = struct.unpack('<Q', data[:8])
+at = 8 + length + json.loads(data[8:8 + length])['model.norm.weight']['data_offsets'][0]
+data[at + 8:at + 12] = struct.pack('<f', float('nan'))
+path.write_bytes(data)
+PY
+for dtype in f32 bf16; do
+  expect_error '^tessera: export: model.norm.weight\[2\] of large is nan, which no model can use; nothing of the export is kept' \
+    "$program" export large new --dtype $dtype --shard-bytes 9000
+done
 [ ! -e new ] && ! ls -d new.tmp-* 2>/dev/null || fail "something was left"

@@ -94,4 +94,46 @@ unsound wrong 'wrong/model.safetensors.index.json: 25000001 bytes; at most 25000
 mkdir empty
 unsound empty 'empty/config.json: no such file'
 expect_error 'nowhere: no such folder' "$program" inspect nowhere
-expect_error 'shards/config.json: no such folder' "$program" inspect shards/config.json
+expect_error '^tessera: shards/config.json: is a file; give the folder that holds it$' "$program" inspect shards/config.json
+
+echo "== values that are not finite, unless --quick"
+# spoil FILE TENSOR INDEX VALUE: writes a float there.
+spoil() { python3 - "$@" <<'PY'
+import json, struct, sys
+with open(sys.argv[1], 'r+b') as file:
+    length, = struct.unpack('<Q', file.read(8))
+    begin = json.loads(file.read(length))[sys.argv[2]]['data_offsets'][0]
+    file.seek(8 + length + begin + 4 * int(sys.argv[3]))
+    file.write(struct.pack('<f', float(sys.argv[4])))
+PY
+}
+rm -rf bad
+mkdir bad
+cp saved/step-00000003/{config.json,trainer.json,model.safetensors,optimizer.safetensors} bad
+spoil bad/model.safetensors model.norm.weight 5 nan
+spoil bad/model.safetensors lm_head.weight 77 -inf
+spoil bad/optimizer.safetensors model.norm.weight.m 1 inf
+unsound bad 'bad/model.safetensors: model.norm.weight\[5\] is nan; no run can use it' 'bad/model.safetensors: lm_head.weight\[77\] is -inf' \
+  'bad/optimizer.safetensors: model.norm.weight.m\[1\] is inf'
+tessera inspect bad --quick
+contains "$out" '^values    not read, since --quick$'
+contains "$out" '^problems  none$'
+mkdir steps && mv bad steps/step-00000003
+unsound steps 'lm_head' 'model.norm.weight\[5\]' 'model.norm.weight.m'
+
+echo "== the tokenizer, and files that runs would take along"
+inspected shards
+contains "$out" '^tokenizer none: text takes --tokenizer, or is read as bytes if the vocabulary is small$'
+cp -r shards wrong2
+touch wrong2/tokenizer.model
+unsound wrong2 'wrong2: holds tokenizer.model but no tokenizer.json, which is read; save it with the fast tokenizer'
+cp "$golden/../text/tokenizers/qwen.json" wrong2/tokenizer.json
+ln -s nowhere wrong2/merges.txt
+unsound wrong2 'wrong2/tokenizer.json has token ids up to 1201, and the model knows 128' 'wrong2/merges.txt: no such file'
+rm wrong2/merges.txt wrong2/tokenizer.json
+mkdir wrong2/tokenizer.json
+echo '{"temperature": -1}' >wrong2/generation_config.json
+unsound wrong2 'wrong2/tokenizer.json: not a regular file but a folder'
+rmdir wrong2/tokenizer.json
+rm wrong2/tokenizer.model
+unsound wrong2 'wrong2/generation_config.json says temperature -1: --temperature -1 must be at least 0'

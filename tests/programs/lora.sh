@@ -136,6 +136,17 @@ loss_of --model model --adapter adapters >of_adapters
 same loss of_adapters
 loss_of --model merged >of_merged
 close of_merged loss 1e-6
+cp -r peft/all huge
+python3 - <<'END'
+import json
+config = json.load(open("huge/adapter_config.json"))
+json.dump(config | {"lora_alpha": 1e6}, open("huge/adapter_config.json", "w"))
+data = bytearray(open("huge/adapter_model.safetensors", "rb").read())
+length = int.from_bytes(data[:8], "little")
+data[8 + length:] = b"\0\0\0\x7e" * ((len(data) - 8 - length) // 4)  # 4e37: a product of two is infinite
+open("huge/adapter_model.safetensors", "wb").write(data)
+END
+expect_error '^tessera: export: model.layers.0.*weight\[0\] of model is inf, which no model can use' "$program" export model never --adapter huge --merge
 tessera export model again --adapter peft/some
 tail -c +9 again/adapter_model.safetensors | tr '\0' ' ' | grep 'base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight' >/dev/null ||
   fail "names of the adapters"
@@ -164,6 +175,14 @@ bad '--adapter peft/all has adapters, which say all of them; drop --lora-rank' -
 bad 'drop --hidden' --hidden 8 --lora-rank 2
 expect_error 'is for a folder.s model' "$program" train --data text.txt --model tiny --adapter peft/all
 bad 'adapter_config.json: no such file' --adapter model
+cp -r peft/all bin && mv bin/adapter_model.safetensors bin/adapter_model.bin
+expect_error '^tessera: bin: holds adapter_model.bin, which is not read, and no adapter_model.safetensors; save the adapters with PEFT' \
+  "$program" export model never --adapter bin --merge
+cp -r peft/all pointer && printf 'version https://git-lfs.github.com/spec/v1\n' >pointer/adapter_model.safetensors
+expect_error '^tessera: pointer/adapter_model.safetensors: is a Git LFS pointer' "$program" export model never --adapter pointer --merge
+tessera inspect peft/all
+contains "$out" '^adapters  rank 4, alpha [0-9.]+, for '
+contains "$out" '^problems  none$'
 expect_error 'has no adapters; leave it out' "$program" export model never --merge
 expect_error 'has adapters of its own' "$program" eval "${answers[@]}" --model tuned/step-00000020 --adapter peft/all
 # change KEY VALUE: another adapter_config.json.
@@ -187,7 +206,7 @@ refuses use_dora true '"use_dora" is true'
 refuses peft_type '"LOHA"' '"peft_type" is "LOHA"'
 refuses init_lora_weights '"pissa"' 'which changed the base.s weights'
 refuses target_modules '".*q_proj"' 'is the regular expression'
-refuses target_modules '["lm_head"]' "'lm_head', which matches no projection"
+refuses target_modules '["q_proj", "query_key_value"]' '^tessera: bad/adapter_config.json: "target_modules" has "query_key_value", which matches no'
 # Weights are read behind the data, whose own lines come first.
 unfit() {
   change "$1" "$2"

@@ -39,8 +39,8 @@ using ExportProgress = std::function<void(std::int64_t done, std::int64_t all)>;
 /// Writes config.json, safetensors files named and split as by huggingface_hub, and copies of the tokenizer's files and
 /// generation_config.json if there are any. For a model with adapters that are not merged, writes the adapters in
 /// PEFT's format instead of config.json and weights. Holds one piece of a tensor in memory at a time. The folder `to`
-/// appears when all of it is on disk; a failed export leaves nothing behind. Throws InputError, also for a finite
-/// weight that is too large for float16.
+/// appears when all of it is on disk; a failed export leaves nothing behind. Throws InputError, also for a weight
+/// that is not finite, before or after a merge, or too large for float16.
 Exported export_model(const ExportOptions& options, const ReadListing& read, const Warn& warn,
                       const ExportProgress& progress);
 

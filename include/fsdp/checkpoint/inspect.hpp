@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Inspects checkpoints without a model: lists the steps in a directory, and verifies their checksums.
+/// Inspects checkpoints without a model: lists the steps in a directory, verifies their checksums, and looks for values
+/// that are not finite.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,5 +26,10 @@ using ReadProgress = std::function<void(std::int64_t done, std::int64_t all)>;
 /// that differs from what was written; nothing if all are sound or there is no manifest. Throws InputError for a
 /// damaged manifest.
 std::vector<std::string> damage_in(const std::filesystem::path& folder, const ReadProgress& progress = {});
+
+/// Reads all weights of these files, a piece at a time. Returns a sentence for each tensor with a value that is
+/// infinite, NaN or too large for float, with the place of the first one; for at most 10 tensors, and then one that
+/// counts the others. Skips tensors whose type is none of weights. Throws FileError if a file cannot be read.
+std::vector<std::string> not_finite_in(std::span<const SafetensorsFile> files, const ReadProgress& progress = {});
 
 }  // namespace fsdp::checkpoint

@@ -29,6 +29,8 @@ struct ModelListing {
   std::optional<LoraConfig> lora = {};      ///< if some parameters are adapters
   /// Returns why a stored tensor is not used (an empty text needs no warning); nothing if it is not ignored.
   std::function<std::optional<std::string>(const std::string&)> ignored = {};
+  /// Returns the parameter that an ignored tensor must be a copy of; nothing if it is none.
+  std::function<std::optional<std::string>(const std::string&)> copied = {};
 };
 
 /// Makes a listing from parameters and config values. `config`: the text of config.json. `may_change`: returns whether
@@ -52,6 +54,8 @@ ModelListing listing_of(const Model& model) {
     if (model.config().adapters().on()) listing.lora = model.config().adapters();
   if constexpr (requires { model.ignored(std::string()); })
     listing.ignored = [model](const std::string& name) { return model.ignored(name); };
+  if constexpr (requires { model.copied(std::string()); })
+    listing.copied = [model](const std::string& name) { return model.copied(name); };
   return listing;
 }
 
@@ -83,7 +87,8 @@ struct ModelFiles {
 };
 
 /// Opens a model's folder, and the folder of its adapters unless `adapter` is empty. Checks every name and shape
-/// against the configs. Throws InputError. Tensors that the model ignores are no error.
+/// against the configs. Throws InputError. Tensors that the model ignores are no error, unless they must be copies of
+/// others and are not.
 ModelFiles open_model(const std::filesystem::path& folder, const ReadListing& read, const Warn& warn,
                       const std::filesystem::path& adapter = {});
 template <class Model>

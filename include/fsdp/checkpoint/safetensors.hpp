@@ -22,6 +22,8 @@
 
 namespace fsdp::checkpoint {
 
+inline constexpr std::int64_t piece_elements = 1 << 20;  ///< of a tensor that is read in pieces
+
 /// A tensor in a file.
 struct TensorInfo {
   std::string name = {};
@@ -31,6 +33,9 @@ struct TensorInfo {
   std::int64_t offset = 0;  ///< of its first byte, from the file's start; may be unaligned
   std::int64_t bytes = 0;
 };
+
+/// Whether tensors of this type can be read as weights: F64, F32, BF16 and F16.
+bool is_weight_type(std::string_view dtype);
 
 struct FileSums;
 class WrittenSums;

@@ -25,9 +25,9 @@ class WeightFiles {
   WeightFiles(SafetensorsFile file);
 
   /// Opens `folder`/model.safetensors, or else the shards of `folder`/model.safetensors.index.json, as huggingface_hub
-  /// writes them. Throws InputError if neither exists, if the index names a missing file or one outside of the folder,
-  /// or if index and shards do not list the same tensors. Files may be symbolic links to any place, as in the hub's
-  /// cache.
+  /// writes them. Throws InputError if neither exists (as holds_weights does, for weights in another form), if the
+  /// index names a missing file or one outside of the folder, or if index and shards do not list the same tensors.
+  /// Files may be symbolic links to any place, as in the hub's cache.
   static WeightFiles open(const std::filesystem::path& folder, const Warn& warn = {});
 
   const std::filesystem::path& path() const { return path_; }  ///< of the file, or of the index
@@ -48,7 +48,9 @@ class WeightFiles {
   std::map<std::string, std::size_t, std::less<>> file_of_;  ///< by tensor
 };
 
-/// Returns whether a folder has files of weights, sound or not.
+/// Returns whether a folder has files of weights, sound or not. Throws InputError, which names the file and says what
+/// to do, if it has none that are read but one that can be weights: absence of the usual names is not absence of
+/// weights.
 bool holds_weights(const std::filesystem::path& folder);
 
 }  // namespace fsdp::checkpoint

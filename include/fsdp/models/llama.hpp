@@ -131,10 +131,14 @@ class Llama {
   }
 
   /// Says whether a stored tensor is one that this model does not use: nullopt if not; else the reason, or "" if no
-  /// warning is needed.
+  /// warning is needed. `transformers` recomputes inv_freq from config.json as well, and older versions stored it
+  /// rounded, and before it was scaled.
   std::optional<std::string> ignored(const std::string& name) const {
-    if (name.ends_with(".rotary_emb.inv_freq")) return "";
-    if (config_.tied && name == "lm_head.weight") return "since config.json ties the head to the embedding";
+    return name.ends_with(".rotary_emb.inv_freq") || copied(name) ? std::optional<std::string>("") : std::nullopt;
+  }
+  /// A tied head may be stored besides the embedding.
+  std::optional<std::string> copied(const std::string& name) const {
+    if (config_.tied && name == "lm_head.weight") return "model.embed_tokens.weight";
     return std::nullopt;
   }
 

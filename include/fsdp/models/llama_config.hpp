@@ -75,6 +75,8 @@ struct LlamaConfig {
 
   /// Throws InputError, with one sentence about the first invalid value.
   void validate() const;
+  /// Returns the first pattern of the adapters' targets that matches no projection; empty if there is none.
+  std::string unmatched_target() const;
 
   /// Calls visitor(name, value, help) for each value.
   template <class Self, class Visitor>

@@ -91,6 +91,9 @@ concept HasAdapters = requires(Config changed, const Config config) {
 LoraConfig read_adapters(const LoraConfig& present, const std::filesystem::path& folder,
                          const std::filesystem::path& adapter);
 
+/// Throws InputError, which names the adapters' config, if there is a target that matches no projection.
+void require_matched(const std::string& unmatched_target, const std::filesystem::path& adapter);
+
 /// Reads a folder's config, and the adapters of another folder unless `adapter` is empty. Throws InputError.
 template <class Config>
 Config read_config(const std::filesystem::path& folder, const std::filesystem::path& adapter) {
@@ -98,6 +101,7 @@ Config read_config(const std::filesystem::path& folder, const std::filesystem::p
   if (adapter.empty()) return config;
   if constexpr (HasAdapters<Config>) {
     config.adapters() = read_adapters(config.adapters(), folder, adapter);
+    if constexpr (requires { config.unmatched_target(); }) require_matched(config.unmatched_target(), adapter);
     config.validate();
     return config;
   } else {

@@ -10,7 +10,8 @@
 /// precedes the names of block i.
 ///
 /// A model whose head has `logits` can generate. A model may have `ignored(name)`, for stored tensors that it does not
-/// use: it returns nullopt for all others, else the reason; an empty reason gives no warning.
+/// use: it returns nullopt for all others, else the reason; an empty reason gives no warning. It may have
+/// `copied(name)`: the parameter that such a tensor must be a copy of, or nullopt; values that differ are an error.
 #pragma once
 
 #include <concepts>

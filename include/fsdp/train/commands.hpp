@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fsdp/checkpoint/model_files.hpp>
@@ -24,6 +25,7 @@
 #include <fsdp/train/agreement.hpp>
 #include <fsdp/train/auto_budget.hpp>
 #include <fsdp/train/batches.hpp>
+#include <fsdp/train/first_weights.hpp>
 #include <fsdp/train/flags.hpp>
 #include <fsdp/train/launch.hpp>
 #include <fsdp/train/memory_advice.hpp>
@@ -63,8 +65,20 @@ void check_memory(const TrainOptions& options, const Tiling& tiling) {
 /// Returns the dry run's memory table of a step.
 std::string plan_text(const plan::Plan& step, const std::string& stack, const plan::Request& request);
 
+/// Makes the model of a run, and checks before anything slow that it can begin with the weights that it asks for:
+/// throws as starts_from_folder does. Returns the model, and whether its weights are read from --model's folder.
+template <class Model>
+std::pair<Model, bool> begun_model(const TrainOptions& options) {
+  Model model = model_of<Model>(options);
+  bool adapters = false;
+  if constexpr (HasAdapters<typename Model::Config>) adapters = model.config().adapters().on();
+  const bool stored =
+      options.resume.empty() && starts_from_folder(options, is_folder<typename Model::Config>(options.model), adapters);
+  return {std::move(model), stored};
+}
+
 /// Prints the planned memory of a step per rank (--dry-run), its schedule (--print-schedule), or both. Allocates none
-/// of it and starts no ranks.
+/// of it and starts no ranks. Refuses a folder whose weights the run would refuse.
 template <class Model, class Optimizer>
 void describe(const TrainOptions& options, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling,
               const Optimizer& optimizer) {
@@ -73,7 +87,8 @@ void describe(const TrainOptions& options, const ShardingOf<Model>& sharding, co
   const auto print = [&](const std::string& text) {
     if (speaks) std::fputs(text.c_str(), stdout);
   };
-  const Model model = model_of<Model>(options);
+  const auto [model, stored] = begun_model<Model>(options);
+  if (stored) (void)checkpoint::open_model<Model>(options.model.name, {}, options.model.adapter);
   require_samples(options, writes_text<Model>);
   const int ranks =
       options.ranks > 0 ? static_cast<int>(options.ranks) : planned_ranks<typename Stack::Comm>(options.launch);
@@ -135,7 +150,8 @@ int train(const TrainOptions& options, const ShardingOf<Model>& sharding, const 
     const TilingOf<Model> cut = settled<Model>(communicator, tiling, sharding, options, optimizer);
     try {
       const double limit = options.launch.disk_deadline_seconds;
-      const Model model = read_on_all_ranks(communicator, limit, "--model", [&] { return model_of<Model>(options); });
+      const Model model =
+          read_on_all_ranks(communicator, limit, "--model", [&] { return begun_model<Model>(options).first; });
       if constexpr (HasAdapters<typename Model::Config>)
         require<InputError>(!options.cuda_graphs || model.config().adapters().dropout == 0,
                             "--cuda-graphs keeps one step for all, and --lora-dropout makes each another one; leave ",

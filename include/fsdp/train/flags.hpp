@@ -39,6 +39,8 @@ void bind(FlagSet& flags, EvalOptions& options);
 void bind(FlagSet& flags, GenerateOptions& options);
 void bind(FlagSet& flags, ChatOptions& options);
 void bind(FlagSet& flags, LaunchOptions& options);
+/// Adds the flags that validate_sampling checks: how tokens are drawn, and which end a sequence.
+void bind_sampling(FlagSet& flags, GenerateOptions& options);
 
 /// Returns all options as a TOML file that sets them.
 /// @{

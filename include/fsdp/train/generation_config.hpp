@@ -17,7 +17,8 @@ struct GenerationChoice {
 
 /// Reads generation_config.json in the folder `options.model`, if there is one, and sets the options that the user did
 /// not give: temperature, top_k, top_p, min_p, repetition_penalty, and the stop ids from eos_token_id.
-/// "do_sample": false sets temperature 0. Ignores other keys. Throws InputError, which names the file.
+/// "do_sample": false sets temperature 0. Ignores other keys, and null, which stands for nothing. Checks these options
+/// alone, since a chat has no prompt. Throws InputError, which names the file.
 GenerationChoice with_generation_config(const GenerateOptions& options);
 
 }  // namespace fsdp::train

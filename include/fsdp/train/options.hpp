@@ -169,6 +169,8 @@ void validate(const EvalOptions& options);
 void validate(const GenerateOptions& options);
 void validate(const ChatOptions& options);
 /// @}
+/// The same for what generate and chat have in common and a model's folder can set: sampling, and stop ids.
+void validate_sampling(const GenerateOptions& options);
 
 /// Conversions for flags (train/flag_set.hpp): "save", "stop".
 void from_text(std::string_view flag, std::string_view text, OnSignal& value);

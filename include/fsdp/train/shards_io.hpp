@@ -13,6 +13,7 @@
 #include <comm/ranks.hpp>
 #include <fsdp/checkpoint/folder.hpp>
 #include <fsdp/checkpoint/model_files.hpp>
+#include <fsdp/core/finite.hpp>
 #include <fsdp/core/function_ref.hpp>
 #include <fsdp/device/on_host.hpp>
 #include <fsdp/module/host_weights.hpp>
@@ -25,9 +26,6 @@ namespace fsdp::train {
 /// The memory space of main weights and optimizer state.
 template <class Model>
 using MainSpace = typename ShardedModule<Model>::Group::MainSpace;
-
-/// Returns the index of the first value that is infinite or NaN; -1 if there is none.
-std::int64_t first_not_finite(std::span<const float> values);
 
 /// Loads this rank's shards of the weights from folders that open_model has checked. Adapters keep their values if the
 /// folders have none.
