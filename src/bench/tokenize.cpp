@@ -29,8 +29,9 @@ constexpr std::size_t most_bytes = 64'000'000;
 std::vector<std::string> documents_of(const std::filesystem::path& path) {
   std::vector<std::string> documents;
   std::size_t bytes = 0;
-  for (const std::filesystem::path& file : data::input_files(std::span(&path, 1))) {
-    std::ifstream stream(file, std::ios::binary);
+  const data::InputFiles inputs = data::input_files(std::span(&path, 1));
+  for (const data::InputFile& file : inputs.files) {
+    std::ifstream stream(file.path, std::ios::binary);
     documents.emplace_back(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>());
     bytes += documents.back().size();
     if (bytes > most_bytes) break;

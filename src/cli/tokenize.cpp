@@ -37,9 +37,12 @@ int run_tokenize(const Tokenize& command) {
     const double megabytes = static_cast<double>(total.bytes - made.resumed_at_bytes) / 1e6;
     std::array<char, 64> rate{};
     std::snprintf(rate.data(), rate.size(), "%.1f s, %.1f MB/s", seconds, megabytes / seconds);
-    text += message("text      ", report::bytes_text(total.all_bytes), " (", made.skipped_binary,
-                    " binary files skipped), ", rate.data(), "\n");
+    text += message("text      ", report::bytes_text(total.all_bytes), ", ", rate.data(), "\n");
   }
+  if (!made.left_out.empty()) text += made.left_out.text() + "\n";
+  if (made.replaced_bytes > 0)
+    text +=
+        message("U+FFFD    ", report::count_text(made.replaced_bytes), " bytes are not UTF-8 and were read as it\n");
   return std::fputs(text.c_str(), stdout) >= 0 ? 0 : 1;
 }
 

@@ -19,7 +19,7 @@
 
 #include "../checkpoint/posix.hpp"
 #include "../models/strict_json.hpp"
-#include "input_files.hpp"
+#include "text_files.hpp"
 #include "text_units.hpp"
 
 namespace fsdp::data {
@@ -28,6 +28,7 @@ namespace {
 // The file's format: tokens as int32; the index as int64; a JSON object; a tail of fixed size with the lengths of the
 // index and the object.
 constexpr std::string_view magic = "tessera chat 1\n\n";
+
 
 struct Tail {
   std::int64_t conversations = 0, json_bytes = 0;
@@ -40,15 +41,17 @@ struct EncodedUnit {
   std::exception_ptr error;
 };
 
-EncodedUnit encoded(const text::ChatFormat& format, const TextUnit& unit,
-                    const std::vector<std::filesystem::path>& files) {
+/// "chats.jsonl line": the name of a place in a file, without its number.
+std::string place_in(const TextFile& file) { return message(file.path.string(), " ", place_name(file.form)); }
+
+EncodedUnit encoded(const text::ChatFormat& format, const TextUnit& unit, const std::vector<TextFile>& files) {
   EncodedUnit out;
   try {
     for (const TextPiece& piece : unit.pieces) {
       const std::string_view line = unit.text(piece);
       if (line.find_first_not_of(" \t\r\n") == line.npos) continue;
       const text::ChatTokens chat =
-          format.encode(line, message(files[static_cast<std::size_t>(piece.file)].string(), " line ", piece.line));
+          format.encode(line, message(place_in(files[static_cast<std::size_t>(piece.file)]), " ", piece.line));
       for (std::size_t i = 0; i < chat.ids.size(); ++i) {
         const auto id = static_cast<std::int32_t>(chat.ids[i]);
         out.tokens.push_back(chat.answers[i] ? id : ~id);
@@ -98,32 +101,49 @@ InputError damaged(const std::filesystem::path& path) {
 }  // namespace
 
 ConversationTexts::ConversationTexts(std::span<const std::filesystem::path> paths,
-                                     const std::filesystem::path& tokenizer, const std::string& chat_template)
-    : files_(input_files(paths)), tokenizer_(tokenizer), format_(tokenizer, chat_template, text::training_clock()) {
-  for (const std::filesystem::path& file : files_) {
-    require<InputError>(file.extension() == ".jsonl" || file.extension() == ".ndjson", "--data ", file.string(),
-                        " is no JSONL (.jsonl or .ndjson), and --data-format chat reads conversations, one a line");
+                                     const std::filesystem::path& tokenizer, const std::string& chat_template,
+                                     const std::string& end_token)
+    : tokenizer_(tokenizer), format_(tokenizer, chat_template, text::training_clock(), end_token) {
+  InputFiles inputs = input_files(paths);
+  left_out_ = std::move(inputs.left_out);
+  for (InputFile& file : inputs.files) {
+    const TextCandidate candidate(file.path);
+    require<InputError>(candidate.reading != Reading::another, "--data ", file.path.string(), " is ", candidate.kind,
+                        ", and --data-format chat reads conversations as JSON; ", candidate.advice);
+    require<InputError>(is_named_json(file.path), "--data ", file.path.string(),
+                        " is no JSONL (.jsonl or .ndjson) and no array of records (.json), and --data-format chat ",
+                        "reads conversations, one a record");
+    require<InputError>(candidate.reading == Reading::text, "--data ", file.path.string(),
+                        " is binary: it has a NUL in its first 8 KiB, and conversations are JSON");
+    files_.push_back(std::move(file.path));
   }
-  require<InputError>(!files_.empty(), "--data: there is no file of conversations");
+  require<InputError>(!files_.empty(), "--data: there is no file of conversations",
+                      left_out_.empty() ? "" : " (" + left_out_.text() + ")");
 }
 
 std::string ConversationTexts::made_of() const {
   std::uint64_t hash = hashed(hash_seed, static_cast<std::int64_t>(digest_of_file(tokenizer_)));
-  hash = hashed(hash, static_cast<std::int64_t>(format_.digest()));
+  hash = hashed(hashed(hash, static_cast<std::int64_t>(format_.digest())), reading_version);
   for (const std::filesystem::path& file : files_) hash = hashed_state(hash, file);
   return digest_text(hash);
 }
 
-void ConversationTexts::write(const std::filesystem::path& path, const ReportBytes& report) const {
+std::vector<TextFile> ConversationTexts::texts() const {
   std::vector<TextFile> texts;
-  std::int64_t all_bytes = 0, bytes = 0;
-  for (const std::filesystem::path& file : files_) {
-    texts.push_back({.path = file, .bytes = size_of(open_file(file, O_RDONLY, "read"), file), .lines = true});
-    all_bytes += texts.back().bytes;
+  for (const std::filesystem::path& path : files_) {
+    const TextCandidate candidate(path);
+    require_records(candidate.form, path);
+    require<InputError>(candidate.form != TextForm::text || candidate.bytes == 0, "--data ", path.string(),
+                        " holds no records: it begins with neither { nor [");
+    if (candidate.bytes > 0) texts.push_back({.path = path, .bytes = candidate.bytes, .form = candidate.form});
   }
-  std::erase_if(texts, [](const TextFile& file) { return file.bytes == 0; });
-  std::vector<std::filesystem::path> names;
-  for (const TextFile& text : texts) names.push_back(text.path);
+  return texts;
+}
+
+void ConversationTexts::write(const std::filesystem::path& path, const ReportBytes& report) const {
+  const std::vector<TextFile> texts = this->texts();
+  std::int64_t all_bytes = 0, bytes = 0;
+  for (const TextFile& text : texts) all_bytes += text.bytes;
 
   PartFile out(path);
   std::vector<Conversations::Entry> index;
@@ -137,7 +157,7 @@ void ConversationTexts::write(const std::filesystem::path& path, const ReportByt
     count = 0;
     while (count < batch.size() && units.next(batch[count])) ++count;
 #pragma omp parallel for schedule(dynamic) num_threads(static_cast <int>(threads))
-    for (std::size_t i = 0; i < count; ++i) made[i] = encoded(format_, batch[i], names);
+    for (std::size_t i = 0; i < count; ++i) made[i] = encoded(format_, batch[i], texts);
     for (std::size_t i = 0; i < count; ++i) {
       if (made[i].error) std::rethrow_exception(made[i].error);
       out.append(made[i].tokens.data(), made[i].tokens.size() * sizeof(std::int32_t));
@@ -155,8 +175,9 @@ void ConversationTexts::write(const std::filesystem::path& path, const ReportByt
                       ": there is no conversation");
   const nlohmann::json json = [&] {
     nlohmann::json sources = nlohmann::json::array();
-    for (const std::filesystem::path& name : names) {
-      sources.push_back(std::vector<std::uint8_t>(name.native().begin(), name.native().end()));  // need not be UTF-8
+    for (const TextFile& file : texts) {
+      const std::string place = place_in(file);  // need not be UTF-8
+      sources.push_back(std::vector<std::uint8_t>(place.begin(), place.end()));
     }
     return nlohmann::json{{"digest", digest_text(digest)}, {"sources", sources}};
   }();
@@ -202,7 +223,7 @@ Conversations::Conversations(const std::filesystem::path& path)
 }
 
 std::string Conversations::place_of(std::int64_t i) const {
-  return message(sources_[static_cast<std::size_t>(entry(i).file)], " line ", entry(i).line);
+  return message(sources_[static_cast<std::size_t>(entry(i).file)], " ", entry(i).line);
 }
 
 void Conversations::append(std::int64_t i, std::vector<std::int32_t>& tokens) const {

@@ -18,9 +18,11 @@
 #include <fsdp/core/file.hpp>
 #include <fsdp/core/nearest.hpp>
 
-#include "input_files.hpp"
+#include "encodings.hpp"
+#include "file_kinds.hpp"
 #include "llm_c.hpp"
 #include "megatron.hpp"
+#include "text_files.hpp"
 #include "token_folder.hpp"
 
 namespace fsdp::data {
@@ -45,6 +47,7 @@ class OpenFile {
 
   std::int64_t bytes() const { return bytes_; }
 
+  const FileDescriptor& descriptor() const { return file_; }
   std::vector<std::uint8_t> head() const { return head_of(file_, path_); }
 
   /// Copies tokens of a layout, starting at byte `begin`. Negative and too large numbers become 2^32 - 1.
@@ -88,18 +91,14 @@ std::optional<FileTokens> llm_c_tokens(const std::filesystem::path& path, std::s
   return std::nullopt;
 }
 
-/// Returns layout and number of tokens of a file; nothing for a binary file if text is wanted.
-std::optional<FileTokens> tokens_of(const std::filesystem::path& path, std::span<const std::uint8_t> head,
-                                    TokenFormat format) {
-  const std::optional<FileTokens> known = format == TokenFormat::bytes ? std::nullopt : llm_c_tokens(path, head);
-  if (format == TokenFormat::u16 || format == TokenFormat::u32) {
-    require<InputError>(!known, "data: ", path.string(), " begins with llm.c's header, and --data-format ",
-                        to_text(format), " is of files without one; leave it out");
-    return FileTokens{.layout = {.token_bytes = format == TokenFormat::u16 ? 2 : 4, .text = false}};
-  }
-  if (known) return known;
-  if (is_binary(head)) return std::nullopt;
-  return FileTokens{};
+/// Returns the layout of a file that holds tokens alone.
+FileTokens raw_tokens(const OpenFile& file, const std::filesystem::path& path, TokenFormat format) {
+  const int token_bytes = format == TokenFormat::u16 ? 2 : 4;
+  require<InputError>(!llm_c_tokens(path, file.head()), "data: ", path.string(),
+                      " begins with llm.c's header, and --data-format ", to_text(format),
+                      " is of files without one; leave it out");
+  require_raw_tokens(file.descriptor(), path, token_bytes, to_text(format));
+  return FileTokens{.layout = {.token_bytes = token_bytes, .text = false}};
 }
 
 }  // namespace
@@ -137,25 +136,29 @@ Corpus::Corpus(std::span<const std::filesystem::path> paths, TokenFormat format)
     if (const std::optional<TokenFolder> tokens = read_token_folder(path)) {
       require<InputError>(tokens->complete, "data: ", path.string(),
                           ": tokenizing it did not end; run tessera tokenize ", "again, which goes on from there");
-      for (const TokenShard& shard : tokens->shards) add(path / shard.name, format);
+      left_out_.add_earlier(tokens->skipped);
+      replaced_bytes_ += tokens->replaced;
+      for (const TokenShard& shard : tokens->shards) add({.path = path / shard.name, .named = true}, format);
       continue;
     }
-    for (const std::filesystem::path& file : input_files(std::span(&path, 1))) add(file, format);
+    const InputFiles inputs = input_files(std::span(&path, 1));
+    left_out_.add(inputs.left_out);
+    for (const InputFile& file : inputs.files) add(file, format);
   }
-  require<InputError>(size_ > 0, "data: ", paths.front().string(), paths.size() > 1 ? " and the others hold" : " holds",
-                      " no ", layout_.text ? "text" : "tokens", " (", skipped_, " binary files were skipped)");
+  require<InputError>(size_ > 0, "data: ",
+                      layout_.text ? no_text(paths, left_out_) : message(paths.front().string(), " holds no tokens"));
 }
 
-void Corpus::add(const std::filesystem::path& path, TokenFormat format) {
+void Corpus::add(const InputFile& input, TokenFormat format) {
+  const std::filesystem::path& path = input.path;
   if (format == TokenFormat::automatic)
     if (const std::optional<std::filesystem::path> index = megatron_index(path)) return add_megatron(*index);
   const OpenFile file(path);
   if (file.bytes() <= 0) return;
-  const std::optional<FileTokens> found = tokens_of(path, file.head(), format);
-  if (!found) {
-    ++skipped_;
-    return;
-  }
+  std::optional<FileTokens> found;
+  if (format == TokenFormat::u16 || format == TokenFormat::u32) found = raw_tokens(file, path, format);
+  if (format == TokenFormat::automatic) found = llm_c_tokens(path, file.head());
+  if (!found) return add_text(input, format);
   const TokenLayout& layout = found->layout;
   const std::int64_t bytes = file.bytes() - layout.header;
   if (found->tokens)
@@ -164,29 +167,39 @@ void Corpus::add(const std::filesystem::path& path, TokenFormat format) {
                         " bytes, and has ", file.bytes(), "; it is cut off or damaged");
   require<InputError>(bytes % layout.token_bytes == 0, "data: ", path.string(), " has ", bytes,
                       " bytes, which are no whole number of ", layout.unit());
-  append(path, layout, file.bytes());
+  append(path, layout, layout.header, file.bytes());
+}
+
+void Corpus::add_text(const InputFile& input, TokenFormat format) {
+  const TextCandidate candidate(input.path);
+  if (candidate.reading != Reading::text) return leave_out(candidate, input, left_out_);
+  require<InputError>(candidate.form == TextForm::text || format == TokenFormat::bytes, "data: ", input.path.string(),
+                      " holds records of JSON, whose texts a tokenizer reads; name one by --tokenizer, or say "
+                      "--data-format bytes to train on the file as it stands");
+  append(input.path, {}, candidate.mark_bytes, candidate.bytes);
 }
 
 void Corpus::add_megatron(const std::filesystem::path& index) {
   const MegatronTokens tokens = read_megatron_index(index);
   append(megatron_tokens_of(index), {.token_bytes = tokens.token_bytes, .is_signed = tokens.is_signed, .text = false},
-         tokens.tokens * tokens.token_bytes);
+         0, tokens.tokens * tokens.token_bytes);
 }
 
-void Corpus::append(const std::filesystem::path& path, const TokenLayout& layout, std::int64_t bytes) {
+void Corpus::append(const std::filesystem::path& path, const TokenLayout& layout, std::int64_t header,
+                    std::int64_t bytes) {
   if (!files_.empty())
     require<InputError>(layout == layout_, "data: ", files_.front().path.string(), " holds ", layout_.unit(), ", and ",
                         path.string(), " ", layout.unit(), "; give one kind alone, or each a weight (PATH:WEIGHT)");
   layout_ = layout;
-  if (bytes == layout.header) return;
-  files_.push_back({.path = path, .begin = size_, .bytes = bytes});
-  size_ = checked_add(size_, (bytes - layout.header) / layout.token_bytes);
+  if (bytes == header) return;
+  files_.push_back({.path = path, .begin = size_, .header = header, .bytes = bytes});
+  size_ = checked_add(size_, (bytes - header) / layout.token_bytes);
 }
 
 CorpusPlace Corpus::place_of(std::int64_t token) const {
   require(token >= 0 && token < size_, "data: token ", token, " of ", size_);
   const CorpusFile& file = *(std::ranges::upper_bound(files_, token, {}, &CorpusFile::begin) - 1);
-  return {.path = file.path, .byte = layout_.header + (token - file.begin) * layout_.token_bytes};
+  return {.path = file.path, .byte = file.header + (token - file.begin) * layout_.token_bytes};
 }
 
 void Corpus::copy(std::int64_t begin, std::span<std::uint32_t> out) const {
@@ -202,7 +215,7 @@ void Corpus::copy(std::int64_t begin, std::span<std::uint32_t> out) const {
     require<InputError>(opened.bytes() == source.bytes, "data: ", source.path.string(), " had ", source.bytes,
                         " bytes at the start and has ", opened.bytes(),
                         " now; data must not change while they are used");
-    opened.copy(layout_.header + inside * layout_.token_bytes, layout_, out.first(static_cast<std::size_t>(part)));
+    opened.copy(source.header + inside * layout_.token_bytes, layout_, out.first(static_cast<std::size_t>(part)));
     out = out.subspan(static_cast<std::size_t>(part));
     begin += part;
     ++file;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Lists and classifies the files that --data and `tessera tokenize` name.
+/// Lists the files that --data and `tessera tokenize` name.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,27 @@
 #include <vector>
 
 #include <fsdp/core/file.hpp>
+#include <fsdp/data/left_out.hpp>
 
 namespace fsdp::data {
 
-/// Returns files in the order given. A folder stands for all regular files below it, sorted by path; a Megatron prefix
-/// for its index. Throws InputError if a path is missing or cannot be listed.
-std::vector<std::filesystem::path> input_files(std::span<const std::filesystem::path> paths);
+/// A file to read.
+struct InputFile {
+  std::filesystem::path path = {};
+  bool named = false;  ///< by its own path; false: found in a folder
+};
+
+/// Files to read, and what folders hold besides.
+struct InputFiles {
+  std::vector<InputFile> files = {};
+  LeftOut left_out = {};
+};
+
+/// Lists files in the order given. A folder stands for the regular files below it, sorted by path; a Megatron prefix
+/// for its index. Links are followed, each folder is read once. Names that begin with a dot, leftovers of editors
+/// (*~, #*#, *.swp, *.tmp), links to nothing, and what is neither file nor folder are left out of folders. Throws
+/// InputError if a path is missing or cannot be listed.
+InputFiles input_files(std::span<const std::filesystem::path> paths);
 
 /// Adds a file's path, size and modification time to a hash, to detect changes.
 std::uint64_t hashed_state(std::uint64_t hash, const std::filesystem::path& file);

@@ -30,6 +30,10 @@ PackedConversations::PackedConversations(const std::filesystem::path& path, cons
   const std::int64_t held_out = held_out_of(size, packing.validation_fraction, "conversations");
   pack(0, size - held_out);
   training_ = static_cast<std::int64_t>(windows_.size());
+  if (packing.on_long == OnLong::cut)
+    require<InputError>(training_ >= 1, "data: in none of ", size - held_out,
+                        " conversations does an answer begin within the first ", packing.sequence_length + 1,
+                        " tokens; raise --seq-len");
   require<InputError>(training_ >= 1, "data: none of ", size - held_out, " conversations fits into ",
                       packing.sequence_length, " tokens; raise --seq-len, or say --on-long cut");
   pack(size - held_out, size);

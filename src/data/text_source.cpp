@@ -121,7 +121,9 @@ std::string TextSource::text() const {
     text +=
         corpus.layout().text ? report::bytes_text(corpus.size()) : message(corpus.size(), " ", corpus.layout().unit());
     text += message(" in ", files, files == 1 ? " file" : " files");
-    if (corpus.layout().text) text += message(" (", corpus.skipped_binary(), " binary ones skipped)");
+    if (!corpus.left_out().empty()) text += ", " + corpus.left_out().text();
+    if (corpus.replaced_bytes() > 0)
+      text += message(", ", corpus.replaced_bytes(), " bytes that are not UTF-8 were read as U+FFFD");
   }
   return text;
 }

@@ -8,6 +8,8 @@
 
 #include <fsdp/core/error.hpp>
 
+#include "encodings.hpp"
+
 namespace fsdp::data {
 namespace {
 
@@ -47,7 +49,7 @@ bool TextUnits::next(TextUnit& unit) {
   while (place_.file < std::ssize(files_) && std::ssize(unit.bytes) < unit_bytes) {
     const TextFile& file = files_[static_cast<std::size_t>(place_.file)];
     if (!file_.open()) enter_file();
-    file.lines ? take_lines(unit) : take_text(unit);
+    file.form == TextForm::text ? take_text(unit) : file.form == TextForm::lines ? take_lines(unit) : take_array(unit);
     if (place_.byte == file.bytes) leave_file();
   }
   unit.next = place_;
@@ -120,6 +122,60 @@ void TextUnits::take_lines(TextUnit& unit) {
     const std::size_t newline = std::min(unit.bytes.find('\n', at), end);
     unit.pieces.push_back({.begin = at, .end = newline, .file = place_.file, .line = place_.line});
     at = newline + 1;
+  }
+}
+
+void TextUnits::open_array() {
+  const TextFile& file = files_[static_cast<std::size_t>(place_.file)];
+  std::string text;
+  read(std::min(std::int64_t{1} << 16, file.bytes), text);
+  const std::size_t mark = text.starts_with(utf8_mark) ? utf8_mark.size() : 0;
+  place_.byte = static_cast<std::int64_t>(text.find('[', mark)) + 1;
+}
+
+void TextUnits::take_array(TextUnit& unit) {
+  const TextFile& file = files_[static_cast<std::size_t>(place_.file)];
+  if (place_.byte == 0) open_array();
+  const std::size_t begin = unit.bytes.size();
+  const std::int64_t left = file.bytes - place_.byte;
+  for (std::int64_t wanted = unit_bytes;; wanted *= 2) {
+    require<InputError>(wanted <= most_bytes, "data: ", file.path.string(), " record ", place_.line, " has more than ",
+                        most_bytes, " bytes; is it an array of records?");
+    unit.bytes.resize(begin);
+    read(std::min(wanted, left), unit.bytes);
+    const std::size_t end = take_records(unit, begin, wanted >= left);
+    require<InputError>(end > begin || wanted < left, "data: ", file.path.string(), " ends within record ", place_.line,
+                        "; its array has no end, and was cut off");
+    if (end == begin) continue;
+    unit.bytes.resize(end);
+    place_.byte += static_cast<std::int64_t>(end - begin);
+    return;
+  }
+}
+
+/// Adds the array's records in the unit's bytes from `begin` on. Returns the end of the last whole one, behind its
+/// comma; behind the array's end, the end of the file. `last`: the bytes are the rest of the file.
+std::size_t TextUnits::take_records(TextUnit& unit, std::size_t begin, bool last) {
+  const TextFile& file = files_[static_cast<std::size_t>(place_.file)];
+  const std::string_view text = unit.bytes;
+  for (std::size_t at = begin;;) {
+    const std::size_t end = Brackets().next_end(text, at);
+    if (end == text.npos) return at;
+    const bool blank = text.substr(at, end - at).find_first_not_of(" \t\r\n") == text.npos;
+    const bool closes = text[end] == ']';
+    require<InputError>(!blank || (closes && place_.line == 1), "data: ", file.path.string(), " record ", place_.line,
+                        ": nothing stands where a record should be; it is not valid JSON");
+    if (closes) {
+      const std::size_t rest = text.find_first_not_of(" \t\r\n", end + 1);
+      // Only white space may follow; the unit reads it too, so that the place is the end of the file.
+      if (!last && rest == text.npos) return at;
+      require<InputError>(rest == text.npos, "data: ", file.path.string(), ": more stands behind the array of ",
+                          place_.line, " records; records are lines of objects, or the entries of one array");
+    }
+    if (!blank) unit.pieces.push_back({.begin = at, .end = end, .file = place_.file, .line = place_.line});
+    ++place_.line;
+    if (closes) return text.size();
+    at = end + 1;
   }
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Splits text files and JSONL into units of about a MiB that are tokenized independently, in order.
+/// Splits text files and JSON records into units of about a MiB that are tokenized independently, in order.
 ///
-/// A document is a text file, or a line of JSONL. Long texts are cut where the cut does not change the tokens: after a
-/// newline, if the text around it has the same ids encoded whole and in two halves.
+/// A document is a text file, or a record: a line of JSONL, or an entry of an array. Long texts are cut where the cut
+/// does not change the tokens: after a newline, if the text around it has the same ids encoded whole and in two halves.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,15 @@
 #include <fsdp/core/file.hpp>
 #include <fsdp/text/tokenizer.hpp>
 
+#include "records.hpp"
+
 namespace fsdp::data {
 
 /// The beginning of a unit, from which tokenizing can be resumed.
 struct TextPlace {
   std::int64_t file = 0;  ///< index of the file; the number of files at the end
   std::int64_t byte = 0;
-  std::int64_t line = 1;  ///< of JSONL
+  std::int64_t line = 1;  ///< of JSONL; of an array the record
 
   friend bool operator==(const TextPlace&, const TextPlace&) = default;
 };
@@ -31,10 +33,10 @@ struct TextPlace {
 struct TextFile {
   std::filesystem::path path;
   std::int64_t bytes = 0;
-  bool lines = false;  ///< JSONL: .jsonl or .ndjson
+  TextForm form = TextForm::text;
 };
 
-/// The part of a document in a unit, or a line of JSONL.
+/// The part of a document in a unit, or a record.
 struct TextPiece {
   std::size_t begin = 0, end = 0;  ///< in the unit's bytes
   std::int64_t file = 0, line = 0;
@@ -70,6 +72,9 @@ class TextUnits {
   void read(std::int64_t bytes, std::string& into) const;
   void take_text(TextUnit& unit);
   void take_lines(TextUnit& unit);
+  void take_array(TextUnit& unit);
+  void open_array();
+  std::size_t take_records(TextUnit& unit, std::size_t begin, bool last);
   void enter_file();
   void leave_file();
 

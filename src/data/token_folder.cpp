@@ -53,6 +53,9 @@ std::optional<TokenFolder> read_token_folder(const std::filesystem::path& folder
                          .place = {.file = root.at("file"), .byte = root.at("byte"), .line = root.at("line")},
                          .skip = root.at("skip"),
                          .documents = root.at("documents"),
+                         .skipped = root.value("skipped", std::int64_t{0}),  // older folders have no counts
+                         .replaced = root.value("replaced", std::int64_t{0}),
+                         .replaced_in_file = root.value("replaced_in_file", std::int64_t{0}),
                          .complete = root.at("complete")};
     for (const nlohmann::json& shard : root.at("shards")) {
       contents.shards.push_back({.name = name_of_shard(contents.shards.size()), .tokens = shard});
@@ -72,6 +75,9 @@ void write_token_folder(const std::filesystem::path& folder, const TokenFolder& 
                                  {"made_of", contents.made_of},
                                  {"token_bytes", contents.token_bytes},
                                  {"documents", contents.documents},
+                                 {"skipped", contents.skipped},
+                                 {"replaced", contents.replaced},
+                                 {"replaced_in_file", contents.replaced_in_file},
                                  {"complete", contents.complete},
                                  {"file", contents.place.file},
                                  {"byte", contents.place.byte},

@@ -27,9 +27,12 @@ struct TokenFolder {
   std::string made_of;  ///< digest of the texts, the tokenizer and the options
   int token_bytes = 2;
   std::vector<TokenShard> shards = {};
-  TextPlace place = {};        ///< the unit to continue with
-  std::int64_t skip = 0;       ///< tokens of that unit that are already in the shards
-  std::int64_t documents = 0;  ///< up to `place`
+  TextPlace place = {};               ///< the unit to continue with
+  std::int64_t skip = 0;              ///< tokens of that unit that are already in the shards
+  std::int64_t documents = 0;         ///< up to `place`
+  std::int64_t skipped = 0;           ///< input files that are not text
+  std::int64_t replaced = 0;          ///< bytes up to `place` that are not UTF-8 and became U+FFFD
+  std::int64_t replaced_in_file = 0;  ///< those of the file of `place`
   bool complete = false;
 
   std::int64_t tokens() const;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fsdp/data/tokenize.hpp>
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <array>
 #include <exception>
@@ -18,8 +16,9 @@
 #include <fsdp/text/tokenizer_config.hpp>
 
 #include "../models/strict_json.hpp"
-#include "input_files.hpp"
+#include "encodings.hpp"
 #include "llm_c.hpp"
+#include "text_files.hpp"
 #include "text_units.hpp"
 #include "token_folder.hpp"
 
@@ -31,42 +30,17 @@ constexpr JsonLimits line_limits{.depth = 64, .values = 10'000'000, .array = 10'
 /// The tokens of a unit.
 struct UnitIds {
   std::vector<text::TokenId> ids;
+  std::vector<std::int64_t> replaced;  // for each piece: bytes that are not UTF-8
   std::int64_t documents = 0;
   std::exception_ptr error;
 };
 
-bool is_lines(const std::filesystem::path& path) {
-  return path.extension() == ".jsonl" || path.extension() == ".ndjson";
-}
-
-/// A file that may be text.
-struct Candidate {
-  explicit Candidate(const std::filesystem::path& path) {
-    const FileDescriptor file = open_file(path, O_RDONLY, "read");
-    bytes = size_of(file, path);
-    binary = is_binary(head_of(file, path));
-  }
-  std::int64_t bytes = 0;
-  bool binary = false;
-};
 
 }  // namespace
-
-bool holds_text(const std::filesystem::path& path) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error) || read_token_folder(path)) return false;
-  const std::vector<std::filesystem::path> files = input_files(std::span(&path, 1));
-  return std::ranges::any_of(files, [](const std::filesystem::path& file) {
-    const Candidate candidate(file);
-    return candidate.bytes > 0 && !candidate.binary;
-  });
-}
 
 struct Tokenizing::State {
   explicit State(const TokenizeRequest& request);
 
-  void list_files();
-  void settle_end_token();
   std::string text_of_line(const TextUnit& unit, const TextPiece& piece) const;
   void append_piece(const TextUnit& unit, const TextPiece& piece, UnitIds& out) const;
   UnitIds ids_of(const TextUnit& unit) const noexcept;
@@ -76,8 +50,7 @@ struct Tokenizing::State {
   text::Tokenizer tokenizer;
   text::TextFrame frame;
   std::optional<text::TokenId> end;
-  std::vector<TextFile> files;
-  std::int64_t all_bytes = 0, skipped_binary = 0;
+  TextFiles texts;
   std::string made_of;
 };
 
@@ -85,50 +58,24 @@ Tokenizing::State::State(const TokenizeRequest& asked)
     : request(asked),
       file(text::tokenizer_at(asked.tokenizer)),
       tokenizer(text::Tokenizer::read(file)),
-      frame(tokenizer.frame()) {
+      frame(tokenizer.frame()),
+      end(text::end_token_of(tokenizer, file, text::special_tokens_beside(file), asked.end_token)),
+      texts(text_files(request.inputs)) {
   require<InputError>(request.shard_tokens >= 1 && request.shard_tokens <= llm_c_most_tokens, "a file of ",
                       request.shard_tokens, " tokens; llm.c's hold 1 to ", llm_c_most_tokens);
-  settle_end_token();
-  list_files();
+  require<InputError>(!texts.files.empty(), no_text(request.inputs, texts.left_out));
   std::uint64_t hash = hashed(hash_seed, static_cast<std::int64_t>(digest_of_file(file)));
   hash = hashed(hashed(hash, request.field), end ? std::int64_t{*end} : std::int64_t{-1});
-  hash = hashed(hash, request.shard_tokens);
-  for (const TextFile& each : files) hash = hashed_state(hash, each.path);
+  hash = hashed(hashed(hash, request.shard_tokens), reading_version);
+  for (const TextFile& each : texts.files) hash = hashed_state(hash, each.path);
   made_of = digest_text(hash);
-}
-
-void Tokenizing::State::settle_end_token() {
-  if (request.end_token == "none") return;
-  std::string name = request.end_token;
-  if (name.empty()) {
-    const std::optional<std::string> beside = text::end_token_beside(file);
-    require<InputError>(beside.has_value(), file.string(), " has no tokenizer_config.json beside it that names an ",
-                        "eos_token; name the token that ends a document by --end-token, or --end-token none");
-    name = *beside;
-  }
-  end = tokenizer.id_of(name);
-  require<InputError>(end.has_value(), "the end token \"", name, "\" is none of ", file.string(),
-                      "; name one that is by --end-token, or --end-token none");
-}
-
-void Tokenizing::State::list_files() {
-  for (const std::filesystem::path& path : input_files(request.inputs)) {
-    const Candidate candidate(path);
-    skipped_binary += candidate.binary;
-    if (candidate.bytes == 0 || candidate.binary) continue;
-    files.push_back({.path = path, .bytes = candidate.bytes, .lines = is_lines(path)});
-    all_bytes += candidate.bytes;
-  }
-  require<InputError>(
-      !files.empty(), "there is no text in ", request.inputs.empty() ? "no file" : request.inputs.front().string(),
-      request.inputs.size() > 1 ? " and the others" : "", " (", skipped_binary, " binary files were skipped)");
 }
 
 std::string Tokenizing::State::text_of_line(const TextUnit& unit, const TextPiece& piece) const {
   const std::string_view line = unit.text(piece);
-  if (line.find_first_not_of(" \t\r") == line.npos) return {};
-  const std::string source =
-      message("data: ", files[static_cast<std::size_t>(piece.file)].path.string(), " line ", piece.line);
+  if (line.find_first_not_of(" \t\r") == line.npos) return {};  // an empty line
+  const TextFile& from = texts.files[static_cast<std::size_t>(piece.file)];
+  const std::string source = message("data: ", from.path.string(), " ", place_name(from.form), " ", piece.line);
   nlohmann::json value = parse_strict(line, source, line_limits);
   const auto found = value.is_object() ? value.find(request.field) : value.end();
   require<InputError>(value.is_object(), source, ": is not a JSON object");
@@ -137,15 +84,19 @@ std::string Tokenizing::State::text_of_line(const TextUnit& unit, const TextPiec
                       value.contains("messages") || value.contains("prompt")
                           ? ", or train on conversations by --data-format chat"
                           : "");
+  require<InputError>(!found->is_null(), source, ": \"", shortened(request.field),
+                      "\" is null; give it a text, or leave the record out");
   require<InputError>(found->is_string(), source, ": \"", shortened(request.field),
                       "\" is not a text; name the field of the text by --text-field");
   return std::move(found->get_ref<std::string&>());
 }
 
 void Tokenizing::State::append_piece(const TextUnit& unit, const TextPiece& piece, UnitIds& out) const {
-  const bool lines = files[static_cast<std::size_t>(piece.file)].lines;
-  const std::string line = lines ? text_of_line(unit, piece) : std::string();
-  const std::string_view text = lines ? std::string_view(line) : unit.text(piece);
+  const bool record = texts.files[static_cast<std::size_t>(piece.file)].form != TextForm::text;
+  const std::string of_record = record ? text_of_line(unit, piece) : std::string();
+  std::string_view text = record ? std::string_view(of_record) : unit.text(piece);
+  if (!record && piece.opens && text.starts_with(utf8_mark)) text.remove_prefix(utf8_mark.size());
+  out.replaced.push_back(record ? 0 : invalid_bytes(text));  // a record's are an error
   if (text.empty()) return;
   if (piece.opens) out.ids.insert(out.ids.end(), frame.before.begin(), frame.before.end());
   piece.opens ? tokenizer.append_encoded(text, false, out.ids) : tokenizer.append_following(text, out.ids);
@@ -167,6 +118,23 @@ UnitIds Tokenizing::State::ids_of(const TextUnit& unit) const noexcept {
 
 namespace {
 
+/// Bytes that are not UTF-8, in all files so far and in the present one.
+struct Replaced {
+  std::int64_t all = 0, in_file = 0;
+
+  /// Throws InputError if they are too many of a file's bytes.
+  void add(const std::vector<TextFile>& files, const TextUnit& unit, const std::vector<std::int64_t>& of_pieces) {
+    for (std::size_t i = 0; i < of_pieces.size(); ++i) {
+      const TextPiece& piece = unit.pieces[i];
+      const TextFile& file = files[static_cast<std::size_t>(piece.file)];
+      if (piece.opens) in_file = 0;
+      in_file += of_pieces[i];
+      all += of_pieces[i];
+      if (of_pieces[i] > 0) require_utf8(file.path, in_file, file.bytes);
+    }
+  }
+};
+
 /// Writes ids as shards, and updates tokens.json after each shard.
 class ShardedOutput {
  public:
@@ -176,12 +144,16 @@ class ShardedOutput {
         writer_(folder_, contents.token_bytes, shard_tokens, contents.shards.size()),
         skip_(contents.skip) {}
 
-  void append(const TextUnit& unit, const UnitIds& out) {
+  void append(const std::vector<TextFile>& files, const TextUnit& unit, const UnitIds& out) {
+    Replaced replaced{.all = contents_->replaced, .in_file = contents_->replaced_in_file};
+    replaced.add(files, unit, out.replaced);  // before anything of the unit is written
     for (std::size_t at = static_cast<std::size_t>(std::exchange(skip_, 0)); at < out.ids.size();) {
       at += writer_.append(out.ids.data() + at, out.ids.size() - at);
       if (writer_.full()) close(unit.begin, static_cast<std::int64_t>(at));
     }
     contents_->documents += out.documents;
+    contents_->replaced = replaced.all;
+    contents_->replaced_in_file = replaced.in_file;
   }
 
   void finish(const TextPlace& place) {
@@ -234,27 +206,30 @@ TokenFolder begun(const Tokenizing::State& state, const std::filesystem::path& f
     require<InputError>(name == "run.lock" || name.extension() == ".part", folder.string(),
                         " is not empty and holds no tokens.json; take a new folder");
   }
-  return {.made_of = state.made_of, .token_bytes = state.tokenizer.vocabulary_size() <= 65536 ? 2 : 4};
+  return {.made_of = state.made_of,
+          .token_bytes = state.tokenizer.vocabulary_size() <= 65536 ? 2 : 4,
+          .skipped = state.texts.left_out.binary()};
 }
 
 /// Returns the progress that a folder's contents represent.
 TokenizeProgress progress_of(const Tokenizing::State& state, const TokenFolder& contents) {
   std::int64_t bytes = contents.place.byte;
-  for (std::size_t i = 0; i < state.files.size() && static_cast<std::int64_t>(i) < contents.place.file; ++i)
-    bytes += state.files[i].bytes;
+  for (std::size_t i = 0; i < state.texts.files.size() && static_cast<std::int64_t>(i) < contents.place.file; ++i)
+    bytes += state.texts.files[i].bytes;
   return {.bytes = bytes,
-          .all_bytes = state.all_bytes,
+          .all_bytes = state.texts.all_bytes,
           .documents = contents.documents,
           .tokens = contents.tokens() - contents.skip};
 }
 
 Tokenized result_of(const Tokenizing::State& state, const TokenFolder& contents, Tokenized how) {
-  how.total = {.bytes = state.all_bytes,
-               .all_bytes = state.all_bytes,
+  how.total = {.bytes = state.texts.all_bytes,
+               .all_bytes = state.texts.all_bytes,
                .documents = contents.documents,
                .tokens = contents.tokens()};
   how.files = std::ssize(contents.shards);
-  how.skipped_binary = state.skipped_binary;
+  how.left_out = state.texts.left_out;
+  how.replaced_bytes = contents.replaced;
   return how;
 }
 
@@ -262,7 +237,7 @@ Tokenized result_of(const Tokenizing::State& state, const TokenFolder& contents,
 void write_units(const Tokenizing::State& state, TokenFolder& contents, ShardedOutput& output,
                  TokenizeProgress& progress, const std::function<void(const TokenizeProgress&)>& report) {
   const auto threads = static_cast<int>(state.request.threads > 0 ? state.request.threads : device::available_cores());
-  TextUnits units(state.tokenizer, state.files, contents.place);
+  TextUnits units(state.tokenizer, state.texts.files, contents.place);
   std::vector<TextUnit> batch(static_cast<std::size_t>(threads) * 4);
   std::vector<UnitIds> ids(batch.size());
   for (std::size_t count = batch.size(); count == batch.size();) {
@@ -272,7 +247,7 @@ void write_units(const Tokenizing::State& state, TokenFolder& contents, ShardedO
     for (std::size_t i = 0; i < count; ++i) ids[i] = state.ids_of(batch[i]);
     for (std::size_t i = 0; i < count; ++i) {
       if (ids[i].error) std::rethrow_exception(ids[i].error);
-      output.append(batch[i], ids[i]);
+      output.append(state.texts.files, batch[i], ids[i]);
       progress.bytes += std::ssize(batch[i].bytes);
       progress.documents += ids[i].documents;
       progress.tokens += std::ssize(ids[i].ids);
@@ -297,7 +272,7 @@ Tokenized Tokenizing::write(const std::filesystem::path& folder,
   const Tokenized how{.resumed_at_bytes = progress.bytes};
   ShardedOutput output(folder, contents, state.request.shard_tokens);
   write_units(state, contents, output, progress, report);
-  output.finish({.file = std::ssize(state.files)});
+  output.finish({.file = std::ssize(state.texts.files)});
   require<InputError>(contents.tokens() > 0, folder.string(), ": the texts hold no token");
   return result_of(state, contents, how);
 }

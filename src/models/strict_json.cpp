@@ -34,7 +34,11 @@ class Builder : public nlohmann::json_sax<Json> {
   bool boolean(bool value) override { return scalar(value); }
   bool number_integer(number_integer_t value) override { return scalar(value); }
   bool number_unsigned(number_unsigned_t value) override { return scalar(value); }
-  bool number_float(number_float_t value, const string_t&) override { return scalar(value); }
+  bool number_float(number_float_t value, const string_t& text) override {
+    const bool whole = text.find_first_of(".eE") == text.npos;
+    if (!limits_.keep_digits || !whole) return scalar(value);
+    return scalar(Json::binary(typename Json::binary_t::container_type(text.begin(), text.end())));
+  }
   bool string(string_t& value) override {
     check_text(value);
     return scalar(std::move(value));

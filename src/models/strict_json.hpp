@@ -22,6 +22,7 @@ struct JsonLimits {
   std::size_t values = 100000;  ///< keys and array entries together
   std::size_t array = 100000;   ///< entries of one array
   std::size_t text = 65536;     ///< bytes of one string or key
+  bool keep_digits = false;     ///< a whole number of more than 64 bits becomes a binary value of its digits
 };
 
 /// Throws InputError "`source`: ..." for anything but one well-formed value within the limits.

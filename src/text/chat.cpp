@@ -13,13 +13,14 @@
 
 #include "../models/strict_json.hpp"
 #include "built_in_templates.hpp"
+#include "chat_row.hpp"
+#include "jinja/value.hpp"
 
 namespace fsdp::text {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr JsonLimits row_limits{.depth = 64, .values = 1'000'000, .array = 100'000, .text = 100'000'000};
 constexpr std::int64_t most_template_bytes = 1'000'000;
 
 NamedText template_of(const std::filesystem::path& tokenizer, const std::string& name) {
@@ -32,16 +33,6 @@ NamedText template_of(const std::filesystem::path& tokenizer, const std::string&
                       "a file");
   return *std::move(own);
 }
-
-void check_messages(const Json& messages, std::string_view name, const std::string& source) {
-  require<InputError>(messages.is_array() && !messages.empty(), source, ": \"", name, "\" is no list of messages");
-  for (const Json& message : messages) {
-    const bool has_role = message.is_object() && message.contains("role") && message.at("role").is_string();
-    require<InputError>(has_role, source, ": a message of \"", name, "\" has no \"role\"");
-  }
-}
-
-bool is_answer(const Json& message) { return message.at("role") == "assistant"; }
 
 /// Maps places in a text to its tokens. Ask for places in ascending order.
 class Borders {
@@ -112,50 +103,6 @@ std::string text_behind_answers(const ChatFormat& format) {
 
 }  // namespace
 
-/// A parsed and checked line of JSONL.
-struct ChatFormat::Row {
-  Json messages = Json::array();
-  Json tools = nullptr;
-  Json more = Json::object();  // chat_template_kwargs
-  std::size_t given = 0;       // number of messages in the prompt, whose answers are not learned
-  bool asks = false;           // add_generation_prompt
-  bool is_text = false;
-  std::string prompt = {}, completion = {};
-
-  static Row of(const Json& root, const std::string& source);
-};
-
-ChatFormat::Row ChatFormat::Row::of(const Json& root, const std::string& source) {
-  require<InputError>(root.is_object(), source, ": is not a JSON object");
-  Row row;
-  if (root.contains("messages")) {
-    check_messages(root.at("messages"), "messages", source);
-    row.messages = root.at("messages");
-  } else {
-    require<InputError>(root.contains("prompt") && root.contains("completion"), source,
-                        ": has neither \"messages\" nor \"prompt\" and \"completion\"");
-    const Json &prompt = root.at("prompt"), &completion = root.at("completion");
-    row.is_text = prompt.is_string();
-    require<InputError>(row.is_text == completion.is_string(), source,
-                        ": one of \"prompt\" and \"completion\" is a text, and the other is none");
-    if (row.is_text) {
-      row.prompt = prompt;
-      row.completion = completion;
-      return row;
-    }
-    check_messages(prompt, "prompt", source);
-    check_messages(completion, "completion", source);
-    row.messages = prompt;
-    row.given = prompt.size();
-    for (const Json& message : completion) row.messages.push_back(message);
-  }
-  if (root.contains("tools")) row.tools = root.at("tools");
-  if (root.contains("chat_template_kwargs")) row.more = root.at("chat_template_kwargs");
-  require<InputError>(row.tools.is_null() || row.tools.is_array(), source, ": \"tools\" is no list");
-  require<InputError>(row.more.is_object(), source, ": \"chat_template_kwargs\" is no object");
-  return row;
-}
-
 std::tm training_clock() {
   std::tm clock{};
   clock.tm_year = 2024 - 1900;
@@ -173,89 +120,129 @@ std::tm clock_now() {
   return clock;
 }
 
-ChatFormat::ChatFormat(const std::filesystem::path& tokenizer, const std::string& chat_template, const std::tm& clock)
-    : tokenizer_(Tokenizer::read(tokenizer)),
+ChatFormat::ChatFormat(const std::filesystem::path& tokenizer, const std::string& chat_template, const std::tm& clock,
+                       const std::string& end_token)
+    : file_(tokenizer),
+      tokenizer_(Tokenizer::read(tokenizer)),
       source_(template_of(tokenizer, chat_template)),
       template_(ChatTemplate::parse(source_.text, source_.name)),
       tokens_(special_tokens_beside(tokenizer)),
-      clock_(clock) {}
+      end_token_(end_token),
+      built_in_(built_in_template(chat_template).has_value()),
+      clock_(clock) {
+  if (end_token.empty()) return;
+  const std::optional<TokenId> end = end_token_of(tokenizer_, file_, tokens_, end_token);
+  if (end)
+    tokens_["eos_token"] = end_token;
+  else
+    tokens_.erase("eos_token");
+}
 
 std::uint64_t ChatFormat::digest() const {
-  std::uint64_t digest = hashed(hash_seed, source_.text);
+  std::uint64_t digest = hashed(hashed(hash_seed, source_.text), end_token_);
   for (const auto& [name, token] : tokens_) digest = hashed(hashed(digest, name), token);
   return digest;
 }
 
-RenderedChat ChatFormat::rendered(const Row& row) const {
+RenderedChat ChatFormat::rendered(const ChatRow& row) const {
   Json variables = row.more;
   for (const auto& [name, token] : tokens_) variables[name] = token;
   variables["messages"] = row.messages;
   variables["tools"] = row.tools;
   variables["documents"] = nullptr;
   variables["add_generation_prompt"] = row.asks;
-  return template_.render(variables.dump(), clock_);
+  return template_.render(jinja::Value::of(variables), clock_);
 }
 
-std::string ChatFormat::prompt(std::string_view messages) const {
-  return rendered({.messages = parse_strict_ordered(messages, "messages", row_limits), .asks = true}).text;
+std::string ChatFormat::prompt(std::string_view messages) const { return rendered(ChatRow::asking(messages)).text; }
+
+TextRange ChatFormat::turn(const ChatRow& row, std::size_t i, const std::string& whole,
+                           const std::string& source) const {
+  ChatRow part = row;
+  part.messages.erase(part.messages.begin() + static_cast<std::ptrdiff_t>(i) + 1, part.messages.end());
+  const std::string after = i + 1 == row.messages.size() ? whole : rendered(part).text;
+  part.messages.erase(part.messages.size() - 1);
+  part.asks = true;
+  const std::string before = rendered(part).text;
+  require<InputError>(
+      whole.starts_with(after) && after.starts_with(before), source, ": ", name(), " writes message ", i + 1,
+      whole.starts_with(after) ? " otherwise when it asks for it" : " otherwise once others follow it",
+      ", so that what the model is to write there is not known; give conversations of one answer, or another "
+      "--chat-template, such as chatml");
+  return {before.size(), after.size()};
 }
 
-std::vector<TextRange> ChatFormat::added_by_turns(const Row& row, const std::string& whole,
+std::vector<TextRange> ChatFormat::added_by_turns(const ChatRow& row, const std::string& whole,
                                                   const std::string& source) const {
   std::vector<TextRange> answers;
-  for (std::size_t i = row.given; i < row.messages.size(); ++i) {
-    if (!is_answer(row.messages[i])) continue;
-    Row part = row;
-    part.messages.erase(part.messages.begin() + static_cast<std::ptrdiff_t>(i) + 1, part.messages.end());
-    const std::string after = i + 1 == row.messages.size() ? whole : rendered(part).text;
-    part.messages.erase(part.messages.size() - 1);
-    part.asks = true;
-    const std::string before = rendered(part).text;
-    require<InputError>(
-        whole.starts_with(after) && after.starts_with(before), source, ": ", name(), " writes message ", i + 1,
-        whole.starts_with(after) ? " otherwise when it asks for it" : " otherwise once others follow it",
-        ", so that what the model is to write there is not known; give conversations of one answer, or another "
-        "--chat-template, such as chatml");
-    answers.push_back({before.size(), after.size()});
-  }
+  for (std::size_t i = 0; i < row.messages.size(); ++i)
+    if (row.learned[i]) answers.push_back(turn(row, i, whole, source));
   return answers;
 }
 
-ChatTokens ChatFormat::of_texts(const Row& row) const {
-  const auto end = tokens_.find("eos_token");
+std::vector<TextRange> ChatFormat::learned_blocks(const ChatRow& row, const RenderedChat& chat,
+                                                  const std::string& source) const {
+  std::vector<std::size_t> answers;
+  for (std::size_t i = 0; i < row.messages.size(); ++i)
+    if (is_answer(row.messages[i])) answers.push_back(i);
+  const bool one_each = answers.size() == chat.answers.size();
+  std::vector<TextRange> learned = one_each ? std::vector<TextRange>() : chat.answers;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const bool learns = row.learned[answers[i]];
+    if (one_each && learns) learned.push_back(chat.answers[i]);
+    if (one_each || learns) continue;
+    const TextRange left = turn(row, answers[i], chat.text, source);  // several blocks, or none, in a message
+    std::erase_if(learned, [&](const TextRange& block) { return block.begin < left.end && left.begin < block.end; });
+  }
+  return learned;
+}
+
+ChatTokens ChatFormat::of_texts(const ChatRow& row, const std::string& source) const {
+  const std::optional<TokenId> end = [&] {
+    try {
+      return end_token_of(tokenizer_, file_, tokens_, end_token_);
+    } catch (const InputError& error) {
+      throw InputError(message(source, ": ", error.what()));
+    }
+  }();
+  const std::string end_text = end_token_ == "none" ? "" : tokens_.at("eos_token");
   std::string text = row.prompt + row.completion;
-  if (end != tokens_.end() && !row.completion.ends_with(end->second)) text += end->second;
+  if (!row.completion.ends_with(end_text)) text += end_text;
   ChatTokens tokens = tokens_of(tokenizer_, text, {{row.prompt.size(), text.size()}});
+  if (end && (tokens.ids.empty() || tokens.ids.back() != *end)) {  // a token of the vocabulary that no text becomes
+    tokens = tokens_of(tokenizer_, row.prompt + row.completion, {{row.prompt.size(), text.size() - end_text.size()}});
+    tokens.ids.push_back(*end);
+    tokens.answers.push_back(true);
+  }
   const std::vector<TokenId> first = tokenizer_.frame().before;
   tokens.ids.insert(tokens.ids.begin(), first.begin(), first.end());
   tokens.answers.insert(tokens.answers.begin(), first.size(), false);
   return tokens;
 }
 
-ChatTokens ChatFormat::of_messages(const Row& row, const std::string& source) const {
-  RenderedChat chat = [&] {
+ChatTokens ChatFormat::of_messages(const ChatRow& row, const std::string& source) const {
+  const RenderedChat chat = [&] {
     try {
       return rendered(row);
     } catch (const InputError& error) {
       throw InputError(message(source, ": ", error.what()));
     }
   }();
-  if (!template_.marks_answers()) return tokens_of(tokenizer_, chat.text, added_by_turns(row, chat.text, source));
-  const auto prompt_end = row.messages.begin() + static_cast<std::ptrdiff_t>(row.given);
-  const auto given =
-      std::min<std::ptrdiff_t>(std::count_if(row.messages.begin(), prompt_end, is_answer), std::ssize(chat.answers));
-  chat.answers.erase(chat.answers.begin(), chat.answers.begin() + given);
-  return tokens_of(tokenizer_, chat.text, chat.answers);
+  return tokens_of(
+      tokenizer_, chat.text,
+      template_.marks_answers() ? learned_blocks(row, chat, source) : added_by_turns(row, chat.text, source));
 }
 
 ChatTokens ChatFormat::encode(std::string_view json, const std::string& source) const {
-  const Row row = Row::of(parse_strict_ordered(json, source, row_limits), source);
-  ChatTokens tokens = row.is_text ? of_texts(row) : of_messages(row, source);
+  const ChatRow row = ChatRow::of(json, source);
+  const bool marked = std::ranges::any_of(row.messages, is_answer) && std::ranges::count(row.learned, true) == 0;
+  ChatTokens tokens = row.is_text ? of_texts(row, source) : of_messages(row, source);
   const auto first_target =
       tokens.answers.begin() + (tokens.answers.empty() ? 0 : 1);  // the first token is never a target
   require<InputError>(std::find(first_target, tokens.answers.end(), true) != tokens.answers.end(), source,
-                      ": holds no answer: no message of the role assistant, or an empty completion; give it one, or ",
-                      "leave the line out");
+                      marked ? ": holds no answer that is learned: its marks say so of each; leave the line out"
+                             : ": holds no answer: no message of the role assistant, or an empty completion; give it "
+                               "one, or leave the line out");
   return tokens;
 }
 
@@ -264,10 +251,11 @@ std::string chat_message(std::string_view role, std::string_view content) {
                                                                    nlohmann::json::error_handler_t::replace);
 }
 
-AnswerEnd answer_end(const ChatFormat& format, const std::filesystem::path& tokenizer) {
+AnswerEnd answer_end(const ChatFormat& format) {
   AnswerEnd end{.text = text_behind_answers(format)};
   std::vector<std::string> names = {end.text};
-  if (const std::optional<std::string> eos = end_token_beside(tokenizer)) names.push_back(*eos);
+  const auto eos = format.special_tokens().find("eos_token");
+  if (eos != format.special_tokens().end()) names.push_back(eos->second);
   for (const std::string& name : names)
     if (const std::optional<TokenId> id = format.tokenizer().id_of(name)) end.tokens.push_back(*id);
   return end;

@@ -20,20 +20,21 @@ constexpr Range<double> learning_rates{.least = 0, .most = 1000};
 template <class WithData>
 void add_data(FlagSet& flags, WithData& o, const char* cache) {
   flags.add("data", o.data,
-            "text, JSONL (.jsonl) or token files, or folders of them; binary files are skipped. PATH:WEIGHT for each "
-            "mixes the sources in these proportions");
+            "text, JSON records (.jsonl, .json) or token files, or folders of them, without their hidden names; files "
+            "that are not text are left out and counted. PATH:WEIGHT for each mixes the sources in these proportions");
   flags.add("data-format", o.data_format,
             "auto: token files of llm.c and Megatron-LM, else text | bytes: text, each byte a token | u16 | u32: "
-            "tokens without a header | chat: JSONL of conversations; only the answers are trained on");
+            "tokens without a header | chat: JSON records of conversations; only the answers are trained on");
   flags.add("chat-template", o.text.chat_template,
             "template of conversations: auto (the one beside the tokenizer) | chatml | llama3 | plain | a Jinja file");
   flags.add("on-long", o.text.on_long,
             "error | drop | cut: conversations longer than a sequence; dropped ones are counted");
   flags.add("tokenizer", o.text.tokenizer,
             "tokenizer.json, or its folder; left out: the one in --model's folder; without one, each byte is a token");
-  flags.add("text-field", o.text.field, "key of the text in each line of JSONL");
+  flags.add("text-field", o.text.field, "key of the text in each record of JSON");
   flags.add("end-token", o.text.end_token,
-            "token to append to each document, by name; left out: eos_token of tokenizer_config.json; none: no token");
+            "token to append to each document or completion, by name, and the chat template's eos_token; left out: the "
+            "eos_token of tokenizer_config.json or special_tokens_map.json; none: no token");
   flags.add("token-cache", o.text.cache, message("folder to keep the token files in; left out: ", cache));
   flags.add(
       "document-separator", o.document_separator,

@@ -50,11 +50,12 @@ ChatSession::ChatSession(const ChatOptions& options, std::int64_t vocabulary)
       vocabulary_(vocabulary) {
   const std::filesystem::path file = tokenizer_file(options);
   require_vocabulary(format_.tokenizer(), file, vocabulary);
+  warn_of(format_);
   for (const std::string& text : options.generate.stop_ids) {
     const std::vector<std::int32_t> ids = parse_ids("stop-ids", text);
     stops_.insert(stops_.end(), ids.begin(), ids.end());
   }
-  const text::AnswerEnd end = text::answer_end(format_, file);
+  const text::AnswerEnd end = text::answer_end(format_);
   end_text_ = end.text;
   stops_.insert(stops_.end(), end.tokens.begin(), end.tokens.end());
   if (!options.system.empty()) messages_ = text::chat_message("system", options.system);

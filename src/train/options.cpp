@@ -31,7 +31,7 @@ void check_data(const Options& o) {
   for (const char* flag : {"chat-template", "on-long"})
     require<InputError>(chat || !is_given(o, flag), "--", flag, " is for conversations, and --data-format is ",
                         to_text(o.data_format), "; say --data-format chat, or leave it out");
-  for (const char* flag : {"document-separator", "end-token", "text-field"})
+  for (const char* flag : {"document-separator", "text-field"})
     require<InputError>(!chat || !is_given(o, flag), "--", flag, " is for text, and --data-format is chat; leave one ",
                         "of them out");
 }

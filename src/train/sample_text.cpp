@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -44,14 +45,14 @@ void SampleText::read_chat(const TrainOptions& options, const std::string& model
   const std::optional<std::filesystem::path> file = tokenizer_of(options.text.tokenizer, model_folder);
   require<InputError>(file.has_value(), "--sample-prompt is a message of a conversation, and there is no ",
                       "tokenizer.json in --model's folder; name one by --tokenizer");
-  const text::ChatFormat format(*file, options.text.chat_template, text::training_clock());
+  const text::ChatFormat format(*file, options.text.chat_template, text::training_clock(), options.text.end_token);
   require_vocabulary(format.tokenizer(), *file, vocabulary);
   tokenizer_ = format.tokenizer();
   const std::string rendered = format.prompt("[" + text::chat_message("user", options.sample_prompt) + "]");
   const std::vector<text::TokenId> ids = tokenizer_->encode(rendered, false);
   require<InputError>(!ids.empty(), "--sample-prompt: ", format.name(), " makes no text of it");
   prompt_.assign(ids.begin(), ids.end());
-  const text::AnswerEnd end = text::answer_end(format, *file);
+  const text::AnswerEnd end = text::answer_end(format);
   end_text_ = end.text;
   stops_.assign(end.tokens.begin(), end.tokens.end());
 }
@@ -61,10 +62,12 @@ void SampleText::read_text(const TrainOptions& options, const std::string& model
   if (options.data_format != data::TokenFormat::bytes) file = tokenizer_of(options.text.tokenizer, model_folder);
   if (file) {
     tokenizer_ = text::Tokenizer::read(*file);
-    std::optional<std::string> end = options.text.end_token;
-    if (end->empty()) end = text::end_token_beside(*file);
-    if (end && *end != "none")
-      if (const std::optional<text::TokenId> id = tokenizer_->id_of(*end))
+    const std::map<std::string, std::string> special = text::special_tokens_beside(*file);
+    const auto eos = special.find("eos_token");
+    std::string end = options.text.end_token;
+    if (end.empty() && eos != special.end()) end = eos->second;
+    if (end != "none")
+      if (const std::optional<text::TokenId> id = tokenizer_->id_of(end))
         stops_.push_back(static_cast<std::int32_t>(*id));
   }
   prompt_ = prompt_tokens("sample-prompt", options.sample_prompt, tokenizer_, vocabulary,

@@ -39,6 +39,14 @@ std::shared_ptr<const TemporaryFolder> make_temporary_folder() {
   }
 }
 
+/// Says what of a path's text did not become tokens as it stands.
+void note_losses(const std::string& path, const data::LeftOut& left_out, std::int64_t replaced_bytes) {
+  if (!left_out.empty()) std::fprintf(stderr, "tessera: %s: %s\n", path.c_str(), left_out.text().c_str());
+  if (replaced_bytes > 0)
+    std::fprintf(stderr, "tessera: %s: %lld bytes are not UTF-8 and were read as U+FFFD\n", path.c_str(),
+                 static_cast<long long>(replaced_bytes));
+}
+
 std::string end_text(const data::Tokenizing& tokenizing) {
   const std::optional<text::TokenId> end = tokenizing.end_token();
   if (!end) return "nothing";
@@ -58,6 +66,10 @@ void require_vocabulary(const text::Tokenizer& tokenizer, const std::filesystem:
                       tokenizer.vocabulary_size() - 1, ", and the model knows ", vocabulary,
                       " tokens; take the model's own tokenizer, or a new model with --vocab ",
                       tokenizer.vocabulary_size());
+}
+
+void warn_of(const text::ChatFormat& format) {
+  for (const std::string& warning : format.warnings()) std::fprintf(stderr, "tessera: warning: %s\n", warning.c_str());
 }
 
 TokenizedData::TokenizedData(const TextOptions& options, const TextInputs& inputs) : names_(inputs.data) {
@@ -86,7 +98,9 @@ TokenizedData::TokenizedData(const TextOptions& options, const TextInputs& input
     require_vocabulary(tokenizing.tokenizer(), *file, inputs.vocabulary);
     const std::filesystem::path folder = cache_for(options, inputs) / (folder_prefix + tokenizing.made_of());
     report::ByteProgress progress("tokenizing " + path);
-    tokenizing.write(folder, [&](const data::TokenizeProgress& at) { progress.show(at.bytes, at.all_bytes); });
+    const data::Tokenized made =
+        tokenizing.write(folder, [&](const data::TokenizeProgress& at) { progress.show(at.bytes, at.all_bytes); });
+    note_losses(path, made.left_out, made.replaced_bytes);
     if (!std::exchange(named, true))
       std::fprintf(stderr, "tessera: text becomes tokens by %s; behind each document stands %s\n", file->c_str(),
                    end_text(tokenizing).c_str());
@@ -101,8 +115,10 @@ void TokenizedData::encode_conversations(const TextOptions& options, const TextI
   require<InputError>(names_.weights.empty(), "--data has weights, which conversations do not know; give the files ",
                       "without them: each conversation is seen once in each epoch");
   const std::vector<std::filesystem::path> paths(names_.paths.begin(), names_.paths.end());
-  const data::ConversationTexts texts(paths, *tokenizer, options.chat_template);
+  const data::ConversationTexts texts(paths, *tokenizer, options.chat_template, options.end_token);
   require_vocabulary(texts.format().tokenizer(), *tokenizer, inputs.vocabulary);
+  warn_of(texts.format());
+  note_losses(paths.front().string(), texts.left_out(), 0);
   const std::filesystem::path cache = cache_for(options, inputs);
   const std::filesystem::path file = cache / message(conversations_prefix, texts.made_of());
   names_ = {.paths = {file.string()}};

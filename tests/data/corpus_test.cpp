@@ -136,9 +136,9 @@ TEST(Corpus, MissingOrEmptyDataAreInputErrors) {
   const TemporaryFolder folder;
   EXPECT_INPUT_ERROR(corpus_of({}), "no file or folder was given");
   EXPECT_INPUT_ERROR(corpus_of({folder.path() / "absent"}), "absent: no such file or folder");
-  EXPECT_INPUT_ERROR(corpus_of({folder.path()}), "holds no text (0 binary files were skipped)");
-  EXPECT_INPUT_ERROR(corpus_of({folder.write("empty", "")}), "holds no text");
-  EXPECT_INPUT_ERROR(corpus_of({folder.write("binary", std::string(9, '\0'))}), "1 binary files were skipped");
+  EXPECT_INPUT_ERROR(corpus_of({folder.path()}), "there is no text in ");
+  EXPECT_INPUT_ERROR(corpus_of({folder.write("empty", "")}), "there is no text in ");
+  EXPECT_INPUT_ERROR(corpus_of({folder.write("binary", std::string(9, '\0'))}), "binary 1 (");
   EXPECT_INPUT_ERROR(corpus_of({"/dev/null"}), "neither a file nor a folder");
 }
 

@@ -26,7 +26,7 @@ TEST(TextSource, GivesWindowsAsABatchWhoseMissingSequencesHaveNoTargets) {
   const TextSource source(paths, 3, 0.25, 256, std::nullopt);
   EXPECT_EQ(source.training(), 3);
   EXPECT_EQ(source.validation(), 1);
-  EXPECT_EQ(source.text(), "13 B in 1 file (0 binary ones skipped)");
+  EXPECT_EQ(source.text(), "13 B in 1 file");
 
   auto storage = source.storage(3, device::host_memory<device::Cpu>);
   const std::array<std::int64_t, 2> windows = {2, 1};

@@ -168,7 +168,7 @@ TEST(Tokenize, WhatCannotBeReadIsNamed) {
                      "a.jsonl line 2: has no \"text\"; name the field");
   EXPECT_INPUT_ERROR(write_all("{\"text\": 3}\n"), "line 1: \"text\" is not a text");
   EXPECT_INPUT_ERROR(write_all("{\"text\": \"a\"}\n\n{\"text\": \n"), "line 3: not valid JSON");
-  EXPECT_INPUT_ERROR(write_all("[1]\n"), "line 1: is not a JSON object");
+  EXPECT_INPUT_ERROR(write_all("[1]\n"), "record 1: is not a JSON object");
   EXPECT_INPUT_ERROR(write_all("{\"text\": \"\"}\n"), "the texts hold no token");
   EXPECT_INPUT_ERROR(Tokenizing(request_of("{}", "<no>")), "the end token \"<no>\" is none of ");
   EXPECT_INPUT_ERROR(Tokenizing(request_of("{}", "")), "name the token that ends a document by --end-token");

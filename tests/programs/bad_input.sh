@@ -23,8 +23,8 @@ echo "== data"
 expect_error 'data is missing' "${train[@]}"
 expect_error 'nowhere: no such file or folder' "${train[@]}" --data nowhere
 expect_error 'nowhere: no such file or folder' "${train[@]}" --data text.txt --data nowhere
-expect_error 'empty.txt holds no text' "${train[@]}" --data empty.txt
-expect_error 'folder holds no text \(1 binary files were skipped\)' "${train[@]}" --data folder
+expect_error 'there is no text in empty.txt' "${train[@]}" --data empty.txt
+expect_error 'there is no text in folder \(left out: binary 1 ' "${train[@]}" --data folder
 expect_error '/dev/null: neither a file nor a folder' "${train[@]}" --data /dev/null
 expect_error '512 tokens .* do not fit into the 300 bytes' "${train[@]}" --seq-len 512 --data text.txt
 expect_error '1 windows .* leave none to train on' "${train[@]}" --seq-len 299 --data text.txt

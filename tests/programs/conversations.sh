@@ -29,6 +29,12 @@ run() {
   steps "$name.jsonl" 1 >"$name.losses"
 }
 
+bad() {
+  local text=$1
+  shift
+  expect_error "$text" env TMPDIR="$PWD" "$program" train "${flags[@]}" "$@"
+}
+
 echo "== the same losses, whatever cuts a step"
 run one --data chats.jsonl --chat-template chatml
 contains "$out" '120 conversations in [0-9]+ windows, [0-9]+ % filled'
@@ -62,12 +68,41 @@ echo "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_
 run own --data chats.jsonl
 contains "$err" 'and tok/chat_template.jinja'
 
+echo "== marks of messages, end tokens, and tokens that the tokenizer does not have"
+cp -r tok bare && rm bare/chat_template.jinja && echo '{}' >bare/tokenizer_config.json
+echo '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "weight": 0}, {"role": "user", "content": "c"},
+  {"role": "assistant", "content": "d"}]}' | tr -d '\n' >marked.jsonl
+sed 's/, "weight": 0//' marked.jsonl >unmarked.jsonl
+eval_loss() { tessera eval --model kept/step-00000004 --data-format chat --seq-len 64 "$@" && cat "$out"; }
+eval_loss --data marked.jsonl --chat-template chatml >marked
+eval_loss --data unmarked.jsonl --chat-template chatml >unmarked
+! cmp -s marked unmarked || fail "a mark changes nothing"
+sed 's/"weight": 0/"weight": 0.5/' marked.jsonl >half.jsonl
+bare=("${flags[@]/#tok/bare}")
+bad 'half.jsonl line 1: message 2 has "weight" of 0.5' --data half.jsonl --chat-template chatml --comm threads:2
+expect_error 'completions.jsonl line 1: bare/tokenizer.json has no tokenizer_config.json and no special_tokens_map.json beside it' \
+  env TMPDIR="$PWD" "$program" train "${bare[@]}" --data completions.jsonl --chat-template chatml
+TMPDIR=$PWD tessera train "${bare[@]}" --data completions.jsonl --chat-template plain --end-token '<|endoftext|>' --metrics named.jsonl
+steps named.jsonl 1 >named.losses
+same prompts.losses named.losses
+lacks "$err" 'warning'
+echo '{"eos_token": "<|endoftext|>"}' >bare/special_tokens_map.json
+TMPDIR=$PWD tessera train "${bare[@]}" --data completions.jsonl --chat-template plain --metrics map.jsonl --checkpoint-dir mapped
+steps map.jsonl 1 >map.losses
+same prompts.losses map.losses
+same bare/special_tokens_map.json mapped/step-00000004/special_tokens_map.json
+echo '{{ bos_token }}{{ messages[-1].content }}{% if false %}{{ eos_token }}{% endif %}' >bos.jinja
+TMPDIR=$PWD tessera eval --model kept/step-00000004 --data-format chat --seq-len 64 --data unmarked.jsonl --chat-template chatml \
+  --tokenizer "$golden/../text/tokenizers/smollm.json"
+contains "$err" '^tessera: warning: the template chatml writes <\|im_end\|>, <\|im_start\|>, which is no token of .*smollm.json: each becomes several'
+printf 'a\n' >line
+timeout "$limit" "$program" chat --model kept/step-00000004 --chat-template bos.jinja --tokens 1 <line >"$out" 2>"$err"
+contains "$err" '^tessera: warning: bos.jinja uses bos_token, which nothing beside kept/step-00000004/tokenizer.json names: it writes nothing there'
+lacks "$err" 'eos_token'
+refused 'in none of 108 conversations does an answer begin within the first 5 tokens; raise --seq-len$' env TMPDIR="$PWD" "$program" train \
+  "${flags[@]/#256/4}" --data chats.jsonl --chat-template chatml --on-long cut
+
 echo "== what cannot be is named, and nothing stays"
-bad() {
-  local text=$1
-  shift
-  expect_error "$text" env TMPDIR="$PWD" "$program" train "${flags[@]}" "$@"
-}
 echo '{"messages": [{"role": "user", "content": "a"}]}' >silent.jsonl
 (cat chats.jsonl && echo '{"messages": [{"role": "assistant", "content": "a"}]}') >order.jsonl
 bad 'silent.jsonl line 1: holds no answer' --data silent.jsonl --chat-template chatml

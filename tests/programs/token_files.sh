@@ -14,7 +14,8 @@ open("u16.raw", "wb").write(u16)
 open("u32.raw", "wb").write(u32)
 open("gpt2.bin", "wb").write(header(20240520, 1) + u16)
 open("llama3.bin", "wb").write(header(20240801, 7) + u32)
-open("spaces.raw", "wb").write(b" " * 4000)
+open("spaces.raw", "wb").write(b" " * 4000 + bytes(range(1, 9)))
+open("u16.npy", "wb").write(b"\x93NUMPY\1\0\x76\0" + b"{'descr': '<u2', 'fortran_order': False, 'shape': (4000,), }".ljust(117) + b"\n" + u16)
 open("cut.bin", "wb").write((header(20240520, 1) + u16)[:-3])
 PY
 flags=(--model tiny --seq-len 64 --steps 3 --batch-size 4 --comm threads:2 --precision fp32 --seed 1 --document-separator 10)
@@ -78,7 +79,12 @@ echo "== bad"
 bad=("$program" train "${flags[@]}")
 expect_error 'cut.bin says that it holds 4000 tokens, which make 9024 bytes, and has 9021' "${bad[@]}" --data cut.bin
 expect_error 'begins with llm.c.s header, and --data-format u32' "${bad[@]}" --data gpt2.bin --data-format u32
-expect_error 'u16.raw holds no text \(1 binary files were skipped\)' "${bad[@]}" --data u16.raw
+expect_error 'there is no text in u16.raw \(left out: binary 1 \(u16.raw\)\); files that hold tokens alone are for train with --data-format u16 or u32' \
+  "${bad[@]}" --data u16.raw
+expect_error 'u16.npy is an array of NumPy \(dtype <u2, shape \(4000,\)\), and --data-format u16 is of files that hold tokens alone' \
+  "${bad[@]}" --data u16.npy --data-format u16
+expect_error 'u32.raw holds integers of 32 bits .* say --data-format u32' "${bad[@]}" --data u32.raw --data-format u16
+expect_error 'u16.npy is an array of NumPy .* which is not read' "$program" eval --model whole/step-00000003 --data u16.npy --seq-len 64
 expect_error 'give one kind alone' "${bad[@]}" --data text.txt gpt2.bin
 expect_error 'data-format u8 is not known' "${bad[@]}" --data u16.raw --data-format u8
 expect_error 'holds token 8224, which is not below' "${bad[@]}" --data spaces.raw --data-format u16

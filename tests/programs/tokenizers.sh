@@ -34,6 +34,38 @@ expect_error 'give texts, their tokenizer' "$program" tokenize text.txt --out ne
 expect_error 'nothing: no such file' "$program" tokenize nothing --tokenizer tok --out new
 expect_error 'the model "Unigram" is not supported' "$program" tokenize text.txt --tokenizer unigram.json --out new
 
+echo "== JSON records, hidden names and encodings, on every route"
+printf '[{"text":"a cat"},{"text":"a dog"}]' >array.json
+printf '{"text":"a cat"}\n{"text":"a dog"}\n' >lines.json
+for name in array lines; do
+  tessera tokenize $name.json --tokenizer tok --out json-$name
+  contains "$out" ' of 2 documents in 1 file'
+done
+same json-array/tokens_000000.bin json-lines/tokens_000000.bin
+mkdir -p folder/.git folder/wide
+echo secret >folder/.git/config
+head -c 3000 text.txt >folder/a.txt
+printf '\xff and the rest\n' >>folder/a.txt
+printf 'x\0y' >folder/b.bin
+tessera tokenize folder --tokenizer tok --out of-folder
+contains "$out" '^left out: hidden 1 \(folder/.git\), binary 1 \(folder/b.bin\)$'
+contains "$out" '^U\+FFFD    1 bytes are not UTF-8'
+small=(--model tiny --vocab 1200 --seq-len 16 --steps 1 --batch-size 1 --precision fp32 --seed 1)
+tessera train "${small[@]}" --data folder --tokenizer tok --token-cache cache-folder
+contains "$err" '^tessera: folder: left out: hidden 1 \(folder/.git\), binary 1 \(folder/b.bin\)$'
+contains "$err" '^tessera: folder: 1 bytes are not UTF-8 and were read as U\+FFFD$'
+contains "$out" '^data .* bits in 1 file, left out: not text, when the tokens were made 1, 1 bytes that are not UTF-8 were read as U\+FFFD'
+tessera train "${small[@]}" --data folder --tokenizer tok --token-cache cache-folder
+contains "$err" '^tessera: folder: 1 bytes are not UTF-8 and were read as U\+FFFD$'
+tessera train "${small[@]}" --data folder
+contains "$out" '^data .* in 1 file, left out: hidden 1 \(folder/.git\), binary 1 \(folder/b.bin\)'
+expect_error 'lines.json holds records of JSON, whose texts a tokenizer reads' "$program" train "${small[@]}" --data lines.json
+printf '\xd1\xb5\xc1\xb7\xca\xfd\n' >gbk.txt
+expect_error 'gbk.txt is not UTF-8: [0-9]+ of its 7 bytes are not, the first at byte 2; convert it' "$program" tokenize gbk.txt --tokenizer tok --out new
+expect_error 'gbk.txt is not UTF-8' env TMPDIR="$PWD" "$program" train "${small[@]}" --data gbk.txt --tokenizer tok --comm threads:2
+printf '\xff\xfea\0b\0' >folder/wide/utf16.txt
+expect_error 'utf16.txt begins with the byte order mark of UTF-16' env TMPDIR="$PWD" "$program" train "${small[@]}" --data folder --tokenizer tok
+
 echo "== train: token files, a cache in --checkpoint-dir, one of its own, and a temporary one"
 flags=(--model tiny --vocab 1200 --seq-len 64 --steps 3 --batch-size 4 --precision fp32 --seed 1)
 run() {

@@ -129,6 +129,21 @@ TEST(ChatTemplate, WhatIsNotKnownIsNamedWithItsLine) {
   EXPECT_EQ(refusal("\xff"), "template: is not UTF-8");
 }
 
+TEST(ChatTemplate, NumbersOfMoreThan63BitsKeepTheirDigits) {  // the expected text is jinja2's
+  constexpr const char* variables = R"({"a": 18446744073709551615, "b": -9223372036854775809,
+      "c": 123456789012345678901234567890, "d": 9223372036854775808, "e": 9223372036854775807})";
+  const auto print = [&](const std::string& text) {
+    return ChatTemplate::parse(text, "template").render(variables, clock_of_vectors()).text;
+  };
+  EXPECT_EQ(print("{{ a }} {{ [b] }} {{ {'x': c} | tojson }} {{ a > 5 }} {{ b < 5 }} {{ a < c }} {{ c < 1.5 }} "
+                  "{{ a == d }} {{ a == a }} {{ d > e }} {{ a is integer }} {{ a is number }} {{ 'x' if a }} "
+                  "{{ c | string | length }} {{ a ~ b }} {{ [c, a, d, e] | sort }} {{ a | float }} {{ a in [1, a] }}"),
+            "18446744073709551615 [-9223372036854775809] {\"x\": 123456789012345678901234567890} True True True False "
+            "False True True True True x 30 18446744073709551615-9223372036854775809 [9223372036854775807, "
+            "9223372036854775808, 18446744073709551615, 123456789012345678901234567890] 1.8446744073709552e+19 True");
+  EXPECT_THROW(print("{{ a + 1 }}"), InputError);
+}
+
 TEST(ChatTemplate, WhatGoesWrongIsNamedWithItsLine) {
   EXPECT_EQ(refusal("{{ a.b.c }}", {{"a", Json::object()}}), "template: line 1: 'b', which is undefined, has no 'c'");
   EXPECT_EQ(refusal("x\n{{ raise_exception('no system role') }}"),

@@ -83,6 +83,16 @@ TEST(Chat, CompletionsAreLearnedAndPromptsAreNot) {
   EXPECT_EQ(decoded(folder.format("plain"), messages).answers, " new<|endoftext|>");
 }
 
+TEST(Chat, NumbersInToolsAreWrittenAsInTheData) {
+  const Folder folder(
+      "{{ tools | tojson }}{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}");
+  const std::string tools =
+      R"([{"maximum": 18446744073709551615, "minimum": -170141183460469231731687303715884105728}])";
+  const Decoded chat =
+      decoded(folder.format(), R"({"messages": [{"role": "assistant", "content": "x"}], "tools": )" + tools + "}");
+  EXPECT_EQ(chat.all, tools + "x");
+}
+
 TEST(Chat, ATokenThatHoldsAnAnswersFirstOrLastLetterIsTheAnswers) {
   const Folder folder(
       "A question. {% for m in messages %}{% if m.role == 'assistant' %}x<|im_{% generation %}{{ m.content }}"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tokenizes conversations in JSONL into one file, once, and reads that file (--data-format chat).
+/// Tokenizes conversations in JSON into one file, once, and reads that file (--data-format chat).
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,12 @@
 #include <vector>
 
 #include <fsdp/core/file.hpp>
+#include <fsdp/data/left_out.hpp>
 #include <fsdp/text/chat.hpp>
 
 namespace fsdp::data {
+
+struct TextFile;
 
 /// Reports progress: bytes of text read so far, and their total.
 using ReportBytes = std::function<void(std::int64_t bytes, std::int64_t all_bytes)>;
@@ -21,23 +24,28 @@ using ReportBytes = std::function<void(std::int64_t bytes, std::int64_t all_byte
 /// Files of conversations and the chat format that encodes them.
 class ConversationTexts {
  public:
-  /// `paths`: .jsonl and .ndjson files, or folders of them. `tokenizer`: a tokenizer.json. `chat_template`: as for
-  /// text::ChatFormat. Throws InputError for a file with another extension.
+  /// `paths`: .jsonl, .ndjson and .json files, or folders of them. `tokenizer`: a tokenizer.json. `chat_template` and
+  /// `end_token`: as for text::ChatFormat. Throws InputError for a file with another extension.
   ConversationTexts(std::span<const std::filesystem::path> paths, const std::filesystem::path& tokenizer,
-                    const std::string& chat_template);
+                    const std::string& chat_template, const std::string& end_token = {});
 
   /// The tokenizer and its template.
   const text::ChatFormat& format() const { return format_; }
+  /// Files and names in folders that are not read.
+  const LeftOut& left_out() const { return left_out_; }
   /// Returns 16 hexadecimal digits: a hash of the files' paths, sizes and modification times, the tokenizer and the
   /// template.
   std::string made_of() const;
 
   /// Encodes all conversations on all cores and writes them, in order, to one file. The file appears under its name
-  /// when it is complete. Throws InputError with file and line for a line that is not a conversation.
+  /// when it is complete. Throws InputError with file and line for a record that is not a conversation.
   void write(const std::filesystem::path& path, const ReportBytes& report = {}) const;
 
  private:
+  std::vector<TextFile> texts() const;
+
   std::vector<std::filesystem::path> files_;
+  LeftOut left_out_;
   std::filesystem::path tokenizer_;
   text::ChatFormat format_;
 };
@@ -53,8 +61,8 @@ class Conversations {
   /// The number of tokens in all conversations together.
   std::int64_t tokens() const { return index_.empty() ? 0 : index_.back().end; }
   std::int64_t length(std::int64_t i) const { return entry(i).end - begin(i); }  ///< tokens of conversation i
-  std::string place_of(std::int64_t i) const;                                    ///< "chats.jsonl line 7"
-  const std::string& digest() const { return digest_; }                          ///< of all tokens
+  std::string place_of(std::int64_t i) const;            ///< "chats.jsonl line 7", "chats.json record 7"
+  const std::string& digest() const { return digest_; }  ///< of all tokens
 
   /// Appends the tokens of conversation i. A token that is not part of an answer is appended as ~token.
   void append(std::int64_t i, std::vector<std::int32_t>& tokens) const;

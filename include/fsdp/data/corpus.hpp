@@ -12,7 +12,11 @@
 #include <string_view>
 #include <vector>
 
+#include <fsdp/data/left_out.hpp>
+
 namespace fsdp::data {
+
+struct InputFile;
 
 /// The format of data files. Token files of llm.c (dev/data/data_common.py) start with a header of 256 int32: magic
 /// number, version, number of tokens, then zeros. Those of nanoGPT and others have no header. All are little-endian.
@@ -44,8 +48,9 @@ struct TokenLayout {
 /// A file of a corpus.
 struct CorpusFile {
   std::filesystem::path path = {};
-  std::int64_t begin = 0;  ///< index of its first token in the corpus
-  std::int64_t bytes = 0;  ///< size, including the header
+  std::int64_t begin = 0;   ///< index of its first token in the corpus
+  std::int64_t header = 0;  ///< bytes before its first token: the layout's, or a text's byte order mark
+  std::int64_t bytes = 0;   ///< size, including the header
 };
 
 /// The file and byte of a token.
@@ -58,15 +63,19 @@ struct CorpusPlace {
 class Corpus {
  public:
   /// Opens files in the order given. A folder stands for the tokens that `tessera tokenize` wrote into it, or else for
-  /// all regular files below it, sorted by path. Text files with a NUL byte in their first 8 KiB are skipped and
-  /// counted. Throws InputError if a path is missing, no tokens are found, files have different layouts, or a token
+  /// all regular files below it, sorted by path, without hidden ones. Files with a NUL byte in their first 8 KiB are
+  /// no text; they and files of other known formats are left out of folders, and counted. Throws InputError if a path
+  /// is missing, a named file is of another known format, no tokens are found, files have different layouts, or a token
   /// file's size differs from its header.
   explicit Corpus(std::span<const std::filesystem::path> paths, TokenFormat format = TokenFormat::automatic);
 
   std::int64_t size() const { return size_; }  ///< tokens
   /// The layout of all its files.
   const TokenLayout& layout() const { return layout_; }
-  std::int64_t skipped_binary() const { return skipped_; }  ///< number of binary files that were skipped
+  std::int64_t skipped_binary() const { return left_out_.binary(); }  ///< number of files that are not text
+  /// All files and names that were left out.
+  const LeftOut& left_out() const { return left_out_; }
+  std::int64_t replaced_bytes() const { return replaced_bytes_; }  ///< that became U+FFFD when tokens were made
   /// All files, in the order of their tokens.
   std::span<const CorpusFile> files() const { return files_; }
 
@@ -78,14 +87,16 @@ class Corpus {
   CorpusPlace place_of(std::int64_t token) const;
 
  private:
-  void add(const std::filesystem::path& path, TokenFormat format);
+  void add(const InputFile& input, TokenFormat format);
+  void add_text(const InputFile& input, TokenFormat format);
   void add_megatron(const std::filesystem::path& index);
-  void append(const std::filesystem::path& path, const TokenLayout& layout, std::int64_t bytes);
+  void append(const std::filesystem::path& path, const TokenLayout& layout, std::int64_t header, std::int64_t bytes);
 
   std::vector<CorpusFile> files_;
   std::int64_t size_ = 0;
   TokenLayout layout_ = {};
-  std::int64_t skipped_ = 0;
+  LeftOut left_out_;
+  std::int64_t replaced_bytes_ = 0;
 };
 
 }  // namespace fsdp::data

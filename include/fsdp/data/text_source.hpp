@@ -69,7 +69,7 @@ class TextSource {
   /// files; of files above 64 MiB only a sample of their blocks (digest_of_file in core/identity.hpp). Throws
   /// InputError.
   std::string identity() const;
-  std::int64_t skipped_binary() const;  ///< number of binary files that were skipped
+  std::int64_t skipped_binary() const;  ///< number of files that are not text
 
  private:
   struct Part {

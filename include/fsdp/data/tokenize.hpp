@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tokenizes text and JSONL into llm.c's token files, once: for `tessera tokenize`, and for --data of a run.
+/// Tokenizes text and records of JSON into llm.c's token files, once: for `tessera tokenize`, and for --data of a run.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,19 @@
 #include <string>
 #include <vector>
 
+#include <fsdp/data/left_out.hpp>
 #include <fsdp/text/tokenizer.hpp>
 
 namespace fsdp::data {
 
 /// What to tokenize, and how.
 struct TokenizeRequest {
-  std::vector<std::filesystem::path> inputs = {};  ///< files or folders; .jsonl and .ndjson hold a document per line
+  std::vector<std::filesystem::path> inputs = {};  ///< files or folders; .jsonl, .ndjson and .json hold records
   std::filesystem::path tokenizer = {};            ///< tokenizer.json, or its folder
-  std::string field = "text";                      ///< the key of the text in a line of JSONL
-  std::string end_token = {};  ///< after each document; empty: eos_token of tokenizer_config.json; "none": no token
-  std::int64_t shard_tokens = 100'000'000;  ///< tokens per output file, at most
-  std::int64_t threads = 0;                 ///< 0: all cores
+  std::string field = "text";                      ///< the key of the text in a record of JSON
+  std::string end_token = {};                      ///< after each document; as for text::end_token_of
+  std::int64_t shard_tokens = 100'000'000;         ///< tokens per output file, at most
+  std::int64_t threads = 0;                        ///< 0: all cores
 };
 
 /// Progress of tokenizing.
@@ -35,19 +36,21 @@ struct TokenizeProgress {
 struct Tokenized {
   TokenizeProgress total = {};
   std::int64_t files = 0;             ///< token files in the folder
-  std::int64_t skipped_binary = 0;    ///< binary input files that were skipped
+  LeftOut left_out = {};              ///< input files and names that were not read
+  std::int64_t replaced_bytes = 0;    ///< bytes of text that are not UTF-8 and were read as U+FFFD
   std::int64_t resumed_at_bytes = 0;  ///< bytes of text that an earlier call had tokenized
   bool already_complete = false;      ///< an earlier call had finished; nothing was written
 };
 
-/// Returns whether a path is a file with text or JSONL, or a folder with such files. False for a path that does not
+/// Returns whether a path is a file with text or records, or a folder with such files. False for a path that does not
 /// exist, and for a folder of tokens that `tessera tokenize` wrote.
 bool holds_text(const std::filesystem::path& path);
 
 /// A checked request: its tokenizer is read and its files are listed.
 class Tokenizing {
  public:
-  /// Throws InputError if the tokenizer is not supported, files are missing, or there is no text.
+  /// Throws InputError if the tokenizer is not supported, files are missing, are of another format or not UTF-8, or
+  /// there is no text.
   explicit Tokenizing(const TokenizeRequest& request);
   ~Tokenizing();
   Tokenizing(Tokenizing&&) noexcept;
@@ -63,8 +66,8 @@ class Tokenizing {
   /// Writes token files into a folder, which it creates if needed. Each document's ids, with the special tokens of the
   /// tokenizer's template, are followed by the end token. If an earlier call was interrupted, continues where it
   /// stopped; a complete folder stays unchanged. The output does not depend on the number of threads. Calls `report`
-  /// after each batch of text. Throws InputError if the folder holds tokens of other texts, or, with file and line, if
-  /// JSONL cannot be read.
+  /// after each batch of text. Throws InputError if the folder holds tokens of other texts, with file and line if
+  /// records cannot be read, and if more than 1 % of a file is not UTF-8.
   Tokenized write(const std::filesystem::path& folder, const std::function<void(const TokenizeProgress&)>& report = {});
 
   struct State;

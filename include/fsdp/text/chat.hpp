@@ -17,6 +17,8 @@
 
 namespace fsdp::text {
 
+struct ChatRow;
+
 /// Tokens of one conversation.
 struct ChatTokens {
   std::vector<TokenId> ids = {};
@@ -34,18 +36,20 @@ class ChatFormat {
  public:
   /// `tokenizer`: a tokenizer.json. `chat_template`: "auto" takes the template beside the tokenizer
   /// (chat_template.jinja, or in tokenizer_config.json); "chatml", "llama3" and "plain" are built in; anything else is
-  /// the path of a file. `clock`: the time that the template sees. Throws InputError.
-  ChatFormat(const std::filesystem::path& tokenizer, const std::string& chat_template, const std::tm& clock);
+  /// the path of a file. `clock`: the time that the template sees. `end_token`: as for end_token_of; it is the
+  /// template's eos_token too. Throws InputError.
+  ChatFormat(const std::filesystem::path& tokenizer, const std::string& chat_template, const std::tm& clock,
+             const std::string& end_token = {});
 
   /// Encodes one conversation, a JSON object of one of two forms:
   /// - {"messages": [{"role", "content", ...}, ...]}, optionally with "tools" and "chat_template_kwargs";
   /// - {"prompt", "completion"}, both texts or both lists of messages.
   ///
   /// Answers are the text in the template's generation blocks. For a template without such blocks, they are the text
-  /// that each turn of the role assistant adds. With a completion, only the completion contains answers. Throws
-  /// InputError
-  /// "`source`: ..." for any other form, for a conversation without an answer, and if the template renders earlier
-  /// turns differently once others follow.
+  /// that each turn of the role assistant adds. With a completion, only the completion contains answers; one that is a
+  /// text ends with the end token. A message's "weight", "train", "training" or "loss" of 0 or false makes its answer
+  /// context. Throws InputError "`source`: ..." for any other form or mark, for a conversation without an answer, if no
+  /// end token is known, and if the template renders earlier turns differently once others follow.
   ChatTokens encode(std::string_view json, const std::string& source) const;
 
   /// Renders messages, a JSON array, up to where the next answer begins.
@@ -55,18 +59,27 @@ class ChatFormat {
   const Tokenizer& tokenizer() const { return tokenizer_; }
   const std::string& name() const { return source_.name; }  ///< of the template, for messages
   std::uint64_t digest() const;                             ///< a hash of the template and the names of special tokens
+  /// Special tokens by key, such as eos_token.
+  const std::map<std::string, std::string>& special_tokens() const { return tokens_; }
+
+  /// Returns a sentence for each special token that the template writes and the tokenizer does not have.
+  std::vector<std::string> warnings() const;
 
  private:
-  struct Row;
-  ChatTokens of_texts(const Row& row) const;
-  ChatTokens of_messages(const Row& row, const std::string& source) const;
-  RenderedChat rendered(const Row& row) const;
-  std::vector<TextRange> added_by_turns(const Row& row, const std::string& whole, const std::string& source) const;
+  ChatTokens of_texts(const ChatRow& row, const std::string& source) const;
+  ChatTokens of_messages(const ChatRow& row, const std::string& source) const;
+  RenderedChat rendered(const ChatRow& row) const;
+  TextRange turn(const ChatRow& row, std::size_t i, const std::string& whole, const std::string& source) const;
+  std::vector<TextRange> added_by_turns(const ChatRow& row, const std::string& whole, const std::string& source) const;
+  std::vector<TextRange> learned_blocks(const ChatRow& row, const RenderedChat& chat, const std::string& source) const;
 
+  std::filesystem::path file_;  // of the tokenizer
   Tokenizer tokenizer_;
   NamedText source_;
   ChatTemplate template_;
   std::map<std::string, std::string> tokens_;  // such as bos_token
+  std::string end_token_;
+  bool built_in_;
   std::tm clock_;
 };
 
@@ -78,8 +91,7 @@ struct AnswerEnd {
   std::string text = {};             ///< the text that the template writes there, such as "<|im_end|>"; empty: none
   std::vector<TokenId> tokens = {};  ///< the tokens of that name and of eos_token, if the tokenizer has them
 };
-/// Returns how answers end. `tokenizer`: its tokenizer.json. Throws InputError if the tokenizer_config.json beside it
-/// is damaged.
-AnswerEnd answer_end(const ChatFormat& format, const std::filesystem::path& tokenizer);
+/// Returns how answers end.
+AnswerEnd answer_end(const ChatFormat& format);
 
 }  // namespace fsdp::text

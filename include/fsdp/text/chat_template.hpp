@@ -16,6 +16,10 @@
 
 namespace fsdp::text {
 
+namespace jinja {
+class Value;
+}
+
 /// Bytes [begin, end) of a text.
 struct TextRange {
   std::size_t begin = 0;
@@ -39,6 +43,12 @@ class ChatTemplate {
   /// and so on; the order of keys is kept. `clock`: the time that strftime_now() formats. Throws InputError
   /// "`source`: line N: ..." if the template raises an exception, uses something undefined, or does not terminate.
   RenderedChat render(std::string_view variables, const std::tm& clock) const;
+
+  /// The same; the variables are a dict.
+  RenderedChat render(const jinja::Value& variables, const std::tm& clock) const;
+
+  /// Returns whether a name, such as that of a variable, occurs in the template's tags.
+  bool mentions(std::string_view name) const;
 
   /// Returns whether the template marks answers by {% generation %} blocks.
   bool marks_answers() const;

@@ -18,9 +18,15 @@ std::optional<std::filesystem::path> find_tokenizer(const std::filesystem::path&
 /// The same for the value of --tokenizer. Throws InputError if the folder has none.
 std::filesystem::path tokenizer_at(const std::filesystem::path& path);
 
-/// Reads the special tokens (bos_token, eos_token and so on) that the tokenizer_config.json beside a tokenizer.json
-/// names. Returns them by key. Throws InputError for a damaged file.
+/// Reads the special tokens (bos_token, eos_token and so on) that the files beside a tokenizer.json name, as
+/// `transformers` does: tokenizer_config.json, and, where it has no "added_tokens_decoder", special_tokens_map.json,
+/// which goes before it. Returns them by key. Throws InputError for a damaged file.
 std::map<std::string, std::string> special_tokens_beside(const std::filesystem::path& tokenizer);
+
+/// Returns the token that ends a document. `asked`: its name; "none": no token; empty: the eos_token of `special`.
+/// Throws InputError if none is known or the tokenizer, read from `file`, has no such token.
+std::optional<TokenId> end_token_of(const Tokenizer& tokenizer, const std::filesystem::path& file,
+                                    const std::map<std::string, std::string>& special, const std::string& asked);
 
 /// A text and the name of its source.
 struct NamedText {
@@ -31,9 +37,5 @@ struct NamedText {
 /// Reads the chat template beside a tokenizer.json: chat_template.jinja, or else the one in tokenizer_config.json.
 /// Returns nothing if there is none. Throws InputError for a damaged file.
 std::optional<NamedText> chat_template_beside(const std::filesystem::path& tokenizer);
-
-/// Returns the token that "eos_token" names in the tokenizer_config.json beside a tokenizer.json; nothing if there is
-/// none. Throws InputError for a damaged file.
-std::optional<std::string> end_token_beside(const std::filesystem::path& tokenizer);
 
 }  // namespace fsdp::text

@@ -14,6 +14,7 @@
 #include <fsdp/data/corpus.hpp>
 #include <fsdp/data/data_names.hpp>
 #include <fsdp/data/text_source.hpp>
+#include <fsdp/text/chat.hpp>
 #include <fsdp/text/tokenizer.hpp>
 #include <fsdp/train/options.hpp>
 
@@ -34,6 +35,9 @@ std::optional<std::filesystem::path> tokenizer_of(const std::string& tokenizer, 
 
 /// Throws InputError if a tokenizer has ids outside the model's vocabulary. `file`: its path, for the error.
 void require_vocabulary(const text::Tokenizer& tokenizer, const std::filesystem::path& file, std::int64_t vocabulary);
+
+/// Prints the warnings of a chat format on stderr.
+void warn_of(const text::ChatFormat& format);
 
 /// Data in tokenized form. Owns the temporary folder that holds the tokens, if there is one, and removes it at the end.
 class TokenizedData {

@@ -163,6 +163,7 @@ std::string Value::representation() const {  // NOLINT(misc-no-recursion): as de
   if (const bool* value = get<bool>()) return *value ? "True" : "False";
   if (const std::int64_t* value = get<std::int64_t>()) return std::to_string(*value);
   if (const double* value = get<double>()) return print_float(*value);
+  if (const BigInteger* value = get<BigInteger>()) return value->digits;
   if (const std::string* value = as_text()) return quoted_text(*value);
   if (const List* value = as_list()) return print_list(*value);
   if (const Dict* value = as_dict()) return print_dict(*value);

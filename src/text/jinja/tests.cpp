@@ -49,7 +49,7 @@ const std::map<std::string, TestKind, std::less<>>& tests() {
       {"gt", {1, [](V v, A a) { return is_less(*a, v); }}},
       {"greaterthan", {1, [](V v, A a) { return is_less(*a, v); }}},
       {"in", {1, [](V v, A a) { return contains(*a, v); }}},
-      {"integer", {0, [](V v, A) { return v.get<std::int64_t>() != nullptr; }}},
+      {"integer", {0, [](V v, A) { return v.get<std::int64_t>() != nullptr || v.get<BigInteger>() != nullptr; }}},
       {"iterable", {0, [](V v, A) { return is_iterable(v); }}},
       {"le", {1, [](V v, A a) { return !is_less(*a, v); }}},
       {"lessthan", {1, [](V v, A a) { return is_less(v, *a); }}},

@@ -30,6 +30,14 @@ const std::int64_t* whole(const Value& value, std::int64_t& room) {
   return value.get<std::int64_t>();
 }
 
+/// Returns a < b for decimal whole numbers.
+bool is_less_digits(std::string_view a, std::string_view b) {
+  const bool negative = a.starts_with('-');
+  if (negative != b.starts_with('-')) return negative;
+  if (negative) std::swap(a, b);
+  return a.size() != b.size() ? a.size() < b.size() : a < b;
+}
+
 }  // namespace
 
 const Value* Dict::find(const Value& key) const {
@@ -70,6 +78,7 @@ std::size_t Value::weight() const {
   if (const std::string* value = as_text()) return value->size() + 1;
   if (const List* value = as_list()) return value->weight;
   if (const Dict* value = as_dict()) return value->weight;
+  if (const BigInteger* value = get<BigInteger>()) return value->digits.size() + 1;
   return 1;
 }
 
@@ -78,12 +87,13 @@ Value Value::of(const nlohmann::ordered_json& json) {
   if (json.is_boolean()) return json.get<bool>();
   if (json.is_number_unsigned()) {
     const auto number = json.get<std::uint64_t>();
-    require<InputError>(number <= INT64_MAX, "the number ", number, " has more than 63 bits");
+    if (number > INT64_MAX) return BigInteger{std::to_string(number)};
     return static_cast<std::int64_t>(number);
   }
   if (json.is_number_integer()) return json.get<std::int64_t>();
   if (json.is_number_float()) return json.get<double>();
   if (json.is_string()) return json.get<std::string>();
+  if (json.is_binary()) return BigInteger{std::string(json.get_binary().begin(), json.get_binary().end())};
   if (json.is_array()) {
     std::vector<Value> items;
     for (const nlohmann::ordered_json& item : json) items.push_back(of(item));
@@ -105,7 +115,8 @@ const Dict* Value::as_dict() const {
 }
 
 bool Value::is_number() const {
-  return get<bool>() != nullptr || get<std::int64_t>() != nullptr || get<double>() != nullptr;
+  return get<bool>() != nullptr || get<std::int64_t>() != nullptr || get<double>() != nullptr ||
+         get<BigInteger>() != nullptr;
 }
 
 bool Value::truth() const {
@@ -135,6 +146,7 @@ std::string Value::kind_name() const {
 std::int64_t Value::integer(std::string_view what) const {
   std::int64_t room = 0;
   const std::int64_t* number = whole(*this, room);
+  if (get<BigInteger>() != nullptr) refuse("a number of more than 63 bits");
   if (number == nullptr) refuse(what, " must be a whole number, and is ", kind_name());
   return *number;
 }
@@ -142,6 +154,7 @@ std::int64_t Value::integer(std::string_view what) const {
 double Value::number(std::string_view what) const {
   if (const double* value = get<double>()) return *value;
   if (!is_number()) refuse(what, " must be a number, and is ", kind_name());
+  if (const BigInteger* big = get<BigInteger>()) return std::stod(big->digits);
   return static_cast<double>(integer(what));
 }
 
@@ -156,6 +169,8 @@ bool operator==(const Value& a, const Value& b) {
   const std::int64_t* whole_a = whole(a, room_a);
   const std::int64_t* whole_b = whole(b, room_b);
   if (whole_a != nullptr && whole_b != nullptr) return *whole_a == *whole_b;
+  if (a.get<BigInteger>() != nullptr && b.get<double>() == nullptr) return a.kind_ == b.kind_;
+  if (b.get<BigInteger>() != nullptr && a.get<double>() == nullptr) return false;
   if (a.is_number() && b.is_number()) return a.number("") == b.number("");
   if (a.as_list() != nullptr && b.as_list() != nullptr) {
     if (a.as_list() == b.as_list()) return true;
@@ -170,6 +185,10 @@ bool is_less(const Value& a, const Value& b) {
   const std::int64_t* whole_a = whole(a, room_a);
   const std::int64_t* whole_b = whole(b, room_b);
   if (whole_a != nullptr && whole_b != nullptr) return *whole_a < *whole_b;
+  const BigInteger *big_a = a.get<BigInteger>(), *big_b = b.get<BigInteger>();
+  if (big_a != nullptr && big_b != nullptr) return is_less_digits(big_a->digits, big_b->digits);
+  if (big_a != nullptr && whole_b != nullptr) return big_a->digits.starts_with('-');
+  if (big_b != nullptr && whole_a != nullptr) return !big_b->digits.starts_with('-');
   if (a.is_number() && b.is_number()) return a.number("") < b.number("");
   if (a.as_text() != nullptr && b.as_text() != nullptr)
     return *a.as_text() < *b.as_text();  // bytes of UTF-8 are in the order of code points

@@ -35,6 +35,12 @@ inline void require_short(const std::string& text) {
 class Value;
 class Runner;
 
+/// A whole number of more than 63 bits, from data: it is printed and compared, not computed with.
+struct BigInteger {
+  std::string digits = {};  ///< decimal, with a sign if it is negative
+  friend bool operator==(const BigInteger&, const BigInteger&) = default;
+};
+
 /// The value of an undefined name. It prints as nothing and is false; most other uses are errors.
 struct Undefined {
   std::string name = {};
@@ -90,7 +96,7 @@ class Value {
  public:
   using Kinds = std::variant<Undefined, std::nullptr_t, bool, std::int64_t, double, std::string, std::shared_ptr<List>,
                              std::shared_ptr<Dict>, std::shared_ptr<Namespace>, std::shared_ptr<const Function>,
-                             std::shared_ptr<Loop>>;
+                             std::shared_ptr<Loop>, BigInteger>;
 
   Value() = default;
   template <class T>
@@ -102,6 +108,7 @@ class Value {
   static Value none() { return nullptr; }
   static Value list(std::vector<Value> items, bool tuple = false);
   static Value dict(Dict items);
+  /// A binary value of the JSON holds the digits of a whole number (JsonLimits::keep_digits).
   static Value of(const nlohmann::ordered_json& json);
 
   template <class T>

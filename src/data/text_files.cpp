@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text_files.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+#include <fsdp/core/error.hpp>
+#include <fsdp/data/tokenize.hpp>
+
+#include "encodings.hpp"
+#include "file_kinds.hpp"
+#include "token_folder.hpp"
+
+namespace fsdp::data {
+
+TextCandidate::TextCandidate(const std::filesystem::path& path) {
+  const FileDescriptor file = open_file(path, O_RDONLY, "read");
+  bytes = size_of(file, path);
+  const std::vector<std::uint8_t> head = head_of(file, path);
+  if (const std::optional<FileKind> known = known_kind(head)) {
+    reading = Reading::another;
+    kind = known->name;
+    advice = known->advice;
+    return;
+  }
+  require_no_wide_encoding(head, path);
+  if (is_binary(head)) {
+    reading = Reading::binary;
+    return;
+  }
+  form = form_of(file, path, head);
+  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+  mark_bytes = text.starts_with(utf8_mark) ? std::ssize(utf8_mark) : 0;
+}
+
+void leave_out(const TextCandidate& candidate, const InputFile& file, LeftOut& left_out) {
+  require<InputError>(candidate.reading != Reading::another || !file.named, "data: ", file.path.string(), " is ",
+                      candidate.kind, ", which is not read; ", candidate.advice);
+  left_out.add_binary(candidate.reading == Reading::binary ? "binary" : candidate.kind, file.path);
+}
+
+TextFiles text_files(std::span<const std::filesystem::path> paths) {
+  const InputFiles inputs = input_files(paths);
+  TextFiles found{.left_out = inputs.left_out};
+  for (const InputFile& file : inputs.files) {
+    const TextCandidate candidate(file.path);
+    if (candidate.reading != Reading::text) {
+      leave_out(candidate, file, found.left_out);
+      continue;
+    }
+    if (candidate.bytes == 0) continue;
+    require_records(candidate.form, file.path);
+    if (candidate.form == TextForm::text) {
+      const FileDescriptor open = open_file(file.path, O_RDONLY, "read");
+      require_utf8(open, file.path, head_of(open, file.path));
+    }
+    found.files.push_back({.path = file.path, .bytes = candidate.bytes, .form = candidate.form});
+    found.all_bytes += candidate.bytes;
+  }
+  return found;
+}
+
+std::string no_text(std::span<const std::filesystem::path> paths, const LeftOut& left_out) {
+  std::string text = message("there is no text in ", paths.empty() ? "no file" : paths.front().string(),
+                             paths.size() > 1 ? " and the others" : "");
+  if (!left_out.empty()) text += message(" (", left_out.text(), ")");
+  if (left_out.binary() > 0) text += "; files that hold tokens alone are for train with --data-format u16 or u32";
+  return text;
+}
+
+bool holds_text(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error) || read_token_folder(path)) return false;
+  const InputFiles inputs = input_files(std::span(&path, 1));
+  return std::ranges::any_of(inputs.files, [](const InputFile& file) {
+    const TextCandidate candidate(file.path);
+    return candidate.bytes > 0 && candidate.reading == Reading::text;
+  });
+}
+
+}  // namespace fsdp::data

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A parsed and checked conversation of the data: its messages, and which of them are learned.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace fsdp::text {
+
+/// A record of one of the forms that ChatFormat::encode reads.
+struct ChatRow {
+  nlohmann::ordered_json messages = nlohmann::ordered_json::array();  ///< without marks
+  nlohmann::ordered_json tools = nullptr;
+  nlohmann::ordered_json more = nlohmann::ordered_json::object();  ///< chat_template_kwargs
+  std::vector<bool> learned = {};  ///< for each message: whether it is an answer that is learned
+  bool asks = false;               ///< add_generation_prompt
+  bool is_text = false;            ///< `prompt` and `completion` are texts; there are no messages
+  std::string prompt = {}, completion = {};
+
+  /// Throws InputError "`source`: ...".
+  static ChatRow of(std::string_view json, const std::string& source);
+  /// A list of messages that ask for an answer.
+  static ChatRow asking(std::string_view messages);
+};
+
+/// Returns whether a message is an answer: of the role assistant.
+bool is_answer(const nlohmann::ordered_json& message);
+
+}  // namespace fsdp::text

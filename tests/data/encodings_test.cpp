@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <fsdp/data/corpus.hpp>
+#include <fsdp/data/text_source.hpp>
+#include <fsdp/data/tokenize.hpp>
+
+#include "support/temporary_folder.hpp"
+
+namespace fsdp::data::encodings_test {
+namespace {
+
+using namespace std::string_literals;
+
+const std::filesystem::path tokenizer = TESSERA_TEST_DATA "/text/tokenizers/gpt2.json";
+
+struct Texts : test::TemporaryFolder {
+  Tokenized tokenized(const std::filesystem::path& input) const {
+    std::filesystem::remove_all(path() / "out");
+    return Tokenizing({.inputs = {input}, .tokenizer = tokenizer, .end_token = "none"}).write(path() / "out");
+  }
+};
+
+const std::string gbk = "\xd1\xb5\xc1\xb7\xca\xfd\xbe\xdd";
+
+TEST(Encodings, AFileOfWhichMoreThanOneInAHundredBytesIsNotUtf8IsRefused) {
+  const Texts texts;
+  EXPECT_INPUT_ERROR(texts.tokenized(texts.write("a.txt", "abc" + gbk + "\n")),
+                     "a.txt is not UTF-8: 6 of its 12 bytes are not, the first at byte 5; convert it");
+  EXPECT_EQ(texts.tokenized(texts.write("a.txt", std::string(99, 'x') + "\xff")).replaced_bytes, 1);
+  EXPECT_INPUT_ERROR(texts.tokenized(texts.write("a.txt", std::string(98, 'x') + "\xff")), "1 of its 99 bytes");
+  const std::string late = std::string(3'000'000, 'x') + "\n" + std::string(100'000, '\xfe');  // not in its first bytes
+  EXPECT_INPUT_ERROR(texts.tokenized(texts.write("a.txt", late)),
+                     "100000 of its 3100001 bytes are not, the first at "
+                     "byte 3000001");
+  EXPECT_FALSE(std::filesystem::exists(texts.path() / "out/tokens.json"));
+  const std::string head = std::string(200, '\xfe') + std::string(100'000, 'x');  // few of all, many of the first
+  EXPECT_EQ(texts.tokenized(texts.write("a.txt", head)).replaced_bytes, 200);
+}
+
+TEST(Encodings, CountsGoOnWhereTokenizingWasInterruptedAndStayWithTheTokens) {
+  const Texts texts;
+  std::string text;
+  for (int i = 0; i < 60'000; ++i) text += i % 100 == 0 ? "line \xff of words\n" : "a line of more words\n";
+  text += text + text;
+  texts.write("in/a.txt", text);
+  texts.write("in/b.bin", "x\0y"s);
+  const TokenizeRequest request{.inputs = {texts.path() / "in"},
+                                .tokenizer = tokenizer,
+                                .end_token = "none",
+                                .shard_tokens = 50'000,
+                                .threads = 1};
+  struct Interrupted {};
+  const auto interrupt = [](const TokenizeProgress&) { throw Interrupted(); };
+  EXPECT_THROW(Tokenizing(request).write(texts.path() / "cut", interrupt), Interrupted);
+  EXPECT_EQ(Tokenizing(request).write(texts.path() / "cut").replaced_bytes, 1800);
+  const Tokenized again = Tokenizing(request).write(texts.path() / "cut");
+  EXPECT_TRUE(again.already_complete);
+  EXPECT_EQ(again.replaced_bytes, 1800);
+  EXPECT_EQ(again.left_out.binary(), 1);
+  const TextSource source(std::vector{texts.path() / "cut"}, 64, 0, 60'000, std::nullopt);
+  EXPECT_EQ(source.skipped_binary(), 1);
+  EXPECT_NE(source.text().find("left out: not text, when the tokens were made 1, 1800 bytes that are not UTF-8 were "
+                               "read as U+FFFD"),
+            std::string::npos)
+      << source.text();
+}
+
+TEST(Encodings, WideOnesAreNamedByTheirByteOrderMark) {
+  const Texts texts;
+  for (const auto& [mark, name] : {std::pair{"\xff\xfe"s, "UTF-16"},
+                                   {"\xfe\xff"s, "UTF-16"},
+                                   {"\xff\xfe\0\0"s, "UTF-32"},
+                                   {"\0\0\xfe\xff"s, "UTF-32"}}) {
+    for (const std::string& content : {"h\0i\0"s, "\x2d\x4e\x87\x65"s}) {  // the second has no NUL
+      const auto path = texts.write("wide.txt", mark + content);
+      const std::string said = "wide.txt begins with the byte order mark of "s + name;
+      EXPECT_INPUT_ERROR(texts.tokenized(path), said);
+      EXPECT_INPUT_ERROR(texts.tokenized(texts.path()), said);
+      EXPECT_INPUT_ERROR(Corpus(std::vector{path}), said);
+    }
+  }
+}
+
+TEST(Encodings, TheByteOrderMarkOfUtf8IsNoText) {
+  const Texts texts;
+  const auto plain = texts.write("a.txt", "hello"), marked = texts.write("b.txt", "\xEF\xBB\xBFhello");
+  EXPECT_EQ(texts.tokenized(marked).total.tokens, texts.tokenized(plain).total.tokens);
+  const Corpus corpus(std::vector{marked, plain});
+  std::vector<std::uint32_t> bytes(10);
+  corpus.copy(0, bytes);
+  EXPECT_EQ(std::string(bytes.begin(), bytes.end()), "hellohello");
+  EXPECT_EQ(corpus.place_of(1).byte, 4);
+}
+
+}  // namespace
+}  // namespace fsdp::data::encodings_test

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/file_kinds.hpp"
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <fsdp/data/corpus.hpp>
+
+#include "support/temporary_folder.hpp"
+
+namespace fsdp::data::file_kinds_test {
+namespace {
+
+using namespace std::string_literals;
+using test::TemporaryFolder;
+
+Corpus corpus_of(const std::filesystem::path& path, TokenFormat format = TokenFormat::automatic) {
+  return Corpus(std::vector{path}, format);
+}
+
+/// Whole numbers of `width` bytes, as numpy's tofile writes them.
+template <class Number>
+std::string integers(int count, const Number& number, std::size_t width) {
+  std::string bytes;
+  for (int i = 0; i < count; ++i) {
+    const auto value = static_cast<std::uint64_t>(number(i));
+    for (std::size_t byte = 0; byte < width; ++byte) bytes += static_cast<char>(byte < 8 ? value >> 8 * byte : 0);
+  }
+  return bytes;
+}
+std::int64_t of_gpt2(int i) { return (i * 7919 + 13) % 50257; }
+
+std::string numpy(const std::string& type, const std::string& rest) {
+  std::string header = "{'descr': '" + type + "', 'fortran_order': False, 'shape': (3000,), }";
+  header.resize(117, ' ');
+  return "\x93NUMPY\1\0\x76\0"s + header + "\n" + rest;
+}
+
+const std::vector<std::pair<std::string, std::string>> formats = {
+    {"\x1f\x8b\x08\0"s, "compressed by gzip"},
+    {"\x28\xb5\x2f\xfd"s, "compressed by zstd"},
+    {"\xfd"
+     "7zXZ\0"s,
+     "compressed by xz"},
+    {"BZh91AY&SY\x80"s, "compressed by bzip2"},
+    {"PK\x03\x04\x14\0"s, "a zip archive, as numpy.savez and torch.save write too"},
+    {"PAR1\x15\x04"s, "a Parquet file"},
+    {"ARROW1\0\0"s, "an Arrow file"},
+    {"\xff\xff\xff\xff\x58\1\0\0\x10\0\0\0\0\0\x0a\0"s, "a stream of Arrow"},
+    {"\x89HDF\r\n\x1a\n"s, "an HDF5 file"},
+    {"\x80\x04\x95\x0b\0\0\0\0\0\0\0\x5d\x94"s, "a pickle of Python"},
+    {"\x40\0\0\0\0\0\0\0{\"a\":1}"s, "weights in safetensors"},
+    {"\x7f"
+     "ELF\2\1\1\0"s,
+     "a program (ELF)"},
+    {"MMIDIDX\0\0\1"s, "an index of Megatron-LM's tokens"},
+    {"version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 5\n"s, "a pointer of Git LFS, without the data"},
+};
+
+TEST(FileKinds, KnownFormatsAreNeitherTokensNorText) {
+  const TemporaryFolder folder;
+  for (const auto& [bytes, name] : formats) {
+    SCOPED_TRACE(name);
+    const auto path = folder.write("data", bytes + std::string(bytes.size() % 2, '\0'));
+    for (const TokenFormat format : {TokenFormat::u16, TokenFormat::u32})
+      EXPECT_INPUT_ERROR(corpus_of(path, format), "data is " + name + ", and --data-format " + to_text(format));
+    EXPECT_INPUT_ERROR(corpus_of(path), "data is " + name + ", which is not read; ");
+  }
+}
+
+TEST(FileKinds, InFoldersTheyAreLeftOutAndCountedByKind) {
+  const TemporaryFolder folder;
+  folder.write("all/a.gz", formats[0].first);
+  folder.write("all/b.gz", formats[0].first);
+  folder.write("all/c.bin", "x\0y"s);
+  folder.write("all/d.txt", "hello");
+  const Corpus corpus = corpus_of(folder.path() / "all");
+  EXPECT_EQ(corpus.size(), 5);
+  EXPECT_EQ(corpus.skipped_binary(), 3);
+  const std::string all = (folder.path() / "all").string();
+  EXPECT_EQ(corpus.left_out().text(),
+            "left out: compressed by gzip 2 (" + all + "/a.gz, ...), binary 1 (" + all + "/c.bin)");
+  std::filesystem::remove(folder.path() / "all/d.txt");
+  EXPECT_INPUT_ERROR(corpus_of(folder.path() / "all"), "compressed by gzip 2");
+}
+
+TEST(FileKinds, ATextMayBeginWithTheLettersOfAFormat) {
+  const TemporaryFolder folder;
+  for (const char* text : {"PAR1 is a gene", "GGUF is read elsewhere", "%PDF-1.4 begins a document", "FEA1"})
+    EXPECT_EQ(corpus_of(folder.write("a.txt", text)).size(), std::ssize(std::string_view(text)));
+}
+
+TEST(FileKinds, ANumpyFileIsNamedWithItsTypeAndShape) {
+  const TemporaryFolder folder;
+  const auto path = folder.write("a.npy", numpy("<i8", integers(3000, of_gpt2, 8)));
+  EXPECT_INPUT_ERROR(corpus_of(path, TokenFormat::u16),
+                     "a.npy is an array of NumPy (dtype <i8, shape (3000,)), and --data-format u16 is of files that "
+                     "hold tokens alone; write its tokens alone, by numpy.load(FILE).astype(numpy.uint16)");
+  const auto hostile = folder.write("b.npy", numpy("<i\x1b[31m", ""));
+  EXPECT_INPUT_ERROR(corpus_of(hostile, TokenFormat::u16), "(dtype ?, shape (3000,))");
+}
+
+TEST(FileKinds, WiderIntegersAreNotReadAsNarrowOnes) {
+  const TemporaryFolder folder;
+  const auto write = [&](int count, const auto& number, std::size_t width) {
+    return folder.write("tokens", integers(count, number, width));
+  };
+  EXPECT_INPUT_ERROR(corpus_of(write(3000, of_gpt2, 4), TokenFormat::u16), "holds integers of 32 bits");
+  EXPECT_INPUT_ERROR(corpus_of(write(3000, of_gpt2, 8), TokenFormat::u16), "holds integers of 64 bits");
+  EXPECT_INPUT_ERROR(corpus_of(write(3000, of_gpt2, 8), TokenFormat::u32), "holds integers of 64 bits");
+  const auto of_llama3 = [](int i) { return (std::int64_t{i} * 7919 + 13) % 128256; };
+  EXPECT_INPUT_ERROR(corpus_of(write(30000, of_llama3, 4), TokenFormat::u16), "say --data-format u32");
+  EXPECT_EQ(corpus_of(write(30000, of_llama3, 4), TokenFormat::u32).size(), 30000);
+  EXPECT_EQ(corpus_of(write(3001, of_gpt2, 2), TokenFormat::u16).size(), 3001);
+  EXPECT_EQ(corpus_of(write(
+                          3000, [](int) { return 0; }, 2),
+                      TokenFormat::u16)
+                .size(),
+            3000);
+  const auto few = [](int i) { return i % 5; };  // such as bases of genomes
+  EXPECT_EQ(corpus_of(write(3000, few, 2), TokenFormat::u16).size(), 3000);
+  const auto end = [](int i) { return i < 15000 ? of_gpt2(i) : i % 2 * of_gpt2(i); };  // zeros in a part alone
+  EXPECT_EQ(corpus_of(write(30000, end, 2), TokenFormat::u16).size(), 30000);
+}
+
+TEST(FileKinds, TextIsNoTokens) {
+  const TemporaryFolder folder;
+  const auto path = folder.write("prepare.py", "import numpy\n" + std::string(99, '#') + "\n\n");
+  EXPECT_INPUT_ERROR(corpus_of(path, TokenFormat::u16), "prepare.py is text, and --data-format u16 is of files that");
+  EXPECT_INPUT_ERROR(corpus_of(folder.path(), TokenFormat::u32), "prepare.py is text");
+}
+
+TEST(FileKinds, MegatronsIndexIsNoTokens) {
+  const TemporaryFolder folder;
+  folder.write("corpus.idx", "MMIDIDX\0\0"s + std::string(99, '\0'));
+  const auto tokens = folder.write("corpus.bin", integers(100, of_gpt2, 2));
+  EXPECT_INPUT_ERROR(corpus_of(tokens, TokenFormat::u16), "corpus.idx is an index of Megatron-LM's tokens");
+}
+
+}  // namespace
+}  // namespace fsdp::data::file_kinds_test
