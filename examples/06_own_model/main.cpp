@@ -6,6 +6,7 @@
 //
 // Try next: change the values of Config, or replace the series in source.hpp by your own; change FullyShard to
 // fsdp::Zero3; tile the MLP: pass fsdp::tiling::RunTime::tokens(16) as the tiling of Trainer and Evaluation.
+#include <string>
 #include <vector>
 
 #include <comm/threads.hpp>
@@ -43,12 +44,14 @@ void draw(Comm& communicator, const Model& model, const std::string& checkpoint,
 
 int main(int argc, char** argv) {
   fsdp::train::TrainOptions options{.steps = 60, .seq_len = 64, .batch_size = 8, .lr = 1e-2, .log_every = 10};
-  options.checkpoint_dir = argc > 1 ? argv[1] : "forecaster";
+  const std::string folder = argc > 1 ? argv[1] : "forecaster";
+  options.checkpoint_dir = folder;
+  options.resume = "auto";  // a second start goes on with the first, which is at its end
   options.launch.ranks = 2;
   return fsdp::train::launch<Comm>(options.launch, [&](Comm& communicator) {
     const Model model(forecaster::Config{});
     const forecaster::Seasons source{.series = model.config().series, .length = options.seq_len};
     fsdp::train::Trainer<Model, forecaster::Seasons>(communicator, options, model, source, {}, {}).run();
-    draw(communicator, model, options.checkpoint_dir + "/step-00000060", source);
+    draw(communicator, model, folder + "/step-00000060", source);
   });
 }

@@ -38,7 +38,7 @@ int train(int ranks, const fsdp::RunTimeSharded& strategy, const std::string& fo
 int main(int argc, char** argv) {
   const std::string folder = argc > 1 ? argv[1] : "resume-elsewhere";
   std::puts("== 40 steps on 2 ranks, fsdp2");
-  if (const int status = train(2, {fsdp::FullyShard<>{}}, folder + "/two", ""); status != 0) return status;
+  if (const int status = train(2, {fsdp::FullyShard<>{}}, folder + "/two", "auto"); status != 0) return status;
   std::puts("== steps 21 to 40 again, on 3 ranks, zero3");
   return train(3, {fsdp::Zero3{}}, folder + "/three", folder + "/two/step-00000020");
 }

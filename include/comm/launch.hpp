@@ -3,8 +3,9 @@
 /// Parts shared by the launch functions of all backends: `Backend::run(..., f)` calls f(communicator) on every rank.
 #pragma once
 
-#include <cstdlib>
 #include <exception>
+#include <string>
+#include <string_view>
 #include <type_traits>
 
 namespace fsdp::comm {
@@ -20,11 +21,31 @@ struct ExitStatus {
 /// Returns the exit status of a program that `error` ends.
 int exit_status_of(const std::exception& error);
 
+/// What a launcher's environment variables tell of the job that this process is of, before any communicator exists.
+struct LaunchedJob {
+  int processes = 1;           ///< that the launcher started
+  int rank = 0;                ///< of this process among them
+  std::string launcher = {};   ///< such as "srun"; empty: none started this process
+  std::string variables = {};  ///< that say how many, such as "SLURM_STEP_NUM_TASKS, PMI_SIZE"
+};
+
+/// Reads the variables of Open MPI, MPICH and its kin, MVAPICH, PMIx, Flux, jsrun, torchrun and Slurm's steps. If
+/// several launchers started one another, the innermost counts. The variables of a whole Slurm allocation do not count:
+/// a batch script runs once.
+LaunchedJob launched_job();
+
 /// Returns whether mpirun or another MPI launcher started this process.
-inline bool launched_by_mpi() {
-  return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("PMI_RANK") != nullptr ||
-         std::getenv("PMIX_RANK") != nullptr;
-}
+bool launched_by_mpi();
+
+/// Returns the number of ranks on this machine that an MPI launcher names; 0 if none does.
+int launched_ranks_here();
+
+/// Throws InputError if the launcher started several processes, and this one is a job of its own. `what`: why it is,
+/// such as "--comm threads:2"; `instead`: what to do.
+void require_one_process(std::string_view what, std::string_view instead);
+/// The same for a process of `job` that MPI took for the only one, as it does where launcher and MPI do not know each
+/// other.
+void require_joined(const LaunchedJob& job);
 
 /// Calls f(communicator) and returns the rank's exit status: f's result if it converts to int, else 0.
 template <class F, class C>

@@ -30,8 +30,9 @@ bool launched_by_torchrun();
 
 /// Reads the place from RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE (default: LOCAL_RANK + 1), MASTER_ADDR and
 /// MASTER_PORT; the last two are needed only for several ranks. Returns a job of one rank if neither RANK nor
-/// WORLD_SIZE is set. Throws InputError if a variable is missing, is not a number or contradicts another. If torchrun's
-/// own agent listens at MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE is True), the port is MASTER_PORT + 1.
+/// WORLD_SIZE is set, and throws InputError if another launcher started several processes. Throws InputError if a
+/// variable is missing, is not a number or contradicts another. If torchrun's own agent listens at MASTER_PORT
+/// (TORCHELASTIC_USE_AGENT_STORE is True), the port is MASTER_PORT + 1.
 JobPlace torchrun_place();
 
 /// Throws InputError if this machine has fewer devices than ranks.

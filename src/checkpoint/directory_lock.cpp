@@ -2,17 +2,16 @@
 #include <fsdp/checkpoint/directory_lock.hpp>
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <condition_variable>
-#include <ctime>
-#include <fstream>
+#include <cstring>
 #include <mutex>
-#include <sstream>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <system_error>
@@ -20,81 +19,16 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include <fsdp/core/error.hpp>
-#include <fsdp/core/identity.hpp>
 
 #include "../models/strict_json.hpp"
+#include "lock_owner.hpp"
 #include "posix.hpp"
 
 namespace fsdp::checkpoint {
 namespace {
 
-/// The owner of a lock, as written in the lock file.
-struct Owner {
-  std::string host;
-  std::int64_t process = 0;
-  std::string since;        ///< UTC, for messages
-  std::int64_t ticks = -1;  ///< start of the process in clock ticks; differs for a later process with the same id
-};
-
-/// Returns the start time of a process, field 22 of /proc/PID/stat; -1 if there is no such process.
-std::int64_t start_ticks(std::int64_t process) {
-  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  const std::size_t name_end = text.rfind(')');  // the process's name may contain spaces and parentheses
-  if (name_end == std::string::npos) return -1;
-  std::istringstream fields(text.substr(name_end + 1));
-  std::string field;
-  std::int64_t ticks = -1;
-  for (int i = 3; i < 22; ++i) fields >> field;
-  return fields >> ticks ? ticks : -1;
-}
-
-Owner this_process() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  ::gmtime_r(&now, &utc);
-  std::array<char, 32> text{};
-  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return {.host = machine_name(), .process = ::getpid(), .since = text.data(), .ticks = start_ticks(::getpid())};
-}
-
-std::string to_json(const Owner& owner) {
-  return nlohmann::ordered_json{
-             {"host", owner.host}, {"process", owner.process}, {"since", owner.since}, {"start_ticks", owner.ticks}}
-             .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
-         "\n";
-}
-
-/// Reads the owner. Returns an empty one if the file is empty (the lock is just being created) or not valid.
-Owner owner_in(const std::filesystem::path& path) {
-  try {
-    const nlohmann::json object = parse_strict(read_small_file(path, 4096), path.string());
-    if (!object.is_object() || !object.contains("host") || !object.contains("process")) return {};
-    return {.host = shortened(object.at("host").get<std::string>()),
-            .process = object.at("process").get<std::int64_t>(),
-            .since = shortened(object.value("since", "?")),
-            .ticks = object.value("start_ticks", std::int64_t{-1})};
-  } catch (const InputError&) {
-    return {};
-  } catch (const nlohmann::json::exception&) {
-    return {};
-  }
-}
-
-std::string text_of(const Owner& owner, std::int64_t age) {
-  if (owner.host.empty()) return "an unknown run";
-  return message("process ", owner.process, " on ", owner.host, ", which began at ", owner.since, " (renewed ", age,
-                 " s ago)");
-}
-
-bool lives_here(const Owner& owner) {
-  if (owner.process <= 0 || (::kill(static_cast<pid_t>(owner.process), 0) != 0 && errno == ESRCH)) return false;
-  const std::int64_t ticks = start_ticks(owner.process);
-  return owner.ticks < 0 || ticks < 0 || ticks == owner.ticks;
-}
+constexpr const char* lock_name = "run.lock";
 
 enum class Kernel { locked, held_by_another, cannot_lock };
 
@@ -117,20 +51,48 @@ bool is_at(const FileDescriptor& file, const std::filesystem::path& path) {
          open_one.st_dev == named.st_dev;
 }
 
-std::int64_t age_of(const FileDescriptor& file) {
+/// What a process sees of a lock: it changes with each renewal, and with each owner.
+struct Mark {
+  std::string text = {};
+  std::int64_t seconds = 0, nanoseconds = 0;  ///< the time of its last change, on whatever clock
+
+  friend bool operator==(const Mark&, const Mark&) = default;
+};
+
+/// Opens the file each time: a file system of several hosts may keep the attributes of one that stays open.
+Mark mark_of(const std::filesystem::path& path) {
+  Mark mark;
+  try {
+    mark.text = read_small_file(path, 4096);
+  } catch (const InputError&) {
+    return mark;
+  }
   struct stat status {};
-  if (::fstat(file.get(), &status) != 0) return 0;
-  return std::max<std::int64_t>(std::time(nullptr) - status.st_mtime, 0);
+  if (::stat(path.c_str(), &status) == 0) {
+    mark.seconds = status.st_mtim.tv_sec;
+    mark.nanoseconds = status.st_mtim.tv_nsec;
+  }
+  return mark;
+}
+
+/// What is known of an existing lock.
+enum class Standing { nobodys, ended, held, unknown };
+
+Standing standing_of(const LockOwner& owner, Kernel kernel) {
+  if (kernel == Kernel::held_by_another) return Standing::held;
+  if (owner.host.empty()) return Standing::nobodys;
+  if (!is_here(owner)) return Standing::unknown;
+  return kernel == Kernel::locked || !lives_here(owner) ? Standing::ended : Standing::held;
 }
 
 }  // namespace
 
 class DirectoryLock::Held {
  public:
-  Held(const std::filesystem::path& dir, const Warn& warn) : path_(dir / "run.lock") {
-    make(dir);
+  Held(const std::filesystem::path& dir, const Warn& warn, const LockTimes& times)
+      : dir_(dir), path_(dir / lock_name), times_(times), made_(make_folders(dir)), text_(to_json(this_process())) {
     try {
-      take(dir, warn);
+      take(warn);
     } catch (...) {
       remove_made(made_);
       throw;
@@ -142,65 +104,117 @@ class DirectoryLock::Held {
     renewing_.request_stop();
     renewing_.join();
     std::error_code ignored;
-    if (is_at(file_, path_)) std::filesystem::remove(path_, ignored);
+    if (is_at(file_, path_) && !taken_over()) std::filesystem::remove(path_, ignored);
     remove_made(made_);
   }
 
- private:
-  void make(const std::filesystem::path& dir) {
-    try {
-      made_ = make_folders(dir);
-    } catch (const InputError& error) {
-      throw InputError(message("--checkpoint-dir ", error.what()));
-    }
+  const std::string& text() const { return text_; }
+  void require_held() const {
+    if (const std::optional<LockOwner> other = taken_over())
+      throw InputError(
+          message(dir_.string(), ": ", text_of(*other), " has taken over its lock, which this run had not ",
+                  "renewed for a while (was it stopped?); resume this run from its newest checkpoint in a ",
+                  "folder of its own"));
   }
 
-  void take(const std::filesystem::path& dir, const Warn& warn) {
+ private:
+  void take(const Warn& warn) {
     for (int attempt = 0;; ++attempt) {
       file_ = open_file(path_, O_RDWR | O_CREAT | O_NOFOLLOW, "opened to lock the folder");
       const Kernel kernel = lock_whole(file_);
-      const Owner owner = owner_in(path_);
-      const std::int64_t age = age_of(file_);
-      const bool here = owner.host == machine_name();
-      const bool held = kernel == Kernel::held_by_another ||
-                        (kernel == Kernel::cannot_lock && here && lives_here(owner)) ||
-                        (!owner.host.empty() && !here && age < stale_after.count());
-      require<InputError>(!held, "--checkpoint-dir ", dir.string(), ": another run writes there: ", text_of(owner, age),
-                          "; two would destroy each other's checkpoints. Give each its own folder, or wait until that "
-                          "one has ended",
-                          kernel == Kernel::locked && !here
-                              ? message(" (if it was killed: ", stale_after.count(),
-                                        " s after its last renewal, or remove ", path_.string(), ")")
-                              : "");
+      const Mark found = mark_of(path_);
+      const LockOwner owner = owner_of(found.text, path_);
+      Standing standing = standing_of(owner, kernel);
+      if (standing == Standing::unknown) {
+        const Mark later = watch(found, owner, warn);
+        if (later.text != found.text && attempt < 100) continue;  // it is another's now, or nobody's
+        standing = later == found ? Standing::ended : Standing::held;
+      }
+      if (standing == Standing::held) refuse(owner);
       if (!is_at(file_, path_) && attempt < 100) continue;  // meanwhile its owner removed the file
-      if (warn && !owner.host.empty())
-        warn(message(path_.string(), " was left by ", text_of(owner, age),
-                     "; that run has ended, its lock is taken over"));
-      break;
+      if (warn && standing == Standing::ended)
+        warn(message(path_.string(), " was left by ", text_of(owner), "; that run has ended, its lock is taken over"));
+      if (::ftruncate(file_.get(), 0) != 0) throw_errno(path_, "written");
+      write_all(file_, path_, text_.data(), text_.size(), 0);
+      if (kernel == Kernel::cannot_lock) require_alone();
+      return;
     }
-    const std::string text = to_json(this_process());
-    if (::ftruncate(file_.get(), 0) != 0) throw_errno(path_, "written");
-    write_all(file_, path_, text.data(), text.size(), 0);
+  }
+
+  /// Returns the owner that has written its name over this one's, if there is one.
+  std::optional<LockOwner> taken_over() const {
+    const std::string now = mark_of(path_).text;
+    const LockOwner owner = owner_of(now, path_);
+    return now == text_ || owner.host.empty() ? std::nullopt : std::optional(owner);
+  }
+
+  [[noreturn]] void refuse(const LockOwner& owner) const {
+    throw InputError(message(
+        dir_.string(), ": another run writes there: ", text_of(owner),
+        "; two would destroy each other's files. Give each its own folder, or wait until that one ", "has ended"));
+  }
+
+  /// Returns the first mark that differs from `found`, or `found` where it stays the same for `watched_for`.
+  Mark watch(const Mark& found, const LockOwner& owner, const Warn& warn) const {
+    const double seconds = std::chrono::duration<double>(times_.watched_for).count();
+    if (warn)
+      warn(message(path_.string(), " is of ", text_of(owner), ": waits up to ", seconds,
+                   " s to see whether that run still renews it"));
+    const auto end = std::chrono::steady_clock::now() + times_.watched_for;
+    while (std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(times_.renewed_every / 10);
+      if (Mark now = mark_of(path_); now != found) return now;
+    }
+    return found;
+  }
+
+  /// Where the file system has no locks, two processes may have taken the file at the same time: the last that wrote
+  /// its name has it.
+  void require_alone() const {
+    std::this_thread::sleep_for(times_.renewed_every / 10);
+    const Mark now = mark_of(path_);
+    if (now.text != text_) refuse(owner_of(now.text, path_));
   }
 
   void renew(const std::stop_token& stop) {
     std::mutex mutex;
     std::condition_variable_any ended;
     std::unique_lock guard(mutex);
-    while (!ended.wait_for(guard, stop, renewed_every, [] { return false; }) && !stop.stop_requested())
+    while (!ended.wait_for(guard, stop, times_.renewed_every, [] { return false; }) && !stop.stop_requested())
       ::futimens(file_.get(), nullptr);
   }
 
-  std::filesystem::path path_;
+  std::filesystem::path dir_, path_;
+  LockTimes times_;
   std::vector<std::filesystem::path> made_;  // innermost first
+  std::string text_;
   FileDescriptor file_;
   std::jthread renewing_;
 };
 
-DirectoryLock::DirectoryLock(const std::filesystem::path& dir, const Warn& warn)
-    : held_(std::make_unique<Held>(dir, warn)) {}
+DirectoryLock::DirectoryLock(const std::filesystem::path& dir, const Warn& warn, const LockTimes& times)
+    : held_(std::make_unique<Held>(dir, warn, times)) {}
 DirectoryLock::DirectoryLock(DirectoryLock&&) noexcept = default;
 DirectoryLock& DirectoryLock::operator=(DirectoryLock&&) noexcept = default;
 DirectoryLock::~DirectoryLock() = default;
+
+const std::string& DirectoryLock::text() const { return held_->text(); }
+void DirectoryLock::require_held() const { held_->require_held(); }
+
+void require_lock_seen(const std::filesystem::path& dir, std::string_view text, std::chrono::milliseconds patience) {
+  const std::filesystem::path path = dir / lock_name;
+  const auto end = std::chrono::steady_clock::now() + patience;
+  std::string why;
+  do {
+    std::error_code ignored;
+    (void)std::filesystem::directory_iterator(dir, ignored);  // reads the directory anew
+    const FileDescriptor file(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+    why = file.get() < 0 ? std::strerror(errno) : "is of another run";
+    if (file.get() >= 0 && mark_of(path).text == text) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  } while (std::chrono::steady_clock::now() < end);
+  throw InputError(message(dir.string(), ": is not the folder that rank 0 writes, or cannot be written from here: ",
+                           path.filename().string(), ": ", why, "; give a folder that all hosts share"));
+}
 
 }  // namespace fsdp::checkpoint

@@ -122,6 +122,22 @@ bool holds_any(const std::filesystem::path& dir) {
   return std::filesystem::exists(dir, error) && !finished(dir).empty();
 }
 
+std::vector<StepFolder> step_folders_in(const std::filesystem::path& dir) {
+  std::vector<StepFolder> steps;
+  std::error_code error;
+  if (!std::filesystem::exists(dir, error)) return steps;
+  for (const std::filesystem::path& path : finished(dir)) {
+    steps.push_back({.path = path, .step = step_of(path.filename().string())});
+    try {
+      const TrainerState state = read_trainer_file(path / trainer_name, {}).state;
+      if (const auto found = state.run.find(run_identity); found != state.run.end()) steps.back().run = found->second;
+    } catch (const InputError&) {
+      continue;  // whoever resumes from it is told what is wrong
+    }
+  }
+  return steps;
+}
+
 Checkpoint Checkpoint::open(std::filesystem::path path, const ReadListing& read, const Warn& warn) {
   Opened opened = open_newest(path, read, warn);
   return {std::move(path), std::move(opened.model), std::move(opened.optimizer), std::move(opened.optimizer_name),

@@ -85,9 +85,9 @@ void bind(train::FlagSet& flags, Tokenize& command) {
   flags.add("tokenizer", command.tokenizer, "tokenizer.json, or a model's folder that has one");
   flags.add("out", command.out, "folder for the token files; an interrupted run is continued");
   flags.add("text-field", o.field, "key of the text in each record of JSON");
-  flags.add("end-token", o.end_token,
-            "token to append to each document, by name; left out: the eos_token of tokenizer_config.json or "
-            "special_tokens_map.json; none: no token");
+  flags.add_verbatim("end-token", o.end_token,
+                     "token to append to each document, by name; left out: the eos_token of tokenizer_config.json or "
+                     "special_tokens_map.json; none: no token");
   flags.add("shard-tokens", o.shard_tokens, "most tokens of one file",
             train::counts_up_to(std::numeric_limits<std::int32_t>::max()));
   flags.add("threads", o.threads, "0: all cores", train::counts_up_to(train::most_threads, 0));

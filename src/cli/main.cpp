@@ -2,7 +2,6 @@
 /// @file
 /// The program: reads the command line, picks a compiled stack, runs the sub-command.
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <variant>
 #include <vector>
@@ -81,17 +80,20 @@ stacks::CompiledStack find_stack(const cli::StackChoice& asked) {
       "  int main(int argc, char** argv) {\n", "    return fsdp::train_main<fsdp::Llama<Stack>>(argc, argv); }"));
 }
 
+/// Says how several processes become one job.
+std::string joined_by(bool nccl) {
+  if (nccl) return "say --comm mpi, or start NCCL's ranks with torchrun's variables (RANK, WORLD_SIZE)";
+  if (comm::launched_by_mpi()) return "leave --comm out, or say --comm mpi";
+  if (comm::launched_by_torchrun()) return "say --comm nccl, or start them with mpirun";
+  return "start them with mpirun, or with srun --mpi=pmix, and leave --comm out";
+}
+
 /// Chooses the communicator: MPI if mpirun started this process and --comm is not given. Treats `self` as one thread.
 void settle_launch(cli::CommChoice& comm, train::LaunchOptions& launch, bool comm_is_given) {
   using Kind = cli::CommChoice::Kind;
   if (!comm_is_given && comm::launched_by_mpi()) comm.kind = Kind::mpi;
-  const char* const processes = std::getenv("OMPI_COMM_WORLD_SIZE");  // NOLINT(concurrency-mt-unsafe): no threads yet
   const bool one_job = comm.kind == Kind::mpi || (comm.kind == Kind::nccl && comm::launched_by_torchrun());
-  require<InputError>(
-      one_job || processes == nullptr || std::atoi(processes) <= 1, "--comm ", cli::name_of(comm),
-      " in each of mpirun's ", processes == nullptr ? "" : processes,
-      " processes would train as many models; leave --comm out, or say --comm mpi",
-      comm.kind == Kind::nccl ? ", or start NCCL's ranks with torchrun's variables (RANK, WORLD_SIZE)" : "");
+  if (!one_job) comm::require_one_process(message("--comm ", cli::name_of(comm)), joined_by(comm.kind == Kind::nccl));
   if (comm.kind == Kind::self) comm = {.kind = Kind::threads, .ranks = 1};
   launch.ranks = comm.ranks;
 }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdlib>
 #include <limits>
 #include <thread>
 #include <utility>
@@ -14,6 +13,7 @@
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 
+#include <comm/launch.hpp>
 #include <comm/monitor.hpp>
 #include <fsdp/core/hash.hpp>
 #include <fsdp/core/identity.hpp>
@@ -155,8 +155,7 @@ void Messages::leave_behind() noexcept {
 }
 
 MpiProcess::MpiProcess(std::chrono::milliseconds deadline) {
-  const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
-  if (rank != nullptr) this_process = message("rank ", rank);
+  if (const LaunchedJob job = launched_job(); !job.launcher.empty()) this_process = message("rank ", job.rank);
   this_process += message(" (host ", machine_name(), ")");
   longest_wait_of_calls = std::max<std::chrono::milliseconds>(deadline, longest_start);  // hosts start one by one
   {

@@ -27,11 +27,14 @@ void print_failure(int rank, const std::string& what) {
 }  // namespace
 
 int run_mpi(const Options& options, const std::function<int(std::unique_ptr<MpiRank>)>& f) {
+  const LaunchedJob job = launched_job();  // MPI writes variables of its own where it starts alone
   MpiProcess process(options.deadline);
   const int rank = process.rank();
   install_termination_report(rank);
   try {
-    return f(std::make_unique<MpiRank>(Messages(), options));
+    Messages messages;
+    if (messages.size() == 1) require_joined(job);
+    return f(std::make_unique<MpiRank>(std::move(messages), options));
   } catch (const CollectiveError& error) {
     print_failure(rank, error.what());
     MpiProcess::abort(exit_status_of(error));

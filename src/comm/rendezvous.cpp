@@ -2,10 +2,11 @@
 #include <comm/rendezvous.hpp>
 
 #include <charconv>
-#include <cstdlib>
 #include <random>
 #include <string_view>
 
+#include <comm/launch.hpp>
+#include <fsdp/core/environment.hpp>
 #include <fsdp/core/error.hpp>
 
 #include "rendezvous_message.hpp"
@@ -13,13 +14,8 @@
 namespace fsdp::comm {
 namespace {
 
-std::string_view variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? std::string_view() : value;
-}
-
 std::string_view required(const char* name) {
-  const std::string_view value = variable(name);
+  const std::string_view value = environment(name);
   require<InputError>(!value.empty(), name,
                       " is not set, but others of a job's variables are; torchrun sets RANK, "
                       "WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT");
@@ -36,10 +32,13 @@ int number(const char* name, std::string_view text, int least, int most) {
 
 }  // namespace
 
-bool launched_by_torchrun() { return !variable("RANK").empty() || !variable("WORLD_SIZE").empty(); }
+bool launched_by_torchrun() { return !environment("RANK").empty() || !environment("WORLD_SIZE").empty(); }
 
 JobPlace torchrun_place() {
-  if (!launched_by_torchrun()) return {};
+  if (!launched_by_torchrun()) {
+    require_one_process("a rank of NCCL alone", "start the ranks with torchrun's variables (RANK, WORLD_SIZE)");
+    return {};
+  }
   constexpr int many = 1 << 20;
   JobPlace place;
   place.size = number("WORLD_SIZE", required("WORLD_SIZE"), 1, many);
@@ -47,7 +46,7 @@ JobPlace torchrun_place() {
   place.local_rank = number("LOCAL_RANK", required("LOCAL_RANK"), 0, many);
   require<InputError>(place.rank < place.size, "RANK is ", place.rank, ", WORLD_SIZE ", place.size,
                       "; ranks are 0 to WORLD_SIZE - 1");
-  const std::string_view local_size = variable("LOCAL_WORLD_SIZE");
+  const std::string_view local_size = environment("LOCAL_WORLD_SIZE");
   place.local_size = local_size.empty() ? place.local_rank + 1 : number("LOCAL_WORLD_SIZE", local_size, 1, many);
   require<InputError>(place.local_rank < place.local_size && place.local_size <= place.size, "LOCAL_RANK is ",
                       place.local_rank, ", LOCAL_WORLD_SIZE ", place.local_size, ", WORLD_SIZE ", place.size,
@@ -55,7 +54,7 @@ JobPlace torchrun_place() {
   if (place.size == 1) return place;
   place.address = required("MASTER_ADDR");
   place.port = number("MASTER_PORT", required("MASTER_PORT"), 1, 65534);
-  if (variable("TORCHELASTIC_USE_AGENT_STORE") == "True") ++place.port;
+  if (environment("TORCHELASTIC_USE_AGENT_STORE") == "True") ++place.port;
   return place;
 }
 

@@ -5,9 +5,15 @@
 
 #include <system_error>
 
+#include <fsdp/core/environment.hpp>
 #include <fsdp/core/file.hpp>
 
 namespace fsdp {
+
+std::filesystem::path temporary_directory() {
+  const std::string_view named = environment("TMPDIR");
+  return named.empty() ? std::filesystem::path("/tmp") : std::filesystem::path(named);
+}
 
 TemporaryFolder::TemporaryFolder(const std::filesystem::path& parent, const std::string& name) {
   std::string made = (parent / (name + "-XXXXXX")).string();  // which mkdtemp replaces

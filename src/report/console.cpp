@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <iomanip>
 #include <sstream>
@@ -14,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include <fsdp/core/environment.hpp>
 #include <fsdp/report/report.hpp>
 
 namespace fsdp::report {
@@ -34,14 +34,9 @@ std::string short_bytes_text(std::int64_t bytes) {
   return text.str();
 }
 
-bool set_and_not_empty(const char* name) {
-  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
-  return value != nullptr && *value != '\0';
-}
-
 /// Open MPI's mpirun gives its ranks a terminal of its own, so that the launcher's descriptor must be checked.
 bool launcher_has_terminal(int descriptor) {
-  if (!set_and_not_empty("OMPI_COMM_WORLD_SIZE")) return true;
+  if (environment("OMPI_COMM_WORLD_SIZE").empty()) return true;
   std::error_code error;
   const std::string link = "/proc/" + std::to_string(::getppid()) + "/fd/" + std::to_string(descriptor);
   const std::string target = std::filesystem::read_symlink(link, error).string();
@@ -51,10 +46,10 @@ bool launcher_has_terminal(int descriptor) {
 }  // namespace
 
 ConsoleStyle style_of(std::FILE* stream) {
-  const char* term = std::getenv("TERM");  // NOLINT(concurrency-mt-unsafe)
-  const bool dumb = term == nullptr || std::string_view(term) == "dumb";
+  const std::string_view term = environment("TERM");
+  const bool dumb = term.empty() || term == "dumb";
   const bool terminal = ::isatty(::fileno(stream)) == 1 && launcher_has_terminal(::fileno(stream)) && !dumb;
-  return {.terminal = terminal, .colour = terminal && !set_and_not_empty("NO_COLOR")};
+  return {.terminal = terminal, .colour = terminal && environment("NO_COLOR").empty()};
 }
 
 std::string duration_text(double seconds) {

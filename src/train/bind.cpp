@@ -32,9 +32,10 @@ void add_data(FlagSet& flags, WithData& o, const char* cache) {
   flags.add("tokenizer", o.text.tokenizer,
             "tokenizer.json, or its folder; left out: the one in --model's folder; without one, each byte is a token");
   flags.add("text-field", o.text.field, "key of the text in each record of JSON");
-  flags.add("end-token", o.text.end_token,
-            "token to append to each document or completion, by name, and the chat template's eos_token; left out: the "
-            "eos_token of tokenizer_config.json or special_tokens_map.json; none: no token");
+  flags.add_verbatim(
+      "end-token", o.text.end_token,
+      "token to append to each document or completion, by name, and the chat template's eos_token; left out: the "
+      "eos_token of tokenizer_config.json or special_tokens_map.json; none: no token");
   flags.add("token-cache", o.text.cache, message("folder to keep the token files in; left out: ", cache));
   flags.add(
       "document-separator", o.document_separator,
@@ -118,8 +119,8 @@ void bind(FlagSet& flags, TrainOptions& o) {
   flags.add("patience", o.patience,
             "stop after so many held-out losses without improvement, and keep the best step's checkpoint; 0: never",
             counts_up_to(most_steps, 0));
-  flags.add("sample-prompt", o.sample_prompt,
-            "text to continue after each validation, and print; with --data-format chat a user's message");
+  flags.add_verbatim("sample-prompt", o.sample_prompt,
+                     "text to continue after each validation, and print; with --data-format chat a user's message");
   flags.add("sample-tokens", o.sample_tokens, "most tokens of such a sample", counts_up_to(most_tokens));
   flags.add("validation-windows", o.validation_windows, "held-out windows used, evenly spread; 0: all",
             counts_up_to(most_elements, 0));
@@ -159,7 +160,7 @@ void bind(FlagSet& flags, EvalOptions& o) {
 
 void bind(FlagSet& flags, GenerateOptions& o) {
   add_model(flags, o);
-  flags.add("prompt", o.prompt, "text to continue; without a tokenizer each byte is a token");
+  flags.add_verbatim("prompt", o.prompt, "text to continue; without a tokenizer each byte is a token");
   flags.add("prompt-ids", o.prompt_ids,
             "token ids to continue, such as 1,2,3, instead of a text; several are a batch. A line of ids is printed "
             "for each");
@@ -174,7 +175,7 @@ void bind(FlagSet& flags, ChatOptions& o) {
   add_model(flags, o.generate);
   flags.add("chat-template", o.chat_template,
             "auto (the one beside the tokenizer) | chatml | llama3 | plain | a Jinja file");
-  flags.add("system", o.system, "system message at the start of the conversation");
+  flags.add_verbatim("system", o.system, "system message at the start of the conversation");
   flags.add("context", o.context, "most tokens of the conversation; memory is reserved for them",
             counts_up_to(most_tokens));
   flags.add("tokens", o.generate.tokens, "tokens of an answer, at most", counts_up_to(most_tokens));

@@ -4,7 +4,7 @@
 namespace fsdp::train {
 
 void check_memory(const TrainOptions& options, bool asked_for, const std::string& tiling) {
-  require<InputError>(options.memory.empty() || asked_for, "--memory ", options.memory,
+  require<InputError>(!options.memory || asked_for, "--memory ", options.memory.value_or(""),
                       " belongs to --tiling budget:auto, not to ", tiling);
 }
 

@@ -43,7 +43,7 @@ void set_all(FlagSet& flags, const toml::table& table, const std::string& path,
     else
       texts.push_back(scalar_text(node, where));
     try {
-      flag->set(texts);
+      flag->give(texts);
     } catch (const InputError& error) {
       throw InputError(path + ": " + error.what());
     }
@@ -97,7 +97,9 @@ std::string write_toml(const FlagSet& flags) {
       for (std::size_t i = 0; i < texts.size(); ++i) out << (i == 0 ? "" : ", ") << quoted(texts[i]);
       out << "]\n";
     } else {
-      out << (flag.kind == FlagKind::text || is_beyond_toml(texts.front()) ? quoted(texts.front()) : texts.front())
+      out << (flag.kind == FlagKind::text || flag.kind == FlagKind::verbatim || is_beyond_toml(texts.front())
+                  ? quoted(texts.front())
+                  : texts.front())
           << '\n';
     }
   }

@@ -80,6 +80,17 @@ void set_given(const NamedValues& values, const GivenValues& given) {
   }
 }
 
+void require_value(std::string_view what, std::string_view value, bool blank_is_value) {
+  const bool blank = value.find_first_not_of(" \t\r\n\v\f") == std::string_view::npos;
+  require<InputError>(!value.empty() && (blank_is_value || !blank), what, " '", value, "' is ",
+                      value.empty() ? "empty" : "white space alone", "; give it a value, or leave it out");
+}
+
+void Flag::give(const std::vector<std::string>& texts) const {
+  for (const std::string& text : texts) require_value("--" + name, text, kind == FlagKind::verbatim);
+  set(texts);
+}
+
 void FlagSet::add(const NamedValue& value) {
   std::visit([&](auto* field) { add(flag_name(value.name), *field, value.help); }, value.value);
 }

@@ -45,19 +45,19 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
   require_ranges(o);
   require_in_range("ranks", o.ranks, counts_up_to(most_ranks, 0));
   require_in_range("ranks", o.launch.ranks, counts_up_to(most_ranks));
-  if (!o.memory.empty()) parse_bytes("memory", o.memory);
-  require<InputError>(!o.from_scratch || o.resume.empty() || o.resume == "auto",
-                      "--from-scratch starts anew, and --resume ", o.resume, " goes on; leave one of them out");
-  require<InputError>(o.resume != "auto" || !o.checkpoint_dir.empty(),
+  if (o.memory) parse_bytes("memory", *o.memory);
+  require<InputError>(!o.from_scratch || !o.resume || o.resume == "auto", "--from-scratch starts anew, and --resume ",
+                      o.resume.value_or(""), " goes on; leave one of them out");
+  require<InputError>(o.resume != "auto" || o.checkpoint_dir,
                       "--resume auto takes the newest checkpoint of --checkpoint-dir, which is missing; give it too");
-  require<InputError>(o.keep == 0 || !o.checkpoint_dir.empty(),
+  require<InputError>(o.keep == 0 || o.checkpoint_dir,
                       "--keep is for checkpoints, and none are written; give --checkpoint-dir too");
   require<InputError>(o.patience == 0 || (o.validation_every > 0 && o.validation_fraction > 0),
                       "--patience counts held-out losses, and none are measured on the way; give --validation-every ",
                       "and a --validation-fraction above 0");
-  require<InputError>(!o.sample_prompt.empty() || !is_given(o, "sample-tokens"),
+  require<InputError>(o.sample_prompt || !is_given(o, "sample-tokens"),
                       "--sample-tokens is of samples, and none are written; give --sample-prompt too");
-  require<InputError>(o.sample_prompt.empty() || o.sample_tokens < o.seq_len, "--sample-tokens ", o.sample_tokens,
+  require<InputError>(!o.sample_prompt || o.sample_tokens < o.seq_len, "--sample-tokens ", o.sample_tokens,
                       " leave no room for a prompt in --seq-len ", o.seq_len, "; take fewer tokens");
   require<InputError>(o.ranks == 0 || o.dry_run || o.print_schedule,
                       "--ranks is for --dry-run only; a run has the ranks that --comm or its launcher starts");
@@ -70,7 +70,7 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
                       "them out");
   check_data(o);
   require<InputError>(
-      !o.cuda_graphs || o.trace.empty(),
+      !o.cuda_graphs || !o.trace,
       "--trace tells what the host asks for in each step, and with --cuda-graphs it asks once; leave one "
       "of them out");
   require<InputError>(o.lr_decay_steps == 0 || o.lr_schedule == LrShape::wsd,

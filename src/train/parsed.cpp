@@ -11,6 +11,31 @@
 #include <fsdp/train/ranges.hpp>
 
 namespace fsdp::train {
+namespace {
+
+/// Throws InputError for `--flag=`, and for a flag before another one that stands where its value should.
+void require_values(const CLI::App& program, int argc, const char* const* argv) {
+  const CLI::App* app = &program;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--") return;
+    if (!word.starts_with("--")) {
+      const auto named = app->get_subcommands([&](const CLI::App* command) { return command->check_name(word); });
+      if (!named.empty()) app = named.front();
+      continue;
+    }
+    const std::string name = word.substr(0, word.find('='));
+    const CLI::Option* const option = app->get_option_no_throw(name);
+    if (option == nullptr) continue;
+    if (word == name + "=") require_value(name, "");
+    if (word != name || option->get_items_expected_min() == 0 || i + 1 == argc) continue;
+    const std::string next = argv[++i];
+    require<InputError>(!next.starts_with("--") || app->get_option_no_throw(next.substr(0, next.find('='))) == nullptr,
+                        name, " has no value, ", next, " follows; give it a value, or leave it out");
+  }
+}
+
+}  // namespace
 
 Parsed::Parsed(CLI::App& app, FlagSet flags, std::string section, std::vector<std::string> sections)
     : app_(app), flags_(std::move(flags)), section_(std::move(section)), sections_(std::move(sections)) {
@@ -22,11 +47,15 @@ Parsed::Parsed(CLI::App& app, FlagSet flags, std::string section, std::vector<st
 std::vector<std::string> Parsed::finish() {
   refuse_extras();
   std::vector<std::string> given;
+  for (const CLI::Option* option : app_.get_options())
+    if (option->get_positional() || option->check_lname("config"))
+      for (const std::string& text : option->results())
+        require_value(option->get_positional() ? option->get_name(true) : "--config", text);
   if (!config_.empty()) given = apply_file(flags_, config_, section_, sections_);
   for (const Flag& flag : flags_.flags()) {
     const CLI::Option* option = app_.get_option("--" + flag.name);
     if (option->count() == 0) continue;
-    flag.set(texts_[flag.name]);
+    flag.give(texts_[flag.name]);
     given.push_back(flag.name);
   }
   std::ranges::sort(given);
@@ -60,6 +89,7 @@ void Parsed::refuse_extras() const {
 }
 
 bool run(CLI::App& app, int argc, const char* const* argv, Help& help) {
+  require_values(app, argc, argv);
   try {
     app.parse(argc, const_cast<char**>(argv));  // NOLINT: CLI11 2.1 takes char** and writes nothing
   } catch (const CLI::CallForHelp&) {

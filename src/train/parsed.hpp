@@ -34,7 +34,8 @@ class Parsed {
   std::map<std::string, std::vector<std::string>> texts_;
 };
 
-/// Parses with CLI11. For --help, stores the text in `help` and returns false. Throws InputError for CLI11's errors.
+/// Parses with CLI11. For --help, stores the text in `help` and returns false. Throws InputError for CLI11's errors,
+/// and for a flag whose value is missing, where CLI11 would take the next flag for it.
 bool run(CLI::App& app, int argc, const char* const* argv, Help& help);
 
 }  // namespace fsdp::train

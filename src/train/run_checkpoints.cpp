@@ -8,6 +8,8 @@
 #include <utility>
 
 #include <fsdp/core/file.hpp>
+#include <fsdp/core/hash.hpp>
+#include <fsdp/core/identity.hpp>
 #include <fsdp/train/agreement.hpp>
 #include <fsdp/train/checkpoint_dir.hpp>
 #include <fsdp/train/first_weights.hpp>
@@ -15,35 +17,42 @@
 
 namespace fsdp::train {
 
-RunCheckpoints::RunCheckpoints(const comm::Ranks& ranks, const TrainOptions& options, RunWeights weights,
-                               bool names_folder, RunRecord run, std::int64_t windows)
+namespace {
+
+/// What tells a run from others: two runs of equal flags and data that begin anew write the same checkpoints.
+std::string identity_of(const RunRecord& run) {
+  std::uint64_t hash = hash_seed;
+  for (const auto& [name, value] : run) hash = hashed(hash, message(name, " = ", value, "\n"));
+  return digest_text(hash);
+}
+
+}  // namespace
+
+RunCheckpoints::RunCheckpoints(const comm::Ranks& ranks, const TrainOptions& options, CheckpointDir dir,
+                               RunWeights weights, bool names_folder, RunRecord run, std::int64_t windows)
     : ranks_(ranks),
       options_(options),
+      dir_(std::move(dir)),
       weights_(weights),
       names_folder_(names_folder),
       run_(std::move(run)),
-      windows_(windows) {
-  on_all_ranks(ranks_, "--checkpoint-dir", [&] {
-    if (leads()) require_writable(options_.checkpoint_dir);
-  });
-}
+      windows_(windows) {}
 
 RunCheckpoints::~RunCheckpoints() = default;
 
-void RunCheckpoints::lock() {
+void RunCheckpoints::require_folder() {
+  dir_.require_shared(ranks_, options_);
   on_all_ranks(ranks_, "--checkpoint-dir", [&] {
-    if (!leads() || options_.checkpoint_dir.empty()) return;
-    lock_.emplace(options_.checkpoint_dir, warn());
-    require_room(options_, weights_.listing(), weights_.states(), warn());
+    if (leads() && options_.checkpoint_dir) require_room(options_, weights_.listing(), weights_.states(), warn());
   });
 }
 
 Loaded RunCheckpoints::load() {
-  const bool resumes = !options_.resume.empty();
+  const bool resumes = options_.resume.has_value();
   if (!resumes && !names_folder_ && options_.text.tokenizer.empty()) return {.lines = start()};
   Loaded loaded;
   with_disk_deadline(ranks_, options_.launch.disk_deadline_seconds,
-                     message("reading ", resumes ? options_.resume : options_.model.name, " (--disk-deadline)"), [&] {
+                     message("reading ", resumes ? *options_.resume : options_.model.name, " (--disk-deadline)"), [&] {
                        loaded = resumes ? resume() : Loaded{.lines = start()};
                        on_all_ranks(ranks_, "--checkpoint-dir", [&] { read_side_files(); });
                      });
@@ -51,14 +60,17 @@ Loaded RunCheckpoints::load() {
 }
 
 void RunCheckpoints::save(const Progress& progress) {
-  on_all_ranks(ranks_, "finite weights", [&] { weights_.require_finite(); });
-  if (options_.checkpoint_dir.empty()) return;
+  on_all_ranks(ranks_, "finite weights", [&] {
+    weights_.require_finite();
+    dir_.require_held();
+  });
+  if (!options_.checkpoint_dir) return;
   std::uint64_t id = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
   ranks_.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0, {"checkpoint"});
   const checkpoint::TrainerState state = state_after(progress);
-  checkpoint::Save save(options_.checkpoint_dir, state.step, id, weights_.listing(), weights_.states(), side_files_);
+  checkpoint::Save save(*options_.checkpoint_dir, state.step, id, weights_.listing(), weights_.states(), side_files_);
   with_disk_deadline(ranks_, options_.launch.disk_deadline_seconds,
-                     message("saving to --checkpoint-dir ", options_.checkpoint_dir, " (--disk-deadline)"), [&] {
+                     message("saving to --checkpoint-dir ", *options_.checkpoint_dir, " (--disk-deadline)"), [&] {
                        checkpoint::save(save, peers_of(ranks_), state,
                                         [&](checkpoint::Save& file) { weights_.write(file); });
                        if (leads()) remove_older(options_, state.step, spared(state), warn());
@@ -75,7 +87,7 @@ checkpoint::Warn RunCheckpoints::warn() const {
 }
 
 std::filesystem::path RunCheckpoints::path_of(std::int64_t step) const {
-  return std::filesystem::path(options_.checkpoint_dir) / checkpoint::step_name(step);
+  return std::filesystem::path(*options_.checkpoint_dir) / checkpoint::step_name(step);
 }
 
 /// Returns the checkpoints that --keep must not remove: the one resumed from, and the best.
@@ -127,18 +139,24 @@ Loaded RunCheckpoints::resume() {
     from->check_same_model(weights_.listing());
     const checkpoint::TrainerState& state = from->state();
     Resumed found = compare_with(from->path().string(), state, run_, options_, windows_);
+    const std::string identity = on_all_ranks(ranks_, "--checkpoint-dir", [&] {
+      return leads() ? resumed_identity(options_, *from, identity_of(run_)) : std::string();
+    });
     const std::string damage = restore_agreed(*from);
     if (!damage.empty()) {
       damaged_[from->path().string()] = damage;
       continue;
     }
+    run_[checkpoint::run_identity] = identity;
+    if (leads())
+      if (std::string line = later_steps(options_, *from); !line.empty()) found.lines.push_back(std::move(line));
     resumed_from_ = from->path();
     return {
         .lines = std::move(found.lines),
         .resumed = Progress{
             .position = found.position, .tokens = state.tokens, .loss_scale = state.loss_scale, .best = state.best}};
   }
-  Loaded fresh{.lines = {message("--resume auto: ", options_.checkpoint_dir, " holds no checkpoint; a fresh start")}};
+  Loaded fresh{.lines = {message("--resume auto: ", *options_.checkpoint_dir, " holds no checkpoint; a fresh start")}};
   for (const std::string& line : start()) fresh.lines.push_back(line);
   return fresh;
 }
@@ -146,6 +164,7 @@ Loaded RunCheckpoints::resume() {
 /// Loads the initial weights from --model's folder; if there are none, initializes them from the seed. Returns messages
 /// for the user.
 std::vector<std::string> RunCheckpoints::start() {
+  run_[checkpoint::run_identity] = identity_of(run_);
   const std::string &folder = options_.model.name, &adapter = options_.model.adapter;
   if (names_folder_) {
     const bool stored = on_all_ranks(ranks_, "--model", [&] {
@@ -170,7 +189,7 @@ std::vector<std::string> RunCheckpoints::start() {
 /// Reads the side files to copy into checkpoints: the files of --tokenizer first, then those of the checkpoint resumed
 /// from, then those of --model's folder.
 void RunCheckpoints::read_side_files() {
-  if (!leads() || options_.checkpoint_dir.empty()) return;
+  if (!leads() || !options_.checkpoint_dir) return;
   if (resumed_from_) side_files_ = checkpoint::read_side_files(*resumed_from_, warn());
   if (!options_.text.tokenizer.empty()) {
     checkpoint::SideFiles files = checkpoint::read_tokenizer_files(options_.text.tokenizer, warn());

@@ -15,10 +15,10 @@ RunLog::~RunLog() = default;
 
 void RunLog::open() {
   on_all_ranks(ranks_, "--metrics", [&] {
-    if (speaks()) metrics_ = report::Metrics(options_.metrics);
+    if (speaks() && options_.metrics) metrics_ = report::Metrics(*options_.metrics);
   });
   on_all_ranks(ranks_, "--tensorboard", [&] {
-    if (speaks()) tensorboard_ = report::TensorBoard(options_.tensorboard);
+    if (speaks() && options_.tensorboard) tensorboard_ = report::TensorBoard(*options_.tensorboard);
   });
 }
 

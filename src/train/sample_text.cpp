@@ -48,7 +48,7 @@ void SampleText::read_chat(const TrainOptions& options, const std::string& model
   const text::ChatFormat format(*file, options.text.chat_template, text::training_clock(), options.text.end_token);
   require_vocabulary(format.tokenizer(), *file, vocabulary);
   tokenizer_ = format.tokenizer();
-  const std::string rendered = format.prompt("[" + text::chat_message("user", options.sample_prompt) + "]");
+  const std::string rendered = format.prompt("[" + text::chat_message("user", *options.sample_prompt) + "]");
   const std::vector<text::TokenId> ids = tokenizer_->encode(rendered, false);
   require<InputError>(!ids.empty(), "--sample-prompt: ", format.name(), " makes no text of it");
   prompt_.assign(ids.begin(), ids.end());
@@ -70,7 +70,7 @@ void SampleText::read_text(const TrainOptions& options, const std::string& model
       if (const std::optional<text::TokenId> id = tokenizer_->id_of(end))
         stops_.push_back(static_cast<std::int32_t>(*id));
   }
-  prompt_ = prompt_tokens("sample-prompt", options.sample_prompt, tokenizer_, vocabulary,
+  prompt_ = prompt_tokens("sample-prompt", *options.sample_prompt, tokenizer_, vocabulary,
                           options.data_format == data::TokenFormat::bytes
                               ? "leave it out, or make a new model with --vocab 256"
                               : "name a tokenizer by --tokenizer");

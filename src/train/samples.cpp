@@ -15,7 +15,7 @@
 namespace fsdp::train {
 
 void require_samples(const TrainOptions& options, bool writes_text) {
-  require<InputError>(options.sample_prompt.empty() || writes_text,
+  require<InputError>(!options.sample_prompt || writes_text,
                       "--sample-prompt asks for text, and this model writes none: it reads no tokens, or its head has ",
                       "no logits; leave it out");
 }
@@ -30,7 +30,7 @@ Samples::Samples(const comm::Ranks& ranks, const TrainOptions& options) : ranks_
 Samples::Samples(const comm::Ranks& ranks, const TrainOptions& options, const std::string& folder,
                  std::int64_t sequences, std::int64_t vocabulary, RowLogits logits)
     : ranks_(ranks), options_(options), sequences_(sequences), logits_(std::move(logits)) {
-  if (!options.sample_prompt.empty()) read_prompt(folder, vocabulary);
+  if (options.sample_prompt) read_prompt(folder, vocabulary);
 }
 
 Samples::~Samples() = default;
@@ -47,7 +47,7 @@ std::optional<report::SampleRecord> Samples::write(std::int64_t step) {
   }
   if (!text_) return std::nullopt;
   return report::SampleRecord{.step = step,
-                              .prompt = options_.sample_prompt,
+                              .prompt = *options_.sample_prompt,
                               .text = text_->take(),
                               .is_answer = options_.data_format == data::TokenFormat::chat};
 }

@@ -33,7 +33,7 @@ constexpr std::int64_t most_of_bytes = 1024;  // largest vocabulary of a model o
 
 std::shared_ptr<const TemporaryFolder> make_temporary_folder() {
   try {
-    return std::make_shared<const TemporaryFolder>(std::filesystem::temp_directory_path(), "tessera-tokens");
+    return std::make_shared<const TemporaryFolder>(temporary_directory(), "tessera-tokens");
   } catch (const std::exception& error) {
     throw InputError(message("a temporary folder for tokens: ", error.what(), "; set TMPDIR, or give --token-cache"));
   }

@@ -23,7 +23,7 @@ StepSize step_size(const TrainOptions& options, int ranks) {
           .sequence_length = options.seq_len,
           .micro_batches = static_cast<int>(options.grad_accum),
           .threads = static_cast<int>(options.launch.threads),
-          .logit_rows = options.sample_prompt.empty() ? 0 : 1};
+          .logit_rows = options.sample_prompt ? 1 : 0};
 }
 
 plan::Request plan_request(const TrainOptions& options, int ranks, StepWork work) {

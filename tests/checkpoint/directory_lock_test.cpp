@@ -7,9 +7,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <ctime>
-#include <optional>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/temporary_folder.hpp"
@@ -17,6 +19,7 @@
 namespace fsdp::checkpoint {
 namespace {
 
+using std::chrono::milliseconds;
 using test::TemporaryFolder;
 
 const std::string this_host = [] {
@@ -25,13 +28,22 @@ const std::string this_host = [] {
   return std::string(name.c_str());
 }();
 
-/// A lock's file as another owner left it, `age` seconds ago.
-void leave(const TemporaryFolder& folder, const std::string& host, int process, int age) {
-  const auto path = folder.write("run.lock", "{\"host\": \"" + host + "\", \"process\": " + std::to_string(process) +
-                                                 ", \"since\": \"then\", \"start_ticks\": 1}\n");
+void set_age(const std::filesystem::path& path, int age) {
   const timespec then{.tv_sec = std::time(nullptr) - age, .tv_nsec = 0};
   const timespec times[] = {then, then};
-  ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+  EXPECT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+}
+
+/// A lock's file as another owner left it, `age` seconds ago by its clock.
+std::filesystem::path leave(const TemporaryFolder& folder, const std::string& host, int process, int age) {
+  const auto path = folder.write("run.lock", "{\"host\": \"" + host + "\", \"process\": " + std::to_string(process) +
+                                                 ", \"since\": \"then\", \"start_ticks\": 1}\n");
+  set_age(path, age);
+  return path;
+}
+
+Warn warn_to(std::vector<std::string>& texts) {
+  return [&](const std::string& text) { texts.push_back(text); };
 }
 
 TEST(DirectoryLock, ASecondOneIsRefusedByTheNameOfTheFirst) {
@@ -62,15 +74,91 @@ TEST(DirectoryLock, OneOfAKilledProcessIsTakenOverWithAWarning) {
   EXPECT_NE(warnings[0].find("process " + std::to_string(child)), std::string::npos) << warnings[0];
 }
 
-TEST(DirectoryLock, OneOfAnotherHostIsHeldWhileItIsRenewed) {
+constexpr LockTimes soon{.renewed_every = milliseconds(20), .watched_for = milliseconds(200)};
+
+TEST(DirectoryLock, OneOfAnotherHostIsHeldIfItIsRenewedWhateverItsClockSays) {
+  for (const int age : {-3600, 0, 60, 3600}) {
+    const TemporaryFolder folder;
+    const std::filesystem::path path = leave(folder, "elsewhere", 1, age);
+    std::vector<std::string> warnings;
+    std::jthread owner([&](const std::stop_token& stop) {
+      for (int renewal = 1; !stop.stop_requested(); ++renewal) {
+        std::this_thread::sleep_for(soon.renewed_every);
+        set_age(path, age + renewal);  // backwards, as a clock that is put right may go
+      }
+    });
+    EXPECT_INPUT_ERROR(DirectoryLock(folder.path(), warn_to(warnings), soon),
+                       "another run writes there: process 1 on elsewhere, which began at then; two would destroy");
+    EXPECT_EQ(warnings, std::vector{path.string() + " is of process 1 on elsewhere, which began at then: waits up to "
+                                                    "0.2 s to see whether that run still renews it"});
+  }
+}
+
+TEST(DirectoryLock, OneOfAnotherHostIsTakenOverIfItStaysAsItIsWhateverItsClockSays) {
+  for (const int age : {-3600, 0, 60, 3600}) {
+    const TemporaryFolder folder;
+    const std::filesystem::path path = leave(folder, "elsewhere", 1, age);
+    std::vector<std::string> warnings;
+    const DirectoryLock lock(folder.path(), warn_to(warnings), soon);
+    ASSERT_EQ(warnings.size(), 2u) << age;
+    EXPECT_EQ(warnings[1], path.string() +
+                               " was left by process 1 on elsewhere, which began at then; that run has "
+                               "ended, its lock is taken over");
+  }
+}
+
+TEST(DirectoryLock, OneThatItsOwnerRemovesMeanwhileIsFree) {
   const TemporaryFolder folder;
-  leave(folder, "elsewhere", 1, 60);
-  EXPECT_INPUT_ERROR(DirectoryLock(folder.path()), "process 1 on elsewhere, which began at then");
-  EXPECT_INPUT_ERROR(DirectoryLock(folder.path()), "120 s after its last renewal");  // asking renews nothing
-  leave(folder, "elsewhere", 1, 121);
+  const std::filesystem::path path = leave(folder, "elsewhere", 1, 0);
   std::vector<std::string> warnings;
-  const DirectoryLock lock(folder.path(), [&](const std::string& text) { warnings.push_back(text); });
+  std::jthread owner([&] {
+    std::this_thread::sleep_for(soon.renewed_every);
+    std::filesystem::remove(path);
+  });
+  const DirectoryLock lock(folder.path(), warn_to(warnings), soon);
   EXPECT_EQ(warnings.size(), 1u);
+}
+
+TEST(DirectoryLock, AHostOfTheSameNameIsAnotherHost) {
+  const TemporaryFolder folder;
+  folder.write("run.lock",
+               "{\"host\": \"" + this_host + "\", \"process\": 1, \"since\": \"then\", \"processes\": \"x\"}");
+  std::vector<std::string> warnings;
+  const DirectoryLock lock(folder.path(), warn_to(warnings), soon);
+  EXPECT_EQ(warnings.size(), 2u) << "it was not watched";
+}
+
+TEST(DirectoryLock, ItsOwnerSeesThatItWasTakenOver) {
+  const TemporaryFolder folder;
+  {
+    const DirectoryLock lock(folder.path());
+    lock.require_held();
+    leave(folder, "elsewhere", 1, 0);
+    EXPECT_INPUT_ERROR(lock.require_held(), ": process 1 on elsewhere, which began at then has taken over its lock");
+  }
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "run.lock")) << "which is another's";
+}
+
+TEST(RequireLockSeen, KnowsTheFolderByTheLockInIt) {
+  const TemporaryFolder folder, other;
+  const DirectoryLock lock(folder.path());
+  EXPECT_NO_THROW(require_lock_seen(folder.path(), lock.text()));
+  const auto seen_in_other = [&] { require_lock_seen(other.path(), lock.text(), milliseconds(1)); };
+  EXPECT_INPUT_ERROR(seen_in_other(),
+                     ": is not the folder that rank 0 writes, or cannot be written from here: run.lock: "
+                     "No such file or directory; give a folder that all hosts share");
+  const DirectoryLock another(other.path());
+  EXPECT_INPUT_ERROR(seen_in_other(), "run.lock: is of another run");
+}
+
+TEST(RequireLockSeen, WaitsForAFileThatIsShownLate) {
+  const TemporaryFolder folder, other;
+  const DirectoryLock lock(folder.path());
+  std::jthread server([&] {
+    std::this_thread::sleep_for(milliseconds(60));
+    other.write("run.lock", lock.text());
+  });
+  EXPECT_NO_THROW(require_lock_seen(other.path(), lock.text()));
 }
 
 TEST(DirectoryLock, WhatIsNoLockIsNobodys) {

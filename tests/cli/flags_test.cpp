@@ -168,6 +168,73 @@ TEST(Flags, BadValuesAreInputErrors) {
   EXPECT_INPUT_ERROR(train_of({"--data-format", "u6"}), "did you mean 'u16'?");
 }
 
+/// Calls f(command, flags) for each command.
+template <class F>
+void for_each_command(F f) {
+  const auto one = [&]<class Options>(const char* command, Options options) {
+    train::FlagSet flags;
+    bind(flags, options);
+    f(command, flags);
+  };
+  one("train", Train());
+  one("eval", Eval());
+  one("generate", Generate());
+  one("chat", Chat());
+  one("export", Export());
+  one("tokenize", Tokenize());
+  one("plot", Plot());
+  one("bench", bench::BenchOptions());
+}
+
+TEST(Flags, AnEmptyValueIsAnErrorWhateverTheFlag) {
+  const TemporaryFolder folder;
+  int checked = 0;
+  for_each_command([&](const char* command, const train::FlagSet& flags) {
+    for (const train::Flag& flag : flags.flags()) {
+      const std::string name = "--" + flag.name, empty = name + " '' is empty; give it a value, or leave it out";
+      EXPECT_EQ(test::input_error_of([&] { parse_words({command, (name + "=").c_str()}); }), empty) << command;
+      const std::string path = folder.write("run.toml", flag.name + " = \"\"\n").string();
+      EXPECT_EQ(test::input_error_of([&] { parse_words({command, "--config", path.c_str()}); }), path + ": " + empty);
+      if (flag.kind == train::FlagKind::boolean) continue;
+      EXPECT_EQ(test::input_error_of([&] { parse_words({command, name.c_str(), ""}); }), empty) << command;
+      EXPECT_EQ(test::input_error_of([&] {
+                  parse_words({command, name.c_str(), "--config", "c"});
+                }),
+                name + " has no value, --config follows; give it a value, or leave it out");
+      ++checked;
+    }
+    EXPECT_INPUT_ERROR(parse_words({command, "--config", ""}), "--config '' is empty");
+    EXPECT_INPUT_ERROR(parse_words({command, "--config="}), "--config '' is empty");
+  });
+  EXPECT_GT(checked, 150);
+}
+
+TEST(Flags, WhiteSpaceAloneIsAValueOfWhatAModelReads) {
+  EXPECT_INPUT_ERROR(train_of({"--checkpoint-dir", " "}), "--checkpoint-dir ' ' is white space alone; give it a value");
+  EXPECT_INPUT_ERROR(train_of({"--data", "a", "\t\n", "b"}), "is white space alone");
+  EXPECT_INPUT_ERROR(train_of({"--data", "a", "", "b"}), "--data '' is empty");
+  EXPECT_EQ(train_of({"--sample-prompt", "\n"}).sample_prompt, "\n");
+  EXPECT_EQ(train_of({"--end-token", "\n"}).text.end_token, "\n");
+  EXPECT_EQ(std::get<Chat>(parse_words({"chat", "--model", "D", "--system", " "})).options.system, " ");
+  EXPECT_INPUT_ERROR(parse_words({"chat", "--model", "D", "--system", ""}), "--system '' is empty");
+}
+
+TEST(Flags, EmptyPositionsAreNamed) {
+  EXPECT_INPUT_ERROR(parse_words({"inspect", ""}), "FOLDER '' is empty; give it a value");
+  EXPECT_INPUT_ERROR(parse_words({"export", "", "out"}), "CHECKPOINT '' is empty");
+  EXPECT_INPUT_ERROR(parse_words({"export", "in", ""}), "OUT '' is empty");
+  EXPECT_INPUT_ERROR(parse_words({"tokenize", "a", "", "--tokenizer", "t", "--out", "o"}), "INPUT '' is empty");
+  EXPECT_INPUT_ERROR(parse_words({"plot", ""}), "METRICS '' is empty");
+  EXPECT_INPUT_ERROR(parse_words({"bench", ""}), "what '' is empty");
+}
+
+TEST(Flags, AValueMayLookLikeAFlagOfAnotherCommand) {
+  EXPECT_EQ(std::get<Generate>(parse_words({"generate", "--model", "D", "--prompt", "--steps"})).options.prompt,
+            "--steps");
+  EXPECT_EQ(std::get<Generate>(parse_words({"generate", "--model", "D", "--prompt=--seed"})).options.prompt, "--seed");
+  EXPECT_EQ(train_of({"--sample-prompt", "train", "--steps", "5"}).steps, 5);
+}
+
 TEST(Flags, EveryCommandHasHelpThatNamesItsFlags) {
   for (const char* command : {"train", "eval", "generate", "bench"}) {
     const std::string text = std::get<train::Help>(parse_words({command, "--help"})).text;
@@ -181,10 +248,10 @@ TEST(Flags, TheOtherCommandsAreRead) {
   const auto eval = std::get<Eval>(parse_words({"eval", "--model", "D", "--data", "f", "--seq-len", "9"})).options;
   EXPECT_EQ(eval.model, "D");
   EXPECT_EQ(eval.seq_len, 9);
-  const auto generate = std::get<Generate>(parse_words({"generate", "--model", "D", "--prompt", "", "--tokens", "5",
+  const auto generate = std::get<Generate>(parse_words({"generate", "--model", "D", "--prompt", " ", "--tokens", "5",
                                                         "--temperature", "0"}))
                             .options;
-  EXPECT_EQ(generate.prompt, "");
+  EXPECT_EQ(generate.prompt, " ");
   EXPECT_EQ(generate.sampling.temperature, 0);
   const auto ids = std::get<Generate>(parse_words({"generate", "--model", "D", "--prompt-ids", "1,2", "--prompt-ids",
                                                    "3", "--top-k", "4", "--top-p", "0.5", "--min-p", "0.25",

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -22,6 +21,7 @@
 
 #include "comm/rendezvous_message.hpp"
 #include "free_port.hpp"
+#include "job_variables.hpp"
 
 namespace fsdp::comm {
 namespace {
@@ -42,34 +42,6 @@ std::string refusal_of(const std::function<void()>& call) {
 void expect_parts(const std::string& text, std::initializer_list<const char*> parts) {
   for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << text;
 }
-
-/// A job's variables are these and no others.
-class JobVariables {
- public:
-  explicit JobVariables(const std::map<std::string, std::string>& values) {
-    for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
-                             "TORCHELASTIC_USE_AGENT_STORE"}) {
-      const char* const before = std::getenv(name);
-      before_[name] = before == nullptr ? std::optional<std::string>() : before;
-      const auto found = values.find(name);
-      set(name, found == values.end() ? std::optional<std::string>() : found->second);
-    }
-  }
-  JobVariables(const JobVariables&) = delete;
-  JobVariables& operator=(const JobVariables&) = delete;
-  ~JobVariables() {
-    for (const auto& [name, value] : before_) set(name, value);
-  }
-
- private:
-  static void set(const std::string& name, const std::optional<std::string>& value) {
-    if (value)
-      setenv(name.c_str(), value->c_str(), 1);
-    else
-      unsetenv(name.c_str());
-  }
-  std::map<std::string, std::optional<std::string>> before_;
-};
 
 using Variables = std::map<std::string, std::string>;
 const Variables whole{{"RANK", "5"},         {"WORLD_SIZE", "8"},     {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"},

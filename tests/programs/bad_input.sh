@@ -93,7 +93,9 @@ refused 'every parameter is frozen' "${train[@]}" --data text.txt --freeze '*'
 refused 'not a power of two' "${train[@]}" --data text.txt --loss-scale dynamic:3
 
 echo "== graphs where none are"
-refused 'CUDA graphs \(--cuda-graphs\) are asked for, and this stack runs on cpu' "${train[@]}" --data text.txt --comm threads:2 --trace '' --cuda-graphs
+sed '/^trace/d' small.toml >untraced.toml
+refused 'CUDA graphs \(--cuda-graphs\) are asked for, and this stack runs on cpu' "$program" train --config untraced.toml --data text.txt \
+  --comm threads:2 --cuda-graphs
 expect_error 'document-separator makes each another one' "${train[@]}" --data text.txt --cuda-graphs --document-separator 10
 expect_error 'leave one of them out' "${train[@]}" --data text.txt --cuda-graphs --trace made/trace.json
 

@@ -100,6 +100,27 @@ contains "$err" "another run writes there: process $first on "
 kill -0 $first || fail "the first run ended"
 kill -KILL $first
 wait $first 2>/dev/null || true
-train --steps 2 --checkpoint-dir shared
+last=$(cat shared/latest)
+train --steps $((10#${last#step-} + 1)) --checkpoint-dir shared --resume auto
 contains "$err" "shared/run.lock was left by process $first .* its lock is taken over"
 [ ! -e shared/run.lock ] || fail "the lock stays"
+
+echo "== a folder of another run"
+used='checkpoint-dir auto: holds checkpoints of another run, up to auto/step-[0-9]+; go on with that run by --resume auto, or'
+expect_error "$used" "$program" train "${flags[@]}" --steps 5 --checkpoint-dir auto
+mkdir afresh
+train --steps 1 --checkpoint-dir afresh --resume auto  # as a scheduler starts a run, and starts it again
+contains "$out" '^--resume auto: afresh holds no checkpoint; a fresh start$'
+train --steps 2 --checkpoint-dir afresh --resume auto --lr 0.01
+contains "$out" '^resumed from afresh/step-00000001'
+expect_error 'checkpoint-dir afresh: afresh/step-00000002 is a checkpoint of another run than sound/step-00000003, which --resume takes' \
+  "$program" train "${flags[@]}" --steps 5 --checkpoint-dir afresh --resume sound/step-00000003
+cp -r sound mixed && cp -r afresh/step-00000002 mixed  # as earlier versions left it
+expect_error 'checkpoint-dir mixed: mixed/step-00000002 is a checkpoint of another run than mixed/step-00000004' \
+  "$program" train "${flags[@]}" --steps 5 --checkpoint-dir mixed --resume auto
+sed -i '/"identity"/d' mixed/*/trainer.json && rm mixed/*/manifest.json
+sed -i 's/"format_version": 2/"format_version": 1/' mixed/*/trainer.json
+train --steps 5 --checkpoint-dir mixed --resume auto  # nothing tells runs of earlier versions apart
+contains "$out" '^resumed from mixed/step-00000004'
+train --steps 3 --checkpoint-dir afresh --resume afresh/step-00000001
+contains "$out" '^resumed: afresh keeps its later steps, up to 2, which --resume auto would take$'

@@ -33,6 +33,20 @@ rm b/text.txt
 differ 'rank 1: data: text.txt: no such file' "${train[@]}" --steps 2
 cp text.txt b
 
+echo "== a folder of checkpoints that hosts do not share, or that one of them cannot write"
+shared='is not the folder that rank 0 writes, or cannot be written from here: run.lock'
+differ "rank 1: --checkpoint-dir saved: $shared: No such file or directory; give a folder that all hosts share" \
+  "${train[@]}" --steps 2 --checkpoint-dir saved
+if unshare -m true 2>/dev/null; then
+  mkdir c
+  refused "rank 1: --checkpoint-dir c: $shared: Read-only file system" mpirun --oversubscribe \
+    -np 1 "$program" "${train[@]}" --steps 2 --checkpoint-dir c : \
+    -np 1 unshare -m bash -c 'mount --bind c c && mount -o remount,bind,ro c && exec "$@"' - \
+    "$program" "${train[@]}" --steps 2 --checkpoint-dir c
+else
+  echo "skipped: a host of its own view (unshare is not permitted here)"
+fi
+
 echo "== models"
 cp -r "$golden/llama-gqa" a/model && cp -r "$golden/llama-gqa" b/model
 python3 -c "

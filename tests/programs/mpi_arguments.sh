@@ -23,6 +23,19 @@ evaluate=("$program" eval --model "$golden/llama-gqa" --data text.txt)
 refused "different arguments: rank 0 has 'seq-len = 16', rank 1 has 'seq-len = 17'" \
   "${mpirun[@]}" -np 1 "${evaluate[@]}" --seq-len 16 : -np 1 "${evaluate[@]}" --seq-len 17
 
+echo "== a launcher that started several processes, of which MPI or threads see one"
+alone() { expect_error "$1" env "${@:2}"; }
+slurm=(SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4 SLURM_NTASKS=4)
+for rank in 0 1; do
+  alone 'srun started 4 processes \(PMI_SIZE, SLURM_STEP_NUM_TASKS, SLURM_NTASKS\), and MPI sees one: .*; start them with mpirun, or with srun --mpi=pmix' \
+    "${slurm[@]}" SLURM_PROCID=$rank PMI_RANK=$rank PMI_SIZE=4 "${base[@]}" --steps 1 --comm mpi
+  alone 'comm threads:1 in each of srun.s 4 processes \(SLURM_STEP_NUM_TASKS, SLURM_NTASKS\) would train as many models' \
+    "${slurm[@]}" SLURM_PROCID=$rank "${base[@]}" --steps 1
+  alone 'comm threads:2 in each of torchrun.s 4 processes \(WORLD_SIZE\) would train as many models' \
+    WORLD_SIZE=4 RANK=$rank LOCAL_RANK=$rank "${base[@]}" --steps 1 --comm threads:2
+done
+SLURM_JOB_ID=7 SLURM_NTASKS=4 SLURM_PROCID=0 SLURM_JOB_NUM_NODES=1 tessera "${base[@]:1}" --steps 1  # a batch script
+
 echo "== an error that all ranks meet is said once; one that a rank meets alone ends the others"
 refused 'data: nowhere: no such file' "${mpirun[@]}" -np 3 "${base[@]}" --batch-size 6 --data nowhere
 [ "$(grep -c nowhere "$err")" -eq 1 ] || fail "said more than once"

@@ -55,7 +55,7 @@ tessera "${flags[@]}" --metrics one.jsonl
 for stack in "2 fsdp2" "3 zero3" "2 replicated"; do
   read -r ranks sharding <<<"$stack"
   echo "== $stack"
-  rm -f many.jsonl threads.jsonl
+  rm -rf saved many.jsonl threads.jsonl
   on "$ranks" "${flags[@]}" --sharding "$sharding" --metrics many.jsonl --checkpoint-dir saved
   lacks "$out" $'[\r\033]'
   contains "$out" "^stack +$sharding mpi fp32 off, $ranks ranks x 1 thread"

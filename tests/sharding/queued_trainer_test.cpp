@@ -43,7 +43,7 @@ void overflow(train::TrainOptions& options) {
 
 /// The metrics file's lines, without what depends on time, the run's name and the device's memory.
 std::vector<nlohmann::json> lines(const train::TrainOptions& options) {
-  std::ifstream file(options.metrics);
+  std::ifstream file(*options.metrics);
   std::vector<nlohmann::json> list;
   for (std::string line; std::getline(file, line);) {
     nlohmann::json object = nlohmann::json::parse(line);
@@ -87,10 +87,10 @@ TEST_F(QueuedTrainer, WritesTheSameMetricsWithGraphs) {
     if (overflows) overflow(queued);
     train::TrainOptions graphs = queued;
     graphs.metrics = folder.path() / "graphs.jsonl";
-    graphs.checkpoint_dir += "-graphs";
+    *graphs.checkpoint_dir += "-graphs";
     graphs.cuda_graphs = true;
     train_queued(queued);
-    std::filesystem::remove(graphs.metrics);
+    std::filesystem::remove(*graphs.metrics);
     EXPECT_EQ(train_queued(graphs), std::vector<std::string>());
     EXPECT_EQ(lines(graphs), lines(queued));
   }
@@ -107,7 +107,7 @@ TEST_F(QueuedTrainer, WritesTheCpusSamplesWhichChangeNothingOfTheRun) {
     };
     train::TrainOptions plain = with_samples("plain"), graphs = with_samples("graphs");
     const train::TrainOptions cpu = with_samples("cpu"), queued = with_samples("queued");
-    plain.sample_prompt.clear();
+    plain.sample_prompt.reset();
     graphs.cuda_graphs = ranks == 1;  // hosts take part in its collectives
     train_on_cpu(cpu);
     for (const train::TrainOptions& options : {plain, queued, graphs})

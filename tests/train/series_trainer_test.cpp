@@ -48,8 +48,8 @@ TEST(Trainer, TrainsSavesAndResumesAModelThatItKnowsNothingOf) {
   const std::string said = ::testing::internal::GetCapturedStdout();
   EXPECT_NE(said.find("held-out loss "), std::string::npos);
   EXPECT_EQ(said.find("nats"), std::string::npos) << "which are of tokens";
-  options.resume = options.checkpoint_dir + "/step-00000020";
-  options.checkpoint_dir.clear();
+  options.resume = *options.checkpoint_dir + "/step-00000020";
+  options.checkpoint_dir.reset();
   const auto resumed = train_series(options, folder.path() / "resumed.jsonl");
 
   EXPECT_EQ(whole.front().at("sizes").at("series"), 4);

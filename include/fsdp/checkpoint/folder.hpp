@@ -49,7 +49,7 @@ struct TrainerState {
   std::int64_t skipped_steps = 0;   ///< how many of `step` were skipped without changing a weight
   std::optional<DynamicLossScale::State> loss_scale = {};
   std::optional<BestLoss> best = {};
-  std::map<std::string, std::string> run = {};  ///< the run's options, by name; empty if unknown
+  std::map<std::string, std::string> run = {};  ///< the run's options, by name, and its identity; empty if unknown
 
   friend bool operator==(const TrainerState&, const TrainerState&) = default;
 };
@@ -138,6 +138,19 @@ std::optional<std::filesystem::path> find_latest(const std::filesystem::path& di
 
 /// Returns whether a directory has a folder with the name of a finished checkpoint, sound or not.
 bool holds_any(const std::filesystem::path& dir);
+
+inline constexpr const char* run_identity = "identity";  ///< its name in TrainerState::run
+
+/// A step's folder, sound or not.
+struct StepFolder {
+  std::filesystem::path path;
+  std::int64_t step = 0;
+  std::string run = {};  ///< the identity of the run that wrote it; empty if unknown
+};
+
+/// Lists the folders of finished checkpoints in a directory, newest first; none if there is no such directory. Throws
+/// InputError if it cannot be listed.
+std::vector<StepFolder> step_folders_in(const std::filesystem::path& dir);
 
 /// A checkpoint that was opened to resume from it.
 class Checkpoint {

@@ -24,7 +24,7 @@ namespace fsdp::train {
 /// or machine, divided by the number of ranks that share it.
 template <class Comm>
 std::int64_t memory_of_rank(const TrainOptions& options, int ranks) {
-  if (!options.memory.empty()) return parse_bytes("memory", options.memory);
+  if (options.memory) return parse_bytes("memory", *options.memory);
   if constexpr (requires { Comm::device_for_each_rank; })
     return Comm::Device::free_bytes() / 10 * 9;
   else if constexpr (requires { Comm::Device::free_bytes(); })

@@ -25,6 +25,7 @@
 #include <fsdp/train/agreement.hpp>
 #include <fsdp/train/auto_budget.hpp>
 #include <fsdp/train/batches.hpp>
+#include <fsdp/train/checkpoint_dir.hpp>
 #include <fsdp/train/first_weights.hpp>
 #include <fsdp/train/flags.hpp>
 #include <fsdp/train/launch.hpp>
@@ -83,7 +84,7 @@ template <class Model, class Optimizer>
 void describe(const TrainOptions& options, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling,
               const Optimizer& optimizer) {
   using Stack = typename Model::Stack;
-  const bool speaks = starts_ranks<typename Stack::Comm> || launched_rank() == 0;
+  const bool speaks = starts_ranks<typename Stack::Comm> || comm::launched_job().rank == 0;
   const auto print = [&](const std::string& text) {
     if (speaks) std::fputs(text.c_str(), stdout);
   };
@@ -147,6 +148,7 @@ int train(const TrainOptions& options, const ShardingOf<Model>& sharding, const 
     agree_on_instruction_set(communicator);
     validate(options, communicator.size());
     check_memory(options, tiling);
+    CheckpointDir dir(communicator, options);
     const TilingOf<Model> cut = settled<Model>(communicator, tiling, sharding, options, optimizer);
     try {
       const double limit = options.launch.disk_deadline_seconds;
@@ -157,16 +159,16 @@ int train(const TrainOptions& options, const ShardingOf<Model>& sharding, const 
                             "--cuda-graphs keeps one step for all, and --lora-dropout makes each another one; leave ",
                             "one of them out");
       const std::int64_t vocabulary = vocabulary_of(model);
-      const std::string& checkpoints = options.checkpoint_dir;
       const TokenizedData data =
           tokenized(communicator, options,
                     {.model_folder = is_folder<typename Model::Config>(options.model) ? options.model.name : "",
-                     .cache = checkpoints.empty() ? "" : checkpoints + "/tokens",
+                     .cache = options.checkpoint_dir ? *options.checkpoint_dir + "/tokens" : "",
                      .vocabulary = vocabulary});
       const data::TextSource source = read_on_all_ranks(communicator, limit, "--data", [&] {
         return text_of(options, data.names(), options.validation_fraction, vocabulary);
       });
-      return Trainer<Model, data::TextSource, Optimizer>(communicator, options, model, source, sharding, cut, optimizer)
+      return Trainer<Model, data::TextSource, Optimizer>(communicator, options, model, source, sharding, cut, optimizer,
+                                                         std::move(dir))
           .run();
     } catch (const MemoryError& error) {
       throw MemoryError(error.what() + memory_advice<Model>(options, sharding, cut, optimizer, communicator.size()));

@@ -2,7 +2,9 @@
 /// @file
 /// Named flags bound to fields: one table for the command line, TOML files and --help.
 ///
-/// The command line wins over the file; an unknown name in either is an error.
+/// The command line wins over the file; an unknown name in either is an error. Absence is a flag that is left out,
+/// std::nullopt in its field: an empty value is an error, whatever the flag, since it is most often a variable of a
+/// script that was never set.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +25,9 @@
 
 namespace fsdp::train {
 
-/// The syntax of a flag's value on the command line and in TOML.
-enum class FlagKind : std::uint8_t { text, number, boolean, list };
+/// The syntax of a flag's value on the command line and in TOML. `verbatim` is text in which white space alone is a
+/// value: what a model reads.
+enum class FlagKind : std::uint8_t { text, verbatim, number, boolean, list };
 
 /// The numbers that a flag accepts: from `least` to `most`, both included unless `above` or `below` is set.
 template <class T>
@@ -49,14 +52,20 @@ void require_in_range(std::string_view flag, T value, const Range<T>& range) {
   require<InputError>(range.holds(value), "--", flag, " ", value, " must be ", range.text());
 }
 
+/// Throws InputError if a value is empty, or white space alone where that is not `blank_is_value`. `what`: whose value.
+void require_value(std::string_view what, std::string_view value, bool blank_is_value = false);
+
 /// A flag and the functions that set, read and check its value.
 struct Flag {
   std::string name;  ///< without dashes
   std::string help;
   FlagKind kind = FlagKind::text;
-  std::function<void(const std::vector<std::string>&)> set;  ///< throws InputError
+  std::function<void(const std::vector<std::string>&)> set;  ///< throws InputError; called by `give` alone
   std::function<std::vector<std::string>()> get;             ///< empty: not set
   std::function<void()> check = {};                          ///< throws InputError if a number is out of its range
+
+  /// Sets the value that the user gave. Throws InputError if it is empty or `set` does not take it.
+  void give(const std::vector<std::string>& texts) const;
 };
 
 /// Converts text to a value. Throws InputError naming the flag. A type of another namespace needs overloads of
@@ -101,9 +110,10 @@ class FlagSet {
          .help = help,
          .kind = kind_of<T>(),
          .set = [name, &field](const auto& texts) { from_text(name, single(name, texts), field); },
-         .get = [&field] { return std::vector{to_text(field)}; }});
+         .get = [&field] { return present(to_text(field)); }});
   }
 
+  /// Adds a flag that may be absent: its field is then std::nullopt.
   template <class T>
   void add(const std::string& name, std::optional<T>& field, const std::string& help) {
     add({.name = name,
@@ -111,6 +121,13 @@ class FlagSet {
          .kind = kind_of<T>(),
          .set = [name, &field](const auto& texts) { from_text(name, single(name, texts), field.emplace()); },
          .get = [&field] { return field ? std::vector{to_text(*field)} : std::vector<std::string>(); }});
+  }
+
+  /// Adds a flag for text that a model reads, of kind `verbatim`.
+  template <class T>
+  void add_verbatim(const std::string& name, T& field, const std::string& help) {
+    add(name, field, help);
+    flags_.back().kind = FlagKind::verbatim;
   }
 
   /// Adds a number that must be in `range`. Both `set` and require_ranges check it, so that values which a program
@@ -162,6 +179,11 @@ class FlagSet {
   static constexpr FlagKind kind_of() {
     if (std::is_same_v<T, bool>) return FlagKind::boolean;
     return std::is_arithmetic_v<T> ? FlagKind::number : FlagKind::text;
+  }
+
+  /// Returns a text as a flag's only value; an empty one, of a flag that must be given, is none.
+  static std::vector<std::string> present(std::string text) {
+    return text.empty() ? std::vector<std::string>() : std::vector{std::move(text)};
   }
 
   /// Adds a check to the flag that was added last.

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <comm/collectives.hpp>
+#include <comm/launch.hpp>
 #include <fsdp/core/error.hpp>
 #include <fsdp/device/cpu.hpp>
 #include <fsdp/train/cores.hpp>
@@ -37,7 +38,8 @@ consteval bool check_launch() {
 }
 
 /// Calls f(communicator) on every rank of Comm and returns the exit status. Throws InputError if the options are
-/// invalid or so many ranks cannot be started.
+/// invalid, so many ranks cannot be started, or ranks of this process alone are asked for in a job of several
+/// processes.
 template <class Comm, class F>
 int launch(const LaunchOptions& launch, F f) {
   comm::Options options;
@@ -53,6 +55,8 @@ int launch(const LaunchOptions& launch, F f) {
     return f(communicator);
   };
   if constexpr (starts_ranks<Comm>) {
+    comm::require_one_process("a program that starts its ranks itself",
+                              "start one process, or take a communicator over processes, such as MPI");
     require<InputError>(launch.ranks >= 1 && launch.ranks <= most_started_ranks, "--ranks ", launch.ranks,
                         ": a program starts 1 to ", most_started_ranks, " ranks itself");
     return Comm::run(static_cast<int>(launch.ranks), options, on_rank);
@@ -61,15 +65,10 @@ int launch(const LaunchOptions& launch, F f) {
   }
 }
 
-/// Returns the number of ranks that the launcher started, from Open MPI's environment variables; 1 without a launcher.
-/// Starts no communication.
-int launched_ranks();
-/// Returns this process's rank among them; 0 without a launcher. For output before the communicator exists.
-int launched_rank();
-/// Returns the number of ranks that `launch` will start or join.
+/// Returns the number of ranks that `launch` will start or join; starts no communication.
 template <class Comm>
 int planned_ranks(const LaunchOptions& launch) {
-  return starts_ranks<Comm> ? static_cast<int>(launch.ranks) : launched_ranks();
+  return starts_ranks<Comm> ? static_cast<int>(launch.ranks) : comm::launched_job().processes;
 }
 
 /// Returns how many of the ranks run on this machine and share its cores: the launcher's number, or else all of them.

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include <comm/ranks.hpp>
-#include <fsdp/checkpoint/directory_lock.hpp>
 #include <fsdp/checkpoint/folder.hpp>
 #include <fsdp/data/sampler.hpp>
 #include <fsdp/precision/loss_scale.hpp>
+#include <fsdp/train/checkpoint_dir.hpp>
 #include <fsdp/train/options.hpp>
 #include <fsdp/train/resumed.hpp>
 #include <fsdp/train/run_weights.hpp>
@@ -39,15 +39,14 @@ struct Loaded {
 /// Loads and saves checkpoints. All but the const functions are collective and throw an error of one rank on all.
 class RunCheckpoints {
  public:
-  /// `names_folder`: whether --model is a folder. `run`: the options to store; `windows`: number of training windows.
-  /// References must outlive it.
-  RunCheckpoints(const comm::Ranks& ranks, const TrainOptions& options, RunWeights weights, bool names_folder,
-                 RunRecord run, std::int64_t windows);
+  /// `dir`: this run's claim to --checkpoint-dir. `names_folder`: whether --model is a folder. `run`: the options to
+  /// store; `windows`: number of training windows. References must outlive it.
+  RunCheckpoints(const comm::Ranks& ranks, const TrainOptions& options, CheckpointDir dir, RunWeights weights,
+                 bool names_folder, RunRecord run, std::int64_t windows);
   ~RunCheckpoints();
 
-  /// Locks --checkpoint-dir for the lifetime of this object. Throws InputError if another run holds the lock or the
-  /// disk has no room for a checkpoint.
-  void lock();
+  /// Throws InputError unless all ranks can write into --checkpoint-dir and its disk has room for a checkpoint.
+  void require_folder();
 
   /// Loads weights and optimizer state from --resume, or else the initial weights: those of --model's folder, or random
   /// ones. Uses the deadline for disks.
@@ -76,12 +75,12 @@ class RunCheckpoints {
 
   comm::Ranks ranks_;
   const TrainOptions& options_;
+  CheckpointDir dir_;
   RunWeights weights_;
   bool names_folder_;
   RunRecord run_;
   std::int64_t windows_;
-  std::optional<checkpoint::DirectoryLock> lock_;  ///< on rank 0
-  std::map<std::string, std::string> damaged_;     ///< by folder: the error of a damaged checkpoint
+  std::map<std::string, std::string> damaged_;  ///< by folder: the error of a damaged checkpoint
   std::optional<std::filesystem::path> resumed_from_;
   checkpoint::SideFiles side_files_;  ///< on rank 0
   std::string path_;

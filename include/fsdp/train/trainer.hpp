@@ -55,16 +55,15 @@ class Trainer {
   using Comm = typename Model::Stack::Comm;
   using Device = typename Model::Stack::Device;
 
-  /// Options, source and communicator must outlive it.
+  /// Options, source and communicator must outlive it. `dir`: the claim to --checkpoint-dir; made here if left out.
   Trainer(Comm& communicator, const TrainOptions& options, const Model& model, const Source& source,
           typename Model::Stack::Sharding sharding, typename Model::Stack::Tiling tiling,
-          const Optimizer& optimizer = {})
+          const Optimizer& optimizer = {}, std::optional<CheckpointDir> dir = {})
       : communicator_(communicator),
         options_(options),
         model_(model),
         source_(source),
-        trace_(options.trace.empty() ? std::filesystem::path()
-                                     : report::trace_path(options.trace, communicator.rank())),
+        trace_(options.trace ? report::trace_path(*options.trace, communicator.rank()) : std::filesystem::path()),
         stack_text_(message(policy_text(sharding), " ", policy_text(communicator), " ",
                             policy_text<typename Model::Stack::Precision>(), " ", policy_text(tiling))),
         data_(agreed_data(communicator, options, model_, source)),
@@ -83,8 +82,9 @@ class Trainer {
         early_stop_(options.patience),
         log_(communicator, options),
         queued_(options, log_),
-        checkpoints_(communicator, options, RunWeights(training_), is_folder<typename Model::Config>(options.model),
-                     run_record(), source.training()) {}
+        checkpoints_(communicator, options, dir ? *std::move(dir) : CheckpointDir(communicator, options),
+                     RunWeights(training_), is_folder<typename Model::Config>(options.model), run_record(),
+                     source.training()) {}
 
   /// Returns the exit status: 0, or 128 + signal where one ended the run after a step. Throws DivergedError on all
   /// ranks where a loss, weight or optimizer state is not finite.
@@ -149,7 +149,7 @@ class Trainer {
   }
 
   void begin() {
-    checkpoints_.lock();
+    checkpoints_.require_folder();
     const std::vector<std::string> loaded = load();
     log_.open();
     if (!leads()) return;
@@ -268,7 +268,7 @@ class Trainer {
   }
   void save_as_asked(std::int64_t asked) {
     saves_asked_ = asked;
-    if (options_.checkpoint_dir.empty()) log_.line("SIGUSR1: nothing is saved without --checkpoint-dir");
+    if (!options_.checkpoint_dir) log_.line("SIGUSR1: nothing is saved without --checkpoint-dir");
     save();
   }
 

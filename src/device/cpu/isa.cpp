@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdlib>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include <fsdp/core/environment.hpp>
 #include <fsdp/core/error.hpp>
 #include <fsdp/device/cpu.hpp>
 
@@ -39,8 +39,8 @@ Isa best_of_machine() {
 Isa choose() {
   (void)asked_bf16_matmul();
   const Isa best = best_of_machine();
-  const char* const asked = std::getenv("TESSERA_ISA");
-  if (asked == nullptr) return best;
+  const std::string_view asked = environment("TESSERA_ISA");
+  if (asked.empty()) return best;
   std::string known;
   for (std::size_t i = 0; i < isa_names.size(); ++i) {
     known += (i == 0 ? "" : i + 1 < isa_names.size() ? ", " : " and ") + std::string(isa_names[i]);
@@ -64,9 +64,8 @@ std::string_view name_of(Isa isa) { return isa_names[static_cast<std::size_t>(is
 Isa detected_isa() { return current(); }
 
 Bf16Matmul asked_bf16_matmul() {
-  const char* const asked = std::getenv("TESSERA_BF16_MATMUL");
-  if (asked == nullptr) return Bf16Matmul::by_instruction_set;
-  const std::string_view way(asked);
+  const std::string_view way = environment("TESSERA_BF16_MATMUL");
+  if (way.empty()) return Bf16Matmul::by_instruction_set;
   require<InputError>(way == "native" || way == "float", "TESSERA_BF16_MATMUL is '", way, "'; native and float exist");
   return way == "native" ? Bf16Matmul::native : Bf16Matmul::by_float;
 }
@@ -90,10 +89,8 @@ std::string_view instruction_set() { return cpu::name_of(cpu::detected_isa()); }
 
 std::string bf16_environment() {
   std::string text;
-  for (const char* const name : {"TESSERA_BF16_MATMUL", "DNNL_MAX_CPU_ISA"}) {
-    const char* const value = std::getenv(name);
-    text += message(name, " = ", value == nullptr ? "" : value, "\n");
-  }
+  for (const char* const name : {"TESSERA_BF16_MATMUL", "DNNL_MAX_CPU_ISA"})
+    text += message(name, " = ", environment(name), "\n");
   return text;
 }
 

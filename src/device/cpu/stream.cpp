@@ -4,9 +4,9 @@
 #include <omp.h>
 
 #include <array>
-#include <cstdlib>
 #include <mutex>
 
+#include <fsdp/core/environment.hpp>
 #include <fsdp/core/error.hpp>
 #include <fsdp/device/cpu.hpp>
 
@@ -106,7 +106,7 @@ void run(const Matmul& matmul, const void* a, const void* b, void* c, void* scra
 }
 
 void limit_library() {
-  if (!is_lowered() || std::getenv("DNNL_MAX_CPU_ISA") != nullptr) return;
+  if (!is_lowered() || !environment("DNNL_MAX_CPU_ISA").empty()) return;
   constexpr std::array sets = {dnnl::cpu_isa::sse41, dnnl::cpu_isa::avx2, dnnl::cpu_isa::avx512_core,
                                dnnl::cpu_isa::avx512_core_bf16};
   dnnl::set_max_cpu_isa(sets[static_cast<std::size_t>(detected_isa())]);  // the first call counts

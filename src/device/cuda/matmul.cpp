@@ -11,6 +11,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include <fsdp/core/environment.hpp>
 #include <fsdp/device/cuda.hpp>
 
 #include "cache.hpp"
@@ -142,10 +143,7 @@ std::byte* aligned_workspace(Scratch scratch) {
   return reinterpret_cast<std::byte*>(begin);
 }
 
-bool wants_plain(bool asked) {
-  const char* const flag = std::getenv("TESSERA_CUDA_PLAIN");
-  return asked || (flag != nullptr && std::string_view(flag) == "1");
-}
+bool wants_plain(bool asked) { return asked || environment("TESSERA_CUDA_PLAIN") == "1"; }
 
 }  // namespace
 

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Environment variables.
+#pragma once
+
+#include <cstdlib>
+#include <string_view>
+
+namespace fsdp {
+
+/// Returns the value of an environment variable; empty if it is not set. A variable that is set to nothing counts as
+/// not set, as POSIX has it for those that it defines.
+inline std::string_view environment(const char* name) {
+  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
+  return value == nullptr ? std::string_view() : value;
+}
+
+}  // namespace fsdp

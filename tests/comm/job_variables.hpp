@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The environment that a launcher gives to a process.
+#pragma once
+
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace fsdp::comm {
+
+/// A job's variables are these and no others.
+class JobVariables {
+ public:
+  explicit JobVariables(const std::map<std::string, std::string>& values) {
+    for (const char* name : {"RANK",
+                             "WORLD_SIZE",
+                             "LOCAL_RANK",
+                             "LOCAL_WORLD_SIZE",
+                             "MASTER_ADDR",
+                             "MASTER_PORT",
+                             "TORCHELASTIC_USE_AGENT_STORE",
+                             "OMPI_COMM_WORLD_SIZE",
+                             "OMPI_COMM_WORLD_RANK",
+                             "OMPI_COMM_WORLD_LOCAL_SIZE",
+                             "MV2_COMM_WORLD_SIZE",
+                             "MV2_COMM_WORLD_RANK",
+                             "MV2_COMM_WORLD_LOCAL_SIZE",
+                             "MPI_LOCALNRANKS",
+                             "PMI_SIZE",
+                             "PMI_RANK",
+                             "PMIX_RANK",
+                             "PALS_RANKID",
+                             "JSM_NAMESPACE_SIZE",
+                             "JSM_NAMESPACE_RANK",
+                             "FLUX_JOB_SIZE",
+                             "FLUX_TASK_RANK",
+                             "SLURM_STEP_NUM_TASKS",
+                             "SLURM_STEP_ID",
+                             "SLURM_NTASKS",
+                             "SLURM_PROCID"}) {
+      const char* const before = std::getenv(name);
+      before_[name] = before == nullptr ? std::optional<std::string>() : before;
+      const auto found = values.find(name);
+      set(name, found == values.end() ? std::optional<std::string>() : found->second);
+    }
+  }
+  JobVariables(const JobVariables&) = delete;
+  JobVariables& operator=(const JobVariables&) = delete;
+  ~JobVariables() {
+    for (const auto& [name, value] : before_) set(name, value);
+  }
+
+ private:
+  static void set(const std::string& name, const std::optional<std::string>& value) {
+    if (value)
+      setenv(name.c_str(), value->c_str(), 1);
+    else
+      unsetenv(name.c_str());
+  }
+  std::map<std::string, std::optional<std::string>> before_;
+};
+
+}  // namespace fsdp::comm

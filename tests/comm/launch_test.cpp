@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <comm/launch.hpp>
+
+#include <map>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include <comm/rendezvous.hpp>
+
+#include "job_variables.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace fsdp::comm {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+/// "LAUNCHER: RANK of PROCESSES (VARIABLES)".
+std::string job_of(const Variables& variables) {
+  const JobVariables set(variables);
+  const LaunchedJob job = launched_job();
+  return message(job.launcher, ": ", job.rank, " of ", job.processes, " (", job.variables, ")");
+}
+
+const std::string alone = ": 0 of 1 ()";
+
+TEST(LaunchedJob, IsReadFromEachLaunchersVariables) {
+  EXPECT_EQ(job_of({}), alone);
+  EXPECT_EQ(job_of({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "2"}}),
+            "mpirun: 2 of 4 (OMPI_COMM_WORLD_SIZE)");
+  EXPECT_EQ(job_of({{"MV2_COMM_WORLD_SIZE", "4"}, {"MV2_COMM_WORLD_RANK", "2"}}),
+            "mpirun: 2 of 4 (MV2_COMM_WORLD_SIZE)");
+  EXPECT_EQ(job_of({{"PMI_SIZE", "4"}, {"PMI_RANK", "2"}}), "mpiexec: 2 of 4 (PMI_SIZE)");
+  EXPECT_EQ(job_of({{"SLURM_STEP_NUM_TASKS", "4"},
+                    {"SLURM_NTASKS", "4"},
+                    {"SLURM_STEP_ID", "0"},
+                    {"SLURM_PROCID", "2"},
+                    {"PMI_SIZE", "4"},
+                    {"PMI_RANK", "2"}}),
+            "srun: 2 of 4 (PMI_SIZE, SLURM_STEP_NUM_TASKS, SLURM_NTASKS)");
+  EXPECT_EQ(job_of({{"FLUX_JOB_SIZE", "4"}, {"FLUX_TASK_RANK", "2"}}), "flux: 2 of 4 (FLUX_JOB_SIZE)");
+  EXPECT_EQ(job_of({{"JSM_NAMESPACE_SIZE", "4"}, {"JSM_NAMESPACE_RANK", "2"}}), "jsrun: 2 of 4 (JSM_NAMESPACE_SIZE)");
+  EXPECT_EQ(job_of({{"WORLD_SIZE", "4"}, {"RANK", "2"}, {"LOCAL_RANK", "0"}}), "torchrun: 2 of 4 (WORLD_SIZE)");
+  EXPECT_EQ(job_of({{"WORLD_SIZE", "4"}, {"LOCAL_RANK", "2"}}), "torchrun: 2 of 4 (WORLD_SIZE)");
+}
+
+TEST(LaunchedJob, IsOneProcessWhereVariablesTellOfSomethingElse) {
+  const Variables batch_script{{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}};
+  EXPECT_EQ(job_of(batch_script), alone);
+  EXPECT_EQ(job_of({{"WORLD_SIZE", "4"}}), alone) << "of no process in particular";
+  EXPECT_EQ(job_of({{"WORLD_SIZE", ""}, {"RANK", ""}, {"SLURM_STEP_NUM_TASKS", ""}}), alone);
+  EXPECT_EQ(job_of({{"SLURM_STEP_NUM_TASKS", "many"}, {"PMI_SIZE", "-3"}, {"OMPI_COMM_WORLD_SIZE", "0"}}), alone);
+  EXPECT_EQ(job_of({{"WORLD_SIZE", "1"}, {"RANK", "0"}}), "torchrun: 0 of 1 (WORLD_SIZE)");
+  EXPECT_EQ(
+      job_of({{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_STEP_ID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}}),
+      "srun: 0 of 1 (SLURM_STEP_NUM_TASKS)");
+}
+
+TEST(LaunchedJob, IsTheInnermostLaunchers) {
+  EXPECT_EQ(job_of({{"OMPI_COMM_WORLD_SIZE", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "1"}}),
+            "mpirun: 0 of 1 (OMPI_COMM_WORLD_SIZE)");
+  EXPECT_EQ(job_of({{"WORLD_SIZE", "8"}, {"RANK", "5"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "1"}}),
+            "torchrun: 5 of 8 (WORLD_SIZE)");
+}
+
+TEST(LaunchedJob, ARankAboveZeroIsNotAlone) {
+  EXPECT_EQ(job_of({{"PMIX_RANK", "3"}}), "mpiexec: 3 of 4 (PMIX_RANK)");
+  EXPECT_EQ(job_of({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "3"}}), "srun: 3 of 4 (SLURM_PROCID)");
+  EXPECT_EQ(job_of({{"PMIX_RANK", "0"}}), alone);
+}
+
+TEST(RequireOneProcess, NamesTheVariablesAndWhatToDo) {
+  const JobVariables set({{"SLURM_STEP_NUM_TASKS", "4"}, {"PMI_SIZE", "4"}, {"PMI_RANK", "1"}});
+  EXPECT_EQ(
+      test::input_error_of([] { require_one_process("--comm threads:2", "leave --comm out"); }),
+      "--comm threads:2 in each of srun's 4 processes (PMI_SIZE, SLURM_STEP_NUM_TASKS) would train as many models; "
+      "leave --comm out, or unset PMI_SIZE, SLURM_STEP_NUM_TASKS if each is a run of its own");
+  EXPECT_EQ(
+      test::input_error_of([] { require_joined(launched_job()); }),
+      "srun started 4 processes (PMI_SIZE, SLURM_STEP_NUM_TASKS), and MPI sees one: each would train a model of its "
+      "own; start them with mpirun, or with srun --mpi=pmix, or unset PMI_SIZE, SLURM_STEP_NUM_TASKS if each is a "
+      "run of its own");
+  EXPECT_INPUT_ERROR(torchrun_place(), "a rank of NCCL alone in each of srun's 4 processes");
+}
+
+}  // namespace
+}  // namespace fsdp::comm
