@@ -3,20 +3,21 @@
 //
 // Prints the falling loss every 30 steps.
 //
-// Try next: change the number of ranks in Comm::run; change Untiled to fsdp::tiling::TokensPerTile<8>; add
+// Try next: change .ranks; change Untiled to fsdp::tiling::TokensPerTile<8>; add
 // .micro_batches = 2 after .sequence_length = length, and pass two batches to each step.
 #include <cstdio>
 #include <vector>
 
 #include <comm/threads.hpp>
 #include <fsdp/models/llama.hpp>
+#include <fsdp/train/launch.hpp>
 #include <fsdp/train/training.hpp>
 
 using Comm = fsdp::comm::Threads<>;
 using Model = fsdp::Llama<fsdp::Stack<fsdp::FullyShard<>, Comm, fsdp::Bf16Mixed, fsdp::tiling::Untiled>>;
 
 int main() {
-  return Comm::run(2, {}, [](Comm& communicator) {
+  return fsdp::train::launch<Comm>({.ranks = 2}, [](Comm& communicator) {
     constexpr int length = 32;
     fsdp::train::Training<Model> training(communicator, Model(fsdp::llama_preset("tiny")), {.sequence_length = length});
     training.initialize(1);

@@ -11,6 +11,7 @@
 
 #include <comm/threads.hpp>
 #include <fsdp/models/llama.hpp>
+#include <fsdp/train/launch.hpp>
 #include <fsdp/train/training.hpp>
 
 #include "counting.hpp"
@@ -19,8 +20,8 @@ using Comm = mine::Counting<fsdp::comm::Threads<>>;
 using Model = fsdp::Llama<fsdp::Stack<fsdp::FullyShard<>, Comm, fsdp::Bf16Mixed, fsdp::tiling::Untiled>>;
 
 int main() {
-  for (const int ranks : {1, 2, 3, 4})
-    Comm::run(ranks, {}, [](Comm& communicator) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    const int status = fsdp::train::launch<Comm>({.ranks = ranks}, [](Comm& communicator) {
       constexpr int length = 32;
       const Model model(fsdp::llama_preset("tiny"));
       fsdp::train::Training<Model> training(communicator, model, {.sequence_length = length, .threads = 1});
@@ -38,4 +39,6 @@ int main() {
                   static_cast<long long>(after.reductions - before.reductions),
                   static_cast<double>(after.reduced_bytes - before.reduced_bytes) / parameters);
     });
+    if (status != 0) return status;
+  }
 }

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <string_view>
 #include <utility>
 
 #include <fsdp/core/error.hpp>
@@ -18,6 +19,8 @@ using fsdp::Tensor;
 
 /// A Batch (see fsdp/nn/batch.hpp). A target of NaN is unknown and does not count.
 struct Batch {
+  static constexpr std::string_view unit = "points";  // of time: what the log counts
+
   Tensor<const float> inputs;   // [T, F]
   Tensor<const float> targets;  // [T, O]
   std::int64_t sequences = 0;

@@ -51,7 +51,9 @@ int main(int argc, char** argv) {
   return fsdp::train::launch<Comm>(options.launch, [&](Comm& communicator) {
     const Model model(forecaster::Config{});
     const forecaster::Seasons source{.series = model.config().series, .length = options.seq_len};
-    fsdp::train::Trainer<Model, forecaster::Seasons>(communicator, options, model, source, {}, {}).run();
-    draw(communicator, model, folder + "/step-00000060", source);
+    using Trainer = fsdp::train::Trainer<Model, forecaster::Seasons>;
+    const int status = Trainer(communicator, options, model, source, {}, {}).run();
+    if (status == 0) draw(communicator, model, folder + "/step-00000060", source);
+    return status;  // not 0 where a signal ended the training
   });
 }

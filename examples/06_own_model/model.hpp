@@ -105,8 +105,7 @@ class Forecaster {
   int blocks() const { return static_cast<int>(config_.layers); }
   Block block(int) const {
     const std::int64_t alive = units_.recompute ? 1 : config_.layers;  // blocks whose activations are kept at once
-    return {{},
-            {{},
+    return {{{},
              {{}, config_.hidden, config_.heads, config_.heads, head_dim(), 1e-5f},
              {{}, config_.hidden, config_.intermediate, 1e-5f, alive}},
             units_.recompute};

@@ -31,7 +31,8 @@ int train(int ranks, const fsdp::RunTimeSharded& strategy, const std::string& fo
   return fsdp::train::launch<Comm>(options.launch, [&](Comm& communicator) {
     const forecaster::Seasons source{.length = options.seq_len};
     const Model model(forecaster::Config{.series = source.series});
-    fsdp::train::Trainer<Model, forecaster::Seasons>(communicator, options, model, source, strategy, {}).run();
+    using Trainer = fsdp::train::Trainer<Model, forecaster::Seasons>;
+    return Trainer(communicator, options, model, source, strategy, {}).run();
   });
 }
 

@@ -11,13 +11,14 @@
 #include <comm/mpi.hpp>
 #include <fsdp/core/identity.hpp>
 #include <fsdp/models/llama.hpp>
+#include <fsdp/train/launch.hpp>
 #include <fsdp/train/training.hpp>
 
 using Comm = fsdp::comm::Mpi<>;
 using Model = fsdp::Llama<fsdp::Stack<fsdp::FullyShard<>, Comm, fsdp::Bf16Mixed, fsdp::tiling::Untiled>>;
 
 int main() {
-  return Comm::run({}, [](Comm& communicator) {
+  return fsdp::train::launch<Comm>({}, [](Comm& communicator) {
     constexpr int length = 32;
     std::printf("rank %d of %d on %s\n", communicator.rank(), communicator.size(), fsdp::machine_name().c_str());
     std::fflush(stdout);

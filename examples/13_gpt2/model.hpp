@@ -100,8 +100,7 @@ class Gpt2 {
   Block block(int) const {
     const double deviation = 0.02 / std::sqrt(2.0 * static_cast<double>(config_.n_layer));
     const std::int64_t alive = units_.recompute ? 1 : config_.n_layer;  // blocks whose activations are kept together
-    return {{},
-            {{},
+    return {{{},
              {{}, config_.n_embd, config_.n_head, eps(), deviation},
              {{}, config_.n_embd, config_.intermediate(), eps(), deviation, alive}},
             units_.recompute};

@@ -10,12 +10,15 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <type_traits>
 
 #include <comm/monitor.hpp>
+#include <fsdp/core/bf16.hpp>
 #include <fsdp/core/dtype.hpp>
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/has_member.hpp>
 #include <fsdp/core/tensor.hpp>
 
 namespace fsdp::comm {
@@ -48,6 +51,34 @@ concept AsyncRequest = std::movable<R> && !std::copyable<R> && std::default_init
   request.wait();
 };
 
+namespace detail {
+
+template <class C, class T>
+concept Gathers = requires(C c, std::span<const Segment<T>> segments) {
+  { c.all_gather(segments) } -> std::same_as<typename C::Request>;
+};
+
+template <class C>
+concept Scatters = requires(C c, std::span<const Segment<float>> segments, Write write) {
+  { c.template reduce_scatter<float>(segments, write) } -> std::same_as<typename C::Request>;
+};
+
+/// A reduce_scatter that does not take Contributions, or one that returns what the other does.
+template <class C>
+concept ScattersSpent = !requires(C c, std::span<const Segment<float>> segments, Write write, Contributions spent) {
+  c.template reduce_scatter<float>(segments, write, spent);
+}
+|| requires(C c, std::span<const Segment<float>> segments, Write write, Contributions spent) {
+  { c.template reduce_scatter<float>(segments, write, spent) } -> std::same_as<typename C::Request>;
+};
+
+template <class C>
+concept Reduces = requires(C c, std::span<const Segment<float>> segments) {
+  { c.template all_reduce<float>(segments) } -> std::same_as<typename C::Request>;
+};
+
+}  // namespace detail
+
 /// A communication backend. One object belongs to one rank. All calls are collective: all ranks make the same calls in
 /// the same order.
 ///  - all_gather: gathers every `local` into its place in every rank's `full`.
@@ -60,15 +91,13 @@ concept AsyncRequest = std::movable<R> && !std::copyable<R> && std::default_init
 ///  - reduce: reduces a few values (losses, counts, norms) in rank order. Blocks.
 ///  - split: ranks with equal `color` form a new communicator, ordered by their rank here.
 template <class C>
-concept Communicator = std::movable<C> && AsyncRequest<typename C::Request> &&
-    requires(C c, const C constant, std::span<const Segment<float>> segments, std::span<double> values,
-             std::span<std::int64_t> counts, std::span<std::byte> bytes, Write write, Reduction reduction) {
+concept Communicator = std::movable<C> && AsyncRequest<typename C::Request> && detail::Gathers<C, float> &&
+    detail::Gathers<C, bf16> && detail::Scatters<C> && detail::ScattersSpent<C> && detail::Reduces<C> &&
+    requires(C c, const C constant, std::span<double> values, std::span<std::int64_t> counts,
+             std::span<std::byte> bytes, Reduction reduction) {
   typename C::Device;
   { constant.rank() } -> std::convertible_to<int>;
   { constant.size() } -> std::convertible_to<int>;
-  { c.all_gather(segments) } -> std::same_as<typename C::Request>;
-  { c.template reduce_scatter<float>(segments, write) } -> std::same_as<typename C::Request>;
-  { c.template all_reduce<float>(segments) } -> std::same_as<typename C::Request>;
   c.reduce(values, reduction);
   c.reduce(counts, reduction);
   c.broadcast(bytes, int{});
@@ -89,6 +118,50 @@ concept QueuedCommunicator = requires(C c, typename C::Request request, const ty
   { request.done() } -> std::same_as<typename C::Device::Event>;
   c.wait_for(event);
 };
+
+namespace detail {
+
+FSDP_HAS_MEMBER(scratch_bytes)
+FSDP_HAS_MEMBER(scratch_bytes_for)
+FSDP_HAS_MEMBER(shared_memory)
+FSDP_HAS_MEMBER(can_be_captured)
+FSDP_HAS_MEMBER(device_for_each_rank)
+
+/// Whether the optional members that a backend has are of their types; docs/joints/communicator.md lists them.
+template <class C>
+consteval bool check_optional_parts() {
+  static_assert(
+      !has_scratch_bytes<C>() ||
+          requires(const C c) {
+            { c.scratch_bytes() } -> std::same_as<std::int64_t>;
+          },
+      "fsdp: a communicator has a scratch_bytes that is no std::int64_t scratch_bytes() const, the bytes that it holds "
+      "now, which plans count");
+  static_assert(
+      !has_scratch_bytes_for<C>() || requires { static_cast<std::int64_t (*)(int)>(&C::scratch_bytes_for); },
+      "fsdp: a communicator has a scratch_bytes_for that is no static std::int64_t scratch_bytes_for(int ranks), the "
+      "bytes that it would hold, which plans count");
+  static_assert(
+      !requires { &C::shared_memory; } ||
+          requires(C c, std::int64_t bytes) {
+            { c.shared_memory(bytes) } -> std::same_as<std::shared_ptr<std::byte>>;
+          },
+      "fsdp: a communicator has a shared_memory that is no std::shared_ptr<std::byte> shared_memory(std::int64_t "
+      "bytes)");
+  static_assert(
+      !has_can_be_captured<C>() || requires { typename std::bool_constant<C::can_be_captured>; },
+      "fsdp: a communicator has a can_be_captured that is no static constexpr bool");
+  static_assert(
+      !has_device_for_each_rank<C>() || requires { typename std::bool_constant<C::device_for_each_rank>; },
+      "fsdp: a communicator has a device_for_each_rank that is no static constexpr bool");
+  if constexpr (requires { typename C::Request; })
+    static_assert(
+        !requires { &C::Request::progress; } || requires(typename C::Request request) { request.progress(); },
+        "fsdp: a communicator's Request has a progress that is no void progress()");
+  return true;
+}
+
+}  // namespace detail
 
 /// Explains in static_assert messages what a type lacks to be a communication backend. Call it where the type is first
 /// used.
@@ -111,18 +184,21 @@ consteval bool check_communicator() {
       },
       "fsdp: a communicator lacks int rank() const or int size() const");
   static_assert(
-      requires(C c, std::span<const Segment<float>> segments) { c.all_gather(segments); },
-      "fsdp: a communicator lacks Request all_gather(std::span<const Segment<T>>); see comm/communicator.hpp");
+      detail::Gathers<C, float> && detail::Gathers<C, bf16>,
+      "fsdp: a communicator lacks template <class T> Request all_gather(std::span<const Segment<T>>), which starts it "
+      "and returns the Request that waits for it; see comm/communicator.hpp");
   static_assert(
-      requires(C c, std::span<const Segment<float>> segments, Write write) {
-        c.template reduce_scatter<float>(segments, write);
-      },
+      detail::Scatters<C>,
       "fsdp: a communicator lacks template <class Wire> Request reduce_scatter(std::span<const Segment<float>>, "
-      "Write); it sums in float, in rank order");
+      "Write), which sums in float, in rank order, and returns the Request that waits for it");
   static_assert(
-      requires(C c, std::span<const Segment<float>> segments) { c.template all_reduce<float>(segments); },
-      "fsdp: a communicator lacks template <class Wire> Request all_reduce(std::span<const Segment<float>>); it is "
-      "a reduce_scatter and an all_gather in place");
+      detail::ScattersSpent<C>,
+      "fsdp: a communicator's reduce_scatter takes Contributions as its third argument and returns no Request; return "
+      "the Request that waits for the sum");
+  static_assert(
+      detail::Reduces<C>,
+      "fsdp: a communicator lacks template <class Wire> Request all_reduce(std::span<const Segment<float>>), which is "
+      "a reduce_scatter and an all_gather in place and returns the Request that waits for both");
   static_assert(
       requires(C c, std::span<double> values, std::span<std::int64_t> counts, Reduction reduction) {
         c.reduce(values, reduction);
@@ -147,6 +223,7 @@ consteval bool check_communicator() {
         { c.monitor() } -> std::same_as<Monitor&>;
       },
       "fsdp: a communicator lacks Monitor& monitor(), where comm/collectives.hpp keeps options, times and records");
+  static_assert(detail::check_optional_parts<C>());
   static_assert(
       !C::Device::asynchronous || QueuedCommunicator<C>,
       "fsdp: a communicator of an asynchronous device lacks after(event), wait_for(event) or Request::done(), "

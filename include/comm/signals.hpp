@@ -1,26 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Deferred signals: SIGTERM and SIGINT ask a long run to end, SIGUSR1 asks it to save.
+/// Deferred signals: SIGTERM, SIGINT and SIGHUP ask a long run to end, SIGUSR1 asks it to save.
 ///
 /// The handler only records the signal. Ranks receive signals at different moments, so a run must agree on its reaction
 /// over all ranks (module/count_exchange.hpp).
 #pragma once
 
 #include <cstdint>
+#include <string>
+
+#include <fsdp/core/error.hpp>
 
 namespace fsdp::comm {
 
+/// Thrown where a signal ends work that has no step to finish. The program ends with status 128 + signal.
+class StoppedError : public Error {
+ public:
+  /// The sentence: "SIGTERM: " and what became of the work.
+  StoppedError(int signal, const std::string& sentence) : Error(sentence), signal_(signal) {}
+  int signal() const { return signal_; }
+
+ private:
+  int signal_;
+};
+
 /// The signals received since the first CatchSignals was made.
 struct Asked {
-  int stop = 0;            ///< SIGTERM or SIGINT: the run should end; 0: neither came
+  int stop = 0;            ///< the first signal that asks the run to end; 0: none came
   std::int64_t saves = 0;  ///< number of SIGUSR1 received
 
   friend bool operator==(const Asked&, const Asked&) = default;
 };
 
 /// Records this process's signals while at least one instance lives; restores the previous handlers afterwards. A
-/// second SIGTERM or SIGINT ends the process at once, with status 128 + signal. Ranks that are threads have one
-/// instance each.
+/// second SIGTERM or SIGINT ends the process at once, with status 128 + signal; a SIGHUP never does, since a lost
+/// terminal sends several. A SIGHUP that was ignored before, as under nohup, stays ignored; SIGINT and SIGTERM do not,
+/// since shells ignore SIGINT in whatever a script starts with `&`. Writing into a pipe without a reader is an error
+/// (EPIPE) meanwhile, no signal. Ranks that are threads have one instance each.
 class CatchSignals {
  public:
   CatchSignals();
@@ -30,9 +46,13 @@ class CatchSignals {
 
   /// Returns what was received so far. Any thread may call it.
   Asked asked() const;
+  /// Records a stop as if `signal` had come: SIGPIPE, where writing showed that the reader is gone.
+  void ask_to_stop(int signal) const;
+  /// Throws StoppedError "SIGTERM: `then`" if a stop was asked for.
+  void throw_if_stopped(const std::string& then) const;
 };
 
-/// Returns "SIGTERM" or "SIGINT".
+/// Returns "SIGTERM", "SIGINT", "SIGHUP" or "SIGPIPE".
 const char* name_of_stop(int signal);
 
 }  // namespace fsdp::comm

@@ -34,7 +34,9 @@ template <class Policy>
 consteval bool check_tiling() {
   static_assert(std::copyable<Policy>, "fsdp: a tiling policy is copied to every rank; give it a copy constructor");
   static_assert(
-      requires(const Policy policy, const Problem& problem) { policy.plan(problem); },
+      requires(const Policy policy, const Problem& problem) {
+        { policy.plan(problem) } -> std::same_as<TilePlan>;
+      },
       "fsdp: a tiling policy lacks TilePlan plan(const Problem&) const; see tiling/policies.hpp");
   return Tiling<Policy>;
 }

@@ -6,6 +6,7 @@
 
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/nearest.hpp>
+#include <fsdp/core/terminal_text.hpp>
 #include <fsdp/models/llama_config.hpp>
 #include <fsdp/train/model_choice.hpp>
 #include <fsdp/train/ranges.hpp>
@@ -59,8 +60,8 @@ void bind(train::FlagSet& flags, Chat& command) {
 /// Converts the name of a type for exported weights.
 void from_text(std::string_view flag, std::string_view text, ExportType& value) {
   const std::vector<std::string> names = {"f32", "bf16", "f16"};
-  require<InputError>(std::ranges::find(names, text) != names.end(), "--", flag, " ", text, " is not known; ",
-                      suggestion(text, names));
+  require<InputError>(std::ranges::find(names, text) != names.end(), "--", flag, " ", shortened(text),
+                      " is not known; ", suggestion(text, names));
   value.dtype = text == "f32" ? DType::f32 : text == "bf16" ? DType::bf16 : DType::f16;
 }
 std::string to_text(ExportType value) { return std::string(name_of(value.dtype)); }

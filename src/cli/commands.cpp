@@ -8,6 +8,7 @@
 
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/nearest.hpp>
+#include <fsdp/core/terminal_text.hpp>
 
 #include "train/parsed.hpp"
 
@@ -150,7 +151,8 @@ Command parse(int argc, const char* const* argv) {
     throw InputError(
         "no command was given; known: train, eval, generate, chat, export, inspect, tokenize, plot, bench, stacks. See "
         "--help");
-  throw InputError(message("unknown command '", extras.front(), "'; ", suggestion(extras.front(), command_names)));
+  throw InputError(
+      message("unknown command '", shortened(extras.front()), "'; ", suggestion(extras.front(), command_names)));
 }
 
 }  // namespace fsdp::cli

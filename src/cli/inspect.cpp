@@ -15,6 +15,7 @@
 #include <fsdp/checkpoint/inspect.hpp>
 #include <fsdp/checkpoint/side_files.hpp>
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/terminal_text.hpp>
 #include <fsdp/report/byte_progress.hpp>
 #include <fsdp/report/report.hpp>
 #include <fsdp/text/chat.hpp>
@@ -108,13 +109,13 @@ class Inspection {
     print(message("step      ", folder_.string(), "\n"));
     if (!part([&] { look_at_bytes(); })) return status();
     part([&] { print(trained_text()); });
-    part([&] { look_at_values(checkpoint::WeightFiles::open(folder_, warn).files()); });
+    part([&] { look_at_values(checkpoint::WeightFiles::open(folder_, print_warning).files()); });
     part([&] { look_at_states(); });
     return status();
   }
 
  private:
-  static void print(const std::string& text) { std::fputs(text.c_str(), stdout); }
+  static void print(const std::string& text) { print_text(stdout, text); }
 
   int status() const { return problems_.empty() ? 0 : 2; }
 
@@ -182,13 +183,13 @@ class Inspection {
     std::optional<checkpoint::WeightFiles> weights;
     part([&] {
       if (checkpoint::holds_weights(folder_))
-        weights = checkpoint::WeightFiles::open(folder_, config ? checkpoint::Warn() : warn);
+        weights = checkpoint::WeightFiles::open(folder_, config ? checkpoint::Warn() : print_warning);
       else
         print("weights   none: a run starts from random ones\n");
     });
     if (!weights) return;
     print(weights_text(*weights));
-    if (config) part([&] { checkpoint::open_model(folder_, read_listed, warn); });
+    if (config) part([&] { checkpoint::open_model(folder_, read_listed, print_warning); });
     part([&] { look_at_values(weights->files()); });
   }
 
@@ -228,7 +229,7 @@ class Inspection {
   }
 
   std::string trained_text() const {
-    const auto saved = checkpoint::Checkpoint::open(folder_, read_listed, warn);
+    const auto saved = checkpoint::Checkpoint::open(folder_, read_listed, print_warning);
     return message("trained   ", saved.state().step, " steps, ", saved.state().tokens, " tokens\n");
   }
 
@@ -238,13 +239,14 @@ class Inspection {
 };
 
 int list_steps(const std::string& folder, bool quick) {
-  const auto steps = checkpoint::steps_in(folder, warn);
+  const auto steps = checkpoint::steps_in(folder, print_warning);
   int status = 0;
-  std::printf("folder    %s, %zu checkpoint%s\n", folder.c_str(), steps.size(), steps.size() == 1 ? "" : "s");
+  print_text(stdout,
+             message("folder    ", folder, ", ", steps.size(), " checkpoint", steps.size() == 1 ? "\n" : "s\n"));
   for (const std::filesystem::path& step : steps)
     if (Inspection(step, quick).run_as_one_of_many() != 0) status = 2;
-  std::printf("%s          tessera inspect %s tells of its model and what it takes to train\n",
-              status == 0 ? "problems  none\n" : "", steps.front().c_str());
+  print_text(stdout, message(status == 0 ? "problems  none\n" : "", "          tessera inspect ",
+                             steps.front().string(), " tells of its model and what it takes to train\n"));
   return status;
 }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The program: reads the command line, picks a compiled stack, runs the sub-command.
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -17,6 +20,7 @@
 #include "cli/commands.hpp"
 #include "cli/folders.hpp"
 #include "cli/plot.hpp"
+#include "cli/stack_lines.hpp"
 #include "cli/support.hpp"
 #include "cli/tokenize.hpp"
 #include "cli/version.hpp"
@@ -71,13 +75,11 @@ stacks::CompiledStack find_stack(const cli::StackChoice& asked) {
                                           : message(" (it was built without ", comm, ")");
   const std::string offload =
       asked.offload == cli::OffloadChoice::none ? "" : ":offload=" + cli::name_of(asked.offload);
-  throw InputError(message(
-      "this program was compiled without the stack ", sharding, offload, " / ", comm, " / ", precision, why,
-      "; the nearest is ", closest, ". It has:", known, "\nAnother is compiled by these lines:\n",
-      "  #include <comm/threads.hpp>\n  #include <fsdp/fsdp.hpp>\n",
-      "  using Stack = fsdp::Stack<fsdp::Zero3, fsdp::comm::Threads<>, fsdp::Bf16Mixed, "
-      "fsdp::tiling::RunTime>;\n",
-      "  int main(int argc, char** argv) {\n", "    return fsdp::train_main<fsdp::Llama<Stack>>(argc, argv); }"));
+  const std::optional<std::string> in_cmake = cli::cmake_name(asked);
+  throw InputError(message("this program was compiled without the stack ", sharding, offload, " / ", comm, " / ",
+                           precision, why, "; the nearest is ", closest, ". It has:", known, "\n",
+                           in_cmake ? message("CMake adds it by -DTESSERA_STACKS=\"default;", *in_cmake, "\". ") : "",
+                           "A trainer alone is compiled by these lines:\n", cli::stack_lines(asked)));
 }
 
 /// Says how several processes become one job.
@@ -171,5 +173,6 @@ struct Run {
 }  // namespace fsdp
 
 int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_DFL);  // a parent may have left it ignored, and `tessera generate | head` would go on
   return fsdp::train::run_program([&] { return std::visit(fsdp::Run{}, fsdp::cli::parse(argc, argv)); });
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/terminal_text.hpp>
 
 #include "report/plot.hpp"
 
@@ -18,11 +19,9 @@ namespace {
 constexpr std::size_t most_named = 10;  // lines to warn about in each file
 
 void warn_of(const report::PlottedRun& run) {
-  for (std::size_t i = 0; i < run.left_out.size() && i < most_named; ++i)
-    std::fprintf(stderr, "tessera: warning: %s; left out\n", run.left_out[i].c_str());
+  for (std::size_t i = 0; i < run.left_out.size() && i < most_named; ++i) print_warning(run.left_out[i] + "; left out");
   if (run.left_out.size() > most_named)
-    std::fprintf(stderr, "tessera: warning: %s: %zu more lines like these\n", run.name.c_str(),
-                 run.left_out.size() - most_named);
+    print_warning(message(run.name, ": ", run.left_out.size() - most_named, " more lines like these"));
 }
 
 }  // namespace
@@ -38,7 +37,7 @@ int run_plot(const Plot& command) {
   require<InputError>(out.is_open(), "--out ", command.out, ": cannot be written: ", std::strerror(errno));
   out << report::svg_of(runs) << std::flush;
   require<InputError>(out.good(), "--out ", command.out, ": cannot be written (is the disk full?)");
-  std::printf("%s\n", command.out.c_str());
+  print_text(stdout, command.out + "\n");
   return 0;
 }
 

@@ -9,6 +9,7 @@
 
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/nearest.hpp>
+#include <fsdp/core/terminal_text.hpp>
 #include <fsdp/train/byte_count.hpp>
 #include <fsdp/train/ranges.hpp>
 
@@ -25,7 +26,7 @@ const std::vector<std::string> tiling_names = {"off", "tiles:N", "tokens:N", "bu
 const std::vector<std::string> comm_names = {"self", "threads:N", "mpi", "nccl"};
 
 [[noreturn]] void unknown(std::string_view flag, std::string_view text, const std::vector<std::string>& names) {
-  throw InputError(message("--", flag, " ", text, " is not known; ", suggestion(text, names)));
+  throw InputError(message("--", flag, " ", shortened(text), " is not known; ", suggestion(text, names)));
 }
 
 constexpr std::int64_t most_int = std::numeric_limits<std::int32_t>::max();  // the policies' numbers are int
@@ -41,8 +42,8 @@ std::int64_t number_after(std::string_view text, std::string_view prefix, std::i
   if (end != digits.data() + digits.size()) return 0;
   const bool positive = error == std::errc() ? number >= 1 : digits.front() != '-';
   if (digits.empty() || !positive) return 0;
-  require<InputError>(error == std::errc() && number <= most, "--", flag, " ", given, ": the number must be at most ",
-                      most);
+  require<InputError>(error == std::errc() && number <= most, "--", flag, " ", shortened(given),
+                      ": the number must be at most ", most);
   return number;
 }
 

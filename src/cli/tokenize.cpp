@@ -6,7 +6,9 @@
 #include <cstdio>
 #include <string>
 
+#include <comm/signals.hpp>
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/terminal_text.hpp>
 #include <fsdp/report/byte_progress.hpp>
 #include <fsdp/report/report.hpp>
 
@@ -17,10 +19,12 @@ int run_tokenize(const Tokenize& command) {
   request.inputs.assign(command.inputs.begin(), command.inputs.end());
   request.tokenizer = command.tokenizer;
   data::Tokenizing tokenizing(request);
+  const comm::CatchSignals signals;
   const auto begin = std::chrono::steady_clock::now();
   const data::Tokenized made = [&] {
     report::ByteProgress progress("tokenizing");
     return tokenizing.write(command.out, [&](const data::TokenizeProgress& at) {
+      signals.throw_if_stopped("tokenization is incomplete; run `tessera tokenize` again, it resumes");
       progress.show(at.bytes, at.all_bytes, message(", ", report::count_text(at.tokens), " tokens"));
     });
   }();
@@ -43,7 +47,8 @@ int run_tokenize(const Tokenize& command) {
   if (made.replaced_bytes > 0)
     text +=
         message("U+FFFD    ", report::count_text(made.replaced_bytes), " bytes are not UTF-8 and were read as it\n");
-  return std::fputs(text.c_str(), stdout) >= 0 ? 0 : 1;
+  print_text(stdout, text);
+  return 0;
 }
 
 }  // namespace fsdp::cli

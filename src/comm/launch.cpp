@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include <comm/monitor.hpp>
+#include <comm/signals.hpp>
 #include <fsdp/core/environment.hpp>
 #include <fsdp/core/error.hpp>
 
@@ -110,6 +111,7 @@ void require_joined(const LaunchedJob& job) {
 }
 
 int exit_status_of(const std::exception& error) {
+  if (const auto* const stopped = dynamic_cast<const StoppedError*>(&error)) return 128 + stopped->signal();
   const bool can_be_mended =
       dynamic_cast<const InputError*>(&error) != nullptr || dynamic_cast<const MemoryError*>(&error) != nullptr;
   if (can_be_mended) return ExitStatus::bad_input;

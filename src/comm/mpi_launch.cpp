@@ -7,6 +7,7 @@
 #include <string>
 
 #include <comm/mpi.hpp>
+#include <fsdp/core/terminal_text.hpp>
 
 #include "messages.hpp"
 #include "waiting_now.hpp"
@@ -19,8 +20,7 @@ namespace {
 void print_failure(int rank, const std::string& what) {
   std::signal(SIGTERM, SIG_DFL);
   const std::string prefix = message("rank ", rank);
-  const std::string line = (what.starts_with(prefix) ? "" : prefix + ": ") + what + "\n";
-  std::fputs(line.c_str(), stderr);
+  print_text(stderr, (what.starts_with(prefix) ? "" : prefix + ": ") + sentence(what) + "\n");
   std::fflush(stderr);
 }
 
@@ -42,7 +42,7 @@ int run_mpi(const Options& options, const std::function<int(std::unique_ptr<MpiR
     // An error that is the same on every rank is printed once, and all processes end normally.
     const std::string what = error.what();
     if (process.agree(std::as_bytes(std::span(what)))) {
-      if (rank == 0) std::fprintf(stderr, "%s\n", what.c_str());
+      if (rank == 0) print_text(stderr, sentence(what) + "\n");
       return exit_status_of(error);
     }
     print_failure(rank, what);

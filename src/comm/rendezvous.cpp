@@ -8,6 +8,7 @@
 #include <comm/launch.hpp>
 #include <fsdp/core/environment.hpp>
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/terminal_text.hpp>
 
 #include "rendezvous_message.hpp"
 
@@ -26,7 +27,7 @@ int number(const char* name, std::string_view text, int least, int most) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   require<InputError>(error == std::errc() && end == text.data() + text.size() && value >= least && value <= most, name,
-                      " is '", text, "'; it must be a number from ", least, " to ", most);
+                      " is '", shortened(text), "'; it must be a number from ", least, " to ", most);
   return value;
 }
 

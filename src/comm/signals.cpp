@@ -19,10 +19,16 @@ namespace {
 std::atomic<const Monitor*> waiting_in = nullptr;
 std::atomic<int> rank_of_process = -1;  ///< set if a launcher may end this process
 std::atomic<int> catching = 0;          ///< number of live CatchSignals
-std::atomic<int> stop_asked = 0;
+std::atomic<int> stop_asked = 0;        ///< the first signal that asked for it
+std::atomic<bool> terminated = false;   ///< whether SIGTERM or SIGINT came
 std::atomic<std::int64_t> saves_asked = 0;
 static_assert(std::atomic<const Monitor*>::is_always_lock_free && std::atomic<int>::is_always_lock_free &&
-              std::atomic<std::int64_t>::is_always_lock_free);
+              std::atomic<bool>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
+
+void record_stop(int signal) {
+  int none = 0;
+  stop_asked.compare_exchange_strong(none, signal);
+}
 
 /// A line of text, built without allocation or locks, as a signal handler requires.
 class Line {
@@ -83,7 +89,9 @@ extern "C" void on_signal(int signal, siginfo_t* from, void*) {
     saves_asked.fetch_add(1);
     return;
   }
-  const bool again = stop_asked.exchange(signal) != 0;
+  record_stop(signal);
+  if (signal == SIGHUP) return;
+  const bool again = terminated.exchange(true);
   const bool ends = again || catching.load() == 0;
   if (signal == SIGTERM && rank_of_process.load() >= 0 && (ends || from->si_pid == getppid()))
     report_termination(ends ? "" : "; the step ends and is saved if the launcher waits so long");
@@ -98,7 +106,7 @@ void install(int signal) {
   sigaction(signal, &action, nullptr);
 }
 
-constexpr std::array caught = {SIGTERM, SIGINT, SIGUSR1};
+constexpr std::array caught = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGPIPE};
 std::array<struct sigaction, caught.size()> before;
 std::mutex installing;
 
@@ -109,10 +117,16 @@ CatchSignals::CatchSignals() {
   if (catching.load() == 0) {
     for (std::size_t i = 0; i < caught.size(); ++i) sigaction(caught[i], nullptr, &before[i]);
     stop_asked.store(0);
+    terminated.store(false);
     saves_asked.store(0);
   }
   catching.fetch_add(1);
-  for (const int signal : caught) install(signal);
+  for (std::size_t i = 0; i < caught.size(); ++i) {
+    if (caught[i] == SIGPIPE && before[i].sa_handler == SIG_DFL)
+      std::signal(SIGPIPE, SIG_IGN);
+    else if (caught[i] != SIGPIPE && (caught[i] != SIGHUP || before[i].sa_handler != SIG_IGN))
+      install(caught[i]);
+  }
 }
 
 CatchSignals::~CatchSignals() {
@@ -123,7 +137,20 @@ CatchSignals::~CatchSignals() {
 
 Asked CatchSignals::asked() const { return {.stop = stop_asked.load(), .saves = saves_asked.load()}; }
 
-const char* name_of_stop(int signal) { return signal == SIGINT ? "SIGINT" : "SIGTERM"; }
+void CatchSignals::ask_to_stop(int signal) const { record_stop(signal); }
+
+void CatchSignals::throw_if_stopped(const std::string& then) const {
+  if (const int signal = asked().stop; signal != 0) throw StoppedError(signal, name_of_stop(signal) + (": " + then));
+}
+
+const char* name_of_stop(int signal) {
+  switch (signal) {
+    case SIGINT: return "SIGINT";
+    case SIGHUP: return "SIGHUP";
+    case SIGPIPE: return "SIGPIPE";
+    default: return "SIGTERM";
+  }
+}
 
 WaitingNow::WaitingNow(const Monitor& monitor) : outer_(waiting_in.exchange(&monitor)) {}
 WaitingNow::~WaitingNow() { waiting_in.store(outer_); }

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/terminal_text.hpp>
 
 namespace fsdp {
 
@@ -68,7 +69,7 @@ class Keys {
   }
 
   std::string dump(const char* key) const {
-    return object_.at(key).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).substr(0, 80);
+    return shortened(object_.at(key).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   }
   const nlohmann::json& at(const char* key) const { return object_.at(key); }
 

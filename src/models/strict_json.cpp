@@ -4,7 +4,9 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -48,12 +50,14 @@ class Builder : public nlohmann::json_sax<Json> {
   bool start_object(std::size_t) override { return start(Json::object()); }
   bool key(string_t& name) override {
     check_text(name);
-    require<InputError>(!open_.back()->contains(name), source_, ": the key \"", shortened(name),
-                        "\" stands twice in one object");
+    if (!is_ordered && open_.back()->contains(name)) refuse_repeated(name);
     key_ = std::move(name);
     return true;
   }
-  bool end_object() override { return end(); }
+  bool end_object() override {
+    if (is_ordered) check_keys(open_.back()->template get_ref<const typename Json::object_t&>());
+    return end();
+  }
   bool start_array(std::size_t) override { return start(Json::array()); }
   bool end_array() override { return end(); }
 
@@ -62,6 +66,31 @@ class Builder : public nlohmann::json_sax<Json> {
   }
 
  private:
+  /// An ordered object is a vector, whose look-ups are linear: its keys are appended, and compared at its end.
+  static constexpr bool is_ordered = std::is_same_v<Json, nlohmann::ordered_json>;
+
+  [[noreturn]] void refuse_repeated(std::string_view name) const {
+    throw InputError(message(source_, ": the key \"", shortened(name), "\" stands twice in one object"));
+  }
+
+  void check_keys(const typename Json::object_t& object) const {
+    std::vector<std::string_view> names;
+    names.reserve(object.size());
+    for (const auto& [name, value] : object) names.push_back(name);
+    std::sort(names.begin(), names.end());
+    const auto repeated = std::adjacent_find(names.begin(), names.end());
+    if (repeated != names.end()) refuse_repeated(*repeated);
+  }
+
+  Json* add_member(Json& parent, Json value) {
+    if constexpr (is_ordered) {
+      typename Json::object_t::Container& members = parent.template get_ref<typename Json::object_t&>();
+      return &members.emplace_back(std::move(key_), std::move(value)).second;
+    } else {
+      return &(parent[key_] = std::move(value));
+    }
+  }
+
   void check_text(const std::string& text) const {
     require<InputError>(text.size() <= limits_.text, source_, ": a string of ", text.size(), " bytes; at most ",
                         limits_.text, " are allowed");
@@ -71,7 +100,7 @@ class Builder : public nlohmann::json_sax<Json> {
     require<InputError>(++values_ <= limits_.values, source_, ": more than ", limits_.values, " values");
     if (open_.empty()) return &(root_ = std::move(value));
     Json& parent = *open_.back();
-    if (parent.is_object()) return &(parent[key_] = std::move(value));
+    if (parent.is_object()) return add_member(parent, std::move(value));
     require<InputError>(parent.size() < limits_.array, source_, ": an array of more than ", limits_.array, " entries");
     parent.push_back(std::move(value));
     return &parent.back();
@@ -121,11 +150,6 @@ nlohmann::json parse_strict(std::string_view text, const std::string& source, co
 nlohmann::ordered_json parse_strict_ordered(std::string_view text, const std::string& source,
                                             const JsonLimits& limits) {
   return parse_as<nlohmann::ordered_json>(text, source, limits);
-}
-
-std::string shortened(std::string_view text, std::size_t most) {
-  if (text.size() <= most) return std::string(text);
-  return std::string(text.substr(0, most)) + "... (" + std::to_string(text.size()) + " bytes)";
 }
 
 std::string read_small_file(const std::filesystem::path& path, std::int64_t most_bytes) {

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/terminal_text.hpp>
 
 namespace fsdp {
 
@@ -30,9 +31,6 @@ nlohmann::json parse_strict(std::string_view text, const std::string& source, co
 /// The same, with keys in the order of the text.
 nlohmann::ordered_json parse_strict_ordered(std::string_view text, const std::string& source,
                                             const JsonLimits& limits = {});
-
-/// Returns a text shortened for a message: its first bytes, and its length.
-std::string shortened(std::string_view text, std::size_t most = 100);
 
 /// Reads a whole regular file of at most `most_bytes`. Throws InputError.
 std::string read_small_file(const std::filesystem::path& path, std::int64_t most_bytes);

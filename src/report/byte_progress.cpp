@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <cstdio>
 
+#include <fsdp/core/terminal_text.hpp>
 #include <fsdp/report/report.hpp>
 
 namespace fsdp::report {
+
+ByteProgress::ByteProgress(const std::string& doing) : doing_(printable(doing)) {}
 
 ByteProgress::~ByteProgress() {
   if (percent_ >= 0) std::fprintf(stderr, "\r%*s\r", width_, "");

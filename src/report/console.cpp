@@ -5,15 +5,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <filesystem>
 #include <iomanip>
 #include <sstream>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 #include <fsdp/core/environment.hpp>
+#include <fsdp/core/terminal_text.hpp>
 #include <fsdp/report/report.hpp>
 
 namespace fsdp::report {
@@ -34,12 +35,17 @@ std::string short_bytes_text(std::int64_t bytes) {
   return text.str();
 }
 
-/// Open MPI's mpirun gives its ranks a terminal of its own, so that the launcher's descriptor must be checked.
+/// Returns what a descriptor is of, such as "/dev/pts/3" or "pipe:[123]"; empty if that is not known. Open MPI's mpirun
+/// gives its ranks a terminal and pipes of its own, so that the launcher's descriptor is looked at.
+std::string target_of(int descriptor) {
+  std::error_code error;
+  const std::string process = environment("OMPI_COMM_WORLD_SIZE").empty() ? "self" : std::to_string(::getppid());
+  return std::filesystem::read_symlink("/proc/" + process + "/fd/" + std::to_string(descriptor), error).string();
+}
+
 bool launcher_has_terminal(int descriptor) {
   if (environment("OMPI_COMM_WORLD_SIZE").empty()) return true;
-  std::error_code error;
-  const std::string link = "/proc/" + std::to_string(::getppid()) + "/fd/" + std::to_string(descriptor);
-  const std::string target = std::filesystem::read_symlink(link, error).string();
+  const std::string target = target_of(descriptor);
   return target.starts_with("/dev/pts/") || target.starts_with("/dev/tty") || target == "/dev/console";
 }
 
@@ -52,6 +58,11 @@ ConsoleStyle style_of(std::FILE* stream) {
   return {.terminal = terminal, .colour = terminal && environment("NO_COLOR").empty()};
 }
 
+bool are_one(std::FILE* a, std::FILE* b) {
+  const std::string target = target_of(::fileno(a));
+  return !target.empty() && target == target_of(::fileno(b));
+}
+
 std::string duration_text(double seconds) {
   const std::int64_t whole = std::llround(std::isfinite(seconds) ? std::clamp(seconds, 0.0, 1e9) : 0.0);
   std::ostringstream text;
@@ -61,12 +72,12 @@ std::string duration_text(double seconds) {
   return text.str();
 }
 
-std::string step_text(const StepRecord& r, std::int64_t steps) {
+std::string step_text(const StepRecord& r, std::int64_t steps, std::string_view unit) {
   std::ostringstream text;
   text << "step " << std::setw(static_cast<int>(std::to_string(steps).size())) << r.step << '/' << steps << "  loss "
        << std::fixed << std::setprecision(4) << r.loss << "  norm " << std::setprecision(3) << r.grad_norm << "  lr "
-       << std::scientific << std::setprecision(2) << r.lr << "  " << grouped(r.tokens_per_second) << " tok/s  peak "
-       << short_bytes_text(r.peak_bytes);
+       << std::scientific << std::setprecision(2) << r.lr << "  " << grouped(r.tokens_per_second) << ' '
+       << (unit == "tokens" ? std::string_view("tok") : unit) << "/s  peak " << short_bytes_text(r.peak_bytes);
   if (r.mfu) text << "  mfu " << std::fixed << std::setprecision(1) << *r.mfu * 100 << "%";
   return text.str();
 }
@@ -83,50 +94,50 @@ std::string progress_text(const StepRecord& r, std::int64_t steps, double second
 }
 
 Console::Console(std::FILE* stream, ConsoleStyle style, std::int64_t first_step, std::int64_t steps,
-                 std::int64_t log_every)
-    : stream_(stream), style_(style), first_step_(first_step), steps_(steps), log_every_(log_every) {}
+                 std::int64_t log_every, std::string_view unit)
+    : stream_(stream), style_(style), first_step_(first_step), steps_(steps), log_every_(log_every), unit_(unit) {}
 
 Console::~Console() { finish(); }
 
-void Console::erase() {
-  if (!progress_.empty()) std::fputs("\r\033[K", stream_);
+/// What erases the progress line.
+std::string Console::erased() const { return progress_.empty() ? "" : "\r\033[K"; }
+
+void Console::write(const std::string& text) {
+  errno = 0;
+  const bool written = std::fputs(text.c_str(), stream_) >= 0 && std::fflush(stream_) == 0;
+  reader_is_gone_ = reader_is_gone_ || (!written && errno == EPIPE);
 }
 
 void Console::step(const StepRecord& record) {
   if (stream_ == nullptr) return;
   seconds_ += record.step_seconds;
   const double per_step = seconds_ / static_cast<double>(std::max<std::int64_t>(record.step - first_step_ + 1, 1));
-  erase();
   const bool due =
       log_every_ > 0 && (record.step % log_every_ == 0 || record.step == first_step_ || record.step == steps_);
-  if (due) std::fprintf(stream_, "%s\n", step_text(record, steps_).c_str());
+  const std::string erase = erased();
   progress_.clear();
-  if (style_.terminal && record.step < steps_) {
+  if (due || !erase.empty()) write(erase + (due ? step_text(record, steps_, unit_) + "\n" : ""));
+  if (record.step < steps_)
     progress(progress_text(record, steps_, per_step * static_cast<double>(steps_ - record.step)));
-  }
-  std::fflush(stream_);
 }
 
-void Console::progress(std::string text) {
+void Console::progress(const std::string& text) {
   if (stream_ == nullptr || !style_.terminal) return;
-  erase();
-  progress_ = std::move(text);
-  std::fputs(style_.colour ? ("\033[36m" + progress_ + "\033[0m").c_str() : progress_.c_str(), stream_);
-  std::fflush(stream_);
+  const std::string erase = erased();
+  progress_ = printable(text);
+  write(erase + (style_.colour ? "\033[36m" + progress_ + "\033[0m" : progress_));
 }
 
 void Console::line(const std::string& text) {
   if (stream_ == nullptr) return;
-  erase();
-  std::fprintf(stream_, "%s\n%s", text.c_str(), progress_.c_str());
-  std::fflush(stream_);
+  write(erased() + printable(text) + "\n" + progress_);
 }
 
 void Console::finish() {
-  if (stream_ == nullptr) return;
-  erase();
+  if (stream_ == nullptr || progress_.empty()) return;
+  const std::string erase = erased();
   progress_.clear();
-  std::fflush(stream_);
+  write(erase);
 }
 
 }  // namespace fsdp::report

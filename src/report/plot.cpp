@@ -7,9 +7,8 @@
 #include <cstdio>
 #include <limits>
 
-#include <nlohmann/json.hpp>
-
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/terminal_text.hpp>
 
 namespace fsdp::report {
 namespace {
@@ -49,10 +48,9 @@ std::string tick_text(double value, double step) {
   return printed("%g", std::round(value / std::pow(10.0, exponent) * 100) / 100) + "e" + std::to_string(exponent);
 }
 
-/// Escapes text for XML. Replaces invalid UTF-8 and control characters, and keeps only the end of a long text.
+/// Escapes text for XML, which has no control characters, and keeps only the end of a long text.
 std::string xml_text(const std::string& text) {
-  using nlohmann::json;
-  std::string sound = json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace)).get<std::string>();
+  std::string sound = shortened(text, text.size());
   if (sound.size() > longest_name) {
     std::size_t cut = sound.size() - longest_name;
     while (cut < sound.size() && (sound[cut] & 0xc0) == 0x80) ++cut;
@@ -67,7 +65,7 @@ std::string xml_text(const std::string& text) {
     else if (c == '>')
       escaped += "&gt;";
     else
-      escaped += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
+      escaped += c;
   }
   return escaped;
 }

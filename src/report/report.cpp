@@ -39,7 +39,8 @@ std::string start_text(const StartRecord& record, const std::string& data, std::
        << (record.crowded_cores > 0 ? message(" (slow: more threads than the ", record.crowded_cores,
                                               record.crowded_cores == 1 ? " core" : " cores", " that they may use)")
                                     : "")
-       << "\nmodel     " << record.model_name << ": " << record.parameters << " parameters";
+       << "\nmodel     " << record.model_name << (record.model_name.empty() ? "" : ": ") << record.parameters
+       << " parameters";
   for (const ConfigValue& size : record.sizes)
     if (const auto* const number = std::get_if<std::int64_t>(&size.value); number != nullptr && *number != 0)
       text << ", " << size.name << ' ' << text_of(size);
@@ -54,13 +55,8 @@ std::string start_text(const StartRecord& record, const std::string& data, std::
 
 std::string summary_text(const SummaryRecord& record) {
   std::ostringstream text;
-  text << "trained " << record.steps << " steps, " << record.tokens << " tokens in " << duration_text(record.seconds)
-       << "; peak " << bytes_text(record.peak_bytes) << " of tensors on each rank";
-  if (record.validation_loss) {
-    text << "\nheld-out loss " << *record.validation_loss;
-    if (!record.loss_unit.empty()) text << ' ' << record.loss_unit;
-  }
-  if (!record.checkpoint.empty()) text << "\ncheckpoint " << record.checkpoint;
+  text << "trained " << record.steps << " steps, " << record.tokens << ' ' << record.unit << " in "
+       << duration_text(record.seconds) << "; peak " << bytes_text(record.peak_bytes) << " of tensors on each rank";
   return text.str();
 }
 

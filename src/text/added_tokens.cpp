@@ -46,7 +46,8 @@ void AddedTokenFinder::add(const AddedToken* token) {
   nodes_[node].token = token;
 }
 
-const AddedToken* AddedTokenFinder::longest(std::string_view text, std::size_t at) const {
+const AddedToken* AddedTokenFinder::longest(std::string_view text, std::size_t at, Budget& budget) const {
+  const std::size_t begin = at;
   const AddedToken* best = nullptr;
   for (std::uint32_t node = first_[static_cast<unsigned char>(text[at])]; node != 0;) {
     if (nodes_[node].token != nullptr) best = nodes_[node].token;
@@ -56,11 +57,13 @@ const AddedToken* AddedTokenFinder::longest(std::string_view text, std::size_t a
       if (byte == static_cast<unsigned char>(text[at])) child = next;
     node = child;
   }
+  budget.spend(at - begin);
   return best;
 }
 
-void AddedTokenFinder::split(std::string_view text, std::vector<TextPart>& parts) const {
+void AddedTokenFinder::split(std::string_view text, std::vector<TextPart>& parts, Budget& budget) const {
   std::size_t done = 0;
+  std::size_t spaces_end = 0;  // of the white space that the last token stripped behind it
   const auto add = [&](std::size_t begin, std::size_t end, const AddedToken* token) {
     if (begin < end) parts.push_back({begin, end, token});
   };
@@ -69,7 +72,7 @@ void AddedTokenFinder::split(std::string_view text, std::vector<TextPart>& parts
       ++at;
       continue;
     }
-    const AddedToken* const token = longest(text, at);
+    const AddedToken* const token = longest(text, at, budget);
     if (token == nullptr) {
       ++at;
       continue;
@@ -78,15 +81,18 @@ void AddedTokenFinder::split(std::string_view text, std::vector<TextPart>& parts
     at = end;
     if (token->single_word && !stands_alone(text, begin, end)) continue;
     if (token->lstrip) {
-      for (std::size_t before = begin; begin > 0; begin = before) {
+      for (std::size_t before = begin; begin > done; begin = before) {
         before = previous_code_point(text, begin);
         std::size_t place = before;
         if (!is_space(next_code_point(text, place))) break;
       }
       begin = std::max(begin, done);  // the token before may have stripped some of it
     }
-    if (token->rstrip)
+    if (token->rstrip) {
+      end = std::max(end, spaces_end);  // a token within white space does not look for its end again
       for (std::size_t behind = end; end < text.size() && is_space(next_code_point(text, behind));) end = behind;
+      spaces_end = end;
+    }
     add(done, begin, nullptr);
     add(begin, end, token);
     done = end;  // before the last end where that one took this token with its white space: as the package has it

@@ -13,6 +13,8 @@
 
 #include <fsdp/text/tokenizer.hpp>
 
+#include "budget.hpp"
+
 namespace fsdp::text {
 
 /// An entry of "added_tokens" of tokenizer.json.
@@ -41,8 +43,8 @@ class AddedTokenFinder {
   void add(const AddedToken* token);
   bool empty() const { return nodes_.size() == 1; }
 
-  /// Splits a text in UTF-8 into parts, in order; none is empty.
-  void split(std::string_view text, std::vector<TextPart>& parts) const;
+  /// Splits a text in UTF-8 into parts, in order; none is empty. Spends a step for each byte of a token that it compares.
+  void split(std::string_view text, std::vector<TextPart>& parts, Budget& budget) const;
 
  private:
   struct Node {
@@ -50,7 +52,7 @@ class AddedTokenFinder {
     const AddedToken* token = nullptr;
   };
   /// Returns the longest token that begins at `at`, or nullptr.
-  const AddedToken* longest(std::string_view text, std::size_t at) const;
+  const AddedToken* longest(std::string_view text, std::size_t at, Budget& budget) const;
 
   std::vector<Node> nodes_{1};
   std::array<std::uint32_t, 256> first_{};  // node after a first byte; 0: no token begins with it

@@ -22,6 +22,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t most_template_bytes = 1'000'000;
+constexpr std::size_t row_steps = 20'000'000, row_steps_per_byte = 1000;  // of a template over all answers of a row
+constexpr std::size_t most_encoded_again = 1000;  // how often a row may be encoded for its answers
 
 NamedText template_of(const std::filesystem::path& tokenizer, const std::string& name) {
   if (std::optional<std::string> known = built_in_template(name))
@@ -54,9 +56,13 @@ class Borders {
 
  private:
   /// Encodes the text from an exact border up to the place, and compares its tokens with those of the whole text.
-  Border compared_from(std::size_t byte, std::size_t token, std::size_t place) const {
+  Border compared_from(std::size_t byte, std::size_t token, std::size_t place) {
     std::vector<TokenId> part;
     const std::string_view text = text_.substr(byte, place - byte);
+    encoded_ += text.size();
+    require<InputError>(encoded_ / most_encoded_again <= text_.size(), "a conversation of ", text_.size(),
+                        " bytes is encoded more than ", most_encoded_again,
+                        " times to find its answers' tokens; split the conversation");
     byte == 0 ? tokenizer_.append_encoded(text, false, part) : tokenizer_.append_following(text, part);
     const auto first = whole_.begin() + static_cast<std::ptrdiff_t>(token);
     const auto same = std::mismatch(part.begin(), part.end(), first, whole_.end()).first - part.begin();
@@ -67,6 +73,7 @@ class Borders {
   std::string_view text_;
   const std::vector<TokenId>& whole_;
   std::size_t byte_ = 0, token_ = 0;  // the last exact border; the text before it is not encoded again
+  std::size_t encoded_ = 0;           // bytes so far
 };
 
 ChatTokens tokens_of(const Tokenizer& tokenizer, std::string_view text, const std::vector<TextRange>& answers) {
@@ -156,14 +163,22 @@ RenderedChat ChatFormat::rendered(const ChatRow& row) const {
 
 std::string ChatFormat::prompt(std::string_view messages) const { return rendered(ChatRow::asking(messages)).text; }
 
-TextRange ChatFormat::turn(const ChatRow& row, std::size_t i, const std::string& whole,
-                           const std::string& source) const {
+TextRange ChatFormat::turn(const ChatRow& row, std::size_t i, const std::string& whole, const std::string& source,
+                           std::size_t& steps) const {
+  const auto text_of = [&](const ChatRow& part) {
+    RenderedChat chat = rendered(part);
+    steps += chat.steps;
+    require<InputError>(steps <= row_steps + row_steps_per_byte * whole.size(), source, ": ", name(),
+                        " takes more than ", row_steps + row_steps_per_byte * whole.size(), " steps to write ",
+                        row.messages.size(), " messages up to each answer; split the conversation");
+    return std::move(chat.text);
+  };
   ChatRow part = row;
   part.messages.erase(part.messages.begin() + static_cast<std::ptrdiff_t>(i) + 1, part.messages.end());
-  const std::string after = i + 1 == row.messages.size() ? whole : rendered(part).text;
+  const std::string after = i + 1 == row.messages.size() ? whole : text_of(part);
   part.messages.erase(part.messages.size() - 1);
   part.asks = true;
-  const std::string before = rendered(part).text;
+  const std::string before = text_of(part);
   require<InputError>(
       whole.starts_with(after) && after.starts_with(before), source, ": ", name(), " writes message ", i + 1,
       whole.starts_with(after) ? " otherwise when it asks for it" : " otherwise once others follow it",
@@ -175,8 +190,9 @@ TextRange ChatFormat::turn(const ChatRow& row, std::size_t i, const std::string&
 std::vector<TextRange> ChatFormat::added_by_turns(const ChatRow& row, const std::string& whole,
                                                   const std::string& source) const {
   std::vector<TextRange> answers;
+  std::size_t steps = 0;
   for (std::size_t i = 0; i < row.messages.size(); ++i)
-    if (row.learned[i]) answers.push_back(turn(row, i, whole, source));
+    if (row.learned[i]) answers.push_back(turn(row, i, whole, source, steps));
   return answers;
 }
 
@@ -186,12 +202,13 @@ std::vector<TextRange> ChatFormat::learned_blocks(const ChatRow& row, const Rend
   for (std::size_t i = 0; i < row.messages.size(); ++i)
     if (is_answer(row.messages[i])) answers.push_back(i);
   const bool one_each = answers.size() == chat.answers.size();
+  std::size_t steps = 0;
   std::vector<TextRange> learned = one_each ? std::vector<TextRange>() : chat.answers;
   for (std::size_t i = 0; i < answers.size(); ++i) {
     const bool learns = row.learned[answers[i]];
     if (one_each && learns) learned.push_back(chat.answers[i]);
     if (one_each || learns) continue;
-    const TextRange left = turn(row, answers[i], chat.text, source);  // several blocks, or none, in a message
+    const TextRange left = turn(row, answers[i], chat.text, source, steps);  // several blocks, or none, in a message
     std::erase_if(learned, [&](const TextRange& block) { return block.begin < left.end && left.begin < block.end; });
   }
   return learned;

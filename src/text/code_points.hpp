@@ -9,27 +9,17 @@
 #include <string>
 #include <string_view>
 
+#include "../core/utf8.hpp"
+
 namespace fsdp::text {
 
 inline constexpr char32_t code_point_end = 0x110000;
 inline constexpr std::string_view replacement = "\xEF\xBF\xBD";  ///< U+FFFD
 
-/// Returns the length of a code point in valid UTF-8, from its first byte.
-inline std::size_t utf8_length(unsigned char first) {
-  return first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-}
-
-/// Returns the code point at `at` and advances `at` behind it. The text must be valid UTF-8.
-inline char32_t next_code_point(std::string_view text, std::size_t& at) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[at + i]); };
-  const std::size_t length = utf8_length(byte(0));
-  char32_t code = byte(0);
-  if (length == 2) code = (code & 0x1F) << 6 | (byte(1) & 0x3F);
-  if (length == 3) code = (code & 0x0F) << 12 | (byte(1) & 0x3FU) << 6 | (byte(2) & 0x3F);
-  if (length == 4) code = (code & 0x07) << 18 | (byte(1) & 0x3FU) << 12 | (byte(2) & 0x3FU) << 6 | (byte(3) & 0x3F);
-  at += length;
-  return code;
-}
+using fsdp::next_code_point;
+using fsdp::utf8_length;
+using fsdp::utf8_step;
+using fsdp::Utf8Step;
 
 /// Returns where the code point before `at` begins. The text must be valid UTF-8.
 inline std::size_t previous_code_point(std::string_view text, std::size_t at) {
@@ -65,17 +55,6 @@ inline std::size_t ascii_length(std::string_view text) {
 }
 
 inline bool is_ascii(std::string_view text) { return ascii_length(text) == text.size(); }
-
-/// The code point, or the invalid bytes, at a place of a text.
-struct Utf8Step {
-  std::size_t length = 0;  ///< bytes of the code point, or of the invalid part
-  bool valid = false;
-  bool cut = false;  ///< the text ends within a code point that is valid so far
-};
-
-/// Returns the step at the beginning of a text, which must not be empty. An invalid part is Unicode's "maximal
-/// subpart", as in Python's errors="replace" and Rust's from_utf8_lossy.
-Utf8Step utf8_step(std::string_view text);
 
 /// Returns how many bytes at the beginning of the text are valid UTF-8.
 std::size_t valid_length(std::string_view text);

@@ -9,7 +9,7 @@ namespace {
 
 using Tokens = std::vector<std::string>;
 
-Tokens apply(const DecodeByteLevel&, Tokens tokens) {
+Tokens apply(const DecodeByteLevel&, Tokens tokens, Budget&) {
   std::string bytes, text;
   for (const std::string& token : tokens)
     if (!append_bytes(bytes, token)) bytes += token;
@@ -18,7 +18,7 @@ Tokens apply(const DecodeByteLevel&, Tokens tokens) {
 }
 
 /// Replaces each run of tokens <0x..> by its bytes; by one U+FFFD per byte if they are not valid UTF-8.
-Tokens apply(const DecodeByteFallback&, Tokens tokens) {
+Tokens apply(const DecodeByteFallback&, Tokens tokens, Budget&) {
   Tokens out;
   std::string bytes;
   const auto flush = [&] {
@@ -41,24 +41,24 @@ Tokens apply(const DecodeByteFallback&, Tokens tokens) {
   return out;
 }
 
-Tokens apply(const DecodeFuse&, Tokens tokens) {
+Tokens apply(const DecodeFuse&, Tokens tokens, Budget&) {
   std::string text;
   for (const std::string& token : tokens) text += token;
   return {std::move(text)};
 }
 
-Tokens apply(const DecodeMetaspace& metaspace, Tokens tokens) {
+Tokens apply(const DecodeMetaspace& metaspace, Tokens tokens, Budget& budget) {
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     std::string text;
     const Replace replace{
         .pattern = {}, .literal = metaspace.replacement, .content = i == 0 && metaspace.prepended ? "" : " "};
-    replace.append(text, tokens[i]);
+    replace.append(text, tokens[i], budget);
     tokens[i] = std::move(text);
   }
   return tokens;
 }
 
-Tokens apply(const DecodeStrip& strip, Tokens tokens) {
+Tokens apply(const DecodeStrip& strip, Tokens tokens, Budget&) {
   for (std::string& token : tokens) {
     std::string_view text = token;
     for (std::size_t i = 0; i < strip.start && text.starts_with(strip.content); ++i)
@@ -70,10 +70,10 @@ Tokens apply(const DecodeStrip& strip, Tokens tokens) {
   return tokens;
 }
 
-Tokens apply(const Replace& replace, Tokens tokens) {
+Tokens apply(const Replace& replace, Tokens tokens, Budget& budget) {
   for (std::string& token : tokens) {
     std::string text;
-    replace.append(text, token);
+    replace.append(text, token, budget);
     token = std::move(text);
   }
   return tokens;
@@ -81,9 +81,11 @@ Tokens apply(const Replace& replace, Tokens tokens) {
 
 }  // namespace
 
-std::string Decoder::decode(std::vector<std::string> tokens) const {
-  for (const Step& step : steps_)
-    tokens = std::visit([&](const auto& kind) { return apply(kind, std::move(tokens)); }, step);
+std::string Decoder::decode(std::vector<std::string> tokens, Budget& budget) const {
+  for (const Step& step : steps_) {
+    budget.spend(tokens.size());
+    tokens = std::visit([&](const auto& kind) { return apply(kind, std::move(tokens), budget); }, step);
+  }
   std::string text;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     if (spaces_between_ && i > 0) text += ' ';

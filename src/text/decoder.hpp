@@ -45,7 +45,7 @@ class Decoder {
   bool byte_level() const { return steps_.size() == 1 && std::holds_alternative<DecodeByteLevel>(steps_[0]); }
 
   /// Returns the text of tokens, given by their names.
-  std::string decode(std::vector<std::string> tokens) const;
+  std::string decode(std::vector<std::string> tokens, Budget& budget) const;
 
  private:
   std::vector<Step> steps_;

@@ -7,6 +7,11 @@
 #include "code_points.hpp"
 
 namespace fsdp::text {
+namespace {
+
+constexpr std::size_t most_steps = 100;  // of a Sequence; each compiles an expression, and goes over every text
+
+}  // namespace
 
 JsonPart::JsonPart(const nlohmann::json& value, std::string name, const std::string& source)
     : value_(&value), name_(std::move(name)), source_(&source) {
@@ -56,8 +61,10 @@ JsonPart JsonPart::object(const char* key) const { return JsonPart(at(key), name
 std::vector<JsonPart> JsonPart::steps(const char* key) const {
   if (type() != "Sequence") return {*this};
   std::vector<JsonPart> all;
-  for (const nlohmann::json& entry : array(key))
+  for (const nlohmann::json& entry : array(key)) {
     for (JsonPart& step : JsonPart(entry, name_, *source_).steps(key)) all.push_back(std::move(step));
+    if (all.size() > most_steps) refuse("has more than ", most_steps, " steps");
+  }
   return all;
 }
 

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/terminal_text.hpp>
 
 #include "added_tokens.hpp"
 #include "bpe.hpp"
@@ -49,7 +50,7 @@ class JsonPart {
 
   template <class... Parts>
   [[noreturn]] void refuse(const Parts&... parts) const {
-    throw InputError(message(*source_, ": the ", name_, " ", parts...));
+    throw InputError(message(*source_, ": the ", name_, " ", shortened_part(parts)...));
   }
 
  private:

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "budget.hpp"
 #include "regular_expression.hpp"
 #include "unicode_normalization.hpp"
 
@@ -27,10 +28,10 @@ struct Replace {
   std::string literal;
   std::string content;
 
-  /// Appends the changed text. Returns whether anything was replaced.
-  bool append(std::string& out, std::string_view text) const;
+  /// Appends the changed text, and spends a step for each of its bytes. Returns whether anything was replaced.
+  bool append(std::string& out, std::string_view text, Budget& budget) const;
   /// Returns how many bytes at the beginning of the text are replaced by the first match; 0 if it begins later.
-  std::size_t first_at_begin(std::string_view text) const;
+  std::size_t first_at_begin(std::string_view text, Budget& budget) const;
 };
 
 /// A part of the text that is being encoded.
@@ -50,8 +51,9 @@ class Normalizer {
 
   const std::vector<Step>& steps() const { return steps_; }
 
-  /// Applies all steps. The result refers to the part's text if it is unchanged, else to `buffer`.
-  Part apply(Part part, std::string& buffer) const;
+  /// Applies all steps. The result refers to the part's text if it is unchanged, else to `buffer`. Spends a step for
+  /// each byte that a step writes: steps may double a text again and again.
+  Part apply(Part part, std::string& buffer, Budget& budget) const;
 
  private:
   std::vector<Step> steps_;

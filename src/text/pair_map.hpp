@@ -10,6 +10,8 @@
 
 #include <fsdp/text/tokenizer.hpp>
 
+#include "token_map.hpp"
+
 namespace fsdp::text {
 
 /// The token that two neighbours are merged to, and the rank of the merge.
@@ -42,9 +44,7 @@ class PairMap {
   /// Returns the slot of a pair, or the free slot where it would be inserted.
   std::size_t place(std::uint64_t key) const {
     const std::size_t mask = slots_.size() - 1;
-    std::uint64_t hash = key * 0x9E3779B97F4A7C15U;
-    hash ^= hash >> 32;
-    std::size_t at = static_cast<std::size_t>(hash) & mask;
+    std::size_t at = static_cast<std::size_t>(hash_of(key, 0x9E3779B97F4A7C15U)) & mask;
     while (slots_[at].merge.rank != Merge::none && slots_[at].key != key) at = (at + 1) & mask;
     return at;
   }

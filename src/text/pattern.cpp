@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/terminal_text.hpp>
 
 namespace fsdp::text {
 namespace {
@@ -175,7 +176,8 @@ bool PatternReader::take(std::string_view text) {
 char32_t PatternReader::next() { return next_code_point(pattern_, at_); }
 
 void PatternReader::refuse(std::string_view what) const {
-  throw InputError(message(source_, ": the regular expression \"", pattern_, "\" ", what, " (byte ", at_, ")"));
+  throw InputError(
+      message(source_, ": the regular expression \"", shortened(pattern_), "\" ", what, " (byte ", at_, ")"));
 }
 
 std::vector<PatternPart> read_pattern(std::string_view pattern, const std::string& source) {

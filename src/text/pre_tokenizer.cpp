@@ -94,12 +94,13 @@ void rewrite(Words& words, const Append& append) {
   words.text = words.buffer;
 }
 
-void apply(const Split& split, Words& words) {
-  split_each(words, split.behavior, split.invert,
-             [&](std::string_view text, std::vector<Match>& matches) { split.pattern.find_all(text, matches); });
+void apply(const Split& split, Words& words, Budget& budget) {
+  split_each(words, split.behavior, split.invert, [&](std::string_view text, std::vector<Match>& matches) {
+    split.pattern.find_all(text, matches, budget);
+  });
 }
 
-void apply(const Digits& digits, Words& words) {
+void apply(const Digits& digits, Words& words, Budget&) {
   static const CodePointSet& numeric = unicode_set("numeric");
   const auto is_digit = [&](char32_t code) {
     return code < 0x80 ? code >= '0' && code <= '9' : numeric.contains(code);
@@ -113,7 +114,7 @@ void apply(const Digits& digits, Words& words) {
              });
 }
 
-void apply(const Metaspace& metaspace, Words& words) {
+void apply(const Metaspace& metaspace, Words& words, Budget&) {
   const std::string& mark = metaspace.replacement;
   rewrite(words, [&](const Match& span, std::string& out) {
     const std::string_view text = part_of(words, span);
@@ -143,7 +144,7 @@ void apply(const Metaspace& metaspace, Words& words) {
   std::swap(words.spans, words.other_spans);
 }
 
-void apply(const ByteLevel& byte_level, Words& words) {
+void apply(const ByteLevel& byte_level, Words& words, Budget& budget) {
   const bool lacks = std::any_of(words.spans.begin(), words.spans.end(),
                                  [&](const Match& span) { return words.text[span.begin] != ' '; });
   if (byte_level.add_prefix_space && lacks)
@@ -153,20 +154,24 @@ void apply(const ByteLevel& byte_level, Words& words) {
       out += text;
     });
   for (const RegularExpression& pattern : byte_level.pattern)
-    split_each(words, Delimiter::isolated, false,
-               [&](std::string_view text, std::vector<Match>& matches) { pattern.find_all(text, matches); });
+    split_each(words, Delimiter::isolated, false, [&](std::string_view text, std::vector<Match>& matches) {
+      pattern.find_all(text, matches, budget);
+    });
 }
 
 }  // namespace
 
-void PreTokenizer::split(const Part& part, Words& words) const {
+void PreTokenizer::split(const Part& part, Words& words, Budget& budget) const {
   words.text = part.text;
   words.at_begin = part.at_begin;
   words.follows = part.follows;
   words.spans.clear();
   if (part.text.empty()) return;
   words.spans.push_back({0, part.text.size()});
-  for (const Step& step : steps_) std::visit([&](const auto& kind) { apply(kind, words); }, step);
+  for (const Step& step : steps_) {
+    budget.spend(words.text.size());
+    std::visit([&](const auto& kind) { apply(kind, words, budget); }, step);
+  }
 }
 
 }  // namespace fsdp::text

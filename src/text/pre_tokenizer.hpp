@@ -72,7 +72,7 @@ class PreTokenizer {
   bool byte_level() const { return !steps_.empty() && std::holds_alternative<ByteLevel>(steps_.back()); }
 
   /// Splits a part into `words`, which may refer to the part's text.
-  void split(const Part& part, Words& words) const;
+  void split(const Part& part, Words& words, Budget& budget) const;
 
  private:
   std::vector<Step> steps_;

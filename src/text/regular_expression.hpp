@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "budget.hpp"
 #include "code_point_set.hpp"
 
 namespace fsdp::text {
@@ -37,13 +38,11 @@ class RegularExpression {
   RegularExpression& operator=(RegularExpression&&) noexcept;
 
   /// Appends all matches in a text in UTF-8, from the left, without overlaps; skips an empty match directly after
-  /// another match. Throws InputError if matching exceeds its limit of backtracking. Several threads can call it at
-  /// once.
-  void find_all(std::string_view text, std::vector<Match>& matches) const;
+  /// another match. Spends from `budget` where matching goes far ahead or back. Several threads can call it at once.
+  void find_all(std::string_view text, std::vector<Match>& matches, Budget& budget) const;
 
  private:
   struct Compiled;
-  explicit RegularExpression(std::unique_ptr<const Compiled> compiled);
   std::unique_ptr<const Compiled> compiled_;
 };
 

@@ -3,8 +3,14 @@
 
 #include <bit>
 #include <cstring>
+#include <random>
 
 namespace fsdp::text {
+
+const std::uint64_t hash_secret = [] {
+  std::random_device random;
+  return std::uint64_t{random()} << 32 | random();
+}();
 
 std::uint32_t hash_of(std::string_view bytes) {
   constexpr std::uint64_t factor = 0x9E3779B97F4A7C15U;
@@ -19,12 +25,9 @@ std::uint32_t hash_of(std::string_view bytes) {
     return value;
   };
   std::uint64_t hash = bytes.size();
-  for (std::size_t at = 0; at + 8 < bytes.size(); at += 8) {
-    hash = (hash ^ load8(at)) * factor;
-    hash ^= hash >> 29;
-  }
+  for (std::size_t at = 0; at + 8 < bytes.size(); at += 8) hash = hash_of(hash ^ load8(at), factor);
   if (!bytes.empty()) hash ^= bytes.size() >= 8 ? load8(bytes.size() - 8) : load(0, bytes.size());
-  return static_cast<std::uint32_t>(hash * factor >> 32);
+  return static_cast<std::uint32_t>(hash_of(hash, factor) >> 32);
 }
 
 TokenMap::TokenMap(std::size_t count, std::size_t bytes) : slots_(std::bit_ceil(2 * count + 2)) {

@@ -15,6 +15,8 @@
 
 namespace fsdp::text {
 
+extern const std::uint64_t hash_secret;  ///< random; not the same in another process
+
 /// Maps names of tokens to ids.
 class TokenMap {
  public:
@@ -42,6 +44,13 @@ class TokenMap {
   std::vector<Name> names_;
   std::vector<Slot> slots_;
 };
+
+/// Hashes two numbers, with a secret of this process, so that no file can hold names, pairs or words that collide.
+inline std::uint64_t hash_of(std::uint64_t first, std::uint64_t second) {
+  __extension__ using Product = unsigned __int128;
+  const Product product = static_cast<Product>(first ^ hash_secret) * (second | 1);
+  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+}
 
 /// Returns a hash of bytes.
 std::uint32_t hash_of(std::string_view bytes);

@@ -103,7 +103,11 @@ void Tokenizer::append_following(std::string_view text, std::vector<TokenId>& id
 }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special) const {
-  return state_->decoder.decode(names_of(*state_, ids, skip_special));
+  std::vector<std::string> names = names_of(*state_, ids, skip_special);
+  std::size_t bytes = names.size();
+  for (const std::string& name : names) bytes += name.size();
+  Budget budget = state_->decoding(bytes);
+  return state_->decoder.decode(std::move(names), budget);
 }
 
 TextFrame Tokenizer::frame() const {

@@ -41,7 +41,10 @@ Tokenizer::State::State(Normalizer normalizer, PreTokenizer pre_tokenizer, Bpe b
       model(std::move(bpe)),
       post_processor(std::move(post_processor)),
       decoder(std::move(decoder)),
-      added(std::move(added_tokens)) {
+      added(std::move(added_tokens)),
+      encoding_{source + ": encoding a text",
+                "its expressions, normalizers or added tokens go over the text too often to be used on it"},
+      decoding_{source + ": decoding tokens", "its decoders go over the text too often to be used on it"} {
   const TokenMap& vocabulary = model.vocabulary();
   tokens.reserve(vocabulary.size() + added.size());
   for (std::size_t i = 0; i < vocabulary.size(); ++i)
@@ -55,6 +58,9 @@ void Tokenizer::State::add_tokens(const std::string& source) {
   std::set<std::pair<bool, std::string_view>> patterns;
   std::unordered_set<std::string_view> special;
   std::vector<DecodedToken> others;
+  std::size_t bytes = 0;
+  for (const AddedToken& token : added) bytes += token.content.size();
+  Budget budget = encoding(bytes);
   for (AddedToken& token : added) {
     const std::optional<TokenId> known = model.vocabulary().find(token.content);
     const std::int64_t id = known ? std::int64_t{*known} : next++;
@@ -64,7 +70,7 @@ void Tokenizer::State::add_tokens(const std::string& source) {
     require<InputError>(added_ids.emplace(token.content, token.id).second, source, ": the added token \"",
                         shortened(token.content), "\" stands twice");
     std::string buffer;
-    token.pattern = token.normalized ? normalizer.apply({.text = token.content}, buffer).text : token.content;
+    token.pattern = token.normalized ? normalizer.apply({.text = token.content}, buffer, budget).text : token.content;
     require<InputError>(!token.pattern.empty() && patterns.emplace(token.normalized, token.pattern).second, source,
                         ": the added token \"", shortened(token.content), "\" is normalized to \"",
                         shortened(token.pattern),
@@ -99,8 +105,9 @@ void Tokenizer::State::append(std::string_view text, Scratch& scratch, std::vect
     append_replacing(scratch.valid, text);
     text = scratch.valid;
   }
+  Budget budget = encoding(text.size());
   scratch.parts.clear();
-  in_text.split(text, scratch.parts);
+  in_text.split(text, scratch.parts, budget);
   for (const TextPart& part : scratch.parts) {
     if (part.token != nullptr) {
       ids.push_back(part.token->id);
@@ -109,9 +116,9 @@ void Tokenizer::State::append(std::string_view text, Scratch& scratch, std::vect
     const Part normalized = normalizer.apply({.text = text.substr(part.begin, part.end - part.begin),
                                               .at_begin = part.begin == 0 && !follows,
                                               .follows = part.begin == 0 && follows},
-                                             scratch.normalized);
+                                             scratch.normalized, budget);
     scratch.inner_parts.clear();
-    in_normalized.split(normalized.text, scratch.inner_parts);
+    in_normalized.split(normalized.text, scratch.inner_parts, budget);
     for (const TextPart& inner : scratch.inner_parts) {
       if (inner.token != nullptr) {
         ids.push_back(inner.token->id);
@@ -119,16 +126,17 @@ void Tokenizer::State::append(std::string_view text, Scratch& scratch, std::vect
         append_part({.text = normalized.text.substr(inner.begin, inner.end - inner.begin),
                      .at_begin = normalized.at_begin && inner.begin == 0,
                      .follows = normalized.follows && inner.begin == 0},
-                    scratch, ids);
+                    scratch, ids, budget);
       }
     }
   }
 }
 
-void Tokenizer::State::append_part(const Part& part, Scratch& scratch, std::vector<TokenId>& ids) const {
+void Tokenizer::State::append_part(const Part& part, Scratch& scratch, std::vector<TokenId>& ids,
+                                   Budget& budget) const {
   constexpr std::string_view mark = "\xE2\x96\x81";  // U+2581
   Words& words = scratch.words;
-  pre_tokenizer.split(part, words);
+  pre_tokenizer.split(part, words, budget);
   for (const Match& span : words.spans) {
     const std::string_view text = words.text.substr(span.begin, span.end - span.begin);
     std::size_t begin = 0;

@@ -15,6 +15,7 @@
 
 #include "added_tokens.hpp"
 #include "bpe.hpp"
+#include "budget.hpp"
 #include "decoder.hpp"
 #include "normalizer.hpp"
 #include "post_processor.hpp"
@@ -61,10 +62,14 @@ struct Tokenizer::State {
 
   /// Encodes a text and appends its ids. `follows`: the text continues another one.
   void append(std::string_view text, Scratch& scratch, std::vector<TokenId>& ids, bool follows = false) const;
-  void append_part(const Part& part, Scratch& scratch, std::vector<TokenId>& ids) const;
+  void append_part(const Part& part, Scratch& scratch, std::vector<TokenId>& ids, Budget& budget) const;
   void append_word(std::string_view word, Scratch& scratch, std::vector<TokenId>& ids) const;
 
   const DecodedToken* find(TokenId id) const;  ///< nullptr if there is none
+
+  /// Returns the budget of encoding a text, or of decoding tokens whose names have so many bytes.
+  Budget encoding(std::size_t bytes) const { return {encoding_, bytes, rate}; }
+  Budget decoding(std::size_t bytes) const { return {decoding_, bytes, rate}; }
 
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
@@ -80,6 +85,10 @@ struct Tokenizer::State {
 
  private:
   void add_tokens(const std::string& source);
+
+  // Ordinary tokenizers take 1 to 10 steps for each byte.
+  static constexpr Budget::Rate rate = {.base = 1'000'000, .per_byte = 100};
+  Budget::Task encoding_, decoding_;
 };
 
 }  // namespace fsdp::text

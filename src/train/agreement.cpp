@@ -7,9 +7,11 @@
 #include <exception>
 #include <functional>
 
+#include <comm/signals.hpp>
 #include <fsdp/checkpoint/model_files.hpp>
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/identity.hpp>
+#include <fsdp/core/terminal_text.hpp>
 
 namespace fsdp::train {
 namespace {
@@ -40,6 +42,9 @@ Complaint complaint_in_flight() {
     return {.family = Complaint::Family::input, .text = error.what()};
   } catch (const DivergedError& error) {
     return {.family = Complaint::Family::diverged, .text = error.what()};
+  } catch (const comm::StoppedError& error) {
+    return {.family = Complaint::Family::stopped,
+            .text = static_cast<char>(error.signal()) + std::string(error.what())};
   } catch (const std::exception& error) {
     return {.text = error.what()};
   } catch (...) {
@@ -51,10 +56,13 @@ void throw_first(const comm::Monitor& monitor, std::span<const std::string> comp
   const auto first = std::ranges::find_if(complaints, [](const std::string& text) { return !text.empty(); });
   if (first == complaints.end()) return;
   const bool all = std::ranges::all_of(complaints, [&](const std::string& text) { return text == *first; });
+  const auto family = static_cast<Complaint::Family>(first->front());
+  if (family == Complaint::Family::stopped) throw comm::StoppedError((*first)[1], first->substr(2));
   const std::string text = (all ? "" : name_of(monitor, first - complaints.begin()) + ": ") + first->substr(1);
-  switch (static_cast<Complaint::Family>(first->front())) {
+  switch (family) {
     case Complaint::Family::input: throw InputError(text);
     case Complaint::Family::diverged: throw DivergedError(text);
+    case Complaint::Family::stopped:
     case Complaint::Family::other: break;
   }
   throw Error(text);
@@ -66,9 +74,9 @@ void require_same_texts(const comm::Monitor& monitor, std::span<const std::strin
     const auto [mine, theirs] = std::ranges::mismatch(texts[0], texts[rank]);
     if (mine == texts[0].end() && theirs == texts[rank].end()) continue;
     const auto at = static_cast<std::size_t>(mine - texts[0].begin());
-    throw InputError(message(what, ": ", name_of(monitor, 0), " has '", line_at(texts[0], at), "', ",
-                             name_of(monitor, static_cast<std::ptrdiff_t>(rank)), " has '", line_at(texts[rank], at),
-                             "'; ", then));
+    throw InputError(message(what, ": ", name_of(monitor, 0), " has '", shortened(line_at(texts[0], at), 400), "', ",
+                             name_of(monitor, static_cast<std::ptrdiff_t>(rank)), " has '",
+                             shortened(line_at(texts[rank], at), 400), "'; ", then));
   }
 }
 

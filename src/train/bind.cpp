@@ -135,7 +135,7 @@ void bind(FlagSet& flags, TrainOptions& o) {
   flags.add("resume-anyway", o.resume_anyway,
             "resume even if data or batches differ; the order of the data then starts anew");
   add_disk_deadline(flags, o.launch);
-  flags.add("on-signal", o.on_signal, "save | stop: whether SIGTERM or SIGINT saves a checkpoint before the run ends");
+  flags.add("on-signal", o.on_signal, "save | stop: whether a signal that ends the run saves a checkpoint before");
   flags.add("metrics", o.metrics, "file to append metrics to, as JSON lines");
   flags.add("tensorboard", o.tensorboard, "directory for TensorBoard's event files");
   flags.add("trace", o.trace, "file for a Chrome trace");

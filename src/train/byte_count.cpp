@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/terminal_text.hpp>
 
 namespace fsdp::train {
 
@@ -27,7 +28,7 @@ std::int64_t bytes_of(std::string_view text) {
 
 std::int64_t parse_bytes(std::string_view flag, std::string_view text) {
   const std::int64_t bytes = bytes_of(text);
-  require<InputError>(bytes > 0, "--", flag, " '", text,
+  require<InputError>(bytes > 0, "--", flag, " '", shortened(text),
                       "' is not a number of bytes; give one such as 8589934592 or 8GiB");
   return bytes;
 }

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <system_error>
 
 #include <fsdp/core/checked.hpp>
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/terminal_text.hpp>
 #include <fsdp/train/agreement.hpp>
 #include <fsdp/train/peers.hpp>
 
@@ -40,13 +40,12 @@ void require_unused(const TrainOptions& options) {
 CheckpointDir::CheckpointDir(const comm::Ranks& ranks, const TrainOptions& options) {
   if (!options.checkpoint_dir) return;
   const std::string& dir = *options.checkpoint_dir;
-  const auto warn = [](const std::string& text) { std::fprintf(stderr, "tessera: warning: %s\n", text.c_str()); };
   with_disk_deadline(ranks, options.launch.disk_deadline_seconds,
                      message("locking --checkpoint-dir ", dir, " (--disk-deadline)"), [&] {
                        on_all_ranks(ranks, "--checkpoint-dir", [&] {
                          if (ranks.rank() != 0) return;
                          require_writable(dir);
-                         for_flag([&] { lock_.emplace(dir, warn); });
+                         for_flag([&] { lock_.emplace(dir, print_warning); });
                          require_unused(options);
                        });
                      });

@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/nearest.hpp>
+#include <fsdp/core/terminal_text.hpp>
 
 #include <fsdp/train/flag_set.hpp>
 
@@ -27,6 +29,31 @@ std::string scalar_text(const toml::node& node, const std::string& where) {
   throw InputError(where + ": must be text, a number, true or false");
 }
 
+/// Throws InputError for a key of very many parts, a.b.c: the parser makes a table in a table of each, and their end is
+/// recursive. (It limits the depth of arrays and inline tables itself.)
+void check_depth(std::string_view text, const std::string& path) {
+  constexpr int most_dots = 30;
+  int dots = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '"' || c == '\'') {  // skips a text, whose dots do not count
+      const std::string mark(text.substr(at, 3) == std::string(3, c) ? 3 : 1, c);
+      std::size_t end = at + mark.size();
+      while (end < text.size() && text.substr(end, mark.size()) != mark) {
+        if (mark.size() == 1 && text[end] == '\n') break;
+        end += c == '"' && text[end] == '\\' ? 2 : 1;
+      }
+      at = text[std::min(end, text.size() - 1)] == '\n' ? end : end + mark.size() - 1;
+    } else if (c == '#') {
+      at = std::min(text.find('\n', at), text.size());
+    }
+    const char last = at < text.size() ? text[at] : '\n';
+    if (std::string_view("=[]{},\n").find(last) != std::string_view::npos) dots = 0;
+    if (last == '.' && ++dots > most_dots)
+      throw InputError(message("--config ", path, ": a key has more than ", most_dots, " parts"));
+  }
+}
+
 void set_all(FlagSet& flags, const toml::table& table, const std::string& path,
              const std::vector<std::string>& sections, std::vector<std::string>& given) {
   for (const auto& [key, node] : table) {
@@ -36,7 +63,8 @@ void set_all(FlagSet& flags, const toml::table& table, const std::string& path,
     const std::string where = path + ": " + name;
     flags.refuse_fixed(name);
     const Flag* flag = flags.find(name);
-    require<InputError>(flag != nullptr, path, ": unknown key '", key.str(), "'; ", suggestion(name, flags.names()));
+    require<InputError>(flag != nullptr, path, ": unknown key '", shortened(key.str()), "'; ",
+                        suggestion(name, flags.names()));
     std::vector<std::string> texts;
     if (const toml::array* array = node.as_array())
       for (const toml::node& entry : *array) texts.push_back(scalar_text(entry, where));
@@ -58,7 +86,9 @@ std::vector<std::string> apply_file(FlagSet& flags, const std::string& path, con
   constexpr std::int64_t most_bytes = 1 << 20;
   toml::table table;
   try {
-    table = toml::parse(read_small_file(path, most_bytes), path);
+    const std::string text = read_small_file(path, most_bytes);
+    check_depth(text, path);
+    table = toml::parse(text, path);
   } catch (const InputError& error) {
     throw InputError(message("--config ", error.what()));
   } catch (const toml::parse_error& error) {

@@ -10,6 +10,7 @@
 
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/nearest.hpp>
+#include <fsdp/core/terminal_text.hpp>
 
 namespace fsdp::train {
 namespace {
@@ -18,7 +19,7 @@ template <class T>
 void parse_number(std::string_view flag, std::string_view text, T& value, const char* what) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool whole = error == std::errc() && end == text.data() + text.size();
-  require<InputError>(whole, "--", flag, " '", text, "' is not ", what);
+  require<InputError>(whole, "--", flag, " '", shortened(text), "' is not ", what);
 }
 
 template <class T>
@@ -38,16 +39,17 @@ void from_text(std::string_view flag, std::string_view text, std::uint64_t& valu
 }
 void from_text(std::string_view flag, std::string_view text, double& value) {
   parse_number(flag, text, value, "a number");
-  require<InputError>(std::isfinite(value), "--", flag, " '", text, "' is not a finite number");
+  require<InputError>(std::isfinite(value), "--", flag, " '", shortened(text), "' is not a finite number");
 }
 void from_text(std::string_view flag, std::string_view text, bool& value) {
-  require<InputError>(text == "true" || text == "false", "--", flag, " '", text, "' is neither true nor false");
+  require<InputError>(text == "true" || text == "false", "--", flag, " '", shortened(text),
+                      "' is neither true nor false");
   value = text == "true";
 }
 void from_text(std::string_view, std::string_view text, std::string& value) { value = text; }
 void from_text(std::string_view flag, std::string_view text, LrShape& value) {
   const auto found = std::ranges::find(lr_shapes, text);
-  require<InputError>(found != lr_shapes.end(), "--", flag, " ", text, " is not known; ",
+  require<InputError>(found != lr_shapes.end(), "--", flag, " ", shortened(text), " is not known; ",
                       suggestion(text, std::vector<std::string>(lr_shapes.begin(), lr_shapes.end())));
   value = static_cast<LrShape>(found - lr_shapes.begin());
 }

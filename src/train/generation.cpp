@@ -10,6 +10,7 @@
 
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/hash.hpp>
+#include <fsdp/core/terminal_text.hpp>
 #include <fsdp/train/ranges.hpp>
 #include <fsdp/train/tokenized_data.hpp>
 
@@ -52,7 +53,8 @@ std::vector<std::int32_t> parse_ids(std::string_view flag, std::string_view text
   while (true) {
     std::int32_t id = -1;
     const auto [last, error] = std::from_chars(at, end, id);
-    require<InputError>(error == std::errc() && id >= 0 && (last == end || *last == ','), "--", flag, " '", text,
+    require<InputError>(error == std::errc() && id >= 0 && (last == end || *last == ','), "--", flag, " '",
+                        shortened(text),
                         "' is no list of token ids; write whole numbers with commas between, such as 1,2,3");
     ids.push_back(id);
     if (last == end) return ids;
@@ -68,9 +70,9 @@ std::vector<std::int32_t> prompt_tokens(std::string_view flag, const std::string
   tokenizer->append_encoded(prompt, false, ids);
   require<InputError>(!ids.empty(), "--", flag, " becomes no token; give a longer one");
   for (const text::TokenId id : ids)
-    require<InputError>(id < vocabulary, "--", flag, " holds token ", id, " (", tokenizer->name_of(id).value_or(""),
-                        "), which is not below the model's vocabulary of ", vocabulary,
-                        "; is the tokenizer the model's?");
+    require<InputError>(
+        id < vocabulary, "--", flag, " holds token ", id, " (", shortened(tokenizer->name_of(id).value_or("")),
+        "), which is not below the model's vocabulary of ", vocabulary, "; is the tokenizer the model's?");
   return {ids.begin(), ids.end()};
 }
 

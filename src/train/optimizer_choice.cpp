@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <fsdp/core/nearest.hpp>
+#include <fsdp/core/terminal_text.hpp>
 
 namespace fsdp::train {
 namespace {
@@ -82,7 +83,7 @@ optim::RunTime resolve(const OptimizerChoice& choice) {
     chosen.kind = kind;
     found = true;
   });
-  require<InputError>(found, "--optimizer ", name, " is not known; ", suggestion(name, known));
+  require<InputError>(found, "--optimizer ", shortened(name), " is not known; ", suggestion(name, known));
   std::string taken;
   GivenValues foreign = choice.constants;
   for (const NamedValue& constant : NamedValues(chosen).list()) {

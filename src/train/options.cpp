@@ -7,6 +7,7 @@
 
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/nearest.hpp>
+#include <fsdp/core/terminal_text.hpp>
 #include <fsdp/data/sampler.hpp>
 #include <fsdp/train/byte_count.hpp>
 #include <fsdp/train/flags.hpp>
@@ -56,26 +57,22 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
                       "--patience counts held-out losses, and none are measured on the way; give --validation-every ",
                       "and a --validation-fraction above 0");
   require<InputError>(o.sample_prompt || !is_given(o, "sample-tokens"),
-                      "--sample-tokens is of samples, and none are written; give --sample-prompt too");
+                      "--sample-tokens is the length of samples, and none are written; give --sample-prompt too");
   require<InputError>(!o.sample_prompt || o.sample_tokens < o.seq_len, "--sample-tokens ", o.sample_tokens,
                       " leave no room for a prompt in --seq-len ", o.seq_len, "; take fewer tokens");
   require<InputError>(o.ranks == 0 || o.dry_run || o.print_schedule,
                       "--ranks is for --dry-run only; a run has the ranks that --comm or its launcher starts");
   require<InputError>(
       !o.cuda_graphs || !o.document_separator,
-      "--cuda-graphs keeps one step for all, and --document-separator makes each another one; leave one "
-      "of them out");
+      "--cuda-graphs replays one step, and --document-separator makes steps differ; leave one of them out");
   require<InputError>(!o.cuda_graphs || o.data_format != data::TokenFormat::chat,
-                      "--cuda-graphs keeps one step for all, and conversations make each another one; leave one of ",
-                      "them out");
+                      "--cuda-graphs replays one step, and conversations make steps differ; leave one of them out");
   check_data(o);
-  require<InputError>(
-      !o.cuda_graphs || !o.trace,
-      "--trace tells what the host asks for in each step, and with --cuda-graphs it asks once; leave one "
-      "of them out");
+  require<InputError>(!o.cuda_graphs || !o.trace,
+                      "--trace records host tasks, and with --cuda-graphs a step is one launch; leave one of them out");
   require<InputError>(o.lr_decay_steps == 0 || o.lr_schedule == LrShape::wsd,
-                      "--lr-decay-steps is wsd's, and --lr-schedule is ", to_text(o.lr_schedule),
-                      "; take --lr-schedule wsd or leave it out");
+                      "--lr-decay-steps needs --lr-schedule wsd; found ", to_text(o.lr_schedule),
+                      ". Take that schedule, or leave it out");
   require<InputError>(o.lr_decay_steps == 0 || o.lr_decay_steps <= o.steps - o.warmup, "--warmup ", o.warmup,
                       " and --lr-decay-steps ", o.lr_decay_steps, " are more than --steps ", o.steps,
                       "; make one of them smaller");
@@ -118,7 +115,7 @@ void validate_sampling(const GenerateOptions& o) {
 
 void from_text(std::string_view flag, std::string_view text, OnSignal& value) {
   const std::vector<std::string> names = {"save", "stop"};
-  require<InputError>(text == names[0] || text == names[1], "--", flag, " ", text, " is not known; ",
+  require<InputError>(text == names[0] || text == names[1], "--", flag, " ", shortened(text), " is not known; ",
                       suggestion(text, names));
   value = text == names[0] ? OnSignal::save : OnSignal::stop;
 }
@@ -135,7 +132,7 @@ std::optional<DynamicLossScale> loss_scale_of(const TrainOptions& options) {
     const auto [last, error] = std::from_chars(text.data() + prefix.size(), end, scale);
     if (error == std::errc() && last == end) return DynamicLossScale({.scale = scale, .sound_steps = 0});
   }
-  throw InputError(message("--loss-scale ", text, " is not known; write off, dynamic or dynamic:INITIAL"));
+  throw InputError(message("--loss-scale ", shortened(text), " is not known; write off, dynamic or dynamic:INITIAL"));
 }
 
 LrSchedule schedule_of(const TrainOptions& options) {

@@ -7,6 +7,7 @@
 
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/nearest.hpp>
+#include <fsdp/core/terminal_text.hpp>
 #include <fsdp/train/program.hpp>
 #include <fsdp/train/ranges.hpp>
 
@@ -81,11 +82,12 @@ void Parsed::refuse_extras() const {
   const std::vector<std::string> extras = app_.remaining();
   if (extras.empty()) return;
   const std::string word = extras.front().substr(0, extras.front().find('='));
-  require<InputError>(word.starts_with("-"), "unexpected argument '", word, "'");
+  require<InputError>(word.starts_with("-"), "unexpected argument '", shortened(word),
+                      "'; a value follows its flag, as in --data FILE. See --help");
   if (word.starts_with("--")) flags_.refuse_fixed(word.substr(2));
   std::vector<std::string> known = flags_.names("--");
   known.insert(known.end(), {"--config", "--help"});
-  throw InputError(message("unknown flag ", word, "; did you mean ", nearest(word, known), "? See --help"));
+  throw InputError(message("unknown flag ", shortened(word), "; did you mean ", nearest(word, known), "? See --help"));
 }
 
 bool run(CLI::App& app, int argc, const char* const* argv, Help& help) {

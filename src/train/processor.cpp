@@ -2,10 +2,10 @@
 #include <fsdp/train/processor.hpp>
 
 #include <algorithm>
-#include <cstdio>
 #include <string>
 #include <vector>
 
+#include <fsdp/core/terminal_text.hpp>
 #include <fsdp/device/cpu.hpp>
 #include <fsdp/train/agreement.hpp>
 
@@ -18,9 +18,7 @@ void agree_on_instruction_set(const comm::Ranks& ranks) {
   if (std::all_of(sets.begin(), sets.end(), [&](const std::string& set) { return set == sets.front(); })) return;
   const std::string least(device::least_instruction_set(sets));
   device::keep_to_instruction_set(least);
-  if (ranks.rank() == 0)
-    std::fprintf(stderr, "tessera: warning: the ranks' processors have other instruction sets; all use %s\n",
-                 least.c_str());
+  if (ranks.rank() == 0) print_warning("the ranks' processors have different instruction sets; all use " + least);
 }
 
 }  // namespace fsdp::train

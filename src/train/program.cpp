@@ -2,6 +2,8 @@
 #include <fsdp/train/program.hpp>
 
 #include <fcntl.h>
+#include <poll.h>
+#include <stdio_ext.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -12,8 +14,11 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <string>
 
 #include <comm/launch.hpp>
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/terminal_text.hpp>
 
 namespace fsdp::train {
 namespace {
@@ -34,19 +39,42 @@ void allow_open_files() {
   static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));  // refused: the error of opening says what to do
 }
 
-/// Flushes stdout. Returns whether it took all output; if not, prints an error on stderr.
-bool all_was_printed() {
+/// Whether a descriptor is of a pipe that nobody reads any more.
+bool is_without_reader(int descriptor) {
+  pollfd state{.fd = descriptor, .events = 0, .revents = 0};
+  return ::poll(&state, 1, 0) == 1 && (state.revents & (POLLERR | POLLHUP)) != 0;
+}
+
+/// Flushes stdout. Returns 0, or the status of a program whose output was not taken, after an error on stderr. Says
+/// nothing of a reader that is gone: that was its own wish, as in `tessera inspect FOLDER | head`.
+int flushed_stdout() {
+  const auto before = std::signal(SIGPIPE, SIG_IGN);
   errno = 0;
   const bool flushed = std::fflush(stdout) == 0;
-  if (flushed && std::ferror(stdout) == 0) return true;
-  std::fprintf(stderr, "tessera: stdout cannot be written%s%s; what was printed is not whole\n", errno != 0 ? ": " : "",
-               errno != 0 ? std::strerror(errno) : "");
-  return false;
+  const std::string why = errno != 0 ? message(": ", std::strerror(errno)) : "";
+  std::signal(SIGPIPE, before);
+  if (flushed && std::ferror(stdout) == 0) return comm::ExitStatus::done;
+  ::__fpurge(stdout);  // or else exit() writes once more
+  if (is_without_reader(STDOUT_FILENO)) return 128 + SIGPIPE;
+  print_sentence(message("stdout cannot be written", why, "; what was printed is not whole"));
+  return comm::ExitStatus::failed;
 }
+
+/// True while it lives.
+struct Set {
+  explicit Set(bool& flag) : flag(flag) { flag = true; }
+  Set(const Set&) = delete;
+  Set& operator=(const Set&) = delete;
+  ~Set() { flag = false; }
+  bool& flag;
+};
 
 }  // namespace
 
 int run_program(FunctionRef<int()> f) {
+  static bool runs = false;
+  if (runs) return f();
+  const Set inside(runs);
   open_what_is_closed();
   allow_open_files();
   std::signal(SIGXFSZ, SIG_IGN);  // exceeding the file size limit becomes an error of write
@@ -54,13 +82,13 @@ int run_program(FunctionRef<int()> f) {
   try {
     status = f();
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "tessera: out of memory: this process was refused more; take smaller sizes or more ranks\n");
+    print_sentence("out of memory: this process was refused more; take smaller sizes or more ranks");
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "tessera: %s\n", error.what());
+    print_sentence(error.what());
     status = comm::exit_status_of(error);
   }
-  const bool printed = all_was_printed();
-  return status == comm::ExitStatus::done && !printed ? comm::ExitStatus::failed : status;
+  const int printed = flushed_stdout();
+  return status == comm::ExitStatus::done ? printed : status;
 }
 
 }  // namespace fsdp::train

@@ -6,6 +6,7 @@
 #include <set>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/terminal_text.hpp>
 #include <fsdp/train/flags.hpp>
 
 namespace fsdp::train {
@@ -24,10 +25,13 @@ const std::set<std::string, std::less<>> no_part = {
 constexpr std::array<std::string_view, 3> order = {"batch-size", "data", "validation-fraction"};
 
 /// "--lr", or "the data".
-std::string shown(const std::string& name) {
-  const bool flag = name != "data" && name != "instruction-set" && name != "ranks" && name != "stack";
-  return (flag ? "--" : "the ") + (name == "instruction-set" ? "instruction set" : name);
+std::string subject_of(const std::string& name) {
+  if (name == "data" || name == "stack") return "the " + name;
+  if (name == "instruction-set") return "the instruction set";
+  return name == "ranks" ? "the number of ranks" : "--" + name;
 }
+
+std::string value_in_words(const std::string& value) { return value.empty() ? "not given" : shortened(value, 400); }
 
 }  // namespace
 
@@ -76,7 +80,8 @@ Resumed compare_with(const std::string& path, const checkpoint::TrainerState& th
     const auto before = then.run.find(name);
     if (before == then.run.end() || before->second == value) continue;
     if (name == "seed" || name == "seq-len") continue;  // checked above
-    const std::string change = message(shown(name), " was ", before->second, ", is ", value);
+    const std::string change =
+        message(subject_of(name), " was ", value_in_words(before->second), ", is ", value_in_words(value));
     if (std::ranges::find(order, name) != order.end())
       refuse(true, change + "; resume with what it was");
     else

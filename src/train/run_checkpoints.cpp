@@ -3,13 +3,13 @@
 
 #include <chrono>
 #include <cstddef>
-#include <cstdio>
 #include <span>
 #include <utility>
 
 #include <fsdp/core/file.hpp>
 #include <fsdp/core/hash.hpp>
 #include <fsdp/core/identity.hpp>
+#include <fsdp/core/terminal_text.hpp>
 #include <fsdp/train/agreement.hpp>
 #include <fsdp/train/checkpoint_dir.hpp>
 #include <fsdp/train/first_weights.hpp>
@@ -82,7 +82,7 @@ void RunCheckpoints::save(const Progress& progress) {
 
 checkpoint::Warn RunCheckpoints::warn() const {
   return [this](const std::string& text) {
-    if (leads()) std::fprintf(stderr, "tessera: warning: %s\n", text.c_str());
+    if (leads()) print_warning(text);
   };
 }
 

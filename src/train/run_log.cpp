@@ -4,13 +4,14 @@
 #include <cstdio>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/terminal_text.hpp>
 #include <fsdp/report/report.hpp>
 #include <fsdp/train/agreement.hpp>
-#include <fsdp/train/sample_text.hpp>
 
 namespace fsdp::train {
 
-RunLog::RunLog(const comm::Ranks& ranks, const TrainOptions& options) : ranks_(ranks), options_(options) {}
+RunLog::RunLog(const comm::Ranks& ranks, const TrainOptions& options, std::string_view unit)
+    : ranks_(ranks), options_(options), unit_(unit) {}
 RunLog::~RunLog() = default;
 
 void RunLog::open() {
@@ -31,7 +32,7 @@ void RunLog::write(const Record& record) {
 void RunLog::begin(const report::StartRecord& record, const std::string& text, std::span<const std::string> lines) {
   if (!speaks()) return;
   write(record);
-  console_.emplace(stdout, report::style_of(stdout), record.first_step, options_.steps, options_.log_every);
+  console_.emplace(stdout, report::style_of(stdout), record.first_step, options_.steps, options_.log_every, unit_);
   console_->line(text);
   for (const std::string& each : lines) console_->line(each);
 }
@@ -45,6 +46,7 @@ void RunLog::step(const report::StepRecord& record) {
 void RunLog::held_out(const report::ValidationRecord& record, std::string_view unit) {
   if (!speaks()) return;
   write(record);
+  finish();
   line(message("step ", record.step, "  held-out loss ", record.validation_loss, unit.empty() ? "" : " ", unit,
                " over ", record.tokens, " targets"));
 }
@@ -52,14 +54,21 @@ void RunLog::held_out(const report::ValidationRecord& record, std::string_view u
 void RunLog::sample(const report::SampleRecord& record) {
   if (!speaks()) return;
   write(record);
-  line(console_text(record));
+  line(message("step ", record.step, "  sample: ", record.whole()));
 }
 
 void RunLog::end(const report::SummaryRecord& record) {
   if (!speaks()) return;
   write(record);
   finish();
-  std::printf("%s\n", report::summary_text(record).c_str());
+  line(report::summary_text(record));
+}
+
+void RunLog::stopped(const std::string& sentence) {
+  if (!speaks()) return;
+  finish();
+  line(sentence);
+  if (!report::are_one(stdout, stderr)) print_sentence(sentence);
 }
 
 void RunLog::line(const std::string& text) {

@@ -17,21 +17,6 @@
 #include "../text/code_points.hpp"
 
 namespace fsdp::train {
-namespace {
-
-/// Replaces each invalid part by U+FFFD.
-std::string as_utf8(std::string_view text) {
-  std::string out;
-  while (!text.empty()) {
-    const text::Utf8Step step = text::utf8_step(text);
-    out += step.valid ? text.substr(0, step.length) : text::replacement;
-    text.remove_prefix(step.length);
-  }
-  return out;
-}
-
-}  // namespace
-
 SampleText::SampleText(const TrainOptions& options, const std::string& model_folder, std::int64_t vocabulary)
     : chat_(options.data_format == data::TokenFormat::chat), most_(options.sample_tokens) {
   chat_ ? read_chat(options, model_folder, vocabulary) : read_text(options, model_folder, vocabulary);
@@ -100,16 +85,9 @@ bool SampleText::push(std::int32_t token) {
 
 std::string SampleText::take() {
   if (decoder_) text_ += decoder_->finish();
-  return as_utf8(std::exchange(text_, {}));
-}
-
-std::string console_text(const report::SampleRecord& record) {
-  std::string out = message("step ", record.step, "  sample: ");
-  for (const char c : record.whole()) {
-    const bool controls = (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
-    out += controls ? text::replacement : std::string_view(&c, 1);
-  }
-  return out;
+  std::string sound;
+  text::append_replacing(sound, std::exchange(text_, {}));
+  return sound;
 }
 
 }  // namespace fsdp::train

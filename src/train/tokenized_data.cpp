@@ -2,13 +2,14 @@
 #include <fsdp/train/tokenized_data.hpp>
 
 #include <algorithm>
-#include <cstdio>
 #include <exception>
 #include <memory>
 #include <system_error>
 #include <utility>
 
+#include <comm/signals.hpp>
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/terminal_text.hpp>
 #include <fsdp/data/conversations.hpp>
 #include <fsdp/data/tokenize.hpp>
 #include <fsdp/report/byte_progress.hpp>
@@ -41,16 +42,15 @@ std::shared_ptr<const TemporaryFolder> make_temporary_folder() {
 
 /// Says what of a path's text did not become tokens as it stands.
 void note_losses(const std::string& path, const data::LeftOut& left_out, std::int64_t replaced_bytes) {
-  if (!left_out.empty()) std::fprintf(stderr, "tessera: %s: %s\n", path.c_str(), left_out.text().c_str());
+  if (!left_out.empty()) print_sentence(message(path, ": ", left_out.text()));
   if (replaced_bytes > 0)
-    std::fprintf(stderr, "tessera: %s: %lld bytes are not UTF-8 and were read as U+FFFD\n", path.c_str(),
-                 static_cast<long long>(replaced_bytes));
+    print_sentence(message(path, ": ", replaced_bytes, " bytes are not UTF-8 and were read as U+FFFD"));
 }
 
 std::string end_text(const data::Tokenizing& tokenizing) {
   const std::optional<text::TokenId> end = tokenizing.end_token();
   if (!end) return "nothing";
-  return message("token ", *end, " (", tokenizing.tokenizer().name_of(*end).value_or(""), ")");
+  return message("token ", *end, " (", shortened(tokenizing.tokenizer().name_of(*end).value_or("")), ")");
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ void require_vocabulary(const text::Tokenizer& tokenizer, const std::filesystem:
 }
 
 void warn_of(const text::ChatFormat& format) {
-  for (const std::string& warning : format.warnings()) std::fprintf(stderr, "tessera: warning: %s\n", warning.c_str());
+  for (const std::string& warning : format.warnings()) print_warning(warning);
 }
 
 TokenizedData::TokenizedData(const TextOptions& options, const TextInputs& inputs) : names_(inputs.data) {
@@ -79,8 +79,8 @@ TokenizedData::TokenizedData(const TextOptions& options, const TextInputs& input
     return;
   }
   if (inputs.format != data::TokenFormat::automatic) {
-    require<InputError>(options.tokenizer.empty(),
-                        "--tokenizer is for text, and --data-format says otherwise; leave one of ", "them out");
+    require<InputError>(options.tokenizer.empty(), "--tokenizer is for text, and --data-format is ",
+                        to_text(inputs.format), "; leave one of them out");
     return;
   }
   if (!file) {
@@ -90,6 +90,7 @@ TokenizedData::TokenizedData(const TextOptions& options, const TextInputs& input
                           " has no tokenizer.json; name one by ", "--tokenizer, or say --data-format bytes");
     return;
   }
+  const comm::CatchSignals signals;
   bool named = false;
   for (std::string& path : names_.paths) {
     if (!data::holds_text(path)) continue;
@@ -98,12 +99,14 @@ TokenizedData::TokenizedData(const TextOptions& options, const TextInputs& input
     require_vocabulary(tokenizing.tokenizer(), *file, inputs.vocabulary);
     const std::filesystem::path folder = cache_for(options, inputs) / (folder_prefix + tokenizing.made_of());
     report::ByteProgress progress("tokenizing " + path);
-    const data::Tokenized made =
-        tokenizing.write(folder, [&](const data::TokenizeProgress& at) { progress.show(at.bytes, at.all_bytes); });
+    const data::Tokenized made = tokenizing.write(folder, [&](const data::TokenizeProgress& at) {
+      signals.throw_if_stopped("ended while tokenizing " + path);
+      progress.show(at.bytes, at.all_bytes);
+    });
     note_losses(path, made.left_out, made.replaced_bytes);
     if (!std::exchange(named, true))
-      std::fprintf(stderr, "tessera: text becomes tokens by %s; behind each document stands %s\n", file->c_str(),
-                   end_text(tokenizing).c_str());
+      print_sentence(
+          message("text becomes tokens by ", file->string(), "; behind each document stands ", end_text(tokenizing)));
     path = folder.string();
   }
 }
@@ -124,16 +127,19 @@ void TokenizedData::encode_conversations(const TextOptions& options, const TextI
   names_ = {.paths = {file.string()}};
   std::error_code error;
   if (std::filesystem::exists(file, error)) return;
+  const comm::CatchSignals signals;
   const std::vector<std::filesystem::path> made = checkpoint::make_folders(cache);
   try {
     report::ByteProgress progress("encoding " + paths.front().string());
-    texts.write(file, [&](std::int64_t bytes, std::int64_t all) { progress.show(bytes, all); });
+    texts.write(file, [&](std::int64_t bytes, std::int64_t all) {
+      signals.throw_if_stopped("ended while encoding " + paths.front().string());
+      progress.show(bytes, all);
+    });
   } catch (...) {
     checkpoint::remove_made(made);
     throw;
   }
-  std::fprintf(stderr, "tessera: conversations became tokens by %s and %s\n", tokenizer->c_str(),
-               texts.format().name().c_str());
+  print_sentence(message("conversations became tokens by ", tokenizer->string(), " and ", texts.format().name()));
 }
 
 std::filesystem::path TokenizedData::cache_for(const TextOptions& options, const TextInputs& inputs) {
@@ -159,14 +165,17 @@ std::string TokenizedData::text() const { return data::to_text(names_); }
 template <class Options>
 TokenizedData tokenized(const comm::Ranks& ranks, const Options& options, TextInputs inputs) {
   const double limit = options.launch.disk_deadline_seconds;
+  const comm::CatchSignals signals;  // on every rank: those that wait for rank 0 end with it
   inputs.data = data::parse_data(options.data);
   inputs.format = options.data_format;
   TokenizedData mine = read_on_all_ranks(ranks, limit, "--data", [&] {
     return ranks.rank() == 0 ? TokenizedData(options.text, inputs) : TokenizedData();
   });
   const std::vector<std::string> texts = gather_texts(ranks, mine.text(), "--data");
-  return on_all_ranks(ranks, "--data",
-                      [&] { return ranks.rank() == 0 ? std::move(mine) : TokenizedData::at(texts.front()); });
+  return on_all_ranks(ranks, "--data", [&] {
+    signals.throw_if_stopped("ended before the data were read");
+    return ranks.rank() == 0 ? std::move(mine) : TokenizedData::at(texts.front());
+  });
 }
 template TokenizedData tokenized(const comm::Ranks&, const TrainOptions&, TextInputs);
 template TokenizedData tokenized(const comm::Ranks&, const EvalOptions&, TextInputs);

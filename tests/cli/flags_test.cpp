@@ -310,7 +310,9 @@ TEST(ConfigFile, MistakesAreInputErrorsThatNameTheFile) {
   has(said("steps = "), "at line 1");
   has(said("sharding = \"zero33\""), "did you mean 'zero3'?");
   has(said("dry-run = \"yes\""), "neither true nor false");
-  EXPECT_INPUT_ERROR(train_of({"--config", "/nonexistent.toml"}), "/nonexistent.toml");
+  const test::TemporaryFolder folder;
+  const std::string absent = folder.path() / "absent.toml";
+  EXPECT_INPUT_ERROR(train_of({"--config", absent.c_str()}), absent);
 }
 
 TEST(Flags, AnOptimizerTakesItsOwnConstants) {

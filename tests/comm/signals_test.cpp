@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <comm/signals.hpp>
 
+#include <comm/launch.hpp>
+
 #include <csignal>
 
 #include <gtest/gtest.h>
@@ -30,6 +32,35 @@ TEST(CatchSignalsDeathTest, ASecondSignalEndsAtOnce) {
         std::raise(SIGINT);
       },
       ::testing::ExitedWithCode(128 + SIGINT), "");
+}
+
+TEST(CatchSignals, TheFirstStopCounts) {
+  const CatchSignals signals;
+  EXPECT_NO_THROW(signals.throw_if_stopped("nothing is kept"));
+  std::raise(SIGHUP);
+  std::raise(SIGHUP);
+  signals.ask_to_stop(SIGPIPE);
+  std::raise(SIGTERM);  // the first that is not from a lost terminal
+  EXPECT_EQ(signals.asked().stop, SIGHUP);
+  try {
+    signals.throw_if_stopped("nothing is kept");
+    FAIL();
+  } catch (const StoppedError& error) {
+    EXPECT_STREQ(error.what(), "SIGHUP: nothing is kept");
+    EXPECT_EQ(exit_status_of(error), 128 + SIGHUP);
+  }
+}
+
+TEST(CatchSignals, LeavesAnIgnoredHangUpIgnoredAndClosedPipesErrors) {
+  std::signal(SIGHUP, SIG_IGN);
+  {
+    const CatchSignals signals;
+    std::raise(SIGHUP);
+    EXPECT_EQ(signals.asked(), Asked{});
+    std::raise(SIGPIPE);  // ignored meanwhile
+  }
+  EXPECT_EQ(std::signal(SIGHUP, SIG_DFL), SIG_IGN);
+  EXPECT_EQ(std::signal(SIGPIPE, SIG_DFL), SIG_DFL);
 }
 
 TEST(CatchSignalsDeathTest, AfterTheLastOneASignalDoesWhatItDidBefore) {

@@ -5,6 +5,7 @@ usage: expect.py FILE COMPILER [FLAG...]
 
 Case n is the code under `#if CASE == n`. The file lists the cases with what the compiler's output must contain:
     // expect 1: fsdp: StaticTiles<N> needs at least one tile
+A case may have several lines: mistakes that one compilation reports.
 """
 import contextlib
 import re
@@ -37,7 +38,9 @@ def compile_case(file, command, case):
 def check(file, command):
     """All that is wrong with the file, one text each."""
     text = Path(file).read_text()
-    expected = {int(case): sentence for case, sentence in re.findall(r"^// expect (\d+): (.+?)\s*$", text, re.MULTILINE)}
+    expected = {}
+    for case, sentence in re.findall(r"^// expect (\d+): (.+?)\s*$", text, re.MULTILINE):
+        expected.setdefault(int(case), []).append(sentence)
     cases = {int(case) for case in re.findall(r"^#\s*(?:el)?if CASE == (\d+)", text, re.MULTILINE)}
     if not expected or cases - {0} != set(expected):
         return [f"the cases {sorted(cases)} and the expectations {sorted(expected)} are not the same"]
@@ -51,12 +54,13 @@ def check_cases(file, expected, command):
     passed, output = compile_case(file, command, 0)
     if not passed:
         wrong.append(f"case 0 must compile:\n{output}")
-    for case, sentence in sorted(expected.items()):
+    for case, sentences in sorted(expected.items()):
         passed, output = compile_case(file, command, case)
-        if passed:
-            wrong.append(f"case {case} compiles; it must fail with: {sentence}")
-        elif sentence not in output:
-            wrong.append(f"case {case} fails without saying: {sentence}\n{output}")
+        for sentence in sentences:
+            if passed:
+                wrong.append(f"case {case} compiles; it must fail with: {sentence}")
+            elif sentence not in output:
+                wrong.append(f"case {case} fails without saying: {sentence}\n{output}")
     return wrong
 
 

@@ -27,6 +27,11 @@ class Expect(unittest.TestCase):
     def test_a_case_that_fails_for_another_reason(self):
         self.assertIn("without saying", check('// expect 1: too small\n#if CASE == 1\nstatic_assert(false, "b");\n#endif\n')[0])
 
+    def test_a_case_of_which_one_sentence_is_missing(self):
+        found = check('// expect 1: small\n// expect 1: large\n#if CASE == 1\nstatic_assert(false, "small");\n#endif\n')
+        self.assertEqual(1, len(found))
+        self.assertIn("without saying: large", found[0])
+
     def test_case_0_that_fails(self):
         self.assertIn("case 0 must compile", check('// expect 1: small\nstatic_assert(false, "small");\n#if CASE == 1\n#endif\n')[0])
 

@@ -17,6 +17,10 @@ struct WithNumbers : Named {
   int number = 3;
   std::string text() const { return "named:" + std::to_string(number); }
 };
+struct OfAView {
+  static constexpr int name = 3;  // text() comes first
+  static std::string_view text() { return "view"; }
+};
 template <class T, int n>
 struct Outer {};
 
@@ -27,6 +31,7 @@ TEST(PolicyText, IsTheTextElseTheNameElseTheType) {
   EXPECT_EQ(policy_text(OfItsKind{}), "kind");
   EXPECT_EQ(policy_text(Named{}), "named");
   EXPECT_EQ(policy_text(Nameless{}), type_name<Nameless>());
+  EXPECT_EQ(policy_text(OfAView{}), "view");
 }
 
 TEST(PolicyText, OfATypeAloneHasNoNumbers) {

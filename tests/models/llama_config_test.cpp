@@ -217,7 +217,8 @@ TEST(LlamaConfig, MalformedFilesAreInputErrors) {
   EXPECT_INPUT_ERROR(parse(",\"x\":" + std::string(100, '[') + std::string(100, ']')), "nested deeper");
   EXPECT_INPUT_ERROR(LlamaConfig::parse(std::string(2'000'000, ' '), "f"), "at most 1000000");
   EXPECT_INPUT_ERROR(parse(R"(,"head_dim":7)"), "config.json: model: the head dimension is 7");
-  EXPECT_INPUT_ERROR(LlamaConfig::read("/nonexistent"), "/nonexistent/config.json: no such file");
+  const test::TemporaryFolder folder;
+  EXPECT_INPUT_ERROR(LlamaConfig::read(folder.path()), folder.path().string() + "/config.json: no such file");
 }
 
 TEST(LlamaConfig, AFolderOfAdaptersOrCheckpointsIsToldWhatToNameInstead) {

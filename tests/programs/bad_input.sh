@@ -96,7 +96,7 @@ echo "== graphs where none are"
 sed '/^trace/d' small.toml >untraced.toml
 refused 'CUDA graphs \(--cuda-graphs\) are asked for, and this stack runs on cpu' "$program" train --config untraced.toml --data text.txt \
   --comm threads:2 --cuda-graphs
-expect_error 'document-separator makes each another one' "${train[@]}" --data text.txt --cuda-graphs --document-separator 10
+expect_error 'document-separator makes steps differ' "${train[@]}" --data text.txt --cuda-graphs --document-separator 10
 expect_error 'leave one of them out' "${train[@]}" --data text.txt --cuda-graphs --trace made/trace.json
 
 echo "== eval and generate"

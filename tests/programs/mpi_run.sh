@@ -20,7 +20,7 @@ if grep -qw avx2 /proc/cpuinfo; then
   unlike=("$program" train --model tiny --seq-len 64 --steps 3 --batch-size 4 --precision bf16 --threads 1 --data text.txt)
   timeout "$limit" mpirun --oversubscribe -np 1 env TESSERA_ISA=baseline "${unlike[@]}" --metrics unlike.jsonl : \
     -np 1 "${unlike[@]}" --metrics unlike.jsonl >"$out" 2>"$err" || fail "two instruction sets"
-  contains "$err" "the ranks' processors have other instruction sets; all use baseline"
+  contains "$err" "the ranks' processors have different instruction sets; all use baseline"
   refused 'ranks were started with different environments.*TESSERA_BF16_MATMUL' mpirun --oversubscribe -np 1 env \
     TESSERA_BF16_MATMUL=float "${unlike[@]}" : -np 1 "${unlike[@]}"
   TESSERA_ISA=baseline on 2 "${unlike[@]:1}" --metrics alike.jsonl

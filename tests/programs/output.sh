@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A stdout that takes nothing is an error of every command; a closed one gives its number to no file.
+# A stdout that takes nothing is an error of every command; a closed one gives its number to no file; of a reader that is gone
+# nothing is said.
 set -euo pipefail
 source "$(dirname "$0")/../support/program.sh"
 
@@ -30,3 +31,16 @@ timeout "$limit" "$program" "${train[@]}" --metrics metrics2.jsonl --checkpoint-
 same saved/step-00000002/model.safetensors saved2/step-00000002/model.safetensors
 timeout "$limit" "$program" "${train[@]}" --trace trace.json --data nowhere 2>&- >"$out" <&- && fail "status 0"
 [ ! -s "$out" ] || fail "an error stands in stdout"
+
+echo "== a pipe that nobody reads, with SIGPIPE as it is and ignored by the parent"
+python3 - "$program" <<'END'
+import os, signal, subprocess, sys
+for command in ["--help"], ["stacks"], ["--version"]:
+    for how in signal.SIG_DFL, signal.SIG_IGN:
+        read, write = os.pipe()
+        os.close(read)
+        ended = subprocess.run([sys.argv[1], *command], stdout=write, stderr=subprocess.PIPE, restore_signals=False,
+                               preexec_fn=lambda: signal.signal(signal.SIGPIPE, how))
+        os.close(write)
+        assert ended.returncode in (141, -signal.SIGPIPE) and not ended.stderr, (command, how, ended)
+END

@@ -104,7 +104,7 @@ refuse() {
   shift
   expect_error "$pattern" "$program" train "${flags[@]}" "$@"
 }
-refuse '--sample-tokens is of samples, and none are written' --sample-tokens 5
+refuse '--sample-tokens is the length of samples, and none are written' --sample-tokens 5
 refuse '--sample-tokens 64 leave no room for a prompt in --seq-len 48' --sample-prompt x
 refuse '--sample-prompt has 19 tokens, and --seq-len 48 leaves 18 beside --sample-tokens 30; take a shorter prompt' --sample-prompt 0123456789012345678 --sample-tokens 30
 refuse '--sample-prompt has 19 tokens' --sample-prompt 0123456789012345678 --sample-tokens 30 --comm threads:2

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# SIGTERM and SIGINT end a run after a step that is saved, SIGUSR1 saves and goes on, a second signal ends at once; a
-# run that was ended goes on to the bit.
+# SIGTERM, SIGINT, SIGHUP and a reader of stdout that ends end a run after a step that is saved, SIGUSR1 saves and goes on, a
+# second signal ends at once; a run that was ended goes on to the bit.
 set -euo pipefail
 source "$(dirname "$0")/../support/program.sh"
 
@@ -14,16 +14,42 @@ batch=(--batch-size 4)
 # start FLAG...: the run, in the background.
 start() { start_run "${base[@]}" "${batch[@]}" "$@"; }
 
-for signal in TERM:143 INT:130; do
+for signal in TERM:143 INT:130 HUP:129; do
   echo "== SIG${signal%:*}"
   rm -rf saved
   start --checkpoint-dir saved
   kill -s "${signal%:*}" $run
   run_ends "${signal#*:}"
-  contains "$out" "^SIG${signal%:*}: ended after step [0-9]+: saved/step-"
+  for said in "$out:" "$err:tessera: "; do
+    contains "${said%%:*}" "^${said#*:}SIG${signal%:*}: ended after step [0-9]+: saved/step-[0-9]+\$"
+  done
+  [ "$(wc -l <"$err")" -eq 1 ] || fail "more than one line on stderr"
+  [ ! -e saved/run.lock ] || fail "the lock stays"
   last=$(steps metrics.jsonl | tail -n 1 | cut -d' ' -f1)
   [ "$(cat saved/latest)" = "$(printf 'step-%08d' "$last")" ] || fail "step $last, saved $(cat saved/latest)"
 done
+
+echo "== a SIGHUP that was ignored at the start, as under nohup, stays so"
+start_run bash -c 'trap "" HUP; exec "$@"' - "${base[@]}" "${batch[@]}"
+kill -s HUP $run
+before=$(grep -c '"loss"' metrics.jsonl)
+for _ in $(seq 300); do [ "$(grep -c '"loss"' metrics.jsonl)" -lt $((before + 5)) ] || break; sleep 0.1; done
+kill -s TERM $run
+run_ends 143
+
+echo "== nobody reads stdout any more"
+rm -rf saved
+for kept in "saved/step-:--checkpoint-dir saved" "nothing is saved without --checkpoint-dir:--seed 0"; do
+  read -r -a flags <<<"${kept#*:}"
+  set +e
+  timeout "$limit" "${base[@]/1000000/1}" "${batch[@]}" "${flags[@]}" 2>"$err" | head -n 7 >"$out"
+  status=${PIPESTATUS[0]}
+  set -e
+  [ "$status" -eq 141 ] || fail "status $status"
+  contains "$err" "^tessera: SIGPIPE \(nobody reads stdout any more\): ended after step [0-9]+: ${kept%%:*}"
+  [ "$(wc -l <"$err")" -eq 1 ] || fail "more than one line on stderr"
+done
+[ -e saved/latest ] && [ ! -e saved/run.lock ] || fail "$(ls saved)"
 
 echo "== SIGUSR1 saves and goes on; a run without a folder says that nothing was saved"
 rm -rf saved

@@ -110,3 +110,22 @@ cp -r $model bare && rm bare/tokenizer.json
 expect_error 'text.txt is text, and bare has no tokenizer.json; name one by --tokenizer' "$program" eval --model bare --data text.txt --precision fp32
 expect_error 'nothing says what text they are; give --tokenizer or --prompt-ids' "$program" generate --model bare --prompt x --precision fp32
 echo "tokenizers: as described"
+
+echo "== a signal while text becomes tokens: a sentence, and no temporary folder"
+for _ in $(seq 1000); do cat text.txt; done >large.txt
+# ended SENTENCE COMMAND...: by SIGTERM, once tokens are written.
+ended() {
+  local sentence=$1
+  shift
+  TMPDIR=$PWD "$program" "$@" >"$out" 2>"$err" &
+  run=$!
+  for _ in $(seq 1000); do [ -z "$(find . -name '*.part')" ] || break; sleep 0.01; done
+  kill -s TERM $run
+  run_ends 143
+  [ "$(cat "$err")" = "tessera: SIGTERM: $sentence" ] || fail "$(cat "$err")"
+  [ -z "$(find . -name 'tessera-tokens-*' -o -name '*.part' -o -name run.lock)" ] || fail "$(find .)"
+}
+for comm in threads:1 threads:2; do
+  ended "ended while tokenizing large.txt" train "${flags[@]}" --data large.txt --tokenizer tok --comm $comm
+done
+ended 'tokenization is incomplete; run `tessera tokenize` again, it resumes' tokenize large.txt --tokenizer tok --out large

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 
 #include "support/temporary_folder.hpp"
@@ -43,6 +45,8 @@ TEST(StepText, ShowsWhatTheMetricsHold) {
                           .tokens_per_second = 8123.4,
                           .peak_bytes = std::int64_t{1288490189}};
   EXPECT_EQ(step_text(record, 200), "step  12/200  loss 3.1416  norm 1.020  lr 1.00e-03  8,123 tok/s  peak 1.20 GiB");
+  EXPECT_EQ(step_text(record, 200, "points"),
+            "step  12/200  loss 3.1416  norm 1.020  lr 1.00e-03  8,123 points/s  peak 1.20 GiB");
 }
 
 TEST(ProgressText, ShowsTheShareDoneAndTheTimeLeft) {
@@ -64,6 +68,54 @@ TEST(Console, ATerminalGetsOneLineThatIsOverwritten) {
   EXPECT_EQ(text.find("\033[36m"), std::string::npos);
   EXPECT_NE(printed({.terminal = true, .colour = true}, 4).find("\033[36m"), std::string::npos);
   EXPECT_EQ(text.substr(text.size() - 1), "\n");
+}
+
+TEST(Console, PrintsNothingThatControlsATerminal) {
+  const test::TemporaryFolder folder;
+  const auto path = folder.write("out", "");
+  std::FILE* stream = std::fopen(path.c_str(), "w");
+  {
+    Console console(stream, {.terminal = true}, 1, 4, 1);
+    console.line("a\n\t\x1b[2J\u202E\xC3\xA4");
+    console.progress("\x07");
+  }
+  std::fclose(stream);
+  EXPECT_EQ(test::content_of(path), "a\n\t\\x1b[2J\\u202e\xC3\xA4\n\\x07\r\033[K");
+}
+
+TEST(Console, KnowsWhetherItsReaderIsGone) {
+  std::signal(SIGPIPE, SIG_IGN);
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  std::FILE* stream = ::fdopen(ends[1], "w");
+  {
+    Console console(stream, {}, 1, 4, 1);
+    console.line("read");
+    EXPECT_FALSE(console.reader_is_gone());
+    ::close(ends[0]);
+    EXPECT_FALSE(console.reader_is_gone()) << "nothing was written since";
+    console.line("not read");
+    EXPECT_TRUE(console.reader_is_gone());
+  }
+  std::fclose(stream);
+  std::FILE* full = std::fopen("/dev/full", "w");
+  Console console(full, {}, 1, 4, 1);
+  console.line("a disk without room is no reader that is gone");
+  EXPECT_FALSE(console.reader_is_gone());
+  console.finish();
+  std::fclose(full);
+  std::signal(SIGPIPE, SIG_DFL);
+}
+
+TEST(AreOne, WhereBothAreTheSameFile) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.write("out", "").string(), other = folder.write("err", "").string();
+  std::FILE* const one = std::fopen(path.c_str(), "w");
+  std::FILE* const again = std::fopen(path.c_str(), "a");
+  std::FILE* const another = std::fopen(other.c_str(), "w");
+  EXPECT_TRUE(are_one(one, again));
+  EXPECT_FALSE(are_one(one, another));
+  for (std::FILE* stream : {one, again, another}) std::fclose(stream);
 }
 
 TEST(Console, AFileIsNoTerminalAndADefaultOnePrintsNothing) {

@@ -66,8 +66,9 @@ TEST(Metrics, AppendsAndFlushesLineByLine) {
 
 TEST(Metrics, WithoutAPathWritesNothingAndAnUnwritableOneIsAnInputError) {
   Metrics().write(StepRecord());
-  EXPECT_INPUT_ERROR(Metrics("/nonexistent/m.jsonl"),
-                     "--metrics /nonexistent/m.jsonl: cannot be written: No such file");
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path() / "absent" / "m.jsonl";
+  EXPECT_INPUT_ERROR(Metrics(path), "--metrics " + path + ": cannot be written: No such file");
 }
 
 }  // namespace

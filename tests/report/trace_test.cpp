@@ -47,7 +47,9 @@ TEST(Trace, IsOffWithoutAPathAndAnUnwritableOneIsAnInputError) {
   EXPECT_FALSE(off.on());
   off.add({});
   off.write();
-  EXPECT_INPUT_ERROR(Trace("/nonexistent/t.json"), "--trace /nonexistent/t.json");
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path() / "absent" / "t.json";
+  EXPECT_INPUT_ERROR(Trace(path), "--trace " + path);
   EXPECT_EQ(trace_path("a/t.json", 0), "a/t.json");
   EXPECT_EQ(trace_path("a/t.json", 3), "a/t.rank3.json");
 }

@@ -3,7 +3,10 @@
 #include <fsdp/testing/strategy.hpp>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstdlib>
+#include <string_view>
 #include <vector>
 
 #include <fsdp/sharding/run_time.hpp>
@@ -19,22 +22,85 @@ using sharding::Action;
 using sharding::Schedule;
 using sharding::Task;
 
+/// Whether every strategy is tested in every layout (tests/long/kit.sh), or a sample of them.
+bool all_of_them() {
+  const char* const sweep = std::getenv("TESSERA_SWEEP");  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
+  return sweep != nullptr && std::string_view(sweep) == "whole";
+}
+
+const std::array<buffer::AnyLayout, 4> layouts{buffer::PerParameter{}, buffer::Flat{}, buffer::Rows{}, buffer::Owned{}};
+
 /// Strategies that shard over all ranks, as values of one type.
 struct Ours {
   static std::vector<RunTimeSharded> strategies() {
-    return {{.strategy = FullyShard<>{}},
-            {.strategy = FullyShard<ReshardAfterForward::no>{.prefetch_depth = 2}},
-            {.strategy = Zero2{}},
-            {.strategy = Zero3{.persistence_threshold = 20}},
-            {.strategy = FullyShard<>{}, .other_layout = buffer::Owned{}}};
+    if (!all_of_them())
+      return {{.strategy = FullyShard<>{}},
+              {.strategy = FullyShard<ReshardAfterForward::no>{.prefetch_depth = 2}},
+              {.strategy = Zero2{}},
+              {.strategy = Zero3{.persistence_threshold = 20}},
+              {.strategy = FullyShard<>{}, .other_layout = buffer::Owned{}},
+              {.strategy = FullyShard<>{}, .other_layout = buffer::Rows{}}};
+    std::vector<RunTimeSharded> all{
+        {.strategy = FullyShard<>{.prefetch_depth = 3}},
+        {.strategy = FullyShard<>{.reduce = ReduceGradients::last_micro_batch}},
+        {.strategy = FullyShard<ReshardAfterForward::no>{.reduce = ReduceGradients::last_micro_batch}},
+        {.strategy = Zero3{.persistence_threshold = 20, .live_bound = 6000}}};
+    for (const buffer::AnyLayout& layout : layouts) {
+      all.push_back({.strategy = FullyShard<>{}, .other_layout = layout});
+      all.push_back({.strategy = FullyShard<ReshardAfterForward::no>{}, .other_layout = layout});
+      all.push_back({.strategy = Zero1{}, .other_layout = layout});
+      all.push_back({.strategy = Zero2{}, .other_layout = layout});
+      all.push_back({.strategy = Zero3{}, .other_layout = layout});
+    }
+    return all;
   }
 };
+/// The same within groups, and groups that keep the weights after forward.
 struct OnTwoAxes {
-  static std::vector<HybridShard<FullyShard<>>> strategies() { return {{.group = 1}, {.group = 2}}; }
+  static std::vector<RunTimeGrouped> strategies() {
+    std::vector<RunTimeGrouped> all{{.strategy = HybridShard<RunTimeSharded>{.group = 1}},
+                                    {.strategy = HybridShard<RunTimeSharded>{.group = 2}}};
+    if (!all_of_them()) return all;
+    for (const int group : {1, 2, 4})
+      all.push_back({.strategy = FullyShard<ReshardAfterForward::to_group>{.group = group}});
+    for (const RunTimeSharded& inner : Ours::strategies())
+      all.push_back({.strategy = HybridShard<RunTimeSharded>{.group = 2, .inner = inner}});
+    return all;
+  }
+};
+/// The same with the optimizer's state cut between groups.
+struct Full {
+  static std::vector<RunTimeHybridFull> strategies() {
+    if (!all_of_them()) return {{.group = 2}};
+    std::vector<RunTimeHybridFull> all;
+    for (const RunTimeSharded& inner : Ours::strategies()) all.push_back({.group = 2, .inner = inner});
+    return all;
+  }
+};
+/// The same with the optimizer's state in host memory.
+struct Offloaded {
+  static std::vector<Offload<RunTimeSharded>> strategies() {
+    if (!all_of_them()) return {{{.strategy = Zero3{}}}};
+    std::vector<Offload<RunTimeSharded>> all;
+    for (const RunTimeSharded& each : Ours::strategies()) all.push_back({each});
+    return all;
+  }
+};
+struct EveryRankHasAll {
+  using InAnyLayout = WithLayout<Replicated, buffer::AnyLayout>;
+  static std::vector<InAnyLayout> strategies() {
+    if (!all_of_them()) return {InAnyLayout{{}, buffer::Rows{}}};
+    std::vector<InAnyLayout> all;
+    for (const buffer::AnyLayout& layout : layouts) all.push_back({{}, layout});
+    return all;
+  }
 };
 
 INSTANTIATE_TYPED_TEST_SUITE_P(OverAllRanks, StrategySuite, Ours);
 INSTANTIATE_TYPED_TEST_SUITE_P(OnTwoAxes, StrategySuite, OnTwoAxes);
+INSTANTIATE_TYPED_TEST_SUITE_P(OnTwoAxesFull, StrategySuite, Full);
+INSTANTIATE_TYPED_TEST_SUITE_P(Offloaded, StrategySuite, Offloaded);
+INSTANTIATE_TYPED_TEST_SUITE_P(EveryRankHasAll, StrategySuite, EveryRankHasAll);
 INSTANTIATE_TYPED_TEST_SUITE_P(OfItsOwnList, StrategySuite, test::OwnSchedule);
 
 Schedule::iterator find(Schedule& list, Action action, int index) {

@@ -156,6 +156,21 @@ TEST(ChatTemplate, WhatGoesWrongIsNamedWithItsLine) {
             "template: line 1: 'append', which is undefined, cannot be called");
 }
 
+TEST(ChatTemplate, ErrorsQuoteTheTemplateShortAndPrintable) {
+  EXPECT_EQ(refusal("{{ raise_exception('\\x1b[31mRED\n') }}"),
+            "template: line 1: the template refuses the conversation: \\x1b[31mRED\\n");
+  const auto cut = [](const std::string& before, std::size_t bytes, const std::string& after) {
+    return "template: line 1: " + before + std::string(400, '9') + "... (" + std::to_string(bytes) + " bytes)" + after;
+  };
+  EXPECT_EQ(refusal("{{ raise_exception('9' * 1000000) }}"),
+            cut("the template refuses the conversation: ", 1'000'000, ""));
+  const std::string digits(100'000, '9');
+  EXPECT_EQ(refusal("{{ " + digits + " }}"), cut("the number ", 100'000, " has more than 63 bits"));
+  EXPECT_LT(refusal("{{ x | f" + digits + " }}").size(), 500u);
+  EXPECT_LT(refusal("{% f" + digits + " %}").size(), 500u);
+  EXPECT_LT(refusal("{{ f" + digits + ".b }}").size(), 500u);
+}
+
 TEST(ChatTemplate, WorkAndMemoryAreBounded) {
   const auto bounded = [](const std::string& text) {
     const std::string error = refusal(text);
@@ -182,6 +197,77 @@ TEST(ChatTemplate, WorkAndMemoryAreBounded) {
   std::string nested;
   for (int i = 0; i < 5000; ++i) nested += "{% if 1 %}";
   EXPECT_TRUE(bounded(nested));
+}
+
+TEST(ChatTemplate, ValuesAndExpressionsNestWithinBounds) {
+  const std::string grows = "{% set ns = namespace(s=[1], t=[1]) %}{% for x in range(900) %}";
+  const std::string deep = "template: line 1: values become nested more than 200 deep";
+  EXPECT_EQ(refusal(grows + "{% set ns.s = [ns.s] %}{% endfor %}"), deep);
+  EXPECT_EQ(refusal(grows + "{% set ns.s = {'a': ns.s} %}{% endfor %}"), deep);
+  EXPECT_EQ(refusal(grows + "{% set ns.s = {(ns.s, 1): 1} %}{% endfor %}"), deep);
+  EXPECT_EQ(refusal(grows + "{% set ns.s = ns.s | items | list if ns.s is mapping else dict(a=ns.s) %}{% endfor %}"),
+            deep);
+  EXPECT_EQ(refusal(grows + "{% set ns.s = [ns.s.count] %}{% endfor %}"), deep);  // a method holds its list
+  EXPECT_EQ(refusal(grows + "{% for y in [ns.s] %}{% set ns.s = loop %}{% endfor %}{% endfor %}"), deep);
+  EXPECT_EQ(refusal(grows + "{% set ns.s = namespace(s=ns.s) %}{% endfor %}{{ ns.s is defined }}"), "rendered as True");
+  EXPECT_EQ(refusal("{% set ns = namespace(s=[]) %}{% for x in range(199) %}{% set ns.s = [ns.s] %}{% endfor %}{{ ns.s "
+                    "== ns.s }}"),
+            "rendered as True");
+
+  const std::string expression = "template: line 1: an expression is more than 1000 deep";
+  for (const std::string term : {"1 + ", "'a' ~ ", "1 and ", "1 or ", "1 if 1 else 1 if ", "2 ** "}) {
+    std::string many;
+    for (int i = 0; i < 50000; ++i) many += term;
+    const std::string said = refusal("{{ " + many + "1 }}");
+    EXPECT_TRUE(said == expression || said == "template: line 1: expressions are nested more than 200 deep") << said;
+  }
+  EXPECT_EQ(refusal("{% set " + std::string(50000, '(') + "a" + std::string(50000, ')') + " = 1 %}"),
+            "template: line 1: names are nested more than 100 deep");
+  std::string maps;
+  for (int i = 0; i < 5000; ++i) maps += "'map',";
+  EXPECT_EQ(refusal("{{ 'a' | map(" + maps + "'upper') }}"), "template: line 1: map: has more than 20 arguments");
+}
+
+TEST(ChatTemplate, StepsAreInProportionToTheConversation) {
+  const std::string loops = "{% for a in x %}{% for b in x %}{% endfor %}{% endfor %}";
+  EXPECT_EQ(refusal(loops, {{"x", std::string(20, 'a')}}), "rendered as ");
+  const std::string said = refusal(loops, {{"x", std::string(3000, 'a')}});
+  EXPECT_EQ(said, message("template: line 1: the template takes more than ", 20000 + 10 * loops.size() + 100 * 3008,
+                          " steps for 3008 bytes; its loops or values grow faster than the conversation; take another ",
+                          "one, such as --chat-template chatml"));
+  // Each of these spends steps for its own work, and not for the number of expressions.
+  for (const std::string work : {"(x * 9)[::2]",
+                                 "[x, x, x, x] == [y, y, y, y] and x == y and x == y and x == y",
+                                 "x | list",
+                                 "x.split('a')",
+                                 "x.find('a' * 2999 ~ 'b')",
+                                 "x.strip(x)",
+                                 "x.replace('a', 'bb')",
+                                 "x | tojson",
+                                 "[x] | sort",
+                                 "x in y",
+                                 "x[-1]",
+                                 "x | unique",
+                                 "(x ~ y)",
+                                 "x | indent",
+                                 "x.upper()",
+                                 "[1] * 3000",
+                                 "{x ~ 1: 1}[x ~ 2]",
+                                 "(x | list) | map('upper') | join",
+                                 "x is lower",
+                                 "x.startswith(y)"}) {
+    const std::string text = "{% for a in range(4000) %}{% if " + work + " %}{% endif %}{% endfor %}";
+    const Json variables = {{"x", std::string(3000, 'a')}, {"y", std::string(3000, 'a')}};
+    EXPECT_NE(refusal(text, variables).find("the template takes more than"), std::string::npos) << work;
+  }
+}
+
+TEST(ChatTemplate, ValuesThatAreAliveAreBounded) {
+  const std::string text =
+      "{% set ns = namespace(s=[]) %}{% for a in x %}{% set ns.s = ns.s + [a * 1000] %}{% endfor %}";
+  EXPECT_EQ(refusal(text, {{"x", "abc"}}), "rendered as ");
+  const Json variables = {{"x", {1}}, {"pad", std::string(200000, 'a')}};
+  EXPECT_NE(refusal("{% set a = [pad * 300, pad * 301, pad * 302] %}", variables).find("bytes"), std::string::npos);
 }
 
 /// Templates with bytes changed, left out and doubled: refused or rendered, and nothing else.

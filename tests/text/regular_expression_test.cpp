@@ -8,10 +8,18 @@
 namespace fsdp::text {
 namespace {
 
+/// All matches in a text, with 100 steps for each of its bytes.
+std::vector<Match> matches_of(const std::string& pattern, const std::string& text) {
+  const Budget::Task task = {.name = "a.json: encoding a text", .advice = "do it"};
+  std::vector<Match> matches;
+  Budget budget(task, text.size(), {.base = 1000, .per_byte = 100});
+  RegularExpression(pattern, "a.json").find_all(text, matches, budget);
+  return matches;
+}
+
 /// What a pattern matches in a text, "|" between.
 std::string found(const std::string& pattern, const std::string& text) {
-  std::vector<Match> matches;
-  RegularExpression(pattern, "test").find_all(text, matches);
+  const std::vector<Match> matches = matches_of(pattern, text);
   std::string all;
   for (const Match& match : matches)
     all += (all.empty() ? "" : "|") + text.substr(match.begin, match.end - match.begin);
@@ -42,8 +50,7 @@ TEST(RegularExpression, PossessiveQuantifiersGiveNothingBack) {
 }
 
 TEST(RegularExpression, AMatchOfNothingDoesNotFollowAMatch) {
-  std::vector<Match> matches;
-  RegularExpression("a*", "test").find_all("baac", matches);
+  const std::vector<Match> matches = matches_of("a*", "baac");
   ASSERT_EQ(matches.size(), 3u);
   EXPECT_EQ(matches[0].end, 0u);
   EXPECT_EQ(matches[1].end, 3u);
@@ -78,11 +85,46 @@ TEST(RegularExpression, RefusesWhatItDoesNotReadInOneSentence) {
   EXPECT_INPUT_ERROR(read(many + "x"), "tells more than 128 kinds of characters apart");
 }
 
-TEST(RegularExpression, EndsThatGoBackAndForthWithoutEndInOneSentence) {
-  std::vector<Match> matches;
-  const RegularExpression slow("(?:a|ab?|b?a)+[cd]", "a.json");
-  EXPECT_INPUT_ERROR(slow.find_all(std::string(60, 'a'), matches),
-                     "took more than 10000000 steps on a text of 60 bytes");
+TEST(RegularExpression, TakesStepsInProportionToTheText) {
+  const auto refused = [](const std::string& pattern, const std::string& text) {
+    SCOPED_TRACE(pattern);
+    EXPECT_INPUT_ERROR(matches_of(pattern, text),
+                       message("a.json: encoding a text takes more than ", 1000 + 100 * text.size(), " steps for ",
+                               text.size(), " bytes; do it"));
+  };
+  refused("(?:a|ab?|b?a)+[cd]", std::string(60, 'a'));
+  refused(R"((?:[a-z ]|[a-z ]){1,20}\x00|.)", std::string(2000, 'a'));  // each match is below any limit of its own
+  refused(R"([a-z]*[\x00\x01]|.)", std::string(20000, 'a'));            // looks ahead again and again
+  refused(R"([a-z]*+[\x00\x01]|.)", std::string(20000, 'a'));
+  refused(R"((?>(?:ab|a)*)[01])", std::string(20000, 'a'));
+  refused(R"((?=[a-z]*[01])x|.)", std::string(20000, 'a'));
+  refused(R"((?!(?:[a-z]|[a-z]){30}[01])[a-z])", std::string(200, 'a'));
+  std::string alternatives;
+  for (int i = 0; i < 30; ++i) alternatives += "(?:a|[a\x01])";
+  refused(alternatives + "[01]", std::string(200, 'a'));
+}
+
+TEST(RegularExpression, SeesTheSameBeyondItsWindow) {
+  for (const std::size_t n : {1, 127, 128, 129, 254, 255, 256, 257, 258, 511, 512, 513, 5000}) {
+    for (const std::string letter : {"x", "\u00e9"}) {
+      SCOPED_TRACE(message(n, " ", letter));
+      std::string word, gap(n, ' ');
+      for (std::size_t i = 0; i < n; ++i) word += letter;
+      EXPECT_EQ(found(R"( ?\p{L}+|\s*[\r\n]+|\s+(?!\S)|\s+)", gap + " " + word), gap + "| " + word);
+      EXPECT_EQ(found(R"( ?\p{L}+|\s*[\r\n]+|\s+(?!\S)|\s+)", word + gap + "\n"), word + "|" + gap + "\n");
+      EXPECT_EQ(found("[0-9]+", word + "12"), "12");
+      EXPECT_EQ(found("(?<=1)2", word + "12" + word), "2");
+      EXPECT_EQ(found("(?:" + letter + ")+(?=1)", word + "12"), word);
+      EXPECT_EQ(found("(?:" + letter + ")+?(?=1)|[2]", word + "12"), word + "|2");
+      EXPECT_EQ(found("(?!1).", word + "1").size(), word.size() + n - 1);
+    }
+  }
+}
+
+TEST(RegularExpression, OfManySetsIsReadInProportionToThem) {
+  std::string dots;
+  for (int i = 0; i < 1500; ++i) dots += '.';  // each holds almost all characters
+  EXPECT_EQ(found(dots, std::string(20, 'a')), "");
 }
 
 }  // namespace

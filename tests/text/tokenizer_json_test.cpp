@@ -166,10 +166,63 @@ TEST(TokenizerFile, AnUnknownTokenThatIsNotThereIsMissedWhereItIsNeeded) {
   EXPECT_INPUT_ERROR(tokenizer.encode("ax"), "the unknown token \"<unk>\" is not in the vocabulary");
 }
 
+std::string sequence(const std::string& key, const std::string& list, const std::string& step, int count) {
+  std::string steps;
+  for (int i = 0; i < count; ++i) steps += (i == 0 ? "" : ",") + step;
+  return "\"" + key + R"(":{"type":"Sequence",")" + list + "\":[" + steps + "]}";
+}
+
+TEST(TokenizerFile, TextsGrowInProportionAlone) {
+  const std::string doubles = R"({"type":"Replace","pattern":{"String":"a"},"content":"aa"})";
+  EXPECT_EQ(with(sequence("normalizer", "normalizers", doubles, 3)).encode("a").size(), 8U);
+  const std::string encoding = "t.json: encoding a text takes more than 1000100 steps for 1 bytes; its expressions";
+  EXPECT_INPUT_ERROR(with(sequence("normalizer", "normalizers", doubles, 60)).encode("a"), encoding);
+  const std::string pattern = R"({"type":"Replace","pattern":{"Regex":"a"},"content":"aa"})";
+  EXPECT_INPUT_ERROR(with(sequence("normalizer", "normalizers", pattern, 60)).encode("a"), encoding);
+  const std::string prepends = R"({"type":"Prepend","prepend":")" + std::string(60000, 'b') + "\"}";
+  EXPECT_INPUT_ERROR(with(sequence("normalizer", "normalizers", prepends, 60)).encode("a"), encoding);
+  EXPECT_INPUT_ERROR(
+      with(sequence("decoder", "decoders", doubles, 60)).decode(std::vector<TokenId>{0}),
+      "t.json: decoding tokens takes more than 1000200 steps for 2 bytes; its decoders go over the text too often");
+  EXPECT_INPUT_ERROR(with(R"("added_tokens":[)" + added("0", "a", "true") + "]," +
+                          sequence("normalizer", "normalizers", doubles, 60)),
+                     "t.json: encoding a text takes more than");
+}
+
+TEST(TokenizerFile, StepsAndSpecialTokensAreFew) {
+  const std::string digits = R"({"type":"Digits","individual_digits":true})";
+  EXPECT_EQ(with(sequence("pre_tokenizer", "pretokenizers", digits, 100)).encode("ab"), std::vector<TokenId>{2});
+  EXPECT_INPUT_ERROR(with(sequence("pre_tokenizer", "pretokenizers", digits, 101)),
+                     "t.json: the pre-tokenizer has more than 100 steps");
+  const std::string text = R"({"Sequence":{"id":"A"}})", special = R"({"SpecialToken":{"id":"x"}})";
+  const auto shape = [](const std::string& single, const std::string& ids) {
+    return R"({"type":"TemplateProcessing","single":[)" + single + R"(],"special_tokens":{"x":{"ids":[)" + ids + "]}}}";
+  };
+  EXPECT_EQ(with(sequence("post_processor", "processors", shape(text + "," + text, ""), 4)).encode("a", true).size(),
+            16U);
+  EXPECT_INPUT_ERROR(with(sequence("post_processor", "processors", shape(text + "," + text, ""), 5)),
+                     "t.json: the post-processor repeats a text more than 16 times");
+  std::string ids = "1";
+  for (int i = 1; i < 9000; ++i) ids += ",1";
+  EXPECT_INPUT_ERROR(with("\"post_processor\":" + shape(special + "," + special, ids)),
+                     "t.json: the post-processor adds more than 10000 special tokens to a text");
+}
+
+TEST(TokenizerFile, AddedTokensAreComparedInProportionToTheText) {
+  const std::string space = R"({"id":3,"content":" ","single_word":false,"lstrip":true,"rstrip":true,)"
+                            R"("normalized":false,"special":false})";
+  const Tokenizer spaces = with("\"added_tokens\":[" + space + "]");
+  EXPECT_EQ(spaces.encode("a" + std::string(100'000, ' ') + "a").size(), 3U);  // the first takes all
+  const Tokenizer tokenizer = with(R"("added_tokens":[)" + added("3", std::string(20000, 'a')) + "]");
+  EXPECT_EQ(tokenizer.encode(std::string(20000, 'a')), std::vector<TokenId>{3});
+  EXPECT_INPUT_ERROR(tokenizer.encode(std::string(19999, 'a') + "b" + std::string(19999, 'a')),
+                     "t.json: encoding a text takes more than 4999900 steps for 39999 bytes");
+}
+
 TEST(TokenizerFile, APatternThatNeverEndsIsASentence) {
   const Tokenizer tokenizer = with(
       R"("pre_tokenizer":{"type":"Split","pattern":{"Regex":"(?:a|ab?|b?a)+[cd]"},"behavior":"Isolated","invert":false})");
-  EXPECT_INPUT_ERROR(tokenizer.encode(std::string(60, 'a')), "it goes back and forth too often to be used on it");
+  EXPECT_INPUT_ERROR(tokenizer.encode(std::string(60, 'a')), "t.json: encoding a text takes more than 1006000 steps for 60 bytes; its expressions, ");
   EXPECT_EQ(tokenizer.encode("ab"), std::vector<TokenId>{2});  // and goes on
 }
 

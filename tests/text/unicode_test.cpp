@@ -21,7 +21,9 @@ std::string every_code_point() {
 
 std::uint32_t hash_of_matches(const std::string& pattern, const std::string& text) {
   std::vector<Match> matches;
-  RegularExpression("(?:" + pattern + ")+", "test").find_all(text, matches);
+  const Budget::Task task = {.name = "test", .advice = "test"};
+  Budget budget(task, text.size(), {.base = 0, .per_byte = 100});
+  RegularExpression("(?:" + pattern + ")+", "test").find_all(text, matches, budget);
   std::string matched;
   for (const Match& match : matches) matched += text.substr(match.begin, match.end - match.begin);
   return test::hash_of(matched);

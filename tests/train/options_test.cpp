@@ -38,7 +38,7 @@ TEST(ValidateTrainOptions, EveryBadValueHasItsSentence) {
   EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.batch_size = 1 << 20, o.seq_len = 1 << 12; }), 1),
                      "has more than 2147483647 tokens");
   EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.lr_decay_steps = 3; }), 1),
-                     "--lr-decay-steps is wsd's, and --lr-schedule is cosine; take --lr-schedule wsd");
+                     "--lr-decay-steps needs --lr-schedule wsd; found cosine. Take that schedule, or leave it out");
   EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) {
                                 o.lr_schedule = LrShape::wsd, o.steps = 9, o.warmup = 4, o.lr_decay_steps = 6;
                               }),

@@ -48,6 +48,19 @@ TEST(Resumed, OtherConstantsAreSaidAndPathsAreNot) {
             (std::vector<std::string>{"resumed: --lr was 0.001, is 0.5", "resumed: --steps was 10, is 12"}));
 }
 
+TEST(Resumed, WhatIsNoFlagIsNamedInWords) {
+  checkpoint::TrainerState then = saved();
+  RunRecord now = record_of(options);
+  then.run["ranks"] = "2";
+  now["ranks"] = "4";
+  then.run["adapter"] = "";
+  now["adapter"] = "there\n";
+  const std::vector<std::string> all = compare_with("c", then, now, options, 20).lines;
+  EXPECT_EQ((std::vector<std::string>{all.begin() + 1, all.end()}),
+            (std::vector<std::string>{"resumed: --adapter was not given, is there\\n",
+                                      "resumed: the number of ranks was 2, is 4"}));
+}
+
 TEST(Resumed, AnotherScheduleIsSaid) {
   TrainOptions now = options;
   now.lr_schedule = LrShape::wsd;

@@ -37,11 +37,5 @@ TEST(SampleText, RefusesAPromptThatIsTooLongOrThatTheVocabularyLacks) {
   EXPECT_INPUT_ERROR(SampleText(chat, "", 300), "name one by --tokenizer");
 }
 
-TEST(ConsoleText, LeavesATerminalNothingThatControlsIt) {
-  EXPECT_EQ(console_text({.step = 3, .prompt = "a\n\tb", .text = "\x1b[2Jc\x7f\xC3\xA4"}),
-            "step 3  sample: a\n\tb\xEF\xBF\xBD[2Jc\xEF\xBF\xBD\xC3\xA4");
-  EXPECT_EQ(console_text({.step = 3, .prompt = "a", .text = "b", .is_answer = true}), "step 3  sample: a\nb");
-}
-
 }  // namespace
 }  // namespace fsdp::train

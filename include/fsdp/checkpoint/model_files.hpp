@@ -5,6 +5,7 @@
 /// Not here: the optimizer and the trainer's position (checkpoint/folder.hpp).
 #pragma once
 
+#include <concepts>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -15,6 +16,7 @@
 
 #include <fsdp/checkpoint/adapters.hpp>
 #include <fsdp/checkpoint/weight_files.hpp>
+#include <fsdp/core/has_member.hpp>
 #include <fsdp/models/config_values.hpp>
 #include <fsdp/models/lora_config.hpp>
 #include <fsdp/module/units.hpp>
@@ -38,12 +40,23 @@ struct ModelListing {
 ModelListing listing_of(std::span<const NamedParameter> parameters, std::string config, const ConfigValues& values,
                         bool (*may_change)(const std::string& name));
 
+namespace detail {
+FSDP_HAS_MEMBER(may_change)
+FSDP_HAS_MEMBER(ignored)
+}  // namespace detail
+
 /// Returns the listing of a model.
 template <class Model>
 ModelListing listing_of(const Model& model) {
   using Config = typename Model::Config;
   const auto may_change = [](const std::string& name) -> bool {
-    if constexpr (requires { Config::may_change(name); })
+    static_assert(
+        !detail::has_may_change<Config>() ||
+            requires {
+              { Config::may_change(name) } -> std::convertible_to<bool>;
+            },
+        "fsdp: a model's Config has a may_change that is no static bool may_change(const std::string& name)");
+    if constexpr (detail::has_may_change<Config>())
       return Config::may_change(name);
     else
       return false;
@@ -52,7 +65,7 @@ ModelListing listing_of(const Model& model) {
       listing_of(parameter_list(model), model.config().write(), values_of(model.config()), may_change);
   if constexpr (HasAdapters<Config>)
     if (model.config().adapters().on()) listing.lora = model.config().adapters();
-  if constexpr (requires { model.ignored(std::string()); })
+  if constexpr (detail::has_ignored<Model>())
     listing.ignored = [model](const std::string& name) { return model.ignored(name); };
   if constexpr (requires { model.copied(std::string()); })
     listing.copied = [model](const std::string& name) { return model.copied(name); };

@@ -2,14 +2,45 @@
 /// @file
 /// Names of policies for people: in logs, metrics, and the ranks' comparison of their arguments.
 ///
-/// No code branches on these texts. A user-defined policy need not provide one: its type's name is used instead.
+/// No code branches on these texts. A user-defined policy need not provide one: its type's name is used instead. One
+/// whose `text()` or `name` is no text does not compile.
 #pragma once
 
-#include <concepts>
 #include <string>
 #include <string_view>
+#include <type_traits>
+
+#include <fsdp/core/has_member.hpp>
 
 namespace fsdp {
+namespace detail {
+
+FSDP_HAS_MEMBER(text)
+FSDP_HAS_MEMBER(name)
+
+/// Whether a policy's text(), if it has one, is a text.
+template <class P>
+consteval bool check_text() {
+  static_assert(
+      !has_text<P>() || requires(const P& policy) { std::string(policy.text()); },
+      "fsdp: a policy has a text() that gives no text; make it std::string text() const, or static, without arguments");
+  return true;
+}
+
+/// Whether a policy without a static text() has a name that is one, or none.
+template <class P>
+consteval bool check_name() {
+  static_assert(
+      !has_name<P>() ||
+          requires {
+            std::string_view(P::name);
+            requires !std::is_member_pointer_v<decltype(&P::name)>;
+          },
+      "fsdp: a policy has a name that is no text; make it static constexpr std::string_view name");
+  return true;
+}
+
+}  // namespace detail
 
 /// Returns the type's name as the compiler writes it, such as "mine::Strategy".
 template <class P>
@@ -24,23 +55,24 @@ constexpr std::string_view type_name() {
 /// Returns the kind of a policy: its static `text()`, else its `name`, else its type's name.
 template <class P>
 std::string policy_text() {
-  if constexpr (requires {
-                  { P::text() } -> std::convertible_to<std::string>;
-                })
-    return P::text();
-  else if constexpr (requires { std::string_view(P::name); })
-    return std::string(P::name);
-  else
-    return std::string(type_name<P>());
+  static_assert(detail::check_text<P>());
+  if constexpr (requires { std::string(P::text()); }) {
+    return std::string(P::text());
+  } else {
+    static_assert(detail::check_name<P>());
+    if constexpr (requires { std::string_view(P::name); })
+      return std::string(P::name);
+    else
+      return std::string(type_name<P>());
+  }
 }
 
 /// Returns a policy's text with its numbers, such as "hybrid:2": its `text()`, else its kind.
 template <class P>
 std::string policy_text(const P& policy) {
-  if constexpr (requires {
-                  { policy.text() } -> std::convertible_to<std::string>;
-                })
-    return policy.text();
+  static_assert(detail::check_text<P>());
+  if constexpr (requires { std::string(policy.text()); })
+    return std::string(policy.text());
   else
     return policy_text<P>();
 }

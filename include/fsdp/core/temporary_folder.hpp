@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A temporary folder that its destructor removes with all its contents.
+/// A temporary folder that its destructor removes with all its contents. What a killed process leaves behind is removed
+/// by the next process that makes a folder of that name.
 #pragma once
 
 #include <filesystem>
 #include <string>
+
+#include <fsdp/core/file.hpp>
 
 namespace fsdp {
 
@@ -13,7 +16,8 @@ std::filesystem::path temporary_directory();
 
 class TemporaryFolder {
  public:
-  /// Creates a folder in `parent` whose name begins with `name`. Throws FileError.
+  /// Creates a folder in `parent` whose name begins with `name`, and removes such folders whose processes have ended.
+  /// Throws FileError.
   TemporaryFolder(const std::filesystem::path& parent, const std::string& name);
   TemporaryFolder(TemporaryFolder&&) = delete;
   ~TemporaryFolder();
@@ -22,6 +26,7 @@ class TemporaryFolder {
 
  private:
   std::filesystem::path path_;
+  FileDescriptor lock_;  ///< on the folder, while this process lives
 };
 
 }  // namespace fsdp

@@ -7,6 +7,8 @@
 #include <functional>
 #include <vector>
 
+#include <fsdp/core/has_member.hpp>
+
 namespace fsdp::data {
 
 /// A pseudo-random permutation of [0, size), computed entry by entry: a Feistel network over the next power of four,
@@ -72,10 +74,18 @@ class Sampler {
   Position position_;
 };
 
+namespace detail {
+FSDP_HAS_MEMBER(order)
+}  // namespace detail
+
 /// Returns a sampler of a source's training samples; it uses the source's own order if the source defines one.
 template <class Source>
 Sampler sampler_of(const Source& source, std::uint64_t seed, std::int64_t batch) {
-  if constexpr (requires { Order(source.order(seed)); })
+  static_assert(
+      !detail::has_order<Source>() || requires { Order(source.order(seed)); },
+      "fsdp: a source of batches has an order that is no data::Order order(std::uint64_t seed) const, so that samples "
+      "would be drawn evenly");
+  if constexpr (detail::has_order<Source>())
     return Sampler(seed, source.training(), batch, source.order(seed));
   else
     return Sampler(seed, source.training(), batch);

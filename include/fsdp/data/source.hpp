@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include <fsdp/core/has_member.hpp>
+
 namespace fsdp::data {
 
 /// Allocates zeroed host memory; pinned if the device uses pinned memory.
@@ -38,6 +40,11 @@ concept Source = requires(const S source, typename S::Storage& storage, std::spa
   { source.text() } -> std::same_as<std::string>;  // a description for the user
 };
 
+namespace detail {
+FSDP_HAS_MEMBER(identity)
+FSDP_HAS_MEMBER(skipped_binary)
+}  // namespace detail
+
 /// Checks that a type is a source; the compile error says what is missing. Call it where the type is first used.
 template <class S>
 consteval bool check_source() {
@@ -52,6 +59,20 @@ consteval bool check_source() {
       Source<S>,
       "fsdp: a source of batches lacks one of training(), validation(), sequence_length(), storage(sequences, "
       "allocate), fill(storage, samples), text(), all const; see data/source.hpp");
+  static_assert(
+      !detail::has_identity<S>() ||
+          requires(const S source) {
+            { source.identity() } -> std::same_as<std::string>;
+          },
+      "fsdp: a source of batches has an identity that is no std::string identity() const, so that ranks with other "
+      "data "
+      "and the same text() would not be noticed");
+  static_assert(
+      !detail::has_skipped_binary<S>() ||
+          requires(const S source) {
+            { source.skipped_binary() } -> std::convertible_to<std::int64_t>;
+          },
+      "fsdp: a source of batches has a skipped_binary that is no std::int64_t skipped_binary() const");
   return Source<S>;
 }
 

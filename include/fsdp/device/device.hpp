@@ -26,6 +26,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include <fsdp/core/has_member.hpp>
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/memory.hpp>
 #include <fsdp/device/operations.hpp>
@@ -80,6 +81,11 @@ concept MovesForPeers = !D::asynchronous || requires(typename D::Queue & queue, 
   D::sum_in_order(queue, parts, DType::f32, DType::f32, std::int64_t{}, Write::overwrite, sum);
 };
 
+FSDP_HAS_MEMBER(Graph)
+FSDP_HAS_MEMBER(capture)
+FSDP_HAS_MEMBER(flops_per_byte)
+FSDP_HAS_MEMBER(free_bytes)
+
 }  // namespace detail
 
 /// A device: see the head of this file.
@@ -118,6 +124,20 @@ consteval bool check_device() {
   static_assert(MovesForPeers<D>,
                 "fsdp: an asynchronous device lacks what communicators queue on it: "
                 "round(queue, from, wire, count, to) and sum_in_order(queue, parts, stored, wire, count, write, sum)");
+  static_assert((!has_Graph<D>() && !has_capture<D>()) || Captures<D>,
+                "fsdp: a device has a Graph or a capture, and not both as capturing needs them: a movable Graph with "
+                "launch(queue) "
+                "const, and static Graph capture(queue, work); see Captures in device/device.hpp");
+  static_assert(
+      !has_flops_per_byte<D>() || requires { typename std::integral_constant<std::int64_t, D::flops_per_byte>; },
+      "fsdp: a device has a flops_per_byte that is no static constexpr std::int64_t");
+  static_assert(
+      !has_free_bytes<D>() ||
+          requires {
+            { D::free_bytes() } -> std::same_as<std::int64_t>;
+          },
+      "fsdp: a device has a free_bytes that is no static std::int64_t free_bytes(), by which --tiling budget:auto "
+      "plans");
   return Device<D>;
 }
 

@@ -67,8 +67,7 @@ class Llama {
     const std::string before = prefix(index);
     const auto eps = static_cast<float>(config_.rms_norm_eps);
     const std::int64_t alive = units_.recompute ? 1 : config_.layers;  // blocks whose activations are kept together
-    return {{},
-            {{},
+    return {{{},
              {{},
               config_.hidden_size,
               config_.heads,

@@ -17,9 +17,11 @@
 #include <concepts>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <type_traits>
 
+#include <fsdp/core/has_member.hpp>
 #include <fsdp/models/config_values.hpp>
 #include <fsdp/module/units.hpp>
 #include <fsdp/nn/batch.hpp>
@@ -35,6 +37,8 @@ struct AnyVisitor {
   template <class T>
   void operator()(const char* name, T& value, const char* help) const;
 };
+
+FSDP_HAS_MEMBER(ignored)
 
 }  // namespace detail
 
@@ -125,12 +129,16 @@ consteval bool check_model() {
       static_assert(nn::EntryModule<typename M::Entry, Local, nn::InputOf<Batch, Local>>,
                     "fsdp: a model's Entry does not take the input of the model's Batch: it has parameters, share, "
                     "forward and backward; see EntryModule in nn/module.hpp");
+      static_assert(nn::check_batch_parts<Batch>());
       static_assert(nn::all_kinds_are_blocks<typename M::Block, Local>,
                     "fsdp: a model's Block, or a kind of its OneOf, lacks forward or backward with (context, shared, "
                     "weights, ...); see BlockModule in nn/module.hpp");
       static_assert(nn::LossModule<typename M::Head, Local, nn::TargetsOf<Batch, Local>>,
                     "fsdp: a model's Head does not take the targets of the model's Batch: it has parameters, loss and "
                     "loss_only; see LossModule in nn/module.hpp");
+      if constexpr (nn::all_kinds_are_blocks<typename M::Block, Local>)
+        static_assert(nn::parts_of_all_kinds<typename M::Block, Local>);
+      static_assert(nn::check_head_parts<typename M::Head, Local>());
       if constexpr (requires {
                       typename M::Entry::Shared;
                       typename M::Block::Shared;
@@ -139,6 +147,13 @@ consteval bool check_model() {
                       "fsdp: a model's blocks read another Shared than its entry makes; use one type for both, or "
                       "nn::Nothing");
     }
+    static_assert(
+        !detail::has_ignored<M>() ||
+            requires(const M model, const std::string& name) {
+              { model.ignored(name) } -> std::convertible_to<std::optional<std::string>>;
+            },
+        "fsdp: a model has an ignored that is no std::optional<std::string> ignored(const std::string& name) const, so "
+        "that stored tensors which it does not use would be refused");
     static_assert(
         requires(const M model, std::int64_t number) {
           { model.flops(number, number) } -> std::same_as<double>;

@@ -52,6 +52,9 @@ class Executor {
   using Arena = typename Device::Arena;
   using End = typename Arena::End;
   using Batch = typename Model::Batch;
+  static_assert(nn::check_batch_parts<Batch>());
+  static_assert(nn::parts_of_all_kinds<typename Model::Block, typename Module::Local>);
+  static_assert(nn::check_head_parts<typename Model::Head, typename Module::Local>());
   using UploadedBatches = Uploaded<Batch, typename Module::Local>;
   using Cache = SequenceCache<Module, std::vector<typename Model::Block>>;
   /// Whether sequences can be continued from what blocks keep of them.
@@ -237,8 +240,8 @@ class Executor {
     if (unit == 0) {
       batch_ = &(*micro_batches_)[micro_batch];
       context_.sequences = batch_->host.sequences;
-      if constexpr (requires { batch_->host.documents; }) context_.documents = batch_->host.documents;
-      if constexpr (requires { batch_->host.noise; })
+      if constexpr (nn::detail::has_documents<Batch>()) context_.documents = batch_->host.documents;
+      if constexpr (nn::detail::has_noise<Batch>())
         if (context_.training) context_.noise = batch_->host.noise;
       entry_mark_ = context_.arena.mark(End::low);
       x_ = context_.template save<Compute>(stream_shape());

@@ -7,10 +7,12 @@
 
 #include <concepts>
 #include <cstdint>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <fsdp/core/has_member.hpp>
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/documents.hpp>
 #include <fsdp/device/memory.hpp>
@@ -42,9 +44,12 @@ namespace fsdp::nn {
 /// what a captured step depends on besides values, such as which rows have a target; only a step with equal patterns
 /// can be replayed.
 ///
-/// A batch may carry more, which a step's memory must not depend on unless its plan knows (`for_each_load`). Optional
-/// members that the library knows: `documents` (device/documents.hpp) splits the sequences further; `noise` and
-/// `set_noise(key, first)` bring random numbers to a training pass.
+/// A batch may carry more, which a step's memory must not depend on unless its plan knows (`for_each_load`). Optional:
+/// - `documents`, a device::CumulativeLengths, splits the sequences further;
+/// - `noise`, a Noise for training passes, and `set_noise(key, first)`, which sets it for the batch whose first
+///   sequence has this number;
+/// - `unit`, a static std::string_view, names what sequences are made of, such as "points", for the log;
+/// - `loss_unit`, another, names what the loss is counted in, such as "nats per token".
 template <class B, class L>
 concept Batch = std::copyable<B> && requires(const B batch, Context<L>& context) {
   { batch.sequences } -> std::convertible_to<std::int64_t>;
@@ -53,6 +58,64 @@ concept Batch = std::copyable<B> && requires(const B batch, Context<L>& context)
   batch.upload(context).input;
   batch.upload(context).targets;
 };
+
+namespace detail {
+
+FSDP_HAS_MEMBER(documents)
+FSDP_HAS_MEMBER(noise)
+FSDP_HAS_MEMBER(set_noise)
+FSDP_HAS_MEMBER(unit)
+FSDP_HAS_MEMBER(loss_unit)
+
+}  // namespace detail
+
+/// Checks that the optional members that a batch has are of their types.
+template <class B>
+consteval bool check_batch_parts() {
+  static_assert(
+      !detail::has_documents<B>() ||
+          requires(const B batch) {
+            { batch.documents } -> std::convertible_to<device::CumulativeLengths>;
+          },
+      "fsdp: a batch has documents that are no device::CumulativeLengths; see device/documents.hpp");
+  static_assert(
+      !detail::has_noise<B>() ||
+          requires(const B batch) {
+            { batch.noise } -> std::convertible_to<Noise>;
+          },
+      "fsdp: a batch has a noise that is no nn::Noise");
+  static_assert(
+      !detail::has_set_noise<B>() ||
+          requires(B batch, std::uint64_t key, std::int64_t first) { batch.set_noise(key, first); },
+      "fsdp: a batch has a set_noise that is no void set_noise(std::uint64_t key, std::int64_t first), so that all "
+      "steps "
+      "would have the same noise");
+  static_assert(
+      !detail::has_unit<B>() ||
+          requires {
+            std::string_view(B::unit);
+            requires !std::is_member_pointer_v<decltype(&B::unit)>;
+          },
+      "fsdp: a batch has a unit that is no static constexpr std::string_view");
+  static_assert(
+      !detail::has_loss_unit<B>() ||
+          requires {
+            std::string_view(B::loss_unit);
+            requires !std::is_member_pointer_v<decltype(&B::loss_unit)>;
+          },
+      "fsdp: a batch has a loss_unit that is no static constexpr std::string_view");
+  return true;
+}
+
+/// Returns what sequences of a batch are made of, for the log: its `unit`, else "positions".
+template <class B>
+constexpr std::string_view unit_of() {
+  static_assert(check_batch_parts<B>());
+  if constexpr (detail::has_unit<B>())
+    return B::unit;
+  else
+    return "positions";
+}
 
 template <class B, class L>
 using UploadedBatch = decltype(std::declval<const B&>().upload(std::declval<Context<L>&>()));
@@ -68,12 +131,12 @@ template <class B, class Plan>
 void for_each_load(B batch, std::int64_t sequence_length, Plan plan) {
   plan(std::as_const(batch));
   bool carries_more = false;
-  if constexpr (requires { batch.set_noise(std::uint64_t(), std::int64_t()); }) {
+  if constexpr (detail::has_set_noise<B>()) {
     batch.set_noise(1, 0);
     carries_more = true;
   }
   std::vector<std::int64_t> lengths = {0};  // of two documents in each sequence
-  if constexpr (requires { batch.documents = device::CumulativeLengths(); })
+  if constexpr (detail::has_documents<B>())
     if (batch.documents.empty()) {
       for (std::int64_t begin = 0; begin < batch.sequences * sequence_length; begin += sequence_length) {
         if (sequence_length > 1) lengths.push_back(begin + sequence_length / 2);

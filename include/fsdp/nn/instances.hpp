@@ -39,4 +39,14 @@ FSDP_NN_INSTANCES(extern template, CpuBf16)
 FSDP_NN_INSTANCES(extern template, MetaFp32)
 FSDP_NN_INSTANCES(extern template, MetaBf16)
 
+/// The library's code is called with the program's layout of these types, also where another compiler built it; see
+/// Recomputed. tests/consumer/other_compiler.sh compares all of them between two compilers.
+template <class L>
+struct AsRecomputed {
+  TransformerBlock<L> block;
+  bool on;
+};
+static_assert(sizeof(Recomputed<TransformerBlock<CpuFp32>, CpuFp32>) == sizeof(AsRecomputed<CpuFp32>),
+              "fsdp: a Recomputed has no base, so that all compilers put its block at its start");
+
 }  // namespace fsdp::nn

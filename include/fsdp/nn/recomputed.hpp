@@ -8,6 +8,8 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
+#include <cstdint>
 
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/nn/module.hpp>
@@ -22,14 +24,21 @@ concept Replayable = BlockModule<B, L> &&
   block.replay(context, shared, weights, saved, x);
 };
 
-/// A block that saves only its input; its backward calls the block's `replay` first.
+/// A block that saves only its input; its backward calls the block's `replay` first. It has the block's types.
+///
+/// It has no base ModuleTypes<L, Block::template FieldsOf>: g++ takes this for the block's own base, which then may not
+/// share the address of `block`, and clang does not (CWG 1286), so that a library and a program by different compilers
+/// would disagree about where `block` is.
 template <class Block, class L>
-struct Recomputed : ModuleTypes<L, Block::template FieldsOf> {
-  using Types = ModuleTypes<L, Block::template FieldsOf>;
-  using typename Types::Compute;
-  using typename Types::Gradients;
-  using typename Types::Parameters;
-  using typename Types::Weights;
+struct Recomputed {
+  using Compute = typename L::Compute;
+  using Accumulate = typename L::Accumulate;
+  template <class V>
+  using FieldsOf = typename Block::template FieldsOf<V>;
+  using Parameters = typename Block::Parameters;
+  using Weights = typename Block::Weights;
+  using Gradients = typename Block::Gradients;
+  static constexpr std::size_t parameter_count = Block::parameter_count;
   using Shared = typename Block::Shared;
   using End = typename L::Arena::End;
   static_assert(Replayable<Block, L>,

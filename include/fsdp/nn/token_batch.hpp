@@ -19,6 +19,7 @@ namespace fsdp {
 /// Tokens of one micro-batch on one rank; sequences of equal length, one after the other. A negative target is ignored.
 /// Packed documents cut sequences further (device/documents.hpp).
 struct TokenBatch {
+  static constexpr std::string_view unit = "tokens";
   static constexpr std::string_view loss_unit = "nats per token";  ///< of the mean loss over targets
 
   Tensor<const std::int32_t> tokens;   // [sequences * S]

@@ -26,6 +26,7 @@
 #include <string_view>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/has_member.hpp>
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/operations.hpp>
 #include <fsdp/module/run_shape.hpp>
@@ -78,6 +79,10 @@ concept Visited = requires(O& optimizer, const O& constant) {
   O::visit(constant, AnyConstant{});
 };
 
+FSDP_HAS_MEMBER(validate)
+FSDP_HAS_MEMBER(work)
+FSDP_HAS_MEMBER(step_work)
+
 }  // namespace detail
 
 /// An optimizer: see the head of this file.
@@ -103,13 +108,9 @@ inline constexpr bool needs_whole_tensors<O> = O::grain() == Grain::tensors;
 /// Returns the cost function that buffer::Owned balances for an optimizer: its own, else the number of elements.
 template <class O>
 StepWork step_work(const O& optimizer) {
-  if constexpr (requires {
-                  { optimizer.step_work() } -> std::same_as<StepWork>;
-                })
+  if constexpr (detail::has_step_work<O>())
     return optimizer.step_work();
-  else if constexpr (requires(const NamedParameter& parameter) {
-                       { O::work(parameter) } -> std::same_as<std::int64_t>;
-                     })
+  else if constexpr (detail::has_work<O>())
     return [](const NamedParameter& parameter) { return O::work(parameter); };
   else
     return elementwise_work;
@@ -134,6 +135,22 @@ consteval bool check_optimizer() {
                 "fsdp: an optimizer does not show its constants; give it template <class S, class V> "
                 "static void visit(S& self, V&& visitor), which calls visitor(name, value, help) for each of self");
   static_assert(std::copyable<O>, "fsdp: an optimizer is a value; make it copyable");
+  static_assert(
+      !detail::has_validate<O>() || requires(const O& optimizer) { optimizer.validate(); },
+      "fsdp: an optimizer has a validate that is no void validate() const, so that invalid constants would be used");
+  static_assert(
+      !detail::has_step_work<O>() ||
+          requires(const O& optimizer) {
+            { optimizer.step_work() } -> std::same_as<StepWork>;
+          },
+      "fsdp: an optimizer has a step_work that is no StepWork step_work() const; see optim/optimizer.hpp");
+  static_assert(
+      !detail::has_work<O>() ||
+          requires(const NamedParameter& parameter) {
+            { O::work(parameter) } -> std::same_as<std::int64_t>;
+          },
+      "fsdp: an optimizer has a work that is no static std::int64_t work(const NamedParameter&), the cost of stepping "
+      "a whole parameter");
   return Optimizer<O>;
 }
 

@@ -82,6 +82,10 @@ consteval bool check_precision() {
       requires { typename P::Compute; },
       "fsdp: a precision policy lacks the type Compute (weights and activations in use); add "
       "'using Compute = fsdp::bf16;' or float");
+  if constexpr (requires { typename P::Compute; })
+    static_assert(Real<typename P::Compute>,
+                  "fsdp: a precision policy's Compute is no type of weights and activations; take float, fsdp::bf16 or "
+                  "fsdp::f16");
   static_assert(
       requires { typename P::Main; },
       "fsdp: a precision policy lacks the type Main (the optimizer's weights); add 'using Main = float;'");

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 
 namespace fsdp::report {
 
@@ -13,7 +12,7 @@ namespace fsdp::report {
 class ByteProgress {
  public:
   /// `doing`: the activity, such as "tokenizing FILE".
-  explicit ByteProgress(std::string doing) : doing_(std::move(doing)) {}
+  explicit ByteProgress(const std::string& doing);
   ByteProgress(const ByteProgress&) = delete;
   /// Erases the line.
   ~ByteProgress();

@@ -74,7 +74,7 @@ struct SummaryRecord {
   std::int64_t steps = 0;
   std::optional<double> loss = {};             ///< of the last step
   std::optional<double> validation_loss = {};  ///< null if nothing is held out
-  std::string_view loss_unit = {};             ///< console only
+  std::string_view unit = "tokens";            ///< what `tokens` counts (nn::unit_of); console only
   std::int64_t tokens = 0;
   double seconds = 0;
   std::int64_t peak_bytes = 0;

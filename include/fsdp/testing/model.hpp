@@ -34,6 +34,7 @@
 #include <gtest/gtest.h>
 
 #include <fsdp/checkpoint/safetensors.hpp>
+#include <fsdp/core/has_member.hpp>
 #include <fsdp/models/model.hpp>
 #include <fsdp/sharding/run_time.hpp>
 #include <fsdp/testing/model_loads.hpp>
@@ -55,6 +56,10 @@ ModelTask<TestedModel<Tested, Sharding>, typename Tested::Data> task_of(const Sh
 }
 
 namespace detail {
+
+FSDP_HAS_MEMBER(learns_to)
+FSDP_HAS_MEMBER(tilings)
+FSDP_HAS_MEMBER(golden)
 
 template <class Task>
 std::string words_of(int ranks, const Task& task) {
@@ -98,7 +103,7 @@ void check_model_listing() {
 template <class Tested>
 void check_model_learns() {
   double part = 0.7;
-  if constexpr (requires { Tested::learns_to; }) part = Tested::learns_to;
+  if constexpr (detail::has_learns_to<Tested>()) part = Tested::learns_to;
   const std::string asked = message("the loss on the same batches falls to ", part, " of the first in 30 steps");
   detail::with_model(asked, 2, task_of<Tested>(detail::fsdp2()), {.steps = 30}, [&](auto& where, const auto& found) {
     return found.losses.back() < part * found.losses.front() ||
@@ -131,7 +136,7 @@ void check_model_strategies() {
     follow(2, 8, first.losses, task_of<Tested>(Replicated{}));
     follow(2, 8, first.losses, task_of<Tested>(fsdp2, RunTime::tokens(5)));
     follow(2, 8, first.losses, task_of<Tested>(Replicated{}, RunTime::tiles(3)));
-    if constexpr (requires { Tested::tilings(); })
+    if constexpr (detail::has_tilings<Tested>())
       for (const RunTime& tiling : Tested::tilings())
         follow(2, 8, first.losses, task_of<Tested>(RunTimeSharded{Zero3{}}, tiling));
     return true;
@@ -160,12 +165,13 @@ void check_model_gradients() {
 template <class Tested>
 void check_model_bytes() {
   const auto check = [](int ranks, const auto& task) {
-    detail::with_model(takes_planned_bytes, ranks, task, {.steps = 2, .noise = true}, [](auto& where, const auto& found) {
-      bool good = true;
-      for (std::size_t rank = 0; rank < found.planned.size(); ++rank)
-        good = expect_planned_bytes(where, rank, found.taken[rank], found.planned[rank]) && good;
-      return good;
-    });
+    detail::with_model(takes_planned_bytes, ranks, task, {.steps = 2, .noise = true},
+                       [](auto& where, const auto& found) {
+                         bool good = true;
+                         for (std::size_t rank = 0; rank < found.planned.size(); ++rank)
+                           good = expect_planned_bytes(where, rank, found.taken[rank], found.planned[rank]) && good;
+                         return good;
+                       });
   };
   check(1, task_of<Tested>(Replicated{}));
   check(3, task_of<Tested>(detail::fsdp2()));
@@ -173,8 +179,8 @@ void check_model_bytes() {
   check(4, task_of<Tested>(detail::hybrid()));
 }
 
-/// Checks that a step's memory is planned whatever its batches carry: noise, packed documents, targets that do not count,
-/// fewer sequences. Batches carry what members of their type allow (testing/model_loads.hpp).
+/// Checks that a step's memory is planned whatever its batches carry: noise, packed documents, targets that do not
+/// count, fewer sequences. Batches carry what members of their type allow (testing/model_loads.hpp).
 template <class Tested>
 void check_model_loads() {
   constexpr std::string_view same = "a step takes what a dry run (device Meta) of the same batches takes";
@@ -224,7 +230,7 @@ void check_model_resumes() {
 /// Checks the loss and gradients of golden()'s weights against the expected values.
 template <class Tested>
 void check_model_golden() {
-  if constexpr (requires { Tested::golden(); }) {
+  if constexpr (detail::has_golden<Tested>()) {
     using Comm = comm::Threads<>;
     using Model = TestedModel<Tested, RunTimeSharded>;
     constexpr std::string_view asked =

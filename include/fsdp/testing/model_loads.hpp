@@ -137,7 +137,7 @@ class LoadedBatches {
     }
   }
   void pack_documents(Batch& batch) {
-    if constexpr (requires { batch.documents = device::CumulativeLengths(); }) {
+    if constexpr (nn::detail::has_documents<Batch>()) {
       const std::int64_t tokens = batch.targets.numel();
       auto& lengths = lengths_.emplace_back();
       for (std::int64_t token = 0; token <= tokens; ++token) lengths.push_back(token);
@@ -147,7 +147,7 @@ class LoadedBatches {
     }
   }
   void add_noise(Batch& batch) {
-    if constexpr (requires { batch.set_noise(std::uint64_t(), std::int64_t()); })
+    if constexpr (nn::detail::has_set_noise<Batch>())
       batch.set_noise(5, 7);
     else
       possible_ = false;

@@ -25,14 +25,17 @@
 
 #include <gtest/gtest.h>
 
+#include <fsdp/core/has_member.hpp>
 #include <fsdp/testing/module_run.hpp>
 
 namespace fsdp::testing {
 namespace detail {
 
+FSDP_HAS_MEMBER(sizes)
+
 template <class Tested>
 std::vector<SizesOf<Tested>> module_sizes_of() {
-  if constexpr (requires { Tested::sizes(); })
+  if constexpr (has_sizes<Tested>())
     return Tested::sizes();
   else
     return default_module_sizes();

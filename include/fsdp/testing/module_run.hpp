@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/has_member.hpp>
 #include <fsdp/core/policy_text.hpp>
 #include <fsdp/device/cpu.hpp>
 #include <fsdp/device/meta.hpp>
@@ -104,6 +105,8 @@ std::vector<Numbers> module_weights(const Module& module) {
 }
 
 namespace detail {
+
+FSDP_HAS_MEMBER(share)
 
 inline double norm_of(const Numbers& values) {
   double sum = 0;
@@ -198,7 +201,7 @@ class ModuleRun {
   }
 
   auto make_shared(const Sizes& sizes) {
-    if constexpr (requires { Tested::template share<L>(context, sizes); }) {
+    if constexpr (detail::has_share<Tested>()) {
       return Tested::template share<L>(context, sizes);
     } else {
       static_assert(std::is_same_v<typename Module::Shared, nn::Nothing>,

@@ -25,11 +25,14 @@
 
 #include <gtest/gtest.h>
 
+#include <fsdp/core/has_member.hpp>
 #include <fsdp/testing/operation_cases.hpp>
 #include <fsdp/testing/report.hpp>
 
 namespace fsdp::testing {
 namespace detail {
+
+FSDP_HAS_MEMBER(refused)
 
 inline constexpr int team_sizes[] = {1, 2, 3};
 
@@ -293,7 +296,7 @@ class OperationSuite : public ::testing::Test {
  protected:
   /// The cases that check() must refuse, if the struct lists any.
   static std::vector<OperationCase> refused() {
-    if constexpr (requires { Tested::refused(); }) return Tested::refused();
+    if constexpr (detail::has_refused<Tested>()) return Tested::refused();
     return {};
   }
 };

@@ -21,6 +21,7 @@
 
 #include <gtest/gtest.h>
 
+#include <fsdp/core/has_member.hpp>
 #include <fsdp/optim/optimizer.hpp>
 #include <fsdp/testing/optimizer_runs.hpp>
 #include <fsdp/testing/optimizer_updates.hpp>
@@ -30,6 +31,9 @@
 
 namespace fsdp::testing {
 namespace detail {
+
+FSDP_HAS_MEMBER(optimizers)
+FSDP_HAS_MEMBER(lr)
 
 /// Trains and calls expect(found) with the run. An error of the run is a failure.
 template <class Expect>
@@ -155,7 +159,7 @@ inline void check_optimizer_offloads(const AnyOptimizer& optimizer, double lr = 
 /// Returns the values of a suite's parameter.
 template <class Tested>
 auto optimizers_of() {
-  if constexpr (requires { Tested::optimizers(); }) {
+  if constexpr (detail::has_optimizers<Tested>()) {
     return Tested::optimizers();
   } else {
     static_assert(
@@ -173,7 +177,7 @@ class OptimizerSuite : public ::testing::Test {
  protected:
   /// The learning rate of its runs.
   static constexpr double lr() {
-    if constexpr (requires { Tested::lr; }) return Tested::lr;
+    if constexpr (detail::has_lr<Tested>()) return Tested::lr;
     return 1e-2;
   }
   /// Calls check(optimizer) for every value.

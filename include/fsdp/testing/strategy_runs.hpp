@@ -131,7 +131,8 @@ void collect(Training& training, std::mutex& mutex, StrategyRun& run) {
       whole.resize(static_cast<std::size_t>(piece.parameter->shape.numel()));
       std::copy_n(part.data(), part.numel(), whole.begin() + piece.begin);
     };
-    place(run.weights[piece.parameter->name], piece.main);
+    place(run.weights[piece.parameter->name],
+          piece.has_main() ? Tensor<const float>(piece.main) : Tensor<const float>(piece.model));
     const auto names = training.optimizer().state_names(piece);
     for (std::size_t state = 0; state < names.size(); ++state)
       place(run.states[message(piece.parameter->name, ".", names[state])], training.optimizer().states(index)[state]);

@@ -22,6 +22,7 @@
 #include <gtest/gtest.h>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/has_member.hpp>
 #include <fsdp/core/policy_text.hpp>
 #include <fsdp/nn/swiglu_mlp.hpp>
 #include <fsdp/testing/module.hpp>
@@ -86,6 +87,8 @@ std::optional<tiling::TilePlan> plan_unless_refused(const Policy& policy, const 
 }
 
 namespace detail {
+
+FSDP_HAS_MEMBER(policies)
 
 inline std::string plan_in_words(const std::optional<tiling::TilePlan>& plan) {
   if (!plan) return "none, but an InputError";
@@ -253,7 +256,7 @@ void check_tiling_gradients(const Policy& policy) {
 /// Returns the values of a suite's parameter.
 template <class Tested>
 auto policies_of() {
-  if constexpr (requires { Tested::policies(); }) {
+  if constexpr (detail::has_policies<Tested>()) {
     return Tested::policies();
   } else {
     static_assert(std::is_default_constructible_v<Tested>,

@@ -69,7 +69,9 @@ class ChatFormat {
   ChatTokens of_texts(const ChatRow& row, const std::string& source) const;
   ChatTokens of_messages(const ChatRow& row, const std::string& source) const;
   RenderedChat rendered(const ChatRow& row) const;
-  TextRange turn(const ChatRow& row, std::size_t i, const std::string& whole, const std::string& source) const;
+  /// Returns where message i of a row stands in `whole`. Adds the work that it takes to `steps`, which are limited.
+  TextRange turn(const ChatRow& row, std::size_t i, const std::string& whole, const std::string& source,
+                 std::size_t& steps) const;
   std::vector<TextRange> added_by_turns(const ChatRow& row, const std::string& whole, const std::string& source) const;
   std::vector<TextRange> learned_blocks(const ChatRow& row, const RenderedChat& chat, const std::string& source) const;
 

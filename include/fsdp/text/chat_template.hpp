@@ -31,6 +31,7 @@ struct TextRange {
 struct RenderedChat {
   std::string text;
   std::vector<TextRange> answers;  ///< the text in {% generation %} blocks
+  std::size_t steps = 0;           ///< work that it took
 };
 
 /// A parsed and checked template. Copies share its data; several threads can render at once.

@@ -21,10 +21,10 @@ namespace fsdp::train {
 
 /// An exception in a form that can be sent to other ranks. An empty text means no error.
 struct Complaint {
-  /// The exception's type: Error, InputError or DivergedError.
-  enum class Family : char { other = 'o', input = 'i', diverged = 'd' };
+  /// The exception's type: Error, InputError, DivergedError or StoppedError.
+  enum class Family : char { other = 'o', input = 'i', diverged = 'd', stopped = 's' };
   Family family = Family::other;
-  std::string text = {};
+  std::string text = {};  ///< stopped: after a character whose code is the signal
 };
 
 /// Converts the exception that is being handled; call it in a catch block. Rethrows a CollectiveError, after which

@@ -9,6 +9,7 @@
 
 #include <comm/ranks.hpp>
 #include <fsdp/core/function_ref.hpp>
+#include <fsdp/module/units.hpp>
 #include <fsdp/optim/run_time.hpp>
 #include <fsdp/plan/available_memory.hpp>
 #include <fsdp/plan/dry_run.hpp>
@@ -25,7 +26,7 @@ namespace fsdp::train {
 template <class Comm>
 std::int64_t memory_of_rank(const TrainOptions& options, int ranks) {
   if (options.memory) return parse_bytes("memory", *options.memory);
-  if constexpr (requires { Comm::device_for_each_rank; })
+  if constexpr (requires { requires Comm::device_for_each_rank; })
     return Comm::Device::free_bytes() / 10 * 9;
   else if constexpr (requires { Comm::Device::free_bytes(); })
     return Comm::Device::free_bytes() / 10 * 9 / ranks_on_this_machine(ranks);
@@ -34,14 +35,18 @@ std::int64_t memory_of_rank(const TrainOptions& options, int ranks) {
 }
 
 /// Searches for the largest budget whose peak is at most `memory`, to one part in 256. `peak` returns a rank's planned
-/// peak bytes with a tiling. Returns `memory` if the untiled step fits. Throws InputError if no budget fits; the error
-/// names the least bytes that were found.
-std::int64_t largest_budget(std::int64_t memory, FunctionRef<std::int64_t(const tiling::RunTime&)> peak);
+/// peak bytes with a tiling, and with blocks recomputed or not. `recomputes`: whether the run has --recompute. Returns
+/// `memory` if the untiled step fits. Throws InputError if no budget fits; the error names the least bytes that were
+/// found, and says whether a budget fits with --recompute.
+std::int64_t largest_budget(std::int64_t memory, bool recomputes,
+                            FunctionRef<std::int64_t(const tiling::RunTime&, bool recomputes)> peak);
 template <class Model, class Optimizer = optim::RunTime>
 std::int64_t largest_budget(const Model& model, typename Model::Stack::Sharding sharding, const plan::Request& request,
                             std::int64_t memory, const Optimizer& optimizer = {}) {
-  return largest_budget(memory, [&](const tiling::RunTime& tiling) {
-    return plan::dry_run(model, sharding, tiling, request, optimizer).peak_bytes();
+  return largest_budget(memory, model.units().recompute, [&](const tiling::RunTime& tiling, bool recomputes) {
+    Units units = model.units();
+    units.recompute = recomputes;
+    return plan::dry_run(Model(model.config(), units), sharding, tiling, request, optimizer).peak_bytes();
   });
 }
 

@@ -21,6 +21,7 @@ template <data::Source Source>
 class Batches {
  public:
   using Batch = typename Source::Batch;
+  static_assert(nn::check_batch_parts<Batch>());
 
   /// The source must outlive it.
   Batches(const Source& source, std::int64_t sequences, int micro_batches, data::Allocate allocate)
@@ -36,7 +37,7 @@ class Batches {
       const data::Share share{
           .rank = rank, .ranks = ranks, .micro_batch = static_cast<std::int64_t>(m), .micro_batches = count};
       fill(m, sampler.slice(share));
-      if constexpr (requires(Batch batch) { batch.set_noise(std::uint64_t(), std::int64_t()); })
+      if constexpr (nn::detail::has_set_noise<Batch>())
         batches_[m].set_noise(std::max<std::uint64_t>(mixed(sampler.seed()), 1), sampler.place(share));  // 0: no noise
     }
   }

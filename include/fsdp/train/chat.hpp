@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <comm/collectives.hpp>
+#include <fsdp/core/terminal_text.hpp>
 #include <fsdp/nn/module.hpp>
 #include <fsdp/nn/token_batch.hpp>
 #include <fsdp/train/agreement.hpp>
@@ -54,8 +55,7 @@ int chat(ChatOptions options, const ShardingOf<Model>& sharding, const TilingOf<
     std::optional<ChatSession> session = on_all_ranks(communicator, "--tokenizer", [&] {
       return leads ? std::optional<ChatSession>(std::in_place, mine, vocabulary) : std::nullopt;
     });
-    if (leads && !choice.said.empty())
-      std::fprintf(stderr, "tessera: by generation_config.json: %s\n", choice.said.c_str());
+    if (leads && !choice.said.empty()) print_sentence("by generation_config.json: " + choice.said);
     Evaluation<Model> evaluation(communicator, model,
                                  {.sequences = 1,
                                   .sequence_length = most,

@@ -15,6 +15,7 @@
 
 #include <fsdp/checkpoint/model_files.hpp>
 #include <fsdp/core/policy_text.hpp>
+#include <fsdp/core/terminal_text.hpp>
 #include <fsdp/data/data_names.hpp>
 #include <fsdp/data/text_source.hpp>
 #include <fsdp/data/windows.hpp>
@@ -74,7 +75,7 @@ std::pair<Model, bool> begun_model(const TrainOptions& options) {
   bool adapters = false;
   if constexpr (HasAdapters<typename Model::Config>) adapters = model.config().adapters().on();
   const bool stored =
-      options.resume.empty() && starts_from_folder(options, is_folder<typename Model::Config>(options.model), adapters);
+      !options.resume && starts_from_folder(options, is_folder<typename Model::Config>(options.model), adapters);
   return {std::move(model), stored};
 }
 
@@ -86,7 +87,7 @@ void describe(const TrainOptions& options, const ShardingOf<Model>& sharding, co
   using Stack = typename Model::Stack;
   const bool speaks = starts_ranks<typename Stack::Comm> || comm::launched_job().rank == 0;
   const auto print = [&](const std::string& text) {
-    if (speaks) std::fputs(text.c_str(), stdout);
+    if (speaks) print_text(stdout, text);
   };
   const auto [model, stored] = begun_model<Model>(options);
   if (stored) (void)checkpoint::open_model<Model>(options.model.name, {}, options.model.adapter);
@@ -155,9 +156,9 @@ int train(const TrainOptions& options, const ShardingOf<Model>& sharding, const 
       const Model model =
           read_on_all_ranks(communicator, limit, "--model", [&] { return begun_model<Model>(options).first; });
       if constexpr (HasAdapters<typename Model::Config>)
-        require<InputError>(!options.cuda_graphs || model.config().adapters().dropout == 0,
-                            "--cuda-graphs keeps one step for all, and --lora-dropout makes each another one; leave ",
-                            "one of them out");
+        require<InputError>(
+            !options.cuda_graphs || model.config().adapters().dropout == 0,
+            "--cuda-graphs replays one step, and --lora-dropout makes steps differ; leave one of them out");
       const std::int64_t vocabulary = vocabulary_of(model);
       const TokenizedData data =
           tokenized(communicator, options,
@@ -197,7 +198,7 @@ void load(typename Model::Stack::Comm& communicator, const LaunchOptions& launch
                        load_agreed_weights(
                            communicator, module, folder,
                            [&](const std::string& text) {
-                             if (communicator.rank() == 0) std::fprintf(stderr, "tessera: warning: %s\n", text.c_str());
+                             if (communicator.rank() == 0) print_warning(text);
                            },
                            adapter);
                      });

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <comm/collectives.hpp>
+#include <fsdp/core/terminal_text.hpp>
 #include <fsdp/nn/module.hpp>
 #include <fsdp/nn/token_batch.hpp>
 #include <fsdp/train/agreement.hpp>
@@ -43,8 +44,7 @@ int generate(const GenerateOptions& given, const ShardingOf<Model>& sharding, co
     const Model model = agreed_model<Model>(communicator, options.launch, options.model, options.adapter);
     const std::int64_t vocabulary = vocabulary_of(model);
     Generation generation(options, vocabulary, tokenizer);
-    if (communicator.rank() == 0 && !choice.said.empty())
-      std::fprintf(stderr, "tessera: by generation_config.json: %s\n", choice.said.c_str());
+    if (communicator.rank() == 0 && !choice.said.empty()) print_sentence("by generation_config.json: " + choice.said);
     if constexpr (HasLongestSequence<typename Model::Config>)
       generation.require_positions(model.config().longest_sequence(), options.model);
     const std::int64_t sequences = generation.sequences();

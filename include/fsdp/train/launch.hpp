@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -16,6 +17,7 @@
 #include <fsdp/device/cpu.hpp>
 #include <fsdp/train/cores.hpp>
 #include <fsdp/train/options.hpp>
+#include <fsdp/train/program.hpp>
 #include <fsdp/train/ranges.hpp>
 
 namespace fsdp::train {
@@ -24,22 +26,24 @@ namespace fsdp::train {
 /// such as mpirun does.
 template <class Comm>
 inline constexpr bool starts_ranks = requires(const comm::Options& options, int (*f)(Comm&)) {
-  Comm::run(1, options, f);
+  { Comm::run(1, options, f) } -> std::convertible_to<int>;
 };
 
 /// Checks that `launch` can use a communicator; the compile error says what is missing.
 template <class Comm>
 consteval bool check_launch() {
   static_assert(
-      starts_ranks<Comm> || requires(const comm::Options& options, int (*f)(Comm&)) { Comm::run(options, f); },
+      starts_ranks<Comm> ||
+          requires(const comm::Options& options, int (*f)(Comm&)) {
+            { Comm::run(options, f) } -> std::convertible_to<int>;
+          },
       "fsdp: a communicator lacks static int run(const comm::Options&, F f), which calls f(communicator) on each rank "
       "of this process and returns the exit status; or run(int ranks, options, f), where it starts the ranks itself");
   return true;
 }
 
-/// Calls f(communicator) on every rank of Comm and returns the exit status. Throws InputError if the options are
-/// invalid, so many ranks cannot be started, or ranks of this process alone are asked for in a job of several
-/// processes.
+namespace detail {
+
 template <class Comm, class F>
 int launch(const LaunchOptions& launch, F f) {
   comm::Options options;
@@ -63,6 +67,18 @@ int launch(const LaunchOptions& launch, F f) {
   } else {
     return Comm::run(options, on_rank);
   }
+}
+
+}  // namespace detail
+
+/// Calls f(communicator) on every rank of Comm and returns the status for the process to exit with: what f returns, or
+/// 0 if it returns nothing. It is a program's frame, as run_program is: an error of a rank, invalid options, too many
+/// ranks, or ranks of this process alone in a job of several processes print one line on stderr and give their status
+/// (comm::ExitStatus). Inside another run_program it throws, and the outer one prints.
+template <class Comm, class F>
+[[nodiscard]] int launch(const LaunchOptions& options, F f) {
+  static_assert(check_launch<Comm>());
+  return run_program([&] { return detail::launch<Comm>(options, std::move(f)); });
 }
 
 /// Returns the number of ranks that `launch` will start or join; starts no communication.

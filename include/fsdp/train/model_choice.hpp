@@ -19,6 +19,7 @@
 #include <vector>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/has_member.hpp>
 #include <fsdp/core/named_values.hpp>
 #include <fsdp/models/lora_config.hpp>
 #include <fsdp/train/flag_set.hpp>
@@ -41,6 +42,53 @@ concept HasLongestSequence = requires(Config changed, const Config config) {
   { config.longest_sequence() } -> std::convertible_to<std::int64_t>;
 };
 
+namespace detail {
+
+FSDP_HAS_MEMBER(preset_names)
+FSDP_HAS_MEMBER(preset)
+FSDP_HAS_MEMBER(default_preset)
+FSDP_HAS_MEMBER(longest_sequence)
+FSDP_HAS_MEMBER(follow)
+FSDP_HAS_MEMBER(adapters)
+FSDP_HAS_MEMBER(may_be_added)
+
+}  // namespace detail
+
+/// Tells `Config::follow` which values the user gave.
+struct WasGiven {
+  const GivenValues& values;
+  /// Returns whether the config's value of this name was given.
+  bool operator()(std::string_view name) const;
+};
+
+/// Checks that the optional members that a config has are of their types.
+template <class Config>
+consteval bool check_config_parts() {
+  using namespace detail;
+  static_assert(
+      (!has_preset_names<Config>() && !has_preset<Config>() && !has_default_preset<Config>()) || HasPresets<Config>,
+      "fsdp: a config has a part of its presets, and not all as --model needs them: static std::vector<std::string> "
+      "preset_names(), static Config preset(std::string_view), and a string default_preset");
+  static_assert(!has_longest_sequence<Config>() || HasLongestSequence<Config>,
+                "fsdp: a config has a longest_sequence, and not both that --seq-len needs: std::int64_t& "
+                "longest_sequence(), and std::int64_t longest_sequence() const");
+  static_assert(!has_adapters<Config>() || HasAdapters<Config>,
+                "fsdp: a config has adapters, and not both that LoRA needs: LoraConfig& adapters(), and const "
+                "LoraConfig& adapters() const");
+  static_assert(
+      (!has_may_be_added<Config>() && !HasAdapters<Config>) ||
+          requires(std::string_view name) {
+            { Config::may_be_added(name) } -> std::convertible_to<bool>;
+          },
+      "fsdp: a config with adapters has no static bool may_be_added(std::string_view name), which tells their values "
+      "from the model's");
+  static_assert(
+      !has_follow<Config>() || requires(Config config, const WasGiven& changed) { config.follow(changed); },
+      "fsdp: a config has a follow that does not take a changed(std::string_view), which says whether the user gave a "
+      "value; make it template <class Changed> void follow(const Changed& changed)");
+  return true;
+}
+
 /// What parsing of `--model` and its flags needs to know about a type of config.
 struct ConfigKind {
   bool has_presets = false;
@@ -57,6 +105,7 @@ std::vector<std::string> added_flags(const NamedValues& values, bool (*may_be_ad
 /// Returns the ConfigKind of a type of config.
 template <class Config>
 ConfigKind config_kind() {
+  static_assert(check_config_parts<Config>());
   ConfigKind kind{.has_presets = HasPresets<Config>, .has_adapters = HasAdapters<Config>};
   if constexpr (HasPresets<Config>) {
     kind.presets = Config::preset_names();
@@ -131,13 +180,6 @@ Config resolve_folder(const std::string& folder, const ModelChoice& choice) {
 /// or if --adapter is given for a new model.
 bool check_choice(const ConfigKind& kind, const ModelChoice& choice);
 
-/// Tells `Config::follow` which values the user gave.
-struct WasGiven {
-  const GivenValues& values;
-  /// Returns whether the config's value of this name was given.
-  bool operator()(std::string_view name) const;
-};
-
 /// Returns the validated config: a preset, or a default-constructed config, with the user's values; or a folder's
 /// config.json, to which the user can only add adapters. Throws InputError.
 template <class Config>
@@ -157,7 +199,7 @@ Config resolve_model(const ModelChoice& choice) {
   Config config = begin();
   set_given(config, choice.values);
   const WasGiven changed{choice.values};
-  if constexpr (requires { config.follow(changed); }) config.follow(changed);
+  if constexpr (detail::has_follow<Config>()) config.follow(changed);
   config.validate();
   return config;
 }

@@ -33,6 +33,7 @@ optim::RunTime resolve(const OptimizerChoice& choice);
 /// Throws InputError for the first constant with an invalid value, if the optimizer has `validate`.
 template <class Optimizer>
 void validate_constants(const Optimizer& optimizer) {
+  static_assert(optim::check_optimizer<Optimizer>());
   if constexpr (requires { optimizer.validate(); }) optimizer.validate();
 }
 

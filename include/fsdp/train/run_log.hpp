@@ -20,8 +20,8 @@ namespace fsdp::train {
 /// Writes on rank 0 only. On other ranks every call does nothing, except `open`, which is collective.
 class RunLog {
  public:
-  /// Opens nothing yet. `options` must outlive it.
-  RunLog(const comm::Ranks& ranks, const TrainOptions& options);
+  /// Opens nothing yet. `options` must outlive it. `unit`: what sequences are made of (nn::unit_of), a literal.
+  RunLog(const comm::Ranks& ranks, const TrainOptions& options, std::string_view unit);
   ~RunLog();
 
   /// Returns whether this rank writes: true on rank 0.
@@ -39,6 +39,10 @@ class RunLog {
   void sample(const report::SampleRecord& record);
   /// Logs the end of the run.
   void end(const report::SummaryRecord& record);
+  /// Says that a signal ended the run: on the console, and on stderr unless both are one file.
+  void stopped(const std::string& sentence);
+  /// Returns whether the console is a pipe that nobody reads any more.
+  bool reader_is_gone() const { return console_ && console_->reader_is_gone(); }
   /// Prints a line on the console only.
   void line(const std::string& text);
   /// Shows a text in the progress line, if the console is a terminal, until the next update replaces it.
@@ -52,6 +56,7 @@ class RunLog {
 
   comm::Ranks ranks_;
   const TrainOptions& options_;
+  std::string_view unit_;
   report::Metrics metrics_;
   report::TensorBoard tensorboard_;
   std::optional<report::Console> console_;

@@ -47,7 +47,4 @@ class SampleText {
   std::string text_;
 };
 
-/// Returns a sample as text for a terminal. Control characters, except newlines and tabs, become U+FFFD.
-std::string console_text(const report::SampleRecord& record);
-
 }  // namespace fsdp::train

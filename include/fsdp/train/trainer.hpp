@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <concepts>
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -54,6 +55,7 @@ class Trainer {
  public:
   using Comm = typename Model::Stack::Comm;
   using Device = typename Model::Stack::Device;
+  static_assert(check_model<Model>() && data::check_source<Source>());
 
   /// Options, source and communicator must outlive it. `dir`: the claim to --checkpoint-dir; made here if left out.
   Trainer(Comm& communicator, const TrainOptions& options, const Model& model, const Source& source,
@@ -80,7 +82,7 @@ class Trainer {
         held_out_batch_(source, size_.sequences, 1, device::host_memory<Device>),
         samples_(samples()),
         early_stop_(options.patience),
-        log_(communicator, options),
+        log_(communicator, options, nn::unit_of<typename Model::Batch>()),
         queued_(options, log_),
         checkpoints_(communicator, options, dir ? *std::move(dir) : CheckpointDir(communicator, options),
                      RunWeights(training_), is_folder<typename Model::Config>(options.model), run_record(),
@@ -88,9 +90,10 @@ class Trainer {
 
   /// Returns the exit status: 0, or 128 + signal where one ended the run after a step. Throws DivergedError on all
   /// ranks where a loss, weight or optimizer state is not finite.
-  int run() {
+  [[nodiscard]] int run() {
     begin();
     while (optimizer().steps() < options_.steps && !early_stop_.due()) {
+      if (log_.reader_is_gone()) signals_.ask_to_stop(SIGPIPE);
       queue_step();
       if (!Device::asynchronous || queued_.size() > 1) report();
       if (due(options_.validation_every)) validate_now();
@@ -117,13 +120,13 @@ class Trainer {
   }
   /// What the model's loss is counted in, where its batch says so.
   static constexpr std::string_view loss_unit() {
-    if constexpr (requires { Model::Batch::loss_unit; })
+    if constexpr (nn::detail::has_loss_unit<typename Model::Batch>())
       return Model::Batch::loss_unit;
     else
       return {};
   }
   std::int64_t skipped_binary() const {
-    if constexpr (requires { source_.skipped_binary(); })
+    if constexpr (data::detail::has_skipped_binary<Source>())
       return source_.skipped_binary();
     else
       return 0;
@@ -133,7 +136,7 @@ class Trainer {
   static std::string agreed_data(Comm& communicator, const TrainOptions& options, const Model& model,
                                  const Source& source) {
     const std::string data = read_on_all_ranks(communicator, options.launch.disk_deadline_seconds, "data", [&] {
-      if constexpr (requires { source.identity(); }) return source.identity();
+      if constexpr (data::detail::has_identity<Source>()) return source.identity();
       return source.text();
     });
     agree_on_opened(communicator, message("data = ", data, "\nwindows = ", source.training(), " and ",
@@ -261,8 +264,8 @@ class Trainer {
                                                     : std::string(options_.on_signal == OnSignal::save
                                                                       ? "nothing is saved without --checkpoint-dir"
                                                                       : "not saved (--on-signal stop)");
-      log_.line(message(comm::name_of_stop(signal), ": ended after step ", optimizer().steps(), ": ", kept));
-      log_.finish();
+      log_.stopped(message(comm::name_of_stop(signal), signal == SIGPIPE ? " (nobody reads stdout any more)" : "",
+                           ": ended after step ", optimizer().steps(), ": ", kept));
     }
     return 128 + signal;
   }
@@ -299,7 +302,7 @@ class Trainer {
     const report::SummaryRecord record{.steps = optimizer().steps(),
                                        .loss = queued_.loss(),
                                        .validation_loss = held_out,
-                                       .loss_unit = loss_unit(),
+                                       .unit = nn::unit_of<typename Model::Batch>(),
                                        .tokens = queued_.tokens(),
                                        .seconds = seconds_since(start_),
                                        .peak_bytes = training_.peak_bytes(),

@@ -12,6 +12,7 @@
 
 #include <fsdp/core/environment.hpp>
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/terminal_text.hpp>
 #include <fsdp/device/cpu.hpp>
 
 namespace fsdp::device::cpu {
@@ -49,7 +50,7 @@ Isa choose() {
                         name_of(best));
     return static_cast<Isa>(i);
   }
-  throw InputError(message("TESSERA_ISA is '", asked, "'; ", known, " exist"));
+  throw InputError(message("TESSERA_ISA is '", shortened(asked), "'; ", known, " exist"));
 }
 
 std::atomic<Isa>& current() {

@@ -82,6 +82,7 @@ Value of_reals(BinaryOperator kind, double a, double b) {
   return result;
 }
 
+/// Returns how often a value of a weight is repeated.
 std::size_t times(std::size_t weight, const Value& count) {
   const std::int64_t n = std::max<std::int64_t>(count.integer("how often"), 0);
   if (weight > 0 && static_cast<std::uint64_t>(n) > most_text / weight)
@@ -96,12 +97,16 @@ std::optional<Value> repeated(const Value& a, const Value& b) {
   const Value& count = is_first ? b : a;
   if (const std::string* text = what.as_text()) {
     std::string out;
-    for (std::size_t n = times(text->size() + 1, count); n > 0; --n) out += *text;
+    std::size_t n = times(text->size() + 1, count);
+    spend(n * (text->size() + 1) / 16);
+    for (; n > 0; --n) out += *text;
     return out;
   }
   if (const List* list = what.as_list()) {
     std::vector<Value> items;
-    for (std::size_t n = times(list->weight, count); n > 0; --n)
+    std::size_t n = times(list->extent.weight, count);
+    spend(n * (list->items.size() + 1));
+    for (; n > 0; --n)
       items.insert(items.end(), list->items.begin(), list->items.end());
     return Value::list(std::move(items), list->tuple);
   }

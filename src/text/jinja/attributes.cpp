@@ -3,6 +3,7 @@
 /// Access to parts of values and to arguments of functions.
 #include <algorithm>
 
+#include "../code_points.hpp"
 #include "builtins.hpp"
 #include "strings.hpp"
 
@@ -32,13 +33,25 @@ Value loop_attribute(const Loop& loop, const std::string& name) {
   refuse("loop.", name, " is not known");
 }
 
-/// Returns an item of a list or a character of a text by its index; a negative index counts from the end.
-template <class Items>
-Value at_place(const Items& items, std::int64_t place) {
+/// Returns an item of a list by its index; a negative index counts from the end.
+Value at_place(const std::vector<Value>& items, std::int64_t place) {
   const auto size = static_cast<std::int64_t>(items.size());
   if (place < 0) place += size;
   if (place < 0 || place >= size) return Undefined{"an item beyond the end"};
   return items[static_cast<std::size_t>(place)];
+}
+
+/// Returns a character of a text in the same way.
+Value character_at(std::string_view text, std::int64_t place) {
+  spend(text.size() / 16);
+  if (place < 0) place += length_of(text);
+  if (place < 0) return Undefined{"an item beyond the end"};
+  for (std::size_t at = 0; at < text.size(); --place) {
+    const std::size_t length = utf8_length(static_cast<unsigned char>(text[at]));
+    if (place == 0) return text.substr(at, length);
+    at += length;
+  }
+  return Undefined{"an item beyond the end"};
 }
 
 }  // namespace
@@ -49,7 +62,7 @@ Value attribute_of(const Value& of, const std::string& name) {
     const Value* found = (*members)->members.find_name(name);
     return found != nullptr ? *found : Value(Undefined{name});
   }
-  if (const auto* loop = of.get<std::shared_ptr<Loop>>()) return loop_attribute(**loop, name);
+  if (const auto* loop = of.get<std::shared_ptr<const Loop>>()) return loop_attribute(**loop, name);
   if (std::optional<Value> method = method_of(of, name)) return *std::move(method);
   if (const Dict* dict = of.as_dict()) {
     if (const Value* found = dict->find_name(name)) return *found;
@@ -64,7 +77,7 @@ Value item_of(const Value& of, const Value& key) {
   }
   const bool is_place = key.get<std::int64_t>() != nullptr || key.get<bool>() != nullptr;
   if (is_place && of.as_list() != nullptr) return at_place(of.as_list()->items, key.integer("an index"));
-  if (is_place && of.as_text() != nullptr) return at_place(characters(*of.as_text()), key.integer("an index"));
+  if (is_place && of.as_text() != nullptr) return character_at(*of.as_text(), key.integer("an index"));
   if (key.as_text() != nullptr) return attribute_of(of, *key.as_text());
   return Undefined{key.is_undefined() ? "" : key.representation()};
 }
@@ -79,8 +92,11 @@ Value value_at(const Value& of, std::string_view path) {
 }
 
 bool contains(const Value& all, const Value& one) {
-  if (const std::string* text = all.as_text())
-    return text->find(one.text_or_throw("what is looked for in a text")) != text->npos;
+  if (const std::string* text = all.as_text()) {
+    const std::string& what = one.text_or_throw("what is looked for in a text");
+    spend_search(*text, what);
+    return text->find(what) != text->npos;
+  }
   if (const Dict* dict = all.as_dict()) return dict->find(one) != nullptr;
   const std::vector<Value> items = items_of(all);
   return std::find(items.begin(), items.end(), one) != items.end();

@@ -213,6 +213,7 @@ bool is_filter(std::string_view name) { return filters().contains(name); }
 Value apply_filter(Runner& runner, const std::string& name, const Value& of, const CallArguments& arguments) {
   const auto found = filters().find(name);
   if (found == filters().end()) refuse("the filter '", name, "' is not known");
+  spend(1 + (of.as_text() == nullptr ? 0 : of.as_text()->size() / 16));
   return found->second(runner, of, arguments);
 }
 

@@ -32,6 +32,7 @@ Dict named_values(std::string_view function, Given arguments) {
   if (arguments.positional.size() > 1) refuse(function, ": takes one dict and names");
   for (const Value& from : arguments.positional) {
     if (from.as_dict() == nullptr) refuse(function, ": ", from.kind_name(), " is no dict");
+    spend(from.as_dict()->items.size());
     dict.items = from.as_dict()->items;
   }
   for (const auto& [name, value] : arguments.named) dict.set(name, value);

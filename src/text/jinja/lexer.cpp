@@ -6,6 +6,7 @@
 #include <optional>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/terminal_text.hpp>
 
 #include "../code_points.hpp"
 #include "strings.hpp"
@@ -61,7 +62,7 @@ class Lexer {
  private:
   template <class... Parts>
   [[noreturn]] void refuse(const Parts&... parts) const {
-    throw InputError(message(source_, ": line ", line_, ": ", parts...));
+    throw InputError(message(source_, ": line ", line_, ": ", shortened_part(parts)...));
   }
 
   void add(Kind kind, std::string text) { tokens_.push_back({.kind = kind, .text = std::move(text), .line = line_}); }

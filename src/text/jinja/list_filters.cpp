@@ -9,7 +9,7 @@
 namespace fsdp::text::jinja {
 namespace {
 
-constexpr std::size_t most_unique = 5000;  // items, each of which is compared with all before it
+constexpr std::size_t most_arguments = 20;  // of a filter that map calls: map may call map, so they bound a recursion
 
 using Given = const CallArguments&;
 
@@ -113,7 +113,6 @@ Value unique(Runner&, const Value& of, Given arguments) {
   for (const Value& item : items_of(of)) {
     const Value key = folded(part_of(item, bound[1]), bound.truth(0, false));
     if (std::find(seen.begin(), seen.end(), key) != seen.end()) continue;
-    if (seen.size() == most_unique) refuse("unique: more than ", most_unique, " different items");
     seen.push_back(key);
     items.push_back(item);
   }
@@ -170,6 +169,7 @@ Value map(Runner& runner, const Value& of, Given arguments) {
     return Value::list(std::move(items));
   }
   const std::string& name = arguments.positional[0].text_or_throw("map: the filter's name");
+  if (arguments.positional.size() > most_arguments) refuse("map: has more than ", most_arguments, " arguments");
   const CallArguments rest = rest_of(arguments, 1);
   for (const Value& item : items_of(of)) items.push_back(apply_filter(runner, name, item, rest));
   return Value::list(std::move(items));

@@ -74,6 +74,7 @@ Value begins_or_ends(const std::string& text, Given arguments) {
   const Bound bound(starts ? "startswith" : "endswith", arguments, {"of"}, 1);
   const auto holds = [&](const Value& of) {
     const std::string& part = of.text_or_throw(starts ? "startswith: 'of'" : "endswith: 'of'");
+    spend(1 + part.size() / 64);
     return starts ? text.starts_with(part) : text.ends_with(part);
   };
   const List* several = bound[0]->as_list();
@@ -89,6 +90,7 @@ Value replace(const std::string& text, Given arguments) {
 template <bool from_right, bool must>
 Value place_of(const std::string& text, Given arguments) {
   const std::string part = Bound("find", arguments, {"sub"}, 1).text(0, "");
+  spend_search(text, part);
   const std::size_t found = from_right ? text.rfind(part) : text.find(part);
   if (found == text.npos && must) refuse("index: the text does not hold '", part, "'");
   return found == text.npos ? -1 : length_of(std::string_view(text).substr(0, found));
@@ -125,6 +127,7 @@ template <bool from_right>
 Value partition(const std::string& text, Given arguments) {
   const std::string separator = Bound("partition", arguments, {"sep"}, 1).text(0, "");
   if (separator.empty()) refuse("partition: the separator is empty");
+  spend_search(text, separator);
   const std::size_t found = from_right ? text.rfind(separator) : text.find(separator);
   if (found == text.npos) {
     return from_right ? Value::list({"", "", text}, true) : Value::list({text, "", ""}, true);
@@ -148,6 +151,7 @@ Value format(const std::string& text, Given arguments) {
       if (c == '}' || end == text.npos) refuse("format: a brace stands alone");
       const std::string field = text.substr(i + 1, end - i - 1);
       const std::optional<std::int64_t> number = whole_number(field);
+      spend(1 + arguments.named.size() / 8);
       const auto named =
           std::find_if(arguments.named.begin(), arguments.named.end(), [&](const auto& a) { return a.first == field; });
       const std::size_t place = number ? static_cast<std::size_t>(*number) : next;
@@ -227,20 +231,25 @@ Value call_dict_method(const Dict& dict, const std::string& name, Given argument
 
 std::optional<Value> method_of(const Value& of, const std::string& name) {
   std::function<Value(Runner&, Given)> call;
-  if (const std::string* text = of.as_text()) {
+  if (of.as_text() != nullptr) {
     const auto found = text_methods().find(name);
     if (found == text_methods().end()) return std::nullopt;
-    call = [text = *text, method = found->second](Runner&, Given arguments) { return method(text, arguments); };
-  } else if (const auto* list = of.get<std::shared_ptr<List>>()) {
+    call = [of, method = found->second](Runner&, Given arguments) {
+      spend(of.as_text()->size() / 16);
+      return method(*of.as_text(), arguments);
+    };
+  } else if (of.as_list() != nullptr) {
     if (name != "count" && name != "index") return std::nullopt;
-    call = [list = *list, name](Runner&, Given arguments) { return call_list_method(*list, name, arguments); };
-  } else if (const auto* dict = of.get<std::shared_ptr<Dict>>()) {
+    call = [of, name](Runner&, Given arguments) { return call_list_method(*of.as_list(), name, arguments); };
+  } else if (of.as_dict() != nullptr) {
     if (name != "get" && name != "items" && name != "keys" && name != "values") return std::nullopt;
-    call = [dict = *dict, name](Runner&, Given arguments) { return call_dict_method(*dict, name, arguments); };
+    call = [of, name](Runner&, Given arguments) { return call_dict_method(*of.as_dict(), name, arguments); };
   } else {
     return std::nullopt;
   }
-  return Value(std::make_shared<const Function>(Function{name, std::move(call)}));
+  Function method{name, std::move(call)};
+  method.extent.add(of);
+  return Value(std::make_shared<const Function>(std::move(method)));
 }
 
 }  // namespace fsdp::text::jinja

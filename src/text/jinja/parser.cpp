@@ -108,7 +108,9 @@ class StatementParser {
 
   Target one_target() {
     if (reader_.skip_sign("(")) {
+      if (++depth_ > most_nested_blocks) reader_.refuse("names are nested more than ", most_nested_blocks, " deep");
       Target inner_target = target();
+      --depth_;
       reader_.expect_sign(")");
       return inner_target;
     }

@@ -7,6 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/terminal_text.hpp>
+
 #include "lexer.hpp"
 #include "syntax.hpp"
 
@@ -33,7 +36,7 @@ class ExpressionParser {
 
   template <class... Parts>
   [[noreturn]] void refuse(const Parts&... parts) const {
-    throw InputError(message(source_, ": line ", now().line, ": ", parts...));
+    throw InputError(message(source_, ": line ", now().line, ": ", shortened_part(parts)...));
   }
 
   ExpressionPointer expression();             ///< may be `a if b else c`
@@ -44,10 +47,12 @@ class ExpressionParser {
  private:
   class Depth;
 
+  /// Makes an expression. Refuses it if it is too deep to be evaluated or destroyed, such as a sum of very many terms.
   template <class Node>
   ExpressionPointer make(int line, Node node) const {
-    return std::make_unique<const Expression>(Expression{line, std::move(node)});
+    return checked({.line = line, .node = std::move(node)});
   }
+  ExpressionPointer checked(Expression expression) const;
 
   ExpressionPointer either();
   ExpressionPointer both();

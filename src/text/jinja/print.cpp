@@ -154,6 +154,7 @@ std::string print_float(double value) {
 std::string Value::text() const {
   if (is_undefined()) return {};
   if (const std::string* value = as_text()) return *value;
+  spend(weight() / 4);
   return representation();
 }
 
@@ -171,6 +172,7 @@ std::string Value::representation() const {  // NOLINT(misc-no-recursion): as de
 }
 
 std::string to_json(const Value& value, const JsonStyle& style) {
+  spend(value.weight() / 4);
   std::string out;
   JsonWriter(out, style).write(value, 0);
   return out;

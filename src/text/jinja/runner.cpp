@@ -12,7 +12,7 @@ class Runner::Step {
  public:
   Step(Runner& runner, int line) : runner_(runner) {
     runner.line_ = line;
-    runner.count(1);
+    spend(1);
     if (runner.depth_ >= most_depth) refuse("calls are more than ", most_depth, " deep");
     ++runner.depth_;
   }
@@ -36,6 +36,7 @@ Runner::~Runner() {
 void Runner::run(const Program& program) { run_body(program.body); }
 
 void Runner::print(const std::string& text) {
+  spend(text.size() / 16);
   if (out_.size() + text.size() > most_text) refuse("the text becomes longer than ", most_text, " bytes");
   out_ += text;
 }
@@ -89,12 +90,13 @@ Runner::Flow Runner::run_node(const For& loop) {  // NOLINT(misc-no-recursion)
     });
     scope_ = outer;
   }
-  count(items.size());
   bool came_to_end = false;  // an iteration ran to its end: Jinja's condition for skipping `else`
-  const auto all = std::make_shared<const List>(List{.items = std::move(items)});
+  const Value listed = Value::list(std::move(items));
+  const auto all = *listed.get<std::shared_ptr<const List>>();
   for (std::size_t i = 0; i < all->items.size(); ++i) {
+    spend(1);
     enter();
-    scope_->values["loop"] = std::make_shared<Loop>(Loop{.items = all, .index = i});
+    scope_->values["loop"] = std::make_shared<const Loop>(Loop{.items = all, .index = i});
     assign(loop.target, all->items[i]);
     const Flow flow = run_body(loop.body);
     came_to_end = came_to_end || flow == Flow::next;
@@ -176,6 +178,7 @@ Value Runner::call_macro(const Macro& macro, const std::shared_ptr<Scope>& outer
     refuse("the macro ", macro.name, " takes at most ", parameters.size(), " arguments");
   }
   const std::shared_ptr<Scope> caller = std::exchange(scope_, std::make_shared<Scope>(Scope{.outer = outer}));
+  spend(arguments.named.size() * parameters.size() / 16);
   for (const auto& given : arguments.named) {
     const std::string& name = given.first;
     const auto found =

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Runs a template with variables, within limits for steps, depth and output.
+/// Runs a template with variables, within limits for depth and output; its values spend steps and memory, see
+/// spending.hpp.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +17,8 @@
 
 namespace fsdp::text::jinja {
 
-inline constexpr std::int64_t most_steps = 5'000'000;  ///< expressions, statements, iterations and the like
-inline constexpr int most_depth = 1000;                ///< nesting depth of expressions and statements
-inline constexpr std::int64_t most_range = 100'000;    ///< items of range(), as in Jinja's sandbox
+inline constexpr int most_depth = 1000;              ///< nesting depth of expressions and statements
+inline constexpr std::int64_t most_range = 100'000;  ///< items of range(), as in Jinja's sandbox
 
 /// Variables of a scope, and the scope around it.
 struct Scope {
@@ -49,11 +49,6 @@ class Runner {
  private:
   enum class Flow : std::uint8_t { next, leave, again };  // after a statement: the next one, `break`, `continue`
   class Step;
-
-  void count(std::size_t steps);
-  void count_parts(const Value& of) { count(parts_of(of)); }
-  void count_parts(const CallArguments& arguments);
-  static std::size_t parts_of(const Value& of);  // parts that a filter may visit
 
   Flow run_body(const Body& body);
   Flow run_one(const Statement& statement);
@@ -93,7 +88,6 @@ class Runner {
   std::vector<std::shared_ptr<Namespace>> namespaces_;  // cleared at the end, since they may refer to each other
   std::string out_;
   std::vector<std::pair<std::size_t, std::size_t>> generations_;
-  std::int64_t steps_ = 0;
   int depth_ = 0;
   int line_ = 0;
 };

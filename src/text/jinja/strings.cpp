@@ -23,6 +23,7 @@ bool is_of(std::optional<std::string_view> set, char32_t code) {
 }
 
 std::string mapped(std::string_view text, char32_t (*map)(char32_t)) {
+  spend(text.size() / 16);
   std::string out;
   for (std::size_t at = 0; at < text.size();) append_utf8(out, map(next_code_point(text, at)));
   return out;
@@ -31,6 +32,7 @@ std::string mapped(std::string_view text, char32_t (*map)(char32_t)) {
 std::vector<std::string_view> words(std::string_view text, std::int64_t most) {
   std::vector<std::string_view> parts;
   for (text = strip_left(text); !text.empty(); text = strip_left(text)) {
+    spend(1);
     if (most >= 0 && static_cast<std::int64_t>(parts.size()) == most) {
       parts.push_back(text);
       break;
@@ -46,6 +48,7 @@ std::vector<std::string_view> words(std::string_view text, std::int64_t most) {
 std::vector<std::string_view> words_from_right(std::string_view text, std::int64_t most) {
   std::vector<std::string_view> parts;
   for (text = strip_right(text); !text.empty(); text = strip_right(text)) {
+    spend(1);
     std::size_t begin = most >= 0 && static_cast<std::int64_t>(parts.size()) == most ? 0 : text.size();
     while (begin > 0) {
       std::size_t at = previous_code_point(text, begin);
@@ -69,12 +72,14 @@ bool is_space(char32_t code) {
 }
 
 std::string_view strip_left(std::string_view text, std::optional<std::string_view> of) {
+  if (of) spend(text.size() / 16 * of->size());
   std::size_t begin = 0;
   for (std::size_t at = 0; at < text.size() && is_of(of, next_code_point(text, at));) begin = at;
   return text.substr(begin);
 }
 
 std::string_view strip_right(std::string_view text, std::optional<std::string_view> of) {
+  if (of) spend(text.size() / 16 * of->size());
   std::size_t end = text.size();
   while (end > 0) {
     std::size_t at = previous_code_point(text, end);
@@ -94,6 +99,7 @@ std::int64_t length_of(std::string_view text) {
 }
 
 std::vector<std::string_view> characters(std::string_view text) {
+  spend(text.size());
   std::vector<std::string_view> out;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t length = utf8_length(static_cast<unsigned char>(text[at]));
@@ -127,9 +133,11 @@ std::vector<std::string_view> split(std::string_view text, std::optional<std::st
                                     std::int64_t most) {
   if (!separator) return words(text, most);
   if (separator->empty()) refuse("split: the separator is empty");
+  spend_search(text, *separator);
   std::vector<std::string_view> parts;
   std::size_t begin = 0;
   while (most < 0 || static_cast<std::int64_t>(parts.size()) < most) {
+    spend(1);
     const std::size_t end = text.find(*separator, begin);
     if (end == text.npos) break;
     parts.push_back(text.substr(begin, end - begin));
@@ -143,8 +151,10 @@ std::vector<std::string_view> split_right(std::string_view text, std::optional<s
                                           std::int64_t most) {
   if (!separator) return words_from_right(text, most);
   if (separator->empty()) refuse("rsplit: the separator is empty");
+  spend_search(text, *separator);
   std::vector<std::string_view> parts;
   while (most < 0 || static_cast<std::int64_t>(parts.size()) < most) {
+    spend(1);
     const std::size_t begin = text.rfind(*separator);
     if (begin == text.npos) break;
     parts.push_back(text.substr(begin + separator->size()));
@@ -166,6 +176,7 @@ std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends)
     const char32_t code = next_code_point(text, at);
     if (!ends_line(code)) continue;
     if (code == '\r' && at < text.size() && text[at] == '\n') ++at;
+    spend(1);
     lines.push_back(text.substr(begin, (keep_ends ? at : end) - begin));
     begin = at;
   }
@@ -173,7 +184,13 @@ std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends)
   return lines;
 }
 
+void spend_search(std::string_view text, std::string_view what) {
+  const std::size_t places = text.size() - std::min(text.size(), what.size());
+  spend(text.size() / 16 + places / 64 * (what.size() / 16));
+}
+
 std::string replaced(std::string_view text, std::string_view what, std::string_view by, std::int64_t most) {
+  spend_search(text, what);
   std::string out;
   std::size_t at = 0;
   for (std::int64_t count = 0; most < 0 || count < most; ++count) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Python's string functions. All texts are valid UTF-8; lengths and indices count code points.
+/// Python's string functions. All texts are valid UTF-8; lengths and indices count code points. They spend a step for
+/// every 16 bytes that they read and each part that they return, see spending.hpp.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +35,9 @@ std::vector<std::string_view> split(std::string_view text, std::optional<std::st
 std::vector<std::string_view> split_right(std::string_view text, std::optional<std::string_view> separator,
                                           std::int64_t most = -1);
 std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends = false);
+
+/// Spends the steps of searching a text for another one, which may compare it everywhere.
+void spend_search(std::string_view text, std::string_view what);
 
 /// Replaces `what`, at most `most` times; below 0: no limit.
 std::string replaced(std::string_view text, std::string_view what, std::string_view by, std::int64_t most = -1);

@@ -81,6 +81,7 @@ struct Test {
 
 struct Expression {
   int line = 0;
+  int depth = 1;  ///< of expressions within expressions
   std::variant<Literal, Name, ListOf, DictOf, Unary, Binary, Comparison, Conditional, Attribute, Item, Slice, Call,
                Filter, Test>
       node;

@@ -77,6 +77,7 @@ bool is_test(std::string_view name) { return tests().contains(name); }
 bool passes_test(const std::string& name, const Value& of, const CallArguments& arguments) {
   const auto found = tests().find(name);
   if (found == tests().end()) refuse("the test '", name, "' is not known");
+  spend(1 + (of.as_text() == nullptr ? 0 : of.as_text()->size() / 16));
   if (arguments.positional.size() != found->second.arguments || !arguments.named.empty()) {
     refuse("the test '", name, "' takes ", found->second.arguments, " arguments");
   }

@@ -40,12 +40,20 @@ bool is_less_digits(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+void Extent::add(const Value& item) {
+  weight += item.weight();
+  depth = std::max(depth, item.depth() + 1);
+  if (weight > most_text) refuse("a value becomes larger than ", most_text, " bytes");
+  if (depth > most_nested_values) refuse("values become nested more than ", most_nested_values, " deep");
+}
+
 const Value* Dict::find(const Value& key) const {
   const auto found = std::find_if(items.begin(), items.end(), [&](const auto& item) { return item.first == key; });
   return found == items.end() ? nullptr : &found->second;
 }
 
 const Value* Dict::find_name(std::string_view key) const {
+  spend(items.size() / 8);
   const auto found = std::find_if(items.begin(), items.end(), [&](const auto& item) {
     const std::string* text = item.first.as_text();
     return text != nullptr && *text == key;
@@ -62,24 +70,42 @@ void Dict::set(Value key, Value value) {
   }
 }
 
+Value::Value(std::string text) {
+  if (text.size() > most_text) refuse("a text becomes longer than ", most_text, " bytes");
+  kind_ = std::make_shared<const SharedText>(SharedText{.text = std::move(text)});
+}
+
 Value Value::list(std::vector<Value> items, bool tuple) {
   List list{.items = std::move(items), .tuple = tuple};
-  for (const Value& item : list.items) list.weight += item.weight();
-  return std::make_shared<List>(std::move(list));
+  for (const Value& item : list.items) list.extent.add(item);
+  list.held = Held(list.items.size() * sizeof(Value) + sizeof(List));
+  return std::make_shared<const List>(std::move(list));
 }
 
 Value Value::dict(Dict dict) {
-  dict.weight = 1;
-  for (const auto& [key, value] : dict.items) dict.weight += key.weight() + value.weight();
-  return std::make_shared<Dict>(std::move(dict));
+  dict.extent = {};
+  for (const auto& [key, value] : dict.items) {
+    dict.extent.add(key);
+    dict.extent.add(value);
+  }
+  dict.held = Held(dict.items.size() * 2 * sizeof(Value) + sizeof(Dict));
+  return std::make_shared<const Dict>(std::move(dict));
 }
 
 std::size_t Value::weight() const {
   if (const std::string* value = as_text()) return value->size() + 1;
-  if (const List* value = as_list()) return value->weight;
-  if (const Dict* value = as_dict()) return value->weight;
+  if (const List* value = as_list()) return value->extent.weight;
+  if (const Dict* value = as_dict()) return value->extent.weight;
   if (const BigInteger* value = get<BigInteger>()) return value->digits.size() + 1;
   return 1;
+}
+
+int Value::depth() const {
+  if (const List* value = as_list()) return value->extent.depth;
+  if (const Dict* value = as_dict()) return value->extent.depth;
+  if (const auto* value = get<std::shared_ptr<const Function>>()) return (*value)->extent.depth;
+  if (const auto* value = get<std::shared_ptr<const Loop>>()) return (*value)->items->extent.depth + 1;
+  return 0;
 }
 
 Value Value::of(const nlohmann::ordered_json& json) {
@@ -104,13 +130,18 @@ Value Value::of(const nlohmann::ordered_json& json) {
   return dict(std::move(members));
 }
 
+const std::string* Value::as_text() const {
+  const auto* text = get<std::shared_ptr<const SharedText>>();
+  return text == nullptr ? nullptr : &(*text)->text;
+}
+
 const List* Value::as_list() const {
-  const auto* list = get<std::shared_ptr<List>>();
+  const auto* list = get<std::shared_ptr<const List>>();
   return list == nullptr ? nullptr : list->get();
 }
 
 const Dict* Value::as_dict() const {
-  const auto* dict = get<std::shared_ptr<Dict>>();
+  const auto* dict = get<std::shared_ptr<const Dict>>();
   return dict == nullptr ? nullptr : dict->get();
 }
 
@@ -140,7 +171,7 @@ std::string Value::kind_name() const {
   if (const List* value = as_list()) return value->tuple ? "a tuple" : "a list";
   if (as_dict() != nullptr) return "a dict";
   if (const auto* value = get<std::shared_ptr<const Function>>()) return "the function " + (*value)->name;
-  return get<std::shared_ptr<Loop>>() != nullptr ? "loop" : "a namespace";
+  return get<std::shared_ptr<const Loop>>() != nullptr ? "loop" : "a namespace";
 }
 
 std::int64_t Value::integer(std::string_view what) const {
@@ -165,6 +196,13 @@ const std::string& Value::text_or_throw(std::string_view what) const {
 }
 
 bool operator==(const Value& a, const Value& b) {
+  spend(1);
+  const std::string *text_a = a.as_text(), *text_b = b.as_text();
+  if (text_a != nullptr && text_b != nullptr) {
+    if (text_a->size() != text_b->size()) return false;
+    spend(text_a->size() / 64);
+    return *text_a == *text_b;
+  }
   std::int64_t room_a = 0, room_b = 0;
   const std::int64_t* whole_a = whole(a, room_a);
   const std::int64_t* whole_b = whole(b, room_b);
@@ -181,6 +219,7 @@ bool operator==(const Value& a, const Value& b) {
 }
 
 bool is_less(const Value& a, const Value& b) {
+  spend(1);
   std::int64_t room_a = 0, room_b = 0;
   const std::int64_t* whole_a = whole(a, room_a);
   const std::int64_t* whole_b = whole(b, room_b);
@@ -190,8 +229,10 @@ bool is_less(const Value& a, const Value& b) {
   if (big_a != nullptr && whole_b != nullptr) return big_a->digits.starts_with('-');
   if (big_b != nullptr && whole_a != nullptr) return !big_b->digits.starts_with('-');
   if (a.is_number() && b.is_number()) return a.number("") < b.number("");
-  if (a.as_text() != nullptr && b.as_text() != nullptr)
+  if (a.as_text() != nullptr && b.as_text() != nullptr) {
+    spend(std::min(a.as_text()->size(), b.as_text()->size()) / 64);
     return *a.as_text() < *b.as_text();  // bytes of UTF-8 are in the order of code points
+  }
   if (a.as_list() != nullptr && b.as_list() != nullptr) {
     const std::vector<Value>& left = a.as_list()->items;
     const std::vector<Value>& right = b.as_list()->items;
@@ -202,9 +243,13 @@ bool is_less(const Value& a, const Value& b) {
 
 std::vector<Value> items_of(const Value& value) {
   if (value.is_undefined()) return {};
-  if (const List* list = value.as_list()) return list->items;
+  if (const List* list = value.as_list()) {
+    spend(list->items.size());
+    return list->items;
+  }
   std::vector<Value> items;
   if (const Dict* dict = value.as_dict()) {
+    spend(dict->items.size());
     for (const auto& item : dict->items) items.push_back(item.first);
     return items;
   }

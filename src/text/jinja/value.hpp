@@ -16,16 +16,20 @@
 #include <nlohmann/json.hpp>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/terminal_text.hpp>
+
+#include "spending.hpp"
 
 namespace fsdp::text::jinja {
 
 /// Throws an error of a running template; Runner adds the file and the line.
 template <class... Parts>
 [[noreturn]] void refuse(const Parts&... parts) {
-  throw InputError(message(parts...));
+  throw InputError(message(shortened_part(parts)...));
 }
 
 inline constexpr std::size_t most_text = std::size_t{64} << 20;  ///< bytes of a text; weight of a list or dict
+inline constexpr int most_nested_values = 200;                   ///< depth of lists and dicts
 
 /// Throws InputError if a text is longer than most_text.
 inline void require_short(const std::string& text) {
@@ -47,18 +51,35 @@ struct Undefined {
   friend bool operator==(const Undefined&, const Undefined&) { return true; }
 };
 
-/// A list or tuple. Lists and dicts have a weight: the values and bytes of texts in them; shared parts count each time.
-/// This limits values that a few lines can double again and again, before they are printed or compared.
+/// A text in UTF-8. Values that are copies of each other share it.
+struct SharedText {
+  std::string text;
+  Held held{text.size() + 64};
+};
+
+/// What lists and dicts know of all values in them.
+struct Extent {
+  std::size_t weight = 1;  ///< values, and bytes of texts; shared parts count each time
+  int depth = 1;           ///< of values within values
+
+  /// Adds an item. Throws InputError beyond most_text and most_nested_values: a few lines can double a value again and
+  /// again, or put it into another; printing, comparing and destroying it is recursive.
+  void add(const Value& item);
+};
+
+/// A list or tuple.
 struct List {
   std::vector<Value> items;
   bool tuple = false;
-  std::size_t weight = 1;
+  Extent extent = {};
+  Held held = {};
 };
 
 /// A dict, with keys in the order of insertion, as in Python.
 struct Dict {
-  std::vector<std::pair<Value, Value>> items;
-  std::size_t weight = 1;
+  std::vector<std::pair<Value, Value>> items = {};
+  Extent extent = {};
+  Held held = {};
 
   const Value* find(const Value& key) const;
   const Value* find_name(std::string_view key) const;
@@ -79,6 +100,7 @@ struct CallArguments {
 struct Function {
   std::string name;
   std::function<Value(Runner&, const CallArguments&)> call;
+  Extent extent = {};  ///< of the value that it holds, if it is a method
 };
 
 /// The value of `loop`.
@@ -94,16 +116,17 @@ inline constexpr bool is_one_of<T, std::variant<Kinds...>> = (std::is_same_v<T, 
 
 class Value {
  public:
-  using Kinds = std::variant<Undefined, std::nullptr_t, bool, std::int64_t, double, std::string, std::shared_ptr<List>,
-                             std::shared_ptr<Dict>, std::shared_ptr<Namespace>, std::shared_ptr<const Function>,
-                             std::shared_ptr<Loop>, BigInteger>;
+  using Kinds = std::variant<Undefined, std::nullptr_t, bool, std::int64_t, double, std::shared_ptr<const SharedText>,
+                             std::shared_ptr<const List>, std::shared_ptr<const Dict>, std::shared_ptr<Namespace>,
+                             std::shared_ptr<const Function>, std::shared_ptr<const Loop>, BigInteger>;
 
   Value() = default;
   template <class T>
   requires is_one_of<T, Kinds> Value(T value)
       : kind_(std::in_place_type<T>, std::move(value)) {}     // NOLINT: conversions are its purpose
-  Value(const char* text) : kind_(std::string(text)) {}       // NOLINT
-  Value(std::string_view text) : kind_(std::string(text)) {}  // NOLINT
+  Value(std::string text);                                    // NOLINT
+  Value(const char* text) : Value(std::string(text)) {}       // NOLINT
+  Value(std::string_view text) : Value(std::string(text)) {}  // NOLINT
 
   static Value none() { return nullptr; }
   static Value list(std::vector<Value> items, bool tuple = false);
@@ -117,13 +140,14 @@ class Value {
   }
   const List* as_list() const;
   const Dict* as_dict() const;
-  const std::string* as_text() const { return get<std::string>(); }
+  const std::string* as_text() const;
   bool is_undefined() const { return get<Undefined>() != nullptr; }
   bool is_none() const { return get<std::nullptr_t>() != nullptr; }
   bool is_number() const;  ///< True and False are numbers, as in Python
   const Kinds& kinds() const { return kind_; }
 
   std::size_t weight() const;
+  int depth() const;  ///< 0: holds no other values
   bool truth() const;
   std::string text() const;            ///< for printing: str()
   std::string representation() const;  ///< for printing within a list: repr()
@@ -145,6 +169,7 @@ class Value {
 bool is_less(const Value& a, const Value& b);
 
 /// Returns what iteration visits: items, keys, or the characters of a text. Throws InputError for others.
+/// Spends a step for each.
 std::vector<Value> items_of(const Value& value);
 
 std::string print_float(double value);  ///< as Python's repr

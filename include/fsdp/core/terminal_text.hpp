@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Text on its way to a person: what files and flags contain is unchecked, and must neither act on a terminal nor fill
+/// it.
+///
+/// Whatever is printed goes through `print_text`, `print_sentence` or `print_warning`. A message quotes unchecked text
+/// by `shortened`. Text for programs (JSON, files) and text that a model wrote for its user goes elsewhere.
+#pragma once
+
+#include <cstddef>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+namespace fsdp {
+
+/// Returns the text with escapes for all that acts on a terminal or deceives its reader: control characters other than
+/// newline and tab (\x1b, \x7f, \u0085), marks of direction and of lines (\u202e, \u2028), bytes that are not UTF-8
+/// (\xff).
+std::string printable(std::string_view text);
+
+/// Returns a text to quote in a message: its first `most` bytes, printable in one line, and its length if it has more.
+/// Cuts between characters.
+std::string shortened(std::string_view text, std::size_t most = 100);
+
+/// Returns `shortened` text, and any other part of a message as it is: for functions that join parts, of which texts
+/// are unchecked, and literals the program's own.
+template <class Part>
+auto shortened_part(const Part& part) {
+  if constexpr (std::is_same_v<Part, std::string> || std::is_same_v<Part, std::string_view>)
+    return shortened(part, 400);
+  else
+    return std::decay_t<const Part>(part);
+}
+
+inline constexpr std::size_t most_sentence_bytes = 8192;  ///< of what `sentence` returns, about
+
+/// Returns an error's or warning's text as it is printed: printable; a very long one without its middle.
+std::string sentence(std::string_view text);
+
+/// Prints text that is made printable, with one call.
+void print_text(std::FILE* stream, std::string_view text);
+
+/// Prints "tessera: TEXT" as a line on stderr.
+void print_sentence(std::string_view text);
+
+/// Prints "tessera: warning: TEXT" as a line on stderr.
+void print_warning(std::string_view text);
+
+}  // namespace fsdp

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a running template spends: steps of its budget, and memory for values that are alive.
+///
+/// Values are built, compared and printed in many places, which would have to pass a budget on to each other. Instead a
+/// thread has one, while a template runs in it.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "../budget.hpp"
+
+namespace fsdp::text::jinja {
+
+/// While it exists, values of this thread spend from it. They must not outlive it.
+class Spending {
+ public:
+  Spending(Budget& steps, std::size_t most_bytes);
+  ~Spending();
+  Spending(const Spending&) = delete;
+  Spending& operator=(const Spending&) = delete;
+
+ private:
+  friend class Held;
+  friend void spend(std::size_t steps);
+
+  Budget& steps_;
+  std::size_t most_bytes_, bytes_ = 0;
+  Spending* outer_;
+};
+
+/// Spends steps of the template that runs in this thread. Does nothing if none runs.
+void spend(std::size_t steps);
+
+/// The memory of a value: counted until its end. Spends a step for every 16 bytes.
+class Held {
+ public:
+  Held() = default;
+  explicit Held(std::size_t bytes);
+  ~Held() {
+    if (by_ != nullptr) by_->bytes_ -= bytes_;
+  }
+  Held(Held&& other) noexcept : by_(std::exchange(other.by_, nullptr)), bytes_(other.bytes_) {}
+  Held& operator=(Held&& other) noexcept {
+    std::swap(by_, other.by_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+
+ private:
+  Spending* by_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace fsdp::text::jinja

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// An optional member of the wrong type is refused; it is not taken for an absent one.
+// expect 1: fsdp: a policy has a text() that gives no text; make it std::string text() const, or static, without
+// expect 1: fsdp: a policy has a name that is no text; make it static constexpr std::string_view name
+// expect 1: fsdp: a sharding strategy has a mesh_axes that is no static constexpr int of 1 or 2
+// expect 1: fsdp: a sharding strategy has an Across that is no placement; take fsdp::buffer::Shard or Replicate
+// expect 1: fsdp: a sharding strategy has an offloads_optimizer that is no static constexpr bool
+// expect 1: fsdp: a sharding strategy has a schedule that is no fsdp::sharding::Schedule schedule(const
+// expect 1: fsdp: a sharding strategy has a facts that is no fsdp::sharding::Facts facts() const, so that its rules'
+// expect 1: fsdp: a sharding strategy has a layout that is no Layout layout() const, so that Layout{} would be used
+// expect 1: fsdp: a sharding strategy's Layout has no default constructor, so that its numbers are not known
+// expect 1: fsdp: a layout policy has a keeps_tensors_whole that is no static constexpr bool
+// expect 2: fsdp: an optimizer has a validate that is no void validate() const
+// expect 2: fsdp: an optimizer has a step_work that is no StepWork step_work() const
+// expect 2: fsdp: an optimizer has a work that is no static std::int64_t work(const NamedParameter&)
+// expect 2: fsdp: a batch has documents that are no device::CumulativeLengths
+// expect 2: fsdp: a batch has a noise that is no nn::Noise
+// expect 2: fsdp: a batch has a set_noise that is no void set_noise(std::uint64_t key, std::int64_t first)
+// expect 2: fsdp: a batch has a unit that is no static constexpr std::string_view
+// expect 2: fsdp: a batch has a loss_unit that is no static constexpr std::string_view
+// expect 2: fsdp: a source of batches has an order that is no data::Order order(std::uint64_t seed) const
+// expect 2: fsdp: a source of batches has an identity that is no std::string identity() const
+// expect 2: fsdp: a block has a plan that is no tiling::TilePlan plan(nn::Context<L>&) const
+// expect 2: fsdp: a block has cache_columns or extend, and not both as a KV cache needs them
+// expect 2: fsdp: a head has logits or logits_columns, and not both as a model needs them to generate
+#include <fsdp/buffer/owned.hpp>
+#include <fsdp/data/sampler.hpp>
+#include <fsdp/data/source.hpp>
+#include <fsdp/device/cpu.hpp>
+#include <fsdp/nn/loss_head.hpp>
+#include <fsdp/nn/token_batch.hpp>
+#include <fsdp/nn/transformer_block.hpp>
+#include <fsdp/optim/adamw.hpp>
+#include <fsdp/sharding/strategies.hpp>
+
+namespace fsdp {
+
+struct TextOfNumber {
+  int text() const;
+};
+struct TextThatChanges {
+  std::string text();
+};
+struct TextOfArgument {
+  static std::string text(int);
+};
+struct NumberAsName {
+  static constexpr int name = 3;
+};
+struct TextAsView {
+  std::string_view text() const { return "view"; }
+};
+
+struct AxesAtRunTime : Zero3 {
+  int mesh_axes = 2;
+};
+struct AcrossNothing : Zero3 {
+  using Across = int;
+};
+struct OffloadsAtRunTime : Zero3 {
+  bool offloads_optimizer() const;
+};
+struct ScheduleThatChanges : Zero3 {
+  sharding::Schedule schedule(const sharding::Problem& problem);
+};
+struct FactsByReference : Zero3 {
+  const sharding::Facts& facts() const;
+};
+struct OtherLayout : Zero3 {
+  buffer::PerParameter layout() const;
+};
+struct Sized : buffer::Flat {
+  explicit Sized(int size);
+};
+struct LayoutWithoutNumbers : Zero3 {
+  using Layout = Sized;
+};
+struct WholeAtRunTime : buffer::Flat {
+  bool keeps_tensors_whole = true;
+};
+struct MaybeWhole : Zero3 {
+  using Layout = WholeAtRunTime;
+};
+
+struct ValidatesItsChange : optim::AdamW {
+  void validate();
+};
+struct WorksByValue : optim::AdamW {
+  std::int64_t step_work() const;
+};
+struct WorksInside : optim::AdamW {
+  std::int64_t work(const NamedParameter& parameter) const;
+};
+
+struct ListedDocuments : TokenBatch {
+  std::vector<int> documents;
+};
+struct NumberAsNoise : TokenBatch {
+  int noise = 0;
+};
+struct NoiseWithoutPlace : TokenBatch {
+  void set_noise(std::uint64_t key);
+};
+struct UnitAtRunTime : TokenBatch {
+  std::string unit;
+};
+struct NumberAsUnit : TokenBatch {
+  static constexpr int loss_unit = 1;
+};
+struct ListedOrder {
+  std::int64_t training() const;
+  std::vector<std::int64_t> order(std::uint64_t seed) const;
+};
+struct NumberedSource {
+  using Batch = TokenBatch;
+  using Storage = int;
+  std::int64_t training() const;
+  std::int64_t validation() const;
+  std::int64_t sequence_length() const;
+  Storage storage(std::int64_t sequences, data::Allocate allocate) const;
+  Batch fill(Storage& storage, std::span<const std::int64_t> samples) const;
+  std::string text() const;
+  std::uint64_t identity() const;
+};
+
+using Local = nn::Local<device::Cpu, Fp32>;
+struct PlansInBytes : nn::TransformerBlock<Local> {
+  std::int64_t plan(nn::Context<Local>& context) const;
+};
+struct CachesInt : nn::TransformerBlock<Local> {
+  int cache_columns() const;
+};
+struct LogitsAlone : nn::LossHead<Local> {
+  int logits_columns() const;
+};
+
+#if CASE == 0
+const std::string view = policy_text(TextAsView{}) + policy_text<FullyShard<>>();
+static_assert(check_sharding<HybridShard<WithLayout<FullyShard<>, buffer::Owned>>>());
+static_assert(nn::check_batch_parts<TokenBatch>() && nn::unit_of<TokenBatch>() == "tokens");
+static_assert(nn::check_block_parts<nn::TransformerBlock<Local>, Local>());
+static_assert(nn::check_head_parts<nn::LossHead<Local>, Local>());
+#elif CASE == 1
+const std::string texts = policy_text(TextOfNumber{}) + policy_text(TextThatChanges{}) + policy_text<TextOfArgument>();
+const std::string name = policy_text<NumberAsName>();
+static_assert(check_sharding<AxesAtRunTime>());
+static_assert(check_sharding<AcrossNothing>());
+static_assert(check_sharding<OffloadsAtRunTime>());
+static_assert(check_sharding<ScheduleThatChanges>());
+static_assert(check_sharding<FactsByReference>());
+static_assert(check_sharding<OtherLayout>());
+static_assert(check_sharding<LayoutWithoutNumbers>());
+static_assert(check_sharding<MaybeWhole>());
+#elif CASE == 2
+static_assert(optim::check_optimizer<ValidatesItsChange>());
+static_assert(optim::check_optimizer<WorksByValue>());
+static_assert(optim::check_optimizer<WorksInside>());
+static_assert(nn::check_batch_parts<ListedDocuments>());
+static_assert(nn::check_batch_parts<NumberAsNoise>());
+static_assert(nn::check_batch_parts<NoiseWithoutPlace>());
+static_assert(nn::check_batch_parts<UnitAtRunTime>());
+static_assert(nn::check_batch_parts<NumberAsUnit>());
+data::Sampler sampler = data::sampler_of(ListedOrder{}, 1, 2);
+static_assert(data::check_source<NumberedSource>());
+static_assert(nn::check_block_parts<PlansInBytes, Local>());
+static_assert(nn::check_block_parts<CachesInt, Local>());
+static_assert(nn::check_head_parts<LogitsAlone, Local>());
+#endif
+
+}  // namespace fsdp

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// A regular expression, and a text that it is searched in.
+#include <vector>
+
+#include "target.hpp"
+#include "text/code_points.hpp"
+#include "text/regular_expression.hpp"
+
+FUZZ_TARGET(expression) {
+  const auto [pattern, text] = fsdp::fuzz::parts_of(input);
+  if (fsdp::text::valid_length(pattern) != pattern.size() || fsdp::text::valid_length(text) != text.size()) return;
+  fsdp::fuzz::refused_or_read([&] {
+    const fsdp::text::Budget::Task task = {.name = "matching", .advice = "shorten it"};
+    fsdp::text::Budget budget(task, text.size(), {.base = 100'000, .per_byte = 100});
+    std::vector<fsdp::text::Match> matches;
+    fsdp::text::RegularExpression(pattern, "pattern").find_all(text, matches, budget);
+  });
+}

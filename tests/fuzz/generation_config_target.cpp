@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// A generation_config.json.
+#include <fsdp/train/generation_config.hpp>
+
+#include "target.hpp"
+
+FUZZ_TARGET(generation_config) {
+  const std::filesystem::path path = fsdp::fuzz::written("model/generation_config.json", input);
+  fsdp::fuzz::refused_or_read([&] {
+    fsdp::train::GenerateOptions options;
+    options.model = path.parent_path().string();
+    options.prompt = "a";
+    fsdp::train::with_generation_config(options);
+  });
+}

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tokens.json of a folder of tokens.
+#include "data/token_folder.hpp"
+#include "target.hpp"
+
+FUZZ_TARGET(token_folder) {
+  const std::filesystem::path path = fsdp::fuzz::written("tokens/tokens.json", input);
+  fsdp::fuzz::refused_or_read([&] { fsdp::data::read_token_folder(path.parent_path()); });
+}
