@@ -5,7 +5,7 @@
 #
 # usage: examples/train.sh [PATH...]     files or folders of text; default: the C++ headers of Boost, which the build needs
 # Environment variables: STEPS, the number of steps (default 1000); TESSERA, a program to use instead of building one;
-# RUN, the folder for all files (default runs/<time>).
+# RUN, the folder for all files, without those of an earlier run (default runs/<time>).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -81,8 +81,9 @@ enum class Standing { nobodys, ended, held, unknown };
 Standing standing_of(const LockOwner& owner, Kernel kernel) {
   if (kernel == Kernel::held_by_another) return Standing::held;
   if (owner.host.empty()) return Standing::nobodys;
+  if (kernel == Kernel::locked && is_of_this_kernel(owner)) return Standing::ended;
   if (!is_here(owner)) return Standing::unknown;
-  return kernel == Kernel::locked || !lives_here(owner) ? Standing::ended : Standing::held;
+  return lives_here(owner) ? Standing::held : Standing::ended;
 }
 
 }  // namespace
@@ -209,8 +210,11 @@ void require_lock_seen(const std::filesystem::path& dir, std::string_view text, 
     std::error_code ignored;
     (void)std::filesystem::directory_iterator(dir, ignored);  // reads the directory anew
     const FileDescriptor file(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
-    why = file.get() < 0 ? std::strerror(errno) : "is of another run";
+    const int error = file.get() < 0 ? errno : 0;
+    why = error != 0 ? std::strerror(error) : "is of another run";
     if (file.get() >= 0 && mark_of(path).text == text) return;
+    if (error != 0 && error != ENOENT && error != ESTALE && error != EINTR)
+      break;  // such as a folder that is read-only here
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   } while (std::chrono::steady_clock::now() < end);
   throw InputError(message(dir.string(), ": is not the folder that rank 0 writes, or cannot be written from here: ",

@@ -91,6 +91,11 @@ std::string text_of(const LockOwner& owner) {
   return message("process ", owner.process, " on ", owner.host, ", which began at ", owner.since);
 }
 
+bool is_of_this_kernel(const LockOwner& owner) {
+  const auto kernel = [](const std::string& processes) { return processes.substr(0, processes.find(' ')); };
+  return owner.processes.empty() ? is_here(owner) : kernel(owner.processes) == kernel(process_table());
+}
+
 bool is_here(const LockOwner& owner) {
   return owner.processes.empty() ? owner.host == machine_name() : owner.processes == process_table();
 }

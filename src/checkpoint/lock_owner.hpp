@@ -30,6 +30,8 @@ LockOwner owner_of(const std::string& text, const std::filesystem::path& path);
 /// Returns the owner in words, for messages.
 std::string text_of(const LockOwner& owner);
 
+/// Returns whether the owner runs, or ran, under this system's kernel, whose locks then say all.
+bool is_of_this_kernel(const LockOwner& owner);
 /// Returns whether the owner's process id means a process of this machine.
 bool is_here(const LockOwner& owner);
 /// Returns whether an owner that is here still runs.

@@ -10,9 +10,9 @@ namespace fsdp::cli {
 /// Runs `tessera export`. Returns the exit status. Throws InputError.
 int run_export(const Export& command);
 
-/// Prints the contents of a folder (of a model, of adapters, or of checkpoints) and all problems. Unless --quick is given,
-/// reads every byte that a manifest.json has a checksum for, and looks for weights that are not finite. Returns 0, or 2
-/// if there are problems.
+/// Prints the contents of a folder (of a model, of adapters, or of checkpoints) and all problems. Unless --quick is
+/// given, reads every byte that a manifest.json has a checksum for, and looks for weights that are not finite. Returns
+/// 0, or 2 if there are problems.
 int run_inspect(const Inspect& command);
 
 }  // namespace fsdp::cli

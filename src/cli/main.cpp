@@ -13,6 +13,7 @@
 #include <comm/rendezvous.hpp>
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/nearest.hpp>
+#include <fsdp/core/terminal_text.hpp>
 #include <fsdp/train/program.hpp>
 
 #include "bench/alone.hpp"
@@ -108,11 +109,11 @@ Command launched(Command command) {
 }
 
 struct Run {
-  int operator()(const train::Help& help) const { return std::fputs(help.text.c_str(), stdout), 0; }
+  int operator()(const train::Help& help) const { return print_text(stdout, help.text), 0; }
   int operator()(const cli::Version&) const {
     std::string text = cli::version_text() + "stacks\n";
     for (const stacks::CompiledStack& stack : compiled_stacks()) text += "  " + flags_of(stack) + "\n";
-    return std::fputs(text.c_str(), stdout), 0;
+    return print_text(stdout, text), 0;
   }
   int operator()(const cli::Train& command) const {
     const auto ready = launched(command);
@@ -144,7 +145,7 @@ struct Run {
     std::string text = "Compiled into this program; --tiling is free:\n";
     for (const stacks::CompiledStack& stack : compiled_stacks()) text += "  " + flags_of(stack) + "\n";
     text += "Any other is a program of a few lines: see examples/01_trainer.\n" + cli::support_text();
-    return std::fputs(text.c_str(), stdout), 0;
+    return print_text(stdout, text), 0;
   }
   int operator()(const bench::BenchOptions& options) const {
     bench::check(options);

@@ -127,7 +127,11 @@ std::string stack_lines(const StackChoice& choice) {
   if (!sharding.value.empty() || !tiling.value.empty())
     values = ", " + (sharding.value.empty() ? "{}" : sharding.value);
   if (!tiling.value.empty()) values += ", " + tiling.value;
-  return message("  #include <comm/", name_of_comm(choice.comm), ".hpp>\n  #include <fsdp/fsdp.hpp>\n",
+  const LayoutChoice layout = other_layout(choice.sharding);
+  const char* const header = layout == LayoutChoice::rows    ? "  #include <fsdp/buffer/rows.hpp>\n"
+                             : layout == LayoutChoice::owned ? "  #include <fsdp/buffer/owned.hpp>\n"
+                                                             : "";
+  return message("  #include <comm/", name_of_comm(choice.comm), ".hpp>\n", header, "  #include <fsdp/fsdp.hpp>\n",
                  "  using Stack = fsdp::Stack<", sharding.type, ", ", type_of(choice.comm), ", ",
                  type_of(choice.precision), ", ", tiling.type, ">;\n", "  int main(int argc, char** argv) {\n",
                  "    return fsdp::train_main<fsdp::Llama<Stack>>(argc, argv", values, "); }");

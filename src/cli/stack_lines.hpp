@@ -21,7 +21,7 @@ struct Spelled {
 /// Spells --sharding, --layout and --offload.
 Spelled spelled_sharding(const ShardingChoice& choice, OffloadChoice offload);
 
-/// Returns a program of five lines that trains with this stack, indented.
+/// Returns a program of a few lines that trains with this stack, indented.
 std::string stack_lines(const StackChoice& choice);
 
 /// Returns the stack's name in CMake's TESSERA_STACKS (cmake/stacks.cmake), such as "zero3/mpi/bf16"; nothing if that

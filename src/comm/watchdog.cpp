@@ -10,6 +10,7 @@
 #include <comm/launch.hpp>
 #include <comm/monitor.hpp>
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/terminal_text.hpp>
 
 namespace fsdp::comm {
 
@@ -20,10 +21,8 @@ Watchdog::Watchdog(std::string whom, std::chrono::milliseconds limit) {
   thread_ = std::thread([this, limit, whom = std::move(whom)] {
     std::unique_lock lock(mutex_);
     if (over_.wait_for(lock, limit, [&] { return done_; })) return;
-    std::fprintf(
-        stderr, "%s\n",
-        message(whom, " waited ", in_seconds(limit), " for the other ranks; the deadline is ", in_seconds(limit))
-            .c_str());
+    print_text(stderr, message(whom, " waited ", in_seconds(limit), " for the other ranks; the deadline is ",
+                               in_seconds(limit), "\n"));
     ::_exit(ExitStatus::lost);
   });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);

@@ -29,7 +29,6 @@ namespace {
 // index and the object.
 constexpr std::string_view magic = "tessera chat 1\n\n";
 
-
 struct Tail {
   std::int64_t conversations = 0, json_bytes = 0;
   std::array<char, 16> magic{};

@@ -196,6 +196,13 @@ void Corpus::append(const std::filesystem::path& path, const TokenLayout& layout
   size_ = checked_add(size_, (bytes - header) / layout.token_bytes);
 }
 
+std::string Corpus::losses() const {
+  std::string text = left_out_.text();
+  if (replaced_bytes_ > 0)
+    text += message(text.empty() ? "" : ", ", replaced_bytes_, " bytes that are not UTF-8 were read as U+FFFD");
+  return text;
+}
+
 CorpusPlace Corpus::place_of(std::int64_t token) const {
   require(token >= 0 && token < size_, "data: token ", token, " of ", size_);
   const CorpusFile& file = *(std::ranges::upper_bound(files_, token, {}, &CorpusFile::begin) - 1);

@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <fsdp/core/error.hpp>
 
 #include "../text/code_points.hpp"
+#include "input_files.hpp"
 
 namespace fsdp::data {
 namespace {
@@ -75,10 +78,12 @@ void require_utf8(const std::filesystem::path& path, std::int64_t invalid, std::
   const Invalid found = invalid_of(open_file(path, O_RDONLY, "read"), path);
   throw InputError(message("data: ", path.string(), " is not UTF-8: ", found.count, " of its ", bytes,
                            " bytes are not, the first at byte ", found.first,
-                           "; convert it, such as by iconv -f GB18030 -t UTF-8, or whatever its encoding is"));
+                           "; convert it by iconv -f ENCODING -t UTF-8, such as GB18030, SHIFT_JIS or LATIN1"));
 }
 
-void require_utf8(const FileDescriptor& file, const std::filesystem::path& path, std::span<const std::uint8_t> head) {
+void require_utf8(const std::filesystem::path& path) {
+  const FileDescriptor file = open_file(path, O_RDONLY, "read");
+  const std::vector<std::uint8_t> head = head_of(file, path);
   const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
   const std::int64_t bytes = size_of(file, path);
   Invalid found;

@@ -24,7 +24,7 @@ std::int64_t invalid_bytes(std::string_view text);
 /// many are not.
 void require_utf8(const std::filesystem::path& path, std::int64_t invalid, std::int64_t bytes);
 
-/// The same for an open file whose first bytes are `head`; reads all of it only if they are suspicious.
-void require_utf8(const FileDescriptor& file, const std::filesystem::path& path, std::span<const std::uint8_t> head);
+/// The same; reads all of a file only if its first bytes are suspicious.
+void require_utf8(const std::filesystem::path& path);
 
 }  // namespace fsdp::data

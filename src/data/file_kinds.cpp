@@ -167,7 +167,7 @@ std::optional<FileKind> known_kind(std::span<const std::uint8_t> bytes) {
     // A text may begin with the letters of a magic; only the pointer of Git LFS is text.
     const bool is_pointer = magic.bytes.starts_with("version") && head.size() <= 1024;
     if (is_plain_text(bytes) && !is_pointer) continue;
-    return FileKind{std::string(magic.name), std::string(magic.advice)};
+    return FileKind{std::string(magic.name), std::string(magic.advice), is_pointer};
   }
   return std::nullopt;
 }
@@ -188,7 +188,7 @@ void require_raw_tokens(const FileDescriptor& file, const std::filesystem::path&
   const int bits = token_bytes == 2 && !holds_wider(sample, 4) ? 32 : 64;
   throw InputError(message("data: ", path.string(), " holds integers of ", bits, " bits (every second number of ",
                            8 * token_bytes, " bits is zero or next to it), and --data-format is ", format, "; ",
-                           bits == 32 ? "say --data-format u32, or write it anew by numpy's astype(numpy.uint16)"
+                           bits == 32 ? "say --data-format u32"
                                       : "write it anew by numpy's astype(numpy.uint32) and say --data-format u32"));
 }
 

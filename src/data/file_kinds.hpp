@@ -19,6 +19,7 @@ namespace fsdp::data {
 struct FileKind {
   std::string name = {};    ///< "compressed by gzip"
   std::string advice = {};  ///< "unpack it (gunzip)"
+  bool missing = false;     ///< the file stands for data that are not there
 };
 
 /// Returns the format that a file's first bytes name; nothing for text, for tokens and for unknown bytes.

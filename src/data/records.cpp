@@ -64,10 +64,12 @@ TextForm form_of(const FileDescriptor& file, const std::filesystem::path& path, 
   return lower_extension(path) == ".json" ? TextForm::text : TextForm::lines;
 }
 
-void require_records(TextForm form, const std::filesystem::path& path) {
-  require<InputError>(form != TextForm::object, "data: ", path.string(),
-                      " is a JSON object over several lines, and records are lines of JSON, or the entries of one "
-                      "array; write each record into a line, or, to read the file as it stands, name it .txt");
+void require_records(TextForm form, const std::filesystem::path& path, const LeftOut& left_out) {
+  require<InputError>(
+      form != TextForm::object, "data: ", path.string(),
+      " is a JSON object over several lines, and records are lines of JSON, or the entries of one "
+      "array; write each record into a line, or leave the file out, or name it .txt to read it as it stands",
+      left_out.empty() ? "" : " (" + left_out.text() + ")");
 }
 
 }  // namespace fsdp::data

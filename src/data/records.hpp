@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include <fsdp/core/file.hpp>
+#include <fsdp/data/left_out.hpp>
 
 namespace fsdp::data {
 
@@ -25,8 +26,8 @@ enum class TextForm : std::uint8_t {
 /// begins with a bracket. `head`: its first bytes.
 TextForm form_of(const FileDescriptor& file, const std::filesystem::path& path, std::span<const std::uint8_t> head);
 
-/// Throws InputError for TextForm::object.
-void require_records(TextForm form, const std::filesystem::path& path);
+/// Throws InputError for TextForm::object. `left_out`: of the file's folder, for the message.
+void require_records(TextForm form, const std::filesystem::path& path, const LeftOut& left_out = {});
 
 /// Returns whether a file's name says that it holds JSON.
 bool is_named_json(const std::filesystem::path& path);

@@ -25,6 +25,7 @@ TextCandidate::TextCandidate(const std::filesystem::path& path) {
     reading = Reading::another;
     kind = known->name;
     advice = known->advice;
+    missing = known->missing;
     return;
   }
   require_no_wide_encoding(head, path);
@@ -38,7 +39,8 @@ TextCandidate::TextCandidate(const std::filesystem::path& path) {
 }
 
 void leave_out(const TextCandidate& candidate, const InputFile& file, LeftOut& left_out) {
-  require<InputError>(candidate.reading != Reading::another || !file.named, "data: ", file.path.string(), " is ",
+  const bool matters = file.named || candidate.missing;
+  require<InputError>(candidate.reading != Reading::another || !matters, "data: ", file.path.string(), " is ",
                       candidate.kind, ", which is not read; ", candidate.advice);
   left_out.add_binary(candidate.reading == Reading::binary ? "binary" : candidate.kind, file.path);
 }
@@ -50,16 +52,14 @@ TextFiles text_files(std::span<const std::filesystem::path> paths) {
     const TextCandidate candidate(file.path);
     if (candidate.reading != Reading::text) {
       leave_out(candidate, file, found.left_out);
-      continue;
+    } else if (candidate.bytes > 0) {
+      found.files.push_back({.path = file.path, .bytes = candidate.bytes, .form = candidate.form});
+      found.all_bytes += candidate.bytes;
     }
-    if (candidate.bytes == 0) continue;
-    require_records(candidate.form, file.path);
-    if (candidate.form == TextForm::text) {
-      const FileDescriptor open = open_file(file.path, O_RDONLY, "read");
-      require_utf8(open, file.path, head_of(open, file.path));
-    }
-    found.files.push_back({.path = file.path, .bytes = candidate.bytes, .form = candidate.form});
-    found.all_bytes += candidate.bytes;
+  }
+  for (const TextFile& file : found.files) {
+    require_records(file.form, file.path, found.left_out);
+    if (file.form == TextForm::text) require_utf8(file.path);
   }
   return found;
 }
@@ -68,7 +68,8 @@ std::string no_text(std::span<const std::filesystem::path> paths, const LeftOut&
   std::string text = message("there is no text in ", paths.empty() ? "no file" : paths.front().string(),
                              paths.size() > 1 ? " and the others" : "");
   if (!left_out.empty()) text += message(" (", left_out.text(), ")");
-  if (left_out.binary() > 0) text += "; files that hold tokens alone are for train with --data-format u16 or u32";
+  if (left_out.text().find("binary ") != std::string::npos)
+    text += "; if that holds tokens alone, train on it with --data-format u16 or u32";
   return text;
 }
 

@@ -34,6 +34,7 @@ struct TextCandidate {
   Reading reading = Reading::text;
   std::string kind = {};    ///< of another format: "compressed by gzip"
   std::string advice = {};  ///< what to do with it
+  bool missing = false;     ///< it stands for data that are not there
   TextForm form = TextForm::text;
   std::int64_t mark_bytes = 0;  ///< of the byte order mark at its beginning
 };
@@ -49,7 +50,8 @@ struct TextFiles {
 /// a known format, for text that is not UTF-8, and for JSON that is no records.
 TextFiles text_files(std::span<const std::filesystem::path> paths);
 
-/// Leaves a file out that is not text. Throws InputError if it is named and of a known format.
+/// Leaves a file out that is not text. Throws InputError if it is of a known format and named, or stands for data that
+/// are not there.
 void leave_out(const TextCandidate& candidate, const InputFile& file, LeftOut& left_out);
 
 /// Returns "there is no text in PATH and the others (left out: ...); ADVICE" for an error.

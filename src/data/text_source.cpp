@@ -76,6 +76,15 @@ std::int64_t TextSource::skipped_binary() const {
   return files;
 }
 
+std::string TextSource::losses() const {
+  std::string text;
+  for (const Part& part : parts_) {
+    const std::string losses = part.corpus->losses();
+    if (!losses.empty()) text += (text.empty() ? "" : "; ") + losses;
+  }
+  return text;
+}
+
 TextSource::Storage TextSource::storage(std::int64_t sequences, Allocate allocate) const {
   const std::int64_t tokens = sequences * sequence_length();
   Storage storage{.sequences = sequences, .memory = allocate(2 * tokens * std::int64_t{sizeof(std::int32_t)})};
@@ -121,9 +130,8 @@ std::string TextSource::text() const {
     text +=
         corpus.layout().text ? report::bytes_text(corpus.size()) : message(corpus.size(), " ", corpus.layout().unit());
     text += message(" in ", files, files == 1 ? " file" : " files");
-    if (!corpus.left_out().empty()) text += ", " + corpus.left_out().text();
-    if (corpus.replaced_bytes() > 0)
-      text += message(", ", corpus.replaced_bytes(), " bytes that are not UTF-8 were read as U+FFFD");
+    const std::string losses = corpus.losses();
+    if (!losses.empty()) text += ", " + losses;
   }
   return text;
 }

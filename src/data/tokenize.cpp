@@ -35,7 +35,6 @@ struct UnitIds {
   std::exception_ptr error;
 };
 
-
 }  // namespace
 
 struct Tokenizing::State {
@@ -81,7 +80,7 @@ std::string Tokenizing::State::text_of_line(const TextUnit& unit, const TextPiec
   require<InputError>(value.is_object(), source, ": is not a JSON object");
   require<InputError>(found != value.end(), source, ": has no \"", shortened(request.field),
                       "\"; name the field of the text by --text-field",
-                      value.contains("messages") || value.contains("prompt")
+                      value.contains("messages") || value.contains("prompt") || value.contains("conversations")
                           ? ", or train on conversations by --data-format chat"
                           : "");
   require<InputError>(!found->is_null(), source, ": \"", shortened(request.field),

@@ -43,7 +43,8 @@ class AddedTokenFinder {
   void add(const AddedToken* token);
   bool empty() const { return nodes_.size() == 1; }
 
-  /// Splits a text in UTF-8 into parts, in order; none is empty. Spends a step for each byte of a token that it compares.
+  /// Splits a text in UTF-8 into parts, in order; none is empty. Spends a step for each byte of a token that it
+  /// compares.
   void split(std::string_view text, std::vector<TextPart>& parts, Budget& budget) const;
 
  private:

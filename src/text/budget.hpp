@@ -10,8 +10,9 @@
 
 namespace fsdp::text {
 
-/// Steps that may be spent on one input, in proportion to its size. Everything that reads the input spends from the same
-/// budget, so that no sequence of its parts takes more. A step is some 10 to 100 ns, or the memory of a few dozen bytes.
+/// Steps that may be spent on one input, in proportion to its size. Everything that reads the input spends from the
+/// same budget, so that no sequence of its parts takes more. A step is some 10 to 100 ns, or the memory of a few dozen
+/// bytes.
 class Budget {
  public:
   struct Rate {
@@ -31,7 +32,8 @@ class Budget {
   /// Throws InputError if fewer steps are left.
   void spend(std::size_t steps) {
     if (steps > left_) [[unlikely]]
-      throw InputError(message(task_.name, " takes more than ", total_, " steps for ", bytes_, " bytes; ", task_.advice));
+      throw InputError(
+          message(task_.name, " takes more than ", total_, " steps for ", bytes_, " bytes; ", task_.advice));
     left_ -= steps;
   }
   std::size_t spent() const { return total_ - left_; }

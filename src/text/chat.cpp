@@ -22,7 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t most_template_bytes = 1'000'000;
-constexpr std::size_t row_steps = 20'000'000, row_steps_per_byte = 1000;  // of a template over all answers of a row
+constexpr std::size_t row_steps = 5'000'000, row_steps_per_byte = 1000;  // of a template over all answers of a row
 constexpr std::size_t most_encoded_again = 1000;  // how often a row may be encoded for its answers
 
 NamedText template_of(const std::filesystem::path& tokenizer, const std::string& name) {
@@ -182,8 +182,8 @@ TextRange ChatFormat::turn(const ChatRow& row, std::size_t i, const std::string&
   require<InputError>(
       whole.starts_with(after) && after.starts_with(before), source, ": ", name(), " writes message ", i + 1,
       whole.starts_with(after) ? " otherwise when it asks for it" : " otherwise once others follow it",
-      ", so that what the model is to write there is not known; give conversations of one answer, or another "
-      "--chat-template, such as chatml");
+      ", so that what the model is to write there is not known; mark earlier answers by \"weight\": 0, or give "
+      "another --chat-template, such as chatml");
   return {before.size(), after.size()};
 }
 
@@ -227,7 +227,8 @@ ChatTokens ChatFormat::of_texts(const ChatRow& row, const std::string& source) c
   if (!row.completion.ends_with(end_text)) text += end_text;
   ChatTokens tokens = tokens_of(tokenizer_, text, {{row.prompt.size(), text.size()}});
   if (end && (tokens.ids.empty() || tokens.ids.back() != *end)) {  // a token of the vocabulary that no text becomes
-    tokens = tokens_of(tokenizer_, row.prompt + row.completion, {{row.prompt.size(), text.size() - end_text.size()}});
+    tokens = tokens_of(tokenizer_, row.prompt + row.completion,
+                       {{row.prompt.size(), row.prompt.size() + row.completion.size()}});
     tokens.ids.push_back(*end);
     tokens.answers.push_back(true);
   }

@@ -129,7 +129,10 @@ ChatRow ChatRow::of(std::string_view json, const std::string& source) {
     append_messages(root.at("messages"), "messages", true, source, row);
   } else {
     require<InputError>(root.contains("prompt") && root.contains("completion"), source,
-                        ": has neither \"messages\" nor \"prompt\" and \"completion\"");
+                        ": has neither \"messages\" nor \"prompt\" and \"completion\"",
+                        root.contains("conversations") ? "; write its \"conversations\" as \"messages\", each with "
+                                                         "\"role\" (user, assistant) and \"content\""
+                                                       : "");
     const Json &prompt = root.at("prompt"), &completion = root.at("completion");
     row.is_text = prompt.is_string();
     require<InputError>(row.is_text == completion.is_string(), source,

@@ -154,9 +154,8 @@ void apply(const ByteLevel& byte_level, Words& words, Budget& budget) {
       out += text;
     });
   for (const RegularExpression& pattern : byte_level.pattern)
-    split_each(words, Delimiter::isolated, false, [&](std::string_view text, std::vector<Match>& matches) {
-      pattern.find_all(text, matches, budget);
-    });
+    split_each(words, Delimiter::isolated, false,
+               [&](std::string_view text, std::vector<Match>& matches) { pattern.find_all(text, matches, budget); });
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <utility>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -13,6 +12,7 @@
 #include <fsdp/core/terminal_text.hpp>
 
 #include "pattern.hpp"
+#include "pattern_alphabet.hpp"
 
 namespace fsdp::text {
 
@@ -40,7 +40,6 @@ constexpr std::size_t window = 256;               // bytes
 constexpr std::uint32_t quick_limit = 64;         // PCRE2's match limit
 constexpr std::size_t most_quick_pattern = 2000;  // bytes: the parts of a long pattern would take long together
 constexpr std::size_t first_stack = 64 * 1024, largest_stack = 16 * 1024 * 1024;
-constexpr std::size_t symbols_beyond_ascii = 128;
 
 using MatchData = std::unique_ptr<pcre2_match_data, Free<pcre2_match_data_free>>;
 using MatchContext = std::unique_ptr<pcre2_match_context, Free<pcre2_match_context_free>>;
@@ -65,6 +64,7 @@ struct Workspace {
   MatchData match{pcre2_match_data_create(1, nullptr)};
   MatchContext quick{pcre2_match_context_create(nullptr)}, counted{pcre2_match_context_create(nullptr)};
   JitStack stack{pcre2_jit_stack_create(first_stack, largest_stack, nullptr)};
+  const PCRE2_SIZE* found = pcre2_get_ovector_pointer(match.get());  // begin and end of the last match
   Count count;
   std::string symbols;
   std::vector<std::size_t> places;  // byte where each symbol's character begins
@@ -84,98 +84,6 @@ Workspace& workspace() {
   thread_local Workspace mine;
   return mine;
 }
-
-/// The bytes of a pattern's characters: ASCII, and symbols from 128 on for characters that are in the same sets.
-class Alphabet {
- public:
-  Alphabet(const std::vector<PatternPart>& parts, const std::string& source) {
-    std::vector<std::vector<CodePointRange>> sets;  // beyond ASCII, each once
-    borders_ = {0x80, code_point_end};
-    for (const PatternPart& part : parts) {
-      std::vector<CodePointRange> set;
-      for (const CodePointRange& range : part.set.ranges())
-        if (range.end > 0x80) set.push_back({std::max<char32_t>(range.begin, 0x80), range.end});
-      if (!set.empty()) sets.push_back(std::move(set));
-    }
-    const auto less = [](const CodePointRange& a, const CodePointRange& b) {
-      return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
-    };
-    std::sort(sets.begin(), sets.end(), [&](const auto& a, const auto& b) {
-      return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), less);
-    });
-    sets.erase(std::unique(sets.begin(), sets.end()), sets.end());
-    for (const auto& set : sets)
-      for (const CodePointRange& range : set) borders_.insert(borders_.end(), {range.begin, range.end});
-    std::sort(borders_.begin(), borders_.end());
-    borders_.erase(std::unique(borders_.begin(), borders_.end()), borders_.end());
-    symbols_.resize(borders_.size() - 1);
-    std::array<std::size_t, symbols_beyond_ascii> members{symbols_.size()};  // how many intervals have each symbol
-    std::size_t count = 1;
-    for (const auto& set : sets) count = split(set, members, count, source);
-  }
-
-  /// Writes a set.
-  std::string text_of(const CodePointSet& set) const {
-    std::array<bool, 256> member{};
-    for (const CodePointRange& range : set.ranges())
-      for (char32_t code = range.begin; code < std::min<char32_t>(range.end, 0x80); ++code) member[code] = true;
-    each(set.ranges(), [&](std::size_t interval) { member[0x80 + symbols_[interval]] = true; });
-    constexpr std::string_view digits = "0123456789abcdef";
-    std::string text;
-    for (std::size_t begin = 0; begin < 256;) {
-      std::size_t end = begin;
-      while (end < 256 && member[end]) ++end;
-      const auto hex = [&](std::size_t byte) { return std::string("\\x") + digits[byte >> 4] + digits[byte & 15]; };
-      if (end > begin) text += hex(begin) + (end - begin > 1 ? "-" + hex(end - 1) : "");
-      begin = end + 1;
-    }
-    return text.empty() ? "[^\\x00-\\xff]" : "[" + text + "]";
-  }
-
-  CodePointTable table() const {
-    return CodePointTable([&](std::vector<std::uint8_t>& symbols) {
-      for (std::size_t i = 0; i < symbols_.size(); ++i)
-        std::fill(symbols.begin() + borders_[i], symbols.begin() + borders_[i + 1], symbols_[i]);
-    });
-  }
-
- private:
-  using Members = std::array<std::size_t, symbols_beyond_ascii>;
-
-  /// Visits the intervals of ranges. Only the first range may begin before the first interval.
-  template <class Visit>
-  void each(const std::vector<CodePointRange>& ranges, const Visit& visit) const {
-    for (const CodePointRange& range : ranges) {
-      const auto first = std::lower_bound(borders_.begin(), borders_.end(), range.begin);
-      for (auto i = static_cast<std::size_t>(first - borders_.begin()); i < symbols_.size() && borders_[i] < range.end;
-           ++i)
-        visit(i);
-    }
-  }
-
-  /// Splits each symbol of which a set has only some intervals. Returns how many symbols there are then.
-  std::size_t split(const std::vector<CodePointRange>& set, Members& members, std::size_t count,
-                    const std::string& source) {
-    Members chosen{}, inside{};  // how many of each symbol are in the set, and the new symbol for those
-    each(set, [&](std::size_t interval) { ++chosen[symbols_[interval]]; });
-    for (std::size_t symbol = 0, end = count; symbol < end; ++symbol) {
-      if (chosen[symbol] == 0 || chosen[symbol] == members[symbol]) continue;
-      require<InputError>(count < symbols_beyond_ascii, source, ": a regular expression tells more than ",
-                          symbols_beyond_ascii, " kinds of characters apart; name fewer of them");
-      members[symbol] -= chosen[symbol];
-      members[count] = chosen[symbol];
-      inside[symbol] = count++;
-    }
-    each(set, [&](std::size_t interval) {
-      if (const std::size_t symbol = inside[symbols_[interval]]; symbol != 0)
-        symbols_[interval] = static_cast<std::uint8_t>(symbol);
-    });
-    return count;
-  }
-
-  std::vector<char32_t> borders_;      // between code points that some set tells apart
-  std::vector<std::uint8_t> symbols_;  // by interval between two borders
-};
 
 /// Matches the first `end` characters of a text, from `at` on.
 int match(const PatternCode& pattern, std::string_view text, std::size_t end, std::size_t at, std::uint32_t options,
@@ -209,17 +117,9 @@ struct RegularExpression::Compiled {
   CodePointTable symbols;
   PatternCode quick, counted;
 
-  /// Finds the first match that begins at `at` or later.
-  std::optional<Match> find(std::string_view subject, std::size_t at, Workspace& work, Budget& budget) const;
-
- private:
-  /// A match, or the place where searching goes on.
-  struct Step {
-    std::optional<Match> match;
-    std::size_t next = 0;
-  };
-  std::optional<Step> find_quickly(std::string_view subject, std::size_t at, Workspace& work) const;
-  Step find_counted(std::string_view subject, std::size_t at, Workspace& work, Budget& budget) const;
+  /// Finds the first match that begins at `at` or later: work.found.
+  bool find(std::string_view subject, std::size_t at, Workspace& work, Budget& budget) const;
+  int count(std::string_view subject, std::size_t at, Workspace& work, Budget& budget) const;
 };
 
 RegularExpression::~RegularExpression() = default;
@@ -228,7 +128,7 @@ RegularExpression& RegularExpression::operator=(RegularExpression&&) noexcept = 
 
 RegularExpression::RegularExpression(std::string_view pattern, const std::string& source) {
   const std::vector<PatternPart> parts = read_pattern(pattern, source);
-  const Alphabet alphabet(parts, source);
+  const PatternAlphabet alphabet(parts, source);
   std::string bytes;
   for (const PatternPart& part : parts) bytes += part.syntax.empty() ? alphabet.text_of(part.set) : part.syntax;
   // PCRE2 10.42 wrongly makes `e{0,2}` in `e{0,2}(?:p)?+e` possessive, and misses "e".
@@ -253,48 +153,45 @@ RegularExpression RegularExpression::of_literal(std::string_view text, const std
   return RegularExpression(pattern, source);
 }
 
-std::optional<RegularExpression::Compiled::Step> RegularExpression::Compiled::find_quickly(std::string_view subject,
-                                                                                           std::size_t at,
-                                                                                           Workspace& work) const {
-  const std::size_t end = std::min(subject.size(), at + window);
-  const bool cut = end < subject.size();
-  const int result = match(quick, subject, end, at, cut ? PCRE2_PARTIAL_HARD : 0, work, work.quick);
-  const PCRE2_SIZE* const found = pcre2_get_ovector_pointer(work.match.get());
-  if (result >= 0 && !(cut && found[0] == end)) return Step{.match = Match{found[0], found[1]}};
-  if (result >= 0 || result == PCRE2_ERROR_NOMATCH) return Step{.match = {}, .next = cut ? end : end + 1};
-  // The match that begins at found[0] needs what is behind the window.
-  if (result == PCRE2_ERROR_PARTIAL && found[0] > at) return Step{.match = {}, .next = found[0]};
-  return std::nullopt;
-}
-
-RegularExpression::Compiled::Step RegularExpression::Compiled::find_counted(std::string_view subject, std::size_t at,
-                                                                            Workspace& work, Budget& budget) const {
+/// Matches in the counted way, at places up to `at` + window. Returns PCRE2's result.
+int RegularExpression::Compiled::count(std::string_view subject, std::size_t at, Workspace& work,
+                                       Budget& budget) const {
   work.count = {.steps = 0, .most = budget.left(), .place = at};
   pcre2_set_offset_limit(work.counted.get(), at + window);
   const int result = match(counted, subject, subject.size(), at, 0, work, work.counted);
   budget.spend(work.count.steps);
-  const PCRE2_SIZE* const found = pcre2_get_ovector_pointer(work.match.get());
-  if (result >= 0) return {.match = Match{found[0], found[1]}};
-  require<InputError>(result == PCRE2_ERROR_NOMATCH, source, ": the regular expression \"", shortened(pattern),
-                      "\" needs too much memory on a text of ", subject.size(), " characters");
-  return {.match = {}, .next = at + window + 1};
+  require<InputError>(result >= 0 || result == PCRE2_ERROR_NOMATCH, source, ": the regular expression \"",
+                      shortened(pattern), "\" needs too much memory on a text of ", subject.size(), " characters");
+  return result;
 }
 
-std::optional<Match> RegularExpression::Compiled::find(std::string_view subject, std::size_t at, Workspace& work,
-                                                       Budget& budget) const {
+bool RegularExpression::Compiled::find(std::string_view subject, std::size_t at, Workspace& work,
+                                       Budget& budget) const {
   while (at <= subject.size()) {
-    std::optional<Step> step;
-    if (quick.code) step = find_quickly(subject, at, work);
-    if (!step) step = find_counted(subject, at, work, budget);
-    if (step->match) return step->match;
-    at = step->next;
+    if (quick.code) {
+      const std::size_t end = std::min(subject.size(), at + window);
+      const bool cut = end < subject.size();
+      const int result = match(quick, subject, end, at, cut ? PCRE2_PARTIAL_HARD : 0, work, work.quick);
+      const bool at_end = cut && work.found[0] == end;  // might match otherwise if it saw more
+      if (result >= 0 && !at_end) return true;
+      if (result >= 0 || result == PCRE2_ERROR_NOMATCH) {
+        at = cut ? end : end + 1;
+        continue;
+      }
+      if (result == PCRE2_ERROR_PARTIAL && work.found[0] > at) {  // what begins there needs to see more
+        at = work.found[0];
+        continue;
+      }
+    }
+    if (count(subject, at, work, budget) >= 0) return true;
+    at += window + 1;
   }
-  return std::nullopt;
+  return false;
 }
 
 void RegularExpression::find_all(std::string_view text, std::vector<Match>& matches, Budget& budget) const {
   Workspace& work = workspace();
-  std::string_view subject = text;
+  std::string_view subject = text.empty() ? "" : text;  // a lookbehind would read before a null pointer
   const bool ascii = is_ascii(text);
   if (!ascii) {
     work.symbols.clear();
@@ -312,15 +209,16 @@ void RegularExpression::find_all(std::string_view text, std::vector<Match>& matc
 
   std::size_t at = 0;
   bool after_match = false;  // a match ended at `at`
-  while (const std::optional<Match> found = compiled_->find(subject, at, work, budget)) {
-    if (found->begin == found->end && after_match && found->begin == at) {
+  while (compiled_->find(subject, at, work, budget)) {
+    const std::size_t begin = work.found[0], end = work.found[1];
+    if (begin == end && after_match && begin == at) {
       ++at;
       after_match = false;
       continue;
     }
-    at = found->end;
+    at = end;
     after_match = true;
-    matches.push_back(ascii ? *found : Match{work.places[found->begin], work.places[found->end]});
+    matches.push_back(ascii ? Match{begin, end} : Match{work.places[begin], work.places[end]});
   }
 }
 

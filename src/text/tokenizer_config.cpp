@@ -95,8 +95,9 @@ std::optional<TokenId> end_token_of(const Tokenizer& tokenizer, const std::files
   std::string name = asked;
   if (name.empty()) {
     const auto found = special.find("eos_token");
-    require<InputError>(found != special.end(), file.string(), " has no ", config_name, " and no ", map_name,
-                        " beside it that names an eos_token; name the token that ends a document by --end-token, or ",
+    require<InputError>(found != special.end(), file.string(), ": neither ", config_name, " nor ", map_name,
+                        " beside it names an eos_token (the second counts where the first has no "
+                        "\"added_tokens_decoder\"); name the token that ends a document by --end-token, or "
                         "--end-token none");
     name = found->second;
   }

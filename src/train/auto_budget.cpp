@@ -8,6 +8,7 @@
 #include <string>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/terminal_text.hpp>
 #include <fsdp/report/report.hpp>
 
 namespace fsdp::train {
@@ -64,8 +65,8 @@ std::int64_t largest_budget(std::int64_t memory, bool recomputes,
 }
 
 void print_budget(const tiling::RunTime& budget, std::int64_t memory) {
-  std::printf("--tiling budget:auto is %s: what %s a rank leave\n", budget.text().c_str(),
-              report::bytes_text(memory).c_str());
+  print_text(stdout, message("--tiling budget:auto is ", budget.text(), ": what ", report::bytes_text(memory),
+                             " a rank leave\n"));
 }
 
 }  // namespace fsdp::train

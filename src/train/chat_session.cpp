@@ -10,6 +10,7 @@
 
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/hash.hpp>
+#include <fsdp/core/terminal_text.hpp>
 #include <fsdp/train/generation.hpp>
 #include <fsdp/train/tokenized_data.hpp>
 
@@ -95,8 +96,8 @@ void ChatSession::ask() {
   tokens_ = tokens;
   answer_begin_ = tokens_.size();
   if (static_cast<std::int64_t>(tokens_.size()) > options_.context) {
-    std::fprintf(stderr, "tessera: the conversation has %zu tokens, and --context is %lld; /reset begins another\n",
-                 tokens_.size(), static_cast<long long>(options_.context));
+    print_sentence(message("the conversation has ", tokens_.size(), " tokens, and --context is ", options_.context,
+                           "; /reset begins another"));
     fed_ = 0;
     tokens_.clear();
     return;

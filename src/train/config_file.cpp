@@ -2,6 +2,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cctype>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -29,28 +30,47 @@ std::string scalar_text(const toml::node& node, const std::string& where) {
   throw InputError(where + ": must be text, a number, true or false");
 }
 
-/// Throws InputError for a key of very many parts, a.b.c: the parser makes a table in a table of each, and their end is
-/// recursive. (It limits the depth of arrays and inline tables itself.)
-void check_depth(std::string_view text, const std::string& path) {
+/// Returns the last byte of the text in quotes, or of the comment, that begins at `at`; `at` if neither does.
+std::size_t end_of_unread(std::string_view text, std::size_t at) {
+  const char c = text[at];
+  if (c == '#') return std::min(text.find('\n', at), text.size()) - 1;
+  if (c != '"' && c != '\'') return at;
+  const std::string mark(text.substr(at, 3) == std::string(3, c) ? 3 : 1, c);
+  std::size_t end = at + mark.size();
+  while (end < text.size() && text.substr(end, mark.size()) != mark) {
+    if (mark.size() == 1 && text[end] == '\n') return end - 1;
+    end += c == '"' && text[end] == '\\' ? 2 : 1;
+  }
+  return end + mark.size() - 1;
+}
+
+/// Throws InputError for keys that the parser would not survive: of very many parts, a.b.c, each of which becomes a
+/// table in a table, whose end is recursive; and characters that no key has, which toml++ 3.3 takes for impossible. (It
+/// limits the depth of arrays and inline tables itself.)
+void check_keys(std::string_view text, const std::string& path) {
   constexpr int most_dots = 30;
-  int dots = 0;
-  for (std::size_t at = 0; at < text.size(); ++at) {
+  int dots = 0, open = 0;
+  bool line_begins = true;
+  for (std::size_t at = text.starts_with("\xEF\xBB\xBF") ? 3 : 0; at < text.size(); ++at) {
     const char c = text[at];
-    if (c == '"' || c == '\'') {  // skips a text, whose dots do not count
-      const std::string mark(text.substr(at, 3) == std::string(3, c) ? 3 : 1, c);
-      std::size_t end = at + mark.size();
-      while (end < text.size() && text.substr(end, mark.size()) != mark) {
-        if (mark.size() == 1 && text[end] == '\n') break;
-        end += c == '"' && text[end] == '\\' ? 2 : 1;
-      }
-      at = text[std::min(end, text.size() - 1)] == '\n' ? end : end + mark.size() - 1;
-    } else if (c == '#') {
-      at = std::min(text.find('\n', at), text.size());
+    require<InputError>(static_cast<unsigned char>(c) < 0x80, "--config ", path,
+                        ": a character beyond ASCII stands outside of quotes; put quotes around the text");
+    if (c == '[' && open == 0 && line_begins) {
+      std::size_t name = text.find_first_not_of(" \t", at + 1);
+      if (name != text.npos && text[name] == '[') name = text.find_first_not_of(" \t", name + 1);
+      const auto next = static_cast<unsigned char>(name == text.npos ? ']' : text[name]);
+      require<InputError>(
+          std::isalnum(next) != 0 || std::string_view("_-\"']").find(static_cast<char>(next)) != std::string_view::npos,
+          "--config ", path, ": a table's name, behind [, begins with what is no letter of a name");
     }
-    const char last = at < text.size() ? text[at] : '\n';
-    if (std::string_view("=[]{},\n").find(last) != std::string_view::npos) dots = 0;
-    if (last == '.' && ++dots > most_dots)
-      throw InputError(message("--config ", path, ": a key has more than ", most_dots, " parts"));
+    if (c == '[' || c == '{') ++open;
+    if ((c == ']' || c == '}') && open > 0) --open;
+    const bool is_blank = c == ' ' || c == '\t' || c == '\r';
+    line_begins = c == '\n' || (line_begins && is_blank);
+    if (std::string_view("=[]{},\n").find(c) != std::string_view::npos) dots = 0;
+    require<InputError>(c != '.' || ++dots <= most_dots, "--config ", path, ": a key has more than ", most_dots,
+                        " parts");
+    at = end_of_unread(text, at);
   }
 }
 
@@ -87,7 +107,7 @@ std::vector<std::string> apply_file(FlagSet& flags, const std::string& path, con
   toml::table table;
   try {
     const std::string text = read_small_file(path, most_bytes);
-    check_depth(text, path);
+    check_keys(text, path);
     table = toml::parse(text, path);
   } catch (const InputError& error) {
     throw InputError(message("--config ", error.what()));

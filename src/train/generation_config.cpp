@@ -70,8 +70,8 @@ class Reading {
 GenerationChoice with_generation_config(const GenerateOptions& options) {
   GenerationChoice choice{.options = options, .said = {}};
   const std::filesystem::path path = std::filesystem::path(options.model) / "generation_config.json";
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) return choice;
+  std::error_code error;  // a broken link counts as a file, so that reading it fails
+  if (std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::not_found) return choice;
   const std::string source = path.string();
   const nlohmann::json object = parse_strict(read_small_file(path, most_config_bytes), source);
   require<InputError>(object.is_object(), source, ": this is no JSON object");

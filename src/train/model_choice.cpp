@@ -8,6 +8,8 @@
 
 #include <fsdp/core/nearest.hpp>
 
+#include "../core/require_folder.hpp"
+
 namespace fsdp::train {
 namespace {
 
@@ -95,6 +97,7 @@ void require_adapters(const LoraConfig& adapters, const GivenValues& added) {
 bool check_choice(const ConfigKind& kind, const ModelChoice& choice) {
   if (is_folder(kind, choice)) {
     const std::string name = model_name(kind, choice);
+    require_no_file(name);
     std::error_code error;
     require<InputError>(!kind.has_presets || std::filesystem::is_directory(name, error), "--model ", name,
                         " is neither a preset nor a folder; ", suggestion(name, kind.presets),

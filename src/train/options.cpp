@@ -32,6 +32,10 @@ void check_data(const Options& o) {
   for (const char* flag : {"chat-template", "on-long"})
     require<InputError>(chat || !is_given(o, flag), "--", flag, " is for conversations, and --data-format is ",
                         to_text(o.data_format), "; say --data-format chat, or leave it out");
+  const bool encoded = chat || o.data_format == data::TokenFormat::automatic;
+  for (const char* flag : {"end-token", "text-field"})
+    require<InputError>(encoded || !is_given(o, flag), "--", flag, " is for text that a tokenizer reads, and ",
+                        "--data-format is ", to_text(o.data_format), "; leave one of them out");
   for (const char* flag : {"document-separator", "text-field"})
     require<InputError>(!chat || !is_given(o, flag), "--", flag, " is for text, and --data-format is chat; leave one ",
                         "of them out");

@@ -97,6 +97,8 @@ bool run(CLI::App& app, int argc, const char* const* argv, Help& help) {
   } catch (const CLI::CallForHelp&) {
     help.text = app.help();
     return false;
+  } catch (const CLI::ArgumentMismatch& error) {
+    throw InputError(message(error.what(), "; give the flag once, with one value"));
   } catch (const CLI::ParseError& error) {
     throw InputError(error.what());
   }
@@ -131,7 +133,7 @@ int run_trainer(int argc, const char* const* argv, const FixedStack& fixed,
                 FunctionRef<void(FlagSet&, ModelChoice&)> bind_own, FunctionRef<int(const TrainOptions&)> train) {
   return run_program([&]() -> int {
     const auto command = parse_train(argc, argv, fixed, bind_own);
-    if (const auto* help = std::get_if<Help>(&command)) return std::fputs(help->text.c_str(), stdout), 0;
+    if (const auto* help = std::get_if<Help>(&command)) return print_text(stdout, help->text), 0;
     return train(std::get<TrainOptions>(command));
   });
 }

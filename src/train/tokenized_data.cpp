@@ -40,11 +40,9 @@ std::shared_ptr<const TemporaryFolder> make_temporary_folder() {
   }
 }
 
-/// Says what of a path's text did not become tokens as it stands.
-void note_losses(const std::string& path, const data::LeftOut& left_out, std::int64_t replaced_bytes) {
+/// Says what of a path did not become tokens.
+void note(const std::string& path, const data::LeftOut& left_out) {
   if (!left_out.empty()) print_sentence(message(path, ": ", left_out.text()));
-  if (replaced_bytes > 0)
-    print_sentence(message(path, ": ", replaced_bytes, " bytes are not UTF-8 and were read as U+FFFD"));
 }
 
 std::string end_text(const data::Tokenizing& tokenizing) {
@@ -103,7 +101,7 @@ TokenizedData::TokenizedData(const TextOptions& options, const TextInputs& input
       signals.throw_if_stopped("ended while tokenizing " + path);
       progress.show(at.bytes, at.all_bytes);
     });
-    note_losses(path, made.left_out, made.replaced_bytes);
+    note(path, made.left_out);
     if (!std::exchange(named, true))
       print_sentence(
           message("text becomes tokens by ", file->string(), "; behind each document stands ", end_text(tokenizing)));
@@ -121,7 +119,7 @@ void TokenizedData::encode_conversations(const TextOptions& options, const TextI
   const data::ConversationTexts texts(paths, *tokenizer, options.chat_template, options.end_token);
   require_vocabulary(texts.format().tokenizer(), *tokenizer, inputs.vocabulary);
   warn_of(texts.format());
-  note_losses(paths.front().string(), texts.left_out(), 0);
+  note(paths.front().string(), texts.left_out());
   const std::filesystem::path cache = cache_for(options, inputs);
   const std::filesystem::path file = cache / message(conversations_prefix, texts.made_of());
   names_ = {.paths = {file.string()}};

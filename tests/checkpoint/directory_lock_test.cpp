@@ -128,6 +128,17 @@ TEST(DirectoryLock, AHostOfTheSameNameIsAnotherHost) {
   EXPECT_EQ(warnings.size(), 2u) << "it was not watched";
 }
 
+TEST(DirectoryLock, OneOfAnotherContainerOfThisKernelIsItsLocksAlone) {
+  const TemporaryFolder folder;
+  std::string boot = test::content_of("/proc/sys/kernel/random/boot_id");
+  boot.pop_back();
+  folder.write("run.lock",
+               "{\"host\": \"pod\", \"process\": 1, \"since\": \"then\", \"processes\": \"" + boot + " pid:[1]\"}");
+  std::vector<std::string> warnings;
+  const DirectoryLock lock(folder.path(), warn_to(warnings), soon);
+  EXPECT_EQ(warnings.size(), 1u) << "it was watched";
+}
+
 TEST(DirectoryLock, ItsOwnerSeesThatItWasTakenOver) {
   const TemporaryFolder folder;
   {

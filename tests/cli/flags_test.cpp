@@ -61,6 +61,7 @@ Train everything() {
                                      {"eps", "1e-12"}}};
   o.steps = 7, o.seq_len = 33, o.batch_size = 6, o.grad_accum = 3, o.document_separator = 10;
   o.data_format = data::TokenFormat::u16;
+  o.text.tokenizer = "tokenizer", o.text.end_token = "none", o.text.cache = "cache";
   o.text.chat_template = "chatml", o.text.on_long = data::OnLong::cut;
   o.lr = 0.1 + 0.2, o.warmup = 5;
   o.lr_schedule = train::LrShape::wsd, o.lr_decay_steps = 2;
@@ -310,7 +311,6 @@ TEST(ConfigFile, MistakesAreInputErrorsThatNameTheFile) {
   has(said("steps = "), "at line 1");
   has(said("sharding = \"zero33\""), "did you mean 'zero3'?");
   has(said("dry-run = \"yes\""), "neither true nor false");
-  const test::TemporaryFolder folder;
   const std::string absent = folder.path() / "absent.toml";
   EXPECT_INPUT_ERROR(train_of({"--config", absent.c_str()}), absent);
 }

@@ -69,9 +69,15 @@ TEST(StackLines, AreAProgramWithEveryPolicyThatWasAskedFor) {
       "  using Stack = fsdp::Stack<fsdp::Zero3, fsdp::comm::Nccl<>, fsdp::Fp32, fsdp::tiling::TokensPerTile<256>>;\n"
       "  int main(int argc, char** argv) {\n"
       "    return fsdp::train_main<fsdp::Llama<Stack>>(argc, argv, {.prefetch_depth = 2}); }");
+  EXPECT_TRUE(stack_lines({.sharding = sharding_of("hybrid:2:zero1", "rows"), .tiling = {}, .comm = parse_comm("mpi")})
+                  .starts_with("  #include <comm/mpi.hpp>\n"
+                               "  #include <fsdp/buffer/rows.hpp>\n"
+                               "  #include <fsdp/fsdp.hpp>\n"
+                               "  using Stack = fsdp::Stack<fsdp::HybridShard<fsdp::WithLayout<fsdp::Zero1, "
+                               "fsdp::buffer::Rows>>, fsdp::comm::Mpi<>, fsdp::Bf16Mixed, fsdp::tiling::Untiled>;\n"));
   const auto ends = [](const char* tiling, const char* comm, PrecisionChoice precision) {
     const std::string text =
-        stack_lines({.precision = precision, .tiling = parse_tiling(tiling), .comm = parse_comm(comm)});
+        stack_lines({.sharding = {}, .precision = precision, .tiling = parse_tiling(tiling), .comm = parse_comm(comm)});
     return text.substr(text.find("FullyShard<>") + 14);
   };
   const std::string main =
@@ -87,7 +93,8 @@ TEST(StackLines, AreAProgramWithEveryPolicyThatWasAskedFor) {
 
 TEST(CmakeName, IsTheOneOfTesseraStacks) {
   const auto name = [](const char* sharding, OffloadChoice offload = OffloadChoice::none) {
-    return cmake_name({.sharding = parse_sharding(sharding), .offload = offload, .comm = parse_comm("mpi")});
+    return cmake_name(
+        {.sharding = parse_sharding(sharding), .offload = offload, .tiling = {}, .comm = parse_comm("mpi")});
   };
   EXPECT_EQ(name("fsdp2:no-reshard"), "fsdp2/mpi/bf16");
   EXPECT_EQ(name("fsdp2:2"), "fsdp2_group/mpi/bf16");

@@ -6,6 +6,8 @@
 // expect 5: fsdp: an operation lacks its name
 // expect 6: fsdp: a device lacks an operation
 // expect 7: fsdp: a device lacks an operation
+// expect 8: fsdp: an operation has a check that is no void check() const, so that wrong arguments would reach its
+// kernel expect 8: fsdp: an operation's scratch(stream, op) returns no std::int64_t, the bytes that its kernel needs
 #include <string_view>
 #include <tuple>
 
@@ -39,7 +41,14 @@ struct WithoutName {
   fsdp::device::Cost cost() const { return {}; }
 };
 
+struct ChecksItsChange : Negate {
+  void check();
+};
+
 #if CASE == 0
+void run(fsdp::device::Cpu::Stream&, const Negate&) {}
+#elif CASE == 8
+int scratch(const fsdp::device::Cpu::Planner&, const Negate&) { return 8; }
 void run(fsdp::device::Cpu::Stream&, const Negate&) {}
 #elif CASE == 6
 std::int64_t scratch(const fsdp::device::Cpu::Planner&, const Negate&) { return 8; }
@@ -70,6 +79,9 @@ void use(Cpu::Stream& cpu, Meta::Stream& meta, Tensor<f16> half) {
   enqueue(cpu, elsewhere::WithoutName());
 #elif CASE == 7
   enqueue(cpu, Fill<f16>{.y = half});
+#elif CASE == 8
+  enqueue(cpu, elsewhere::ChecksItsChange());
+  enqueue(cpu, negate);
 #endif
 }
 

@@ -23,15 +23,25 @@
 // expect 2: fsdp: a block has a plan that is no tiling::TilePlan plan(nn::Context<L>&) const
 // expect 2: fsdp: a block has cache_columns or extend, and not both as a KV cache needs them
 // expect 2: fsdp: a head has logits or logits_columns, and not both as a model needs them to generate
+// expect 3: fsdp: a device has a Graph or a capture, and not both as capturing needs them
+// expect 3: fsdp: a device has a flops_per_byte that is no static constexpr std::int64_t
+// expect 3: fsdp: a device has a free_bytes that is no static std::int64_t free_bytes()
+// expect 3: fsdp: a config has a part of its presets, and not all as --model needs them
+// expect 3: fsdp: a config has a longest_sequence, and not both that --seq-len needs
+// expect 3: fsdp: a config has adapters, and not both that LoRA needs
+// expect 3: fsdp: a config with adapters has no static bool may_be_added(std::string_view name)
+// expect 3: fsdp: a config has a follow that does not take a changed(std::string_view)
 #include <fsdp/buffer/owned.hpp>
 #include <fsdp/data/sampler.hpp>
 #include <fsdp/data/source.hpp>
 #include <fsdp/device/cpu.hpp>
 #include <fsdp/nn/loss_head.hpp>
+#include <fsdp/nn/optional_parts.hpp>
 #include <fsdp/nn/token_batch.hpp>
 #include <fsdp/nn/transformer_block.hpp>
 #include <fsdp/optim/adamw.hpp>
-#include <fsdp/sharding/strategies.hpp>
+#include <fsdp/sharding/check_strategy.hpp>
+#include <fsdp/train/model_choice.hpp>
 
 namespace fsdp {
 
@@ -134,6 +144,33 @@ struct LogitsAlone : nn::LossHead<Local> {
   int logits_columns() const;
 };
 
+struct CapturesNothing : device::Cpu {
+  struct Graph {};
+};
+struct FlopsAtRunTime : device::Cpu {
+  std::int64_t flops_per_byte() const;
+};
+struct FreeInside : device::Cpu {
+  std::int64_t free_bytes() const;
+};
+struct PresetAlone {
+  static PresetAlone preset(std::string_view name);
+};
+struct LongestAlone {
+  std::int64_t longest_sequence() const;
+};
+struct AdaptersByValue {
+  LoraConfig adapters() const;
+};
+struct AddsAnything {
+  LoraConfig lora;
+  LoraConfig& adapters() { return lora; }
+  const LoraConfig& adapters() const { return lora; }
+};
+struct FollowsNothing {
+  void follow();
+};
+
 #if CASE == 0
 const std::string view = policy_text(TextAsView{}) + policy_text<FullyShard<>>();
 static_assert(check_sharding<HybridShard<WithLayout<FullyShard<>, buffer::Owned>>>());
@@ -165,6 +202,15 @@ static_assert(data::check_source<NumberedSource>());
 static_assert(nn::check_block_parts<PlansInBytes, Local>());
 static_assert(nn::check_block_parts<CachesInt, Local>());
 static_assert(nn::check_head_parts<LogitsAlone, Local>());
+#elif CASE == 3
+static_assert(device::check_device<CapturesNothing>());
+static_assert(device::check_device<FlopsAtRunTime>());
+static_assert(device::check_device<FreeInside>());
+static_assert(train::check_config_parts<PresetAlone>());
+static_assert(train::check_config_parts<LongestAlone>());
+static_assert(train::check_config_parts<AdaptersByValue>());
+static_assert(train::check_config_parts<AddsAnything>());
+static_assert(train::check_config_parts<FollowsNothing>());
 #endif
 
 }  // namespace fsdp

@@ -37,7 +37,8 @@ TEST(Shortened, IsOneLineThatIsCutBetweenCharacters) {
   EXPECT_EQ(shortened("ab日本", 4), "ab... (8 bytes)");
   EXPECT_EQ(shortened("ab日本", 5), "ab日... (8 bytes)");
   EXPECT_EQ(shortened("\x80\x80\x80\x80\x80\x80", 5), "\\x80\\x80\\x80\\x80\\x80... (6 bytes)");
-  EXPECT_EQ(shortened(std::string(1'000'000, 'x')), std::string(100, 'x') + "... (1000000 bytes)");
+  std::string begin(100, 'x');
+  EXPECT_EQ(shortened(std::string(1'000'000, 'x')), begin.append("... (1000000 bytes)"));
 }
 
 TEST(Sentence, KeepsBeginAndEndOfAVeryLongOne) {

@@ -88,6 +88,17 @@ TEST(FileKinds, InFoldersTheyAreLeftOutAndCountedByKind) {
   EXPECT_INPUT_ERROR(corpus_of(folder.path() / "all"), "compressed by gzip 2");
 }
 
+TEST(FileKinds, APointerOfGitLfsIsRefusedInFoldersToo) {
+  const TemporaryFolder folder;
+  folder.write("a.txt", "hello");
+  folder.write("b.txt", formats.back().first);
+  EXPECT_INPUT_ERROR(corpus_of(folder.path()),
+                     "b.txt is a pointer of Git LFS, without the data, which is not read; "
+                     "fetch the data by git lfs pull");
+  folder.write("b.txt", formats.back().first + std::string(2000, 'x'));  // a text about it
+  EXPECT_GT(corpus_of(folder.path()).size(), 2000);
+}
+
 TEST(FileKinds, ATextMayBeginWithTheLettersOfAFormat) {
   const TemporaryFolder folder;
   for (const char* text : {"PAR1 is a gene", "GGUF is read elsewhere", "%PDF-1.4 begins a document", "FEA1"})

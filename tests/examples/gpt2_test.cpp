@@ -173,6 +173,7 @@ TEST(Gpt2, NamesAndShapesAreThoseOfHuggingFace) {
   EXPECT_EQ(shapes.at("h.0.mlp.c_proj.weight"), (Shape{3072, 768}));
   EXPECT_EQ(shapes.at("ln_f.bias"), (Shape{768}));
   EXPECT_EQ(model.ignored("h.3.attn.bias"), "");
+  EXPECT_EQ(model.copied("lm_head.weight"), "wte.weight");
   EXPECT_FALSE(model.ignored("h.3.attn.c_attn.bias").has_value());
 }
 

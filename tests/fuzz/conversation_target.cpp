@@ -10,6 +10,5 @@ FUZZ_TARGET(conversation) {
   static const ChatFormat formats[] = {{tokenizer, "chatml", fsdp::text::training_clock()},
                                        {tokenizer, "llama3", fsdp::text::training_clock()},
                                        {tokenizer, "plain", fsdp::text::training_clock()}};
-  for (const ChatFormat& format : formats)
-    fsdp::fuzz::refused_or_read([&] { format.encode(input, "line 1"); });
+  for (const ChatFormat& format : formats) fsdp::fuzz::refused_or_read([&] { format.encode(input, "line 1"); });
 }

@@ -7,7 +7,8 @@
 #include "text/regular_expression.hpp"
 
 FUZZ_TARGET(expression) {
-  const auto [pattern, text] = fsdp::fuzz::parts_of(input);
+  const auto parts = fsdp::fuzz::parts_of(input);
+  const std::string_view pattern = parts.first, text = parts.second;
   if (fsdp::text::valid_length(pattern) != pattern.size() || fsdp::text::valid_length(text) != text.size()) return;
   fsdp::fuzz::refused_or_read([&] {
     const fsdp::text::Budget::Task task = {.name = "matching", .advice = "shorten it"};

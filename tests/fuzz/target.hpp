@@ -2,8 +2,8 @@
 /// @file
 /// Fuzz targets: functions that read an untrusted input, which must end with a result or with InputError.
 ///
-/// `tests/long.sh fuzz` makes a libFuzzer program of each; tests_fuzz replays the inputs kept in corpus/<target>. To add
-/// one: a file <name>_target.cpp with FUZZ_TARGET(<name>), and inputs in corpus/<name>.
+/// `tests/long.sh fuzz` makes a libFuzzer program of each; tests_fuzz replays the inputs kept in corpus/<target>. To
+/// add one: a file <name>_target.cpp with FUZZ_TARGET(<name>), and inputs in corpus/<name>.
 #pragma once
 
 #include <cstddef>
@@ -62,16 +62,16 @@ inline std::filesystem::path written(const std::string& name, std::string_view c
 }  // namespace fsdp::fuzz
 
 #ifdef TESSERA_LIBFUZZER
-#define FUZZ_TARGET(name)                                                               \
-  static void fuzz_##name(std::string_view input);                                      \
-  extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {   \
-    fuzz_##name(std::string_view(reinterpret_cast<const char*>(data), size));           \
-    return 0;                                                                           \
-  }                                                                                     \
+#define FUZZ_TARGET(name)                                                             \
+  static void fuzz_##name(std::string_view input);                                    \
+  extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) { \
+    fuzz_##name(std::string_view(reinterpret_cast<const char*>(data), size));         \
+    return 0;                                                                         \
+  }                                                                                   \
   static void fuzz_##name(std::string_view input)
 #else
-#define FUZZ_TARGET(name)                                                        \
-  static void fuzz_##name(std::string_view input);                               \
-  static const fsdp::fuzz::Registered registered_##name(#name, fuzz_##name);     \
+#define FUZZ_TARGET(name)                                                    \
+  static void fuzz_##name(std::string_view input);                           \
+  static const fsdp::fuzz::Registered registered_##name(#name, fuzz_##name); \
   static void fuzz_##name(std::string_view input)
 #endif

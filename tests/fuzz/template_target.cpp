@@ -7,7 +7,8 @@
 #include "target.hpp"
 
 FUZZ_TARGET(template) {
-  const auto [text, variables] = fsdp::fuzz::parts_of(input);
+  const auto parts = fsdp::fuzz::parts_of(input);
+  const std::string_view text = parts.first, variables = parts.second;
   fsdp::fuzz::refused_or_read([&] {
     const fsdp::text::ChatTemplate parsed = fsdp::text::ChatTemplate::parse(text, "template");
     std::string json = R"({"messages":[{"role":"user","content":"Hi <b>"},{"role":"assistant","content":"Yes\n"}],)"

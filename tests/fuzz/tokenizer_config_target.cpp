@@ -6,9 +6,6 @@
 
 FUZZ_TARGET(tokenizer_config) {
   const std::filesystem::path path = fsdp::fuzz::written("tokenizer/tokenizer_config.json", input);
-  fsdp::fuzz::refused_or_read([&] {
-    fsdp::text::special_tokens_beside(path);
-    fsdp::text::end_token_beside(path);
-  });
+  fsdp::fuzz::refused_or_read([&] { fsdp::text::special_tokens_beside(path); });
   fsdp::fuzz::refused_or_read([&] { fsdp::text::chat_template_beside(path); });
 }

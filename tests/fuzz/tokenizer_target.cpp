@@ -5,7 +5,8 @@
 #include "target.hpp"
 
 FUZZ_TARGET(tokenizer) {
-  const auto [json, text] = fsdp::fuzz::parts_of(input);
+  const auto parts = fsdp::fuzz::parts_of(input);
+  const std::string_view json = parts.first, text = parts.second;
   fsdp::fuzz::refused_or_read([&] {
     const fsdp::text::Tokenizer tokenizer = fsdp::text::Tokenizer::parse(json, "tokenizer.json");
     const auto ids = tokenizer.encode(text);

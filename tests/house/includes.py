@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks every #include of include/ and src/ against the floors of the house, and a few words that have no place there.
+"""Checks every #include of include/ and src/ against the floors of the house, and a few words that have no place there: `virtual`, and calls that print.
 
 usage: includes.py ROOT
 
@@ -51,6 +51,12 @@ ONE_FILE = {  # what stands in exactly one file each
 RANGES = r"range/v3/.*"  # .cpp only: neither nvcc nor a consumer shall see it
 NOT_INSTALLED = r"(nlohmann|CLI|toml\+\+|gtest|benchmark)/.*"  # an installed header may not ask for these
 KIT = r"gtest/.*"  # the conformance kit may: who includes it brings GoogleTest
+
+# Who prints as it is: text that a model wrote, lines that are made printable there, benches' JSON. All others call print_text and
+# its like (core/terminal_text.hpp), so that nothing of a file reaches the terminal as it is.
+PRINTERS = ["src/core/terminal_text.cpp", "src/report/console.cpp", "src/report/byte_progress.cpp", "src/train/chat_session.cpp",
+            "include/fsdp/train/generate.hpp"]
+PRINTS = re.compile(r"\b(?:fprintf|printf|fputs|puts|fwrite)\s*\(|\bstd::(?:cout|cerr|clog)\b")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|R"([^(\s]*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"', re.DOTALL)
@@ -114,6 +120,10 @@ def check(root):
         code = NOT_CODE.sub(lambda m: "\n" * m.group().count("\n"), text)
         for match in re.finditer(r"\bvirtual\b", code):
             wrong.append(f"{path}:{code.count(chr(10), 0, match.start()) + 1}: 'virtual' has no place here")
+        if place not in ("bench", "testing") and str(path) not in PRINTERS:
+            for match in PRINTS.finditer(code):
+                wrong.append(f"{path}:{code.count(chr(10), 0, match.start()) + 1}: prints by itself; call print_text, print_sentence "
+                             "or print_warning of core/terminal_text.hpp")
     for library, paths in users.items():
         if len(paths) > 1:
             wrong.append(f"{library} is included by more than one file: {', '.join(map(str, paths))}")

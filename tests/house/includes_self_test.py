@@ -36,6 +36,11 @@ class Includes(unittest.TestCase):
             "src/device/cpu/isa.hpp": 'const char* text = "virtual";\n',
         }))
 
+    def test_a_call_that_prints(self):
+        self.found({"src/core/a.cpp": 'void f() { std::fprintf(stderr, "x"); }\n'}, "src/core/a.cpp:1: prints by itself")
+        self.found({"src/train/a.cpp": 'void f() {\n  std::cerr << "x";\n}\n'}, "src/train/a.cpp:2: prints by itself")
+        self.assertEqual([], check({"src/core/a.cpp": "std::snprintf(a, b);  // printf(x)\n", "src/bench/a.cpp": "puts(a);\n"}))
+
     def test_an_include_upwards(self):
         self.found({**CORE, **COMM, "include/fsdp/nn/a.hpp": "#include <fsdp/core/a.hpp>\n#include <comm/a.hpp>\n"},
                    "include/fsdp/nn/a.hpp:2: nn may not include comm")

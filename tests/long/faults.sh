@@ -19,7 +19,7 @@ cases=0 refusals=0
 # errors of each call that a file system may give
 declare -A errors=([open]="EIO EACCES EINTR" [read]="EIO EINTR short" [write]="EIO ENOSPC EINTR short zero"
   [reserve]="ENOSPC EINTR" [sync]="EIO EINTR" [close]="EIO EINTR" [rename]="EIO" [exchange]="EINVAL EIO"
-  [mkdir]="EIO ENOSPC")
+  [mkdir]="EIO ENOSPC" [lock]="ENOLCK EINTR")
 
 launch() {  # COMM FLAG...: status in $status
   local comm=$1

@@ -23,7 +23,7 @@ fi
 passes() {
   local name=$1 status=0
   shift
-  TESSERA_ISA=$isa DNNL_MAX_CPU_ISA=${library[$isa]} timeout 3600 "$@" --gtest_brief=1 --gtest_filter="$filter" >"$out" 2>"$err" || status=$?
+  TESSERA_ISA=$isa DNNL_MAX_CPU_ISA=${library[$isa]} timeout 3600 "$@" --gtest_brief=1 --gtest_color=no --gtest_filter="$filter" >"$out" 2>"$err" || status=$?
   [ "$status" -eq 0 ] || fail "status $status: $name under $isa"
   local count
   count=$(sed -nE 's/^\[==========\] ([0-9]+) tests? .*/\1/p' "$out" | tail -n 1)

@@ -50,7 +50,7 @@ TEST(Precision, NamesAreThoseOfTheProgram) {
 
 namespace fsdp::testing {
 
-using PrecisionPolicies = ::testing::Types<Fp32, Bf16Mixed, Fp16Mixed, Bf16Wire<Bf16Mixed>>;
+using PrecisionPolicies = ::testing::Types<Fp32, Bf16Mixed, Fp16Mixed, Bf16Wire<Fp32>, Bf16Wire<Bf16Mixed>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Policies, PrecisionSuite, PrecisionPolicies);
 
 }  // namespace fsdp::testing

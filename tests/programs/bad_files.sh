@@ -68,7 +68,7 @@ printable() {
   [ "$(wc -c <"$err")" -lt "${1:-1000}" ] || fail "an error of $(wc -c <"$err") bytes"
 }
 escape=$'\e[31m' turned=$'\u202e'
-expect_error '--model ..x1b.31m.u202e is neither' "${train[@]/tiny/$escape$turned}"
+expect_error '--model .x1b.31m.u202e is neither' "${train[@]/tiny/$escape$turned}"
 printable
 expect_error 'flag --.x1b.31m' "${train[@]}" "--$escape"
 printable
@@ -76,14 +76,15 @@ expect_error "TESSERA_ISA is 'x+\.\.\. .5000 bytes.'" env TESSERA_ISA="$(printf 
 printable
 python3 -c "
 import json
-json.dump({'model': {'type': '\x1b[31m\x07' + 'ä' * 100000}}, open('tokenizer.json', 'w'))"
-expect_error 'the model "..x1b.31m.x07' "$program" tokenize text.txt --tokenizer tokenizer.json --out new
+json.dump({'model': {'type': '\x1b[31m\x07' + 'ä' * 10000}}, open('tokenizer.json', 'w'))"
+expect_error 'the model ".x1b.31m.x07' "$program" tokenize text.txt --tokenizer tokenizer.json --out new
 short_line
 python3 -c "import sys; open(sys.argv[1], 'w').write('text')" "folder/$escape"
 timeout "$limit" "$program" inspect folder >"$err" && fail "status 0"
 contains "$err" '^file +.x1b.31m, 4 B$'
 printable
-printf '{"step": 1, "loss": 2}\n\e[31m\n' >"$escape.jsonl"
+timeout "$limit" "${train[@]}" --metrics "$escape.jsonl" >"$out"
+printf '\e[31m\n' >>"$escape.jsonl"
 timeout "$limit" "$program" plot "$escape.jsonl" --out "$turned.svg" >"$out" 2>"$err" || fail "status $?"
 contains "$out" '^.u202e.svg$'
 printable

@@ -113,8 +113,8 @@ train --steps 1 --checkpoint-dir afresh --resume auto  # as a scheduler starts a
 contains "$out" '^--resume auto: afresh holds no checkpoint; a fresh start$'
 train --steps 2 --checkpoint-dir afresh --resume auto --lr 0.01
 contains "$out" '^resumed from afresh/step-00000001'
-expect_error 'checkpoint-dir afresh: afresh/step-00000002 is a checkpoint of another run than sound/step-00000003, which --resume takes' \
-  "$program" train "${flags[@]}" --steps 5 --checkpoint-dir afresh --resume sound/step-00000003
+expect_error 'checkpoint-dir afresh: afresh/step-00000002 is a checkpoint of another run than sound/step-00000004, which --resume takes' \
+  "$program" train "${flags[@]}" --steps 5 --checkpoint-dir afresh --resume sound/step-00000004
 cp -r sound mixed && cp -r afresh/step-00000002 mixed  # as earlier versions left it
 expect_error 'checkpoint-dir mixed: mixed/step-00000002 is a checkpoint of another run than mixed/step-00000004' \
   "$program" train "${flags[@]}" --steps 5 --checkpoint-dir mixed --resume auto

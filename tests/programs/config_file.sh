@@ -44,6 +44,16 @@ bad() { printf '%b\n' "$1" >bad.toml && expect_error "$2" "$program" train --con
 bad 'stpes = 3' "unknown key 'stpes'; did you mean 'steps'"
 bad '[train]\nbatchsize = 3' "unknown key 'batchsize'; did you mean 'batch-size'"
 bad 'steps = "many"' "bad.toml: --steps 'many' is not a whole number"
+dots=$(printf '.a%.0s' {1..40})
+bad "a$dots = 1" 'bad.toml: a key has more than 30 parts'
+bad "[a$dots]" 'bad.toml: a key has more than 30 parts'
+bad "x = {b = 1, \"c\" $dots = 2}" 'bad.toml: a key has more than 30 parts'
+bad "stpes = \"$dots\"  # $dots\nlr = '$dots'" "bad.toml: --lr '.a.a"  # dots of texts and comments do not count
+for name in '$a' '[ $a' '' ' +'; do bad "[$name]" 'bad.toml'; done
+bad 'st\xc3\xa9ps = 3' 'bad.toml: a character beyond ASCII stands outside of quotes'
+bad 'stpes = "\xc3\xa9"  # \xc3\xa9' "unknown key 'stpes'"
+bad '[[$a]]' "bad.toml: a table's name, behind \\[, begins with what is no letter of a name"
+bad 'x = [\n[+1],\n[ {a = 1}]]' "unknown key 'x'"
 bad 'steps = 1.5' "is not a whole number"
 bad 'steps = ' 'bad.toml: .*line 1'
 bad 'sharding = "fsdp3"' "fsdp3 is not known; did you mean 'fsdp2'"

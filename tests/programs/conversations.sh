@@ -80,7 +80,7 @@ eval_loss --data unmarked.jsonl --chat-template chatml >unmarked
 sed 's/"weight": 0/"weight": 0.5/' marked.jsonl >half.jsonl
 bare=("${flags[@]/#tok/bare}")
 bad 'half.jsonl line 1: message 2 has "weight" of 0.5' --data half.jsonl --chat-template chatml --comm threads:2
-expect_error 'completions.jsonl line 1: bare/tokenizer.json has no tokenizer_config.json and no special_tokens_map.json beside it' \
+expect_error 'completions.jsonl line 1: bare/tokenizer.json: neither tokenizer_config.json nor special_tokens_map.json beside it names an eos_token' \
   env TMPDIR="$PWD" "$program" train "${bare[@]}" --data completions.jsonl --chat-template chatml
 TMPDIR=$PWD tessera train "${bare[@]}" --data completions.jsonl --chat-template plain --end-token '<|endoftext|>' --metrics named.jsonl
 steps named.jsonl 1 >named.losses
@@ -92,7 +92,7 @@ steps map.jsonl 1 >map.losses
 same prompts.losses map.losses
 same bare/special_tokens_map.json mapped/step-00000004/special_tokens_map.json
 echo '{{ bos_token }}{{ messages[-1].content }}{% if false %}{{ eos_token }}{% endif %}' >bos.jinja
-TMPDIR=$PWD tessera eval --model kept/step-00000004 --data-format chat --seq-len 64 --data unmarked.jsonl --chat-template chatml \
+TMPDIR=$PWD tessera eval --model kept/step-00000004 --data-format chat --seq-len 128 --data unmarked.jsonl --chat-template chatml \
   --tokenizer "$golden/../text/tokenizers/smollm.json"
 contains "$err" '^tessera: warning: the template chatml writes <\|im_end\|>, <\|im_start\|>, which is no token of .*smollm.json: each becomes several'
 printf 'a\n' >line

@@ -61,3 +61,15 @@ status=0
 slow_eval --disk-deadline 2 >"$out" 2>"$err" || status=$?
 [ $status -ne 0 ] || fail "no limit for a slow disk that is read"
 contains "$err" 'reading .* \(--disk-deadline\) took longer than 2 s: is its disk slow'
+
+echo "== a file system without locks: the second run is refused while the first lives"
+cp -r good runs_without
+without=(env LD_PRELOAD="$TESSERA_FAULTS" TESSERA_FAULT_UNDER=runs_without TESSERA_FAULT="lock:*:ENOLCK" "$program" train
+         "${flags[@]}" --checkpoint-dir runs_without --resume auto)
+start_run "${without[@]}" --steps 1000000 --log-every 1000000
+expect_error "checkpoint-dir runs_without: another run writes there: process $run on " "${without[@]}" --steps 3
+kill -KILL $run
+wait $run 2>/dev/null || true
+timeout "$limit" "${without[@]}" --steps 3 >"$out" 2>"$err" || fail "the lock of a killed run stays"
+contains "$err" "run.lock was left by process $run on .* its lock is taken over"
+run=

@@ -108,18 +108,21 @@ with open(sys.argv[1], 'r+b') as file:
 PY
 }
 rm -rf bad
-mkdir bad
-cp saved/step-00000003/{config.json,trainer.json,model.safetensors,optimizer.safetensors} bad
+mkdir -p bad steps/step-00000003
+cp saved/step-00000003/{config.json,model.safetensors} bad
 spoil bad/model.safetensors model.norm.weight 5 nan
 spoil bad/model.safetensors lm_head.weight 77 -inf
-spoil bad/optimizer.safetensors model.norm.weight.m 1 inf
-unsound bad 'bad/model.safetensors: model.norm.weight\[5\] is nan; no run can use it' 'bad/model.safetensors: lm_head.weight\[77\] is -inf' \
-  'bad/optimizer.safetensors: model.norm.weight.m\[1\] is inf'
+values=('model.safetensors: model.norm.weight\[5\] is nan; no run can use it' 'model.safetensors: lm_head.weight\[77\] is -inf; no run')
+unsound bad "${values[@]}"
 tessera inspect bad --quick
 contains "$out" '^values    not read, since --quick$'
 contains "$out" '^problems  none$'
-mkdir steps && mv bad steps/step-00000003
-unsound steps 'lm_head' 'model.norm.weight\[5\]' 'model.norm.weight.m'
+cp saved/step-00000003/{trainer.json,optimizer.safetensors} bad
+spoil bad/optimizer.safetensors model.norm.weight.exp_avg 1 inf
+values+=('optimizer.safetensors: model.norm.weight.exp_avg\[1\] is inf' 'its manifest.json: no such file')
+unsound bad "${values[@]}"
+cp bad/* steps/step-00000003
+unsound steps "${values[@]}"
 
 echo "== the tokenizer, and files that runs would take along"
 inspected shards
@@ -130,10 +133,7 @@ unsound wrong2 'wrong2: holds tokenizer.model but no tokenizer.json, which is re
 cp "$golden/../text/tokenizers/qwen.json" wrong2/tokenizer.json
 ln -s nowhere wrong2/merges.txt
 unsound wrong2 'wrong2/tokenizer.json has token ids up to 1201, and the model knows 128' 'wrong2/merges.txt: no such file'
-rm wrong2/merges.txt wrong2/tokenizer.json
-mkdir wrong2/tokenizer.json
+rm wrong2/merges.txt
+echo '{' >wrong2/tokenizer.json
 echo '{"temperature": -1}' >wrong2/generation_config.json
-unsound wrong2 'wrong2/tokenizer.json: not a regular file but a folder'
-rmdir wrong2/tokenizer.json
-rm wrong2/tokenizer.model
-unsound wrong2 'wrong2/generation_config.json says temperature -1: --temperature -1 must be at least 0'
+unsound wrong2 'wrong2/tokenizer.json: not valid JSON' 'wrong2/generation_config.json says temperature -1: --temperature -1 must be at least 0'

@@ -57,6 +57,11 @@ done
 train --lora-rank 3 --precision fp32 "${size[@]}" --steps 3 --lr 1e-2
 losses >losses
 ! cmp -s losses one || fail "dropout leaves nothing out"
+for rate in 0 0.2; do  # this seed's key of the noise is 0, which stands for none elsewhere
+  train --lora-rank 3 --lora-dropout $rate "${size[@]}" --steps 3 --lr 1e-2 --seed 7046029254386353131
+  losses >"rate_$rate"
+done
+! cmp -s rate_0 rate_0.2 || fail "a seed without dropout"
 
 echo "== a step's first loss is the base's to the bit, since B begins at zero"
 for precision in fp32 bf16; do

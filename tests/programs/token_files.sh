@@ -79,13 +79,15 @@ echo "== bad"
 bad=("$program" train "${flags[@]}")
 expect_error 'cut.bin says that it holds 4000 tokens, which make 9024 bytes, and has 9021' "${bad[@]}" --data cut.bin
 expect_error 'begins with llm.c.s header, and --data-format u32' "${bad[@]}" --data gpt2.bin --data-format u32
-expect_error 'there is no text in u16.raw \(left out: binary 1 \(u16.raw\)\); files that hold tokens alone are for train with --data-format u16 or u32' \
+expect_error 'there is no text in u16.raw \(left out: binary 1 \(u16.raw\)\); if that holds tokens alone, train on it with --data-format u16 or u32' \
   "${bad[@]}" --data u16.raw
 expect_error 'u16.npy is an array of NumPy \(dtype <u2, shape \(4000,\)\), and --data-format u16 is of files that hold tokens alone' \
   "${bad[@]}" --data u16.npy --data-format u16
 expect_error 'u32.raw holds integers of 32 bits .* say --data-format u32' "${bad[@]}" --data u32.raw --data-format u16
 expect_error 'u16.npy is an array of NumPy .* which is not read' "$program" eval --model whole/step-00000003 --data u16.npy --seq-len 64
 expect_error 'give one kind alone' "${bad[@]}" --data text.txt gpt2.bin
+expect_error '--end-token is for text that a tokenizer reads, and --data-format is u16; leave one of them out' "${bad[@]}" --data u16.raw \
+  --data-format u16 --end-token none
 expect_error 'data-format u8 is not known' "${bad[@]}" --data u16.raw --data-format u8
 expect_error 'holds token 8224, which is not below' "${bad[@]}" --data spaces.raw --data-format u16
 echo "token files: as described"

@@ -145,7 +145,7 @@ TEST(SvgOf, HasAPointForEachStepAndEachHeldOutLoss) {
   const std::string one = svg_of({run});
   EXPECT_EQ(points_in(one), (std::vector<std::size_t>{30, 30, 30}));
   EXPECT_EQ(count(one, "class=\"held-out\""), 2u);
-  EXPECT_NE(one.find("a&lt;b&gt;&amp;\"?\xef\xbf\xbd.jsonl"), std::string::npos);
+  EXPECT_NE(one.find("a&lt;b&gt;&amp;\"\\x01\\xff.jsonl"), std::string::npos);
   EXPECT_EQ(one.find("<script"), std::string::npos);
   EXPECT_EQ(points_in(svg_of({run, run})).size(), 6u);
 }

@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fsdp/sharding/check_strategy.hpp>
+
 #include <support/problems.hpp>
 #include <support/small_llama.hpp>
 

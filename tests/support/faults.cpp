@@ -5,9 +5,9 @@
 /// TESSERA_FAULT=CALL:K:WHAT: the K-th CALL (from 1; * is every one) on a file whose path has TESSERA_FAULT_UNDER in
 /// it.
 ///   CALL: open, read (pread), write (pwrite), reserve (posix_fallocate), sync (fsync), close, rename, exchange
-///   (renameat2), mkdir
-///   WHAT: an errno (EIO, ENOSPC, EINTR, EINVAL, EACCES, EDQUOT), short (half of the bytes), zero (none), kill (SIGKILL
-///   instead of the call), slow (6 s before the call)
+///   (renameat2), mkdir, lock (fcntl with F_OFD_SETLK)
+///   WHAT: an errno (EIO, ENOSPC, EINTR, EINVAL, EACCES, EDQUOT, ENOLCK), short (half of the bytes), zero (none), kill
+///   (SIGKILL instead of the call), slow (6 s before the call)
 /// TESSERA_FAULT_ALSO=CALL:K:WHAT: another one.
 /// TESSERA_FAULT_RANK=R: in the process of MPI's rank R alone.
 /// TESSERA_FAULT_COUNT=FILE: appends a line "CALL N" for each kind of call when the process ends.
@@ -40,17 +40,23 @@ enum Call {
   close_call,
   rename_call,
   exchange_call,
-  mkdir_call
+  mkdir_call,
+  lock_call
 };
-constexpr std::array<std::string_view, 9> names = {"open",  "read",   "write",    "reserve", "sync",
-                                                   "close", "rename", "exchange", "mkdir"};
+constexpr std::array<std::string_view, 10> names = {"open",  "read",   "write",    "reserve", "sync",
+                                                    "close", "rename", "exchange", "mkdir",   "lock"};
 
 struct Error {
   std::string_view name;
   int number;
 };
-constexpr std::array<Error, 6> errors = {
-    {{"EIO", EIO}, {"ENOSPC", ENOSPC}, {"EINTR", EINTR}, {"EINVAL", EINVAL}, {"EACCES", EACCES}, {"EDQUOT", EDQUOT}}};
+constexpr std::array<Error, 7> errors = {{{"EIO", EIO},
+                                          {"ENOSPC", ENOSPC},
+                                          {"EINTR", EINTR},
+                                          {"EINVAL", EINVAL},
+                                          {"EACCES", EACCES},
+                                          {"EDQUOT", EDQUOT},
+                                          {"ENOLCK", ENOLCK}}};
 
 template <class F>
 F* next(const char* name) {
@@ -224,6 +230,15 @@ int rename(const char* from, const char* to) noexcept {
 int renameat2(int from_at, const char* from, int to_at, const char* to, unsigned int flags) noexcept {
   if (const int number = fault(exchange_call, to); number != 0) return failed(number);
   return next<int(int, const char*, int, const char*, unsigned int)>("renameat2")(from_at, from, to_at, to, flags);
+}
+int fcntl(int file, int command, ...) {
+  va_list arguments;
+  va_start(arguments, command);
+  void* const argument = va_arg(arguments, void*);
+  va_end(arguments);
+  if (command == F_OFD_SETLK)
+    if (const int number = fault(lock_call, path_of(file)); number != 0) return failed(number);
+  return next<int(int, int, ...)>("fcntl")(file, command, argument);
 }
 int mkdir(const char* path, mode_t mode) noexcept {
   if (const int number = fault(mkdir_call, path); number != 0) return failed(number);

@@ -3,6 +3,7 @@
 // data are found, in words.
 #include <fsdp/testing/model.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <fstream>
 #include <iterator>
@@ -59,17 +60,19 @@ TEST(GoldenFolders, WithOtherTargetsAreNot) {
 
 /// What an entry takes for a pass beside what a Llama's does.
 enum class Takes : std::uint8_t { nothing, for_noise, for_documents, for_each_document, for_sequences };
-inline Takes takes = Takes::nothing;  // at run time, so that one model compiles
+inline Takes takes = Takes::nothing;                    // at run time, so that one model compiles
+inline std::atomic<std::int64_t> shared_sequences = 0;  // of the last pass
 
 template <class L>
 struct GreedyEntry : nn::RotaryEmbedding<L> {
   using Base = nn::RotaryEmbedding<L>;
   nn::RotaryTable share(nn::Context<L>& context) const {
+    if (!L::Device::counts_only) shared_sequences = context.sequences;
     if (takes == Takes::for_sequences) context.template save<float>({1000 * context.sequences});
     return Base::share(context);
   }
-  void forward(nn::Context<L>& context, const typename Base::Types::Weights& weights,
-               Tensor<const std::int32_t> tokens, Tensor<typename Base::Compute> y) const {
+  void forward(nn::Context<L>& context, const typename Base::Types::Weights& weights, Tensor<const std::int32_t> tokens,
+               Tensor<typename Base::Compute> y) const {
     if (takes == Takes::for_noise && context.noise.key != 0) context.template save<float>({1000});
     if (takes == Takes::for_documents && !context.documents.empty()) context.template save<float>({1000});
     if (takes == Takes::for_each_document) context.template save<float>({1000 * std::ssize(context.documents)});
@@ -100,9 +103,7 @@ struct Dropping {
             .head_dim = 12,
             .lora = {.rank = 3, .dropout = 0.25}};
   }
-  static train::StepSize size() {
-    return {.sequences = 3, .sequence_length = 11, .micro_batches = 2, .threads = 1};
-  }
+  static train::StepSize size() { return {.sequences = 3, .sequence_length = 11, .micro_batches = 2, .threads = 1}; }
   struct Data {
     Data(int rank, const LlamaConfig& sizes) {
       for (std::int64_t i = 0; i < 34; ++i)
@@ -118,14 +119,42 @@ TEST(Loads, AreAllThatABatchMayCarry) {
   EXPECT_EQ(all_loads(3).size(), 24u);
   EXPECT_EQ(all_loads(1).size(), 12u);
   const Dropping::Data data(0, Dropping::config());
-  const LoadedBatches<TokenBatch> loaded(
-      data.batches, {.noise = true, .documents = true, .targets = Counting::some, .sequences = 2});
+  const LoadedBatches<TokenBatch> loaded(data.batches,
+                                         {.noise = true, .documents = true, .targets = Counting::some, .sequences = 2});
   const TokenBatch& batch = loaded.batches().front();
   EXPECT_EQ(batch.sequences, 2);
   EXPECT_EQ(batch.tokens.numel(), 22);
   EXPECT_EQ(batch.documents.size(), 23u);
   EXPECT_EQ(batch.counts().valid_targets, 7);
   EXPECT_NE(batch.noise.key, 0u);
+}
+
+/// Calls body(training, data) on one rank.
+template <class Body>
+void with_dropping(Body body) {
+  using Model = TestedModel<Dropping, RunTimeSharded>;
+  comm::Threads<>::run(1, {}, [&](comm::Threads<>& communicator) {
+    train::Training<Model> training(communicator, Model(Dropping::config()), Dropping::size(), detail::fsdp2());
+    training.initialize(3);
+    body(training, Dropping::Data(0, Dropping::config()));
+  });
+}
+
+TEST(Loads, OfNoiseDropElementsInTrainingAlone) {
+  with_dropping([](auto& training, const Dropping::Data& data) {
+    const LoadedBatches<TokenBatch> noisy(data.batches, {.noise = true, .sequences = 3});
+    for (int step = 0; step < 2; ++step) training.step(data.batches, {.lr = 1e-2});  // B begins at zero
+    auto& executor = training.executor();
+    EXPECT_EQ(executor.evaluate(noisy.batches().front()), executor.evaluate(data.batches.front()));
+    EXPECT_NE(executor.train(noisy.batches(), 1.0f), executor.train(data.batches, 1.0f));
+  });
+}
+
+TEST(Loads, OfAPassBeforeAreNotSeenByShare) {
+  with_dropping([](auto& training, const Dropping::Data& data) {
+    training.executor().evaluate(data.batches.front());
+    EXPECT_EQ(shared_sequences, 3);
+  });
 }
 
 TEST(Loads, OfAdaptersWithDropoutArePlanned) { check_model_loads<Dropping>(); }

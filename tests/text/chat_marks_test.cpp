@@ -67,6 +67,18 @@ TEST(ChatMarks, AnAnswerThatIsMarkedIsContextAndNotLearned) {
   EXPECT_EQ(learned(blocks.format("chatml"), turns("", "", ", \"weight\": 0")), "bad<|im_end|>good<|im_end|>");
 }
 
+TEST(ChatMarks, WithThemATemplateMayRewriteEarlierAnswers) {
+  const Folder folder(
+      "{% for m in messages %}[{{ m.role }}]{{ m.content if loop.last or m.role == 'user' else m.content | upper }}{% "
+      "endfor %}"
+      "{% if add_generation_prompt %}[assistant]{% endif %}");
+  EXPECT_INPUT_ERROR(
+      learned(folder.format(), turns("")),
+      "writes message 2 otherwise once others follow it, so that what the model is to write there is not "
+      "known; mark earlier answers by \"weight\": 0, or give another --chat-template");
+  EXPECT_EQ(learned(folder.format(), turns(", \"weight\": 0")), "good");
+}
+
 TEST(ChatMarks, MarksAreNoPartOfWhatTheTemplateSees) {
   const Folder folder("{% for m in messages %}{{ m | tojson }}{% endfor %}");
   const ChatFormat format = folder.format();
@@ -139,10 +151,12 @@ TEST(ChatEndTokens, CompletionsEndWithTheEndTokenOrAreRefused) {
   constexpr const char* pair = R"({"prompt": "Q: x\nA:", "completion": " y"})";
   const Folder map("", "{}", R"({"eos_token": "<|endoftext|>"})"), none;
   EXPECT_EQ(learned(map.format("plain"), pair), " y<|endoftext|>");
-  EXPECT_INPUT_ERROR(none.format("plain").encode(pair, "chats.jsonl line 3"),
-                     "chats.jsonl line 3: " + (none.path() / "tokenizer.json").string() +
-                         " has no tokenizer_config.json and no special_tokens_map.json beside it that names an "
-                         "eos_token; name the token that ends a document by --end-token, or --end-token none");
+  EXPECT_INPUT_ERROR(
+      none.format("plain").encode(pair, "chats.jsonl line 3"),
+      "chats.jsonl line 3: " + (none.path() / "tokenizer.json").string() +
+          ": neither tokenizer_config.json nor special_tokens_map.json beside it names an eos_token (the "
+          "second counts where the first has no \"added_tokens_decoder\"); name the token that ends a "
+          "document by --end-token, or --end-token none");
   EXPECT_EQ(learned(none.format("plain", "none"), pair), " y");
   EXPECT_EQ(learned(none.format("plain", "<|im_end|>"), pair), " y<|im_end|>");
   EXPECT_EQ(learned(map.format("plain", "none"), pair), " y");

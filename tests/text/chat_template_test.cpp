@@ -162,8 +162,8 @@ TEST(ChatTemplate, ErrorsQuoteTheTemplateShortAndPrintable) {
   const auto cut = [](const std::string& before, std::size_t bytes, const std::string& after) {
     return "template: line 1: " + before + std::string(400, '9') + "... (" + std::to_string(bytes) + " bytes)" + after;
   };
-  EXPECT_EQ(refusal("{{ raise_exception('9' * 1000000) }}"),
-            cut("the template refuses the conversation: ", 1'000'000, ""));
+  EXPECT_EQ(refusal("{{ raise_exception('9' * 100000) }}"),
+            cut("the template refuses the conversation: ", 100'000, ""));
   const std::string digits(100'000, '9');
   EXPECT_EQ(refusal("{{ " + digits + " }}"), cut("the number ", 100'000, " has more than 63 bits"));
   EXPECT_LT(refusal("{{ x | f" + digits + " }}").size(), 500u);
@@ -232,15 +232,15 @@ TEST(ChatTemplate, StepsAreInProportionToTheConversation) {
   const std::string loops = "{% for a in x %}{% for b in x %}{% endfor %}{% endfor %}";
   EXPECT_EQ(refusal(loops, {{"x", std::string(20, 'a')}}), "rendered as ");
   const std::string said = refusal(loops, {{"x", std::string(3000, 'a')}});
-  EXPECT_EQ(said, message("template: line 1: the template takes more than ", 20000 + 10 * loops.size() + 100 * 3008,
-                          " steps for 3008 bytes; its loops or values grow faster than the conversation; take another ",
+  EXPECT_EQ(said, message("template: line 1: the template takes more than ", 20000 + 10 * loops.size() + 100 * 3004,
+                          " steps for 3004 bytes; its loops or values grow faster than the conversation; take another ",
                           "one, such as --chat-template chatml"));
   // Each of these spends steps for its own work, and not for the number of expressions.
   for (const std::string work : {"(x * 9)[::2]",
                                  "[x, x, x, x] == [y, y, y, y] and x == y and x == y and x == y",
                                  "x | list",
                                  "x.split('a')",
-                                 "x.find('a' * 2999 ~ 'b')",
+                                 "x.find('a' * 999 ~ 'b')",
                                  "x.strip(x)",
                                  "x.replace('a', 'bb')",
                                  "x | tojson",
@@ -251,13 +251,13 @@ TEST(ChatTemplate, StepsAreInProportionToTheConversation) {
                                  "(x ~ y)",
                                  "x | indent",
                                  "x.upper()",
-                                 "[1] * 3000",
+                                 "[1] * 1000",
                                  "{x ~ 1: 1}[x ~ 2]",
                                  "(x | list) | map('upper') | join",
                                  "x is lower",
                                  "x.startswith(y)"}) {
     const std::string text = "{% for a in range(4000) %}{% if " + work + " %}{% endif %}{% endfor %}";
-    const Json variables = {{"x", std::string(3000, 'a')}, {"y", std::string(3000, 'a')}};
+    const Json variables = {{"x", std::string(1000, 'a')}, {"y", std::string(1000, 'a')}};
     EXPECT_NE(refusal(text, variables).find("the template takes more than"), std::string::npos) << work;
   }
 }

@@ -62,6 +62,45 @@ TEST(Chat, WithoutGenerationBlocksAnAnswerIsWhatItsTurnAdds) {
   EXPECT_EQ(decoded(folder.format(), two_turns).answers, "First answer.Second\nanswer.");
 }
 
+/// A conversation of so many answers, without questions.
+std::string answers(int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += R"(,{"role":"assistant","content":"a"})";
+  return R"({"messages":[)" + text.substr(1) + "]}";
+}
+
+TEST(Chat, WorkOverAllAnswersIsBounded) {
+  const Folder slow("{% for m in messages %}{% for a in range(100) %}{% endfor %}{{ m.content }}{% endfor %}");
+  EXPECT_EQ(decoded(slow.format(), answers(10)).answers, "aaaaaaaaaa");
+  EXPECT_INPUT_ERROR(slow.format().encode(answers(300), "chats.jsonl line 3"),
+                     "takes more than 5300000 steps to write 300 messages up to each answer; split the conversation");
+  // A word whose tokens depend on its end, so that each answer's end is looked for from the beginning.
+  const Folder one_word("{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}");
+  std::string vocabulary = R"("a":0,"<|endoftext|>":1)", merges;
+  for (int power = 0; power < 11; ++power) {
+    const std::string half(std::size_t{1} << power, 'a');
+    vocabulary += message(",\"", half, half, "\":", power + 2);
+    merges += message(power == 0 ? "" : ",", "\"", half, " ", half, "\"");
+  }
+  one_word.write("tokenizer.json",
+                 R"({"model":{"type":"BPE","vocab":{)" + vocabulary + R"(},"merges":[)" + merges + "]}}");
+  EXPECT_EQ(one_word.format().encode(answers(900), "a").ids.size(), 4u);  // 512 + 256 + 128 + 4
+  EXPECT_INPUT_ERROR(one_word.format().encode(answers(2100), "a"),
+                     "a conversation of 2100 bytes is encoded more than 1000 times to find its answers' tokens");
+}
+
+TEST(Chat, ARowOfManyKeysIsReadAndARepeatedOneRefused) {
+  const Folder folder("{% for m in messages %}{{ m.content }}{{ k99999 }}{% endfor %}");
+  std::string keys = "\"k0\":0";
+  for (int i = 1; i < 100'000; ++i) keys += message(",\"k", i, "\":", i);
+  const auto row = [&](const std::string& more) {
+    return R"({"messages":[{"role":"assistant","content":"a"}],"chat_template_kwargs":{)" + keys + more + "}}";
+  };
+  EXPECT_EQ(decoded(folder.format(), row("")).answers, "a99999");
+  EXPECT_INPUT_ERROR(folder.format().encode(row(R"(,"k7":1)"), "chats.jsonl line 3"),
+                     "chats.jsonl line 3: the key \"k7\" stands twice in one object");
+}
+
 TEST(Chat, ATemplateThatRewritesEarlierTurnsIsRefused) {
   const Folder folder(
       "{% for m in messages %}[{{ m.role }}]{% if not loop.last %}{{ m.content.split('</think>')[-1] }}{% else %}"

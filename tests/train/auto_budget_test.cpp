@@ -9,10 +9,10 @@ namespace fsdp::train {
 namespace {
 
 /// 1000 bytes untiled, 600 in the smallest budget; 200 less with --recompute.
-std::int64_t peak(const tiling::RunTime& tiling, bool recomputes) {
+const auto peak = [](const tiling::RunTime& tiling, bool recomputes) -> std::int64_t {
   const std::int64_t tiled = tiling == tiling::RunTime{} ? 1000 : 600;
   return recomputes ? tiled - 200 : tiled;
-}
+};
 
 TEST(LargestBudget, IsTheMemoryWhereTheUntiledStepFits) {
   EXPECT_EQ(largest_budget(1000, false, peak), 1000);

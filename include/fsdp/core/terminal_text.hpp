@@ -16,8 +16,8 @@
 namespace fsdp {
 
 /// Returns the text with escapes for all that acts on a terminal or deceives its reader: control characters other than
-/// newline and tab (\x1b, \x7f, \u0085), marks of direction and of lines (\u202e, \u2028), bytes that are not UTF-8
-/// (\xff).
+/// newline and tab (`\x1b`, `\x7f`, `\u0085`), marks of direction and of lines (`\u202e`, `\u2028`), bytes that are not
+/// UTF-8 (`\xff`).
 std::string printable(std::string_view text);
 
 /// Returns a text to quote in a message: its first `most` bytes, printable in one line, and its length if it has more.

@@ -75,7 +75,8 @@ class Corpus {
   std::int64_t skipped_binary() const { return left_out_.binary(); }  ///< number of files that are not text
   /// All files and names that were left out.
   const LeftOut& left_out() const { return left_out_; }
-  std::int64_t replaced_bytes() const { return replaced_bytes_; }  ///< that became U+FFFD when tokens were made
+  /// "left out: ..., 3 bytes that are not UTF-8 were read as U+FFFD"; empty if neither happened.
+  std::string losses() const;
   /// All files, in the order of their tokens.
   std::span<const CorpusFile> files() const { return files_; }
 
@@ -96,7 +97,7 @@ class Corpus {
   std::int64_t size_ = 0;
   TokenLayout layout_ = {};
   LeftOut left_out_;
-  std::int64_t replaced_bytes_ = 0;
+  std::int64_t replaced_bytes_ = 0;  // when tokens were made
 };
 
 }  // namespace fsdp::data

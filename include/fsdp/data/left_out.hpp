@@ -23,6 +23,7 @@ class LeftOut {
   /// Adds files that were not text when tokens were made of a folder.
   void add_earlier(std::int64_t files);
 
+  /// Returns whether nothing was left out.
   bool empty() const { return reasons_.empty(); }
   std::int64_t binary() const;  ///< number of files that are not text
   /// "left out: hidden 1 (data/.git), binary 2 (data/a.bin, ...)"; empty if nothing was left out.

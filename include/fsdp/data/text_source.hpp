@@ -70,6 +70,7 @@ class TextSource {
   /// InputError.
   std::string identity() const;
   std::int64_t skipped_binary() const;  ///< number of files that are not text
+  std::string losses() const;           ///< what was left out or replaced, a part of text(); may be empty
 
  private:
   struct Part {

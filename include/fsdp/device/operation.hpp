@@ -37,6 +37,7 @@
 
 #include <fsdp/core/dtype.hpp>
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/has_member.hpp>
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/memory.hpp>
 
@@ -139,10 +140,17 @@ concept HasCost = requires(const Op op) {
   { op.cost() } -> std::same_as<Cost>;
 };
 
+FSDP_HAS_MEMBER(check)
+
 /// Found by argument-dependent lookup: beside the stream or the operation.
 template <class Stream, class Op>
 concept TakesScratch = requires(const Stream& stream, const Op& op) {
   { scratch(stream, op) } -> std::same_as<std::int64_t>;
+};
+/// Whether a `scratch` that is there is the one that TakesScratch asks for.
+template <class Stream, class Op>
+concept NoOtherScratch = TakesScratch<Stream, Op> || !requires(const Stream& stream, const Op& op) {
+  scratch(stream, op);
 };
 template <class Stream, class Op>
 concept RunsInScratch = TakesScratch<Stream, Op> && requires(Stream& stream, const Op& op) {
@@ -190,6 +198,9 @@ consteval bool check_operation() {
   static_assert(detail::HasCost<Op>,
                 "fsdp: an operation lacks cost() const, which dry runs and reports count; return a device::Cost of its "
                 "bytes and FLOPs");
+  static_assert(
+      !detail::has_check<Op>() || requires(const Op op) { op.check(); },
+      "fsdp: an operation has a check that is no void check() const, so that wrong arguments would reach its kernel");
   return Operation<Op>;
 }
 
@@ -232,6 +243,8 @@ struct Enqueue {
 template <class Stream, class Op>
 void Enqueue::operator()(Stream& stream, const Op& op) const {
   static_assert(check_operation<Op>());
+  static_assert(NoOtherScratch<Stream, Op>,
+                "fsdp: an operation's scratch(stream, op) returns no std::int64_t, the bytes that its kernel needs");
   static_assert(RunsInScratch<Stream, Op> || RunsWithout<Stream, Op>,
                 "fsdp: a device lacks an operation; the compiler names both (Stream, Op) beside this line. Write "
                 "run(stream, op) for it in the namespace of either, or run(stream, op, scratch) where "

@@ -27,6 +27,7 @@
 #include <fsdp/nn/batch.hpp>
 #include <fsdp/nn/module.hpp>
 #include <fsdp/nn/one_of.hpp>
+#include <fsdp/nn/optional_parts.hpp>
 
 namespace fsdp {
 
@@ -92,7 +93,8 @@ concept Model = ModelUnits<M> && ModelConfig<typename M::Config> && nn::Batch<ty
   { model.config() } -> std::same_as<const typename M::Config&>;
   { model.units() } -> std::same_as<const Units&>;
   model.validate(batch, number);  // throws InputError unless it can use the batch of this sequence length
-  { model.unread_batch(number, number) } -> std::same_as<typename M::Batch>;  // sequences, length: for dry runs
+  // Sequences, length: for dry runs. With all that decides about memory at its largest; see nn::for_each_load.
+  { model.unread_batch(number, number) } -> std::same_as<typename M::Batch>;
   { model.flops(number, number) } -> std::same_as<double>;  // of a step's tokens, and their documents' squares
 };
 

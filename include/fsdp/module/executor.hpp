@@ -31,6 +31,7 @@
 #include <fsdp/nn/batch.hpp>
 #include <fsdp/nn/module.hpp>
 #include <fsdp/nn/one_of.hpp>
+#include <fsdp/nn/optional_parts.hpp>
 #include <fsdp/sharding/schedule.hpp>
 
 namespace fsdp {

@@ -12,6 +12,7 @@
 #include <fsdp/device/offload.hpp>
 #include <fsdp/nn/module.hpp>
 #include <fsdp/precision/policies.hpp>
+#include <fsdp/sharding/check_strategy.hpp>
 #include <fsdp/sharding/strategies.hpp>
 #include <tiling/policies.hpp>
 

@@ -44,7 +44,8 @@ namespace fsdp::nn {
 /// what a captured step depends on besides values, such as which rows have a target; only a step with equal patterns
 /// can be replayed.
 ///
-/// A batch may carry more, which a step's memory must not depend on unless its plan knows (`for_each_load`). Optional:
+/// A batch may carry more. Dry runs plan with and without `documents` and `noise` (for_each_load); if another member
+/// decides about memory, the model's unread_batch returns the batch that takes the most. Optional:
 /// - `documents`, a device::CumulativeLengths, splits the sequences further;
 /// - `noise`, a Noise for training passes, and `set_noise(key, first)`, which sets it for the batch whose first
 ///   sequence has this number;

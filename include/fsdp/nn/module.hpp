@@ -18,7 +18,6 @@
 #include <utility>
 #include <vector>
 
-#include <fsdp/core/has_member.hpp>
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/device/documents.hpp>
 #include <fsdp/device/memory.hpp>
@@ -132,8 +131,8 @@ struct Noise {
 /// What a module may use while it computes: memory, a stream, the tiling, the micro-batch's shape. Tensors are [tokens,
 /// ...].
 ///
-/// What a module allocates follows from its own values, `tokens()`, `training` and whether `positions` are empty. It
-/// must not follow from `documents` or `noise`, which come with each micro-batch.
+/// What a module allocates follows from its own values, `tokens()`, `training` and whether `positions` are empty. A dry
+/// run also plans for a batch with noise and documents (nn::for_each_load), but not for how many documents there are.
 template <class L>
 struct Context {
   typename L::Arena& arena;
@@ -295,52 +294,5 @@ concept GeneratingHead = requires(const M module, Context<L>& context, const typ
   module.logits(context, weights, x, logits);
   { module.logits_columns() } -> std::same_as<std::int64_t>;
 };
-
-namespace detail {
-
-FSDP_HAS_MEMBER(logits)
-FSDP_HAS_MEMBER(logits_columns)
-
-/// Whether a module has no `plan`, or the one that a dry run shows. A wrapper's may be constrained away.
-template <class M, class L>
-concept PlansOrNot = !requires {
-  &M::plan;
-}
-|| requires(const M module, Context<L>& context) {
-  { module.plan(context) } -> std::same_as<tiling::TilePlan>;
-};
-
-/// Whether a block has neither part of a cache, or both.
-template <class M, class L>
-concept CachesOrNot = (
-                          !requires { &M::cache_columns; } && !requires { &M::extend; }) ||
-                      CachingBlock<M, L>;
-
-}  // namespace detail
-
-/// Checks that the optional members that a block has are of their types.
-template <class M, class L>
-consteval bool check_block_parts() {
-  static_assert(detail::PlansOrNot<M, L>,
-                "fsdp: a block has a plan that is no tiling::TilePlan plan(nn::Context<L>&) const");
-  static_assert(detail::CachesOrNot<M, L>,
-                "fsdp: a block has cache_columns or extend, and not both as a KV cache needs them: std::int64_t "
-                "cache_columns() const, and extend(context, shared, weights, cache, x, y) const; see CachingBlock in "
-                "nn/module.hpp");
-  return true;
-}
-
-/// Checks that the optional members that a model's last unit has are of their types.
-template <class M, class L>
-consteval bool check_head_parts() {
-  static_assert(detail::PlansOrNot<M, L>,
-                "fsdp: a head has a plan that is no tiling::TilePlan plan(nn::Context<L>&) const");
-  static_assert(
-      (!detail::has_logits<M>() && !detail::has_logits_columns<M>()) || GeneratingHead<M, L>,
-      "fsdp: a head has logits or logits_columns, and not both as a model needs them to generate: "
-      "logits(context, weights, x, out) const, and std::int64_t logits_columns() const; see GeneratingHead in "
-      "nn/module.hpp");
-  return true;
-}
 
 }  // namespace fsdp::nn

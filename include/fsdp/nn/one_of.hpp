@@ -86,12 +86,6 @@ inline constexpr bool all_kinds_are_blocks = BlockModule<Block, L>;
 template <class... Kinds, class L>
 inline constexpr bool all_kinds_are_blocks<OneOf<Kinds...>, L> = (... && BlockModule<Kinds, L>);
 
-/// Checks that the optional members that the kinds have are of their types.
-template <class Block, class L>
-inline constexpr bool parts_of_all_kinds = check_block_parts<Block, L>();
-template <class... Kinds, class L>
-inline constexpr bool parts_of_all_kinds<OneOf<Kinds...>, L> = (... && check_block_parts<Kinds, L>());
-
 /// Whether every kind can continue sequences.
 template <class Block, class L>
 inline constexpr bool all_kinds_cache = CachingBlock<Block, L>;

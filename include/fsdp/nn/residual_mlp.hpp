@@ -51,8 +51,7 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
 
   tiling::TilePlan plan(Context<L>& context) const {
     const ResidualMlp<Dry<L>> same{{}, hidden, intermediate, eps, repeats, paths};
-    return settled_plan(context,
-                        Tile::problem(context.tokens(), hidden, intermediate, paths, hidden, repeats),
+    return settled_plan(context, Tile::problem(context.tokens(), hidden, intermediate, paths, hidden, repeats),
                         [&](const tiling::TilePlan& plan) { return dry_peak(context, same, plan); });
   }
 

@@ -35,7 +35,8 @@ struct SwiGluPaths {
   /// Columns per token that the paths add to a tile's backward.
   std::int64_t columns() const { return 2 * (in.columns() + down.columns()); }
   /// Adds what dropout takes in training: a copy of x [t, H] beside gate and up, and one of h [t, I] or of its block
-  /// beside down. They are never alive together, so that the larger one counts.
+  /// beside down. They are never alive together: the larger one counts, but in blocks of columns both do, since a
+  /// block may be the narrower one.
   void add_dropout(tiling::Problem& problem, std::int64_t hidden, std::int64_t size) const {
     const std::int64_t of_h = down.drops() ? problem.columns : 0, of_x = in.drops() ? hidden : 0;
     if (down.drops()) problem.tile_bytes_per_token_column += size;

@@ -16,7 +16,6 @@
 #include <fsdp/buffer/distributed_buffer.hpp>
 #include <fsdp/buffer/layout.hpp>
 #include <fsdp/core/error.hpp>
-#include <fsdp/core/has_member.hpp>
 #include <fsdp/core/joined.hpp>
 #include <fsdp/core/policy_text.hpp>
 #include <fsdp/sharding/rules.hpp>
@@ -261,88 +260,5 @@ inline constexpr bool offloads_optimizer_of = false;
 template <class S>
 requires requires { S::offloads_optimizer; }
 inline constexpr bool offloads_optimizer_of<S> = S::offloads_optimizer;
-
-namespace detail {
-
-FSDP_HAS_MEMBER(mesh_axes)
-FSDP_HAS_MEMBER(Across)
-FSDP_HAS_MEMBER(offloads_optimizer)
-FSDP_HAS_MEMBER(layout)
-FSDP_HAS_MEMBER(keeps_tensors_whole)
-
-/// Whether the optional members that a strategy and its Layout have are of their types.
-template <class S>
-consteval bool check_optional_parts() {
-  static_assert(
-      !has_mesh_axes<S>() || requires { requires S::mesh_axes == 1 || S::mesh_axes == 2; },
-      "fsdp: a sharding strategy has a mesh_axes that is no static constexpr int of 1 or 2");
-  static_assert(
-      !has_Across<S>() || requires { requires buffer::Placement<typename S::Across>; },
-      "fsdp: a sharding strategy has an Across that is no placement; take fsdp::buffer::Shard or Replicate");
-  static_assert(
-      !has_offloads_optimizer<S>() || requires { typename std::bool_constant<S::offloads_optimizer>; },
-      "fsdp: a sharding strategy has an offloads_optimizer that is no static constexpr bool");
-  static_assert(
-      !requires { &S::schedule; } || sharding::GivesSchedule<S>,
-      "fsdp: a sharding strategy has a schedule that is no fsdp::sharding::Schedule schedule(const "
-      "fsdp::sharding::Problem&) const, so that its rules would be used instead");
-  static_assert(
-      !requires { &S::facts; } || sharding::GivesFacts<S>,
-      "fsdp: a sharding strategy has a facts that is no fsdp::sharding::Facts facts() const, so that its rules' would "
-      "be used instead");
-  if constexpr (requires { typename S::Layout; }) {
-    using Layout = typename S::Layout;
-    static_assert(
-        !has_layout<S>() ||
-            requires(const S strategy) {
-              { strategy.layout() } -> std::same_as<Layout>;
-            },
-        "fsdp: a sharding strategy has a layout that is no Layout layout() const, so that Layout{} would be used "
-        "instead");
-    static_assert(has_layout<S>() || std::default_initializable<Layout>,
-                  "fsdp: a sharding strategy's Layout has no default constructor, so that its numbers are not known; "
-                  "give the strategy Layout layout() const");
-    static_assert(
-        !has_keeps_tensors_whole<Layout>() || requires { typename std::bool_constant<Layout::keeps_tensors_whole>; },
-        "fsdp: a layout policy has a keeps_tensors_whole that is no static constexpr bool");
-  }
-  return true;
-}
-
-}  // namespace detail
-
-/// Says in words what a type lacks to be a sharding strategy.
-template <class S>
-consteval bool check_sharding() {
-  static_assert(
-      requires { typename S::AtRest; },
-      "fsdp: a sharding strategy lacks the type AtRest (the placement of weights between steps); add "
-      "'using AtRest = fsdp::buffer::Shard;' or Replicate");
-  static_assert(
-      requires { typename S::Layout; },
-      "fsdp: a sharding strategy lacks the type Layout; add 'using Layout = fsdp::buffer::PerParameter;' or Flat");
-  static_assert(
-      requires { requires buffer::LayoutPolicy<typename S::Layout>; },
-      "fsdp: a sharding strategy's Layout is no layout policy; it needs a name and std::vector<Layout> build(groups, "
-      "parts) const, which lays out all groups of a model; see fsdp/buffer/layout.hpp");
-  static_assert(sharding::GivesRules<S> || sharding::GivesSchedule<S>,
-                "fsdp: a sharding strategy has neither fsdp::sharding::Rules rules() const, from which a schedule "
-                "follows, nor a fsdp::sharding::Schedule schedule(const fsdp::sharding::Problem&) const of its own; "
-                "add one of them, see fsdp/sharding/strategies.hpp");
-  static_assert(!sharding::GivesSchedule<S> || sharding::GivesRules<S> || sharding::GivesFacts<S>,
-                "fsdp: a sharding strategy that brings its own schedule lacks fsdp::sharding::Facts facts() const, "
-                "what crosses axes, is kept after forward or persists; add it, 'return {};' where nothing does");
-  static_assert(
-      mesh_axes_of<S> == 1 ||
-          requires(const S strategy) {
-            { strategy.ranks_per_group() } -> std::convertible_to<int>;
-          },
-      "fsdp: a sharding strategy on a mesh of two axes lacks int ranks_per_group() const, the ranks of its inner axis");
-  static_assert(std::copyable<S>, "fsdp: a sharding strategy is copied to every rank; make it copyable");
-  if constexpr (requires { typename S::AtRest; })
-    static_assert(buffer::Placement<typename S::AtRest>,
-                  "fsdp: a sharding strategy's AtRest is no placement; take fsdp::buffer::Shard or Replicate");
-  return detail::check_optional_parts<S>() && ShardingStrategy<S>;
-}
 
 }  // namespace fsdp

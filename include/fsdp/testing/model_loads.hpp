@@ -37,6 +37,7 @@ struct Load {
   Counting targets = Counting::every;
   std::int64_t sequences = 0;  ///< in each micro-batch
 
+  /// Returns the load as text, for messages.
   std::string in_words() const {
     constexpr std::string_view counting[] = {"every target counts", "some targets count", "no target counts"};
     return message(sequences, sequences == 1 ? " sequence" : " sequences", ", ", noise ? "with" : "without", " noise, ",
@@ -47,6 +48,7 @@ struct Load {
 namespace detail {
 
 template <class T>
+requires std::is_arithmetic_v<T>
 void element_of(Tensor<const T>);
 /// A batch whose targets are numbers, of which a negative or NaN one does not count.
 template <class Batch>
@@ -63,7 +65,7 @@ constexpr T ignored_target() {
     return T(-1);
 }
 
-/// Cuts a tensor of all sequences' rows, if the batch has it, to the first sequences.
+/// Cuts a tensor with rows of `of` sequences to those of the first `sequences`.
 template <class T>
 void keep_first(Tensor<T>& rows, std::int64_t sequences, std::int64_t of) {
   rows = rows.slice(0, rows.shape()[0] / of * sequences);
@@ -80,13 +82,14 @@ class LoadedBatches {
     for (Batch& batch : batches_) {
       if (load.sequences < batch.sequences) cut(batch);
       mark_targets(batch);
-      if (load.documents) pack_documents(batch);
-      if (load.noise) add_noise(batch);
+      pack_documents(batch);
+      add_noise(batch);
     }
   }
   LoadedBatches(const LoadedBatches&) = delete;
   LoadedBatches& operator=(const LoadedBatches&) = delete;
 
+  /// Returns the micro-batches.
   const std::vector<Batch>& batches() const { return batches_; }
 
   /// Whether batches of this type can carry the load: they have the members for it, they count the targets that are
@@ -137,20 +140,20 @@ class LoadedBatches {
     }
   }
   void pack_documents(Batch& batch) {
-    if constexpr (nn::detail::has_documents<Batch>()) {
-      const std::int64_t tokens = batch.targets.numel();
+    if constexpr (nn::detail::has_documents<Batch>() && requires { batch.targets.shape()[0]; }) {
+      const std::int64_t tokens = batch.targets.shape()[0];
       auto& lengths = lengths_.emplace_back();
-      for (std::int64_t token = 0; token <= tokens; ++token) lengths.push_back(token);
+      for (std::int64_t token = 0; load_.documents && token <= tokens; ++token) lengths.push_back(token);
       batch.documents = lengths;
     } else {
-      possible_ = false;
+      possible_ = possible_ && !load_.documents;
     }
   }
   void add_noise(Batch& batch) {
     if constexpr (nn::detail::has_set_noise<Batch>())
-      batch.set_noise(5, 7);
+      batch.set_noise(load_.noise ? 5 : 0, 7);
     else
-      possible_ = false;
+      possible_ = possible_ && !load_.noise;
   }
 
   Load load_;

@@ -225,6 +225,8 @@ int evaluate(const EvalOptions& options, const ShardingOf<Model>& sharding, cons
         read_on_all_ranks(communicator, limit, "--data", [&] { return text_of(options, data.names(), 0, vocabulary); });
     agree_on_opened(communicator, read_on_all_ranks(communicator, limit, "--data",
                                                     [&] { return message("data = ", source.identity(), "\n"); }));
+    if (const std::string losses = source.losses(); communicator.rank() == 0 && !losses.empty())
+      print_sentence("data: " + losses);
     const std::int64_t sequences = std::max<std::int64_t>(1, options.batch_size / communicator.size());
     Evaluation<Model> evaluation(communicator, model,
                                  {.sequences = sequences,
@@ -239,7 +241,7 @@ int evaluate(const EvalOptions& options, const ShardingOf<Model>& sharding, cons
         [](std::int64_t, std::int64_t) {});
     require<InputError>(std::isfinite(mean.loss), "the mean loss is ", std::abs(mean.loss),
                         "; look at the weights of --model ", options.model);
-    if (communicator.rank() == 0) std::printf("%s\n", report::mean_loss_json(mean.loss, mean.tokens).c_str());
+    if (communicator.rank() == 0) print_text(stdout, report::mean_loss_json(mean.loss, mean.tokens) + "\n");
   });
 }
 

@@ -106,8 +106,7 @@ std::optional<Value> repeated(const Value& a, const Value& b) {
     std::vector<Value> items;
     std::size_t n = times(list->extent.weight, count);
     spend(n * (list->items.size() + 1));
-    for (; n > 0; --n)
-      items.insert(items.end(), list->items.begin(), list->items.end());
+    for (; n > 0; --n) items.insert(items.end(), list->items.begin(), list->items.end());
     return Value::list(std::move(items), list->tuple);
   }
   return std::nullopt;

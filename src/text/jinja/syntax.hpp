@@ -87,6 +87,9 @@ struct Expression {
       node;
 };
 
+/// Returns the depth of an expression, by that of its parts.
+int depth_of(const Expression& expression);
+
 struct Statement;
 using Body = std::vector<Statement>;
 

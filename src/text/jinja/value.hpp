@@ -77,7 +77,7 @@ struct List {
 
 /// A dict, with keys in the order of insertion, as in Python.
 struct Dict {
-  std::vector<std::pair<Value, Value>> items = {};
+  std::vector<std::pair<Value, Value>> items;
   Extent extent = {};
   Held held = {};
 

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Checks of the optional members of a model's units: one of the right name and the wrong type is an error in words.
+///
+/// Those of a batch are in nn/batch.hpp.
+#pragma once
+
+#include <concepts>
+
+#include <fsdp/core/has_member.hpp>
+#include <fsdp/nn/module.hpp>
+#include <fsdp/nn/one_of.hpp>
+
+namespace fsdp::nn {
+
+namespace detail {
+
+FSDP_HAS_MEMBER(logits)
+FSDP_HAS_MEMBER(logits_columns)
+
+/// Whether a module has no `plan`, or the one that a dry run shows. A wrapper's may be constrained away.
+template <class M, class L>
+concept PlansOrNot = !requires {
+  &M::plan;
+}
+|| requires(const M module, Context<L>& context) {
+  { module.plan(context) } -> std::same_as<tiling::TilePlan>;
+};
+
+/// Whether a block has neither part of a cache, or both.
+template <class M, class L>
+concept CachesOrNot = (
+                          !requires { &M::cache_columns; } && !requires { &M::extend; }) ||
+                      CachingBlock<M, L>;
+
+}  // namespace detail
+
+/// Checks that the optional members that a block has are of their types.
+template <class M, class L>
+consteval bool check_block_parts() {
+  static_assert(detail::PlansOrNot<M, L>,
+                "fsdp: a block has a plan that is no tiling::TilePlan plan(nn::Context<L>&) const");
+  static_assert(detail::CachesOrNot<M, L>,
+                "fsdp: a block has cache_columns or extend, and not both as a KV cache needs them: std::int64_t "
+                "cache_columns() const, and extend(context, shared, weights, cache, x, y) const; see CachingBlock in "
+                "nn/module.hpp");
+  return true;
+}
+
+/// Checks that the optional members that a model's last unit has are of their types.
+template <class M, class L>
+consteval bool check_head_parts() {
+  static_assert(detail::PlansOrNot<M, L>,
+                "fsdp: a head has a plan that is no tiling::TilePlan plan(nn::Context<L>&) const");
+  static_assert(
+      (!detail::has_logits<M>() && !detail::has_logits_columns<M>()) || GeneratingHead<M, L>,
+      "fsdp: a head has logits or logits_columns, and not both as a model needs them to generate: "
+      "logits(context, weights, x, out) const, and std::int64_t logits_columns() const; see GeneratingHead in "
+      "nn/module.hpp");
+  return true;
+}
+
+/// Checks that the optional members that the kinds have are of their types.
+template <class Block, class L>
+inline constexpr bool parts_of_all_kinds = check_block_parts<Block, L>();
+template <class... Kinds, class L>
+inline constexpr bool parts_of_all_kinds<OneOf<Kinds...>, L> = (... && check_block_parts<Kinds, L>());
+
+}  // namespace fsdp::nn
