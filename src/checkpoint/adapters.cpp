@@ -3,17 +3,18 @@
 
 #include <algorithm>
 #include <iterator>
-#include <system_error>
 #include <utility>
 
 #include <fsdp/checkpoint/model_files.hpp>
 #include <fsdp/core/error.hpp>
 
+#include "adapter_weights.hpp"
+
 namespace fsdp::checkpoint {
 namespace {
 
 constexpr std::string_view peft_prefix = "base_model.model.";
-constexpr std::string_view a_suffix = ".lora_A.weight", weight_suffix = ".weight";
+constexpr std::string_view weight_suffix = ".weight";
 
 std::vector<NamedShape> renamed(std::vector<NamedShape> parameters) {
   for (NamedShape& parameter : parameters) parameter.name = peft_name(parameter.name);
@@ -32,13 +33,7 @@ std::vector<NamedShape> only(std::span<const NamedShape> parameters, bool adapte
 }
 
 AdapterFiles AdapterFiles::open(const std::filesystem::path& folder, std::span<const NamedShape> parameters) {
-  std::error_code error;
-  for (const char* const other : {"adapter_model.bin", "adapter_model.pt", "adapters.safetensors"})
-    require<InputError>(std::filesystem::exists(folder / adapter_weights_name, error) ||
-                            !std::filesystem::exists(folder / other, error),
-                        folder.string(), ": holds ", other, ", which is not read, and no ", adapter_weights_name,
-                        "; save the adapters with PEFT's save_pretrained, which writes that");
-  WeightFiles files(SafetensorsFile(folder / adapter_weights_name));
+  WeightFiles files(open_adapter_weights(folder));
   try {
     check_tensors(files, renamed(only(parameters, true)));
   } catch (const InputError& error) {
@@ -50,6 +45,10 @@ AdapterFiles AdapterFiles::open(const std::filesystem::path& folder, std::span<c
 
 void AdapterFiles::read_range(std::string_view name, std::int64_t begin, std::int64_t count, float* out) const {
   files_.read_range(peft_name(name), begin, count, out);
+}
+
+void AdapterFiles::read_finite(std::string_view name, std::int64_t begin, std::int64_t count, float* out) const {
+  files_.read_finite(peft_name(name), begin, count, out);
 }
 
 std::string adapter_config(const LoraConfig& lora, std::span<const NamedShape> parameters) {

@@ -116,6 +116,7 @@ std::string config_of(const std::filesystem::path& folder, DType dtype) {
 struct Content {
   std::vector<NamedShape> tensors;
   std::function<void(std::size_t i, std::int64_t begin, std::int64_t count, float* out)> read;
+  std::function<std::string(std::size_t i, std::int64_t at)> cause;  ///< says what is not finite in an element
 
   std::int64_t bytes(DType dtype) const {
     std::int64_t sum = 0;
@@ -126,7 +127,7 @@ struct Content {
 
 /// Writes the file's tensors, which are those of the content starting at index `first`. Throws InputError for a value
 /// that is not finite, which a merge of finite values can give, too.
-void write_tensors(const Content& content, const std::filesystem::path& from, std::size_t first, SharedFile& file,
+void write_tensors(const Content& content, std::size_t first, SharedFile& file,
                    const std::function<void(std::int64_t)>& written) {
   std::vector<float> piece;
   for (std::size_t i = 0; i < file.plan().tensors.size(); ++i) {
@@ -135,8 +136,7 @@ void write_tensors(const Content& content, const std::filesystem::path& from, st
       piece.resize(static_cast<std::size_t>(std::min(piece_elements, elements - begin)));
       content.read(first + i, begin, std::ssize(piece), piece.data());
       if (const std::int64_t bad = first_not_finite(piece); bad >= 0)
-        throw InputError(message("export: ", content.tensors[first + i].name, "[", begin + bad, "] of ", from.string(),
-                                 " is ", piece[static_cast<std::size_t>(bad)],
+        throw InputError(message("export: ", content.cause(first + i, begin + bad),
                                  ", which no model can use; nothing of the export is kept. Export sound weights, such "
                                  "as an earlier checkpoint's"));
       file.write_range(i, begin, piece);
@@ -148,19 +148,30 @@ void write_tensors(const Content& content, const std::filesystem::path& from, st
 
 /// Returns the content to export: only the adapters if there are any and not `merge`; else all weights, with the
 /// adapters merged into them.
-Content content_of(const ModelFiles& model, bool merge) {
-  if (model.listing.lora && !merge) {
+Content content_of(const ModelFiles& model, const std::filesystem::path& from, const ExportOptions& options) {
+  const std::string base = from.string(), adapter = options.adapter.empty() ? base : options.adapter.string();
+  if (model.listing.lora && !options.merge) {
     const std::vector<NamedShape> adapters = only(model.listing.parameters, true);
     std::vector<NamedShape> named = adapters;
     for (NamedShape& tensor : named) tensor.name = peft_name(tensor.name);
-    return {std::move(named), [&model, adapters](std::size_t i, std::int64_t begin, std::int64_t count, float* out) {
+    return {std::move(named),
+            [&model, adapters](std::size_t i, std::int64_t begin, std::int64_t count, float* out) {
               model.read_range(adapters[i].name, begin, count, out);
+            },
+            [&model, adapters, adapter](std::size_t i, std::int64_t at) {
+              float value = 0;
+              model.read_range(adapters[i].name, at, 1, &value);
+              return message(adapters[i].name, "[", at, "] of ", adapter, " is ", value);
             }};
   }
   const std::vector<NamedShape> tensors = only(model.listing.parameters, false);
-  return {tensors, [tensors, merged = std::make_shared<MergedWeights>(model)](std::size_t i, std::int64_t begin,
-                                                                              std::int64_t count, float* out) {
+  const auto merged = std::make_shared<MergedWeights>(model);
+  return {tensors,
+          [tensors, merged](std::size_t i, std::int64_t begin, std::int64_t count, float* out) {
             merged->read_range(tensors[i], begin, count, out);
+          },
+          [tensors, merged, base, adapter](std::size_t i, std::int64_t at) {
+            return merged->cause(tensors[i], at, base, adapter);
           }};
 }
 
@@ -205,7 +216,7 @@ void write_model(const ModelFiles& model, const Content& content, const SideFile
     const std::string name = adapters ? adapter_weights_name : file_name(i, files.size());
     for (const NamedShape& tensor : files[i]) map[tensor.name] = name;
     SharedFile file = SharedFile::create(folder / name, plan_file(files[i], {{"format", "pt"}}, options.dtype));
-    write_tensors(content, result.from, first, file, [&](std::int64_t bytes) {
+    write_tensors(content, first, file, [&](std::int64_t bytes) {
       done += bytes;
       if (progress) progress(done, result.bytes);
     });
@@ -239,7 +250,7 @@ Exported export_model(const ExportOptions& options, const ReadListing& read, con
   require<InputError>(!options.merge || model.listing.lora, "--merge: ", result.from.string(),
                       " has no adapters; leave it out, or give their folder by --adapter");
   const SideFiles side_files = side_files_of(result.from, options.files_from);
-  const Content content = content_of(model, options.merge);
+  const Content content = content_of(model, result.from, options);
   result.bytes = content.bytes(options.dtype);
   const std::optional<std::int64_t> left = bytes_left(options.to);
   require<InputError>(!left || result.bytes <= *left, options.to.string(), ": takes ", result.bytes,

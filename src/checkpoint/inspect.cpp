@@ -9,7 +9,6 @@
 #include <utility>
 
 #include <fsdp/core/error.hpp>
-#include <fsdp/core/finite.hpp>
 
 #include "manifest.hpp"
 #include "step_folders.hpp"
@@ -50,9 +49,7 @@ std::optional<std::string> not_finite(const SafetensorsFile& file, const TensorI
     } catch (const InputError& error) {
       return error.what();
     }
-    if (const std::int64_t bad = first_not_finite(values); bad >= 0)
-      return message(file.path().string(), ": ", tensor.name, "[", begin + bad, "] is ",
-                     values[static_cast<std::size_t>(bad)], "; no run can use it. Take the weights from elsewhere");
+    if (auto sentence = not_finite_in(file, tensor.name, begin, values)) return sentence;
     piece(count * (tensor.bytes / tensor.elements));
   }
   return std::nullopt;
@@ -84,8 +81,11 @@ std::vector<std::string> damage_in(const std::filesystem::path& folder, const Re
   return damage;
 }
 
-std::vector<std::string> not_finite_in(std::span<const SafetensorsFile> files, const ReadProgress& progress) {
-  const auto reads = [](const TensorInfo& tensor) { return is_weight_type(tensor.dtype) && tensor.elements > 0; };
+std::vector<std::string> not_finite_in(std::span<const SafetensorsFile> files, const ReadProgress& progress,
+                                       const std::function<bool(const std::string&)>& ignored) {
+  const auto reads = [&](const TensorInfo& tensor) {
+    return is_weight_type(tensor.dtype) && tensor.elements > 0 && !(ignored && ignored(tensor.name));
+  };
   std::int64_t done = 0, all = 0;
   for (const SafetensorsFile& file : files)
     for (const TensorInfo& tensor : file.tensors()) all += reads(tensor) ? tensor.bytes : 0;

@@ -2,8 +2,15 @@
 #include "merged.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <string_view>
+#include <utility>
+
+#include <fsdp/core/error.hpp>
+#include <fsdp/core/finite.hpp>
+
+#include "adapter_weights.hpp"
 
 namespace fsdp::checkpoint {
 
@@ -42,6 +49,20 @@ void MergedWeights::read_range(const NamedShape& tensor, std::int64_t begin, std
     }
     at += length;
   }
+}
+
+std::string MergedWeights::cause(const NamedShape& tensor, std::int64_t at, const std::string& base,
+                                 const std::string& adapter) {
+  float value = 0, merged = 0;
+  model_->read_range(tensor.name, at, 1, &value);
+  read_range(tensor, at, 1, &merged);
+  if (!std::isfinite(value) || rank_ == 0) return message(tensor.name, "[", at, "] of ", base, " is ", value);
+  const std::string module = tensor.name.substr(0, tensor.name.rfind('.'));
+  for (const auto& [values, suffix] : {std::pair(&a_, a_suffix), std::pair(&b_, b_suffix)})
+    if (const std::int64_t bad = first_not_finite(*values); bad >= 0)
+      return message(module, suffix, "[", bad, "] of ", adapter, " is ", (*values)[static_cast<std::size_t>(bad)]);
+  return message(tensor.name, "[", at, "] of ", base, " with the product of the adapters of ", adapter,
+                 ", all of which are finite, is ", merged);
 }
 
 }  // namespace fsdp::checkpoint

@@ -20,6 +20,10 @@ class MergedWeights {
   /// Reads elements [begin, begin + count) of a parameter that is not an adapter.
   void read_range(const NamedShape& tensor, std::int64_t begin, std::int64_t count, float* out);
 
+  /// Returns what makes an element infinite or NaN: the weight, a value of A or B, or else their sum. `base` and
+  /// `adapter` name the folders.
+  std::string cause(const NamedShape& tensor, std::int64_t at, const std::string& base, const std::string& adapter);
+
  private:
   void open(const NamedShape& tensor);
 

@@ -112,6 +112,13 @@ void ModelFiles::read_range(const std::string& name, std::int64_t begin, std::in
     weights.read_range(name, begin, count, out);
 }
 
+void ModelFiles::read_finite(const std::string& name, std::int64_t begin, std::int64_t count, float* out) const {
+  if (adapters && weights.find(name) == nullptr)
+    adapters->read_finite(name, begin, count, out);
+  else
+    weights.read_finite(name, begin, count, out);
+}
+
 std::string folder_identity(const std::filesystem::path& folder) {
   constexpr Looked weights{.whole = 1 << 20, .blocks = 4};  // only a sample, since every rank does this
   std::map<std::string, std::string> lines;

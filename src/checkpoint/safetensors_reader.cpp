@@ -15,8 +15,10 @@
 #include <fsdp/core/checked.hpp>
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/f16.hpp>
+#include <fsdp/core/finite.hpp>
 
 #include "../core/lfs_pointer.hpp"
+#include "../core/magics.hpp"
 #include "../models/strict_json.hpp"
 #include "file_sums.hpp"
 #include "posix.hpp"
@@ -108,6 +110,16 @@ void read_blocks(const FileDescriptor& file, const std::filesystem::path& path, 
   }
 }
 
+/// Throws InputError if a file's first bytes are those of another format.
+void require_no_other_format(const std::filesystem::path& path, std::string_view beginning) {
+  if (beginning.at(8) == '{') return;  // the length before it may be any bytes
+  require_no_lfs_pointer(path, beginning);
+  require_no_html(path, beginning);
+  const Magic* const magic = magic_of(beginning);
+  require<InputError>(magic == nullptr, path.string(), ": is ", magic == nullptr ? "" : magic->name,
+                      ", and no safetensors file; download the file again");
+}
+
 }  // namespace
 
 bool is_weight_type(std::string_view dtype) {
@@ -128,9 +140,9 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path path, std::shared_ptr<con
                       " bytes where manifest.json tells of ", sums_ == nullptr ? 0 : sums_->bytes,
                       sums_ != nullptr && size < sums_->bytes ? "; it was cut short" : "; it was changed");
 
-  std::string beginning(std::min<std::size_t>(static_cast<std::size_t>(size), lfs_pointer_start.size()), '\0');
+  std::string beginning(std::min<std::size_t>(static_cast<std::size_t>(size), 512), '\0');
   read_all(file_, path_, beginning.data(), beginning.size(), 0);
-  require_no_lfs_pointer(path_, beginning);
+  require_no_other_format(path_, beginning);
   std::uint64_t length = 0;
   read_checked(file_, path_, sums_.get(), &length, sizeof length, 0);
   require<InputError>(length <= static_cast<std::uint64_t>(most_header_bytes), file, ": a header of ", length,
@@ -223,6 +235,14 @@ void SafetensorsFile::read_range(const TensorInfo& tensor, std::int64_t begin, s
 
 void SafetensorsFile::read_range(const TensorInfo& tensor, std::int64_t begin, std::int64_t count, double* out) const {
   read_as(tensor, begin, count, out);
+}
+
+std::optional<std::string> not_finite_in(const SafetensorsFile& file, std::string_view tensor, std::int64_t begin,
+                                         std::span<const float> values) {
+  const std::int64_t bad = first_not_finite(values);
+  if (bad < 0) return std::nullopt;
+  return message(file.path().string(), ": ", tensor, "[", begin + bad, "] is ", values[static_cast<std::size_t>(bad)],
+                 "; no run can use it. Take the weights from elsewhere");
 }
 
 }  // namespace fsdp::checkpoint

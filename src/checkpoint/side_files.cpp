@@ -34,6 +34,8 @@ SideFiles read_side_files(const std::filesystem::path& folder, const Warn& warn)
     try {
       std::string content = read_small_file(path, most_side_bytes);
       if (listed) check_content(*manifest, path, content);
+      require<InputError>(path.extension() != ".json" || content.find_first_not_of(" \t\r\n") != std::string::npos,
+                          path.string(), ": is empty; download the file again");
       files.emplace(name, std::move(content));
     } catch (const InputError& unreadable) {
       if (!warn) throw;

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include <fsdp/checkpoint/adapters.hpp>
@@ -60,6 +61,12 @@ bool names_weights(const std::string& name) {
          (name.ends_with(".bin") && name.find("model") != name.npos);
 }
 
+/// Whether a name is one that browsers and downloaders give to what they have not finished.
+bool names_part(const std::string& name) {
+  static constexpr std::array endings = {".part", ".partial", ".incomplete", ".download", ".aria2"};
+  return std::ranges::any_of(endings, [&](const char* ending) { return name.ends_with(ending); });
+}
+
 /// Whether pointers to files of this name stand for something other than weights.
 bool names_text_or_picture(const std::string& name) {
   static constexpr std::array endings = {".json",  ".jsonl", ".txt",  ".md",      ".model", ".tiktoken",
@@ -95,7 +102,8 @@ std::optional<Form> form_of(const path& file, bool reads) {
   const std::string name = lower(file.filename().string());
   if (name.starts_with("adapter_model.")) return Form::adapters;
   if (name.ends_with(".safetensors")) return names_shard(name) ? Form::shard : Form::safetensors;
-  if (names_weights(name)) return Form::other;
+  if (name.ends_with(".crdownload")) return Form::part;  // a browser's, whose name may tell nothing else
+  if (names_weights(name)) return names_part(name) ? Form::part : Form::other;
   const bool bin = name.ends_with(".bin") && name != "training_args.bin";  // a pickle of options
   if (!reads || names_text_or_picture(name)) return std::nullopt;
   std::error_code error;
@@ -118,6 +126,11 @@ void look(const path& folder, const std::string& before, bool reads, std::vector
     }
   }
   require<InputError>(!error, folder.string(), ": cannot be listed: ", error.message());
+}
+
+/// Whether a folder is a checkpoint of a run, such as runs/a/step-00000100, or inside one.
+bool is_in_a_step(const path& folder) {
+  return std::ranges::any_of(folder, [](const path& part) { return part.string().starts_with("step-"); });
 }
 
 /// Adds what huggingface_hub has downloaded in part.
@@ -152,11 +165,16 @@ void require_no_unread_weights(const path& folder) {
   std::vector<path> folders;
   look(folder, "", true, found, folders);
   look_for_parts(folder, found);
-  if (found.empty()) {
-    std::vector<path> ignored;
-    for (const path& inner : folders)
-      if (!inner.filename().string().starts_with('.'))
-        look(inner, inner.filename().string() + "/", false, found, ignored);
+  constexpr int most_levels = 3;
+  for (int level = 1; found.empty() && level <= most_levels; ++level) {
+    std::vector<path> inside;
+    for (const path& inner : folders) {
+      const path relative = inner.lexically_relative(folder);
+      const bool hidden = inner.filename().string().starts_with('.');
+      if (!hidden && (level == 1 || !is_in_a_step(relative)))
+        look(inner, relative.string() + "/", false, found, inside);
+    }
+    folders = std::move(inside);
   }
   if (found.empty()) return;
   const Found& first = *std::ranges::min_element(found);

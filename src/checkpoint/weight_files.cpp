@@ -109,11 +109,21 @@ const TensorInfo* WeightFiles::find(std::string_view name) const {
   return found == file_of_.end() ? nullptr : files_[found->second].find(name);
 }
 
-void WeightFiles::read_range(std::string_view name, std::int64_t begin, std::int64_t count, float* out) const {
+const SafetensorsFile& WeightFiles::file_with(std::string_view name) const {
   const auto found = file_of_.find(name);
   require<InputError>(found != file_of_.end(), path_.string(), ": has no tensor \"", name, "\"");
-  const SafetensorsFile& file = files_[found->second];
+  return files_[found->second];
+}
+
+void WeightFiles::read_range(std::string_view name, std::int64_t begin, std::int64_t count, float* out) const {
+  const SafetensorsFile& file = file_with(name);
   file.read_range(file.at(name), begin, count, out);
+}
+
+void WeightFiles::read_finite(std::string_view name, std::int64_t begin, std::int64_t count, float* out) const {
+  read_range(name, begin, count, out);
+  const std::span values(out, static_cast<std::size_t>(count));
+  if (const auto sentence = not_finite_in(file_with(name), name, begin, values)) throw InputError(*sentence);
 }
 
 bool holds_weights(const std::filesystem::path& folder) {

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -23,6 +24,7 @@
 #include <fsdp/train/generation_config.hpp>
 #include <fsdp/train/tokenized_data.hpp>
 
+#include "checkpoint/adapter_weights.hpp"
 #include "cli/folders.hpp"
 #include "cli/listed.hpp"
 #include "core/require_folder.hpp"
@@ -164,7 +166,8 @@ class Inspection {
   void look_at_adapters() {
     const LoraConfig lora = LoraConfig::read(folder_);
     print(message("adapters  rank ", lora.rank, ", alpha ", lora.alpha, ", for ", lora.targets, "\n"));
-    const checkpoint::SafetensorsFile file(folder_ / checkpoint::adapter_weights_name);
+    const checkpoint::SafetensorsFile file = checkpoint::open_adapter_weights(folder_);
+    part([&] { checkpoint::check_adapters(file, lora); });
     look_at_values(std::span(&file, 1));
   }
 
@@ -184,22 +187,29 @@ class Inspection {
     part([&] {
       if (checkpoint::holds_weights(folder_))
         weights = checkpoint::WeightFiles::open(folder_, config ? checkpoint::Warn() : print_warning);
-      else
+      else if (holds("config.json"))
         print("weights   none: a run starts from random ones\n");
     });
     if (!weights) return;
     print(weights_text(*weights));
-    if (config) part([&] { checkpoint::open_model(folder_, read_listed, print_warning); });
-    part([&] { look_at_values(weights->files()); });
+    checkpoint::ModelListing listing;
+    if (config) part([&] { listing = checkpoint::open_model(folder_, read_listed, print_warning).listing; });
+    part([&] {
+      look_at_values(weights->files(), [&](const std::string& name) {  // a copy is not used either, but should be one
+        return listing.ignored && listing.ignored(name) && !(listing.copied && listing.copied(name));
+      });
+    });
   }
 
   /// Looks for values that are not finite.
-  void look_at_values(std::span<const checkpoint::SafetensorsFile> files) {
+  void look_at_values(std::span<const checkpoint::SafetensorsFile> files,
+                      const std::function<bool(const std::string&)>& ignored = {}) {
     if (quick_) return;
     std::vector<std::string> found;
     {
       report::ByteProgress progress("reading values");
-      found = checkpoint::not_finite_in(files, [&](std::int64_t done, std::int64_t all) { progress.show(done, all); });
+      found = checkpoint::not_finite_in(
+          files, [&](std::int64_t done, std::int64_t all) { progress.show(done, all); }, ignored);
     }
     for (const std::string& text : found) problem(text);
   }

@@ -92,19 +92,21 @@ std::string joined_by(bool nccl) {
 }
 
 /// Chooses the communicator: MPI if mpirun started this process and --comm is not given. Treats `self` as one thread.
-void settle_launch(cli::CommChoice& comm, train::LaunchOptions& launch, bool comm_is_given) {
+/// `plans`: whether the command only describes what a run would do, which any process may.
+void settle_launch(cli::CommChoice& comm, train::LaunchOptions& launch, bool comm_is_given, bool plans = false) {
   using Kind = cli::CommChoice::Kind;
   if (!comm_is_given && comm::launched_by_mpi()) comm.kind = Kind::mpi;
   const bool one_job = comm.kind == Kind::mpi || (comm.kind == Kind::nccl && comm::launched_by_torchrun());
-  if (!one_job) comm::require_one_process(message("--comm ", cli::name_of(comm)), joined_by(comm.kind == Kind::nccl));
+  if (!one_job && !plans)
+    comm::require_one_process(message("--comm ", cli::name_of(comm)), joined_by(comm.kind == Kind::nccl));
   if (comm.kind == Kind::self) comm = {.kind = Kind::threads, .ranks = 1};
   launch.ranks = comm.ranks;
 }
 
 /// Returns the command with its communicator and number of ranks settled.
 template <class Command>
-Command launched(Command command) {
-  settle_launch(command.stack.comm, command.options.launch, train::is_given(command.options, "comm"));
+Command launched(Command command, bool plans = false) {
+  settle_launch(command.stack.comm, command.options.launch, train::is_given(command.options, "comm"), plans);
   return command;
 }
 
@@ -116,7 +118,7 @@ struct Run {
     return print_text(stdout, text), 0;
   }
   int operator()(const cli::Train& command) const {
-    const auto ready = launched(command);
+    const auto ready = launched(command, command.options.dry_run || command.options.print_schedule);
     return find_stack(ready.stack).train(ready);
   }
   int operator()(const cli::Eval& command) const {

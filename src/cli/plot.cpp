@@ -4,8 +4,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <fsdp/core/error.hpp>
@@ -27,6 +29,10 @@ void warn_of(const report::PlottedRun& run) {
 }  // namespace
 
 int run_plot(const Plot& command) {
+  std::error_code error;
+  for (const std::string& file : command.files)
+    require<InputError>(!std::filesystem::equivalent(file, command.out, error), "--out ", command.out, " is ", file,
+                        ", which is to be drawn; give the picture a name of its own");
   std::vector<report::PlottedRun> runs;
   for (const std::string& file : command.files) {
     runs.push_back(report::read_run(file));

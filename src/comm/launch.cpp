@@ -25,22 +25,30 @@ struct Launcher {
 };
 
 /// A launcher inside of another stands before it: mpirun and torchrun are started in steps of Slurm.
-constexpr std::array<Launcher, 9> launchers = {{
+constexpr std::array<Launcher, 11> launchers = {{
     {"mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", false},
     {"mpirun", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", false},
     {"torchrun", "WORLD_SIZE", "RANK", true},
     {"torchrun", "WORLD_SIZE", "LOCAL_RANK", true},
+    {"horovodrun", "HOROVOD_SIZE", "HOROVOD_RANK", false},
     {"jsrun", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK", false},
     {"flux", "FLUX_JOB_SIZE", "FLUX_TASK_RANK", false},
     {"mpiexec", "PMI_SIZE", "PMI_RANK", false},  // of MPICH, and of Slurm and Flux where they start MPICH's processes
     {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", false},
     {"srun", "SLURM_NTASKS", "SLURM_STEP_ID", true},  // in a step it counts the step's processes
+    {"srun", "SLURM_NPROCS", "SLURM_STEP_ID", true},  // its older name
 }};
 
-/// Variables that say which of several processes this is, where none says of how many.
-constexpr std::array<Launcher, 3> rank_variables = {{
+/// Variables that tell of a part of the processes, where none tells of all: how many are on this host, or which of
+/// several this one is.
+constexpr std::array<Launcher, 8> parts = {{
+    {"mpiexec", "MPI_LOCALNRANKS", "MPI_LOCALRANKID", true},
+    {"mpiexec", "PALS_LOCAL_SIZE", "PALS_RANKID", true},
     {"mpiexec", "", "PMIX_RANK", true},
+    {"mpiexec", "", "PMI_RANK", true},
+    {"mpiexec", "", "MPI_LOCALRANKID", true},
     {"mpiexec", "", "PALS_RANKID", true},
+    {"aprun", "", "ALPS_APP_PE", true},
     {"srun", "", "SLURM_PROCID", true},
 }};
 
@@ -53,11 +61,30 @@ std::optional<int> number_in(const char* variable) {
   return value;
 }
 
-/// Names a variable that says how many processes there are.
-void add_variable(LaunchedJob& job, const Launcher& launcher, const char* variable) {
-  if (job.launcher.empty() || job.launcher == "mpiexec") job.launcher = launcher.name;
-  if (job.variables.find(variable) == std::string::npos)
-    job.variables += (job.variables.empty() ? "" : ", ") + std::string(variable);
+/// Returns the number of processes that a launcher's variables tell of; 0 if they tell nothing.
+int told_by(const Launcher& launcher) {
+  const std::optional<int> size = number_in(launcher.size), rank = number_in(launcher.rank);
+  return launcher.needs_rank && !rank ? 0 : size.value_or(0);
+}
+
+/// Returns the least number of processes of which this one can be a part; 1 if it can be alone.
+int least_of(const Launcher& part) {
+  const std::optional<int> size = number_in(part.size), rank = number_in(part.rank);
+  return rank ? std::max(size.value_or(1), *rank + 1) : 1;
+}
+
+/// Names a variable that tells of several processes.
+void add_variable(LaunchedJob& job, const char* variable) {
+  if (environment(variable).empty() || job.variables.find(variable) != std::string::npos) return;
+  job.variables += (job.variables.empty() ? "" : ", ") + std::string(variable);
+}
+
+/// Names every variable without which another would still tell of several processes.
+void add_others(LaunchedJob& job) {
+  for (const Launcher& launcher : launchers)
+    if (told_by(launcher) > 1) add_variable(job, launcher.size);
+  for (const Launcher& part : parts)
+    if (number_in(part.rank)) add_variable(job, *part.size != '\0' ? part.size : part.rank);
 }
 
 }  // namespace
@@ -65,23 +92,22 @@ void add_variable(LaunchedJob& job, const Launcher& launcher, const char* variab
 LaunchedJob launched_job() {
   LaunchedJob job;
   for (const Launcher& launcher : launchers) {
-    const std::optional<int> size = number_in(launcher.size), rank = number_in(launcher.rank);
-    if (!size || *size == 0 || (launcher.needs_rank && !rank)) continue;
+    const int size = told_by(launcher);
+    if (size == 0) continue;
     if (job.launcher.empty()) {
-      job.processes = *size;
-      job.rank =
-          std::string_view(launcher.rank) == "SLURM_STEP_ID" ? number_in("SLURM_PROCID").value_or(0) : rank.value_or(0);
+      const bool step = std::string_view(launcher.rank) == "SLURM_STEP_ID";
+      job.processes = size;
+      job.rank = number_in(step ? "SLURM_PROCID" : launcher.rank).value_or(0);
     }
-    if (*size == job.processes) add_variable(job, launcher, launcher.size);
+    if (size != job.processes) continue;
+    if (job.launcher.empty() || job.launcher == "mpiexec") job.launcher = launcher.name;
+    add_variable(job, launcher.size);
   }
-  if (!job.launcher.empty()) return job;
-  for (const Launcher& launcher : rank_variables)
-    if (const int rank = number_in(launcher.rank).value_or(0); rank > 0) {
-      job.processes = rank + 1;
-      job.rank = rank;
-      add_variable(job, launcher, launcher.rank);
-      break;
-    }
+  for (const Launcher& part : parts) {
+    if (!job.launcher.empty() || least_of(part) <= 1) continue;
+    job = {.processes = least_of(part), .rank = number_in(part.rank).value_or(0), .launcher = part.name};
+  }
+  if (job.processes > 1) add_others(job);
   return job;
 }
 
@@ -100,14 +126,15 @@ int launched_ranks_here() {
 void require_one_process(std::string_view what, std::string_view instead) {
   const LaunchedJob job = launched_job();
   require<InputError>(job.processes <= 1, what, " in each of ", job.launcher, "'s ", job.processes, " processes (",
-                      job.variables, ") would train as many models; ", instead, ", or unset ", job.variables,
-                      " if each is a run of its own");
+                      job.variables, ") would be as many runs, each alone; ", instead, ", or unset ", job.variables,
+                      " if that is what they are");
 }
 
 void require_joined(const LaunchedJob& job) {
-  require<InputError>(job.processes <= 1, job.launcher, " started ", job.processes, " processes (", job.variables,
-                      "), and MPI sees one: each would train a model of its own; start them with mpirun, or with ",
-                      "srun --mpi=pmix, or unset ", job.variables, " if each is a run of its own");
+  require<InputError>(
+      job.processes <= 1, job.launcher, " started ", job.processes, " processes (", job.variables,
+      "), and MPI sees one: each would be a run alone; start them with mpirun, or with srun --mpi=pmix, ", "or unset ",
+      job.variables, " if that is what they are");
 }
 
 int exit_status_of(const std::exception& error) {

@@ -20,7 +20,7 @@ namespace {
 void print_failure(int rank, const std::string& what) {
   std::signal(SIGTERM, SIG_DFL);
   const std::string prefix = message("rank ", rank);
-  print_text(stderr, (what.starts_with(prefix) ? "" : prefix + ": ") + sentence(what) + "\n");
+  print_sentence((what.starts_with(prefix) ? "" : prefix + ": ") + what);
   std::fflush(stderr);
 }
 
@@ -42,7 +42,7 @@ int run_mpi(const Options& options, const std::function<int(std::unique_ptr<MpiR
     // An error that is the same on every rank is printed once, and all processes end normally.
     const std::string what = error.what();
     if (process.agree(std::as_bytes(std::span(what)))) {
-      if (rank == 0) print_text(stderr, sentence(what) + "\n");
+      if (rank == 0) print_sentence(what);
       return exit_status_of(error);
     }
     print_failure(rank, what);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 
 namespace fsdp {
 
@@ -26,6 +27,12 @@ FileDescriptor::~FileDescriptor() {
 
 void throw_errno(const std::filesystem::path& path, std::string_view what) {
   const int number = errno;
+  std::error_code error;
+  if (const auto target = number == ENOENT ? std::filesystem::read_symlink(path, error) : std::filesystem::path();
+      !target.empty())
+    throw FileError(message(path.string(), ": cannot be ", what, ": it is a broken symbolic link to ", target.string(),
+                            "; if it was downloaded, download the folder again"),
+                    number);
   const char* const advice =
       number == EMFILE
           ? "; `ulimit -n` says how many one process may hold open: raise it, or take fewer ranks as threads"

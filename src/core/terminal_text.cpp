@@ -13,12 +13,19 @@ bool acts(char32_t code) {
   const bool control = code < 0x20 || (code >= 0x7F && code < 0xA0);
   const bool direction = code == 0x061C || code == 0x200E || code == 0x200F || (code >= 0x202A && code <= 0x202E) ||
                          (code >= 0x2066 && code <= 0x2069);
-  return control || direction || code == 0x2028 || code == 0x2029 || code == 0xFEFF;
+  // What joins letters and emoji, U+200C and U+200D, is part of how languages are written.
+  const bool unseen = code == 0x00AD || code == 0x200B || (code >= 0x2060 && code <= 0x2064) || code == 0xFEFF ||
+                      (code >= 0xE0000 && code <= 0xE007F);
+  return control || direction || unseen || code == 0x2028 || code == 0x2029;
 }
 
 void append_escape(std::string& out, char32_t code, bool is_byte) {
   std::array<char, 16> text{};
-  std::snprintf(text.data(), text.size(), is_byte ? "\\x%02x" : "\\u%04x", static_cast<unsigned>(code));
+  std::snprintf(text.data(), text.size(),
+                is_byte         ? "\\x%02x"
+                : code > 0xFFFF ? "\\U%08x"
+                                : "\\u%04x",
+                static_cast<unsigned>(code));
   out += text.data();
 }
 

@@ -19,6 +19,7 @@
 
 #include "../checkpoint/posix.hpp"
 #include "../models/strict_json.hpp"
+#include "encodings.hpp"
 #include "text_files.hpp"
 #include "text_units.hpp"
 
@@ -112,8 +113,8 @@ ConversationTexts::ConversationTexts(std::span<const std::filesystem::path> path
     require<InputError>(is_named_json(file.path), "--data ", file.path.string(),
                         " is no JSONL (.jsonl or .ndjson) and no array of records (.json), and --data-format chat ",
                         "reads conversations, one a record");
-    require<InputError>(candidate.reading == Reading::text, "--data ", file.path.string(),
-                        " is binary: it has a NUL in its first 8 KiB, and conversations are JSON");
+    if (candidate.reading != Reading::text)
+      refuse_nul(head_of(open_file(file.path, O_RDONLY, "read"), file.path), file.path);
     files_.push_back(std::move(file.path));
   }
   require<InputError>(!files_.empty(), "--data: there is no file of conversations",

@@ -67,6 +67,21 @@ void require_no_wide_encoding(std::span<const std::uint8_t> head, const std::fil
                         ", and text is read as UTF-8; convert it: iconv -f ", name, " -t UTF-8");
 }
 
+void refuse_nul(std::span<const std::uint8_t> head, const std::filesystem::path& path) {
+  const std::size_t pairs = head.size() / 2;
+  std::array<std::size_t, 2> zeros = {};
+  for (std::size_t i = 0; i < 2 * pairs; ++i) zeros[i % 2] += head[i] == 0;
+  for (const std::size_t half : {0, 1})
+    require<InputError>(pairs < 2 || zeros[half] * 4 < pairs * 3 || zeros[1 - half] * 16 > pairs,
+                        "data: ", path.string(),
+                        " is UTF-16 without a byte order mark: every second byte is 0, and text is read as UTF-8; "
+                        "convert it: iconv -f UTF-16",
+                        half == 1 ? "LE" : "BE", " -t UTF-8");
+  throw InputError(message("data: ", path.string(), " has a NUL at byte ", std::ranges::find(head, 0) - head.begin(),
+                           ", and is text by its name, which has none; mend it, convert it if it is UTF-16 or UTF-32 "
+                           "(iconv -t UTF-8), or leave it out"));
+}
+
 std::int64_t invalid_bytes(std::string_view text) {
   Invalid found;
   found.read(text, 0, true);

@@ -17,6 +17,9 @@ inline constexpr std::string_view utf8_mark = "\xEF\xBB\xBF";  ///< byte order m
 /// Throws InputError if a text begins with the byte order mark of UTF-16 or UTF-32. `head`: its first bytes.
 void require_no_wide_encoding(std::span<const std::uint8_t> head, const std::filesystem::path& path);
 
+/// Throws InputError for a file that is text by its name and has a NUL. `head`: its first bytes, with the NUL.
+[[noreturn]] void refuse_nul(std::span<const std::uint8_t> head, const std::filesystem::path& path);
+
 /// Returns how many bytes of a text are not UTF-8; each becomes, with its neighbours, U+FFFD.
 std::int64_t invalid_bytes(std::string_view text);
 

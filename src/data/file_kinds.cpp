@@ -9,6 +9,8 @@
 
 #include <fsdp/core/error.hpp>
 
+#include "../core/lfs_pointer.hpp"
+#include "../core/magics.hpp"
 #include "../text/code_points.hpp"
 #include "input_files.hpp"
 
@@ -16,56 +18,7 @@ namespace fsdp::data {
 namespace {
 
 using namespace std::string_view_literals;
-
-struct Magic {
-  std::string_view bytes = {};
-  std::string_view name = {};
-  std::string_view advice = {};
-  std::size_t at = 0;  ///< where the bytes stand
-};
-
-constexpr std::string_view as_jsonl = "write its rows as JSONL, such as datasets.Dataset.to_json does";
-constexpr std::string_view as_tokens = "load it in Python, and write its tokens alone by numpy's tofile";
-constexpr std::string_view unzip = "unpack it, and give the files in it";
-constexpr std::string_view no_data = "it is no data for a language model; leave it out";
-
-constexpr std::array magics = {
-    Magic{"\x1f\x8b\x08"sv, "compressed by gzip", "unpack it (gunzip)"},
-    Magic{"\x28\xb5\x2f\xfd"sv, "compressed by zstd", "unpack it (unzstd)"},
-    Magic{"\xfd"
-          "7zXZ\0"sv,
-          "compressed by xz", "unpack it (unxz)"},
-    Magic{"1AY&SY"sv, "compressed by bzip2", "unpack it (bunzip2)", 4},
-    Magic{"\x04\x22\x4d\x18"sv, "compressed by lz4", "unpack it (unlz4)"},
-    Magic{"PK\x03\x04"sv, "a zip archive, as numpy.savez and torch.save write too", unzip},
-    Magic{"7z\xbc\xaf\x27\x1c"sv, "a 7z archive", unzip},
-    Magic{"ustar"sv, "a tar archive", unzip, 257},
-    Magic{"PAR1"sv, "a Parquet file", as_jsonl},
-    Magic{"ARROW1\0\0"sv, "an Arrow file", as_jsonl},
-    Magic{"FEA1"sv, "a Feather file", as_jsonl},
-    Magic{"SQLite format 3\0"sv, "a database of SQLite", as_jsonl},
-    Magic{"\x89HDF\r\n\x1a\n"sv, "an HDF5 file", as_tokens},
-    Magic{"\x80\x02]q\0"sv, "a pickle of Python", as_tokens},
-    Magic{"\x80\x02}q\0"sv, "a pickle of Python", as_tokens},
-    Magic{"\x80\x03]q\0"sv, "a pickle of Python", as_tokens},
-    Magic{"\x80\x03}q\0"sv, "a pickle of Python", as_tokens},
-    Magic{"\x80\x02"
-          "cnumpy"sv,
-          "a pickle of Python", as_tokens},
-    Magic{"\x80\x03"
-          "cnumpy"sv,
-          "a pickle of Python", as_tokens},
-    Magic{"\x80\x02\x8a\nl\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv, "a pickle of PyTorch", as_tokens},
-    Magic{"GGUF"sv, "weights in GGUF", no_data},
-    Magic{"\x7f"
-          "ELF"sv,
-          "a program (ELF)", no_data},
-    Magic{"\x89PNG\r\n\x1a\n"sv, "an image (PNG)", no_data},
-    Magic{"%PDF-"sv, "a PDF document", "write its text into a file (pdftotext)"},
-    Magic{"MMIDIDX\0\0"sv, "an index of Megatron-LM's tokens", "leave --data-format out"},
-    Magic{"version https://git-lfs.github.com/spec/"sv, "a pointer of Git LFS, without the data",
-          "fetch the data by git lfs pull"},
-};
+using namespace data_advice;
 
 std::string_view view_of(std::span<const std::uint8_t> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -162,14 +115,12 @@ std::optional<FileKind> known_kind(std::span<const std::uint8_t> bytes) {
   if (is_pickle(head)) return FileKind{"a pickle of Python", std::string(as_tokens)};
   if (is_safetensors(head)) return FileKind{"weights in safetensors", std::string(no_data)};
   if (is_arrow_stream(head)) return FileKind{"a stream of Arrow", std::string(as_jsonl)};
-  for (const Magic& magic : magics) {
-    if (head.size() < magic.at || !head.substr(magic.at).starts_with(magic.bytes)) continue;
-    // A text may begin with the letters of a magic; only the pointer of Git LFS is text.
-    const bool is_pointer = magic.bytes.starts_with("version") && head.size() <= 1024;
-    if (is_plain_text(bytes) && !is_pointer) continue;
-    return FileKind{std::string(magic.name), std::string(magic.advice), is_pointer};
-  }
-  return std::nullopt;
+  const Magic* const magic = magic_of(head);
+  if (magic == nullptr) return std::nullopt;
+  // A text may begin with the letters of a magic; only the pointer of Git LFS is text.
+  const bool is_pointer = magic->bytes == lfs_pointer_start && head.size() <= 1024;
+  if (is_plain_text(bytes) && !is_pointer) return std::nullopt;
+  return FileKind{std::string(magic->name), std::string(magic->advice), is_pointer};
 }
 
 void require_raw_tokens(const FileDescriptor& file, const std::filesystem::path& path, int token_bytes,

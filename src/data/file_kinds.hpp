@@ -2,7 +2,7 @@
 /// @file
 /// Formats that are known by a file's first bytes, and that no reader of data reads: every reader asks here.
 ///
-/// To add one: a line in the table of file_kinds.cpp.
+/// To add one: a line in the table of src/core/magics.cpp.
 #pragma once
 
 #include <cstdint>

@@ -67,6 +67,8 @@ class Listing {
         links.push_back(entry.path());
       else
         walk(entry.path(), links);
+    } else if (name == "run.lock") {  // of a run whose --checkpoint-dir is this folder
+      into_.left_out.add("locks of runs", entry.path());
     } else if (is_leftover(name)) {
       into_.left_out.add("leftovers of editors", entry.path());
     } else if (!std::filesystem::is_regular_file(status)) {
@@ -78,7 +80,7 @@ class Listing {
 
   static bool is_leftover(const std::string& name) {
     return name.ends_with('~') || (name.starts_with('#') && name.ends_with('#')) || name.ends_with(".swp") ||
-           name.ends_with(".tmp");
+           name.ends_with(".tmp") || name.ends_with(".bak") || name.ends_with(".orig");
   }
 
   InputFiles& into_;

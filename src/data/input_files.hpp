@@ -27,8 +27,8 @@ struct InputFiles {
 
 /// Lists files in the order given. A folder stands for the regular files below it, sorted by path; a Megatron prefix
 /// for its index. Links are followed, each folder is read once. Names that begin with a dot, leftovers of editors
-/// (*~, #*#, *.swp, *.tmp), links to nothing, and what is neither file nor folder are left out of folders. Throws
-/// InputError if a path is missing or cannot be listed.
+/// (*~, #*#, *.swp, *.tmp, *.bak, *.orig), run.lock, links to nothing, and what is neither file nor folder are left out
+/// of folders. Throws InputError if a path is missing or cannot be listed.
 InputFiles input_files(std::span<const std::filesystem::path> paths);
 
 /// Adds a file's path, size and modification time to a hash, to detect changes.

@@ -68,8 +68,9 @@ std::optional<std::filesystem::path> megatron_index(const std::filesystem::path&
   if (path.extension() == ".bin") index.replace_extension(".idx");
   std::error_code error;
   if (path.extension() != ".bin" && path.extension() != ".idx") {
-    if (std::filesystem::exists(path, error)) return std::nullopt;
-    index += ".idx";  // PREFIX
+    // PREFIX, also beside a folder of its name, such as the run's --checkpoint-dir; PREFIX/ is the folder.
+    if (std::filesystem::exists(path, error) && !std::filesystem::is_directory(path, error)) return std::nullopt;
+    index += ".idx";
   }
   if (!begins_as_index(index)) return std::nullopt;
   return index;

@@ -19,7 +19,8 @@ struct MegatronTokens {
   std::int64_t tokens = 0;
 };
 
-/// Returns the index for a path: PREFIX, PREFIX.bin or PREFIX.idx; nothing if there is none.
+/// Returns the index for a path: PREFIX (a folder of that name or none), PREFIX.bin or PREFIX.idx; nothing if
+/// there is none.
 std::optional<std::filesystem::path> megatron_index(const std::filesystem::path& path);
 
 /// Returns PREFIX.bin of an index.

@@ -2,6 +2,7 @@
 #include "records.hpp"
 
 #include <algorithm>
+#include <array>
 #include <string>
 
 #include <fsdp/core/error.hpp>
@@ -51,7 +52,13 @@ std::size_t Brackets::next_end(std::string_view text, std::size_t at) {
 
 bool is_named_json(const std::filesystem::path& path) {
   const std::string extension = lower_extension(path);
-  return extension == ".jsonl" || extension == ".ndjson" || extension == ".json";
+  constexpr std::array<std::string_view, 5> known = {".jsonl", ".jsonlines", ".jl", ".ndjson", ".json"};
+  return std::ranges::find(known, extension) != known.end();
+}
+
+bool is_named_text(const std::filesystem::path& path) {
+  const std::string extension = lower_extension(path);
+  return is_named_json(path) || extension == ".txt" || extension == ".text" || extension == ".md";
 }
 
 TextForm form_of(const FileDescriptor& file, const std::filesystem::path& path, std::span<const std::uint8_t> head) {

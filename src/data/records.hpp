@@ -22,8 +22,8 @@ enum class TextForm : std::uint8_t {
   object,  ///< one JSON object over several lines: no records
 };
 
-/// Returns a file's form. Files named .jsonl, .ndjson and .json hold JSON, in any case of letters; .json only if it
-/// begins with a bracket. `head`: its first bytes.
+/// Returns a file's form. Files named .jsonl, .jsonlines, .jl, .ndjson and .json hold JSON, in any case of letters;
+/// .json only if it begins with a bracket. `head`: its first bytes.
 TextForm form_of(const FileDescriptor& file, const std::filesystem::path& path, std::span<const std::uint8_t> head);
 
 /// Throws InputError for TextForm::object. `left_out`: of the file's folder, for the message.
@@ -31,6 +31,8 @@ void require_records(TextForm form, const std::filesystem::path& path, const Lef
 
 /// Returns whether a file's name says that it holds JSON.
 bool is_named_json(const std::filesystem::path& path);
+/// Returns whether a file's name says that it holds JSON or other text.
+bool is_named_text(const std::filesystem::path& path);
 
 /// Returns "line" or "record": what a place in a file of this form is called.
 constexpr std::string_view place_name(TextForm form) { return form == TextForm::array ? "record" : "line"; }

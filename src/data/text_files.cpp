@@ -5,14 +5,18 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <system_error>
+
+#include <nlohmann/json.hpp>
 
 #include <fsdp/core/error.hpp>
 #include <fsdp/data/tokenize.hpp>
 
 #include "encodings.hpp"
 #include "file_kinds.hpp"
+#include "records.hpp"
 #include "token_folder.hpp"
 
 namespace fsdp::data {
@@ -42,7 +46,10 @@ void leave_out(const TextCandidate& candidate, const InputFile& file, LeftOut& l
   const bool matters = file.named || candidate.missing;
   require<InputError>(candidate.reading != Reading::another || !matters, "data: ", file.path.string(), " is ",
                       candidate.kind, ", which is not read; ", candidate.advice);
-  left_out.add_binary(candidate.reading == Reading::binary ? "binary" : candidate.kind, file.path);
+  const bool has_nul = candidate.reading == Reading::binary && is_named_text(file.path);
+  if (has_nul && file.named) refuse_nul(head_of(open_file(file.path, O_RDONLY, "read"), file.path), file.path);
+  const std::string_view binary = has_nul ? "texts with a NUL" : "binary";
+  left_out.add_binary(candidate.reading == Reading::binary ? binary : candidate.kind, file.path);
 }
 
 TextFiles text_files(std::span<const std::filesystem::path> paths) {
@@ -71,6 +78,21 @@ std::string no_text(std::span<const std::filesystem::path> paths, const LeftOut&
   if (left_out.text().find("binary ") != std::string::npos)
     text += "; if that holds tokens alone, train on it with --data-format u16 or u32";
   return text;
+}
+
+std::string warning_of_records(const std::filesystem::path& path) {
+  constexpr std::size_t looked_at = 100;
+  const InputFiles inputs = input_files(std::span(&path, 1));
+  for (const InputFile& file : std::span(inputs.files).first(std::min(looked_at, inputs.files.size()))) {
+    if (is_named_json(file.path)) continue;
+    const std::vector<std::uint8_t> head = head_of(open_file(file.path, O_RDONLY, "read"), file.path);
+    const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+    const std::string_view line = text.substr(0, text.find('\n'));
+    if (line.starts_with('{') && nlohmann::json::accept(line))
+      return message("data: ", file.path.string(), " begins with a record of JSON, and is read as text, by its name; ",
+                     "rename it to .jsonl to read the texts of its records");
+  }
+  return {};
 }
 
 bool holds_text(const std::filesystem::path& path) {

@@ -54,6 +54,10 @@ TextFiles text_files(std::span<const std::filesystem::path> paths);
 /// are not there.
 void leave_out(const TextCandidate& candidate, const InputFile& file, LeftOut& left_out);
 
+/// Returns a warning for a path with a file that begins with a record of JSON and is read as text, by its name; empty
+/// if there is none. Looks at the first files of a folder.
+std::string warning_of_records(const std::filesystem::path& path);
+
 /// Returns "there is no text in PATH and the others (left out: ...); ADVICE" for an error.
 std::string no_text(std::span<const std::filesystem::path> paths, const LeftOut& left_out);
 

@@ -150,8 +150,8 @@ void LlamaConfig::validate() const {
                       " tokens and ", c.full_layers, " layers have none; neither may be below 0");
   require<InputError>(c.sliding_window == 0 || c.family != "llama",
                       "model: a llama's tokens see no window; take --family mistral, qwen2 or qwen3");
-  require<InputError>(c.full_layers == 0 || c.family.starts_with("qwen"), "model: all layers of a ", c.family,
-                      " are alike; take --family qwen2 or qwen3");
+  require<InputError>(c.full_layers == 0 || c.family != "llama",
+                      "model: all layers of a llama are alike; take --family mistral, qwen2 or qwen3");
   validate_rope(c.rope);
   validate_targets(c);
   require<InputError>(std::isfinite(c.rope_theta) && c.rope_theta > 1 && c.rope_theta <= 1e9, "model: rope_theta is ",

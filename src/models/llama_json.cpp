@@ -13,6 +13,7 @@
 
 #include "../core/require_folder.hpp"
 #include "json_keys.hpp"
+#include "named_instead.hpp"
 #include "strict_json.hpp"
 
 namespace fsdp {
@@ -26,8 +27,10 @@ using nlohmann::json;
 /// Reads the newer `rope_parameters` or the older `rope_scaling`; the latter wins, as in `transformers`. Sets theta as
 /// well.
 void read_rope(const Keys& keys, const std::string& source, LlamaConfig& config) {
-  config.rope_theta = keys.number("rope_theta", 10000.0);
   const char* const key = keys.has("rope_scaling") ? "rope_scaling" : "rope_parameters";
+  // `transformers` 5 writes theta into rope_parameters, and null may be left of the older key.
+  const bool inside = keys.has(key) && keys.at(key).is_object() && keys.at(key).contains("rope_theta");
+  config.rope_theta = keys.number("rope_theta", 10000.0, inside ? Null::absent : Null::refused);
   if (!keys.has(key)) return;
   const json& object = keys.at(key);
   require<InputError>(object.is_object(), source, ": \"", key, "\" is ", keys.dump(key), "; it must be an object");
@@ -96,9 +99,10 @@ json write_lora(const LoraConfig& lora) {
           {"rslora", lora.rslora}, {"targets", lora.targets}, {"base", lora.base}};
 }
 
-/// Returns how many of a Qwen's layers come before the first one with a window.
+/// Returns how many layers come before the first one with a window. Without a list of types a mistral has none.
 std::int64_t full_layers_of(const Keys& keys, const std::string& source, const LlamaConfig& config) {
-  if (!keys.has("layer_types")) return std::min(keys.integer("max_window_layers", 28), config.layers);
+  if (!keys.has("layer_types"))
+    return config.family == "mistral" ? 0 : std::min(keys.integer("max_window_layers", 28), config.layers);
   const json& types = keys.at("layer_types");
   const auto full = std::ranges::find_if(types, [](const json& type) { return type != "full_attention"; });
   const bool rest = std::all_of(full, types.end(), [](const json& type) { return type == "sliding_attention"; });
@@ -113,14 +117,13 @@ void read_window(const Keys& keys, const std::string& source, LlamaConfig& confi
   const auto window = [&] {  // null: none
     return keys.has("sliding_window") ? keys.integer("sliding_window") : keys.given("sliding_window") ? 0 : 4096;
   };
-  if (config.family == "mistral") config.sliding_window = window();
-  if (!config.family.starts_with("qwen")) return;
+  if (config.family == "llama") return;
   config.full_layers = full_layers_of(keys, source, config);
-  if (keys.boolean("use_sliding_window", false)) config.sliding_window = window();
+  const bool uses = config.family == "mistral" || keys.boolean("use_sliding_window", false);
+  if (uses) config.sliding_window = window();
   require<InputError>(config.sliding_window > 0 || !keys.has("layer_types") || config.full_layers == config.layers,
                       source, ": \"layer_types\" names layers with a window, and ",
-                      keys.boolean("use_sliding_window", false) ? "\"sliding_window\" gives none"
-                                                                : "\"use_sliding_window\" is not true");
+                      uses ? "\"sliding_window\" gives none" : "\"use_sliding_window\" is not true");
   if (config.sliding_window == 0 || config.full_layers == config.layers) config.sliding_window = config.full_layers = 0;
 }
 
@@ -171,19 +174,6 @@ constexpr std::array known_keys = {"architectures",
                                    "lora",
                                    "quantization_config"};
 
-/// Why a folder without config.json may have been named, and what to name instead; else empty.
-std::string named_instead(const std::filesystem::path& folder) {
-  std::error_code error;
-  if (std::filesystem::exists(folder / "adapter_config.json", error))
-    return "it holds adapters: name them by --adapter, and the folder of their model by --model";
-  std::string newest;
-  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (name.starts_with("step-") && name.find('.') == name.npos && name > newest) newest = name;
-  }
-  return newest.empty() ? "" : "it is a directory of checkpoints: name one, such as " + (folder / newest).string();
-}
-
 }  // namespace
 
 LlamaConfig LlamaConfig::parse(std::string_view text, const std::string& source) {
@@ -231,8 +221,10 @@ LlamaConfig LlamaConfig::parse(std::string_view text, const std::string& source)
 
 LlamaConfig LlamaConfig::read(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
-  require_no_file(folder);
-  if (std::error_code error; !std::filesystem::exists(path, error)) {
+  require_folder(folder);
+  // A broken link counts as a file, so that opening it reports the error.
+  if (std::error_code error;
+      std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::not_found) {
     const std::string instead = named_instead(folder);
     require<InputError>(instead.empty(), folder.string(), " has no config.json; ", instead);
   }
@@ -263,6 +255,12 @@ std::string LlamaConfig::write() const {
   if (qwen) object["max_window_layers"] = sliding_window > 0 ? full_layers : layers;
   if (family != "llama")
     object["sliding_window"] = sliding_window > 0 ? nlohmann::ordered_json(sliding_window) : nullptr;
+  if (family == "mistral" && full_layers > 0 && sliding_window > 0) {
+    json types = json::array();  // it has no max_window_layers
+    for (int layer = 0; layer < layers; ++layer)
+      types.push_back(window(layer) > 0 ? "sliding_attention" : "full_attention");
+    object["layer_types"] = types;
+  }
   if (family == "llama" || family == "qwen3") object["attention_bias"] = false;
   if (family == "llama") object["mlp_bias"] = false;
   object["tie_word_embeddings"] = tied;

@@ -54,6 +54,10 @@ void LoraConfig::validate() const {
                       "; it must be above 0 and at most 1e6");
   require<InputError>(dropout >= 0 && dropout < 1, "model: lora_dropout is ", dropout,
                       "; it must be at least 0 and below 1");
+  if (!on()) return;
+  for (const std::string& pattern : patterns())
+    require<InputError>(!pattern.empty(), "model: lora_targets is '", targets,
+                        "', which has an empty pattern; write names between single commas");
 }
 
 }  // namespace fsdp

@@ -16,6 +16,7 @@
 #include <fsdp/core/error.hpp>
 #include <fsdp/models/lora_config.hpp>
 
+#include "../core/require_folder.hpp"
 #include "json_keys.hpp"
 #include "strict_json.hpp"
 
@@ -57,7 +58,14 @@ bool says_nothing(const json& value) {
 }
 
 std::string targets_of(const Keys& keys, const std::string& source) {
-  require<InputError>(keys.has("target_modules"), source, ": \"target_modules\" is missing");
+  const bool names_none = !keys.has("target_modules") || keys.at("target_modules").empty();
+  require<InputError>(!names_none || !keys.has("target_parameters") || keys.at("target_parameters").empty(), source,
+                      ": \"target_parameters\" is ",
+                      keys.has("target_parameters") ? keys.dump("target_parameters") : "",
+                      ", and no module is named; adapters of parameters are not read, only those of modules, which "
+                      "\"target_modules\" names");
+  require<InputError>(keys.given("target_modules"), source, ": \"target_modules\" is missing");
+  require<InputError>(keys.has("target_modules"), source, ": \"target_modules\" is null; it must be a list of names");
   const json& modules = keys.at("target_modules");
   if (modules == "all-linear") return "*";
   require<InputError>(!modules.is_string(), source, ": \"target_modules\" is the regular expression ",
@@ -111,6 +119,7 @@ LoraConfig LoraConfig::parse(std::string_view text, const std::string& source) {
 }
 
 LoraConfig LoraConfig::read(const std::filesystem::path& folder) {
+  require_folder(folder);
   const std::filesystem::path path = folder / "adapter_config.json";
   return parse(read_small_file(path, most_config_bytes), path.string());
 }

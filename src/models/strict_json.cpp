@@ -14,6 +14,7 @@
 #include <fsdp/core/file.hpp>
 
 #include "../core/lfs_pointer.hpp"
+#include "../core/magics.hpp"
 
 namespace fsdp {
 namespace {
@@ -157,7 +158,8 @@ std::string read_small_file(const std::filesystem::path& path, std::int64_t most
     try {  // O_NONBLOCK: do not wait for a pipe's writer; a pipe is refused below
       return open_file(path, O_RDONLY | O_NOCTTY | O_NONBLOCK, "opened");
     } catch (const FileError& error) {
-      if (error.number() != ENOENT) throw;
+      std::error_code unknown;
+      if (error.number() != ENOENT || std::filesystem::is_symlink(path, unknown)) throw;
       throw FileError(path.string() + ": no such file", ENOENT);
     }
   }();
@@ -170,6 +172,7 @@ std::string read_small_file(const std::filesystem::path& path, std::int64_t most
   std::string text(static_cast<std::size_t>(status.st_size), '\0');
   read_all(file, path, text.data(), text.size(), 0);
   require_no_lfs_pointer(path, text);
+  require_no_html(path, text);
   return text;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include <fsdp/core/error.hpp>
@@ -27,10 +28,24 @@ constexpr std::array<std::string_view, 14> words_of_marks = {"train",  "training
                                                              "weight", "weights",  "weighting", "mask",      "masks",
                                                              "masked", "learn",    "learned",   "learnable"};
 
+// Words that say the same beside a switch, "skip": true, and something else beside a text, "label": "greeting".
+constexpr std::array<std::string_view, 18> words_of_switches = {
+    "masking", "learning", "untrained", "unmasked", "grad",     "supervise", "supervised", "unsupervised", "ignore",
+    "ignored", "skip",     "skipped",   "exclude",  "excluded", "include",   "included",   "label",        "labels"};
+
+// Roles that other formats give to answers; only "assistant" is learned.
+constexpr std::array<std::string_view, 6> roles_of_answers = {"assistant", "gpt", "chatgpt", "bot", "model", "ai"};
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::ranges::transform(out, out.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; });
+  return out;
+}
+
 bool is_mark(std::string_view key) { return std::ranges::find(marks, key) != marks.end(); }
 
 /// Returns whether a key has one of these words: "loss_mask", "lossMask", "train-on-inputs", but not "constraint".
-bool has_word_of_marks(std::string_view key) {
+bool has_word_of(std::span<const std::string_view> words, std::string_view key) {
   const auto is_upper = [](char c) { return c >= 'A' && c <= 'Z'; };
   const auto is_lower = [](char c) { return c >= 'a' && c <= 'z'; };
   std::string word;
@@ -38,13 +53,32 @@ bool has_word_of_marks(std::string_view key) {
     const char c = i < key.size() ? key[i] : '_';
     const bool begins_word = is_upper(c) && i > 0 && is_lower(key[i - 1]);
     if (begins_word || (!is_upper(c) && !is_lower(c))) {
-      if (std::ranges::find(words_of_marks, word) != words_of_marks.end()) return true;
+      if (std::ranges::find(words, word) != words.end()) return true;
       word.clear();
     }
     if (is_upper(c)) word += static_cast<char>(c - 'A' + 'a');
     if (is_lower(c)) word += c;
   }
   return false;
+}
+
+bool has_word_of_marks(std::string_view key) { return has_word_of(words_of_marks, key); }
+
+/// Returns whether a value switches something: true, 0.5, "1", "false", or a list of such.
+bool is_switch(const Json& value) {
+  constexpr std::array<std::string_view, 8> texts = {"0", "1", "true", "false", "yes", "no", "on", "off"};
+  if (value.is_string()) return std::ranges::find(texts, lower(value.get_ref<const std::string&>())) != texts.end();
+  if (value.is_array())
+    return std::ranges::any_of(value, [](const Json& one) { return one.is_boolean() || one.is_number(); });
+  return value.is_boolean() || value.is_number() || value.is_binary();
+}
+
+/// Returns whether a key beside the messages may be of the record's data: it says nothing of what is learned.
+bool is_data(const Json& value, std::string_view key) {
+  if (value.is_null()) return true;
+  const bool is_one_word = std::ranges::find(words_of_marks, lower(key)) != words_of_marks.end();
+  if (is_one_word || key.starts_with("train_on_")) return false;
+  return value.is_object() || (value.is_string() && !is_switch(value));
 }
 
 /// Returns whether a mark says that something is learned; nothing for null. Throws InputError for other values.
@@ -74,18 +108,19 @@ bool take_marks(Json& message, const std::string& where) {
     learned = mark;
     by = key;
   }
-  for (const auto& [key, value] : message.items())
-    require<InputError>(value.is_null() || !has_word_of_marks(key), where, " has \"", shortened(key),
+  for (const auto& [key, value] : message.items()) {
+    const bool says = has_word_of_marks(key) || (is_switch(value) && has_word_of(words_of_switches, key));
+    require<InputError>(value.is_null() || !says, where, " has \"", shortened(key),
                         "\", which is not known and may say what is learned; leave it out, or mark answers by ",
                         "\"weight\": 0");
+  }
   return learned.value_or(true);
 }
 
 /// Throws InputError for a key beside the messages that asks to learn something else.
 void refuse_record_marks(const Json& root, const std::string& source) {
   for (const auto& [key, value] : root.items()) {
-    const bool is_data = value.is_null() || value.is_string() || value.is_object();  // no switch, and no weights
-    if (is_data || !has_word_of_marks(key)) continue;
+    if (is_data(value, key) || !has_word_of_marks(key)) continue;
     const bool usual = is_mark(key) && (value.is_boolean() ? value.get<bool>() : value.is_number() && value == 1);
     const bool measured = key == "loss" && value.is_number_float();  // of another model
     const bool only_answers = key.starts_with("train_on_") && value == false;
@@ -107,10 +142,16 @@ void check_messages(const Json& messages, std::string_view name, const std::stri
 void append_messages(const Json& messages, std::string_view name, bool answers, const std::string& source,
                      ChatRow& row) {
   check_messages(messages, name, source);
+  const bool has_answers = std::ranges::any_of(messages, is_answer);
   for (const Json& each : messages) {
     Json one = each;
     const std::string where = message(source, ": message ", row.messages.size() + 1);
     const bool learned = take_marks(one, where);
+    const auto& role = one.at("role").get_ref<const std::string&>();
+    const bool is_other = answers && learned && has_answers && !is_answer(one) &&
+                          std::ranges::find(roles_of_answers, lower(role)) != roles_of_answers.end();
+    require<InputError>(!is_other, where, " of the role ", shortened(role), " stands beside answers of the role ",
+                        "assistant, and only these are learned; name its role assistant, or mark it by \"weight\": 0");
     row.learned.push_back(answers && learned && is_answer(one));
     row.messages.push_back(std::move(one));
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "normalizer.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "code_points.hpp"
@@ -23,6 +24,8 @@ bool Replace::append(std::string& out, std::string_view text, Budget& budget) co
     out += text.substr(copied);
     return !matches.empty();
   }
+  // A search may compare the literal everywhere.
+  budget.spend((text.size() - std::min(text.size(), literal.size())) / 64 * (literal.size() / 16));
   bool found = false;
   for (std::size_t at = text.find(literal); at != text.npos; at = text.find(literal, copied)) {
     replace(at, at + literal.size());

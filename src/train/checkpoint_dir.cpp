@@ -11,8 +11,11 @@
 #include <fsdp/core/checked.hpp>
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/terminal_text.hpp>
+#include <fsdp/data/data_names.hpp>
 #include <fsdp/train/agreement.hpp>
 #include <fsdp/train/peers.hpp>
+
+#include "../checkpoint/step_folders.hpp"
 
 namespace fsdp::train {
 namespace {
@@ -27,17 +30,69 @@ void for_flag(F f) {
   }
 }
 
-/// Throws InputError if a run that does not resume would write among the steps of another.
+/// Throws InputError if a run that does not resume would write among the steps of another, or if what is no folder has
+/// the name of a step: a checkpoint could not take its place.
 void require_unused(const TrainOptions& options) {
-  if (options.resume || !checkpoint::holds_any(*options.checkpoint_dir)) return;
-  throw InputError(message("--checkpoint-dir ", *options.checkpoint_dir, ": holds checkpoints of another run, up to ",
-                           checkpoint::step_folders_in(*options.checkpoint_dir).front().path.string(),
-                           "; go on with that run by --resume auto, or give this one a folder of its own"));
+  const std::string& dir = *options.checkpoint_dir;
+  std::filesystem::path newest;
+  std::int64_t step = -1;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(dir, error)) {
+    const std::int64_t its = checkpoint::step_of(entry.path().filename().string());
+    require<InputError>(its < 0 || entry.is_directory(error), "--checkpoint-dir ", dir, ": ", entry.path().string(),
+                        " has a checkpoint's name and is no folder; move it elsewhere, or give another folder");
+    if (its > step) step = its, newest = entry.path();
+  }
+  require<InputError>(options.resume || step < 0, "--checkpoint-dir ", dir,
+                      ": holds checkpoints of another run, up to ", newest.string(),
+                      "; go on with that run by --resume auto, or give this one a folder of its own");
+}
+
+bool is_below(const std::filesystem::path& file, const std::filesystem::path& folder) {
+  return std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first == folder.end();
+}
+
+/// Throws InputError if a file that the run writes is one that it reads, one of its folder of checkpoints, or another
+/// that it writes.
+void require_apart(const TrainOptions& options) {
+  std::error_code error;
+  const auto whole = [&](const std::filesystem::path& path) {
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error);
+  };
+  const auto same = [&](const std::filesystem::path& a, const std::filesystem::path& b) {
+    return whole(a) == whole(b) || std::filesystem::equivalent(a, b, error);
+  };
+  const auto check = [&](const char* flag, const std::optional<std::string>& file) {
+    if (!file || (std::filesystem::exists(*file, error) && !std::filesystem::is_regular_file(*file, error))) return;
+    const auto refuse = [&](bool is, const std::string& what) {
+      require<InputError>(!is, flag, " ", *file, " is ", what, "; give it a file of its own");
+    };
+    for (const std::string& path : data::parse_data(options.data).paths) {
+      refuse(same(*file, path), "a file of --data");
+      refuse(std::filesystem::exists(*file, error) && std::filesystem::is_directory(path, error) &&
+                 is_below(whole(*file), whole(path)),
+             "in the folder of --data " + path);
+    }
+    if (!options.checkpoint_dir) return;
+    for (const char* const name : {"run.lock", "latest"})
+      refuse(same(*file, std::filesystem::path(*options.checkpoint_dir) / name), "a file of --checkpoint-dir");
+  };
+  check("--metrics", options.metrics);
+  check("--trace", options.trace);
+  require<InputError>(!options.metrics || !options.trace || !same(*options.metrics, *options.trace) ||
+                          !(std::filesystem::is_regular_file(*options.metrics, error) ||
+                            !std::filesystem::exists(*options.metrics, error)),
+                      "--metrics and --trace both write ", options.metrics.value_or(""),
+                      "; give each a file of its own");
 }
 
 }  // namespace
 
 CheckpointDir::CheckpointDir(const comm::Ranks& ranks, const TrainOptions& options) {
+  if (options.metrics || options.trace)
+    read_on_all_ranks(ranks, options.launch.disk_deadline_seconds, "--metrics", [&] {
+      if (ranks.rank() == 0) require_apart(options);
+    });
   if (!options.checkpoint_dir) return;
   const std::string& dir = *options.checkpoint_dir;
   with_disk_deadline(ranks, options.launch.disk_deadline_seconds,
@@ -89,6 +144,10 @@ std::string later_steps(const TrainOptions& options, const checkpoint::Checkpoin
 void require_writable(const std::string& checkpoint_dir) {
   std::error_code error;
   std::filesystem::path there = std::filesystem::absolute(checkpoint_dir, error);
+  require<InputError>(!std::filesystem::is_symlink(there, error) || std::filesystem::exists(there, error),
+                      "--checkpoint-dir ", checkpoint_dir, ": is a symbolic link to ",
+                      std::filesystem::read_symlink(there, error).string(),
+                      ", which does not exist; make that folder, or give another");
   while (!std::filesystem::exists(there, error) && there.has_relative_path()) there = there.parent_path();
   int number = std::filesystem::is_directory(there, error) ? 0 : ENOTDIR;
   if (number == 0 && ::access(there.c_str(), W_OK | X_OK) != 0) number = errno;

@@ -53,7 +53,7 @@ void check_keys(std::string_view text, const std::string& path) {
   bool line_begins = true;
   for (std::size_t at = text.starts_with("\xEF\xBB\xBF") ? 3 : 0; at < text.size(); ++at) {
     const char c = text[at];
-    require<InputError>(static_cast<unsigned char>(c) < 0x80, "--config ", path,
+    require<InputError>(static_cast<unsigned char>(c) < 0x80, path,
                         ": a character beyond ASCII stands outside of quotes; put quotes around the text");
     if (c == '[' && open == 0 && line_begins) {
       std::size_t name = text.find_first_not_of(" \t", at + 1);
@@ -61,15 +61,14 @@ void check_keys(std::string_view text, const std::string& path) {
       const auto next = static_cast<unsigned char>(name == text.npos ? ']' : text[name]);
       require<InputError>(
           std::isalnum(next) != 0 || std::string_view("_-\"']").find(static_cast<char>(next)) != std::string_view::npos,
-          "--config ", path, ": a table's name, behind [, begins with what is no letter of a name");
+          path, ": a table's name, behind [, begins with what is no letter of a name");
     }
     if (c == '[' || c == '{') ++open;
     if ((c == ']' || c == '}') && open > 0) --open;
     const bool is_blank = c == ' ' || c == '\t' || c == '\r';
     line_begins = c == '\n' || (line_begins && is_blank);
     if (std::string_view("=[]{},\n").find(c) != std::string_view::npos) dots = 0;
-    require<InputError>(c != '.' || ++dots <= most_dots, "--config ", path, ": a key has more than ", most_dots,
-                        " parts");
+    require<InputError>(c != '.' || ++dots <= most_dots, path, ": a key has more than ", most_dots, " parts");
     at = end_of_unread(text, at);
   }
 }

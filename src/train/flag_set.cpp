@@ -136,8 +136,10 @@ void FlagSet::check_with(std::function<void()> check) {
 }
 
 void FlagSet::require_ranges() const {
-  for (const Flag& flag : flags_)
+  for (const Flag& flag : flags_) {
     if (flag.check) flag.check();
+    for (const std::string& text : flag.get()) require_value("--" + flag.name, text, flag.kind == FlagKind::verbatim);
+  }
 }
 
 void FlagSet::refuse_fixed(std::string_view name) const {

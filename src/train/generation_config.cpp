@@ -24,10 +24,25 @@ std::string ids_of(const Keys& keys, const char* key, const std::string& source)
   return ids;
 }
 
+/// Throws InputError for an id beyond the vocabulary that config.json beside the file says: no model draws it, so that
+/// nothing would end an answer.
+void require_in_vocabulary(const std::string& ids, const char* key, const std::filesystem::path& file) {
+  const std::filesystem::path path = file.parent_path() / "config.json";
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return;
+  const nlohmann::json config = parse_strict(read_small_file(path, most_config_bytes), path.string());
+  if (!config.is_object() || !config.contains("vocab_size") || !config.at("vocab_size").is_number_unsigned()) return;
+  const auto vocabulary = config.at("vocab_size").get<std::uint64_t>();
+  for (const nlohmann::json& id : nlohmann::json::parse("[" + ids + "]"))
+    require<InputError>(id.get<std::uint64_t>() < vocabulary, file.string(), ": \"", key, "\" names token ", id.dump(),
+                        ", and the model's vocabulary has ", vocabulary, " tokens; correct it, or give --stop-ids");
+}
+
 class Reading {
  public:
-  Reading(GenerationChoice& choice, const nlohmann::json& object, const std::string& source)
-      : choice_(choice), keys_(object, source), source_(source) {}
+  Reading(GenerationChoice& choice, const nlohmann::json& object, const std::filesystem::path& file,
+          const std::string& source)
+      : choice_(choice), keys_(object, source), file_(file), source_(source) {}
 
   void number(const char* key, const char* flag, double& value) const {
     if (wants(key, flag)) say(flag, message(value = keys_.number(key)));
@@ -50,6 +65,7 @@ class Reading {
     if (!wants("eos_token_id", "stop-ids")) return;
     const std::string ids = ids_of(keys_, "eos_token_id", source_);
     if (ids.empty()) return;
+    require_in_vocabulary(ids, "eos_token_id", file_);
     o.stop_ids = {ids};
     say("stop-ids", ids);
   }
@@ -62,6 +78,7 @@ class Reading {
 
   GenerationChoice& choice_;
   Keys keys_;
+  const std::filesystem::path& file_;
   const std::string& source_;
 };
 
@@ -75,7 +92,7 @@ GenerationChoice with_generation_config(const GenerateOptions& options) {
   const std::string source = path.string();
   const nlohmann::json object = parse_strict(read_small_file(path, most_config_bytes), source);
   require<InputError>(object.is_object(), source, ": this is no JSON object");
-  Reading(choice, object, source).all();
+  Reading(choice, object, path, source).all();
   try {
     validate_sampling(choice.options);
   } catch (const InputError& wrong) {

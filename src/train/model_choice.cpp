@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <fsdp/core/nearest.hpp>
+#include <fsdp/core/terminal_text.hpp>
 
 #include "../core/require_folder.hpp"
 
@@ -15,6 +16,13 @@ namespace {
 
 bool contains(const std::vector<std::string>& list, const std::string& text) {
   return std::find(list.begin(), list.end(), text) != list.end();
+}
+
+/// Throws InputError for a value of adapters where there will be none: all weights would be trained.
+void require_rank(const GivenValues& values) {
+  for (const auto& [flag, value] : values)
+    require<InputError>(flag == "lora-rank" || !flag.starts_with("lora-"), "--", flag,
+                        " is for LoRA, and --lora-rank is 0; give a rank, or leave it out");
 }
 
 std::string flags_of(const GivenValues& values) {
@@ -91,7 +99,7 @@ void require_no_adapters(const LoraConfig& adapters, const std::string& folder, 
 }
 
 void require_adapters(const LoraConfig& adapters, const GivenValues& added) {
-  require<InputError>(adapters.on(), flags_of(added), ": give --lora-rank, too");
+  if (!adapters.on()) require_rank(added);
 }
 
 bool check_choice(const ConfigKind& kind, const ModelChoice& choice) {
@@ -99,13 +107,15 @@ bool check_choice(const ConfigKind& kind, const ModelChoice& choice) {
     const std::string name = model_name(kind, choice);
     require_no_file(name);
     std::error_code error;
-    require<InputError>(!kind.has_presets || std::filesystem::is_directory(name, error), "--model ", name,
-                        " is neither a preset nor a folder; ", suggestion(name, kind.presets),
+    require<InputError>(!kind.has_presets || std::filesystem::is_directory(name, error), "--model ",
+                        shortened(name, 400), " is neither a preset nor a folder; ", suggestion(name, kind.presets),
                         ", or a folder with config.json and weights");
     return true;
   }
   require<InputError>(choice.adapter.empty(), "--adapter ", choice.adapter,
                       " is for a folder's model; give that folder by --model");
+  const auto rank = choice.values.find("lora-rank");
+  if (kind.has_adapters && (rank == choice.values.end() || rank->second == "0")) require_rank(choice.values);
   return false;
 }
 

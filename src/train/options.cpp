@@ -17,7 +17,7 @@
 namespace fsdp::train {
 namespace {
 
-/// Throws InputError for the first number that is out of its flag's range.
+/// Throws InputError for the first number that is out of its flag's range, and for the first empty text.
 template <class Options>
 void require_ranges(Options options) {
   FlagSet flags;
@@ -33,7 +33,7 @@ void check_data(const Options& o) {
     require<InputError>(chat || !is_given(o, flag), "--", flag, " is for conversations, and --data-format is ",
                         to_text(o.data_format), "; say --data-format chat, or leave it out");
   const bool encoded = chat || o.data_format == data::TokenFormat::automatic;
-  for (const char* flag : {"end-token", "text-field"})
+  for (const char* flag : {"end-token", "text-field", "token-cache"})
     require<InputError>(encoded || !is_given(o, flag), "--", flag, " is for text that a tokenizer reads, and ",
                         "--data-format is ", to_text(o.data_format), "; leave one of them out");
   for (const char* flag : {"document-separator", "text-field"})
@@ -57,6 +57,8 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
                       "--resume auto takes the newest checkpoint of --checkpoint-dir, which is missing; give it too");
   require<InputError>(o.keep == 0 || o.checkpoint_dir,
                       "--keep is for checkpoints, and none are written; give --checkpoint-dir too");
+  require<InputError>(!o.resume_anyway || o.resume,
+                      "--resume-anyway is for a run that goes on, and this one begins; give --resume too");
   require<InputError>(o.patience == 0 || (o.validation_every > 0 && o.validation_fraction > 0),
                       "--patience counts held-out losses, and none are measured on the way; give --validation-every ",
                       "and a --validation-fraction above 0");
@@ -80,6 +82,8 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
   require<InputError>(o.lr_decay_steps == 0 || o.lr_decay_steps <= o.steps - o.warmup, "--warmup ", o.warmup,
                       " and --lr-decay-steps ", o.lr_decay_steps, " are more than --steps ", o.steps,
                       "; make one of them smaller");
+  require<InputError>(o.checkpoint_every == 0 || o.checkpoint_dir || o.dry_run || o.print_schedule,
+                      "--checkpoint-every is for checkpoints, and none are written; give --checkpoint-dir too");
   data::check_batch(o.batch_size, ranks, o.grad_accum);
   const std::int64_t sequences = o.batch_size / (ranks * o.grad_accum);
   require<InputError>(sequences <= most_tokens / o.seq_len, "--batch-size ", o.batch_size, " and --seq-len ", o.seq_len,

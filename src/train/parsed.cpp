@@ -51,7 +51,7 @@ std::vector<std::string> Parsed::finish() {
   for (const CLI::Option* option : app_.get_options())
     if (option->get_positional() || option->check_lname("config"))
       for (const std::string& text : option->results())
-        require_value(option->get_positional() ? option->get_name(true) : "--config", text);
+        require_value(option->get_positional() ? "argument " + option->get_name(true) : "--config", text);
   if (!config_.empty()) given = apply_file(flags_, config_, section_, sections_);
   for (const Flag& flag : flags_.flags()) {
     const CLI::Option* option = app_.get_option("--" + flag.name);
@@ -98,7 +98,8 @@ bool run(CLI::App& app, int argc, const char* const* argv, Help& help) {
     help.text = app.help();
     return false;
   } catch (const CLI::ArgumentMismatch& error) {
-    throw InputError(message(error.what(), "; give the flag once, with one value"));
+    const bool several = std::string_view(error.what()).find("At Most") != std::string_view::npos;
+    throw InputError(message(error.what(), several ? "; give the flag once, with one value" : "; give it a value"));
   } catch (const CLI::ParseError& error) {
     throw InputError(error.what());
   }

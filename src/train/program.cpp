@@ -86,6 +86,8 @@ int run_program(FunctionRef<int()> f) {
   } catch (const std::exception& error) {
     print_sentence(error.what());
     status = comm::exit_status_of(error);
+  } catch (...) {
+    print_sentence("ended by an exception that is no std::exception; throw fsdp::Error, which says what happened");
   }
   const int printed = flushed_stdout();
   return status == comm::ExitStatus::done ? printed : status;

@@ -54,6 +54,10 @@ void add_optimizer(RunRecord& record, std::string_view name, const ConfigValues&
   for (const ConfigValue& constant : constants) record[flag_name(constant.name)] = to_text(constant);
 }
 
+void add_config(RunRecord& record, const ConfigValues& values) {
+  for (const ConfigValue& value : values) record.emplace(flag_name(value.name), to_text(value));
+}
+
 Resumed compare_with(const std::string& path, const checkpoint::TrainerState& then, const RunRecord& now,
                      const TrainOptions& options, std::int64_t windows) {
   const std::string prefix = message("--resume ", path, ": ");

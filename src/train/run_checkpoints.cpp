@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include <fsdp/core/file.hpp>
@@ -19,7 +20,48 @@ namespace fsdp::train {
 
 namespace {
 
-/// What tells a run from others: two runs of equal flags and data that begin anew write the same checkpoints.
+/// The weights of a folder, as recorded: the same wherever the folder lies. Rank 0 samples their files for all ranks.
+/// Returns nothing where the folder holds none.
+std::string weights_text(const comm::Ranks& ranks, const std::string& folder) {
+  constexpr Looked sample{.whole = 1 << 20, .blocks = 64};
+  const std::string mine = on_all_ranks(ranks, "--model", [&]() -> std::string {
+    if (ranks.rank() != 0) return {};
+    std::map<std::string, std::uint64_t> digests;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+      if (entry.path().extension() == ".safetensors" && entry.is_regular_file(error))
+        digests[entry.path().filename().string()] = digest_of_file(entry.path(), sample);
+    if (digests.empty()) return {};
+    std::uint64_t hash = hash_seed;
+    for (const auto& [name, digest] : digests) hash = hashed(hashed(hash, name), static_cast<std::int64_t>(digest));
+    return "the weights of digest " + digest_text(hash);
+  });
+  return gather_texts(ranks, mine, "--model").front();
+}
+
+/// Adds the weights that a run begins with to its record, where they can be known: a folder that a run resumes with may
+/// hold a config.json alone.
+void record_first_weights(RunRecord& record, const comm::Ranks& ranks, const TrainOptions& options, bool names_folder) {
+  const auto add = [&](const char* key, const std::string& folder) {
+    if (std::string text = weights_text(ranks, folder); !text.empty()) record[key] = std::move(text);
+  };
+  if (!names_folder || options.from_scratch) {
+    record["model"] = "random weights";
+    return;
+  }
+  add("model", options.model.name);
+  if (!options.model.adapter.empty()) add("adapter", options.model.adapter);
+}
+
+/// A resumed run began with the weights of the run that it continues, whatever its own --model holds.
+void keep_first_weights(RunRecord& record, const RunRecord& then) {
+  for (const char* const key : {"model", "adapter"}) {
+    record.erase(key);
+    if (const auto found = then.find(key); found != then.end()) record.insert(*found);
+  }
+}
+
+/// What tells a run from others: two runs of equal flags, model and data that begin anew write the same checkpoints.
 std::string identity_of(const RunRecord& run) {
   std::uint64_t hash = hash_seed;
   for (const auto& [name, value] : run) hash = hashed(hash, message(name, " = ", value, "\n"));
@@ -138,6 +180,7 @@ Loaded RunCheckpoints::resume() {
   while (const std::optional<checkpoint::Checkpoint> from = open_agreed()) {
     from->check_same_model(weights_.listing());
     const checkpoint::TrainerState& state = from->state();
+    record_first_weights(run_, ranks_, options_, names_folder_);
     Resumed found = compare_with(from->path().string(), state, run_, options_, windows_);
     const std::string identity = on_all_ranks(ranks_, "--checkpoint-dir", [&] {
       return leads() ? resumed_identity(options_, *from, identity_of(run_)) : std::string();
@@ -148,6 +191,7 @@ Loaded RunCheckpoints::resume() {
       continue;
     }
     run_[checkpoint::run_identity] = identity;
+    keep_first_weights(run_, state.run);
     if (leads())
       if (std::string line = later_steps(options_, *from); !line.empty()) found.lines.push_back(std::move(line));
     resumed_from_ = from->path();
@@ -164,6 +208,8 @@ Loaded RunCheckpoints::resume() {
 /// Loads the initial weights from --model's folder; if there are none, initializes them from the seed. Returns messages
 /// for the user.
 std::vector<std::string> RunCheckpoints::start() {
+  record_first_weights(run_, ranks_, options_, names_folder_);
+  run_.try_emplace("model", "random weights");
   run_[checkpoint::run_identity] = identity_of(run_);
   const std::string &folder = options_.model.name, &adapter = options_.model.adapter;
   if (names_folder_) {

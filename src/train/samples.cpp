@@ -9,6 +9,7 @@
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/tensor.hpp>
 #include <fsdp/train/agreement.hpp>
+#include <fsdp/train/flags.hpp>
 #include <fsdp/train/peers.hpp>
 #include <fsdp/train/sampling.hpp>
 
@@ -22,6 +23,10 @@ void require_samples(const TrainOptions& options, bool writes_text) {
 
 StepSize required_step_size(const TrainOptions& options, int ranks, bool writes_text) {
   require_samples(options, writes_text);
+  TrainOptions checked = options;  // a program's own values: no command line has looked at them
+  FlagSet flags;
+  bind(flags, checked);
+  flags.require_ranges();
   return step_size(options, ranks);
 }
 

@@ -76,7 +76,8 @@ std::vector<double> probabilities(std::span<const float> logits, std::span<const
                                   const Sampling& sampling) {
   require<InputError>(
       std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); }),
-      "the model's logits are not all finite, so that no token can be drawn; look at the weights of --model");
+      "the model's logits are not all finite, so that no token can be drawn; look at the weights of --model, and of "
+      "--adapter where it is given");
   std::vector<double> scores(logits.begin(), logits.end());
   penalise(scores, seen, sampling.repetition_penalty);
   const auto best = std::max_element(scores.begin(), scores.end());

@@ -18,6 +18,7 @@
 #include <fsdp/train/peers.hpp>
 
 #include "../checkpoint/posix.hpp"
+#include "../data/text_files.hpp"
 
 namespace fsdp::train {
 namespace {
@@ -43,6 +44,11 @@ std::shared_ptr<const TemporaryFolder> make_temporary_folder() {
 /// Says what of a path did not become tokens.
 void note(const std::string& path, const data::LeftOut& left_out) {
   if (!left_out.empty()) print_sentence(message(path, ": ", left_out.text()));
+}
+
+/// Throws InputError for an option of tokenizing where nothing is tokenized. `why`: the reason, and what to do.
+void require_not_given(const char* flag, bool given, std::string_view why) {
+  require<InputError>(!given, "--", flag, " is for text that a tokenizer reads, and ", why, ", or leave it out");
 }
 
 std::string end_text(const data::Tokenizing& tokenizing) {
@@ -86,6 +92,10 @@ TokenizedData::TokenizedData(const TextOptions& options, const TextInputs& input
       require<InputError>(inputs.model_folder.empty() || inputs.vocabulary <= most_of_bytes || !data::holds_text(path),
                           "--data ", path, " is text, and ", inputs.model_folder,
                           " has no tokenizer.json; name one by ", "--tokenizer, or say --data-format bytes");
+    constexpr std::string_view none = "there is no tokenizer; name one by --tokenizer";
+    require_not_given("end-token", !options.end_token.empty(), none);
+    require_not_given("text-field", options.field != TextOptions().field, none);
+    require_not_given("token-cache", !options.cache.empty(), none);
     return;
   }
   const comm::CatchSignals signals;
@@ -102,11 +112,15 @@ TokenizedData::TokenizedData(const TextOptions& options, const TextInputs& input
       progress.show(at.bytes, at.all_bytes);
     });
     note(path, made.left_out);
+    if (const std::string warning = data::warning_of_records(path); !warning.empty()) print_warning(warning);
     if (!std::exchange(named, true))
       print_sentence(
           message("text becomes tokens by ", file->string(), "; behind each document stands ", end_text(tokenizing)));
     path = folder.string();
   }
+  constexpr std::string_view tokens = "--data holds tokens; give files of text";
+  require_not_given("text-field", !named && options.field != TextOptions().field, tokens);
+  require_not_given("token-cache", !named && !options.cache.empty(), tokens);
 }
 
 void TokenizedData::encode_conversations(const TextOptions& options, const TextInputs& inputs,

@@ -67,6 +67,7 @@ TEST(NotFiniteIn, NamesTheFirstSuchValueOfEachTensorUpToTen) {
   EXPECT_TRUE(found[0].ends_with("x.safetensors: a[2] is -inf; no run can use it. Take the weights from elsewhere"))
       << found[0];
   EXPECT_EQ(found[10], "3 more tensors have values that are not finite");
+  EXPECT_EQ(not_finite_in({&file, 1}, {}, [](const std::string& name) { return name != "b"; }).size(), 1u);
 }
 
 TEST(NotFiniteIn, SkipsTensorsThatAreNoWeightsAndNamesNumbersTooLargeForFloat) {

@@ -155,6 +155,11 @@ TEST_F(Reader, RefusesFilesOfAnotherKind) {
   EXPECT_INPUT_ERROR(open(file_of("[]", 0)), "does not begin with '{'");
   EXPECT_INPUT_ERROR(open(std::string(16, '\xff')), "at most 25000000");
   EXPECT_INPUT_ERROR(open(std::string("\x40\0\0\0\0\0\0\0{}", 10)), "goes beyond its 10 bytes");
+  EXPECT_INPUT_ERROR(open("<HTML><body>Sign in</body></HTML>"), "is a page of HTML, such as servers send in place");
+  EXPECT_INPUT_ERROR(open("PK\3\4 and other bytes"),
+                     "is a zip archive, as numpy.savez and torch.save write too, and no");
+  EXPECT_INPUT_ERROR(open("GGUF and other bytes"),
+                     "is weights in GGUF, and no safetensors file; download the file again");
   EXPECT_INPUT_ERROR(SafetensorsFile(folder_.path() / "absent"), "absent: cannot be opened: No such file");
   EXPECT_INPUT_ERROR(SafetensorsFile(folder_.path()), "not a regular file");
 }

@@ -30,7 +30,15 @@ TEST(SideFiles, ThatCannotBeReadAreLeftOutWithAWarningOrAnError) {
   EXPECT_EQ(read_side_files(folder.path(), [&](const std::string& text) { warnings.push_back(text); }),
             (SideFiles{{"tokenizer.json", "{}"}}));
   ASSERT_EQ(warnings.size(), 2u);
-  EXPECT_NE(warnings[1].find("merges.txt: no such file; it is left out of checkpoints"), std::string::npos);
+  EXPECT_NE(warnings[1].find("download the folder again; it is left out of checkpoints"), std::string::npos);
+}
+
+TEST(SideFiles, JsonThatIsEmptyIsRefused) {
+  const TemporaryFolder folder;
+  folder.write("chat_template.jinja", "");
+  EXPECT_EQ(read_side_files(folder.path()), (SideFiles{{"chat_template.jinja", ""}}));
+  folder.write("tokenizer.json", " \n");
+  EXPECT_INPUT_ERROR(read_side_files(folder.path()), "tokenizer.json: is empty; download the file again");
 }
 
 TEST(SideFiles, OfACheckpointAreInItsManifest) {

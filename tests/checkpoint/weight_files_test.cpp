@@ -87,7 +87,7 @@ TEST(WeightFiles, NamesWhatAnIndexAndItsShardsDisagreeOn) {
   std::filesystem::remove(folder.path() / "two.safetensors");
   EXPECT_INPUT_ERROR(open(), "names 2 files, of which 1 is missing: two.safetensors; download the folder again");
   std::filesystem::create_symlink("nowhere", folder.path() / "two.safetensors");
-  EXPECT_INPUT_ERROR(open(), "two.safetensors: cannot be opened: No such file");
+  EXPECT_INPUT_ERROR(open(), "two.safetensors: cannot be opened: it is a broken symbolic link to nowhere; if it");
 }
 
 TEST(WeightFiles, AnIndexMayNameFilesOfItsOwnFolderAlone) {
@@ -138,6 +138,10 @@ TEST(WeightFiles, InAFormThatIsNotReadAreNamed) {
       {"empty.bin", "", form},
       {"original/consolidated.00.pth", "x", form},
       {"inner/model.safetensors", "x", " but no model.safetensors of its own; name the folder inside"},
+      {"a/b/c/model.safetensors", "x", " but no model.safetensors of its own; name the folder inside"},
+      {"Unconfirmed 7.crdownload", "x", ", a part of a download; download the folder again"},
+      {"model.safetensors.crdownload", "x", ", a part of a download; download the folder again"},
+      {"model.safetensors.part", "x", ", a part of a download; download the folder again"},
       {"weights", lfs, ", a Git LFS pointer; fetch the files by `git lfs pull`"},
       {".cache/huggingface/download/x.1.incomplete", "x", ", a part of a download; download the folder again"}};
   for (const auto& [name, content, sentence] : cases) {
@@ -155,7 +159,8 @@ TEST(WeightFiles, InAFormThatIsNotReadAreNamed) {
 
 TEST(WeightFiles, FilesThatAreNoWeightsAreNotTakenForThem) {
   const TemporaryFolder folder;
-  for (const char* const name : {"README.pt.md", "tokens.bin", "notes", "step-1/deeper/model.safetensors", ".git/x.pt"})
+  for (const char* const name : {"README.pt.md", "tokens.bin", "notes", "step-1/deeper/model.safetensors",
+                                 "runs/step-1/model.safetensors", "a/b/c/d/model.safetensors", ".git/x.pt"})
     folder.write(name, "some bytes");
   folder.write("training_args.bin", "PK\3\4");
   folder.write("tokenizer.json", "version https://git-lfs.github.com/spec/v1\n");
@@ -169,6 +174,13 @@ TEST(WeightFiles, AGitLfsPointerIsNamedAsSuch) {
   EXPECT_INPUT_ERROR(WeightFiles::open(folder.path()),
                      "model.safetensors: is a Git LFS pointer, a text in place of the "
                      "file; fetch the file by `git lfs pull`");
+}
+
+TEST(WeightFiles, AnIndexThatIsAPageOfHtmlIsNamedAsSuch) {
+  const TemporaryFolder folder;
+  folder.write(index_file, "\n<!DOCTYPE html><title>404</title>");
+  EXPECT_INPUT_ERROR(WeightFiles::open(folder.path()),
+                     "model.safetensors.index.json: is a page of HTML, such as servers send in place of a file");
 }
 
 TEST(WeightFiles, AFolderWithoutAnyIsAnError) {

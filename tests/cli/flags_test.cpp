@@ -226,7 +226,7 @@ TEST(Flags, EmptyPositionsAreNamed) {
   EXPECT_INPUT_ERROR(parse_words({"export", "in", ""}), "OUT '' is empty");
   EXPECT_INPUT_ERROR(parse_words({"tokenize", "a", "", "--tokenizer", "t", "--out", "o"}), "INPUT '' is empty");
   EXPECT_INPUT_ERROR(parse_words({"plot", ""}), "METRICS '' is empty");
-  EXPECT_INPUT_ERROR(parse_words({"bench", ""}), "what '' is empty");
+  EXPECT_INPUT_ERROR(parse_words({"bench", ""}), "argument what '' is empty");
 }
 
 TEST(Flags, AValueMayLookLikeAFlagOfAnotherCommand) {

@@ -32,6 +32,11 @@ class JobVariables {
                              "PMI_RANK",
                              "PMIX_RANK",
                              "PALS_RANKID",
+                             "PALS_LOCAL_SIZE",
+                             "MPI_LOCALRANKID",
+                             "ALPS_APP_PE",
+                             "HOROVOD_SIZE",
+                             "HOROVOD_RANK",
                              "JSM_NAMESPACE_SIZE",
                              "JSM_NAMESPACE_RANK",
                              "FLUX_JOB_SIZE",
@@ -39,6 +44,7 @@ class JobVariables {
                              "SLURM_STEP_NUM_TASKS",
                              "SLURM_STEP_ID",
                              "SLURM_NTASKS",
+                             "SLURM_NPROCS",
                              "SLURM_PROCID"}) {
       const char* const before = std::getenv(name);
       before_[name] = before == nullptr ? std::optional<std::string>() : before;

@@ -31,14 +31,17 @@ TEST(LaunchedJob, IsReadFromEachLaunchersVariables) {
             "mpirun: 2 of 4 (OMPI_COMM_WORLD_SIZE)");
   EXPECT_EQ(job_of({{"MV2_COMM_WORLD_SIZE", "4"}, {"MV2_COMM_WORLD_RANK", "2"}}),
             "mpirun: 2 of 4 (MV2_COMM_WORLD_SIZE)");
-  EXPECT_EQ(job_of({{"PMI_SIZE", "4"}, {"PMI_RANK", "2"}}), "mpiexec: 2 of 4 (PMI_SIZE)");
+  EXPECT_EQ(job_of({{"PMI_SIZE", "4"}, {"PMI_RANK", "2"}}), "mpiexec: 2 of 4 (PMI_SIZE, PMI_RANK)");
   EXPECT_EQ(job_of({{"SLURM_STEP_NUM_TASKS", "4"},
                     {"SLURM_NTASKS", "4"},
                     {"SLURM_STEP_ID", "0"},
                     {"SLURM_PROCID", "2"},
                     {"PMI_SIZE", "4"},
                     {"PMI_RANK", "2"}}),
-            "srun: 2 of 4 (PMI_SIZE, SLURM_STEP_NUM_TASKS, SLURM_NTASKS)");
+            "srun: 2 of 4 (PMI_SIZE, SLURM_STEP_NUM_TASKS, SLURM_NTASKS, PMI_RANK, SLURM_PROCID)");
+  EXPECT_EQ(job_of({{"SLURM_NPROCS", "4"}, {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "2"}}),
+            "srun: 2 of 4 (SLURM_NPROCS, SLURM_PROCID)");
+  EXPECT_EQ(job_of({{"HOROVOD_SIZE", "4"}, {"HOROVOD_RANK", "2"}}), "horovodrun: 2 of 4 (HOROVOD_SIZE)");
   EXPECT_EQ(job_of({{"FLUX_JOB_SIZE", "4"}, {"FLUX_TASK_RANK", "2"}}), "flux: 2 of 4 (FLUX_JOB_SIZE)");
   EXPECT_EQ(job_of({{"JSM_NAMESPACE_SIZE", "4"}, {"JSM_NAMESPACE_RANK", "2"}}), "jsrun: 2 of 4 (JSM_NAMESPACE_SIZE)");
   EXPECT_EQ(job_of({{"WORLD_SIZE", "4"}, {"RANK", "2"}, {"LOCAL_RANK", "0"}}), "torchrun: 2 of 4 (WORLD_SIZE)");
@@ -46,7 +49,7 @@ TEST(LaunchedJob, IsReadFromEachLaunchersVariables) {
 }
 
 TEST(LaunchedJob, IsOneProcessWhereVariablesTellOfSomethingElse) {
-  const Variables batch_script{{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}};
+  const Variables batch_script{{"SLURM_NTASKS", "4"}, {"SLURM_NPROCS", "4"}, {"SLURM_PROCID", "0"}};
   EXPECT_EQ(job_of(batch_script), alone);
   EXPECT_EQ(job_of({{"WORLD_SIZE", "4"}}), alone) << "of no process in particular";
   EXPECT_EQ(job_of({{"WORLD_SIZE", ""}, {"RANK", ""}, {"SLURM_STEP_NUM_TASKS", ""}}), alone);
@@ -61,7 +64,30 @@ TEST(LaunchedJob, IsTheInnermostLaunchers) {
   EXPECT_EQ(job_of({{"OMPI_COMM_WORLD_SIZE", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "1"}}),
             "mpirun: 0 of 1 (OMPI_COMM_WORLD_SIZE)");
   EXPECT_EQ(job_of({{"WORLD_SIZE", "8"}, {"RANK", "5"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "1"}}),
-            "torchrun: 5 of 8 (WORLD_SIZE)");
+            "torchrun: 5 of 8 (WORLD_SIZE, SLURM_STEP_NUM_TASKS, SLURM_PROCID)");
+}
+
+TEST(LaunchedJob, NamesAllVariablesThatWouldCountAfterTheOthersAreUnset) {
+  const Variables all{{"OMPI_COMM_WORLD_SIZE", "2"}, {"PMIX_RANK", "0"},      {"HOROVOD_SIZE", "2"},
+                      {"SLURM_STEP_ID", "0"},        {"SLURM_NTASKS", "3"},   {"SLURM_NPROCS", "3"},
+                      {"SLURM_PROCID", "1"},         {"MPI_LOCALRANKID", "1"}};
+  const JobVariables set(all);
+  std::string names = launched_job().variables;
+  EXPECT_EQ(names,
+            "OMPI_COMM_WORLD_SIZE, HOROVOD_SIZE, SLURM_NTASKS, SLURM_NPROCS, PMIX_RANK, MPI_LOCALRANKID, SLURM_PROCID");
+  Variables rest;
+  for (const auto& [name, value] : all)
+    if (names.find(name) == std::string::npos) rest[name] = value;
+  EXPECT_EQ(job_of(rest), alone);
+}
+
+TEST(LaunchedJob, APartOfTheProcessesIsNotAlone) {
+  EXPECT_EQ(job_of({{"MPI_LOCALNRANKS", "4"}, {"MPI_LOCALRANKID", "0"}}),
+            "mpiexec: 0 of 4 (MPI_LOCALNRANKS, "
+            "MPI_LOCALRANKID)");
+  EXPECT_EQ(job_of({{"PALS_LOCAL_SIZE", "2"}, {"PALS_RANKID", "5"}}), "mpiexec: 5 of 6 (PALS_LOCAL_SIZE, PALS_RANKID)");
+  EXPECT_EQ(job_of({{"PALS_LOCAL_SIZE", "1"}, {"PALS_RANKID", "0"}}), alone);
+  EXPECT_EQ(job_of({{"ALPS_APP_PE", "1"}}), "aprun: 1 of 2 (ALPS_APP_PE)");
 }
 
 TEST(LaunchedJob, ARankAboveZeroIsNotAlone) {
@@ -74,13 +100,13 @@ TEST(RequireOneProcess, NamesTheVariablesAndWhatToDo) {
   const JobVariables set({{"SLURM_STEP_NUM_TASKS", "4"}, {"PMI_SIZE", "4"}, {"PMI_RANK", "1"}});
   EXPECT_EQ(
       test::input_error_of([] { require_one_process("--comm threads:2", "leave --comm out"); }),
-      "--comm threads:2 in each of srun's 4 processes (PMI_SIZE, SLURM_STEP_NUM_TASKS) would train as many models; "
-      "leave --comm out, or unset PMI_SIZE, SLURM_STEP_NUM_TASKS if each is a run of its own");
+      "--comm threads:2 in each of srun's 4 processes (PMI_SIZE, SLURM_STEP_NUM_TASKS, PMI_RANK) would be as many "
+      "runs, each alone; leave --comm out, or unset PMI_SIZE, SLURM_STEP_NUM_TASKS, PMI_RANK if that is what they are");
   EXPECT_EQ(
       test::input_error_of([] { require_joined(launched_job()); }),
-      "srun started 4 processes (PMI_SIZE, SLURM_STEP_NUM_TASKS), and MPI sees one: each would train a model of its "
-      "own; start them with mpirun, or with srun --mpi=pmix, or unset PMI_SIZE, SLURM_STEP_NUM_TASKS if each is a "
-      "run of its own");
+      "srun started 4 processes (PMI_SIZE, SLURM_STEP_NUM_TASKS, PMI_RANK), and MPI sees one: each would be a run "
+      "alone; start them with mpirun, or with srun --mpi=pmix, or unset PMI_SIZE, SLURM_STEP_NUM_TASKS, PMI_RANK if "
+      "that is what they are");
   EXPECT_INPUT_ERROR(torchrun_place(), "a rank of NCCL alone in each of srun's 4 processes");
 }
 

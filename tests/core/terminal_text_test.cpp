@@ -22,6 +22,8 @@ TEST(Printable, EscapesWhatActsOnATerminal) {
 TEST(Printable, EscapesWhatTurnsOrHidesText) {
   EXPECT_EQ(printable("\u202Egpj.exe\u202C \u2066x\u2069 \u200E\u200F\u061C"),
             "\\u202egpj.exe\\u202c \\u2066x\\u2069 \\u200e\\u200f\\u061c");
+  EXPECT_EQ(printable("pay\u200Bpal \u00ADx\u2060\u2064\uFEFFy\U000E0041"),
+            "pay\\u200bpal \\u00adx\\u2060\\u2064\\ufeffy\\U000e0041");
   EXPECT_EQ(printable("a\u2028b\u2029\uFEFF"), "a\\u2028b\\u2029\\ufeff");
 }
 

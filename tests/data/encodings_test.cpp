@@ -85,6 +85,27 @@ TEST(Encodings, WideOnesAreNamedByTheirByteOrderMark) {
   }
 }
 
+TEST(Encodings, ANulInWhatIsTextByItsNameIsSaid) {
+  const Texts texts;
+  for (const char* name : {"a.txt", "a.jsonl", "a.JL"}) {
+    const auto path = texts.write(name, "{\"text\": \"a\0b\"}\n"s);
+    const std::string said =
+        path.string() + " has a NUL at byte 11, and is text by its name, which has none; mend it, ";
+    EXPECT_INPUT_ERROR(texts.tokenized(path), said);
+    EXPECT_INPUT_ERROR(Corpus(std::vector{path}), said);
+  }
+  EXPECT_INPUT_ERROR(texts.tokenized(texts.write("some.txt", "a\0b\0c\0\x19\x20"s)), "is UTF-16 without a byte order");
+  std::filesystem::remove(texts.path() / "some.txt");
+  const auto low = texts.write("low.txt", "h\0i\0"s), high = texts.write("high.txt", "\0h\0i"s);
+  EXPECT_INPUT_ERROR(texts.tokenized(low),
+                     "low.txt is UTF-16 without a byte order mark: every second byte is 0, and "
+                     "text is read as UTF-8; convert it: iconv -f UTF-16LE -t UTF-8");
+  EXPECT_INPUT_ERROR(texts.tokenized(high), "iconv -f UTF-16BE -t UTF-8");
+  const std::string folder = texts.path().string();
+  EXPECT_INPUT_ERROR(texts.tokenized(texts.path()),
+                     "there is no text in " + folder + " (left out: texts with a NUL 5 (" + folder + "/a.JL, ...))");
+}
+
 TEST(Encodings, TheByteOrderMarkOfUtf8IsNoText) {
   const Texts texts;
   const auto plain = texts.write("a.txt", "hello"), marked = texts.write("b.txt", "\xEF\xBB\xBFhello");

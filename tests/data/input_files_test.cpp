@@ -28,13 +28,14 @@ struct Folder : TemporaryFolder {
 TEST(InputFiles, HiddenNamesAndLeftoversOfEditorsAreLeftOutOfFolders) {
   const Folder folder;
   for (const char* name : {"data/.git/config", "data/.git/HEAD", "data/.DS_Store", "data/a.txt", "data/b.txt~",
-                           "data/#c.txt#", "data/d.swp", "data/sub/.e.txt", "data/sub/f.tmp", "data/sub/g.TXT"})
+                           "data/#c.txt#", "data/d.swp", "data/sub/.e.txt", "data/sub/f.tmp", "data/sub/g.TXT",
+                           "data/h.jsonl.bak", "data/i.txt.orig", "data/run.lock"})
     folder.write(name, "x");
   const InputFiles inputs = folder.inputs("data");
   EXPECT_EQ(folder.files(inputs), "data/a.txt data/sub/g.TXT ");
   const std::string data = (folder.path() / "data").string();
-  EXPECT_EQ(inputs.left_out.text(),
-            "left out: leftovers of editors 4 (" + data + "/#c.txt#, ...), hidden 3 (" + data + "/.DS_Store, ...)");
+  EXPECT_EQ(inputs.left_out.text(), "left out: leftovers of editors 6 (" + data + "/#c.txt#, ...), hidden 3 (" + data +
+                                        "/.DS_Store, ...), locks of runs 1 (" + data + "/run.lock)");
   EXPECT_EQ(inputs.left_out.binary(), 0);
 }
 

@@ -105,6 +105,7 @@ TEST(Megatron, ATokenThatTheModelLacksIsNamedWithItsFileAndByte) {
   const test::TemporaryFolder folder;
   folder.write("a.idx", IndexFile{.type = 3}.text());
   folder.write("a.bin", bytes_of(std::vector<std::int16_t>{1, 2, 3, -4, 5}));
+  std::filesystem::create_directory(folder.path() / "a");  // as --checkpoint-dir a makes it
   const Corpus corpus(std::vector{folder.path() / "a"});
   const Windows windows(corpus, 2, 0, 100);
   std::vector<std::int32_t> tokens(2), targets(2);

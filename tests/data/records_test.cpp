@@ -8,6 +8,7 @@
 #include <fsdp/data/corpus.hpp>
 #include <fsdp/data/tokenize.hpp>
 
+#include "data/text_files.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace fsdp::data::records_test {
@@ -38,7 +39,7 @@ TEST(Records, JsonFilesHoldRecordsAsLinesOrAsOneArray) {
   Texts texts;
   const std::string lines = "{\"text\":\"a cat\"}\n{\"text\":\"a dog\"}\n",
                     array = "[{\"text\":\"a cat\"},{\"text\":\"a dog\"}]";
-  for (const char* name : {"a.json", "a.jsonl", "a.ndjson", "a.JSON", "a.JsonL"}) {
+  for (const char* name : {"a.json", "a.jsonl", "a.ndjson", "a.JSON", "a.JsonL", "a.jsonlines", "a.jl"}) {
     SCOPED_TRACE(name);
     EXPECT_EQ(texts.documents(name, lines), "a cat|a dog|");
     EXPECT_EQ(texts.documents(name, mark + lines), "a cat|a dog|");
@@ -50,6 +51,19 @@ TEST(Records, JsonFilesHoldRecordsAsLinesOrAsOneArray) {
   }
   EXPECT_EQ(texts.documents("a.json", "A text, in spite of its name: []"), "A text, in spite of its name: []|");
   EXPECT_EQ(texts.documents("a.ipynb", array), array + "|");
+}
+
+TEST(Records, TheirNameIsWarnedOfWhereItMakesThemText) {
+  const Texts texts;
+  const auto record = texts.write("data/part-00000", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n");
+  texts.write("data/a.jsonl", "{\"text\": \"a\"}\n");
+  texts.write("data/b.txt", "{a}\n");
+  EXPECT_EQ(warning_of_records(texts.path() / "data"),
+            "data: " + record.string() +
+                " begins with a record of JSON, and is read as text, by its name; rename it to "
+                ".jsonl to read the texts of its records");
+  EXPECT_EQ(warning_of_records(texts.path() / "data/a.jsonl"), "");
+  EXPECT_EQ(warning_of_records(texts.path() / "data/b.txt"), "");
 }
 
 TEST(Records, BracketsAndQuotesInsideStringsDoNotEndARecord) {

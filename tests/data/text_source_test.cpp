@@ -67,6 +67,15 @@ TEST(TextSource, OfTokensSaysSoAndTakesAnySeparatorOfTheVocabulary) {
                      "--document-separator 256 must be a byte: 0 to 255");
 }
 
+TEST(TextSource, NumbersOfAnotherTypeAreSeenBeforeTheFirstStep) {
+  const test::TemporaryFolder folder;
+  std::string big_endian;
+  for (int i = 0; i < 400; ++i) big_endian += {'\0', static_cast<char>(i < 200 ? 0 : 1 + i % 100)};
+  const std::array paths = {folder.write("u16", big_endian)};
+  EXPECT_INPUT_ERROR(TextSource(paths, 4, 0, 1000, std::nullopt, TokenFormat::u16),
+                     "u16 holds token 5376, which is not below the model's vocabulary of 1000, at byte 440");
+}
+
 TEST(TextSource, OfSeveralCorporaDrawsByTheirWeights) {
   const test::TemporaryFolder folder;
   const std::vector<WeightedFiles> files = {{.paths = {folder.write("a", std::string(401, 'a'))}, .weight = 3},

@@ -168,6 +168,12 @@ TEST(LlamaConfig, NullInRopeIsTheDefaultOfYarnsNumbersAlone) {
   EXPECT_INPUT_ERROR(parse(R"(,"lora":{"rank":2,"alpha":4,"dropout":null})"), "\"dropout\" is null");
 }
 
+TEST(LlamaConfig, ANullThetaBesideOneOfRopeParametersIsAbsent) {
+  EXPECT_EQ(parse(R"(,"rope_theta":null,"rope_parameters":{"rope_type":"default","rope_theta":5e5})").rope_theta, 5e5);
+  EXPECT_INPUT_ERROR(parse(R"(,"rope_theta":null,"rope_parameters":{"rope_type":"default"})"),
+                     "\"rope_theta\" is null");
+}
+
 TEST(LlamaFamilies, WindowsSlideFromALayerOn) {
   const std::string window = R"(,"use_sliding_window":true,"sliding_window":7)";
   const LlamaConfig some = family("qwen3", window + R"(,"max_window_layers":1)", 3);
@@ -181,6 +187,27 @@ TEST(LlamaFamilies, WindowsSlideFromALayerOn) {
   EXPECT_INPUT_ERROR(family("qwen3", R"(,"layer_types":["full_attention","sliding_attention"])"),
                      "\"use_sliding_window\" is not true");
   EXPECT_INPUT_ERROR(family("qwen3", R"(,"layer_types":7)"), "\"layer_types\" is 7");
+}
+
+TEST(LlamaFamilies, AMistralsLayerTypesSayWhichLayersHaveTheWindow) {
+  const auto mistral = [](const std::string& types, const std::string& window = "7") {
+    return family("mistral", R"(,"num_key_value_heads":2,"sliding_window":)" + window + R"(,"layer_types":)" + types,
+                  3);
+  };
+  const LlamaConfig all = mistral(R"(["sliding_attention","sliding_attention","sliding_attention"])");
+  EXPECT_EQ(all, mistral("null"));
+  EXPECT_EQ(all.write().find("layer_types"), std::string::npos);
+  const std::string full = R"(["full_attention","full_attention","full_attention"])";
+  const LlamaConfig none = mistral(full);
+  EXPECT_EQ(none.sliding_window, 0);
+  EXPECT_EQ(none, mistral(full, "null"));
+  const LlamaConfig some = mistral(R"(["full_attention","sliding_attention","sliding_attention"])");
+  EXPECT_EQ((std::vector{some.window(0), some.window(1), some.window(2)}), (std::vector<std::int64_t>{0, 7, 7}));
+  for (const LlamaConfig& config : {all, none, some}) EXPECT_EQ(LlamaConfig::parse(config.write(), "here"), config);
+  EXPECT_INPUT_ERROR(mistral(R"(["sliding_attention","full_attention","sliding_attention"])"),
+                     "it must name each of the 3 layers, all of \"full_attention\" before those of");
+  EXPECT_INPUT_ERROR(mistral(R"(["sliding_attention","sliding_attention","sliding_attention"])", "null"),
+                     "\"layer_types\" names layers with a window, and \"sliding_window\" gives none");
 }
 
 TEST(LlamaFamilies, WriteWhatTheyReadAndKeepOtherKeys) {
@@ -231,6 +258,13 @@ TEST(LlamaConfig, AFolderOfAdaptersOrCheckpointsIsToldWhatToNameInstead) {
                          (steps.path() / "step-00000020").string());
   EXPECT_INPUT_ERROR(LlamaConfig::read(adapters.path()),
                      " has no config.json; it holds adapters: name them by --adapter");
+  const test::TemporaryFolder cache;
+  cache.write("blobs/0", "");
+  cache.write("snapshots/abc/config.json", "{}");
+  EXPECT_INPUT_ERROR(LlamaConfig::read(cache.path()),
+                     " has no config.json; it is a repository in a cache of downloads: name its snapshot " +
+                         (cache.path() / "snapshots/abc").string());
+  EXPECT_INPUT_ERROR(LlamaConfig::read(cache.path() / "nowhere"), "nowhere: no such folder");
 }
 
 TEST(LlamaConfig, EverySizeThatCannotWorkHasItsSentence) {

@@ -81,6 +81,14 @@ TEST(LoraConfig, RefusesByNameWhatChangesTheComputation) {
         LoraConfig::parse(std::string(R"({"peft_type":"LORA","r":1,"lora_alpha":1,"target_modules":)") + modules + "}",
                           "here"),
         "\"target_modules\"");
+  const auto targets = [](const std::string& keys) {
+    return LoraConfig::parse(R"({"peft_type":"LORA","r":1,"lora_alpha":1)" + keys + "}", "here");
+  };
+  EXPECT_INPUT_ERROR(targets(""), "here: \"target_modules\" is missing");
+  EXPECT_INPUT_ERROR(targets(R"(,"target_modules":null)"), "\"target_modules\" is null; it must be a list of names");
+  for (const char* const modules : {"", R"(,"target_modules":null)", R"(,"target_modules":[])"})
+    EXPECT_INPUT_ERROR(targets(std::string(modules) + R"(,"target_parameters":["experts.w"])"),
+                       "\"target_parameters\" is [\"experts.w\"], and no module is named");
 }
 
 TEST(LoraConfig, NullIsWhatPeftTakesItFor) {

@@ -59,7 +59,7 @@ import struct
 with open('broken/model.safetensors', 'r+b') as file:
     file.seek(-4, 2)
     file.write(struct.pack('<f', float('nan')))"
-refused 'logits are not all finite.* look at the weights of --model' "$program" generate --model broken --prompt a \
+refused 'broken/model.safetensors: lm_head.weight.8191. is nan; no run can use it' "$program" generate --model broken --prompt a \
   --tokens 3 --temperature 0 --precision fp32
 
 echo "== nothing of a file or a flag reaches the terminal as it is, and no message is long"

@@ -136,3 +136,38 @@ text 5001 long.txt
 tessera train --model tiny --layers 1 --data long.txt --seq-len 5000 --batch-size 1 --steps 1 --validation-fraction 0 \
   --checkpoint-dir long
 contains long/step-00000001/config.json '"max_position_embeddings": 5000'
+
+echo "== flags that nothing would use"
+for flag in '--lora-targets q_proj' '--lora-alpha 3' '--lora-dropout 0.1' '--lora-rslora' '--lora-rank 0 --lora-alpha 3'; do
+  expect_error 'lora-[a-z]+ is for LoRA, and --lora-rank is 0; give a rank, or leave it out' "$program" train \
+    --data text.txt --model tiny $flag
+done
+unused() { expect_error "$1" "$program" train --data text.txt --model tiny --seq-len 16 --steps 1 "${@:2}"; }
+unused "lora_targets is 'q_proj,', which has an empty pattern" --lora-rank 2 --lora-targets q_proj,
+unused 'checkpoint-every is for checkpoints, and none are written; give --checkpoint-dir' --checkpoint-every 1
+unused 'resume-anyway is for a run that goes on, and this one begins; give --resume' --resume-anyway
+unused 'token-cache is for text that a tokenizer reads, and there is no tokenizer' --token-cache cache
+unused 'token-cache is for text that a tokenizer reads, and --data-format is bytes' --token-cache c --data-format bytes
+unused 'end-token is for text that a tokenizer reads, and there is no tokenizer' --end-token '</s>'
+unused 'text-field is for text that a tokenizer reads, and there is no tokenizer' --text-field body
+expect_error '^tessera: --model a+[.]{3} .100000 bytes. is neither a preset' "$program" train --data text.txt \
+  --model "$(head -c 100000 /dev/zero | tr '\0' a)"
+
+echo "== outputs that are inputs, or each other"
+mkdir held && cp text.txt held/ && ln -s held/text.txt link
+cp text.txt before
+unused 'metrics ./text.txt is a file of --data; give it a file of its own' --metrics ./text.txt
+unused 'trace link is in the folder of --data held' --data held --trace link
+unused 'metrics c/run.lock is a file of --checkpoint-dir' --checkpoint-dir c --metrics c/run.lock
+unused 'trace c/latest is a file of --checkpoint-dir' --checkpoint-dir c --trace c/latest
+unused 'metrics and --trace both write m; give each a file of its own' --metrics m --trace ./m
+same before text.txt
+
+echo "== folders of checkpoints that cannot be written"
+ln -s nowhere dangling
+unused 'checkpoint-dir dangling: is a symbolic link to nowhere, which does not exist' --checkpoint-dir dangling
+mkdir used && touch used/step-00000002
+unused 'used/step-00000002 has a checkpoint.s name and is no folder; move it elsewhere' --checkpoint-dir used
+unused 'used/step-00000002 has a checkpoint.s name' --checkpoint-dir used --resume auto
+ln -sf nowhere used/step-00000002
+unused 'used/step-00000002 has a checkpoint.s name' --checkpoint-dir used

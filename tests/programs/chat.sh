@@ -88,7 +88,8 @@ says '{"eos_token_id": null}'
 chat "$one\n"
 same first "$out"
 lacks "$err" 'by generation_config'
-for wrong in '{"temperature": -3};says temperature -3: --temperature -3 must be at least 0' '{"eos_token_id": ["x"]};must be a token.s id' '{"top_p": 7};--top-p 7'; do
+for wrong in '{"temperature": -3};says temperature -3: --temperature -3 must be at least 0' '{"eos_token_id": ["x"]};must be a token.s id' '{"top_p": 7};--top-p 7' \
+  '{"eos_token_id": [0, 99999]};"eos_token_id" names token 99999, and the model.s vocabulary has'; do
   says "${wrong%%;*}"
   expect_error "tuned/step-00000150/generation_config.json.*${wrong##*;}" "$program" chat --model tuned/step-00000150 --precision fp32
 done

@@ -124,3 +124,30 @@ train --steps 5 --checkpoint-dir mixed --resume auto  # nothing tells runs of ea
 contains "$out" '^resumed from mixed/step-00000004'
 train --steps 3 --checkpoint-dir afresh --resume afresh/step-00000001
 contains "$out" '^resumed: afresh keeps its later steps, up to 2, which --resume auto would take$'
+
+echo "== another model is another run"
+identity_in() { grep -o '"identity": "[0-9a-f]*"' "$1/trainer.json"; }
+train --steps 1 --checkpoint-dir base
+for other in "--layers 1" "--lora-rank 2"; do
+  rm -rf other
+  train --steps 1 --checkpoint-dir other $other
+  ! cmp -s <(identity_in base/step-00000001) <(identity_in other/step-00000001) || fail "$other: one identity"
+done
+expect_error 'other/step-00000001 is a checkpoint of another run than base/step-00000001, which --resume takes' \
+  "$program" train "${flags[@]}" --steps 2 --checkpoint-dir other --resume base
+flags[3]=base/step-00000001  # --model
+train --steps 1 --checkpoint-dir fine
+mv base moved
+flags[3]=moved/step-00000001
+train --steps 1 --checkpoint-dir again
+same fine/step-00000001/trainer.json again/step-00000001/trainer.json
+train --steps 2 --checkpoint-dir fine --resume auto
+lacks "$out" '^resumed: --model'
+flags[3]=sound/step-00000004
+train --steps 3 --checkpoint-dir fine --resume auto
+contains "$out" '^resumed: --model was the weights of digest [0-9a-f]{16}, is the weights of digest [0-9a-f]{16}$'
+train --steps 1 --checkpoint-dir fourth
+! cmp -s <(identity_in fourth/step-00000001) <(identity_in again/step-00000001) || fail "weights: one identity"
+flags[3]=moved/step-00000001
+train --steps 4 --checkpoint-dir fine --resume auto  # the run began with these
+lacks "$out" '^resumed: --model'

@@ -105,7 +105,8 @@ cp -r "$golden/qwen3-window" configured
 says() { echo "$1" >configured/generation_config.json; }
 at=(generate --model configured --prompt-ids 100 --precision fp32 --threads 1 --tokens 12)
 says "{\"do_sample\": false, \"eos_token_id\": [999, $third], \"top_p\": null, \"max_length\": 20}" 2>/dev/null
-expect_error 'holds token 999' "$program" "${at[@]}"
+expect_error '^tessera: configured/generation_config.json: "eos_token_id" names token 999, and the model.s vocabulary has 128 tokens; correct it, or give --stop-ids$' "$program" "${at[@]}"
+tessera "${at[@]}" --stop-ids 3  # the file's are not asked
 says "{\"do_sample\": false, \"eos_token_id\": [0, $third]}"
 tessera "${at[@]}"
 [ "$(cat "$out")" = "$(sed -n 2p alone | cut -d, -f"1-$((1 + first))")" ] || fail "eos_token_id $third: $(cat "$out")"

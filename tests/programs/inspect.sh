@@ -93,7 +93,10 @@ truncate -s 25000001 wrong/model.safetensors.index.json
 unsound wrong 'wrong/model.safetensors.index.json: 25000001 bytes; at most 25000000 are read'
 mkdir empty
 unsound empty 'empty/config.json: no such file'
+lacks "$out" '^weights   none'  # there is no model to start
 expect_error 'nowhere: no such folder' "$program" inspect nowhere
+expect_error 'nowhere: no such folder' "$program" eval --model nowhere --data "$model/text.bin"
+
 expect_error '^tessera: shards/config.json: is a file; give the folder that holds it$' "$program" inspect shards/config.json
 
 echo "== values that are not finite, unless --quick"
@@ -124,6 +127,22 @@ unsound bad "${values[@]}"
 cp bad/* steps/step-00000003
 unsound steps "${values[@]}"
 
+rm -r bad && mkdir bad
+cp saved/step-00000003/{config.json,model.safetensors} bad
+python3 - bad/model.safetensors <<'PY'
+import json, struct, sys
+data = open(sys.argv[1], 'rb').read()
+length, = struct.unpack('<Q', data[:8])
+header = json.loads(data[8:8 + length])
+end = max(entry['data_offsets'][1] for name, entry in header.items() if name != '__metadata__')
+header['model.layers.0.self_attn.rotary_emb.inv_freq'] = {'dtype': 'F32', 'shape': [1], 'data_offsets': [end, end + 4]}
+text = json.dumps(header).encode()
+text += b' ' * (-len(text) % 8)
+open(sys.argv[1], 'wb').write(struct.pack('<Q', len(text)) + text + data[8 + length:] + struct.pack('<f', float('nan')))
+PY
+tessera inspect bad  # frequencies that old files hold are not read
+contains "$out" '^problems  none$'
+
 echo "== the tokenizer, and files that runs would take along"
 inspected shards
 contains "$out" '^tokenizer none: text takes --tokenizer, or is read as bytes if the vocabulary is small$'
@@ -132,8 +151,10 @@ touch wrong2/tokenizer.model
 unsound wrong2 'wrong2: holds tokenizer.model but no tokenizer.json, which is read; save it with the fast tokenizer'
 cp "$golden/../text/tokenizers/qwen.json" wrong2/tokenizer.json
 ln -s nowhere wrong2/merges.txt
-unsound wrong2 'wrong2/tokenizer.json has token ids up to 1201, and the model knows 128' 'wrong2/merges.txt: no such file'
+unsound wrong2 'wrong2/tokenizer.json has token ids up to 1201, and the model knows 128' 'wrong2/merges.txt: cannot be opened: it is a broken symbolic link to nowhere; if it was downloaded, download the folder again$'
 rm wrong2/merges.txt
 echo '{' >wrong2/tokenizer.json
+echo '{"eos_token_id": 128}' >wrong2/generation_config.json
+unsound wrong2 'wrong2/tokenizer.json: not valid JSON' 'wrong2/generation_config.json: "eos_token_id" names token 128, and the model.s vocabulary has 128'
 echo '{"temperature": -1}' >wrong2/generation_config.json
 unsound wrong2 'wrong2/tokenizer.json: not valid JSON' 'wrong2/generation_config.json says temperature -1: --temperature -1 must be at least 0'

@@ -151,7 +151,23 @@ length = int.from_bytes(data[:8], "little")
 data[8 + length:] = b"\0\0\0\x7e" * ((len(data) - 8 - length) // 4)  # 4e37: a product of two is infinite
 open("huge/adapter_model.safetensors", "wb").write(data)
 END
-expect_error '^tessera: export: model.layers.0.*weight\[0\] of model is inf, which no model can use' "$program" export model never --adapter huge --merge
+expect_error '^tessera: export: model.layers.0.*weight\[0\] of model with the product of the adapters of huge, all of which are finite, is inf, which no' "$program" export model never --adapter huge --merge
+spoilt='model.layers.0.self_attn.q_proj.lora_B.weight'
+cp -r peft/some spoilt
+python3 - "base_model.model.$spoilt" <<'END'
+import json, struct, sys
+data = bytearray(open("spoilt/adapter_model.safetensors", "rb").read())
+length = int.from_bytes(data[:8], "little")
+entry = json.loads(data[8:8 + length])[sys.argv[1]]
+assert entry["dtype"] == "F32"
+struct.pack_into("<f", data, 8 + length + entry["data_offsets"][0] + 12, float("nan"))
+open("spoilt/adapter_model.safetensors", "wb").write(data)
+END
+for how in '' --merge; do
+  expect_error "^tessera: export: $spoilt\[3\] of spoilt is nan, which no" "$program" export model never --adapter spoilt $how
+done
+refused "spoilt/adapter_model.safetensors: base_model.model.$spoilt\[3\] is nan; no run can use it" "$program" eval "${answers[@]}" \
+  --seq-len 360 --precision fp32 --model model --adapter spoilt
 tessera export model again --adapter peft/some
 tail -c +9 again/adapter_model.safetensors | tr '\0' ' ' | grep 'base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight' >/dev/null ||
   fail "names of the adapters"
@@ -175,7 +191,7 @@ echo "== refusals"
 bad() { expect_error "$1" "$program" train "${flags[@]}" "${size[@]}" "${@:2}"; }
 bad "lora_targets has 'qproj', which matches no projection" --lora-rank 2 --lora-targets qproj
 bad 'lora_rank is -1' --lora-rank -1
-bad '--lora-alpha: give --lora-rank, too' --lora-alpha 3
+bad '--lora-alpha is for LoRA, and --lora-rank is 0; give a rank' --lora-alpha 3
 bad '--adapter peft/all has adapters, which say all of them; drop --lora-rank' --adapter peft/all --lora-rank 2
 bad 'drop --hidden' --hidden 8 --lora-rank 2
 expect_error 'is for a folder.s model' "$program" train --data text.txt --model tiny --adapter peft/all
@@ -219,3 +235,23 @@ unfit() {
 }
 unfit r 8 'has shape \[4, 24\] where the model has \[8, 24\]: the adapters are another model.s, or not of the rank'
 unfit target_modules '["q_proj"]' 'tensors that the model lacks'
+
+echo "== inspect compares a folder of adapters with its own config"
+inspected() {
+  expect_error '^$' bash -c '"$@"; status=$?; echo >&2; exit $status' - "$program" inspect bad
+  contains "$out" "^problem   $1"
+  [ "$(grep -c '^problem ' "$out")" -eq 1 ] || fail "other problems"
+}
+change r 8
+inspected 'bad/adapter_model.safetensors: tensor ".*" has shape \[4, [0-9]+\], and adapter_config.json says "r": 8$'
+change target_modules '["q_proj"]'
+inspected 'bad/adapter_model.safetensors: tensor ".*" is of a module that "target_modules" of adapter_config.json does not name$'
+change target_modules '["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"]'
+inspected 'bad/adapter_model.safetensors: holds nothing for "lm_head", which "target_modules" of adapter_config.json names$'
+change target_modules '["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]'
+sed -i 's/layers.0.self_attn.q_proj.lora_B/layers.7.self_attn.q_proj.lora_B/' bad/adapter_model.safetensors
+inspected 'bad/adapter_model.safetensors: tensor ".*q_proj.lora_[AB].weight" stands alone: the file lacks ".*q_proj.lora_[AB].weight"$'
+mv bad/adapter_model.safetensors bad/adapter_model.bin
+inspected 'bad: holds adapter_model.bin, which is not read, and no adapter_model.safetensors; save the adapters with PEFT'
+bad 'peft/all/adapter_model.safetensors: is a file; give the folder that holds it$' --adapter peft/all/adapter_model.safetensors
+bad 'nowhere: no such folder$' --adapter nowhere

@@ -27,25 +27,29 @@ echo "== a launcher that started several processes, of which MPI or threads see 
 alone() { expect_error "$1" env "${@:2}"; }
 slurm=(SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4 SLURM_NTASKS=4)
 for rank in 0 1; do
-  alone 'srun started 4 processes \(PMI_SIZE, SLURM_STEP_NUM_TASKS, SLURM_NTASKS\), and MPI sees one: .*; start them with mpirun, or with srun --mpi=pmix' \
+  alone 'srun started 4 processes \(PMI_SIZE, SLURM_STEP_NUM_TASKS, SLURM_NTASKS, PMI_RANK, SLURM_PROCID\), and MPI sees one: .*; start them with mpirun, or with srun --mpi=pmix' \
     "${slurm[@]}" SLURM_PROCID=$rank PMI_RANK=$rank PMI_SIZE=4 "${base[@]}" --steps 1 --comm mpi
-  alone 'comm threads:1 in each of srun.s 4 processes \(SLURM_STEP_NUM_TASKS, SLURM_NTASKS\) would train as many models' \
+  alone 'comm threads:1 in each of srun.s 4 processes \(SLURM_STEP_NUM_TASKS, SLURM_NTASKS, SLURM_PROCID\) would be as many runs, each alone' \
     "${slurm[@]}" SLURM_PROCID=$rank "${base[@]}" --steps 1
-  alone 'comm threads:2 in each of torchrun.s 4 processes \(WORLD_SIZE\) would train as many models' \
+  alone 'comm threads:2 in each of torchrun.s 4 processes \(WORLD_SIZE\) would be as many runs, each alone' \
     WORLD_SIZE=4 RANK=$rank LOCAL_RANK=$rank "${base[@]}" --steps 1 --comm threads:2
+done
+for plan in --dry-run --print-schedule; do  # any process may plan
+  WORLD_SIZE=4 RANK=1 LOCAL_RANK=1 tessera "${base[@]:1}" --steps 1 $plan
 done
 SLURM_JOB_ID=7 SLURM_NTASKS=4 SLURM_PROCID=0 SLURM_JOB_NUM_NODES=1 tessera "${base[@]:1}" --steps 1  # a batch script
 
 echo "== an error that all ranks meet is said once; one that a rank meets alone ends the others"
 refused 'data: nowhere: no such file' "${mpirun[@]}" -np 3 "${base[@]}" --batch-size 6 --data nowhere
 [ "$(grep -c nowhere "$err")" -eq 1 ] || fail "said more than once"
+contains "$err" '^tessera: data: nowhere: no such file'
 # A byte outside the vocabulary, in a window that one rank alone draws: no rank computes on, and it is said once.
 { head -c 85 text.txt; printf '\310'; tail -c +87 text.txt; } >one-byte.txt
 refused 'data: .* holds byte 200, which is not below the model.s vocabulary of 128' "${mpirun[@]}" -np 2 \
   "$program" train --data one-byte.txt --model tiny --vocab 128 --seq-len 16 --precision fp32 --batch-size 2 \
   --validation-fraction 0 --steps 500 --log-every 1000
 [ "$(grep -c 'holds byte' "$err")" -eq 1 ] || fail "said more than once"
-refused 'rank 0: --metrics /dev/full: cannot be written' "${mpirun[@]}" -np 2 "${base[@]}" --metrics /dev/full
+refused '^tessera: rank 0: --metrics /dev/full: cannot be written' "${mpirun[@]}" -np 2 "${base[@]}" --metrics /dev/full
 refused 'rank 0: .*checkpoint-dir text.txt/c: cannot be written' \
   "${mpirun[@]}" -np 2 "${base[@]}" --checkpoint-dir text.txt/c
 ends_with 3 'step [2-5]: .*stopped before any weight was touched' \

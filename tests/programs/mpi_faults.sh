@@ -71,7 +71,7 @@ echo "== SIGSTOP of a rank: the others say in which collective they waited, and 
 start 3 "${deadlines[@]}"
 kill -STOP "${ranks[2]}"
 ended
-contains "$err" '(^|is its disk slow, or gone\? )rank [01], [a-z_]+ of [a-z -]+.*waited 5\.0[0-9]* s for .*rank 2 \(has [a-z, ]*; host '
+contains "$err" '(^tessera: |is its disk slow, or gone\? )rank [01], [a-z_]+ of [a-z -]+.*waited 5\.0[0-9]* s for .*rank 2 \(has [a-z, ]*; host '
 [ "$status" -eq 3 ] || fail "status $status"
 
 echo "== Ctrl-C"

@@ -12,4 +12,4 @@ if command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep GPU >/de
   exit
 fi
 refused 'no device|built without nccl' "${train[@]}"
-OMPI_COMM_WORLD_SIZE=2 refused 'would train as many models.*torchrun' "${train[@]}"
+OMPI_COMM_WORLD_SIZE=2 refused 'would be as many runs, each alone.*torchrun' "${train[@]}"

@@ -47,3 +47,10 @@ expect_error 'plot: none.jsonl: cannot be read: No such file' "$program" plot no
 expect_error 'plot: empty.jsonl holds no step' "$program" plot whole.jsonl empty.jsonl
 expect_error 'out no/where.svg: cannot be written: No such file' "$program" plot whole.jsonl --out no/where.svg
 expect_error 'out /dev/full: cannot be written .is the disk full' "$program" plot whole.jsonl --out /dev/full
+ln -s whole.jsonl link.svg
+cp whole.jsonl before
+for out_file in whole.jsonl ./whole.jsonl link.svg; do
+  expect_error 'is whole.jsonl, which is to be drawn; give the picture a name of its own' "$program" plot \
+    mended.jsonl whole.jsonl --out "$out_file"
+done
+same before whole.jsonl

@@ -59,14 +59,14 @@ tessera train "${data[@]}" --batch-size 8 --validation-fraction 0.1 "${other[@]}
 as_generated tiled tiled.jsonl --prompt "$prompt" --tokens 30
 
 echo "== resumed: the same steps, and no word of a flag that changes nothing"
-tessera train "${flags[@]}" --sample-prompt x --sample-tokens 5 --resume fsdp2-1-without/step-00000040 --metrics rest.jsonl --comm threads:1
+tessera train "${flags[@]}" --sample-prompt x --sample-tokens 5 --resume fsdp2-1-without/step-00000040 --checkpoint-dir rest --metrics rest.jsonl --comm threads:1
 lacks "$out" 'resumed: --sample'
 steps rest.jsonl >rest.steps
 steps fsdp2-1.jsonl 41 >last.steps
 same last.steps rest.steps
 
 echo "== nothing is held out: samples all the same"
-tessera train "${data[@]}" --batch-size 4 --validation-fraction 0 "${samples[@]}" --metrics none.jsonl
+tessera train "${data[@]}" --batch-size 4 --validation-fraction 0 "${samples[@]}" --checkpoint-dir none --metrics none.jsonl
 for step in 40 80 120; do sampled none.jsonl $step >/dev/null; done
 
 echo "== text by a tokenizer, up to the end of a document"
@@ -102,7 +102,7 @@ echo "== refused"
 refuse() {
   local pattern=$1
   shift
-  expect_error "$pattern" "$program" train "${flags[@]}" "$@"
+  expect_error "$pattern" "$program" train "${flags[@]}" --checkpoint-dir never "$@"
 }
 refuse '--sample-tokens is the length of samples, and none are written' --sample-tokens 5
 refuse '--sample-tokens 64 leave no room for a prompt in --seq-len 48' --sample-prompt x

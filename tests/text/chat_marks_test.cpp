@@ -109,9 +109,40 @@ TEST(ChatMarks, OtherValuesAndKeysThatChangeWhatIsLearnedAreRefusedByName) {
   for (const char* key : {"train_detail", "loss_mask", "lossMask", "masked", "mask", "trainable", "Loss-Weight"})
     EXPECT_INPUT_ERROR(encode(turns(std::string(", \"") + key + "\": [1]")),
                        std::string("message 2 has \"") + key + "\", which is not known and may say what is learned");
-  for (const char* member : {"\"train\": false", "\"weight\": 0.5", "\"train_on_inputs\": true",
-                             "\"loss_mask\": [0, 1]", "\"sample_weight\": 2", "\"mask_prompt\": true"})
+  for (const char* member :
+       {"\"train\": false", "\"weight\": 0.5", "\"train_on_inputs\": true", "\"loss_mask\": [0, 1]",
+        "\"sample_weight\": 2", "\"mask_prompt\": true", "\"weight\": \"0\"", "\"train\": \"false\"",
+        "\"train_on_inputs\": \"true\"", "\"mask\": {\"a\": 1}", "\"loss_mask\": \"0\"", "\"train_on_eos\": \"all\""})
     EXPECT_INPUT_ERROR(encode("{" + std::string(member) + ", " + turns("").substr(1)), "line 3: has \"");
+}
+
+TEST(ChatMarks, OtherWordsBesideSwitchesAreRefusedByName) {
+  const Folder folder;
+  const ChatFormat format = folder.format("chatml");
+  for (const char* member : {"\"skip\": true", "\"ignore\": 1", "\"exclude\": \"true\"", "\"include\": \"0\"",
+                             "\"requires_grad\": false", "\"supervised\": false", "\"isUnmasked\": true",
+                             "\"labels\": [-100, 5]", "\"label\": 0", "\"learning\": \"No\""})
+    EXPECT_INPUT_ERROR(format.encode(turns(std::string(", ") + member), "chats.jsonl line 3"),
+                       "which is not known and may say what is learned");
+  for (const char* member :
+       {"\"label\": \"greeting\"", "\"labels\": [\"a\"]", "\"skip\": null", "\"included\": {\"a\": 1}"})
+    EXPECT_EQ(learned(format, turns(std::string(", ") + member)), "bad<|im_end|>good<|im_end|>") << member;
+}
+
+TEST(ChatMarks, AnswersOfAnotherRoleBesideThoseOfTheAssistantAreRefused) {
+  const Folder folder;
+  const ChatFormat format = folder.format("chatml");
+  const auto chat = [](const std::string& role, const std::string& mark = "") {
+    return R"({"messages": [{"role": "user", "content": "a"}, {"role": ")" + role + R"(", "content": "bad")" + mark +
+           R"(}, {"role": "user", "content": "c"}, {"role": "assistant", "content": "good"}]})";
+  };
+  for (const char* role : {"gpt", "bot", "model", "Assistant"})
+    EXPECT_INPUT_ERROR(format.encode(chat(role), "chats.jsonl line 3"),
+                       "chats.jsonl line 3: message 2 of the role " + std::string(role) +
+                           " stands beside answers of the role assistant, and only these are learned; name its role "
+                           "assistant, or mark it by \"weight\": 0");
+  EXPECT_EQ(learned(format, chat("gpt", ", \"weight\": 0")), "good<|im_end|>");
+  EXPECT_EQ(learned(format, chat("tool")), "good<|im_end|>");
 }
 
 TEST(ChatMarks, OtherKeysAreNoMarks) {
@@ -120,8 +151,9 @@ TEST(ChatMarks, OtherKeysAreNoMarks) {
   for (const char* member : {"\"name\": \"x\"", "\"id\": 7", "\"tool_call_id\": \"y\"", "\"reasoning_content\": \"z\"",
                              "\"metadata\": {\"weight\": 0}", "\"constraint\": 1", "\"masked\": null", "\"likes\": 0"})
     EXPECT_EQ(learned(format, turns(std::string(", ") + member)), "bad<|im_end|>good<|im_end|>") << member;
-  for (const char* member : {"\"weight\": 1", "\"train\": true", "\"train_on_inputs\": false", "\"loss\": 2.31",
-                             "\"split\": \"train\"", "\"training\": \"set 3\"", "\"weight\": null"})
+  for (const char* member :
+       {"\"weight\": 1", "\"train\": true", "\"train_on_inputs\": false", "\"loss\": 2.31", "\"split\": \"train\"",
+        "\"training_set\": \"set 3\"", "\"train_info\": {\"a\": 1}", "\"weight\": null"})
     EXPECT_EQ(learned(format, "{" + std::string(member) + ", " + turns("").substr(1)), "bad<|im_end|>good<|im_end|>")
         << member;
 }

@@ -169,6 +169,10 @@ TEST(ChatTemplate, ErrorsQuoteTheTemplateShortAndPrintable) {
   EXPECT_LT(refusal("{{ x | f" + digits + " }}").size(), 500u);
   EXPECT_LT(refusal("{% f" + digits + " %}").size(), 500u);
   EXPECT_LT(refusal("{{ f" + digits + ".b }}").size(), 500u);
+  EXPECT_EQ(refusal("{{ " + std::string(256, 'f') + " }}"), "rendered as ");
+  EXPECT_NE(refusal("{{ " + std::string(257, 'f') + " }}").find(" has more than 256 bytes"), std::string::npos);
+  EXPECT_EQ(refusal("{{ {}['x' * 100000].b }}"),
+            "template: line 1: '" + std::string(60, 'x') + "... (100000 bytes)', which is undefined, has no 'b'");
 }
 
 TEST(ChatTemplate, WorkAndMemoryAreBounded) {
@@ -255,6 +259,8 @@ TEST(ChatTemplate, StepsAreInProportionToTheConversation) {
                                  "{x ~ 1: 1}[x ~ 2]",
                                  "(x | list) | map('upper') | join",
                                  "x is lower",
+                                 "1.5 | round(300)",
+                                 "[none, none, none, none, none] | map(attribute='no') | list",
                                  "x.startswith(y)"}) {
     const std::string text = "{% for a in range(4000) %}{% if " + work + " %}{% endif %}{% endfor %}";
     const Json variables = {{"x", std::string(1000, 'a')}, {"y", std::string(1000, 'a')}};
@@ -268,6 +274,20 @@ TEST(ChatTemplate, ValuesThatAreAliveAreBounded) {
   EXPECT_EQ(refusal(text, {{"x", "abc"}}), "rendered as ");
   const Json variables = {{"x", {1}}, {"pad", std::string(200000, 'a')}};
   EXPECT_NE(refusal("{% set a = [pad * 300, pad * 301, pad * 302] %}", variables).find("bytes"), std::string::npos);
+}
+
+TEST(ChatTemplate, MacrosSpendStepsForParametersAndNamesForScopes) {
+  std::string parameters = "a0=1";
+  for (int i = 1; i < 3000; ++i) parameters += ",a" + std::to_string(i) + "=1";
+  const std::string calls =
+      "{% macro f(" + parameters + ") %}{% endmacro %}{% for a in range(30) %}{{ f() }}{% endfor %}";
+  EXPECT_NE(refusal(calls).find("the template takes more than"), std::string::npos);
+  EXPECT_EQ(
+      refusal(
+          "{% set a = 1 %}{% macro f(a, b=a, c=b) %}{{ a }}{{ b }}{{ c }}{% endmacro %}{{ f(2, c=3) }}{{ f(a=4) }}"),
+      "rendered as 223444");
+  EXPECT_EQ(refusal("{{ 1e300 | round(300) }} {{ 2.25 | round(1) }} {{ -1e16 | round }}"),
+            "rendered as 1e+300 2.2 -1e+16");
 }
 
 /// Templates with bytes changed, left out and doubled: refused or rendered, and nothing else.

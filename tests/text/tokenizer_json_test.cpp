@@ -181,6 +181,10 @@ TEST(TokenizerFile, TextsGrowInProportionAlone) {
       R"({"type":"Replace","pattern":{"String":"a"},"content":")" + std::string(60000, 'b') + "\"}";
   EXPECT_INPUT_ERROR(with("\"normalizer\":" + lengthens).encode(std::string(1000, 'a')),
                      "t.json: encoding a text takes more than 1100000 steps for 1000 bytes");
+  const std::string literal =
+      R"({"type":"Replace","pattern":{"String":")" + std::string(10'000, 'a') + "b\"},\"content\":\"\"}";
+  EXPECT_INPUT_ERROR(with(sequence("normalizer", "normalizers", literal, 40)).encode(std::string(20'000, 'a')),
+                     "t.json: encoding a text takes more than 3000000 steps for 20000 bytes");
   const std::string pattern = R"({"type":"Replace","pattern":{"Regex":"a"},"content":"aa"})";
   EXPECT_INPUT_ERROR(with(sequence("normalizer", "normalizers", pattern, 60)).encode("a"), encoding);
   const std::string prepends = R"({"type":"Prepend","prepend":")" + std::string(60000, 'b') + "\"}";

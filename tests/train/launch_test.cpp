@@ -53,6 +53,13 @@ TEST(Launch, AnErrorIsOneLineAndItsStatus) {
   EXPECT_EQ(ended(throws<std::runtime_error>), (Ended{ExitStatus::failed, line}));
 }
 
+TEST(Launch, AnExceptionOfUnknownTypeIsOneLineAndItsStatus) {
+  const Ended seven = ended([] { return launch<Comm>({.ranks = 2}, [](Comm&) -> int { throw 7; }); });
+  EXPECT_EQ(seven, (Ended{ExitStatus::failed,
+                          "tessera: ended by an exception that is no std::exception; throw "
+                          "fsdp::Error, which says what happened\n"}));
+}
+
 TEST(Launch, RanksThatCannotBeStartedAreBadInput) {
   const Ended none = ended([] { return launch<Comm>({.ranks = 0}, [](Comm&) {}); });
   EXPECT_EQ(none.status, ExitStatus::bad_input);

@@ -50,6 +50,11 @@ TEST(ValidateTrainOptions, EveryBadValueHasItsSentence) {
                      "--sample-tokens 512 leave no room for a prompt in --seq-len 512");
   EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.given = {"sample-tokens"}; }), 1),
                      "give --sample-prompt too");
+  EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.metrics = ""; }), 1), "--metrics '' is empty");
+  EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.memory = ""; }), 1), "--memory '' is empty");
+  EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.data = {"text", ""}; }), 1), "--data '' is empty");
+  EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.checkpoint_every = 1; }), 1), "give --checkpoint-dir too");
+  EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.resume_anyway = true; }), 1), "give --resume too");
   EXPECT_INPUT_ERROR(validate(with([](TrainOptions&) {}), 3), "the nearest sizes that can: 6 and 9");
 }
 

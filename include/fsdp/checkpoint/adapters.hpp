@@ -28,6 +28,8 @@ class AdapterFiles {
 
   /// Reads as WeightFiles does. `name`: the parameter's name in the model, not PEFT's.
   void read_range(std::string_view name, std::int64_t begin, std::int64_t count, float* out) const;
+  /// Reads as WeightFiles does, and refuses what is not finite.
+  void read_finite(std::string_view name, std::int64_t begin, std::int64_t count, float* out) const;
 
  private:
   explicit AdapterFiles(WeightFiles files) : files_(std::move(files)) {}

@@ -97,6 +97,8 @@ struct ModelFiles {
 
   /// Reads a range of any parameter of the listing, as WeightFiles does.
   void read_range(const std::string& name, std::int64_t begin, std::int64_t count, float* out) const;
+  /// The same; throws InputError, which names the file and the element, for a value that is not finite.
+  void read_finite(const std::string& name, std::int64_t begin, std::int64_t count, float* out) const;
 };
 
 /// Opens a model's folder, and the folder of its adapters unless `adapter` is empty. Checks every name and shape

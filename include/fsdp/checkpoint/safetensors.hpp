@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -73,6 +74,11 @@ class SafetensorsFile {
   std::map<std::string, std::size_t, std::less<>> by_name_;
   std::map<std::string, std::string> metadata_;
 };
+
+/// Returns a sentence about the first of a tensor's `values`, its elements from `begin` on, that is not finite; nothing
+/// if there is none.
+std::optional<std::string> not_finite_in(const SafetensorsFile& file, std::string_view tensor, std::int64_t begin,
+                                         std::span<const float> values);
 
 /// The layout of a file whose tensors have one type. A pure function of the tensors, so every rank makes the same plan.
 struct FilePlan {

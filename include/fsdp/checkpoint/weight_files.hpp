@@ -38,8 +38,11 @@ class WeightFiles {
   /// Reads elements [begin, begin + count) of a tensor, converted from F64, F32, BF16 or F16. Throws InputError if
   /// there is no such tensor.
   void read_range(std::string_view name, std::int64_t begin, std::int64_t count, float* out) const;
+  /// The same; throws InputError, which names the file and the element, for a value that is not finite.
+  void read_finite(std::string_view name, std::int64_t begin, std::int64_t count, float* out) const;
 
  private:
+  const SafetensorsFile& file_with(std::string_view name) const;
   explicit WeightFiles(std::filesystem::path path) : path_(std::move(path)) {}
   void add(SafetensorsFile file);
 

@@ -240,7 +240,8 @@ int evaluate(const EvalOptions& options, const ShardingOf<Model>& sharding, cons
         data::evenly_spread(0, source.training(), options.windows), [] { return comm::Asked{}; },
         [](std::int64_t, std::int64_t) {});
     require<InputError>(std::isfinite(mean.loss), "the mean loss is ", std::abs(mean.loss),
-                        "; look at the weights of --model ", options.model);
+                        "; look at the weights of --model ", options.model,
+                        options.adapter.empty() ? "" : ", and of --adapter ", options.adapter);
     if (communicator.rank() == 0) print_text(stdout, report::mean_loss_json(mean.loss, mean.tokens) + "\n");
   });
 }

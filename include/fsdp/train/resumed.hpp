@@ -28,6 +28,9 @@ RunRecord record_of(const TrainOptions& options);
 /// Adds an optimizer's name and constants to the record.
 void add_optimizer(RunRecord& record, std::string_view name, const ConfigValues& constants);
 
+/// Adds the values of the model's config to the record; keeps what has the same name there.
+void add_config(RunRecord& record, const ConfigValues& values);
+
 /// How a run resumes.
 struct Resumed {
   data::Position position = {};         ///< where reading of the data continues

@@ -28,13 +28,14 @@ template <class Model>
 using MainSpace = typename ShardedModule<Model>::Group::MainSpace;
 
 /// Loads this rank's shards of the weights from folders that open_model has checked. Adapters keep their values if the
-/// folders have none.
+/// folders have none. Throws InputError for a weight that is not finite: it need not show before the last step, where
+/// data do not touch it.
 template <class Model>
 void load_weights(ShardedModule<Model>& module, const checkpoint::ModelFiles& files) {
   for (const auto& piece : module.pieces()) {
     if (piece.parameter->adapter && !files.listing.lora) continue;
     with_host_weights(module, piece, Access::write, [&](Tensor<float> values, std::int64_t begin) {
-      files.read_range(piece.parameter->name, begin, values.numel(), values.data());
+      files.read_finite(piece.parameter->name, begin, values.numel(), values.data());
     });
   }
   module.sync_model_weights();

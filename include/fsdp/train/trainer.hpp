@@ -202,6 +202,7 @@ class Trainer {
     record["data"] = data_;
     record["instruction-set"] = device::arithmetic();
     add_optimizer(record, optimizer().optimizer().name(), values_of(optimizer().optimizer()));
+    add_config(record, values_of(model_.config()));
     return record;
   }
 

@@ -135,6 +135,9 @@ Value rounded(const Value& of, int places) {
     if (of.get<double>() == nullptr && !whole) refuse("round: a number of more than 63 bits");
     return of.get<double>() != nullptr ? Value(result) : Value(*whole);
   }
+  constexpr double whole_from = 9007199254740992.0;  // 2^53: from here on, and for NaN, there are no decimals
+  if (!(std::abs(value) < whole_from)) return value;
+  spend(20 + static_cast<std::size_t>(places) / 4);
   std::array<char, 700> digits{};
   std::snprintf(digits.data(), digits.size(), "%.*f", places, value);
   return *real_number(digits.data());

@@ -18,6 +18,8 @@ constexpr std::array<std::string_view, 29> signs = {  // longer ones first
     "**", "//", "==", "!=", "<=", ">=", "+", "-", "*", "/", "%", "~", "<", ">", "=",
     "(",  ")",  "[",  "]",  "{",  "}",  ",", ".", ":", "|", ";", "!", "&", "^"};
 
+constexpr std::size_t most_name = 256;  // bytes; names are compared at every use
+
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool begins_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool in_name(char c) { return begins_name(c) || is_digit(c); }
@@ -186,6 +188,8 @@ class Lexer {
     if (begins_name(c)) {
       std::size_t end = at_;
       while (end < text_.size() && in_name(text_[end])) ++end;
+      if (end - at_ > most_name)
+        refuse("the name ", text_.substr(at_, end - at_), " has more than ", most_name, " bytes");
       add(Kind::name, std::string(text_.substr(at_, end - at_)));
       skip(end - at_);
     } else if (is_digit(c)) {

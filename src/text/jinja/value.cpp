@@ -56,7 +56,9 @@ const Value* Dict::find_name(std::string_view key) const {
   spend(items.size() / 8);
   const auto found = std::find_if(items.begin(), items.end(), [&](const auto& item) {
     const std::string* text = item.first.as_text();
-    return text != nullptr && *text == key;
+    if (text == nullptr || text->size() != key.size()) return false;
+    spend(key.size() / 64);
+    return *text == key;
   });
   return found == items.end() ? nullptr : &found->second;
 }
@@ -162,7 +164,8 @@ bool Value::truth() const {
 
 std::string Value::kind_name() const {
   if (const Undefined* value = get<Undefined>()) {
-    return value->name.empty() ? "an undefined value" : "'" + value->name + "', which is undefined,";
+    const bool named = value->name != nullptr && !value->name->text.empty();
+    return named ? "'" + value->name->text + "', which is undefined," : "an undefined value";
   }
   if (is_none()) return "none";
   if (get<bool>() != nullptr) return text();

@@ -45,16 +45,21 @@ struct BigInteger {
   friend bool operator==(const BigInteger&, const BigInteger&) = default;
 };
 
-/// The value of an undefined name. It prints as nothing and is false; most other uses are errors.
-struct Undefined {
-  std::string name = {};
-  friend bool operator==(const Undefined&, const Undefined&) { return true; }
-};
-
 /// A text in UTF-8. Values that are copies of each other share it.
 struct SharedText {
   std::string text;
   Held held{text.size() + 64};
+};
+
+/// The value of an undefined name. It prints as nothing and is false; most other uses are errors.
+struct Undefined {
+  Undefined() = default;
+  explicit Undefined(std::string_view of)
+      : name(std::make_shared<const SharedText>(SharedText{.text = shortened(of, most_name)})) {}
+
+  static constexpr std::size_t most_name = 60;  ///< bytes for messages; a template may ask for a key of any length
+  std::shared_ptr<const SharedText> name = nullptr;
+  friend bool operator==(const Undefined&, const Undefined&) { return true; }
 };
 
 /// What lists and dicts know of all values in them.

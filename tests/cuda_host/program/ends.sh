@@ -25,7 +25,7 @@ begin_long() { # FLAG...: returns when it has made steps
 
 echo "== the environment"
 TESSERA_DOUBLE_GPUS=1 tessera "${flags[@]}" --steps 1  # no launcher: one rank
-OMPI_COMM_WORLD_SIZE=2 refused 'would train as many models.*torchrun' "$program" "${flags[@]}" --steps 1
+OMPI_COMM_WORLD_SIZE=2 refused 'would be as many runs, each alone.*torchrun' "$program" "${flags[@]}" --steps 1
 plant=(TESSERA_DOUBLE_GPUS=1)
 begin --steps 1
 end_ranks "2 2" 'rank 0: 2 ranks run on this machine, which has 1 devices' 'rank 1: 2 ranks'
