@@ -4,6 +4,8 @@
 // expect 3: fsdp: a model's Block, or a kind of its OneOf, lacks forward or backward with (context, shared, weights
 // expect 4: fsdp: a model's blocks read another Shared than its entry makes
 // expect 5: fsdp: a model lacks double flops(tokens, squares) const
+// expect 5: fsdp: a model has an ignored that is no std::optional<std::string> ignored(const std::string& name) const
+// expect 5: fsdp: a model has a copied that is no std::optional<std::string> copied(const std::string& name) const
 // expect 6: fsdp: a model's Batch lacks sequences, counts(), pattern() or upload(context)
 // expect 7: fsdp: a model lacks one of the types Stack, Local (its Stack's), Config, Batch, Entry, Block, Head
 // expect 8: fsdp: nn::OneOf lists a kind of block twice
@@ -53,6 +55,12 @@ struct Changed : Sound {
 struct WithoutFlops : Sound {
   void flops() const;
 };
+struct IgnoresANumber : Sound {
+  std::optional<std::string> ignored(int number) const;
+};
+struct CopiesOnChange : Sound {
+  std::optional<std::string> copied(const std::string& name);
+};
 struct SourceWithoutFill {
   using Batch = TokenBatch;
   using Storage = int;
@@ -72,6 +80,8 @@ static_assert(check_model<Changed<LlamaConfig, TokenBatch, BlockWithoutBackward>
 static_assert(check_model<Changed<LlamaConfig, TokenBatch, OtherShared>>());
 #elif CASE == 5
 static_assert(check_model<WithoutFlops>());
+static_assert(check_model<IgnoresANumber>());
+static_assert(check_model<CopiesOnChange>());
 #elif CASE == 6
 static_assert(check_model<Changed<LlamaConfig, WithoutCounts, Sound::Block>>());
 #elif CASE == 7

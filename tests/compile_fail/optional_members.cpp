@@ -29,6 +29,7 @@
 // expect 3: fsdp: a config has a part of its presets, and not all as --model needs them
 // expect 3: fsdp: a config has a longest_sequence, and not both that --seq-len needs
 // expect 3: fsdp: a config has adapters, and not both that LoRA needs
+// expect 3: fsdp: a config has an unmatched_target that is no std::string unmatched_target() const
 // expect 3: fsdp: a config with adapters has no static bool may_be_added(std::string_view name)
 // expect 3: fsdp: a config has a follow that does not take a changed(std::string_view)
 #include <fsdp/buffer/owned.hpp>
@@ -162,6 +163,9 @@ struct LongestAlone {
 struct AdaptersByValue {
   LoraConfig adapters() const;
 };
+struct CountsUnmatched {
+  int unmatched_target() const;
+};
 struct AddsAnything {
   LoraConfig lora;
   LoraConfig& adapters() { return lora; }
@@ -209,6 +213,7 @@ static_assert(device::check_device<FreeInside>());
 static_assert(train::check_config_parts<PresetAlone>());
 static_assert(train::check_config_parts<LongestAlone>());
 static_assert(train::check_config_parts<AdaptersByValue>());
+static_assert(train::check_config_parts<CountsUnmatched>());
 static_assert(train::check_config_parts<AddsAnything>());
 static_assert(train::check_config_parts<FollowsNothing>());
 #endif

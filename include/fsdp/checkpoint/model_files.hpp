@@ -18,6 +18,7 @@
 #include <fsdp/checkpoint/weight_files.hpp>
 #include <fsdp/core/has_member.hpp>
 #include <fsdp/models/config_values.hpp>
+#include <fsdp/models/ignored_tensors.hpp>
 #include <fsdp/models/lora_config.hpp>
 #include <fsdp/module/units.hpp>
 
@@ -42,7 +43,6 @@ ModelListing listing_of(std::span<const NamedParameter> parameters, std::string 
 
 namespace detail {
 FSDP_HAS_MEMBER(may_change)
-FSDP_HAS_MEMBER(ignored)
 }  // namespace detail
 
 /// Returns the listing of a model.
@@ -65,9 +65,10 @@ ModelListing listing_of(const Model& model) {
       listing_of(parameter_list(model), model.config().write(), values_of(model.config()), may_change);
   if constexpr (HasAdapters<Config>)
     if (model.config().adapters().on()) listing.lora = model.config().adapters();
-  if constexpr (detail::has_ignored<Model>())
+  static_assert(check_ignored_tensors<Model>());
+  if constexpr (fsdp::detail::has_ignored<Model>())
     listing.ignored = [model](const std::string& name) { return model.ignored(name); };
-  if constexpr (requires { model.copied(std::string()); })
+  if constexpr (fsdp::detail::has_copied<Model>())
     listing.copied = [model](const std::string& name) { return model.copied(name); };
   return listing;
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <fsdp/core/error.hpp>
+#include <fsdp/core/has_member.hpp>
 #include <fsdp/core/hash.hpp>
 #include <fsdp/nn/low_rank.hpp>
 
@@ -91,6 +92,10 @@ concept HasAdapters = requires(Config changed, const Config config) {
 LoraConfig read_adapters(const LoraConfig& present, const std::filesystem::path& folder,
                          const std::filesystem::path& adapter);
 
+namespace detail {
+FSDP_HAS_MEMBER(unmatched_target)
+}  // namespace detail
+
 /// Throws InputError, which names the adapters' config, if there is a target that matches no projection.
 void require_matched(const std::string& unmatched_target, const std::filesystem::path& adapter);
 
@@ -101,7 +106,7 @@ Config read_config(const std::filesystem::path& folder, const std::filesystem::p
   if (adapter.empty()) return config;
   if constexpr (HasAdapters<Config>) {
     config.adapters() = read_adapters(config.adapters(), folder, adapter);
-    if constexpr (requires { config.unmatched_target(); }) require_matched(config.unmatched_target(), adapter);
+    if constexpr (detail::has_unmatched_target<Config>()) require_matched(config.unmatched_target(), adapter);
     config.validate();
     return config;
   } else {

@@ -17,12 +17,11 @@
 #include <concepts>
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <type_traits>
 
-#include <fsdp/core/has_member.hpp>
 #include <fsdp/models/config_values.hpp>
+#include <fsdp/models/ignored_tensors.hpp>
 #include <fsdp/module/units.hpp>
 #include <fsdp/nn/batch.hpp>
 #include <fsdp/nn/module.hpp>
@@ -38,8 +37,6 @@ struct AnyVisitor {
   template <class T>
   void operator()(const char* name, T& value, const char* help) const;
 };
-
-FSDP_HAS_MEMBER(ignored)
 
 }  // namespace detail
 
@@ -149,13 +146,7 @@ consteval bool check_model() {
                       "fsdp: a model's blocks read another Shared than its entry makes; use one type for both, or "
                       "nn::Nothing");
     }
-    static_assert(
-        !detail::has_ignored<M>() ||
-            requires(const M model, const std::string& name) {
-              { model.ignored(name) } -> std::convertible_to<std::optional<std::string>>;
-            },
-        "fsdp: a model has an ignored that is no std::optional<std::string> ignored(const std::string& name) const, so "
-        "that stored tensors which it does not use would be refused");
+    static_assert(check_ignored_tensors<M>());
     static_assert(
         requires(const M model, std::int64_t number) {
           { model.flops(number, number) } -> std::same_as<double>;

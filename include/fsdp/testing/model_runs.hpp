@@ -11,12 +11,14 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include <comm/collectives.hpp>
 #include <comm/threads.hpp>
 #include <fsdp/core/hash.hpp>
 #include <fsdp/module/stack.hpp>
+#include <fsdp/nn/batch.hpp>
 #include <fsdp/precision/policies.hpp>
 #include <fsdp/testing/between_checkpoints.hpp>
 #include <fsdp/testing/report.hpp>
@@ -68,7 +70,7 @@ ModelRunResult train_model(int ranks, const ModelTask<Model, Data>& task, const 
                                     task.tiling);
     options.resume.empty() ? training.initialize(3) : restore_training(training, options.resume);
     Data data(communicator.rank(), task.config);
-    if constexpr (requires { data.batches.front().set_noise(std::uint64_t(), std::int64_t()); })
+    if constexpr (nn::detail::has_set_noise<std::remove_cvref_t<decltype(data.batches.front())>>())
       for (auto& batch : data.batches)
         if (options.noise) batch.set_noise(1, communicator.rank());
     std::vector<double> losses;

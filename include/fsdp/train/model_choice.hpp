@@ -76,6 +76,13 @@ consteval bool check_config_parts() {
                 "fsdp: a config has adapters, and not both that LoRA needs: LoraConfig& adapters(), and const "
                 "LoraConfig& adapters() const");
   static_assert(
+      !fsdp::detail::has_unmatched_target<Config>() ||
+          requires(const Config config) {
+            { config.unmatched_target() } -> std::convertible_to<std::string>;
+          },
+      "fsdp: a config has an unmatched_target that is no std::string unmatched_target() const, so that adapters of "
+      "projections which the model lacks would be left out");
+  static_assert(
       (!has_may_be_added<Config>() && !HasAdapters<Config>) ||
           requires(std::string_view name) {
             { Config::may_be_added(name) } -> std::convertible_to<bool>;

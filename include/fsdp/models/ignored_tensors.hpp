@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The optional members of a model that say which stored tensors it does not use.
+///
+/// `std::optional<std::string> ignored(name) const` returns why it ignores a tensor (an empty text needs no warning),
+/// and nothing if it does not. `std::optional<std::string> copied(name) const` returns the parameter that an ignored
+/// tensor must be a copy of, and nothing if it is none.
+#pragma once
+
+#include <concepts>
+#include <optional>
+#include <string>
+
+#include <fsdp/core/has_member.hpp>
+
+namespace fsdp {
+
+namespace detail {
+FSDP_HAS_MEMBER(ignored)
+FSDP_HAS_MEMBER(copied)
+}  // namespace detail
+
+/// Checks that those which a model has are of their types.
+template <class M>
+consteval bool check_ignored_tensors() {
+  static_assert(
+      !detail::has_ignored<M>() ||
+          requires(const M model, const std::string& name) {
+            { model.ignored(name) } -> std::convertible_to<std::optional<std::string>>;
+          },
+      "fsdp: a model has an ignored that is no std::optional<std::string> ignored(const std::string& name) const, so "
+      "that stored tensors which it does not use would be refused");
+  static_assert(
+      !detail::has_copied<M>() ||
+          requires(const M model, const std::string& name) {
+            { model.copied(name) } -> std::convertible_to<std::optional<std::string>>;
+          },
+      "fsdp: a model has a copied that is no std::optional<std::string> copied(const std::string& name) const, so "
+      "that a stored copy with other values than its parameter would be taken");
+  return true;
+}
+
+}  // namespace fsdp
