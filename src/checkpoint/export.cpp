@@ -19,7 +19,6 @@
 #include <fsdp/checkpoint/side_files.hpp>
 #include <fsdp/core/checked.hpp>
 #include <fsdp/core/error.hpp>
-#include <fsdp/core/finite.hpp>
 
 #include "../models/strict_json.hpp"
 #include "manifest.hpp"
@@ -112,11 +111,11 @@ std::string config_of(const std::filesystem::path& folder, DType dtype) {
   return object.dump(2) + "\n";
 }
 
-/// The tensors to write, with their names in the files, and a function that reads a range of the i-th.
+/// The tensors to write, with their names in the files, and a function that reads a range of the i-th. It throws
+/// InputError for a value that is not finite, which a merge of finite values can give, too.
 struct Content {
   std::vector<NamedShape> tensors;
   std::function<void(std::size_t i, std::int64_t begin, std::int64_t count, float* out)> read;
-  std::function<std::string(std::size_t i, std::int64_t at)> cause;  ///< says what is not finite in an element
 
   std::int64_t bytes(DType dtype) const {
     std::int64_t sum = 0;
@@ -125,8 +124,7 @@ struct Content {
   }
 };
 
-/// Writes the file's tensors, which are those of the content starting at index `first`. Throws InputError for a value
-/// that is not finite, which a merge of finite values can give, too.
+/// Writes the file's tensors, which are those of the content starting at index `first`.
 void write_tensors(const Content& content, std::size_t first, SharedFile& file,
                    const std::function<void(std::int64_t)>& written) {
   std::vector<float> piece;
@@ -135,10 +133,6 @@ void write_tensors(const Content& content, std::size_t first, SharedFile& file,
     for (std::int64_t begin = 0; begin < elements; begin += piece_elements) {
       piece.resize(static_cast<std::size_t>(std::min(piece_elements, elements - begin)));
       content.read(first + i, begin, std::ssize(piece), piece.data());
-      if (const std::int64_t bad = first_not_finite(piece); bad >= 0)
-        throw InputError(message("export: ", content.cause(first + i, begin + bad),
-                                 ", which no model can use; nothing of the export is kept. Export sound weights, such "
-                                 "as an earlier checkpoint's"));
       file.write_range(i, begin, piece);
       written(std::ssize(piece) * size_of(file.plan().dtype));
     }
@@ -149,29 +143,19 @@ void write_tensors(const Content& content, std::size_t first, SharedFile& file,
 /// Returns the content to export: only the adapters if there are any and not `merge`; else all weights, with the
 /// adapters merged into them.
 Content content_of(const ModelFiles& model, const std::filesystem::path& from, const ExportOptions& options) {
-  const std::string base = from.string(), adapter = options.adapter.empty() ? base : options.adapter.string();
   if (model.listing.lora && !options.merge) {
     const std::vector<NamedShape> adapters = only(model.listing.parameters, true);
     std::vector<NamedShape> named = adapters;
     for (NamedShape& tensor : named) tensor.name = peft_name(tensor.name);
-    return {std::move(named),
-            [&model, adapters](std::size_t i, std::int64_t begin, std::int64_t count, float* out) {
-              model.read_range(adapters[i].name, begin, count, out);
-            },
-            [&model, adapters, adapter](std::size_t i, std::int64_t at) {
-              float value = 0;
-              model.read_range(adapters[i].name, at, 1, &value);
-              return message(adapters[i].name, "[", at, "] of ", adapter, " is ", value);
+    return {std::move(named), [&model, adapters](std::size_t i, std::int64_t begin, std::int64_t count, float* out) {
+              model.read_finite(adapters[i].name, begin, count, out);
             }};
   }
   const std::vector<NamedShape> tensors = only(model.listing.parameters, false);
-  const auto merged = std::make_shared<MergedWeights>(model);
-  return {tensors,
-          [tensors, merged](std::size_t i, std::int64_t begin, std::int64_t count, float* out) {
-            merged->read_range(tensors[i], begin, count, out);
-          },
-          [tensors, merged, base, adapter](std::size_t i, std::int64_t at) {
-            return merged->cause(tensors[i], at, base, adapter);
+  const std::string adapter = options.adapter.empty() ? from.string() : options.adapter.string();
+  const auto merged = std::make_shared<MergedWeights>(model, adapter);
+  return {tensors, [tensors, merged](std::size_t i, std::int64_t begin, std::int64_t count, float* out) {
+            merged->read_finite(tensors[i], begin, count, out);
           }};
 }
 

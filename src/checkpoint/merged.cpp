@@ -2,15 +2,11 @@
 #include "merged.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <string_view>
-#include <utility>
 
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/finite.hpp>
-
-#include "adapter_weights.hpp"
 
 namespace fsdp::checkpoint {
 
@@ -25,15 +21,15 @@ void MergedWeights::open(const NamedShape& tensor) {
   rank_ = model_->listing.lora->rank;
   const auto read = [&](const std::string& name, std::int64_t count) {
     std::vector<float> values(static_cast<std::size_t>(count));
-    model_->read_range(name, 0, count, values.data());
+    model_->read_finite(name, 0, count, values.data());
     return values;
   };
   a_ = read(a_name, rank_ * tensor.shape[1]);
   b_ = read(b_name, rank_ * tensor.shape[0]);
 }
 
-void MergedWeights::read_range(const NamedShape& tensor, std::int64_t begin, std::int64_t count, float* out) {
-  model_->read_range(tensor.name, begin, count, out);
+void MergedWeights::read_finite(const NamedShape& tensor, std::int64_t begin, std::int64_t count, float* out) {
+  model_->read_finite(tensor.name, begin, count, out);
   if (tensor.name != name_) open(tensor);
   if (rank_ == 0) return;
   const std::int64_t columns = tensor.shape[1];
@@ -49,20 +45,10 @@ void MergedWeights::read_range(const NamedShape& tensor, std::int64_t begin, std
     }
     at += length;
   }
-}
-
-std::string MergedWeights::cause(const NamedShape& tensor, std::int64_t at, const std::string& base,
-                                 const std::string& adapter) {
-  float value = 0, merged = 0;
-  model_->read_range(tensor.name, at, 1, &value);
-  read_range(tensor, at, 1, &merged);
-  if (!std::isfinite(value) || rank_ == 0) return message(tensor.name, "[", at, "] of ", base, " is ", value);
-  const std::string module = tensor.name.substr(0, tensor.name.rfind('.'));
-  for (const auto& [values, suffix] : {std::pair(&a_, a_suffix), std::pair(&b_, b_suffix)})
-    if (const std::int64_t bad = first_not_finite(*values); bad >= 0)
-      return message(module, suffix, "[", bad, "] of ", adapter, " is ", (*values)[static_cast<std::size_t>(bad)]);
-  return message(tensor.name, "[", at, "] of ", base, " with the product of the adapters of ", adapter,
-                 ", all of which are finite, is ", merged);
+  const std::int64_t bad = first_not_finite({out, static_cast<std::size_t>(count)});
+  require<InputError>(bad < 0, model_->weights.path().string(), ": ", tensor.name, "[", begin + bad,
+                      "] with the product of the adapters of ", adapter_, ", all of which are finite, is ",
+                      bad < 0 ? 0.0F : out[bad], "; no run can use it. Take the adapters from elsewhere");
 }
 
 }  // namespace fsdp::checkpoint

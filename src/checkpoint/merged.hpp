@@ -5,29 +5,27 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fsdp/checkpoint/model_files.hpp>
 
 namespace fsdp::checkpoint {
 
-/// Merges adapters while reading, in float.
+/// Merges adapters while reading, in float. Throws InputError for a value that is not finite.
 class MergedWeights {
  public:
-  /// `model` must outlive it.
-  explicit MergedWeights(const ModelFiles& model) : model_(&model) {}
+  /// `model` must outlive it. `adapter`: their folder, for messages.
+  MergedWeights(const ModelFiles& model, std::string adapter) : model_(&model), adapter_(std::move(adapter)) {}
 
   /// Reads elements [begin, begin + count) of a parameter that is not an adapter.
-  void read_range(const NamedShape& tensor, std::int64_t begin, std::int64_t count, float* out);
-
-  /// Returns what makes an element infinite or NaN: the weight, a value of A or B, or else their sum. `base` and
-  /// `adapter` name the folders.
-  std::string cause(const NamedShape& tensor, std::int64_t at, const std::string& base, const std::string& adapter);
+  void read_finite(const NamedShape& tensor, std::int64_t begin, std::int64_t count, float* out);
 
  private:
   void open(const NamedShape& tensor);
 
   const ModelFiles* model_;
+  std::string adapter_;
   std::string name_;          // the tensor that a_ and b_ belong to
   std::int64_t rank_ = 0;     // 0: the tensor has no adapter
   std::vector<float> a_, b_;  // [r, in], [out, r]

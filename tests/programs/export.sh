@@ -183,7 +183,7 @@ data[at + 8:at + 12] = struct.pack('<f', float('nan'))
 path.write_bytes(data)
 PY
 for dtype in f32 bf16; do
-  expect_error '^tessera: export: model.norm.weight\[2\] of large is nan, which no model can use; nothing of the export is kept' \
+  expect_error '^tessera: large/model.safetensors: model.norm.weight\[2\] is nan; no run can use it' \
     "$program" export large new --dtype $dtype --shard-bytes 9000
 done
 [ ! -e new ] && ! ls -d new.tmp-* 2>/dev/null || fail "something was left"

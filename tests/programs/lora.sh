@@ -151,7 +151,7 @@ length = int.from_bytes(data[:8], "little")
 data[8 + length:] = b"\0\0\0\x7e" * ((len(data) - 8 - length) // 4)  # 4e37: a product of two is infinite
 open("huge/adapter_model.safetensors", "wb").write(data)
 END
-expect_error '^tessera: export: model.layers.0.*weight\[0\] of model with the product of the adapters of huge, all of which are finite, is inf, which no' "$program" export model never --adapter huge --merge
+expect_error '^tessera: model/model.safetensors: model.layers.0.*weight\[0\] with the product of the adapters of huge, all of which are finite, is inf; no run' "$program" export model never --adapter huge --merge
 spoilt='model.layers.0.self_attn.q_proj.lora_B.weight'
 cp -r peft/some spoilt
 python3 - "base_model.model.$spoilt" <<'END'
@@ -164,7 +164,7 @@ struct.pack_into("<f", data, 8 + length + entry["data_offsets"][0] + 12, float("
 open("spoilt/adapter_model.safetensors", "wb").write(data)
 END
 for how in '' --merge; do
-  expect_error "^tessera: export: $spoilt\[3\] of spoilt is nan, which no" "$program" export model never --adapter spoilt $how
+  expect_error "^tessera: spoilt/adapter_model.safetensors: base_model.model.$spoilt\[3\] is nan; no run can use it" "$program" export model never --adapter spoilt $how
 done
 refused "spoilt/adapter_model.safetensors: base_model.model.$spoilt\[3\] is nan; no run can use it" "$program" eval "${answers[@]}" \
   --seq-len 360 --precision fp32 --model model --adapter spoilt
