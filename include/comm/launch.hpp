@@ -29,9 +29,9 @@ struct LaunchedJob {
   std::string variables = {};  ///< that say how many, such as "SLURM_STEP_NUM_TASKS, PMI_SIZE"
 };
 
-/// Reads the variables of Open MPI, MPICH and its kin, MVAPICH, PMIx, Flux, jsrun, torchrun and Slurm's steps. If
-/// several launchers started one another, the innermost counts. The variables of a whole Slurm allocation do not count:
-/// a batch script runs once.
+/// Reads the variables of Open MPI, MPICH and its kin, MVAPICH, PMIx, ALPS, PALS, Flux, jsrun, torchrun, Horovod and
+/// Slurm's steps. If several launchers started one another, the innermost counts. The variables of a whole Slurm
+/// allocation do not count: a batch script runs once.
 LaunchedJob launched_job();
 
 /// Returns whether mpirun or another MPI launcher started this process.

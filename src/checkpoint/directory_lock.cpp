@@ -28,8 +28,6 @@
 namespace fsdp::checkpoint {
 namespace {
 
-constexpr const char* lock_name = "run.lock";
-
 enum class Kernel { locked, held_by_another, cannot_lock };
 
 Kernel lock_whole(const FileDescriptor& file) {

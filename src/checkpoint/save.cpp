@@ -140,7 +140,7 @@ void Save::commit(const TrainerState& state, std::span<const std::string> texts)
   std::filesystem::remove(fresh, ignored);
   try {
     write_new_file(fresh, name_ + "\n");
-    rename_over(fresh, dir_ / "latest");
+    rename_over(fresh, dir_ / latest_name);
   } catch (const InputError&) {
     std::filesystem::remove(fresh, ignored);
     throw;

@@ -28,7 +28,7 @@ constexpr std::string_view temporary = ".tmp-";
 /// Reads the file `latest`; returns an empty text if there is none.
 std::string latest_of(const std::filesystem::path& dir, const Warn& warn) {
   try {
-    std::string text = read_small_file(dir / "latest", 256);
+    std::string text = read_small_file(dir / latest_name, 256);
     while (!text.empty() && std::string_view(" \t\r\n").find(text.back()) != std::string_view::npos) text.pop_back();
     return text;
   } catch (const FileError& error) {
@@ -82,7 +82,8 @@ std::vector<std::filesystem::path> finished(const std::filesystem::path& dir, co
   const std::string latest = latest_of(dir, warn);
   const std::string newest = paths.empty() ? std::string("none") : paths.front().filename().string();
   if (warn && !latest.empty() && latest != newest)
-    warn(message((dir / "latest").string(), " names ", shortened(latest), "; the newest checkpoint there is ", newest));
+    warn(message((dir / latest_name).string(), " names ", shortened(latest), "; the newest checkpoint there is ",
+                 newest));
   return paths;
 }
 

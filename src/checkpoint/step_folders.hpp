@@ -18,6 +18,8 @@
 
 namespace fsdp::checkpoint {
 
+inline constexpr std::string_view latest_name = "latest";
+
 /// Returns the step of a finished checkpoint's folder name, moved aside or not; -1 for any other name.
 std::int64_t step_of(std::string_view name);
 

@@ -18,6 +18,7 @@
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/file.hpp>
 
+#include "../core/ascii.hpp"
 #include "../core/lfs_pointer.hpp"
 #include "manifest.hpp"
 
@@ -35,11 +36,6 @@ struct Found {
 
   friend auto operator<=>(const Found&, const Found&) = default;
 };
-
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
 
 /// Whether a name is a shard's, such as "model-00001-of-00002.safetensors".
 bool names_shard(std::string_view name) {
@@ -99,7 +95,7 @@ bool may_hold_weights(const std::optional<std::string>& beginning) {
 }
 
 std::optional<Form> form_of(const path& file, bool reads) {
-  const std::string name = lower(file.filename().string());
+  const std::string name = ascii_lower(file.filename().string());
   if (name.starts_with("adapter_model.")) return Form::adapters;
   if (name.ends_with(".safetensors")) return names_shard(name) ? Form::shard : Form::safetensors;
   if (name.ends_with(".crdownload")) return Form::part;  // a browser's, whose name may tell nothing else

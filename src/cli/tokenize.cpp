@@ -12,8 +12,6 @@
 #include <fsdp/report/byte_progress.hpp>
 #include <fsdp/report/report.hpp>
 
-#include "../data/text_files.hpp"
-
 namespace fsdp::cli {
 
 int run_tokenize(const Tokenize& command) {
@@ -21,8 +19,7 @@ int run_tokenize(const Tokenize& command) {
   request.inputs.assign(command.inputs.begin(), command.inputs.end());
   request.tokenizer = command.tokenizer;
   data::Tokenizing tokenizing(request);
-  for (const std::filesystem::path& path : request.inputs)
-    if (const std::string warning = data::warning_of_records(path); !warning.empty()) print_warning(warning);
+  for (const std::string& warning : tokenizing.warnings()) print_warning(warning);
   const comm::CatchSignals signals;
   const auto begin = std::chrono::steady_clock::now();
   const data::Tokenized made = [&] {

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 
 #include <fsdp/core/error.hpp>
 
+#include "ascii.hpp"
 #include "lfs_pointer.hpp"
 
 namespace fsdp {
@@ -56,9 +56,8 @@ constexpr std::array magics = {
 
 /// Whether text begins with a word, in capital letters or not.
 bool begins_as_word(std::string_view text, std::string_view word) {
-  return text.size() >= word.size() && std::equal(word.begin(), word.end(), text.begin(), [](char a, char b) {
-           return a == std::tolower(static_cast<unsigned char>(b));
-         });
+  return text.size() >= word.size() &&
+         std::equal(word.begin(), word.end(), text.begin(), [](char a, char b) { return a == ascii_lower(b); });
 }
 
 }  // namespace

@@ -18,13 +18,13 @@
 namespace fsdp {
 namespace {
 
-constexpr std::string_view letters = "-XXXXXX";  // which mkdtemp replaces
+constexpr std::size_t random_letters = 6;  // with which mkdtemp ends a name
 
-/// Whether a folder's name is one that this file makes: "NAME-PROCESS-XXXXXX".
+/// Whether a folder's name is one that this file makes: "NAME-PROCESS-LETTERS".
 bool is_ours(std::string_view folder, std::string_view name) {
-  if (!folder.starts_with(name) || folder.size() <= name.size() + 1 + letters.size()) return false;
+  if (!folder.starts_with(name) || folder.size() <= name.size() + 2 + random_letters) return false;
   folder.remove_prefix(name.size());
-  const std::string_view process = folder.substr(1, folder.size() - 1 - letters.size());
+  const std::string_view process = folder.substr(1, folder.size() - 2 - random_letters);
   return folder.front() == '-' && folder[1 + process.size()] == '-' &&
          std::ranges::all_of(process, [](unsigned char c) { return std::isdigit(c) != 0; });
 }
@@ -61,7 +61,8 @@ TemporaryFolder::TemporaryFolder(const std::filesystem::path& parent, const std:
   remove_left_behind(parent, name);
   std::error_code error;
   do {
-    std::string made = (parent / (name + "-" + std::to_string(::getpid()))).string().append(letters);
+    const std::string start = (parent / (name + "-" + std::to_string(::getpid()))).string();
+    std::string made = start + '-' + std::string(random_letters, 'X');
     if (::mkdtemp(made.data()) == nullptr) throw_errno(made, "created");
     path_ = made;
     lock_ = locked(path_, 0);

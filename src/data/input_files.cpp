@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include <fsdp/checkpoint/directory_lock.hpp>
 #include <fsdp/core/error.hpp>
 #include <fsdp/core/hash.hpp>
 
@@ -67,7 +68,7 @@ class Listing {
         links.push_back(entry.path());
       else
         walk(entry.path(), links);
-    } else if (name == "run.lock") {  // of a run whose --checkpoint-dir is this folder
+    } else if (name == checkpoint::lock_name) {  // of a run whose --checkpoint-dir is this folder
       into_.left_out.add("locks of runs", entry.path());
     } else if (is_leftover(name)) {
       into_.left_out.add("leftovers of editors", entry.path());

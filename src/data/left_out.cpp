@@ -24,6 +24,11 @@ void LeftOut::add_earlier(std::int64_t files) {
   if (files > 0) add("not text, when the tokens were made", "", true, files);
 }
 
+std::int64_t LeftOut::count(std::string_view reason) const {
+  const auto found = std::ranges::find(reasons_, reason, &Reason::name);
+  return found == reasons_.end() ? 0 : found->count;
+}
+
 std::int64_t LeftOut::binary() const {
   std::int64_t count = 0;
   for (const Reason& reason : reasons_) count += reason.binary ? reason.count : 0;

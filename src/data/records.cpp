@@ -7,6 +7,7 @@
 
 #include <fsdp/core/error.hpp>
 
+#include "../core/ascii.hpp"
 #include "encodings.hpp"
 
 namespace fsdp::data {
@@ -14,11 +15,7 @@ namespace {
 
 constexpr std::string_view white_space = " \t\r\n";
 
-std::string lower_extension(const std::filesystem::path& path) {
-  std::string extension = path.extension().string();
-  std::ranges::transform(extension, extension.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; });
-  return extension;
-}
+std::string lower_extension(const std::filesystem::path& path) { return ascii_lower(path.extension().string()); }
 
 /// Returns whether the object at the file's beginning has a line's end between its brackets: it is not JSONL.
 bool spans_lines(const FileDescriptor& file, const std::filesystem::path& path) {

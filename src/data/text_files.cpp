@@ -20,6 +20,11 @@
 #include "token_folder.hpp"
 
 namespace fsdp::data {
+namespace {
+
+constexpr std::string_view binary_reason = "binary";
+
+}  // namespace
 
 TextCandidate::TextCandidate(const std::filesystem::path& path) {
   const FileDescriptor file = open_file(path, O_RDONLY, "read");
@@ -40,6 +45,8 @@ TextCandidate::TextCandidate(const std::filesystem::path& path) {
   form = form_of(file, path, head);
   const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
   mark_bytes = text.starts_with(utf8_mark) ? std::ssize(utf8_mark) : 0;
+  const std::string_view line = text.substr(0, text.find('\n'));
+  begins_record = !is_named_json(path) && line.starts_with('{') && nlohmann::json::accept(line);
 }
 
 void leave_out(const TextCandidate& candidate, const InputFile& file, LeftOut& left_out) {
@@ -48,7 +55,7 @@ void leave_out(const TextCandidate& candidate, const InputFile& file, LeftOut& l
                       candidate.kind, ", which is not read; ", candidate.advice);
   const bool has_nul = candidate.reading == Reading::binary && is_named_text(file.path);
   if (has_nul && file.named) refuse_nul(head_of(open_file(file.path, O_RDONLY, "read"), file.path), file.path);
-  const std::string_view binary = has_nul ? "texts with a NUL" : "binary";
+  const std::string_view binary = has_nul ? "texts with a NUL" : binary_reason;
   left_out.add_binary(candidate.reading == Reading::binary ? binary : candidate.kind, file.path);
 }
 
@@ -62,6 +69,10 @@ TextFiles text_files(std::span<const std::filesystem::path> paths) {
     } else if (candidate.bytes > 0) {
       found.files.push_back({.path = file.path, .bytes = candidate.bytes, .form = candidate.form});
       found.all_bytes += candidate.bytes;
+      if (candidate.begins_record && found.warnings.empty())
+        found.warnings.push_back(message("data: ", file.path.string(),
+                                         " begins with a record of JSON, and is read as text, by its name; rename it "
+                                         "to .jsonl to read the texts of its records"));
     }
   }
   for (const TextFile& file : found.files) {
@@ -75,24 +86,9 @@ std::string no_text(std::span<const std::filesystem::path> paths, const LeftOut&
   std::string text = message("there is no text in ", paths.empty() ? "no file" : paths.front().string(),
                              paths.size() > 1 ? " and the others" : "");
   if (!left_out.empty()) text += message(" (", left_out.text(), ")");
-  if (left_out.text().find("binary ") != std::string::npos)
+  if (left_out.count(binary_reason) > 0)
     text += "; if that holds tokens alone, train on it with --data-format u16 or u32";
   return text;
-}
-
-std::string warning_of_records(const std::filesystem::path& path) {
-  constexpr std::size_t looked_at = 100;
-  const InputFiles inputs = input_files(std::span(&path, 1));
-  for (const InputFile& file : std::span(inputs.files).first(std::min(looked_at, inputs.files.size()))) {
-    if (is_named_json(file.path)) continue;
-    const std::vector<std::uint8_t> head = head_of(open_file(file.path, O_RDONLY, "read"), file.path);
-    const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
-    const std::string_view line = text.substr(0, text.find('\n'));
-    if (line.starts_with('{') && nlohmann::json::accept(line))
-      return message("data: ", file.path.string(), " begins with a record of JSON, and is read as text, by its name; ",
-                     "rename it to .jsonl to read the texts of its records");
-  }
-  return {};
 }
 
 bool holds_text(const std::filesystem::path& path) {

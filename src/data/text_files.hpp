@@ -37,6 +37,7 @@ struct TextCandidate {
   bool missing = false;     ///< it stands for data that are not there
   TextForm form = TextForm::text;
   std::int64_t mark_bytes = 0;  ///< of the byte order mark at its beginning
+  bool begins_record = false;   ///< it is read as text, by its name, and its first line is an object of JSON
 };
 
 /// Files of text, and what was left out.
@@ -44,19 +45,17 @@ struct TextFiles {
   std::vector<TextFile> files = {};
   std::int64_t all_bytes = 0;
   LeftOut left_out = {};
+  std::vector<std::string> warnings = {};
 };
 
-/// Lists the texts below paths. Files in folders that are not text are left out. Throws InputError for a named file of
-/// a known format, for text that is not UTF-8, and for JSON that is no records.
+/// Lists the texts below paths. Files in folders that are not text are left out. Warns of the first file that begins
+/// with a record and is read as text. Throws InputError for a named file of a known format, for text that is not UTF-8,
+/// and for JSON that is no records.
 TextFiles text_files(std::span<const std::filesystem::path> paths);
 
 /// Leaves a file out that is not text. Throws InputError if it is of a known format and named, or stands for data that
 /// are not there.
 void leave_out(const TextCandidate& candidate, const InputFile& file, LeftOut& left_out);
-
-/// Returns a warning for a path with a file that begins with a record of JSON and is read as text, by its name; empty
-/// if there is none. Looks at the first files of a folder.
-std::string warning_of_records(const std::filesystem::path& path);
 
 /// Returns "there is no text in PATH and the others (left out: ...); ADVICE" for an error.
 std::string no_text(std::span<const std::filesystem::path> paths, const LeftOut& left_out);

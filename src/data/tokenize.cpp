@@ -185,6 +185,7 @@ Tokenizing::Tokenizing(Tokenizing&&) noexcept = default;
 
 const text::Tokenizer& Tokenizing::tokenizer() const { return state_->tokenizer; }
 std::optional<text::TokenId> Tokenizing::end_token() const { return state_->end; }
+const std::vector<std::string>& Tokenizing::warnings() const { return state_->texts.warnings; }
 const std::string& Tokenizing::made_of() const { return state_->made_of; }
 
 namespace {
@@ -202,7 +203,7 @@ TokenFolder begun(const Tokenizing::State& state, const std::filesystem::path& f
     return same_texts(state, folder, std::move(*before));
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::filesystem::path name = entry.path().filename();
-    require<InputError>(name == "run.lock" || name.extension() == ".part", folder.string(),
+    require<InputError>(name == checkpoint::lock_name || name.extension() == ".part", folder.string(),
                         " is not empty and holds no tokens.json; take a new folder");
   }
   return {.made_of = state.made_of,

@@ -3,8 +3,10 @@
 /// A budget of work for reading one input, such as a chat template or a document.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 #include <fsdp/core/error.hpp>
 
@@ -43,5 +45,11 @@ class Budget {
   const Task& task_;
   std::size_t bytes_, total_, left_;
 };
+
+/// Returns the steps of searching a text for another one, which may compare it everywhere; reading the text is not
+/// among them.
+inline std::size_t search_steps(std::string_view text, std::string_view what) {
+  return (text.size() - std::min(text.size(), what.size())) / 64 * (what.size() / 16);
+}
 
 }  // namespace fsdp::text

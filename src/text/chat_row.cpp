@@ -9,6 +9,7 @@
 
 #include <fsdp/core/error.hpp>
 
+#include "../core/ascii.hpp"
 #include "../models/strict_json.hpp"
 
 namespace fsdp::text {
@@ -36,12 +37,6 @@ constexpr std::array<std::string_view, 18> words_of_switches = {
 // Roles that other formats give to answers; only "assistant" is learned.
 constexpr std::array<std::string_view, 6> roles_of_answers = {"assistant", "gpt", "chatgpt", "bot", "model", "ai"};
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; });
-  return out;
-}
-
 bool is_mark(std::string_view key) { return std::ranges::find(marks, key) != marks.end(); }
 
 /// Returns whether a key has one of these words: "loss_mask", "lossMask", "train-on-inputs", but not "constraint".
@@ -56,7 +51,7 @@ bool has_word_of(std::span<const std::string_view> words, std::string_view key) 
       if (std::ranges::find(words, word) != words.end()) return true;
       word.clear();
     }
-    if (is_upper(c)) word += static_cast<char>(c - 'A' + 'a');
+    if (is_upper(c)) word += ascii_lower(c);
     if (is_lower(c)) word += c;
   }
   return false;
@@ -67,7 +62,8 @@ bool has_word_of_marks(std::string_view key) { return has_word_of(words_of_marks
 /// Returns whether a value switches something: true, 0.5, "1", "false", or a list of such.
 bool is_switch(const Json& value) {
   constexpr std::array<std::string_view, 8> texts = {"0", "1", "true", "false", "yes", "no", "on", "off"};
-  if (value.is_string()) return std::ranges::find(texts, lower(value.get_ref<const std::string&>())) != texts.end();
+  if (value.is_string())
+    return std::ranges::find(texts, ascii_lower(value.get_ref<const std::string&>())) != texts.end();
   if (value.is_array())
     return std::ranges::any_of(value, [](const Json& one) { return one.is_boolean() || one.is_number(); });
   return value.is_boolean() || value.is_number() || value.is_binary();
@@ -76,7 +72,7 @@ bool is_switch(const Json& value) {
 /// Returns whether a key beside the messages may be of the record's data: it says nothing of what is learned.
 bool is_data(const Json& value, std::string_view key) {
   if (value.is_null()) return true;
-  const bool is_one_word = std::ranges::find(words_of_marks, lower(key)) != words_of_marks.end();
+  const bool is_one_word = std::ranges::find(words_of_marks, ascii_lower(std::string(key))) != words_of_marks.end();
   if (is_one_word || key.starts_with("train_on_")) return false;
   return value.is_object() || (value.is_string() && !is_switch(value));
 }
@@ -149,7 +145,7 @@ void append_messages(const Json& messages, std::string_view name, bool answers, 
     const bool learned = take_marks(one, where);
     const auto& role = one.at("role").get_ref<const std::string&>();
     const bool is_other = answers && learned && has_answers && !is_answer(one) &&
-                          std::ranges::find(roles_of_answers, lower(role)) != roles_of_answers.end();
+                          std::ranges::find(roles_of_answers, ascii_lower(std::string(role))) != roles_of_answers.end();
     require<InputError>(!is_other, where, " of the role ", shortened(role), " stands beside answers of the role ",
                         "assistant, and only these are learned; name its role assistant, or mark it by \"weight\": 0");
     row.learned.push_back(answers && learned && is_answer(one));

@@ -24,8 +24,7 @@ bool Replace::append(std::string& out, std::string_view text, Budget& budget) co
     out += text.substr(copied);
     return !matches.empty();
   }
-  // A search may compare the literal everywhere.
-  budget.spend((text.size() - std::min(text.size(), literal.size())) / 64 * (literal.size() / 16));
+  budget.spend(search_steps(text, literal));
   bool found = false;
   for (std::size_t at = text.find(literal); at != text.npos; at = text.find(literal, copied)) {
     replace(at, at + literal.size());

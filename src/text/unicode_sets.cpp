@@ -9,6 +9,7 @@
 
 #include <fsdp/core/error.hpp>
 
+#include "../core/ascii.hpp"
 #include "unicode_tables.hpp"
 
 namespace fsdp::text {
@@ -53,7 +54,7 @@ Categories read_categories() {
 std::string plain(std::string_view name) {
   std::string text;
   for (const char c : name)
-    if (c != '_' && c != '-' && c != ' ') text += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    if (c != '_' && c != '-' && c != ' ') text += ascii_lower(c);
   return text;
 }
 

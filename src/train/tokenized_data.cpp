@@ -112,7 +112,7 @@ TokenizedData::TokenizedData(const TextOptions& options, const TextInputs& input
       progress.show(at.bytes, at.all_bytes);
     });
     note(path, made.left_out);
-    if (const std::string warning = data::warning_of_records(path); !warning.empty()) print_warning(warning);
+    for (const std::string& warning : tokenizing.warnings()) print_warning(warning);
     if (!std::exchange(named, true))
       print_sentence(
           message("text becomes tokens by ", file->string(), "; behind each document stands ", end_text(tokenizing)));

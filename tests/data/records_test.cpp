@@ -58,12 +58,13 @@ TEST(Records, TheirNameIsWarnedOfWhereItMakesThemText) {
   const auto record = texts.write("data/part-00000", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n");
   texts.write("data/a.jsonl", "{\"text\": \"a\"}\n");
   texts.write("data/b.txt", "{a}\n");
-  EXPECT_EQ(warning_of_records(texts.path() / "data"),
-            "data: " + record.string() +
-                " begins with a record of JSON, and is read as text, by its name; rename it to "
-                ".jsonl to read the texts of its records");
-  EXPECT_EQ(warning_of_records(texts.path() / "data/a.jsonl"), "");
-  EXPECT_EQ(warning_of_records(texts.path() / "data/b.txt"), "");
+  const auto warnings = [](const std::filesystem::path& path) { return text_files(std::span(&path, 1)).warnings; };
+  EXPECT_EQ(warnings(texts.path() / "data"),
+            std::vector{"data: " + record.string() +
+                        " begins with a record of JSON, and is read as text, by its name; rename it to "
+                        ".jsonl to read the texts of its records"});
+  EXPECT_EQ(warnings(texts.path() / "data/a.jsonl"), std::vector<std::string>{});
+  EXPECT_EQ(warnings(texts.path() / "data/b.txt"), std::vector<std::string>{});
 }
 
 TEST(Records, BracketsAndQuotesInsideStringsDoNotEndARecord) {

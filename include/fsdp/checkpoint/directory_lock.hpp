@@ -13,6 +13,8 @@
 
 namespace fsdp::checkpoint {
 
+inline constexpr std::string_view lock_name = "run.lock";  ///< of the file in the locked directory
+
 /// How often an owner renews its lock, and how long another process watches a lock before it takes it over.
 struct LockTimes {
   std::chrono::milliseconds renewed_every{10'000};

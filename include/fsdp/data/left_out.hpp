@@ -25,6 +25,7 @@ class LeftOut {
 
   /// Returns whether nothing was left out.
   bool empty() const { return reasons_.empty(); }
+  std::int64_t count(std::string_view reason) const;  ///< of paths that were left out for it
   std::int64_t binary() const;  ///< number of files that are not text
   /// "left out: hidden 1 (data/.git), binary 2 (data/a.bin, ...)"; empty if nothing was left out.
   std::string text() const;

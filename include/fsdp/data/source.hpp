@@ -65,8 +65,7 @@ consteval bool check_source() {
             { source.identity() } -> std::same_as<std::string>;
           },
       "fsdp: a source of batches has an identity that is no std::string identity() const, so that ranks with other "
-      "data "
-      "and the same text() would not be noticed");
+      "data and the same text() would not be noticed");
   static_assert(
       !detail::has_skipped_binary<S>() ||
           requires(const S source) {

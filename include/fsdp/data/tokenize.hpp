@@ -59,6 +59,8 @@ class Tokenizing {
   const text::Tokenizer& tokenizer() const;
   /// The token after each document; empty if there is none.
   std::optional<text::TokenId> end_token() const;
+  /// What the user should know of the files, a sentence each.
+  const std::vector<std::string>& warnings() const;
   /// 16 hexadecimal digits: a hash of the files' paths, sizes and modification times, the tokenizer and the request's
   /// options.
   const std::string& made_of() const;

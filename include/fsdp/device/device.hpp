@@ -118,16 +118,14 @@ consteval bool check_device() {
   static_assert(HasQueue<D>,
                 "fsdp: a device says whether its operations are queued, and how they are ordered; give it static "
                 "constexpr bool asynchronous, overlaps and host_memory, a copyable Event, and a Queue(name) with "
-                "record(), wait(event) and "
-                "synchronize(), as device/queue.hpp has them");
+                "record(), wait(event) and synchronize(), as device/queue.hpp has them");
   static_assert(HasStream<D>, "fsdp: a device lacks a movable Stream, a Queue with arena(), threads() and counters");
   static_assert(MovesForPeers<D>,
                 "fsdp: an asynchronous device lacks what communicators queue on it: "
                 "round(queue, from, wire, count, to) and sum_in_order(queue, parts, stored, wire, count, write, sum)");
   static_assert((!has_Graph<D>() && !has_capture<D>()) || Captures<D>,
                 "fsdp: a device has a Graph or a capture, and not both as capturing needs them: a movable Graph with "
-                "launch(queue) "
-                "const, and static Graph capture(queue, work); see Captures in device/device.hpp");
+                "launch(queue) const, and static Graph capture(queue, work); see Captures in device/device.hpp");
   static_assert(
       !has_flops_per_byte<D>() || requires { typename std::integral_constant<std::int64_t, D::flops_per_byte>; },
       "fsdp: a device has a flops_per_byte that is no static constexpr std::int64_t");

@@ -89,8 +89,7 @@ consteval bool check_batch_parts() {
       !detail::has_set_noise<B>() ||
           requires(B batch, std::uint64_t key, std::int64_t first) { batch.set_noise(key, first); },
       "fsdp: a batch has a set_noise that is no void set_noise(std::uint64_t key, std::int64_t first), so that all "
-      "steps "
-      "would have the same noise");
+      "steps would have the same noise");
   static_assert(
       !detail::has_unit<B>() ||
           requires {

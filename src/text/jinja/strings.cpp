@@ -184,10 +184,7 @@ std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends)
   return lines;
 }
 
-void spend_search(std::string_view text, std::string_view what) {
-  const std::size_t places = text.size() - std::min(text.size(), what.size());
-  spend(text.size() / 16 + places / 64 * (what.size() / 16));
-}
+void spend_search(std::string_view text, std::string_view what) { spend(text.size() / 16 + search_steps(text, what)); }
 
 std::string replaced(std::string_view text, std::string_view what, std::string_view by, std::int64_t most) {
   spend_search(text, what);
