@@ -13,7 +13,7 @@
 # One line a result as it comes, then a table, the goals against what was measured, and all of it in one JSON file to send
 # home: REPORT (default: report.json in BUILD). Ends within LIMIT seconds (default: 300, smoke 600). BUILD is where it
 # builds (default: build/gpu). Status 1 where something failed; a goal that is missed fails nothing.
-# The golden Llamas are among the stacks where CMake finds nlohmann-json and range-v3 (CMAKE_PREFIX_PATH), and runs of two
+# The golden Llamas are among the stacks where CMake finds nlohmann-json (CMAKE_PREFIX_PATH), and runs of two
 # GPUs are killed too where it finds NCCL.
 # Not built here, whatever is found: the program, MPI, and what compares with the CPU; see the main build's tests_cuda and
 # tests_cuda_stacks.

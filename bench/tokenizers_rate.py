@@ -13,7 +13,7 @@ import statistics
 import time
 from pathlib import Path
 
-MOST_BYTES = 64_000_000  # as src/bench/tokenize.cpp
+MOST_BYTES = 64_000_000  # as src/program/bench/tokenize.cpp
 
 
 def documents_of(path):

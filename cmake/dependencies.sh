@@ -9,7 +9,7 @@
 #   --libraries: only prints Debian's names of the libraries (for cmake/aarch64_sysroot.sh)
 set -euo pipefail
 
-libraries=(libdnnl-dev libisal-dev libpcre2-dev libutf8proc-dev libopenmpi-dev libboost-dev librange-v3-dev nlohmann-json3-dev
+libraries=(libdnnl-dev libisal-dev libpcre2-dev libutf8proc-dev libopenmpi-dev libboost-dev nlohmann-json3-dev
   libcli11-dev libtomlplusplus-dev libgtest-dev)
 packages=(g++ cmake ninja-build python3 openmpi-bin "${libraries[@]}")
 for argument in "$@"; do
@@ -25,10 +25,10 @@ if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
   first=
   if command -v dnf >/dev/null; then
     names="dnf install gcc-c++ cmake ninja-build python3 onednn-devel isa-l-devel pcre2-devel utf8proc-devel openmpi-devel
-      boost-devel range-v3-devel json-devel cli11-devel tomlplusplus-devel gtest-devel"
+      boost-devel json-devel cli11-devel tomlplusplus-devel gtest-devel"
     first="module load mpi/openmpi-$(uname -m) && "  # in every shell: Fedora keeps Open MPI out of PATH
   elif command -v pacman >/dev/null; then
-    names="pacman -S gcc cmake ninja python onednn isa-l pcre2 libutf8proc openmpi boost range-v3 nlohmann-json cli11
+    names="pacman -S gcc cmake ninja python onednn isa-l pcre2 libutf8proc openmpi boost nlohmann-json cli11
       tomlplusplus gtest"
   else
     names="your system's packages of what Debian calls: ${packages[*]}"

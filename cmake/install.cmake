@@ -5,30 +5,26 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(package_directory "${CMAKE_INSTALL_LIBDIR}/cmake/tessera")
-set(targets tessera tessera_testing)
-set(TESSERA_COMPONENTS testing)
-if(TARGET tessera_mpi)
-  list(APPEND targets tessera_mpi)
-  list(APPEND TESSERA_COMPONENTS mpi)
-endif()
-if(TARGET tessera_nccl)
-  list(APPEND targets tessera_nccl)
-  list(APPEND TESSERA_COMPONENTS nccl)
-endif()
+get_property(targets GLOBAL PROPERTY TESSERA_COMPONENT_TARGETS)
+set(TESSERA_COMPONENTS_BUILT "")
+foreach(target IN LISTS targets)
+  get_target_property(name ${target} EXPORT_NAME)
+  list(APPEND TESSERA_COMPONENTS_BUILT ${name})
+endforeach()
+list(REMOVE_ITEM TESSERA_COMPONENTS_BUILT tessera)
 
-if(TARGET tessera_cuda)
-  list(APPEND targets tessera_cuda)
-  list(APPEND TESSERA_COMPONENTS cuda)
-endif()
-
-# Components are Debian's packages: dev (headers and libraries), and program (the program and the docs).
-install(TARGETS ${targets} EXPORT tessera
-  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT dev
-  FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/tessera" COMPONENT dev)
+# An export set for each component: find_package then asks for the libraries of those alone that were named. The COMPONENTs of
+# installing are Debian's packages: dev (headers and libraries), and program (the program and the docs).
+foreach(target IN LISTS targets)
+  get_target_property(name ${target} EXPORT_NAME)
+  install(TARGETS ${target} EXPORT ${target}
+    ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT dev
+    FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT dev)
+  install(EXPORT ${target} FILE tessera-${name}.cmake NAMESPACE tessera:: DESTINATION "${package_directory}" COMPONENT dev)
+endforeach()
 if(TARGET tessera_program)
   install(TARGETS tessera_program RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT program)
 endif()
-install(EXPORT tessera FILE tesseraTargets.cmake NAMESPACE tessera:: DESTINATION "${package_directory}" COMPONENT dev)
 
 cmake_path(GET oneDNN_INCLUDE_DIR PARENT_PATH tessera_oneDNN_root)
 string(REGEX MATCH "^([0-9]+)\\.[0-9]+" tessera_oneDNN_least "${oneDNN_VERSION}")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-# Compiles kernels into `target` once per instruction set; the set is chosen at run time (src/device/cpu/isa.hpp).
+# Compiles kernels into `target` once per instruction set; the set is chosen at run time (src/fsdp/device/cpu/isa.hpp).
 function(tessera_add_kernels target)
   set(isas baseline)
   set(flags_baseline "")
@@ -15,8 +15,8 @@ function(tessera_add_kernels target)
     target_compile_definitions(${target}_kernels_${isa} PRIVATE FSDP_ISA=${isa})
     target_compile_options(${target}_kernels_${isa} PRIVATE
       ${flags_${isa}} -fno-math-errno -fno-trapping-math "$<$<CONFIG:Release,RelWithDebInfo>:-O3>")
-    target_include_directories(${target}_kernels_${isa} PRIVATE
-      "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../src" "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../include")
+    target_include_directories(${target}_kernels_${isa} PRIVATE "${PROJECT_BINARY_DIR}/include")
+    set_target_properties(${target}_kernels_${isa} PROPERTIES POSITION_INDEPENDENT_CODE ON)
     target_link_libraries(${target}_kernels_${isa} PRIVATE OpenMP::OpenMP_CXX)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_kernels_${isa}>)
   endforeach()

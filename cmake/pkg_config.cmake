@@ -1,30 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-# Writes tessera.pc, and tessera-mpi.pc if MPI was found, for builds without CMake:
-#   g++ trainer.cpp $(pkg-config --cflags --libs tessera-mpi)
+# Writes tessera.pc, and tessera-<component>.pc for each component that was built, for builds without CMake:
+#   g++ -std=c++20 trainer.cpp $(pkg-config --cflags --libs tessera-trainer tessera-mpi)
 # Our libraries are static, so that all their dependencies are in Libs, not in Libs.private. Other libraries are given
-# by their paths, since they may be outside of the linker's search path.
+# by their paths, since they may be outside of the linker's search path. The language's standard is the user's: C++20 or newer.
 
-# tessera_write_pkg_config(<name> <description> <requires> <cflags> <libs>)
-function(tessera_write_pkg_config name description requires cflags libs)
+# tessera_write_pkg_config(<component> <description> <requires> <libs>)
+function(tessera_write_pkg_config component description requires libs)
+  set(name tessera)
+  set(library tessera)
+  if(component)
+    set(name tessera-${component})
+    set(library tessera_${component})
+  endif()
+  if(NOT TARGET ${library})
+    return()
+  endif()
   set(directory "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
   file(RELATIVE_PATH to_prefix "/${directory}" "/")
   string(REGEX REPLACE "/$" "" to_prefix "${to_prefix}")
   string(CONCAT text
     "prefix=\${pcfiledir}/${to_prefix}\n"
     "libdir=\${prefix}/${CMAKE_INSTALL_LIBDIR}\n"
-    "includedir=\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}/tessera\n\n"
+    "includedir=\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}\n\n"
     "Name: ${name}\nDescription: ${description}\nVersion: ${PROJECT_VERSION}\n"
-    "Requires: ${requires}\nCflags: ${cflags}\nLibs: ${libs}\n")
+    "Requires: ${requires}\nCflags: -I\${includedir}\nLibs: -L\${libdir} -l${library} ${libs}\n")
   file(WRITE "${PROJECT_BINARY_DIR}/${name}.pc" "${text}")
   install(FILES "${PROJECT_BINARY_DIR}/${name}.pc" DESTINATION "${directory}" COMPONENT dev)
 endfunction()
 
-set(flags "-std=c++20 ${OpenMP_CXX_FLAGS} -pthread")
-tessera_write_pkg_config(tessera "${PROJECT_DESCRIPTION}" "" "-I\${includedir} ${flags}"
-  "-L\${libdir} -ltessera ${oneDNN_LIBRARY} ${ISAL_LIBRARY} ${PCRE2_LIBRARY} ${utf8proc_LIBRARY} ${OpenMP_CXX_FLAGS} -pthread")
-if(TARGET tessera_mpi)
-  set(mpi_libraries ${MPI_CXX_LIBRARIES})
-  list(FILTER mpi_libraries EXCLUDE REGEX "mpi_cxx")  # MPI's C++ interface, which we do not use
-  list(JOIN mpi_libraries " " mpi_libraries)
-  tessera_write_pkg_config(tessera-mpi "Tessera's ranks as processes of MPI" tessera "" "-L\${libdir} -ltessera_mpi ${mpi_libraries}")
+tessera_write_pkg_config("" "Sharded training in C++20: the library" "" "${oneDNN_LIBRARY} ${OpenMP_CXX_FLAGS} -pthread")
+tessera_write_pkg_config(checkpoint "Tessera's checkpoints and model folders" tessera "${ISAL_LIBRARY}")
+tessera_write_pkg_config(trainer "Tessera's training programs: train_main" tessera-checkpoint "${PCRE2_LIBRARY} ${utf8proc_LIBRARY}")
+tessera_write_pkg_config(testing "Tessera's conformance kit" "tessera-checkpoint gtest" "")
+set(mpi_libraries ${MPI_CXX_LIBRARIES})
+list(FILTER mpi_libraries EXCLUDE REGEX "mpi_cxx")  # MPI's C++ interface, which we do not use
+list(JOIN mpi_libraries " " mpi_libraries)
+tessera_write_pkg_config(mpi "Tessera's ranks as processes of MPI" tessera "${mpi_libraries}")
+tessera_write_pkg_config(cuda_runtime "Tessera's device Cuda: memory, streams and graphs" tessera "${CUDA_cudart_static_LIBRARY} -ldl -lrt")
+set(cuda_libraries "${CUDA_cublasLt_LIBRARY}")
+if(TESSERA_HAVE_CUDNN)
+  string(APPEND cuda_libraries " ${cuDNN_LIBRARY} ${CUDA_nvrtc_LIBRARY}")
 endif()
+tessera_write_pkg_config(cuda "Tessera's device Cuda: its operations" tessera-cuda_runtime "${cuda_libraries}")
+tessera_write_pkg_config(nccl "Tessera's ranks over NCCL" tessera "${NCCL_LIBRARY} ${CUDA_cudart_static_LIBRARY} -ldl -lrt")

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Chooses the stacks that are compiled into a program. Stacks are compiled in generated source files, made from
-# src/stacks/*.in: one file per strategy type, whose stacks share most of the compiler's work.
+# src/program/stacks/*.in: one file per strategy type, whose stacks share most of the compiler's work.
 #
 #   tessera_add_stacks(<target> fsdp2/threads/bf16 mine/mpi/bf16)
 #
 # adds stacks to <target>. Strategies with the same placements are one type, chosen at run time: the short names fsdp2
-# and zero3 both compile RunTimeSharded, which contains fsdp2, zero1, zero2 and zero3 (sharding/run_time.hpp).
-#  - <build>/stacks/sharded.cpp, from src/stacks/stack.cpp.in, once for each communicator and precision with
+# and zero3 both compile RunTimeSharded, which contains fsdp2, zero1, zero2 and zero3 (tessera/fsdp/sharding/run_time.hpp).
+#  - <build>/stacks/sharded.cpp, from src/program/stacks/stack.cpp.in, once for each communicator and precision with
 #      @STACK_NAME@      sharded_threads_bf16, an identifier
 #      @SHARDING@ @COMM@ @PRECISION@                    the short names
 #      @SHARDING_TYPE@ @COMM_TYPE@ @PRECISION_TYPE@     the C++ types
@@ -43,7 +43,7 @@ set(TESSERA_PRECISION_bf16_wire "fsdp::Bf16Wire<fsdp::Bf16Mixed>")
 set(TESSERA_RARE_POLICIES sharded_offload bf16_wire)
 set(TESSERA_RARE_STACKS sharded_offload/threads/bf16 sharded/threads/bf16_wire)
 
-set(TESSERA_STACK_TEMPLATE "${PROJECT_SOURCE_DIR}/src/stacks/stack.cpp.in")
+set(TESSERA_STACK_TEMPLATE "${PROJECT_SOURCE_DIR}/src/program/stacks/stack.cpp.in")
 
 # Sets `out` to the default stacks of this build, each as sharding/comm/precision.
 function(tessera_default_stacks out)
@@ -113,7 +113,7 @@ function(tessera_add_stack target)
     elseif(COMM STREQUAL "nccl" AND NOT (TARGET tessera_nccl AND TARGET tessera_cuda))
       message(FATAL_ERROR "tessera: the stack ${SHARDING}/${stack} needs CUDA and NCCL, and this build lacks one of them")
     endif()
-    set(COMM_HEADER "comm/${COMM}.hpp")
+    set(COMM_HEADER "tessera/comm/${COMM}.hpp")
     set(STACK_NAME "${SHARDING}_${COMM}_${PRECISION}")
     file(READ "${TESSERA_STACK_TEMPLATE}" text)
     string(CONFIGURE "${text}" text @ONLY)
@@ -124,7 +124,7 @@ function(tessera_add_stack target)
   set(source "${PROJECT_BINARY_DIR}/stacks/${target}/${SHARDING}.cpp")
   file(CONFIGURE OUTPUT "${source}" CONTENT "${content}" @ONLY)
   target_sources(${target} PRIVATE "${source}")
-  # A stack calls kernels and modules that are compiled elsewhere (nn/instances.hpp), so optimizing its own code is not
+  # A stack calls kernels and modules that are compiled elsewhere (tessera/fsdp/nn/instances.hpp), so optimizing its own code is not
   # worth the compile time.
   set_source_files_properties("${source}" TARGET_DIRECTORY ${target} PROPERTIES
     COMPILE_OPTIONS "$<$<CONFIG:Release>:-O0>")

@@ -17,18 +17,19 @@
 #include <vector>
 
 #if defined(TESSERA_GPU_NCCL)
-#include <comm/nccl.hpp>
+#include <tessera/comm/nccl.hpp>
 #endif
-#include <comm/launch.hpp>
-#include <comm/signals.hpp>
-#include <comm/threads.hpp>
-#include <fsdp/device/cuda.hpp>
-#include <fsdp/models/llama.hpp>
-#include <fsdp/module/executor.hpp>
-#include <fsdp/optim/initialize.hpp>
-#include <fsdp/optim/sharded_optimizer.hpp>
-#include <fsdp/optim/training_step.hpp>
-#include <fsdp/plan/dry_run.hpp>
+#include <tessera/comm/launch.hpp>
+#include <tessera/comm/signals.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/device/cuda.hpp>
+#include <tessera/fsdp/execution/executor.hpp>
+#include <tessera/fsdp/execution/training_step.hpp>
+#include <tessera/fsdp/models/llama.hpp>
+#include <tessera/fsdp/optim/initialize.hpp>
+#include <tessera/fsdp/optim/run_time.hpp>
+#include <tessera/fsdp/optim/sharded_optimizer.hpp>
+#include <tessera/fsdp/plan/dry_run.hpp>
 
 namespace {
 

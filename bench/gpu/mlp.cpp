@@ -3,8 +3,8 @@
 /// tiled with nothing kept against untiled. Ratios are taken round by round; a row is the median of 7.
 #include <memory>
 
-#include "bench/mlp_matmuls.hpp"
-#include "bench/rounds.hpp"
+#include "../../src/program/bench/mlp_matmuls.hpp"
+#include "../../src/program/bench/rounds.hpp"
 
 #include "rows.hpp"
 

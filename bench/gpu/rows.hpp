@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include <fsdp/device/cuda.hpp>
+#include <tessera/fsdp/device/cuda.hpp>
 
 namespace fsdp::gpu {
 

@@ -6,14 +6,15 @@
 #include <map>
 #include <memory>
 
-#include <comm/threads.hpp>
-#include <fsdp/models/llama.hpp>
-#include <fsdp/module/executor.hpp>
-#include <fsdp/optim/initialize.hpp>
-#include <fsdp/optim/sharded_optimizer.hpp>
-#include <fsdp/optim/training_step.hpp>
-#include <fsdp/plan/dry_run.hpp>
-#include "bench/rounds.hpp"
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/execution/executor.hpp>
+#include <tessera/fsdp/execution/training_step.hpp>
+#include <tessera/fsdp/models/llama.hpp>
+#include <tessera/fsdp/optim/initialize.hpp>
+#include <tessera/fsdp/optim/run_time.hpp>
+#include <tessera/fsdp/optim/sharded_optimizer.hpp>
+#include <tessera/fsdp/plan/dry_run.hpp>
+#include "../../src/program/bench/rounds.hpp"
 
 #include "rows.hpp"
 

@@ -5,8 +5,8 @@
 // --help lists all flags.
 //
 // Try next: change FullyShard to fsdp::Zero3, or TokensPerTile<256> to fsdp::tiling::Untiled, and see the plan change.
-#include <comm/threads.hpp>
-#include <fsdp/fsdp.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/trainer/train_main.hpp>
 
 using Stack = fsdp::Stack<fsdp::FullyShard<fsdp::ReshardAfterForward::yes>,  // sharding: FSDP2
                           fsdp::comm::Threads<>,                             // ranks are threads of this process

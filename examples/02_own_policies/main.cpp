@@ -6,7 +6,7 @@
 //
 // Try next: change Reduce to float in policies.hpp and compare "scratch" in the plan; or delete Accumulate and read the
 // compiler's error, one sentence.
-#include <comm/threads.hpp>
+#include <tessera/comm/threads.hpp>
 
 #include "policies.hpp"
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include <fsdp/fsdp.hpp>
+#include <tessera/trainer/train_main.hpp>
 
 namespace mine {
 

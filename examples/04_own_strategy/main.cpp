@@ -10,10 +10,10 @@
 #include <cstdio>
 #include <vector>
 
-#include <comm/threads.hpp>
-#include <fsdp/models/llama.hpp>
-#include <fsdp/report/report.hpp>
-#include <fsdp/train/training.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/models/llama.hpp>
+#include <tessera/fsdp/training/training.hpp>
+#include <tessera/trainer/report/report.hpp>
 
 #include "strategy.hpp"
 

@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <vector>
 
-#include <fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace mine {
 

@@ -9,8 +9,8 @@
 #include <span>
 #include <utility>
 
-#include <comm/communicator.hpp>
-#include <comm/launch.hpp>
+#include <tessera/comm/communicator.hpp>
+#include <tessera/comm/launch.hpp>
 
 namespace mine {
 

@@ -9,10 +9,10 @@
 #include <cstdio>
 #include <vector>
 
-#include <comm/threads.hpp>
-#include <fsdp/models/llama.hpp>
-#include <fsdp/train/launch.hpp>
-#include <fsdp/train/training.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/models/llama.hpp>
+#include <tessera/fsdp/training/launch.hpp>
+#include <tessera/fsdp/training/training.hpp>
 
 #include "counting.hpp"
 

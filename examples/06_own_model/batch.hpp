@@ -8,16 +8,16 @@
 #include <string_view>
 #include <utility>
 
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/nn/batch.hpp>
-#include <fsdp/nn/settled_plan.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/nn/batch.hpp>
+#include <tessera/fsdp/nn/settled_plan.hpp>
 
 namespace forecaster {
 
 using fsdp::Tensor;
 
-/// A Batch (see fsdp/nn/batch.hpp). A target of NaN is unknown and does not count.
+/// A Batch (see tessera/fsdp/nn/batch.hpp). A target of NaN is unknown and does not count.
 struct Batch {
   static constexpr std::string_view unit = "points";  // of time: what the log counts
 

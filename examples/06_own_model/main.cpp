@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include <comm/threads.hpp>
-#include <fsdp/fsdp.hpp>
-#include <fsdp/train/trainer.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/trainer/run/trainer.hpp>
+#include <tessera/trainer/train_main.hpp>
 
 #include "model.hpp"
 #include "picture.hpp"

@@ -11,20 +11,20 @@
 
 #include <nlohmann/json.hpp>
 
-#include <fsdp/core/error.hpp>
-#include <fsdp/models/model.hpp>
-#include <fsdp/module/stack.hpp>
-#include <fsdp/module/units.hpp>
-#include <fsdp/nn/instances.hpp>
-#include <fsdp/nn/recomputed.hpp>
-#include <fsdp/nn/transformer_block.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/models/model.hpp>
+#include <tessera/fsdp/module/stack.hpp>
+#include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/nn/instances.hpp>
+#include <tessera/fsdp/nn/recomputed.hpp>
+#include <tessera/fsdp/nn/transformer_block.hpp>
 
 #include "batch.hpp"
 #include "modules.hpp"
 
 namespace forecaster {
 
-/// The sizes of a forecaster. fsdp/models/model.hpp lists what a config must have.
+/// The sizes of a forecaster. tessera/fsdp/models/model.hpp lists what a config must have.
 struct Config {
   std::int64_t series = 4;
   std::int64_t hidden = 32;

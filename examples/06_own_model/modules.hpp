@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/operations.hpp>
-#include <fsdp/nn/module.hpp>
-#include <fsdp/nn/projection.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/operations.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/nn/projection.hpp>
 
 #include "squared_error.hpp"
 

@@ -10,14 +10,14 @@
 #include <span>
 #include <string>
 
-#include <fsdp/core/hash.hpp>
-#include <fsdp/data/source.hpp>
+#include <tessera/fsdp/core/hash.hpp>
+#include <tessera/trainer/data/source.hpp>
 
 #include "batch.hpp"
 
 namespace forecaster {
 
-/// A Source (see fsdp/data/source.hpp). The numbers are the same on every rank and in every run.
+/// A Source (see tessera/trainer/data/source.hpp). The numbers are the same on every rank and in every run.
 struct Seasons {
   using Batch = forecaster::Batch;
   struct Storage {

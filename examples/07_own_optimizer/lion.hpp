@@ -12,9 +12,9 @@
 #include <string_view>
 #include <tuple>
 
-#include <fsdp/core/error.hpp>
-#include <fsdp/device/cpu.hpp>
-#include <fsdp/optim/optimizer.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
 
 namespace lion {
 
@@ -57,7 +57,7 @@ void run(fsdp::device::Cpu::Stream&, const LionStep<Model>& op) {
   }
 }
 
-/// An Optimizer (see fsdp/optim/optimizer.hpp): its constants, states and update.
+/// An Optimizer (see tessera/fsdp/optim/optimizer.hpp): its constants, states and update.
 struct Lion {
   double beta1 = 0.9;
   double beta2 = 0.99;

@@ -5,8 +5,8 @@
 // it trains; --help lists --beta1 and --beta2.
 //
 // Try next: add a second state in lion.hpp (states(), and piece.states[1] in update), and see the plan grow.
-#include <comm/threads.hpp>
-#include <fsdp/fsdp.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/trainer/train_main.hpp>
 
 #include "lion.hpp"
 

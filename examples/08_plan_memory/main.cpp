@@ -9,12 +9,12 @@
 // optimizer as the last argument.
 #include <cstdio>
 
-#include <comm/threads.hpp>
-#include <fsdp/models/llama.hpp>
-#include <fsdp/optim/adamw.hpp>
-#include <fsdp/plan/dry_run.hpp>
-#include <fsdp/sharding/run_time.hpp>
-#include <fsdp/train/training.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/models/llama.hpp>
+#include <tessera/fsdp/optim/adamw.hpp>
+#include <tessera/fsdp/plan/dry_run.hpp>
+#include <tessera/fsdp/sharding/run_time.hpp>
+#include <tessera/fsdp/training/training.hpp>
 
 using Stack = fsdp::Stack<fsdp::RunTimeSharded, fsdp::comm::Threads<>, fsdp::Bf16Mixed, fsdp::tiling::RunTime>;
 

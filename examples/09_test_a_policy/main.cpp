@@ -10,11 +10,11 @@
 
 #include <gtest/gtest.h>
 
-#include <comm/threads.hpp>
-#include <fsdp/testing/communicator.hpp>
-#include <fsdp/testing/precision.hpp>
-#include <fsdp/testing/strategy.hpp>
-#include <fsdp/testing/tiling.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/testing/communicator.hpp>
+#include <tessera/fsdp/testing/precision.hpp>
+#include <tessera/fsdp/testing/strategy.hpp>
+#include <tessera/fsdp/testing/tiling.hpp>
 
 #include "../02_own_policies/policies.hpp"
 #include "../04_own_strategy/strategy.hpp"

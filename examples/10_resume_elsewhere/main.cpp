@@ -11,10 +11,10 @@
 #include <filesystem>
 #include <string>
 
-#include <comm/threads.hpp>
-#include <fsdp/fsdp.hpp>
-#include <fsdp/sharding/run_time.hpp>
-#include <fsdp/train/trainer.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/sharding/run_time.hpp>
+#include <tessera/trainer/run/trainer.hpp>
+#include <tessera/trainer/train_main.hpp>
 
 #include "../06_own_model/model.hpp"
 #include "../06_own_model/source.hpp"

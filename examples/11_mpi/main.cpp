@@ -8,11 +8,11 @@
 #include <cstdio>
 #include <vector>
 
-#include <comm/mpi.hpp>
-#include <fsdp/core/identity.hpp>
-#include <fsdp/models/llama.hpp>
-#include <fsdp/train/launch.hpp>
-#include <fsdp/train/training.hpp>
+#include <tessera/comm/mpi.hpp>
+#include <tessera/fsdp/core/identity.hpp>
+#include <tessera/fsdp/models/llama.hpp>
+#include <tessera/fsdp/training/launch.hpp>
+#include <tessera/fsdp/training/training.hpp>
 
 using Comm = fsdp::comm::Mpi<>;
 using Model = fsdp::Llama<fsdp::Stack<fsdp::FullyShard<>, Comm, fsdp::Bf16Mixed, fsdp::tiling::Untiled>>;

@@ -12,8 +12,8 @@
 #define CASE 1
 #endif
 
-#include <comm/threads.hpp>
-#include <fsdp/fsdp.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/trainer/train_main.hpp>
 
 /// A precision policy that lacks Accumulate, the type in which gradients are summed.
 struct Forgetful {

@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <fsdp/core/error.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 namespace gpt2 {
 namespace {

@@ -32,7 +32,7 @@ struct Gpt2Config {
   std::int64_t intermediate() const { return 4 * n_embd; }
   std::int64_t head_dim() const { return n_embd / n_head; }
 
-  // Optional, for flags (train/model_choice.hpp): lets n_positions grow with --seq-len.
+  // Optional, for flags (tessera/trainer/flags/model_choice.hpp): lets n_positions grow with --seq-len.
   std::int64_t& longest_sequence() { return n_positions; }
   const std::int64_t& longest_sequence() const { return n_positions; }
 

@@ -8,12 +8,12 @@
 
 #include <cstdint>
 
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/operations.hpp>
-#include <fsdp/nn/module.hpp>
-#include <fsdp/nn/projection.hpp>
-#include <fsdp/nn/settled_plan.hpp>
-#include <fsdp/nn/valid_rows.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/operations.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/nn/projection.hpp>
+#include <tessera/fsdp/nn/settled_plan.hpp>
+#include <tessera/fsdp/nn/valid_rows.hpp>
 
 #include "linear.hpp"
 

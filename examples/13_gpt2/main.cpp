@@ -5,8 +5,8 @@
 // (--n-layer 4, see --help).
 //
 // Try next: change the stack; or change an operation in operations.cpp, which tests/examples compares with float64.
-#include <comm/threads.hpp>
-#include <fsdp/fsdp.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/trainer/train_main.hpp>
 
 #include "model.hpp"
 

@@ -9,12 +9,12 @@
 #include <string>
 #include <utility>
 
-#include <fsdp/core/error.hpp>
-#include <fsdp/models/model.hpp>
-#include <fsdp/module/stack.hpp>
-#include <fsdp/module/units.hpp>
-#include <fsdp/nn/recomputed.hpp>
-#include <fsdp/nn/token_batch.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/models/model.hpp>
+#include <tessera/fsdp/module/stack.hpp>
+#include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/nn/recomputed.hpp>
+#include <tessera/fsdp/nn/token_batch.hpp>
 
 #include "attention.hpp"
 #include "config.hpp"
@@ -72,7 +72,7 @@ struct Block : nn::ModuleTypes<L, BlockFields> {
   }
 };
 
-/// A Model (see fsdp/models/model.hpp) that can generate.
+/// A Model (see tessera/fsdp/models/model.hpp) that can generate.
 template <class StackT>
 class Gpt2 {
  public:

@@ -7,8 +7,8 @@
 #include <array>
 #include <cmath>
 
-#include <fsdp/core/bf16.hpp>
-#include <fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/bf16.hpp>
+#include <tessera/fsdp/core/checked.hpp>
 
 namespace gpt2 {
 namespace {

@@ -12,9 +12,9 @@
 #include <string_view>
 #include <vector>
 
-#include <comm/transfer.hpp>
-#include <fsdp/device/host_copy.hpp>
-#include <fsdp/device/queue.hpp>
+#include <tessera/comm/transfer.hpp>
+#include <tessera/fsdp/device/host_copy.hpp>
+#include <tessera/fsdp/device/queue.hpp>
 
 namespace fsdp::comm {
 
@@ -30,7 +30,7 @@ struct AnyQueue {
   std::function<void()> synchronize;  ///< blocks the host, without a deadline
   std::function<void(const std::byte* from, std::byte* to, std::int64_t bytes)> move;
   std::function<void(const float* from, DType wire, std::int64_t count, std::byte* to)> round;
-  /// Enqueues sum_in_order of comm/transfer.hpp. All contributions must have the same stored type.
+  /// Enqueues sum_in_order of tessera/comm/transfer.hpp. All contributions must have the same stored type.
   std::function<void(std::span<const Contribution>, DType wire, std::int64_t count, Write, float* to)> sum;
   /// Allocates zeroed device memory; not ordered with the queue.
   std::function<std::shared_ptr<std::byte>(std::int64_t bytes)> allocate;

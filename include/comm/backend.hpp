@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
-#include <comm/communicator.hpp>
-#include <comm/transfer.hpp>
+#include <tessera/comm/communicator.hpp>
+#include <tessera/comm/transfer.hpp>
 
 namespace fsdp::comm {
 

@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <span>
 
-#include <comm/monitor.hpp>
-#include <fsdp/core/dtype.hpp>
-#include <fsdp/core/function_ref.hpp>
+#include <tessera/comm/monitor.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
 
 namespace fsdp::comm {
 

@@ -14,12 +14,12 @@
 #include <type_traits>
 #include <utility>
 
-#include <comm/communicator.hpp>
-#include <comm/pending.hpp>
-#include <comm/transfer.hpp>
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/function_ref.hpp>
-#include <fsdp/core/hash.hpp>
+#include <tessera/comm/communicator.hpp>
+#include <tessera/comm/pending.hpp>
+#include <tessera/comm/transfer.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
+#include <tessera/fsdp/core/hash.hpp>
 
 namespace fsdp::comm {
 
@@ -82,10 +82,10 @@ Record enter(C& c, const Entered& entered) {
 
 template <class C, class Wire>
 consteval bool check_wire() {
-  static_assert(
-      supports_wire<C, Wire>,
-      "fsdp: this communicator cannot reduce with this wire type, because it has no sum of it; take float as "
-      "the precision policy's Reduce, or another communicator (supports_wire in comm/communicator.hpp lists them)");
+  static_assert(supports_wire<C, Wire>,
+                "fsdp: this communicator cannot reduce with this wire type, because it has no sum of it; take float as "
+                "the precision policy's Reduce, or another communicator (supports_wire in "
+                "tessera/comm/communicator.hpp lists them)");
   return true;
 }
 

@@ -2,9 +2,9 @@
 /// @file
 /// The concept of a communication backend, with its segments and requests.
 ///
-/// A backend only moves bytes. Recording, checks and labels live in comm/collectives.hpp, the layer of free functions
-/// that all other code calls; they keep their state in each backend's Monitor. To add a backend, write a header beside
-/// this one that passes check_communicator, and add its row in tests/comm/.
+/// A backend only moves bytes. Recording, checks and labels live in tessera/comm/collectives.hpp, the layer of free
+/// functions that all other code calls; they keep their state in each backend's Monitor. To add a backend, write a
+/// header beside this one that passes check_communicator, and add its row in tests/comm/.
 #pragma once
 
 #include <concepts>
@@ -14,12 +14,12 @@
 #include <span>
 #include <type_traits>
 
-#include <comm/monitor.hpp>
-#include <fsdp/core/bf16.hpp>
-#include <fsdp/core/dtype.hpp>
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/has_member.hpp>
-#include <fsdp/core/tensor.hpp>
+#include <tessera/comm/monitor.hpp>
+#include <tessera/fsdp/core/bf16.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
 
 namespace fsdp::comm {
 
@@ -28,9 +28,9 @@ namespace fsdp::comm {
 /// place inside `full`.
 template <class T>
 struct Segment {
-  T* local = nullptr;
-  T* full = nullptr;
-  std::span<const std::int64_t> counts;  ///< one per rank; must outlive the request
+  T* local = nullptr;                    ///< this rank's piece
+  T* full = nullptr;                     ///< the pieces of all ranks
+  std::span<const std::int64_t> counts;  ///< elements of each rank's piece; must outlive the request
 };
 
 /// Whether a reduction must preserve `full`. If contributions are spent, the communicator may overwrite this rank's
@@ -186,7 +186,7 @@ consteval bool check_communicator() {
   static_assert(
       detail::Gathers<C, float> && detail::Gathers<C, bf16>,
       "fsdp: a communicator lacks template <class T> Request all_gather(std::span<const Segment<T>>), which starts it "
-      "and returns the Request that waits for it; see comm/communicator.hpp");
+      "and returns the Request that waits for it; see tessera/comm/communicator.hpp");
   static_assert(
       detail::Scatters<C>,
       "fsdp: a communicator lacks template <class Wire> Request reduce_scatter(std::span<const Segment<float>>, "
@@ -222,17 +222,27 @@ consteval bool check_communicator() {
       requires(C c) {
         { c.monitor() } -> std::same_as<Monitor&>;
       },
-      "fsdp: a communicator lacks Monitor& monitor(), where comm/collectives.hpp keeps options, times and records");
+      "fsdp: a communicator lacks Monitor& monitor(), where tessera/comm/collectives.hpp keeps options, times and "
+      "records");
   static_assert(detail::check_optional_parts<C>());
   static_assert(
       !C::Device::asynchronous || QueuedCommunicator<C>,
       "fsdp: a communicator of an asynchronous device lacks after(event), wait_for(event) or Request::done(), "
-      "which order its queue with the device's; see QueuedCommunicator in comm/communicator.hpp");
+      "which order its queue with the device's; see QueuedCommunicator in tessera/comm/communicator.hpp");
   return Communicator<C>;
 }
 
-/// Whether a backend can reduce with this wire type. Backends specialise it; comm/collectives.hpp asserts it.
+/// Whether a backend can reduce with this wire type. Backends specialise it; tessera/comm/collectives.hpp asserts it.
 template <class C, class Wire>
 inline constexpr bool supports_wire = std::is_same_v<Wire, float>;
+
+/// Calls f(communicator) and returns the rank's exit status: f's result if it converts to int, else 0.
+template <class F, class C>
+int run_rank(F& f, C& communicator) {
+  if constexpr (std::is_convertible_v<std::invoke_result_t<F&, C&>, int>)
+    return static_cast<int>(f(communicator));
+  else
+    return f(communicator), 0;
+}
 
 }  // namespace fsdp::comm

@@ -6,7 +6,6 @@
 #include <exception>
 #include <string>
 #include <string_view>
-#include <type_traits>
 
 namespace fsdp::comm {
 
@@ -46,14 +45,5 @@ void require_one_process(std::string_view what, std::string_view instead);
 /// The same for a process of `job` that MPI took for the only one, as it does where launcher and MPI do not know each
 /// other.
 void require_joined(const LaunchedJob& job);
-
-/// Calls f(communicator) and returns the rank's exit status: f's result if it converts to int, else 0.
-template <class F, class C>
-int run_rank(F& f, C& communicator) {
-  if constexpr (std::is_convertible_v<std::invoke_result_t<F&, C&>, int>)
-    return static_cast<int>(f(communicator));
-  else
-    return f(communicator), 0;
-}
 
 }  // namespace fsdp::comm

@@ -3,7 +3,7 @@
 /// A grid of ranks: axis 0 replicates (or is the outer sharding), axis 1 shards over consecutive ranks.
 #pragma once
 
-#include <comm/collectives.hpp>
+#include <tessera/comm/collectives.hpp>
 
 namespace fsdp::comm {
 

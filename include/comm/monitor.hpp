@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include <fsdp/core/dtype.hpp>
-#include <fsdp/core/error.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::comm {
 
@@ -84,8 +84,8 @@ struct Totals {
   std::int64_t collectives = 0;
 };
 
-/// The state of the free functions in comm/collectives.hpp. Each communicator has one, never shared between ranks. Its
-/// address is stable when the communicator is moved.
+/// The state of the free functions in tessera/comm/collectives.hpp. Each communicator has one, never shared between
+/// ranks. Its address is stable when the communicator is moved.
 class Monitor {
  public:
   Monitor();

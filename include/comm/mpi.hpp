@@ -18,12 +18,12 @@
 #include <type_traits>
 #include <utility>
 
-#include <comm/backend.hpp>
-#include <comm/launch.hpp>
-#include <comm/mpi_rank.hpp>
-#include <comm/mpi_staged.hpp>
-#include <comm/queued_core.hpp>
-#include <fsdp/device/cpu.hpp>
+#include <tessera/comm/backend.hpp>
+#include <tessera/comm/launch.hpp>
+#include <tessera/comm/mpi_rank.hpp>
+#include <tessera/comm/mpi_staged.hpp>
+#include <tessera/comm/queued_core.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
 
 namespace fsdp::comm {
 
@@ -32,6 +32,7 @@ namespace fsdp::comm {
 /// seconds, rank 0 alone prints it, and all ranks return its status.
 int run_mpi(const Options& options, const std::function<int(std::unique_ptr<MpiRank>)>& f);
 
+/// The core of Mpi on a device.
 template <class Device>
 using MpiCore = std::conditional_t<Device::asynchronous, QueuedCore<StagedMpiRank, Device>, MpiRank>;
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <span>
 
-#include <comm/backend.hpp>
+#include <tessera/comm/backend.hpp>
 
 namespace fsdp::comm {
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include <comm/any_queue.hpp>
-#include <comm/mpi_rank.hpp>
+#include <tessera/comm/any_queue.hpp>
+#include <tessera/comm/mpi_rank.hpp>
 
 namespace fsdp::comm {
 

@@ -2,7 +2,7 @@
 /// @file
 /// The NCCL backend: ranks are processes or threads with one GPU each. Collectives run on their own CUDA stream.
 ///
-/// This header does not need nccl.h: all calls go through a table of functions (comm/nccl_table.hpp). A program
+/// This header does not need nccl.h: all calls go through a table of functions (tessera/comm/nccl_table.hpp). A program
 /// normally uses `nccl::library()` of the target tessera::nccl, which a build without NCCL omits.
 ///
 /// NCCL makes the sums of float contributions, in an order of its own but with the same bits in every run.
@@ -14,12 +14,12 @@
 #include <string_view>
 #include <utility>
 
-#include <comm/backend.hpp>
-#include <comm/launch.hpp>
-#include <comm/nccl_rank.hpp>
-#include <comm/queued_core.hpp>
-#include <comm/rendezvous.hpp>
-#include <fsdp/device/cuda.hpp>
+#include <tessera/comm/backend.hpp>
+#include <tessera/comm/launch.hpp>
+#include <tessera/comm/nccl_rank.hpp>
+#include <tessera/comm/queued_core.hpp>
+#include <tessera/comm/rendezvous.hpp>
+#include <tessera/fsdp/device/cuda.hpp>
 
 namespace fsdp::comm {
 

@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <fsdp/core/dtype.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
 
 struct ncclComm;  // NCCL's own
 

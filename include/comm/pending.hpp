@@ -6,7 +6,7 @@
 #include <chrono>
 #include <utility>
 
-#include <comm/communicator.hpp>
+#include <tessera/comm/communicator.hpp>
 
 namespace fsdp::comm {
 

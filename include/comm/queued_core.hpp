@@ -3,8 +3,8 @@
 /// The typed wrapper of a core whose collectives run on their own queue. Self, Threads, Nccl and Mpi use it on an
 /// asynchronous device.
 ///
-/// A `Rank` is a core as comm/backend.hpp describes it, compiled once, with `move_with(queue)`, `after`, `done` and
-/// `wait_for` in terms of AnyQueue and AnyEvent. For tensors, the host waits for a device only in `wait` and
+/// A `Rank` is a core as tessera/comm/backend.hpp describes it, compiled once, with `move_with(queue)`, `after`, `done`
+/// and `wait_for` in terms of AnyQueue and AnyEvent. For tensors, the host waits for a device only in `wait` and
 /// `wait_for`; StagedMpiRank also waits in `start`.
 #pragma once
 
@@ -13,8 +13,8 @@
 #include <type_traits>
 #include <utility>
 
-#include <comm/any_queue.hpp>
-#include <comm/backend.hpp>
+#include <tessera/comm/any_queue.hpp>
+#include <tessera/comm/backend.hpp>
 
 namespace fsdp::comm {
 

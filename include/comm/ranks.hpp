@@ -9,11 +9,11 @@
 #include <span>
 #include <type_traits>
 
-#include <comm/collectives.hpp>
+#include <tessera/comm/collectives.hpp>
 
 namespace fsdp::comm {
 
-/// A non-owning reference to a communicator of any type. Its collectives call those of comm/collectives.hpp.
+/// A non-owning reference to a communicator of any type. Its collectives call those of tessera/comm/collectives.hpp.
 class Ranks {
  public:
   /// Refers to `communicator`, which must outlive this object and its copies.

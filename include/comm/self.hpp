@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include <comm/any_queue.hpp>
-#include <comm/backend.hpp>
-#include <comm/launch.hpp>
-#include <comm/queued_core.hpp>
-#include <fsdp/device/cpu.hpp>
+#include <tessera/comm/any_queue.hpp>
+#include <tessera/comm/backend.hpp>
+#include <tessera/comm/launch.hpp>
+#include <tessera/comm/queued_core.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
 
 namespace fsdp::comm {
 

@@ -3,13 +3,13 @@
 /// Deferred signals: SIGTERM, SIGINT and SIGHUP ask a long run to end, SIGUSR1 asks it to save.
 ///
 /// The handler only records the signal. Ranks receive signals at different moments, so a run must agree on its reaction
-/// over all ranks (module/count_exchange.hpp).
+/// over all ranks (tessera/fsdp/execution/count_exchange.hpp).
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include <fsdp/core/error.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::comm {
 

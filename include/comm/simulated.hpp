@@ -12,18 +12,17 @@
 #include <string_view>
 #include <utility>
 
-#include <comm/communicator.hpp>
-#include <comm/launch.hpp>
-#include <fsdp/device/meta.hpp>
+#include <tessera/comm/communicator.hpp>
+#include <tessera/fsdp/device/meta.hpp>
 
 namespace fsdp::comm {
 
 /// The simulated rank and size, and the scratch of the communicator that is simulated, as a function of its ranks (see
 /// Mpi::scratch_bytes_for); nullptr if it has no scratch.
 struct SimulatedWorld {
-  int ranks = 1;
-  int rank = 0;
-  std::int64_t (*scratch_bytes_for)(int ranks) = nullptr;
+  int ranks = 1;                                           ///< of the world
+  int rank = 0;                                            ///< this one
+  std::int64_t (*scratch_bytes_for)(int ranks) = nullptr;  ///< bytes that a rank's communicator holds
 };
 
 /// Returns the world of rank `rank` of a communicator C with `ranks` ranks.
@@ -104,7 +103,7 @@ class Simulated {
   /// @}
 
   /// Assumes that all ranks pass the same color, so the result has the same ranks. Use `split(communicator, color_of)`
-  /// of comm/collectives.hpp instead, which knows all ranks' colors.
+  /// of tessera/comm/collectives.hpp instead, which knows all ranks' colors.
   Simulated split(int) { return split_into(world_); }
   /// Makes a communicator of the given size and rank, with this one's options and scratch function.
   Simulated split_into(const SimulatedWorld& world) {

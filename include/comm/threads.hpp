@@ -15,12 +15,12 @@
 #include <string_view>
 #include <utility>
 
-#include <comm/backend.hpp>
-#include <comm/launch.hpp>
-#include <comm/queued_core.hpp>
-#include <comm/threads_rank.hpp>
-#include <fsdp/core/error.hpp>
-#include <fsdp/device/cpu.hpp>
+#include <tessera/comm/backend.hpp>
+#include <tessera/comm/launch.hpp>
+#include <tessera/comm/queued_core.hpp>
+#include <tessera/comm/threads_rank.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
 
 namespace fsdp::comm {
 

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include <comm/any_queue.hpp>
-#include <comm/backend.hpp>
+#include <tessera/comm/any_queue.hpp>
+#include <tessera/comm/backend.hpp>
 
 namespace fsdp::comm {
 

@@ -2,7 +2,7 @@
 /// @file
 /// A collective with element types erased, and the two loops that all CPU backends use: copy and ordered sum.
 ///
-/// Backend cores work on Transfers and so compile once; comm/backend.hpp is their typed front end.
+/// Backend cores work on Transfers and so compile once; tessera/comm/backend.hpp is their typed front end.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include <comm/communicator.hpp>
+#include <tessera/comm/communicator.hpp>
 
 namespace fsdp::comm {
 

@@ -1,82 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The header of a whole training program:
-/// `int main(int argc, char** argv) { return fsdp::train_main<fsdp::Llama<Stack>>(argc, argv); }`
+/// The library in one header: policies of sharding, precision and tiling, `Stack`, `ShardedModule`, models, optimizers
+/// and `Training`.
 ///
-/// Include the communicator's header (comm/threads.hpp, comm/mpi.hpp, comm/self.hpp) yourself. For a training loop of
-/// your own see train/training.hpp.
+/// Include the communicator's header yourself (tessera/comm/threads.hpp, tessera/comm/mpi.hpp, tessera/comm/self.hpp).
+/// Checkpoints are in tessera/fsdp/checkpoint, of which tessera/fsdp/checkpoint/shards_io.hpp is for shards; a whole
+/// program that trains is tessera/trainer/train_main.hpp.
 #pragma once
 
-#include <type_traits>
-#include <utility>
-
-#include <fsdp/core/policy_text.hpp>
-#include <fsdp/models/llama.hpp>
-#include <fsdp/module/stack.hpp>
-#include <fsdp/optim/optimizer.hpp>
-#include <fsdp/optim/run_time.hpp>
-#include <fsdp/train/commands.hpp>
-#include <fsdp/train/flags.hpp>
-#include <fsdp/train/model_choice.hpp>
-#include <fsdp/train/optimizer_choice.hpp>
-
-namespace fsdp {
-namespace detail {
-
-/// Default-constructs a policy or optimizer that the program did not pass to train_main.
-template <class Policy>
-Policy left_out() {
-  static_assert(std::is_default_constructible_v<Policy>,
-                "fsdp: train_main was not given a policy's value, and its type has no default constructor, so the "
-                "numbers are not known; pass it: train_main<Model>(argc, argv, sharding, tiling, optimizer)");
-  if constexpr (std::is_default_constructible_v<Policy>) return Policy{};
-}
-
-}  // namespace detail
-
-/// Runs `tessera train` for one stack with these policies. Takes the same flags, without the sub-command; flags that
-/// choose a policy are refused. If Optimizer is optim::RunTime, --optimizer chooses the optimizer; any other optimizer
-/// has flags for its constants only. Returns the exit status (comm::ExitStatus); an error prints one line on stderr.
-template <class Model, class Optimizer = optim::RunTime>
-int train_main(int argc, const char* const* argv, typename Model::Stack::Sharding sharding,
-               typename Model::Stack::Tiling tiling, Optimizer optimizer) {
-  using Stack = typename Model::Stack;
-  static_assert(train::check_launch<typename Stack::Comm>());
-  static_assert(optim::check_optimizer<Optimizer>());
-  train::ChosenOptimizer<Optimizer> chosen{std::move(optimizer)};
-  return train::run_trainer(
-      argc, argv,
-      {.sharding = policy_text(sharding),
-       .precision = policy_text<typename Stack::Precision>(),
-       .tiling = policy_text(tiling),
-       .comm = policy_text<typename Stack::Comm>(),
-       .starts_ranks = train::starts_ranks<typename Stack::Comm>},
-      [&](train::FlagSet& flags, train::ModelChoice& model) {
-        train::bind_model<typename Model::Config>(flags, model);
-        chosen.bind(flags);
-      },
-      [&](const train::TrainOptions& options) {
-        return train::train<Model>(options, sharding, tiling, chosen.resolve());
-      });
-}
-
-/// The same with a default-constructed optimizer.
-template <class Model, class Optimizer = optim::RunTime>
-int train_main(int argc, const char* const* argv, typename Model::Stack::Sharding sharding,
-               typename Model::Stack::Tiling tiling) {
-  return train_main<Model, Optimizer>(argc, argv, sharding, tiling, detail::left_out<Optimizer>());
-}
-
-/// The same with a default-constructed tiling policy and optimizer.
-template <class Model, class Optimizer = optim::RunTime>
-int train_main(int argc, const char* const* argv, typename Model::Stack::Sharding sharding) {
-  return train_main<Model, Optimizer>(argc, argv, sharding, detail::left_out<typename Model::Stack::Tiling>());
-}
-
-/// The same with default-constructed policies and optimizer.
-template <class Model, class Optimizer = optim::RunTime>
-int train_main(int argc, const char* const* argv) {
-  return train_main<Model, Optimizer>(argc, argv, detail::left_out<typename Model::Stack::Sharding>());
-}
-
-}  // namespace fsdp
+#include <tessera/fsdp/models/llama.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/module/stack.hpp>
+#include <tessera/fsdp/optim/instances.hpp>
+#include <tessera/fsdp/precision/policies.hpp>
+#include <tessera/fsdp/sharding/run_time.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/training/launch.hpp>
+#include <tessera/fsdp/training/training.hpp>
+#include <tessera/fsdp/version.hpp>
+#include <tessera/tiling/policies.hpp>

@@ -17,7 +17,7 @@ struct Version {
   friend constexpr auto operator<=>(const Version&, const Version&) = default;
 };
 
-inline constexpr Version version{.major = 0, .minor = 2, .patch = 0};
-inline constexpr std::string_view version_string = "0.2.0";
+inline constexpr Version version{.major = 0, .minor = 3, .patch = 0};
+inline constexpr std::string_view version_string = "0.3.0";
 
 }  // namespace fsdp

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include <fsdp/core/checked.hpp>
-#include <fsdp/core/error.hpp>
-#include <tiling/problem.hpp>
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/tiling/problem.hpp>
 
 namespace fsdp::tiling {
 
@@ -122,7 +122,7 @@ constexpr TilePlan plan_within(const Problem& problem, std::int64_t bytes) {
 
 /// A tiling policy whose budget is chosen at run time.
 struct Budget {
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 0;  ///< of the activations and the workspace of all units that the policy cuts
   std::string text() const { return message("budget:", bytes); }
   constexpr TilePlan plan(const Problem& problem) const { return plan_within(problem, bytes); }
   friend constexpr bool operator==(const Budget&, const Budget&) = default;
@@ -132,7 +132,7 @@ struct Budget {
 template <std::int64_t Bytes>
 struct StaticBudget {
   static_assert(Bytes > 0, "fsdp: StaticBudget<Bytes> needs at least one byte");
-  static constexpr std::int64_t bytes = Bytes;
+  static constexpr std::int64_t bytes = Bytes;  ///< as Budget's
   static std::string text() { return message("budget:", Bytes); }
   constexpr TilePlan plan(const Problem& problem) const { return plan_within(problem, Bytes); }
 };

@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include <tiling/policies.hpp>
+#include <tessera/tiling/policies.hpp>
 
 namespace fsdp::tiling {
 

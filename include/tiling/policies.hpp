@@ -5,7 +5,7 @@
 /// A policy is a pure function from a problem to a TilePlan. It owns no memory and sees neither device nor
 /// communicator. Tiles may be longer than requested, since very short ones would lose precision
 /// (Problem::fewest_tile_tokens). To add a policy, add a struct with `plan` here, its cases in
-/// tests/tiling/policies_test.cpp and its name in src/cli/stack_choice.cpp.
+/// tests/tiling/policies_test.cpp and its name in src/program/cli/stack_choice.cpp.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,11 @@
 #include <utility>
 #include <vector>
 
-#include <fsdp/core/checked.hpp>
-#include <fsdp/core/error.hpp>
-#include <tiling/budget.hpp>
-#include <tiling/problem.hpp>
-#include <tiling/tile_plan.hpp>
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/tiling/budget.hpp>
+#include <tessera/tiling/problem.hpp>
+#include <tessera/tiling/tile_plan.hpp>
 
 namespace fsdp::tiling {
 
@@ -37,7 +37,7 @@ consteval bool check_tiling() {
       requires(const Policy policy, const Problem& problem) {
         { policy.plan(problem) } -> std::same_as<TilePlan>;
       },
-      "fsdp: a tiling policy lacks TilePlan plan(const Problem&) const; see tiling/policies.hpp");
+      "fsdp: a tiling policy lacks TilePlan plan(const Problem&) const; see tessera/tiling/policies.hpp");
   return Tiling<Policy>;
 }
 
@@ -74,7 +74,7 @@ constexpr TilePlan cut_into(const Problem& problem, std::int64_t count) {
 template <std::int64_t N>
 struct StaticTiles {
   static_assert(N > 0, "fsdp: StaticTiles<N> needs at least one tile");
-  static constexpr std::int64_t tile_count = N;
+  static constexpr std::int64_t tile_count = N;  ///< most tiles of a sequence
   static std::string text() { return message("tiles:", N); }
   constexpr TilePlan plan(const Problem& problem) const { return cut_into(problem, N); }
 };
@@ -83,7 +83,7 @@ struct StaticTiles {
 template <std::int64_t N>
 struct TokensPerTile {
   static_assert(N > 0, "fsdp: TokensPerTile<N> needs at least one token a tile");
-  static constexpr std::int64_t tokens_per_tile = N;
+  static constexpr std::int64_t tokens_per_tile = N;  ///< most tokens of a tile
   static std::string text() { return message("tokens:", N); }
   constexpr TilePlan plan(const Problem& problem) const { return cut(problem, N); }
 };
@@ -98,7 +98,7 @@ class RunTime {
   static RunTime tiles(std::int64_t count);
   /// Makes tiles of at most `per_tile` tokens. Throws InputError unless per_tile > 0.
   static RunTime tokens(std::int64_t per_tile);
-  /// Minimises work within `bytes`; see tiling/budget.hpp. Throws InputError unless bytes > 0.
+  /// Minimises work within `bytes`; see tessera/tiling/budget.hpp. Throws InputError unless bytes > 0.
   static RunTime budget(std::int64_t bytes);
 
   /// Makes a placeholder for "all memory that is left". The trainer must replace it by `budget(bytes)` before `plan`.

@@ -7,15 +7,15 @@
 #include <cstdint>
 #include <utility>
 
-#include <fsdp/core/checked.hpp>
-#include <tiling/tile_plan.hpp>
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/tiling/tile_plan.hpp>
 
 namespace fsdp::tiling {
 
 /// The sizes of a tiled unit. Bytes are exact if every row of the unit's tensors fills whole cache lines; otherwise the
 /// arena rounds each tensor up.
 struct Problem {
-  std::int64_t tokens = 0;
+  std::int64_t tokens = 0;                ///< to be cut: those of a micro-batch
   std::int64_t columns = 0;               ///< a tile may be cut along these too: I of an MLP, V of a head; 0: none
   std::int64_t kept_bytes_per_token = 0;  ///< activations that backward needs of a token that is not recomputed
   std::int64_t tile_bytes_per_token = 0;  ///< workspace per token of the current tile, independent of columns

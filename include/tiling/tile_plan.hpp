@@ -13,9 +13,9 @@ namespace fsdp::tiling {
 /// Tokens [begin, end) of a sequence. A kept tile's activations stay in memory from forward to backward; other tiles
 /// are recomputed.
 struct Tile {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  bool kept = false;
+  std::int64_t begin = 0;  ///< its first token
+  std::int64_t end = 0;    ///< the token behind its last
+  bool kept = false;       ///< its activations stay; false: they are recomputed in backward
 
   /// Returns the length of the tile in tokens.
   constexpr std::int64_t tokens() const { return end - begin; }
@@ -24,7 +24,7 @@ struct Tile {
 
 /// A policy's decision. The tiles cover the sequence once, in order; forward and backward use the same plan.
 struct TilePlan {
-  std::vector<Tile> tiles;
+  std::vector<Tile> tiles;             ///< in order
   std::int64_t columns_per_block = 0;  ///< columns of a tile computed at a time; 0: all at once
   std::int64_t kept_bytes = 0;         ///< activations of one unit's kept tiles
   std::int64_t tile_bytes = 0;         ///< workspace of the largest tile, shared by all

@@ -24,8 +24,8 @@ class Tessera(ConanFile):
     license = "Apache-2.0"
     package_type = "static-library"
     settings = "os", "arch", "compiler", "build_type"
-    options = {"mpi": [True, False], "system_libraries": [True, False]}
-    default_options = {"mpi": True, "system_libraries": True}
+    options = {"mpi": [True, False], "fPIC": [True, False], "trainer": [True, False], "system_libraries": [True, False]}
+    default_options = {"mpi": True, "fPIC": True, "trainer": True, "system_libraries": True}
 
     def set_version(self):
         text = load(self, os.path.join(self.recipe_folder, root, "CMakeLists.txt"))
@@ -47,18 +47,22 @@ class Tessera(ConanFile):
         if not self.options.system_libraries:
             raise ConanInvalidConfiguration("tessera: oneDNN and ISA-L are the system's; leave system_libraries at True")
 
+    def components(self):
+        """What CMake calls TESSERA_COMPONENTS."""
+        parts = ["library", "checkpoint", "testing"]
+        return parts + [part for part in ("trainer", "mpi") if getattr(self.options, part)]
+
     def system_requirements(self):
-        names = ["libdnnl-dev", "libisal-dev", "libpcre2-dev", "libutf8proc-dev", "libboost-dev", "librange-v3-dev",
-                 "nlohmann-json3-dev", "libcli11-dev", "libtomlplusplus-dev"]
+        names = ["libdnnl-dev", "libisal-dev", "nlohmann-json3-dev"]
+        if self.options.trainer:
+            names += ["libpcre2-dev", "libutf8proc-dev", "libcli11-dev", "libtomlplusplus-dev"]
         Apt(self).check(names + (["libopenmpi-dev"] if self.options.mpi else []))
 
     def generate(self):
         toolchain = CMakeToolchain(self, generator="Ninja")
-        for part in ("TESTS", "PROGRAM", "EXAMPLES"):
-            toolchain.cache_variables[f"TESSERA_BUILD_{part}"] = False
-        toolchain.cache_variables["TESSERA_ENABLE_MPI"] = "ON" if self.options.mpi else "OFF"
-        for part in ("CUDA", "NCCL", "CUDNN"):
-            toolchain.cache_variables[f"TESSERA_ENABLE_{part}"] = "OFF"
+        toolchain.cache_variables["TESSERA_COMPONENTS"] = ";".join(self.components())
+        if self.options.mpi:
+            toolchain.cache_variables["TESSERA_ENABLE_MPI"] = "ON"
         toolchain.generate()
         CMakeDeps(self).generate()
 

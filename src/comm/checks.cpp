@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <comm/checks.hpp>
+#include <tessera/comm/checks.hpp>
 
 #include <algorithm>
 #include <string>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <comm/collectives.hpp>
+#include <tessera/comm/collectives.hpp>
 
 #include <algorithm>
 
-#include <comm/backend.hpp>
-#include <comm/checks.hpp>
-#include <fsdp/core/checked.hpp>
+#include <tessera/comm/backend.hpp>
+#include <tessera/comm/checks.hpp>
+#include <tessera/fsdp/core/checked.hpp>
 
 namespace fsdp::comm {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <comm/launch.hpp>
+#include <tessera/comm/launch.hpp>
 
 #include <algorithm>
 #include <array>
@@ -8,10 +8,10 @@
 #include <optional>
 #include <system_error>
 
-#include <comm/monitor.hpp>
-#include <comm/signals.hpp>
-#include <fsdp/core/environment.hpp>
-#include <fsdp/core/error.hpp>
+#include <tessera/comm/monitor.hpp>
+#include <tessera/comm/signals.hpp>
+#include <tessera/fsdp/core/environment.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::comm {
 namespace {

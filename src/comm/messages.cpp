@@ -13,10 +13,10 @@
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 
-#include <comm/launch.hpp>
-#include <comm/monitor.hpp>
-#include <fsdp/core/hash.hpp>
-#include <fsdp/core/identity.hpp>
+#include <tessera/comm/launch.hpp>
+#include <tessera/comm/monitor.hpp>
+#include <tessera/fsdp/core/hash.hpp>
+#include <tessera/fsdp/core/identity.hpp>
 
 #include "watchdog.hpp"
 

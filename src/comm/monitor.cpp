@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <comm/monitor.hpp>
+#include <tessera/comm/monitor.hpp>
 
 #include <array>
 #include <iomanip>

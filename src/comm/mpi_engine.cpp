@@ -6,7 +6,7 @@
 #include <exception>
 #include <thread>
 
-#include <fsdp/core/identity.hpp>
+#include <tessera/fsdp/core/identity.hpp>
 
 #include "waiting_now.hpp"
 
@@ -116,6 +116,7 @@ Ticket MpiRank::Engine::start() {
   for (Peer& peer : transfer.peers) {
     peer.sources.clear();
     peer.expected = 0;
+    peer.unsent = 0;
     peer.arrived = false;
     peer.reduced = false;
   }
@@ -220,8 +221,11 @@ void MpiRank::Engine::on(const Message& message) {
   if (message.kind == MessageKind::piece) return sum_.on(message);
   InFlight& transfer = slot(message.transfer);
   --transfer.outstanding;
-  if (message.sent) return;
   Peer& peer = transfer.peers[static_cast<std::size_t>(message.peer)];
+  if (message.sent) {
+    --peer.unsent;
+    return;
+  }
   --peer.expected;
   switch (message.kind) {
     case MessageKind::arrival: return on_arrival(transfer, message.peer);
@@ -247,6 +251,7 @@ void MpiRank::Engine::send(InFlight& to, MessageKind kind, int peer, const std::
   const std::int64_t step = longest(kind, bytes);
   for (std::int64_t at = 0; at == 0 || at < bytes; at += step) {
     ++to.outstanding;
+    ++to.peers[static_cast<std::size_t>(peer)].unsent;
     messages_.send({.transfer = to.ticket, .kind = kind, .sent = true, .peer = peer}, data + at,
                    std::min(bytes - at, step));
   }
@@ -290,11 +295,11 @@ std::string MpiRank::Engine::missing(const InFlight& transfer) const {
   std::string text;
   for (int peer = 0; peer < messages_.size(); ++peer) {
     const Peer& other = transfer.peers[static_cast<std::size_t>(peer)];
-    const bool came = other.arrived;
-    if (peer == messages_.rank() || (came && other.expected == 0 && !transfer.sum_to_come)) continue;
+    const bool came = other.arrived, settled = other.expected == 0 && other.unsent == 0 && !transfer.sum_to_come;
+    if (peer == messages_.rank() || (came && settled)) continue;
     text += (text.empty() ? "" : ", ") + monitor.name_of(peer, came ? "has come, not finished" : "has not come");
   }
-  return text.empty() ? "peers to receive what this rank sends" : text;
+  return text;
 }
 
 }  // namespace fsdp::comm

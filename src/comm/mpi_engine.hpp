@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include <comm/mpi.hpp>
+#include <tessera/comm/mpi.hpp>
 
 #include "messages.hpp"
 #include "mpi_sum.hpp"
@@ -71,6 +71,7 @@ class MpiRank::Engine {
     std::vector<Place> places;              ///< of the peer's part, by segment
     std::vector<const std::byte*> sources;  ///< the same, mapped; empty if its part is sent
     std::int64_t expected = 0;              ///< messages to receive from it
+    std::int64_t unsent = 0;                ///< messages to it that MPI has not taken yet
     bool arrived = false;
     bool reduced = false;
   };

@@ -6,8 +6,8 @@
 #include <exception>
 #include <string>
 
-#include <comm/mpi.hpp>
-#include <fsdp/core/terminal_text.hpp>
+#include <tessera/comm/mpi.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
 
 #include "messages.hpp"
 #include "waiting_now.hpp"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <comm/mpi_staged.hpp>
+#include <tessera/comm/mpi_staged.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <numeric>
 
-#include <comm/poll.hpp>
+#include <tessera/comm/poll.hpp>
 
 namespace fsdp::comm {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include <fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/checked.hpp>
 
 namespace fsdp::comm {
 namespace {

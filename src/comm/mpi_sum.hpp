@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-#include <comm/transfer.hpp>
+#include <tessera/comm/transfer.hpp>
 
 #include "messages.hpp"
 

@@ -12,14 +12,14 @@
 #include <fstream>
 #include <random>
 
-#include <comm/monitor.hpp>
-#include <fsdp/core/checked.hpp>
+#include <tessera/comm/monitor.hpp>
+#include <tessera/fsdp/core/checked.hpp>
 
 namespace fsdp::comm {
 namespace {
 
 constexpr std::int64_t page = 4096;
-/// As in src/device/cpu/memory.cpp.
+/// As in src/fsdp/device/cpu/memory.cpp.
 constexpr std::int64_t huge_page_threshold = std::int64_t{32} << 20;
 
 /// The identity of a window, in the page after its bytes.

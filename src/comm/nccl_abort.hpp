@@ -7,7 +7,7 @@
 #include <future>
 #include <thread>
 
-#include <comm/nccl_table.hpp>
+#include <tessera/comm/nccl_table.hpp>
 
 namespace fsdp::comm {
 

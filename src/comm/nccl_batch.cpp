@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nccl_batch.hpp"
 
-#include <fsdp/core/checked.hpp>
-#include <fsdp/device/memory.hpp>
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/device/memory.hpp>
 
 namespace fsdp::comm {
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include <comm/any_queue.hpp>
-#include <comm/nccl_table.hpp>
+#include <tessera/comm/any_queue.hpp>
+#include <tessera/comm/nccl_table.hpp>
 
 #include "nccl_link.hpp"
 

@@ -3,7 +3,7 @@
 /// Translates each collective into NCCL calls.
 #pragma once
 
-#include <comm/transfer.hpp>
+#include <tessera/comm/transfer.hpp>
 
 #include "nccl_batch.hpp"
 

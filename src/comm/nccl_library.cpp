@@ -5,8 +5,8 @@
 
 #include <nccl.h>
 
-#include <comm/nccl_table.hpp>
-#include <fsdp/core/error.hpp>
+#include <tessera/comm/nccl_table.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::comm::nccl {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include <comm/monitor.hpp>
-#include <comm/poll.hpp>
+#include <tessera/comm/monitor.hpp>
+#include <tessera/comm/poll.hpp>
 
 namespace fsdp::comm {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include <comm/nccl_table.hpp>
+#include <tessera/comm/nccl_table.hpp>
 
 #include "nccl_abort.hpp"
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <comm/nccl_rank.hpp>
+#include <tessera/comm/nccl_rank.hpp>
 
 #include <algorithm>
 #include <exception>
 #include <new>
 #include <utility>
 
-#include <comm/poll.hpp>
+#include <tessera/comm/poll.hpp>
 
 #include "nccl_collectives.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <comm/pending.hpp>
+#include <tessera/comm/pending.hpp>
 
 #include <algorithm>
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <comm/rendezvous.hpp>
+#include <tessera/comm/rendezvous.hpp>
 
 #include <charconv>
 #include <random>
 #include <string_view>
 
-#include <comm/launch.hpp>
-#include <fsdp/core/environment.hpp>
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/terminal_text.hpp>
+#include <tessera/comm/launch.hpp>
+#include <tessera/fsdp/core/environment.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
 
 #include "rendezvous_message.hpp"
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include <comm/rendezvous.hpp>
+#include <tessera/comm/rendezvous.hpp>
 
 namespace fsdp::comm {
 

@@ -18,7 +18,7 @@
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
 
-#include <comm/monitor.hpp>
+#include <tessera/comm/monitor.hpp>
 
 #include "rendezvous_message.hpp"
 

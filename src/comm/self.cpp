@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <comm/self.hpp>
+#include <tessera/comm/self.hpp>
 
 #include <array>
 #include <chrono>
 #include <utility>
 
-#include <comm/poll.hpp>
+#include <tessera/comm/poll.hpp>
 
 namespace fsdp::comm {
 

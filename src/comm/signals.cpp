@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <comm/signals.hpp>
+#include <tessera/comm/signals.hpp>
 
 #include <unistd.h>
 

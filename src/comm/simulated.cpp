@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <comm/simulated.hpp>
+#include <tessera/comm/simulated.hpp>
 
-#include <fsdp/core/error.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::comm {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The inner loops of ordered sums, compiled once for each instruction set (src/device/cpu/isa.hpp).
+/// The inner loops of ordered sums, compiled once for each instruction set (src/fsdp/device/cpu/isa.hpp).
 ///
 /// They only add and round, so every instruction set gives the same bits.
 #pragma once
 
 #include <cstdint>
 
-#include <comm/transfer.hpp>
+#include <tessera/comm/transfer.hpp>
 
 namespace fsdp::comm {
 

@@ -16,8 +16,8 @@
 #include <string_view>
 #include <vector>
 
-#include <comm/any_queue.hpp>
-#include <comm/transfer.hpp>
+#include <tessera/comm/any_queue.hpp>
+#include <tessera/comm/transfer.hpp>
 
 namespace fsdp::comm {
 

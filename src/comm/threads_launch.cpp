@@ -4,7 +4,7 @@
 #include <exception>
 #include <thread>
 
-#include <comm/threads.hpp>
+#include <tessera/comm/threads.hpp>
 
 #include "threads_group.hpp"
 

@@ -3,8 +3,8 @@
 /// ThreadsRank on an asynchronous device: what its queue waits for, and how hosts wait for queues.
 #include <exception>
 
-#include <comm/poll.hpp>
-#include <comm/threads_rank.hpp>
+#include <tessera/comm/poll.hpp>
+#include <tessera/comm/threads_rank.hpp>
 
 #include "threads_group.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <comm/transfer.hpp>
+#include <tessera/comm/transfer.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -12,7 +12,7 @@
 #include <omp.h>
 #endif
 
-#include "../device/cpu/isa.hpp"
+#include "../fsdp/device/cpu/isa.hpp"
 #include "sum_loops.hpp"
 
 namespace fsdp::comm {

@@ -3,7 +3,7 @@
 /// The message of a process that its launcher ends with SIGTERM, because another rank or the whole job has ended.
 #pragma once
 
-#include <comm/monitor.hpp>
+#include <tessera/comm/monitor.hpp>
 
 namespace fsdp::comm {
 
@@ -20,8 +20,8 @@ class WaitingNow {
 };
 
 /// Installs a SIGTERM handler, which prints one line on stderr with the rank and the pending collective, then exits
-/// with status 128 + 15. While signals are caught (comm/signals.hpp) the first SIGTERM does not exit, and prints the
-/// line only if the launcher sent it.
+/// with status 128 + 15. While signals are caught (tessera/comm/signals.hpp) the first SIGTERM does not exit, and
+/// prints the line only if the launcher sent it.
 void install_termination_report(int rank);
 
 }  // namespace fsdp::comm

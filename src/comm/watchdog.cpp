@@ -7,10 +7,10 @@
 #include <cstdio>
 #include <utility>
 
-#include <comm/launch.hpp>
-#include <comm/monitor.hpp>
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/terminal_text.hpp>
+#include <tessera/comm/launch.hpp>
+#include <tessera/comm/monitor.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
 
 namespace fsdp::comm {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tiling/chosen.hpp>
+#include <tessera/tiling/chosen.hpp>
 
 namespace fsdp::tiling {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tiling/policies.hpp>
+#include <tessera/tiling/policies.hpp>
 
 namespace fsdp::tiling {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tiling/tile_plan.hpp>
+#include <tessera/tiling/tile_plan.hpp>
 
 #include <ostream>
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/buffer/distributed_buffer.hpp>
-#include <fsdp/buffer/owned.hpp>
+#include <tessera/fsdp/buffer/distributed_buffer.hpp>
+#include <tessera/fsdp/buffer/owned.hpp>
 
 #include <utility>
 
 #include <gtest/gtest.h>
 
-#include <comm/self.hpp>
-#include <comm/threads.hpp>
+#include <tessera/comm/self.hpp>
+#include <tessera/comm/threads.hpp>
 
 namespace fsdp::buffer {
 namespace {

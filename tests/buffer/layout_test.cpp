@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/buffer/any_layout.hpp>
-#include <fsdp/buffer/layout.hpp>
-#include <fsdp/buffer/owned.hpp>
-#include <fsdp/buffer/rows.hpp>
+#include <tessera/fsdp/buffer/any_layout.hpp>
+#include <tessera/fsdp/buffer/layout.hpp>
+#include <tessera/fsdp/buffer/owned.hpp>
+#include <tessera/fsdp/buffer/rows.hpp>
 
 #include <numeric>
 

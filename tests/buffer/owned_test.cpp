@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/buffer/owned.hpp>
+#include <tessera/fsdp/buffer/owned.hpp>
 
 #include <algorithm>
 #include <numeric>
@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/core/error.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::buffer {
 namespace {

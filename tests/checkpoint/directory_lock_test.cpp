@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/checkpoint/directory_lock.hpp>
+#include <tessera/fsdp/checkpoint/directory_lock.hpp>
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

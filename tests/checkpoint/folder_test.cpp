@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/checkpoint/folder.hpp>
+#include <tessera/fsdp/checkpoint/folder.hpp>
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/checkpoint/inspect.hpp>
+#include <tessera/fsdp/checkpoint/inspect.hpp>
 
 #include <cmath>
 #include <cstdint>

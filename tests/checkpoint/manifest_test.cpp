@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/manifest.hpp"
+#include "src/fsdp/checkpoint/manifest.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,10 +7,10 @@
 #include <memory>
 #include <random>
 
-#include <fsdp/checkpoint/folder.hpp>
+#include <tessera/fsdp/checkpoint/folder.hpp>
 
-#include "checkpoint/crc32c.hpp"
-#include "checkpoint/posix.hpp"
+#include "src/fsdp/checkpoint/crc32c.hpp"
+#include "src/fsdp/checkpoint/posix.hpp"
 #include "support/saved_llama.hpp"
 #include "support/temporary_folder.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/checkpoint/model_files.hpp>
+#include <tessera/fsdp/checkpoint/model_files.hpp>
 
 #include <algorithm>
 

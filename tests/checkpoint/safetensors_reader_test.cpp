@@ -7,7 +7,7 @@
 #include <limits>
 #include <random>
 
-#include <fsdp/checkpoint/safetensors.hpp>
+#include <tessera/fsdp/checkpoint/safetensors.hpp>
 
 #include "support/temporary_folder.hpp"
 

@@ -8,7 +8,7 @@
 #include <limits>
 #include <numeric>
 
-#include <fsdp/checkpoint/safetensors.hpp>
+#include <tessera/fsdp/checkpoint/safetensors.hpp>
 
 #include "support/temporary_folder.hpp"
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands.hpp"
+#include "src/program/cli/commands.hpp"
 
 #include <functional>
 #include <utility>
 
 #include <gtest/gtest.h>
 
-#include <fsdp/models/llama_config.hpp>
-#include <fsdp/train/model_choice.hpp>
+#include <tessera/fsdp/models/llama_config.hpp>
+#include <tessera/trainer/flags/model_choice.hpp>
 
 #include "support/temporary_folder.hpp"
 

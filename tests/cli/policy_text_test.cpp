@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A policy's text is what its flag says, so that logs can be copied to a command line.
-#include <fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
 
 #include <gtest/gtest.h>
 
-#include <fsdp/precision/policies.hpp>
-#include <fsdp/sharding/strategies.hpp>
-#include <tiling/policies.hpp>
+#include <tessera/fsdp/precision/policies.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/tiling/policies.hpp>
 
-#include "cli/sharding_of.hpp"
-#include "cli/stack_choice.hpp"
+#include "src/program/cli/sharding_of.hpp"
+#include "src/program/cli/stack_choice.hpp"
 
 namespace fsdp::cli {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/sharding_of.hpp"
+#include "src/program/cli/sharding_of.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/stack_choice.hpp"
+#include "src/program/cli/stack_choice.hpp"
 
 #include <gtest/gtest.h>
 

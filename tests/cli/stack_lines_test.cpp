@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/stack_lines.hpp"
+#include "src/program/cli/stack_lines.hpp"
 
 #include <gtest/gtest.h>
 
-#include <fsdp/buffer/owned.hpp>
-#include <fsdp/buffer/rows.hpp>
-#include <fsdp/core/policy_text.hpp>
-#include <fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/buffer/owned.hpp>
+#include <tessera/fsdp/buffer/rows.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp::cli {
 namespace {
@@ -64,15 +64,15 @@ TEST(StackLines, AreAProgramWithEveryPolicyThatWasAskedFor) {
                    .precision = PrecisionChoice::fp32,
                    .tiling = parse_tiling("tokens:256"),
                    .comm = parse_comm("nccl")}),
-      "  #include <comm/nccl.hpp>\n"
-      "  #include <fsdp/fsdp.hpp>\n"
+      "  #include <tessera/comm/nccl.hpp>\n"
+      "  #include <tessera/trainer/train_main.hpp>\n"
       "  using Stack = fsdp::Stack<fsdp::Zero3, fsdp::comm::Nccl<>, fsdp::Fp32, fsdp::tiling::TokensPerTile<256>>;\n"
       "  int main(int argc, char** argv) {\n"
       "    return fsdp::train_main<fsdp::Llama<Stack>>(argc, argv, {.prefetch_depth = 2}); }");
   EXPECT_TRUE(stack_lines({.sharding = sharding_of("hybrid:2:zero1", "rows"), .tiling = {}, .comm = parse_comm("mpi")})
-                  .starts_with("  #include <comm/mpi.hpp>\n"
-                               "  #include <fsdp/buffer/rows.hpp>\n"
-                               "  #include <fsdp/fsdp.hpp>\n"
+                  .starts_with("  #include <tessera/comm/mpi.hpp>\n"
+                               "  #include <tessera/fsdp/buffer/rows.hpp>\n"
+                               "  #include <tessera/trainer/train_main.hpp>\n"
                                "  using Stack = fsdp::Stack<fsdp::HybridShard<fsdp::WithLayout<fsdp::Zero1, "
                                "fsdp::buffer::Rows>>, fsdp::comm::Mpi<>, fsdp::Bf16Mixed, fsdp::tiling::Untiled>;\n"));
   const auto ends = [](const char* tiling, const char* comm, PrecisionChoice precision) {

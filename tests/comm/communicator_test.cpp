@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <comm/communicator.hpp>
+#include <tessera/comm/communicator.hpp>
 
 #include <gtest/gtest.h>
 
-#include <comm/self.hpp>
-#include <comm/simulated.hpp>
-#include <comm/threads.hpp>
-#include <fsdp/testing/communicator.hpp>
+#include <tessera/comm/self.hpp>
+#include <tessera/comm/simulated.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/testing/communicator.hpp>
 
 namespace fsdp::comm {
 namespace {

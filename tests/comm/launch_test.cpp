@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <comm/launch.hpp>
+#include <tessera/comm/launch.hpp>
 
 #include <map>
 #include <string>
 
 #include <gtest/gtest.h>
 
-#include <comm/rendezvous.hpp>
+#include <tessera/comm/rendezvous.hpp>
 
 #include "job_variables.hpp"
 #include "support/temporary_folder.hpp"

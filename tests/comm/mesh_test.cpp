@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <comm/mesh.hpp>
+#include <tessera/comm/mesh.hpp>
 
 #include <gtest/gtest.h>
 
-#include <comm/threads.hpp>
+#include <tessera/comm/threads.hpp>
 
 namespace fsdp::comm {
 namespace {

@@ -6,9 +6,9 @@
 
 #include <gtest/gtest.h>
 
-#include <comm/mpi.hpp>
-#include <comm/simulated.hpp>
-#include <fsdp/testing/communicator.hpp>
+#include <tessera/comm/mpi.hpp>
+#include <tessera/comm/simulated.hpp>
+#include <tessera/fsdp/testing/communicator.hpp>
 
 #include "mpi_world.hpp"
 

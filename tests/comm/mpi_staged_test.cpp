@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <comm/mpi_staged.hpp>
+#include <tessera/comm/mpi_staged.hpp>
 
 #include <chrono>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include <comm/simulated.hpp>
-#include <fsdp/testing/contract_behaviours.hpp>
+#include <tessera/comm/simulated.hpp>
+#include <tessera/fsdp/testing/contract_behaviours.hpp>
 
 #include "mpi_world.hpp"
 #include "queued_values.hpp"

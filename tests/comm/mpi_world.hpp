@@ -3,7 +3,7 @@
 /// The communicator of all processes of an MPI test program; made by mpi_test_main.cpp.
 #pragma once
 
-#include <comm/mpi.hpp>
+#include <tessera/comm/mpi.hpp>
 
 namespace fsdp::comm {
 

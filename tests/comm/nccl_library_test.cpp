@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <comm/nccl_table.hpp>
+#include <tessera/comm/nccl_table.hpp>
 
 #include <string>
 

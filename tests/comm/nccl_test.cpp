@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <comm/nccl.hpp>
+#include <tessera/comm/nccl.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -10,10 +10,10 @@
 
 #include <gtest/gtest.h>
 
-#include <comm/simulated.hpp>
-#include <comm/threads.hpp>
-#include <fsdp/testing/contract_behaviours.hpp>
-#include <fsdp/testing/nccl/double.hpp>
+#include <tessera/comm/simulated.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/testing/contract_behaviours.hpp>
+#include <tessera/fsdp/testing/nccl/double.hpp>
 
 #include "free_port.hpp"
 #include "queued_values.hpp"

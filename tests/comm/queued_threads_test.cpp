@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <comm/queued_core.hpp>
+#include <tessera/comm/queued_core.hpp>
 
 #include <array>
 #include <atomic>
@@ -11,10 +11,10 @@
 
 #include <gtest/gtest.h>
 
-#include <comm/self.hpp>
-#include <comm/threads.hpp>
-#include <fsdp/device/cuda.hpp>
-#include <fsdp/testing/communicator.hpp>
+#include <tessera/comm/self.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/device/cuda.hpp>
+#include <tessera/fsdp/testing/communicator.hpp>
 
 #include "queued_values.hpp"
 

@@ -15,8 +15,8 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/testing/queued/queued_cpu.hpp>
-#include <fsdp/testing/values.hpp>
+#include <tessera/fsdp/testing/queued/queued_cpu.hpp>
+#include <tessera/fsdp/testing/values.hpp>
 
 namespace fsdp::comm {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <comm/rendezvous.hpp>
+#include <tessera/comm/rendezvous.hpp>
 
 #include <algorithm>
 #include <cstdlib>
@@ -17,11 +17,11 @@
 
 #include <gtest/gtest.h>
 
-#include <comm/threads.hpp>
+#include <tessera/comm/threads.hpp>
 
-#include "comm/rendezvous_message.hpp"
 #include "free_port.hpp"
 #include "job_variables.hpp"
+#include "src/comm/rendezvous_message.hpp"
 
 namespace fsdp::comm {
 namespace {

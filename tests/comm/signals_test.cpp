@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <comm/signals.hpp>
+#include <tessera/comm/signals.hpp>
 
-#include <comm/launch.hpp>
+#include <tessera/comm/launch.hpp>
 
 #include <csignal>
 

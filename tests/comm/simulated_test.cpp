@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <comm/simulated.hpp>
+#include <tessera/comm/simulated.hpp>
 
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include <comm/collectives.hpp>
-#include <comm/mesh.hpp>
+#include <tessera/comm/collectives.hpp>
+#include <tessera/comm/mesh.hpp>
 
 namespace fsdp::comm {
 namespace {

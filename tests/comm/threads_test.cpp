@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <comm/threads.hpp>
+#include <tessera/comm/threads.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -13,7 +13,7 @@
 
 #include <gtest/gtest.h>
 
-#include <comm/collectives.hpp>
+#include <tessera/comm/collectives.hpp>
 
 #include <support/sanitizer.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <comm/transfer.hpp>
+#include <tessera/comm/transfer.hpp>
 
 #include <bit>
 #include <cstring>

@@ -9,7 +9,7 @@
 // expect 3: fsdp: a communicator has a shared_memory that is no std::shared_ptr<std::byte> shared_memory(std::int64_t
 // expect 3: fsdp: a communicator has a can_be_captured that is no static constexpr bool
 // expect 3: fsdp: a communicator has a device_for_each_rank that is no static constexpr bool
-#include <comm/self.hpp>
+#include <tessera/comm/self.hpp>
 
 namespace fsdp::comm {
 

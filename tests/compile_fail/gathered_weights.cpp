@@ -2,10 +2,10 @@
 // Gathered weights are read-only views of their own: they are no tensors that an optimizer could step.
 // expect 1: fsdp: an optimizer steps main weights at rest; gathered weights are read-only views
 // expect 2: Tensor<const float>
-#include <comm/threads.hpp>
-#include <fsdp/device/cpu.hpp>
-#include <fsdp/module/parameter_group.hpp>
-#include <fsdp/module/stack.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/module/parameter_group.hpp>
+#include <tessera/fsdp/module/stack.hpp>
 
 namespace fsdp {
 

@@ -5,9 +5,9 @@
 // expect 4: fsdp: redistribute cannot change this placement into that one
 #include <utility>
 
-#include <comm/threads.hpp>
-#include <fsdp/models/llama.hpp>
-#include <fsdp/module/sharded_module.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/models/llama.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
 
 namespace fsdp {
 

@@ -11,10 +11,10 @@
 // expect 8: fsdp: nn::OneOf lists a kind of block twice
 // expect 9: fsdp: a model's config visits a value that is no std::int64_t, double, bool or std::string
 // expect 10: fsdp: a source of batches lacks one of training(), validation(), sequence_length(), storage(
-#include <comm/threads.hpp>
-#include <fsdp/data/source.hpp>
-#include <fsdp/models/llama.hpp>
-#include <fsdp/models/model.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/models/llama.hpp>
+#include <tessera/fsdp/models/model.hpp>
+#include <tessera/trainer/data/source.hpp>
 
 namespace fsdp {
 

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <tuple>
 
-#include <fsdp/device/cpu.hpp>
-#include <fsdp/device/meta.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/meta.hpp>
 
 namespace elsewhere {
 

@@ -6,12 +6,12 @@
 // expect 5: fsdp: this optimizer works on whole matrices, and the strategy cuts them over ranks
 // expect 6: fsdp: an optimizer does not say what it must see of a parameter
 // expect 7: fsdp: an optimizer does not show its constants
-#include <comm/threads.hpp>
-#include <fsdp/buffer/owned.hpp>
-#include <fsdp/models/llama.hpp>
-#include <fsdp/optim/muon.hpp>
-#include <fsdp/optim/sharded_optimizer.hpp>
-#include <fsdp/sharding/strategies.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/buffer/owned.hpp>
+#include <tessera/fsdp/models/llama.hpp>
+#include <tessera/fsdp/optim/muon.hpp>
+#include <tessera/fsdp/optim/sharded_optimizer.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp {
 

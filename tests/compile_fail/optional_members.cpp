@@ -32,17 +32,18 @@
 // expect 3: fsdp: a config has an unmatched_target that is no std::string unmatched_target() const
 // expect 3: fsdp: a config with adapters has no static bool may_be_added(std::string_view name)
 // expect 3: fsdp: a config has a follow that does not take a changed(std::string_view)
-#include <fsdp/buffer/owned.hpp>
-#include <fsdp/data/sampler.hpp>
-#include <fsdp/data/source.hpp>
-#include <fsdp/device/cpu.hpp>
-#include <fsdp/nn/loss_head.hpp>
-#include <fsdp/nn/optional_parts.hpp>
-#include <fsdp/nn/token_batch.hpp>
-#include <fsdp/nn/transformer_block.hpp>
-#include <fsdp/optim/adamw.hpp>
-#include <fsdp/sharding/check_strategy.hpp>
-#include <fsdp/train/model_choice.hpp>
+#include <tessera/fsdp/buffer/owned.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/device.hpp>
+#include <tessera/fsdp/nn/loss_head.hpp>
+#include <tessera/fsdp/nn/optional_parts.hpp>
+#include <tessera/fsdp/nn/token_batch.hpp>
+#include <tessera/fsdp/nn/transformer_block.hpp>
+#include <tessera/fsdp/optim/adamw.hpp>
+#include <tessera/fsdp/sharding/check_strategy.hpp>
+#include <tessera/trainer/data/sampler.hpp>
+#include <tessera/trainer/data/source.hpp>
+#include <tessera/trainer/flags/model_choice.hpp>
 
 namespace fsdp {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect 1: fsdp: a precision policy lacks the type Accumulate (gradients being summed), so backward has nowhere
 // expect 2: fsdp: a precision policy lacks the type Compute (weights and activations in use)
-#include <fsdp/precision/policies.hpp>
+#include <tessera/fsdp/precision/policies.hpp>
 
 namespace fsdp {
 

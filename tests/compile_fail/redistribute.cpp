@@ -7,8 +7,8 @@
 // expect 6: fsdp: this communicator cannot reduce with this wire type, because it has no sum of it
 #include <utility>
 
-#include <comm/threads.hpp>
-#include <fsdp/buffer/distributed_buffer.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/buffer/distributed_buffer.hpp>
 
 namespace fsdp::buffer {
 

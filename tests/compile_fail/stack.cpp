@@ -2,7 +2,7 @@
 // expect 1: fsdp: a precision policy lacks the type Accumulate (gradients being summed), so backward has nowhere
 // expect 2: fsdp: this communicator cannot reduce the precision's wire type Reduce; choose a precision whose Reduce it
 // expect 3: fsdp: a sharding strategy lacks the type AtRest (the placement of weights between steps)
-// expect 4: fsdp: a tiling policy lacks TilePlan plan(const Problem&) const; see tiling/policies.hpp
+// expect 4: fsdp: a tiling policy lacks TilePlan plan(const Problem&) const; see tessera/tiling/policies.hpp
 // expect 5: fsdp: a communicator says whose memory it moves
 // expect 6: fsdp: optimizers and the weight-gradient matmuls work in float
 // expect 7: fsdp: this device has no matmul in the precision's Compute type (oneDNN has none in f16 on CPU)
@@ -13,9 +13,9 @@
 // expect 12: fsdp: a sharding strategy's Layout is no layout policy
 // expect 13: fsdp: OneOf holds strategies whose placements and mesh axes are the same
 // expect 14: fsdp: the first argument of Stack<Sharding, Comm, Precision, Tiling> is no sharding strategy
-#include <comm/threads.hpp>
-#include <fsdp/module/stack.hpp>
-#include <fsdp/sharding/run_time.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/module/stack.hpp>
+#include <tessera/fsdp/sharding/run_time.hpp>
 
 namespace fsdp {
 

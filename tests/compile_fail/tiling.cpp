@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect 1: fsdp: StaticTiles<N> needs at least one tile
 // expect 2: fsdp: TokensPerTile<N> needs at least one token a tile
-// expect 3: fsdp: a tiling policy lacks TilePlan plan(const Problem&) const; see tiling/policies.hpp
+// expect 3: fsdp: a tiling policy lacks TilePlan plan(const Problem&) const; see tessera/tiling/policies.hpp
 // expect 4: fsdp: a tiling policy is copied to every rank; give it a copy constructor
-#include <tiling/policies.hpp>
+#include <tessera/tiling/policies.hpp>
 
 namespace fsdp::tiling {
 

@@ -2,8 +2,8 @@
 // expect 1: fsdp: train_main was not given a policy's value, and its type has no default constructor
 // expect 2: fsdp: a communicator lacks static int run(const comm::Options&, F f), which calls f(communicator) on each
 // expect 3: fsdp: train_main trains on text, and this model's Batch is no TokenBatch
-#include <comm/self.hpp>
-#include <fsdp/fsdp.hpp>
+#include <tessera/comm/self.hpp>
+#include <tessera/trainer/train_main.hpp>
 
 namespace fsdp {
 

@@ -10,8 +10,8 @@
 #include <span>
 #include <utility>
 
-#include <comm/threads.hpp>
-#include <fsdp/fsdp.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/trainer/train_main.hpp>
 
 namespace mine {
 

@@ -3,9 +3,9 @@
 // compilers.
 #include <cstdio>
 
-#include <comm/threads.hpp>
-#include <fsdp/fsdp.hpp>
-#include <fsdp/sharding/run_time.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/sharding/run_time.hpp>
+#include <tessera/trainer/train_main.hpp>
 
 #include "examples/06_own_model/model.hpp"
 

@@ -3,10 +3,10 @@
 #include <cstdlib>
 #include <vector>
 
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/cpu.hpp>
-#include <fsdp/version.hpp>
-#include <tiling/policies.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/version.hpp>
+#include <tessera/tiling/policies.hpp>
 
 int main() {
   std::vector<float> memory(6, 1.0f);

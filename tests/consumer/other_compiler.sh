@@ -20,6 +20,7 @@ echo 'int main() { return 0; }' >probe.cpp
 cmake --install "$build" --prefix prefix --component dev >installed
 configure() {
   cmake -G Ninja -S "$source/tests/consumer" -B other -DCMAKE_CXX_COMPILER="$other" -DCMAKE_PREFIX_PATH="$work/prefix" \
+    -DCOMPONENTS=trainer \
     -DPROGRAMS="trainer=$source/examples/01_trainer/main.cpp;layouts=$source/tests/consumer/layouts.cpp" \
     -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror -I$source" >configured 2>&1
 }
@@ -31,7 +32,7 @@ fi
 configure || { cat configured; exit 1; }
 cmake --build other &
 built=$!
-"$compiler" -std=c++20 -I prefix/include/tessera -I "$source" "$source/tests/consumer/layouts.cpp" -o own_layouts
+"$compiler" -std=c++20 -I prefix/include -I "$source" "$source/tests/consumer/layouts.cpp" -o own_layouts
 wait $built
 
 own_layouts=$(./own_layouts | awk '{ print $(NF - 1), $NF }')  # without the types' names, which compilers write in their own ways

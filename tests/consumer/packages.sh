@@ -20,8 +20,11 @@ done
 
 export PKG_CONFIG_PATH=$work/root/usr/lib/pkgconfig
 read -ra flags <<<"$(pkg-config --cflags --libs tessera)"
-"$compiler" -Wall -Wextra -Werror "$source/tests/consumer/main.cpp" "${flags[@]}" -o "$work/consumer"
+read -ra trainer <<<"$(pkg-config --cflags --libs tessera-trainer)"
+"$compiler" -std=c++20 -Wall -Wextra -Werror "$source/tests/consumer/main.cpp" "${flags[@]}" -o "$work/consumer"
 "$work/consumer"
+"$compiler" -std=c++20 -O0 "$source/examples/01_trainer/main.cpp" "${trainer[@]}" -o "$work/trainer"
+"$work/trainer" --dry-run --model tiny --ranks 2 | grep -E "^  peak +[0-9]"
 if pkg-config --exists tessera-mpi; then pkg-config --libs tessera-mpi | grep -F -- "-ltessera_mpi"; fi
 
 tar -C "$source" --exclude=./build --exclude=./runs --exclude=./.git -czf "$work/tessera.tar.gz" .

@@ -2,58 +2,68 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds programs as a user would, and runs them. From an install tree: the projects that docs/get_started.md and docs/testing.md show,
 # which are the smallest example and the conformance kit over the examples' policies, and a program of policies that the library has never
-# seen. Where there is MPI, both ways: the example that is a project of its own.
+# seen. As a sub-project: of a parent with strict warnings and headers of our names. Where there is MPI, both ways: the example that is a
+# project of its own.
 # usage: run.sh install|subdirectory SOURCE BUILD COMPILER [COMPONENT]
 set -euo pipefail
 way=$1 source=$2 build=$3 compiler=$4 component=${5:-}
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-programs="consumer=$source/tests/consumer/main.cpp"
-[ "$way" = install ] && programs="policies=$source/tests/consumer/policies.cpp"
-
+fail() { echo "FAILED: $*"; exit 1; }
 cmake_project() { cmake -G Ninja -S "$1" -B "$2" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" "${@:3}"; }
-configure() { cmake_project "$source/tests/consumer" "$work/build" -DPROGRAMS="$programs" "$@"; }
+configure() { cmake_project "$source/tests/consumer" "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" "$@"; }
+# without PACKAGE... -- COMMAND...: with these packages hidden from CMake
+without() {
+  local hidden=()
+  while [ "$1" != -- ]; do hidden+=("-DCMAKE_DISABLE_FIND_PACKAGE_$1=ON"); shift; done
+  shift
+  "$@" "${hidden[@]}"
+}
+others=(ISAL nlohmann_json PCRE2 utf8proc CLI11 tomlplusplus Boost MPI NCCL cuDNN CUDAToolkit GTest Python3)
 
-if [ "$way" = install ]; then
+refused() {  # SENTENCE WHY COMMAND...: it fails, and says so
+  if "${@:3}" >"$work/refused" 2>&1; then fail "$2"; fi
+  tr -s '\n ' ' ' <"$work/refused" | grep -E -- "$1" >/dev/null || { cat "$work/refused"; exit 1; }
+}
+
+# The library asks for its own libraries only; it goes into a shared library.
+try_install() {
   cmake --install "$build" --prefix "$work/prefix" >"$work/installed"
-  missing=(unheard-of)
+  local part missing=(unheard-of)
   [ -n "$(find "$work/prefix" -name 'libtessera_nccl*')" ] || missing+=(nccl)
   for part in "${missing[@]}"; do
-    if configure -DCMAKE_PREFIX_PATH="$work/prefix" -DCOMPONENTS="$part" >"$work/refused" 2>&1; then
-      echo "find_package(tessera COMPONENTS $part) succeeded"
-      exit 1
-    fi
-    grep -q "component '$part'" "$work/refused" || { cat "$work/refused"; exit 1; }
+    refused "component '$part'" "find_package(tessera COMPONENTS $part) succeeded" configure -DCOMPONENTS="$part"
   done
   # Another oneDNN than the libraries call.
   mkdir -p "$work/other/lib" "$work/other/include/oneapi/dnnl"
   touch "$work/other/lib/libdnnl.so"
   printf '#define DNNL_VERSION_%s\n' 'MAJOR 9' 'MINOR 1' 'PATCH 0' >"$work/other/include/oneapi/dnnl/dnnl_version.h"
   echo '#define DNNL_CPU_THREADING_RUNTIME DNNL_RUNTIME_OMP' >"$work/other/include/oneapi/dnnl/dnnl_config.h"
-  rm -r "$work/build"
-  if configure -DCMAKE_PREFIX_PATH="$work/prefix" -DoneDNN_ROOT="$work/other" >"$work/refused" 2>&1; then
-    echo "find_package(tessera) took another oneDNN"
-    exit 1
+  rm -rf "$work/build"
+  refused "built with oneDNN [0-9.]*, and oneDNN 9.1.0 was found" "find_package(tessera) took another oneDNN" configure -DoneDNN_ROOT="$work/other"
+  rm -rf "$work/build"
+  without "${others[@]}" -- configure -DPROGRAMS="consumer=$source/tests/consumer/main.cpp"
+  cmake --build "$work/build"
+  "$work/build/consumer"
+  if grep -oE -- '-fopenmp|-std=[a-z0-9+]*|-pthread' "$work/build/build.ninja" | grep -v -- '-std=gnu++20' | grep . >/dev/null; then
+    grep -E -- 'FLAGS = .*(-fopenmp|-std=c)' "$work/build/build.ninja" && fail "flags of ours on a consumer's code"
   fi
-  tr -s '\n ' ' ' <"$work/refused" | grep "built with oneDNN [0-9.]*, and oneDNN 9.1.0 was found" >/dev/null || { cat "$work/refused"; exit 1; }
+  local archive
+  for archive in "$work"/prefix/lib/libtessera{,_checkpoint,_trainer}.a; do
+    "$compiler" -shared -o "$work/all.so" -Wl,--whole-archive "$archive" -Wl,--no-whole-archive || fail "$archive is not position-independent"
+  done
   rm -r "$work/build"
-  programs="consumer=$source/tests/consumer/main.cpp" configure -DCMAKE_PREFIX_PATH="$work/prefix" -DCOMPONENTS="$component" \
-    -DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON  # who does not ask for the kit needs no GoogleTest
-  rm -r "$work/build"
-  configure -DCMAKE_PREFIX_PATH="$work/prefix" -DCOMPONENTS="${component:+$component;}testing"
-else
-  configure -DTESSERA_SOURCE="$source"
-fi
-if [ "$way" = install ]; then
+
+  configure -DPROGRAMS="policies=$source/tests/consumer/policies.cpp" -DCOMPONENTS="trainer;${component:+$component;}testing"
   cp -r "$source/examples" "$work/examples"
   mkdir "$work/mine"
   cp "$source/tests/consumer/get_started/CMakeLists.txt" "$source/examples/01_trainer/main.cpp" "$work/mine"
   cp "$source/tests/consumer/kit/CMakeLists.txt" "$work/examples/09_test_a_policy"
-  kit=$work/examples/09_test_a_policy
+  local kit=$work/examples/09_test_a_policy project
   for project in "$work/mine" "$kit"; do cmake_project "$project" "$project/build" -DCMAKE_PREFIX_PATH="$work/prefix"; done
   cmake --build "$kit/build" &  # one source each: two at a time
-  kit_built=$!
+  local kit_built=$!
   cmake --build "$work/mine/build"
   cmake --build "$work/build"
   wait $kit_built
@@ -61,14 +71,29 @@ if [ "$way" = install ]; then
   [ "$(uname -m)" != x86_64 ] || bash "$source/tests/consumer/instruction_sets.sh" "$work/mine/build/mine"
   "$kit/build/kit" --gtest_brief=1 --gtest_filter='*Tiling*:*Precision*'  # the rest runs as example_09_test_a_policy
   bash "$source/tests/consumer/policies.sh" "$work/build/policies"
-elif [ "$component" != mpi ]; then
-  cmake --build "$work/build"
-  "$work/build/consumer"
-fi
-if [ "$component" = mpi ]; then
-  given=-DCMAKE_PREFIX_PATH=$work/prefix
-  [ "$way" = install ] || given=-DTESSERA_SOURCE=$source
-  cmake_project "$source/examples/11_mpi" "$work/mpi" -DCMAKE_CXX_FLAGS_RELEASE= "$given"  # not optimised: one short run
+}
+
+try_subdirectory() {
+  local links=tessera::trainer main=$source/examples/01_trainer/main.cpp
+  [ "$component" != mpi ] || { links+=";tessera::mpi" main=$source/examples/11_mpi/main.cpp; }
+  cmake_project "$source/tests/consumer/parent" "$work/parent" -DCMAKE_CXX_FLAGS_RELEASE= -DTESSERA_SOURCE="$source" -DMAIN="$main" -DLINKS="$links"
+  # Only what is linked is built: neither CUDA nor the kit nor the program.
+  cmake --build "$work/parent" --target all -- -n | grep -E '\.cu\.o|tessera_testing|src/program' && fail "more is built than is linked"
+  refused "comm/threads.hpp: No such file" "the old spelling compiled" cmake --build "$work/parent" --target old_spelling
+  cmake --build "$work/parent"
+  if [ "$component" = mpi ]; then
+    mpirun --allow-run-as-root --oversubscribe -np 2 "$work/parent/program"
+  else
+    "$work/parent/program"
+  fi
+  # The library alone.
+  without "${others[@]}" -- cmake_project "$source/tests/consumer/parent" "$work/alone" -DTESSERA_SOURCE="$source" -DTESSERA_COMPONENTS=library \
+    -DMAIN="$source/tests/consumer/main.cpp" -DLINKS=tessera::tessera
+}
+
+"try_$way"
+if [ "$component" = mpi ] && [ "$way" = install ]; then
+  cmake_project "$source/examples/11_mpi" "$work/mpi" -DCMAKE_CXX_FLAGS_RELEASE= -DCMAKE_PREFIX_PATH="$work/prefix"  # not optimised: one short run
   cmake --build "$work/mpi"
   mpirun --allow-run-as-root --oversubscribe -np 2 "$work/mpi/11_mpi"
 fi

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/control_groups.hpp"
+#include "src/fsdp/core/control_groups.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/core/dtype.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
 
 namespace fsdp {
 namespace {

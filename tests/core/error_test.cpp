@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/core/error.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 #include <type_traits>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/core/identity.hpp>
+#include <tessera/fsdp/core/identity.hpp>
 
 #include <filesystem>
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/core/nearest.hpp>
+#include <tessera/fsdp/core/nearest.hpp>
 
 #include <gtest/gtest.h>
 

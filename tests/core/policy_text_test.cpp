@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
 
 #include <gtest/gtest.h>
 

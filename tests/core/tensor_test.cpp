@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/core/tensor.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
 
 #include <numeric>
 #include <vector>

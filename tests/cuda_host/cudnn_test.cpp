@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <device/cuda/attention_cudnn.hpp>
+#include "src/fsdp/device/cuda/attention_cudnn.hpp"
 
 #include <device/cuda_attention.hpp>
 

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include <comm/collectives.hpp>
+#include <tessera/comm/collectives.hpp>
 
 #include <support/cuda_emulation/controls.hpp>
 

@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include <comm/collectives.hpp>
-#include <comm/self.hpp>
+#include <tessera/comm/collectives.hpp>
+#include <tessera/comm/self.hpp>
 
 #include "on_doubles.hpp"
 

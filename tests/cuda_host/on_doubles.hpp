@@ -7,9 +7,9 @@
 
 #include <gtest/gtest.h>
 
-#include <comm/nccl.hpp>
-#include <comm/threads.hpp>
-#include <fsdp/device/cuda.hpp>
+#include <tessera/comm/nccl.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/device/cuda.hpp>
 
 #include "doubles/cublaslt.hpp"
 #include "doubles/machine.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/data/packed_conversations.hpp>
+#include <tessera/trainer/data/packed_conversations.hpp>
 
 #include <map>
 #include <random>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/data/corpus.hpp>
+#include <tessera/trainer/data/corpus.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/data/data_names.hpp>
+#include <tessera/trainer/data/data_names.hpp>
 
 #include <array>
 #include <string>

@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/data/corpus.hpp>
-#include <fsdp/data/text_source.hpp>
-#include <fsdp/data/tokenize.hpp>
+#include <tessera/trainer/data/corpus.hpp>
+#include <tessera/trainer/data/text_source.hpp>
+#include <tessera/trainer/data/tokenize.hpp>
 
 #include "support/temporary_folder.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/file_kinds.hpp"
+#include "src/trainer/data/files/file_kinds.hpp"
 
 #include <string>
 #include <string_view>
@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/data/corpus.hpp>
+#include <tessera/trainer/data/corpus.hpp>
 
 #include "support/temporary_folder.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/input_files.hpp"
+#include "src/trainer/data/files/input_files.hpp"
 
 #include <sys/stat.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/megatron.hpp"
+#include "src/trainer/data/formats/megatron.hpp"
 
 #include <cstring>
 #include <limits>
@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/data/corpus.hpp>
-#include <fsdp/data/windows.hpp>
+#include <tessera/trainer/data/corpus.hpp>
+#include <tessera/trainer/data/windows.hpp>
 
 #include "support/temporary_folder.hpp"
 

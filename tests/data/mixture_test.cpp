@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/data/mixture.hpp>
+#include <tessera/trainer/data/mixture.hpp>
 
 #include <algorithm>
 #include <array>

@@ -4,11 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/data/conversations.hpp>
-#include <fsdp/data/corpus.hpp>
-#include <fsdp/data/tokenize.hpp>
+#include <tessera/trainer/data/conversations.hpp>
+#include <tessera/trainer/data/corpus.hpp>
+#include <tessera/trainer/data/tokenize.hpp>
 
-#include "data/text_files.hpp"
+#include "src/trainer/data/files/text_files.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace fsdp::data::records_test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/data/sampler.hpp>
+#include <tessera/trainer/data/sampler.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/data/text_source.hpp>
+#include <tessera/trainer/data/text_source.hpp>
 
 #include <algorithm>
 #include <array>
@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/device/cpu.hpp>
-#include <fsdp/device/host_copy.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/host_copy.hpp>
 
 #include "support/temporary_folder.hpp"
 

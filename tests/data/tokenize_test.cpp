@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/data/tokenize.hpp>
+#include <tessera/trainer/data/tokenize.hpp>
 
 #include <algorithm>
 #include <string>
@@ -7,10 +7,10 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/checkpoint/directory_lock.hpp>
-#include <fsdp/data/corpus.hpp>
+#include <tessera/fsdp/checkpoint/directory_lock.hpp>
+#include <tessera/trainer/data/corpus.hpp>
 
-#include "data/text_units.hpp"
+#include "src/trainer/data/files/text_units.hpp"
 #include "support/temporary_folder.hpp"
 #include "text/sample_strings.hpp"
 

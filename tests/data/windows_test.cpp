@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/data/windows.hpp>
+#include <tessera/trainer/data/windows.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// One more token of each sequence against what was kept: the row that attention over whole sequences has for it.
-#include <fsdp/device/meta.hpp>
+#include <tessera/fsdp/device/meta.hpp>
 
 #include "attention_reference.hpp"
 

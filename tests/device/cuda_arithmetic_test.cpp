@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// What CUDA's kernels compute for one element, against float64, on the host.
-#include <device/cuda/arithmetic.cuh>
+#include "src/fsdp/device/cuda/arithmetic.cuh"
 
 #include <array>
 #include <limits>

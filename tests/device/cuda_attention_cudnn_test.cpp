@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// What cuDNN is told of attention: a computation that sees only the pointers, sizes and strides it is given, one part
 /// after the other, is the reference.
-#include <device/cuda/attention_cudnn.hpp>
-#include <device/cuda/scratch.hpp>
+#include "src/fsdp/device/cuda/attention_cudnn.hpp"
+#include "src/fsdp/device/cuda/scratch.hpp"
 
 #include "attention_reference.hpp"
 

@@ -7,9 +7,9 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/device/cuda.hpp>
 #include <support/cuda_emulation/controls.hpp>
 #include <support/cuda_emulation/emulation.hpp>
+#include <tessera/fsdp/device/cuda.hpp>
 
 namespace fsdp::device::cuda {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Launch shapes: what every thread of a grid would touch, counted on the host.
-#include <device/cuda/launch.hpp>
+#include "src/fsdp/device/cuda/launch.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The dry run of Cuda takes the scratch that Cuda takes, to the byte, and counts the same work.
-#include <fsdp/device/meta.hpp>
+#include <tessera/fsdp/device/meta.hpp>
 
 #include "cuda_reference.hpp"
 #include "trace.hpp"

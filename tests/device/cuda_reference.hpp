@@ -5,7 +5,7 @@
 /// The same tests run on a GPU, and on the host with kernels emulated (tests/support/cuda_emulation).
 #pragma once
 
-#include <fsdp/device/cuda.hpp>
+#include <tessera/fsdp/device/cuda.hpp>
 
 #include "reference.hpp"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/device/device.hpp>
+#include <tessera/fsdp/device/device.hpp>
 
 #include <gtest/gtest.h>
 
-#include <fsdp/device/cpu.hpp>
-#include <fsdp/device/meta.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/meta.hpp>
 
 namespace fsdp::device {
 namespace {

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <tuple>
 
-#include <fsdp/device/cpu.hpp>
-#include <fsdp/device/operation.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/operation.hpp>
 
 namespace elsewhere {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/device/meta.hpp>
+#include <tessera/fsdp/device/meta.hpp>
 
 #include <omp.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// What enqueue and the templates over all operations do, with an operation that the library does not know.
-#include <fsdp/device/operation.hpp>
+#include <tessera/fsdp/device/operation.hpp>
 
 #include <array>
 #include <string>
@@ -8,10 +8,10 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/device/cpu.hpp>
-#include <fsdp/device/meta.hpp>
-#include <fsdp/testing/operation.hpp>
-#include <fsdp/testing/queued/queued_cpu.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/meta.hpp>
+#include <tessera/fsdp/testing/operation.hpp>
+#include <tessera/fsdp/testing/queued/queued_cpu.hpp>
 
 #include "foreign_operation.hpp"
 #include "trace.hpp"

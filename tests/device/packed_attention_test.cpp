@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Documents packed into sequences, and sliding windows: attention and rotary positions stay within each.
-#include <fsdp/device/meta.hpp>
+#include <tessera/fsdp/device/meta.hpp>
 
 #include "attention_reference.hpp"
 

@@ -15,8 +15,8 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/device/cpu.hpp>
-#include <fsdp/testing/numbers.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/testing/numbers.hpp>
 
 #include <support/sanitizer.hpp>
 

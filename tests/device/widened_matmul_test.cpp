@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "device/cpu/widened_matmul.hpp"
+#include "src/fsdp/device/cpu/widened_matmul.hpp"
 
 #include <numeric>
 #include <vector>

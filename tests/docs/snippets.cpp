@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Code of pages that stands in no example: it compiles.
 // clang-format off
-#include <comm/mpi.hpp>
-#include <fsdp/fsdp.hpp>
+#include <tessera/comm/mpi.hpp>
+#include <tessera/trainer/train_main.hpp>
 
 using Stack = fsdp::Stack<
     fsdp::FullyShard<fsdp::ReshardAfterForward::yes>,   // sharding: FSDP2

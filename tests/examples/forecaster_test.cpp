@@ -6,8 +6,8 @@
 #include <cmath>
 #include <vector>
 
-#include <fsdp/testing/model.hpp>
-#include <fsdp/train/batches.hpp>
+#include <tessera/fsdp/testing/model.hpp>
+#include <tessera/trainer/data/batches.hpp>
 
 namespace fsdp::test {
 namespace {

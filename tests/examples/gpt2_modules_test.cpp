@@ -2,7 +2,7 @@
 // The halves of GPT-2's block pass the kit's suite of modules.
 #include <examples/13_gpt2/attention.hpp>
 #include <examples/13_gpt2/mlp.hpp>
-#include <fsdp/testing/module.hpp>
+#include <tessera/fsdp/testing/module.hpp>
 
 namespace fsdp::testing {
 namespace {

@@ -11,8 +11,8 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/device/meta.hpp>
-#include <fsdp/testing/operation.hpp>
+#include <tessera/fsdp/device/meta.hpp>
+#include <tessera/fsdp/testing/operation.hpp>
 
 #include <device/reference.hpp>
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include <fsdp/testing/model.hpp>
+#include <tessera/fsdp/testing/model.hpp>
 
 namespace fsdp::test {
 namespace {

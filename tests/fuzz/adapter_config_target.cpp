@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An adapter_config.json.
-#include <fsdp/models/lora_config.hpp>
+#include <tessera/fsdp/models/lora_config.hpp>
 
 #include "target.hpp"
 

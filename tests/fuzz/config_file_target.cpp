@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A --config file.
-#include <fsdp/train/flag_set.hpp>
-#include <fsdp/train/flags.hpp>
-#include <fsdp/train/options.hpp>
+#include <tessera/trainer/flags/flag_set.hpp>
+#include <tessera/trainer/flags/flags.hpp>
+#include <tessera/trainer/flags/options.hpp>
 
 #include "target.hpp"
 

@@ -2,9 +2,9 @@
 // A regular expression, and a text that it is searched in.
 #include <vector>
 
+#include "src/trainer/text/patterns/regular_expression.hpp"
+#include "src/trainer/text/unicode/code_points.hpp"
 #include "target.hpp"
-#include "text/code_points.hpp"
-#include "text/regular_expression.hpp"
 
 FUZZ_TARGET(expression) {
   const auto parts = fsdp::fuzz::parts_of(input);

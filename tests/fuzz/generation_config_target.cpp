@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A generation_config.json.
-#include <fsdp/train/generation_config.hpp>
+#include <tessera/trainer/generate/generation_config.hpp>
 
 #include "target.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A manifest.json, with the checksum that its content has.
-#include "checkpoint/crc32c.hpp"
-#include "checkpoint/manifest.hpp"
+#include "src/fsdp/checkpoint/crc32c.hpp"
+#include "src/fsdp/checkpoint/manifest.hpp"
 #include "target.hpp"
 
 FUZZ_TARGET(manifest) {

@@ -2,7 +2,7 @@
 // An index of Megatron's, whose tokens have as many bytes as the input's last byte says.
 #include <array>
 
-#include <fsdp/data/corpus.hpp>
+#include <tessera/trainer/data/corpus.hpp>
 
 #include "target.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A config.json.
-#include <fsdp/models/llama_config.hpp>
+#include <tessera/fsdp/models/llama_config.hpp>
 
 #include "target.hpp"
 

@@ -2,7 +2,7 @@
 // A file of tensors. The input is the header; 64 bytes of data follow.
 #include <array>
 
-#include <fsdp/checkpoint/safetensors.hpp>
+#include <tessera/fsdp/checkpoint/safetensors.hpp>
 
 #include "target.hpp"
 

@@ -15,8 +15,8 @@
 #include <string_view>
 #include <utility>
 
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/temporary_folder.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/temporary_folder.hpp>
 
 namespace fsdp::fuzz {
 

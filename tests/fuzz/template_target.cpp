@@ -2,7 +2,7 @@
 // A chat template, and the variables it is rendered with.
 #include <ctime>
 
-#include <fsdp/text/chat_template.hpp>
+#include <tessera/trainer/text/chat_template.hpp>
 
 #include "target.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file of JSONL, each line a document.
-#include <fsdp/data/tokenize.hpp>
+#include <tessera/trainer/data/tokenize.hpp>
 
 #include "target.hpp"
 

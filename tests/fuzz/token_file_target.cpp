@@ -2,7 +2,7 @@
 // A file of tokens or text, with or without llm.c's header.
 #include <array>
 
-#include <fsdp/data/corpus.hpp>
+#include <tessera/trainer/data/corpus.hpp>
 
 #include "target.hpp"
 

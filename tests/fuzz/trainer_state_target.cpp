@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A trainer.json.
-#include "checkpoint/trainer_state.hpp"
+#include "src/fsdp/checkpoint/trainer_state.hpp"
 #include "target.hpp"
 
 FUZZ_TARGET(trainer_state) {

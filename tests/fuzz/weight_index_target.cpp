@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model.safetensors.index.json beside one shard.
-#include <fsdp/checkpoint/weight_files.hpp>
+#include <tessera/fsdp/checkpoint/weight_files.hpp>
 
 #include "target.hpp"
 

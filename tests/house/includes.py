@@ -3,41 +3,43 @@
 
 usage: includes.py ROOT
 
-A file of include/fsdp/nn/ or src/nn/ may include what FLOORS lists for nn, its own folder, and the standard library.
+A header of include/ is <tessera/...>, as for users; a header of src/ is "...", by its path from the file that includes it.
 """
 import re
 import sys
 from pathlib import Path
 
-FLOOR_3 = ["core", "device", "comm", "tiling", "precision", "buffer", "nn"]
-FLOOR_5 = FLOOR_3 + ["sharding"]
-FLOOR_6 = FLOOR_5 + ["module"]
-FLOOR_7 = FLOOR_6 + ["models", "optim"]
-FLOOR_8 = FLOOR_7 + ["plan", "checkpoint", "data", "report", "text"]
+# The floors of each product, the lowest first. A place includes itself and places of lower floors; places of one floor do not
+# include each other. docs/architecture.md has the same table.
+LIBRARY = [["core"], ["device"], ["comm", "tiling", "precision"], ["buffer", "nn"], ["sharding"], ["module"], ["models", "optim"],
+           ["execution"], ["plan"], ["training"], ["umbrella"]]
+CHECKPOINT = [["checkpoint"]]
+KIT = [["testing"]]
+TRAINER = [["trainer/text", "trainer/report"], ["trainer/data"], ["trainer/flags"], ["trainer/generate"], ["trainer/run"], ["trainer"]]
+PROGRAM = [["program/cli"], ["program/bench"], ["program/stacks"], ["program"]]
 
-# place -> places it may include, besides itself
-FLOORS = {
-    "core": [],
-    "device": ["core"],
-    "comm": ["core", "device"],
+NARROWER = {  # what places see of the floors below them, where that is not all
     "tiling": ["core"],
     "precision": ["core"],
-    "buffer": ["core", "device", "comm"],
-    "nn": ["core", "device", "tiling", "precision"],
-    "sharding": ["core", "buffer"],
-    "module": FLOOR_5,
-    "models": FLOOR_6,
-    "optim": FLOOR_6,
-    "plan": FLOOR_7,
-    "checkpoint": FLOOR_7 + ["data", "report"],
-    "data": FLOOR_7 + ["checkpoint", "report", "text"],
-    "report": FLOOR_7 + ["checkpoint", "data"],
-    "text": FLOOR_7,
-    "train": FLOOR_8,
-    "testing": FLOOR_8 + ["train", "top"],
-    "bench": FLOOR_8 + ["train", "top"],
-    "top": FLOOR_8 + ["train", "bench"],
+    "nn": ["core", "device", "tiling", "precision"],  # modules know no ranks
+    "sharding": ["core", "buffer"],  # schedules know no devices and no collectives
 }
+
+
+def allowed():
+    """place -> places it may include, besides itself"""
+    places = {}
+    for products in ([LIBRARY], [LIBRARY, CHECKPOINT], [LIBRARY, CHECKPOINT, KIT], [LIBRARY, CHECKPOINT, TRAINER],
+                     [LIBRARY, CHECKPOINT, TRAINER, PROGRAM]):
+        below = []
+        for floor in [floor for product in products for floor in product]:
+            for place in floor:
+                places[place] = [p for p in NARROWER.get(place, below) if p != "umbrella"]
+            below = below + floor
+    return places
+
+
+FLOORS = allowed()
 
 ONE_FILE = {  # what stands in exactly one file each
     "MPI": r"mpi\.h",
@@ -48,14 +50,13 @@ ONE_FILE = {  # what stands in exactly one file each
     "PCRE2": r"pcre2.*\.h",
     "utf8proc": r"utf8proc\.h",
 }
-RANGES = r"range/v3/.*"  # .cpp only: neither nvcc nor a consumer shall see it
 NOT_INSTALLED = r"(nlohmann|CLI|toml\+\+|gtest|benchmark)/.*"  # an installed header may not ask for these
-KIT = r"gtest/.*"  # the conformance kit may: who includes it brings GoogleTest
+GOOGLETEST = r"gtest/.*"  # the conformance kit may: who includes it brings GoogleTest
 
 # Who prints as it is: text that a model wrote, lines that are made printable there, benches' JSON. All others call print_text and
-# its like (core/terminal_text.hpp), so that nothing of a file reaches the terminal as it is.
-PRINTERS = ["src/core/terminal_text.cpp", "src/report/console.cpp", "src/report/byte_progress.cpp", "src/train/chat_session.cpp",
-            "include/fsdp/train/generate.hpp"]
+# its like (tessera/fsdp/core/terminal_text.hpp), so that nothing of a file reaches the terminal as it is.
+PRINTERS = ["src/fsdp/core/terminal_text.cpp", "src/trainer/report/console.cpp", "src/trainer/report/byte_progress.cpp",
+            "src/trainer/generate/chat_session.cpp", "include/trainer/run/generate.hpp"]
 PRINTS = re.compile(r"\b(?:fprintf|printf|fputs|puts|fwrite)\s*\(|\bstd::(?:cout|cerr|clog)\b")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
@@ -63,26 +64,43 @@ NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|R"([^(\s]*)\(.*?\)\1"|"(?:\\.|[^"\\\n
 
 
 def place_of(path):
-    """The row of FLOORS that a path below include/ or src/ belongs to, or None."""
+    """The place in FLOORS of a path below include/ or src/, or None."""
     parts = Path(path).parts
+    if parts[0] in ("comm", "tiling"):
+        return parts[0]
     if parts[0] == "fsdp":
-        parts = parts[1:]
-        if len(parts) == 1:
-            return {"fsdp.hpp": "top", "version.hpp": "core"}.get(parts[0])
-    if parts[0] in ("cli", "stacks"):
-        return "top"
-    return parts[0] if len(parts) > 1 and parts[0] in FLOORS else None
+        place = parts[1] if len(parts) > 2 else {"fsdp.hpp": "umbrella", "version.hpp": "core"}.get(parts[1])
+    else:
+        place = "/".join(parts[:2]) if len(parts) > 2 else parts[0]
+    return place if place in FLOORS else None
 
 
 def resolve(root, file, quote, name):
-    """The path below include/ or src/ of one of our own files, or None for anybody else's."""
-    homes = [root / "include", root / "src"]
-    candidates = [file.parent / name] if quote == '"' else []
-    for candidate in candidates + [home / name for home in homes]:
-        for home in homes:
-            if candidate.is_file() and candidate.resolve().is_relative_to(home.resolve()):
-                return candidate.resolve().relative_to(home.resolve())
-    return None
+    """The path from root of one of our own files, or None for anybody else's."""
+    if quote == "<" and name.startswith("tessera/"):
+        path = root / "include" / name.removeprefix("tessera/")
+    elif name.startswith("@PROJECT_SOURCE_DIR@/"):  # in templates of generated sources
+        path = root / name.removeprefix("@PROJECT_SOURCE_DIR@/")
+    else:
+        path = file.parent / name
+    path = path.resolve()
+    return path.relative_to(root.resolve()) if path.is_file() and path.is_relative_to(root.resolve()) else None
+
+
+def spelled_wrongly(root, file, quote, name):
+    """What is wrong with how an #include is written, or nothing."""
+    if quote == "<":
+        if name.startswith("tessera/"):
+            return f"{name} does not exist" if resolve(root, file, quote, name) is None else ""
+        if name.split("/")[0] in ("comm", "tiling", "fsdp", "trainer"):
+            return f"write <tessera/{name}>"
+        return ""
+    ours = resolve(root, file, quote, name)
+    if name.startswith("tessera/") or (ours and ours.parts[0] == "include"):
+        return f'"{name}" is a header for users; write <tessera/...>'
+    if ours is None or ours.parts[0] != "src":
+        return f'"{name}" does not exist beside this file'
+    return "a header for users includes one of src/" if file.relative_to(root).parts[0] == "include" else ""
 
 
 def check(root):
@@ -104,26 +122,26 @@ def check(root):
             for library, pattern in ONE_FILE.items():
                 if re.fullmatch(pattern, name) and path not in users[library]:
                     users[library].append(path)
-            if re.fullmatch(RANGES, name) and file.suffix != ".cpp":
-                wrong.append(f"{where}: <{name}> is for .cpp files only")
             if (re.fullmatch(NOT_INSTALLED, name) and path.parts[0] == "include"
-                    and not (place == "testing" and re.fullmatch(KIT, name))):
+                    and not (place == "testing" and re.fullmatch(GOOGLETEST, name))):
                 wrong.append(f"{where}: an installed header includes <{name}>, which its users may not have")
+            complaint = "" if name.endswith((".inc", ".in")) else spelled_wrongly(root, file, quote, name)
+            if complaint:
+                wrong.append(f"{where}: {complaint}")
+                continue
             ours = resolve(root, file, quote, name)
             if ours is None:
-                if name.split("/")[0] in ("fsdp", "comm", "tiling"):
-                    wrong.append(f"{where}: {name} does not exist")
                 continue
-            target = place_of(ours)
+            target = place_of(Path(*ours.parts[1:]))
             if target != place and target not in FLOORS[place]:
                 wrong.append(f"{where}: {place} may not include {target} ({name})")
         code = NOT_CODE.sub(lambda m: "\n" * m.group().count("\n"), text)
         for match in re.finditer(r"\bvirtual\b", code):
             wrong.append(f"{path}:{code.count(chr(10), 0, match.start()) + 1}: 'virtual' has no place here")
-        if place not in ("bench", "testing") and str(path) not in PRINTERS:
+        if place not in ("program/bench", "testing") and str(path) not in PRINTERS:
             for match in PRINTS.finditer(code):
                 wrong.append(f"{path}:{code.count(chr(10), 0, match.start()) + 1}: prints by itself; call print_text, print_sentence "
-                             "or print_warning of core/terminal_text.hpp")
+                             "or print_warning of tessera/fsdp/core/terminal_text.hpp")
     for library, paths in users.items():
         if len(paths) > 1:
             wrong.append(f"{library} is included by more than one file: {', '.join(map(str, paths))}")

@@ -17,7 +17,8 @@ def check(files):
 
 
 CORE = {"include/fsdp/core/a.hpp": "#include <vector>\n#include <boost/mp11.hpp>\n"}
-COMM = {"include/comm/a.hpp": "#include <fsdp/core/a.hpp>\n"}
+COMM = {"include/comm/a.hpp": "#include <tessera/fsdp/core/a.hpp>\n"}
+RUN = {"include/trainer/run/a.hpp": "#include <tessera/comm/a.hpp>\n"}
 
 
 class Includes(unittest.TestCase):
@@ -28,40 +29,65 @@ class Includes(unittest.TestCase):
 
     def test_a_good_tree_is_left_alone(self):
         self.assertEqual([], check({
-            **CORE, **COMM,
-            "include/fsdp/fsdp.hpp": "#include <fsdp/train/a.hpp>\n#include <comm/a.hpp>\n",
-            "include/fsdp/train/a.hpp": "#include <fsdp/core/a.hpp>  // never virtual\n",
-            "src/comm/mpi.cpp": '#include <comm/a.hpp>\n#include <mpi.h>\n#include <range/v3/all.hpp>\n',
-            "src/device/cpu/kernels/a.cpp": '#include "../isa.hpp"\n',
-            "src/device/cpu/isa.hpp": 'const char* text = "virtual";\n',
+            **CORE, **COMM, **RUN,
+            "include/trainer/train_main.hpp": "#include <tessera/trainer/run/a.hpp>\n#include <tessera/comm/a.hpp>\n",
+            "include/fsdp/training/a.hpp": "#include <tessera/fsdp/core/a.hpp>  // never virtual\n",
+            "src/comm/mpi.cpp": "#include <tessera/comm/a.hpp>\n#include <mpi.h>\n",
+            "src/fsdp/device/cpu/kernels/a.cpp": '#include "../isa.hpp"\n',
+            "src/fsdp/device/cpu/isa.hpp": 'const char* text = "virtual";\n',
+            "src/program/main.cpp": '#include "bench/a.hpp"\n#include <tessera/trainer/run/a.hpp>\n#include <stacks.inc>\n',
+            "src/program/bench/a.hpp": '#include "../cli/a.hpp"\n',
+            "src/program/cli/a.hpp": "",
+            "src/program/stacks/a.cpp.in": '#include "@PROJECT_SOURCE_DIR@/src/program/bench/a.hpp"\n',
         }))
 
     def test_a_call_that_prints(self):
-        self.found({"src/core/a.cpp": 'void f() { std::fprintf(stderr, "x"); }\n'}, "src/core/a.cpp:1: prints by itself")
-        self.found({"src/train/a.cpp": 'void f() {\n  std::cerr << "x";\n}\n'}, "src/train/a.cpp:2: prints by itself")
-        self.assertEqual([], check({"src/core/a.cpp": "std::snprintf(a, b);  // printf(x)\n", "src/bench/a.cpp": "puts(a);\n"}))
+        core, run = "src/fsdp/core/a.cpp", "src/trainer/run/a.cpp"
+        self.found({core: 'void f() { std::fprintf(stderr, "x"); }\n'}, core + ":1: prints by itself")
+        self.found({run: 'void f() {\n  std::cerr << "x";\n}\n'}, run + ":2: prints by itself")
+        self.assertEqual([], check({core: "std::snprintf(a, b);  // printf(x)\n", "src/program/bench/a.cpp": "puts(a);\n"}))
 
     def test_an_include_upwards(self):
-        self.found({**CORE, **COMM, "include/fsdp/nn/a.hpp": "#include <fsdp/core/a.hpp>\n#include <comm/a.hpp>\n"},
+        self.found({**CORE, **COMM, "include/fsdp/nn/a.hpp": "#include <tessera/fsdp/core/a.hpp>\n#include <tessera/comm/a.hpp>\n"},
                    "include/fsdp/nn/a.hpp:2: nn may not include comm")
+        self.found({**CORE, **COMM, **RUN, "include/fsdp/training/a.hpp": "#include <tessera/trainer/run/a.hpp>\n"},
+                   "training may not include trainer/run")
 
     def test_an_include_upwards_by_a_relative_path(self):
-        self.found({**CORE, **COMM, "src/nn/a.cpp": '#include "../comm/own.hpp"\n', "src/comm/own.hpp": ""},
+        self.found({**CORE, **COMM, "src/fsdp/nn/a.cpp": '#include "../../comm/own.hpp"\n', "src/comm/own.hpp": ""},
                    "nn may not include comm")
 
+    def test_siblings_do_not_include_each_other(self):
+        text = {"src/trainer/text/a.hpp": ""}
+        self.found({**text, "src/trainer/report/a.cpp": '#include "../text/a.hpp"\n'}, "trainer/report may not include trainer/text")
+        self.found({"src/program/bench/a.hpp": "", "src/program/cli/a.cpp": '#include "../bench/a.hpp"\n'},
+                   "program/cli may not include program/bench")
+
     def test_sharding_sees_buffers_only(self):
-        self.found({**CORE, **COMM, "include/fsdp/sharding/a.hpp": "#include <comm/a.hpp>\n"},
+        self.found({**CORE, **COMM, "include/fsdp/sharding/a.hpp": "#include <tessera/comm/a.hpp>\n"},
                    "sharding may not include comm")
 
-    def test_the_umbrella_is_for_users_only(self):
-        self.found({"include/fsdp/fsdp.hpp": "", "include/fsdp/models/a.hpp": "#include <fsdp/fsdp.hpp>\n"},
-                   "models may not include top")
+    def test_umbrellas_are_for_users_only(self):
+        umbrella = {"include/fsdp/fsdp.hpp": ""}
+        for file in ("include/fsdp/models/a.hpp", "include/fsdp/checkpoint/a.hpp", "include/trainer/run/a.hpp"):
+            self.found({**umbrella, file: "#include <tessera/fsdp/fsdp.hpp>\n"}, "may not include umbrella")
+        self.found({"include/trainer/train_main.hpp": "", "include/trainer/run/a.hpp": "#include <tessera/trainer/train_main.hpp>\n"},
+                   "trainer/run may not include trainer")
 
     def test_a_header_that_is_not_there(self):
-        self.found({"include/fsdp/core/a.hpp": "#include <fsdp/core/b.hpp>\n"}, "does not exist")
+        self.found({"include/fsdp/core/a.hpp": "#include <tessera/fsdp/core/b.hpp>\n"}, "does not exist")
+        self.found({"src/fsdp/core/a.cpp": '#include "b.hpp"\n'}, "does not exist")
+
+    def test_another_spelling(self):
+        self.found({**CORE, "include/comm/b.hpp": "#include <fsdp/core/a.hpp>\n"}, "write <tessera/fsdp/core/a.hpp>")
+        self.found({**CORE, "src/comm/b.cpp": '#include "../../include/fsdp/core/a.hpp"\n'}, "write <tessera/...>")
+        self.found({**CORE, "src/fsdp/core/b.hpp": "", "src/comm/b.cpp": '#include "fsdp/core/b.hpp"\n'}, "beside this file")
+        self.found({"src/fsdp/core/b.hpp": "", "include/fsdp/core/b.hpp": '#include "../../../src/fsdp/core/b.hpp"\n'},
+                   "a header for users includes one of src/")
 
     def test_a_folder_without_a_floor(self):
         self.found({"include/fsdp/misc/a.hpp": ""}, "stands on no floor")
+        self.found({"src/trainer/a/b.cpp": ""}, "stands on no floor")
 
     def test_a_library_in_two_files(self):
         for header in ("mpi.h", "nccl.h", "dnnl.hpp", "cublasLt.h"):
@@ -69,20 +95,19 @@ class Includes(unittest.TestCase):
                        "more than one file: src/comm/a.cpp, src/comm/b.cpp")
 
     def test_two_headers_of_one_library_in_two_files(self):
-        self.found({"src/device/a.cpp": "#include <dnnl.h>\n", "src/device/b.hpp": "#include <oneapi/dnnl/dnnl.hpp>\n"},
+        self.found({"src/fsdp/device/a.cpp": "#include <dnnl.h>\n", "src/fsdp/device/b.hpp": "#include <oneapi/dnnl/dnnl.hpp>\n"},
                    "oneDNN is included by more than one file")
 
-    def test_ranges_in_a_header(self):
-        self.found({"src/data/a.hpp": "#include <range/v3/view/zip.hpp>\n"}, ".cpp files only")
-
     def test_a_header_that_users_lack(self):
-        self.found({"include/fsdp/train/a.hpp": "#include <nlohmann/json.hpp>\n"}, "its users may not have")
+        self.found({"include/trainer/run/a.hpp": "#include <nlohmann/json.hpp>\n"}, "its users may not have")
 
     def test_the_kit_may_ask_for_googletest_and_nobody_for_the_kit(self):
-        kit = {"include/fsdp/testing/a.hpp": "#include <gtest/gtest.h>\n#include <fsdp/core/a.hpp>\n"}
+        kit = {"include/fsdp/testing/a.hpp": "#include <gtest/gtest.h>\n#include <tessera/fsdp/core/a.hpp>\n"}
         self.assertEqual([], check({**CORE, **kit}))
-        for file in ("include/fsdp/train/a.hpp", "include/fsdp/fsdp.hpp", "src/cli/a.cpp"):
-            self.found({**CORE, **kit, file: "#include <fsdp/testing/a.hpp>\n"}, "may not include testing")
+        for file in ("include/fsdp/training/a.hpp", "include/trainer/run/a.hpp", "include/trainer/train_main.hpp"):
+            self.found({**CORE, **kit, file: "#include <tessera/fsdp/testing/a.hpp>\n"}, "may not include testing")
+        self.found({**CORE, **COMM, **RUN, "include/fsdp/testing/a.hpp": "#include <tessera/trainer/run/a.hpp>\n"},
+                   "testing may not include trainer/run")
         self.found({"include/fsdp/testing/a.hpp": "#include <benchmark/benchmark.h>\n"}, "its users may not have")
 
     def test_virtual(self):

@@ -25,7 +25,7 @@ def main():
     headers = sorted(path.relative_to(folder) for path in folder.rglob("*.hpp"))
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         runs = [(source, pool.submit(compile_source, source, command)) for source in sources]
-        runs += [(f"<{header}>, alone,", pool.submit(compile_header, header, command)) for header in headers]
+        runs += [(f"<tessera/{header}>, alone,", pool.submit(compile_header, "tessera" / header, command)) for header in headers]
         failed = [(name, run.result().stderr) for name, run in runs if run.result().returncode]
     for name, errors in failed:
         print(f"{name} does not compile:\n{errors}")

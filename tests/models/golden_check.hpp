@@ -10,8 +10,8 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/checkpoint/safetensors.hpp>
-#include <fsdp/models/llama_config.hpp>
+#include <tessera/fsdp/checkpoint/safetensors.hpp>
+#include <tessera/fsdp/models/llama_config.hpp>
 
 #include <support/listed_llama.hpp>
 #include <support/stack_runner.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/models/llama_config.hpp>
+#include <tessera/fsdp/models/llama_config.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/models/lora_config.hpp>
+#include <tessera/fsdp/models/lora_config.hpp>
 
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include <fsdp/models/llama_config.hpp>
+#include <tessera/fsdp/models/llama_config.hpp>
 
 #include "support/temporary_folder.hpp"
 

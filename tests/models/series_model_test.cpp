@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model of its own: float inputs, mean squared error, blocks of two kinds and different widths.
-#include <fsdp/models/model.hpp>
+#include <tessera/fsdp/models/model.hpp>
 
 #include <cmath>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include <fsdp/checkpoint/model_files.hpp>
-#include <fsdp/models/llama.hpp>
-#include <fsdp/testing/model_runs.hpp>
+#include <tessera/fsdp/checkpoint/model_files.hpp>
+#include <tessera/fsdp/models/llama.hpp>
+#include <tessera/fsdp/testing/model_runs.hpp>
 
 #include <support/series_model.hpp>
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/module/count_exchange.hpp>
+#include <tessera/fsdp/execution/count_exchange.hpp>
 
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include <comm/threads.hpp>
-#include <fsdp/device/cpu.hpp>
-#include <fsdp/nn/token_batch.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/nn/token_batch.hpp>
 
 namespace fsdp {
 namespace {

@@ -6,11 +6,11 @@
 
 #include <gtest/gtest.h>
 
-#include <comm/threads.hpp>
-#include <fsdp/models/llama.hpp>
-#include <fsdp/module/full_parameters.hpp>
-#include <fsdp/module/sharded_module.hpp>
-#include <fsdp/optim/initialize.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/models/llama.hpp>
+#include <tessera/fsdp/module/full_parameters.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/optim/initialize.hpp>
 
 #include <support/small_llama.hpp>
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/module/stack_mesh.hpp>
+#include <tessera/fsdp/module/stack_mesh.hpp>
 
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include <comm/threads.hpp>
-#include <fsdp/module/stack.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/module/stack.hpp>
 
 namespace fsdp {
 namespace {

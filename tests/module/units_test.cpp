@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model's list of units as groups: together, apart, replicated, frozen.
-#include <fsdp/module/units.hpp>
+#include <tessera/fsdp/module/units.hpp>
 
 #include <numeric>
 
 #include <gtest/gtest.h>
 
-#include <fsdp/sharding/place.hpp>
-#include <fsdp/sharding/scheduler.hpp>
-#include <fsdp/sharding/strategies.hpp>
 #include <support/small_llama.hpp>
+#include <tessera/fsdp/sharding/place.hpp>
+#include <tessera/fsdp/sharding/scheduler.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp::test {
 namespace {

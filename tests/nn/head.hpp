@@ -3,8 +3,8 @@
 /// The two ends of a model under test, embedding and head: their memory on any device.
 #pragma once
 
-#include <fsdp/nn/embedding.hpp>
-#include <fsdp/nn/loss_head.hpp>
+#include <tessera/fsdp/nn/embedding.hpp>
+#include <tessera/fsdp/nn/loss_head.hpp>
 
 #include "unit.hpp"
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/nn/module.hpp>
+#include <tessera/fsdp/nn/module.hpp>
 
 #include <string>
 
 #include <gtest/gtest.h>
 
-#include <fsdp/device/cpu.hpp>
-#include <fsdp/device/meta.hpp>
-#include <fsdp/nn/embedding.hpp>
-#include <fsdp/nn/loss_head.hpp>
-#include <fsdp/nn/transformer_block.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/meta.hpp>
+#include <tessera/fsdp/nn/embedding.hpp>
+#include <tessera/fsdp/nn/loss_head.hpp>
+#include <tessera/fsdp/nn/transformer_block.hpp>
 
 namespace fsdp::nn {
 namespace {

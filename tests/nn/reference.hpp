@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include <fsdp/core/error.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 #include "device/reference.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/nn/swiglu_mlp.hpp>
+#include <tessera/fsdp/nn/swiglu_mlp.hpp>
 
 #include "unit.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/nn/transformer_block.hpp>
+#include <tessera/fsdp/nn/transformer_block.hpp>
 
 #include <support/sanitizer.hpp>
 

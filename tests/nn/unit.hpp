@@ -9,11 +9,11 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/device/cpu.hpp>
-#include <fsdp/device/meta.hpp>
-#include <fsdp/nn/swiglu_mlp.hpp>
-#include <fsdp/nn/transformer_block.hpp>
-#include <fsdp/testing/module_run.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/meta.hpp>
+#include <tessera/fsdp/nn/swiglu_mlp.hpp>
+#include <tessera/fsdp/nn/transformer_block.hpp>
+#include <tessera/fsdp/testing/module_run.hpp>
 
 #include "reference.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where tokens are: fsdp/nn/embedding.hpp and fsdp/nn/loss_head.hpp.
+// Where tokens are: tessera/fsdp/nn/embedding.hpp and fsdp/nn/loss_head.hpp.
 #include <set>
 
 #include "head.hpp"

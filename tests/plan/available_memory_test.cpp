@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/plan/available_memory.hpp>
+#include <tessera/fsdp/plan/available_memory.hpp>
 
 #include <gtest/gtest.h>
 

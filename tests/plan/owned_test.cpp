@@ -5,11 +5,11 @@
 
 #include <gtest/gtest.h>
 
-#include <comm/simulated.hpp>
-#include <fsdp/buffer/owned.hpp>
-#include <fsdp/models/llama.hpp>
-#include <fsdp/optim/muon.hpp>
-#include <fsdp/plan/dry_run.hpp>
+#include <tessera/comm/simulated.hpp>
+#include <tessera/fsdp/buffer/owned.hpp>
+#include <tessera/fsdp/models/llama.hpp>
+#include <tessera/fsdp/optim/muon.hpp>
+#include <tessera/fsdp/plan/dry_run.hpp>
 
 namespace fsdp::plan {
 namespace {

@@ -7,8 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/models/llama.hpp>
-#include <fsdp/plan/dry_run.hpp>
+#include <tessera/fsdp/models/llama.hpp>
+#include <tessera/fsdp/plan/dry_run.hpp>
 
 namespace fsdp::plan {
 namespace {

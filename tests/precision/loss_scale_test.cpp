@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/precision/loss_scale.hpp>
+#include <tessera/fsdp/precision/loss_scale.hpp>
 
 #include <cmath>
 
 #include <gtest/gtest.h>
 
-#include <fsdp/core/error.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp {
 namespace {

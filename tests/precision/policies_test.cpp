@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/precision/policies.hpp>
+#include <tessera/fsdp/precision/policies.hpp>
 
 #include <gtest/gtest.h>
 
-#include <fsdp/testing/precision.hpp>
+#include <tessera/fsdp/testing/precision.hpp>
 
 namespace fsdp {
 namespace {

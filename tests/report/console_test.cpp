@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/report/console.hpp>
+#include <tessera/trainer/report/console.hpp>
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/report/metrics.hpp>
+#include <tessera/trainer/report/metrics.hpp>
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <fsdp/models/llama_config.hpp>
+#include <tessera/fsdp/models/llama_config.hpp>
 
 #include "support/temporary_folder.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/plot.hpp"
+#include "src/trainer/report/plot.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <fsdp/report/metrics.hpp>
+#include <tessera/trainer/report/metrics.hpp>
 
 #include "support/temporary_folder.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The literal bytes of records and messages are what the Python package tensorboard writes and serializes.
-#include <fsdp/report/tensorboard.hpp>
+#include <tessera/trainer/report/tensorboard.hpp>
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/crc32c.hpp"
+#include "src/fsdp/checkpoint/crc32c.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace fsdp::report {

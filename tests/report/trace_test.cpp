@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/report/trace.hpp>
+#include <tessera/trainer/report/trace.hpp>
 
 #include <gtest/gtest.h>
 

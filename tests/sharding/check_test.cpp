@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/sharding/check.hpp>
+#include <tessera/fsdp/sharding/check.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -10,10 +10,10 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/core/error.hpp>
-#include <fsdp/sharding/place.hpp>
-#include <fsdp/sharding/strategies.hpp>
 #include <support/problems.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/sharding/place.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp::sharding {
 namespace {

@@ -53,7 +53,7 @@ for phase in gather forward backward reduce optimizer checkpoint; do
     ends $phase 9 "$without" 'signal 9|ended by its launcher' &
     killed=$!
     # Which of two waits ends first is the machine's: for what rank 1 sends, or for its taking what was sent.
-    ends $phase 19 "$without" '^tessera: rank [02], .*waited 1\.[0-9]+ s for (.*rank 1 \(has|peers to receive)' &
+    ends $phase 19 "$without" '^tessera: rank [02], .*waited 1\.[0-9]+ s for .*rank 1 \(has' &
     wait $!
     wait $killed
   done

@@ -7,10 +7,10 @@
 
 #include <gtest/gtest.h>
 
-#include <comm/collectives.hpp>
 #include <comm/mpi_world.hpp>
 #include <support/small_llama.hpp>
 #include <support/stacks/mpi_runners.hpp>
+#include <tessera/comm/collectives.hpp>
 
 namespace fsdp::test {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks of two kinds: a Llama cut into attention and MLP blocks is the Llama, whose values float64 and PyTorch
 // checked.
-#include <fsdp/nn/one_of.hpp>
+#include <tessera/fsdp/nn/one_of.hpp>
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/sharding/check_strategy.hpp>
+#include <tessera/fsdp/sharding/check_strategy.hpp>
 
 #include <support/problems.hpp>
 #include <support/small_llama.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/sharding/place.hpp>
+#include <tessera/fsdp/sharding/place.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/sharding/strategies.hpp>
 #include <support/problems.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp::sharding {
 namespace {

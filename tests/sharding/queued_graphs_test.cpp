@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/testing/queued/queued_cpu.hpp>
+#include <tessera/fsdp/testing/queued/queued_cpu.hpp>
 
 #include <support/queued/cases.hpp>
 #include <support/small_llama.hpp>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/sharding/scheduler.hpp>
+#include <tessera/fsdp/sharding/scheduler.hpp>
 
 #include <algorithm>
 #include <string>
 
 #include <gtest/gtest.h>
 
-#include <fsdp/sharding/strategies.hpp>
 #include <support/problems.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp::sharding {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include <fsdp/models/llama.hpp>
-#include <fsdp/nn/one_of.hpp>
+#include <tessera/fsdp/models/llama.hpp>
+#include <tessera/fsdp/nn/one_of.hpp>
 
 namespace fsdp::test {
 

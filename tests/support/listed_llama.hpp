@@ -3,9 +3,9 @@
 /// The parameters of a Llama, whatever stack it may run on.
 #pragma once
 
-#include <comm/self.hpp>
-#include <fsdp/checkpoint/model_files.hpp>
-#include <fsdp/models/llama.hpp>
+#include <tessera/comm/self.hpp>
+#include <tessera/fsdp/checkpoint/model_files.hpp>
+#include <tessera/fsdp/models/llama.hpp>
 
 namespace fsdp::test {
 

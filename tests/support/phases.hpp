@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include <comm/monitor.hpp>
+#include <tessera/comm/monitor.hpp>
 
 namespace fsdp::test {
 

@@ -8,5 +8,5 @@
 #include <random>
 #include <thread>
 
-#include <comm/threads.hpp>
-#include <fsdp/fsdp.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/trainer/train_main.hpp>

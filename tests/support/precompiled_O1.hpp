@@ -18,5 +18,5 @@
 #include <thread>
 #include <vector>
 
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/tensor.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/tensor.hpp>

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include <fsdp/sharding/problem.hpp>
-#include <fsdp/sharding/scheduler.hpp>
-#include <fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
+#include <tessera/fsdp/sharding/scheduler.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp::sharding::test {
 

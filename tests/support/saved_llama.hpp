@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <fsdp/checkpoint/folder.hpp>
+#include <tessera/fsdp/checkpoint/folder.hpp>
 
 #include "support/listed_llama.hpp"
 

@@ -11,10 +11,10 @@
 
 #include <examples/06_own_model/batch.hpp>
 #include <examples/06_own_model/modules.hpp>
-#include <fsdp/core/error.hpp>
-#include <fsdp/module/stack.hpp>
-#include <fsdp/module/units.hpp>
-#include <fsdp/nn/one_of.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/module/stack.hpp>
+#include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/nn/one_of.hpp>
 
 #include <support/alternating_llama.hpp>
 

@@ -13,21 +13,21 @@
 
 #include <gtest/gtest.h>
 
-#include <comm/collectives.hpp>
-#include <fsdp/checkpoint/folder.hpp>
-#include <fsdp/device/on_host.hpp>
-#include <fsdp/models/llama.hpp>
-#include <fsdp/module/count_exchange.hpp>
-#include <fsdp/module/executor.hpp>
-#include <fsdp/optim/initialize.hpp>
-#include <fsdp/optim/run_time.hpp>
-#include <fsdp/optim/sharded_optimizer.hpp>
-#include <fsdp/optim/training_step.hpp>
-#include <fsdp/plan/dry_run.hpp>
-#include <fsdp/testing/memory_watch.hpp>
-#include <fsdp/train/peers.hpp>
-#include <fsdp/train/shards_io.hpp>
-#include "cli/sharding_of.hpp"
+#include <tessera/comm/collectives.hpp>
+#include <tessera/fsdp/checkpoint/folder.hpp>
+#include <tessera/fsdp/checkpoint/peers.hpp>
+#include <tessera/fsdp/checkpoint/shards_io.hpp>
+#include <tessera/fsdp/device/on_host.hpp>
+#include <tessera/fsdp/execution/count_exchange.hpp>
+#include <tessera/fsdp/execution/executor.hpp>
+#include <tessera/fsdp/execution/training_step.hpp>
+#include <tessera/fsdp/models/llama.hpp>
+#include <tessera/fsdp/optim/initialize.hpp>
+#include <tessera/fsdp/optim/run_time.hpp>
+#include <tessera/fsdp/optim/sharded_optimizer.hpp>
+#include <tessera/fsdp/plan/dry_run.hpp>
+#include <tessera/fsdp/testing/memory_watch.hpp>
+#include "src/program/cli/sharding_of.hpp"
 
 #include <support/stack_runner.hpp>
 #include <support/steps_ahead.hpp>

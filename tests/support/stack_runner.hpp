@@ -17,13 +17,13 @@
 #include <string_view>
 #include <vector>
 
-#include <comm/monitor.hpp>
-#include <fsdp/device/memory.hpp>
-#include <fsdp/models/llama_config.hpp>
-#include <fsdp/module/units.hpp>
-#include <fsdp/optim/run_time.hpp>
-#include <tiling/policies.hpp>
-#include "cli/stack_choice.hpp"
+#include <tessera/comm/monitor.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/models/llama_config.hpp>
+#include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/optim/run_time.hpp>
+#include <tessera/tiling/policies.hpp>
+#include "src/program/cli/stack_choice.hpp"
 
 namespace fsdp::test {
 

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include <fsdp/module/count_exchange.hpp>
-#include <fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/execution/count_exchange.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
 
 #include <support/stack_runner.hpp>
 

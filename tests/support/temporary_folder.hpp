@@ -10,8 +10,8 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/core/error.hpp>
-#include <fsdp/testing/temporary_folder.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/testing/temporary_folder.hpp>
 
 namespace fsdp::test {
 

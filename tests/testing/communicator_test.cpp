@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/testing/communicator.hpp>
+#include <tessera/fsdp/testing/communicator.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The suite of devices runs the CPU and the asynchronous one, and finds what is wrong with each wrong one.
-#include <fsdp/testing/device.hpp>
+#include <tessera/fsdp/testing/device.hpp>
 
 #include <chrono>
 #include <string>
 #include <vector>
 
-#include <fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
 
 #include <support/sanitizer.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The suite of models: Llama's golden folder is met, memory is planned whatever batches carry, a wrong model and wrong
 // data are found, in words.
-#include <fsdp/testing/model.hpp>
+#include <tessera/fsdp/testing/model.hpp>
 
 #include <atomic>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 #include <examples/06_own_model/model.hpp>
 #include <examples/06_own_model/source.hpp>
-#include <fsdp/models/llama.hpp>
+#include <tessera/fsdp/models/llama.hpp>
 
 #include "failures.hpp"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The suite of modules: ours pass, wrong ones are found, in words.
-#include <fsdp/testing/module.hpp>
+#include <tessera/fsdp/testing/module.hpp>
 
-#include <fsdp/nn/transformer_block.hpp>
+#include <tessera/fsdp/nn/transformer_block.hpp>
 
 #include "failures.hpp"
 #include "wrong_modules.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The suite of operations finds what is wrong with each wrong one, and nothing in one that is right.
-#include <fsdp/testing/operation.hpp>
+#include <tessera/fsdp/testing/operation.hpp>
 
 #include <string>
 #include <vector>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The suite of optimizers runs ours, and finds what is wrong with each wrong one.
-#include <fsdp/testing/optimizer.hpp>
+#include <tessera/fsdp/testing/optimizer.hpp>
 
 #include <vector>
 
-#include <fsdp/optim/run_time.hpp>
+#include <tessera/fsdp/optim/run_time.hpp>
 
 #include <examples/07_own_optimizer/lion.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/testing/precision.hpp>
+#include <tessera/fsdp/testing/precision.hpp>
 
 #include <gtest/gtest.h>
 

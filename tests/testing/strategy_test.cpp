@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The suite of strategies runs ours, and finds what is wrong with each wrong one.
-#include <fsdp/testing/strategy.hpp>
+#include <tessera/fsdp/testing/strategy.hpp>
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include <fsdp/sharding/run_time.hpp>
+#include <tessera/fsdp/sharding/run_time.hpp>
 
 #include <support/stacks/own_schedule.hpp>
 

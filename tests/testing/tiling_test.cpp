@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The suite of tilings runs ours, and finds what is wrong with each wrong one.
-#include <fsdp/testing/tiling.hpp>
+#include <tessera/fsdp/testing/tiling.hpp>
 
 #include <gtest/gtest.h>
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <comm/threads.hpp>
+#include <tessera/comm/threads.hpp>
 
 namespace fsdp::testing {
 

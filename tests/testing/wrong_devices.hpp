@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include <fsdp/testing/queued/queued_cpu.hpp>
+#include <tessera/fsdp/testing/queued/queued_cpu.hpp>
 
 namespace fsdp::testing {
 

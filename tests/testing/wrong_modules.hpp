@@ -9,9 +9,9 @@
 #include <type_traits>
 #include <vector>
 
-#include <fsdp/core/error.hpp>
-#include <fsdp/nn/swiglu_mlp.hpp>
-#include <fsdp/testing/module_run.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/nn/swiglu_mlp.hpp>
+#include <tessera/fsdp/testing/module_run.hpp>
 
 namespace fsdp::testing {
 

@@ -8,8 +8,8 @@
 #include <tuple>
 #include <vector>
 
-#include <fsdp/device/cpu.hpp>
-#include <fsdp/testing/operation_cases.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/testing/operation_cases.hpp>
 
 namespace fsdp::testing {
 

@@ -11,9 +11,9 @@
 #include <tuple>
 #include <type_traits>
 
-#include <fsdp/device/cpu.hpp>
-#include <fsdp/device/meta.hpp>
-#include <fsdp/optim/optimizer.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/meta.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
 
 namespace fsdp::testing {
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include <fsdp/core/error.hpp>
-#include <tiling/policies.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/tiling/policies.hpp>
 
 namespace fsdp::testing {
 

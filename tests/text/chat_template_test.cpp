@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/text/chat_template.hpp>
+#include <tessera/trainer/text/chat_template.hpp>
 
 #include <algorithm>
 #include <fstream>

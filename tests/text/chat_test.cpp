@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/text/chat.hpp>
+#include <tessera/trainer/text/chat.hpp>
 
 #include <fstream>
 #include <string>

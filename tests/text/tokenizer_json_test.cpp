@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/text/tokenizer.hpp>
+#include <tessera/trainer/text/tokenizer.hpp>
 
 #include "support/temporary_folder.hpp"
 

@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include "text/code_points.hpp"
+#include "src/trainer/text/patterns/regular_expression.hpp"
+#include "src/trainer/text/unicode/code_points.hpp"
+#include "src/trainer/text/unicode/unicode_normalization.hpp"
 #include "text/hashes.hpp"
-#include "text/regular_expression.hpp"
-#include "text/unicode_normalization.hpp"
 
 namespace fsdp::text {
 namespace {

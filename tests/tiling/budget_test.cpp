@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tiling/budget.hpp>
+#include <tessera/tiling/budget.hpp>
 
 #include <limits>
 #include <string>
 
 #include <gtest/gtest.h>
 
-#include <fsdp/testing/tiling.hpp>
-#include <tiling/policies.hpp>
+#include <tessera/fsdp/testing/tiling.hpp>
+#include <tessera/tiling/policies.hpp>
 
 namespace fsdp::tiling {
 namespace {

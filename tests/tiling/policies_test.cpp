@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tiling/policies.hpp>
+#include <tessera/tiling/policies.hpp>
 
 #include <limits>
 #include <sstream>
@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/testing/tiling.hpp>
+#include <tessera/fsdp/testing/tiling.hpp>
 
 namespace fsdp::tiling {
 namespace {

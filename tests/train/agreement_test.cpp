@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/train/agreement.hpp>
+#include <tessera/comm/agreement.hpp>
 
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include <comm/signals.hpp>
-#include <comm/threads.hpp>
+#include <tessera/comm/signals.hpp>
+#include <tessera/comm/threads.hpp>
 
 namespace fsdp::train {
 namespace {
@@ -36,14 +36,14 @@ std::vector<std::string> told(Call call) {
 }
 
 TEST(OnAllRanks, ReturnsWhatEachRankHasMade) {
-  EXPECT_EQ(told([](Comm& c) { return on_all_ranks(c, "test", [&] { return std::to_string(c.rank()); }); }),
+  EXPECT_EQ(told([](Comm& c) { return comm::on_all_ranks(c, "test", [&] { return std::to_string(c.rank()); }); }),
             (std::vector<std::string>{"0", "1", "2"}));
 }
 
 TEST(OnAllRanks, AnErrorOfOneIsThatOfAllWithItsName) {
   const auto failing = [](auto error_of) {
     return told([&](Comm& c) {
-      on_all_ranks(c, "test", [&] {
+      comm::on_all_ranks(c, "test", [&] {
         if (c.rank() > 0) error_of(c.rank());
       });
       return std::string();
@@ -59,7 +59,7 @@ TEST(OnAllRanks, AnErrorOfOneIsThatOfAllWithItsName) {
 
 TEST(OnAllRanks, AnErrorOfAllHasNoName) {
   EXPECT_EQ(told([](Comm& c) {
-              on_all_ranks(c, "test", [] { throw InputError("no file"); });
+              comm::on_all_ranks(c, "test", [] { throw InputError("no file"); });
               return std::string();
             }),
             (std::vector<std::string>(3, "input: no file")));
@@ -68,7 +68,7 @@ TEST(OnAllRanks, AnErrorOfAllHasNoName) {
 TEST(AgreeOnOpened, NamesTheFirstLineThatDiffersAsBothHaveIt) {
   const auto opened = [](const std::vector<std::string>& texts) {
     return told([&](Comm& c) {
-             agree_on_opened(c, texts[static_cast<std::size_t>(c.rank())]);
+             comm::agree_on_opened(c, texts[static_cast<std::size_t>(c.rank())]);
              return std::string("agreed");
            })
         .at(1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/train/auto_budget.hpp>
+#include <tessera/trainer/run/auto_budget.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/train/early_stop.hpp>
+#include <tessera/trainer/run/early_stop.hpp>
 
 #include <gtest/gtest.h>
 

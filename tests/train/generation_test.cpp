@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/train/generation.hpp>
+#include <tessera/trainer/generate/generation.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/train/launch.hpp>
+#include <tessera/fsdp/training/launch.hpp>
 
 #include <atomic>
 #include <functional>
@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
-#include <comm/launch.hpp>
-#include <comm/threads.hpp>
+#include <tessera/comm/launch.hpp>
+#include <tessera/comm/threads.hpp>
 
 namespace fsdp::train {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/train/learning_rate.hpp>
+#include <tessera/trainer/flags/learning_rate.hpp>
 
 #include <gtest/gtest.h>
 

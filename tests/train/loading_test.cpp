@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights come from the disk once: each rank reads the ranges of its own shards, and no more.
-#include <fsdp/train/shards_io.hpp>
+#include <tessera/fsdp/checkpoint/shards_io.hpp>
 
 #include <fstream>
 
 #include <gtest/gtest.h>
 
-#include <comm/threads.hpp>
-#include <fsdp/models/llama.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/models/llama.hpp>
 
 #include "support/temporary_folder.hpp"
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/train/model_choice.hpp>
+#include <tessera/trainer/flags/model_choice.hpp>
 
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include <fsdp/models/llama_config.hpp>
+#include <tessera/fsdp/models/llama_config.hpp>
 
 #include "support/temporary_folder.hpp"
 

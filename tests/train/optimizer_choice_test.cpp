@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/train/optimizer_choice.hpp>
+#include <tessera/trainer/flags/optimizer_choice.hpp>
 
 #include <string>
 #include <variant>

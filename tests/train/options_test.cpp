@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/train/options.hpp>
+#include <tessera/trainer/flags/options.hpp>
 
 #include <gtest/gtest.h>
 
@@ -67,9 +67,9 @@ TEST(ScheduleOf, CopiesTheOptions) {
 }
 
 TEST(ThreadsPerRank, AreTheCoresSharedByTheRanks) {
-  EXPECT_EQ(threads_per_rank(0, 8, 3), 2);
-  EXPECT_EQ(threads_per_rank(0, 2, 4), 1);
-  EXPECT_EQ(threads_per_rank(5, 2, 4), 5);
+  EXPECT_EQ(comm::threads_per_rank(0, 8, 3), 2);
+  EXPECT_EQ(comm::threads_per_rank(0, 2, 4), 1);
+  EXPECT_EQ(comm::threads_per_rank(5, 2, 4), 5);
 }
 
 }  // namespace

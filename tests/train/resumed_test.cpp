@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/train/resumed.hpp>
+#include <tessera/trainer/run/resumed.hpp>
 
 #include <string>
 #include <vector>

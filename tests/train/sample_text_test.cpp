@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/train/sample_text.hpp>
+#include <tessera/trainer/generate/sample_text.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/train/sampling.hpp>
+#include <tessera/trainer/generate/sampling.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The trainer on a model without tokens, with a source of its own: it learns, saves, and goes on to the bit.
-#include <fsdp/train/trainer.hpp>
+#include <tessera/trainer/run/trainer.hpp>
 
 #include <sstream>
 #include <vector>
@@ -8,10 +8,10 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include <comm/threads.hpp>
 #include <examples/06_own_model/model.hpp>
 #include <examples/06_own_model/source.hpp>
-#include <fsdp/data/text_source.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/trainer/data/text_source.hpp>
 
 #include <support/temporary_folder.hpp>
 

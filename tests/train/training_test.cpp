@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/train/training.hpp>
+#include <tessera/fsdp/training/training.hpp>
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
-#include <comm/threads.hpp>
-#include <fsdp/models/llama.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/models/llama.hpp>
 
 namespace fsdp::train {
 namespace {

@@ -11,9 +11,9 @@
 #include <variant>
 #include <vector>
 
-#include <fsdp/buffer/layout.hpp>
-#include <fsdp/buffer/owned.hpp>
-#include <fsdp/buffer/rows.hpp>
+#include <tessera/fsdp/buffer/layout.hpp>
+#include <tessera/fsdp/buffer/owned.hpp>
+#include <tessera/fsdp/buffer/rows.hpp>
 
 namespace fsdp::buffer {
 

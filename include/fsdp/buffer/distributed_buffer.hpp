@@ -18,11 +18,11 @@
 #include <utility>
 #include <vector>
 
-#include <comm/collectives.hpp>
-#include <fsdp/buffer/layout.hpp>
-#include <fsdp/buffer/placement.hpp>
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/tensor.hpp>
+#include <tessera/comm/collectives.hpp>
+#include <tessera/fsdp/buffer/layout.hpp>
+#include <tessera/fsdp/buffer/placement.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
 
 namespace fsdp::buffer {
 
@@ -39,7 +39,7 @@ struct Coordinates {
 template <class T, class Device, Placement... P>
 class DistributedBuffer {
  public:
-  using At = Placements<P...>;
+  using At = Placements<P...>;  ///< its placements
   static_assert(At::axes > 0);  // asks Placements whether these fit together
 
   DistributedBuffer() = default;
@@ -89,6 +89,7 @@ class DistributedBuffer {
   T* data_ = nullptr;
 };
 
+/// What changes the placements of From into those of To.
 template <class From, class To>
 inline constexpr Change change = change_of<typename From::At, typename To::At>();
 
@@ -137,7 +138,7 @@ std::vector<comm::Segment<T>> segments_in_place(const Layout& layout, Coordinate
   }
 }
 
-/// Instantiated in src/buffer/segments.cpp for the types that stacks move.
+/// Instantiated in src/fsdp/buffer/segments.cpp for the types that stacks move.
 #define FSDP_SEGMENTS(how, T)                                                                    \
   how std::vector<comm::Segment<T>> segments_of<false, T>(const Layout&, Coordinates, T*, T*);   \
   how std::vector<comm::Segment<T>> segments_of<true, T>(const Layout&, Coordinates, T*, T*);    \

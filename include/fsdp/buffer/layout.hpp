@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include <fsdp/core/tensor.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
 
 namespace fsdp::buffer {
 
@@ -35,18 +35,18 @@ struct Run {
 
 /// Elements [begin, begin + count) of tensor `tensor`, held at offset `local` of a rank's buffer.
 struct Piece {
-  std::int64_t tensor = 0;
-  std::int64_t begin = 0;
-  std::int64_t count = 0;
-  std::int64_t local = 0;
+  std::int64_t tensor = 0;  ///< its index in the group
+  std::int64_t begin = 0;   ///< its first element in the tensor
+  std::int64_t count = 0;   ///< elements
+  std::int64_t local = 0;   ///< where it starts in the rank's buffer
   friend constexpr bool operator==(const Piece&, const Piece&) = default;
 };
 
 /// The layout of a group: where each tensor starts, and which elements each rank holds.
 struct Layout {
-  std::vector<Shape> shapes;
-  std::vector<std::int64_t> offsets;  ///< where each tensor starts in the full buffer
-  std::vector<Run> runs;
+  std::vector<Shape> shapes;              ///< of the tensors, in the group's order
+  std::vector<std::int64_t> offsets;      ///< where each tensor starts in the full buffer
+  std::vector<Run> runs;                  ///< how the full buffer is divided over the ranks
   std::int64_t full_size = 0;             ///< elements, padding included
   std::vector<std::int64_t> local_sizes;  ///< elements of each rank's buffer, padding included; may differ, may be 0
   /// The cut of each rank's buffer over a mesh's outer axis, into equal parts. One Run per shard, or a single one if
@@ -75,7 +75,7 @@ struct Layout {
 
 /// A tensor's properties that layout policies use.
 struct TensorSpec {
-  Shape shape;
+  Shape shape;            ///< of the whole tensor
   std::int64_t work = 0;  ///< cost of an optimizer step of the whole tensor, in any unit; 0 if frozen
   /// Whether modules use it together with the previous tensor. Layouts that reorder keep the two adjacent, since one
   /// matmul over both and two separate ones do not give the same bits.
@@ -84,7 +84,7 @@ struct TensorSpec {
 
 /// A group of tensors that are gathered and reduced together.
 struct TensorGroup {
-  std::vector<TensorSpec> tensors;
+  std::vector<TensorSpec> tensors;  ///< in the order of Layout::shapes
 };
 
 /// A layout policy: a value whose `build(groups, parts)` returns the layout of each group over `parts` ranks. It gets

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include <fsdp/buffer/layout.hpp>
+#include <tessera/fsdp/buffer/layout.hpp>
 
 namespace fsdp::buffer {
 

@@ -23,13 +23,14 @@ concept Placement = std::is_same_v<P, Shard> || std::is_same_v<P, Replicate> || 
 /// The outer axis may be Shard only if the inner one is, so that a local buffer is one contiguous range.
 template <Placement... P>
 struct Placements {
-  static constexpr std::size_t axes = sizeof...(P);
+  static constexpr std::size_t axes = sizeof...(P);  ///< of the mesh: 1 or 2
   static_assert(axes == 1 || axes == 2, "fsdp: a buffer has a placement for each of a mesh's axes, one or two");
-  static constexpr std::array<bool, axes> sharded{std::is_same_v<P, Shard>...};
-  static constexpr std::array<bool, axes> partial{std::is_same_v<P, Partial>...};
+  static constexpr std::array<bool, axes> sharded{std::is_same_v<P, Shard>...};    ///< by axis
+  static constexpr std::array<bool, axes> partial{std::is_same_v<P, Partial>...};  ///< by axis
   static_assert(axes == 1 || !sharded.front() || sharded.back(),
                 "fsdp: a buffer sharded over the outer axis alone is no contiguous range; shard the inner axis first");
   static constexpr bool shards_tensors = sharded.back();  ///< tensors are cut over the inner axis
+  /// Each shard is cut once more over the outer axis.
   static constexpr bool shards_shards = axes == 2 && sharded.front() && sharded.back();
 };
 
@@ -38,8 +39,8 @@ enum class Move : std::uint8_t { impossible, all_gather, reduce_scatter, all_red
 
 /// An operation over one axis.
 struct Change {
-  Move move = Move::impossible;
-  std::size_t axis = 0;
+  Move move = Move::impossible;  ///< what is done
+  std::size_t axis = 0;          ///< over which axis
 };
 
 /// Returns the operation that changes From into To; impossible unless exactly one axis differs.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Folders of adapters in PEFT's format: adapter_config.json (models/lora_config.hpp) and adapter_model.safetensors.
+/// Folders of adapters in PEFT's format: adapter_config.json (tessera/fsdp/models/lora_config.hpp) and
+/// adapter_model.safetensors.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include <fsdp/checkpoint/named_shape.hpp>
-#include <fsdp/checkpoint/weight_files.hpp>
-#include <fsdp/models/lora_config.hpp>
+#include <tessera/fsdp/checkpoint/named_shape.hpp>
+#include <tessera/fsdp/checkpoint/weight_files.hpp>
+#include <tessera/fsdp/models/lora_config.hpp>
 
 namespace fsdp::checkpoint {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include <fsdp/checkpoint/model_files.hpp>
+#include <tessera/fsdp/checkpoint/model_files.hpp>
 
 namespace fsdp::checkpoint {
 

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <functional>
 
-#include <fsdp/checkpoint/model_files.hpp>
-#include <fsdp/core/dtype.hpp>
+#include <tessera/fsdp/checkpoint/model_files.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
 
 namespace fsdp::checkpoint {
 

@@ -20,10 +20,10 @@
 #include <utility>
 #include <vector>
 
-#include <fsdp/checkpoint/model_files.hpp>
-#include <fsdp/checkpoint/safetensors.hpp>
-#include <fsdp/checkpoint/side_files.hpp>
-#include <fsdp/precision/loss_scale.hpp>
+#include <tessera/fsdp/checkpoint/model_files.hpp>
+#include <tessera/fsdp/checkpoint/safetensors.hpp>
+#include <tessera/fsdp/checkpoint/side_files.hpp>
+#include <tessera/fsdp/precision/loss_scale.hpp>
 
 namespace fsdp::checkpoint {
 

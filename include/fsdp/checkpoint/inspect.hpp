@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include <fsdp/checkpoint/weight_files.hpp>
+#include <tessera/fsdp/checkpoint/weight_files.hpp>
 
 namespace fsdp::checkpoint {
 

@@ -2,7 +2,7 @@
 /// @file
 /// A model's folder: config.json and weights, written by Tessera or any other program.
 ///
-/// Not here: the optimizer and the trainer's position (checkpoint/folder.hpp).
+/// Not here: the optimizer and the trainer's position (tessera/fsdp/checkpoint/folder.hpp).
 #pragma once
 
 #include <concepts>
@@ -14,13 +14,13 @@
 #include <utility>
 #include <vector>
 
-#include <fsdp/checkpoint/adapters.hpp>
-#include <fsdp/checkpoint/weight_files.hpp>
-#include <fsdp/core/has_member.hpp>
-#include <fsdp/models/config_values.hpp>
-#include <fsdp/models/ignored_tensors.hpp>
-#include <fsdp/models/lora_config.hpp>
-#include <fsdp/module/units.hpp>
+#include <tessera/fsdp/checkpoint/adapters.hpp>
+#include <tessera/fsdp/checkpoint/weight_files.hpp>
+#include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/models/config_values.hpp>
+#include <tessera/fsdp/models/ignored_tensors.hpp>
+#include <tessera/fsdp/models/lora_config.hpp>
+#include <tessera/fsdp/module/units.hpp>
 
 namespace fsdp::checkpoint {
 

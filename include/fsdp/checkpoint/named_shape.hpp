@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/checked.hpp>
 
 namespace fsdp::checkpoint {
 
@@ -17,7 +17,7 @@ struct NamedShape {
   std::string name = {};                 ///< Hugging Face's, such as "model.norm.weight"
   std::vector<std::int64_t> shape = {};  ///< [out, in] for a linear layer's weight
 
-  bool adapter = false;  ///< an adapter's weight, not the model's own (nn/low_rank.hpp)
+  bool adapter = false;  ///< an adapter's weight, not the model's own (tessera/fsdp/nn/low_rank.hpp)
 
   friend bool operator==(const NamedShape&, const NamedShape&) = default;
 };

@@ -3,7 +3,8 @@
 /// One safetensors file: a strict reader of ranges, and a writer for several ranks that write one file together.
 ///
 /// The reader checks the whole header against the file's size before it reads a tensor.
-/// Not here: sets of files (checkpoint/weight_files.hpp), which tensors a model needs (checkpoint/model_files.hpp).
+/// Not here: sets of files (tessera/fsdp/checkpoint/weight_files.hpp), which tensors a model needs
+/// (tessera/fsdp/checkpoint/model_files.hpp).
 #pragma once
 
 #include <cstdint>
@@ -17,9 +18,9 @@
 #include <utility>
 #include <vector>
 
-#include <fsdp/checkpoint/named_shape.hpp>
-#include <fsdp/core/dtype.hpp>
-#include <fsdp/core/file.hpp>
+#include <tessera/fsdp/checkpoint/named_shape.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
+#include <tessera/fsdp/core/file.hpp>
 
 namespace fsdp::checkpoint {
 

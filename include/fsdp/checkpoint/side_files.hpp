@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include <fsdp/checkpoint/weight_files.hpp>
+#include <tessera/fsdp/checkpoint/weight_files.hpp>
 
 namespace fsdp::checkpoint {
 

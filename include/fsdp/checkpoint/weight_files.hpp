@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include <fsdp/checkpoint/safetensors.hpp>
+#include <tessera/fsdp/checkpoint/safetensors.hpp>
 
 namespace fsdp::checkpoint {
 

@@ -9,7 +9,7 @@
 namespace fsdp {
 
 /// A bfloat16 number, for storage only: convert to float to compute. Rounds to nearest, ties to even; NaN stays NaN.
-/// The conversions are forced inline because kernels are compiled once per instruction set (see src/device/cpu).
+/// The conversions are forced inline because kernels are compiled once per instruction set (see src/fsdp/device/cpu).
 struct bf16 {
   std::uint16_t bits = 0;
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include <fsdp/core/error.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp {
 

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <type_traits>
 
-#include <fsdp/core/bf16.hpp>
-#include <fsdp/core/f16.hpp>
+#include <tessera/fsdp/core/bf16.hpp>
+#include <tessera/fsdp/core/f16.hpp>
 
 namespace fsdp {
 

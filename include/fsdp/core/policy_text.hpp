@@ -10,7 +10,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include <fsdp/core/has_member.hpp>
+#include <tessera/fsdp/core/has_member.hpp>
 
 namespace fsdp {
 namespace detail {

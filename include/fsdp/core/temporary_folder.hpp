@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-#include <fsdp/core/file.hpp>
+#include <tessera/fsdp/core/file.hpp>
 
 namespace fsdp {
 

@@ -11,8 +11,8 @@
 #include <initializer_list>
 #include <type_traits>
 
-#include <fsdp/core/dtype.hpp>
-#include <fsdp/core/error.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp {
 

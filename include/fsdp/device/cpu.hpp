@@ -15,10 +15,10 @@
 #include <string>
 #include <string_view>
 
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/memory.hpp>
-#include <fsdp/device/operations.hpp>
-#include <fsdp/device/queue.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/operations.hpp>
+#include <tessera/fsdp/device/queue.hpp>
 
 namespace fsdp::device {
 
@@ -80,7 +80,7 @@ class Cpu::Stream : public Queue, public Planner {
   Arena* arena_;
 };
 
-// ---- Operations: src/device/cpu/. T is float or bf16. ----
+// ---- Operations: src/fsdp/device/cpu/. T is float or bf16. ----
 
 /// (A, C) is (float, float), (bf16, bf16) or (bf16, float).
 template <ComputedBy<Cpu> A, ComputedBy<Cpu> C>

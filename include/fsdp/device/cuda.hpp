@@ -3,11 +3,11 @@
 /// The CUDA device: an NVIDIA GPU with device memory, whose operations are enqueued on streams.
 ///
 /// cuBLASLt computes matmuls, and cuDNN attention in builds that have it; all other kernels are ours, in
-/// src/device/cuda/. Operations return once they are enqueued; their outputs are fully written when an event recorded
-/// afterwards has happened. Two runs give the same bits: sums have a fixed order, without atomics. Tensors are in
-/// device memory or pinned host memory; `documents` are host lists. Tokens and targets must be in the vocabulary. That
-/// is checked when batches enter (Model::validate), since a kernel cannot throw; a kernel writes NaN for invalid ones.
-/// This header includes no CUDA header: code that uses this device compiles without the toolkit, and links
+/// src/fsdp/device/cuda/. Operations return once they are enqueued; their outputs are fully written when an event
+/// recorded afterwards has happened. Two runs give the same bits: sums have a fixed order, without atomics. Tensors are
+/// in device memory or pinned host memory; `documents` are host lists. Tokens and targets must be in the vocabulary.
+/// That is checked when batches enter (Model::validate), since a kernel cannot throw; a kernel writes NaN for invalid
+/// ones. This header includes no CUDA header: code that uses this device compiles without the toolkit, and links
 /// tessera::cuda.
 #pragma once
 
@@ -19,12 +19,12 @@
 #include <string>
 #include <string_view>
 
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/device.hpp>
-#include <fsdp/device/memory.hpp>
-#include <fsdp/device/offload.hpp>
-#include <fsdp/device/operations.hpp>
-#include <fsdp/device/queue.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/device.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/offload.hpp>
+#include <tessera/fsdp/device/operations.hpp>
+#include <tessera/fsdp/device/queue.hpp>
 
 namespace fsdp::device {
 
@@ -87,11 +87,11 @@ struct Cuda {
   /// released memory with NaN.
   static Graph capture(Queue& queue, const std::function<void()>& work);
 
-  // Operations that communicators enqueue (device/device.hpp).
+  // Operations that communicators enqueue (tessera/fsdp/device/device.hpp).
   /// Copies between any of device memory, pinned and pageable host memory. The host waits if one is pageable.
   static void move(Queue&, const std::byte* from, std::byte* to, std::int64_t bytes);
   static void round(Queue&, const float* from, DType wire, std::int64_t count, std::byte* to);
-  /// Sums at most 256 parts; see device/device.hpp.
+  /// Sums at most 256 parts; see tessera/fsdp/device/device.hpp.
   static void sum_in_order(Queue&, std::span<const std::byte* const> parts, DType stored, DType wire,
                            std::int64_t count, Write write, float* sum);
 };
@@ -150,7 +150,7 @@ class Cuda::Planner {
 };
 
 /// A rank's compute stream. All scratch, including cuBLASLt's workspace, comes from `arena`, and dry runs know its size
-/// (src/device/cuda/scratch.hpp).
+/// (src/fsdp/device/cuda/scratch.hpp).
 class Cuda::Stream : public Queue, public Planner {
  public:
   /// Ignores `threads`. With `plain`, or TESSERA_CUDA_PLAIN=1 in the environment, every kernel is the simplest one (one
@@ -177,8 +177,8 @@ class Cuda::Stream : public Queue, public Planner {
 template <>
 inline constexpr bool computes_in<Cuda, f16> = true;
 
-// ---- Operations: src/device/cuda/, with the same meaning as on the CPU. T is float, bf16 or f16. ----
-// Scratch sizes are in src/device/cuda_scratch.cpp, which needs no CUDA, so that dry runs work on any machine.
+// ---- Operations: src/fsdp/device/cuda/, with the same meaning as on the CPU. T is float, bf16 or f16. ----
+// Scratch sizes are in src/fsdp/device/cuda_scratch.cpp, which needs no CUDA, so that dry runs work on any machine.
 
 /// (A, C) is (T, T) or (T, float).
 template <ComputedBy<Cuda> A, ComputedBy<Cuda> C>

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The concept of a device: memory and a stream. device/operation.hpp says how a device implements operations.
+/// The concept of a device: memory and a stream. tessera/fsdp/device/operation.hpp says how a device implements
+/// operations.
 ///
 /// A device is a struct of static members. It has
 /// - `name`, `counts_only` (whether its tensors have no storage), and memory: `allocate(bytes)`, `deallocate`,
 /// `poison`, `unpoison`, `unbacked(offset)`, for `Arena` and `Block`; `move` copies bytes, also from and to the host
 /// and between ranks of one process;
-/// - `asynchronous`, `Queue` and `Event`, as device/queue.hpp says; `overlaps`: whether collectives overlap with
-/// computation and so need a second gradient slot; `host_memory`: whether the host can access tensors in place (if not,
-/// see device/on_host.hpp);
+/// - `asynchronous`, `Queue` and `Event`, as tessera/fsdp/device/queue.hpp says; `overlaps`: whether collectives
+/// overlap with computation and so need a second gradient slot; `host_memory`: whether the host can access tensors in
+/// place (if not, see tessera/fsdp/device/on_host.hpp);
 /// - `Stream`, the queue that computes, with `arena()`, `threads()`, `counters`;
 /// - if asynchronous, what communicators enqueue: `round` rounds floats to a wire type; `sum_in_order` computes
 /// sum = (or +=) parts[0] + parts[1] + ... in float, in that order, where parts have one stored type and are rounded to
 /// the wire type (`sum` may alias one of the parts);
 /// - optionally graph capture: `Graph` and `capture` (see Captures).
 /// The device's operations are overloads of run(stream, operation) beside its stream. If dry runs are to know its
-/// scratch, its stream has a base `Planner` (device/meta.hpp). To add a device, add a header here with these
-/// declarations, its kernels in src/device/NAME/, and `static_assert(check_device<Name>())` in tests/device/.
+/// scratch, its stream has a base `Planner` (tessera/fsdp/device/meta.hpp). To add a device, add a header here with
+/// these declarations, its kernels in src/fsdp/device/NAME/, and `static_assert(check_device<Name>())` in
+/// tests/device/.
 #pragma once
 
 #include <concepts>
@@ -26,10 +28,10 @@
 #include <string_view>
 #include <type_traits>
 
-#include <fsdp/core/has_member.hpp>
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/memory.hpp>
-#include <fsdp/device/operations.hpp>
+#include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/operation.hpp>
 
 namespace fsdp::device {
 namespace detail {
@@ -113,19 +115,20 @@ consteval bool check_device() {
       "fsdp: a device lacks its name or kind; give it static constexpr std::string_view name and bool counts_only");
   static_assert(Memory<D>,
                 "fsdp: a device lacks memory; it needs static allocate(bytes), deallocate(data, bytes), "
-                "poison, unpoison, unbacked(offset) and move, as device/cpu.hpp has them");
+                "poison, unpoison, unbacked(offset) and move, as tessera/fsdp/device/cpu.hpp has them");
   static_assert(HasArena<D>, "fsdp: a device lacks its arena; write using Arena = device::Arena<ThisDevice>");
   static_assert(HasQueue<D>,
                 "fsdp: a device says whether its operations are queued, and how they are ordered; give it static "
                 "constexpr bool asynchronous, overlaps and host_memory, a copyable Event, and a Queue(name) with "
-                "record(), wait(event) and synchronize(), as device/queue.hpp has them");
+                "record(), wait(event) and synchronize(), as tessera/fsdp/device/queue.hpp has them");
   static_assert(HasStream<D>, "fsdp: a device lacks a movable Stream, a Queue with arena(), threads() and counters");
   static_assert(MovesForPeers<D>,
                 "fsdp: an asynchronous device lacks what communicators queue on it: "
                 "round(queue, from, wire, count, to) and sum_in_order(queue, parts, stored, wire, count, write, sum)");
-  static_assert((!has_Graph<D>() && !has_capture<D>()) || Captures<D>,
-                "fsdp: a device has a Graph or a capture, and not both as capturing needs them: a movable Graph with "
-                "launch(queue) const, and static Graph capture(queue, work); see Captures in device/device.hpp");
+  static_assert(
+      (!has_Graph<D>() && !has_capture<D>()) || Captures<D>,
+      "fsdp: a device has a Graph or a capture, and not both as capturing needs them: a movable Graph with "
+      "launch(queue) const, and static Graph capture(queue, work); see Captures in tessera/fsdp/device/device.hpp");
   static_assert(
       !has_flops_per_byte<D>() || requires { typename std::integral_constant<std::int64_t, D::flops_per_byte>; },
       "fsdp: a device has a flops_per_byte that is no static constexpr std::int64_t");

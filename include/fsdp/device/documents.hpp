@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <span>
 
-#include <fsdp/core/error.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::device {
 

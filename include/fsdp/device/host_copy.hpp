@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <memory>
 
-#include <fsdp/core/checked.hpp>
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/memory.hpp>
-#include <fsdp/device/offload.hpp>
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/offload.hpp>
 
 namespace fsdp::device {
 

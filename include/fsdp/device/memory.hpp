@@ -14,9 +14,9 @@
 #include <string_view>
 #include <utility>
 
-#include <fsdp/core/checked.hpp>
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/tensor.hpp>
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
 
 namespace fsdp::device {
 

@@ -13,15 +13,15 @@
 #include <cstdint>
 #include <string_view>
 
-#include <fsdp/core/checked.hpp>
-#include <fsdp/device/cpu.hpp>
-#include <fsdp/device/cuda.hpp>
-#include <fsdp/device/memory.hpp>
-#include <fsdp/device/operations.hpp>
-#include <fsdp/device/queue.hpp>
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/operation.hpp>
+#include <tessera/fsdp/device/queue.hpp>
 
 namespace fsdp::device {
 
+struct Cpu;
+struct Cuda;
 template <class Target>
 class MetaStream;
 
@@ -75,8 +75,6 @@ template <class Target, class Op>
 void run(MetaStream<Target>&, const Op&, Scratch = {}) {}
 
 using Meta = MetaOf<Cpu>;
-
-FSDP_ENQUEUE(extern template, Meta::Stream)
 
 namespace detail {
 template <class Device>

@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/memory.hpp>
-#include <fsdp/device/operations/elements.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/operations/elements.hpp>
 
 namespace fsdp::device {
 

@@ -7,8 +7,8 @@
 #include <type_traits>
 #include <vector>
 
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/memory.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/memory.hpp>
 
 namespace fsdp::device {
 

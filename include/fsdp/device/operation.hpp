@@ -17,9 +17,9 @@
 ///     std::int64_t scratch(const Cpu::Planner&, const RmsNormBackward<T>&);  // bytes
 ///     void run(Cpu::Stream&, const RmsNormBackward<T>&, Scratch);
 ///
-/// `Planner` is a base of the device's stream and of the counting stream that stands for it (device/meta.hpp). Both
-/// call the same `scratch`, so a dry run charges exactly what the kernel takes. To add an operation, write the struct
-/// and these functions for each device; they may be outside this library.
+/// `Planner` is a base of the device's stream and of the counting stream that stands for it
+/// (tessera/fsdp/device/meta.hpp). Both call the same `scratch`, so a dry run charges exactly what the kernel takes. To
+/// add an operation, write the struct and these functions for each device; they may be outside this library.
 #pragma once
 
 #include <array>
@@ -35,11 +35,11 @@
 #include <utility>
 #include <vector>
 
-#include <fsdp/core/dtype.hpp>
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/has_member.hpp>
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/memory.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/memory.hpp>
 
 namespace fsdp::device {
 
@@ -248,7 +248,7 @@ void Enqueue::operator()(Stream& stream, const Op& op) const {
   static_assert(RunsInScratch<Stream, Op> || RunsWithout<Stream, Op>,
                 "fsdp: a device lacks an operation; the compiler names both (Stream, Op) beside this line. Write "
                 "run(stream, op) for it in the namespace of either, or run(stream, op, scratch) where "
-                "scratch(stream, op) is written; see device/operation.hpp");
+                "scratch(stream, op) is written; see tessera/fsdp/device/operation.hpp");
   if constexpr (requires { op.check(); }) check(op);
   stream.counters.add(op.cost());
   if constexpr (RunsInScratch<Stream, Op>) {

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include <fsdp/core/named_values.hpp>
+#include <tessera/fsdp/core/named_values.hpp>
 
 namespace fsdp {
 

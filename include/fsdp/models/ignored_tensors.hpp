@@ -11,7 +11,7 @@
 #include <optional>
 #include <string>
 
-#include <fsdp/core/has_member.hpp>
+#include <tessera/fsdp/core/has_member.hpp>
 
 namespace fsdp {
 

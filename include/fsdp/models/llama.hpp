@@ -9,19 +9,19 @@
 #include <string>
 #include <utility>
 
-#include <fsdp/models/llama_config.hpp>
-#include <fsdp/module/stack.hpp>
-#include <fsdp/module/units.hpp>
-#include <fsdp/nn/embedding.hpp>
-#include <fsdp/nn/instances.hpp>
-#include <fsdp/nn/loss_head.hpp>
-#include <fsdp/nn/recomputed.hpp>
-#include <fsdp/nn/token_batch.hpp>
-#include <fsdp/nn/transformer_block.hpp>
+#include <tessera/fsdp/models/llama_config.hpp>
+#include <tessera/fsdp/module/stack.hpp>
+#include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/nn/embedding.hpp>
+#include <tessera/fsdp/nn/instances.hpp>
+#include <tessera/fsdp/nn/loss_head.hpp>
+#include <tessera/fsdp/nn/recomputed.hpp>
+#include <tessera/fsdp/nn/token_batch.hpp>
+#include <tessera/fsdp/nn/transformer_block.hpp>
 
 namespace fsdp {
 
-/// A Llama: a Model (models/model.hpp) that can generate.
+/// A Llama: a Model (tessera/fsdp/models/model.hpp) that can generate.
 template <class StackT>
 class Llama {
  public:

@@ -3,8 +3,8 @@
 /// The config of a Llama, or of a model that differs from it only in config values. It comes from presets or from
 /// Hugging Face's config.json.
 ///
-/// Not here: the computation (models/llama.hpp). To add a preset, add a row to the table in
-/// src/models/llama_config.cpp.
+/// Not here: the computation (tessera/fsdp/models/llama.hpp). To add a preset, add a row to the table in
+/// src/fsdp/models/llama_config.cpp.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 #include <string_view>
 #include <vector>
 
-#include <fsdp/device/operations/rope.hpp>
-#include <fsdp/models/config_values.hpp>
-#include <fsdp/models/lora_config.hpp>
+#include <tessera/fsdp/device/operations/rope.hpp>
+#include <tessera/fsdp/models/config_values.hpp>
+#include <tessera/fsdp/models/lora_config.hpp>
 
 namespace fsdp {
 
@@ -32,8 +32,8 @@ struct RopeConfig {
   device::RotaryScaling scaling(double theta, std::int64_t head_dim) const;
 };
 
-/// The config of a Llama (a ModelConfig, see models/model.hpp). Families differ only in values: mistral has
-/// sliding-window attention, qwen2 has biases of q, k and v, qwen3 normalises the heads of q and k.
+/// The config of a Llama (a ModelConfig, see tessera/fsdp/models/model.hpp). Families differ only in values: mistral
+/// has sliding-window attention, qwen2 has biases of q, k and v, qwen3 normalises the heads of q and k.
 struct LlamaConfig {
   std::string family = "llama";  ///< model_type: llama, mistral, qwen2 or qwen3
   std::int64_t vocab_size = 256;
@@ -106,7 +106,7 @@ struct LlamaConfig {
     LoraConfig::visit(self.lora, visitor);
   }
 
-  // Optional members, which the command line uses (train/model_choice.hpp).
+  // Optional members, which the command line uses (tessera/trainer/flags/model_choice.hpp).
   static constexpr std::string_view default_preset = "small";
   /// See llama_preset_names and llama_preset.
   /// @{
@@ -130,7 +130,7 @@ struct LlamaConfig {
   static bool may_change(std::string_view name) { return name == "max_position_embeddings" || name == "lora_dropout"; }
   /// Whether this is a value of adapters, which may be added to a model that has none.
   static bool may_be_added(std::string_view name) { return LoraConfig::may_be_added(name); }
-  /// The adapters' part of the config (train/model_choice.hpp).
+  /// The adapters' part of the config (tessera/trainer/flags/model_choice.hpp).
   LoraConfig& adapters() { return lora; }
   /// The same, read-only.
   const LoraConfig& adapters() const { return lora; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// LoRA's settings: which of a model's projections have low-rank paths (nn/low_rank.hpp). They are read and written as
-/// values of a config and as PEFT's adapter_config.json.
+/// LoRA's settings: which of a model's projections have low-rank paths (tessera/fsdp/nn/low_rank.hpp). They are read
+/// and written as values of a config and as PEFT's adapter_config.json.
 #pragma once
 
 #include <array>
@@ -14,10 +14,10 @@
 #include <string_view>
 #include <vector>
 
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/has_member.hpp>
-#include <fsdp/core/hash.hpp>
-#include <fsdp/nn/low_rank.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/core/hash.hpp>
+#include <tessera/fsdp/nn/low_rank.hpp>
 
 namespace fsdp {
 

@@ -6,8 +6,8 @@
 /// A model is a class template over a stack, constructed from a Config and Units. It has the types `Stack`, `Local`,
 /// `Config`, `Batch`, `Entry`, `Block`, `Head`, and `On<Other>`, which is the same model on another stack. Its units
 /// are values: `entry()`, `block(i)` for i below `blocks()`, `head()`. Blocks may differ in values, and in kind if
-/// Block is an nn::OneOf. Names and shapes of parameters come from the units alone (module/units.hpp); `prefix(i)`
-/// precedes the names of block i.
+/// Block is an nn::OneOf. Names and shapes of parameters come from the units alone (tessera/fsdp/module/units.hpp);
+/// `prefix(i)` precedes the names of block i.
 ///
 /// A model whose head has `logits` can generate. A model may have `ignored(name)`, for stored tensors that it does not
 /// use: it returns nullopt for all others, else the reason; an empty reason gives no warning. It may have
@@ -20,13 +20,13 @@
 #include <string>
 #include <type_traits>
 
-#include <fsdp/models/config_values.hpp>
-#include <fsdp/models/ignored_tensors.hpp>
-#include <fsdp/module/units.hpp>
-#include <fsdp/nn/batch.hpp>
-#include <fsdp/nn/module.hpp>
-#include <fsdp/nn/one_of.hpp>
-#include <fsdp/nn/optional_parts.hpp>
+#include <tessera/fsdp/models/config_values.hpp>
+#include <tessera/fsdp/models/ignored_tensors.hpp>
+#include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/nn/batch.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/nn/one_of.hpp>
+#include <tessera/fsdp/nn/optional_parts.hpp>
 
 namespace fsdp {
 
@@ -43,7 +43,7 @@ struct AnyVisitor {
 /// A model's config. `Config::read(folder)` reads it from config.json; `write()` returns that file's text; `validate()`
 /// throws InputError with one sentence. `static visit(self, visitor)` calls visitor(name, value, help) for each value
 /// of `self`, a const or mutable config; a value is std::int64_t, double, bool or std::string. Optional members for the
-/// command line: see train/model_choice.hpp.
+/// command line: see tessera/trainer/flags/model_choice.hpp.
 template <class C>
 concept ModelConfig = std::copyable<C> && requires(C changed, const C config, const std::filesystem::path& folder) {
   { C::read(folder) } -> std::same_as<C>;
@@ -101,7 +101,7 @@ consteval bool check_model() {
   static_assert(
       ModelTypes<M>,
       "fsdp: a model lacks one of the types Stack, Local (its Stack's), Config, Batch, Entry, Block, Head, so "
-      "nobody knows what it is made of; see models/model.hpp");
+      "nobody knows what it is made of; see tessera/fsdp/models/model.hpp");
   if constexpr (ModelTypes<M>) {
     using Config = typename M::Config;
     using Local = typename M::Local;
@@ -110,7 +110,7 @@ consteval bool check_model() {
         requires(const Config config) { Config::visit(config, detail::AnyVisitor{}); },
         "fsdp: a model's Config lacks static visit(self, visitor), which calls visitor(name, value, help) for each "
         "value of self, so "
-        "that flags and metrics know none of them; see models/model.hpp");
+        "that flags and metrics know none of them; see tessera/fsdp/models/model.hpp");
     static_assert(
         requires(const Config config) { config.validate(); },
         "fsdp: a model's Config lacks void validate() const, so that sizes which cannot work would be found "
@@ -120,21 +120,21 @@ consteval bool check_model() {
                   "std::string write() const, and visited const or not; give it all of them");
     static_assert(ModelUnits<M>,
                   "fsdp: a model lacks one of entry(), int blocks(), block(int), head(), std::string prefix(int), "
-                  "std::int64_t hidden(), so that its units cannot be listed; see models/model.hpp");
+                  "std::int64_t hidden(), so that its units cannot be listed; see tessera/fsdp/models/model.hpp");
     static_assert(nn::Batch<Batch, Local>,
                   "fsdp: a model's Batch lacks sequences, counts(), pattern() or upload(context), so that it cannot be "
-                  "fed; see nn/batch.hpp");
+                  "fed; see tessera/fsdp/nn/batch.hpp");
     if constexpr (nn::Batch<Batch, Local> && ModelUnits<M>) {
       static_assert(nn::EntryModule<typename M::Entry, Local, nn::InputOf<Batch, Local>>,
                     "fsdp: a model's Entry does not take the input of the model's Batch: it has parameters, share, "
-                    "forward and backward; see EntryModule in nn/module.hpp");
+                    "forward and backward; see EntryModule in tessera/fsdp/nn/module.hpp");
       static_assert(nn::check_batch_parts<Batch>());
       static_assert(nn::all_kinds_are_blocks<typename M::Block, Local>,
                     "fsdp: a model's Block, or a kind of its OneOf, lacks forward or backward with (context, shared, "
-                    "weights, ...); see BlockModule in nn/module.hpp");
+                    "weights, ...); see BlockModule in tessera/fsdp/nn/module.hpp");
       static_assert(nn::LossModule<typename M::Head, Local, nn::TargetsOf<Batch, Local>>,
                     "fsdp: a model's Head does not take the targets of the model's Batch: it has parameters, loss and "
-                    "loss_only; see LossModule in nn/module.hpp");
+                    "loss_only; see LossModule in tessera/fsdp/nn/module.hpp");
       if constexpr (nn::all_kinds_are_blocks<typename M::Block, Local>)
         static_assert(nn::parts_of_all_kinds<typename M::Block, Local>);
       static_assert(nn::check_head_parts<typename M::Head, Local>());

@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/memory.hpp>
-#include <fsdp/device/on_host.hpp>
-#include <fsdp/device/operations/elements.hpp>
-#include <fsdp/module/host_weights.hpp>
-#include <fsdp/module/sharded_module.hpp>
-#include <fsdp/module/units.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/on_host.hpp>
+#include <tessera/fsdp/device/operations/elements.hpp>
+#include <tessera/fsdp/module/host_weights.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/module/units.hpp>
 
 namespace fsdp {
 

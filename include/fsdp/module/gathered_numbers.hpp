@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <vector>
 
-#include <comm/collectives.hpp>
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/memory.hpp>
+#include <tessera/comm/collectives.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/memory.hpp>
 
 namespace fsdp {
 

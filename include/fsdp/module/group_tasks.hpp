@@ -10,9 +10,9 @@
 #include <cstddef>
 #include <vector>
 
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/nn/module.hpp>
-#include <fsdp/sharding/schedule.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/sharding/schedule.hpp>
 
 namespace fsdp {
 

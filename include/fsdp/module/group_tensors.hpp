@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include <fsdp/buffer/layout.hpp>
-#include <fsdp/module/run_shape.hpp>
-#include <fsdp/module/units.hpp>
-#include <fsdp/sharding/problem.hpp>
+#include <tessera/fsdp/buffer/layout.hpp>
+#include <tessera/fsdp/module/run_shape.hpp>
+#include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
 
 namespace fsdp {
 

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <vector>
 
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/on_host.hpp>
-#include <fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/on_host.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
 
 namespace fsdp {
 

@@ -7,12 +7,12 @@
 #include <cstddef>
 #include <vector>
 
-#include <fsdp/core/function_ref.hpp>
-#include <fsdp/module/run_shape.hpp>
-#include <fsdp/module/units.hpp>
-#include <fsdp/sharding/place.hpp>
-#include <fsdp/sharding/problem.hpp>
-#include <fsdp/sharding/schedule.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
+#include <tessera/fsdp/module/run_shape.hpp>
+#include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/sharding/place.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
+#include <tessera/fsdp/sharding/schedule.hpp>
 
 namespace fsdp {
 

@@ -13,15 +13,15 @@
 #include <utility>
 #include <vector>
 
-#include <comm/collectives.hpp>
-#include <fsdp/buffer/distributed_buffer.hpp>
-#include <fsdp/device/operations/elements.hpp>
-#include <fsdp/module/group_tensors.hpp>
-#include <fsdp/module/slot.hpp>
-#include <fsdp/module/stack_mesh.hpp>
-#include <fsdp/module/units.hpp>
-#include <fsdp/nn/module.hpp>
-#include <fsdp/sharding/problem.hpp>
+#include <tessera/comm/collectives.hpp>
+#include <tessera/fsdp/buffer/distributed_buffer.hpp>
+#include <tessera/fsdp/device/operations/elements.hpp>
+#include <tessera/fsdp/module/group_tensors.hpp>
+#include <tessera/fsdp/module/slot.hpp>
+#include <tessera/fsdp/module/stack_mesh.hpp>
+#include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
 
 namespace fsdp {
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include <fsdp/module/units.hpp>
+#include <tessera/fsdp/module/units.hpp>
 
 namespace fsdp {
 

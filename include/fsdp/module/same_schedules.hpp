@@ -6,8 +6,8 @@
 
 #include <span>
 
-#include <comm/ranks.hpp>
-#include <fsdp/sharding/schedule.hpp>
+#include <tessera/comm/ranks.hpp>
+#include <tessera/fsdp/sharding/schedule.hpp>
 
 namespace fsdp {
 

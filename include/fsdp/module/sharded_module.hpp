@@ -2,7 +2,7 @@
 /// @file
 /// A model whose weights, gradients and optimizer state are sharded over ranks: its memory, groups and schedules.
 ///
-/// A model is an entry module that reads batches, a list of blocks, and a loss module (models/model.hpp).
+/// A model is an entry module that reads batches, a list of blocks, and a loss module (tessera/fsdp/models/model.hpp).
 /// Memory is planned from the schedule and allocated in the constructor; a step allocates no tensor memory.
 #pragma once
 
@@ -15,23 +15,23 @@
 #include <utility>
 #include <vector>
 
-#include <comm/collectives.hpp>
-#include <comm/mesh.hpp>
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/memory.hpp>
-#include <fsdp/device/offload.hpp>
-#include <fsdp/device/operations/elements.hpp>
-#include <fsdp/module/group_tensors.hpp>
-#include <fsdp/module/module_plan.hpp>
-#include <fsdp/module/parameter_group.hpp>
-#include <fsdp/module/run_shape.hpp>
-#include <fsdp/module/same_schedules.hpp>
-#include <fsdp/module/slot.hpp>
-#include <fsdp/module/stack_mesh.hpp>
-#include <fsdp/module/units.hpp>
-#include <fsdp/nn/module.hpp>
-#include <fsdp/sharding/schedule_of.hpp>
-#include <fsdp/sharding/strategies.hpp>
+#include <tessera/comm/collectives.hpp>
+#include <tessera/comm/mesh.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/offload.hpp>
+#include <tessera/fsdp/device/operations/elements.hpp>
+#include <tessera/fsdp/module/group_tensors.hpp>
+#include <tessera/fsdp/module/module_plan.hpp>
+#include <tessera/fsdp/module/parameter_group.hpp>
+#include <tessera/fsdp/module/run_shape.hpp>
+#include <tessera/fsdp/module/same_schedules.hpp>
+#include <tessera/fsdp/module/slot.hpp>
+#include <tessera/fsdp/module/stack_mesh.hpp>
+#include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/sharding/schedule_of.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp {
 

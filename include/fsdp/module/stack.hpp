@@ -6,15 +6,15 @@
 #include <string>
 #include <type_traits>
 
-#include <comm/collectives.hpp>
-#include <fsdp/core/policy_text.hpp>
-#include <fsdp/device/device.hpp>
-#include <fsdp/device/offload.hpp>
-#include <fsdp/nn/module.hpp>
-#include <fsdp/precision/policies.hpp>
-#include <fsdp/sharding/check_strategy.hpp>
-#include <fsdp/sharding/strategies.hpp>
-#include <tiling/policies.hpp>
+#include <tessera/comm/collectives.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/device/device.hpp>
+#include <tessera/fsdp/device/offload.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/precision/policies.hpp>
+#include <tessera/fsdp/sharding/check_strategy.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/tiling/policies.hpp>
 
 namespace fsdp {
 
@@ -32,15 +32,17 @@ struct Stack {
                 "fsdp: the fourth argument of Stack<Sharding, Comm, Precision, Tiling> is no tiling");
   static_assert(device::check_device<typename CommT::Device>());
 
-  using Sharding = ShardingT;
-  using Comm = CommT;
-  using Device = typename CommT::Device;
-  using Precision = PrecisionT;
-  using Tiling = TilingT;
+  using Sharding = ShardingT;             ///< how weights, gradients and optimizer state are placed
+  using Comm = CommT;                     ///< what moves them between ranks
+  using Device = typename CommT::Device;  ///< where they are, and what computes
+  using Precision = PrecisionT;           ///< element types
+  using Tiling = TilingT;                 ///< how sequences are cut
+  /// Placement of what the optimizer steps, over the mesh's outer axis.
   using OptimizerPlacement = fsdp::OptimizerPlacement<Sharding>;
-  static constexpr int mesh_axes = mesh_axes_of<Sharding>;
+  static constexpr int mesh_axes = mesh_axes_of<Sharding>;  ///< axes of the mesh of ranks
   /// Where main weights and optimizer state live.
   using OptimizerSpace = std::conditional_t<offloads_optimizer_of<Sharding>, device::HostOffload<Device>, Device>;
+  /// What modules know of the stack: device and precision.
   using Local = nn::Local<Device, LocalPrecision<Precision>>;
 
   static_assert(

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include <comm/mesh.hpp>
-#include <fsdp/buffer/placement.hpp>
-#include <fsdp/core/error.hpp>
-#include <fsdp/sharding/problem.hpp>
+#include <tessera/comm/mesh.hpp>
+#include <tessera/fsdp/buffer/placement.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
 
 namespace fsdp {
 

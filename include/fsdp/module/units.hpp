@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/nn/batch.hpp>
-#include <fsdp/nn/module.hpp>
-#include <fsdp/nn/one_of.hpp>
-#include <fsdp/sharding/problem.hpp>
-#include <fsdp/sharding/rules.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/nn/batch.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/nn/one_of.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
+#include <tessera/fsdp/sharding/rules.hpp>
 
 namespace fsdp {
 
@@ -78,11 +78,11 @@ std::int64_t parameter_count(const Model& model) {
 /// Choices about a model's units that do not depend on the strategy. Patterns match whole names, with * and ? as in a
 /// shell.
 struct Units {
-  std::int64_t blocks_per_unit = 1;          ///< blocks whose weights are gathered and reduced together
-  std::int64_t merge_below = 0;              ///< a unit with fewer elements joins its neighbour
-  bool recompute = false;                    ///< blocks save only their input (nn/recomputed.hpp)
-  bool offload_inputs = false;               ///< saved block inputs live in host memory (device/offload.hpp)
-  bool keep_last_block = true;               ///< the last block's weights stay gathered through the head
+  std::int64_t blocks_per_unit = 1;  ///< blocks whose weights are gathered and reduced together
+  std::int64_t merge_below = 0;      ///< a unit with fewer elements joins its neighbour
+  bool recompute = false;            ///< blocks save only their input (tessera/fsdp/nn/recomputed.hpp)
+  bool offload_inputs = false;       ///< saved block inputs live in host memory (tessera/fsdp/device/offload.hpp)
+  bool keep_last_block = true;       ///< the last block's weights stay gathered through the head
   std::vector<std::string> replicated = {};  ///< not sharded: whole on every rank, gradients all-reduced once per step
   /// Not trained: no gradient, no optimizer state, no reduction. In a model with adapters all other parameters are
   /// frozen too.

@@ -2,7 +2,8 @@
 /// @file
 /// A model's input: a micro-batch of the model's own type in host memory, and its copy where the device reads it.
 ///
-/// Not here: where batches come from (data/source.hpp), and whether a model can use one (models/model.hpp).
+/// Not here: where batches come from (tessera/trainer/data/source.hpp), and whether a model can use one
+/// (tessera/fsdp/models/model.hpp).
 #pragma once
 
 #include <concepts>
@@ -12,11 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include <fsdp/core/has_member.hpp>
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/documents.hpp>
-#include <fsdp/device/memory.hpp>
-#include <fsdp/nn/module.hpp>
+#include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/documents.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/nn/module.hpp>
 
 namespace fsdp {
 
@@ -78,7 +79,7 @@ consteval bool check_batch_parts() {
           requires(const B batch) {
             { batch.documents } -> std::convertible_to<device::CumulativeLengths>;
           },
-      "fsdp: a batch has documents that are no device::CumulativeLengths; see device/documents.hpp");
+      "fsdp: a batch has documents that are no device::CumulativeLengths; see tessera/fsdp/device/documents.hpp");
   static_assert(
       !detail::has_noise<B>() ||
           requires(const B batch) {

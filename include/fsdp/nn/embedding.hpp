@@ -5,10 +5,10 @@
 
 #include <cstdint>
 
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/operations.hpp>
-#include <fsdp/nn/module.hpp>
-#include <fsdp/nn/rotary_table.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/operations.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/nn/rotary_table.hpp>
 
 namespace fsdp::nn {
 

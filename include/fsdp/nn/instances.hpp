@@ -2,19 +2,26 @@
 /// @file
 /// Modules that are compiled into the library: those of the program's stacks, on the CPU and on Meta.
 ///
-/// A stack with one of these Locals links them; any other stack instantiates its own. src/nn/ instantiates one Local
-/// per file. Long members that a stack calls are defined outside their class: a member defined inside is inline, and a
-/// compiler instantiates it again in every stack.
+/// A stack with one of these Locals links them; any other stack instantiates its own. src/fsdp/nn/ instantiates one
+/// Local per file. Long members that a stack calls are defined outside their class: a member defined inside is inline,
+/// and a compiler instantiates it again in every stack.
 #pragma once
 
-#include <fsdp/device/cpu.hpp>
-#include <fsdp/device/meta.hpp>
-#include <fsdp/nn/embedding.hpp>
-#include <fsdp/nn/loss_head.hpp>
-#include <fsdp/nn/recomputed.hpp>
-#include <fsdp/nn/transformer_block.hpp>
-#include <fsdp/precision/policies.hpp>
-#include <tiling/policies.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/meta.hpp>
+#include <tessera/fsdp/device/operations.hpp>
+#include <tessera/fsdp/nn/embedding.hpp>
+#include <tessera/fsdp/nn/loss_head.hpp>
+#include <tessera/fsdp/nn/recomputed.hpp>
+#include <tessera/fsdp/nn/transformer_block.hpp>
+#include <tessera/fsdp/precision/policies.hpp>
+#include <tessera/tiling/policies.hpp>
+
+namespace fsdp::device {
+
+FSDP_ENQUEUE(extern template, Meta::Stream)
+
+}  // namespace fsdp::device
 
 namespace fsdp::nn {
 

@@ -3,8 +3,8 @@
 /// LoRA (Hu et al. 2021): a linear layer y = x W^T with a low-rank path beside it, y += s dropout(x) A^T B^T.
 ///
 /// A is [r, in] and B is [out, r]. B starts at zero, so that the path adds nothing at first. W is frozen, since a model
-/// with adapter parameters trains nothing else (module/units.hpp). A LowRankPath computes the paths of N projections
-/// that read the same input: their A are one matmul and see the same dropout.
+/// with adapter parameters trains nothing else (tessera/fsdp/module/units.hpp). A LowRankPath computes the paths of N
+/// projections that read the same input: their A are one matmul and see the same dropout.
 #pragma once
 
 #include <algorithm>
@@ -13,9 +13,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/operations.hpp>
-#include <fsdp/nn/module.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/operations.hpp>
+#include <tessera/fsdp/nn/module.hpp>
 
 namespace fsdp::nn {
 

@@ -18,11 +18,11 @@
 #include <utility>
 #include <vector>
 
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/documents.hpp>
-#include <fsdp/device/memory.hpp>
-#include <fsdp/precision/policies.hpp>
-#include <tiling/chosen.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/documents.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/precision/policies.hpp>
+#include <tessera/tiling/chosen.hpp>
 
 namespace fsdp::nn {
 
@@ -70,9 +70,11 @@ struct Parameter {
   Initial initial = {};
   Role role = shape.rank == 2 ? Role::matrix : Role::vector;
   bool decays = shape.rank == 2;  ///< whether weight decay applies
-  /// Whether one matmul multiplies it together with the parameter before it, as one taller matrix (nn/projection.hpp).
+  /// Whether one matmul multiplies it together with the parameter before it, as one taller matrix
+  /// (tessera/fsdp/nn/projection.hpp).
   bool joins_previous = false;
-  /// Whether it belongs to an adapter. If a model has any such parameter, all others are frozen (nn/low_rank.hpp).
+  /// Whether it belongs to an adapter. If a model has any such parameter, all others are frozen
+  /// (tessera/fsdp/nn/low_rank.hpp).
   bool adapter = false;
 
   /// Returns the placeholder for a parameter that the module's settings switch off.
@@ -147,7 +149,7 @@ struct Context {
   void (*poll)(void*) = nullptr;
   void* poll_state = nullptr;
   const tiling::TilePlan* decided = nullptr;  ///< used instead of the tiling's plan; dry runs set it
-  std::vector<KnownPlan> plans{};             ///< cache of settled_plan (nn/settled_plan.hpp)
+  std::vector<KnownPlan> plans{};             ///< cache of settled_plan (tessera/fsdp/nn/settled_plan.hpp)
   /// Cache of LossHead, by {rows of a tile, columns of a block}: peak bytes of a tile for the loss alone, with first
   /// gradients and with added gradients.
   std::map<std::array<std::int64_t, 2>, std::array<std::int64_t, 3>> head_peaks{};

@@ -10,7 +10,7 @@
 #include <utility>
 #include <variant>
 
-#include <fsdp/nn/module.hpp>
+#include <tessera/fsdp/nn/module.hpp>
 
 namespace fsdp::nn {
 

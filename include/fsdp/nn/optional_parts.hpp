@@ -2,14 +2,14 @@
 /// @file
 /// Checks of the optional members of a model's units: one of the right name and the wrong type is an error in words.
 ///
-/// Those of a batch are in nn/batch.hpp.
+/// Those of a batch are in tessera/fsdp/nn/batch.hpp.
 #pragma once
 
 #include <concepts>
 
-#include <fsdp/core/has_member.hpp>
-#include <fsdp/nn/module.hpp>
-#include <fsdp/nn/one_of.hpp>
+#include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/nn/one_of.hpp>
 
 namespace fsdp::nn {
 
@@ -43,7 +43,7 @@ consteval bool check_block_parts() {
   static_assert(detail::CachesOrNot<M, L>,
                 "fsdp: a block has cache_columns or extend, and not both as a KV cache needs them: std::int64_t "
                 "cache_columns() const, and extend(context, shared, weights, cache, x, y) const; see CachingBlock in "
-                "nn/module.hpp");
+                "tessera/fsdp/nn/module.hpp");
   return true;
 }
 
@@ -56,7 +56,7 @@ consteval bool check_head_parts() {
       (!detail::has_logits<M>() && !detail::has_logits_columns<M>()) || GeneratingHead<M, L>,
       "fsdp: a head has logits or logits_columns, and not both as a model needs them to generate: "
       "logits(context, weights, x, out) const, and std::int64_t logits_columns() const; see GeneratingHead in "
-      "nn/module.hpp");
+      "tessera/fsdp/nn/module.hpp");
   return true;
 }
 

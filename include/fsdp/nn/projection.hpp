@@ -10,9 +10,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/operations.hpp>
-#include <fsdp/nn/module.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/operations.hpp>
+#include <tessera/fsdp/nn/module.hpp>
 
 namespace fsdp::nn {
 

@@ -11,8 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/nn/module.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/nn/module.hpp>
 
 namespace fsdp::nn {
 
@@ -43,7 +43,7 @@ struct Recomputed {
   using End = typename L::Arena::End;
   static_assert(Replayable<Block, L>,
                 "fsdp: Recomputed makes a block's activations again by its replay(context, shared, weights, saved, x), "
-                "which this block lacks; see nn/transformer_block.hpp");
+                "which this block lacks; see tessera/fsdp/nn/transformer_block.hpp");
 
   Block block;
   bool on = true;  ///< false: the block saves and computes as without this wrapper

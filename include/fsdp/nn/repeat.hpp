@@ -5,8 +5,8 @@
 
 #include <cstddef>
 
-#include <fsdp/device/operation.hpp>
-#include <fsdp/nn/module.hpp>
+#include <tessera/fsdp/device/operation.hpp>
+#include <tessera/fsdp/nn/module.hpp>
 
 namespace fsdp::nn {
 

@@ -10,12 +10,12 @@
 #include <cstdint>
 #include <span>
 
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/operations.hpp>
-#include <fsdp/nn/low_rank.hpp>
-#include <fsdp/nn/module.hpp>
-#include <fsdp/nn/projection.hpp>
-#include <fsdp/nn/rotary_table.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/operations.hpp>
+#include <tessera/fsdp/nn/low_rank.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/nn/projection.hpp>
+#include <tessera/fsdp/nn/rotary_table.hpp>
 
 namespace fsdp::nn {
 

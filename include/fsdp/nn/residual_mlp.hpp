@@ -7,11 +7,11 @@
 
 #include <cstdint>
 
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/operations.hpp>
-#include <fsdp/nn/module.hpp>
-#include <fsdp/nn/settled_plan.hpp>
-#include <fsdp/nn/swiglu_mlp.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/operations.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/nn/settled_plan.hpp>
+#include <tessera/fsdp/nn/swiglu_mlp.hpp>
 
 namespace fsdp::nn {
 

@@ -3,7 +3,7 @@
 /// The rotary positions that all blocks of a model read.
 #pragma once
 
-#include <fsdp/core/tensor.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
 
 namespace fsdp::nn {
 

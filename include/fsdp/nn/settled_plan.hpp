@@ -12,10 +12,10 @@
 #include <cstdint>
 #include <utility>
 
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/meta.hpp>
-#include <fsdp/nn/module.hpp>
-#include <tiling/policies.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/meta.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/tiling/policies.hpp>
 
 namespace fsdp::nn {
 

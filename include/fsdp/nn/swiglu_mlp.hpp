@@ -8,11 +8,11 @@
 
 #include <cstdint>
 
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/nn/module.hpp>
-#include <fsdp/nn/settled_plan.hpp>
-#include <fsdp/nn/swiglu_tile.hpp>
-#include <tiling/policies.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/nn/settled_plan.hpp>
+#include <tessera/fsdp/nn/swiglu_tile.hpp>
+#include <tessera/tiling/policies.hpp>
 
 namespace fsdp::nn {
 

@@ -10,13 +10,13 @@
 #include <array>
 #include <cstdint>
 
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/operations.hpp>
-#include <fsdp/nn/low_rank.hpp>
-#include <fsdp/nn/module.hpp>
-#include <fsdp/nn/projection.hpp>
-#include <fsdp/nn/repeat.hpp>
-#include <tiling/policies.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/operations.hpp>
+#include <tessera/fsdp/nn/low_rank.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/nn/projection.hpp>
+#include <tessera/fsdp/nn/repeat.hpp>
+#include <tessera/tiling/policies.hpp>
 
 namespace fsdp::nn {
 

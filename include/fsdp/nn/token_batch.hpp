@@ -8,16 +8,16 @@
 #include <string_view>
 #include <vector>
 
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/documents.hpp>
-#include <fsdp/nn/batch.hpp>
-#include <fsdp/nn/module.hpp>
-#include <fsdp/nn/valid_rows.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/documents.hpp>
+#include <tessera/fsdp/nn/batch.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/nn/valid_rows.hpp>
 
 namespace fsdp {
 
 /// Tokens of one micro-batch on one rank; sequences of equal length, one after the other. A negative target is ignored.
-/// Packed documents cut sequences further (device/documents.hpp).
+/// Packed documents cut sequences further (tessera/fsdp/device/documents.hpp).
 struct TokenBatch {
   static constexpr std::string_view unit = "tokens";
   static constexpr std::string_view loss_unit = "nats per token";  ///< of the mean loss over targets

@@ -8,10 +8,10 @@
 
 #include <cstdint>
 
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/nn/module.hpp>
-#include <fsdp/nn/residual_attention.hpp>
-#include <fsdp/nn/residual_mlp.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/nn/residual_attention.hpp>
+#include <tessera/fsdp/nn/residual_mlp.hpp>
 
 namespace fsdp::nn {
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include <fsdp/core/checked.hpp>
-#include <fsdp/core/tensor.hpp>
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
 
 namespace fsdp::nn {
 

@@ -7,18 +7,18 @@
 #include <span>
 #include <string_view>
 
-#include <fsdp/device/operation.hpp>
-#include <fsdp/device/operations.hpp>
-#include <fsdp/optim/optimizer.hpp>
+#include <tessera/fsdp/device/operation.hpp>
+#include <tessera/fsdp/device/operations/adamw.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
 
 namespace fsdp::optim {
 
 /// AdamW with decoupled weight decay. A step is one pass that reads and writes each element once, and writes the model
 /// weights too. Source: Loshchilov and Hutter 2019.
 struct AdamW {
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double eps = 1e-8;
+  double beta1 = 0.9;         ///< decay of the mean of gradients
+  double beta2 = 0.95;        ///< decay of the mean of squared gradients
+  double eps = 1e-8;          ///< added to the root of the mean square
   double weight_decay = 0.1;  ///< for parameters that decay
 
   static constexpr std::string_view name() { return "adamw"; }

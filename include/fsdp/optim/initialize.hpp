@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <string_view>
 
-#include <fsdp/module/host_weights.hpp>
-#include <fsdp/module/sharded_module.hpp>
-#include <fsdp/module/units.hpp>
+#include <tessera/fsdp/module/host_weights.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/module/units.hpp>
 
 namespace fsdp::optim {
 

@@ -11,12 +11,14 @@
 #include <string_view>
 #include <type_traits>
 
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/memory.hpp>
-#include <fsdp/device/operation.hpp>
-#include <fsdp/device/operations.hpp>
-#include <fsdp/optim/adamw.hpp>
-#include <fsdp/optim/optimizer.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/operation.hpp>
+#include <tessera/fsdp/device/operations/elements.hpp>
+#include <tessera/fsdp/device/operations/matmul.hpp>
+#include <tessera/fsdp/device/operations/muon.hpp>
+#include <tessera/fsdp/optim/adamw.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
 
 namespace fsdp::optim {
 
@@ -25,8 +27,8 @@ namespace fsdp::optim {
 /// `Compute`. Muon needs each matrix whole on the rank that steps it: buffer::Owned places it so, and no collective is
 /// added. Source: Jordan et al. 2024 (Muon, its coefficients); the step's scale is Liu et al. 2025 (Muon is scalable).
 struct Muon {
-  double momentum = 0.95;
-  bool nesterov = true;
+  double momentum = 0.95;       ///< decay of the sum of gradients
+  bool nesterov = true;         ///< looks ahead along the momentum
   std::int64_t iterations = 5;  ///< of Newton-Schulz
   AdamW adamw = {};             ///< for all but matrices of linear layers; its weight decay applies to these too
 

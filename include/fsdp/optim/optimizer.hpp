@@ -25,14 +25,16 @@
 #include <span>
 #include <string_view>
 
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/has_member.hpp>
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/operations.hpp>
-#include <fsdp/module/run_shape.hpp>
-#include <fsdp/module/units.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/operations/optimizer.hpp>
+#include <tessera/fsdp/module/run_shape.hpp>
+#include <tessera/fsdp/module/units.hpp>
 
 namespace fsdp::optim {
+
+struct RunTime;  // tessera/fsdp/optim/run_time.hpp: the default, for programs whose flags choose the optimizer
 
 /// How much of a parameter one update needs.
 enum class Grain : std::uint8_t {
@@ -122,6 +124,10 @@ void require_constant(bool holds, std::string_view name, double value, std::stri
 /// Says in words what a type lacks to be an optimizer. Call it where the type is first used.
 template <class O>
 consteval bool check_optimizer() {
+  static_assert(
+      requires { sizeof(O); },
+      "fsdp: an optimizer's type is incomplete; include its header, which for the default, optim::RunTime, is "
+      "tessera/fsdp/optim/run_time.hpp");
   static_assert(detail::Named<O>,
                 "fsdp: an optimizer lacks its name, which checkpoints and logs hold; give it static constexpr "
                 "std::string_view name()");
@@ -143,7 +149,7 @@ consteval bool check_optimizer() {
           requires(const O& optimizer) {
             { optimizer.step_work() } -> std::same_as<StepWork>;
           },
-      "fsdp: an optimizer has a step_work that is no StepWork step_work() const; see optim/optimizer.hpp");
+      "fsdp: an optimizer has a step_work that is no StepWork step_work() const; see tessera/fsdp/optim/optimizer.hpp");
   static_assert(
       !detail::has_work<O>() ||
           requires(const NamedParameter& parameter) {

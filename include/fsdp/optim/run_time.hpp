@@ -7,20 +7,17 @@
 #include <string_view>
 #include <variant>
 
-#include <fsdp/core/bf16.hpp>
-#include <fsdp/core/named_values.hpp>
-#include <fsdp/device/cpu.hpp>
-#include <fsdp/device/meta.hpp>
-#include <fsdp/optim/adamw.hpp>
-#include <fsdp/optim/muon.hpp>
-#include <fsdp/optim/optimizer.hpp>
-#include <fsdp/optim/sgd.hpp>
+#include <tessera/fsdp/core/named_values.hpp>
+#include <tessera/fsdp/optim/adamw.hpp>
+#include <tessera/fsdp/optim/muon.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
+#include <tessera/fsdp/optim/sgd.hpp>
 
 namespace fsdp::optim {
 
 /// One of the library's optimizers. To add one, add its type here.
 struct RunTime {
-  std::variant<AdamW, Sgd, Muon> kind = AdamW{};
+  std::variant<AdamW, Sgd, Muon> kind = AdamW{};  ///< the one that steps, with its constants
 
   std::string_view name() const;
   Grain grain() const;
@@ -49,14 +46,5 @@ void RunTime::visit(Self& self, Visitor&& visitor) {
   std::visit([&]<class O>(O& optimizer) { O::visit(optimizer, visitor); }, self.kind);
 }
 extern template void RunTime::visit(RunTime&, ValueList&);
-
-/// Compiled into the library for stacks on the CPU and their dry runs.
-#define FSDP_RUN_TIME_UPDATE(how, Stream, Compute) \
-  how void RunTime::update(Stream&, const Update<Compute>&, Tensor<const device::StepDecision>) const;
-
-FSDP_RUN_TIME_UPDATE(extern template, device::Cpu::Stream, float)
-FSDP_RUN_TIME_UPDATE(extern template, device::Cpu::Stream, bf16)
-FSDP_RUN_TIME_UPDATE(extern template, device::Meta::Stream, float)
-FSDP_RUN_TIME_UPDATE(extern template, device::Meta::Stream, bf16)
 
 }  // namespace fsdp::optim

@@ -7,17 +7,17 @@
 #include <span>
 #include <string_view>
 
-#include <fsdp/device/operation.hpp>
-#include <fsdp/device/operations.hpp>
-#include <fsdp/optim/optimizer.hpp>
+#include <tessera/fsdp/device/operation.hpp>
+#include <tessera/fsdp/device/operations/sgd.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
 
 namespace fsdp::optim {
 
 /// g = gradient + weight_decay * w; m = momentum * m + g; w -= lr * (nesterov ? g + momentum * m : m).
 /// Decay is coupled, as in PyTorch's SGD. Source: Sutskever et al. 2013.
 struct Sgd {
-  double momentum = 0.9;  ///< 0: no state
-  bool nesterov = false;
+  double momentum = 0.9;    ///< decay of the sum of gradients; 0: no state
+  bool nesterov = false;    ///< looks ahead along the momentum
   double weight_decay = 0;  ///< for parameters that decay
 
   static constexpr std::string_view name() { return "sgd"; }

@@ -10,15 +10,14 @@
 #include <type_traits>
 #include <vector>
 
-#include <fsdp/core/checked.hpp>
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/memory.hpp>
-#include <fsdp/module/sharded_module.hpp>
-#include <fsdp/optim/optimizer.hpp>
-#include <fsdp/optim/run_time.hpp>
-#include <fsdp/optim/step_control.hpp>
-#include <fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
+#include <tessera/fsdp/optim/step_control.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp::optim {
 

@@ -8,14 +8,14 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <comm/collectives.hpp>
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/host_copy.hpp>
-#include <fsdp/device/memory.hpp>
-#include <fsdp/device/operations.hpp>
-#include <fsdp/module/gathered_numbers.hpp>
-#include <fsdp/module/sharded_module.hpp>
+#include <tessera/comm/collectives.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/host_copy.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/operations/optimizer.hpp>
+#include <tessera/fsdp/module/gathered_numbers.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
 
 namespace fsdp::optim {
 

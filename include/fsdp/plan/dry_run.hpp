@@ -12,13 +12,13 @@
 #include <utility>
 #include <vector>
 
-#include <comm/simulated.hpp>
-#include <fsdp/device/meta.hpp>
-#include <fsdp/module/count_exchange.hpp>
-#include <fsdp/module/executor.hpp>
-#include <fsdp/module/sharded_module.hpp>
-#include <fsdp/optim/sharded_optimizer.hpp>
-#include <fsdp/plan/ranks.hpp>
+#include <tessera/comm/simulated.hpp>
+#include <tessera/fsdp/device/meta.hpp>
+#include <tessera/fsdp/execution/count_exchange.hpp>
+#include <tessera/fsdp/execution/executor.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/optim/sharded_optimizer.hpp>
+#include <tessera/fsdp/plan/ranks.hpp>
 
 namespace fsdp::plan {
 

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include <fsdp/module/group_tensors.hpp>
+#include <tessera/fsdp/module/group_tensors.hpp>
 
 namespace fsdp::plan {
 

@@ -13,14 +13,16 @@ class DynamicLossScale {
  public:
   /// The state that a checkpoint stores.
   struct State {
-    double scale = 65536;
+    double scale = 65536;          ///< the factor of the next step's loss
     std::int64_t sound_steps = 0;  ///< finite steps since the scale last changed
     friend bool operator==(const State&, const State&) = default;
   };
 
-  static constexpr double growth = 2, backoff = 0.5;
-  static constexpr std::int64_t interval = 2000;
-  static constexpr double smallest = 0x1p-24, largest = 0x1p100;  ///< 1 / scale must be a normal float
+  static constexpr double growth = 2;             ///< factor after `interval` finite steps
+  static constexpr double backoff = 0.5;          ///< factor after a step that is not finite
+  static constexpr std::int64_t interval = 2000;  ///< finite steps between two growths
+  static constexpr double smallest = 0x1p-24;     ///< least scale
+  static constexpr double largest = 0x1p100;      ///< most: 1 / scale must be a normal float
 
   DynamicLossScale() = default;
   /// Resumes from `state`. Throws InputError unless the scale is a power of two between 2^-24 and 2^100; others would

@@ -3,14 +3,14 @@
 /// Precision policies: the element type of weights, gradients and messages.
 ///
 /// To add one, add a struct with the four types here, its cases in tests/precision/policies_test.cpp and its name in
-/// src/cli/stack_choice.cpp.
+/// src/program/cli/stack_choice.cpp.
 #pragma once
 
 #include <string>
 #include <string_view>
 
-#include <fsdp/core/dtype.hpp>
-#include <fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
 
 namespace fsdp {
 

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include <fsdp/sharding/problem.hpp>
-#include <fsdp/sharding/schedule.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
+#include <tessera/fsdp/sharding/schedule.hpp>
 
 namespace fsdp::sharding {
 

@@ -2,15 +2,15 @@
 /// @file
 /// What a type lacks to be a sharding strategy, in words.
 ///
-/// Not here: whether its schedules are valid (sharding/check.hpp).
+/// Not here: whether its schedules are valid (tessera/fsdp/sharding/check.hpp).
 #pragma once
 
 #include <concepts>
 #include <type_traits>
 
-#include <fsdp/buffer/layout.hpp>
-#include <fsdp/core/has_member.hpp>
-#include <fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/buffer/layout.hpp>
+#include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp {
 
@@ -76,11 +76,11 @@ consteval bool check_sharding() {
   static_assert(
       requires { requires buffer::LayoutPolicy<typename S::Layout>; },
       "fsdp: a sharding strategy's Layout is no layout policy; it needs a name and std::vector<Layout> build(groups, "
-      "parts) const, which lays out all groups of a model; see fsdp/buffer/layout.hpp");
+      "parts) const, which lays out all groups of a model; see tessera/fsdp/buffer/layout.hpp");
   static_assert(sharding::GivesRules<S> || sharding::GivesSchedule<S>,
                 "fsdp: a sharding strategy has neither fsdp::sharding::Rules rules() const, from which a schedule "
                 "follows, nor a fsdp::sharding::Schedule schedule(const fsdp::sharding::Problem&) const of its own; "
-                "add one of them, see fsdp/sharding/strategies.hpp");
+                "add one of them, see tessera/fsdp/sharding/strategies.hpp");
   static_assert(!sharding::GivesSchedule<S> || sharding::GivesRules<S> || sharding::GivesFacts<S>,
                 "fsdp: a sharding strategy that brings its own schedule lacks fsdp::sharding::Facts facts() const, "
                 "what crosses axes, is kept after forward or persists; add it, 'return {};' where nothing does");

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include <fsdp/sharding/problem.hpp>
-#include <fsdp/sharding/schedule.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
+#include <tessera/fsdp/sharding/schedule.hpp>
 
 namespace fsdp::sharding {
 
@@ -20,7 +20,8 @@ Schedule place(const Schedule& schedule, const Problem& problem);
 
 /// Elements of each slot.
 struct SlotSizes {
-  std::vector<std::int64_t> weights, gradients;
+  std::vector<std::int64_t> weights;    ///< of slots for gathered weights
+  std::vector<std::int64_t> gradients;  ///< of slots for gradients
   friend bool operator==(const SlotSizes&, const SlotSizes&) = default;
 };
 

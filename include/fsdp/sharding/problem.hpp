@@ -8,25 +8,25 @@
 #include <string_view>
 #include <vector>
 
-#include <fsdp/sharding/rules.hpp>
-#include <fsdp/sharding/schedule.hpp>
+#include <tessera/fsdp/sharding/rules.hpp>
+#include <tessera/fsdp/sharding/schedule.hpp>
 
 namespace fsdp::sharding {
 
 /// The groups of weights that a unit uses, and whether its backward needs them.
 struct UnitUse {
-  std::vector<int> groups;
-  bool backward_needs_weights = true;
+  std::vector<int> groups;             ///< indices of the groups whose weights it uses
+  bool backward_needs_weights = true;  ///< false: it has a backward without weights, as an embedding
 };
 
 /// The properties of a group of weights.
 struct GroupFacts {
   bool resident = false;    ///< whole on every rank at rest: never gathered, its gradient all-reduced once a step
   bool persistent = false;  ///< small tensors: once gathered, rules hold them to the end of the step
-  Across across = Across::nothing;
-  bool trainable = true;           ///< frozen weights have no gradient
-  std::int64_t elements = 0;       ///< elements of its tensors, without padding
-  std::int64_t slot_elements = 0;  ///< of its slots; 0: it is used in its buffers at rest (one rank, or resident)
+  Across across = Across::nothing;  ///< over the mesh's outer axis
+  bool trainable = true;            ///< frozen weights have no gradient
+  std::int64_t elements = 0;        ///< elements of its tensors, without padding
+  std::int64_t slot_elements = 0;   ///< of its slots; 0: it is used in its buffers at rest (one rank, or resident)
 };
 
 /// Sizes of the mesh's axes for groups that are not resident.
@@ -43,7 +43,7 @@ enum class Pass : std::uint8_t {
   generate,        ///< forward only; the weights that it gathers stay gathered
   generate_again,  ///< forward with the weights that `generate` left gathered
 };
-inline constexpr std::size_t pass_count = 4;
+inline constexpr std::size_t pass_count = 4;  ///< values of Pass
 
 /// Returns what a rank does in a pass, for messages.
 constexpr std::string_view name_of(Pass pass) {
@@ -58,13 +58,13 @@ constexpr std::string_view name_of(Pass pass) {
 
 /// Everything that a strategy may look at when it makes a schedule.
 struct Problem {
-  std::vector<UnitUse> units;  ///< in order: unit 0 takes the tokens, the last makes the loss
-  std::vector<GroupFacts> groups;
-  Axes axes = {};
-  int micro_batches = 1;
-  Pass pass = Pass::train;
-  bool overlap = false;         ///< collectives overlap computation, so that a second gradient slot pays off
-  bool keep_last_block = true;  ///< keep the last block's weights gathered through the head
+  std::vector<UnitUse> units;      ///< in order: unit 0 takes the tokens, the last makes the loss
+  std::vector<GroupFacts> groups;  ///< which units name by their index
+  Axes axes = {};                  ///< of the mesh
+  int micro_batches = 1;           ///< of a step
+  Pass pass = Pass::train;         ///< what the list is for
+  bool overlap = false;            ///< collectives overlap computation, so that a second gradient slot pays off
+  bool keep_last_block = true;     ///< keep the last block's weights gathered through the head
 
   /// Return a unit or a group by its index, from 0.
   /// @{

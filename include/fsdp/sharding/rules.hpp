@@ -18,7 +18,7 @@ enum class Across : std::uint8_t {
 
 /// What memory a strategy needs and which ranks share it, independent of the schedule.
 struct Facts {
-  Across across = Across::nothing;
+  Across across = Across::nothing;         ///< over the mesh's outer axis
   bool group_after_forward = false;        ///< after forward each rank of the inner axis keeps a part of the weights
   std::int64_t persistence_threshold = 0;  ///< tensors of at most so many elements form a separate group per unit
 };
@@ -33,8 +33,8 @@ enum class Hold : std::uint8_t {
 
 /// Rules from which `make_schedule` derives a schedule.
 struct Rules {
-  Facts facts = {};
-  Hold hold = Hold::use;
+  Facts facts = {};                      ///< what memory and mesh must know
+  Hold hold = Hold::use;                 ///< how long a unit's weights stay gathered
   bool reduce_every_micro_batch = true;  ///< false: partial sums are kept, and reduced after the last one
   int prefetch_depth = 1;                ///< how many computations ahead of its use a gather is issued
   std::int64_t live_bound = 0;           ///< most elements gathered at a time for single uses; 0: no bound

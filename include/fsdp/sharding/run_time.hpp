@@ -13,8 +13,8 @@
 #include <type_traits>
 #include <variant>
 
-#include <fsdp/buffer/any_layout.hpp>
-#include <fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/buffer/any_layout.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp {
 
@@ -34,7 +34,7 @@ struct OneOf {
   using Across = OptimizerPlacement<First>;
   using Layout = buffer::AnyLayout;
 
-  std::variant<First, Rest...> strategy{};
+  std::variant<First, Rest...> strategy{};          ///< the one that is used, with its numbers
   std::optional<buffer::AnyLayout> other_layout{};  ///< replaces the strategy's own layout
 
   int ranks_per_group() const requires(mesh_axes == 2) {

@@ -50,14 +50,15 @@ constexpr bool has_gradient_slot(Action action) {
 
 /// One entry of a schedule. `index` is a unit for computations, else a group of weights.
 struct Task {
-  Action action = Action::forward;
-  int index = 0;
-  int micro_batch = 0;
+  Action action = Action::forward;  ///< what is done
+  int index = 0;                    ///< to which unit or group, from 0
+  int micro_batch = 0;              ///< in which micro-batch, from 0
   int slot =
       -1;  ///< of gather, gather_in_group, release, open_gradient and close_gradient; -1: none, or not yet placed
   friend constexpr bool operator==(const Task&, const Task&) = default;
 };
 
+/// The tasks of a pass, in the order in which every rank does them.
 using Schedule = std::vector<Task>;
 
 /// Returns the action's name, as `--print-schedule` writes it.
@@ -81,7 +82,8 @@ constexpr std::string_view name_of(Action action) {
 
 /// Names of units and groups for messages. Without them, numbers are used: "unit 2", "group 2".
 struct Names {
-  std::vector<std::string> units, groups;
+  std::vector<std::string> units;   ///< by their index
+  std::vector<std::string> groups;  ///< by their index
 };
 
 /// Returns the name of what a task works on, such as "block 1".

@@ -5,9 +5,9 @@
 
 #include <concepts>
 
-#include <fsdp/sharding/problem.hpp>
-#include <fsdp/sharding/rules.hpp>
-#include <fsdp/sharding/schedule.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
+#include <tessera/fsdp/sharding/rules.hpp>
+#include <tessera/fsdp/sharding/schedule.hpp>
 
 namespace fsdp::sharding {
 

@@ -10,10 +10,10 @@
 #include <cstdint>
 #include <vector>
 
-#include <fsdp/core/error.hpp>
-#include <fsdp/sharding/problem.hpp>
-#include <fsdp/sharding/rules.hpp>
-#include <fsdp/sharding/schedule.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
+#include <tessera/fsdp/sharding/rules.hpp>
+#include <tessera/fsdp/sharding/schedule.hpp>
 
 namespace fsdp::sharding {
 

@@ -3,8 +3,8 @@
 /// All sharding strategies: how weights, gradients and optimizer state are placed, at rest and in use.
 ///
 /// To add one, write a struct with the members of the concept here, and add its schedules to
-/// tests/sharding/schedule_test.cpp, its type to sharding/run_time.hpp, and its name to src/cli/stack_choice.cpp and
-/// cmake/stacks.cmake.
+/// tests/sharding/schedule_test.cpp, its type to tessera/fsdp/sharding/run_time.hpp, and its name to
+/// src/program/cli/stack_choice.cpp and cmake/stacks.cmake.
 #pragma once
 
 #include <concepts>
@@ -13,13 +13,13 @@
 #include <string_view>
 #include <type_traits>
 
-#include <fsdp/buffer/distributed_buffer.hpp>
-#include <fsdp/buffer/layout.hpp>
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/joined.hpp>
-#include <fsdp/core/policy_text.hpp>
-#include <fsdp/sharding/rules.hpp>
-#include <fsdp/sharding/schedule_of.hpp>
+#include <tessera/fsdp/buffer/distributed_buffer.hpp>
+#include <tessera/fsdp/buffer/layout.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/joined.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/sharding/rules.hpp>
+#include <tessera/fsdp/sharding/schedule_of.hpp>
 
 namespace fsdp {
 namespace detail {
@@ -49,8 +49,8 @@ struct FullyShard {
   static constexpr int mesh_axes = reshard == ReshardAfterForward::to_group ? 2 : 1;
   using AtRest = buffer::Shard;
   using Layout = buffer::PerParameter;
-  int prefetch_depth = 1;
-  ReduceGradients reduce = ReduceGradients::every_micro_batch;
+  int prefetch_depth = 1;  ///< how many computations ahead of its use a gather is issued
+  ReduceGradients reduce = ReduceGradients::every_micro_batch;  ///< when gradients become shards
   int group = 1;  ///< to_group: ranks that together keep the weights after forward
 
   int ranks_per_group() const requires(mesh_axes == 2) { return group; }
@@ -96,8 +96,8 @@ struct Zero3 {
   static constexpr std::string_view name = "zero3";
   using AtRest = buffer::Shard;
   using Layout = buffer::Flat;
-  int prefetch_depth = 1;
-  std::int64_t persistence_threshold = 0;  ///< elements of a tensor
+  int prefetch_depth = 1;                  ///< how many computations ahead of its use a gather is issued
+  std::int64_t persistence_threshold = 0;  ///< elements of a tensor; larger ones are gathered for each use
   std::int64_t live_bound = 0;             ///< most elements gathered at a time for single uses; 0: no bound
 
   constexpr sharding::Rules rules() const {
@@ -168,7 +168,7 @@ struct HybridShard {
   using Across = std::conditional_t<optimizer == OptimizerAcross::replicated, buffer::Replicate, buffer::Shard>;
   using Layout = typename Inner::Layout;
   int group = 1;  ///< ranks per group
-  Inner inner{};
+  Inner inner{};  ///< the strategy within a group, with its numbers
 
   Layout layout() const { return layout_of(inner); }
   /// Returns text such as "hybrid:2" or "hybrid:2:full:zero3"; an inner fsdp2 is not named.
@@ -196,8 +196,9 @@ struct HybridShard {
   }
 };
 
-/// A strategy whose main weights and optimizer state live in the device's offload space (device/offload.hpp); a step
-/// moves gradients there and updated weights back, piece by piece. Source: ZeRO-Offload (Ren et al. 2021).
+/// A strategy whose main weights and optimizer state live in the device's offload space
+/// (tessera/fsdp/device/offload.hpp); a step moves gradients there and updated weights back, piece by piece. Source:
+/// ZeRO-Offload (Ren et al. 2021).
 template <class Strategy>
 struct Offload : Strategy {
   static constexpr bool offloads_optimizer = true;
@@ -209,7 +210,7 @@ template <class Strategy, buffer::LayoutPolicy L>
 struct WithLayout : Strategy {
   static constexpr std::string_view name = detail::LayoutName<Strategy, L>::text;
   using Layout = L;
-  L policy{};
+  L policy{};  ///< the layout, with its numbers
 
   L layout() const { return policy; }
   std::string text() const {

@@ -16,9 +16,9 @@
 #include <type_traits>
 #include <vector>
 
-#include <comm/collectives.hpp>
-#include <fsdp/testing/report.hpp>
-#include <fsdp/testing/values.hpp>
+#include <tessera/comm/collectives.hpp>
+#include <tessera/fsdp/testing/report.hpp>
+#include <tessera/fsdp/testing/values.hpp>
 
 namespace fsdp::testing {
 

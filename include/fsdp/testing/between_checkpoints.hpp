@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <filesystem>
 
-#include <fsdp/checkpoint/folder.hpp>
-#include <fsdp/checkpoint/model_files.hpp>
-#include <fsdp/train/peers.hpp>
-#include <fsdp/train/shards_io.hpp>
+#include <tessera/fsdp/checkpoint/folder.hpp>
+#include <tessera/fsdp/checkpoint/model_files.hpp>
+#include <tessera/fsdp/checkpoint/peers.hpp>
+#include <tessera/fsdp/checkpoint/shards_io.hpp>
 
 namespace fsdp::testing {
 

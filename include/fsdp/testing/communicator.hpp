@@ -22,11 +22,11 @@
 
 #include <gtest/gtest.h>
 
-#include <comm/collectives.hpp>
-#include <fsdp/testing/behaviours.hpp>
-#include <fsdp/testing/contract_behaviours.hpp>
-#include <fsdp/testing/faults.hpp>
-#include <fsdp/testing/report.hpp>
+#include <tessera/comm/collectives.hpp>
+#include <tessera/fsdp/testing/behaviours.hpp>
+#include <tessera/fsdp/testing/contract_behaviours.hpp>
+#include <tessera/fsdp/testing/faults.hpp>
+#include <tessera/fsdp/testing/report.hpp>
 
 namespace fsdp::testing {
 

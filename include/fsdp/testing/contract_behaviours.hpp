@@ -14,10 +14,10 @@
 
 #include <gtest/gtest.h>
 
-#include <comm/collectives.hpp>
-#include <fsdp/testing/behaviours.hpp>
-#include <fsdp/testing/report.hpp>
-#include <fsdp/testing/values.hpp>
+#include <tessera/comm/collectives.hpp>
+#include <tessera/fsdp/testing/behaviours.hpp>
+#include <tessera/fsdp/testing/report.hpp>
+#include <tessera/fsdp/testing/values.hpp>
 
 namespace fsdp::testing {
 

@@ -21,12 +21,12 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/core/bf16.hpp>
-#include <fsdp/device/device.hpp>
-#include <fsdp/device/memory.hpp>
-#include <fsdp/testing/guarded.hpp>
-#include <fsdp/testing/report.hpp>
-#include <fsdp/testing/values.hpp>
+#include <tessera/fsdp/core/bf16.hpp>
+#include <tessera/fsdp/device/device.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/testing/guarded.hpp>
+#include <tessera/fsdp/testing/report.hpp>
+#include <tessera/fsdp/testing/values.hpp>
 
 namespace fsdp::testing {
 namespace detail {

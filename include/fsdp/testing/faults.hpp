@@ -18,10 +18,10 @@
 #include <thread>
 #include <vector>
 
-#include <comm/collectives.hpp>
-#include <fsdp/core/error.hpp>
-#include <fsdp/testing/report.hpp>
-#include <fsdp/testing/values.hpp>
+#include <tessera/comm/collectives.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/testing/report.hpp>
+#include <tessera/fsdp/testing/values.hpp>
 
 namespace fsdp::testing {
 

@@ -9,10 +9,10 @@
 #include <type_traits>
 #include <vector>
 
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/testing/numbers.hpp>
-#include <fsdp/testing/report.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/testing/numbers.hpp>
+#include <tessera/fsdp/testing/report.hpp>
 
 namespace fsdp::testing {
 

@@ -19,12 +19,12 @@
 #include <utility>
 #include <vector>
 
-#include <comm/communicator.hpp>
-#include <fsdp/device/operations/elements.hpp>
-#include <fsdp/module/executor.hpp>
-#include <fsdp/module/sharded_module.hpp>
-#include <fsdp/sharding/place.hpp>
-#include <fsdp/testing/report.hpp>
+#include <tessera/comm/communicator.hpp>
+#include <tessera/fsdp/device/operations/elements.hpp>
+#include <tessera/fsdp/execution/executor.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/sharding/place.hpp>
+#include <tessera/fsdp/testing/report.hpp>
 
 namespace fsdp::testing {
 

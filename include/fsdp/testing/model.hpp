@@ -33,14 +33,14 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/checkpoint/safetensors.hpp>
-#include <fsdp/core/has_member.hpp>
-#include <fsdp/models/model.hpp>
-#include <fsdp/sharding/run_time.hpp>
-#include <fsdp/testing/model_loads.hpp>
-#include <fsdp/testing/model_runs.hpp>
-#include <fsdp/testing/planned_bytes.hpp>
-#include <fsdp/testing/temporary_folder.hpp>
+#include <tessera/fsdp/checkpoint/safetensors.hpp>
+#include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/models/model.hpp>
+#include <tessera/fsdp/sharding/run_time.hpp>
+#include <tessera/fsdp/testing/model_loads.hpp>
+#include <tessera/fsdp/testing/model_runs.hpp>
+#include <tessera/fsdp/testing/planned_bytes.hpp>
+#include <tessera/fsdp/testing/temporary_folder.hpp>
 
 namespace fsdp::testing {
 
@@ -180,7 +180,7 @@ void check_model_bytes() {
 }
 
 /// Checks that a step's memory is planned whatever its batches carry: noise, packed documents, targets that do not
-/// count, fewer sequences. Batches carry what members of their type allow (testing/model_loads.hpp).
+/// count, fewer sequences. Batches carry what members of their type allow (tessera/fsdp/testing/model_loads.hpp).
 template <class Tested>
 void check_model_loads() {
   constexpr std::string_view same = "a step takes what a dry run (device Meta) of the same batches takes";

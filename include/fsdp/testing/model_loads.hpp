@@ -13,17 +13,17 @@
 #include <utility>
 #include <vector>
 
-#include <comm/simulated.hpp>
-#include <comm/threads.hpp>
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/documents.hpp>
-#include <fsdp/module/executor.hpp>
-#include <fsdp/module/sharded_module.hpp>
-#include <fsdp/optim/sharded_optimizer.hpp>
-#include <fsdp/plan/dry_run.hpp>
-#include <fsdp/testing/model_runs.hpp>
-#include <fsdp/train/training.hpp>
+#include <tessera/comm/simulated.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/documents.hpp>
+#include <tessera/fsdp/execution/executor.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/optim/sharded_optimizer.hpp>
+#include <tessera/fsdp/plan/dry_run.hpp>
+#include <tessera/fsdp/testing/model_runs.hpp>
+#include <tessera/fsdp/training/training.hpp>
 
 namespace fsdp::testing {
 

@@ -14,16 +14,16 @@
 #include <type_traits>
 #include <vector>
 
-#include <comm/collectives.hpp>
-#include <comm/threads.hpp>
-#include <fsdp/core/hash.hpp>
-#include <fsdp/module/stack.hpp>
-#include <fsdp/nn/batch.hpp>
-#include <fsdp/precision/policies.hpp>
-#include <fsdp/testing/between_checkpoints.hpp>
-#include <fsdp/testing/report.hpp>
-#include <fsdp/train/training.hpp>
-#include <tiling/policies.hpp>
+#include <tessera/comm/collectives.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/core/hash.hpp>
+#include <tessera/fsdp/module/stack.hpp>
+#include <tessera/fsdp/nn/batch.hpp>
+#include <tessera/fsdp/precision/policies.hpp>
+#include <tessera/fsdp/testing/between_checkpoints.hpp>
+#include <tessera/fsdp/testing/report.hpp>
+#include <tessera/fsdp/training/training.hpp>
+#include <tessera/tiling/policies.hpp>
 
 namespace fsdp::testing {
 

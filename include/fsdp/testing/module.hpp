@@ -25,8 +25,8 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/core/has_member.hpp>
-#include <fsdp/testing/module_run.hpp>
+#include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/testing/module_run.hpp>
 
 namespace fsdp::testing {
 namespace detail {

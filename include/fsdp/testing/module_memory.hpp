@@ -10,11 +10,11 @@
 #include <type_traits>
 #include <vector>
 
-#include <fsdp/core/checked.hpp>
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/memory.hpp>
-#include <fsdp/nn/module.hpp>
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/nn/module.hpp>
 
 namespace fsdp::testing {
 

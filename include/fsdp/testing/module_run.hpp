@@ -13,18 +13,18 @@
 #include <type_traits>
 #include <vector>
 
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/has_member.hpp>
-#include <fsdp/core/policy_text.hpp>
-#include <fsdp/device/cpu.hpp>
-#include <fsdp/device/meta.hpp>
-#include <fsdp/nn/module.hpp>
-#include <fsdp/precision/policies.hpp>
-#include <fsdp/testing/guarded.hpp>
-#include <fsdp/testing/module_memory.hpp>
-#include <fsdp/testing/numbers.hpp>
-#include <fsdp/testing/report.hpp>
-#include <tiling/policies.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/meta.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/precision/policies.hpp>
+#include <tessera/fsdp/testing/guarded.hpp>
+#include <tessera/fsdp/testing/module_memory.hpp>
+#include <tessera/fsdp/testing/numbers.hpp>
+#include <tessera/fsdp/testing/report.hpp>
+#include <tessera/tiling/policies.hpp>
 
 namespace fsdp::testing {
 

@@ -25,9 +25,9 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/core/has_member.hpp>
-#include <fsdp/testing/operation_cases.hpp>
-#include <fsdp/testing/report.hpp>
+#include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/testing/operation_cases.hpp>
+#include <tessera/fsdp/testing/report.hpp>
 
 namespace fsdp::testing {
 namespace detail {

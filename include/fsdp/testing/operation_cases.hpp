@@ -16,14 +16,14 @@
 #include <utility>
 #include <vector>
 
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/cpu.hpp>
-#include <fsdp/device/meta.hpp>
-#include <fsdp/device/operation.hpp>
-#include <fsdp/testing/guarded.hpp>
-#include <fsdp/testing/numbers.hpp>
-#include <fsdp/testing/queued/queued_cpu.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/meta.hpp>
+#include <tessera/fsdp/device/operation.hpp>
+#include <tessera/fsdp/testing/guarded.hpp>
+#include <tessera/fsdp/testing/numbers.hpp>
+#include <tessera/fsdp/testing/queued/queued_cpu.hpp>
 
 namespace fsdp::testing {
 

@@ -21,13 +21,13 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/core/has_member.hpp>
-#include <fsdp/optim/optimizer.hpp>
-#include <fsdp/testing/optimizer_runs.hpp>
-#include <fsdp/testing/optimizer_updates.hpp>
-#include <fsdp/testing/planned_bytes.hpp>
-#include <fsdp/testing/report.hpp>
-#include <fsdp/testing/temporary_folder.hpp>
+#include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
+#include <tessera/fsdp/testing/optimizer_runs.hpp>
+#include <tessera/fsdp/testing/optimizer_updates.hpp>
+#include <tessera/fsdp/testing/planned_bytes.hpp>
+#include <tessera/fsdp/testing/report.hpp>
+#include <tessera/fsdp/testing/temporary_folder.hpp>
 
 namespace fsdp::testing {
 namespace detail {

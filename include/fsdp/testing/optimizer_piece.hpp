@@ -13,12 +13,12 @@
 #include <type_traits>
 #include <vector>
 
-#include <fsdp/core/dtype.hpp>
-#include <fsdp/device/cpu.hpp>
-#include <fsdp/optim/optimizer.hpp>
-#include <fsdp/testing/guarded.hpp>
-#include <fsdp/testing/module_memory.hpp>
-#include <fsdp/testing/report.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
+#include <tessera/fsdp/testing/guarded.hpp>
+#include <tessera/fsdp/testing/module_memory.hpp>
+#include <tessera/fsdp/testing/report.hpp>
 
 namespace fsdp::testing {
 

@@ -11,10 +11,10 @@
 #include <string_view>
 #include <type_traits>
 
-#include <fsdp/device/cpu.hpp>
-#include <fsdp/device/meta.hpp>
-#include <fsdp/optim/optimizer.hpp>
-#include <fsdp/testing/strategy_runs.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/meta.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
+#include <tessera/fsdp/testing/strategy_runs.hpp>
 
 namespace fsdp::testing {
 

@@ -11,13 +11,13 @@
 #include <string_view>
 #include <vector>
 
-#include <fsdp/core/bf16.hpp>
-#include <fsdp/device/cpu.hpp>
-#include <fsdp/device/meta.hpp>
-#include <fsdp/optim/optimizer.hpp>
-#include <fsdp/testing/optimizer_piece.hpp>
-#include <fsdp/testing/queued/queued_cpu.hpp>
-#include <fsdp/testing/report.hpp>
+#include <tessera/fsdp/core/bf16.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/meta.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
+#include <tessera/fsdp/testing/optimizer_piece.hpp>
+#include <tessera/fsdp/testing/queued/queued_cpu.hpp>
+#include <tessera/fsdp/testing/report.hpp>
 
 namespace fsdp::testing {
 

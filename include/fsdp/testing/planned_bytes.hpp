@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include <fsdp/core/error.hpp>
-#include <fsdp/device/memory.hpp>
-#include <fsdp/testing/report.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/testing/report.hpp>
 
 namespace fsdp::testing {
 

@@ -18,9 +18,9 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/core/dtype.hpp>
-#include <fsdp/precision/policies.hpp>
-#include <fsdp/testing/report.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
+#include <tessera/fsdp/precision/policies.hpp>
+#include <tessera/fsdp/testing/report.hpp>
 
 namespace fsdp::testing {
 

@@ -17,7 +17,7 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/core/error.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::testing {
 

@@ -21,16 +21,16 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/buffer/any_layout.hpp>
-#include <fsdp/core/has_member.hpp>
-#include <fsdp/core/policy_text.hpp>
-#include <fsdp/optim/adamw.hpp>
-#include <fsdp/optim/sgd.hpp>
-#include <fsdp/plan/dry_run.hpp>
-#include <fsdp/sharding/strategies.hpp>
-#include <fsdp/testing/planned_bytes.hpp>
-#include <fsdp/testing/report.hpp>
-#include <fsdp/testing/strategy_runs.hpp>
+#include <tessera/fsdp/buffer/any_layout.hpp>
+#include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/optim/adamw.hpp>
+#include <tessera/fsdp/optim/sgd.hpp>
+#include <tessera/fsdp/plan/dry_run.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/testing/planned_bytes.hpp>
+#include <tessera/fsdp/testing/report.hpp>
+#include <tessera/fsdp/testing/strategy_runs.hpp>
 
 namespace fsdp::testing {
 

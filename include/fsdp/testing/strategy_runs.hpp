@@ -12,12 +12,12 @@
 #include <string_view>
 #include <vector>
 
-#include <comm/threads.hpp>
-#include <fsdp/core/error.hpp>
-#include <fsdp/models/llama.hpp>
-#include <fsdp/optim/adamw.hpp>
-#include <fsdp/sharding/strategies.hpp>
-#include <fsdp/train/training.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/models/llama.hpp>
+#include <tessera/fsdp/optim/adamw.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/training/training.hpp>
 
 namespace fsdp::testing {
 

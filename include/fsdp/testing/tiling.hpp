@@ -21,13 +21,13 @@
 
 #include <gtest/gtest.h>
 
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/has_member.hpp>
-#include <fsdp/core/policy_text.hpp>
-#include <fsdp/nn/swiglu_mlp.hpp>
-#include <fsdp/testing/module.hpp>
-#include <fsdp/testing/report.hpp>
-#include <tiling/policies.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/nn/swiglu_mlp.hpp>
+#include <tessera/fsdp/testing/module.hpp>
+#include <tessera/fsdp/testing/report.hpp>
+#include <tessera/tiling/policies.hpp>
 
 namespace fsdp::testing {
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <fsdp/core/error.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::testing {
 

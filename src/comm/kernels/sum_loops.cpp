@@ -3,7 +3,7 @@
 /// The inner loops of ordered sums.
 #include "../sum_loops.hpp"
 
-#include "../../device/cpu/isa.hpp"
+#include "../../fsdp/device/cpu/isa.hpp"
 
 #ifdef __SSE2__
 #include <emmintrin.h>

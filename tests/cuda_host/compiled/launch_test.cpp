@@ -6,9 +6,9 @@
 
 #include <gtest/gtest.h>
 
-#include <device/cuda/kernels.hpp>
-#include <device/cuda/launch.hpp>
-#include <device/cuda/scratch.hpp>
+#include "src/fsdp/device/cuda/kernels.hpp"
+#include "src/fsdp/device/cuda/launch.hpp"
+#include "src/fsdp/device/cuda/scratch.hpp"
 
 #include "../doubles/compiled_kernels.hpp"
 #include "../doubles/machine.hpp"

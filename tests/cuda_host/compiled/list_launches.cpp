@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <string>
 
-#include <fsdp/device/cuda.hpp>
+#include <tessera/fsdp/device/cuda.hpp>
 
-#include <device/cuda/scratch.hpp>
+#include "src/fsdp/device/cuda/scratch.hpp"
 
 #include "../doubles/compiled_kernels.hpp"
 #include "../doubles/machine.hpp"

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <utility>
 
-#include <fsdp/core/error.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 #include "machine.hpp"
 

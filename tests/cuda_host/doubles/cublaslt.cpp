@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include <fsdp/core/bf16.hpp>
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/f16.hpp>
+#include <tessera/fsdp/core/bf16.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/f16.hpp>
 
 #include "cublaslt.hpp"
 #include "machine.hpp"

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include <fsdp/core/error.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 #include "machine.hpp"
 

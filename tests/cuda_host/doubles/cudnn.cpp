@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include <fsdp/core/error.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 #include "cudnn_descriptor.hpp"
 #include "machine.hpp"

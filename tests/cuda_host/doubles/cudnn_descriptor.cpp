@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include <fsdp/core/error.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::testing::cuda_host {
 namespace {

@@ -7,9 +7,9 @@
 #include <limits>
 #include <random>
 
-#include <fsdp/core/bf16.hpp>
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/f16.hpp>
+#include <tessera/fsdp/core/bf16.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/f16.hpp>
 
 namespace fsdp::testing::cuda_host {
 namespace {

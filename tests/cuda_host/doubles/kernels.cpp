@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Kernels on the double of CUDA: emulated blocks, one kernel at a time, in the order of their stream.
-#include <device/cuda/runtime.hpp>
+#include "src/fsdp/device/cuda/runtime.hpp"
 
 #include <exception>
 #include <mutex>

@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include <fsdp/core/error.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::testing::cuda_host {
 namespace {

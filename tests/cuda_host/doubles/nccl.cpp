@@ -20,9 +20,9 @@
 #include <utility>
 #include <vector>
 
-#include <comm/transfer.hpp>
-#include <fsdp/device/queue.hpp>
-#include <fsdp/testing/nccl/calls.hpp>
+#include <tessera/comm/transfer.hpp>
+#include <tessera/fsdp/device/queue.hpp>
+#include <tessera/fsdp/testing/nccl/calls.hpp>
 
 #include "machine.hpp"
 #include "nccl.hpp"

@@ -14,7 +14,7 @@
 #include <mutex>
 #include <new>
 
-#include <fsdp/core/error.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::testing::cuda_host {
 namespace {

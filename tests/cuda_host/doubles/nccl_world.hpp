@@ -16,7 +16,7 @@
 #include <string>
 #include <utility>
 
-#include <fsdp/testing/nccl/calls.hpp>
+#include <tessera/fsdp/testing/nccl/calls.hpp>
 
 namespace fsdp::testing::cuda_host {
 

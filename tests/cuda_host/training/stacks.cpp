@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stacks.hpp"
 
-#include <fsdp/sharding/run_time.hpp>
+#include <tessera/fsdp/sharding/run_time.hpp>
 
 #include <support/stacks/cuda_stack.hpp>
 

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <vector>
 
-#include <fsdp/core/error.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 #include "block.hpp"
 #include "controls.hpp"

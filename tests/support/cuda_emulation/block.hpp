@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include <fsdp/core/error.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::device::cuda::emulation {
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// device::Cuda on the host, for tests of its kernels: memory is the host's, queues run at once, products are loops.
-#include <fsdp/device/cuda.hpp>
+#include <tessera/fsdp/device/cuda.hpp>
 
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
 
-#include <device/cuda/kernels.hpp>
-#include <device/cuda/scratch.hpp>
+#include "src/fsdp/device/cuda/kernels.hpp"
+#include "src/fsdp/device/cuda/scratch.hpp"
 
 #include "accesses.hpp"
 #include "controls.hpp"

@@ -24,8 +24,8 @@
 #include <utility>
 #include <vector>
 
-#include <device/cuda/kernels.hpp>
-#include <device/cuda/launch.hpp>
+#include "src/fsdp/device/cuda/kernels.hpp"
+#include "src/fsdp/device/cuda/launch.hpp"
 
 #ifdef __global__  // by CUDA's own headers, which the doubles include
 #undef __global__

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include <fsdp/core/error.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::device::cuda::emulation {
 namespace {

@@ -3,8 +3,8 @@
 /// The modules of queued stacks, compiled once.
 #pragma once
 
-#include <fsdp/nn/instances.hpp>
-#include <fsdp/testing/queued/queued_cpu.hpp>
+#include <tessera/fsdp/nn/instances.hpp>
+#include <tessera/fsdp/testing/queued/queued_cpu.hpp>
 
 namespace fsdp::nn {
 

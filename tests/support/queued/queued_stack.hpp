@@ -3,7 +3,7 @@
 /// Stacks whose ranks are threads that share an asynchronous device.
 #pragma once
 
-#include <comm/threads.hpp>
+#include <tessera/comm/threads.hpp>
 
 #include <support/queued/modules.hpp>
 #include <support/stack_run.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <comm/threads.hpp>
+#include <tessera/comm/threads.hpp>
 
 #include <support/alternating_llama.hpp>
 #include <support/stack_run.hpp>

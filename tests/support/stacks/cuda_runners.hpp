@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include <fsdp/device/cuda.hpp>
+#include <tessera/fsdp/device/cuda.hpp>
 
 #include <support/stack_runner.hpp>
 #include <support/stacks/run_time.hpp>

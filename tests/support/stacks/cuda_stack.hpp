@@ -3,9 +3,9 @@
 /// Stacks whose ranks are threads that share a GPU, with their modules compiled once.
 #pragma once
 
-#include <comm/threads.hpp>
-#include <fsdp/device/cuda.hpp>
-#include <fsdp/nn/instances.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/device/cuda.hpp>
+#include <tessera/fsdp/nn/instances.hpp>
 
 #include <support/stack_run.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/sharding/run_time.hpp>
+#include <tessera/fsdp/sharding/run_time.hpp>
 
 #include <support/stacks/cuda_runners.hpp>
 #include <support/stacks/cuda_stack.hpp>

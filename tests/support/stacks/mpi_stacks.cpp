@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <comm/mpi_world.hpp>
-#include <fsdp/sharding/run_time.hpp>
+#include <tessera/fsdp/sharding/run_time.hpp>
 
 #include <support/stack_run.hpp>
 #include <support/stacks/mpi_runners.hpp>

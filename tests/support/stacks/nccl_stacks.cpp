@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/sharding/run_time.hpp>
-#include <fsdp/testing/nccl/doubled_nccl.hpp>
+#include <tessera/fsdp/sharding/run_time.hpp>
+#include <tessera/fsdp/testing/nccl/doubled_nccl.hpp>
 
 #include <support/queued/modules.hpp>
 #include <support/stack_run.hpp>

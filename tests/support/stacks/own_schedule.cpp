@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include <comm/threads.hpp>
+#include <tessera/comm/threads.hpp>
 
 #include <support/stack_run.hpp>
 

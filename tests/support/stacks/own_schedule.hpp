@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include <fsdp/sharding/strategies.hpp>
 #include <support/stack_runner.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp::test {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fsdp/sharding/run_time.hpp>
+#include <tessera/fsdp/sharding/run_time.hpp>
 
 #include <support/queued/queued_stack.hpp>
 #include <support/stacks/run_time.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <comm/threads.hpp>
-#include <fsdp/train/commands.hpp>
-#include <fsdp/train/trainer.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/trainer/run/commands.hpp>
+#include <tessera/trainer/run/trainer.hpp>
 
 #include <support/queued/queued_stack.hpp>
 #include <support/stacks/trainers.hpp>

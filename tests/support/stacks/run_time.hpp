@@ -5,7 +5,7 @@
 /// bits of the types that they stand for.
 #pragma once
 
-#include <fsdp/core/error.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 #include <support/stack_runner.hpp>
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include <fsdp/core/error.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 #include <support/stacks/run_time.hpp>
 

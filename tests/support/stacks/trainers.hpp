@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <fsdp/train/options.hpp>
+#include <tessera/trainer/flags/options.hpp>
 
 namespace fsdp::test {
 

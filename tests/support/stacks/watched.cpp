@@ -3,8 +3,8 @@
 #include <functional>
 #include <numeric>
 
-#include <comm/threads.hpp>
-#include <fsdp/testing/memory_watch.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/testing/memory_watch.hpp>
 
 #include <support/stack_run.hpp>
 #include <support/stacks/runners.hpp>

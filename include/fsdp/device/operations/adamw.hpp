@@ -8,10 +8,10 @@
 #include <tuple>
 #include <type_traits>
 
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/operation.hpp>
-#include <fsdp/device/operations/optimizer.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/operation.hpp>
+#include <tessera/fsdp/device/operations/optimizer.hpp>
 
 namespace fsdp::device {
 

@@ -11,9 +11,9 @@
 #include <string_view>
 #include <tuple>
 
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/operation.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/operation.hpp>
 
 namespace fsdp::device {
 

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Muon's operations besides matmul (optim/muon.hpp): momentum, normalisation, linear combinations for matrix
-/// polynomials, and the step.
+/// Muon's operations besides matmul (tessera/fsdp/optim/muon.hpp): momentum, normalisation, linear combinations for
+/// matrix polynomials, and the step.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 #include <tuple>
 
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/operation.hpp>
-#include <fsdp/device/operations/optimizer.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/operation.hpp>
+#include <tessera/fsdp/device/operations/optimizer.hpp>
 
 namespace fsdp::device {
 

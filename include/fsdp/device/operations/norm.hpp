@@ -7,10 +7,10 @@
 #include <string_view>
 #include <tuple>
 
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/tensor.hpp>
-#include <fsdp/device/operation.hpp>
-#include <fsdp/device/operations/shapes.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/operation.hpp>
+#include <tessera/fsdp/device/operations/shapes.hpp>
 
 namespace fsdp::device {
 

@@ -5,8 +5,8 @@
 
 #include <string_view>
 
-#include <fsdp/core/error.hpp>
-#include <fsdp/core/tensor.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
 
 namespace fsdp::device {
 

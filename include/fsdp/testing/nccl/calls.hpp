@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include <comm/nccl_table.hpp>
-#include <fsdp/core/error.hpp>
-#include <fsdp/device/operations.hpp>
+#include <tessera/comm/nccl_table.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/device/operations.hpp>
 
 namespace fsdp::testing {
 

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include <fsdp/testing/nccl/calls.hpp>
+#include <tessera/fsdp/testing/nccl/calls.hpp>
 
 namespace fsdp::testing {
 

@@ -8,11 +8,11 @@
 #include <string_view>
 #include <utility>
 
-#include <comm/nccl.hpp>
-#include <comm/threads.hpp>
-#include <fsdp/testing/nccl/double.hpp>
-#include <fsdp/testing/queued/queued_cpu.hpp>
-#include <fsdp/testing/report.hpp>
+#include <tessera/comm/nccl.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/testing/nccl/double.hpp>
+#include <tessera/fsdp/testing/queued/queued_cpu.hpp>
+#include <tessera/fsdp/testing/report.hpp>
 
 namespace fsdp::testing {
 

@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
-#include <fsdp/device/cpu.hpp>
-#include <fsdp/testing/queued/order.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/testing/queued/order.hpp>
 
 namespace fsdp::testing {
 

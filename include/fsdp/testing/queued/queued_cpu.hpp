@@ -18,11 +18,11 @@
 #include <utility>
 #include <vector>
 
-#include <comm/transfer.hpp>
-#include <fsdp/device/cpu.hpp>
-#include <fsdp/device/device.hpp>
-#include <fsdp/device/meta.hpp>
-#include <fsdp/testing/queued/queue.hpp>
+#include <tessera/comm/transfer.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/device.hpp>
+#include <tessera/fsdp/device/meta.hpp>
+#include <tessera/fsdp/testing/queued/queue.hpp>
 
 namespace fsdp::testing {
 

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+# The libraries that users link: one for each component.
+
+# The only folder of ours on any include path: sources, tests and users write <tessera/comm/...>, as after installation.
+cmake_path(GET CMAKE_CURRENT_LIST_DIR PARENT_PATH TESSERA_SOURCES)
+file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/include")
+file(CREATE_LINK "${TESSERA_SOURCES}/include" "${PROJECT_BINARY_DIR}/include/tessera" SYMBOLIC)
+
+# Sets `out` to the headers below some folders of include/, by the paths that the link gives them.
+function(tessera_headers out)
+  set(all "")
+  foreach(folder IN LISTS ARGN)
+    file(GLOB_RECURSE headers RELATIVE "${TESSERA_SOURCES}/include" CONFIGURE_DEPENDS
+      "${TESSERA_SOURCES}/include/${folder}/*.hpp")
+    list(APPEND all ${headers})
+  endforeach()
+  list(TRANSFORM all PREPEND "${PROJECT_BINARY_DIR}/include/tessera/")
+  set(${out} "${all}" PARENT_SCOPE)
+endfunction()
+
+# Sets what every target of a component has: our warnings, code that may go into a shared library, its name for users. A
+# sub-project's headers are a system's for its parent, and nothing is built that nobody links.
+function(tessera_component target name)
+  add_library(tessera::${name} ALIAS ${target})
+  tessera_own_target(${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
+  if(NOT PROJECT_IS_TOP_LEVEL)
+    set_target_properties(${target} PROPERTIES SYSTEM ON EXCLUDE_FROM_ALL ON)
+  endif()
+  set_property(GLOBAL APPEND PROPERTY TESSERA_COMPONENT_TARGETS ${target})
+endfunction()
+
+# tessera_library(<target> <name> [SOURCES ...] [HOST ...] [HEADERS ...] [PUBLIC ...] [PRIVATE ...])
+#
+# A static library tessera::<name> with the headers of its users. HOST: sources that decide, plan, read, report and enqueue;
+# they compute nothing, so that -O1 is enough and compiles faster. PUBLIC, PRIVATE: what it links.
+function(tessera_library target name)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;HOST;HEADERS;PUBLIC;PRIVATE")
+  set(parts "")
+  if(arg_HOST)
+    add_library(${target}_host OBJECT ${arg_HOST})
+    tessera_own_target(${target}_host)
+    set_target_properties(${target}_host PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    target_compile_options(${target}_host PRIVATE "$<$<CONFIG:Release>:-O1>")
+    list(APPEND arg_SOURCES $<TARGET_OBJECTS:${target}_host>)
+    list(APPEND parts ${target}_host)
+  endif()
+  add_library(${target} STATIC ${arg_SOURCES})
+  tessera_component(${target} ${name})
+  list(APPEND parts ${target})
+  foreach(part IN LISTS parts)
+    set_target_properties(${part} PROPERTIES LINKER_LANGUAGE CXX UNITY_BUILD ${TESSERA_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE 16)
+    target_include_directories(${part} PRIVATE "${PROJECT_BINARY_DIR}/include")
+    target_link_libraries(${part} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
+  endforeach()
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_sources(${target} PUBLIC
+    FILE_SET HEADERS BASE_DIRS "${PROJECT_BINARY_DIR}/include" FILES ${arg_HEADERS})
+endfunction()

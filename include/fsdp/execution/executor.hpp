@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Runs a schedule on a ShardedModule, task by task, and nothing else.
+///
+/// Activations: what backward needs grows from the arena's low end, last in first out; the residual gradient [T, H] is
+/// at the high end. The placed schedule says which slot a group has, and from when to when.
+///
+/// On an asynchronous device, collectives and copies to host memory run on their own queues beside the compute stream,
+/// ordered by one event per dependency; the host enqueues a whole pass without waiting. A pass begins and ends on the
+/// compute stream: other queues start after an event recorded at its begin, and the stream has waited for all of them
+/// at its end. No event is used outside the pass that recorded it, so that a pass can be captured as a graph.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/host_copy.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/operations/elements.hpp>
+#include <tessera/fsdp/execution/offloaded_inputs.hpp>
+#include <tessera/fsdp/execution/sequence_cache.hpp>
+#include <tessera/fsdp/execution/uploaded_batch.hpp>
+#include <tessera/fsdp/module/group_tasks.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/nn/batch.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/nn/one_of.hpp>
+#include <tessera/fsdp/nn/optional_parts.hpp>
+#include <tessera/fsdp/sharding/schedule.hpp>
+
+namespace fsdp {
+
+/// Told about every task that ran; for traces. Times are the caller's to take.
+struct Observer {
+  void (*before)(void* state, const sharding::Task& task) = nullptr;
+  void (*after)(void* state, const sharding::Task& task) = nullptr;
+  void* state = nullptr;
+};
+
+/// Runs placed schedules on a module, one pass at a time. See the head of this file for memory and queues.
+template <class Model>
+class Executor {
+ public:
+  using Module = ShardedModule<Model>;
+  using Device = typename Module::Device;
+  using Compute = typename Module::Compute;
+  using Arena = typename Device::Arena;
+  using End = typename Arena::End;
+  using Batch = typename Model::Batch;
+  static_assert(nn::check_batch_parts<Batch>());
+  static_assert(nn::parts_of_all_kinds<typename Model::Block, typename Module::Local>);
+  static_assert(nn::check_head_parts<typename Model::Head, typename Module::Local>());
+  using UploadedBatches = Uploaded<Batch, typename Module::Local>;
+  using Cache = SequenceCache<Module, std::vector<typename Model::Block>>;
+  /// Whether sequences can be continued from what blocks keep of them.
+  static constexpr bool continues = nn::GeneratingHead<typename Model::Head, typename Module::Local> && Cache::possible;
+
+  /// `module` must outlive it.
+  explicit Executor(Module& module, Observer observer = {})
+      : module_(module),
+        groups_(module),
+        entry_(module.model().entry()),
+        head_(module.model().head()),
+        observer_(observer),
+        context_{.arena = module.arena(), .stream = module.stream(), .tiling = module.tiling()},
+        blocks_(all_blocks(module.model())),
+        cache_(module, blocks_),
+        saved_(blocks_.size()),
+        marks_(blocks_.size()),
+        offloads_inputs_(module.model().units().offload_inputs),
+        offloaded_inputs_(module.offload_arena(), module.stream(), saved_.size()),
+        loss_block_(module.ledger(), device::MemoryKind::scratch, sizeof(double)),
+        loss_(reinterpret_cast<double*>(loss_block_.data()), {1}) {
+    context_.sequence_length = module.shape().sequence_length;
+    context_.poll = [](void* groups) { static_cast<GroupTasks<Module>*>(groups)->progress(); };
+    context_.poll_state = &groups_;
+  }
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  /// Forward and backward of all micro-batches. The gradients are those of scale * (sum of the valid targets' losses
+  /// over all ranks and micro-batches); this rank's part of that sum, unscaled, is returned.
+  double train(std::span<const Batch> micro_batches, float scale) {
+    queue_training(micro_batches, scale);
+    return read_loss();
+  }
+  /// The same without waiting for the device; the batches' memory must stay until the device has read it.
+  void queue_training(std::span<const Batch> micro_batches, float scale) { queue(upload(micro_batches), scale); }
+
+  /// queue_training in its two halves: micro-batches where the device reads them. Throws InputError where the model
+  /// cannot use one.
+  [[nodiscard]] UploadedBatches upload(std::span<const Batch> micro_batches) {
+    if constexpr (!Device::counts_only)
+      for (const Batch& batch : micro_batches) module_.model().validate(batch, context_.sequence_length);
+    return {context_, micro_batches};
+  }
+  /// The pass over them. Batches of equal patterns with an equal `scale` enqueue the same work.
+  void queue(const UploadedBatches& micro_batches, float scale) {
+    require(static_cast<int>(micro_batches.size()) == module_.shape().micro_batches, "train: ", micro_batches.size(),
+            " micro-batches given to a module planned for ", module_.shape().micro_batches);
+    scale_ = scale;
+    groups_.begin_step();
+    run(sharding::Pass::train, micro_batches);
+  }
+  /// This rank's sum of losses of the last pass [1], on the device.
+  Tensor<const double> loss() const { return loss_; }
+
+  /// Sum of the valid targets' losses on this rank.
+  double evaluate(const Batch& batch) {
+    run(sharding::Pass::evaluate, upload({&batch, 1}));
+    return read_loss();
+  }
+
+  /// Logits of some rows of a batch [rows, V], by the pass of `evaluate`: each unit's weights are released after use,
+  /// so that a module that trains can compute them. The plan must have room for as many rows
+  /// (plan::Request::logit_rows).
+  void evaluate_logits(const Batch& batch, std::span<const std::int64_t> rows,
+                       Tensor<Compute> out) requires nn::GeneratingHead<typename Model::Head, typename Module::Local> {
+    require(!rows.empty(), "evaluate_logits: no row is asked for");
+    make_logits(sharding::Pass::evaluate, batch, rows, out);
+  }
+
+  /// Logits [T, V] of one sequence, whose targets are not read, with weights that were gathered once and are kept.
+  void logits(const Batch& batch,
+              Tensor<Compute> out) requires nn::GeneratingHead<typename Model::Head, typename Module::Local> {
+    logits(batch, {}, out);
+  }
+  /// Logits of some rows of a batch [rows, V]; of all rows where `rows` is empty. The plan must have room for as many
+  /// (plan::Request::logit_rows). Where the module is planned for it (RunShape::cached_rows), blocks keep what
+  /// next_logits needs.
+  void logits(const Batch& batch, std::span<const std::int64_t> rows,
+              Tensor<Compute> out) requires nn::GeneratingHead<typename Model::Head, typename Module::Local> {
+    using sharding::Pass;
+    make_logits(std::exchange(has_generated_, true) ? Pass::generate_again : Pass::generate, batch, rows, out);
+  }
+  /// Logits [sequences, V] of one more token of each sequence, at `positions` [sequences] of it; the tokens before it
+  /// went through `logits` or this.
+  void next_logits(const Batch& batch, std::span<const std::int32_t> positions,
+                   Tensor<Compute> out) requires(continues) {
+    require(!cache_.empty(), "next_logits: the module keeps nothing of sequences; plan it with cached_rows");
+    require(std::ssize(positions) == batch.sequences, "next_logits: ", positions.size(), " positions for ",
+            batch.sequences, " sequences");
+    const OneTokenEach one_token(context_, positions);
+    logits(batch, {}, out);
+  }
+
+ private:
+  static constexpr std::size_t unit_index(int unit) { return static_cast<std::size_t>(unit - 1); }
+
+  static std::vector<typename Model::Block> all_blocks(const Model& model) {
+    std::vector<typename Model::Block> blocks;
+    for (int i = 0; i < model.blocks(); ++i) {
+      blocks.push_back(model.block(i));
+      nn::visit_kind(blocks.back(), [&]<class Block>(const Block&) {
+        require<InputError>(!model.units().offload_inputs || saves_its_input<Block>, "units: inputs of blocks in host ",
+                            "memory are asked for, and block ", i,
+                            " of this model saves more than its input; make it an nn::Recomputed");
+      });
+    }
+    return blocks;
+  }
+  template <class Block>
+  static constexpr bool saves_its_input = requires(typename Block::Saved& saved, Tensor<const Compute> x) {
+    saved.x = x;
+  };
+
+  void make_logits(sharding::Pass pass, const Batch& batch, std::span<const std::int64_t> rows, Tensor<Compute> out) {
+    logits_ = out;
+    logit_rows_ = rows;
+    run(pass, upload({&batch, 1}), true);
+    module_.synchronize();
+  }
+
+  /// `logits`: the head makes them instead of a loss.
+  void run(sharding::Pass pass, const UploadedBatches& micro_batches, bool logits = false) {
+    const sharding::Schedule& schedule = module_.schedule(pass);
+    require(!schedule.empty(), "a ShardedModule ran a pass that its purpose does not have; construct it for this one");
+    pass_ = pass;
+    makes_logits_ = logits;
+    micro_batches_ = &micro_batches;
+    groups_.begin_pass(context_.stream.record());
+    const auto start = context_.arena.mark(End::low);
+    device::enqueue(context_.stream, device::Fill<double>{.y = loss_, .value = 0.0f});
+    share_context();
+    shared_ = entry_.share(context_);
+    for (const sharding::Task& task : schedule) {
+      if (observer_.before != nullptr) observer_.before(observer_.state, task);
+      execute_named(task);
+      if (observer_.after != nullptr) observer_.after(observer_.state, task);
+    }
+    groups_.end_pass();
+    context_.arena.release(End::low, start);
+  }
+
+  /// Sets the context to what all micro-batches of the pass share: the most sequences of any, and nothing that is one's
+  /// own. Otherwise `share` would see those of the pass before.
+  void share_context() {
+    context_.training = pass_ == sharding::Pass::train;
+    context_.documents = {};
+    context_.noise = {};
+    context_.sequences = 0;
+    for (int i = 0; i < static_cast<int>(micro_batches_->size()); ++i)
+      context_.sequences = std::max<std::int64_t>(context_.sequences, (*micro_batches_)[i].host.sequences);
+  }
+
+  double read_loss() {
+    loss_on_host_.fetch(context_.stream, loss_.data());
+    module_.synchronize();
+    return loss_on_host_.value();
+  }
+
+  /// In profilers of the device, under the schedule's names.
+  void execute_named(const sharding::Task& task) {
+    if constexpr (requires { typename Device::Range; }) {
+      const typename Device::Range range(text_of(task, module_.names()).c_str());
+      execute(task);
+    } else {
+      execute(task);
+    }
+  }
+
+  void execute(const sharding::Task& task) {
+    using sharding::Action;
+    switch (task.action) {
+      case Action::forward: return forward(task.index, task.micro_batch);
+      case Action::loss: return loss(task.index);
+      case Action::backward: return backward(task.index);
+      default: return groups_.execute(task);
+    }
+  }
+
+  Shape stream_shape() const { return {context_.tokens(), module_.model().hidden()}; }
+
+  void forward(int unit, int micro_batch) {
+    if (unit == 0) {
+      batch_ = &(*micro_batches_)[micro_batch];
+      context_.sequences = batch_->host.sequences;
+      if constexpr (nn::detail::has_documents<Batch>()) context_.documents = batch_->host.documents;
+      if constexpr (nn::detail::has_noise<Batch>())
+        if (context_.training) context_.noise = batch_->host.noise;
+      entry_mark_ = context_.arena.mark(End::low);
+      x_ = context_.template save<Compute>(stream_shape());
+      if (!saves_here(1)) y_ = context_.template save<Compute>(stream_shape());
+      return entry_.forward(context_, groups_.weights(entry_, unit), batch_->device.input, x_);
+    }
+    auto& mark = marks_[unit_index(unit)];
+    mark = context_.arena.mark(End::low);
+    if (saves_here(unit)) y_ = context_.template save<Compute>(stream_shape());
+    if (is_offloaded(unit)) offloaded_inputs_.send(unit_index(unit), x_);
+    if (is_offloaded(unit - 1)) offloaded_inputs_.wait_until_sent(unit_index(unit - 1));  // y is where that input was
+    nn::visit_kind(blocks_[unit_index(unit)], saved_[unit_index(unit)], [&](const auto& block, auto& saved) {
+      if constexpr (continues)
+        if (!cache_.empty())
+          return block.extend(context_, shared_, groups_.weights(block, unit), cache_.of(unit_index(unit)), x_, y_);
+      block.forward(context_, shared_, groups_.weights(block, unit), saved, x_, y_);
+    });
+    std::swap(x_, y_);
+    if (!saves_here(unit)) context_.arena.release(End::low, mark);
+  }
+
+  /// Whether a block's input is in host memory between its forward and its backward. The last one's is wanted at once.
+  bool is_offloaded(int unit) const {
+    return offloads_inputs_ && unit > 0 && unit < module_.model().blocks() && saves(unit);
+  }
+
+  /// Whether a unit's forward keeps what its backward needs; two buffers in turn serve the units that have none.
+  bool saves(int unit) const { return pass_ == sharding::Pass::train && unit >= module_.first_backward(); }
+
+  /// Whether it keeps them in the activation arena.
+  bool saves_here(int unit) const { return saves(unit) && !offloads_inputs_; }
+
+  void finish_micro_batch() {
+    context_.arena.release(End::low, entry_mark_);
+    if (pass_ == sharding::Pass::train) context_.arena.release(End::high, gradient_mark_);
+  }
+
+  void loss(int unit) {
+    if (pass_ == sharding::Pass::train) {
+      gradient_mark_ = context_.arena.mark(End::high);
+      dx_ = context_.arena.template allocate<Compute>(End::high, stream_shape());
+      const auto unit_weights = groups_.weights(head_, unit);
+      head_.loss(context_, unit_weights, groups_.gradients(head_, unit), x_, batch_->device.targets, scale_, dx_,
+                 loss_);
+      if (unit == module_.first_backward()) finish_micro_batch();
+      return;
+    }
+    if constexpr (nn::GeneratingHead<typename Model::Head, typename Module::Local>)
+      if (makes_logits_) {
+        write_logits(unit);
+        return finish_micro_batch();
+      }
+    head_.loss_only(context_, groups_.weights(head_, unit), x_, batch_->device.targets, loss_);
+    finish_micro_batch();
+  }
+
+  /// Where the host reads them.
+  void write_logits(int unit) {
+    const Tensor<const Compute> x = logit_rows_.empty() ? x_ : gathered_rows();
+    if constexpr (Device::host_memory) {
+      head_.logits(context_, groups_.weights(head_, unit), x, logits_);
+    } else {
+      const auto logits = context_.template save<Compute>(logits_.shape());
+      head_.logits(context_, groups_.weights(head_, unit), x, logits);
+      device::move<Device>(context_.stream, logits.data(), logits_.data(), logits.numel());
+    }
+  }
+
+  /// The rows of the stream whose logits are asked for, side by side.
+  Tensor<Compute> gathered_rows() {
+    const auto rows = context_.template save<Compute>({std::ssize(logit_rows_), x_.columns()});  // [rows, H]
+    if constexpr (!Device::counts_only)
+      for (std::int64_t i = 0; i < rows.rows(); ++i) {
+        const std::int64_t row = logit_rows_[static_cast<std::size_t>(i)];
+        require(row >= 0 && row < x_.rows(), "logits: row ", row, " of ", x_.rows(), " is not there");
+        device::move<Device>(context_.stream, x_.row(row), rows.row(i), x_.columns());
+      }
+    return rows;
+  }
+
+  void backward(int unit) {
+    if (unit == 0)
+      backward_of_entry();
+    else
+      nn::visit_kind(blocks_[unit_index(unit)], saved_[unit_index(unit)],
+                     [&](const auto& block, auto& saved) { backward_of_block(unit, block, saved); });
+    if (unit == module_.first_backward()) finish_micro_batch();
+  }
+
+  void backward_of_entry() {
+    using Entry = typename Model::Entry;
+    const auto& input = batch_->device.input;
+    if constexpr (nn::EntryWithoutWeightsInBackward<Entry, typename Module::Local,
+                                                    nn::InputOf<Batch, typename Module::Local>>) {
+      entry_.backward(context_, groups_.gradients(entry_, 0), input, dx_);
+    } else {
+      const auto unit_weights = groups_.weights(entry_, 0);
+      entry_.backward(context_, unit_weights, groups_.gradients(entry_, 0), input, dx_);
+    }
+  }
+
+  template <class Block>
+  void backward_of_block(int unit, const Block& block, typename Block::Saved& saved) {
+    if (offloads_inputs_) std::swap(x_, y_);
+    if constexpr (saves_its_input<Block>)
+      if (is_offloaded(unit)) {
+        offloaded_inputs_.wait_until_fetched(unit_index(unit));
+        saved.x = x_;
+      }
+    if (is_offloaded(unit - 1)) offloaded_inputs_.fetch(unit_index(unit - 1), y_);
+    if constexpr (nn::BlockWithoutWeightsInBackward<Block, typename Module::Local>) {
+      block.backward(context_, shared_, groups_.gradients(block, unit), saved, dx_);
+    } else {
+      const auto unit_weights = groups_.weights(block, unit);
+      block.backward(context_, shared_, unit_weights, groups_.gradients(block, unit), saved, dx_);
+    }
+    context_.arena.release(End::low, marks_[unit_index(unit)]);
+  }
+
+  Module& module_;
+  GroupTasks<Module> groups_;
+  typename Model::Entry entry_;
+  typename Model::Head head_;
+  Observer observer_;
+  nn::Context<typename Module::Local> context_;
+  std::vector<typename Model::Block> blocks_;
+  Cache cache_;
+  std::vector<typename Model::Block::Saved> saved_;
+  std::vector<typename Arena::Mark> marks_;
+  bool offloads_inputs_;
+  OffloadedInputs<Device, Compute> offloaded_inputs_;
+  typename Arena::Mark entry_mark_;
+  typename Arena::Mark gradient_mark_;
+  typename Model::Entry::Shared shared_;            ///< of the pass
+  const UploadedBatches* micro_batches_ = nullptr;  ///< of the pass
+  sharding::Pass pass_ = sharding::Pass::train;
+  bool makes_logits_ = false;   ///< of the pass: logits instead of a loss
+  bool has_generated_ = false;  ///< and so left its weights gathered
+  const typename UploadedBatches::MicroBatch* batch_ = nullptr;
+  float scale_ = 0;
+  device::Block<Device> loss_block_;
+  Tensor<double> loss_;  // [1]
+  device::HostCopy<Device, double> loss_on_host_;
+  Tensor<Compute> x_, y_, dx_, logits_;
+  std::span<const std::int64_t> logit_rows_;  ///< of the pass; empty: all
+};
+
+}  // namespace fsdp

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Generation token by token: what blocks keep of sequences between passes, and a pass that adds one token to each.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/nn/batch.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/nn/one_of.hpp>
+
+namespace fsdp {
+
+/// One tensor for each block [cached rows, its columns]; nothing where the module is not planned for it
+/// (RunShape::cached_rows).
+template <class Module, class Blocks>
+class SequenceCache {
+ public:
+  using Compute = typename Module::Compute;
+  /// Whether the model's blocks can continue sequences from what they keep.
+  static constexpr bool possible = nn::all_kinds_cache<typename Blocks::value_type, typename Module::Local>;
+
+  /// Allocates the tensors. Throws LogicError if the module is planned for them and its blocks cannot continue
+  /// sequences.
+  SequenceCache(Module& module, const Blocks& blocks) {
+    if (module.shape().cached_rows > 0) allocate(module, blocks);
+  }
+
+  /// Returns whether nothing is kept.
+  bool empty() const { return tensors_.empty(); }
+  /// Returns what a block keeps.
+  Tensor<Compute> of(std::size_t block) const { return tensors_[block]; }
+
+ private:
+  void allocate(Module& module, const Blocks& blocks) {
+    if constexpr (possible) {
+      for (const auto& block : blocks) {
+        const std::int64_t columns = nn::visit_kind(block, [](const auto& kind) { return kind.cache_columns(); });
+        const Shape shape{module.shape().cached_rows, columns};
+        const std::int64_t bytes = checked_multiply(checked_multiply(shape[0], columns), std::int64_t{sizeof(Compute)});
+        memory_.emplace_back(module.ledger(), device::MemoryKind::cache, bytes);
+        tensors_.emplace_back(reinterpret_cast<Compute*>(memory_.back().data()), shape);
+      }
+    } else {
+      throw LogicError(
+          "executor: cached_rows are asked for, and blocks of this model cannot continue sequences; give "
+          "them cache_columns() and extend (nn::CachingBlock)");
+    }
+  }
+
+  std::vector<device::Block<typename Module::Device>> memory_;
+  std::vector<Tensor<Compute>> tensors_;
+};
+
+/// Makes `context` that of a pass over one token of each sequence, at `positions` [sequences], for as long as it lives.
+template <class Local>
+class OneTokenEach {
+ public:
+  /// `context` must outlive it; the positions are copied to the device.
+  OneTokenEach(nn::Context<Local>& context, std::span<const std::int32_t> positions)
+      : context_(context),
+        mark_(context.arena.mark(End::low)),
+        sequence_length_(std::exchange(context.sequence_length, 1)) {
+    const std::int64_t count = std::ssize(positions);
+    context.sequences = count;
+    context.positions = {positions, nn::on_device(context, Tensor<const std::int32_t>(positions.data(), {count}))};
+  }
+  OneTokenEach(const OneTokenEach&) = delete;
+  OneTokenEach& operator=(const OneTokenEach&) = delete;
+  ~OneTokenEach() {
+    context_.positions = {};
+    context_.sequence_length = sequence_length_;
+    context_.arena.release(End::low, mark_);
+  }
+
+ private:
+  using Arena = typename Local::Device::Arena;
+  using End = typename Arena::End;
+
+  nn::Context<Local>& context_;
+  typename Arena::Mark mark_;
+  std::int64_t sequence_length_;
+};
+
+}  // namespace fsdp

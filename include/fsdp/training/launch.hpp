@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Starts the ranks of a stack, or joins those that a launcher started.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include <tessera/comm/collectives.hpp>
+#include <tessera/comm/cores.hpp>
+#include <tessera/comm/launch.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/training/launch_options.hpp>
+#include <tessera/fsdp/training/program.hpp>
+
+namespace fsdp::train {
+
+/// Whether the program starts the communicator's ranks itself (`Comm::run` takes their number). Otherwise a launcher
+/// such as mpirun does.
+template <class Comm>
+inline constexpr bool starts_ranks = requires(const comm::Options& options, int (*f)(Comm&)) {
+  { Comm::run(1, options, f) } -> std::convertible_to<int>;
+};
+
+/// Checks that `launch` can use a communicator; the compile error says what is missing.
+template <class Comm>
+consteval bool check_launch() {
+  static_assert(
+      starts_ranks<Comm> ||
+          requires(const comm::Options& options, int (*f)(Comm&)) {
+            { Comm::run(options, f) } -> std::convertible_to<int>;
+          },
+      "fsdp: a communicator lacks static int run(const comm::Options&, F f), which calls f(communicator) on each rank "
+      "of this process and returns the exit status; or run(int ranks, options, f), where it starts the ranks itself");
+  return true;
+}
+
+namespace detail {
+
+template <class Comm, class F>
+int launch(const LaunchOptions& launch, F f) {
+  comm::Options options;
+  validate(launch);
+  const auto milliseconds = [](double seconds) {
+    return std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(seconds * 1000)));
+  };
+  options.deadline = milliseconds(launch.deadline_seconds);
+  options.device_deadline = milliseconds(launch.device_deadline_seconds);
+  options.windows = launch.windows;
+  const auto on_rank = [f = std::move(f)](Comm& communicator) {
+    comm::agree_on_cores(communicator);
+    return f(communicator);
+  };
+  if constexpr (starts_ranks<Comm>) {
+    comm::require_one_process("a program that starts its ranks itself",
+                              "start one process, or take a communicator over processes, such as MPI");
+    require<InputError>(launch.ranks >= 1 && launch.ranks <= most_started_ranks, "--ranks ", launch.ranks,
+                        ": a program starts 1 to ", most_started_ranks, " ranks itself");
+    return Comm::run(static_cast<int>(launch.ranks), options, on_rank);
+  } else {
+    return Comm::run(options, on_rank);
+  }
+}
+
+}  // namespace detail
+
+/// Calls f(communicator) on every rank of Comm and returns the status for the process to exit with: what f returns, or
+/// 0 if it returns nothing. It is a program's frame, as run_program is: an error of a rank, invalid options, too many
+/// ranks, or ranks of this process alone in a job of several processes print one line on stderr and give their status
+/// (comm::ExitStatus). Inside another run_program it throws, and the outer one prints.
+template <class Comm, class F>
+[[nodiscard]] int launch(const LaunchOptions& options, F f) {
+  static_assert(check_launch<Comm>());
+  return run_program([&] { return detail::launch<Comm>(options, std::move(f)); });
+}
+
+/// Returns the number of ranks that `launch` will start or join; starts no communication.
+template <class Comm>
+int planned_ranks(const LaunchOptions& launch) {
+  return starts_ranks<Comm> ? static_cast<int>(launch.ranks) : comm::launched_job().processes;
+}
+
+}  // namespace fsdp::train

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Training steps: a dry run plans the memory of a step, then module, executor, optimizer and count exchange are built
+/// for that plan.
+///
+/// `Training` and `Evaluation` are what you need for a training loop of your own. The trainer and the commands use
+/// them, too.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include <tessera/comm/collectives.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/execution/count_exchange.hpp>
+#include <tessera/fsdp/execution/executor.hpp>
+#include <tessera/fsdp/execution/training_step.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/optim/initialize.hpp>
+#include <tessera/fsdp/optim/run_time.hpp>
+#include <tessera/fsdp/optim/sharded_optimizer.hpp>
+#include <tessera/fsdp/plan/dry_run.hpp>
+
+namespace fsdp::train {
+
+/// The size of one rank's step.
+struct StepSize {
+  std::int64_t sequences = 1;  ///< in one micro-batch
+  bool fewer = false;          ///< micro-batches may have fewer sequences; each number is planned, which takes longer
+  std::int64_t sequence_length = 0;  ///< positions of a sequence
+  int micro_batches = 1;             ///< in a step
+  int threads = 0;                   ///< of each rank; 0: cores / ranks, at least 1
+  std::int64_t logit_rows = 0;       ///< see plan::Request
+  std::int64_t cached_rows = 0;      ///< see RunShape
+};
+
+/// Returns the dry run's request for a step of this size on rank `rank` of `ranks`.
+plan::Request plan_request(const StepSize& size, int ranks, int rank, Purpose purpose = Purpose::train);
+
+/// Returns the request's shape with the plan's activation bytes: what a ShardedModule is built for.
+RunShape planned_shape(const plan::Request& request, const plan::Plan& plan);
+
+/// One rank's training of a model: its shards, optimizer, executor and memory. Weights are zero until you call
+/// `initialize` or load a checkpoint (tessera/fsdp/checkpoint/shards_io.hpp).
+template <class ModelT, class OptimizerT = optim::RunTime>
+class Training {
+ public:
+  using Model = ModelT;
+  using Optimizer = optim::ShardedOptimizer<Model, OptimizerT>;
+  using Stack = typename Model::Stack;
+  using Comm = typename Stack::Comm;
+  using Batch = typename Model::Batch;
+  using Module = ShardedModule<Model>;
+
+  /// Optional settings.
+  struct Choices {
+    OptimizerT optimizer = {};     ///< with its constants
+    device::StepRules rules = {};  ///< clipping, and whether steps with overflowing gradients are skipped
+    bool graphs = false;     ///< capture a step as a graph and replay it (tessera/fsdp/execution/training_step.hpp)
+    Observer observer = {};  ///< told the events of every step
+  };
+
+  /// Plans a step and allocates its memory. Collective. The communicator must outlive it. Throws InputError if model,
+  /// policies and sizes do not fit together, MemoryError if there is not enough memory.
+  Training(Comm& communicator, const Model& model, const StepSize& size, typename Stack::Sharding sharding = {},
+           typename Stack::Tiling tiling = {}, const Choices& choices = {})
+      : request_(request_of(communicator, size, choices.optimizer)),
+        plan_(plan::dry_run(model, sharding, tiling, request_, choices.optimizer)),
+        module_(communicator, model, sharding, tiling, planned_shape(request_, plan_)),
+        optimizer_(module_, choices.optimizer, choices.rules),
+        executor_(module_, choices.observer),
+        step_(module_, executor_, optimizer_, choices.graphs),
+        counts_(communicator, module_.ledger()),
+        held_out_counts_(communicator, module_.ledger()) {}
+
+  /// The parts that the step consists of.
+  /// @{
+  Module& module() { return module_; }
+  Optimizer& optimizer() { return optimizer_; }
+  Executor<Model>& executor() { return executor_; }
+  const plan::Plan& plan() const { return plan_; }
+  const plan::Request& request() const { return request_; }
+  /// @}
+  /// The exchanges of counts between ranks: one for training steps, and one for held-out data, since a step's exchange
+  /// may be in progress while held-out data are evaluated.
+  /// @{
+  CountExchange<Comm>& counts() { return counts_; }
+  CountExchange<Comm>& held_out_counts() { return held_out_counts_; }
+  /// @}
+  /// Returns the peak tensor memory of this rank in bytes, summed over all kinds.
+  std::int64_t peak_bytes() const {
+    std::int64_t sum = 0;
+    for (const std::int64_t part : module_.peak_bytes()) sum += part;
+    return sum;
+  }
+
+  /// Initializes the weights from a seed. The numbers do not depend on the sharding.
+  void initialize(std::uint64_t seed) { optim::initialize(module_, seed); }
+
+  /// Enqueues a step; see TrainingStep::queue. Throws Error if a micro-batch does not have the planned size.
+  void queue(std::span<const Batch> micro_batches, float scale, const device::StepInputs& inputs, bool alike) {
+    for (const Batch& batch : micro_batches)
+      require(batch.sequences == request_.sequences || (request_.fewer && batch.sequences < request_.sequences),
+              "training: a micro-batch has ", batch.sequences, " sequences, and steps were planned for ",
+              request_.sequences, request_.fewer ? " at most" : "; plan them with StepSize{.fewer = true}");
+    step_.queue(micro_batches, scale, inputs, alike);
+  }
+
+  /// Runs one step on all ranks' micro-batches and waits for it. Returns the mean loss over all ranks' targets, from
+  /// before the update; the same on every rank. Collective. Throws DivergedError if the loss or the gradient is not
+  /// finite; the weights are then unchanged.
+  double step(std::span<const Batch> micro_batches, const device::StepInputs& inputs) {
+    counts_.start([&] {
+      BatchCounts sum;
+      for (const Batch& batch : micro_batches) sum += batch.counts();
+      return sum;
+    });
+    const double targets = static_cast<double>(std::max<std::int64_t>(counts_.finish().valid_targets, 1));
+    queue(micro_batches, static_cast<float>(inputs.loss_scale / targets), inputs, false);
+    const device::StepDecision& found = optimizer_.control().decision();
+    const double loss = found.loss / targets;
+    require<DivergedError>(
+        found.stopped == 0, "step ", optimizer_.steps(), ": loss is ", std::abs(loss), " and the gradient norm is ",
+        std::abs(found.norm),
+        "; stopped before any weight was touched. Lower the learning rate, or look at the data of this step");
+    return loss;
+  }
+  /// The same with one micro-batch.
+  double step(const Batch& batch, const device::StepInputs& inputs) { return step({&batch, 1}, inputs); }
+
+ private:
+  static plan::Request request_of(const Comm& communicator, const StepSize& size, const OptimizerT& optimizer) {
+    plan::Request request = plan_request(size, communicator.size(), communicator.rank());
+    request.shape.step_work = optim::step_work(optimizer);
+    return request;
+  }
+
+  plan::Request request_;
+  plan::Plan plan_;
+  Module module_;
+  Optimizer optimizer_;
+  Executor<Model> executor_;
+  optim::TrainingStep<Model, OptimizerT> step_;
+  CountExchange<Comm> counts_, held_out_counts_;
+};
+
+/// One rank's forward passes of a model: for mean losses or, with Purpose::generate, for logits.
+template <class ModelT>
+class Evaluation {
+ public:
+  using Model = ModelT;
+  using Stack = typename Model::Stack;
+  using Comm = typename Stack::Comm;
+
+  /// As Training's. `purpose`: evaluate or generate.
+  Evaluation(Comm& communicator, const Model& model, const StepSize& size, typename Stack::Sharding sharding = {},
+             typename Stack::Tiling tiling = {}, Purpose purpose = Purpose::evaluate)
+      : request_(plan_request(size, communicator.size(), communicator.rank(), purpose)),
+        plan_(plan::dry_run(model, sharding, tiling, request_)),
+        module_(communicator, model, sharding, tiling, planned_shape(request_, plan_), purpose),
+        executor_(module_) {
+    if (purpose == Purpose::evaluate) counts_.emplace(communicator, module_.ledger());
+  }
+
+  /// The parts that a pass consists of.
+  /// @{
+  ShardedModule<Model>& module() { return module_; }
+  Executor<Model>& executor() { return executor_; }
+  const plan::Plan& plan() const { return plan_; }
+  /// @}
+  /// The exchange of counts between ranks. Throws Error if the purpose is to generate.
+  CountExchange<Comm>& counts() {
+    require(counts_.has_value(), "evaluation: the purpose is to generate, which counts no targets");
+    return *counts_;
+  }
+
+ private:
+  plan::Request request_;
+  plan::Plan plan_;
+  ShardedModule<Model> module_;
+  Executor<Model> executor_;
+  std::optional<CountExchange<Comm>> counts_;
+};
+
+}  // namespace fsdp::train

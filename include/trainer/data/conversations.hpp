@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tokenizes conversations in JSON into one file, once, and reads that file (--data-format chat).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tessera/fsdp/core/file.hpp>
+#include <tessera/trainer/data/left_out.hpp>
+#include <tessera/trainer/text/chat.hpp>
+
+namespace fsdp::data {
+
+struct TextFile;
+
+/// Reports progress: bytes of text read so far, and their total.
+using ReportBytes = std::function<void(std::int64_t bytes, std::int64_t all_bytes)>;
+
+/// Files of conversations and the chat format that encodes them.
+class ConversationTexts {
+ public:
+  /// `paths`: .jsonl, .ndjson and .json files, or folders of them. `tokenizer`: a tokenizer.json. `chat_template` and
+  /// `end_token`: as for text::ChatFormat. Throws InputError for a file with another extension.
+  ConversationTexts(std::span<const std::filesystem::path> paths, const std::filesystem::path& tokenizer,
+                    const std::string& chat_template, const std::string& end_token = {});
+
+  /// The tokenizer and its template.
+  const text::ChatFormat& format() const { return format_; }
+  /// Files and names in folders that are not read.
+  const LeftOut& left_out() const { return left_out_; }
+  /// Returns 16 hexadecimal digits: a hash of the files' paths, sizes and modification times, the tokenizer and the
+  /// template.
+  std::string made_of() const;
+
+  /// Encodes all conversations on all cores and writes them, in order, to one file. The file appears under its name
+  /// when it is complete. Throws InputError with file and line for a record that is not a conversation.
+  void write(const std::filesystem::path& path, const ReportBytes& report = {}) const;
+
+ private:
+  std::vector<TextFile> texts() const;
+
+  std::vector<std::filesystem::path> files_;
+  LeftOut left_out_;
+  std::filesystem::path tokenizer_;
+  text::ChatFormat format_;
+};
+
+/// Reads a file that ConversationTexts wrote. Immutable; several threads can call its functions at once.
+class Conversations {
+ public:
+  /// Throws InputError for a damaged file.
+  explicit Conversations(const std::filesystem::path& path);
+
+  /// The number of conversations.
+  std::int64_t size() const { return static_cast<std::int64_t>(index_.size()); }
+  /// The number of tokens in all conversations together.
+  std::int64_t tokens() const { return index_.empty() ? 0 : index_.back().end; }
+  std::int64_t length(std::int64_t i) const { return entry(i).end - begin(i); }  ///< tokens of conversation i
+  std::string place_of(std::int64_t i) const;            ///< "chats.jsonl line 7", "chats.json record 7"
+  const std::string& digest() const { return digest_; }  ///< of all tokens
+
+  /// Appends the tokens of conversation i. A token that is not part of an answer is appended as ~token.
+  void append(std::int64_t i, std::vector<std::int32_t>& tokens) const;
+
+  /// The end of a conversation's tokens, and where its text was read.
+  struct Entry {
+    std::int64_t end = 0;  ///< index behind its last token, among all tokens of the file
+    std::int64_t file = 0, line = 0;
+  };
+
+ private:
+  const Entry& entry(std::int64_t i) const { return index_[static_cast<std::size_t>(i)]; }
+  std::int64_t begin(std::int64_t i) const { return i == 0 ? 0 : entry(i - 1).end; }
+
+  std::filesystem::path path_;
+  FileDescriptor file_;
+  std::vector<Entry> index_;
+  std::vector<std::string> sources_;
+  std::string digest_;
+};
+
+}  // namespace fsdp::data

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Chooses the windows of each step and each rank's share of them. A step's data do not depend on the number of ranks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include <tessera/fsdp/core/has_member.hpp>
+
+namespace fsdp::data {
+
+/// A pseudo-random permutation of [0, size), computed entry by entry: a Feistel network over the next power of four,
+/// applied again until the value is below `size` (cycle walking). The same on every machine and compiler.
+class Permutation {
+ public:
+  /// The `number`-th permutation of a seed.
+  Permutation(std::uint64_t seed, std::uint64_t number, std::int64_t size);
+  /// Returns entry i, for i in [0, size).
+  std::int64_t operator()(std::int64_t i) const;
+
+ private:
+  std::uint64_t key_;
+  std::int64_t size_;
+  int half_bits_;
+};
+
+/// A position in the data.
+struct Position {
+  std::int64_t epoch = 0;
+  std::int64_t index = 0;  ///< number of windows of this epoch that were used
+
+  friend bool operator==(const Position&, const Position&) = default;
+};
+
+/// One rank's part of one micro-batch.
+struct Share {
+  std::int64_t rank = 0, ranks = 1;
+  std::int64_t micro_batch = 0, micro_batches = 1;
+};
+
+/// Throws InputError, naming the nearest valid sizes, unless `batch` is a multiple of ranks x micro-batches.
+void check_batch(std::int64_t batch, std::int64_t ranks, std::int64_t micro_batches);
+
+/// Returns the n-th sample of a run. For a source that defines its own order, such as a mixture with weights.
+using Order = std::function<std::int64_t(std::int64_t n)>;
+
+/// Draws batches without replacement within each epoch, in a new permutation for each; a batch can span two epochs.
+/// With an Order, draws samples in that order, and an epoch is the next `windows` samples of it.
+class Sampler {
+ public:
+  /// Draws `batch` of `windows` windows per step; both must be at least 1.
+  Sampler(std::uint64_t seed, std::int64_t windows, std::int64_t batch, Order order = {});
+
+  /// The position where the next step begins.
+  Position position() const { return position_; }
+  void restore(Position position);  ///< throws InputError if the position is not inside an epoch
+  void advance();                   ///< to the next step
+
+  std::vector<std::int64_t> batch() const;                    ///< windows of the present step, in order
+  std::vector<std::int64_t> slice(const Share& share) const;  ///< a share: batch() cut by micro-batch, then by rank
+  std::int64_t place(const Share& share) const;               ///< index of its first window among all that a run draws
+  /// The seed of the constructor.
+  std::uint64_t seed() const { return seed_; }
+
+ private:
+  std::vector<std::int64_t> draw(std::int64_t begin, std::int64_t count) const;
+  std::int64_t begin_of(const Share& share) const;
+
+  std::uint64_t seed_;
+  std::int64_t windows_, batch_;
+  Order order_;
+  Position position_;
+};
+
+namespace detail {
+FSDP_HAS_MEMBER(order)
+}  // namespace detail
+
+/// Returns a sampler of a source's training samples; it uses the source's own order if the source defines one.
+template <class Source>
+Sampler sampler_of(const Source& source, std::uint64_t seed, std::int64_t batch) {
+  static_assert(
+      !detail::has_order<Source>() || requires { Order(source.order(seed)); },
+      "fsdp: a source of batches has an order that is no data::Order order(std::uint64_t seed) const, so that samples "
+      "would be drawn evenly");
+  if constexpr (detail::has_order<Source>())
+    return Sampler(seed, source.training(), batch, source.order(seed));
+  else
+    return Sampler(seed, source.training(), batch);
+}
+
+}  // namespace fsdp::data

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tokenizes text and records of JSON into llm.c's token files, once: for `tessera tokenize`, and for --data of a run.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tessera/trainer/data/left_out.hpp>
+#include <tessera/trainer/text/tokenizer.hpp>
+
+namespace fsdp::data {
+
+/// What to tokenize, and how.
+struct TokenizeRequest {
+  std::vector<std::filesystem::path> inputs = {};  ///< files or folders; .jsonl, .ndjson and .json hold records
+  std::filesystem::path tokenizer = {};            ///< tokenizer.json, or its folder
+  std::string field = "text";                      ///< the key of the text in a record of JSON
+  std::string end_token = {};                      ///< after each document; as for text::end_token_of
+  std::int64_t shard_tokens = 100'000'000;         ///< tokens per output file, at most
+  std::int64_t threads = 0;                        ///< 0: all cores
+};
+
+/// Progress of tokenizing.
+struct TokenizeProgress {
+  std::int64_t bytes = 0, all_bytes = 0;  ///< of text
+  std::int64_t documents = 0, tokens = 0;
+};
+
+/// The result of tokenizing.
+struct Tokenized {
+  TokenizeProgress total = {};
+  std::int64_t files = 0;             ///< token files in the folder
+  LeftOut left_out = {};              ///< input files and names that were not read
+  std::int64_t replaced_bytes = 0;    ///< bytes of text that are not UTF-8 and were read as U+FFFD
+  std::int64_t resumed_at_bytes = 0;  ///< bytes of text that an earlier call had tokenized
+  bool already_complete = false;      ///< an earlier call had finished; nothing was written
+};
+
+/// Returns whether a path is a file with text or records, or a folder with such files. False for a path that does not
+/// exist, and for a folder of tokens that `tessera tokenize` wrote.
+bool holds_text(const std::filesystem::path& path);
+
+/// A checked request: its tokenizer is read and its files are listed.
+class Tokenizing {
+ public:
+  /// Throws InputError if the tokenizer is not supported, files are missing, are of another format or not UTF-8, or
+  /// there is no text.
+  explicit Tokenizing(const TokenizeRequest& request);
+  ~Tokenizing();
+  Tokenizing(Tokenizing&&) noexcept;
+
+  /// The tokenizer of the request.
+  const text::Tokenizer& tokenizer() const;
+  /// The token after each document; empty if there is none.
+  std::optional<text::TokenId> end_token() const;
+  /// What the user should know of the files, a sentence each.
+  const std::vector<std::string>& warnings() const;
+  /// 16 hexadecimal digits: a hash of the files' paths, sizes and modification times, the tokenizer and the request's
+  /// options.
+  const std::string& made_of() const;
+
+  /// Writes token files into a folder, which it creates if needed. Each document's ids, with the special tokens of the
+  /// tokenizer's template, are followed by the end token. If an earlier call was interrupted, continues where it
+  /// stopped; a complete folder stays unchanged. The output does not depend on the number of threads. Calls `report`
+  /// after each batch of text. Throws InputError if the folder holds tokens of other texts, with file and line if
+  /// records cannot be read, and if more than 1 % of a file is not UTF-8.
+  Tokenized write(const std::filesystem::path& folder, const std::function<void(const TokenizeProgress&)>& report = {});
+
+  struct State;
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace fsdp::data

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Cuts a corpus into windows of a fixed sequence length, and holds out the last of them.
+///
+/// Window i is tokens [i * S, (i + 1) * S]: the input is all but the last, the target all but the first.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <tessera/trainer/data/corpus.hpp>
+
+namespace fsdp::data {
+
+/// Returns at most `limit` of the numbers [begin, begin + count), evenly spread; all of them if `limit` is 0.
+std::vector<std::int64_t> evenly_spread(std::int64_t begin, std::int64_t count, std::int64_t limit);
+
+/// Returns how many of `count` items to hold out: the given fraction, at least one if it is above 0. Throws InputError
+/// if the fraction is not in [0, 1), or none is left to train on. `what`: the items' name for the error, such as
+/// "windows".
+std::int64_t held_out_of(std::int64_t count, double fraction, std::string_view what);
+
+/// Appends the ends of a window's documents to `lengths`, the cumulative lengths whose last entry must be the window's
+/// beginning. A document begins at the window's first token and after each separator.
+void append_documents(std::span<const std::int32_t> tokens, std::int32_t separator, std::vector<std::int64_t>& lengths);
+
+/// Consecutive windows of a corpus; inputs do not overlap. The last windows are held out.
+class Windows {
+ public:
+  /// Holds out the last `validation_fraction` of the windows, at least one if the fraction is above 0. Throws
+  /// InputError if the data are shorter than a window, or no window is left to train on. The corpus must outlive this.
+  Windows(const Corpus& corpus, std::int64_t seq_len, double validation_fraction, std::int64_t vocab_size = 256);
+
+  /// Tokens of a window's input.
+  std::int64_t seq_len() const { return seq_len_; }
+  std::int64_t count() const { return count_; }                   ///< of all windows
+  std::int64_t training() const { return count_ - validation_; }  ///< windows [0, training())
+  std::int64_t validation() const { return validation_; }         ///< windows [training(), count())
+
+  /// Copies the tokens and next tokens (targets) of a window, seq_len() each. Throws InputError for a token that is not
+  /// below vocab_size.
+  void fill(std::int64_t window, std::int32_t* tokens, std::int32_t* targets) const;
+
+ private:
+  const Corpus* corpus_;
+  std::int64_t seq_len_, count_, validation_, vocab_size_;
+};
+
+}  // namespace fsdp::data

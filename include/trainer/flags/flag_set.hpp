@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Named flags bound to fields: one table for the command line, TOML files and --help.
+///
+/// The command line wins over the file; an unknown name in either is an error. Absence is a flag that is left out,
+/// std::nullopt in its field: an empty value is an error, whatever the flag, since it is most often a variable of a
+/// script that was never set.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/named_values.hpp>
+#include <tessera/fsdp/core/range.hpp>
+#include <tessera/fsdp/models/config_values.hpp>
+#include <tessera/trainer/flags/learning_rate.hpp>
+
+namespace fsdp::train {
+
+/// The syntax of a flag's value on the command line and in TOML. `verbatim` is text in which white space alone is a
+/// value: what a model reads.
+enum class FlagKind : std::uint8_t { text, verbatim, number, boolean, list };
+
+/// Throws InputError if a value is empty, or white space alone where that is not `blank_is_value`. `what`: whose value.
+void require_value(std::string_view what, std::string_view value, bool blank_is_value = false);
+
+/// A flag and the functions that set, read and check its value.
+struct Flag {
+  std::string name;  ///< without dashes
+  std::string help;
+  FlagKind kind = FlagKind::text;
+  std::function<void(const std::vector<std::string>&)> set;  ///< throws InputError; called by `give` alone
+  std::function<std::vector<std::string>()> get;             ///< empty: not set
+  std::function<void()> check = {};                          ///< throws InputError if a number is out of its range
+
+  /// Sets the value that the user gave. Throws InputError if it is empty or `set` does not take it.
+  void give(const std::vector<std::string>& texts) const;
+};
+
+/// Converts text to a value. Throws InputError naming the flag. A type of another namespace needs overloads of
+/// from_text and to_text in its own namespace.
+void from_text(std::string_view flag, std::string_view text, std::int64_t& value);
+void from_text(std::string_view flag, std::string_view text, std::uint64_t& value);
+void from_text(std::string_view flag, std::string_view text, double& value);
+void from_text(std::string_view flag, std::string_view text, bool& value);
+void from_text(std::string_view flag, std::string_view text, std::string& value);
+void from_text(std::string_view flag, std::string_view text, LrShape& value);
+
+/// Converts a value to the text that from_text reads back to the same value.
+std::string to_text(std::int64_t value);
+std::string to_text(std::uint64_t value);
+std::string to_text(double value);
+std::string to_text(bool value);
+std::string to_text(const std::string& value);
+std::string to_text(LrShape value);
+std::string to_text(const NamedValue& value);
+std::string to_text(const ConfigValue& value);
+
+/// The values that the user gave, as text by flag name without dashes.
+using GivenValues = std::map<std::string, std::string>;
+
+/// Returns the flag name for a value that a config or an optimizer visits: "hidden" for "hidden_size", "kv-heads" for
+/// "kv_heads".
+std::string flag_name(std::string_view value);
+
+/// Sets those values of a config or an optimizer that the user gave; leaves the others.
+void set_given(const NamedValues& values, const GivenValues& given);
+
+/// The flags of one sub-command; the fields they are bound to must outlive it.
+class FlagSet {
+ public:
+  /// Adds a flag. Throws Error if there is already one of this name.
+  void add(Flag flag);
+
+  /// Adds a flag that sets a field; the field's present value is the default that --help shows.
+  template <class T>
+  void add(const std::string& name, T& field, const std::string& help) {
+    add({.name = name,
+         .help = help,
+         .kind = kind_of<T>(),
+         .set = [name, &field](const auto& texts) { from_text(name, single(name, texts), field); },
+         .get = [&field] { return present(to_text(field)); }});
+  }
+
+  /// Adds a flag that may be absent: its field is then std::nullopt.
+  template <class T>
+  void add(const std::string& name, std::optional<T>& field, const std::string& help) {
+    add({.name = name,
+         .help = help,
+         .kind = kind_of<T>(),
+         .set = [name, &field](const auto& texts) { from_text(name, single(name, texts), field.emplace()); },
+         .get = [&field] { return field ? std::vector{to_text(*field)} : std::vector<std::string>(); }});
+  }
+
+  /// Adds a flag for text that a model reads, of kind `verbatim`.
+  template <class T>
+  void add_verbatim(const std::string& name, T& field, const std::string& help) {
+    add(name, field, help);
+    flags_.back().kind = FlagKind::verbatim;
+  }
+
+  /// Adds a number that must be in `range`. Both `set` and require_ranges check it, so that values which a program
+  /// assigns to the field itself are checked, too.
+  template <class T>
+  void add(const std::string& name, T& field, const std::string& help, const Range<T>& range) {
+    add(name, field, help);
+    check_with([name, &field, range] { require_in_range(name, field, range); });
+  }
+  template <class T>
+  void add(const std::string& name, std::optional<T>& field, const std::string& help, const Range<T>& range) {
+    add(name, field, help);
+    check_with([name, &field, range] {
+      if (field) require_in_range(name, *field, range);
+    });
+  }
+
+  void add(const std::string& name, std::vector<std::string>& field, const std::string& help) {
+    add({.name = name,
+         .help = help,
+         .kind = FlagKind::list,
+         .set = [&field](const auto& texts) { field = texts; },
+         .get = [&field] { return field; }});
+  }
+
+  /// Adds a flag for a config's or an optimizer's value.
+  void add(const NamedValue& value);
+  /// Adds a flag with the name and type of `like`. Its value is checked against the type and kept as text in `given`,
+  /// for a config or an optimizer that is chosen later; `set_given` then sets it there.
+  void add_given(const NamedValue& like, GivenValues& given, const std::string& help);
+
+  /// Declares a flag of other programs whose value this program's types fix. It is absent from --help.
+  void fix(std::string name, std::string value) { fixed_.push_back({std::move(name), std::move(value)}); }
+  /// Throws InputError if `name` is such a fixed flag; the error names its value.
+  void refuse_fixed(std::string_view name) const;
+
+  const std::vector<Flag>& flags() const { return flags_; }
+  const Flag* find(std::string_view name) const;  ///< nullptr if there is none
+  std::vector<std::string> names(std::string_view prefix = "") const;
+
+  /// Throws InputError for the first bound number that is out of its range.
+  void require_ranges() const;
+
+  /// Returns the only text. Throws InputError unless there is exactly one.
+  static const std::string& single(const std::string& name, const std::vector<std::string>& texts);
+
+ private:
+  template <class T>
+  static constexpr FlagKind kind_of() {
+    if (std::is_same_v<T, bool>) return FlagKind::boolean;
+    return std::is_arithmetic_v<T> ? FlagKind::number : FlagKind::text;
+  }
+
+  /// Returns a text as a flag's only value; an empty one, of a flag that must be given, is none.
+  static std::vector<std::string> present(std::string text) {
+    return text.empty() ? std::vector<std::string>() : std::vector{std::move(text)};
+  }
+
+  /// Adds a check to the flag that was added last.
+  void check_with(std::function<void()> check);
+
+  struct Fixed {
+    std::string name, value;
+  };
+
+  std::vector<Flag> flags_;
+  std::vector<Fixed> fixed_;
+};
+
+/// Sets flags from a TOML file: first from its top level, then from its table called `section`. Ignores the tables of
+/// other sub-commands (`sections`). Returns the names that were set. Throws InputError on an unknown key, with the
+/// nearest known one.
+std::vector<std::string> apply_file(FlagSet& flags, const std::string& path, const std::string& section,
+                                    const std::vector<std::string>& sections);
+
+/// Returns TOML that sets every flag to its present value.
+std::string write_toml(const FlagSet& flags);
+
+}  // namespace fsdp::train

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The flags that each command has on every stack, and the command line of a program with a single stack.
+#pragma once
+
+#include <string>
+#include <variant>
+
+#include <tessera/fsdp/core/function_ref.hpp>
+#include <tessera/trainer/flags/flag_set.hpp>
+#include <tessera/trainer/flags/options.hpp>
+
+namespace fsdp::train {
+
+/// The user asked for `--help`: print the text and exit with status 0.
+struct Help {
+  std::string text;
+};
+
+/// The policies of a single-stack program as text for messages, and whether the program starts its ranks itself.
+struct FixedStack {
+  std::string sharding, precision, tiling, comm;
+  bool starts_ranks = false;  ///< if so, --ranks says how many
+};
+
+/// Parses the command line of a program that only trains: the flags of `tessera train`, without the sub-command and
+/// without the flags that name a policy. `bind_own` adds the flags of the model and the optimizer. Throws InputError.
+std::variant<Help, TrainOptions> parse_train(int argc, const char* const* argv, const FixedStack& fixed,
+                                             FunctionRef<void(FlagSet&, ModelChoice&)> bind_own);
+/// Runs such a program: parses the command line, then prints the help or calls `train`. Returns the exit status as
+/// run_program does.
+int run_trainer(int argc, const char* const* argv, const FixedStack& fixed,
+                FunctionRef<void(FlagSet&, ModelChoice&)> bind_own, FunctionRef<int(const TrainOptions&)> train);
+
+/// Adds all flags of a command, except those for policies, the model's sizes and the optimizer. The options must
+/// outlive the set.
+void bind(FlagSet& flags, TrainOptions& options);
+void bind(FlagSet& flags, EvalOptions& options);
+void bind(FlagSet& flags, GenerateOptions& options);
+void bind(FlagSet& flags, ChatOptions& options);
+void bind(FlagSet& flags, LaunchOptions& options);
+/// Adds the flags that validate_sampling checks: how tokens are drawn, and which end a sequence.
+void bind_sampling(FlagSet& flags, GenerateOptions& options);
+
+/// Returns all options as a TOML file that sets them.
+/// @{
+std::string to_toml(const TrainOptions& options);
+std::string to_toml(const EvalOptions& options);
+std::string to_toml(const GenerateOptions& options);
+std::string to_toml(const ChatOptions& options);
+/// @}
+
+}  // namespace fsdp::train

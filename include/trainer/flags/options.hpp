@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The options of each sub-command: plain structs with the defaults that `--help` prints.
+///
+/// Policies and the optimizer are not part of them; they are passed separately. To add a flag, add a field here and a
+/// line in src/trainer/flags/bind.cpp.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/precision/loss_scale.hpp>
+#include <tessera/fsdp/training/launch_options.hpp>
+#include <tessera/trainer/data/corpus.hpp>
+#include <tessera/trainer/data/packed_conversations.hpp>
+#include <tessera/trainer/flags/flag_set.hpp>
+#include <tessera/trainer/flags/learning_rate.hpp>
+
+namespace fsdp::train {
+
+/// `--model` and the flags for its sizes. tessera/trainer/flags/model_choice.hpp makes a model of them.
+struct ModelChoice {
+  std::string name = {};     ///< a preset, a folder with config.json and weights, or empty for the default
+  GivenValues values = {};   ///< such as {"hidden", "64"}
+  std::string adapter = {};  ///< folder of adapters in PEFT's format, for a folder's model; empty: none
+
+  friend bool operator==(const ModelChoice&, const ModelChoice&) = default;
+};
+
+/// What a run does after SIGTERM or SIGINT: save a checkpoint and end, or end at once after the step.
+enum class OnSignal : std::uint8_t { save, stop };
+
+/// How text and conversations are tokenized.
+struct TextOptions {
+  std::string tokenizer = {};          ///< tokenizer.json or its folder; empty: the one in the model's folder, or none
+  std::string field = "text";          ///< the key of the text in a line of JSONL
+  std::string end_token = {};          ///< as in data::TokenizeRequest
+  std::string cache = {};              ///< folder for the token files; empty: TextInputs::cache
+  std::string chat_template = "auto";  ///< as for text::ChatFormat
+  data::OnLong on_long = data::OnLong::error;  ///< what to do with conversations that are longer than a sequence
+
+  friend bool operator==(const TextOptions&, const TextOptions&) = default;
+};
+
+/// Options of `tessera train`: a field for each flag. src/trainer/flags/bind.cpp and docs/commands/train.md explain the
+/// flags.
+struct TrainOptions {
+  std::vector<std::string> data = {};
+  data::TokenFormat data_format = data::TokenFormat::automatic;
+  TextOptions text = {};
+  ModelChoice model = {};
+  bool from_scratch = false;  ///< weights from the seed, whatever --model holds
+  std::int64_t steps = 1000;
+  std::int64_t seq_len = 512;
+  std::int64_t batch_size = 8;                          ///< sequences per step, over all ranks and micro-batches
+  std::int64_t grad_accum = 1;                          ///< micro-batches
+  std::optional<std::int64_t> document_separator = {};  ///< token that ends a document; none: a window is a document
+  double lr = 1e-3;
+  LrShape lr_schedule = LrShape::cosine;
+  std::int64_t warmup = 0;
+  std::int64_t lr_decay_steps = 0;  ///< wsd: length of the final decay; 0: a tenth of the run
+  double clip = 1.0;                ///< largest global gradient norm; 0 is off
+  std::string loss_scale = "off";   ///< off, dynamic, or dynamic:INITIAL
+  Units units = {};
+  std::uint64_t seed = 0;
+  double validation_fraction = 0.01;
+  std::int64_t validation_every = 0;              ///< steps; 0: only at the end
+  std::int64_t patience = 0;                      ///< stop after so many held-out losses without improvement; 0: never
+  std::optional<std::string> sample_prompt = {};  ///< the model continues it at each validation
+  std::int64_t sample_tokens = 64;                ///< new tokens of a sample, at most
+  std::int64_t validation_windows = 256;          ///< at most, evenly spread; 0: all
+  std::optional<std::string> checkpoint_dir = {};
+  std::int64_t checkpoint_every = 0;       ///< steps; 0: only at the end
+  std::int64_t keep = 0;                   ///< number of newest checkpoints to keep; 0: all
+  std::optional<std::string> resume = {};  ///< a checkpoint, a directory of them, or "auto"
+  bool resume_anyway = false;              ///< even if data or batches differ from the checkpoint's
+  OnSignal on_signal = OnSignal::save;
+  std::optional<std::string> metrics = {};
+  std::optional<std::string> tensorboard = {};  ///< a directory
+  std::optional<std::string> trace = {};
+  bool cuda_graphs = false;    ///< capture a step as a CUDA graph and replay it
+  std::int64_t log_every = 1;  ///< steps between console lines; the metrics file gets every step
+  bool dry_run = false;
+  std::int64_t ranks = 0;  ///< for the dry run; 0: those that would be started
+  std::optional<std::string> memory =
+      {};  ///< bytes per rank for budget:auto; left out: its part of the machine's free memory
+  bool print_schedule = false;
+  LaunchOptions launch = {};
+  std::vector<std::string> given = {};  ///< flags that the user set, without dashes, sorted
+
+  friend bool operator==(const TrainOptions&, const TrainOptions&) = default;
+};
+
+/// Options of `tessera eval`.
+struct EvalOptions {
+  std::string model = {};
+  std::string adapter = {};  ///< as in ModelChoice
+  std::vector<std::string> data = {};
+  data::TokenFormat data_format = data::TokenFormat::automatic;
+  TextOptions text = {};
+  std::int64_t seq_len = 512;
+  std::int64_t batch_size = 1;
+  std::int64_t windows = 0;  ///< at most, evenly spread; 0: all
+  std::optional<std::int64_t> document_separator = {};
+  LaunchOptions launch = {};
+  std::vector<std::string> given = {};
+
+  friend bool operator==(const EvalOptions&, const EvalOptions&) = default;
+};
+
+/// Sampling parameters. Applied in this order: repetition_penalty, temperature, top_k, top_p, min_p.
+struct Sampling {
+  double temperature = 0.8;  ///< 0: always the likeliest token; top-k, top-p and min-p then change nothing
+  std::int64_t top_k = 0;    ///< keeps the k likeliest tokens, and ties with the last of them; 0: all
+  double top_p = 1;          ///< keeps the fewest likeliest tokens whose probabilities sum to at least this; 1: all
+  double min_p = 0;          ///< keeps tokens with at least this fraction of the top probability; 0: all
+  double repetition_penalty = 1;  ///< of seen tokens, divides positive logits and multiplies negative ones; 1: off
+
+  friend bool operator==(const Sampling&, const Sampling&) = default;
+};
+
+/// Options of `tessera generate`.
+struct GenerateOptions {
+  std::string model = {};
+  std::string adapter = {};                  ///< as in ModelChoice
+  std::string tokenizer = {};                ///< tokenizer.json or its folder; empty: the one in the model's folder
+  std::string prompt = {};                   ///< text; without a tokenizer its bytes are tokens
+  std::vector<std::string> prompt_ids = {};  ///< instead of `prompt`: a batch of prompts, each such as "1,2,3"
+  std::int64_t tokens = 200;                 ///< new tokens of each sequence, at most
+  Sampling sampling = {};
+  std::uint64_t seed = 0;
+  std::vector<std::string> stop_ids = {};  ///< "2" or "2,3": a sequence ends after any of these tokens
+  bool no_cache = false;                   ///< no KV cache: recompute the whole sequence for every token
+  LaunchOptions launch = {};
+  std::vector<std::string> given = {};
+
+  friend bool operator==(const GenerateOptions&, const GenerateOptions&) = default;
+};
+
+/// Options of `tessera chat`: those of `generate`, and those of a conversation.
+struct ChatOptions {
+  GenerateOptions generate = {.tokens = 1024};  ///< `tokens`: at most, in an answer; the prompts are not used
+  std::string chat_template = "auto";           ///< as for text::ChatFormat
+  std::string system = {};                      ///< the system message; empty: none
+  std::int64_t context = 4096;                  ///< tokens of the whole conversation; limited to the model's positions
+
+  friend bool operator==(const ChatOptions&, const ChatOptions&) = default;
+};
+
+inline constexpr std::int64_t prompt_pass_tokens = 512;  ///< most tokens of a chat's prompt that one pass computes
+
+/// Returns whether the user set a flag; `flag` is its name without dashes.
+template <class Options>
+bool is_given(const Options& options, std::string_view flag) {
+  return std::find(options.given.begin(), options.given.end(), flag) != options.given.end();
+}
+
+/// Throws InputError with one sentence about the first invalid value; also checks that the batch can be divided over so
+/// many ranks.
+void validate(const TrainOptions& options, std::int64_t ranks);
+/// Throw InputError with one sentence about the first invalid value.
+/// @{
+void validate(const EvalOptions& options);
+void validate(const GenerateOptions& options);
+void validate(const ChatOptions& options);
+/// @}
+/// The same for what generate and chat have in common and a model's folder can set: sampling, and stop ids.
+void validate_sampling(const GenerateOptions& options);
+
+/// Conversions for flags (tessera/trainer/flags/flag_set.hpp): "save", "stop".
+void from_text(std::string_view flag, std::string_view text, OnSignal& value);
+std::string to_text(OnSignal value);
+
+/// Parses --loss-scale; returns nothing if it is off. Throws InputError.
+std::optional<DynamicLossScale> loss_scale_of(const TrainOptions& options);
+
+/// Parses token ids such as "1,2,3". Throws InputError, which names the flag.
+std::vector<std::int32_t> parse_ids(std::string_view flag, std::string_view text);
+
+/// Returns the learning-rate schedule that the options describe.
+LrSchedule schedule_of(const TrainOptions& options);
+
+}  // namespace fsdp::train

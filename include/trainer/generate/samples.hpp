@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Sample texts during training (--sample-prompt): greedy decoding from a prompt, one forward pass per token.
+///
+/// A pass is an evaluation of one micro-batch of the planned size: it gathers and reshards unit by unit, and has no KV
+/// cache. The text is in the first sequence of the micro-batch, padded at the end, which a causal model ignores.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tessera/comm/ranks.hpp>
+#include <tessera/fsdp/execution/executor.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/nn/token_batch.hpp>
+#include <tessera/fsdp/training/training.hpp>
+#include <tessera/trainer/flags/model_choice.hpp>
+#include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/generate/sample_text.hpp>
+#include <tessera/trainer/report/metrics.hpp>
+
+namespace fsdp::train {
+
+/// Whether a model reads tokens and has logits for the next one.
+template <class Model>
+inline constexpr bool writes_text =
+    std::same_as<typename Model::Batch, TokenBatch>&& nn::GeneratingHead<typename Model::Head, typename Model::Local>;
+
+/// Throws InputError if --sample-prompt is given and the model cannot write text.
+void require_samples(const TrainOptions& options, bool writes_text);
+
+/// Runs a forward pass over a micro-batch and returns the logits [V] of its row `row`.
+using RowLogits = std::function<std::vector<float>(const TokenBatch& batch, std::int64_t row)>;
+
+/// Writes sample texts. Collective: every rank makes each call and computes the same passes. Rank 0 alone has the
+/// tokenizer; it chooses each token and broadcasts it.
+class Samples {
+ public:
+  /// For a model that cannot write text: `write` does nothing.
+  Samples(const comm::Ranks& ranks, const TrainOptions& options);
+  /// Reads the tokenizer if --sample-prompt is given. `folder`: --model's; empty if --model is not a folder.
+  /// `sequences`: of a micro-batch. References must outlive it.
+  Samples(const comm::Ranks& ranks, const TrainOptions& options, const std::string& folder, std::int64_t sequences,
+          std::int64_t vocabulary, RowLogits logits);
+  ~Samples();
+
+  /// Writes a sample after a step. Returns it on rank 0; nothing on other ranks or without --sample-prompt. Throws
+  /// DivergedError on all ranks if logits are not finite.
+  std::optional<report::SampleRecord> write(std::int64_t step);
+
+ private:
+  void read_prompt(const std::string& folder, std::int64_t vocabulary);
+  std::array<std::int32_t, 2> next_token(const std::vector<std::int32_t>& tokens, std::int64_t count);
+
+  comm::Ranks ranks_;
+  const TrainOptions& options_;
+  std::int64_t sequences_ = 0;
+  RowLogits logits_ = {};
+  std::optional<SampleText> text_ = {};     ///< on rank 0
+  std::vector<std::int32_t> prompt_ = {};   ///< empty: no samples
+  std::vector<std::int32_t> targets_ = {};  ///< all ignored; the planned micro-batch has targets [sequences * S]
+};
+
+/// Makes the Samples of a run's model. `sequences`: of a micro-batch; `executor` must outlive it.
+template <class Model>
+Samples samples_of(const comm::Ranks& ranks, const TrainOptions& options, Executor<Model>& executor,
+                   std::int64_t sequences, std::int64_t vocabulary) {
+  using Compute = typename Model::Stack::Precision::Compute;
+  const std::string folder = is_folder<typename Model::Config>(options.model) ? options.model.name : "";
+  return Samples(ranks, options, folder, sequences, vocabulary,
+                 [&executor, vocabulary](const TokenBatch& batch, std::int64_t row) {
+                   std::vector<Compute> logits(static_cast<std::size_t>(vocabulary));
+                   executor.evaluate_logits(batch, {&row, 1}, {logits.data(), {1, vocabulary}});
+                   return std::vector<float>(logits.begin(), logits.end());
+                 });
+}
+
+}  // namespace fsdp::train

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Console output of a run: a line for each logged step and, on a terminal, a progress line.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include <tessera/trainer/report/metrics.hpp>
+
+namespace fsdp::report {
+
+/// What a stream can display.
+struct ConsoleStyle {
+  bool terminal = false;  ///< lines can be overwritten
+  bool colour = false;
+};
+
+/// Returns the style of a stream. `terminal` is false if TERM is unset or "dumb", or if the output of Open MPI's mpirun
+/// is not a terminal. `colour` is set on a terminal unless NO_COLOR is set and not empty.
+ConsoleStyle style_of(std::FILE* stream);
+
+/// Returns whether two streams are of one file or terminal, so that a line in both is read twice.
+bool are_one(std::FILE* a, std::FILE* b);
+
+/// "step  12/200  loss 3.1416  norm 1.020  lr 1.00e-03  8,123 tok/s  peak 1.20 GiB". Other units than tokens are
+/// written out: "8,123 points/s".
+std::string step_text(const StepRecord& record, std::int64_t steps, std::string_view unit = "tokens");
+
+/// "[======>      ] 50%  step 100/200  loss 2.1000  1:05 left".
+std::string progress_text(const StepRecord& record, std::int64_t steps, double seconds_left);
+
+/// "0:07", "12:34", "1:02:03".
+std::string duration_text(double seconds);
+
+/// Prints steps and progress, made printable (tessera/fsdp/core/terminal_text.hpp); for one rank only. A
+/// default-constructed one prints nothing.
+class Console {
+ public:
+  Console() = default;
+  Console(std::FILE* stream, ConsoleStyle style, std::int64_t first_step, std::int64_t steps, std::int64_t log_every,
+          std::string_view unit = "tokens");
+  ~Console();
+  Console(Console&&) = delete;
+
+  void step(const StepRecord& record);  ///< prints the step's line if it is to be logged, and updates the progress line
+  void line(const std::string& text);   ///< prints any other line above the progress line
+  void progress(const std::string& text);  ///< replaces the progress line
+  void finish();                           ///< erases the progress line
+
+  /// Whether the stream is a pipe that nobody reads any more.
+  bool reader_is_gone() const { return reader_is_gone_; }
+
+ private:
+  std::string erased() const;
+  void write(const std::string& text);
+
+  std::FILE* stream_ = nullptr;
+  ConsoleStyle style_;
+  std::int64_t first_step_ = 1, steps_ = 0, log_every_ = 1;
+  std::string_view unit_;  ///< what sequences are made of
+  double seconds_ = 0;     ///< of the steps so far
+  std::string progress_;   ///< the progress line that is shown
+  bool reader_is_gone_ = false;
+};
+
+}  // namespace fsdp::report

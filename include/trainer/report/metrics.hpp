@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The metrics file: one JSON object per line, appended and flushed at once.
+///
+/// Numbers are printed so that they read back to the same value. NaN and infinities, which JSON lacks, are strings.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <tessera/fsdp/models/config_values.hpp>
+
+namespace fsdp::report {
+
+/// The first line: describes the run.
+struct StartRecord {
+  std::string stack = {};       ///< such as "fsdp2 threads:2 bf16 off"
+  std::string model_name = {};  ///< the value of --model
+  ConfigValues sizes = {};      ///< values of the model's config
+  std::string optimizer = {};   ///< its name
+  ConfigValues constants = {};  ///< of the optimizer
+  std::uint64_t seed = 0;
+  std::int64_t world = 1;
+  std::int64_t threads = 1;          ///< per rank; the last bits of results depend on it
+  std::int64_t crowded_cores = 0;    ///< cores that ranks with more threads than them share, else 0; console only
+  std::string instruction_set = {};  ///< such as "avx2"; the last bits depend on it, too; empty if it does not matter
+  std::int64_t parameters = 0;
+  std::int64_t first_step = 1;  ///< above 1 after a resume
+  std::int64_t steps = 0;
+  std::int64_t skipped_binary = 0;  ///< number of binary files that were skipped
+};
+
+/// A line for each step.
+struct StepRecord {
+  std::int64_t step = 0;                  ///< the first is 1
+  double loss = 0;                        ///< mean over the step's targets, before the update
+  double grad_norm = 0;                   ///< global, before clipping
+  std::optional<double> loss_scale = {};  ///< empty if loss scaling is off
+  bool skipped = false;                   ///< gradients overflowed: no weight changed
+  double lr = 0;
+  std::int64_t tokens = 0;  ///< seen so far, this step included
+  double tokens_per_second = 0;
+  double step_seconds = 0;
+  std::int64_t peak_bytes = 0;  ///< of tensor memory on this rank
+  double tflops = 0;
+  std::optional<double> mfu = {};  ///< null if no peak is known
+  std::string mfu_peak = {};  ///< the peak that mfu divides by (peak_name in tessera/trainer/report/matmul_peak.hpp)
+};
+
+/// A line for each held-out loss.
+struct ValidationRecord {
+  std::int64_t step = 0;
+  double validation_loss = 0;
+  std::int64_t tokens = 0;  ///< number of targets in the held-out part
+};
+
+/// A line for each sample that the model wrote (--sample-prompt).
+struct SampleRecord {
+  std::int64_t step = 0;
+  std::string prompt = {};
+  std::string text = {};   ///< the text after the prompt
+  bool is_answer = false;  ///< the text answers the prompt, a user's message; console only
+
+  /// Prompt and text for display: an answer starts on its own line.
+  std::string whole() const { return prompt + (is_answer ? "\n" : "") + text; }
+};
+
+/// The last line.
+struct SummaryRecord {
+  std::int64_t steps = 0;
+  std::optional<double> loss = {};             ///< of the last step
+  std::optional<double> validation_loss = {};  ///< null if nothing is held out
+  std::string_view unit = "tokens";            ///< what `tokens` counts (nn::unit_of); console only
+  std::int64_t tokens = 0;
+  double seconds = 0;
+  std::int64_t peak_bytes = 0;
+  std::string checkpoint = {};  ///< path of the last one; empty if there is none
+};
+
+/// Return a record as its JSON line, without the newline.
+/// @{
+std::string json_line(const StartRecord& record);
+std::string json_line(const StepRecord& record);
+std::string json_line(const ValidationRecord& record);
+std::string json_line(const SampleRecord& record);
+std::string json_line(const SummaryRecord& record);
+/// @}
+
+/// Writes records to a file; does nothing if the path is empty.
+class Metrics {
+ public:
+  Metrics() = default;
+  /// Opens the file to append to it. Throws InputError if it cannot be opened.
+  explicit Metrics(const std::filesystem::path& path);
+
+  /// Appends a line and flushes it. Throws InputError if it cannot be written.
+  template <class Record>
+  void write(const Record& record) {
+    if (!path_.empty()) append(json_line(record));
+  }
+
+ private:
+  void append(const std::string& line);
+
+  std::filesystem::path path_;
+  std::ofstream file_;
+};
+
+}  // namespace fsdp::report

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Texts and tables that the program prints.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/sharding/schedule.hpp>
+#include <tessera/trainer/report/metrics.hpp>
+#include <tessera/trainer/report/trace.hpp>
+
+namespace fsdp::report {
+
+/// Describes the run that begins, in a few lines.
+std::string start_text(const StartRecord& record, const std::string& data, std::int64_t training_windows,
+                       std::int64_t held_out_windows, std::int64_t peak_bytes);
+
+/// Describes the run that ended: losses, tokens, time and the last checkpoint.
+std::string summary_text(const SummaryRecord& record);
+
+/// "1.50 GiB", "12.00 MiB", "640 B".
+std::string bytes_text(std::int64_t bytes);
+
+/// "8,123".
+std::string count_text(std::int64_t count);
+
+/// The dry run's table: bytes by kind, and their sum.
+std::string memory_table(const device::BytesByKind& bytes, const std::string& title);
+
+/// A schedule, one task a line: "micro-batch 0  gather          block 1, slot 0".
+std::string schedule_text(const sharding::Schedule& schedule, const sharding::Names& names);
+
+/// Returns {"loss": ..., "tokens": ...}.
+std::string mean_loss_json(double loss, std::int64_t tokens);
+
+/// Returns a task as a trace event, such as "forward 1", on the lane for compute or for communication.
+TraceEvent trace_event(const sharding::Task& task, int rank, double begin_seconds, double seconds);
+
+}  // namespace fsdp::report

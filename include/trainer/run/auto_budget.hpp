@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `--tiling budget:auto`: finds the largest tiling budget with which a rank's dry run fits into its memory.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include <tessera/comm/ranks.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
+#include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/optim/run_time.hpp>
+#include <tessera/fsdp/plan/available_memory.hpp>
+#include <tessera/fsdp/plan/dry_run.hpp>
+#include <tessera/fsdp/training/launch.hpp>
+#include <tessera/fsdp/training/training.hpp>
+#include <tessera/trainer/flags/byte_count.hpp>
+#include <tessera/trainer/flags/model_choice.hpp>
+#include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/run/step_plan.hpp>
+
+namespace fsdp::train {
+
+/// Returns the bytes that one rank may use: --memory if given. Otherwise nine tenths of the free memory of its device
+/// or machine, divided by the number of ranks that share it.
+template <class Comm>
+std::int64_t memory_of_rank(const TrainOptions& options, int ranks) {
+  if (options.memory) return parse_bytes("memory", *options.memory);
+  if constexpr (requires { requires Comm::device_for_each_rank; })
+    return Comm::Device::free_bytes() / 10 * 9;
+  else if constexpr (requires { Comm::Device::free_bytes(); })
+    return Comm::Device::free_bytes() / 10 * 9 / comm::ranks_on_this_machine(ranks);
+  else
+    return plan::available_memory() / 10 * 9 / comm::ranks_on_this_machine(ranks);
+}
+
+/// Searches for the largest budget whose peak is at most `memory`, to one part in 256. `peak` returns a rank's planned
+/// peak bytes with a tiling, and with blocks recomputed or not. `recomputes`: whether the run has --recompute. Returns
+/// `memory` if the untiled step fits. Throws InputError if no budget fits; the error names the least bytes that were
+/// found, and says whether a budget fits with --recompute.
+std::int64_t largest_budget(std::int64_t memory, bool recomputes,
+                            FunctionRef<std::int64_t(const tiling::RunTime&, bool recomputes)> peak);
+template <class Model, class Optimizer = optim::RunTime>
+std::int64_t largest_budget(const Model& model, typename Model::Stack::Sharding sharding, const plan::Request& request,
+                            std::int64_t memory, const Optimizer& optimizer = {}) {
+  return largest_budget(memory, model.units().recompute, [&](const tiling::RunTime& tiling, bool recomputes) {
+    Units units = model.units();
+    units.recompute = recomputes;
+    return plan::dry_run(Model(model.config(), units), sharding, tiling, request, optimizer).peak_bytes();
+  });
+}
+
+/// Returns whether a tiling policy is `budget:auto`, whose bytes are not known yet.
+template <class Tiling>
+bool asks_for_memory(const Tiling& tiling) {
+  if constexpr (std::is_same_v<Tiling, tiling::RunTime>)
+    return tiling.asks_for_memory();
+  else
+    return false;
+}
+
+/// Prints the budget that was found and the memory per rank that it was found for.
+void print_budget(const tiling::RunTime& budget, std::int64_t memory);
+
+/// Replaces `budget:auto` by the largest budget that fits into `memory`, and prints it if `speaks`. Returns any other
+/// tiling unchanged.
+template <class Model, class Optimizer>
+typename Model::Stack::Tiling settled(const typename Model::Stack::Tiling& tiling, const Model& model,
+                                      const typename Model::Stack::Sharding& sharding, const plan::Request& request,
+                                      const Optimizer& optimizer, std::int64_t memory, bool speaks) {
+  if constexpr (std::is_same_v<typename Model::Stack::Tiling, tiling::RunTime>)
+    if (tiling.asks_for_memory()) {
+      const auto budget = tiling::RunTime::budget(largest_budget(model, sharding, request, memory, optimizer));
+      if (speaks) print_budget(budget, memory);
+      return budget;
+    }
+  return tiling;
+}
+
+/// The same, collectively: all ranks get the budget that fits the rank with the least memory. Rank 0 prints it.
+template <class Model, class Comm, class Optimizer>
+typename Model::Stack::Tiling settled(Comm& communicator, const typename Model::Stack::Tiling& tiling,
+                                      const typename Model::Stack::Sharding& sharding, const TrainOptions& options,
+                                      const Optimizer& optimizer) {
+  if (!asks_for_memory(tiling)) return tiling;
+  std::int64_t memory = memory_of_rank<Comm>(options, communicator.size());
+  comm::Ranks(communicator).reduce(std::span<std::int64_t>(&memory, 1), comm::Reduction::min, {"memory"});
+  return settled(tiling, model_of<Model>(options), sharding, plan_request(options, communicator.size(), optimizer),
+                 optimizer, memory, communicator.rank() == 0);
+}
+
+}  // namespace fsdp::train

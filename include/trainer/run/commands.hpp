@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The sub-commands train and eval on one compiled stack, and helpers that generate and chat share with them.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/comm/agreement.hpp>
+#include <tessera/fsdp/checkpoint/model_files.hpp>
+#include <tessera/fsdp/checkpoint/peers.hpp>
+#include <tessera/fsdp/checkpoint/shards_io.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/nn/token_batch.hpp>
+#include <tessera/fsdp/plan/dry_run.hpp>
+#include <tessera/fsdp/training/launch.hpp>
+#include <tessera/fsdp/training/training.hpp>
+#include <tessera/trainer/data/batches.hpp>
+#include <tessera/trainer/data/data_names.hpp>
+#include <tessera/trainer/data/text_source.hpp>
+#include <tessera/trainer/data/windows.hpp>
+#include <tessera/trainer/flags/flags.hpp>
+#include <tessera/trainer/flags/model_choice.hpp>
+#include <tessera/trainer/flags/optimizer_choice.hpp>
+#include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/generate/samples.hpp>
+#include <tessera/trainer/report/report.hpp>
+#include <tessera/trainer/run/auto_budget.hpp>
+#include <tessera/trainer/run/checkpoint_dir.hpp>
+#include <tessera/trainer/run/first_weights.hpp>
+#include <tessera/trainer/run/memory_advice.hpp>
+#include <tessera/trainer/run/processor.hpp>
+#include <tessera/trainer/run/step_plan.hpp>
+#include <tessera/trainer/run/tokenized_data.hpp>
+#include <tessera/trainer/run/trainer.hpp>
+#include <tessera/trainer/run/validation.hpp>
+
+namespace fsdp::train {
+
+template <class Model>
+using ShardingOf = typename Model::Stack::Sharding;
+template <class Model>
+using TilingOf = typename Model::Stack::Tiling;
+
+/// Returns all flags and the policies with their numbers, one per line: the text that agree_on_arguments compares.
+template <class Model, class Options>
+std::string arguments_text(const Options& options, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling) {
+  return message(to_toml(options), "sharding = \"", policy_text(sharding), "\"\nprecision = \"",
+                 policy_text<typename Model::Stack::Precision>(), "\"\ntiling = \"", policy_text(tiling), "\"\n");
+}
+
+/// Throws InputError if --memory is given but the tiling policy is not budget:auto.
+void check_memory(const TrainOptions& options, bool asked_for, const std::string& tiling);
+template <class Tiling>
+void check_memory(const TrainOptions& options, const Tiling& tiling) {
+  check_memory(options, asks_for_memory(tiling), policy_text(tiling));
+}
+
+/// Returns the dry run's memory table of a step.
+std::string plan_text(const plan::Plan& step, const std::string& stack, const plan::Request& request);
+
+/// Makes the model of a run, and checks before anything slow that it can begin with the weights that it asks for:
+/// throws as starts_from_folder does. Returns the model, and whether its weights are read from --model's folder.
+template <class Model>
+std::pair<Model, bool> begun_model(const TrainOptions& options) {
+  Model model = model_of<Model>(options);
+  bool adapters = false;
+  if constexpr (HasAdapters<typename Model::Config>) adapters = model.config().adapters().on();
+  const bool stored =
+      !options.resume && starts_from_folder(options, is_folder<typename Model::Config>(options.model), adapters);
+  return {std::move(model), stored};
+}
+
+/// Prints the planned memory of a step per rank (--dry-run), its schedule (--print-schedule), or both. Allocates none
+/// of it and starts no ranks. Refuses a folder whose weights the run would refuse.
+template <class Model, class Optimizer>
+void describe(const TrainOptions& options, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling,
+              const Optimizer& optimizer) {
+  using Stack = typename Model::Stack;
+  const bool speaks = starts_ranks<typename Stack::Comm> || comm::launched_job().rank == 0;
+  const auto print = [&](const std::string& text) {
+    if (speaks) print_text(stdout, text);
+  };
+  const auto [model, stored] = begun_model<Model>(options);
+  if (stored) (void)checkpoint::open_model<Model>(options.model.name, {}, options.model.adapter);
+  require_samples(options, writes_text<Model>);
+  const int ranks =
+      options.ranks > 0 ? static_cast<int>(options.ranks) : planned_ranks<typename Stack::Comm>(options.launch);
+  validate(options, ranks);
+  check_memory(options, tiling);
+  const plan::Request request = plan_request(options, ranks, optimizer);
+  if (options.print_schedule) {
+    using MetaModel = plan::MetaTwin<Model>;
+    typename MetaModel::Stack::Comm communicator({.ranks = ranks, .rank = 0});
+    const ShardedModule<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding, tiling,
+                                          request.shape);
+    print(report::schedule_text(module.schedule(sharding::Pass::train), module.names()));
+  }
+  if (options.dry_run) {
+    const std::int64_t memory = asks_for_memory(tiling) ? memory_of_rank<typename Stack::Comm>(options, ranks) : 0;
+    const TilingOf<Model> cut = settled(tiling, model, sharding, request, optimizer, memory, true);
+    const plan::Plan step = plan::dry_run(model, sharding, cut, request, optimizer);
+    print(plan::tiling_text(model, cut, request));
+    print(plan_text(step, Stack::name(sharding), request));
+  }
+}
+
+extern template class Batches<data::TextSource>;  // src/trainer/run/commands.cpp
+
+/// Returns the size of a model's vocabulary.
+template <class Model>
+std::int64_t vocabulary_of(const Model& model) {
+  if constexpr (requires { model.config().vocab_size; }) {
+    return model.config().vocab_size;
+  } else {
+    static_assert(
+        nn::GeneratingHead<typename Model::Head, typename Model::Local>,
+        "fsdp: nothing says how many tokens this model knows, so that text cannot be checked against it; give "
+        "its Config a std::int64_t vocab_size, or its head logits");
+    return model.head().logits_columns();
+  }
+}
+
+/// `tessera train` on one stack. Returns the exit status.
+template <class Model, class Optimizer>
+int train(const TrainOptions& options, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling,
+          const Optimizer& optimizer) {
+  static_assert(std::same_as<typename Model::Batch, TokenBatch>,
+                "fsdp: train_main trains on text, and this model's Batch is no TokenBatch; use train::Trainer<Model, "
+                "Source> with a source of its batches, or train::Training in a loop of your own");
+  using Comm = typename Model::Stack::Comm;
+  validate_constants(optimizer);
+  validate(options.launch);
+  if (options.dry_run || options.print_schedule) {
+    describe<Model>(options, sharding, tiling, optimizer);
+    return 0;
+  }
+  return launch<Comm>(options.launch, [&](Comm& communicator) -> int {
+    comm::agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling) +
+                                               given_text(options.model) + optimizer_lines(optimizer));
+    agree_on_instruction_set(communicator);
+    validate(options, communicator.size());
+    check_memory(options, tiling);
+    CheckpointDir dir(communicator, options);
+    const TilingOf<Model> cut = settled<Model>(communicator, tiling, sharding, options, optimizer);
+    try {
+      const double limit = options.launch.disk_deadline_seconds;
+      const Model model =
+          read_on_all_ranks(communicator, limit, "--model", [&] { return begun_model<Model>(options).first; });
+      if constexpr (HasAdapters<typename Model::Config>)
+        require<InputError>(
+            !options.cuda_graphs || model.config().adapters().dropout == 0,
+            "--cuda-graphs replays one step, and --lora-dropout makes steps differ; leave one of them out");
+      const std::int64_t vocabulary = vocabulary_of(model);
+      const TokenizedData data =
+          tokenized(communicator, options,
+                    {.model_folder = is_folder<typename Model::Config>(options.model) ? options.model.name : "",
+                     .cache = options.checkpoint_dir ? *options.checkpoint_dir + "/tokens" : "",
+                     .vocabulary = vocabulary});
+      const data::TextSource source = read_on_all_ranks(communicator, limit, "--data", [&] {
+        return text_of(options, data.names(), options.validation_fraction, vocabulary);
+      });
+      return Trainer<Model, data::TextSource, Optimizer>(communicator, options, model, source, sharding, cut, optimizer,
+                                                         std::move(dir))
+          .run();
+    } catch (const MemoryError& error) {
+      throw MemoryError(error.what() + memory_advice<Model>(options, sharding, cut, optimizer, communicator.size()));
+    }
+  });
+}
+
+/// Makes a model from a folder's config.json, with the adapters of another folder unless `adapter` is empty.
+/// Collective; throws InputError on all ranks unless all read the same config.
+template <class Model>
+Model agreed_model(typename Model::Stack::Comm& communicator, const LaunchOptions& launch, const std::string& folder,
+                   const std::string& adapter) {
+  Model model = read_on_all_ranks(communicator, launch.disk_deadline_seconds, "--model",
+                                  [&] { return Model(read_config<typename Model::Config>(folder, adapter)); });
+  comm::agree_on_opened(communicator, model.config().write());
+  return model;
+}
+
+/// Loads a folder's weights, with the adapters of another folder unless `adapter` is empty. Collective; rank 0 prints
+/// warnings.
+template <class Model>
+void load(typename Model::Stack::Comm& communicator, const LaunchOptions& launch, ShardedModule<Model>& module,
+          const std::string& folder, const std::string& adapter = {}) {
+  with_disk_deadline(communicator, launch.disk_deadline_seconds, message("reading ", folder, " (--disk-deadline)"),
+                     [&] {
+                       load_agreed_weights(
+                           communicator, module, folder,
+                           [&](const std::string& text) {
+                             if (communicator.rank() == 0) print_warning(text);
+                           },
+                           adapter);
+                     });
+}
+
+/// `tessera eval` on one stack: prints {"loss": mean nats per token, "tokens": ...} over windows of the data. Returns
+/// the exit status.
+template <class Model>
+int evaluate(const EvalOptions& options, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling) {
+  using Comm = typename Model::Stack::Comm;
+  validate(options);
+  return launch<Comm>(options.launch, [&](Comm& communicator) {
+    comm::agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling));
+    agree_on_instruction_set(communicator);
+    const Model model = agreed_model<Model>(communicator, options.launch, options.model, options.adapter);
+    require_positions(model.config(), options.seq_len, options.model);
+    const double limit = options.launch.disk_deadline_seconds;
+    const std::int64_t vocabulary = vocabulary_of(model);
+    const TokenizedData data =
+        tokenized(communicator, options, {.model_folder = options.model, .vocabulary = vocabulary});
+    require<InputError>(data.names().weights.empty(),
+                        "eval: --data has weights, which are for training; leave them out");
+    const data::TextSource source =
+        read_on_all_ranks(communicator, limit, "--data", [&] { return text_of(options, data.names(), 0, vocabulary); });
+    comm::agree_on_opened(communicator, read_on_all_ranks(communicator, limit, "--data",
+                                                          [&] { return message("data = ", source.identity(), "\n"); }));
+    if (const std::string losses = source.losses(); communicator.rank() == 0 && !losses.empty())
+      print_sentence("data: " + losses);
+    const std::int64_t sequences = std::max<std::int64_t>(1, options.batch_size / communicator.size());
+    Evaluation<Model> evaluation(communicator, model,
+                                 {.sequences = sequences,
+                                  .sequence_length = options.seq_len,
+                                  .threads = static_cast<int>(options.launch.threads)},
+                                 sharding, tiling);
+    load<Model>(communicator, options.launch, evaluation.module(), options.model, options.adapter);
+    Batches<data::TextSource> batches(source, sequences, 1, device::host_memory<typename Comm::Device>);
+    const MeanLoss mean = mean_loss(
+        evaluation.executor(), communicator, evaluation.counts(), batches, sequences,
+        data::evenly_spread(0, source.training(), options.windows), [] { return comm::Asked{}; },
+        [](std::int64_t, std::int64_t) {});
+    require<InputError>(std::isfinite(mean.loss), "the mean loss is ", std::abs(mean.loss),
+                        "; look at the weights of --model ", options.model,
+                        options.adapter.empty() ? "" : ", and of --adapter ", options.adapter);
+    if (communicator.rank() == 0) print_text(stdout, report::mean_loss_json(mean.loss, mean.tokens) + "\n");
+  });
+}
+
+}  // namespace fsdp::train

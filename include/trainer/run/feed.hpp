@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Prefetches the next step's batches, and the counts of its targets over all ranks, while the device is busy.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include <tessera/comm/communicator.hpp>
+#include <tessera/comm/signals.hpp>
+#include <tessera/fsdp/device/host_copy.hpp>
+#include <tessera/fsdp/execution/count_exchange.hpp>
+#include <tessera/trainer/data/batches.hpp>
+#include <tessera/trainer/data/sampler.hpp>
+#include <tessera/trainer/data/source.hpp>
+
+namespace fsdp::train {
+
+/// Triple-buffered input of a training loop: one step is drawn ahead, two may still be in use by the device.
+template <comm::Communicator C, data::Source Source>
+class Feed {
+ public:
+  using Device = typename C::Device;
+  using Batch = typename Source::Batch;
+
+  struct Step {
+    std::span<const Batch> micro_batches;  ///< of this rank; valid until two more steps were taken
+    BatchCounts counts;                    ///< over all ranks
+  };
+
+  /// `exchange` must not be used by others. Communicator, exchange, source and signals must outlive the feed.
+  Feed(C& communicator, CountExchange<C>& exchange, const Source& source, data::Sampler sampler, std::int64_t sequences,
+       int micro_batches, const comm::CatchSignals& signals)
+      : communicator_(&communicator),
+        sampler_(std::move(sampler)),
+        exchange_(&exchange),
+        signals_(&signals),
+        batches_{make(source, sequences, micro_batches), make(source, sequences, micro_batches),
+                 make(source, sequences, micro_batches)} {}
+
+  /// The position in the data of the next step that `take` returns.
+  data::Position position() const { return sampler_.position(); }
+  void restore(const data::Position& position) { sampler_.restore(position); }
+
+  /// Returns the next step's batches and counts. `more`: another step follows; prefetches it. Collective. If a rank
+  /// cannot read its data, all ranks throw InputError.
+  Step take(bool more) {
+    if (!drawn_) draw();
+    const Step step{.micro_batches = batches_[current_].micro_batches(), .counts = finished()};
+    sampler_.advance();
+    drawn_ = false;
+    if (more) draw();
+    return step;
+  }
+  /// Returns the signals that any rank had received when the last exchange began; the same on all ranks. Throws as
+  /// `take` does.
+  const comm::Asked& asked() {
+    if (drawn_) finished();
+    return exchange_->asked();
+  }
+
+ private:
+  static Batches<Source> make(const Source& source, std::int64_t sequences, int micro_batches) {
+    return {source, sequences, micro_batches, device::host_memory<Device>};
+  }
+
+  /// Finishes the exchange for the batches drawn last and returns their counts over all ranks.
+  const BatchCounts& finished() {
+    if (!counts_) counts_ = exchange_->finish();
+    return *counts_;
+  }
+
+  void draw() {
+    drawn_ = true;
+    counts_.reset();
+    current_ = (current_ + 1) % batches_.size();
+    exchange_->start(
+        [&] {
+          batches_[current_].draw(sampler_, communicator_->rank(), communicator_->size());
+          return batches_[current_].counts();
+        },
+        signals_->asked());
+  }
+
+  C* communicator_;
+  data::Sampler sampler_;
+  CountExchange<C>* exchange_;
+  const comm::CatchSignals* signals_;
+  std::optional<BatchCounts> counts_;       ///< of the batches drawn last; empty until exchanged
+  std::array<Batches<Source>, 3> batches_;  ///< the device may still read two steps while the third is drawn
+  std::size_t current_ = 0;
+  bool drawn_ = false;
+};
+
+}  // namespace fsdp::train

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Checks the files that a run writes besides its checkpoints: --metrics and --trace.
+#pragma once
+
+#include <tessera/trainer/flags/options.hpp>
+
+namespace fsdp::train {
+
+/// Throws InputError if a file that the run writes is one that it reads, one of its folder of checkpoints, or another
+/// that it writes.
+void require_apart(const TrainOptions& options);
+
+}  // namespace fsdp::train

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Steps that the host has enqueued and not yet reported, with the loss scale and tokens that follow from them.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include <tessera/fsdp/device/operations/optimizer.hpp>
+#include <tessera/fsdp/nn/batch.hpp>
+#include <tessera/fsdp/precision/loss_scale.hpp>
+#include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/run/run_log.hpp>
+
+namespace fsdp::report {
+struct MatmulPeak;
+}
+
+namespace fsdp::train {
+
+/// What the host knows of a step when it enqueues it.
+struct QueuedStep {
+  std::int64_t number;  ///< the first is 1
+  BatchCounts counts;
+  double lr, loss_scale;
+  std::chrono::steady_clock::time_point begin;
+
+  /// What the sum of losses is divided by.
+  double targets() const;
+};
+
+/// Enqueued steps, reported in their order. On an asynchronous device a step is reported after the next one was
+/// enqueued, which therefore has the loss scale of before.
+class QueuedSteps {
+ public:
+  /// Both must outlive it.
+  QueuedSteps(const TrainOptions& options, RunLog& log);
+
+  /// Continues from a checkpoint.
+  void restore(std::int64_t tokens, const std::optional<DynamicLossScale::State>& loss_scale);
+
+  /// The steps not yet reported.
+  /// @{
+  bool empty() const { return steps_.empty(); }
+  std::int64_t size() const { return std::ssize(steps_); }
+  const QueuedStep& oldest() const { return steps_.front(); }
+  /// @}
+
+  /// Adds a step. `index` counts from 0; `begin`: before its batch was read.
+  const QueuedStep& add(std::int64_t index, const BatchCounts& counts, std::chrono::steady_clock::time_point begin);
+  /// Removes the oldest step and logs what the device decided about it. `flops`: of all ranks in that step. Throws
+  /// DivergedError where the device stopped the run.
+  void report(const device::StepDecision& found, double flops, std::int64_t peak_bytes, const report::MatmulPeak& peak);
+
+  /// Tokens of all ranks in the reported steps.
+  std::int64_t tokens() const { return tokens_; }
+  /// Loss of the step reported last; nothing before the first.
+  const std::optional<double>& loss() const { return loss_; }
+  /// State of the loss scale, for checkpoints; nothing where it is off.
+  std::optional<DynamicLossScale::State> loss_scale() const;
+
+ private:
+  const TrainOptions& options_;
+  RunLog& log_;
+  std::deque<QueuedStep> steps_;
+  std::optional<DynamicLossScale> loss_scale_;
+  std::chrono::steady_clock::time_point reported_;  ///< time of the last report
+  std::int64_t tokens_ = 0;
+  std::optional<double> loss_;
+};
+
+}  // namespace fsdp::train

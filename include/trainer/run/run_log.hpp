@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The log of a run: console, metrics file, TensorBoard.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <tessera/comm/ranks.hpp>
+#include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/report/console.hpp>
+#include <tessera/trainer/report/metrics.hpp>
+#include <tessera/trainer/report/tensorboard.hpp>
+
+namespace fsdp::train {
+
+/// Writes on rank 0 only. On other ranks every call does nothing, except `open`, which is collective.
+class RunLog {
+ public:
+  /// Opens nothing yet. `options` must outlive it. `unit`: what sequences are made of (nn::unit_of), a literal.
+  RunLog(const comm::Ranks& ranks, const TrainOptions& options, std::string_view unit);
+  ~RunLog();
+
+  /// Returns whether this rank writes: true on rank 0.
+  bool speaks() const { return ranks_.rank() == 0; }
+  /// Opens the metrics file and TensorBoard's. Collective; throws InputError on all ranks if a file cannot be opened.
+  void open();
+
+  /// Logs the start of the run. `text` and `lines` are printed on the console only.
+  void begin(const report::StartRecord& record, const std::string& text, std::span<const std::string> lines);
+  /// Logs a step.
+  void step(const report::StepRecord& record);
+  /// Logs a held-out loss. `unit`: such as "nats per token"; empty if the model's batch does not name one.
+  void held_out(const report::ValidationRecord& record, std::string_view unit);
+  /// Logs a text that the model wrote.
+  void sample(const report::SampleRecord& record);
+  /// Logs the end of the run.
+  void end(const report::SummaryRecord& record);
+  /// Says that a signal ended the run: on the console, and on stderr unless both are one file.
+  void stopped(const std::string& sentence);
+  /// Returns whether the console is a pipe that nobody reads any more.
+  bool reader_is_gone() const { return console_ && console_->reader_is_gone(); }
+  /// Prints a line on the console only.
+  void line(const std::string& text);
+  /// Shows a text in the progress line, if the console is a terminal, until the next update replaces it.
+  void progress(const std::string& text);
+  /// Removes the progress line.
+  void finish();
+
+ private:
+  template <class Record>
+  void write(const Record& record);
+
+  comm::Ranks ranks_;
+  const TrainOptions& options_;
+  std::string_view unit_;
+  report::Metrics metrics_;
+  report::TensorBoard tensorboard_;
+  std::optional<report::Console> console_;
+};
+
+}  // namespace fsdp::train

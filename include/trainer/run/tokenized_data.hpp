@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tokenizes --data that is text or conversations. Rank 0 does it once, before the run reads the tokens.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <tessera/comm/ranks.hpp>
+#include <tessera/fsdp/core/temporary_folder.hpp>
+#include <tessera/trainer/data/corpus.hpp>
+#include <tessera/trainer/data/data_names.hpp>
+#include <tessera/trainer/data/text_source.hpp>
+#include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/text/chat.hpp>
+#include <tessera/trainer/text/tokenizer.hpp>
+
+namespace fsdp::train {
+
+/// The data of a run, and what is needed to tokenize them.
+struct TextInputs {
+  data::DataNames data = {};
+  data::TokenFormat format = data::TokenFormat::automatic;
+  std::string model_folder = {};  ///< empty: --model is not a folder
+  std::string cache = {};         ///< used if TextOptions::cache is empty; empty, too: a temporary folder
+  std::int64_t vocabulary = 0;    ///< of the model
+};
+
+/// Data in tokenized form. Owns the temporary folder that holds the tokens, if there is one, and removes it at the end.
+class TokenizedData {
+ public:
+  TokenizedData() = default;
+  /// Tokenizes text and conversations, unless the cache has their tokens already. Reports on stderr. Throws InputError.
+  TokenizedData(const TextOptions& options, const TextInputs& inputs);
+
+  /// Opens the data that rank 0 tokenized; `text`: rank 0's text(). Throws InputError if this rank does not see the
+  /// files.
+  static TokenizedData at(const std::string& text);
+
+  /// Paths of the data: folders of tokens instead of text, and one file instead of all conversations.
+  const data::DataNames& names() const { return names_; }
+  std::string text() const;  ///< names() as text, for `at`
+
+ private:
+  void encode_conversations(const TextOptions& options, const TextInputs& inputs,
+                            const std::optional<std::filesystem::path>& tokenizer);
+  std::filesystem::path cache_for(const TextOptions& options, const TextInputs& inputs);
+
+  data::DataNames names_;
+  std::shared_ptr<const TemporaryFolder> temporary_;
+};
+
+/// Tokenizes the data that TrainOptions or EvalOptions name. Rank 0 tokenizes text and owns the files; the other ranks
+/// open them. Collective. Fills in `data` and `format` of `inputs`.
+template <class Options>
+TokenizedData tokenized(const comm::Ranks& ranks, const Options& options, TextInputs inputs);
+
+/// Opens tokenized data as a source of batches: conversations, one corpus of all paths, or one corpus per path if they
+/// have weights. `held_out`: fraction of the windows to hold out.
+template <class Options>
+data::TextSource text_of(const Options& options, const data::DataNames& data, double held_out, std::int64_t vocabulary);
+
+}  // namespace fsdp::train

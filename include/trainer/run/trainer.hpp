@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Training of one model on one rank: data, steps, metrics, validation, checkpoints.
+///
+/// The loop is the same on every rank; rank 0 speaks. What does not depend on the stack is ordinary code in src/.
+#pragma once
+
+#include <chrono>
+#include <cmath>
+#include <concepts>
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tessera/comm/agreement.hpp>
+#include <tessera/comm/cores.hpp>
+#include <tessera/comm/signals.hpp>
+#include <tessera/fsdp/checkpoint/peers.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/models/model.hpp>
+#include <tessera/fsdp/optim/run_time.hpp>
+#include <tessera/fsdp/training/launch.hpp>
+#include <tessera/fsdp/training/training.hpp>
+#include <tessera/trainer/data/sampler.hpp>
+#include <tessera/trainer/data/source.hpp>
+#include <tessera/trainer/data/windows.hpp>
+#include <tessera/trainer/flags/model_choice.hpp>
+#include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/generate/samples.hpp>
+#include <tessera/trainer/report/matmul_peak.hpp>
+#include <tessera/trainer/report/report.hpp>
+#include <tessera/trainer/report/trace.hpp>
+#include <tessera/trainer/run/early_stop.hpp>
+#include <tessera/trainer/run/feed.hpp>
+#include <tessera/trainer/run/queued_steps.hpp>
+#include <tessera/trainer/run/resumed.hpp>
+#include <tessera/trainer/run/run_checkpoints.hpp>
+#include <tessera/trainer/run/run_log.hpp>
+#include <tessera/trainer/run/step_plan.hpp>
+#include <tessera/trainer/run/validation.hpp>
+
+namespace fsdp::train {
+
+/// Trains a model on a source: steps, console, metrics, held-out losses, samples, checkpoints, signals. `run` is all of
+/// `tessera train` behind its flags.
+template <fsdp::Model Model, data::Source Source, class Optimizer = optim::RunTime>
+requires std::same_as<typename Source::Batch, typename Model::Batch>
+class Trainer {
+ public:
+  using Comm = typename Model::Stack::Comm;
+  using Device = typename Model::Stack::Device;
+  static_assert(check_model<Model>() && data::check_source<Source>());
+
+  /// Options, source and communicator must outlive it. `dir`: the claim to --checkpoint-dir; made here if left out.
+  Trainer(Comm& communicator, const TrainOptions& options, const Model& model, const Source& source,
+          typename Model::Stack::Sharding sharding, typename Model::Stack::Tiling tiling,
+          const Optimizer& optimizer = {}, std::optional<CheckpointDir> dir = {})
+      : communicator_(communicator),
+        options_(options),
+        model_(model),
+        source_(source),
+        trace_(options.trace ? report::trace_path(*options.trace, communicator.rank()) : std::filesystem::path()),
+        stack_text_(message(policy_text(sharding), " ", policy_text(communicator), " ",
+                            policy_text<typename Model::Stack::Precision>(), " ", policy_text(tiling))),
+        data_(agreed_data(communicator, options, model_, source)),
+        size_(required_step_size(options, communicator.size(), writes_text<Model>)),
+        peak_(report::measure_matmul_peak<Device, typename Model::Stack::Precision::Compute>(
+            communicator, comm::rank_threads(options.launch.threads, communicator.size()))),
+        training_(communicator, model_, size_, sharding, tiling,
+                  {.optimizer = optimizer,
+                   .rules = {.clip = options.clip, .skips_overflow = loss_scale_of(options).has_value()},
+                   .graphs = options.cuda_graphs,
+                   .observer = trace_.on() ? observer() : Observer{}}),
+        feed_(communicator, training_.counts(), source, data::sampler_of(source, options.seed, options.batch_size),
+              size_.sequences, size_.micro_batches, signals_),
+        held_out_batch_(source, size_.sequences, 1, device::host_memory<Device>),
+        samples_(samples()),
+        early_stop_(options.patience),
+        log_(communicator, options, nn::unit_of<typename Model::Batch>()),
+        queued_(options, log_),
+        checkpoints_(communicator, options, dir ? *std::move(dir) : CheckpointDir(communicator, options),
+                     RunWeights(training_), is_folder<typename Model::Config>(options.model), run_record(),
+                     source.training()) {}
+
+  /// Returns the exit status: 0, or 128 + signal where one ended the run after a step. Throws DivergedError on all
+  /// ranks where a loss, weight or optimizer state is not finite.
+  [[nodiscard]] int run() {
+    begin();
+    while (optimizer().steps() < options_.steps && !early_stop_.due()) {
+      if (log_.reader_is_gone()) signals_.ask_to_stop(SIGPIPE);
+      queue_step();
+      if (!Device::asynchronous || queued_.size() > 1) report();
+      if (due(options_.validation_every)) validate_now();
+      if (stopped_ != 0) return stop(stopped_);
+      if (due(options_.checkpoint_every)) save();
+      if (optimizer().steps() == options_.steps) break;
+      const comm::Asked asked = feed_.asked();
+      if (asked.stop != 0) return stop(asked.stop);
+      if (asked.saves > saves_asked_) save_as_asked(asked.saves);
+    }
+    return finish();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  static double seconds_since(Clock::time_point begin) {
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+  auto& optimizer() { return training_.optimizer(); }
+  bool leads() const { return communicator_.rank() == 0; }
+  bool due(std::int64_t every) {
+    return every > 0 && optimizer().steps() % every == 0 && optimizer().steps() < options_.steps;
+  }
+  /// What the model's loss is counted in, where its batch says so.
+  static constexpr std::string_view loss_unit() {
+    if constexpr (nn::detail::has_loss_unit<typename Model::Batch>())
+      return Model::Batch::loss_unit;
+    else
+      return {};
+  }
+  std::int64_t skipped_binary() const {
+    if constexpr (data::detail::has_skipped_binary<Source>())
+      return source_.skipped_binary();
+    else
+      return 0;
+  }
+  /// One line of the data, the same on all ranks. Throws InputError on all where they opened other data or another
+  /// model.
+  static std::string agreed_data(Comm& communicator, const TrainOptions& options, const Model& model,
+                                 const Source& source) {
+    const std::string data = read_on_all_ranks(communicator, options.launch.disk_deadline_seconds, "data", [&] {
+      if constexpr (data::detail::has_identity<Source>()) return source.identity();
+      return source.text();
+    });
+    comm::agree_on_opened(communicator, message("data = ", data, "\nwindows = ", source.training(), " and ",
+                                                source.validation(), " held out\n", model.config().write()));
+    return data;
+  }
+
+  Samples samples() {
+    if constexpr (writes_text<Model>)
+      return samples_of(communicator_, options_, training_.executor(), size_.sequences, model_.head().logits_columns());
+    else
+      return Samples(communicator_, options_);
+  }
+
+  void begin() {
+    checkpoints_.require_folder();
+    const std::vector<std::string> loaded = load();
+    log_.open();
+    if (!leads()) return;
+    const report::StartRecord record{.stack = stack_text_,
+                                     .model_name = model_name<typename Model::Config>(options_.model),
+                                     .sizes = values_of(model_.config()),
+                                     .optimizer = std::string(std::string_view(optimizer().optimizer().name())),
+                                     .constants = values_of(optimizer().optimizer()),
+                                     .seed = options_.seed,
+                                     .world = communicator_.size(),
+                                     .threads = training_.request().shape.threads,
+                                     .crowded_cores = crowded_cores(),
+                                     .instruction_set = device::arithmetic(),
+                                     .parameters = parameter_count(model_),
+                                     .first_step = optimizer().steps() + 1,
+                                     .steps = options_.steps,
+                                     .skipped_binary = skipped_binary()};
+    log_.begin(record,
+               report::start_text(record, source_.text(), source_.training(), source_.validation(),
+                                  training_.plan().peak_bytes()),
+               loaded);
+  }
+
+  /// Returns the cores that ranks share, where their threads are more than the cores; else 0.
+  std::int64_t crowded_cores() const {
+    const comm::SharedCores shared = comm::cores_shared_by(communicator_.size());
+    return training_.request().shape.threads * shared.ranks > shared.cores ? shared.cores : 0;
+  }
+
+  /// Returns what a person should know of the weights.
+  std::vector<std::string> load() {
+    Loaded loaded = checkpoints_.load();
+    if (loaded.resumed) {
+      feed_.restore(loaded.resumed->position);
+      queued_.restore(loaded.resumed->tokens, loaded.resumed->loss_scale);
+      early_stop_.restore(loaded.resumed->best);
+    }
+    return std::move(loaded.lines);
+  }
+
+  /// What a later run compares itself with.
+  RunRecord run_record() {
+    RunRecord record = record_of(options_);
+    record["stack"] = stack_text_;
+    record["ranks"] = std::to_string(communicator_.size());
+    record["threads"] = std::to_string(training_.request().shape.threads);
+    record["data"] = data_;
+    record["instruction-set"] = device::arithmetic();
+    add_optimizer(record, optimizer().optimizer().name(), values_of(optimizer().optimizer()));
+    add_config(record, values_of(model_.config()));
+    return record;
+  }
+
+  void queue_step() {
+    const std::int64_t index = optimizer().steps();
+    const auto begin = Clock::now();
+    const auto batch = feed_.take(index + 1 < options_.steps);
+    const QueuedStep& step = queued_.add(index, batch.counts, begin);
+    training_.queue(batch.micro_batches, static_cast<float>(step.loss_scale / step.targets()),
+                    {.lr = step.lr, .loss_scale = step.loss_scale},
+                    batch.counts.valid_targets == options_.batch_size * options_.seq_len);
+  }
+
+  /// The oldest of the queued steps; waits for the device.
+  void report() {
+    const device::StepDecision found = optimizer().control().decision(queued_.size() - 1);
+    const double flops = model_.flops(options_.batch_size * options_.seq_len, queued_.oldest().counts.squares);
+    queued_.report(found, flops, training_.peak_bytes(), peak_);
+  }
+  void report_all() {
+    while (!queued_.empty()) report();
+  }
+
+  std::optional<double> validate_now() {
+    report_all();
+    const std::optional<double> held_out = source_.validation() > 0 ? held_out_loss() : std::nullopt;
+    if (stopped_ != 0) return std::nullopt;
+    if (const auto sample = samples_.write(optimizer().steps())) log_.sample(*sample);
+    return held_out;
+  }
+
+  /// Nothing where a signal ended it.
+  std::optional<double> held_out_loss() {
+    const auto held_out = data::evenly_spread(source_.training(), source_.validation(), options_.validation_windows);
+    const MeanLoss mean = mean_loss(
+        training_.executor(), communicator_, training_.held_out_counts(), held_out_batch_, size_.sequences, held_out,
+        [&] { return signals_.asked(); },
+        [&](std::int64_t seen, std::int64_t all) {
+          log_.progress(message("step ", optimizer().steps(), "  held-out loss: ", seen, " of ", all, " windows"));
+        });
+    if ((stopped_ = mean.stop) != 0) return std::nullopt;
+    require<DivergedError>(std::isfinite(mean.loss), "step ", optimizer().steps(), ": the held-out loss is ",
+                           std::abs(mean.loss), "; nothing was saved. Lower --lr, or look at the held-out data");
+    log_.held_out({.step = optimizer().steps(), .validation_loss = mean.loss, .tokens = mean.tokens}, loss_unit());
+    held_out_ = mean.loss;
+    validated_step_ = optimizer().steps();
+    if (early_stop_.improves(mean.loss, validated_step_)) save();
+    return mean.loss;
+  }
+
+  /// Ends a run that was asked to, with all that was done so far.
+  int stop(int signal) {
+    if (options_.on_signal == OnSignal::save)
+      save();
+    else
+      report_all();
+    trace_.write();
+    if (leads()) {
+      const std::string kept = checkpoints_.saved() ? checkpoints_.path()
+                                                    : std::string(options_.on_signal == OnSignal::save
+                                                                      ? "nothing is saved without --checkpoint-dir"
+                                                                      : "not saved (--on-signal stop)");
+      log_.stopped(message(comm::name_of_stop(signal), signal == SIGPIPE ? " (nobody reads stdout any more)" : "",
+                           ": ended after step ", optimizer().steps(), ": ", kept));
+    }
+    return 128 + signal;
+  }
+  void save_as_asked(std::int64_t asked) {
+    saves_asked_ = asked;
+    if (!options_.checkpoint_dir) log_.line("SIGUSR1: nothing is saved without --checkpoint-dir");
+    save();
+  }
+
+  void save() {
+    report_all();
+    if (checkpoints_.saved()) return;
+    checkpoints_.save({.position = feed_.position(),
+                       .tokens = queued_.tokens(),
+                       .loss_scale = queued_.loss_scale(),
+                       .best = early_stop_.best()});
+    if (checkpoints_.saved()) log_.line("checkpoint " + checkpoints_.path());
+  }
+
+  int finish() {
+    const std::optional<double> held_out = validated_step_ == optimizer().steps() ? held_out_ : validate_now();
+    if (stopped_ != 0) return stop(stopped_);
+    save();
+    trace_.write();
+    if (leads()) end(held_out);
+    return 0;
+  }
+  void end(const std::optional<double>& held_out) {
+    if (early_stop_.due()) {
+      const checkpoint::BestLoss& best = *early_stop_.best();
+      log_.line(message("step ", optimizer().steps(), ": ended, since ", best.worse,
+                        " held-out losses in a row were no lower than that of step ", best.step, ", ", best.loss));
+    }
+    const report::SummaryRecord record{.steps = optimizer().steps(),
+                                       .loss = queued_.loss(),
+                                       .validation_loss = held_out,
+                                       .unit = nn::unit_of<typename Model::Batch>(),
+                                       .tokens = queued_.tokens(),
+                                       .seconds = seconds_since(start_),
+                                       .peak_bytes = training_.peak_bytes(),
+                                       .checkpoint = checkpoints_.path()};
+    log_.end(record);
+  }
+
+  Observer observer() {
+    return {
+        .before = [](void* self, const sharding::Task&) { static_cast<Trainer*>(self)->event_begin_ = Clock::now(); },
+        .after =
+            [](void* self, const sharding::Task& task) {
+              auto& trainer = *static_cast<Trainer*>(self);
+              trainer.trace_.add(
+                  report::trace_event(task, trainer.communicator_.rank(),
+                                      std::chrono::duration<double>(trainer.event_begin_ - trainer.start_).count(),
+                                      seconds_since(trainer.event_begin_)));
+            },
+        .state = this};
+  }
+
+  comm::CatchSignals signals_;
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point event_begin_;
+  Comm& communicator_;
+  const TrainOptions& options_;
+  Model model_;
+  const Source& source_;
+  report::Trace trace_;
+  std::string stack_text_;
+  std::string data_;  ///< what tells other data
+  StepSize size_;
+  report::MatmulPeak peak_;  ///< measured before training_ allocates: its memory is not part of the plan
+  Training<Model, Optimizer> training_;
+  Feed<Comm, Source> feed_;
+  Batches<Source> held_out_batch_;
+  Samples samples_;
+  EarlyStop early_stop_;
+  RunLog log_;
+  QueuedSteps queued_;
+  RunCheckpoints checkpoints_;
+  std::optional<double> held_out_;    ///< measured last,
+  std::int64_t validated_step_ = -1;  ///< after this step
+  std::int64_t saves_asked_ = 0;      ///< by signals, and done
+  int stopped_ = 0;                   ///< the signal that ended a validation
+};
+
+}  // namespace fsdp::train

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Mean loss over given samples, which are distributed over the ranks.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include <tessera/comm/collectives.hpp>
+#include <tessera/comm/signals.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
+#include <tessera/fsdp/execution/count_exchange.hpp>
+#include <tessera/fsdp/execution/executor.hpp>
+#include <tessera/trainer/data/batches.hpp>
+
+namespace fsdp::train {
+
+/// The result of mean_loss, the same on all ranks.
+struct MeanLoss {
+  double loss = 0;          ///< mean per target; nats for tokens
+  std::int64_t tokens = 0;  ///< number of targets
+  int stop = 0;             ///< the signal that ended the evaluation early; 0: none
+};
+
+/// Evaluates the samples and returns their mean loss. Collective. All ranks evaluate the same number of batches, since
+/// each contains collectives; a rank that has run out of samples computes on ignored targets. Before each batch,
+/// `asked` returns the signals that this rank received; if any rank has a stop signal, all ranks return early, with
+/// `stop` set and no loss. After each batch, `seen` is called with the samples seen so far and their total.
+template <class Model, data::Source Source>
+MeanLoss mean_loss(Executor<Model>& executor, typename Model::Stack::Comm& communicator,
+                   CountExchange<typename Model::Stack::Comm>& exchange, Batches<Source>& batches,
+                   std::int64_t sequences, std::span<const std::int64_t> samples, FunctionRef<comm::Asked()> asked,
+                   FunctionRef<void(std::int64_t seen, std::int64_t all)> seen) {
+  double sum = 0;
+  std::int64_t tokens = 0;
+  const auto count = static_cast<std::int64_t>(samples.size());
+  for (std::int64_t begin = 0; begin < count; begin += sequences * communicator.size()) {
+    const std::int64_t from = std::min(count, begin + sequences * communicator.rank());
+    const std::int64_t to = std::min(count, from + sequences);
+    const typename Source::Batch* batch = nullptr;
+    exchange.start(
+        [&] {
+          batch = &batches.fill(samples.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(to - from)));
+          return batch->counts();
+        },
+        asked());
+    tokens += exchange.finish().valid_targets;
+    if (const int stop = exchange.asked().stop; stop != 0) return {.stop = stop};
+    sum += executor.evaluate(*batch);
+    seen(std::min(count, begin + sequences * communicator.size()), count);
+  }
+  const double total = comm::sum_over_ranks(communicator, sum, {"validation loss"});
+  return {.loss = tokens > 0 ? total / static_cast<double>(tokens) : 0.0, .tokens = tokens};
+}
+
+}  // namespace fsdp::train

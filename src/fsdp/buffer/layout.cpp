@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/buffer/layout.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/error.hpp>
+
+namespace fsdp::buffer {
+
+std::int64_t Run::begin(int rank) const { return std::accumulate(counts.begin(), counts.begin() + rank, full); }
+
+std::vector<Piece> Layout::pieces(int rank) const {
+  std::vector<Piece> held;
+  for (const Run& run : runs) {
+    const std::int64_t begin = run.begin(rank);
+    const std::int64_t end = begin + run.counts[static_cast<std::size_t>(rank)];
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      const std::int64_t from = std::max(begin, offsets[i]);
+      const std::int64_t to = std::min(end, offsets[i] + shapes[i].numel());
+      if (from < to)
+        held.push_back({.tensor = static_cast<std::int64_t>(i),
+                        .begin = from - offsets[i],
+                        .count = to - from,
+                        .local = run.local + from - begin});
+    }
+  }
+  return held;
+}
+
+std::vector<Piece> Layout::whole() const {
+  std::vector<Piece> all;
+  for (std::size_t i = 0; i < shapes.size(); ++i)
+    all.push_back(
+        {.tensor = static_cast<std::int64_t>(i), .begin = 0, .count = shapes[i].numel(), .local = offsets[i]});
+  return all;
+}
+
+std::vector<Piece> Layout::pieces_across(int shard, int replica) const {
+  const std::int64_t begin = across_of(shard).begin(replica);
+  const std::int64_t end = begin + across_size(shard);
+  std::vector<Piece> held;
+  for (const Piece& piece : pieces(shard)) {
+    const std::int64_t from = std::max(begin, piece.local);
+    const std::int64_t to = std::min(end, piece.local + piece.count);
+    if (from < to)
+      held.push_back({.tensor = piece.tensor,
+                      .begin = piece.begin + from - piece.local,
+                      .count = to - from,
+                      .local = from - begin});
+  }
+  return held;
+}
+
+void Layout::cut_across(int ranks) {
+  if (ranks > 1)
+    for (std::int64_t& size : local_sizes) size = round_up(size, element_alignment * ranks);
+  const bool alike =
+      std::adjacent_find(local_sizes.begin(), local_sizes.end(), std::not_equal_to<>()) == local_sizes.end();
+  across.clear();
+  for (std::size_t rank = 0; rank < (alike ? 1 : local_sizes.size()); ++rank) {
+    const std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks), local_sizes[rank] / ranks);
+    across.push_back({.full = 0, .local = 0, .counts = counts});
+  }
+}
+
+std::vector<Layout> group_by_group(std::span<const TensorGroup> groups, int parts,
+                                   Layout (*of_group)(std::span<const Shape> shapes, int parts)) {
+  std::vector<Layout> layouts;
+  std::vector<Shape> shapes;
+  for (const TensorGroup& group : groups) {
+    shapes.clear();
+    for (const TensorSpec& tensor : group.tensors) shapes.push_back(tensor.shape);
+    layouts.push_back(of_group(shapes, parts));
+  }
+  return layouts;
+}
+
+std::vector<Layout> detail::build_layouts(std::string_view name, const void* policy, Build build,
+                                          std::span<const TensorGroup> groups, std::span<const int> parts) {
+  std::vector<Layout> layouts(groups.size());
+  std::vector<int> distinct(parts.begin(), parts.end());
+  std::sort(distinct.begin(), distinct.end());
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  for (const int ranks : distinct) {
+    if (ranks == 0) continue;
+    std::vector<TensorGroup> together;
+    for (std::size_t i = 0; i < groups.size(); ++i)
+      if (parts[i] == ranks) together.push_back(groups[i]);
+    std::vector<Layout> built = build(policy, together, ranks);
+    require(built.size() == together.size(), "layout ", name, ": gave ", built.size(), " layouts for ", together.size(),
+            " groups");
+    auto next = built.begin();
+    for (std::size_t i = 0; i < groups.size(); ++i)
+      if (parts[i] == ranks) layouts[i] = std::move(*next++);
+  }
+  return layouts;
+}
+
+Layout place(std::span<const Shape> shapes) {
+  Layout layout;
+  layout.shapes.assign(shapes.begin(), shapes.end());
+  for (const Shape& shape : shapes) {
+    layout.offsets.push_back(layout.full_size);
+    layout.full_size = checked_add(layout.full_size, round_up(shape.numel(), element_alignment));
+  }
+  return layout;
+}
+
+void cut_equally(Layout& layout, int parts) {
+  layout.local_sizes.assign(static_cast<std::size_t>(parts), layout.full_size / parts);
+  layout.runs = {{.full = 0, .local = 0, .counts = layout.local_sizes}};
+}
+
+Layout PerParameter::of_group(std::span<const Shape> shapes, int parts) {
+  Layout layout = place(shapes);
+  std::int64_t local_size = 0;
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    const std::int64_t rows = shapes[i].rank == 0 ? 1 : shapes[i][0];
+    const std::int64_t row = rows == 0 ? 0 : shapes[i].numel() / rows;
+    const std::int64_t chunk = ceil_divide(rows, parts);
+    Run run{.full = layout.offsets[i], .local = local_size, .counts = {}};
+    for (int rank = 0; rank < parts; ++rank)
+      run.counts.push_back(std::clamp<std::int64_t>(rows - rank * chunk, 0, chunk) * row);
+    layout.runs.push_back(std::move(run));
+    local_size += round_up(chunk * row, element_alignment);
+  }
+  layout.local_sizes.assign(static_cast<std::size_t>(parts), local_size);
+  return layout;
+}
+
+Layout Flat::of_group(std::span<const Shape> shapes, int parts) {
+  Layout layout = place(shapes);
+  layout.full_size = round_up(layout.full_size, element_alignment * parts);
+  cut_equally(layout, parts);
+  return layout;
+}
+
+}  // namespace fsdp::buffer

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/checkpoint/directory_lock.hpp>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tessera/fsdp/core/error.hpp>
+
+#include "lock_owner.hpp"
+#include "posix.hpp"
+#include "strict_json.hpp"
+
+namespace fsdp::checkpoint {
+namespace {
+
+enum class Kernel { locked, held_by_another, cannot_lock };
+
+Kernel lock_whole(const FileDescriptor& file) {
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  int status = 0;
+  do status = ::fcntl(file.get(), F_OFD_SETLK, &whole);
+  while (status != 0 && errno == EINTR);
+  if (status == 0) return Kernel::locked;
+  return errno == EAGAIN || errno == EACCES ? Kernel::held_by_another : Kernel::cannot_lock;
+}
+
+/// Returns whether `path` still names the open file.
+bool is_at(const FileDescriptor& file, const std::filesystem::path& path) {
+  struct stat open_one {
+  }, named{};
+  return ::fstat(file.get(), &open_one) == 0 && ::stat(path.c_str(), &named) == 0 && open_one.st_ino == named.st_ino &&
+         open_one.st_dev == named.st_dev;
+}
+
+/// What a process sees of a lock: it changes with each renewal, and with each owner.
+struct Mark {
+  std::string text = {};
+  std::int64_t seconds = 0, nanoseconds = 0;  ///< the time of its last change, on whatever clock
+
+  friend bool operator==(const Mark&, const Mark&) = default;
+};
+
+/// Opens the file each time: a file system of several hosts may keep the attributes of one that stays open.
+Mark mark_of(const std::filesystem::path& path) {
+  Mark mark;
+  try {
+    mark.text = read_small_file(path, 4096);
+  } catch (const InputError&) {
+    return mark;
+  }
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0) {
+    mark.seconds = status.st_mtim.tv_sec;
+    mark.nanoseconds = status.st_mtim.tv_nsec;
+  }
+  return mark;
+}
+
+/// What is known of an existing lock.
+enum class Standing { nobodys, ended, held, unknown };
+
+Standing standing_of(const LockOwner& owner, Kernel kernel) {
+  if (kernel == Kernel::held_by_another) return Standing::held;
+  if (owner.host.empty()) return Standing::nobodys;
+  if (kernel == Kernel::locked && is_of_this_kernel(owner)) return Standing::ended;
+  if (!is_here(owner)) return Standing::unknown;
+  return lives_here(owner) ? Standing::held : Standing::ended;
+}
+
+}  // namespace
+
+class DirectoryLock::Held {
+ public:
+  Held(const std::filesystem::path& dir, const Warn& warn, const LockTimes& times)
+      : dir_(dir), path_(dir / lock_name), times_(times), made_(make_folders(dir)), text_(to_json(this_process())) {
+    try {
+      take(warn);
+    } catch (...) {
+      remove_made(made_);
+      throw;
+    }
+    renewing_ = std::jthread([this](const std::stop_token& stop) { renew(stop); });
+  }
+  Held(Held&&) = delete;
+  ~Held() {
+    renewing_.request_stop();
+    renewing_.join();
+    std::error_code ignored;
+    if (is_at(file_, path_) && !taken_over()) std::filesystem::remove(path_, ignored);
+    remove_made(made_);
+  }
+
+  const std::string& text() const { return text_; }
+  void require_held() const {
+    if (const std::optional<LockOwner> other = taken_over())
+      throw InputError(
+          message(dir_.string(), ": ", text_of(*other), " has taken over its lock, which this run had not ",
+                  "renewed for a while (was it stopped?); resume this run from its newest checkpoint in a ",
+                  "folder of its own"));
+  }
+
+ private:
+  void take(const Warn& warn) {
+    for (int attempt = 0;; ++attempt) {
+      file_ = open_file(path_, O_RDWR | O_CREAT | O_NOFOLLOW, "opened to lock the folder");
+      const Kernel kernel = lock_whole(file_);
+      const Mark found = mark_of(path_);
+      const LockOwner owner = owner_of(found.text, path_);
+      Standing standing = standing_of(owner, kernel);
+      if (standing == Standing::unknown) {
+        const Mark later = watch(found, owner, warn);
+        if (later.text != found.text && attempt < 100) continue;  // it is another's now, or nobody's
+        standing = later == found ? Standing::ended : Standing::held;
+      }
+      if (standing == Standing::held) refuse(owner);
+      if (!is_at(file_, path_) && attempt < 100) continue;  // meanwhile its owner removed the file
+      if (warn && standing == Standing::ended)
+        warn(message(path_.string(), " was left by ", text_of(owner), "; that run has ended, its lock is taken over"));
+      if (::ftruncate(file_.get(), 0) != 0) throw_errno(path_, "written");
+      write_all(file_, path_, text_.data(), text_.size(), 0);
+      if (kernel == Kernel::cannot_lock) require_alone();
+      return;
+    }
+  }
+
+  /// Returns the owner that has written its name over this one's, if there is one.
+  std::optional<LockOwner> taken_over() const {
+    const std::string now = mark_of(path_).text;
+    const LockOwner owner = owner_of(now, path_);
+    return now == text_ || owner.host.empty() ? std::nullopt : std::optional(owner);
+  }
+
+  [[noreturn]] void refuse(const LockOwner& owner) const {
+    throw InputError(message(
+        dir_.string(), ": another run writes there: ", text_of(owner),
+        "; two would destroy each other's files. Give each its own folder, or wait until that one ", "has ended"));
+  }
+
+  /// Returns the first mark that differs from `found`, or `found` where it stays the same for `watched_for`.
+  Mark watch(const Mark& found, const LockOwner& owner, const Warn& warn) const {
+    const double seconds = std::chrono::duration<double>(times_.watched_for).count();
+    if (warn)
+      warn(message(path_.string(), " is of ", text_of(owner), ": waits up to ", seconds,
+                   " s to see whether that run still renews it"));
+    const auto end = std::chrono::steady_clock::now() + times_.watched_for;
+    while (std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(times_.renewed_every / 10);
+      if (Mark now = mark_of(path_); now != found) return now;
+    }
+    return found;
+  }
+
+  /// Where the file system has no locks, two processes may have taken the file at the same time: the last that wrote
+  /// its name has it.
+  void require_alone() const {
+    std::this_thread::sleep_for(times_.renewed_every / 10);
+    const Mark now = mark_of(path_);
+    if (now.text != text_) refuse(owner_of(now.text, path_));
+  }
+
+  void renew(const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any ended;
+    std::unique_lock guard(mutex);
+    while (!ended.wait_for(guard, stop, times_.renewed_every, [] { return false; }) && !stop.stop_requested())
+      ::futimens(file_.get(), nullptr);
+  }
+
+  std::filesystem::path dir_, path_;
+  LockTimes times_;
+  std::vector<std::filesystem::path> made_;  // innermost first
+  std::string text_;
+  FileDescriptor file_;
+  std::jthread renewing_;
+};
+
+DirectoryLock::DirectoryLock(const std::filesystem::path& dir, const Warn& warn, const LockTimes& times)
+    : held_(std::make_unique<Held>(dir, warn, times)) {}
+DirectoryLock::DirectoryLock(DirectoryLock&&) noexcept = default;
+DirectoryLock& DirectoryLock::operator=(DirectoryLock&&) noexcept = default;
+DirectoryLock::~DirectoryLock() = default;
+
+const std::string& DirectoryLock::text() const { return held_->text(); }
+void DirectoryLock::require_held() const { held_->require_held(); }
+
+void require_lock_seen(const std::filesystem::path& dir, std::string_view text, std::chrono::milliseconds patience) {
+  const std::filesystem::path path = dir / lock_name;
+  const auto end = std::chrono::steady_clock::now() + patience;
+  std::string why;
+  do {
+    std::error_code ignored;
+    (void)std::filesystem::directory_iterator(dir, ignored);  // reads the directory anew
+    const FileDescriptor file(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+    const int error = file.get() < 0 ? errno : 0;
+    why = error != 0 ? std::strerror(error) : "is of another run";
+    if (file.get() >= 0 && mark_of(path).text == text) return;
+    if (error != 0 && error != ENOENT && error != ESTALE && error != EINTR)
+      break;  // such as a folder that is read-only here
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  } while (std::chrono::steady_clock::now() < end);
+  throw InputError(message(dir.string(), ": is not the folder that rank 0 writes, or cannot be written from here: ",
+                           path.filename().string(), ": ", why, "; give a folder that all hosts share"));
+}
+
+}  // namespace fsdp::checkpoint

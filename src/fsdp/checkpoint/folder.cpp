@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/checkpoint/folder.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include <tessera/fsdp/core/error.hpp>
+
+#include "manifest.hpp"
+#include "step_folders.hpp"
+#include "strict_json.hpp"
+#include "trainer_state.hpp"
+#include "verified_model.hpp"
+
+namespace fsdp::checkpoint {
+namespace {
+
+/// The checked contents of a checkpoint.
+struct Opened {
+  ModelFiles model;
+  SafetensorsFile optimizer;
+  std::string optimizer_name;
+  TrainerState state;
+};
+
+/// Throws InputError unless every tensor of the optimizer's file is a state "name.state" of a parameter, with its
+/// shape.
+void check_states(const SafetensorsFile& file, std::span<const NamedShape> parameters) {
+  std::map<std::string_view, const NamedShape*> by_name;
+  for (const NamedShape& parameter : parameters) by_name[parameter.name] = &parameter;
+  for (const TensorInfo& tensor : file.tensors()) {
+    const auto found = by_name.find(std::string_view(tensor.name).substr(0, tensor.name.rfind('.')));
+    require<InputError>(found != by_name.end(), file.path().string(), ": tensor \"", tensor.name,
+                        "\" is the state of no parameter of config.json");
+    require<InputError>(tensor.shape == found->second->shape, file.path().string(), ": tensor \"", tensor.name,
+                        "\" has shape ", shape_text(tensor.shape), "; its parameter has ",
+                        shape_text(found->second->shape));
+  }
+}
+
+/// Reads the folder's manifest. Returns nothing, with a warning, for a checkpoint of a version without manifests.
+std::optional<Manifest> manifest_of(const std::filesystem::path& path, const Warn& warn) {
+  std::optional<Manifest> manifest = read_manifest(path);
+  if (manifest) return manifest;
+  require<InputError>(!read_trainer_file(path / trainer_name, {}).has_manifest, path.string(),
+                      ": its manifest.json: no such file; it was removed, or the folder was copied in part");
+  if (warn)
+    warn(message(path.string(),
+                 ": has no manifest.json, as checkpoints of earlier versions; it is read, but whether it "
+                 "is what was written cannot be verified"));
+  return manifest;
+}
+
+Opened open_complete(const std::filesystem::path& path, const ReadListing& read, const Warn& warn) {
+  const std::optional<Manifest> manifest = manifest_of(path, warn);
+  const TrainerFile trainer = read_trainer_file(path / trainer_name, manifest);
+  Opened opened{.model = open_verified_model(path, read, warn, manifest),
+                .optimizer = SafetensorsFile(path / optimizer_name, sums_for(manifest, path / optimizer_name)),
+                .optimizer_name = trainer.optimizer,
+                .state = trainer.state};
+  const std::vector<NamedShape>& parameters = opened.model.listing.parameters;
+  require<InputError>(hash_of(parameters) == trainer.sizes_hash, path.string(),
+                      ": config.json is not the one that trainer.json was written with");
+  check_states(opened.optimizer, parameters);
+  const std::int64_t named = step_of(std::filesystem::absolute(path).lexically_normal().filename().string());
+  require<InputError>(named < 0 || named == trainer.state.step, path.string(), ": is the folder of step ", named,
+                      ", and its trainer.json is of step ", trainer.state.step, "; give the folder its own name back");
+  return opened;
+}
+
+/// Opens the newest complete and undamaged checkpoint, and calls `found` with it. Returns nothing if there is none.
+std::optional<std::filesystem::path> newest_sound(const std::filesystem::path& dir, const ReadListing& read,
+                                                  const Warn& warn, const std::function<void(Opened&&)>& found) {
+  for (const std::filesystem::path& candidate : finished(dir, warn)) {
+    try {
+      found(open_complete(candidate, read, warn));
+      return candidate;
+    } catch (const FileError& error) {
+      if (!error.absent()) throw;
+      if (warn) warn(message("skipping ", candidate.string(), ": ", error.what()));
+    } catch (const InputError& broken) {
+      if (warn) warn(message("skipping ", candidate.string(), ": ", broken.what()));
+    }
+  }
+  return std::nullopt;
+}
+
+Opened open_newest(std::filesystem::path& path, const ReadListing& read, const Warn& warn) {
+  std::error_code error;
+  const bool folder = std::filesystem::is_directory(path, error);
+  require<InputError>(folder, path.string(), ": no such checkpoint",
+                      error && error != std::errc::no_such_file_or_directory ? ": " + error.message() : std::string());
+  const bool step_folder = std::filesystem::exists(path / config_name, error) ||
+                           std::filesystem::exists(path / trainer_name, error) ||
+                           step_of(path.filename().string()) >= 0;
+  if (step_folder) return open_complete(path, read, warn);
+  std::optional<Opened> opened;
+  const auto newest = newest_sound(path, read, warn, [&](Opened&& found) { opened.emplace(std::move(found)); });
+  require<InputError>(newest.has_value(), path.string(), ": holds no complete checkpoint");
+  path = *newest;
+  return *std::move(opened);
+}
+
+}  // namespace
+
+std::optional<std::filesystem::path> find_latest(const std::filesystem::path& dir, const ReadListing& read,
+                                                 const Warn& warn) {
+  try {
+    return newest_sound(dir, read, warn, [](Opened&&) {});
+  } catch (const FileError& error) {
+    if (!error.absent()) throw;
+    return std::nullopt;
+  }
+}
+
+bool holds_any(const std::filesystem::path& dir) {
+  std::error_code error;
+  return std::filesystem::exists(dir, error) && !finished(dir).empty();
+}
+
+std::vector<StepFolder> step_folders_in(const std::filesystem::path& dir) {
+  std::vector<StepFolder> steps;
+  std::error_code error;
+  if (!std::filesystem::exists(dir, error)) return steps;
+  for (const std::filesystem::path& path : finished(dir)) {
+    steps.push_back({.path = path, .step = step_of(path.filename().string())});
+    try {
+      const TrainerState state = read_trainer_file(path / trainer_name, {}).state;
+      if (const auto found = state.run.find(run_identity); found != state.run.end()) steps.back().run = found->second;
+    } catch (const InputError&) {
+      continue;  // whoever resumes from it is told what is wrong
+    }
+  }
+  return steps;
+}
+
+Checkpoint Checkpoint::open(std::filesystem::path path, const ReadListing& read, const Warn& warn) {
+  Opened opened = open_newest(path, read, warn);
+  return {std::move(path), std::move(opened.model), std::move(opened.optimizer), std::move(opened.optimizer_name),
+          opened.state};
+}
+
+void Checkpoint::check_same_model(const ModelListing& model) const {
+  const std::vector<NamedShape>& stored = model_.listing.parameters;
+  const std::vector<NamedShape>& wanted = model.parameters;
+  const std::string prefix = path_.string() + ": a checkpoint of another model: ";
+  for (const NamedShape& tensor : wanted) {
+    const TensorInfo* there = model_.weights.find(tensor.name);
+    const bool listed = std::ranges::any_of(stored, [&](const NamedShape& s) { return s.name == tensor.name; });
+    require<InputError>(there != nullptr && listed, prefix, "it has no tensor \"", tensor.name,
+                        "\", which this model has with shape ", shape_text(tensor.shape));
+    require<InputError>(there->shape == tensor.shape, prefix, "tensor \"", tensor.name, "\" has shape ",
+                        shape_text(there->shape), " in it and ", shape_text(tensor.shape), " in this model");
+  }
+  for (const NamedShape& tensor : stored)
+    require<InputError>(std::ranges::any_of(wanted, [&](const NamedShape& w) { return w.name == tensor.name; }), prefix,
+                        "its tensor \"", tensor.name, "\" of shape ", shape_text(tensor.shape),
+                        " is not in this model");
+  for (const ConfigValue& value : model.values) {
+    const auto& theirs = model_.listing.values;
+    const auto found = std::ranges::find(theirs, value.name, &ConfigValue::name);
+    require<InputError>(found != theirs.end() && *found == value, prefix, value.name, " is ",
+                        found == theirs.end() ? "unknown" : text_of(*found), " in it and ", text_of(value),
+                        " in this model");
+  }
+}
+
+void Checkpoint::check_same_optimizer(const OptimizerStates& states) const {
+  require<InputError>(optimizer_name_ == states.optimizer, path_.string(), ": was trained with the optimizer ",
+                      optimizer_name_, ", this run's is ", states.optimizer, "; resume with --optimizer ",
+                      optimizer_name_, ", or start from its weights with --model ", path_.string());
+  for (const auto& [name, of_parameter] : states.of)
+    for (const std::string& state : of_parameter)
+      require<InputError>(optimizer_.find(name + "." + state) != nullptr, path_.string(), ": has no state \"", state,
+                          "\" of \"", name, "\", which this run's ", states.optimizer,
+                          " keeps; resume with the constants that it was trained with");
+}
+
+void Checkpoint::read_weight(const std::string& name, std::int64_t begin, std::int64_t count, float* out) const {
+  model_.weights.read_range(name, begin, count, out);
+}
+
+void Checkpoint::read_state(const std::string& name, std::string_view state, std::int64_t begin, std::int64_t count,
+                            float* out) const {
+  optimizer_.read_range(optimizer_.at(name + "." + std::string(state)), begin, count, out);
+}
+
+}  // namespace fsdp::checkpoint

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/models/llama_config.hpp>
+
+#include "../core/require_folder.hpp"
+#include "json_keys.hpp"
+#include "named_instead.hpp"
+#include "strict_json.hpp"
+
+namespace fsdp {
+namespace {
+
+using nlohmann::json;
+
+// `null` means what it means to `transformers` 5.24: the default of a key that is declared as optional there; "none" of
+// a window; and an error of every other key.
+
+/// Reads the newer `rope_parameters` or the older `rope_scaling`; the latter wins, as in `transformers`. Sets theta as
+/// well.
+void read_rope(const Keys& keys, const std::string& source, LlamaConfig& config) {
+  const char* const key = keys.has("rope_scaling") ? "rope_scaling" : "rope_parameters";
+  // `transformers` 5 writes theta into rope_parameters, and null may be left of the older key.
+  const bool inside = keys.has(key) && keys.at(key).is_object() && keys.at(key).contains("rope_theta");
+  config.rope_theta = keys.number("rope_theta", 10000.0, inside ? Null::absent : Null::refused);
+  if (!keys.has(key)) return;
+  const json& object = keys.at(key);
+  require<InputError>(object.is_object(), source, ": \"", key, "\" is ", keys.dump(key), "; it must be an object");
+  const Keys inner(object, source);
+  config.rope_theta = inner.number("rope_theta", config.rope_theta);
+  inner.expect("partial_rotary_factor", 1.0);
+  RopeConfig& rope = config.rope;
+  rope.type = inner.given("rope_type") ? inner.text("rope_type") : inner.text("type", "default");
+  const bool llama3 = rope.type == "llama3", yarn = rope.type == "yarn";
+  require<InputError>(llama3 || yarn || rope.type == "default" || rope.type == "linear", source, ": the RoPE type \"",
+                      shortened(rope.type), "\" is not known; default, linear, llama3 and yarn are");
+  if (rope.type == "default") return;
+  if (llama3 || yarn)
+    rope.original_positions = inner.integer("original_max_position_embeddings", config.max_position_embeddings);
+  if (yarn && !inner.has("factor"))
+    rope.factor = static_cast<double>(config.max_position_embeddings) / static_cast<double>(rope.original_positions);
+  else
+    rope.factor = inner.number("factor");
+  if (llama3) {
+    rope.low_freq_factor = inner.number("low_freq_factor");
+    rope.high_freq_factor = inner.number("high_freq_factor");
+  }
+  if (yarn) {
+    rope.beta_fast = inner.number("beta_fast", rope.beta_fast, Null::absent);
+    rope.beta_slow = inner.number("beta_slow", rope.beta_slow, Null::absent);
+    rope.attention_factor = inner.number("attention_factor", 0, Null::absent);
+    inner.expect("truncate", true);
+    for (const char* const other : {"mscale", "mscale_all_dim"})
+      require<InputError>(!inner.has(other), source, ": \"", other, "\" of yarn is not supported; give its ",
+                          "\"attention_factor\" instead");
+  }
+}
+
+json write_rope(const RopeConfig& rope) {
+  if (rope.type == "default") return nullptr;
+  json object = {{"rope_type", rope.type}, {"factor", rope.factor}};
+  if (rope.type == "linear") return object;
+  object["original_max_position_embeddings"] = rope.original_positions;
+  if (rope.type == "llama3") {
+    object["low_freq_factor"] = rope.low_freq_factor;
+    object["high_freq_factor"] = rope.high_freq_factor;
+  } else {
+    object["beta_fast"] = rope.beta_fast;
+    object["beta_slow"] = rope.beta_slow;
+    if (rope.attention_factor > 0) object["attention_factor"] = rope.attention_factor;
+  }
+  return object;
+}
+
+/// Reads the adapters that a checkpoint's weights include, under a key of our own.
+LoraConfig read_lora(const Keys& keys, const std::string& source) {
+  if (!keys.has("lora")) return {};
+  const json& object = keys.at("lora");
+  require<InputError>(object.is_object(), source, ": \"lora\" is ", keys.dump("lora"), "; it must be an object");
+  const Keys inner(object, source);
+  return {.rank = inner.integer("rank"),
+          .alpha = inner.number("alpha"),
+          .dropout = inner.number("dropout", 0),
+          .rslora = inner.boolean("rslora", false),
+          .targets = inner.text("targets", "*"),
+          .base = inner.text("base", "")};
+}
+
+json write_lora(const LoraConfig& lora) {
+  return {{"rank", lora.rank},     {"alpha", lora.alpha},     {"dropout", lora.dropout},
+          {"rslora", lora.rslora}, {"targets", lora.targets}, {"base", lora.base}};
+}
+
+/// Returns how many layers come before the first one with a window. Without a list of types a mistral has none.
+std::int64_t full_layers_of(const Keys& keys, const std::string& source, const LlamaConfig& config) {
+  if (!keys.has("layer_types"))
+    return config.family == "mistral" ? 0 : std::min(keys.integer("max_window_layers", 28), config.layers);
+  const json& types = keys.at("layer_types");
+  const auto full = std::ranges::find_if(types, [](const json& type) { return type != "full_attention"; });
+  const bool rest = std::all_of(full, types.end(), [](const json& type) { return type == "sliding_attention"; });
+  require<InputError>(types.is_array() && static_cast<std::int64_t>(types.size()) == config.layers && rest, source,
+                      ": \"layer_types\" is ", keys.dump("layer_types"), "; it must name each of the ", config.layers,
+                      " layers, all of \"full_attention\" before those of \"sliding_attention\"");
+  return full - types.begin();
+}
+
+/// Reads the sliding window and its layers. Sets both to 0 if no layer has a window.
+void read_window(const Keys& keys, const std::string& source, LlamaConfig& config) {
+  const auto window = [&] {  // null: none
+    return keys.has("sliding_window") ? keys.integer("sliding_window") : keys.given("sliding_window") ? 0 : 4096;
+  };
+  if (config.family == "llama") return;
+  config.full_layers = full_layers_of(keys, source, config);
+  const bool uses = config.family == "mistral" || keys.boolean("use_sliding_window", false);
+  if (uses) config.sliding_window = window();
+  require<InputError>(config.sliding_window > 0 || !keys.has("layer_types") || config.full_layers == config.layers,
+                      source, ": \"layer_types\" names layers with a window, and ",
+                      uses ? "\"sliding_window\" gives none" : "\"use_sliding_window\" is not true");
+  if (config.sliding_window == 0 || config.full_layers == config.layers) config.sliding_window = config.full_layers = 0;
+}
+
+/// Reads the number of key-value heads, whose default is the family's.
+std::int64_t kv_heads_of(const Keys& keys, const LlamaConfig& config) {
+  constexpr const char* key = "num_key_value_heads";
+  if (config.family == "mistral") return keys.integer(key, 8);
+  if (keys.given(key)) return keys.integer(key, config.heads, Null::absent);
+  return config.family == "llama" ? config.heads : 32;
+}
+
+/// Throws for a key that changes the computation in a way that is not supported.
+void require_supported(const Keys& keys, const std::string& source, const std::string& family) {
+  keys.expect("hidden_act", "silu");
+  // Only these families have the key. Those of others hold it for no reason, perhaps as null.
+  keys.expect("attention_bias", false, family == "llama" || family == "qwen3" ? Null::refused : Null::absent);
+  keys.expect("mlp_bias", false, family == "llama" ? Null::refused : Null::absent);
+  keys.expect("partial_rotary_factor", 1.0, Null::absent);
+  require<InputError>(!keys.has("quantization_config"), source,
+                      ": \"quantization_config\" is set; only float32, float16 and bfloat16 weights are read");
+}
+
+constexpr std::array known_keys = {"architectures",
+                                   "model_type",
+                                   "hidden_act",
+                                   "hidden_size",
+                                   "num_hidden_layers",
+                                   "num_attention_heads",
+                                   "num_key_value_heads",
+                                   "head_dim",
+                                   "intermediate_size",
+                                   "vocab_size",
+                                   "max_position_embeddings",
+                                   "rms_norm_eps",
+                                   "rope_theta",
+                                   "rope_scaling",
+                                   "rope_parameters",
+                                   "partial_rotary_factor",
+                                   "attention_bias",
+                                   "mlp_bias",
+                                   "tie_word_embeddings",
+                                   "torch_dtype",
+                                   "dtype",
+                                   "use_sliding_window",
+                                   "sliding_window",
+                                   "max_window_layers",
+                                   "layer_types",
+                                   "lora",
+                                   "quantization_config"};
+
+}  // namespace
+
+LlamaConfig LlamaConfig::parse(std::string_view text, const std::string& source) {
+  require<InputError>(static_cast<std::int64_t>(text.size()) <= most_config_bytes, source, ": ", text.size(),
+                      " bytes; a config.json has at most ", most_config_bytes);
+  json object = parse_strict(text, source);
+  require<InputError>(object.is_object(), source, ": not a JSON object");
+  const Keys keys(object, source);
+  const std::string family = keys.text("model_type");
+  const bool qwen = family == "qwen2" || family == "qwen3";
+  require<InputError>(family == "llama" || family == "mistral" || qwen, source, ": \"model_type\" is \"",
+                      shortened(family), "\"; llama, mistral, qwen2 and qwen3 are supported");
+  require_supported(keys, source, family);
+
+  LlamaConfig config{.family = family,
+                     .vocab_size = keys.integer("vocab_size"),
+                     .hidden_size = keys.integer("hidden_size"),
+                     .intermediate_size = keys.integer("intermediate_size"),
+                     .layers = keys.integer("num_hidden_layers"),
+                     .heads = keys.integer("num_attention_heads"),
+                     .rms_norm_eps = keys.number("rms_norm_eps", 1e-6),
+                     .tied = keys.boolean("tie_word_embeddings", false),
+                     .max_position_embeddings = keys.integer("max_position_embeddings", qwen                  ? 32768
+                                                                                        : family == "mistral" ? 131072
+                                                                                                              : 2048)};
+  config.kv_heads = kv_heads_of(keys, config);
+  require<InputError>(config.heads > 0, source, ": \"num_attention_heads\" is 0");
+  const bool own_width = keys.has("head_dim") || family == "qwen3";
+  const Null null_width = family == "qwen3" ? Null::refused : Null::absent;
+  require<InputError>(own_width || config.hidden_size % config.heads == 0, source, ": hidden_size ", config.hidden_size,
+                      " is not divisible by ", config.heads, " heads; give \"head_dim\"");
+  config.head_dim = keys.integer("head_dim", family == "qwen3" ? 128 : config.hidden_size / config.heads, null_width);
+  read_rope(keys, source, config);
+  read_window(keys, source, config);
+  config.lora = read_lora(keys, source);
+  try {
+    config.validate();
+  } catch (const InputError& error) {
+    throw InputError(source + ": " + error.what());
+  }
+  for (const char* const key : known_keys) object.erase(key);
+  config.other_keys = object.dump();
+  return config;
+}
+
+LlamaConfig LlamaConfig::read(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / "config.json";
+  require_folder(folder);
+  // A broken link counts as a file, so that opening it reports the error.
+  if (std::error_code error;
+      std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::not_found) {
+    const std::string instead = named_instead(folder);
+    require<InputError>(instead.empty(), folder.string(), " has no config.json; ", instead);
+  }
+  return parse(read_small_file(path, most_config_bytes), path.string());
+}
+
+std::string LlamaConfig::write() const {
+  const bool qwen = family.starts_with("qwen");
+  const std::string name = family == "llama"     ? "Llama"
+                           : family == "mistral" ? "Mistral"
+                           : family == "qwen2"   ? "Qwen2"
+                                                 : "Qwen3";
+  nlohmann::ordered_json object = {{"architectures", {name + "ForCausalLM"}},
+                                   {"model_type", family},
+                                   {"hidden_act", "silu"},
+                                   {"hidden_size", hidden_size},
+                                   {"num_hidden_layers", layers},
+                                   {"num_attention_heads", heads},
+                                   {"num_key_value_heads", kv_heads},
+                                   {"head_dim", head_dim},
+                                   {"intermediate_size", intermediate_size},
+                                   {"vocab_size", vocab_size},
+                                   {"max_position_embeddings", max_position_embeddings},
+                                   {"rms_norm_eps", rms_norm_eps},
+                                   {"rope_theta", rope_theta},
+                                   {"rope_scaling", write_rope(rope)}};
+  if (qwen) object["use_sliding_window"] = sliding_window > 0;
+  if (qwen) object["max_window_layers"] = sliding_window > 0 ? full_layers : layers;
+  if (family != "llama")
+    object["sliding_window"] = sliding_window > 0 ? nlohmann::ordered_json(sliding_window) : nullptr;
+  if (family == "mistral" && full_layers > 0 && sliding_window > 0) {
+    json types = json::array();  // it has no max_window_layers
+    for (int layer = 0; layer < layers; ++layer)
+      types.push_back(window(layer) > 0 ? "sliding_attention" : "full_attention");
+    object["layer_types"] = types;
+  }
+  if (family == "llama" || family == "qwen3") object["attention_bias"] = false;
+  if (family == "llama") object["mlp_bias"] = false;
+  object["tie_word_embeddings"] = tied;
+  object["torch_dtype"] = "float32";
+  if (lora.on()) object["lora"] = write_lora(lora);
+  const json other = json::parse(other_keys);
+  for (const auto& [key, value] : other.items()) object[key] = value;
+  return object.dump(2) + "\n";
+}
+
+}  // namespace fsdp

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "merged.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <string_view>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/finite.hpp>
+
+namespace fsdp::checkpoint {
+
+void MergedWeights::open(const NamedShape& tensor) {
+  constexpr std::string_view suffix = ".weight";
+  name_ = tensor.name;
+  rank_ = 0;
+  const std::string module = name_.substr(0, name_.size() - std::min(name_.size(), suffix.size()));
+  const std::string a_name = module + ".lora_A.weight", b_name = module + ".lora_B.weight";
+  const auto& parameters = model_->listing.parameters;
+  if (std::ranges::find(parameters, a_name, &NamedShape::name) == parameters.end()) return;
+  rank_ = model_->listing.lora->rank;
+  const auto read = [&](const std::string& name, std::int64_t count) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    model_->read_finite(name, 0, count, values.data());
+    return values;
+  };
+  a_ = read(a_name, rank_ * tensor.shape[1]);
+  b_ = read(b_name, rank_ * tensor.shape[0]);
+}
+
+void MergedWeights::read_finite(const NamedShape& tensor, std::int64_t begin, std::int64_t count, float* out) {
+  model_->read_finite(tensor.name, begin, count, out);
+  if (tensor.name != name_) open(tensor);
+  if (rank_ == 0) return;
+  const std::int64_t columns = tensor.shape[1];
+  const auto scale = static_cast<float>(model_->listing.lora->scale());
+  for (std::int64_t at = begin; at < begin + count;) {
+    const std::int64_t row = at / columns, first = at % columns;
+    const std::int64_t length = std::min(columns - first, begin + count - at);
+    float* const values = out + (at - begin);
+    for (std::int64_t k = 0; k < rank_; ++k) {
+      const float factor = scale * b_[static_cast<std::size_t>(row * rank_ + k)];
+      const float* const a = a_.data() + k * columns + first;
+      for (std::int64_t column = 0; column < length; ++column) values[column] += factor * a[column];
+    }
+    at += length;
+  }
+  const std::int64_t bad = first_not_finite({out, static_cast<std::size_t>(count)});
+  require<InputError>(bad < 0, model_->weights.path().string(), ": ", tensor.name, "[", begin + bad,
+                      "] with the product of the adapters of ", adapter_, ", all of which are finite, is ",
+                      bad < 0 ? 0.0F : out[bad], "; no run can use it. Take the adapters from elsewhere");
+}
+
+}  // namespace fsdp::checkpoint

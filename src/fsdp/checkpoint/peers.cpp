@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/checkpoint/peers.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <tessera/fsdp/checkpoint/model_files.hpp>
+
+namespace fsdp::train {
+
+checkpoint::Peers peers_of(const comm::Ranks& ranks) {
+  return {.rank = ranks.rank(),
+          .all =
+              [ranks](bool ok) {
+                std::int64_t every = ok ? 1 : 0;
+                ranks.reduce(std::span<std::int64_t>(&every, 1), comm::Reduction::min, {"checkpoint"});
+                return every == 1;
+              },
+          .gather =
+              [ranks](std::string mine) {
+                const std::int64_t length = std::ssize(mine);
+                std::vector<std::int64_t> lengths(static_cast<std::size_t>(ranks.size()));
+                ranks.gather_bytes(std::as_bytes(std::span(&length, 1)), std::as_writable_bytes(std::span(lengths)),
+                                   {"checkpoint"});
+                std::vector<std::string> texts;
+                for (int rank = 0; rank < ranks.size(); ++rank) {  // one broadcast each, since lengths may differ a lot
+                  std::string text = rank == ranks.rank() ? std::move(mine) : std::string();
+                  text.resize(static_cast<std::size_t>(lengths[static_cast<std::size_t>(rank)]));
+                  ranks.broadcast(std::as_writable_bytes(std::span(text)), rank, {"checkpoint"});
+                  texts.push_back(ranks.rank() == 0 ? std::move(text) : std::string());
+                }
+                return texts;
+              }};
+}
+
+void detail::call_with_disk_deadline(const comm::Ranks& ranks, double seconds, const std::string& what,
+                                     FunctionRef<void()> work) {
+  struct Restored {
+    comm::Options& options;
+    std::chrono::milliseconds before = options.deadline;
+    ~Restored() { options.deadline = before; }
+  };
+  const Restored restored{ranks.monitor().options};
+  restored.options.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    work();
+  } catch (const comm::CollectiveError& error) {
+    if (std::chrono::steady_clock::now() - begin < restored.options.deadline) throw;
+    throw comm::CollectiveError(
+        message(what, " took longer than ", seconds, " s: is its disk slow, or gone? ", error.what()));
+  }
+}
+
+void agree_on_folder(const comm::Ranks& ranks, const std::filesystem::path& folder) {
+  comm::agree_on_opened(
+      ranks, comm::on_all_ranks(ranks, "what was opened", [&] { return checkpoint::folder_identity(folder); }));
+}
+
+}  // namespace fsdp::train

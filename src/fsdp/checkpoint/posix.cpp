@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "posix.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include <tessera/fsdp/core/error.hpp>
+
+namespace fsdp::checkpoint {
+
+void write_all(const FileDescriptor& file, const std::filesystem::path& path, const void* data, std::size_t bytes,
+               std::int64_t offset) {
+  const auto* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t written = ::pwrite(file.get(), from, std::min(bytes, most_bytes_per_call), offset);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) throw_errno(path, "written");
+    require<InputError>(written > 0, path.string(), ": cannot be written: the system takes none of its bytes at ",
+                        offset);
+    from += written;
+    offset += written;
+    bytes -= static_cast<std::size_t>(written);
+  }
+}
+
+void sync_file(const FileDescriptor& file, const std::filesystem::path& path) {
+  int status = 0;
+  do status = ::fsync(file.get());
+  while (status != 0 && errno == EINTR);
+  if (status != 0) throw_errno(path, "synced to disk");
+}
+
+void close_file(FileDescriptor& file, const std::filesystem::path& path) {
+  // On Linux close always closes the descriptor, and EINTR is no error.
+  if (::close(file.release()) != 0 && errno != EINTR) throw_errno(path, "closed after it was written");
+}
+
+void write_new_file(const std::filesystem::path& path, std::string_view content) {
+  FileDescriptor file = open_file(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, "created");
+  write_all(file, path, content.data(), content.size(), 0);
+  sync_file(file, path);
+  close_file(file, path);
+}
+
+void sync_directory(const std::filesystem::path& path) {
+  const FileDescriptor directory = open_file(path, O_RDONLY | O_DIRECTORY, "opened");
+  int status = 0;
+  do status = ::fsync(directory.get());
+  while (status != 0 && errno == EINTR);
+  if (status != 0 && errno != EINVAL) throw_errno(path, "synced to disk");  // EINVAL: not supported
+}
+
+std::vector<std::filesystem::path> make_folders(const std::filesystem::path& path) {
+  std::vector<std::filesystem::path> made;
+  std::error_code error;
+  for (std::filesystem::path each = path; !each.empty() && !std::filesystem::exists(each, error);
+       each = each.parent_path())
+    made.push_back(each);
+  std::filesystem::create_directories(path, error);
+  if (!error) return made;
+  remove_made(made);
+  throw FileError(message(path.string(), ": cannot be created: ", error.message()), error.value());
+}
+
+void remove_made(const std::vector<std::filesystem::path>& made) noexcept {
+  for (const std::filesystem::path& each : made) ::rmdir(each.c_str());
+}
+
+}  // namespace fsdp::checkpoint

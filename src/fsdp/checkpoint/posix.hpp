@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Writes and syncs files; retries partial and interrupted system calls (for reading: tessera/fsdp/core/file.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+#include <tessera/fsdp/core/file.hpp>
+
+namespace fsdp::checkpoint {
+
+/// Writes all bytes at an offset. Throws FileError, as the functions below do.
+void write_all(const FileDescriptor& file, const std::filesystem::path& path, const void* data, std::size_t bytes,
+               std::int64_t offset);
+
+/// Closes a file, and throws an error that the system reports only then (such as a quota on a remote disk).
+void close_file(FileDescriptor& file, const std::filesystem::path& path);
+
+/// Creates a file, writes its content and syncs it to disk.
+void write_new_file(const std::filesystem::path& path, std::string_view content);
+
+/// Syncs a directory, so that renamed and created names in it are durable.
+void sync_directory(const std::filesystem::path& path);
+
+void sync_file(const FileDescriptor& file, const std::filesystem::path& path);
+
+/// Creates a folder and its missing parents. Returns the folders that it created, innermost first. Throws InputError
+/// "PATH: cannot be created: ..." and then leaves none of them behind.
+std::vector<std::filesystem::path> make_folders(const std::filesystem::path& path);
+
+/// Removes the folders that make_folders created, except those that are not empty.
+void remove_made(const std::vector<std::filesystem::path>& made) noexcept;
+
+}  // namespace fsdp::checkpoint

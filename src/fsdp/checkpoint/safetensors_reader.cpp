@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include <tessera/fsdp/checkpoint/safetensors.hpp>
+#include <tessera/fsdp/core/bf16.hpp>
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/f16.hpp>
+#include <tessera/fsdp/core/finite.hpp>
+
+#include "../core/lfs_pointer.hpp"
+#include "../core/magics.hpp"
+#include "file_sums.hpp"
+#include "posix.hpp"
+#include "strict_json.hpp"
+
+namespace fsdp::checkpoint {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "fsdp: safetensors are little-endian, read without swapping");
+
+using nlohmann::json;
+
+constexpr std::int64_t most_header_bytes = 25'000'000;  // what huggingface_hub reads; the format allows 100 MB
+constexpr std::size_t most_name_bytes = 512;
+constexpr std::size_t most_rank = 8;
+
+struct StoredType {
+  std::string_view name;
+  std::int64_t bytes;
+};
+/// Sizes of all types of the format that have whole bytes. read_range converts F64, F32, BF16 and F16.
+constexpr std::array stored_types = {
+    StoredType{"F64", 8},     StoredType{"F32", 4},         StoredType{"F16", 2},        StoredType{"BF16", 2},
+    StoredType{"I64", 8},     StoredType{"I32", 4},         StoredType{"I16", 2},        StoredType{"I8", 1},
+    StoredType{"U64", 8},     StoredType{"U32", 4},         StoredType{"U16", 2},        StoredType{"U8", 1},
+    StoredType{"BOOL", 1},    StoredType{"C64", 8},         StoredType{"F8_E4M3", 1},    StoredType{"F8_E5M2", 1},
+    StoredType{"F8_E8M0", 1}, StoredType{"F8_E4M3FNUZ", 1}, StoredType{"F8_E5M2FNUZ", 1}};
+
+std::int64_t bytes_of(const std::string& dtype, const std::string& where) {
+  for (const StoredType& type : stored_types)
+    if (type.name == dtype) return type.bytes;
+  throw InputError(message(where, ": unknown dtype \"", shortened(dtype), "\""));
+}
+
+std::int64_t whole_number(const json& value, const std::string& where, const char* what) {
+  require<InputError>(value.is_number_unsigned() && value.get<std::uint64_t>() <= INT64_MAX, where, ": ", what,
+                      " must be a whole number that is not negative and below 2^63");
+  return value.get<std::int64_t>();
+}
+
+void check_name(const std::string& name, const std::string& file) {
+  const bool control = std::ranges::any_of(name, [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127; });
+  require<InputError>(!name.empty() && name.size() <= most_name_bytes && !control, file,
+                      ": a tensor's name must have 1 to ", most_name_bytes, " bytes and no control characters");
+}
+
+/// Parses one entry of the header. Its offset is still relative to the start of the data.
+TensorInfo parse_tensor(const std::string& name, const json& entry, const std::string& file) {
+  check_name(name, file);
+  const std::string where = file + ": tensor \"" + name + "\"";
+  require<InputError>(entry.is_object() && entry.size() == 3 && entry.contains("dtype") && entry.contains("shape") &&
+                          entry.contains("data_offsets"),
+                      where, ": its entry must have exactly dtype, shape and data_offsets");
+  const json& dtype = entry.at("dtype");
+  const json& shape = entry.at("shape");
+  const json& range = entry.at("data_offsets");
+  require<InputError>(dtype.is_string(), where, ": dtype must be a string");
+  require<InputError>(shape.is_array() && shape.size() <= most_rank, where, ": shape must be an array of at most ",
+                      most_rank, " extents");
+  require<InputError>(range.is_array() && range.size() == 2, where, ": data_offsets must be two numbers");
+
+  TensorInfo info{.name = name, .dtype = dtype.get<std::string>(), .shape = {}};
+  for (const json& extent : shape) info.shape.push_back(whole_number(extent, where, "an extent"));
+  info.offset = whole_number(range[0], where, "an offset");
+  const std::int64_t end = whole_number(range[1], where, "an offset");
+  try {
+    info.elements = elements_of(info.shape);
+    info.bytes = checked_multiply(info.elements, bytes_of(info.dtype, where));
+  } catch (const InputError& error) {
+    throw InputError(where + ": " + error.what());
+  }
+  require<InputError>(end >= info.offset && end - info.offset == info.bytes, where, ": data_offsets [", info.offset,
+                      ", ", end, "] do not hold ", info.dtype, " ", shape_text(info.shape), ", which is ", info.bytes,
+                      " bytes");
+  return info;
+}
+
+/// Reads `count` elements stored as Stored, a block at a time, and hands each to `convert`.
+template <class Stored, class T, class Convert>
+void read_blocks(const FileDescriptor& file, const std::filesystem::path& path, const FileSums* sums,
+                 std::int64_t offset, std::int64_t count, T* out, Convert convert) {
+  std::array<Stored, 16384> block;
+  while (count > 0) {
+    const std::int64_t part = std::min(count, static_cast<std::int64_t>(block.size()));
+    const std::size_t bytes = static_cast<std::size_t>(part) * sizeof(Stored);
+    read_checked(file, path, sums, block.data(), bytes, offset);
+    for (std::int64_t i = 0; i < part; ++i) *out++ = convert(block[static_cast<std::size_t>(i)]);
+    offset += static_cast<std::int64_t>(bytes);
+    count -= part;
+  }
+}
+
+/// Throws InputError if a file's first bytes are those of another format.
+void require_no_other_format(const std::filesystem::path& path, std::string_view beginning) {
+  if (beginning.at(8) == '{') return;  // the length before it may be any bytes
+  require_no_lfs_pointer(path, beginning);
+  require_no_html(path, beginning);
+  const Magic* const magic = magic_of(beginning);
+  require<InputError>(magic == nullptr, path.string(), ": is ", magic == nullptr ? "" : magic->name,
+                      ", and no safetensors file; download the file again");
+}
+
+}  // namespace
+
+bool is_weight_type(std::string_view dtype) {
+  return dtype == "F64" || dtype == "F32" || dtype == "BF16" || dtype == "F16";
+}
+
+SafetensorsFile::SafetensorsFile(std::filesystem::path path, std::shared_ptr<const FileSums> sums)
+    : path_(std::move(path)), sums_(std::move(sums)) {
+  const std::string file = path_.string();
+  file_ = open_file(path_, O_RDONLY | O_NOCTTY | O_NONBLOCK, "opened");
+  ::posix_fadvise(file_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);  // ranges are long: doubles the read-ahead
+  struct stat status {};
+  require<InputError>(::fstat(file_.get(), &status) == 0 && S_ISREG(status.st_mode), file, ": not a regular file");
+  const std::int64_t size = status.st_size;
+  require<InputError>(size >= 10, file, ": ", size, " bytes are too few for a safetensors file; it was cut short");
+
+  require<InputError>(sums_ == nullptr || size == sums_->bytes, file, ": ", size,
+                      " bytes where manifest.json tells of ", sums_ == nullptr ? 0 : sums_->bytes,
+                      sums_ != nullptr && size < sums_->bytes ? "; it was cut short" : "; it was changed");
+
+  std::string beginning(std::min<std::size_t>(static_cast<std::size_t>(size), 512), '\0');
+  read_all(file_, path_, beginning.data(), beginning.size(), 0);
+  require_no_other_format(path_, beginning);
+  std::uint64_t length = 0;
+  read_checked(file_, path_, sums_.get(), &length, sizeof length, 0);
+  require<InputError>(length <= static_cast<std::uint64_t>(most_header_bytes), file, ": a header of ", length,
+                      " bytes; at most ", most_header_bytes, " are read. Is this a safetensors file?");
+  const auto header_bytes = static_cast<std::int64_t>(length);
+  require<InputError>(header_bytes <= size - 8, file, ": its header of ", header_bytes, " bytes goes beyond its ", size,
+                      " bytes; it was cut short");
+  std::string header(static_cast<std::size_t>(header_bytes), '\0');
+  read_checked(file_, path_, sums_.get(), header.data(), header.size(), 8);
+  require<InputError>(!header.empty() && header.front() == '{', file,
+                      ": its header does not begin with '{'. Is this a safetensors file?");
+
+  const json root = parse_strict(header, file + ": header",
+                                 {.depth = 4, .values = 12'000'000, .array = most_rank, .text = 1'000'000});
+  for (const auto& [name, entry] : root.items()) {
+    if (name != "__metadata__") {
+      tensors_.push_back(parse_tensor(name, entry, file));
+      continue;
+    }
+    require<InputError>(entry.is_object(), file, ": __metadata__ must be an object");
+    for (const auto& [key, value] : entry.items()) {
+      require<InputError>(value.is_string(), file, ": __metadata__ must map strings to strings");
+      metadata_.emplace(key, value.get<std::string>());
+    }
+  }
+
+  std::ranges::sort(tensors_, [](const TensorInfo& a, const TensorInfo& b) {
+    return std::pair(a.offset, a.bytes) < std::pair(b.offset, b.bytes);
+  });
+  std::int64_t expected = 0;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    TensorInfo& info = tensors_[i];
+    require<InputError>(info.offset == expected, file, ": tensor \"", info.name, "\" begins at byte ", info.offset,
+                        " of the data, not at ", expected, "; tensors must neither overlap nor leave holes");
+    expected = checked_add(expected, info.bytes);
+    info.offset += 8 + header_bytes;
+    by_name_.emplace(info.name, i);
+  }
+  require<InputError>(expected == size - 8 - header_bytes, file, ": its tensors take ", expected,
+                      " bytes and it holds ", size - 8 - header_bytes,
+                      expected > size - 8 - header_bytes ? "; it was cut short" : "");
+}
+
+const TensorInfo* SafetensorsFile::find(std::string_view name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : &tensors_[found->second];
+}
+
+const TensorInfo& SafetensorsFile::at(std::string_view name) const {
+  const TensorInfo* info = find(name);
+  require<InputError>(info != nullptr, path_.string(), ": has no tensor \"", name, "\"");
+  return *info;
+}
+
+template <class T>
+void SafetensorsFile::read_as(const TensorInfo& tensor, std::int64_t begin, std::int64_t count, T* out) const {
+  require(begin >= 0 && count >= 0 && begin <= tensor.elements && count <= tensor.elements - begin, path_.string(),
+          ": range of ", count, " elements from ", begin, " is outside tensor \"", tensor.name, "\" of ",
+          tensor.elements);
+  const auto plain = [](auto value) { return static_cast<T>(value); };
+  if (tensor.dtype == "F32") {
+    if constexpr (std::is_same_v<T, float>)
+      read_checked(file_, path_, sums_.get(), out, static_cast<std::size_t>(count) * 4, tensor.offset + begin * 4);
+    else
+      read_blocks<float>(file_, path_, sums_.get(), tensor.offset + begin * 4, count, out, plain);
+  } else if (tensor.dtype == "F64") {
+    read_blocks<double>(file_, path_, sums_.get(), tensor.offset + begin * 8, count, out, [&](double value) {
+      const T read = static_cast<T>(value);
+      require<InputError>(std::isfinite(read) || !std::isfinite(value), path_.string(), ": tensor \"", tensor.name,
+                          "\" holds ", value, ", too large for f32");
+      return read;
+    });
+  } else if (tensor.dtype == "BF16") {
+    read_blocks<std::uint16_t>(
+        file_, path_, sums_.get(), tensor.offset + begin * 2, count, out,
+        [](std::uint16_t bits) { return static_cast<T>(static_cast<float>(bf16::from_bits(bits))); });
+  } else if (tensor.dtype == "F16") {
+    read_blocks<std::uint16_t>(
+        file_, path_, sums_.get(), tensor.offset + begin * 2, count, out,
+        [](std::uint16_t bits) { return static_cast<T>(static_cast<float>(f16::from_bits(bits))); });
+  } else {
+    throw InputError(message(path_.string(), ": tensor \"", tensor.name, "\" is ", tensor.dtype,
+                             "; only F64, F32, BF16 and F16 can be read as weights"));
+  }
+}
+
+void SafetensorsFile::read_range(const TensorInfo& tensor, std::int64_t begin, std::int64_t count, float* out) const {
+  read_as(tensor, begin, count, out);
+}
+
+void SafetensorsFile::read_range(const TensorInfo& tensor, std::int64_t begin, std::int64_t count, double* out) const {
+  read_as(tensor, begin, count, out);
+}
+
+std::optional<std::string> not_finite_in(const SafetensorsFile& file, std::string_view tensor, std::int64_t begin,
+                                         std::span<const float> values) {
+  const std::int64_t bad = first_not_finite(values);
+  if (bad < 0) return std::nullopt;
+  return message(file.path().string(), ": ", tensor, "[", begin + bad, "] is ", values[static_cast<std::size_t>(bad)],
+                 "; no run can use it. Take the weights from elsewhere");
+}
+
+}  // namespace fsdp::checkpoint

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+#include <exception>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/fsdp/checkpoint/folder.hpp>
+#include <tessera/fsdp/core/error.hpp>
+
+#include "file_sums.hpp"
+#include "manifest.hpp"
+#include "posix.hpp"
+#include "step_folders.hpp"
+#include "tensors_of.hpp"
+#include "trainer_state.hpp"
+
+namespace fsdp::checkpoint {
+namespace {
+
+using Share = WrittenSums::Share;
+static_assert(std::is_trivially_copyable_v<Share>);
+
+void append(std::string& text, const WrittenSums& sums, std::uint32_t file) {
+  for (Share share : sums.shares()) {
+    share.file = file;
+    text.append(reinterpret_cast<const char*>(&share), sizeof share);
+  }
+}
+
+std::vector<Share> shares_in(std::span<const std::string> texts) {
+  std::vector<Share> shares;
+  for (const std::string& text : texts) {
+    const std::size_t before = shares.size();
+    shares.resize(before + text.size() / sizeof(Share));
+    std::memcpy(shares.data() + before, text.data(), (shares.size() - before) * sizeof(Share));
+  }
+  return shares;
+}
+
+}  // namespace
+
+std::vector<NamedShape> tensors_of(const OptimizerStates& states, std::span<const NamedShape> parameters) {
+  std::vector<NamedShape> tensors;
+  for (const NamedShape& parameter : parameters)
+    for (const std::string& state : states.of.at(parameter.name))
+      tensors.push_back({parameter.name + "." + state, parameter.shape});
+  return tensors;
+}
+
+Save::Save(std::filesystem::path dir, std::int64_t step, std::uint64_t id, const ModelListing& model,
+           const OptimizerStates& states, SideFiles side_files)
+    : dir_(std::move(dir)),
+      name_(step_name(step)),
+      config_text_(model.config),
+      parameters_(model.parameters),
+      optimizer_name_(states.optimizer),
+      model_plan_(plan_file(parameters_, {{"format", "pt"}})),
+      optimizer_plan_(plan_file(tensors_of(states, parameters_))),
+      side_files_(std::move(side_files)) {
+  std::size_t first = 0;
+  for (const NamedShape& parameter : parameters_) {
+    places_[parameter.name] = first_state_.size();
+    first_state_.push_back(first);
+    first += states.of.at(parameter.name).size();
+  }
+  temporary_ = dir_ / (name_ + ".tmp-" + std::to_string(id));
+}
+
+Save::~Save() {
+  if (created_) abort();
+}
+
+std::size_t Save::place_of(const std::string& name) const { return places_.at(name); }
+
+void Save::create() {
+  std::error_code error;
+  std::filesystem::create_directories(dir_, error);
+  require<InputError>(!error, dir_.string(), ": cannot be created: ", error.message());
+  tidy(dir_);
+  if (!std::filesystem::create_directory(temporary_, error) || error)
+    throw InputError(message(temporary_.string(), ": cannot be created: ", error.message()));
+  created_ = true;
+  model_ = SharedFile::create(temporary_ / model_name, model_plan_);
+  optimizer_ = SharedFile::create(temporary_ / optimizer_name, optimizer_plan_);
+  write_new_file(temporary_ / config_name, config_text_);
+  for (const auto& [name, content] : side_files_) write_new_file(temporary_ / name, content);
+}
+
+void Save::join() {
+  model_ = SharedFile::join(temporary_ / model_name, model_plan_);
+  optimizer_ = SharedFile::join(temporary_ / optimizer_name, optimizer_plan_);
+}
+
+void Save::write_weight(std::size_t parameter, std::int64_t begin, std::span<const float> values) {
+  require(model_.has_value(), "checkpoint: write needs create or join before it");
+  model_->write_range(parameter, begin, values);
+}
+
+void Save::write_state(std::size_t parameter, std::size_t state, std::int64_t begin, std::span<const float> values) {
+  require(optimizer_.has_value(), "checkpoint: write needs create or join before it");
+  optimizer_->write_range(first_state_[parameter] + state, begin, values);
+}
+
+std::string Save::sync() {
+  require(model_.has_value() && optimizer_.has_value(), "checkpoint: sync needs create or join before it");
+  model_->finish();
+  optimizer_->finish();
+  std::string shares;
+  append(shares, model_->sums(), 0);
+  append(shares, optimizer_->sums(), 1);
+  model_.reset();
+  optimizer_.reset();
+  return shares;
+}
+
+void Save::commit(const TrainerState& state, std::span<const std::string> texts) {
+  require(created_ && !model_.has_value(), "checkpoint: commit needs create and sync before it");
+  const std::vector<Share> shares = shares_in(texts);
+  const std::string trainer =
+      to_json(TrainerFile{.state = state, .sizes_hash = hash_of(parameters_), .optimizer = optimizer_name_});
+  const std::filesystem::path model = path() / model_name, optimizer = path() / optimizer_name;
+  Manifest manifest{
+      .files = {{config_name, sums_of(config_text_)},
+                {model_name, combined(model.string(), model_plan_.file_bytes, 0, shares, Unwritten::refused)},
+                {optimizer_name, combined(optimizer.string(), optimizer_plan_.file_bytes, 1, shares, Unwritten::zero)},
+                {trainer_name, sums_of(trainer)}}};
+  for (const auto& [name, content] : side_files_) manifest.files.emplace(name, sums_of(content));
+  write_new_file(temporary_ / trainer_name, trainer);
+  write_new_file(temporary_ / manifest_name, to_json(manifest));
+  sync_directory(temporary_);
+  rename_over(temporary_, path());
+  created_ = false;
+  std::error_code ignored;
+  std::filesystem::remove_all(temporary_, ignored);  // now holds an older checkpoint of this step, if there was one
+  sync_directory(dir_);
+
+  const std::filesystem::path fresh = dir_ / ("latest.tmp-" + name_);
+  std::filesystem::remove(fresh, ignored);
+  try {
+    write_new_file(fresh, name_ + "\n");
+    rename_over(fresh, dir_ / latest_name);
+  } catch (const InputError&) {
+    std::filesystem::remove(fresh, ignored);
+    throw;
+  }
+  sync_directory(dir_);
+}
+
+void Save::abort() noexcept {
+  model_.reset();
+  optimizer_.reset();
+  if (!created_) return;
+  created_ = false;
+  std::error_code ignored;
+  std::filesystem::remove_all(temporary_, ignored);
+}
+
+void save(Save& checkpoint, const Peers& peers, const TrainerState& state,
+          const std::function<void(Save&)>& write_mine) {
+  std::exception_ptr mine;
+  const auto stage = [&](auto&& work) {
+    try {
+      work();
+    } catch (...) {
+      mine = std::current_exception();
+    }
+    if (peers.all(mine == nullptr)) return;
+    checkpoint.abort();
+    if (mine) std::rethrow_exception(mine);
+    peers.all(true);  // lets the failing rank report its reason first, which may end this rank, too
+    throw InputError(message(checkpoint.path().string(),
+                             ": another rank could not write its part of the checkpoint; nothing of it was kept"));
+  };
+  stage([&] {
+    if (peers.rank == 0) checkpoint.create();
+  });
+  std::string shares;
+  stage([&] {
+    if (peers.rank != 0) checkpoint.join();
+    write_mine(checkpoint);
+    shares = checkpoint.sync();
+  });
+  const std::vector<std::string> all_shares = peers.gather(std::move(shares));
+  stage([&] {
+    if (peers.rank == 0) checkpoint.commit(state, all_shares);
+  });
+}
+
+}  // namespace fsdp::checkpoint

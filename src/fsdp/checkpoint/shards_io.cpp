@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/checkpoint/shards_io.hpp>
+
+#include <algorithm>
+#include <span>
+
+#include <tessera/fsdp/checkpoint/peers.hpp>
+
+namespace fsdp::train {
+
+checkpoint::ModelFiles open_agreed_model(const comm::Ranks& ranks, const std::string& folder,
+                                         const checkpoint::ReadListing& read, const checkpoint::Warn& warn,
+                                         const std::string& adapter) {
+  checkpoint::ModelFiles files =
+      comm::on_all_ranks(ranks, "--model", [&] { return checkpoint::open_model(folder, read, warn, adapter); });
+  agree_on_folder(ranks, folder);
+  if (!adapter.empty()) agree_on_folder(ranks, adapter);
+  return files;
+}
+
+checkpoint::OptimizerStates states_of(GroupList groups, std::string_view name,
+                                      FunctionRef<std::span<const std::string_view>(const NamedParameter&)> states) {
+  checkpoint::OptimizerStates all{.optimizer = std::string(name)};
+  const bool adapts = std::ranges::any_of(groups, [](const GroupTensors* group) {
+    return std::ranges::any_of(group->parameters(), &NamedParameter::adapter);
+  });
+  for (const GroupTensors* const group : groups)
+    for (const NamedParameter& parameter : group->parameters()) {
+      const std::span<const std::string_view> names =
+          adapts && !parameter.adapter ? std::span<const std::string_view>() : states(parameter);
+      all.of[parameter.name].assign(names.begin(), names.end());
+    }
+  return all;
+}
+
+}  // namespace fsdp::train

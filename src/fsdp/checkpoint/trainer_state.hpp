@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// trainer.json: the state of a run.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include <tessera/fsdp/checkpoint/folder.hpp>
+
+#include "manifest.hpp"
+
+namespace fsdp::checkpoint {
+
+/// The contents of trainer.json.
+struct TrainerFile {
+  TrainerState state;
+  std::string sizes_hash;           ///< hash_of all names and shapes
+  std::string optimizer = "adamw";  ///< its name; old checkpoints do not store it
+  bool has_manifest = true;         ///< a manifest.json was written after it; false for format version 1
+};
+
+/// FNV-1a over names and shapes, as 16 hexadecimal digits.
+std::string hash_of(std::span<const NamedShape> parameters);
+
+std::string to_json(const TrainerFile& file);
+
+/// Reads trainer.json and checks it against the manifest if there is one. Throws InputError for an unknown format
+/// version, key or type.
+TrainerFile read_trainer_file(const std::filesystem::path& path, const std::optional<Manifest>& manifest);
+
+}  // namespace fsdp::checkpoint

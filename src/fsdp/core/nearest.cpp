@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/core/nearest.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+namespace fsdp {
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> older(b.size() + 1), previous(b.size() + 1), row(b.size() + 1);
+  std::iota(previous.begin(), previous.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = previous[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({previous[j] + 1, row[j - 1] + 1, replaced});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], older[j - 2] + 1);
+    }
+    std::swap(older, previous);
+    std::swap(previous, row);
+  }
+  return previous[b.size()];
+}
+
+std::string nearest(std::string_view word, std::span<const std::string> words) {
+  std::string best;
+  std::size_t fewest = std::numeric_limits<std::size_t>::max();
+  for (const std::string& known : words) {
+    const std::size_t edits = edit_distance(word, known);
+    if (edits < fewest) best = known, fewest = edits;
+  }
+  return best;
+}
+
+std::string suggestion(std::string_view word, std::span<const std::string> words) {
+  std::string text = "did you mean '" + nearest(word, words) + "'? Known: ";
+  for (std::size_t i = 0; i < words.size(); ++i) text += (i == 0 ? "" : ", ") + words[i];
+  return text;
+}
+
+}  // namespace fsdp

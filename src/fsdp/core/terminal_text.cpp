@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/core/terminal_text.hpp>
+
+#include <array>
+
+#include "utf8.hpp"
+
+namespace fsdp {
+namespace {
+
+/// Whether a code point acts on a terminal, or changes how the text around it is seen.
+bool acts(char32_t code) {
+  const bool control = code < 0x20 || (code >= 0x7F && code < 0xA0);
+  const bool direction = code == 0x061C || code == 0x200E || code == 0x200F || (code >= 0x202A && code <= 0x202E) ||
+                         (code >= 0x2066 && code <= 0x2069);
+  // What joins letters and emoji, U+200C and U+200D, is part of how languages are written.
+  const bool unseen = code == 0x00AD || code == 0x200B || (code >= 0x2060 && code <= 0x2064) || code == 0xFEFF ||
+                      (code >= 0xE0000 && code <= 0xE007F);
+  return control || direction || unseen || code == 0x2028 || code == 0x2029;
+}
+
+void append_escape(std::string& out, char32_t code, bool is_byte) {
+  std::array<char, 16> text{};
+  std::snprintf(text.data(), text.size(),
+                is_byte         ? "\\x%02x"
+                : code > 0xFFFF ? "\\U%08x"
+                                : "\\u%04x",
+                static_cast<unsigned>(code));
+  out += text.data();
+}
+
+/// `lines`: keeps newlines and tabs.
+std::string escaped(std::string_view text, bool lines) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const Utf8Step step = utf8_step(text);
+    std::size_t at = 0;
+    const char32_t code = step.valid ? next_code_point(text, at) : 0;
+    if (!step.valid) {
+      for (const char byte : text.substr(0, step.length)) append_escape(out, static_cast<unsigned char>(byte), true);
+    } else if (code == '\n' || code == '\t') {
+      out += lines ? std::string_view(text.data(), 1) : code == '\n' ? "\\n" : "\\t";
+    } else if (acts(code)) {
+      append_escape(out, code, code < 0x80);
+    } else {
+      out += text.substr(0, step.length);
+    }
+    text.remove_prefix(step.length);
+  }
+  return out;
+}
+
+bool continues_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
+
+/// Returns the most bytes, up to `most`, that do not end within a character. `most` must be below the text's length.
+std::size_t whole_characters(std::string_view text, std::size_t most) {
+  for (std::size_t back = 0; back < 4 && back <= most; ++back)
+    if (!continues_character(text[most - back])) return most - back;
+  return most;  // not UTF-8
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) { return escaped(text, true); }
+
+std::string shortened(std::string_view text, std::size_t most) {
+  if (text.size() <= most) return escaped(text, false);
+  return escaped(text.substr(0, whole_characters(text, most)), false) + "... (" + std::to_string(text.size()) +
+         " bytes)";
+}
+
+std::string sentence(std::string_view text) {
+  if (text.size() <= most_sentence_bytes) return printable(text);
+  constexpr std::size_t last = most_sentence_bytes / 4;  // the end says what to do
+  std::size_t from = text.size() - last;
+  while (from < text.size() && continues_character(text[from])) ++from;
+  return printable(text.substr(0, whole_characters(text, most_sentence_bytes - last))) + " ... (" +
+         std::to_string(text.size()) + " bytes) ... " + printable(text.substr(from));
+}
+
+void print_text(std::FILE* stream, std::string_view text) {
+  const std::string out = printable(text);
+  std::fwrite(out.data(), 1, out.size(), stream);
+}
+
+void print_sentence(std::string_view text) {
+  const std::string line = "tessera: " + sentence(text) + "\n";
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+void print_warning(std::string_view text) { print_sentence("warning: " + std::string(text)); }
+
+}  // namespace fsdp

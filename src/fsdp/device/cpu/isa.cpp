@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The instruction set of this machine.
+#include "isa.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <tessera/fsdp/core/environment.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+
+namespace fsdp::device::cpu {
+namespace {
+
+#if defined(__aarch64__)
+constexpr std::array<std::string_view, 1> isa_names = {"neon"};
+#else
+constexpr std::array<std::string_view, 4> isa_names = {"baseline", "avx2", "avx512", "avx512_bf16"};
+#endif
+
+Isa best_of_machine() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  // The flags that the kernels of each set are compiled with; the compiler's answers include the operating system's.
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  if (avx512) return __builtin_cpu_supports("avx512bf16") ? Isa::avx512_bf16 : Isa::avx512;
+  if (avx2) return Isa::avx2;  // every processor with AVX2 has F16C
+#endif
+  return Isa::baseline;
+}
+
+Isa choose() {
+  (void)asked_bf16_matmul();
+  const Isa best = best_of_machine();
+  const std::string_view asked = environment("TESSERA_ISA");
+  if (asked.empty()) return best;
+  std::string known;
+  for (std::size_t i = 0; i < isa_names.size(); ++i) {
+    known += (i == 0 ? "" : i + 1 < isa_names.size() ? ", " : " and ") + std::string(isa_names[i]);
+    if (asked != isa_names[i]) continue;
+    require<InputError>(static_cast<Isa>(i) <= best, "TESSERA_ISA is ", asked, ", which this processor lacks; it has ",
+                        name_of(best));
+    return static_cast<Isa>(i);
+  }
+  throw InputError(message("TESSERA_ISA is '", shortened(asked), "'; ", known, " exist"));
+}
+
+std::atomic<Isa>& current() {
+  static std::atomic<Isa> isa = choose();
+  return isa;
+}
+
+}  // namespace
+
+std::string_view name_of(Isa isa) { return isa_names[static_cast<std::size_t>(isa)]; }
+
+Isa detected_isa() { return current(); }
+
+Bf16Matmul asked_bf16_matmul() {
+  const std::string_view way = environment("TESSERA_BF16_MATMUL");
+  if (way.empty()) return Bf16Matmul::by_instruction_set;
+  require<InputError>(way == "native" || way == "float", "TESSERA_BF16_MATMUL is '", way, "'; native and float exist");
+  return way == "native" ? Bf16Matmul::native : Bf16Matmul::by_float;
+}
+
+bool is_intel() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return __builtin_cpu_is("intel") != 0;
+#else
+  return false;
+#endif
+}
+
+bool is_lowered() { return detected_isa() < best_of_machine(); }
+
+}  // namespace fsdp::device::cpu
+
+namespace fsdp::device {
+
+std::string_view instruction_set() { return cpu::name_of(cpu::detected_isa()); }
+
+std::string bf16_environment() {
+  std::string text;
+  for (const char* const name : {"TESSERA_BF16_MATMUL", "DNNL_MAX_CPU_ISA"})
+    text += message(name, " = ", environment(name), "\n");
+  return text;
+}
+
+std::string_view least_instruction_set(std::span<const std::string> sets) {
+  const auto& names = cpu::isa_names;
+  std::size_t least = names.size() - 1;
+  for (const std::string& set : sets) {
+    const auto found = static_cast<std::size_t>(std::find(names.begin(), names.end(), set) - names.begin());
+    require<InputError>(found < names.size(), "ranks run on unlike processors: one computes by '", set,
+                        "', this one by '", instruction_set(),
+                        "'; start all of them on processors of one architecture");
+    least = std::min(least, found);
+  }
+  return names[least];
+}
+
+void keep_to_instruction_set(std::string_view name) {
+  const std::string least[] = {std::string(name), std::string(instruction_set())};
+  const std::string_view kept = least_instruction_set(least);
+  for (std::size_t i = 0; i < cpu::isa_names.size(); ++i)
+    if (cpu::isa_names[i] == kept) cpu::current() = static_cast<cpu::Isa>(i);
+}
+
+}  // namespace fsdp::device

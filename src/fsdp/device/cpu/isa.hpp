@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Run-time dispatch by instruction set.
+///
+/// Every file in a folder kernels/ (src/fsdp/device/cpu, src/comm) is compiled once per set, with matching compiler
+/// flags and the macro FSDP_ISA, which names the set (baseline, avx2, avx512_bf16). Such a file keeps its functions in
+/// an anonymous namespace, calls no inline function of a library (the linker would keep one copy for all sets), and
+/// exports one constant table of function pointers:
+///
+///     constexpr NormKernels exported = {.forward = forward, .backward = backward};   // in the anonymous namespace
+///     FSDP_EXPORT_KERNELS(NormKernels)                                               // at global scope
+///
+/// Callers are compiled once and use the table of the current set: `kernels<NormKernels>().forward(...)`.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace fsdp::device::cpu {
+
+/// Instruction sets, each of which includes those before it. avx512 lacks the bf16 instructions: there our kernels are
+/// those of avx2, while oneDNN's use the wider registers.
+enum class Isa : std::uint8_t { baseline, avx2, avx512, avx512_bf16 };
+
+/// Returns the name as in TESSERA_ISA. On aarch64 the baseline is called neon, so that ranks and resumed runs can tell
+/// it from x86-64's.
+std::string_view name_of(Isa isa);
+
+/// Returns the current set: this machine's best, or a lesser one chosen by the environment variable TESSERA_ISA or by
+/// keep_to_instruction_set (tessera/fsdp/device/cpu.hpp). oneDNN then keeps to the lesser set too, unless
+/// DNNL_MAX_CPU_ISA is set. Throws InputError if TESSERA_ISA names an unknown set or one that the processor lacks.
+Isa detected_isa();
+
+/// Returns whether the current set is less than the processor's best.
+bool is_lowered();
+
+/// Returns whether this is an Intel processor.
+bool is_intel();
+
+/// The values of the environment variable TESSERA_BF16_MATMUL; by_instruction_set if it is not set.
+enum class Bf16Matmul : std::uint8_t { by_instruction_set, native, by_float };
+
+/// Returns the value of TESSERA_BF16_MATMUL. Throws InputError for a value other than native and float; so does the
+/// first call of detected_isa, so that the error shows early.
+Bf16Matmul asked_bf16_matmul();
+
+/// Returns the table that set `isa` exports; FSDP_EXPORT_KERNELS defines it in a file compiled for that set.
+template <class Table, Isa isa>
+const Table& table();
+
+/// Returns the table of kernels for the current set.
+template <class Table>
+const Table& kernels() {
+#if defined(__x86_64__)  // elsewhere only the baseline is compiled
+  switch (detected_isa()) {
+    case Isa::avx512_bf16: return table<Table, Isa::avx512_bf16>();
+    case Isa::avx512:
+    case Isa::avx2: return table<Table, Isa::avx2>();
+    case Isa::baseline: break;
+  }
+#endif
+  return table<Table, Isa::baseline>();
+}
+
+}  // namespace fsdp::device::cpu
+
+#define FSDP_EXPORT_KERNELS(Table) FSDP_EXPORT_TABLE(::fsdp::device::cpu::Table, exported)
+/// The same for a table in another namespace.
+#define FSDP_EXPORT_TABLE(Table, exported)                                             \
+  template <>                                                                          \
+  const Table& fsdp::device::cpu::table<Table, ::fsdp::device::cpu::Isa::FSDP_ISA>() { \
+    return exported;                                                                   \
+  }

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The CPU's memory: anonymous mappings, which the kernel zeroes on first touch.
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+
+#include "../../core/control_groups.hpp"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define FSDP_ADDRESS_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define FSDP_ADDRESS_SANITIZER 1
+#endif
+#endif
+
+#if defined(FSDP_ADDRESS_SANITIZER)
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace fsdp::device {
+namespace {
+
+/// Blocks of at least this size request huge pages: fewer TLB misses, at most one page of 2 MiB wasted.
+constexpr std::int64_t huge_page_threshold = std::int64_t{32} << 20;
+
+}  // namespace
+
+std::byte* Cpu::allocate(std::int64_t bytes) {
+  require<MemoryError>(bytes >= 0, "cannot allocate ", bytes, " bytes");
+  if (bytes == 0) return nullptr;
+  const auto size = static_cast<std::size_t>(bytes);
+  void* const data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  require<MemoryError>(data != MAP_FAILED, "the system gave no ", bytes, " bytes of memory: ", std::strerror(errno),
+                       "; lower the batch, the sequence or the kept tiles (see --dry-run)");
+  if (bytes >= huge_page_threshold) madvise(data, size, MADV_HUGEPAGE);  // only a hint: failure is harmless
+  return static_cast<std::byte*>(data);
+}
+
+void Cpu::deallocate(std::byte* data, std::int64_t bytes) {
+  if (data == nullptr) return;
+  unpoison(data, bytes);
+  munmap(data, static_cast<std::size_t>(bytes));
+}
+
+void Cpu::poison([[maybe_unused]] std::byte* data, [[maybe_unused]] std::int64_t bytes) {
+  if (bytes == 0 || data == nullptr) return;
+#if defined(FSDP_ADDRESS_SANITIZER)
+  __asan_poison_memory_region(data, static_cast<std::size_t>(bytes));
+#elif !defined(NDEBUG)
+  std::memset(data, 0xff, static_cast<std::size_t>(bytes));  // NaN in every floating-point type
+#endif
+}
+
+void Cpu::unpoison([[maybe_unused]] std::byte* data, [[maybe_unused]] std::int64_t bytes) {
+#if defined(FSDP_ADDRESS_SANITIZER)
+  if (bytes > 0 && data != nullptr) __asan_unpoison_memory_region(data, static_cast<std::size_t>(bytes));
+#endif
+}
+
+std::string affinity_mask() {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  // The call fails on a machine with more cores than the mask holds; then all online cores count.
+  if (sched_getaffinity(0, sizeof mask, &mask) != 0)
+    return std::string(static_cast<std::size_t>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L)), '1');
+  std::string text;
+  for (std::size_t core = 0, left = static_cast<std::size_t>(CPU_COUNT(&mask)); left > 0; ++core) {
+    const bool ours = CPU_ISSET(core, &mask);
+    text += ours ? '1' : '0';
+    left -= ours ? 1 : 0;
+  }
+  return text;
+}
+
+int available_cores() {
+  const auto cores = static_cast<int>(std::ranges::count(affinity_mask(), '1'));
+  return std::max(std::min(cores, quota_of_cores().value_or(cores)), 1);
+}
+
+}  // namespace fsdp::device

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Division of work among the threads of a stream. It depends only on the number of threads and the sizes.
+#pragma once
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+
+namespace fsdp::device::cpu {
+
+/// Work that touches fewer bytes than this runs on one thread: waking the team costs more.
+inline constexpr std::int64_t bytes_worth_a_team = 65536;
+
+/// The range [0, count), to be divided into one part per thread at multiples of `step`.
+struct Division {
+  std::int64_t count = 0;
+  std::int64_t step = 1;
+  std::int64_t bytes = 0;  ///< memory that all parts touch together
+};
+
+/// Calls body(begin, end, part) for each part that is not empty. With one thread or little work, enters no parallel
+/// region.
+template <class Body>
+void for_parts(const Cpu::Stream& stream, const Division& division, const Body& body) {
+  const int threads = stream.threads();
+  const std::int64_t length = round_up(ceil_divide(division.count, threads), division.step);
+  const auto run = [&](int part) {
+    const std::int64_t begin = std::min(part * length, division.count);
+    const std::int64_t end = std::min(begin + length, division.count);
+    if (begin < end) body(begin, end, part);
+  };
+  if (threads == 1 || division.bytes < bytes_worth_a_team) {
+    for (int part = 0; part < threads; ++part) run(part);
+    return;
+  }
+#pragma omp parallel num_threads(threads)
+  for (int part = omp_get_thread_num(); part < threads; part += omp_get_num_threads()) run(part);
+}
+
+/// Calls body(row, begin, end) so that every element of a matrix is covered once. A contiguous matrix is treated as one
+/// long row.
+template <class Body>
+void for_elements(const Cpu::Stream& stream, const Shape& shape, bool contiguous, std::int64_t bytes,
+                  const Body& body) {
+  if (contiguous) {
+    const Division elements{.count = shape.numel(), .step = 64, .bytes = bytes};
+    for_parts(stream, elements, [&](std::int64_t begin, std::int64_t end, int) { body(0, begin, end); });
+    return;
+  }
+  const Division rows{.count = shape[0], .step = 1, .bytes = bytes};
+  for_parts(stream, rows, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t row = begin; row < end; ++row) body(row, 0, shape[1]);
+  });
+}
+
+}  // namespace fsdp::device::cpu

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The kernels' arithmetic on one element or one pair, in float. Host tests use the same functions.
+///
+/// NaN and infinity in an input propagate to the output; nothing here clamps.
+#pragma once
+
+#include <cfloat>
+#include <cmath>
+
+#include <tessera/fsdp/device/operations/optimizer.hpp>
+#include <tessera/fsdp/device/operations/rope.hpp>
+
+#include "../optimizer_step.hpp"
+#include "numbers.cuh"
+
+namespace fsdp::device::cuda {
+
+FSDP_BOTH float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+FSDP_BOTH float silu(float x) { return x * sigmoid(x); }
+FSDP_BOTH float swiglu(float gate, float up) { return silu(gate) * up; }
+
+/// In place: overwrites gate and up with their gradients, and dh with h.
+FSDP_BOTH void swiglu_backward(float& gate, float& up, float& dh) {
+  const float sigma = sigmoid(gate);
+  const float activated = gate * sigma;
+  const float h = activated * up;
+  gate = dh * up * sigma * (1.0f + gate * (1.0f - sigma));
+  up = dh * activated;
+  dh = h;
+}
+
+/// Returns 1 / sqrt(mean square + eps) of a row.
+FSDP_BOTH float rms_scale(float sum_of_squares, float columns, float eps) {
+  return 1.0f / sqrtf(sum_of_squares / columns + eps);
+}
+/// Returns the gradient of one x; `projection` is the mean over the row of dy * w * x * rstd.
+FSDP_BOTH float rms_norm_dx(float x, float w, float dy, float rstd, float projection) {
+  return rstd * (dy * w - x * rstd * projection);
+}
+
+/// Rotates one pair of rotate_half; negate `sin` to rotate back.
+FSDP_BOTH void rotate(float& low, float& high, float cos, float sin) {
+  const float before = low;
+  low = before * cos - high * sin;
+  high = high * cos + before * sin;
+}
+
+/// A softmax in progress (Milakov and Gimelshein 2018): the largest logit, and the sum of exp(logit - largest).
+/// The sum is NaN once a logit was NaN or +infinity.
+struct Softmax {
+  float maximum = -FLT_MAX;
+  float sum = 0;
+
+  FSDP_BOTH void add(float logit) {
+    const float above = logit - maximum;
+    const float smaller = expf(-fabsf(above));
+    if (above > 0) {
+      sum = sum * smaller + (1.0f + (logit - logit));  // exp(logit - logit): NaN where that is infinite
+      maximum = logit;
+    } else {
+      sum += smaller;
+    }
+  }
+  FSDP_BOTH void add(const Softmax& other) {
+    const float above = other.maximum - maximum;
+    const float smaller = expf(-fabsf(above));
+    sum = above > 0 ? sum * smaller + other.sum : sum + other.sum * smaller;
+    if (above > 0) maximum = other.maximum;
+  }
+};
+
+/// Returns the loss of a row whose target has this logit.
+FSDP_BOTH double negative_log_likelihood(double maximum, double sum, double target) {
+  return log(sum) + (maximum - target);
+}
+/// factor = scale / sum.
+FSDP_BOTH float softmax_gradient(float logit, float maximum, float factor) { return expf(logit - maximum) * factor; }
+/// Of the target's logit: in double, so that p - 1 is rounded once.
+FSDP_BOTH float target_gradient(float logit, double maximum, double sum, float scale) {
+  return static_cast<float>(static_cast<double>(scale) * (exp(static_cast<double>(logit) - maximum) / sum - 1.0));
+}
+
+/// AdamW's step of one element.
+FSDP_BOTH void adamw(const AdamWFactors& f, float& weight, float& first_moment, float& second_moment, float gradient) {
+  const float g = gradient * f.gradient_scale;
+  first_moment = f.beta1 * first_moment + f.one_minus_beta1 * g;
+  second_moment = f.beta2 * second_moment + f.one_minus_beta2 * g * g;
+  const float root = sqrtf(second_moment) * f.root_scale + f.eps;
+  weight = weight * f.decay - f.step_size * (first_moment / root);
+}
+
+/// Reads a contribution to a reduction: stored as one type, rounded to the wire type.
+template <class Stored, class Wire>
+FSDP_BOTH float contribution(Stored value) {
+  return widen(narrow<Wire>(widen(value)));
+}
+
+}  // namespace fsdp::device::cuda

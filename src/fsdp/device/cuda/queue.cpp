@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Streams, events and graphs, and their names in profilers.
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tessera/fsdp/device/cuda.hpp>
+
+#include "nvtx.hpp"
+#include "runtime.hpp"
+
+namespace fsdp::device {
+
+using cuda::require_success;
+
+CudaRange::CudaRange(const char* name) { cuda::begin_range(name); }
+CudaRange::~CudaRange() { cuda::end_range(); }
+
+bool Cuda::Event::happened() const {
+  if (!handle_) return true;
+  const cudaError_t status = cudaEventQuery(static_cast<cudaEvent_t>(handle_.get()));
+  if (status == cudaErrorNotReady) return false;
+  require_success(status, "asking for an event");
+  return true;
+}
+
+/// A queue's pool of unused events, since creating an event takes longer than recording one. An event may be recorded
+/// again at once, even if queues still wait for it: a wait refers to the record before it.
+class Cuda::Queue::Events {
+ public:
+  Events() = default;
+  Events(const Events&) = delete;
+  Events& operator=(const Events&) = delete;
+  ~Events() {
+    for (const cudaEvent_t event : unused_) cudaEventDestroy(event);
+  }
+
+  cudaEvent_t take() {
+    const std::lock_guard lock(mutex_);
+    if (!unused_.empty()) {
+      const cudaEvent_t event = unused_.back();
+      unused_.pop_back();
+      return event;
+    }
+    unused_.reserve(made_ + 1);  // so that give_back allocates nothing
+    cudaEvent_t event = nullptr;
+    require_success(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
+    ++made_;
+    return event;
+  }
+  void give_back(cudaEvent_t event) noexcept {
+    const std::lock_guard lock(mutex_);
+    unused_.push_back(event);
+  }
+
+ private:
+  std::mutex mutex_;  ///< any thread may drop events
+  std::vector<cudaEvent_t> unused_;
+  std::size_t made_ = 0;
+};
+
+Cuda::Queue::Queue(std::string_view name, Priority priority) : events_(std::make_shared<Events>()), name_(name) {
+  const std::string problem = cuda_problem();
+  require<InputError>(problem.empty(), "cuda: ", problem);
+  int usual = 0, first = 0;
+  require_success(cudaDeviceGetStreamPriorityRange(&usual, &first), "asking for streams' priorities");
+  cudaStream_t stream = nullptr;
+  // Non-blocking, because a default stream would wait for work that others enqueue on the null stream.
+  require_success(
+      cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority == Priority::first ? first : usual),
+      "making a stream");
+  handle_ = std::shared_ptr<void>(stream, [](void* made) { cudaStreamDestroy(static_cast<cudaStream_t>(made)); });
+  cuda::name_for_profilers(stream, name_.c_str());
+}
+
+Cuda::Event Cuda::Queue::record() {
+  const cudaEvent_t event = events_->take();
+  Event made;
+  made.handle_ =
+      std::shared_ptr<void>(event, [events = events_](void* old) { events->give_back(static_cast<cudaEvent_t>(old)); });
+  require_success(cudaEventRecord(event, static_cast<cudaStream_t>(native())), "recording an event");
+  return made;
+}
+
+void Cuda::Queue::wait(const Event& event) {
+  if (event.native() == nullptr) return;
+  require_success(cudaStreamWaitEvent(static_cast<cudaStream_t>(native()), static_cast<cudaEvent_t>(event.native()), 0),
+                  "waiting for an event");
+}
+
+void Cuda::Queue::synchronize() {
+  require_success(cudaStreamSynchronize(static_cast<cudaStream_t>(native())), "waiting for a stream");
+}
+
+Cuda::Graph Cuda::capture(Queue& queue, const std::function<void()>& work) {
+  require<InputError>(!cuda::fills_released_memory,
+                      "cuda: debug builds fill released memory with NaN while the host waits, which no graph can keep; "
+                      "capture in a release build");
+  const auto stream = static_cast<cudaStream_t>(queue.native());
+  cudaGraph_t captured = nullptr;
+  const auto discard = [&] {
+    if (captured != nullptr) static_cast<void>(cudaGraphDestroy(captured));
+  };
+  // Thread-local mode: other threads, such as NCCL's, are not restricted.
+  require_success(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "beginning to capture a graph");
+  try {
+    work();
+  } catch (...) {
+    static_cast<void>(cudaStreamEndCapture(stream, &captured));
+    discard();
+    throw;
+  }
+  const cudaError_t ended = cudaStreamEndCapture(stream, &captured);
+  if (ended != cudaSuccess) discard();
+  require_success(ended, "capturing a graph");
+  cudaGraphExec_t made = nullptr;
+  // Without the flag, its kernels would have the priority of the stream that it is launched on.
+  const cudaError_t instantiated = cudaGraphInstantiate(&made, captured, cudaGraphInstantiateFlagUseNodePriority);
+  discard();
+  require_success(instantiated, "making a graph ready");
+  Graph graph;
+  graph.handle_ = std::shared_ptr<void>(
+      made, [](void* old) { static_cast<void>(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(old))); });
+  return graph;
+}
+
+void Cuda::Graph::launch(Queue& queue) const {
+  require_success(
+      cudaGraphLaunch(static_cast<cudaGraphExec_t>(handle_.get()), static_cast<cudaStream_t>(queue.native())),
+      "launching a graph");
+}
+
+void Cuda::move(Queue& queue, const std::byte* from, std::byte* to, std::int64_t bytes) {
+  if (bytes == 0 || from == to) return;
+  require_success(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault,
+                                  static_cast<cudaStream_t>(queue.native())),
+                  "copying memory");
+}
+
+}  // namespace fsdp::device

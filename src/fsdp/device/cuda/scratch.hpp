@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Scratch sizes of Cuda's operations: functions of the problem alone, which query no device or library, so that a dry
+/// run on any machine knows them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/operation.hpp>
+#include <tessera/fsdp/device/operations/attention.hpp>
+
+#include "attention_cudnn.hpp"
+
+namespace fsdp::device::cuda {
+
+/// Workspace of every matmul. cuBLASLt picks the best algorithm that needs no more.
+inline constexpr std::int64_t matmul_workspace = std::int64_t{32} << 20;
+
+/// Alignment of cuBLASLt's workspace. The arena aligns to less, so scratch has room to align it.
+inline constexpr std::int64_t workspace_alignment = 256;
+
+inline std::int64_t matmul_scratch(const MatmulRecord& problem) {
+  const bool no_products = problem.m == 0 || problem.n == 0 || problem.k == 0;
+  return no_products ? 0 : matmul_workspace + workspace_alignment - alignment;
+}
+
+/// Most partial sums into which rows are added: two blocks per multiprocessor of a large GPU. The number is the same on
+/// every device, so that results are the same.
+inline constexpr std::int64_t most_row_parts = 256;
+inline std::int64_t row_parts(std::int64_t rows) { return std::clamp<std::int64_t>(rows, 1, most_row_parts); }
+inline std::int64_t row_sums_scratch(std::int64_t rows, std::int64_t columns) {
+  return checked_multiply(row_parts(rows), columns) * 4;
+}
+
+/// Returns the bytes of the first row of every token's document (int32). They are always reserved, since plans do not
+/// know whether there are documents.
+inline std::int64_t documents_scratch(std::int64_t tokens) { return checked_multiply(tokens, 4); }
+
+/// Returns the offset of backward's dout . out per query and head (float), after the first rows.
+inline std::int64_t attention_products_at(const AttentionShape& shape) {
+  return round_up(documents_scratch(shape.tokens()), 64);
+}
+
+/// Returns the scratch for our kernels or, in builds with cuDNN, the larger of theirs and cuDNN's workspace.
+inline std::int64_t attention_scratch(const AttentionShape& shape, DType dtype, bool backward) {
+  const std::int64_t products = backward ? checked_multiply(checked_multiply(shape.tokens(), shape.heads), 4) : 0;
+  const std::int64_t own = checked_add(attention_products_at(shape), products);
+  return has_cudnn ? std::max(own, cudnn_scratch(shape, dtype, backward)) : own;
+}
+
+}  // namespace fsdp::device::cuda

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/models/config_values.hpp>
+
+#include <sstream>
+
+namespace fsdp {
+
+std::string text_of(const ConfigValue& value) {
+  std::ostringstream text;
+  text << std::boolalpha;
+  std::visit([&](const auto& each) { text << each; }, value.value);
+  return text.str();
+}
+
+ConfigValues copies_of(const NamedValues& values) {
+  ConfigValues copies;
+  for (const NamedValue& each : values.list())
+    std::visit([&](const auto* value) { copies.push_back({each.name, *value}); }, each.value);
+  return copies;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/models/llama_config.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <utility>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/nearest.hpp>
+
+namespace fsdp {
+namespace {
+
+struct Preset {
+  std::string_view name;
+  LlamaConfig config;
+};
+
+const std::array presets = {
+    Preset{"tiny",
+           {.vocab_size = 256,
+            .hidden_size = 96,
+            .intermediate_size = 256,
+            .layers = 3,
+            .heads = 6,
+            .kv_heads = 2,
+            .head_dim = 16}},
+    Preset{"small",
+           {.vocab_size = 256,
+            .hidden_size = 128,
+            .intermediate_size = 384,
+            .layers = 4,
+            .heads = 4,
+            .kv_heads = 2,
+            .head_dim = 32}},
+};
+
+const std::array<std::string, 4> families = {"llama", "mistral", "qwen2", "qwen3"};
+const std::array<std::string, 4> rope_types = {"default", "linear", "llama3", "yarn"};
+
+void validate_rope(const RopeConfig& rope) {
+  require<InputError>(std::ranges::find(rope_types, rope.type) != rope_types.end(), "model: rope_type is '", rope.type,
+                      "'; ", suggestion(rope.type, {rope_types.begin(), rope_types.end()}));
+  if (rope.type == "default") return;
+  require<InputError>(std::isfinite(rope.factor) && rope.factor >= 1 && rope.factor <= 1e6, "model: rope_factor is ",
+                      rope.factor, "; it must be 1 to 1e6");
+  if (rope.type == "linear") return;
+  require<InputError>(rope.original_positions >= 1 && rope.original_positions <= std::int64_t{1} << 24,
+                      "model: rope_original_positions is ", rope.original_positions, "; it must be 1 to ", 1 << 24);
+  const bool llama3 = rope.type == "llama3";
+  const double low = llama3 ? rope.low_freq_factor : rope.beta_slow;
+  const double high = llama3 ? rope.high_freq_factor : rope.beta_fast;
+  require<InputError>(std::isfinite(high) && low > 0 && low < high,
+                      "model: ", llama3 ? "rope_low_freq_factor" : "rope_beta_slow", " is ", low, " and ",
+                      llama3 ? "rope_high_freq_factor" : "rope_beta_fast", " is ", high,
+                      "; the first must be above 0 and below the second");
+  require<InputError>(std::isfinite(rope.attention_factor) && rope.attention_factor >= 0,
+                      "model: rope_attention_factor is ", rope.attention_factor, "; it must be 0 or above");
+}
+
+/// Throws for a pattern that matches no projection, since it must be a mistake.
+void validate_targets(const LlamaConfig& config) {
+  config.lora.validate();
+  const std::string unmatched = config.unmatched_target();
+  require<InputError>(unmatched.empty(), "model: lora_targets has '", unmatched,
+                      "', which matches no projection; q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and "
+                      "down_proj can have adapters, in all layers or in some (model.layers.0.*)");
+}
+
+struct Range {
+  std::string_view name;
+  std::int64_t value;
+  std::int64_t most;
+};
+
+}  // namespace
+
+std::vector<std::string> llama_preset_names() {
+  std::vector<std::string> names;
+  for (const Preset& preset : presets) names.emplace_back(preset.name);
+  return names;
+}
+
+LlamaConfig llama_preset(std::string_view name) {
+  for (const Preset& preset : presets)
+    if (preset.name == name) return preset.config;
+  throw InputError(message("no preset is called '", name, "'; ", suggestion(name, llama_preset_names())));
+}
+
+device::RotaryScaling RopeConfig::scaling(double theta, std::int64_t head_dim) const {
+  using Kind = device::RotaryScaling::Kind;
+  const auto original = static_cast<double>(original_positions), width = static_cast<double>(head_dim);
+  if (type == "linear") return {.kind = Kind::linear, .factor = factor};
+  if (type == "llama3")
+    return {
+        .kind = Kind::llama3, .factor = factor, .low = low_freq_factor, .high = high_freq_factor, .original = original};
+  if (type != "yarn") return {};
+  const auto pair_of = [&](double turns) {  // the pair that turns this often within the original positions
+    return width * std::log(original / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta));
+  };
+  const double low = std::max(std::floor(pair_of(beta_fast)), 0.0);
+  const double high = std::min(std::ceil(pair_of(beta_slow)), width - 1);
+  return {.kind = Kind::yarn,
+          .factor = factor,
+          .low = low,
+          .high = low == high ? high + 0.001 : high,
+          .original = original,
+          .magnitude = attention_factor > 0 ? attention_factor : 0.1 * std::log(factor) + 1};
+}
+
+std::string LlamaConfig::unmatched_target() const {
+  constexpr std::array projections = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+                                      "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj"};
+  if (!lora.on()) return {};
+  for (const std::string& pattern : lora.patterns()) {
+    const auto matches = [&](const char* projection) {
+      for (std::int64_t layer = 0; layer < layers; ++layer)
+        if (LoraConfig::matches(pattern, message("model.layers.", layer, ".", projection))) return true;
+      return false;
+    };
+    if (!std::ranges::any_of(projections, matches)) return pattern;
+  }
+  return {};
+}
+
+void LlamaConfig::validate() const {
+  const LlamaConfig& c = *this;
+  const std::array ranges = {Range{"vocabulary", c.vocab_size, std::int64_t{1} << 22},
+                             Range{"hidden size", c.hidden_size, std::int64_t{1} << 17},
+                             Range{"intermediate size", c.intermediate_size, std::int64_t{1} << 20},
+                             Range{"number of layers", c.layers, 1024},
+                             Range{"number of heads", c.heads, 1024},
+                             Range{"number of key-value heads", c.kv_heads, 1024},
+                             Range{"head dimension", c.head_dim, 512},
+                             Range{"number of positions", c.max_position_embeddings, std::int64_t{1} << 24}};
+  for (const Range& range : ranges)
+    require<InputError>(range.value >= 1 && range.value <= range.most, "model: the ", range.name, " is ", range.value,
+                        "; it must be 1 to ", range.most);
+  require<InputError>(c.heads % c.kv_heads == 0, "model: ", c.heads, " heads are not divisible by ", c.kv_heads,
+                      " key-value heads");
+  require<InputError>(c.head_dim % 2 == 0, "model: the head dimension is ", c.head_dim,
+                      "; rotary embedding turns pairs, so it must be even");
+  require<InputError>(std::isfinite(c.rms_norm_eps) && c.rms_norm_eps > 0 && c.rms_norm_eps <= 1e-2,
+                      "model: rms_norm_eps is ", c.rms_norm_eps, "; it must be above 0 and at most 0.01");
+  require<InputError>(std::ranges::find(families, c.family) != families.end(), "model: no family is called '", c.family,
+                      "'; ", suggestion(c.family, {families.begin(), families.end()}));
+  require<InputError>(c.sliding_window >= 0 && c.full_layers >= 0, "model: the window is ", c.sliding_window,
+                      " tokens and ", c.full_layers, " layers have none; neither may be below 0");
+  require<InputError>(c.sliding_window == 0 || c.family != "llama",
+                      "model: a llama's tokens see no window; take --family mistral, qwen2 or qwen3");
+  require<InputError>(c.full_layers == 0 || c.family != "llama",
+                      "model: all layers of a llama are alike; take --family mistral, qwen2 or qwen3");
+  validate_rope(c.rope);
+  validate_targets(c);
+  require<InputError>(std::isfinite(c.rope_theta) && c.rope_theta > 1 && c.rope_theta <= 1e9, "model: rope_theta is ",
+                      c.rope_theta, "; it must be above 1 and at most 1e9");
+}
+
+}  // namespace fsdp

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/module/group_tensors.hpp>
+
+#include <cstddef>
+#include <utility>
+
+namespace fsdp {
+
+GroupTensors::GroupTensors(std::vector<NamedParameter> parameters, const sharding::GroupFacts& facts,
+                           buffer::Layout layout, buffer::Layout kept)
+    : parameters_(std::move(parameters)),
+      layout_(std::make_unique<const buffer::Layout>(std::move(layout))),
+      kept_layout_(std::make_unique<const buffer::Layout>(std::move(kept))),
+      facts_(facts),
+      written_(std::make_unique<bool[]>(parameters_.size())) {}
+
+GroupTensors::GroupTensors(GroupTensors&&) noexcept = default;
+GroupTensors::~GroupTensors() = default;
+
+std::int64_t GroupTensors::kept_size_of(int rank) const {
+  const int keepers = static_cast<int>(kept_layout_->local_sizes.size());
+  return keepers == 0 ? 0 : kept_layout_->local_size(rank % keepers);
+}
+
+void append(std::vector<const GroupTensors*>& list, const GroupTensors& group) { list.push_back(&group); }
+
+std::array<std::int64_t, 3> elements_of(GroupList groups, int rank) {
+  std::array<std::int64_t, 3> elements{};
+  for (const GroupTensors* const group : groups) {
+    const int shards = static_cast<int>(group->layout().local_sizes.size());
+    const std::int64_t here = group->layout().local_size(rank % shards);
+    elements[0] += group->facts().trainable ? here : 0;
+    elements[1] += here;
+    elements[2] += group->kept_size_of(rank);
+  }
+  return elements;
+}
+
+std::string first_cut(GroupList groups, bool across) {
+  for (const GroupTensors* const group : groups) {
+    if (!group->facts().trainable) continue;
+    const buffer::Layout& layout = group->layout();
+    for (int shard = 0; shard < std::ssize(layout.local_sizes); ++shard) {
+      const int replicas = across ? static_cast<int>(layout.across_of(shard).counts.size()) : 1;
+      for (int replica = 0; replica < replicas; ++replica)
+        for (const buffer::Piece& piece : across ? layout.pieces_across(shard, replica) : layout.pieces(shard)) {
+          const NamedParameter& parameter = group->parameters()[static_cast<std::size_t>(piece.tensor)];
+          if (piece.count != parameter.shape.numel()) return parameter.name;
+        }
+    }
+  }
+  return {};
+}
+
+std::vector<buffer::TensorGroup> specs_of(std::span<const GroupedParameters> groups, StepWork work) {
+  std::vector<buffer::TensorGroup> specs;
+  for (const GroupedParameters& group : groups) {
+    buffer::TensorGroup& spec = specs.emplace_back();
+    for (const NamedParameter& parameter : group.parameters)
+      spec.tensors.push_back({.shape = parameter.shape,
+                              .work = group.frozen ? 0 : work(parameter),
+                              .joins_previous = parameter.joins_previous});
+  }
+  return specs;
+}
+
+}  // namespace fsdp

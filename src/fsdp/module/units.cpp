@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/module/units.hpp>
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/nearest.hpp>
+
+namespace fsdp {
+
+bool matches_any(const std::vector<std::string>& patterns, const std::string& name) {
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](const std::string& pattern) { return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0; });
+}
+
+void add_unit(std::vector<UnitParameters>& units, std::span<const nn::Parameter> fields, const std::string& prefix,
+              bool backward_needs_weights) {
+  UnitParameters& own = units.emplace_back();
+  own.backward_needs_weights = backward_needs_weights;
+  for (int field = 0; const nn::Parameter& parameter : fields) {
+    if (!parameter.present())
+      own.absent.push_back(field);
+    else
+      own.parameters.push_back({parameter.name[0] == '/' ? std::string(parameter.name + 1) : prefix + parameter.name,
+                                parameter.shape, parameter.initial, parameter.role, parameter.decays,
+                                parameter.joins_previous, parameter.adapter});
+    ++field;
+  }
+}
+
+std::vector<NamedParameter> distinct_parameters(std::span<const UnitParameters> units) {
+  std::vector<NamedParameter> list;
+  std::set<std::string> seen;
+  for (const UnitParameters& unit : units)
+    for (const NamedParameter& parameter : unit.parameters)
+      if (seen.insert(parameter.name).second) list.push_back(parameter);
+  return list;
+}
+
+std::int64_t distinct_elements(std::span<const UnitParameters> units) {
+  std::int64_t count = 0;
+  for (const NamedParameter& parameter : distinct_parameters(units))
+    count = checked_add(count, parameter.shape.numel());
+  return count;
+}
+
+namespace {
+
+using UnitLists = std::span<const UnitParameters>;
+
+void check_patterns(const std::vector<std::string>& patterns, UnitLists units, const char* what) {
+  std::vector<std::string> names;
+  for (const UnitParameters& unit : units)
+    for (const NamedParameter& parameter : unit.parameters) names.push_back(parameter.name);
+  for (const std::string& pattern : patterns)
+    require<InputError>(
+        std::any_of(names.begin(), names.end(), [&](const std::string& name) { return matches_any({pattern}, name); }),
+        what, " '", pattern, "' matches no parameter of the model; ", suggestion(pattern, names));
+}
+
+std::int64_t elements_of(const std::vector<NamedParameter>& parameters) {
+  std::int64_t sum = 0;
+  for (const NamedParameter& parameter : parameters) sum += parameter.shape.numel();
+  return sum;
+}
+
+/// Returns the number of the merged unit that each unit belongs to: k blocks together, small units with a neighbour.
+std::vector<int> gathered_with(UnitLists units, const Units& choices) {
+  std::vector<int> first(units.size(), 0);
+  std::vector<std::int64_t> sizes;
+  const auto last = units.size() - 1;
+  for (std::size_t unit = 0; unit <= last; ++unit) {
+    const bool block = unit != 0 && unit != last;
+    const bool joins_blocks = block && (unit - 1) % static_cast<std::size_t>(choices.blocks_per_unit) != 0;
+    const bool joins_small = unit > 0 && sizes.back() < choices.merge_below;
+    if (unit == 0 || !(joins_blocks || joins_small)) sizes.push_back(0);
+    first[unit] = static_cast<int>(sizes.size()) - 1;
+    sizes.back() += elements_of(units[unit].parameters);
+  }
+  if (sizes.size() > 1 && sizes.back() < choices.merge_below)
+    std::replace(first.begin(), first.end(), static_cast<int>(sizes.size()) - 1, static_cast<int>(sizes.size()) - 2);
+  return first;
+}
+
+/// What a group holds; groups are ordered by it.
+enum class Part : std::uint8_t {
+  most,    ///< of a unit's elements
+  shared,  ///< a weight that units far apart use
+  rest,    ///< of a unit: what is treated unlike most of it
+};
+
+/// What the tensors of a group have in common. Keys are ordered as groups are.
+struct Key {
+  Part part = Part::most;
+  int unit = 0;
+  std::string shared;
+  bool replicated = false, frozen = false, persistent = false;
+  friend auto operator<=>(const Key&, const Key&) = default;
+};
+
+/// Returns the key of every parameter.
+std::vector<std::vector<Key>> keys_of(UnitLists units, const Units& choices, std::int64_t persistence_threshold) {
+  const std::vector<int> together = gathered_with(units, choices);
+  const bool adapts = std::any_of(units.begin(), units.end(), [](const UnitParameters& unit) {
+    return std::any_of(unit.parameters.begin(), unit.parameters.end(), [](const auto& own) { return own.adapter; });
+  });
+  std::map<std::string, std::vector<int>> users;
+  for (std::size_t unit = 0; unit < units.size(); ++unit)
+    for (const NamedParameter& parameter : units[unit].parameters) users[parameter.name].push_back(together[unit]);
+  std::vector<std::vector<Key>> keys(units.size());
+  std::map<Key, std::int64_t> sizes;
+  for (std::size_t unit = 0; unit < units.size(); ++unit)
+    for (const NamedParameter& parameter : units[unit].parameters) {
+      const auto& using_it = users[parameter.name];
+      const bool shared = using_it.front() != using_it.back();
+      Key key{.part = shared ? Part::shared : Part::most,
+              .unit = shared ? 0 : together[unit],
+              .shared = shared ? parameter.name : std::string(),
+              .replicated = matches_any(choices.replicated, parameter.name),
+              .frozen = (adapts && !parameter.adapter) || matches_any(choices.frozen, parameter.name),
+              .persistent = parameter.shape.numel() <= persistence_threshold};
+      if (key.replicated) key.persistent = false;
+      sizes[key] += parameter.shape.numel();
+      keys[unit].push_back(std::move(key));
+    }
+  // A unit's largest part stays Part::most; its other parts come after all units.
+  std::map<int, Key> largest;
+  for (const auto& [key, size] : sizes) {
+    if (key.part != Part::most) continue;
+    const auto [place, inserted] = largest.try_emplace(key.unit, key);
+    if (!inserted && size > sizes.at(place->second)) place->second = key;
+  }
+  for (auto& unit : keys)
+    for (Key& key : unit)
+      if (key.part == Part::most && key != largest.at(key.unit)) key.part = Part::rest;
+  return keys;
+}
+
+/// Numbers the keys in their order.
+std::map<Key, int> numbered(const std::vector<std::vector<Key>>& keys) {
+  std::map<Key, int> numbers;
+  for (const auto& unit : keys)
+    for (const Key& key : unit) numbers.emplace(key, 0);
+  int next = 0;
+  for (auto& [key, number] : numbers) number = next++;
+  return numbers;
+}
+
+bool uses(const sharding::UnitUse& use, int group) {
+  return std::find(use.groups.begin(), use.groups.end(), group) != use.groups.end();
+}
+
+/// Returns a group's name: "block 0", "block 0 and block 1", "block 0 to block 7, frozen", or a shared weight's own
+/// name.
+std::string group_name(const Key& key, int group, const std::vector<sharding::UnitUse>& units) {
+  const int count = static_cast<int>(units.size());
+  std::vector<int> users;
+  for (int unit = 0; unit < count; ++unit)
+    if (uses(units[static_cast<std::size_t>(unit)], group)) users.push_back(unit);
+  std::string name = key.shared;
+  if (key.part != Part::shared) {
+    name = unit_name(users.front(), count);
+    if (users.size() > 1) name += (users.size() == 2 ? " and " : " to ") + unit_name(users.back(), count);
+  }
+  return name + (key.frozen ? ", frozen" : "") + (key.replicated ? ", replicated" : "") +
+         (key.persistent ? ", persistent" : "");
+}
+
+void check(const Units& choices, UnitLists units) {
+  require<InputError>(choices.blocks_per_unit > 0, "units: ", choices.blocks_per_unit,
+                      " blocks make no unit; give at least 1");
+  require<InputError>(choices.merge_below >= 0, "units: merge_below is ", choices.merge_below,
+                      " elements; give 0 to merge nothing");
+  require<InputError>(choices.recompute || !choices.offload_inputs,
+                      "units: inputs in host memory are all that blocks may save; recompute the rest as well");
+  check_patterns(choices.replicated, units, "units: replicated pattern");
+  check_patterns(choices.frozen, units, "units: frozen pattern");
+}
+
+}  // namespace
+
+std::string unit_name(int unit, int units) {
+  return unit == 0 ? "embedding" : unit + 1 == units ? "head" : "block " + std::to_string(unit - 1);
+}
+
+std::int64_t GroupedParameters::elements() const { return elements_of(parameters); }
+
+UnitGroups group_parameters(UnitLists units, const Units& choices, std::int64_t persistence_threshold) {
+  check(choices, units);
+  const auto keys = keys_of(units, choices, persistence_threshold);
+  const std::map<Key, int> numbers = numbered(keys);
+  UnitGroups result;
+  for (const auto& [key, number] : numbers)
+    result.groups.push_back({.name = {},
+                             .parameters = {},
+                             .replicated = key.replicated,
+                             .frozen = key.frozen,
+                             .persistent = key.persistent});
+  const auto& groups = result.groups;
+  require<InputError>(!std::all_of(groups.begin(), groups.end(), [](const auto& group) { return group.frozen; }),
+                      "units: every parameter is frozen, so there is nothing to train");
+
+  std::map<std::string, Reference> seen;
+  for (std::size_t unit = 0; unit < units.size(); ++unit) {
+    sharding::UnitUse& use = result.uses.emplace_back();
+    use.backward_needs_weights = units[unit].backward_needs_weights;
+    auto& references = result.references.emplace_back();
+    for (std::size_t i = 0; i < units[unit].parameters.size(); ++i) {
+      const NamedParameter& parameter = units[unit].parameters[i];
+      const int number = numbers.at(keys[unit][i]);
+      auto& members = result.groups[static_cast<std::size_t>(number)].parameters;
+      const auto [place, inserted] =
+          seen.try_emplace(parameter.name, Reference{.group = number, .index = static_cast<int>(members.size())});
+      if (inserted) members.push_back(parameter);
+      references.push_back(place->second);
+      if (!uses(use, number)) use.groups.push_back(number);
+    }
+    for (const int field : units[unit].absent) references.insert(references.begin() + field, Reference{-1, -1});
+    // Sorted, a unit's largest part is gathered first and takes the slot that another unit's largest part left. A small
+    // part that stays longer would occupy that slot.
+    std::sort(use.groups.begin(), use.groups.end());
+  }
+  for (const auto& [key, number] : numbers)
+    result.groups[static_cast<std::size_t>(number)].name = group_name(key, number, result.uses);
+  return result;
+}
+
+sharding::GroupFacts facts_of(const GroupedParameters& group, const sharding::Facts& facts, bool sharded) {
+  using sharding::Across;
+  // A replicated group's own reduction covers all ranks.
+  const bool crosses = !group.replicated || facts.across != Across::all_reduce;
+  return {.resident = group.replicated || !sharded,
+          .persistent = group.persistent,
+          .across = crosses ? facts.across : Across::nothing,
+          .trainable = !group.frozen,
+          .elements = group.elements()};
+}
+
+}  // namespace fsdp

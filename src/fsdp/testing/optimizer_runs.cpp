@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/testing/optimizer_runs.hpp>
+
+#include <tessera/fsdp/buffer/owned.hpp>
+#include <tessera/fsdp/sharding/run_time.hpp>
+#include <tessera/fsdp/testing/between_checkpoints.hpp>
+
+namespace fsdp::testing {
+namespace {
+
+/// Training between two checkpoints.
+struct BetweenCheckpoints : TrainOnly {
+  std::filesystem::path save_to, resume;
+
+  template <class Training>
+  void begin(Training& training) const {
+    if (!resume.empty()) restore_training(training, resume);
+  }
+  template <class Training>
+  void end(Training& training) const {
+    if (!save_to.empty()) save_training(training, save_to);
+  }
+};
+
+}  // namespace
+
+StrategyRun train_with(const AnyOptimizer& optimizer, const OptimizerRun& run) {
+  BetweenCheckpoints around;
+  around.steps = run.steps;
+  around.lr = run.lr;
+  around.as_ranks = run.as_ranks;
+  around.save_to = run.save_to;
+  around.resume = run.resume;
+  RunTimeSharded sharded{.strategy = FullyShard<>{}};
+  if (optimizer.grain() == optim::Grain::tensors) sharded.other_layout = buffer::Owned{};
+  switch (run.place) {
+    case OptimizerPlace::replicated: return train_with(Replicated{}, run.how, optimizer, around);
+    case OptimizerPlace::sharded: return train_with(sharded, run.how, optimizer, around);
+    case OptimizerPlace::offloaded: break;
+  }
+  return train_with(Offload<RunTimeSharded>{sharded}, run.how, optimizer, around);
+}
+
+}  // namespace fsdp::testing

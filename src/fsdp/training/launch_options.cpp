@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/training/launch_options.hpp>
+
+namespace fsdp::train {
+
+void validate(const LaunchOptions& options) {
+  require_in_range("threads", options.threads, Range<std::int64_t>{.least = 0, .most = most_threads});
+  require_in_range("deadline", options.deadline_seconds, deadlines);
+  require_in_range("device-deadline", options.device_deadline_seconds, deadlines);
+}
+
+}  // namespace fsdp::train

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/training/program.hpp>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio_ext.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+
+#include <tessera/comm/launch.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
+
+namespace fsdp::train {
+namespace {
+
+void open_what_is_closed() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF)
+      static_cast<void>(::open("/dev/null", O_RDWR));  // the lowest free number: this one
+}
+
+/// Raises the soft limit on open files, since every rank that is a thread opens every shard of a model. Usual soft
+/// limits of 1024 are for programs that call select(2), which this one does not.
+void allow_open_files() {
+  constexpr rlim_t enough = 65536;  // some libraries close all descriptors up to the limit, one by one
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= enough) return;
+  limit.rlim_cur = std::min(limit.rlim_max, enough);
+  static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));  // refused: the error of opening says what to do
+}
+
+/// Whether a descriptor is of a pipe that nobody reads any more.
+bool is_without_reader(int descriptor) {
+  pollfd state{.fd = descriptor, .events = 0, .revents = 0};
+  return ::poll(&state, 1, 0) == 1 && (state.revents & (POLLERR | POLLHUP)) != 0;
+}
+
+/// Flushes stdout. Returns 0, or the status of a program whose output was not taken, after an error on stderr. Says
+/// nothing of a reader that is gone: that was its own wish, as in `tessera inspect FOLDER | head`.
+int flushed_stdout() {
+  const auto before = std::signal(SIGPIPE, SIG_IGN);
+  errno = 0;
+  const bool flushed = std::fflush(stdout) == 0;
+  const std::string why = errno != 0 ? message(": ", std::strerror(errno)) : "";
+  std::signal(SIGPIPE, before);
+  if (flushed && std::ferror(stdout) == 0) return comm::ExitStatus::done;
+  ::__fpurge(stdout);  // or else exit() writes once more
+  if (is_without_reader(STDOUT_FILENO)) return 128 + SIGPIPE;
+  print_sentence(message("stdout cannot be written", why, "; what was printed is not whole"));
+  return comm::ExitStatus::failed;
+}
+
+/// True while it lives.
+struct Set {
+  explicit Set(bool& flag) : flag(flag) { flag = true; }
+  Set(const Set&) = delete;
+  Set& operator=(const Set&) = delete;
+  ~Set() { flag = false; }
+  bool& flag;
+};
+
+}  // namespace
+
+int run_program(FunctionRef<int()> f) {
+  static bool runs = false;
+  if (runs) return f();
+  const Set inside(runs);
+  open_what_is_closed();
+  allow_open_files();
+  std::signal(SIGXFSZ, SIG_IGN);  // exceeding the file size limit becomes an error of write
+  int status = comm::ExitStatus::failed;
+  try {
+    status = f();
+  } catch (const std::bad_alloc&) {
+    print_sentence("out of memory: this process was refused more; take smaller sizes or more ranks");
+  } catch (const std::exception& error) {
+    print_sentence(error.what());
+    status = comm::exit_status_of(error);
+  } catch (...) {
+    print_sentence("ended by an exception that is no std::exception; throw fsdp::Error, which says what happened");
+  }
+  const int printed = flushed_stdout();
+  return status == comm::ExitStatus::done ? printed : status;
+}
+
+}  // namespace fsdp::train

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `tessera bench mlp`, `attention`, `head`, `matmul`, `optim` and `tokenize`: benches of what a rank computes alone,
+/// without a stack.
+#pragma once
+
+#include "../cli/bench_options.hpp"
+
+namespace fsdp::bench {
+
+/// Measures the SwiGLU MLP, tiled and untiled, against its nine matmuls. Prints a line for each sequence length and
+/// tiling.
+int measure_mlp(const BenchOptions& options);
+
+/// Measures forward and backward of attention against the rate of a matmul. Prints a line for each head size.
+int measure_attention(const BenchOptions& options);
+
+/// Measures the head against its three matmuls. Prints a line for each tiling.
+int measure_head(const BenchOptions& options);
+
+/// Measures the MLP in the published setting, with several ranks as threads (`tessera bench mlp --table`). Prints a
+/// line for each length and tiling.
+int measure_mlp_table(const BenchOptions& options);
+
+/// Measures AdamW against a triad, and Muon against AdamW. Prints two lines for each precision.
+int measure_optim(const BenchOptions& options);
+
+/// Measures bf16 matmuls against float's. Prints a line for each shape.
+int measure_matmul(const BenchOptions& options);
+
+/// Measures a tokenizer on documents in memory. Prints a line for one thread and one for all cores.
+int measure_tokenize(const BenchOptions& options);
+
+/// Measures Muon's step and prints its line.
+void measure_muon(const BenchOptions& options, cli::PrecisionChoice precision, int threads);
+
+}  // namespace fsdp::bench

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "collectives.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include <tessera/fsdp/core/checked.hpp>
+
+namespace fsdp::bench {
+
+std::vector<std::int64_t> collective_bytes(const BenchOptions& options) {
+  if (options.bytes == 0) return {std::int64_t{1} << 20, std::int64_t{16} << 20, 64'000'000};
+  return {options.bytes};
+}
+
+CollectiveBuffers::CollectiveBuffers(std::int64_t bytes, int rank, int ranks)
+    : elements_(bytes / 4), calls_(calls_per_sample(bytes)), rank_(static_cast<std::size_t>(rank)) {
+  constexpr std::int64_t line = device::alignment / 4;
+  const std::int64_t chunk = ceil_divide(elements_, ranks);
+  for (int peer = 0; peer < ranks; ++peer)
+    counts_.push_back(std::clamp<std::int64_t>(elements_ - peer * chunk, 0, chunk));
+  begin_ = std::accumulate(counts_.begin(), counts_.begin() + rank, std::int64_t{0});
+  full_stride_ = round_up(elements_, line);
+  shard_stride_ = round_up(std::max<std::int64_t>(chunk, 1), line);
+}
+
+void CollectiveBuffers::touch() {
+  // Zero stays zero, however often it is summed.
+  std::fill_n(full(0), full_stride_ * calls_, 0.0f);
+  std::fill_n(shard(0), shard_stride_ * calls_, 0.0f);
+}
+
+int calls_per_sample(std::int64_t bytes) {
+  constexpr std::int64_t bytes_per_sample = 64'000'000;
+  return static_cast<int>(std::clamp<std::int64_t>(bytes_per_sample / bytes, 1, 64));
+}
+
+}  // namespace fsdp::bench

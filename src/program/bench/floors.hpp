@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The best rates of the machine: matmuls alone, plain copies, a triad. Each runs on a rank's threads, in its own
+/// memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include <tessera/fsdp/core/file.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/operations.hpp>
+
+namespace fsdp::bench {
+
+using CpuBlock = device::Block<device::Cpu>;
+
+/// Sets the size of the calling thread's OpenMP team, with which collectives copy and sum.
+void use_threads(int threads);
+
+/// Fills with deterministic values in [-scale, scale). They are not denormal and do not grow when multiplied.
+void fill_uniform(Tensor<float> values, float scale);
+void fill_uniform(Tensor<bf16> values, float scale);
+
+/// Replays a list of matmuls with their shapes, transpositions and types. Operands are contiguous and come from two
+/// ring buffers of `ring_bytes` (inputs and outputs), so that they are no warmer in the caches than in a real step.
+class MatmulReplay {
+ public:
+  MatmulReplay(std::vector<device::MatmulRecord> list, std::int64_t ring_bytes, int threads);
+
+  void run();
+  double flops() const { return flops_; }
+
+ private:
+  std::vector<device::MatmulRecord> list_;
+  device::Ledger ledger_;
+  device::Cpu::Arena arena_;
+  device::Cpu::Stream stream_;
+  CpuBlock read_, written_;
+  double flops_ = 0;
+};
+
+/// Returns `count` square matmuls in a compute type. Their rate is the reference for attention.
+std::vector<device::MatmulRecord> square_matmuls(DType dtype, std::int64_t size, int count);
+
+/// A memcpy of `bytes` from one block to another.
+class Copies {
+ public:
+  Copies(std::int64_t bytes, int threads);
+
+  void run() { run(0, bytes()); }
+  /// Copies `count` bytes from `begin` on.
+  void run(std::int64_t begin, std::int64_t count);
+  std::int64_t bytes() const { return from_.bytes(); }
+
+ private:
+  device::Ledger ledger_;
+  CpuBlock from_, to_;
+  int threads_;
+};
+
+/// STREAM's triad, a = b + s c, over three float arrays of `bytes` in total.
+class Triad {
+ public:
+  Triad(std::int64_t bytes, int threads);
+
+  void run();
+  std::int64_t bytes() const { return arrays_.bytes(); }  ///< read and written by one run
+
+ private:
+  device::Ledger ledger_;
+  CpuBlock arrays_;
+  int threads_;
+};
+
+/// Reads every byte of a block once.
+class Reads {
+ public:
+  Reads(std::int64_t bytes, int threads);
+
+  void run();
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  device::Ledger ledger_;
+  std::int64_t bytes_;
+  CpuBlock from_;
+  int threads_;
+  volatile std::uint64_t sum_ = 0;  ///< keeps the compiler from removing reads
+};
+
+/// Plain sequential reads of files: each rank reads an equal part of each file.
+class FileReads {
+ public:
+  FileReads(const std::vector<std::filesystem::path>& paths, int rank, int ranks);
+
+  void run();
+  /// Asks the system to drop the files from its cache, so that the next read comes from disk.
+  void drop_from_cache();
+  std::int64_t all_bytes() const { return all_bytes_; }  ///< of all ranks
+
+ private:
+  struct Part {
+    FileDescriptor file;
+    std::filesystem::path path;
+    std::int64_t begin = 0, end = 0;
+  };
+  std::vector<Part> parts_;
+  std::int64_t all_bytes_ = 0;
+  std::vector<std::byte> piece_;
+};
+
+}  // namespace fsdp::bench

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `tessera bench matmul`: bf16 against float, each as this processor computes it, at 1024^3 and in the shapes of a
+/// step.
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <tessera/comm/cores.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/operations.hpp>
+
+#include "../../fsdp/device/cpu/isa.hpp"
+#include "../../fsdp/device/cpu/widened_matmul.hpp"
+#include "alone.hpp"
+#include "floors.hpp"
+#include "lines.hpp"
+#include "rounds.hpp"
+
+namespace fsdp::bench {
+namespace {
+
+using device::MatmulRecord;
+
+constexpr std::int64_t ring_bytes = std::int64_t{128} << 20;
+
+/// Returns the matmuls of a projection of tokens [T, in] by a weight [out, in]: forward, the input's gradient, and the
+/// weight's gradient in float.
+std::vector<MatmulRecord> projection(std::int64_t tokens, std::int64_t in, std::int64_t out) {
+  constexpr DType half = DType::bf16, real = DType::f32;
+  return {{.m = tokens, .n = out, .k = in, .b_transposed = true, .operands = half, .result = half},
+          {.m = tokens, .n = in, .k = out, .operands = half, .result = half},
+          {.m = out, .n = in, .k = tokens, .a_transposed = true, .operands = half, .result = real, .accumulate = true}};
+}
+
+MatmulRecord in_float(MatmulRecord record) {
+  record.operands = record.result = DType::f32;
+  return record;
+}
+
+}  // namespace
+
+int measure_matmul(const BenchOptions& options) {
+  const int threads = comm::rank_threads(options.launch.threads, 1);
+  const std::int64_t tokens = options.seq_len > 0 ? options.seq_len : 2048;
+  const std::int64_t intermediate = options.intermediate > 0 ? options.intermediate : 2816;
+  std::vector<MatmulRecord> records = projection(1024, 1024, 1024);
+  for (const MatmulRecord& record : projection(tokens, options.hidden, options.hidden)) records.push_back(record);
+  for (const MatmulRecord& record : projection(tokens, options.hidden, 2 * intermediate)) records.push_back(record);
+  for (const MatmulRecord& record : projection(tokens, intermediate, options.hidden)) records.push_back(record);
+  const bool by_float = device::cpu::goes_by_float({.a = DType::bf16});
+  for (const MatmulRecord& record : records) {
+    MatmulReplay half({record}, ring_bytes, threads), real({in_float(record)}, ring_bytes, threads);
+    Rounds rounds;
+    rounds.add([&] { half.run(); });
+    rounds.add([&] { real.run(); });
+    rounds.run(options.repeats);
+    const MatmulLine line{
+        .m = record.m,
+        .n = record.n,
+        .k = record.k,
+        .a_transposed = record.a_transposed,
+        .b_transposed = record.b_transposed,
+        .accumulate = record.accumulate,
+        .way = by_float ? "float" : "native",
+        .isa = std::string(device::cpu::name_of(device::cpu::detected_isa())),
+        .threads = threads,
+        .gflops = half.flops() / rounds.median_seconds(0) / 1e9,
+        .float_gflops = real.flops() / rounds.median_seconds(1) / 1e9,
+        .ratio = rounds.median_of([&](std::size_t r) { return rounds.seconds(1, r) / rounds.seconds(0, r); })};
+    std::printf("%s\n", json_line(line).c_str());
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+}  // namespace fsdp::bench

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The SwiGLU MLP alone, against its nine matmuls.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <vector>
+
+#include <tessera/comm/cores.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+
+#include "alone.hpp"
+#include "floors.hpp"
+#include "lines.hpp"
+#include "mlp_layer.hpp"
+#include "mlp_matmuls.hpp"
+#include "rounds.hpp"
+
+namespace fsdp::bench {
+namespace {
+
+using device::Cpu;
+
+template <class PrecisionT>
+void measure(const BenchOptions& options, const MlpSizes& sizes, const std::vector<cli::TilingChoice>& tilings,
+             bool print_untiled) {
+  using Layer = MlpLayer<nn::Local<Cpu, PrecisionT>>;
+  struct Measured {
+    cli::TilingChoice tiling;
+    std::unique_ptr<Layer> layer;
+    std::size_t forward = 0, backward = 0;
+  };
+  device::Ledger ledger;
+  const typename Layer::Operands operands(ledger, sizes);
+  Rounds rounds;
+  std::vector<Measured> list;
+  std::int64_t largest_arena = 0;
+  for (const cli::TilingChoice& choice : tilings) {
+    const std::int64_t arena_bytes = planned_arena<PrecisionT>(sizes, cli::policy_of(choice));
+    largest_arena = std::max(largest_arena, arena_bytes);
+    auto layer = std::make_unique<Layer>(operands, cli::policy_of(choice), arena_bytes);
+    Layer& own = *layer;
+    const std::size_t forward = rounds.add([&own] { own.forward(); }, [&own] { own.restore(); });
+    const std::size_t backward = rounds.add([&own] { own.backward(); });
+    list.push_back({choice, std::move(layer), forward, backward});
+  }
+  MlpMatmuls<Cpu, typename PrecisionT::Compute> matmuls(sizes, largest_arena);
+  const std::size_t nine = rounds.add([&] { matmuls.nine(); });
+  const std::size_t six = rounds.add([&] { matmuls.six(); });
+  rounds.run(options.repeats);
+
+  const auto layer_seconds = [&](const Measured& measured, std::size_t round) {
+    return rounds.seconds(measured.forward, round) + rounds.seconds(measured.backward, round);
+  };
+  for (std::size_t i = print_untiled ? 0 : 1; i < list.size(); ++i) {
+    const Measured& measured = list[i];
+    const auto ratio_to = [&](std::size_t floor) {
+      return rounds.median_of(
+          [&](std::size_t round) { return layer_seconds(measured, round) / rounds.seconds(floor, round); });
+    };
+    MlpLine line{.seq = sizes.tokens,
+                 .tiling = cli::name_of(measured.tiling),
+                 .precision = std::string(PrecisionT::name),
+                 .threads = sizes.threads,
+                 .hidden = sizes.hidden,
+                 .intermediate = sizes.intermediate,
+                 .forward_ms = 1e3 * rounds.median_seconds(measured.forward),
+                 .backward_ms = 1e3 * rounds.median_seconds(measured.backward),
+                 .peak_bytes = operands.bytes() + measured.layer->arena_peak(),
+                 .activation_bytes = measured.layer->arena_peak(),
+                 .stream_bytes = operands.streams.bytes(),
+                 .weight_bytes = operands.weights.bytes(),
+                 .gradient_bytes = operands.gradients.bytes(),
+                 .gemm_floor_ms = 1e3 * rounds.median_seconds(nine),
+                 .module_gemm_ms = 1e3 * rounds.median_seconds(six),
+                 .ratio = ratio_to(nine),
+                 .ratio_to_module_gemm = ratio_to(six),
+                 .ratio_to_untiled = {}};
+    if (i > 0)
+      line.ratio_to_untiled = rounds.median_of(
+          [&](std::size_t round) { return layer_seconds(measured, round) / layer_seconds(list[0], round); });
+    std::printf("%s\n", json_line(line).c_str());
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+
+int measure_mlp(const BenchOptions& options) {
+  if (options.table) return measure_mlp_table(options);
+  using Kind = cli::TilingChoice::Kind;
+  std::vector<cli::TilingChoice> tilings{{}};  // untiled is always measured, since the others are compared with it
+  if (!train::is_given(options, "tiling"))
+    tilings.insert(tilings.end(), {{.kind = Kind::tiles, .number = 4}, {.kind = Kind::tokens, .number = 1024}});
+  else if (options.stack.tiling.kind != Kind::off)
+    tilings.push_back(options.stack.tiling);
+  const bool print_untiled = tilings.size() != 2;
+  MlpSizes sizes{.hidden = options.hidden,
+                 .intermediate = options.intermediate > 0 ? options.intermediate : 3072,
+                 .threads = comm::rank_threads(options.launch.threads, 1)};
+  for (const std::int64_t tokens : {std::int64_t{2048}, std::int64_t{4096}}) {
+    sizes.tokens = options.seq_len > 0 ? options.seq_len : tokens;
+    if (options.stack.precision == cli::PrecisionChoice::bf16)
+      measure<Bf16Mixed>(options, sizes, tilings, print_untiled);
+    else
+      measure<Fp32>(options, sizes, tilings, print_untiled);
+    if (options.seq_len > 0) break;
+  }
+  return 0;
+}
+
+}  // namespace fsdp::bench

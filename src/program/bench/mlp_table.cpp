@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The setting of the published tiled MLP: one MLP sharded over ranks, its gather, forward, backward and reduction;
+/// no optimizer moments. Source of the figures: ms-swift, pull request 7090 (two H800, FSDP2, bf16, 4 tiles).
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/comm/collectives.hpp>
+#include <tessera/comm/cores.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/training/launch.hpp>
+#include <tessera/trainer/report/console.hpp>
+
+#include "alone.hpp"
+#include "lines.hpp"
+#include "mlp_layer.hpp"
+#include "rounds.hpp"
+
+namespace fsdp::bench {
+namespace {
+
+using device::Cpu;
+using device::MemoryKind;
+using device::Meta;
+using Comm = comm::Threads<Cpu>;
+
+constexpr std::int64_t mib = std::int64_t{1} << 20;
+
+/// The published peaks for hidden 4096, intermediate 12288. Both are exactly piecewise linear in the length.
+struct Published {
+  std::int64_t untiled = 0, tiled = 0;
+
+  explicit Published(std::int64_t tokens) {
+    const std::int64_t u = tokens * 4096 * 2;  // a [S, H] tensor in bf16
+    untiled = std::max(21 * u + 736 * mib, 18 * u + 928 * mib);
+    tiled = std::max(u * 35 / 4 + 1216 * mib, u * 33 / 4 + 1312 * mib);
+  }
+};
+
+bool is_published(const MlpSizes& sizes) { return sizes.hidden == 4096 && sizes.intermediate == 12288; }
+
+/// What a rank holds besides operands and activations: its shards.
+template <class Device, class Compute>
+struct Shards {
+  Shards(device::Ledger& ledger, const MlpSizes& sizes, int rank, int ranks)
+      : chunk(ceil_divide(3 * sizes.hidden * sizes.intermediate, ranks)),
+        main(ledger, MemoryKind::weights, chunk * std::int64_t{sizeof(float)}),
+        model(ledger, MemoryKind::weights, std::is_same_v<Compute, float> ? 0 : chunk * std::int64_t{sizeof(Compute)}),
+        gradients(ledger, MemoryKind::gradients, chunk * std::int64_t{sizeof(float)}) {
+    for (int peer = 0; peer < ranks; ++peer)
+      counts.push_back(std::clamp<std::int64_t>(3 * sizes.hidden * sizes.intermediate - peer * chunk, 0, chunk));
+    if constexpr (!Device::counts_only) fill_uniform(weights(), 0.05f);
+    own = counts[static_cast<std::size_t>(rank)];
+  }
+  /// Returns the model weights, which are the main weights if their types agree.
+  Tensor<Compute> weights() const {
+    return {reinterpret_cast<Compute*>(std::is_same_v<Compute, float> ? main.data() : model.data()), {chunk}};
+  }
+  std::int64_t bytes() const { return main.bytes() + model.bytes() + gradients.bytes(); }
+
+  std::int64_t chunk, own = 0;
+  device::Block<Device> main, model, gradients;
+  std::vector<std::int64_t> counts;
+};
+
+/// Shows the progress of the timed passes on a terminal; the destructor clears the line.
+class Progress {
+ public:
+  Progress(bool shown, double flops) : shown_(shown && report::style_of(stderr).terminal), flops_(flops) {}
+  ~Progress() {
+    if (shown_) std::fprintf(stderr, "\r\x1b[K");
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void show(std::int64_t tokens, const std::string& tiling) const {
+    if (!shown_) return;
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+    const std::string left =
+        done_ > 0 ? ", " + report::duration_text(seconds / done_ * (flops_ - done_)) + " left" : "";
+    std::fprintf(stderr, "\r\x1b[K%3.0f %%  %lld tokens, %s%s", 100 * done_ / flops_, static_cast<long long>(tokens),
+                 tiling.c_str(), left.c_str());
+    std::fflush(stderr);
+  }
+  void done(double flops) { done_ += flops; }
+
+ private:
+  bool shown_;
+  double flops_, done_ = 0;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+/// A case: one length and tiling.
+struct Entry {
+  MlpSizes sizes;
+  cli::TilingChoice tiling;
+  tiling::TilePlan plan;
+  MlpTableLine line;
+  bool timed = false;
+};
+
+template <class PrecisionT>
+Entry planned(const MlpSizes& sizes, const cli::TilingChoice& tiling, int ranks) {
+  using Compute = typename PrecisionT::Compute;
+  device::Ledger ledger;
+  const MlpOperands<Meta, Compute> operands(ledger, sizes);
+  const Shards<Meta, Compute> shards(ledger, sizes, 0, ranks);
+  MlpLayer<nn::Local<Meta, PrecisionT>> layer(operands, cli::policy_of(tiling), 0);
+  layer.forward();
+  layer.backward();
+  Entry entry{.sizes = sizes, .tiling = tiling, .plan = layer.plan(), .line = {}};
+  entry.line = {.seq = sizes.tokens,
+                .tiling = cli::name_of(tiling),
+                .plan = message(entry.plan),
+                .precision = std::string(PrecisionT::name),
+                .ranks = ranks,
+                .threads = sizes.threads,
+                .hidden = sizes.hidden,
+                .intermediate = sizes.intermediate,
+                .peak_bytes = operands.bytes() + shards.bytes() + layer.arena_peak(),
+                .activation_bytes = layer.arena_peak(),
+                .stream_bytes = operands.streams.bytes(),
+                .main_bytes = shards.main.bytes(),
+                .model_bytes = shards.model.bytes(),
+                .gathered_bytes = operands.weights.bytes(),
+                .gradient_bytes = operands.gradients.bytes(),
+                .gradient_shard_bytes = shards.gradients.bytes(),
+                .matmul_flops = layer.matmul_flops(),
+                .forward_ms = {},
+                .backward_ms = {},
+                .ratio_to_untiled = {},
+                .flops_to_untiled = {},
+                .published_untiled_bytes = {},
+                .published_tiled_bytes = {}};
+  if (is_published(sizes)) {
+    entry.line.published_untiled_bytes = Published(sizes.tokens).untiled;
+    entry.line.published_tiled_bytes = Published(sizes.tokens).tiled;
+  }
+  return entry;
+}
+
+/// Returns those of our bytes that the published figures count too: one sharded copy of the weights, gathered weights,
+/// whole gradients, x, out, dout and activations.
+std::int64_t counted_as_published(const MlpTableLine& line) {
+  return line.main_bytes + line.gathered_bytes + line.gradient_bytes + line.stream_bytes + line.activation_bytes;
+}
+
+/// Plans with a memory budget: what the published tiled peak leaves, matmul scratch included. Without a published peak,
+/// half of what the untiled plan takes.
+template <class PrecisionT>
+Entry planned_budget(const MlpSizes& sizes, const Entry& untiled, int ranks) {
+  cli::TilingChoice choice{.kind = cli::TilingChoice::Kind::budget,
+                           .number = std::max<std::int64_t>(untiled.plan.peak_bytes() / 2, 1)};
+  const MlpTableLine& line = untiled.line;
+  if (line.published_tiled_bytes)
+    choice.number = *line.published_tiled_bytes - (counted_as_published(line) - line.activation_bytes);
+  Entry entry = planned<PrecisionT>(sizes, choice, ranks);
+  while (line.published_tiled_bytes && counted_as_published(entry.line) > *line.published_tiled_bytes) {
+    choice.number -= counted_as_published(entry.line) - *line.published_tiled_bytes;
+    entry = planned<PrecisionT>(sizes, choice, ranks);
+  }
+  return entry;
+}
+
+/// Returns the cases: for every length, untiled first, then the tilings that are compared with it.
+template <class PrecisionT>
+std::vector<Entry> entries(const BenchOptions& options, MlpSizes sizes, int ranks) {
+  using Kind = cli::TilingChoice::Kind;
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t tokens = 2048; tokens <= 131072; tokens *= 2) lengths.push_back(tokens);
+  if (options.seq_len > 0) lengths = {options.seq_len};
+  std::vector<Entry> list;
+  for (const std::int64_t tokens : lengths) {
+    sizes.tokens = tokens;
+    list.push_back(planned<PrecisionT>(sizes, {}, ranks));
+    const Entry untiled = list.back();
+    list.push_back(planned<PrecisionT>(sizes, {.kind = Kind::tiles, .number = 4}, ranks));
+    list.push_back(planned<PrecisionT>(sizes, {.kind = Kind::tokens, .number = 4096}, ranks));
+    list.push_back(planned_budget<PrecisionT>(sizes, untiled, ranks));
+    for (Entry& entry : std::span(list).last(4)) {
+      entry.timed = !options.dry_run && tokens <= options.up_to;
+      if (entry.tiling.kind != Kind::off)
+        entry.line.flops_to_untiled =
+            static_cast<double>(entry.line.matmul_flops) / static_cast<double>(untiled.line.matmul_flops);
+    }
+  }
+  return list;
+}
+
+/// The slowest rank's seconds of forward (with its gather) and backward (with its reduction).
+struct Times {
+  double forward = 0, backward = 0;
+};
+
+template <class PrecisionT>
+Times timed(Comm& communicator, const Entry& entry, std::int64_t repeats) {
+  using Compute = typename PrecisionT::Compute;
+  device::Ledger ledger;
+  const MlpOperands<Cpu, Compute> operands(ledger, entry.sizes);
+  const Shards<Cpu, Compute> shards(ledger, entry.sizes, communicator.rank(), communicator.size());
+  MlpLayer<nn::Local<Cpu, PrecisionT>> layer(operands, cli::policy_of(entry.tiling), entry.line.activation_bytes);
+  const std::vector<comm::Segment<Compute>> weights = {
+      {shards.weights().data(), reinterpret_cast<Compute*>(operands.weights.data()), shards.counts}};
+  const std::vector<comm::Segment<float>> gradients = {{reinterpret_cast<float*>(shards.gradients.data()),
+                                                        reinterpret_cast<float*>(operands.gradients.data()),
+                                                        shards.counts}};
+  Rounds rounds;
+  const std::size_t forward = rounds.add(
+      [&] {
+        comm::all_gather(communicator, weights).wait();
+        layer.forward();
+      },
+      [&] { layer.restore(); });
+  const std::size_t backward = rounds.add([&] {
+    layer.backward();
+    comm::reduce_scatter<float>(communicator, gradients, Write::overwrite).wait();
+  });
+  rounds.run(
+      repeats, [&] { comm::barrier(communicator, {"bench"}); }, repeats > 1);
+  comm::reduce(communicator, rounds.samples(), comm::Reduction::max, {"bench"});
+  require(layer.arena_peak() == entry.line.activation_bytes, "bench: ", entry.line.tiling, " of ", entry.sizes.tokens,
+          " tokens took ", layer.arena_peak(), " bytes of activations, its dry run said ", entry.line.activation_bytes);
+  return {rounds.median_seconds(forward), rounds.median_seconds(backward)};
+}
+
+template <class PrecisionT>
+void run(Comm& communicator, const BenchOptions& options, const std::vector<Entry>& list, std::int64_t repeats) {
+  double flops = 0;
+  for (const Entry& entry : list) flops += entry.timed ? static_cast<double>(entry.line.matmul_flops) : 0;
+  Progress progress(communicator.rank() == 0 && !options.dry_run, flops);
+  double untiled = 0;
+  std::vector<std::pair<tiling::TilePlan, Times>> known;  // of this length; equal plans are timed once
+  for (const Entry& entry : list) {
+    MlpTableLine line = entry.line;
+    if (entry.tiling.kind == cli::TilingChoice::Kind::off) known.clear();
+    if (entry.timed) {
+      progress.show(entry.sizes.tokens, line.tiling);
+      const auto same = std::find_if(known.begin(), known.end(), [&](auto& k) { return k.first == entry.plan; });
+      const Times times = same != known.end() ? same->second : timed<PrecisionT>(communicator, entry, repeats);
+      known.push_back({entry.plan, times});
+      line.forward_ms = 1e3 * times.forward;
+      line.backward_ms = 1e3 * times.backward;
+      if (entry.tiling.kind == cli::TilingChoice::Kind::off)
+        untiled = times.forward + times.backward;
+      else
+        line.ratio_to_untiled = (times.forward + times.backward) / untiled;
+      progress.done(static_cast<double>(line.matmul_flops));
+    }
+    if (communicator.rank() != 0) continue;
+    std::printf("%s\n", json_line(line).c_str());
+    std::fflush(stdout);
+  }
+}
+
+template <class PrecisionT>
+int measure(const BenchOptions& options) {
+  train::LaunchOptions launch = options.launch;
+  launch.ranks = train::is_given(options, "comm") ? options.stack.comm.ranks : 2;
+  const auto ranks = static_cast<int>(launch.ranks);
+  const MlpSizes sizes{.hidden = train::is_given(options, "hidden") ? options.hidden : 4096,
+                       .intermediate = options.intermediate > 0 ? options.intermediate : 12288,
+                       .threads = comm::rank_threads(launch.threads, ranks)};
+  const std::vector<Entry> list = entries<PrecisionT>(options, sizes, ranks);
+  launch.deadline_seconds = std::max(launch.deadline_seconds, 3600.0);  // ranks wait for each other after long passes
+  return train::launch<Comm>(launch, [&](Comm& communicator) {
+    use_threads(sizes.threads);
+    run<PrecisionT>(communicator, options, list, train::is_given(options, "repeats") ? options.repeats : 1);
+  });
+}
+
+}  // namespace
+
+int measure_mlp_table(const BenchOptions& options) {
+  return options.stack.precision == cli::PrecisionChoice::bf16 ? measure<Bf16Mixed>(options) : measure<Fp32>(options);
+}
+
+}  // namespace fsdp::bench

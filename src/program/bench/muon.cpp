@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Muon's step on the matrices of a Llama layer against AdamW's step on the same, and how evenly buffer::Owned
+/// distributes it.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <type_traits>
+#include <vector>
+
+#include <tessera/fsdp/buffer/owned.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/meta.hpp>
+#include <tessera/fsdp/optim/adamw.hpp>
+#include <tessera/fsdp/optim/muon.hpp>
+
+#include "alone.hpp"
+#include "floors.hpp"
+#include "lines.hpp"
+#include "rounds.hpp"
+
+namespace fsdp::bench {
+namespace {
+
+using device::Cpu;
+using device::MemoryKind;
+
+/// The matrices of one layer: q, k, v, out, gate, up, down.
+std::vector<NamedParameter> layer_of(const BenchOptions& options) {
+  const std::int64_t hidden = options.hidden, kv = hidden / options.heads * options.kv_heads;
+  const std::int64_t wide = options.intermediate > 0 ? options.intermediate : 2816;
+  std::vector<NamedParameter> matrices;
+  for (const Shape& shape : {Shape{hidden, hidden},
+                             {kv, hidden},
+                             {kv, hidden},
+                             {hidden, hidden},
+                             {wide, hidden},
+                             {wide, hidden},
+                             {hidden, wide}})
+    matrices.push_back({.name = "matrix", .shape = shape, .role = nn::Role::matrix, .decays = true});
+  return matrices;
+}
+
+/// Returns the arena bytes that an optimizer's update of these matrices takes.
+template <class Optimizer, class Compute>
+std::int64_t scratch_of(const std::vector<NamedParameter>& parameters, int threads) {
+  using Meta = device::MetaFor<Cpu>;
+  auto arena = Meta::Arena::unbounded();
+  Meta::Stream stream(arena, threads);
+  const Optimizer optimizer;
+  for (const NamedParameter& parameter : parameters) {
+    const Tensor<float> any(reinterpret_cast<float*>(Meta::unbacked(0)), parameter.shape);
+    const std::vector<Tensor<float>> states(optimizer.states(parameter).size(), any);
+    Tensor<Compute> model;
+    if constexpr (!std::is_same_v<Compute, float>)
+      model = {reinterpret_cast<Compute*>(Meta::unbacked(0)), parameter.shape};
+    const device::StepDecision decision;
+    optimizer.update(
+        stream,
+        optim::Update<Compute>{.parameter = parameter, .main = any, .states = states, .gradient = any, .model = model},
+        Tensor<const device::StepDecision>(&decision, {1}));
+  }
+  return arena.peak();
+}
+
+/// One optimizer's step on all matrices, with model weights in Compute.
+template <class Optimizer, class Compute>
+class Steps {
+ public:
+  Steps(const std::vector<NamedParameter>& parameters, int threads)
+      : parameters_(parameters),
+        arena_(ledger_, scratch_of<Optimizer, Compute>(parameters_, threads)),
+        stream_(arena_, threads) {
+    for (const NamedParameter& parameter : parameters) elements_ += parameter.shape.numel();
+    const std::size_t states = optimizer_.states(parameters_.front()).size();
+    for (std::size_t block = 0; block < 2 + states; ++block)
+      blocks_.emplace_back(ledger_, MemoryKind::weights, elements_ * std::int64_t{sizeof(float)});
+    model_ = CpuBlock(ledger_, MemoryKind::weights, elements_ * std::int64_t{sizeof(Compute)});
+    fill_uniform({floats(0), {elements_}}, 0.02f);
+    fill_uniform({floats(1), {elements_}}, 1e-3f);
+  }
+
+  void run() {
+    const device::StepDecision decision{.taken = 1, .lr = 1e-4};
+    std::int64_t at = 0;
+    for (const NamedParameter& parameter : parameters_) {
+      std::vector<Tensor<float>> states;
+      for (std::size_t block = 2; block < blocks_.size(); ++block)
+        states.emplace_back(floats(block) + at, parameter.shape);
+      Tensor<Compute> model;
+      if constexpr (!std::is_same_v<Compute, float>)
+        model = {reinterpret_cast<Compute*>(model_.data()) + at, parameter.shape};
+      optimizer_.update(stream_,
+                        optim::Update<Compute>{.parameter = parameter,
+                                               .main = {floats(0) + at, parameter.shape},
+                                               .states = states,
+                                               .gradient = {floats(1) + at, parameter.shape},
+                                               .model = model},
+                        {&decision, {1}});
+      at += parameter.shape.numel();
+    }
+  }
+  std::int64_t elements() const { return elements_; }
+
+ private:
+  float* floats(std::size_t block) { return reinterpret_cast<float*>(blocks_[block].data()); }
+
+  Optimizer optimizer_;
+  std::vector<NamedParameter> parameters_;
+  device::Ledger ledger_;
+  Cpu::Arena arena_;
+  Cpu::Stream stream_;
+  std::int64_t elements_ = 0;
+  std::vector<CpuBlock> blocks_;  // main weights, gradients, states
+  CpuBlock model_;
+};
+
+/// The largest share of any rank over the mean share.
+struct Balance {
+  double work = 1, elements = 1;
+};
+
+Balance balance_of(const std::vector<NamedParameter>& parameters, std::int64_t layers, int ranks) {
+  buffer::TensorGroup layer;
+  for (const NamedParameter& parameter : parameters)
+    layer.tensors.push_back({.shape = parameter.shape, .work = optim::Muon::work(parameter)});
+  const std::vector<buffer::TensorGroup> groups(static_cast<std::size_t>(layers), layer);
+  std::vector<std::int64_t> work(static_cast<std::size_t>(ranks)), elements(work.size());
+  for (const buffer::Layout& layout : buffer::Owned{}.build(groups, ranks)) {
+    std::int64_t begin = 0;
+    for (std::size_t rank = 0; rank < work.size(); ++rank) {
+      const std::int64_t end = begin + layout.local_sizes[rank];
+      for (std::size_t i = 0; i < layout.shapes.size(); ++i)
+        if (layout.offsets[i] >= begin && layout.offsets[i] < end) work[rank] += layer.tensors[i].work;
+      elements[rank] += layout.local_sizes[rank];
+      begin = end;
+    }
+  }
+  const auto ratio = [&](const std::vector<std::int64_t>& of) {
+    double sum = 0;
+    for (const std::int64_t each : of) sum += static_cast<double>(each);
+    return static_cast<double>(*std::max_element(of.begin(), of.end())) * ranks / sum;
+  };
+  return {.work = ratio(work), .elements = ratio(elements)};
+}
+
+template <class Compute>
+MuonLine measure(const BenchOptions& options, cli::PrecisionChoice precision, int threads) {
+  const std::vector<NamedParameter> layer = layer_of(options);
+  Steps<optim::Muon, Compute> muon(layer, threads);
+  Steps<optim::AdamW, Compute> adamw(layer, threads);
+  Rounds rounds;
+  const std::size_t muon_case = rounds.add([&] { muon.run(); });
+  const std::size_t adamw_case = rounds.add([&] { adamw.run(); });
+  rounds.run(options.repeats);
+
+  std::int64_t work = 0;
+  for (const NamedParameter& parameter : layer) work += optim::Muon::work(parameter);
+  const int ranks = options.stack.comm.ranks > 1 ? static_cast<int>(options.stack.comm.ranks) : 8;
+  const Balance balance = balance_of(layer, options.layers, ranks);
+  return {.precision = cli::name_of(precision),
+          .threads = threads,
+          .parameters = muon.elements(),
+          .milliseconds = rounds.median_seconds(muon_case) * 1e3,
+          .adamw_milliseconds = rounds.median_seconds(adamw_case) * 1e3,
+          .ratio = rounds.median_of(
+              [&](std::size_t round) { return rounds.seconds(muon_case, round) / rounds.seconds(adamw_case, round); }),
+          .gflops = static_cast<double>(work) / rounds.median_seconds(muon_case) * 1e-9,
+          .ranks = ranks,
+          .work_balance = balance.work,
+          .bytes_balance = balance.elements};
+}
+
+}  // namespace
+
+void measure_muon(const BenchOptions& options, cli::PrecisionChoice precision, int threads) {
+  const MuonLine line = precision == cli::PrecisionChoice::fp32 ? measure<float>(options, precision, threads)
+                                                                : measure<bf16>(options, precision, threads);
+  std::printf("%s\n", json_line(line).c_str());
+  std::fflush(stdout);
+}
+
+}  // namespace fsdp::bench

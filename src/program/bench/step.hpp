@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `tessera bench step`: a whole training step of a stack, against its floor and against a hand-written loop.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <tessera/comm/collectives.hpp>
+#include <tessera/fsdp/execution/count_exchange.hpp>
+#include <tessera/fsdp/execution/executor.hpp>
+#include <tessera/fsdp/nn/token_batch.hpp>
+#include <tessera/fsdp/optim/initialize.hpp>
+#include <tessera/fsdp/optim/run_time.hpp>
+#include <tessera/fsdp/optim/sharded_optimizer.hpp>
+#include <tessera/fsdp/plan/dry_run.hpp>
+#include <tessera/fsdp/training/launch.hpp>
+#include <tessera/trainer/data/batches.hpp>
+#include "../cli/sharding_of.hpp"
+
+#include "../cli/bench_options.hpp"
+#include "bare_loop.hpp"
+#include "lines.hpp"
+#include "rounds.hpp"
+#include "step_floor.hpp"
+
+namespace fsdp::bench {
+
+/// Sums over the timed steps of one rank. The largest over the ranks are printed.
+struct StepSums {
+  double communication_seconds = 0, waiting_seconds = 0, copied_bytes = 0, allocations = 0, peak_bytes = 0;
+};
+
+/// One rank's model, a batch of one sequence, and its step: what the trainer runs, without data and metrics.
+template <class Model>
+class StepRun {
+ public:
+  using Stack = typename Model::Stack;
+  using Comm = typename Stack::Comm;
+
+  /// `adapters`: whether the model has the adapters that the options ask for.
+  StepRun(Comm& communicator, const BenchOptions& options, const typename Stack::Tiling& tiling, bool adapters = false)
+      : communicator_(communicator),
+        model_(step_model(options, adapters)),
+        sharding_(cli::sharding_of<typename Stack::Sharding>(options.stack.sharding)),
+        with_(resolve(options.optimizer)),
+        request_(request(communicator, options)),
+        plan_(plan::dry_run(model_, sharding_, tiling, request_, with_)),
+        module_(communicator, model_, sharding_, tiling, shape()),
+        optimizer_(module_, with_),
+        executor_(module_, clock_.observer()),
+        exchange_(communicator, module_.ledger()),
+        tokens_(random_tokens(request_.shape.sequence_length + 1, model_.config().vocab_size, communicator.rank())) {
+    optim::initialize(module_, 0);
+    const std::int64_t tokens = request_.shape.sequence_length;
+    batch_ = {.tokens = {tokens_.data(), {tokens}}, .targets = {tokens_.data() + 1, {tokens}}, .sequences = 1};
+  }
+
+  static constexpr double lr = 1e-4;
+
+  void step() {
+    using Clock = std::chrono::steady_clock;
+    const comm::Totals before = totals();
+    const std::int64_t allocations = module_.ledger().allocations();
+    exchange_.start([this] { return batch_.counts(); });
+    const std::int64_t targets = exchange_.finish().valid_targets;
+    executor_.queue_training({&batch_, 1}, 1.0f / static_cast<float>(targets));
+    const auto begin = Clock::now();
+    optimizer_.step(executor_.loss(), {.lr = lr});
+    const device::StepDecision& decision = optimizer_.control().decision();
+    loss_ = decision.loss / static_cast<double>(targets);
+    require<Error>(decision.stopped == 0, "bench: the step's loss is ", loss_);
+    clock_.add_optimizer(std::chrono::duration<double>(Clock::now() - begin).count());
+    const comm::Totals after = totals();
+    sums_.communication_seconds += after.copy_seconds - before.copy_seconds;
+    sums_.waiting_seconds += after.waiting_seconds - before.waiting_seconds;
+    sums_.copied_bytes += static_cast<double>(after.copied_bytes - before.copied_bytes);
+    sums_.allocations += static_cast<double>(module_.ledger().allocations() - allocations);
+    if (steps_++ > 0) return;
+    sums_ = {};  // the first step is the warm-up
+    clock_.reset();
+  }
+
+  double peak_bytes() const {
+    double sum = 0;
+    for (const std::int64_t part : module_.peak_bytes()) sum += static_cast<double>(part);
+    return sum;
+  }
+
+  StepLine measure(const BenchOptions& options) {
+    using Bare = BareLoop<typename Stack::Local::Precision>;
+    std::optional<Bare> bare;
+    double bare_loss = 0;
+    Rounds rounds;
+    const std::size_t step_case = rounds.add([this] { step(); });
+    std::size_t bare_case = 0;
+    if constexpr (std::is_same_v<typename Stack::Tiling, tiling::RunTime>)
+      if (communicator_.size() == 1 && with_ == optim::RunTime{} && options.model.empty()) {  // as in the bare loop
+        bare.emplace(model_.config(), module_.tiling(), shape());
+        for (const auto& piece : module_.pieces()) bare->set(piece.parameter->name, piece.begin, piece.main);
+        bare_case = rounds.add([&] { bare_loss = bare->step(batch_, lr); });
+      }
+    std::optional<StepRun> lora;
+    std::size_t lora_case = 0;
+    if (options.lora_rank > 0) {
+      lora.emplace(communicator_, options, module_.tiling(), true);
+      lora_case = rounds.add([&] { lora->step(); });
+    }
+    StepFloor floor(work());
+    floor.add_to(rounds);
+    rounds.run(options.repeats, [this] { comm::barrier(communicator_, {"bench"}); });
+
+    sums_.peak_bytes = peak_bytes();
+    auto sums = std::bit_cast<std::array<double, sizeof(StepSums) / sizeof(double)>>(sums_);
+    auto phases = std::bit_cast<std::array<double, sizeof(StepPhases) / sizeof(double)>>(clock_.mean(options.repeats));
+    comm::reduce(communicator_, rounds.samples(), comm::Reduction::max, {"bench"});
+    comm::reduce(communicator_, std::span<double>(sums), comm::Reduction::max, {"bench"});
+    comm::reduce(communicator_, std::span<double>(phases), comm::Reduction::max, {"bench"});
+    const auto slowest = std::bit_cast<StepSums>(sums);
+    const auto steps = static_cast<double>(options.repeats);
+    const double seconds = rounds.median_seconds(step_case);
+    StepLine line{
+        .stack = Stack::name(sharding_),
+        .tiling = cli::name_of(options.stack.tiling),
+        .optimizer = std::string(with_.name()),
+        .ranks = communicator_.size(),
+        .threads = request_.shape.threads,
+        .parameters = parameter_count(model_),
+        .seq = request_.shape.sequence_length,
+        .tokens_per_second = static_cast<double>(communicator_.size() * request_.shape.sequence_length) / seconds,
+        .step_ms = seconds * 1e3,
+        .floor_ms = 1e3 * rounds.median_of([&](std::size_t round) { return floor.seconds(rounds, round); }),
+        .ratio = rounds.median_of(
+            [&](std::size_t round) { return rounds.seconds(step_case, round) / floor.seconds(rounds, round); }),
+        .communication_ms = slowest.communication_seconds / steps * 1e3,
+        .waiting_ms = slowest.waiting_seconds / steps * 1e3,
+        .copied_bytes = static_cast<std::int64_t>(slowest.copied_bytes / steps),
+        .allocations = static_cast<std::int64_t>(slowest.allocations),
+        .peak_bytes = static_cast<std::int64_t>(slowest.peak_bytes),
+        .loss = loss_,
+        .floor = floor.parts(rounds),
+        .phases = std::bit_cast<StepPhases>(phases),
+        .owners_balance = owners_balance(),
+        .bare_loop_ms = {},
+        .ratio_to_bare_loop = {},
+        .bare_loop_loss = {},
+        .lora_ms = {},
+        .lora_time_ratio = {},
+        .lora_memory_ratio = {}};
+    if (bare) {
+      line.bare_loop_ms = 1e3 * rounds.median_seconds(bare_case);
+      line.ratio_to_bare_loop = rounds.median_of(
+          [&](std::size_t round) { return rounds.seconds(step_case, round) / rounds.seconds(bare_case, round); });
+      line.bare_loop_loss = bare_loss;
+    }
+    if (lora) {
+      line.lora_ms = 1e3 * rounds.median_seconds(lora_case);
+      line.lora_time_ratio = rounds.median_of(
+          [&](std::size_t round) { return rounds.seconds(lora_case, round) / rounds.seconds(step_case, round); });
+      line.lora_memory_ratio = lora->peak_bytes() / peak_bytes();
+    }
+    return line;
+  }
+
+ private:
+  static constexpr bool rounds_weights = !ShardedModule<Model>::Group::one_copy;
+
+  /// Returns the sum over the world and, on a mesh of two axes, both axes.
+  comm::Totals totals() {
+    comm::Totals sum;
+    for (Comm* communicator : module_.communicators()) {
+      const comm::Totals& own = communicator->monitor().totals;
+      sum.copy_seconds += own.copy_seconds;
+      sum.waiting_seconds += own.waiting_seconds;
+      sum.copied_bytes += own.copied_bytes;
+    }
+    return sum;
+  }
+
+  plan::Request request(const Comm& communicator, const BenchOptions& options) {
+    return {.ranks = communicator.size(),
+            .rank = communicator.rank(),
+            .sequences = 1,
+            .shape = {.sequence_length = options.seq_len > 0 ? options.seq_len : 2048,
+                      .micro_batches = 1,
+                      .threads = comm::rank_threads(options.launch.threads, communicator.size()),
+                      .step_work = with_.step_work()},
+            .matmuls = &matmuls_};
+  }
+  RunShape shape() const {
+    RunShape planned = request_.shape;
+    planned.activation_bytes = plan_.activation_bytes;
+    return planned;
+  }
+  /// Returns the largest optimizer work of a rank over the mean; only for optimizers of whole tensors.
+  std::optional<double> owners_balance() const {
+    if (with_.grain() == optim::Grain::elements) return std::nullopt;
+    std::vector<double> work(static_cast<std::size_t>(communicator_.size()), 0.0);
+    for (const auto& group : module_.groups()) {
+      if (!group.facts().trainable) continue;
+      for (std::size_t rank = 0; rank < work.size(); ++rank) {
+        const auto shards = group.layout().local_sizes.size();
+        for (const buffer::Piece& piece : group.layout().pieces(static_cast<int>(rank % shards)))
+          work[rank] +=
+              static_cast<double>(with_.step_work()(group.parameters()[static_cast<std::size_t>(piece.tensor)]));
+      }
+    }
+    const double sum = std::accumulate(work.begin(), work.end(), 0.0);
+    return *std::max_element(work.begin(), work.end()) * static_cast<double>(work.size()) / sum;
+  }
+  /// Returns the least memory traffic of the optimizer's step: each state is read and written. Muon's matmuls are not
+  /// included.
+  std::int64_t optimizer_bytes() const {
+    std::int64_t bytes = 0;
+    for (const auto& piece : module_.pieces())
+      if (piece.trainable)
+        bytes += piece.main.numel() * ((rounds_weights ? 14 : 12) + 8 * std::ssize(optimizer_.state_names(piece)));
+    return bytes;
+  }
+  StepWork work() const {
+    return {.matmuls = matmuls_,
+            .attention_flops = plan_.work.attention_flops,
+            .elementwise_bytes = plan_.work.elementwise_bytes,
+            .optimizer_bytes = optimizer_bytes(),
+            .activation_bytes = plan_.activation_bytes,
+            .compute = dtype_of<typename Stack::Precision::Compute>(),
+            .threads = request_.shape.threads};
+  }
+
+  Comm& communicator_;
+  Model model_;
+  typename Stack::Sharding sharding_;
+  std::vector<device::MatmulRecord> matmuls_;
+  optim::RunTime with_;
+  plan::Request request_;
+  plan::Plan plan_;
+  ShardedModule<Model> module_;
+  optim::ShardedOptimizer<Model, optim::RunTime> optimizer_;
+  PhaseClock clock_;
+  Executor<Model> executor_;
+  CountExchange<Comm> exchange_;
+  std::vector<std::int32_t> tokens_;
+  TokenBatch batch_;
+  StepSums sums_;
+  std::int64_t steps_ = 0;
+  double loss_ = 0;
+};
+
+template <class Model>
+int measure_step(const BenchOptions& options, const typename Model::Stack::Tiling& tiling) {
+  using Comm = typename Model::Stack::Comm;
+  return train::launch<Comm>(options.launch, [&](Comm& communicator) {
+    StepRun<Model> run(communicator, options, tiling);
+    const StepLine line = run.measure(options);
+    if (communicator.rank() == 0) std::printf("%s\n", json_line(line).c_str());
+  });
+}
+
+}  // namespace fsdp::bench

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The floor of a training step: a lower bound of its time, measured on the same machine.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <tessera/fsdp/core/dtype.hpp>
+#include <tessera/fsdp/device/operations.hpp>
+#include <tessera/fsdp/execution/executor.hpp>
+#include <tessera/fsdp/models/llama_config.hpp>
+
+#include "../cli/bench_options.hpp"
+#include "floors.hpp"
+#include "lines.hpp"
+#include "rounds.hpp"
+
+namespace fsdp::bench {
+
+/// The work of a step on one rank, as listed by the dry run.
+struct StepWork {
+  std::vector<device::MatmulRecord> matmuls;
+  std::int64_t attention_flops = 0;
+  std::int64_t elementwise_bytes = 0;
+  std::int64_t optimizer_bytes = 0;   ///< 30 per parameter in bf16, 28 in fp32
+  std::int64_t activation_bytes = 0;  ///< size of the matmuls' rings
+  DType compute = DType::f32;
+  int threads = 1;
+};
+
+/// The floor is the sum of: matmuls at their exact shapes, attention at the rate of a square matmul, element-wise bytes
+/// at the rate of a copy, the optimizer's bytes at the rate of a triad.
+class StepFloor {
+ public:
+  explicit StepFloor(const StepWork& work);
+
+  void add_to(Rounds& rounds);
+  double seconds(const Rounds& rounds, std::size_t round) const;
+  StepFloorParts parts(const Rounds& rounds) const;
+
+ private:
+  double attention_seconds(const Rounds& rounds, std::size_t round) const;
+  double elementwise_seconds(const Rounds& rounds, std::size_t round) const;
+  double optimizer_seconds(const Rounds& rounds, std::size_t round) const;
+
+  double attention_flops_, elementwise_bytes_, optimizer_bytes_;
+  MatmulReplay matmuls_, square_;
+  Copies copies_;
+  Triad triad_;
+  std::size_t matmuls_case_ = 0, square_case_ = 0, copies_case_ = 0, triad_case_ = 0;
+};
+
+/// Sums the executor's time by phase. Its address must not change while it observes.
+class PhaseClock {
+ public:
+  Observer observer();
+  void add_optimizer(double seconds) { phases_.optimizer_ms += seconds * 1e3; }
+  void reset() { phases_ = {}; }
+  StepPhases mean(std::int64_t steps) const;
+
+ private:
+  StepPhases phases_;
+  std::int64_t begin_ = 0;  ///< nanoseconds
+};
+
+/// Returns the config of the model that `bench step` trains and `bench generate` runs.
+LlamaConfig step_model(const BenchOptions& options, bool adapters = false);
+
+/// Returns the tokens of one sequence, different on every rank.
+std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocabulary, int rank);
+
+}  // namespace fsdp::bench

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "commands.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/nearest.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
+#include <tessera/fsdp/models/llama_config.hpp>
+#include <tessera/trainer/flags/model_choice.hpp>
+#include <tessera/trainer/flags/ranges.hpp>
+
+namespace fsdp::cli {
+
+void bind(train::FlagSet& flags, StackChoice& stack) {
+  flags.add(
+      "sharding", stack.sharding,
+      "fsdp2 | fsdp2:no-reshard | fsdp2:K | zero1 | zero2 | zero3 | hybrid:K | hybrid:K:full | replicated; K ranks "
+      "per group. Behind hybrid:K also the strategy inside a group (:zero3; else fsdp2). Behind fsdp2, zero3 and "
+      "hybrid:K also :prefetch=N (units gathered ahead); behind fsdp2 and hybrid:K "
+      ":deferred (reduce after the last micro-batch); behind zero3 :persist=N (tensors up to N elements stay gathered) "
+      "and :live=N (most elements gathered at a time)");
+  flags.add("layout", stack.sharding.layout,
+            "default | per-parameter | flat | rows (no row is cut) | owned (no tensor is cut); default: per-parameter "
+            "with fsdp2, flat with zero1, zero2 and zero3");
+  flags.add(
+      "precision", stack.precision,
+      "fp32 | bf16 (bf16 compute, fp32 main weights and reduction) | bf16:wire=bf16 (gradients rounded to bf16 on the "
+      "wire)");
+  flags.add("offload", stack.offload, "none | optimizer (main weights and optimizer state stay in host memory)");
+  flags.add("tiling", stack.tiling,
+            "off | tiles:N | tokens:N | budget:BYTES (as 512MiB, for what is kept and a tile) | budget:auto (train: "
+            "what --memory leaves)");
+  flags.add("comm", stack.comm, "self | threads:N | mpi | nccl");
+}
+
+void bind(train::FlagSet& flags, Train& command) {
+  bind(flags, command.options);
+  train::bind_model<LlamaConfig>(flags, command.options.model);
+  bind(flags, command.optimizer);
+  flags.add("ranks", command.options.ranks, "number of ranks for --dry-run; 0: those of --comm",
+            train::counts_up_to(train::most_ranks, 0));
+  bind(flags, command.stack);
+}
+void bind(train::FlagSet& flags, Eval& command) {
+  bind(flags, command.options);
+  bind(flags, command.stack);
+}
+void bind(train::FlagSet& flags, Generate& command) {
+  bind(flags, command.options);
+  bind(flags, command.stack);
+}
+
+void bind(train::FlagSet& flags, Chat& command) {
+  bind(flags, command.options);
+  bind(flags, command.stack);
+}
+
+/// Converts the name of a type for exported weights.
+void from_text(std::string_view flag, std::string_view text, ExportType& value) {
+  const std::vector<std::string> names = {"f32", "bf16", "f16"};
+  require<InputError>(std::ranges::find(names, text) != names.end(), "--", flag, " ", shortened(text),
+                      " is not known; ", suggestion(text, names));
+  value.dtype = text == "f32" ? DType::f32 : text == "bf16" ? DType::bf16 : DType::f16;
+}
+std::string to_text(ExportType value) { return std::string(name_of(value.dtype)); }
+
+void bind(train::FlagSet& flags, Export& command) {
+  flags.add("dtype", command.type, "f32 | bf16 | f16");
+  flags.add("shard-bytes", command.shard_bytes, "largest size of a file of weights; a larger model is split",
+            train::counts_up_to(std::numeric_limits<std::int64_t>::max()));
+  flags.add("adapter", command.adapter, "folder of adapters, as PEFT writes it, for the model");
+  flags.add("merge", command.merge,
+            "merge the adapters into the weights; without it only the adapters are written, in PEFT's format");
+  flags.add("files-from", command.files_from,
+            "folder whose tokenizer's files and generation_config.json are copied instead of the checkpoint's");
+}
+void bind(train::FlagSet& flags, Inspect& command) {
+  flags.add("quick", command.quick, "read the headers of weights alone, neither their checksums nor their values");
+}
+void bind(train::FlagSet& flags, Plot& command) { flags.add("out", command.out, "the picture to write"); }
+
+void bind(train::FlagSet& flags, Tokenize& command) {
+  data::TokenizeRequest& o = command.request;
+  flags.add("tokenizer", command.tokenizer, "tokenizer.json, or a model's folder that has one");
+  flags.add("out", command.out, "folder for the token files; an interrupted run is continued");
+  flags.add("text-field", o.field, "key of the text in each record of JSON");
+  flags.add_verbatim("end-token", o.end_token,
+                     "token to append to each document, by name; left out: the eos_token of tokenizer_config.json or "
+                     "special_tokens_map.json; none: no token");
+  flags.add("shard-tokens", o.shard_tokens, "most tokens of one file",
+            train::counts_up_to(std::numeric_limits<std::int32_t>::max()));
+  flags.add("threads", o.threads, "0: all cores", train::counts_up_to(train::most_threads, 0));
+}
+
+void bind(train::FlagSet& flags, bench::BenchOptions& o) {
+  flags.add(
+      "model", o.model,
+      "step and generate: folder whose config.json says the model's sizes, instead of flags; load: of the weights; "
+      "tokenize: of the tokenizer.json");
+  flags.add("text", o.text, "tokenize: a file of text, or a folder of such");
+  flags.add("hidden", o.hidden, "hidden size");
+  flags.add("intermediate", o.intermediate, "width of the MLP; 0: 3072 for mlp, 2816 for step");
+  flags.add("layers", o.layers, "layers of step's and generate's model");
+  flags.add("heads", o.heads, "heads of attention and of that model");
+  flags.add("kv-heads", o.kv_heads, "key-value heads of attention and of that model");
+  flags.add("head-dim", o.head_dim, "head size of attention; 0: 64 and 128");
+  flags.add("vocab", o.vocab, "vocabulary of head and of that model; 0: 32000 for head, 8192 for step and generate");
+  flags.add(
+      "seq-len", o.seq_len,
+      "tokens per sequence; 0: 2048 and 4096 for mlp, 4096 for attention and head, 2048 for step, 128 for generate");
+  flags.add("parameters", o.parameters, "weights of optim");
+  flags.add("bytes", o.bytes, "of each collective of comm; 0: 1 MiB, 16 MiB and 64 MB");
+  flags.add("lora-rank", o.lora_rank, "step: also one that trains adapters of this rank, against the full one; 0: not",
+            train::counts_up_to(4096, 0));
+  flags.add("repeats", o.repeats, "the median is printed; 1 of mlp --table where it is not given");
+  flags.add("table", o.table, "mlp: time and bytes of the published tiled MLP's setting, on two ranks");
+  flags.add("up-to", o.up_to, "longest sequence that mlp --table times; of longer ones it tells the bytes");
+  flags.add("dry-run", o.dry_run, "mlp --table: bytes alone, in seconds");
+  bind(flags, o.launch);
+  bind(flags, o.optimizer);
+  bind(flags, o.stack);
+}
+
+}  // namespace fsdp::cli

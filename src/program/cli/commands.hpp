@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The program's command line: the sub-command, its options, and the policies that choose a stack.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include <tessera/fsdp/core/dtype.hpp>
+#include <tessera/trainer/data/tokenize.hpp>
+#include <tessera/trainer/flags/flags.hpp>
+#include <tessera/trainer/flags/optimizer_choice.hpp>
+#include <tessera/trainer/flags/options.hpp>
+
+#include "bench_options.hpp"
+#include "stack_choice.hpp"
+
+namespace fsdp::cli {
+
+struct Train {
+  train::TrainOptions options = {};
+  train::OptimizerChoice optimizer = {};
+  StackChoice stack = {};
+
+  friend bool operator==(const Train&, const Train&) = default;
+};
+
+struct Eval {
+  train::EvalOptions options = {};
+  StackChoice stack = {};
+
+  friend bool operator==(const Eval&, const Eval&) = default;
+};
+
+struct Generate {
+  train::GenerateOptions options = {};
+  StackChoice stack = {};
+
+  friend bool operator==(const Generate&, const Generate&) = default;
+};
+
+struct Chat {
+  train::ChatOptions options = {};
+  StackChoice stack = {};
+
+  friend bool operator==(const Chat&, const Chat&) = default;
+};
+
+struct ExportType {
+  DType dtype = DType::f32;
+};
+void from_text(std::string_view flag, std::string_view text, ExportType& value);
+std::string to_text(ExportType value);
+
+/// `tessera export`: exports a checkpoint to a folder that other programs can open.
+struct Export {
+  std::string from = {}, to = {};
+  ExportType type = {};
+  std::int64_t shard_bytes = 5'000'000'000;
+  std::string files_from = {};
+  std::string adapter = {};
+  bool merge = false;
+};
+
+/// `tessera inspect`: describes and verifies a folder.
+struct Inspect {
+  std::string folder = {};
+  bool quick = false;
+};
+
+/// `tessera tokenize`: makes token files of text.
+struct Tokenize {
+  data::TokenizeRequest request = {};
+  std::vector<std::string> inputs = {};
+  std::string tokenizer = {}, out = {};
+};
+
+/// `tessera plot`: draws metrics files.
+struct Plot {
+  std::vector<std::string> files = {};
+  std::string out = "plot.svg";
+};
+
+/// `tessera stacks`: lists the compiled stacks, and what policies and backends support.
+struct Stacks {};
+
+/// `tessera --version`.
+struct Version {};
+
+using Command = std::variant<train::Help, Version, Train, Eval, Generate, Chat, Export, Inspect, Tokenize, Plot,
+                             bench::BenchOptions, Stacks>;
+
+/// Parses `tessera <sub-command> ...`. Throws InputError.
+Command parse(int argc, const char* const* argv);
+
+/// Add the flags of a sub-command.
+void bind(train::FlagSet& flags, StackChoice& stack);
+void bind(train::FlagSet& flags, Train& command);
+void bind(train::FlagSet& flags, Eval& command);
+void bind(train::FlagSet& flags, Generate& command);
+void bind(train::FlagSet& flags, Chat& command);
+void bind(train::FlagSet& flags, Export& command);
+void bind(train::FlagSet& flags, Inspect& command);
+void bind(train::FlagSet& flags, Tokenize& command);
+void bind(train::FlagSet& flags, Plot& command);
+void bind(train::FlagSet& flags, bench::BenchOptions& options);
+
+}  // namespace fsdp::cli

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The parameters of a folder, which the commands about folders share.
+#pragma once
+
+#include <tessera/comm/self.hpp>
+#include <tessera/fsdp/checkpoint/model_files.hpp>
+#include <tessera/fsdp/models/llama.hpp>
+
+namespace fsdp::cli {
+
+/// Any stack's Llama: used only to list the parameters of a config.
+using Listed = Llama<Stack<Replicated, comm::Self<>, Fp32, tiling::Untiled>>;
+
+}  // namespace fsdp::cli

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support.hpp"
+
+#include <algorithm>
+#include <iomanip>
+#include <span>
+#include <sstream>
+#include <vector>
+
+#include <boost/mp11/algorithm.hpp>
+#include <boost/mp11/list.hpp>
+
+#include <tessera/comm/mpi.hpp>
+#include <tessera/comm/nccl.hpp>
+#include <tessera/comm/self.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/buffer/owned.hpp>
+#include <tessera/fsdp/buffer/rows.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/module/stack.hpp>
+
+namespace fsdp::cli {
+namespace {
+
+using boost::mp11::mp_for_each;
+using boost::mp11::mp_identity;
+using boost::mp11::mp_list;
+using boost::mp11::mp_transform;
+
+using Backends = mp_list<comm::Self<>, comm::Threads<>, comm::Mpi<>, comm::Nccl<>>;
+using Types = mp_list<float, bf16, f16>;
+using Precisions = mp_list<Fp32, Bf16Mixed, Bf16Wire<Bf16Mixed>, Fp16Mixed>;
+using Layouts = mp_list<buffer::PerParameter, buffer::Flat, buffer::Rows, buffer::Owned>;
+using Strategies =
+    mp_list<FullyShard<>, FullyShard<ReshardAfterForward::no>, FullyShard<ReshardAfterForward::to_group>, Zero1, Zero2,
+            Zero3, HybridShard<FullyShard<>>, HybridShard<FullyShard<>, OptimizerAcross::sharded>, Replicated>;
+
+/// Calls f.operator()<T>() for every type of a list.
+template <class List, class F>
+void for_each(const F& f) {
+  mp_for_each<mp_transform<mp_identity, List>>([&]<class T>(mp_identity<T>) { f.template operator()<T>(); });
+}
+
+using Row = std::vector<std::string>;
+
+/// Formats a table; each column is as wide as its widest cell.
+std::string table(const std::vector<Row>& rows) {
+  std::vector<std::size_t> widths;
+  for (const Row& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      if (i == widths.size()) widths.push_back(0);
+      widths[i] = std::max(widths[i], row[i].size() + 2);
+    }
+  std::ostringstream text;
+  for (const Row& row : rows) {
+    text << "  ";
+    for (std::size_t i = 0; i < row.size(); ++i)
+      text << std::left << std::setw(i + 1 < row.size() ? static_cast<int>(widths[i]) : 0) << row[i];
+    text << '\n';
+  }
+  return text.str();
+}
+
+std::string yes(bool holds) { return holds ? "yes" : "no"; }
+
+template <class C, class T>
+constexpr bool gathers = requires(C c, std::span<const comm::Segment<T>> segments) {
+  c.all_gather(segments);
+};
+
+/// Whether a precision works with a communicator: its device computes in the compute type, and it can reduce in the
+/// wire type. `Stack` checks the same.
+template <class C, class P>
+constexpr bool works_in =
+    device::computes_in<typename C::Device, typename P::Compute>&& comm::supports_wire<C, typename P::Reduce>;
+
+std::string backends() {
+  std::vector<Row> rows{{"backend", "device"}};
+  for (const char* operation : {"all-gather", "reduce"})
+    for_each<Types>(
+        [&]<class T>() { rows[0].push_back(std::string(operation) + " " + std::string(name_of(dtype_of<T>()))); });
+  for_each<Backends>([&]<class C>() {
+    Row& row = rows.emplace_back(Row{policy_text<C>(), std::string(C::Device::name)});
+    for_each<Types>([&]<class T>() { row.push_back(yes(gathers<C, T>)); });
+    for_each<Types>([&]<class T>() { row.push_back(yes(comm::supports_wire<C, T>)); });
+  });
+  return table(rows);
+}
+
+std::string precisions() {
+  std::vector<Row> rows{{"precision"}};
+  for_each<Backends>([&]<class C>() { rows[0].push_back(policy_text<C>() + " on " + std::string(C::Device::name)); });
+  for_each<Precisions>([&]<class P>() {
+    Row& row = rows.emplace_back(Row{policy_text<P>()});
+    for_each<Backends>([&]<class C>() { row.push_back(yes(works_in<C, P>)); });
+  });
+  return table(rows);
+}
+
+std::string strategies() {
+  std::vector<Row> rows{{"strategy", "weights at rest", "optimizer across groups", "axes"}};
+  for_each<Layouts>([&]<class L>() { rows[0].push_back("in " + policy_text<L>()); });
+  for_each<Strategies>([&]<class S>() {
+    constexpr bool sharded = std::is_same_v<typename S::AtRest, buffer::Shard>;
+    constexpr bool sharded_across = std::is_same_v<OptimizerPlacement<S>, buffer::Shard>;
+    constexpr bool has_groups = requires { typename S::Across; };
+    Row& row = rows.emplace_back(Row{policy_text<S>(), sharded ? "sharded" : "replicated",
+                                     !has_groups      ? "-"
+                                     : sharded_across ? "sharded"
+                                                      : "replicated",
+                                     std::to_string(mesh_axes_of<S>)});
+    for_each<Layouts>([&]<class L>() {
+      row.push_back(std::is_same_v<typename S::Layout, L> ? "yes, its own"
+                    : ShardingStrategy<WithLayout<S, L>>  ? "yes, WithLayout"
+                                                          : "no");
+    });
+  });
+  return table(rows);
+}
+
+}  // namespace
+
+std::string support_text() {
+  return "Element types that backends move and reduce:\n" + backends() +
+         "Precisions that compute on a backend's device and reduce over it:\n" + precisions() +
+         "Strategies by placement and layout:\n" + strategies();
+}
+
+}  // namespace fsdp::cli

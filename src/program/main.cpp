@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The program: reads the command line, picks a compiled stack, runs the sub-command.
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <tessera/comm/launch.hpp>
+#include <tessera/comm/rendezvous.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/nearest.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
+#include <tessera/fsdp/training/program.hpp>
+
+#include "bench/alone.hpp"
+#include "bench/check.hpp"
+#include "cli/commands.hpp"
+#include "cli/folders.hpp"
+#include "cli/plot.hpp"
+#include "cli/stack_lines.hpp"
+#include "cli/support.hpp"
+#include "cli/tokenize.hpp"
+#include "cli/version.hpp"
+#include "stacks/compiled_stack.hpp"
+
+namespace fsdp::stacks {
+#define FSDP_STACK(name) CompiledStack name();
+#include <stacks.inc>
+#undef FSDP_STACK
+}  // namespace fsdp::stacks
+
+namespace fsdp {
+namespace {
+
+std::vector<stacks::CompiledStack> compiled_stacks() {
+  std::vector<stacks::CompiledStack> list;
+#define FSDP_STACK(name) list.push_back(stacks::name());
+#include <stacks.inc>
+#undef FSDP_STACK
+  return list;
+}
+
+std::string kind_of(const std::string& name) { return name.substr(0, name.find(':')); }
+
+/// Returns the flags that choose a compiled stack.
+std::string flags_of(const stacks::CompiledStack& stack) {
+  const std::string offload =
+      stack.offload == cli::OffloadChoice::none ? "" : " --offload " + cli::name_of(stack.offload);
+  return message("--sharding ", stack.sharding, offload, " --comm ", stack.comm, " --precision ", stack.precision);
+}
+
+/// Finds the compiled stack that the flags ask for. Throws InputError, which lists the compiled stacks and says how to
+/// compile another one.
+stacks::CompiledStack find_stack(const cli::StackChoice& asked) {
+  const std::string sharding = cli::kind_name(asked.sharding);
+  const std::string comm = kind_of(cli::name_of(asked.comm));
+  const std::string precision = cli::name_of(asked.precision);
+  std::string known, closest;
+  int most = -1;
+  bool has_comm = false;
+  for (const stacks::CompiledStack& stack : compiled_stacks()) {
+    const bool same_comm = comm == stack.comm;
+    const int same =
+        stack.takes(asked.sharding) + (asked.offload == stack.offload) + same_comm + (precision == stack.precision);
+    if (same == 4) return stack;
+    has_comm = has_comm || same_comm;
+    known += "\n  " + flags_of(stack);
+    if (same > most) most = same, closest = flags_of(stack);
+  }
+  const std::string why = has_comm        ? ""
+                          : comm == "mpi" ? " (it was built without MPI: install Open MPI and build again)"
+                                          : message(" (it was built without ", comm, ")");
+  const std::string offload =
+      asked.offload == cli::OffloadChoice::none ? "" : ":offload=" + cli::name_of(asked.offload);
+  const std::optional<std::string> in_cmake = cli::cmake_name(asked);
+  throw InputError(message("this program was compiled without the stack ", sharding, offload, " / ", comm, " / ",
+                           precision, why, "; the nearest is ", closest, ". It has:", known, "\n",
+                           in_cmake ? message("CMake adds it by -DTESSERA_STACKS=\"default;", *in_cmake, "\". ") : "",
+                           "A trainer alone is compiled by these lines:\n", cli::stack_lines(asked)));
+}
+
+/// Says how several processes become one job.
+std::string joined_by(bool nccl) {
+  if (nccl) return "say --comm mpi, or start NCCL's ranks with torchrun's variables (RANK, WORLD_SIZE)";
+  if (comm::launched_by_mpi()) return "leave --comm out, or say --comm mpi";
+  if (comm::launched_by_torchrun()) return "say --comm nccl, or start them with mpirun";
+  return "start them with mpirun, or with srun --mpi=pmix, and leave --comm out";
+}
+
+/// Chooses the communicator: MPI if mpirun started this process and --comm is not given. Treats `self` as one thread.
+/// `plans`: whether the command only describes what a run would do, which any process may.
+void settle_launch(cli::CommChoice& comm, train::LaunchOptions& launch, bool comm_is_given, bool plans = false) {
+  using Kind = cli::CommChoice::Kind;
+  if (!comm_is_given && comm::launched_by_mpi()) comm.kind = Kind::mpi;
+  const bool one_job = comm.kind == Kind::mpi || (comm.kind == Kind::nccl && comm::launched_by_torchrun());
+  if (!one_job && !plans)
+    comm::require_one_process(message("--comm ", cli::name_of(comm)), joined_by(comm.kind == Kind::nccl));
+  if (comm.kind == Kind::self) comm = {.kind = Kind::threads, .ranks = 1};
+  launch.ranks = comm.ranks;
+}
+
+/// Returns the command with its communicator and number of ranks settled.
+template <class Command>
+Command launched(Command command, bool plans = false) {
+  settle_launch(command.stack.comm, command.options.launch, train::is_given(command.options, "comm"), plans);
+  return command;
+}
+
+struct Run {
+  int operator()(const train::Help& help) const { return print_text(stdout, help.text), 0; }
+  int operator()(const cli::Version&) const {
+    std::string text = cli::version_text() + "stacks\n";
+    for (const stacks::CompiledStack& stack : compiled_stacks()) text += "  " + flags_of(stack) + "\n";
+    return print_text(stdout, text), 0;
+  }
+  int operator()(const cli::Train& command) const {
+    const auto ready = launched(command, command.options.dry_run || command.options.print_schedule);
+    return find_stack(ready.stack).train(ready);
+  }
+  int operator()(const cli::Eval& command) const {
+    const auto ready = launched(command);
+    return find_stack(ready.stack).evaluate(ready);
+  }
+  int operator()(const cli::Generate& command) const {
+    const auto ready = launched(command);
+    const auto generate = find_stack(ready.stack).generate;
+    require<InputError>(generate != nullptr, "generate: this model's head has no logits, so that it writes no text");
+    return generate(ready);
+  }
+  int operator()(const cli::Chat& given) const {
+    cli::Chat command = given;
+    train::GenerateOptions& options = command.options.generate;
+    settle_launch(command.stack.comm, options.launch, train::is_given(options, "comm"));
+    const auto chat = find_stack(command.stack).chat;
+    require<InputError>(chat != nullptr, "chat: this model cannot continue a sequence");
+    return chat(command);
+  }
+  int operator()(const cli::Export& command) const { return cli::run_export(command); }
+  int operator()(const cli::Inspect& command) const { return cli::run_inspect(command); }
+  int operator()(const cli::Tokenize& command) const { return cli::run_tokenize(command); }
+  int operator()(const cli::Plot& command) const { return cli::run_plot(command); }
+  int operator()(const cli::Stacks&) const {
+    std::string text = "Compiled into this program; --tiling is free:\n";
+    for (const stacks::CompiledStack& stack : compiled_stacks()) text += "  " + flags_of(stack) + "\n";
+    text += "Any other is a program of a few lines: see examples/01_trainer.\n" + cli::support_text();
+    return print_text(stdout, text), 0;
+  }
+  int operator()(const bench::BenchOptions& options) const {
+    bench::check(options);
+    if (options.what == "mlp") return bench::measure_mlp(options);
+    if (options.what == "attention") return bench::measure_attention(options);
+    if (options.what == "head") return bench::measure_head(options);
+    if (options.what == "matmul") return bench::measure_matmul(options);
+    if (options.what == "optim") return bench::measure_optim(options);
+    if (options.what == "tokenize") return bench::measure_tokenize(options);
+    bench::BenchOptions resolved = options;
+    if (options.what == "comm" && !train::is_given(options, "comm"))
+      resolved.stack.comm.ranks = 2;  // with one rank there is no communication
+    settle_launch(resolved.stack.comm, resolved.launch, train::is_given(options, "comm"));
+    const stacks::CompiledStack stack = find_stack(resolved.stack);
+    const auto measure = options.what == "step"       ? stack.bench_step
+                         : options.what == "generate" ? stack.bench_generate
+                         : options.what == "load"     ? stack.bench_load
+                                                      : stack.bench_comm;
+    require<InputError>(measure != nullptr, "bench ", options.what, ": floors and rivals are the CPU's; take --comm ",
+                        "threads:N or mpi, or bench/gpu.sh on a machine with a GPU");
+    return measure(resolved);
+  }
+};
+
+}  // namespace
+}  // namespace fsdp
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_DFL);  // a parent may have left it ignored, and `tessera generate | head` would go on
+  return fsdp::train::run_program([&] { return std::visit(fsdp::Run{}, fsdp::cli::parse(argc, argv)); });
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// An entry of the program's table of compiled stacks: the flags that choose it, and its commands.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/trainer/run/chat.hpp>
+#include <tessera/trainer/run/commands.hpp>
+#include <tessera/trainer/run/generate.hpp>
+
+#include "../bench/collectives.hpp"
+#include "../bench/generation.hpp"
+#include "../bench/loading.hpp"
+#include "../bench/step.hpp"
+#include "../cli/commands.hpp"
+#include "../cli/sharding_of.hpp"
+
+namespace fsdp::stacks {
+
+/// A compiled stack. Its strategy type may represent several kinds of --sharding.
+struct CompiledStack {
+  std::string sharding;  ///< all kinds that it represents
+  bool (*takes)(const cli::ShardingChoice&) = nullptr;
+  cli::OffloadChoice offload = cli::OffloadChoice::none;
+  std::string comm;
+  std::string precision;
+  int (*train)(const cli::Train&) = nullptr;
+  int (*evaluate)(const cli::Eval&) = nullptr;
+  int (*generate)(const cli::Generate&) = nullptr;  ///< null if the model's head has no logits
+  int (*chat)(const cli::Chat&) = nullptr;          ///< null if the model cannot continue a sequence
+  // Null if the device does not use host memory: the benches compare with code for the CPU.
+  int (*bench_step)(const bench::BenchOptions&) = nullptr;
+  int (*bench_generate)(const bench::BenchOptions&) = nullptr;
+  int (*bench_load)(const bench::BenchOptions&) = nullptr;
+  int (*bench_comm)(const bench::BenchOptions&) = nullptr;
+};
+
+/// The commands of one stack.
+template <class Model>
+struct Commands {
+  using Stack = typename Model::Stack;
+
+  static auto sharding(const cli::StackChoice& choice) {
+    return cli::sharding_of<typename Stack::Sharding>(choice.sharding);
+  }
+  static int train(const cli::Train& command) {
+    return train::train<Model>(command.options, sharding(command.stack), cli::training_policy_of(command.stack.tiling),
+                               resolve(command.optimizer));
+  }
+  static int evaluate(const cli::Eval& command) {
+    return train::evaluate<Model>(command.options, sharding(command.stack), cli::policy_of(command.stack.tiling));
+  }
+  static int generate(const cli::Generate& command) {
+    return train::generate<Model>(command.options, sharding(command.stack), cli::policy_of(command.stack.tiling));
+  }
+  static int chat(const cli::Chat& command) {
+    return train::chat<Model>(command.options, sharding(command.stack), cli::policy_of(command.stack.tiling));
+  }
+  static int bench_step(const bench::BenchOptions& options) {
+    return bench::measure_step<Model>(options, cli::policy_of(options.stack.tiling));
+  }
+  static int bench_load(const bench::BenchOptions& options) {
+    return bench::measure_loading<Model>(options, cli::policy_of(options.stack.tiling));
+  }
+  static int bench_generate(const bench::BenchOptions& options) {
+    return bench::measure_generation<Model>(options, cli::policy_of(options.stack.tiling));
+  }
+};
+
+template <class Model>
+CompiledStack compiled_stack() {
+  using Stack = typename Model::Stack;
+  static_assert(std::is_same_v<typename Stack::Tiling, tiling::RunTime>);
+  CompiledStack stack{
+      .sharding = cli::sharding_kinds<typename Stack::Sharding>(),
+      .takes = cli::takes<typename Stack::Sharding>,
+      .offload =
+          offloads_optimizer_of<typename Stack::Sharding> ? cli::OffloadChoice::optimizer : cli::OffloadChoice::none,
+      .comm = policy_text<typename Stack::Comm>(),
+      .precision = policy_text<typename Stack::Precision>(),
+      .train = Commands<Model>::train,
+      .evaluate = Commands<Model>::evaluate,
+  };
+  if constexpr (nn::GeneratingHead<typename Model::Head, typename Model::Local>)
+    stack.generate = Commands<Model>::generate;
+  if constexpr (Executor<Model>::continues) stack.chat = Commands<Model>::chat;
+  if constexpr (Stack::Device::host_memory) {
+    stack.bench_step = Commands<Model>::bench_step;
+    stack.bench_generate = Commands<Model>::bench_generate;
+    stack.bench_load = Commands<Model>::bench_load;
+    stack.bench_comm = bench::measure_comm<typename Stack::Comm>;
+  }
+  return stack;
+}
+
+}  // namespace fsdp::stacks

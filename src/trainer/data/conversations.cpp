@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/data/conversations.hpp>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/hash.hpp>
+#include <tessera/fsdp/core/identity.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+
+#include "../../fsdp/checkpoint/posix.hpp"
+#include "../../fsdp/checkpoint/strict_json.hpp"
+#include "files/encodings.hpp"
+#include "files/text_files.hpp"
+#include "files/text_units.hpp"
+
+namespace fsdp::data {
+namespace {
+
+// The file's format: tokens as int32; the index as int64; a JSON object; a tail of fixed size with the lengths of the
+// index and the object.
+constexpr std::string_view magic = "tessera chat 1\n\n";
+
+struct Tail {
+  std::int64_t conversations = 0, json_bytes = 0;
+  std::array<char, 16> magic{};
+};
+
+struct EncodedUnit {
+  std::vector<std::int32_t> tokens;
+  std::vector<Conversations::Entry> index;  // ends are relative to the unit
+  std::exception_ptr error;
+};
+
+/// "chats.jsonl line": the name of a place in a file, without its number.
+std::string place_in(const TextFile& file) { return message(file.path.string(), " ", place_name(file.form)); }
+
+EncodedUnit encoded(const text::ChatFormat& format, const TextUnit& unit, const std::vector<TextFile>& files) {
+  EncodedUnit out;
+  try {
+    for (const TextPiece& piece : unit.pieces) {
+      const std::string_view line = unit.text(piece);
+      if (line.find_first_not_of(" \t\r\n") == line.npos) continue;
+      const text::ChatTokens chat =
+          format.encode(line, message(place_in(files[static_cast<std::size_t>(piece.file)]), " ", piece.line));
+      for (std::size_t i = 0; i < chat.ids.size(); ++i) {
+        const auto id = static_cast<std::int32_t>(chat.ids[i]);
+        out.tokens.push_back(chat.answers[i] ? id : ~id);
+      }
+      out.index.push_back({.end = std::ssize(out.tokens), .file = piece.file, .line = piece.line});
+    }
+  } catch (...) {
+    out.error = std::current_exception();
+  }
+  return out;
+}
+
+/// A file under a temporary name; `finish` renames it. Otherwise the destructor removes it.
+class PartFile {
+ public:
+  explicit PartFile(const std::filesystem::path& path)
+      : path_(path),
+        part_(message(path.string(), ".", ::getpid(), ".part")),
+        file_(open_file(part_, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, "created")) {}
+  ~PartFile() {
+    if (file_.open()) ::unlink(part_.c_str());
+  }
+  PartFile(const PartFile&) = delete;
+  PartFile& operator=(const PartFile&) = delete;
+
+  void append(const void* data, std::size_t bytes) {
+    checkpoint::write_all(file_, part_, data, bytes, at_);
+    at_ += static_cast<std::int64_t>(bytes);
+  }
+  void finish() {
+    checkpoint::sync_file(file_, part_);
+    checkpoint::close_file(file_, part_);
+    if (::rename(part_.c_str(), path_.c_str()) != 0) throw_errno(path_, "written");
+    checkpoint::sync_directory(path_.parent_path());
+  }
+
+ private:
+  std::filesystem::path path_, part_;
+  FileDescriptor file_;
+  std::int64_t at_ = 0;
+};
+
+InputError damaged(const std::filesystem::path& path) {
+  return InputError(message("data: ", path.string(), " is not what was written; delete it"));
+}
+
+}  // namespace
+
+ConversationTexts::ConversationTexts(std::span<const std::filesystem::path> paths,
+                                     const std::filesystem::path& tokenizer, const std::string& chat_template,
+                                     const std::string& end_token)
+    : tokenizer_(tokenizer), format_(tokenizer, chat_template, text::training_clock(), end_token) {
+  InputFiles inputs = input_files(paths);
+  left_out_ = std::move(inputs.left_out);
+  for (InputFile& file : inputs.files) {
+    const TextCandidate candidate(file.path);
+    require<InputError>(candidate.reading != Reading::another, "--data ", file.path.string(), " is ", candidate.kind,
+                        ", and --data-format chat reads conversations as JSON; ", candidate.advice);
+    require<InputError>(is_named_json(file.path), "--data ", file.path.string(),
+                        " is no JSONL (.jsonl or .ndjson) and no array of records (.json), and --data-format chat ",
+                        "reads conversations, one a record");
+    if (candidate.reading != Reading::text)
+      refuse_nul(head_of(open_file(file.path, O_RDONLY, "read"), file.path), file.path);
+    files_.push_back(std::move(file.path));
+  }
+  require<InputError>(!files_.empty(), "--data: there is no file of conversations",
+                      left_out_.empty() ? "" : " (" + left_out_.text() + ")");
+}
+
+std::string ConversationTexts::made_of() const {
+  std::uint64_t hash = hashed(hash_seed, static_cast<std::int64_t>(digest_of_file(tokenizer_)));
+  hash = hashed(hashed(hash, static_cast<std::int64_t>(format_.digest())), reading_version);
+  for (const std::filesystem::path& file : files_) hash = hashed_state(hash, file);
+  return digest_text(hash);
+}
+
+std::vector<TextFile> ConversationTexts::texts() const {
+  std::vector<TextFile> texts;
+  for (const std::filesystem::path& path : files_) {
+    const TextCandidate candidate(path);
+    require_records(candidate.form, path);
+    require<InputError>(candidate.form != TextForm::text || candidate.bytes == 0, "--data ", path.string(),
+                        " holds no records: it begins with neither { nor [");
+    if (candidate.bytes > 0) texts.push_back({.path = path, .bytes = candidate.bytes, .form = candidate.form});
+  }
+  return texts;
+}
+
+void ConversationTexts::write(const std::filesystem::path& path, const ReportBytes& report) const {
+  const std::vector<TextFile> texts = this->texts();
+  std::int64_t all_bytes = 0, bytes = 0;
+  for (const TextFile& text : texts) all_bytes += text.bytes;
+
+  PartFile out(path);
+  std::vector<Conversations::Entry> index;
+  std::int64_t end = 0;
+  std::uint64_t digest = hash_seed;
+  TextUnits units(format_.tokenizer(), texts);
+  const std::int64_t threads = device::available_cores();
+  std::vector<TextUnit> batch(static_cast<std::size_t>(threads) * 2);
+  std::vector<EncodedUnit> made(batch.size());
+  for (std::size_t count = batch.size(); count == batch.size();) {
+    count = 0;
+    while (count < batch.size() && units.next(batch[count])) ++count;
+#pragma omp parallel for schedule(dynamic) num_threads(static_cast <int>(threads))
+    for (std::size_t i = 0; i < count; ++i) made[i] = encoded(format_, batch[i], texts);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (made[i].error) std::rethrow_exception(made[i].error);
+      out.append(made[i].tokens.data(), made[i].tokens.size() * sizeof(std::int32_t));
+      for (const std::int32_t token : made[i].tokens) digest = mixed(digest ^ static_cast<std::uint32_t>(token));
+      for (Conversations::Entry entry : made[i].index) {
+        entry.end += end;
+        index.push_back(entry);
+      }
+      end = index.empty() ? 0 : index.back().end;
+      bytes += std::ssize(batch[i].bytes);
+    }
+    if (report) report(bytes, all_bytes);
+  }
+  require<InputError>(!index.empty(), "--data ", files_.front().string(), files_.size() > 1 ? " and the others" : "",
+                      ": there is no conversation");
+  const nlohmann::json json = [&] {
+    nlohmann::json sources = nlohmann::json::array();
+    for (const TextFile& file : texts) {
+      const std::string place = place_in(file);  // need not be UTF-8
+      sources.push_back(std::vector<std::uint8_t>(place.begin(), place.end()));
+    }
+    return nlohmann::json{{"digest", digest_text(digest)}, {"sources", sources}};
+  }();
+  const std::string text = json.dump();
+  Tail tail{.conversations = std::ssize(index), .json_bytes = std::ssize(text)};
+  magic.copy(tail.magic.data(), tail.magic.size());
+  out.append(index.data(), index.size() * sizeof(Conversations::Entry));
+  out.append(text.data(), text.size());
+  out.append(&tail, sizeof tail);
+  out.finish();
+}
+
+Conversations::Conversations(const std::filesystem::path& path)
+    : path_(path), file_(open_file(path, O_RDONLY, "read")) {
+  const std::int64_t bytes = size_of(file_, path);
+  constexpr std::int64_t tail_bytes = sizeof(Tail), entry_bytes = sizeof(Entry), token_bytes = sizeof(std::int32_t);
+  Tail tail;
+  if (bytes < tail_bytes) throw damaged(path);
+  read_all(file_, path, &tail, sizeof tail, bytes - tail_bytes);
+  const std::int64_t rest = bytes - tail_bytes;
+  const bool fits = std::string_view(tail.magic.data(), tail.magic.size()) == magic && tail.json_bytes >= 0 &&
+                    tail.json_bytes <= rest && tail.conversations >= 1 &&
+                    tail.conversations <= (rest - tail.json_bytes) / entry_bytes;
+  if (!fits) throw damaged(path);
+  std::string text(static_cast<std::size_t>(tail.json_bytes), ' ');
+  read_all(file_, path, text.data(), text.size(), rest - tail.json_bytes);
+  index_.resize(static_cast<std::size_t>(tail.conversations));
+  const std::int64_t index_at = rest - tail.json_bytes - tail.conversations * entry_bytes;
+  read_all(file_, path, index_.data(), index_.size() * sizeof(Entry), index_at);
+  try {
+    const nlohmann::json json = nlohmann::json::parse(text);
+    digest_ = json.at("digest");
+    for (const std::vector<std::uint8_t> name : json.at("sources")) sources_.emplace_back(name.begin(), name.end());
+  } catch (const nlohmann::json::exception&) {
+    throw damaged(path);
+  }
+  std::int64_t before = 0;
+  for (const Entry& each : index_) {
+    if (each.end <= before || each.file < 0 || each.file >= std::ssize(sources_)) throw damaged(path);
+    before = each.end;
+  }
+  if (before * token_bytes != index_at) throw damaged(path);
+}
+
+std::string Conversations::place_of(std::int64_t i) const {
+  return message(sources_[static_cast<std::size_t>(entry(i).file)], " ", entry(i).line);
+}
+
+void Conversations::append(std::int64_t i, std::vector<std::int32_t>& tokens) const {
+  const std::size_t before = tokens.size();
+  tokens.resize(before + static_cast<std::size_t>(length(i)));
+  read_all(file_, path_, tokens.data() + before, static_cast<std::size_t>(length(i)) * sizeof(std::int32_t),
+           begin(i) * std::int64_t{sizeof(std::int32_t)});
+}
+
+}  // namespace fsdp::data

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/data/corpus.hpp>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <system_error>
+
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/file.hpp>
+#include <tessera/fsdp/core/nearest.hpp>
+
+#include "files/encodings.hpp"
+#include "files/file_kinds.hpp"
+#include "files/text_files.hpp"
+#include "formats/llm_c.hpp"
+#include "formats/megatron.hpp"
+#include "formats/token_folder.hpp"
+
+namespace fsdp::data {
+namespace {
+
+struct FileTokens {
+  TokenLayout layout = {};
+  std::optional<std::int64_t> tokens = {};  // number of tokens, if the header has it
+};
+
+std::int64_t little_endian(const std::uint8_t* bytes, int count) {
+  std::int64_t value = 0;
+  for (int i = count; i-- > 0;) value = value << 8 | bytes[i];
+  return value;
+}
+
+/// A file that is open for reading.
+class OpenFile {
+ public:
+  explicit OpenFile(const std::filesystem::path& path)
+      : path_(path), file_(open_file(path, O_RDONLY, "read")), bytes_(size_of(file_, path)) {}
+
+  std::int64_t bytes() const { return bytes_; }
+
+  const FileDescriptor& descriptor() const { return file_; }
+  std::vector<std::uint8_t> head() const { return head_of(file_, path_); }
+
+  /// Copies tokens of a layout, starting at byte `begin`. Negative and too large numbers become 2^32 - 1.
+  void copy(std::int64_t begin, const TokenLayout& layout, std::span<std::uint32_t> out) const {
+    constexpr std::int64_t most = 0xFFFFFFFF;
+    const int width = layout.token_bytes;
+    const std::int64_t limit = layout.is_signed && width < 4 ? std::int64_t{1} << (8 * width - 1)
+                               : layout.is_signed            ? std::int64_t{1} << 31
+                                                             : most;
+    static const std::int64_t page = ::sysconf(_SC_PAGESIZE);
+    const std::int64_t first = begin / page * page;
+    const std::size_t length = static_cast<std::size_t>(begin - first) + out.size() * static_cast<std::size_t>(width);
+    void* mapped = ::mmap(nullptr, length, PROT_READ, MAP_PRIVATE, file_.get(), first);
+    require<InputError>(mapped != MAP_FAILED, path_.string(), ": cannot be mapped: ", std::strerror(errno));
+    const std::uint8_t* token = static_cast<const std::uint8_t*>(mapped) + (begin - first);
+    for (std::uint32_t& value : out) {
+      const std::int64_t read = little_endian(token, width);
+      value = static_cast<std::uint32_t>(read < 0 || read >= limit ? most : read);
+      token += width;
+    }
+    ::munmap(mapped, length);
+  }
+
+ private:
+  const std::filesystem::path& path_;
+  FileDescriptor file_;
+  std::int64_t bytes_;
+};
+
+/// Reads llm.c's header; returns nothing for a file without it. Throws InputError for an unknown version.
+std::optional<FileTokens> llm_c_tokens(const std::filesystem::path& path, std::span<const std::uint8_t> head) {
+  if (head.size() < 12) return std::nullopt;
+  const std::int64_t magic = little_endian(head.data(), 4), version = little_endian(head.data() + 4, 4);
+  for (const LlmC& kind : llm_c_kinds) {
+    if (kind.magic != magic) continue;
+    require<InputError>(version == kind.version, "data: ", path.string(), " is a token file of llm.c, version ",
+                        version, "; version ", kind.version, " is known");
+    return FileTokens{{.token_bytes = kind.token_bytes, .header = llm_c_header_bytes, .text = false},
+                      little_endian(head.data() + 8, 4)};
+  }
+  return std::nullopt;
+}
+
+/// Returns the layout of a file that holds tokens alone.
+FileTokens raw_tokens(const OpenFile& file, const std::filesystem::path& path, TokenFormat format) {
+  const int token_bytes = format == TokenFormat::u16 ? 2 : 4;
+  require<InputError>(!llm_c_tokens(path, file.head()), "data: ", path.string(),
+                      " begins with llm.c's header, and --data-format ", to_text(format),
+                      " is of files without one; leave it out");
+  require_raw_tokens(file.descriptor(), path, token_bytes, to_text(format));
+  return FileTokens{.layout = {.token_bytes = token_bytes, .text = false}};
+}
+
+}  // namespace
+
+void from_text(std::string_view flag, std::string_view text, TokenFormat& value) {
+  std::vector<std::string> names;
+  for (const auto format :
+       {TokenFormat::automatic, TokenFormat::bytes, TokenFormat::u16, TokenFormat::u32, TokenFormat::chat}) {
+    names.push_back(to_text(format));
+    if (names.back() == text) value = format;
+  }
+  require<InputError>(std::ranges::find(names, text) != names.end(), "--", flag, " ", text, " is not known; ",
+                      suggestion(text, names));
+}
+
+std::string to_text(TokenFormat value) {
+  switch (value) {
+    case TokenFormat::automatic: return "auto";
+    case TokenFormat::bytes: return "bytes";
+    case TokenFormat::u16: return "u16";
+    case TokenFormat::u32: return "u32";
+    case TokenFormat::chat: return "chat";
+  }
+  return "?";
+}
+
+std::string TokenLayout::unit() const {
+  if (text) return "bytes";
+  return message(is_signed ? "signed " : "", "tokens of ", 8 * token_bytes, " bits");
+}
+
+Corpus::Corpus(std::span<const std::filesystem::path> paths, TokenFormat format) {
+  require<InputError>(!paths.empty(), "data: no file or folder was given; use --data PATH");
+  for (const std::filesystem::path& path : paths) {
+    if (const std::optional<TokenFolder> tokens = read_token_folder(path)) {
+      require<InputError>(tokens->complete, "data: ", path.string(),
+                          ": tokenizing it did not end; run tessera tokenize ", "again, which goes on from there");
+      left_out_.add_earlier(tokens->skipped);
+      replaced_bytes_ += tokens->replaced;
+      for (const TokenShard& shard : tokens->shards) add({.path = path / shard.name, .named = true}, format);
+      continue;
+    }
+    const InputFiles inputs = input_files(std::span(&path, 1));
+    left_out_.add(inputs.left_out);
+    for (const InputFile& file : inputs.files) add(file, format);
+  }
+  require<InputError>(size_ > 0, "data: ",
+                      layout_.text ? no_text(paths, left_out_) : message(paths.front().string(), " holds no tokens"));
+}
+
+void Corpus::add(const InputFile& input, TokenFormat format) {
+  const std::filesystem::path& path = input.path;
+  if (format == TokenFormat::automatic)
+    if (const std::optional<std::filesystem::path> index = megatron_index(path)) return add_megatron(*index);
+  const OpenFile file(path);
+  if (file.bytes() <= 0) return;
+  std::optional<FileTokens> found;
+  if (format == TokenFormat::u16 || format == TokenFormat::u32) found = raw_tokens(file, path, format);
+  if (format == TokenFormat::automatic) found = llm_c_tokens(path, file.head());
+  if (!found) return add_text(input, format);
+  const TokenLayout& layout = found->layout;
+  const std::int64_t bytes = file.bytes() - layout.header;
+  if (found->tokens)
+    require<InputError>(bytes == *found->tokens * layout.token_bytes, "data: ", path.string(), " says that it holds ",
+                        *found->tokens, " tokens, which make ", layout.header + *found->tokens * layout.token_bytes,
+                        " bytes, and has ", file.bytes(), "; it is cut off or damaged");
+  require<InputError>(bytes % layout.token_bytes == 0, "data: ", path.string(), " has ", bytes,
+                      " bytes, which are no whole number of ", layout.unit());
+  append(path, layout, layout.header, file.bytes());
+}
+
+void Corpus::add_text(const InputFile& input, TokenFormat format) {
+  const TextCandidate candidate(input.path);
+  if (candidate.reading != Reading::text) return leave_out(candidate, input, left_out_);
+  require<InputError>(candidate.form == TextForm::text || format == TokenFormat::bytes, "data: ", input.path.string(),
+                      " holds records of JSON, whose texts a tokenizer reads; name one by --tokenizer, or say "
+                      "--data-format bytes to train on the file as it stands");
+  append(input.path, {}, candidate.mark_bytes, candidate.bytes);
+}
+
+void Corpus::add_megatron(const std::filesystem::path& index) {
+  const MegatronTokens tokens = read_megatron_index(index);
+  append(megatron_tokens_of(index), {.token_bytes = tokens.token_bytes, .is_signed = tokens.is_signed, .text = false},
+         0, tokens.tokens * tokens.token_bytes);
+}
+
+void Corpus::append(const std::filesystem::path& path, const TokenLayout& layout, std::int64_t header,
+                    std::int64_t bytes) {
+  if (!files_.empty())
+    require<InputError>(layout == layout_, "data: ", files_.front().path.string(), " holds ", layout_.unit(), ", and ",
+                        path.string(), " ", layout.unit(), "; give one kind alone, or each a weight (PATH:WEIGHT)");
+  layout_ = layout;
+  if (bytes == header) return;
+  files_.push_back({.path = path, .begin = size_, .header = header, .bytes = bytes});
+  size_ = checked_add(size_, (bytes - header) / layout.token_bytes);
+}
+
+std::string Corpus::losses() const {
+  std::string text = left_out_.text();
+  if (replaced_bytes_ > 0)
+    text += message(text.empty() ? "" : ", ", replaced_bytes_, " bytes that are not UTF-8 were read as U+FFFD");
+  return text;
+}
+
+CorpusPlace Corpus::place_of(std::int64_t token) const {
+  require(token >= 0 && token < size_, "data: token ", token, " of ", size_);
+  const CorpusFile& file = *(std::ranges::upper_bound(files_, token, {}, &CorpusFile::begin) - 1);
+  return {.path = file.path, .byte = file.header + (token - file.begin) * layout_.token_bytes};
+}
+
+void Corpus::copy(std::int64_t begin, std::span<std::uint32_t> out) const {
+  const auto wanted = static_cast<std::int64_t>(out.size());
+  require(begin >= 0 && begin <= size_ && wanted <= size_ - begin, "data: tokens [", begin, ", ", begin + wanted,
+          ") are outside the ", size_, " of the data");
+  auto file = std::ranges::upper_bound(files_, begin, {}, &CorpusFile::begin);
+  while (!out.empty()) {
+    const CorpusFile& source = *(file - 1);
+    const std::int64_t inside = begin - source.begin, end = file == files_.end() ? size_ : file->begin;
+    const std::int64_t part = std::min(end - begin, static_cast<std::int64_t>(out.size()));
+    const OpenFile opened(source.path);
+    require<InputError>(opened.bytes() == source.bytes, "data: ", source.path.string(), " had ", source.bytes,
+                        " bytes at the start and has ", opened.bytes(),
+                        " now; data must not change while they are used");
+    opened.copy(source.header + inside * layout_.token_bytes, layout_, out.first(static_cast<std::size_t>(part)));
+    out = out.subspan(static_cast<std::size_t>(part));
+    begin += part;
+    ++file;
+  }
+}
+
+}  // namespace fsdp::data

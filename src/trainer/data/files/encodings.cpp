@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "encodings.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/fsdp/core/error.hpp>
+
+#include "../../text/unicode/code_points.hpp"
+#include "input_files.hpp"
+
+namespace fsdp::data {
+namespace {
+
+using namespace std::string_view_literals;
+
+constexpr std::int64_t most_invalid = 100;  // a file may have one in so many bytes
+
+bool is_too_many(std::int64_t invalid, std::int64_t bytes) { return invalid > bytes / most_invalid; }
+
+/// Bytes that are not UTF-8, and where the first one stands.
+struct Invalid {
+  std::int64_t count = 0, first = -1;
+
+  /// Reads a text that begins at byte `begin`. Returns how many of its bytes are read: a character that is cut by the
+  /// end of the text is left, unless the text is the `last` one.
+  std::size_t read(std::string_view text, std::int64_t begin, bool last) {
+    std::size_t at = 0;
+    for (;;) {
+      at += text::valid_length(text.substr(at));
+      if (at == text.size()) return at;
+      const text::Utf8Step step = text::utf8_step(text.substr(at));
+      if (step.cut && !last) return at;
+      if (first < 0) first = begin + static_cast<std::int64_t>(at);
+      count += static_cast<std::int64_t>(step.length);
+      at += step.length;
+    }
+  }
+};
+
+Invalid invalid_of(const FileDescriptor& file, const std::filesystem::path& path) {
+  constexpr std::int64_t at_a_time = 1 << 20;
+  const std::int64_t bytes = size_of(file, path);
+  Invalid found;
+  std::string text;
+  for (std::int64_t at = 0; at < bytes;) {
+    text.resize(static_cast<std::size_t>(std::min(at_a_time, bytes - at)));
+    read_all(file, path, text.data(), text.size(), at);
+    at += static_cast<std::int64_t>(found.read(text, at, at + std::ssize(text) == bytes));
+  }
+  return found;
+}
+
+}  // namespace
+
+void require_no_wide_encoding(std::span<const std::uint8_t> head, const std::filesystem::path& path) {
+  constexpr std::array marks = {std::pair{"\xFF\xFE\0\0"sv, "UTF-32"sv}, std::pair{"\0\0\xFE\xFF"sv, "UTF-32"sv},
+                                std::pair{"\xFF\xFE"sv, "UTF-16"sv}, std::pair{"\xFE\xFF"sv, "UTF-16"sv}};
+  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+  for (const auto& [mark, name] : marks)
+    require<InputError>(!text.starts_with(mark), "data: ", path.string(), " begins with the byte order mark of ", name,
+                        ", and text is read as UTF-8; convert it: iconv -f ", name, " -t UTF-8");
+}
+
+void refuse_nul(std::span<const std::uint8_t> head, const std::filesystem::path& path) {
+  const std::size_t pairs = head.size() / 2;
+  std::array<std::size_t, 2> zeros = {};
+  for (std::size_t i = 0; i < 2 * pairs; ++i) zeros[i % 2] += head[i] == 0;
+  for (const std::size_t half : {0, 1})
+    require<InputError>(pairs < 2 || zeros[half] * 4 < pairs * 3 || zeros[1 - half] * 16 > pairs,
+                        "data: ", path.string(),
+                        " is UTF-16 without a byte order mark: every second byte is 0, and text is read as UTF-8; "
+                        "convert it: iconv -f UTF-16",
+                        half == 1 ? "LE" : "BE", " -t UTF-8");
+  throw InputError(message("data: ", path.string(), " has a NUL at byte ", std::ranges::find(head, 0) - head.begin(),
+                           ", and is text by its name, which has none; mend it, convert it if it is UTF-16 or UTF-32 "
+                           "(iconv -t UTF-8), or leave it out"));
+}
+
+std::int64_t invalid_bytes(std::string_view text) {
+  Invalid found;
+  found.read(text, 0, true);
+  return found.count;
+}
+
+void require_utf8(const std::filesystem::path& path, std::int64_t invalid, std::int64_t bytes) {
+  if (!is_too_many(invalid, bytes)) return;
+  const Invalid found = invalid_of(open_file(path, O_RDONLY, "read"), path);
+  throw InputError(message("data: ", path.string(), " is not UTF-8: ", found.count, " of its ", bytes,
+                           " bytes are not, the first at byte ", found.first,
+                           "; convert it by iconv -f ENCODING -t UTF-8, such as GB18030, SHIFT_JIS or LATIN1"));
+}
+
+void require_utf8(const std::filesystem::path& path) {
+  const FileDescriptor file = open_file(path, O_RDONLY, "read");
+  const std::vector<std::uint8_t> head = head_of(file, path);
+  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+  const std::int64_t bytes = size_of(file, path);
+  Invalid found;
+  found.read(text, 0, std::ssize(text) == bytes);
+  if (is_too_many(found.count, std::ssize(text))) require_utf8(path, invalid_of(file, path).count, bytes);
+}
+
+}  // namespace fsdp::data

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Formats that are known by a file's first bytes, and that no reader of data reads: every reader asks here.
+///
+/// To add one: a line in the table of src/fsdp/core/magics.cpp.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+
+#include <tessera/fsdp/core/file.hpp>
+
+namespace fsdp::data {
+
+/// A format, and what to do with a file of it.
+struct FileKind {
+  std::string name = {};    ///< "compressed by gzip"
+  std::string advice = {};  ///< "unpack it (gunzip)"
+  bool missing = false;     ///< the file stands for data that are not there
+};
+
+/// Returns the format that a file's first bytes name; nothing for text, for tokens and for unknown bytes.
+std::optional<FileKind> known_kind(std::span<const std::uint8_t> head);
+
+/// Returns whether bytes are text: UTF-8 without control characters, except white space and escapes.
+bool is_plain_text(std::span<const std::uint8_t> head);
+
+/// Throws InputError if a file without a header cannot be tokens of `token_bytes` (2 or 4) alone: if it begins as a
+/// known format, is text, or holds wider integers, whose upper halves are zero. `format`: for the message.
+void require_raw_tokens(const FileDescriptor& file, const std::filesystem::path& path, int token_bytes,
+                        const std::string& format);
+
+}  // namespace fsdp::data

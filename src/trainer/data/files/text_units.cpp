@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text_units.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <utility>
+
+#include <tessera/fsdp/core/error.hpp>
+
+#include "encodings.hpp"
+
+namespace fsdp::data {
+namespace {
+
+constexpr std::size_t looked_around = 1024;  // bytes to compare on each side of a cut
+constexpr int most_tries = 64;               // newlines to try before more text is read
+
+bool is_inside_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
+
+/// Returns the last place where a text, which is not complete, can be cut; 0 if there is none.
+std::size_t last_seam(const text::Tokenizer& tokenizer, std::string_view text) {
+  std::size_t end = text.size() - std::min(text.size(), looked_around);
+  for (int tries = 0; tries < most_tries && end > 0; ++tries) {
+    const std::size_t newline = text.rfind('\n', end - 1);
+    if (newline == text.npos) return 0;
+    if (is_seam(tokenizer, text, newline + 1)) return newline + 1;
+    end = newline;
+  }
+  return 0;
+}
+
+}  // namespace
+
+bool is_seam(const text::Tokenizer& tokenizer, std::string_view text, std::size_t at) {
+  std::size_t first = at - std::min(at, looked_around), last = std::min(text.size(), at + looked_around);
+  while (first < at && is_inside_character(text[first])) ++first;
+  while (last < text.size() && last > at && is_inside_character(text[last])) --last;
+  std::vector<text::TokenId> halves = tokenizer.encode(text.substr(first, at - first), false);
+  tokenizer.append_following(text.substr(at, last - at), halves);
+  return halves == tokenizer.encode(text.substr(first, last - first), false);
+}
+
+TextUnits::TextUnits(const text::Tokenizer& tokenizer, std::vector<TextFile> files, TextPlace from)
+    : tokenizer_(&tokenizer), files_(std::move(files)), place_(from) {}
+
+bool TextUnits::next(TextUnit& unit) {
+  unit = {.begin = place_, .next = place_, .bytes = {}, .pieces = {}};
+  while (place_.file < std::ssize(files_) && std::ssize(unit.bytes) < unit_bytes) {
+    const TextFile& file = files_[static_cast<std::size_t>(place_.file)];
+    if (!file_.open()) enter_file();
+    file.form == TextForm::text ? take_text(unit) : file.form == TextForm::lines ? take_lines(unit) : take_array(unit);
+    if (place_.byte == file.bytes) leave_file();
+  }
+  unit.next = place_;
+  return unit.begin != unit.next;
+}
+
+void TextUnits::enter_file() {
+  const TextFile& file = files_[static_cast<std::size_t>(place_.file)];
+  file_ = open_file(file.path, O_RDONLY, "read");
+  const std::int64_t bytes = size_of(file_, file.path);
+  require<InputError>(bytes == file.bytes, "data: ", file.path.string(), " had ", file.bytes,
+                      " bytes at the start and has ", bytes, " now; data must not change while they are tokenized");
+}
+
+void TextUnits::leave_file() {
+  file_ = FileDescriptor();
+  place_ = {.file = place_.file + 1};
+}
+
+void TextUnits::read(std::int64_t bytes, std::string& into) const {
+  const TextFile& file = files_[static_cast<std::size_t>(place_.file)];
+  const std::size_t before = into.size();
+  into.resize(before + static_cast<std::size_t>(bytes));
+  read_all(file_, file.path, into.data() + before, static_cast<std::size_t>(bytes), place_.byte);
+}
+
+void TextUnits::take_text(TextUnit& unit) {
+  const TextFile& file = files_[static_cast<std::size_t>(place_.file)];
+  const std::size_t begin = unit.bytes.size();
+  TextPiece piece{.begin = begin, .file = place_.file, .opens = place_.byte == 0};
+  const std::int64_t left = file.bytes - place_.byte;
+  for (std::int64_t wanted = unit_bytes; wanted < left; wanted *= 2) {
+    require<InputError>(wanted <= most_bytes, "data: ", file.path.string(), " has no newline at which its text can be ",
+                        "cut, from byte ", place_.byte, " on for ", wanted,
+                        " bytes; split it into files of documents, or write JSONL");
+    unit.bytes.resize(begin);
+    read(wanted, unit.bytes);
+    const std::size_t seam = last_seam(*tokenizer_, std::string_view(unit.bytes).substr(begin));
+    if (seam == 0) continue;
+    unit.bytes.resize(begin + seam);
+    piece.end = begin + seam;
+    piece.closes = false;
+    unit.pieces.push_back(piece);
+    place_.byte += static_cast<std::int64_t>(seam);
+    return;
+  }
+  unit.bytes.resize(begin);
+  read(left, unit.bytes);
+  piece.end = unit.bytes.size();
+  unit.pieces.push_back(piece);
+  place_.byte = file.bytes;
+}
+
+void TextUnits::take_lines(TextUnit& unit) {
+  const TextFile& file = files_[static_cast<std::size_t>(place_.file)];
+  const std::size_t begin = unit.bytes.size();
+  const std::int64_t left = file.bytes - place_.byte;
+  std::size_t end = 0;  // end of the last complete line
+  for (std::int64_t wanted = unit_bytes; end == 0; wanted *= 2) {
+    require<InputError>(wanted <= most_bytes, "data: ", file.path.string(), " line ", place_.line, " has more than ",
+                        most_bytes, " bytes; is it JSONL, one object a line?");
+    unit.bytes.resize(begin);
+    read(std::min(wanted, left), unit.bytes);
+    end = wanted >= left ? unit.bytes.size() : unit.bytes.rfind('\n') + 1;
+    if (end <= begin) end = 0;
+  }
+  unit.bytes.resize(end);
+  place_.byte += static_cast<std::int64_t>(end - begin);
+  for (std::size_t at = begin; at < end; ++place_.line) {
+    const std::size_t newline = std::min(unit.bytes.find('\n', at), end);
+    unit.pieces.push_back({.begin = at, .end = newline, .file = place_.file, .line = place_.line});
+    at = newline + 1;
+  }
+}
+
+void TextUnits::open_array() {
+  const TextFile& file = files_[static_cast<std::size_t>(place_.file)];
+  std::string text;
+  read(std::min(std::int64_t{1} << 16, file.bytes), text);
+  const std::size_t mark = text.starts_with(utf8_mark) ? utf8_mark.size() : 0;
+  place_.byte = static_cast<std::int64_t>(text.find('[', mark)) + 1;
+}
+
+void TextUnits::take_array(TextUnit& unit) {
+  const TextFile& file = files_[static_cast<std::size_t>(place_.file)];
+  if (place_.byte == 0) open_array();
+  const std::size_t begin = unit.bytes.size();
+  const std::int64_t left = file.bytes - place_.byte;
+  for (std::int64_t wanted = unit_bytes;; wanted *= 2) {
+    require<InputError>(wanted <= most_bytes, "data: ", file.path.string(), " record ", place_.line, " has more than ",
+                        most_bytes, " bytes; is it an array of records?");
+    unit.bytes.resize(begin);
+    read(std::min(wanted, left), unit.bytes);
+    const std::size_t end = take_records(unit, begin, wanted >= left);
+    require<InputError>(end > begin || wanted < left, "data: ", file.path.string(), " ends within record ", place_.line,
+                        "; its array has no end, and was cut off");
+    if (end == begin) continue;
+    unit.bytes.resize(end);
+    place_.byte += static_cast<std::int64_t>(end - begin);
+    return;
+  }
+}
+
+/// Adds the array's records in the unit's bytes from `begin` on. Returns the end of the last whole one, behind its
+/// comma; behind the array's end, the end of the file. `last`: the bytes are the rest of the file.
+std::size_t TextUnits::take_records(TextUnit& unit, std::size_t begin, bool last) {
+  const TextFile& file = files_[static_cast<std::size_t>(place_.file)];
+  const std::string_view text = unit.bytes;
+  for (std::size_t at = begin;;) {
+    const std::size_t end = Brackets().next_end(text, at);
+    if (end == text.npos) return at;
+    const bool blank = text.substr(at, end - at).find_first_not_of(" \t\r\n") == text.npos;
+    const bool closes = text[end] == ']';
+    require<InputError>(!blank || (closes && place_.line == 1), "data: ", file.path.string(), " record ", place_.line,
+                        ": nothing stands where a record should be; it is not valid JSON");
+    if (closes) {
+      const std::size_t rest = text.find_first_not_of(" \t\r\n", end + 1);
+      // Only white space may follow; the unit reads it too, so that the place is the end of the file.
+      if (!last && rest == text.npos) return at;
+      require<InputError>(rest == text.npos, "data: ", file.path.string(), ": more stands behind the array of ",
+                          place_.line, " records; records are lines of objects, or the entries of one array");
+    }
+    if (!blank) unit.pieces.push_back({.begin = at, .end = end, .file = place_.file, .line = place_.line});
+    ++place_.line;
+    if (closes) return text.size();
+    at = end + 1;
+  }
+}
+
+}  // namespace fsdp::data

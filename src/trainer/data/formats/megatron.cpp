@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megatron.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/file.hpp>
+
+namespace fsdp::data {
+namespace {
+
+constexpr std::string_view index_magic("MMIDIDX\0\0", 9);
+constexpr std::int64_t index_header_bytes = 9 + 8 + 1 + 8 + 8;
+constexpr std::int64_t entries_at_a_time = 1 << 16;  // entries
+
+struct TokenType {
+  std::string_view name;
+  int bytes = 0;  ///< 0: no tokens
+  bool is_signed = false;
+};
+constexpr std::array<TokenType, 9> token_types = {TokenType{"?"},     {"uint8", 1, false}, {"int8", 1, true},
+                                                  {"int16", 2, true}, {"int32", 4, true},  {"int64", 8, true},
+                                                  {"float64"},        {"float32"},         {"uint16", 2, false}};
+
+template <class T>
+T loaded(const char* from) {
+  T value{};
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+/// A file of which a head is read.
+struct OpenIndex {
+  explicit OpenIndex(const std::filesystem::path& at)
+      : path(at), file(open_file(at, O_RDONLY, "read")), bytes(size_of(file, at)) {}
+
+  template <class T>
+  void read(std::int64_t at, std::vector<T>& values) const {
+    read_all(file, path, values.data(), values.size() * sizeof(T), at);
+  }
+
+  const std::filesystem::path& path;
+  FileDescriptor file;
+  std::int64_t bytes;
+};
+
+bool begins_as_index(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  const OpenIndex index(path);
+  std::vector<char> head(index_magic.size());
+  if (index.bytes < std::ssize(head)) return false;
+  index.read(0, head);
+  return std::string_view(head.data(), head.size()) == index_magic;
+}
+
+}  // namespace
+
+std::optional<std::filesystem::path> megatron_index(const std::filesystem::path& path) {
+  std::filesystem::path index = path;
+  if (path.extension() == ".bin") index.replace_extension(".idx");
+  std::error_code error;
+  if (path.extension() != ".bin" && path.extension() != ".idx") {
+    // PREFIX, also beside a folder of its name, such as the run's --checkpoint-dir; PREFIX/ is the folder.
+    if (std::filesystem::exists(path, error) && !std::filesystem::is_directory(path, error)) return std::nullopt;
+    index += ".idx";
+  }
+  if (!begins_as_index(index)) return std::nullopt;
+  return index;
+}
+
+std::filesystem::path megatron_tokens_of(const std::filesystem::path& index) {
+  return std::filesystem::path(index).replace_extension(".bin");
+}
+
+MegatronTokens read_megatron_index(const std::filesystem::path& path) {
+  const OpenIndex index(path);
+  const std::string name = "data: " + path.string();
+  require<InputError>(index.bytes >= index_header_bytes, name, " has ", index.bytes, " bytes, fewer than its header's ",
+                      index_header_bytes, "; it is cut off");
+  std::vector<char> head(static_cast<std::size_t>(index_header_bytes));
+  index.read(0, head);
+  const auto version = loaded<std::uint64_t>(head.data() + 9);
+  require<InputError>(version == 1, name, " is an index of version ", version, "; version 1 is known");
+  const auto code = static_cast<std::uint8_t>(head[17]);
+  const TokenType type = code < token_types.size() ? token_types[code] : TokenType{"?"};
+  require<InputError>(type.bytes > 0, name, " says that tokens are of type ", int{code}, " (", type.name,
+                      "); uint8, int8, int16, int32, int64 and uint16 can be read");
+  const auto sequences = loaded<std::uint64_t>(head.data() + 18), documents = loaded<std::uint64_t>(head.data() + 26);
+  const auto room = static_cast<std::uint64_t>(index.bytes - index_header_bytes);
+  require<InputError>(sequences <= room / 12 && documents <= room / 8 && sequences * 12 + documents * 8 == room, name,
+                      " says that it holds ", sequences, " sequences and ", documents, " documents, and has ",
+                      index.bytes, " bytes; it is cut off or damaged");
+  const auto count = static_cast<std::int64_t>(sequences);
+  const std::filesystem::path tokens = megatron_tokens_of(path);
+  const std::int64_t bytes = size_of(open_file(tokens, O_RDONLY, "read"), tokens);
+  std::int64_t end = 0;
+  std::vector<std::int32_t> lengths;
+  std::vector<std::int64_t> places;
+  for (std::int64_t begin = 0; begin < count; begin += entries_at_a_time) {
+    lengths.resize(static_cast<std::size_t>(std::min(entries_at_a_time, count - begin)));
+    places.resize(lengths.size());
+    index.read(index_header_bytes + 4 * begin, lengths);
+    index.read(index_header_bytes + 4 * count + 8 * begin, places);
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      const std::int64_t number = begin + static_cast<std::int64_t>(i);
+      require<InputError>(lengths[i] >= 0, name, ": sequence ", number, " has the length ", lengths[i],
+                          "; it is damaged");
+      require<InputError>(places[i] == end, name, ": sequence ", number, " begins at byte ", places[i],
+                          ", and the one before ends at ", end,
+                          "; sequences must lie one behind another, as Megatron's builder writes them");
+      end += std::int64_t{lengths[i]} * type.bytes;  // 2^31 entries of 2^34 bytes fit
+      require<InputError>(end <= bytes, name, ": sequence ", number, " ends at byte ", end, ", and ", tokens.string(),
+                          " has ", bytes, "; one of the two is cut off or damaged");
+    }
+  }
+  require<InputError>(end == bytes, name, ": its sequences end at byte ", end, ", and ", tokens.string(), " has ",
+                      bytes, "; the two do not belong together");
+  return {.token_bytes = type.bytes, .is_signed = type.is_signed, .tokens = end / type.bytes};
+}
+
+}  // namespace fsdp::data

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "token_folder.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include <tessera/fsdp/core/error.hpp>
+
+#include "../../../fsdp/checkpoint/posix.hpp"
+#include "../../../fsdp/checkpoint/strict_json.hpp"
+#include "llm_c.hpp"
+
+namespace fsdp::data {
+namespace {
+
+constexpr std::int64_t most_json_bytes = 50'000'000;
+constexpr JsonLimits folder_limits{.values = 10'000'000, .array = 1'000'000};
+
+std::string name_of_shard(std::size_t number) {
+  std::array<char, 32> name{};
+  std::snprintf(name.data(), name.size(), "tokens_%06zu.bin", number);
+  return name.data();
+}
+
+}  // namespace
+
+std::int64_t TokenFolder::tokens() const {
+  std::int64_t sum = 0;
+  for (const TokenShard& shard : shards) sum += shard.tokens;
+  return sum;
+}
+
+std::optional<TokenFolder> read_token_folder(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / token_folder_file;
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return std::nullopt;
+  const nlohmann::json root = parse_strict(read_small_file(path, most_json_bytes), path.string(), folder_limits);
+  const auto damaged = [&]() -> InputError {
+    return InputError(
+        message("data: ", path.string(), " is not what was written; delete the folder and tokenize anew"));
+  };
+  try {
+    if (root.at("format") != "tessera tokens 1") throw damaged();
+    TokenFolder contents{.made_of = root.at("made_of"),
+                         .token_bytes = root.at("token_bytes"),
+                         .place = {.file = root.at("file"), .byte = root.at("byte"), .line = root.at("line")},
+                         .skip = root.at("skip"),
+                         .documents = root.at("documents"),
+                         .skipped = root.value("skipped", std::int64_t{0}),  // older folders have no counts
+                         .replaced = root.value("replaced", std::int64_t{0}),
+                         .replaced_in_file = root.value("replaced_in_file", std::int64_t{0}),
+                         .complete = root.at("complete")};
+    for (const nlohmann::json& shard : root.at("shards")) {
+      contents.shards.push_back({.name = name_of_shard(contents.shards.size()), .tokens = shard});
+      if (contents.shards.back().tokens < 1) throw damaged();
+    }
+    const TextPlace& place = contents.place;
+    if (place.file < 0 || place.byte < 0 || place.line < 1 || contents.skip < 0) throw damaged();
+    if (contents.token_bytes != 2 && contents.token_bytes != 4) throw damaged();
+    return contents;
+  } catch (const nlohmann::json::exception&) {
+    throw damaged();
+  }
+}
+
+void write_token_folder(const std::filesystem::path& folder, const TokenFolder& contents) {
+  nlohmann::ordered_json root = {{"format", "tessera tokens 1"},
+                                 {"made_of", contents.made_of},
+                                 {"token_bytes", contents.token_bytes},
+                                 {"documents", contents.documents},
+                                 {"skipped", contents.skipped},
+                                 {"replaced", contents.replaced},
+                                 {"replaced_in_file", contents.replaced_in_file},
+                                 {"complete", contents.complete},
+                                 {"file", contents.place.file},
+                                 {"byte", contents.place.byte},
+                                 {"line", contents.place.line},
+                                 {"skip", contents.skip},
+                                 {"shards", nlohmann::ordered_json::array()}};
+  for (const TokenShard& shard : contents.shards) root["shards"].push_back(shard.tokens);
+  const std::filesystem::path path = folder / token_folder_file, part = folder / "tokens.json.part";
+  ::unlink(part.c_str());
+  checkpoint::write_new_file(part, root.dump() + "\n");
+  if (::rename(part.c_str(), path.c_str()) != 0) throw_errno(path, "written");
+  checkpoint::sync_directory(folder);
+}
+
+TokenWriter::TokenWriter(std::filesystem::path folder, int token_bytes, std::int64_t shard_tokens, std::size_t shards)
+    : folder_(std::move(folder)), token_bytes_(token_bytes), shard_tokens_(shard_tokens), shards_(shards) {}
+
+TokenWriter::~TokenWriter() {
+  if (file_.open()) ::unlink(part_.c_str());
+}
+
+void TokenWriter::begin() {
+  part_ = folder_ / (name_of_shard(shards_) + ".part");
+  file_ = open_file(part_, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, "created");
+}
+
+std::size_t TokenWriter::append(const text::TokenId* ids, std::size_t count) {
+  if (!file_.open()) begin();
+  count = std::min(count, static_cast<std::size_t>(shard_tokens_ - tokens_));
+  const auto width = static_cast<std::size_t>(token_bytes_);
+  buffer_.resize(count * width);
+  for (std::size_t i = 0; i < count; ++i) std::memcpy(buffer_.data() + i * width, ids + i, width);  // little-endian
+  checkpoint::write_all(file_, part_, buffer_.data(), buffer_.size(), llm_c_header_bytes + tokens_ * token_bytes_);
+  tokens_ += static_cast<std::int64_t>(count);
+  return count;
+}
+
+TokenShard TokenWriter::close() {
+  const std::string header = llm_c_header(token_bytes_, tokens_);
+  checkpoint::write_all(file_, part_, header.data(), header.size(), 0);
+  checkpoint::sync_file(file_, part_);
+  checkpoint::close_file(file_, part_);
+  TokenShard shard{.name = name_of_shard(shards_), .tokens = tokens_};
+  if (::rename(part_.c_str(), (folder_ / shard.name).c_str()) != 0) throw_errno(folder_ / shard.name, "written");
+  checkpoint::sync_directory(folder_);
+  ++shards_;
+  tokens_ = 0;
+  return shard;
+}
+
+}  // namespace fsdp::data

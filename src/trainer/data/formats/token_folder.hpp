@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A folder of tokenized text: llm.c's token files, and tokens.json, which identifies their source and records the
+/// progress.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tessera/trainer/text/tokenizer.hpp>
+
+#include "../files/text_units.hpp"
+
+namespace fsdp::data {
+
+/// A token file.
+struct TokenShard {
+  std::string name;
+  std::int64_t tokens = 0;
+};
+
+/// The contents of tokens.json.
+struct TokenFolder {
+  std::string made_of;  ///< digest of the texts, the tokenizer and the options
+  int token_bytes = 2;
+  std::vector<TokenShard> shards = {};
+  TextPlace place = {};               ///< the unit to continue with
+  std::int64_t skip = 0;              ///< tokens of that unit that are already in the shards
+  std::int64_t documents = 0;         ///< up to `place`
+  std::int64_t skipped = 0;           ///< input files that are not text
+  std::int64_t replaced = 0;          ///< bytes up to `place` that are not UTF-8 and became U+FFFD
+  std::int64_t replaced_in_file = 0;  ///< those of the file of `place`
+  bool complete = false;
+
+  std::int64_t tokens() const;
+};
+
+inline constexpr const char* token_folder_file = "tokens.json";
+
+/// Reads a folder's tokens.json; returns nothing if there is none. Throws InputError for a damaged one.
+std::optional<TokenFolder> read_token_folder(const std::filesystem::path& folder);
+
+/// Replaces tokens.json atomically.
+void write_token_folder(const std::filesystem::path& folder, const TokenFolder& contents);
+
+/// Writes the shards of a folder: `tokens_000000.bin`, ... of at most `shard_tokens`. A shard appears under its name
+/// when it is complete.
+class TokenWriter {
+ public:
+  TokenWriter(std::filesystem::path folder, int token_bytes, std::int64_t shard_tokens, std::size_t shards);
+  TokenWriter(const TokenWriter&) = delete;
+  ~TokenWriter();  ///< removes an incomplete shard
+
+  /// Appends ids until the shard is full; returns how many it took. A full shard must be closed.
+  std::size_t append(const text::TokenId* ids, std::size_t count);
+  bool full() const { return tokens_ == shard_tokens_; }
+  bool empty() const { return tokens_ == 0; }
+  TokenShard close();  ///< syncs the shard to disk and gives it its name
+
+ private:
+  void begin();
+
+  std::filesystem::path folder_, part_;
+  int token_bytes_;
+  std::int64_t shard_tokens_, tokens_ = 0;
+  std::size_t shards_;
+  FileDescriptor file_;
+  std::string buffer_;
+};
+
+}  // namespace fsdp::data

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/data/sampler.hpp>
+
+#include <bit>
+#include <string>
+#include <utility>
+
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/hash.hpp>
+
+namespace fsdp::data {
+namespace {
+
+constexpr int rounds = 8;
+
+}  // namespace
+
+Permutation::Permutation(std::uint64_t seed, std::uint64_t number, std::int64_t size)
+    : key_(mixed(mixed(seed) ^ number)), size_(size) {
+  require(size >= 1, "data: a permutation of ", size, " windows");
+  const int bits = std::bit_width(static_cast<std::uint64_t>(size - 1));
+  half_bits_ = bits < 2 ? 1 : (bits + 1) / 2;
+}
+
+std::int64_t Permutation::operator()(std::int64_t i) const {
+  const std::uint64_t mask = (std::uint64_t{1} << half_bits_) - 1;
+  auto value = static_cast<std::uint64_t>(i);
+  do {
+    std::uint64_t left = value >> half_bits_, right = value & mask;
+    for (int round = 0; round < rounds; ++round) {
+      const std::uint64_t scrambled = mixed(key_ + (static_cast<std::uint64_t>(round) << 58) + right) & mask;
+      const std::uint64_t next = left ^ scrambled;
+      left = right;
+      right = next;
+    }
+    value = left << half_bits_ | right;
+  } while (value >= static_cast<std::uint64_t>(size_));
+  return static_cast<std::int64_t>(value);
+}
+
+void check_batch(std::int64_t batch, std::int64_t ranks, std::int64_t micro_batches) {
+  require<InputError>(batch >= 1, "a batch of ", batch, " sequences; it must be at least 1");
+  require<InputError>(micro_batches >= 1, "gradient accumulation over ", micro_batches,
+                      " micro-batches; it must be at least 1");
+  const std::int64_t parts = checked_multiply(ranks, micro_batches);
+  if (batch % parts == 0) return;
+  const std::int64_t below = batch / parts * parts;
+  throw InputError(message(
+      "a batch of ", batch, " sequences cannot be shared by ", ranks, " ranks x ", micro_batches,
+      " micro-batches; the nearest sizes that can: ", below > 0 ? std::to_string(below) + " and " : "", below + parts));
+}
+
+Sampler::Sampler(std::uint64_t seed, std::int64_t windows, std::int64_t batch, Order order)
+    : seed_(seed), windows_(windows), batch_(batch), order_(std::move(order)) {
+  require(windows >= 1 && batch >= 1, "data: a sampler of ", windows, " windows in batches of ", batch);
+}
+
+void Sampler::restore(Position position) {
+  require<InputError>(position.epoch >= 0 && position.index >= 0 && position.index < windows_, "data: position ",
+                      position.index, " of epoch ", position.epoch, " is not inside the ", windows_,
+                      " training windows; were other data or another --seq-len used?");
+  position_ = position;
+}
+
+void Sampler::advance() {
+  const std::int64_t end = position_.index + batch_;
+  position_ = {.epoch = position_.epoch + end / windows_, .index = end % windows_};
+}
+
+std::vector<std::int64_t> Sampler::draw(std::int64_t begin, std::int64_t count) const {
+  std::vector<std::int64_t> drawn;
+  drawn.reserve(static_cast<std::size_t>(count));
+  if (order_) {
+    const std::int64_t first = checked_add(checked_multiply(position_.epoch, windows_), position_.index + begin);
+    for (std::int64_t i = 0; i < count; ++i) drawn.push_back(order_(first + i));
+    return drawn;
+  }
+  for (std::int64_t i = position_.index + begin; count > 0;) {
+    const Permutation order(seed_, static_cast<std::uint64_t>(position_.epoch + i / windows_), windows_);
+    do drawn.push_back(order(i++ % windows_));
+    while (--count > 0 && i % windows_ != 0);
+  }
+  return drawn;
+}
+
+std::vector<std::int64_t> Sampler::batch() const { return draw(0, batch_); }
+
+std::vector<std::int64_t> Sampler::slice(const Share& share) const {
+  check_batch(batch_, share.ranks, share.micro_batches);
+  require(
+      share.rank >= 0 && share.rank < share.ranks && share.micro_batch >= 0 && share.micro_batch < share.micro_batches,
+      "data: share of rank ", share.rank, " in micro-batch ", share.micro_batch);
+  return draw(begin_of(share), batch_ / (share.ranks * share.micro_batches));
+}
+
+std::int64_t Sampler::begin_of(const Share& share) const {
+  return (share.micro_batch * share.ranks + share.rank) * (batch_ / (share.ranks * share.micro_batches));
+}
+
+std::int64_t Sampler::place(const Share& share) const {
+  return checked_add(checked_multiply(position_.epoch, windows_), position_.index + begin_of(share));
+}
+
+}  // namespace fsdp::data

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/data/text_source.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/hash.hpp>
+#include <tessera/fsdp/core/identity.hpp>
+#include <tessera/trainer/data/mixture.hpp>
+#include <tessera/trainer/report/report.hpp>
+
+namespace fsdp::data {
+
+namespace {
+
+/// Throws InputError before the first step if the files hold no tokens of the vocabulary: numbers of another type or
+/// byte order are too large here and there.
+void check_some(const Windows& windows) {
+  constexpr std::int64_t looked_at = 16;
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(windows.seq_len())), targets = tokens;
+  for (const std::int64_t window : evenly_spread(0, windows.count(), looked_at))
+    windows.fill(window, tokens.data(), targets.data());
+}
+
+}  // namespace
+
+TextSource::TextSource(std::span<const std::filesystem::path> paths, std::int64_t sequence_length,
+                       double validation_fraction, std::int64_t vocabulary, std::optional<std::int64_t> separator,
+                       TokenFormat format)
+    : TextSource(std::vector{WeightedFiles{.paths = {paths.begin(), paths.end()}}}, sequence_length,
+                 validation_fraction, vocabulary, separator, format) {}
+
+TextSource::TextSource(std::span<const WeightedFiles> sources, std::int64_t sequence_length, double validation_fraction,
+                       std::int64_t vocabulary, std::optional<std::int64_t> separator, TokenFormat format)
+    : sequence_length_(sequence_length), separator_(separator) {
+  require(!sources.empty(), "data: a source of no files");
+  for (const WeightedFiles& source : sources) {
+    auto corpus = std::make_unique<const Corpus>(source.paths, format);
+    const bool text = corpus->layout().text;
+    require<InputError>(!separator || !text || *separator < 256, "--document-separator ", separator.value_or(0),
+                        " must be a byte: 0 to 255, since the data are text");
+    require<InputError>(!separator || text || *separator < vocabulary, "--document-separator ", separator.value_or(0),
+                        " is not below the model's vocabulary of ", vocabulary);
+    const Windows windows(*corpus, sequence_length, validation_fraction, vocabulary);
+    if (!text) check_some(windows);
+    parts_.push_back({.corpus = std::move(corpus), .windows = windows, .weight = source.weight, .training = training_});
+    training_ += windows.training();
+  }
+  for (Part& part : parts_) {
+    part.validation = training_ + validation_;
+    validation_ += part.windows.validation();
+  }
+}
+
+TextSource::TextSource(PackedConversations conversations)
+    : conversations_(std::move(conversations)),
+      sequence_length_(conversations_->sequence_length()),
+      training_(conversations_->training()),
+      validation_(conversations_->validation()) {}
+
+const TextSource::Part& TextSource::part_of(std::int64_t sample, std::int64_t& window) const {
+  const bool held_out = sample >= training_;
+  const auto first = held_out ? &Part::validation : &Part::training;
+  const Part& part = *(std::ranges::upper_bound(parts_, sample, {}, first) - 1);
+  window = sample - part.*first + (held_out ? part.windows.training() : 0);
+  return part;
+}
+
+TextSource::TextSource(TextSource&&) noexcept = default;
+TextSource::~TextSource() = default;
+
+Order TextSource::order(std::uint64_t seed) const {
+  if (parts_.size() < 2) return {};
+  std::vector<Mixture::Source> sources;
+  std::vector<std::int64_t> first;
+  for (const Part& part : parts_) {
+    sources.push_back({.weight = part.weight, .windows = part.windows.training()});
+    first.push_back(part.training);
+  }
+  return [mixture = Mixture(seed, std::move(sources)), first = std::move(first)](std::int64_t n) {
+    const Mixture::Window drawn = mixture(n);
+    return first[drawn.source] + drawn.window;
+  };
+}
+
+std::int64_t TextSource::skipped_binary() const {
+  std::int64_t files = 0;
+  for (const Part& part : parts_) files += part.corpus->skipped_binary();
+  return files;
+}
+
+std::string TextSource::losses() const {
+  std::string text;
+  for (const Part& part : parts_) {
+    const std::string losses = part.corpus->losses();
+    if (!losses.empty()) text += (text.empty() ? "" : "; ") + losses;
+  }
+  return text;
+}
+
+TextSource::Storage TextSource::storage(std::int64_t sequences, Allocate allocate) const {
+  const std::int64_t tokens = sequences * sequence_length();
+  Storage storage{.sequences = sequences, .memory = allocate(2 * tokens * std::int64_t{sizeof(std::int32_t)})};
+  storage.tokens = reinterpret_cast<std::int32_t*>(storage.memory.get());
+  storage.targets = storage.tokens + tokens;
+  return storage;
+}
+
+void TextSource::fill_window(std::int64_t sample, std::int32_t* tokens, std::int32_t* targets,
+                             std::vector<std::int64_t>& documents) const {
+  if (conversations_) return conversations_->fill(sample, tokens, targets, documents);
+  std::int64_t window = 0;
+  const Part& part = part_of(sample, window);
+  part.windows.fill(window, tokens, targets);
+  if (separator_) {
+    append_documents({tokens, static_cast<std::size_t>(sequence_length_)}, static_cast<std::int32_t>(*separator_),
+                     documents);
+  }
+}
+
+TokenBatch TextSource::fill(Storage& storage, std::span<const std::int64_t> windows) const {
+  storage.documents.assign(1, 0);
+  for (std::int64_t i = 0; i < storage.sequences; ++i) {
+    const bool present = i < std::ssize(windows);
+    std::int32_t* const targets = storage.targets + i * sequence_length_;
+    fill_window(present ? windows[static_cast<std::size_t>(i)] : 0, storage.tokens + i * sequence_length_, targets,
+                storage.documents);
+    if (!present) std::fill_n(targets, sequence_length_, -1);
+  }
+  const Shape shape{storage.sequences * sequence_length_};
+  Batch batch{.tokens = {storage.tokens, shape}, .targets = {storage.targets, shape}, .sequences = storage.sequences};
+  if (storage.documents.size() > 1) batch.documents = storage.documents;
+  return batch;
+}
+
+std::string TextSource::text() const {
+  if (conversations_) return conversations_->text();
+  std::string text;
+  for (const Part& part : parts_) {
+    const Corpus& corpus = *part.corpus;
+    const std::size_t files = corpus.files().size();
+    if (parts_.size() > 1) text += message(text.empty() ? "" : "; ", "weight ", part.weight, ": ");
+    text +=
+        corpus.layout().text ? report::bytes_text(corpus.size()) : message(corpus.size(), " ", corpus.layout().unit());
+    text += message(" in ", files, files == 1 ? " file" : " files");
+    const std::string losses = corpus.losses();
+    if (!losses.empty()) text += ", " + losses;
+  }
+  return text;
+}
+
+std::string TextSource::identity() const {
+  if (conversations_) return conversations_->identity();
+  std::string text;
+  for (const Part& part : parts_) {
+    std::uint64_t digest = hash_seed;
+    for (const CorpusFile& file : part.corpus->files())
+      digest = hashed(digest, static_cast<std::int64_t>(digest_of_file(file.path)));
+    if (parts_.size() > 1) text += message(text.empty() ? "" : "; ", "weight ", part.weight, ": ");
+    text += message(part.corpus->files().size(), " files, ", part.corpus->size(), " ", part.corpus->layout().unit(),
+                    ", digest ", digest_text(digest));
+  }
+  return text;
+}
+
+}  // namespace fsdp::data

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/data/tokenize.hpp>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include <tessera/fsdp/checkpoint/directory_lock.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/hash.hpp>
+#include <tessera/fsdp/core/identity.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/trainer/text/tokenizer_config.hpp>
+
+#include "../../fsdp/checkpoint/strict_json.hpp"
+#include "files/encodings.hpp"
+#include "files/text_files.hpp"
+#include "files/text_units.hpp"
+#include "formats/llm_c.hpp"
+#include "formats/token_folder.hpp"
+
+namespace fsdp::data {
+namespace {
+
+constexpr JsonLimits line_limits{.depth = 64, .values = 10'000'000, .array = 10'000'000, .text = 1'000'000'000};
+
+/// The tokens of a unit.
+struct UnitIds {
+  std::vector<text::TokenId> ids;
+  std::vector<std::int64_t> replaced;  // for each piece: bytes that are not UTF-8
+  std::int64_t documents = 0;
+  std::exception_ptr error;
+};
+
+}  // namespace
+
+struct Tokenizing::State {
+  explicit State(const TokenizeRequest& request);
+
+  std::string text_of_line(const TextUnit& unit, const TextPiece& piece) const;
+  void append_piece(const TextUnit& unit, const TextPiece& piece, UnitIds& out) const;
+  UnitIds ids_of(const TextUnit& unit) const noexcept;
+
+  TokenizeRequest request;
+  std::filesystem::path file;
+  text::Tokenizer tokenizer;
+  text::TextFrame frame;
+  std::optional<text::TokenId> end;
+  TextFiles texts;
+  std::string made_of;
+};
+
+Tokenizing::State::State(const TokenizeRequest& asked)
+    : request(asked),
+      file(text::tokenizer_at(asked.tokenizer)),
+      tokenizer(text::Tokenizer::read(file)),
+      frame(tokenizer.frame()),
+      end(text::end_token_of(tokenizer, file, text::special_tokens_beside(file), asked.end_token)),
+      texts(text_files(request.inputs)) {
+  require<InputError>(request.shard_tokens >= 1 && request.shard_tokens <= llm_c_most_tokens, "a file of ",
+                      request.shard_tokens, " tokens; llm.c's hold 1 to ", llm_c_most_tokens);
+  require<InputError>(!texts.files.empty(), no_text(request.inputs, texts.left_out));
+  std::uint64_t hash = hashed(hash_seed, static_cast<std::int64_t>(digest_of_file(file)));
+  hash = hashed(hashed(hash, request.field), end ? std::int64_t{*end} : std::int64_t{-1});
+  hash = hashed(hashed(hash, request.shard_tokens), reading_version);
+  for (const TextFile& each : texts.files) hash = hashed_state(hash, each.path);
+  made_of = digest_text(hash);
+}
+
+std::string Tokenizing::State::text_of_line(const TextUnit& unit, const TextPiece& piece) const {
+  const std::string_view line = unit.text(piece);
+  if (line.find_first_not_of(" \t\r") == line.npos) return {};  // an empty line
+  const TextFile& from = texts.files[static_cast<std::size_t>(piece.file)];
+  const std::string source = message("data: ", from.path.string(), " ", place_name(from.form), " ", piece.line);
+  nlohmann::json value = parse_strict(line, source, line_limits);
+  const auto found = value.is_object() ? value.find(request.field) : value.end();
+  require<InputError>(value.is_object(), source, ": is not a JSON object");
+  require<InputError>(found != value.end(), source, ": has no \"", shortened(request.field),
+                      "\"; name the field of the text by --text-field",
+                      value.contains("messages") || value.contains("prompt") || value.contains("conversations")
+                          ? ", or train on conversations by --data-format chat"
+                          : "");
+  require<InputError>(!found->is_null(), source, ": \"", shortened(request.field),
+                      "\" is null; give it a text, or leave the record out");
+  require<InputError>(found->is_string(), source, ": \"", shortened(request.field),
+                      "\" is not a text; name the field of the text by --text-field");
+  return std::move(found->get_ref<std::string&>());
+}
+
+void Tokenizing::State::append_piece(const TextUnit& unit, const TextPiece& piece, UnitIds& out) const {
+  const bool record = texts.files[static_cast<std::size_t>(piece.file)].form != TextForm::text;
+  const std::string of_record = record ? text_of_line(unit, piece) : std::string();
+  std::string_view text = record ? std::string_view(of_record) : unit.text(piece);
+  if (!record && piece.opens && text.starts_with(utf8_mark)) text.remove_prefix(utf8_mark.size());
+  out.replaced.push_back(record ? 0 : invalid_bytes(text));  // a record's are an error
+  if (text.empty()) return;
+  if (piece.opens) out.ids.insert(out.ids.end(), frame.before.begin(), frame.before.end());
+  piece.opens ? tokenizer.append_encoded(text, false, out.ids) : tokenizer.append_following(text, out.ids);
+  if (!piece.closes) return;
+  out.ids.insert(out.ids.end(), frame.after.begin(), frame.after.end());
+  if (end && (out.ids.empty() || out.ids.back() != *end)) out.ids.push_back(*end);
+  ++out.documents;
+}
+
+UnitIds Tokenizing::State::ids_of(const TextUnit& unit) const noexcept {
+  UnitIds out;
+  try {
+    for (const TextPiece& piece : unit.pieces) append_piece(unit, piece, out);
+  } catch (...) {
+    out.error = std::current_exception();
+  }
+  return out;
+}
+
+namespace {
+
+/// Bytes that are not UTF-8, in all files so far and in the present one.
+struct Replaced {
+  std::int64_t all = 0, in_file = 0;
+
+  /// Throws InputError if they are too many of a file's bytes.
+  void add(const std::vector<TextFile>& files, const TextUnit& unit, const std::vector<std::int64_t>& of_pieces) {
+    for (std::size_t i = 0; i < of_pieces.size(); ++i) {
+      const TextPiece& piece = unit.pieces[i];
+      const TextFile& file = files[static_cast<std::size_t>(piece.file)];
+      if (piece.opens) in_file = 0;
+      in_file += of_pieces[i];
+      all += of_pieces[i];
+      if (of_pieces[i] > 0) require_utf8(file.path, in_file, file.bytes);
+    }
+  }
+};
+
+/// Writes ids as shards, and updates tokens.json after each shard.
+class ShardedOutput {
+ public:
+  ShardedOutput(std::filesystem::path folder, TokenFolder& contents, std::int64_t shard_tokens)
+      : folder_(std::move(folder)),
+        contents_(&contents),
+        writer_(folder_, contents.token_bytes, shard_tokens, contents.shards.size()),
+        skip_(contents.skip) {}
+
+  void append(const std::vector<TextFile>& files, const TextUnit& unit, const UnitIds& out) {
+    Replaced replaced{.all = contents_->replaced, .in_file = contents_->replaced_in_file};
+    replaced.add(files, unit, out.replaced);  // before anything of the unit is written
+    for (std::size_t at = static_cast<std::size_t>(std::exchange(skip_, 0)); at < out.ids.size();) {
+      at += writer_.append(out.ids.data() + at, out.ids.size() - at);
+      if (writer_.full()) close(unit.begin, static_cast<std::int64_t>(at));
+    }
+    contents_->documents += out.documents;
+    contents_->replaced = replaced.all;
+    contents_->replaced_in_file = replaced.in_file;
+  }
+
+  void finish(const TextPlace& place) {
+    contents_->complete = true;
+    writer_.empty() ? save(place, 0) : close(place, 0);
+  }
+
+ private:
+  void close(const TextPlace& place, std::int64_t skip) {
+    contents_->shards.push_back(writer_.close());
+    save(place, skip);
+  }
+  void save(const TextPlace& place, std::int64_t skip) {
+    contents_->place = place;
+    contents_->skip = skip;
+    write_token_folder(folder_, *contents_);
+  }
+
+  std::filesystem::path folder_;
+  TokenFolder* contents_;
+  TokenWriter writer_;
+  std::int64_t skip_;  // ids of the first unit that an earlier run has written
+};
+
+}  // namespace
+
+Tokenizing::Tokenizing(const TokenizeRequest& request) : state_(std::make_unique<State>(request)) {}
+Tokenizing::~Tokenizing() = default;
+Tokenizing::Tokenizing(Tokenizing&&) noexcept = default;
+
+const text::Tokenizer& Tokenizing::tokenizer() const { return state_->tokenizer; }
+std::optional<text::TokenId> Tokenizing::end_token() const { return state_->end; }
+const std::vector<std::string>& Tokenizing::warnings() const { return state_->texts.warnings; }
+const std::string& Tokenizing::made_of() const { return state_->made_of; }
+
+namespace {
+
+TokenFolder same_texts(const Tokenizing::State& state, const std::filesystem::path& folder, TokenFolder contents) {
+  require<InputError>(contents.made_of == state.made_of, folder.string(), " holds the tokens of other texts, of ",
+                      "another tokenizer, or made with other flags; take another folder, or delete it");
+  return contents;
+}
+
+/// Returns the contents of a folder that was begun, or those of a new one. Throws InputError for a folder of other
+/// texts.
+TokenFolder begun(const Tokenizing::State& state, const std::filesystem::path& folder) {
+  if (std::optional<TokenFolder> before = read_token_folder(folder))
+    return same_texts(state, folder, std::move(*before));
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::filesystem::path name = entry.path().filename();
+    require<InputError>(name == checkpoint::lock_name || name.extension() == ".part", folder.string(),
+                        " is not empty and holds no tokens.json; take a new folder");
+  }
+  return {.made_of = state.made_of,
+          .token_bytes = state.tokenizer.vocabulary_size() <= 65536 ? 2 : 4,
+          .skipped = state.texts.left_out.binary()};
+}
+
+/// Returns the progress that a folder's contents represent.
+TokenizeProgress progress_of(const Tokenizing::State& state, const TokenFolder& contents) {
+  std::int64_t bytes = contents.place.byte;
+  for (std::size_t i = 0; i < state.texts.files.size() && static_cast<std::int64_t>(i) < contents.place.file; ++i)
+    bytes += state.texts.files[i].bytes;
+  return {.bytes = bytes,
+          .all_bytes = state.texts.all_bytes,
+          .documents = contents.documents,
+          .tokens = contents.tokens() - contents.skip};
+}
+
+Tokenized result_of(const Tokenizing::State& state, const TokenFolder& contents, Tokenized how) {
+  how.total = {.bytes = state.texts.all_bytes,
+               .all_bytes = state.texts.all_bytes,
+               .documents = contents.documents,
+               .tokens = contents.tokens()};
+  how.files = std::ssize(contents.shards);
+  how.left_out = state.texts.left_out;
+  how.replaced_bytes = contents.replaced;
+  return how;
+}
+
+/// Processes batches of units: reads them in order, encodes them on all threads, writes them in order.
+void write_units(const Tokenizing::State& state, TokenFolder& contents, ShardedOutput& output,
+                 TokenizeProgress& progress, const std::function<void(const TokenizeProgress&)>& report) {
+  const auto threads = static_cast<int>(state.request.threads > 0 ? state.request.threads : device::available_cores());
+  TextUnits units(state.tokenizer, state.texts.files, contents.place);
+  std::vector<TextUnit> batch(static_cast<std::size_t>(threads) * 4);
+  std::vector<UnitIds> ids(batch.size());
+  for (std::size_t count = batch.size(); count == batch.size();) {
+    count = 0;
+    while (count < batch.size() && units.next(batch[count])) ++count;
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+    for (std::size_t i = 0; i < count; ++i) ids[i] = state.ids_of(batch[i]);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (ids[i].error) std::rethrow_exception(ids[i].error);
+      output.append(state.texts.files, batch[i], ids[i]);
+      progress.bytes += std::ssize(batch[i].bytes);
+      progress.documents += ids[i].documents;
+      progress.tokens += std::ssize(ids[i].ids);
+    }
+    if (report) report(progress);
+  }
+}
+
+}  // namespace
+
+Tokenized Tokenizing::write(const std::filesystem::path& folder,
+                            const std::function<void(const TokenizeProgress&)>& report) {
+  const State& state = *state_;
+  TokenFolder contents{};
+  if (std::optional<TokenFolder> before = read_token_folder(folder); before && before->complete) {
+    contents = same_texts(state, folder, std::move(*before));  // without a lock: nothing is written
+    return result_of(state, contents, {.already_complete = true});
+  }
+  const checkpoint::DirectoryLock lock(folder);
+  contents = begun(state, folder);
+  TokenizeProgress progress = progress_of(state, contents);
+  const Tokenized how{.resumed_at_bytes = progress.bytes};
+  ShardedOutput output(folder, contents, state.request.shard_tokens);
+  write_units(state, contents, output, progress, report);
+  output.finish({.file = std::ssize(state.texts.files)});
+  require<InputError>(contents.tokens() > 0, folder.string(), ": the texts hold no token");
+  return result_of(state, contents, how);
+}
+
+}  // namespace fsdp::data

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/flags/flags.hpp>
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/trainer/flags/ranges.hpp>
+
+namespace fsdp::train {
+namespace {
+
+constexpr Range<double> fractions{.least = 0, .most = 1};
+constexpr Range<double> learning_rates{.least = 0, .most = 1000};
+
+/// Adds the flags for data: format, tokenizer and document boundaries.
+template <class WithData>
+void add_data(FlagSet& flags, WithData& o, const char* cache) {
+  flags.add("data", o.data,
+            "text, JSON records (.jsonl, .json) or token files, or folders of them, without their hidden names; files "
+            "that are not text are left out and counted. PATH:WEIGHT for each mixes the sources in these proportions");
+  flags.add("data-format", o.data_format,
+            "auto: token files of llm.c and Megatron-LM, else text | bytes: text, each byte a token | u16 | u32: "
+            "tokens without a header | chat: JSON records of conversations; only the answers are trained on");
+  flags.add("chat-template", o.text.chat_template,
+            "template of conversations: auto (the one beside the tokenizer) | chatml | llama3 | plain | a Jinja file");
+  flags.add("on-long", o.text.on_long,
+            "error | drop | cut: conversations longer than a sequence; dropped ones are counted");
+  flags.add("tokenizer", o.text.tokenizer,
+            "tokenizer.json, or its folder; left out: the one in --model's folder; without one, each byte is a token");
+  flags.add("text-field", o.text.field, "key of the text in each record of JSON");
+  flags.add_verbatim(
+      "end-token", o.text.end_token,
+      "token to append to each document or completion, by name, and the chat template's eos_token; left out: the "
+      "eos_token of tokenizer_config.json or special_tokens_map.json; none: no token");
+  flags.add("token-cache", o.text.cache, message("folder to keep the token files in; left out: ", cache));
+  flags.add(
+      "document-separator", o.document_separator,
+      "token that ends a document (for text a byte: 10 is a newline): attention does not cross it, positions restart",
+      Range<std::int64_t>{.least = 0, .most = std::numeric_limits<std::int32_t>::max()});
+}
+
+void add_disk_deadline(FlagSet& flags, LaunchOptions& launch) {
+  flags.add("disk-deadline", launch.disk_deadline_seconds, "seconds to wait for ranks that read or write files",
+            deadlines);
+}
+
+template <class WithModel>
+void add_folder(FlagSet& flags, WithModel& o) {
+  flags.add("model", o.model, "folder with config.json and weights");
+  flags.add("adapter", o.adapter, "folder of adapters, as PEFT writes it, for that model");
+}
+
+void add_model(FlagSet& flags, GenerateOptions& o) {
+  add_folder(flags, o);
+  flags.add("tokenizer", o.tokenizer, "tokenizer.json, or its folder; left out: the one in --model");
+}
+
+}  // namespace
+
+void bind_sampling(FlagSet& flags, GenerateOptions& o) {
+  flags.add("temperature", o.sampling.temperature, "0: always the likeliest token",
+            Range<double>{.least = 0, .most = 1e6});
+  flags.add("top-k", o.sampling.top_k, "sample from the k likeliest tokens; 0: from all", counts_up_to(most_tokens, 0));
+  flags.add("top-p", o.sampling.top_p,
+            "sample from the fewest likeliest tokens whose probabilities sum to at least this; 1: from all", fractions);
+  flags.add("min-p", o.sampling.min_p,
+            "sample from tokens with at least this fraction of the likeliest token's probability; 0: from all",
+            fractions);
+  flags.add("repetition-penalty", o.sampling.repetition_penalty,
+            "above 1 makes tokens that already occurred less likely, below 1 more likely",
+            Range<double>{.least = 1e-3, .most = 1e3});
+  flags.add("seed", o.seed, "seed of sampling");
+  flags.add("stop-ids", o.stop_ids, "token ids that end a sequence, such as 2 or 2,3");
+}
+
+void bind(FlagSet& flags, LaunchOptions& launch) {
+  flags.add("threads", launch.threads, "threads per rank; 0: cores / ranks", counts_up_to(most_threads, 0));
+  flags.add("deadline", launch.deadline_seconds, "seconds to wait for other ranks in a collective", deadlines);
+  flags.add("device-deadline", launch.device_deadline_seconds, "seconds to wait for the rank's own device", deadlines);
+  flags.add("shared-windows", launch.windows,
+            "mpi: read the memory of ranks on the same machine directly (--shared-windows=false: send messages)");
+}
+
+void bind(FlagSet& flags, TrainOptions& o) {
+  add_data(flags, o, "tokens in --checkpoint-dir, or else a temporary one");
+  flags.add("steps", o.steps, "optimizer steps of the whole run", counts_up_to(most_steps));
+  flags.add("seq-len", o.seq_len, "tokens per sequence", counts_up_to(most_tokens));
+  flags.add("batch-size", o.batch_size, "sequences per step, over all ranks and micro-batches",
+            counts_up_to(most_sequences));
+  flags.add("grad-accum", o.grad_accum, "micro-batches per step", counts_up_to(most_sequences));
+  flags.add("lr", o.lr, "learning rate after warm-up", learning_rates);
+  flags.add("lr-schedule", o.lr_schedule,
+            "constant | linear, cosine (down to a tenth at the last step) | wsd (constant, then linear)");
+  flags.add("warmup", o.warmup, "steps of linear warm-up", counts_up_to(most_steps, 0));
+  flags.add("lr-decay-steps", o.lr_decay_steps, "wsd: steps of the final decay; 0: a tenth of --steps",
+            counts_up_to(most_steps, 0));
+  flags.add("clip", o.clip, "largest global gradient norm; 0 is off", Range<double>{.least = 0, .most = 1e30});
+  flags.add("loss-scale", o.loss_scale,
+            "off | dynamic | dynamic:INITIAL (a power of two); steps that overflow are skipped");
+  flags.add("recompute", o.units.recompute, "keep only each block's input and recompute the rest in backward");
+  flags.add("blocks-per-unit", o.units.blocks_per_unit, "blocks gathered and reduced together",
+            counts_up_to(most_blocks));
+  flags.add("merge-units-below", o.units.merge_below, "join units with fewer weights to a neighbour; 0: never",
+            counts_up_to(most_elements, 0));
+  flags.add("keep-last-block", o.units.keep_last_block,
+            "keep the last block's gathered weights during the head (--keep-last-block=false: gather them again)");
+  flags.add("replicate", o.units.replicated, "parameters to hold whole on every rank (names with * and ?)");
+  flags.add("freeze", o.units.frozen, "parameters not to train (names with * and ?)");
+  flags.add("seed", o.seed, "seed of the initial weights and of the data's order");
+  flags.add("from-scratch", o.from_scratch, "start from random weights even if --model is a folder that has some");
+  flags.add("validation-fraction", o.validation_fraction, "fraction of the windows to hold out, at the end of the data",
+            Range<double>{.least = 0, .most = 1, .below = true});
+  flags.add("validation-every", o.validation_every, "steps between validations; 0: only at the end",
+            counts_up_to(most_steps, 0));
+  flags.add("patience", o.patience,
+            "stop after so many held-out losses without improvement, and keep the best step's checkpoint; 0: never",
+            counts_up_to(most_steps, 0));
+  flags.add_verbatim("sample-prompt", o.sample_prompt,
+                     "text to continue after each validation, and print; with --data-format chat a user's message");
+  flags.add("sample-tokens", o.sample_tokens, "most tokens of such a sample", counts_up_to(most_tokens));
+  flags.add("validation-windows", o.validation_windows, "held-out windows used, evenly spread; 0: all",
+            counts_up_to(most_elements, 0));
+  flags.add("checkpoint-dir", o.checkpoint_dir, "where checkpoints are written");
+  flags.add("checkpoint-every", o.checkpoint_every, "steps between checkpoints; 0: only at the end",
+            counts_up_to(most_steps, 0));
+  flags.add("keep", o.keep, "newest checkpoints to keep, besides the best and the one resumed from; 0: all",
+            counts_up_to(most_steps, 0));
+  flags.add("resume", o.resume,
+            "a checkpoint, a directory of them (the newest sound one), or auto: the newest in --checkpoint-dir if "
+            "there is any");
+  flags.add("resume-anyway", o.resume_anyway,
+            "resume even if data or batches differ; the order of the data then starts anew");
+  add_disk_deadline(flags, o.launch);
+  flags.add("on-signal", o.on_signal, "save | stop: whether a signal that ends the run saves a checkpoint before");
+  flags.add("metrics", o.metrics, "file to append metrics to, as JSON lines");
+  flags.add("tensorboard", o.tensorboard, "directory for TensorBoard's event files");
+  flags.add("trace", o.trace, "file for a Chrome trace");
+  flags.add("cuda-graphs", o.cuda_graphs, "nccl: capture the second step as a CUDA graph and replay it");
+  flags.add("log-every", o.log_every, "steps between lines on the console", counts_up_to(most_steps));
+  flags.add("dry-run", o.dry_run, "print the peak memory and train nothing");
+  flags.add("memory", o.memory,
+            "memory per rank for budget:auto (8GiB); left out: its share of the machine's free memory");
+  flags.add("print-schedule", o.print_schedule, "print the schedule of a step and train nothing");
+  bind(flags, o.launch);
+}
+
+void bind(FlagSet& flags, EvalOptions& o) {
+  add_folder(flags, o);
+  add_data(flags, o, "a temporary one");
+  flags.add("seq-len", o.seq_len, "tokens per sequence", counts_up_to(most_tokens));
+  flags.add("batch-size", o.batch_size, "sequences at a time", counts_up_to(most_sequences));
+  flags.add("windows", o.windows, "windows used, evenly spread; 0: all", counts_up_to(most_elements, 0));
+  add_disk_deadline(flags, o.launch);
+  bind(flags, o.launch);
+}
+
+void bind(FlagSet& flags, GenerateOptions& o) {
+  add_model(flags, o);
+  flags.add_verbatim("prompt", o.prompt, "text to continue; without a tokenizer each byte is a token");
+  flags.add("prompt-ids", o.prompt_ids,
+            "token ids to continue, such as 1,2,3, instead of a text; several are a batch. A line of ids is printed "
+            "for each");
+  flags.add("tokens", o.tokens, "tokens to write, after each prompt", counts_up_to(most_tokens, 0));
+  bind_sampling(flags, o);
+  flags.add("no-cache", o.no_cache, "no KV cache: recompute the whole sequence for each token (slower, less memory)");
+  add_disk_deadline(flags, o.launch);
+  bind(flags, o.launch);
+}
+
+void bind(FlagSet& flags, ChatOptions& o) {
+  add_model(flags, o.generate);
+  flags.add("chat-template", o.chat_template,
+            "auto (the one beside the tokenizer) | chatml | llama3 | plain | a Jinja file");
+  flags.add_verbatim("system", o.system, "system message at the start of the conversation");
+  flags.add("context", o.context, "most tokens of the conversation; memory is reserved for them",
+            counts_up_to(most_tokens));
+  flags.add("tokens", o.generate.tokens, "tokens of an answer, at most", counts_up_to(most_tokens));
+  bind_sampling(flags, o.generate);
+  add_disk_deadline(flags, o.generate.launch);
+  bind(flags, o.generate.launch);
+}
+
+template <class Options>
+static std::string toml_of(Options options) {
+  FlagSet flags;
+  bind(flags, options);
+  return write_toml(flags);
+}
+std::string to_toml(const TrainOptions& options) { return toml_of(options); }
+std::string to_toml(const EvalOptions& options) { return toml_of(options); }
+std::string to_toml(const GenerateOptions& options) { return toml_of(options); }
+std::string to_toml(const ChatOptions& options) { return toml_of(options); }
+
+}  // namespace fsdp::train

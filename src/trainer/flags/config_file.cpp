@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cctype>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/nearest.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
+
+#include <tessera/trainer/flags/flag_set.hpp>
+
+#include "../../fsdp/checkpoint/strict_json.hpp"
+
+namespace fsdp::train {
+namespace {
+
+/// Returns a scalar as text, as the command line would have it.
+std::string scalar_text(const toml::node& node, const std::string& where) {
+  if (const auto* text = node.as_string()) return text->get();
+  if (const auto* number = node.as_integer()) return to_text(number->get());
+  if (const auto* number = node.as_floating_point()) return to_text(number->get());
+  if (const auto* truth = node.as_boolean()) return to_text(truth->get());
+  throw InputError(where + ": must be text, a number, true or false");
+}
+
+/// Returns the last byte of the text in quotes, or of the comment, that begins at `at`; `at` if neither does.
+std::size_t end_of_unread(std::string_view text, std::size_t at) {
+  const char c = text[at];
+  if (c == '#') return std::min(text.find('\n', at), text.size()) - 1;
+  if (c != '"' && c != '\'') return at;
+  const std::string mark(text.substr(at, 3) == std::string(3, c) ? 3 : 1, c);
+  std::size_t end = at + mark.size();
+  while (end < text.size() && text.substr(end, mark.size()) != mark) {
+    if (mark.size() == 1 && text[end] == '\n') return end - 1;
+    end += c == '"' && text[end] == '\\' ? 2 : 1;
+  }
+  return end + mark.size() - 1;
+}
+
+/// Throws InputError for keys that the parser would not survive: of very many parts, a.b.c, each of which becomes a
+/// table in a table, whose end is recursive; and characters that no key has, which toml++ 3.3 takes for impossible. (It
+/// limits the depth of arrays and inline tables itself.)
+void check_keys(std::string_view text, const std::string& path) {
+  constexpr int most_dots = 30;
+  int dots = 0, open = 0;
+  bool line_begins = true;
+  for (std::size_t at = text.starts_with("\xEF\xBB\xBF") ? 3 : 0; at < text.size(); ++at) {
+    const char c = text[at];
+    require<InputError>(static_cast<unsigned char>(c) < 0x80, path,
+                        ": a character beyond ASCII stands outside of quotes; put quotes around the text");
+    if (c == '[' && open == 0 && line_begins) {
+      std::size_t name = text.find_first_not_of(" \t", at + 1);
+      if (name != text.npos && text[name] == '[') name = text.find_first_not_of(" \t", name + 1);
+      const auto next = static_cast<unsigned char>(name == text.npos ? ']' : text[name]);
+      require<InputError>(
+          std::isalnum(next) != 0 || std::string_view("_-\"']").find(static_cast<char>(next)) != std::string_view::npos,
+          path, ": a table's name, behind [, begins with what is no letter of a name");
+    }
+    if (c == '[' || c == '{') ++open;
+    if ((c == ']' || c == '}') && open > 0) --open;
+    const bool is_blank = c == ' ' || c == '\t' || c == '\r';
+    line_begins = c == '\n' || (line_begins && is_blank);
+    if (std::string_view("=[]{},\n").find(c) != std::string_view::npos) dots = 0;
+    require<InputError>(c != '.' || ++dots <= most_dots, path, ": a key has more than ", most_dots, " parts");
+    at = end_of_unread(text, at);
+  }
+}
+
+void set_all(FlagSet& flags, const toml::table& table, const std::string& path,
+             const std::vector<std::string>& sections, std::vector<std::string>& given) {
+  for (const auto& [key, node] : table) {
+    std::string name(key.str());
+    if (node.is_table() && std::ranges::find(sections, name) != sections.end()) continue;
+    std::ranges::replace(name, '_', '-');
+    const std::string where = path + ": " + name;
+    flags.refuse_fixed(name);
+    const Flag* flag = flags.find(name);
+    require<InputError>(flag != nullptr, path, ": unknown key '", shortened(key.str()), "'; ",
+                        suggestion(name, flags.names()));
+    std::vector<std::string> texts;
+    if (const toml::array* array = node.as_array())
+      for (const toml::node& entry : *array) texts.push_back(scalar_text(entry, where));
+    else
+      texts.push_back(scalar_text(node, where));
+    try {
+      flag->give(texts);
+    } catch (const InputError& error) {
+      throw InputError(path + ": " + error.what());
+    }
+    given.push_back(name);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> apply_file(FlagSet& flags, const std::string& path, const std::string& section,
+                                    const std::vector<std::string>& sections) {
+  constexpr std::int64_t most_bytes = 1 << 20;
+  toml::table table;
+  try {
+    const std::string text = read_small_file(path, most_bytes);
+    check_keys(text, path);
+    table = toml::parse(text, path);
+  } catch (const InputError& error) {
+    throw InputError(message("--config ", error.what()));
+  } catch (const toml::parse_error& error) {
+    const auto line = error.source().begin.line;
+    throw InputError(message("--config ", path, ": ", shortened(error.description(), 300),
+                             line > 0 ? message(" at line ", line) : ""));
+  }
+  std::vector<std::string> given;
+  set_all(flags, table, path, sections, given);
+  if (const toml::table* own = table[section].as_table()) set_all(flags, *own, path, {}, given);
+  return given;
+}
+
+namespace {
+
+/// TOML's integers end at 2^63 - 1. A larger seed is written as a string, which can be read back.
+bool is_beyond_toml(const std::string& number) {
+  const std::string largest = "9223372036854775807";
+  if (number.find_first_not_of("0123456789") != std::string::npos || number.size() < largest.size()) return false;
+  return number.size() > largest.size() || number > largest;
+}
+
+}  // namespace
+
+std::string write_toml(const FlagSet& flags) {
+  const auto quoted = [](const std::string& text) {
+    return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  };
+  std::ostringstream out;
+  for (const Flag& flag : flags.flags()) {
+    const std::vector<std::string> texts = flag.get();
+    if (texts.empty()) continue;
+    out << flag.name << " = ";
+    if (flag.kind == FlagKind::list) {
+      out << '[';
+      for (std::size_t i = 0; i < texts.size(); ++i) out << (i == 0 ? "" : ", ") << quoted(texts[i]);
+      out << "]\n";
+    } else {
+      out << (flag.kind == FlagKind::text || flag.kind == FlagKind::verbatim || is_beyond_toml(texts.front())
+                  ? quoted(texts.front())
+                  : texts.front())
+          << '\n';
+    }
+  }
+  return out.str();
+}
+
+}  // namespace fsdp::train

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/flags/flag_set.hpp>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <system_error>
+#include <utility>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/nearest.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
+
+namespace fsdp::train {
+namespace {
+
+template <class T>
+void parse_number(std::string_view flag, std::string_view text, T& value, const char* what) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  require<InputError>(whole, "--", flag, " '", shortened(text), "' is not ", what);
+}
+
+template <class T>
+std::string print_number(T value) {
+  std::array<char, 32> text;
+  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), value);
+  return {text.data(), end};
+}
+
+}  // namespace
+
+void from_text(std::string_view flag, std::string_view text, std::int64_t& value) {
+  parse_number(flag, text, value, "a whole number");
+}
+void from_text(std::string_view flag, std::string_view text, std::uint64_t& value) {
+  parse_number(flag, text, value, "a whole number of at least 0");
+}
+void from_text(std::string_view flag, std::string_view text, double& value) {
+  parse_number(flag, text, value, "a number");
+  require<InputError>(std::isfinite(value), "--", flag, " '", shortened(text), "' is not a finite number");
+}
+void from_text(std::string_view flag, std::string_view text, bool& value) {
+  require<InputError>(text == "true" || text == "false", "--", flag, " '", shortened(text),
+                      "' is neither true nor false");
+  value = text == "true";
+}
+void from_text(std::string_view, std::string_view text, std::string& value) { value = text; }
+void from_text(std::string_view flag, std::string_view text, LrShape& value) {
+  const auto found = std::ranges::find(lr_shapes, text);
+  require<InputError>(found != lr_shapes.end(), "--", flag, " ", shortened(text), " is not known; ",
+                      suggestion(text, std::vector<std::string>(lr_shapes.begin(), lr_shapes.end())));
+  value = static_cast<LrShape>(found - lr_shapes.begin());
+}
+std::string to_text(std::int64_t value) { return print_number(value); }
+std::string to_text(std::uint64_t value) { return print_number(value); }
+std::string to_text(double value) { return print_number(value); }
+std::string to_text(bool value) { return value ? "true" : "false"; }
+std::string to_text(const std::string& value) { return value; }
+std::string to_text(const NamedValue& value) {
+  return std::visit([](const auto* held) { return to_text(*held); }, value.value);
+}
+std::string to_text(const ConfigValue& value) {
+  return std::visit([](const auto& held) { return to_text(held); }, value.value);
+}
+std::string to_text(LrShape value) { return std::string(lr_shapes.at(static_cast<std::size_t>(value))); }
+
+std::string flag_name(std::string_view value) {
+  constexpr std::string_view ending = "_size";
+  if (value.size() > ending.size() && value.ends_with(ending)) value.remove_suffix(ending.size());
+  std::string name(value);
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+void set_given(const NamedValues& values, const GivenValues& given) {
+  for (const NamedValue& each : values.list()) {
+    const auto found = given.find(flag_name(each.name));
+    if (found != given.end())
+      std::visit([&](auto* value) { from_text(found->first, found->second, *value); }, each.value);
+  }
+}
+
+void require_value(std::string_view what, std::string_view value, bool blank_is_value) {
+  const bool blank = value.find_first_not_of(" \t\r\n\v\f") == std::string_view::npos;
+  require<InputError>(!value.empty() && (blank_is_value || !blank), what, " '", value, "' is ",
+                      value.empty() ? "empty" : "white space alone", "; give it a value, or leave it out");
+}
+
+void Flag::give(const std::vector<std::string>& texts) const {
+  for (const std::string& text : texts) require_value("--" + name, text, kind == FlagKind::verbatim);
+  set(texts);
+}
+
+void FlagSet::add(const NamedValue& value) {
+  std::visit([&](auto* field) { add(flag_name(value.name), *field, value.help); }, value.value);
+}
+
+void FlagSet::add_given(const NamedValue& like, GivenValues& given, const std::string& help) {
+  const std::string name = flag_name(like.name);
+  std::visit(
+      [&]<class T>(const T*) {
+        add({.name = name,
+             .help = help,
+             .kind = kind_of<T>(),
+             .set =
+                 [name, &given](const auto& texts) {
+                   T value{};
+                   from_text(name, single(name, texts), value);
+                   given[name] = to_text(value);
+                 },
+             .get =
+                 [name, &given] {
+                   const auto found = given.find(name);
+                   return found == given.end() ? std::vector<std::string>() : std::vector{found->second};
+                 }});
+      },
+      like.value);
+}
+
+void FlagSet::add(Flag flag) {
+  require(
+      find(flag.name) == nullptr, "the flag --", flag.name,
+      " is there twice: a value of the model or a constant of the optimizer has the name of another flag; rename it");
+  flags_.push_back(std::move(flag));
+}
+
+void FlagSet::check_with(std::function<void()> check) {
+  Flag& flag = flags_.back();
+  flag.set = [set = std::move(flag.set), check](const std::vector<std::string>& texts) {
+    set(texts);
+    check();
+  };
+  flag.check = std::move(check);
+}
+
+void FlagSet::require_ranges() const {
+  for (const Flag& flag : flags_) {
+    if (flag.check) flag.check();
+    for (const std::string& text : flag.get()) require_value("--" + flag.name, text, flag.kind == FlagKind::verbatim);
+  }
+}
+
+void FlagSet::refuse_fixed(std::string_view name) const {
+  for (const Fixed& fixed : fixed_)
+    require<InputError>(fixed.name != name, "--", name, " is fixed by this program: ", fixed.value);
+}
+
+const Flag* FlagSet::find(std::string_view name) const {
+  for (const Flag& flag : flags_)
+    if (flag.name == name) return &flag;
+  return nullptr;
+}
+
+std::vector<std::string> FlagSet::names(std::string_view prefix) const {
+  std::vector<std::string> names;
+  for (const Flag& flag : flags_) names.push_back(std::string(prefix) + flag.name);
+  return names;
+}
+
+const std::string& FlagSet::single(const std::string& name, const std::vector<std::string>& texts) {
+  require<InputError>(texts.size() == 1, "--", name, " takes one value and got ", texts.size());
+  return texts.front();
+}
+
+}  // namespace fsdp::train

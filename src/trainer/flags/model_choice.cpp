@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/flags/model_choice.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <tessera/fsdp/core/nearest.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
+
+#include "../../fsdp/core/require_folder.hpp"
+
+namespace fsdp::train {
+namespace {
+
+bool contains(const std::vector<std::string>& list, const std::string& text) {
+  return std::find(list.begin(), list.end(), text) != list.end();
+}
+
+/// Throws InputError for a value of adapters where there will be none: all weights would be trained.
+void require_rank(const GivenValues& values) {
+  for (const auto& [flag, value] : values)
+    require<InputError>(flag == "lora-rank" || !flag.starts_with("lora-"), "--", flag,
+                        " is for LoRA, and --lora-rank is 0; give a rank, or leave it out");
+}
+
+std::string flags_of(const GivenValues& values) {
+  std::string text;
+  for (const auto& [flag, value] : values) text += (text.empty() ? "--" : ", --") + flag;
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> added_flags(const NamedValues& values, bool (*may_be_added)(std::string_view)) {
+  std::vector<std::string> flags;
+  for (const NamedValue& value : values.list())
+    if (may_be_added(value.name)) flags.push_back(flag_name(value.name));
+  return flags;
+}
+
+std::string model_name(const ConfigKind& kind, const ModelChoice& choice) {
+  return kind.has_presets && choice.name.empty() ? kind.default_preset : choice.name;
+}
+
+std::string given_text(const ModelChoice& choice) {
+  std::string text = message("model = \"", choice.name, "\"\nadapter = \"", choice.adapter, "\"\n");
+  for (const auto& [flag, value] : choice.values) text += message(flag, " = ", value, "\n");
+  return text;
+}
+
+bool is_folder(const ConfigKind& kind, const ModelChoice& choice) {
+  const std::string name = model_name(kind, choice);
+  return kind.has_presets ? !contains(kind.presets, name) : !name.empty();
+}
+
+void bind_model(FlagSet& flags, ModelChoice& choice, const ConfigKind& kind, const std::vector<NamedValue>& values) {
+  const auto name_of = [&choice, kind] {
+    const std::string name = model_name(kind, choice);
+    return name.empty() ? std::vector<std::string>() : std::vector{name};
+  };
+  std::string help = "folder with config.json and weights", instead;
+  if (kind.has_presets) {
+    std::string names;
+    for (const std::string& name : kind.presets) names += (names.empty() ? "" : ", ") + name;
+    help = message("preset (", names, "), or a ", help);
+    instead = ", instead of the preset's";
+  } else {
+    help += "; left out: a new model of the sizes given";
+  }
+  flags.add({.name = "model",
+             .help = help,
+             .kind = FlagKind::text,
+             .set = [&choice](const auto& texts) { choice.name = FlagSet::single("model", texts); },
+             .get = name_of});
+  if (kind.has_adapters)
+    flags.add("adapter", choice.adapter, "folder of adapters, as PEFT writes it, for the model of --model's folder");
+  for (const NamedValue& value : values) {
+    const bool of_preset = kind.has_presets && !contains(kind.added, flag_name(value.name));
+    flags.add_given(value, choice.values, value.help + (of_preset ? instead : message(" (", to_text(value), ")")));
+  }
+}
+
+GivenValues added_to_folder(const ConfigKind& kind, const std::string& folder, const ModelChoice& choice) {
+  GivenValues added, changing = choice.values;
+  for (const std::string& flag : kind.added)
+    if (auto value = changing.extract(flag); !value.empty()) added.insert(std::move(value));
+  require<InputError>(changing.empty(), "--model ", folder, " is a folder whose config.json gives all sizes; drop ",
+                      flags_of(changing));
+  return added;
+}
+
+void require_no_adapters(const LoraConfig& adapters, const std::string& folder, const ModelChoice& choice,
+                         const GivenValues& added) {
+  require<InputError>(!adapters.on(), choice.adapter.empty() ? "--model " : "--adapter ",
+                      choice.adapter.empty() ? folder : choice.adapter, " has adapters, which say all of them; drop ",
+                      flags_of(added));
+}
+
+void require_adapters(const LoraConfig& adapters, const GivenValues& added) {
+  if (!adapters.on()) require_rank(added);
+}
+
+bool check_choice(const ConfigKind& kind, const ModelChoice& choice) {
+  if (is_folder(kind, choice)) {
+    const std::string name = model_name(kind, choice);
+    require_no_file(name);
+    std::error_code error;
+    require<InputError>(!kind.has_presets || std::filesystem::is_directory(name, error), "--model ",
+                        shortened(name, 400), " is neither a preset nor a folder; ", suggestion(name, kind.presets),
+                        ", or a folder with config.json and weights");
+    return true;
+  }
+  require<InputError>(choice.adapter.empty(), "--adapter ", choice.adapter,
+                      " is for a folder's model; give that folder by --model");
+  const auto rank = choice.values.find("lora-rank");
+  if (kind.has_adapters && (rank == choice.values.end() || rank->second == "0")) require_rank(choice.values);
+  return false;
+}
+
+bool WasGiven::operator()(std::string_view name) const { return values.count(flag_name(name)) > 0; }
+
+void require_positions(std::int64_t longest, std::int64_t seq_len, const std::string& folder) {
+  require<InputError>(seq_len <= longest, "--seq-len ", seq_len, " is longer than the ", longest,
+                      " positions of --model ", folder, "; shorten it, or raise their number in its config.json");
+}
+
+}  // namespace fsdp::train

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/flags/optimizer_choice.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include <tessera/fsdp/core/nearest.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
+
+namespace fsdp::train {
+namespace {
+
+/// Calls f(optimizer) for each kind: the kind of `start` with its constants, the others with their defaults.
+template <class F>
+void for_each_kind(const optim::RunTime& start, F f) {
+  const auto one = [&]<class Kind>(std::type_identity<Kind>) {
+    const Kind* const held = std::get_if<Kind>(&start.kind);
+    f(held == nullptr ? Kind() : *held);
+  };
+  const auto all = [&]<class... Kinds>(const std::variant<Kinds...>&) { (one(std::type_identity<Kinds>()), ...); };
+  all(start.kind);
+}
+
+/// A constant such as "beta1", and its meaning in each kind of optimizer that has it.
+struct Constant {
+  struct Meaning {
+    std::string kinds, help;  ///< "adamw (0.9), muon (0.9)": kinds with their defaults
+  };
+  NamedValue value;
+  std::vector<Meaning> meanings = {};
+
+  void mean(const std::string& kind, const std::string& help) {
+    const auto same = std::find_if(meanings.begin(), meanings.end(), [&](const auto& one) { return one.help == help; });
+    if (same == meanings.end())
+      meanings.push_back({.kinds = kind, .help = help});
+    else
+      same->kinds += ", " + kind;
+  }
+  std::string text() const {
+    std::string all;
+    for (const Meaning& one : meanings) all += message(all.empty() ? "" : "; ", one.kinds, ": ", one.help);
+    return all;
+  }
+};
+
+std::string name_of(const OptimizerChoice& choice) {
+  return choice.name.empty() ? std::string(choice.start.name()) : choice.name;
+}
+
+}  // namespace
+
+void bind(FlagSet& flags, OptimizerChoice& choice) {
+  std::string names;
+  std::vector<Constant> constants;
+  for_each_kind(choice.start, [&](auto kind) {
+    names += (names.empty() ? "" : " | ") + std::string(kind.name());
+    for (const NamedValue& value : NamedValues(kind).list()) {
+      auto known = std::find_if(constants.begin(), constants.end(),
+                                [&](const auto& one) { return one.value.name == value.name; });
+      if (known == constants.end()) known = constants.insert(known, {.value = value});
+      known->mean(message(kind.name(), " (", to_text(value), ")"), value.help);
+    }
+  });
+  flags.add({.name = "optimizer",
+             .help = names + "; muon needs whole matrices: layout owned, or replicated",
+             .kind = FlagKind::text,
+             .set = [&choice](const auto& texts) { choice.name = FlagSet::single("optimizer", texts); },
+             .get = [&choice] { return std::vector{name_of(choice)}; }});
+  for (const Constant& constant : constants) flags.add_given(constant.value, choice.constants, constant.text());
+}
+
+optim::RunTime resolve(const OptimizerChoice& choice) {
+  const std::string name = name_of(choice);
+  std::vector<std::string> known;
+  optim::RunTime chosen;
+  bool found = false;
+  for_each_kind(choice.start, [&](const auto& kind) {
+    known.emplace_back(kind.name());
+    if (name != kind.name()) return;
+    chosen.kind = kind;
+    found = true;
+  });
+  require<InputError>(found, "--optimizer ", shortened(name), " is not known; ", suggestion(name, known));
+  std::string taken;
+  GivenValues foreign = choice.constants;
+  for (const NamedValue& constant : NamedValues(chosen).list()) {
+    const std::string flag = flag_name(constant.name);
+    taken += (taken.empty() ? "--" : ", --") + flag;
+    foreign.erase(flag);
+  }
+  require<InputError>(foreign.empty(), "--", foreign.empty() ? "" : foreign.begin()->first, " is not ", name,
+                      "'s; it takes ", taken);
+  set_given(chosen, choice.constants);
+  validate_constants(chosen);
+  return chosen;
+}
+
+std::string optimizer_lines(std::string_view name, const ConfigValues& constants) {
+  std::string text = message("optimizer = \"", name, "\"\n");
+  for (const ConfigValue& constant : constants)
+    text += message(flag_name(constant.name), " = ", to_text(constant), "\n");
+  return text;
+}
+
+}  // namespace fsdp::train

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/flags/options.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <system_error>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/nearest.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
+#include <tessera/trainer/data/sampler.hpp>
+#include <tessera/trainer/flags/byte_count.hpp>
+#include <tessera/trainer/flags/flags.hpp>
+#include <tessera/trainer/flags/ranges.hpp>
+
+namespace fsdp::train {
+namespace {
+
+/// Throws InputError for the first number that is out of its flag's range, and for the first empty text.
+template <class Options>
+void require_ranges(Options options) {
+  FlagSet flags;
+  bind(flags, options);
+  flags.require_ranges();
+}
+
+/// Throws InputError for a flag that the kind of data does not use.
+template <class Options>
+void check_data(const Options& o) {
+  const bool chat = o.data_format == data::TokenFormat::chat;
+  for (const char* flag : {"chat-template", "on-long"})
+    require<InputError>(chat || !is_given(o, flag), "--", flag, " is for conversations, and --data-format is ",
+                        to_text(o.data_format), "; say --data-format chat, or leave it out");
+  const bool encoded = chat || o.data_format == data::TokenFormat::automatic;
+  for (const char* flag : {"end-token", "text-field", "token-cache"})
+    require<InputError>(encoded || !is_given(o, flag), "--", flag, " is for text that a tokenizer reads, and ",
+                        "--data-format is ", to_text(o.data_format), "; leave one of them out");
+  for (const char* flag : {"document-separator", "text-field"})
+    require<InputError>(!chat || !is_given(o, flag), "--", flag, " is for text, and --data-format is chat; leave one ",
+                        "of them out");
+}
+
+}  // namespace
+
+void validate(const TrainOptions& o, std::int64_t ranks) {
+  require<InputError>(!o.data.empty() || o.dry_run || o.print_schedule,
+                      "--data is missing; give files or folders of text");
+  (void)loss_scale_of(o);
+  require_ranges(o);
+  require_in_range("ranks", o.ranks, counts_up_to(most_ranks, 0));
+  require_in_range("ranks", o.launch.ranks, counts_up_to(most_ranks));
+  if (o.memory) parse_bytes("memory", *o.memory);
+  require<InputError>(!o.from_scratch || !o.resume || o.resume == "auto", "--from-scratch starts anew, and --resume ",
+                      o.resume.value_or(""), " goes on; leave one of them out");
+  require<InputError>(o.resume != "auto" || o.checkpoint_dir,
+                      "--resume auto takes the newest checkpoint of --checkpoint-dir, which is missing; give it too");
+  require<InputError>(o.keep == 0 || o.checkpoint_dir,
+                      "--keep is for checkpoints, and none are written; give --checkpoint-dir too");
+  require<InputError>(!o.resume_anyway || o.resume,
+                      "--resume-anyway is for a run that goes on, and this one begins; give --resume too");
+  require<InputError>(o.patience == 0 || (o.validation_every > 0 && o.validation_fraction > 0),
+                      "--patience counts held-out losses, and none are measured on the way; give --validation-every ",
+                      "and a --validation-fraction above 0");
+  require<InputError>(o.sample_prompt || !is_given(o, "sample-tokens"),
+                      "--sample-tokens is the length of samples, and none are written; give --sample-prompt too");
+  require<InputError>(!o.sample_prompt || o.sample_tokens < o.seq_len, "--sample-tokens ", o.sample_tokens,
+                      " leave no room for a prompt in --seq-len ", o.seq_len, "; take fewer tokens");
+  require<InputError>(o.ranks == 0 || o.dry_run || o.print_schedule,
+                      "--ranks is for --dry-run only; a run has the ranks that --comm or its launcher starts");
+  require<InputError>(
+      !o.cuda_graphs || !o.document_separator,
+      "--cuda-graphs replays one step, and --document-separator makes steps differ; leave one of them out");
+  require<InputError>(!o.cuda_graphs || o.data_format != data::TokenFormat::chat,
+                      "--cuda-graphs replays one step, and conversations make steps differ; leave one of them out");
+  check_data(o);
+  require<InputError>(!o.cuda_graphs || !o.trace,
+                      "--trace records host tasks, and with --cuda-graphs a step is one launch; leave one of them out");
+  require<InputError>(o.lr_decay_steps == 0 || o.lr_schedule == LrShape::wsd,
+                      "--lr-decay-steps needs --lr-schedule wsd; found ", to_text(o.lr_schedule),
+                      ". Take that schedule, or leave it out");
+  require<InputError>(o.lr_decay_steps == 0 || o.lr_decay_steps <= o.steps - o.warmup, "--warmup ", o.warmup,
+                      " and --lr-decay-steps ", o.lr_decay_steps, " are more than --steps ", o.steps,
+                      "; make one of them smaller");
+  require<InputError>(o.checkpoint_every == 0 || o.checkpoint_dir || o.dry_run || o.print_schedule,
+                      "--checkpoint-every is for checkpoints, and none are written; give --checkpoint-dir too");
+  data::check_batch(o.batch_size, ranks, o.grad_accum);
+  const std::int64_t sequences = o.batch_size / (ranks * o.grad_accum);
+  require<InputError>(sequences <= most_tokens / o.seq_len, "--batch-size ", o.batch_size, " and --seq-len ", o.seq_len,
+                      ": a micro-batch of ", sequences, " sequences has more than ", most_tokens,
+                      " tokens; take more --grad-accum or ranks");
+}
+
+void validate(const EvalOptions& o) {
+  check_data(o);
+  require_ranges(o);
+}
+
+void validate(const GenerateOptions& o) {
+  require<InputError>(o.prompt.empty() || o.prompt_ids.empty(),
+                      "--prompt and --prompt-ids are given both; leave one of them out");
+  require<InputError>(!o.prompt.empty() || !o.prompt_ids.empty(),
+                      "--prompt is empty; give at least one byte to continue from, or --prompt-ids");
+  for (const std::string& text : o.prompt_ids) parse_ids("prompt-ids", text);
+  validate_sampling(o);
+  require_ranges(o);
+}
+
+void validate(const ChatOptions& o) {
+  validate_sampling(o.generate);
+  require_ranges(o);
+}
+
+void validate_sampling(const GenerateOptions& o) {
+  for (const std::string& text : o.stop_ids) parse_ids("stop-ids", text);
+  GenerateOptions options = o;
+  FlagSet flags;
+  bind_sampling(flags, options);
+  flags.require_ranges();
+}
+
+void from_text(std::string_view flag, std::string_view text, OnSignal& value) {
+  const std::vector<std::string> names = {"save", "stop"};
+  require<InputError>(text == names[0] || text == names[1], "--", flag, " ", shortened(text), " is not known; ",
+                      suggestion(text, names));
+  value = text == names[0] ? OnSignal::save : OnSignal::stop;
+}
+std::string to_text(OnSignal value) { return value == OnSignal::save ? "save" : "stop"; }
+
+std::optional<DynamicLossScale> loss_scale_of(const TrainOptions& options) {
+  const std::string& text = options.loss_scale;
+  if (text == "off") return std::nullopt;
+  if (text == "dynamic") return DynamicLossScale();
+  double scale = 0;
+  constexpr std::string_view prefix = "dynamic:";
+  const char* const end = text.data() + text.size();
+  if (text.starts_with(prefix)) {
+    const auto [last, error] = std::from_chars(text.data() + prefix.size(), end, scale);
+    if (error == std::errc() && last == end) return DynamicLossScale({.scale = scale, .sound_steps = 0});
+  }
+  throw InputError(message("--loss-scale ", shortened(text), " is not known; write off, dynamic or dynamic:INITIAL"));
+}
+
+std::vector<std::int32_t> parse_ids(std::string_view flag, std::string_view text) {
+  std::vector<std::int32_t> ids;
+  const char* at = text.data();
+  const char* const end = text.data() + text.size();
+  while (true) {
+    std::int32_t id = -1;
+    const auto [last, error] = std::from_chars(at, end, id);
+    require<InputError>(error == std::errc() && id >= 0 && (last == end || *last == ','), "--", flag, " '",
+                        shortened(text),
+                        "' is no list of token ids; write whole numbers with commas between, such as 1,2,3");
+    ids.push_back(id);
+    if (last == end) return ids;
+    at = last + 1;
+  }
+}
+
+LrSchedule schedule_of(const TrainOptions& options) {
+  return {.shape = options.lr_schedule,
+          .peak = options.lr,
+          .warmup = options.warmup,
+          .steps = options.steps,
+          .decay = options.lr_decay_steps};
+}
+
+}  // namespace fsdp::train

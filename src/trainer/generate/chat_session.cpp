@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/generate/chat_session.hpp>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <utility>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/hash.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
+#include <tessera/trainer/generate/generation.hpp>
+#include <tessera/trainer/generate/model_tokenizer.hpp>
+#include <tessera/trainer/generate/sampling.hpp>
+
+namespace fsdp::train {
+namespace {
+
+constexpr std::size_t most_step_tokens = 64;  // more new tokens: recompute the whole conversation in one pass
+constexpr std::size_t most_line = 1 << 20;
+
+std::filesystem::path tokenizer_file(const ChatOptions& options) {
+  const std::optional<std::filesystem::path> file = tokenizer_of(options.generate.tokenizer, options.generate.model);
+  require<InputError>(file.has_value(), "chat: --model ", options.generate.model,
+                      " has no tokenizer.json; name one by --tokenizer");
+  return *file;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> ChatWork::numbers(std::size_t room) const {
+  std::vector<std::int32_t> numbers = {ends, anew, static_cast<std::int32_t>(position),
+                                       static_cast<std::int32_t>(tokens.size())};
+  numbers.insert(numbers.end(), tokens.begin(), tokens.end());
+  numbers.resize(room + 4);
+  return numbers;
+}
+
+ChatWork ChatWork::of(std::span<const std::int32_t> numbers) {
+  const std::span tokens = numbers.subspan(4, static_cast<std::size_t>(numbers[3]));
+  return {.ends = numbers[0] != 0,
+          .anew = numbers[1] != 0,
+          .position = numbers[2],
+          .tokens = {tokens.begin(), tokens.end()}};
+}
+
+ChatSession::ChatSession(const ChatOptions& options, std::int64_t vocabulary)
+    : format_(tokenizer_file(options), options.chat_template, text::clock_now()),
+      options_(options),
+      vocabulary_(vocabulary) {
+  const std::filesystem::path file = tokenizer_file(options);
+  require_vocabulary(format_.tokenizer(), file, vocabulary);
+  warn_of(format_);
+  for (const std::string& text : options.generate.stop_ids) {
+    const std::vector<std::int32_t> ids = parse_ids("stop-ids", text);
+    stops_.insert(stops_.end(), ids.begin(), ids.end());
+  }
+  const text::AnswerEnd end = text::answer_end(format_);
+  end_text_ = end.text;
+  stops_.insert(stops_.end(), end.tokens.begin(), end.tokens.end());
+  if (!options.system.empty()) messages_ = text::chat_message("system", options.system);
+}
+
+bool ChatSession::read_line(std::FILE* in) {
+  if (::isatty(::fileno(in)) != 0) std::fputs("> ", stderr);
+  std::string line;
+  for (int c = 0; (c = std::fgetc(in)) != EOF && c != '\n';) {
+    require<InputError>(line.size() < most_line, "chat: a line of more than ", most_line, " bytes");
+    line.push_back(static_cast<char>(c));
+  }
+  if (line.empty() && std::feof(in) != 0) return false;
+  if (line == "/quit") return false;
+  if (line == "/reset") {
+    messages_ = options_.system.empty() ? "" : text::chat_message("system", options_.system);
+  } else if (line.find_first_not_of(" \t\r") != line.npos) {
+    const std::string before = messages_;
+    messages_ += (messages_.empty() ? "" : ",") + text::chat_message("user", line);
+    ask();
+    if (!writing_) messages_ = before;
+  }
+  return true;
+}
+
+void ChatSession::ask() {
+  const std::string text = format_.prompt("[" + messages_ + "]");
+  const std::vector<text::TokenId> ids = format_.tokenizer().encode(text, false);
+  const std::vector<std::int32_t> tokens(ids.begin(), ids.end());
+  require<InputError>(!tokens.empty(), "chat: ", format_.name(), " makes no text of the conversation");
+  // Keeps the common prefix in the KV cache. The last token is fed again, since its logits are needed.
+  const auto same = static_cast<std::size_t>(
+      std::mismatch(tokens.begin(), tokens.end(), tokens_.begin(), tokens_.begin() + static_cast<std::ptrdiff_t>(fed_))
+          .first -
+      tokens.begin());
+  fed_ = std::min(same, tokens.size() - 1);
+  tokens_ = tokens;
+  answer_begin_ = tokens_.size();
+  if (static_cast<std::int64_t>(tokens_.size()) > options_.context) {
+    print_sentence(message("the conversation has ", tokens_.size(), " tokens, and --context is ", options_.context,
+                           "; /reset begins another"));
+    fed_ = 0;
+    tokens_.clear();
+    return;
+  }
+  writing_ = true;
+  answer_.clear();
+  printed_ = 0;
+  decoder_.emplace(format_.tokenizer(), false);
+}
+
+ChatWork ChatSession::next(std::FILE* in, std::int64_t prompt_tokens) {
+  while (!writing_)
+    if (!read_line(in)) return {.ends = true};
+  const std::size_t left = tokens_.size() - fed_;
+  if (fed_ == 0 || (left > most_step_tokens && static_cast<std::int64_t>(tokens_.size()) <= prompt_tokens)) {
+    fed_ = std::min(tokens_.size(), static_cast<std::size_t>(prompt_tokens));
+    return {.anew = true, .tokens = {tokens_.begin(), tokens_.begin() + static_cast<std::ptrdiff_t>(fed_)}};
+  }
+  ++fed_;
+  return {.position = static_cast<std::int64_t>(fed_) - 1, .tokens = {tokens_[fed_ - 1]}};
+}
+
+void ChatSession::take(std::span<const float> logits) {
+  if (fed_ < tokens_.size()) return;  // the prompt is not complete yet
+  const double uniform = static_cast<double>(mixed(options_.generate.seed ^ mixed(draws_++)) >> 11) * 0x1p-53;
+  const std::int32_t drawn = sample(logits, tokens_, options_.generate.sampling, uniform);
+  if (std::find(stops_.begin(), stops_.end(), drawn) != stops_.end()) return answered(true);
+  tokens_.push_back(drawn);
+  answer_ += decoder_->push(static_cast<text::TokenId>(drawn));
+  if (!end_text_.empty() && answer_.ends_with(end_text_)) {
+    answer_.resize(answer_.size() - end_text_.size());
+    return answered(true);
+  }
+  const auto count = static_cast<std::int64_t>(tokens_.size() - answer_begin_);
+  if (count >= options_.generate.tokens || static_cast<std::int64_t>(tokens_.size()) >= options_.context)
+    return answered(false);
+  print(false);
+}
+
+void ChatSession::answered(bool whole) {
+  answer_ += decoder_->finish();
+  print(true);
+  std::fputs(whole ? "\n" : " ...\n", stdout);
+  std::fflush(stdout);
+  writing_ = false;
+  messages_ += "," + text::chat_message("assistant", answer_);
+}
+
+void ChatSession::print(bool last) {
+  std::size_t held = 0;  // bytes that may be the beginning of the end text
+  for (std::size_t size = std::min(end_text_.size(), answer_.size()); !last && held == 0 && size > 0; --size)
+    if (answer_.ends_with(std::string_view(end_text_).substr(0, size))) held = size;
+  const std::size_t end = std::max(printed_, answer_.size() - held);
+  std::fwrite(answer_.data() + printed_, 1, end - printed_, stdout);
+  std::fflush(stdout);
+  printed_ = end;
+}
+
+}  // namespace fsdp::train

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/report/console.hpp>
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <filesystem>
+#include <iomanip>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+
+#include <tessera/fsdp/core/environment.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
+#include <tessera/trainer/report/report.hpp>
+
+namespace fsdp::report {
+namespace {
+
+constexpr std::int64_t bar_width = 24;
+
+/// 8123.4 as "8,123".
+std::string grouped(double value) {
+  return count_text(std::llround(std::isfinite(value) ? std::clamp(value, 0.0, 1e15) : 0.0));
+}
+
+std::string short_bytes_text(std::int64_t bytes) {
+  std::ostringstream text;
+  const double mib = static_cast<double>(bytes) / (1 << 20);
+  text << std::fixed << std::setprecision(mib < 1024 ? 0 : 2) << (mib < 1024 ? mib : mib / 1024)
+       << (mib < 1024 ? " MiB" : " GiB");
+  return text.str();
+}
+
+/// Returns what a descriptor is of, such as "/dev/pts/3" or "pipe:[123]"; empty if that is not known. Open MPI's mpirun
+/// gives its ranks a terminal and pipes of its own, so that the launcher's descriptor is looked at.
+std::string target_of(int descriptor) {
+  std::error_code error;
+  const std::string process = environment("OMPI_COMM_WORLD_SIZE").empty() ? "self" : std::to_string(::getppid());
+  return std::filesystem::read_symlink("/proc/" + process + "/fd/" + std::to_string(descriptor), error).string();
+}
+
+bool launcher_has_terminal(int descriptor) {
+  if (environment("OMPI_COMM_WORLD_SIZE").empty()) return true;
+  const std::string target = target_of(descriptor);
+  return target.starts_with("/dev/pts/") || target.starts_with("/dev/tty") || target == "/dev/console";
+}
+
+}  // namespace
+
+ConsoleStyle style_of(std::FILE* stream) {
+  const std::string_view term = environment("TERM");
+  const bool dumb = term.empty() || term == "dumb";
+  const bool terminal = ::isatty(::fileno(stream)) == 1 && launcher_has_terminal(::fileno(stream)) && !dumb;
+  return {.terminal = terminal, .colour = terminal && environment("NO_COLOR").empty()};
+}
+
+bool are_one(std::FILE* a, std::FILE* b) {
+  const std::string target = target_of(::fileno(a));
+  return !target.empty() && target == target_of(::fileno(b));
+}
+
+std::string duration_text(double seconds) {
+  const std::int64_t whole = std::llround(std::isfinite(seconds) ? std::clamp(seconds, 0.0, 1e9) : 0.0);
+  std::ostringstream text;
+  text << std::setfill('0');
+  if (whole >= 3600) text << whole / 3600 << ':' << std::setw(2);
+  text << whole / 60 % 60 << ':' << std::setw(2) << whole % 60;
+  return text.str();
+}
+
+std::string step_text(const StepRecord& r, std::int64_t steps, std::string_view unit) {
+  std::ostringstream text;
+  text << "step " << std::setw(static_cast<int>(std::to_string(steps).size())) << r.step << '/' << steps << "  loss "
+       << std::fixed << std::setprecision(4) << r.loss << "  norm " << std::setprecision(3) << r.grad_norm << "  lr "
+       << std::scientific << std::setprecision(2) << r.lr << "  " << grouped(r.tokens_per_second) << ' '
+       << (unit == "tokens" ? std::string_view("tok") : unit) << "/s  peak " << short_bytes_text(r.peak_bytes);
+  if (r.mfu) text << "  mfu " << std::fixed << std::setprecision(1) << *r.mfu * 100 << "%";
+  return text.str();
+}
+
+std::string progress_text(const StepRecord& r, std::int64_t steps, double seconds_left) {
+  const std::int64_t filled = steps > 0 ? std::clamp<std::int64_t>(r.step * bar_width / steps, 0, bar_width) : 0;
+  std::string bar(static_cast<std::size_t>(filled), '=');
+  if (filled < bar_width) bar += '>';
+  bar.resize(static_cast<std::size_t>(bar_width), ' ');
+  std::ostringstream text;
+  text << '[' << bar << "] " << (steps > 0 ? r.step * 100 / steps : 0) << "%  step " << r.step << '/' << steps
+       << "  loss " << std::fixed << std::setprecision(4) << r.loss << "  " << duration_text(seconds_left) << " left";
+  return text.str();
+}
+
+Console::Console(std::FILE* stream, ConsoleStyle style, std::int64_t first_step, std::int64_t steps,
+                 std::int64_t log_every, std::string_view unit)
+    : stream_(stream), style_(style), first_step_(first_step), steps_(steps), log_every_(log_every), unit_(unit) {}
+
+Console::~Console() { finish(); }
+
+/// What erases the progress line.
+std::string Console::erased() const { return progress_.empty() ? "" : "\r\033[K"; }
+
+void Console::write(const std::string& text) {
+  errno = 0;
+  const bool written = std::fputs(text.c_str(), stream_) >= 0 && std::fflush(stream_) == 0;
+  reader_is_gone_ = reader_is_gone_ || (!written && errno == EPIPE);
+}
+
+void Console::step(const StepRecord& record) {
+  if (stream_ == nullptr) return;
+  seconds_ += record.step_seconds;
+  const double per_step = seconds_ / static_cast<double>(std::max<std::int64_t>(record.step - first_step_ + 1, 1));
+  const bool due =
+      log_every_ > 0 && (record.step % log_every_ == 0 || record.step == first_step_ || record.step == steps_);
+  const std::string erase = erased();
+  progress_.clear();
+  if (due || !erase.empty()) write(erase + (due ? step_text(record, steps_, unit_) + "\n" : ""));
+  if (record.step < steps_)
+    progress(progress_text(record, steps_, per_step * static_cast<double>(steps_ - record.step)));
+}
+
+void Console::progress(const std::string& text) {
+  if (stream_ == nullptr || !style_.terminal) return;
+  const std::string erase = erased();
+  progress_ = printable(text);
+  write(erase + (style_.colour ? "\033[36m" + progress_ + "\033[0m" : progress_));
+}
+
+void Console::line(const std::string& text) {
+  if (stream_ == nullptr) return;
+  write(erased() + printable(text) + "\n" + progress_);
+}
+
+void Console::finish() {
+  if (stream_ == nullptr || progress_.empty()) return;
+  const std::string erase = erased();
+  progress_.clear();
+  write(erase);
+}
+
+}  // namespace fsdp::report

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/report/report.hpp>
+
+#include <array>
+#include <cstdio>
+#include <iomanip>
+#include <numeric>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+
+#include <tessera/trainer/report/console.hpp>
+
+namespace fsdp::report {
+
+std::string count_text(std::int64_t count) {
+  std::string digits = std::to_string(count);
+  for (std::size_t place = digits.size(); place > 3; place -= 3) digits.insert(place - 3, 1, ',');
+  return digits;
+}
+
+std::string bytes_text(std::int64_t bytes) {
+  constexpr std::array units = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < units.size(); ++unit) value /= 1024;
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(unit == 0 ? 0 : 2) << value << ' ' << units[unit];
+  return text.str();
+}
+
+std::string start_text(const StartRecord& record, const std::string& data, std::int64_t training_windows,
+                       std::int64_t held_out_windows, std::int64_t peak_bytes) {
+  std::ostringstream text;
+  text << "stack     " << record.stack << ", " << record.world << (record.world == 1 ? " rank x " : " ranks x ")
+       << record.threads << (record.threads == 1 ? " thread" : " threads")
+       << (record.instruction_set.empty() ? "" : ", ") << record.instruction_set
+       << (record.crowded_cores > 0 ? message(" (slow: more threads than the ", record.crowded_cores,
+                                              record.crowded_cores == 1 ? " core" : " cores", " that they may use)")
+                                    : "")
+       << "\nmodel     " << record.model_name << (record.model_name.empty() ? "" : ": ") << record.parameters
+       << " parameters";
+  for (const ConfigValue& size : record.sizes)
+    if (const auto* const number = std::get_if<std::int64_t>(&size.value); number != nullptr && *number != 0)
+      text << ", " << size.name << ' ' << text_of(size);
+  text << "\noptimizer " << record.optimizer;
+  for (const ConfigValue& constant : record.constants) text << ", " << constant.name << ' ' << text_of(constant);
+  text << '\n'
+       << "data      " << data << ", " << training_windows << " windows to train on, " << held_out_windows
+       << " held out\n"
+       << "memory    " << bytes_text(peak_bytes) << " of tensors on each rank";
+  return text.str();
+}
+
+std::string summary_text(const SummaryRecord& record) {
+  std::ostringstream text;
+  text << "trained " << record.steps << " steps, " << record.tokens << ' ' << record.unit << " in "
+       << duration_text(record.seconds) << "; peak " << bytes_text(record.peak_bytes) << " of tensors on each rank";
+  return text.str();
+}
+
+std::string memory_table(const device::BytesByKind& bytes, const std::string& title) {
+  std::ostringstream text;
+  const auto row = [&](std::string_view name, std::int64_t value) {
+    text << "  " << std::left << std::setw(12) << name << std::right << std::setw(16) << value << "  "
+         << bytes_text(value) << '\n';
+  };
+  text << title << '\n';
+  const std::string_view cache = device::memory_kind_names[static_cast<std::size_t>(device::MemoryKind::cache)];
+  for (std::size_t kind = 0; kind < bytes.size(); ++kind) {
+    const std::string_view name = device::memory_kind_names[kind];
+    if (bytes[kind] > 0 || name != cache) row(name, bytes[kind]);  // training has no KV cache
+  }
+  row("peak", std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0}));
+  return text.str();
+}
+
+std::string schedule_text(const sharding::Schedule& schedule, const sharding::Names& names) {
+  std::ostringstream text;
+  for (const sharding::Task& task : schedule) {
+    text << "micro-batch " << task.micro_batch << "  " << std::left << std::setw(15) << sharding::name_of(task.action)
+         << ' ' << subject_of(task, names);
+    if (task.slot >= 0) text << ", slot " << task.slot;
+    text << '\n';
+  }
+  return text.str();
+}
+
+std::string mean_loss_json(double loss, std::int64_t tokens) {
+  return nlohmann::ordered_json{{"loss", loss}, {"tokens", tokens}}.dump();
+}
+
+TraceEvent trace_event(const sharding::Task& task, int rank, double begin_seconds, double seconds) {
+  // close_gradient waits for the reduction, so it belongs to communication.
+  const bool communicates = sharding::communicates(task.action) || task.action == sharding::Action::close_gradient;
+  return {.name = std::string(sharding::name_of(task.action)) + " " + std::to_string(task.index),
+          .category = communicates ? "comm" : "compute",
+          .begin_microseconds = begin_seconds * 1e6,
+          .duration_microseconds = seconds * 1e6,
+          .rank = rank,
+          .lane = communicates ? 1 : 0};
+}
+
+std::string peak_name(DType dtype, std::int64_t size, int ranks, int threads, double flops_per_second) {
+  std::ostringstream text;
+  text << "matmul " << name_of(dtype) << ' ' << size << "^3 on " << ranks << " x " << threads << " threads, measured "
+       << std::setprecision(3) << flops_per_second * 1e-12 << " TFLOP/s";
+  return text.str();
+}
+
+}  // namespace fsdp::report

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <system_error>
+
+#include <nlohmann/json.hpp>
+
+#include <tessera/fsdp/core/error.hpp>
+
+#include "plot.hpp"
+
+namespace fsdp::report {
+namespace {
+
+using Line = nlohmann::json;
+
+/// Returns a number; also reads the strings that metrics.cpp writes for NaN and infinities.
+std::optional<double> number_of(const Line& line, const char* key) {
+  const auto found = line.find(key);
+  if (found == line.end()) return std::nullopt;
+  if (found->is_number()) return found->get<double>();
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  if (*found == "nan") return std::numeric_limits<double>::quiet_NaN();
+  if (*found == "inf") return infinity;
+  if (*found == "-inf") return -infinity;
+  return std::nullopt;
+}
+
+/// Reads a line of a metrics file. Returns false if it is none; lines without a step are valid, too.
+bool take(const Line& line, PlottedRun& run) {
+  if (!line.is_object()) return false;
+  const auto event = line.find("event");
+  if (event != line.end() && *event != "validation") return true;
+  const auto number = line.find("step");
+  if (number == line.end() || !number->is_number_integer()) return false;
+  const auto step = number->get<std::int64_t>();
+  if (event != line.end()) {
+    const std::optional<double> loss = number_of(line, "validation_loss");
+    if (loss) run.held_out.push_back({.step = step, .loss = *loss});
+    return loss.has_value();
+  }
+  const std::optional<double> loss = number_of(line, "loss"), norm = number_of(line, "grad_norm"),
+                              lr = number_of(line, "lr");
+  if (!loss || !norm || !lr) return false;
+  while (!run.steps.empty() && run.steps.back().step >= step) run.steps.pop_back();
+  while (!run.held_out.empty() && run.held_out.back().step >= step) run.held_out.pop_back();
+  run.steps.push_back({.step = step, .loss = *loss, .grad_norm = *norm, .lr = *lr});
+  return true;
+}
+
+}  // namespace
+
+PlottedRun read_run(const std::filesystem::path& path) {
+  std::error_code error;
+  errno = 0;
+  std::ifstream file(path);
+  const bool directory = std::filesystem::is_directory(path, error);
+  require<InputError>(file.is_open() && !directory, "plot: ", path.string(),
+                      ": cannot be read: ", std::strerror(directory ? EISDIR : errno));
+  PlottedRun run{.name = path.string()};
+  std::string text;
+  for (std::int64_t number = 1; std::getline(file, text); ++number) {
+    if (take(Line::parse(text, nullptr, false), run)) continue;
+    run.left_out.push_back(message(path.string(), ":", number, ": ",
+                                   text.empty() ? "is empty" : "is no line of a metrics file, or a part of one"));
+  }
+  require<InputError>(!file.bad(), "plot: ", path.string(), ": cannot be read: ", std::strerror(errno));
+  require<InputError>(!run.steps.empty(), "plot: ", path.string(), " holds no step; give files that --metrics wrote",
+                      run.left_out.empty() ? "" : ". ", run.left_out.empty() ? "" : run.left_out.front());
+  return run;
+}
+
+}  // namespace fsdp::report

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/report/trace.hpp>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include <tessera/fsdp/core/error.hpp>
+
+namespace fsdp::report {
+
+std::string trace_json(const std::vector<TraceEvent>& events) {
+  using Object = nlohmann::ordered_json;
+  std::string text = "{\"traceEvents\":[\n";
+  std::set<std::int64_t> ranks;
+  for (const TraceEvent& event : events) ranks.insert(event.rank);
+  const char* separator = "";
+  const auto add = [&](const Object& object) {
+    text += separator + object.dump(-1, ' ', false, Object::error_handler_t::replace);
+    separator = ",\n";
+  };
+  for (const std::int64_t rank : ranks)
+    add({{"name", "process_name"}, {"ph", "M"}, {"pid", rank}, {"args", {{"name", "rank " + std::to_string(rank)}}}});
+  for (const TraceEvent& event : events)
+    add({{"name", event.name},
+         {"cat", event.category},
+         {"ph", "X"},
+         {"ts", event.begin_microseconds},
+         {"dur", event.duration_microseconds},
+         {"pid", event.rank},
+         {"tid", event.lane}});
+  return text + "\n],\"displayTimeUnit\":\"ms\"}\n";
+}
+
+Trace::Trace(std::filesystem::path path) : path_(std::move(path)) {
+  if (path_.empty()) return;
+  std::error_code error;
+  const bool existed = std::filesystem::exists(path_, error);
+  errno = 0;
+  const std::ofstream file(path_, std::ios::app);
+  require<InputError>(file.is_open(), "--trace ", path_.string(), ": cannot be written: ", std::strerror(errno));
+  if (!existed) std::filesystem::remove(path_, error);  // it is written at the end; a failed run leaves no file
+}
+
+Trace::~Trace() = default;
+
+void Trace::add(TraceEvent event) {
+  if (!on()) return;
+  const std::lock_guard lock(mutex_);
+  events_.push_back(std::move(event));
+}
+
+void Trace::write() const {
+  if (!on()) return;
+  const std::lock_guard lock(mutex_);
+  std::ofstream file(path_);
+  file << trace_json(events_) << std::flush;
+  require<InputError>(file.good(), "--trace ", path_.string(), ": cannot be written (is the disk full?)");
+}
+
+std::filesystem::path trace_path(const std::filesystem::path& path, std::int64_t rank) {
+  if (rank == 0 || path.empty()) return path;
+  std::filesystem::path named = path;
+  return named.replace_filename(path.stem().string() + ".rank" + std::to_string(rank) + path.extension().string());
+}
+
+}  // namespace fsdp::report

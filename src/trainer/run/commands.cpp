@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/run/commands.hpp>
+
+namespace fsdp::train {
+
+void check_memory(const TrainOptions& options, bool asked_for, const std::string& tiling) {
+  require<InputError>(!options.memory || asked_for, "--memory ", options.memory.value_or(""),
+                      " belongs to --tiling budget:auto, not to ", tiling);
+}
+
+std::string plan_text(const plan::Plan& step, const std::string& stack, const plan::Request& request) {
+  const std::string whose =
+      step.same_on_all_ranks ? "each rank" : message("rank ", step.rank, ", which takes the most");
+  return report::memory_table(
+      step.bytes, message(stack, ", ", request.ranks, request.ranks == 1 ? " rank, " : " ranks, ", request.sequences,
+                          " x ", request.shape.sequence_length, " tokens a micro-batch: bytes of ", whose));
+}
+
+template class Batches<data::TextSource>;
+
+}  // namespace fsdp::train

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/run/memory_advice.hpp>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/trainer/report/report.hpp>
+
+namespace fsdp::train {
+
+std::string memory_advice(
+    const TrainOptions& options, const tiling::RunTime* tiling, int ranks,
+    FunctionRef<std::int64_t(const TrainOptions& options, const tiling::RunTime* tiling, int ranks)> bytes) {
+  const std::int64_t now = bytes(options, nullptr, ranks);
+  std::string text = message("; the whole run takes ", report::bytes_text(now), " of each rank");
+  std::string separator = ", and would take ";
+  const auto offer = [&](const TrainOptions& other, const tiling::RunTime* other_tiling, int other_ranks,
+                         const std::string& with) {
+    const std::int64_t then = bytes(other, other_tiling, other_ranks);
+    if (then >= now) return;
+    text += message(separator, report::bytes_text(then), " ", with);
+    separator = ", ";
+  };
+
+  TrainOptions recomputed = options;
+  recomputed.units.recompute = true;
+  const tiling::RunTime tokens = tiling::RunTime::tokens(1024);
+  const bool tiles = tiling != nullptr && *tiling == tiling::RunTime{};
+  if (tiles) offer(options, &tokens, ranks, "with --tiling tokens:1024");
+  if (!options.units.recompute) offer(recomputed, nullptr, ranks, "with --recompute");
+  if (tiles && !options.units.recompute) offer(recomputed, &tokens, ranks, "with both");
+  if (step_size(options, ranks).sequences % 2 == 0) {
+    TrainOptions halved = options;
+    halved.grad_accum *= 2;
+    offer(halved, nullptr, ranks, message("with --grad-accum ", halved.grad_accum));
+    offer(options, nullptr, 2 * ranks, message("on ", 2 * ranks, " ranks"));
+  }
+  return text + " (--dry-run tells of other strategies)";
+}
+
+}  // namespace fsdp::train

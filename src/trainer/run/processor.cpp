@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/run/processor.hpp>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <tessera/comm/agreement.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+
+namespace fsdp::train {
+
+void agree_on_instruction_set(const comm::Ranks& ranks) {
+  comm::require_same_texts(ranks.monitor(), comm::gather_texts(ranks, device::bf16_environment(), "environment"),
+                           "ranks were started with different environments", "start all ranks with the same");
+  const std::vector<std::string> sets =
+      comm::gather_texts(ranks, std::string(device::instruction_set()), "instruction sets");
+  if (std::all_of(sets.begin(), sets.end(), [&](const std::string& set) { return set == sets.front(); })) return;
+  const std::string least(device::least_instruction_set(sets));
+  device::keep_to_instruction_set(least);
+  if (ranks.rank() == 0) print_warning("the ranks' processors have different instruction sets; all use " + least);
+}
+
+}  // namespace fsdp::train

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/run/queued_steps.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/trainer/flags/learning_rate.hpp>
+#include <tessera/trainer/report/matmul_peak.hpp>
+#include <tessera/trainer/report/metrics.hpp>
+
+namespace fsdp::train {
+
+using Clock = std::chrono::steady_clock;
+
+double QueuedStep::targets() const { return static_cast<double>(std::max<std::int64_t>(counts.valid_targets, 1)); }
+
+QueuedSteps::QueuedSteps(const TrainOptions& options, RunLog& log)
+    : options_(options), log_(log), loss_scale_(loss_scale_of(options)) {}
+
+void QueuedSteps::restore(std::int64_t tokens, const std::optional<DynamicLossScale::State>& loss_scale) {
+  tokens_ = tokens;
+  if (loss_scale_ && loss_scale) loss_scale_ = DynamicLossScale(*loss_scale);
+}
+
+std::optional<DynamicLossScale::State> QueuedSteps::loss_scale() const {
+  return loss_scale_ ? std::optional(loss_scale_->state()) : std::nullopt;
+}
+
+const QueuedStep& QueuedSteps::add(std::int64_t index, const BatchCounts& counts, Clock::time_point begin) {
+  return steps_.emplace_back(QueuedStep{.number = index + 1,
+                                        .counts = counts,
+                                        .lr = lr_at(schedule_of(options_), index),
+                                        .loss_scale = loss_scale_ ? loss_scale_->scale() : 1.0,
+                                        .begin = begin});
+}
+
+void QueuedSteps::report(const device::StepDecision& found, double flops, std::int64_t peak_bytes,
+                         const report::MatmulPeak& peak) {
+  const QueuedStep step = steps_.front();
+  steps_.pop_front();
+  loss_ = found.loss / step.targets();
+  require<DivergedError>(found.stopped == 0, "step ", step.number, ": loss is ", std::abs(*loss_),
+                         " and the gradient norm is ", std::abs(found.norm),
+                         "; stopped before any weight was touched. Lower --lr, or look at the data of this step");
+  const bool skipped = found.skipped != 0;
+  if (loss_scale_) loss_scale_->update(!skipped, step.loss_scale);
+  const std::int64_t step_tokens = options_.batch_size * options_.seq_len;
+  tokens_ += step_tokens;
+  const auto now = Clock::now();
+  const double seconds = std::chrono::duration<double>(now - std::max(step.begin, reported_)).count();
+  reported_ = now;
+  log_.step({.step = step.number,
+             .loss = *loss_,
+             .grad_norm = std::abs(found.norm),
+             .loss_scale = loss_scale_ ? std::optional(step.loss_scale) : std::nullopt,
+             .skipped = skipped,
+             .lr = step.lr,
+             .tokens = tokens_,
+             .tokens_per_second = static_cast<double>(step_tokens) / seconds,
+             .step_seconds = seconds,
+             .peak_bytes = peak_bytes,
+             .tflops = flops / seconds * 1e-12,
+             .mfu = flops / seconds / peak.flops_per_second,
+             .mfu_peak = peak.name});
+  if (skipped)
+    log_.line(message("step ", step.number, ": gradients overflow at loss scale ", step.loss_scale,
+                      "; skipped, the scale is ", loss_scale_->scale(), " now"));
+}
+
+}  // namespace fsdp::train

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/run/run_checkpoints.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include <tessera/comm/agreement.hpp>
+#include <tessera/fsdp/checkpoint/peers.hpp>
+#include <tessera/fsdp/core/file.hpp>
+#include <tessera/fsdp/core/hash.hpp>
+#include <tessera/fsdp/core/identity.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
+#include <tessera/trainer/run/checkpoint_dir.hpp>
+#include <tessera/trainer/run/first_weights.hpp>
+
+namespace fsdp::train {
+
+namespace {
+
+/// The weights of a folder, as recorded: the same wherever the folder lies. Rank 0 samples their files for all ranks.
+/// Returns nothing where the folder holds none.
+std::string weights_text(const comm::Ranks& ranks, const std::string& folder) {
+  constexpr Looked sample{.whole = 1 << 20, .blocks = 64};
+  const std::string mine = comm::on_all_ranks(ranks, "--model", [&]() -> std::string {
+    if (ranks.rank() != 0) return {};
+    std::map<std::string, std::uint64_t> digests;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+      if (entry.path().extension() == ".safetensors" && entry.is_regular_file(error))
+        digests[entry.path().filename().string()] = digest_of_file(entry.path(), sample);
+    if (digests.empty()) return {};
+    std::uint64_t hash = hash_seed;
+    for (const auto& [name, digest] : digests) hash = hashed(hashed(hash, name), static_cast<std::int64_t>(digest));
+    return "the weights of digest " + digest_text(hash);
+  });
+  return comm::gather_texts(ranks, mine, "--model").front();
+}
+
+/// Adds the weights that a run begins with to its record, where they can be known: a folder that a run resumes with may
+/// hold a config.json alone.
+void record_first_weights(RunRecord& record, const comm::Ranks& ranks, const TrainOptions& options, bool names_folder) {
+  const auto add = [&](const char* key, const std::string& folder) {
+    if (std::string text = weights_text(ranks, folder); !text.empty()) record[key] = std::move(text);
+  };
+  if (!names_folder || options.from_scratch) {
+    record["model"] = "random weights";
+    return;
+  }
+  add("model", options.model.name);
+  if (!options.model.adapter.empty()) add("adapter", options.model.adapter);
+}
+
+/// A resumed run began with the weights of the run that it continues, whatever its own --model holds.
+void keep_first_weights(RunRecord& record, const RunRecord& then) {
+  for (const char* const key : {"model", "adapter"}) {
+    record.erase(key);
+    if (const auto found = then.find(key); found != then.end()) record.insert(*found);
+  }
+}
+
+/// What tells a run from others: two runs of equal flags, model and data that begin anew write the same checkpoints.
+std::string identity_of(const RunRecord& run) {
+  std::uint64_t hash = hash_seed;
+  for (const auto& [name, value] : run) hash = hashed(hash, message(name, " = ", value, "\n"));
+  return digest_text(hash);
+}
+
+}  // namespace
+
+RunCheckpoints::RunCheckpoints(const comm::Ranks& ranks, const TrainOptions& options, CheckpointDir dir,
+                               RunWeights weights, bool names_folder, RunRecord run, std::int64_t windows)
+    : ranks_(ranks),
+      options_(options),
+      dir_(std::move(dir)),
+      weights_(weights),
+      names_folder_(names_folder),
+      run_(std::move(run)),
+      windows_(windows) {}
+
+RunCheckpoints::~RunCheckpoints() = default;
+
+void RunCheckpoints::require_folder() {
+  dir_.require_shared(ranks_, options_);
+  comm::on_all_ranks(ranks_, "--checkpoint-dir", [&] {
+    if (leads() && options_.checkpoint_dir) require_room(options_, weights_.listing(), weights_.states(), warn());
+  });
+}
+
+Loaded RunCheckpoints::load() {
+  const bool resumes = options_.resume.has_value();
+  if (!resumes && !names_folder_ && options_.text.tokenizer.empty()) return {.lines = start()};
+  Loaded loaded;
+  with_disk_deadline(ranks_, options_.launch.disk_deadline_seconds,
+                     message("reading ", resumes ? *options_.resume : options_.model.name, " (--disk-deadline)"), [&] {
+                       loaded = resumes ? resume() : Loaded{.lines = start()};
+                       comm::on_all_ranks(ranks_, "--checkpoint-dir", [&] { read_side_files(); });
+                     });
+  return loaded;
+}
+
+void RunCheckpoints::save(const Progress& progress) {
+  comm::on_all_ranks(ranks_, "finite weights", [&] {
+    weights_.require_finite();
+    dir_.require_held();
+  });
+  if (!options_.checkpoint_dir) return;
+  std::uint64_t id = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
+  ranks_.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0, {"checkpoint"});
+  const checkpoint::TrainerState state = state_after(progress);
+  checkpoint::Save save(*options_.checkpoint_dir, state.step, id, weights_.listing(), weights_.states(), side_files_);
+  with_disk_deadline(ranks_, options_.launch.disk_deadline_seconds,
+                     message("saving to --checkpoint-dir ", *options_.checkpoint_dir, " (--disk-deadline)"), [&] {
+                       checkpoint::save(save, peers_of(ranks_), state,
+                                        [&](checkpoint::Save& file) { weights_.write(file); });
+                       if (leads()) remove_older(options_, state.step, spared(state), warn());
+                       ranks_.barrier({"checkpoint"});
+                     });
+  path_ = save.path().string();
+  saved_step_ = state.step;
+}
+
+checkpoint::Warn RunCheckpoints::warn() const {
+  return [this](const std::string& text) {
+    if (leads()) print_warning(text);
+  };
+}
+
+std::filesystem::path RunCheckpoints::path_of(std::int64_t step) const {
+  return std::filesystem::path(*options_.checkpoint_dir) / checkpoint::step_name(step);
+}
+
+/// Returns the checkpoints that --keep must not remove: the one resumed from, and the best.
+std::array<std::filesystem::path, 2> RunCheckpoints::spared(const checkpoint::TrainerState& state) const {
+  return {resumed_from_.value_or(""), state.best ? path_of(state.best->step) : std::filesystem::path()};
+}
+
+checkpoint::TrainerState RunCheckpoints::state_after(const Progress& progress) const {
+  return {.step = weights_.steps(),
+          .tokens = progress.tokens,
+          .epoch = progress.position.epoch,
+          .index = progress.position.index,
+          .seed = options_.seed,
+          .windows = windows_,
+          .seq_len = options_.seq_len,
+          .schedule_steps = options_.steps,
+          .skipped_steps = weights_.skipped(),
+          .loss_scale = progress.loss_scale,
+          .best = progress.best,
+          .run = run_};
+}
+
+/// Opens the checkpoint that rank 0 chooses on every rank, so that no rank falls back to another one. Returns nothing
+/// if
+/// --resume auto finds none. Skips checkpoints in `damaged_`, as incomplete ones.
+std::optional<checkpoint::Checkpoint> RunCheckpoints::open_agreed() {
+  const checkpoint::ReadListing read = [this](const std::filesystem::path& folder) {
+    const auto damaged = damaged_.find(folder.string());
+    if (damaged != damaged_.end()) throw InputError(damaged->second);
+    return weights_.listing_of(folder);
+  };
+  const auto open = [&](const std::filesystem::path& path) { return checkpoint::Checkpoint::open(path, read, warn()); };
+  const std::string mine = comm::on_all_ranks(ranks_, "--resume", [&]() -> std::string {
+    if (!leads()) return {};
+    const auto found = folder_to_resume(options_, read, warn());
+    return found ? open(*found).path().string() : std::string();
+  });
+  const std::filesystem::path chosen = comm::gather_texts(ranks_, mine, "--resume").front();
+  if (chosen.empty()) return std::nullopt;
+  checkpoint::Checkpoint from = comm::on_all_ranks(ranks_, "--resume", [&] { return open(chosen); });
+  agree_on_folder(ranks_, chosen);
+  return from;
+}
+
+/// Resumes from the newest sound checkpoint. If a rank finds a damaged file while reading, all ranks try an older
+/// checkpoint.
+Loaded RunCheckpoints::resume() {
+  while (const std::optional<checkpoint::Checkpoint> from = open_agreed()) {
+    from->check_same_model(weights_.listing());
+    const checkpoint::TrainerState& state = from->state();
+    record_first_weights(run_, ranks_, options_, names_folder_);
+    Resumed found = compare_with(from->path().string(), state, run_, options_, windows_);
+    const std::string identity = comm::on_all_ranks(ranks_, "--checkpoint-dir", [&] {
+      return leads() ? resumed_identity(options_, *from, identity_of(run_)) : std::string();
+    });
+    const std::string damage = restore_agreed(*from);
+    if (!damage.empty()) {
+      damaged_[from->path().string()] = damage;
+      continue;
+    }
+    run_[checkpoint::run_identity] = identity;
+    keep_first_weights(run_, state.run);
+    if (leads())
+      if (std::string line = later_steps(options_, *from); !line.empty()) found.lines.push_back(std::move(line));
+    resumed_from_ = from->path();
+    return {
+        .lines = std::move(found.lines),
+        .resumed = Progress{
+            .position = found.position, .tokens = state.tokens, .loss_scale = state.loss_scale, .best = state.best}};
+  }
+  Loaded fresh{.lines = {message("--resume auto: ", *options_.checkpoint_dir, " holds no checkpoint; a fresh start")}};
+  for (const std::string& line : start()) fresh.lines.push_back(line);
+  return fresh;
+}
+
+/// Loads the initial weights from --model's folder; if there are none, initializes them from the seed. Returns messages
+/// for the user.
+std::vector<std::string> RunCheckpoints::start() {
+  record_first_weights(run_, ranks_, options_, names_folder_);
+  run_.try_emplace("model", "random weights");
+  run_[checkpoint::run_identity] = identity_of(run_);
+  const std::string &folder = options_.model.name, &adapter = options_.model.adapter;
+  if (names_folder_) {
+    const bool stored = comm::on_all_ranks(ranks_, "--model", [&] {
+      return starts_from_folder(options_, names_folder_, weights_.listing().lora.has_value());
+    });
+    comm::agree_on_opened(ranks_, message("--model ", folder, stored ? " has weights\n" : " has none\n"));
+    if (stored) {
+      weights_.initialize(options_.seed, optim::Begin::adapters);
+      const auto read = [&](const std::filesystem::path& own) { return weights_.listing_of(own, adapter); };
+      const checkpoint::ModelFiles files = open_agreed_model(ranks_, folder, read, warn(), adapter);
+      comm::on_all_ranks(ranks_, "--model", [&] { weights_.load(files); });
+      return {};
+    }
+  }
+  weights_.initialize(options_.seed, optim::Begin::all);
+  if (!names_folder_) return {};
+  return {options_.from_scratch ? message("weights   random, since --from-scratch leaves those of ", folder,
+                                          adapter.empty() ? "" : " and of ", adapter)
+                                : message("weights   random, since ", folder, " holds none")};
+}
+
+/// Reads the side files to copy into checkpoints: the files of --tokenizer first, then those of the checkpoint resumed
+/// from, then those of --model's folder.
+void RunCheckpoints::read_side_files() {
+  if (!leads() || !options_.checkpoint_dir) return;
+  if (resumed_from_) side_files_ = checkpoint::read_side_files(*resumed_from_, warn());
+  if (!options_.text.tokenizer.empty()) {
+    checkpoint::SideFiles files = checkpoint::read_tokenizer_files(options_.text.tokenizer, warn());
+    files.merge(side_files_);
+    side_files_ = std::move(files);
+  }
+  if (names_folder_) side_files_.merge(checkpoint::read_side_files(options_.model.name, warn()));
+}
+
+/// Restores the checkpoint on every rank. Returns the error of the first rank that found damage; empty if none did.
+std::string RunCheckpoints::restore_agreed(const checkpoint::Checkpoint& from) {
+  const std::string mine = comm::on_all_ranks(ranks_, "--resume", [&]() -> std::string {
+    try {
+      weights_.restore(from);
+      return {};
+    } catch (const DamageError& damage) {
+      return damage.what();
+    }
+  });
+  for (const std::string& text : comm::gather_texts(ranks_, mine, "--resume"))
+    if (!text.empty()) return text;
+  return {};
+}
+
+}  // namespace fsdp::train

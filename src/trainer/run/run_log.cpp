@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/run/run_log.hpp>
+
+#include <cstdio>
+
+#include <tessera/comm/agreement.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
+#include <tessera/trainer/report/report.hpp>
+
+namespace fsdp::train {
+
+RunLog::RunLog(const comm::Ranks& ranks, const TrainOptions& options, std::string_view unit)
+    : ranks_(ranks), options_(options), unit_(unit) {}
+RunLog::~RunLog() = default;
+
+void RunLog::open() {
+  comm::on_all_ranks(ranks_, "--metrics", [&] {
+    if (speaks() && options_.metrics) metrics_ = report::Metrics(*options_.metrics);
+  });
+  comm::on_all_ranks(ranks_, "--tensorboard", [&] {
+    if (speaks() && options_.tensorboard) tensorboard_ = report::TensorBoard(*options_.tensorboard);
+  });
+}
+
+template <class Record>
+void RunLog::write(const Record& record) {
+  metrics_.write(record);
+  tensorboard_.write(record);
+}
+
+void RunLog::begin(const report::StartRecord& record, const std::string& text, std::span<const std::string> lines) {
+  if (!speaks()) return;
+  write(record);
+  console_.emplace(stdout, report::style_of(stdout), record.first_step, options_.steps, options_.log_every, unit_);
+  console_->line(text);
+  for (const std::string& each : lines) console_->line(each);
+}
+
+void RunLog::step(const report::StepRecord& record) {
+  if (!speaks()) return;
+  write(record);
+  console_->step(record);
+}
+
+void RunLog::held_out(const report::ValidationRecord& record, std::string_view unit) {
+  if (!speaks()) return;
+  write(record);
+  finish();
+  line(message("step ", record.step, "  held-out loss ", record.validation_loss, unit.empty() ? "" : " ", unit,
+               " over ", record.tokens, " targets"));
+}
+
+void RunLog::sample(const report::SampleRecord& record) {
+  if (!speaks()) return;
+  write(record);
+  line(message("step ", record.step, "  sample: ", record.whole()));
+}
+
+void RunLog::end(const report::SummaryRecord& record) {
+  if (!speaks()) return;
+  write(record);
+  finish();
+  line(report::summary_text(record));
+}
+
+void RunLog::stopped(const std::string& sentence) {
+  if (!speaks()) return;
+  finish();
+  line(sentence);
+  if (!report::are_one(stdout, stderr)) print_sentence(sentence);
+}
+
+void RunLog::line(const std::string& text) {
+  if (console_) console_->line(text);
+}
+
+void RunLog::progress(const std::string& text) {
+  if (console_) console_->progress(text);
+}
+
+void RunLog::finish() {
+  if (console_) console_->finish();
+}
+
+}  // namespace fsdp::train

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/run/tokenized_data.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include <tessera/comm/agreement.hpp>
+#include <tessera/comm/signals.hpp>
+#include <tessera/fsdp/checkpoint/peers.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
+#include <tessera/trainer/data/conversations.hpp>
+#include <tessera/trainer/data/tokenize.hpp>
+#include <tessera/trainer/generate/model_tokenizer.hpp>
+#include <tessera/trainer/report/byte_progress.hpp>
+#include <tessera/trainer/text/tokenizer_config.hpp>
+
+#include "../../fsdp/checkpoint/posix.hpp"
+#include "../data/files/text_files.hpp"
+
+namespace fsdp::train {
+namespace {
+
+constexpr const char* folder_prefix = "tokens-";
+constexpr const char* conversations_prefix = "conversations-";
+
+/// Returns whether a path is one of the files or folders that rank 0 writes.
+bool was_made(const std::string& path) {
+  const std::string name = std::filesystem::path(path).filename().string();
+  return name.starts_with(folder_prefix) || name.starts_with(conversations_prefix);
+}
+constexpr std::int64_t most_of_bytes = 1024;  // largest vocabulary of a model over bytes, with some tokens of its own
+
+std::shared_ptr<const TemporaryFolder> make_temporary_folder() {
+  try {
+    return std::make_shared<const TemporaryFolder>(temporary_directory(), "tessera-tokens");
+  } catch (const std::exception& error) {
+    throw InputError(message("a temporary folder for tokens: ", error.what(), "; set TMPDIR, or give --token-cache"));
+  }
+}
+
+/// Says what of a path did not become tokens.
+void note(const std::string& path, const data::LeftOut& left_out) {
+  if (!left_out.empty()) print_sentence(message(path, ": ", left_out.text()));
+}
+
+/// Throws InputError for an option of tokenizing where nothing is tokenized. `why`: the reason, and what to do.
+void require_not_given(const char* flag, bool given, std::string_view why) {
+  require<InputError>(!given, "--", flag, " is for text that a tokenizer reads, and ", why, ", or leave it out");
+}
+
+std::string end_text(const data::Tokenizing& tokenizing) {
+  const std::optional<text::TokenId> end = tokenizing.end_token();
+  if (!end) return "nothing";
+  return message("token ", *end, " (", shortened(tokenizing.tokenizer().name_of(*end).value_or("")), ")");
+}
+
+}  // namespace
+
+TokenizedData::TokenizedData(const TextOptions& options, const TextInputs& inputs) : names_(inputs.data) {
+  const std::optional<std::filesystem::path> file = tokenizer_of(options.tokenizer, inputs.model_folder);
+  if (inputs.format == data::TokenFormat::chat) {
+    encode_conversations(options, inputs, file);
+    return;
+  }
+  if (inputs.format != data::TokenFormat::automatic) {
+    require<InputError>(options.tokenizer.empty(), "--tokenizer is for text, and --data-format is ",
+                        to_text(inputs.format), "; leave one of them out");
+    return;
+  }
+  if (!file) {
+    for (const std::string& path : names_.paths)
+      require<InputError>(inputs.model_folder.empty() || inputs.vocabulary <= most_of_bytes || !data::holds_text(path),
+                          "--data ", path, " is text, and ", inputs.model_folder,
+                          " has no tokenizer.json; name one by ", "--tokenizer, or say --data-format bytes");
+    constexpr std::string_view none = "there is no tokenizer; name one by --tokenizer";
+    require_not_given("end-token", !options.end_token.empty(), none);
+    require_not_given("text-field", options.field != TextOptions().field, none);
+    require_not_given("token-cache", !options.cache.empty(), none);
+    return;
+  }
+  const comm::CatchSignals signals;
+  bool named = false;
+  for (std::string& path : names_.paths) {
+    if (!data::holds_text(path)) continue;
+    data::Tokenizing tokenizing(
+        {.inputs = {path}, .tokenizer = *file, .field = options.field, .end_token = options.end_token});
+    require_vocabulary(tokenizing.tokenizer(), *file, inputs.vocabulary);
+    const std::filesystem::path folder = cache_for(options, inputs) / (folder_prefix + tokenizing.made_of());
+    report::ByteProgress progress("tokenizing " + path);
+    const data::Tokenized made = tokenizing.write(folder, [&](const data::TokenizeProgress& at) {
+      signals.throw_if_stopped("ended while tokenizing " + path);
+      progress.show(at.bytes, at.all_bytes);
+    });
+    note(path, made.left_out);
+    for (const std::string& warning : tokenizing.warnings()) print_warning(warning);
+    if (!std::exchange(named, true))
+      print_sentence(
+          message("text becomes tokens by ", file->string(), "; behind each document stands ", end_text(tokenizing)));
+    path = folder.string();
+  }
+  constexpr std::string_view tokens = "--data holds tokens; give files of text";
+  require_not_given("text-field", !named && options.field != TextOptions().field, tokens);
+  require_not_given("token-cache", !named && !options.cache.empty(), tokens);
+}
+
+void TokenizedData::encode_conversations(const TextOptions& options, const TextInputs& inputs,
+                                         const std::optional<std::filesystem::path>& tokenizer) {
+  require<InputError>(tokenizer.has_value(), "--data-format chat makes tokens of conversations, and there is no ",
+                      "tokenizer.json in --model's folder; name one by --tokenizer");
+  require<InputError>(names_.weights.empty(), "--data has weights, which conversations do not know; give the files ",
+                      "without them: each conversation is seen once in each epoch");
+  const std::vector<std::filesystem::path> paths(names_.paths.begin(), names_.paths.end());
+  const data::ConversationTexts texts(paths, *tokenizer, options.chat_template, options.end_token);
+  require_vocabulary(texts.format().tokenizer(), *tokenizer, inputs.vocabulary);
+  warn_of(texts.format());
+  note(paths.front().string(), texts.left_out());
+  const std::filesystem::path cache = cache_for(options, inputs);
+  const std::filesystem::path file = cache / message(conversations_prefix, texts.made_of());
+  names_ = {.paths = {file.string()}};
+  std::error_code error;
+  if (std::filesystem::exists(file, error)) return;
+  const comm::CatchSignals signals;
+  const std::vector<std::filesystem::path> made = checkpoint::make_folders(cache);
+  try {
+    report::ByteProgress progress("encoding " + paths.front().string());
+    texts.write(file, [&](std::int64_t bytes, std::int64_t all) {
+      signals.throw_if_stopped("ended while encoding " + paths.front().string());
+      progress.show(bytes, all);
+    });
+  } catch (...) {
+    checkpoint::remove_made(made);
+    throw;
+  }
+  print_sentence(message("conversations became tokens by ", tokenizer->string(), " and ", texts.format().name()));
+}
+
+std::filesystem::path TokenizedData::cache_for(const TextOptions& options, const TextInputs& inputs) {
+  if (!options.cache.empty()) return options.cache;
+  if (!inputs.cache.empty()) return inputs.cache;
+  if (!temporary_) temporary_ = make_temporary_folder();
+  return temporary_->path();
+}
+
+TokenizedData TokenizedData::at(const std::string& text) {
+  TokenizedData data;
+  data.names_ = data::names_from_text(text);
+  std::error_code error;
+  for (const std::string& path : data.names_.paths)
+    require<InputError>(std::filesystem::exists(path, error) || !was_made(path), "rank 0 put tokens into ", path,
+                        ", which this rank does not see; give --token-cache a folder "
+                        "that all hosts share");
+  return data;
+}
+
+std::string TokenizedData::text() const { return data::to_text(names_); }
+
+template <class Options>
+TokenizedData tokenized(const comm::Ranks& ranks, const Options& options, TextInputs inputs) {
+  const double limit = options.launch.disk_deadline_seconds;
+  const comm::CatchSignals signals;  // on every rank: those that wait for rank 0 end with it
+  inputs.data = data::parse_data(options.data);
+  inputs.format = options.data_format;
+  TokenizedData mine = read_on_all_ranks(ranks, limit, "--data", [&] {
+    return ranks.rank() == 0 ? TokenizedData(options.text, inputs) : TokenizedData();
+  });
+  const std::vector<std::string> texts = comm::gather_texts(ranks, mine.text(), "--data");
+  return comm::on_all_ranks(ranks, "--data", [&] {
+    signals.throw_if_stopped("ended before the data were read");
+    return ranks.rank() == 0 ? std::move(mine) : TokenizedData::at(texts.front());
+  });
+}
+template TokenizedData tokenized(const comm::Ranks&, const TrainOptions&, TextInputs);
+template TokenizedData tokenized(const comm::Ranks&, const EvalOptions&, TextInputs);
+
+template <class Options>
+data::TextSource text_of(const Options& options, const data::DataNames& data, double held_out,
+                         std::int64_t vocabulary) {
+  if (options.data_format == data::TokenFormat::chat)
+    return data::TextSource(data::PackedConversations(data.paths.front(), {.sequence_length = options.seq_len,
+                                                                           .validation_fraction = held_out,
+                                                                           .vocabulary = vocabulary,
+                                                                           .on_long = options.text.on_long}));
+  std::vector<data::WeightedFiles> sources(std::max<std::size_t>(data.weights.size(), 1));
+  for (std::size_t i = 0; i < data.paths.size(); ++i)
+    sources[data.weights.empty() ? 0 : i].paths.emplace_back(data.paths[i]);
+  for (std::size_t i = 0; i < data.weights.size(); ++i) sources[i].weight = data.weights[i];
+  return {sources, options.seq_len, held_out, vocabulary, options.document_separator, options.data_format};
+}
+template data::TextSource text_of(const TrainOptions&, const data::DataNames&, double, std::int64_t);
+template data::TextSource text_of(const EvalOptions&, const data::DataNames&, double, std::int64_t);
+
+}  // namespace fsdp::train

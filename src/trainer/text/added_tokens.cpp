@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "added_tokens.hpp"
+
+#include <algorithm>
+
+#include "unicode/code_points.hpp"
+#include "unicode/unicode_sets.hpp"
+
+namespace fsdp::text {
+namespace {
+
+bool is_word(char32_t code) {
+  static const CodePointSet& word = unicode_set("added_word");
+  return word.contains(code);
+}
+
+bool is_space(char32_t code) {
+  static const CodePointSet& space = unicode_set("space");
+  return space.contains(code);
+}
+
+bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
+  std::size_t before = begin > 0 ? previous_code_point(text, begin) : 0, behind = end;
+  if (begin > 0 && is_word(next_code_point(text, before))) return false;
+  return end == text.size() || !is_word(next_code_point(text, behind));
+}
+
+}  // namespace
+
+void AddedTokenFinder::add(const AddedToken* token) {
+  std::uint32_t node = 0;
+  for (const char c : token->pattern) {
+    const auto byte = static_cast<unsigned char>(c);
+    auto& next = nodes_[node].next;
+    const auto found = std::find_if(next.begin(), next.end(), [&](const auto& edge) { return edge.first == byte; });
+    if (found != next.end()) {
+      node = found->second;
+    } else {
+      const auto child = static_cast<std::uint32_t>(nodes_.size());
+      next.emplace_back(byte, child);
+      if (node == 0) first_[byte] = child;
+      nodes_.emplace_back();
+      node = child;
+    }
+  }
+  nodes_[node].token = token;
+}
+
+const AddedToken* AddedTokenFinder::longest(std::string_view text, std::size_t at, Budget& budget) const {
+  const std::size_t begin = at;
+  const AddedToken* best = nullptr;
+  for (std::uint32_t node = first_[static_cast<unsigned char>(text[at])]; node != 0;) {
+    if (nodes_[node].token != nullptr) best = nodes_[node].token;
+    if (++at == text.size()) break;
+    std::uint32_t child = 0;
+    for (const auto& [byte, next] : nodes_[node].next)
+      if (byte == static_cast<unsigned char>(text[at])) child = next;
+    node = child;
+  }
+  budget.spend(at - begin);
+  return best;
+}
+
+void AddedTokenFinder::split(std::string_view text, std::vector<TextPart>& parts, Budget& budget) const {
+  std::size_t done = 0;
+  std::size_t spaces_end = 0;  // of the white space that the last token stripped behind it
+  const auto add = [&](std::size_t begin, std::size_t end, const AddedToken* token) {
+    if (begin < end) parts.push_back({begin, end, token});
+  };
+  for (std::size_t at = 0; at < text.size() && !empty();) {
+    if (first_[static_cast<unsigned char>(text[at])] == 0) {
+      ++at;
+      continue;
+    }
+    const AddedToken* const token = longest(text, at, budget);
+    if (token == nullptr) {
+      ++at;
+      continue;
+    }
+    std::size_t begin = at, end = at + token->pattern.size();
+    at = end;
+    if (token->single_word && !stands_alone(text, begin, end)) continue;
+    if (token->lstrip) {
+      for (std::size_t before = begin; begin > done; begin = before) {
+        before = previous_code_point(text, begin);
+        std::size_t place = before;
+        if (!is_space(next_code_point(text, place))) break;
+      }
+      begin = std::max(begin, done);  // the token before may have stripped some of it
+    }
+    if (token->rstrip) {
+      end = std::max(end, spaces_end);  // a token within white space does not look for its end again
+      for (std::size_t behind = end; end < text.size() && is_space(next_code_point(text, behind));) end = behind;
+      spaces_end = end;
+    }
+    add(done, begin, nullptr);
+    add(begin, end, token);
+    done = end;  // before the last end where that one took this token with its white space: as the package has it
+  }
+  add(done, text.size(), nullptr);
+}
+
+}  // namespace fsdp::text

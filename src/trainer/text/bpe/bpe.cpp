@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bpe.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <tessera/fsdp/core/error.hpp>
+
+#include "../../../fsdp/checkpoint/strict_json.hpp"
+#include "../unicode/code_points.hpp"
+#include "byte_alphabet.hpp"
+
+namespace fsdp::text {
+namespace {
+
+constexpr std::size_t short_word = 64;                   // up to so many characters, a scan is faster than a queue
+constexpr std::string_view space_mark = "\xE2\x96\x81";  // U+2581
+
+/// Returns whether a U+2581 follows another character.
+bool has_space_inside(std::string_view token) {
+  for (std::size_t at = token.find(space_mark, 1); at != token.npos; at = token.find(space_mark, at + 1))
+    if (!token.substr(0, at).ends_with(space_mark)) return true;
+  return false;
+}
+
+TokenMap make_map(const std::vector<BpeFile::Token>& tokens) {
+  std::size_t bytes = 0;
+  for (const BpeFile::Token& token : tokens) bytes += token.name.size();
+  TokenMap map(tokens.size(), bytes);
+  for (const BpeFile::Token& token : tokens) map.add(token.name, token.id);
+  return map;
+}
+
+}  // namespace
+
+Bpe::Bpe(BpeFile file, bool byte_level, const std::string& source)
+    : vocabulary_(make_map(file.vocabulary)),
+      merges_(file.merges.size()),
+      unknown_name_(std::move(file.unknown)),
+      source_(source),
+      byte_level_(byte_level),
+      byte_fallback_(file.byte_fallback),
+      fuse_unknown_(file.fuse_unknown),
+      ignore_merges_(file.ignore_merges) {
+  if (unknown_name_) unknown_ = vocabulary_.find(*unknown_name_);
+  for (unsigned i = 0; i < 256; ++i) {
+    const auto byte = static_cast<unsigned char>(i);
+    fallback_[i] = vocabulary_.find(fallback_of_byte(byte));
+    of_byte_[i] = byte_level_ ? vocabulary_.find(character_of_byte(byte))
+                  : i < 0x80  ? vocabulary_.find(std::string(1, static_cast<char>(i)))
+                              : std::nullopt;
+  }
+  read_merges(file, source);
+  if (!ignore_merges_ || !byte_level_) return;
+  whole_words_ = TokenMap(vocabulary_.size());
+  std::string bytes;
+  for (std::size_t i = 0; i < vocabulary_.size(); ++i) {
+    bytes.clear();
+    if (append_bytes(bytes, vocabulary_.name(i))) whole_words_.add(bytes, vocabulary_.id(i));
+  }
+}
+
+void Bpe::read_merges(const BpeFile& file, const std::string& source) {
+  cuts_at_spaces_ = !byte_level_ && !ignore_merges_ && vocabulary_.find(space_mark).has_value();
+  std::uint32_t rank = 0;
+  std::string joined;
+  for (const auto& merge : file.merges) {
+    const std::string_view left = merge.left, right = merge.right;
+    const auto need = [&](std::string_view token) {
+      const std::optional<TokenId> found = vocabulary_.find(token);
+      require<InputError>(found.has_value(), source, ": merge ", rank, " of \"", shortened(left), "\" and \"",
+                          shortened(right), "\" needs the token \"", shortened(token),
+                          "\", which the vocabulary does not hold");
+      return *found;
+    };
+    joined.assign(left).append(right);
+    if (cuts_at_spaces_ && has_space_inside(joined)) cuts_at_spaces_ = false;
+    const TokenId first = need(left), second = need(right);
+    merges_.set(first, second, {.rank = rank, .id = need(joined)});
+    ++rank;
+  }
+}
+
+TokenId Bpe::unknown() const {
+  require<InputError>(unknown_.has_value(), source_, ": the unknown token \"", unknown_name_.value_or(""),
+                      "\" is not in the vocabulary, and the text needs it; add it to the file");
+  return *unknown_;
+}
+
+void Bpe::add_character(std::string_view character, bool& pending, std::vector<TokenId>& ids) const {
+  const auto byte = [&](char c) { return static_cast<unsigned char>(c); };
+  std::optional<TokenId> id;
+  if (byte_level_ || byte(character[0]) < 0x80) {
+    id = of_byte_[byte(character[0])];
+  } else {
+    id = vocabulary_.find(character);
+  }
+  if (id) {
+    if (pending) ids.push_back(unknown());
+    pending = false;
+    ids.push_back(*id);
+    return;
+  }
+  if (byte_fallback_) {
+    const std::string_view bytes = byte_level_ ? character_of_byte(byte(character[0])) : character;
+    if (std::all_of(bytes.begin(), bytes.end(), [&](char c) { return fallback_[byte(c)].has_value(); })) {
+      for (const char c : bytes) ids.push_back(*fallback_[byte(c)]);  // comes before a pending unknown token
+      return;
+    }
+  }
+  if (!unknown_name_) return;
+  const TokenId unknown_id = unknown();
+  if (pending && !fuse_unknown_) ids.push_back(unknown_id);
+  pending = true;
+}
+
+void Bpe::append(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& ids) const {
+  if (ignore_merges_) {
+    if (const std::optional<TokenId> whole = (byte_level_ ? whole_words_ : vocabulary_).find(word)) {
+      ids.push_back(*whole);
+      return;
+    }
+  }
+  scratch.ids.clear();
+  bool pending = false;
+  for (std::size_t at = 0; at < word.size();) {
+    const std::size_t length = byte_level_ ? 1 : utf8_length(static_cast<unsigned char>(word[at]));
+    add_character(word.substr(at, length), pending, scratch.ids);
+    at += length;
+  }
+  if (pending) scratch.ids.push_back(unknown());
+  if (scratch.ids.size() <= short_word) {
+    merge_short(scratch.ids, scratch.merges);
+  } else {
+    merge_long(scratch);
+  }
+  ids.insert(ids.end(), scratch.ids.begin(), scratch.ids.end());
+}
+
+void Bpe::merge_short(std::vector<TokenId>& ids, std::vector<Merge>& merges) const {
+  if (ids.size() < 2) return;
+  merges.clear();  // of each token with the next
+  for (std::size_t i = 0; i + 1 < ids.size(); ++i) merges.push_back(merges_.find(ids[i], ids[i + 1]));
+  while (!merges.empty()) {
+    std::size_t best = 0;
+    for (std::size_t i = 1; i < merges.size(); ++i)
+      if (merges[i].rank < merges[best].rank) best = i;
+    if (merges[best].rank == Merge::none) return;
+    ids[best] = merges[best].id;
+    ids.erase(ids.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+    merges.erase(merges.begin() + static_cast<std::ptrdiff_t>(best));
+    if (best > 0) merges[best - 1] = merges_.find(ids[best - 1], ids[best]);
+    if (best < merges.size()) merges[best] = merges_.find(ids[best], ids[best + 1]);
+  }
+}
+
+void Bpe::merge_long(BpeScratch& scratch) const {
+  constexpr std::uint32_t nowhere = 0xFFFFFFFF;
+  std::vector<TokenId>& ids = scratch.ids;
+  require<InputError>(ids.size() < nowhere, source_, ": a word of ", ids.size(), " characters; shorten the text");
+  const auto count = static_cast<std::uint32_t>(ids.size());
+  std::vector<std::uint32_t>&previous = scratch.previous, &next = scratch.next;
+  auto& queue = scratch.queue;
+  using Candidate = BpeScratch::Candidate;
+  const auto later = [](const Candidate& a, const Candidate& b) {
+    return a.rank != b.rank ? a.rank > b.rank : a.place > b.place;
+  };
+  previous.resize(count);
+  next.resize(count);
+  queue.clear();
+  std::vector<bool> gone(count);
+  const auto offer = [&](std::uint32_t place) {
+    const Merge merge = merges_.find(ids[place], ids[next[place]]);
+    if (merge.rank == Merge::none) return;
+    queue.push_back({merge.rank, place, merge.id});
+    std::push_heap(queue.begin(), queue.end(), later);
+  };
+  for (std::uint32_t i = 0; i < count; ++i) {
+    previous[i] = i == 0 ? nowhere : i - 1;
+    next[i] = i + 1 == count ? nowhere : i + 1;
+  }
+  for (std::uint32_t i = 0; i + 1 < count; ++i) offer(i);
+  while (!queue.empty()) {
+    std::pop_heap(queue.begin(), queue.end(), later);
+    const Candidate best = queue.back();
+    queue.pop_back();
+    const std::uint32_t right = gone[best.place] ? nowhere : next[best.place];
+    if (right == nowhere) continue;
+    const Merge merge = merges_.find(ids[best.place], ids[right]);
+    if (merge.rank == Merge::none || merge.id != best.id) continue;  // outdated: one of the two tokens was merged
+    ids[best.place] = best.id;
+    gone[right] = true;
+    next[best.place] = next[right];
+    if (next[right] != nowhere) previous[next[right]] = best.place;
+    if (previous[best.place] != nowhere) offer(previous[best.place]);
+    if (next[best.place] != nowhere) offer(best.place);
+  }
+  std::uint32_t kept = 0;
+  for (std::uint32_t i = 0; i < count; ++i)
+    if (!gone[i]) ids[kept++] = ids[i];
+  ids.resize(kept);
+}
+
+}  // namespace fsdp::text

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Runs a template with variables, within limits for depth and output; its values spend steps and memory, see
+/// spending.hpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <ctime>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "syntax/syntax.hpp"
+
+namespace fsdp::text::jinja {
+
+inline constexpr int most_depth = 1000;              ///< nesting depth of expressions and statements
+inline constexpr std::int64_t most_range = 100'000;  ///< items of range(), as in Jinja's sandbox
+
+/// Variables of a scope, and the scope around it.
+struct Scope {
+  std::map<std::string, Value, std::less<>> values = {};
+  std::shared_ptr<Scope> outer = nullptr;
+};
+
+class Runner {
+ public:
+  /// `variables`: a dict. `clock`: the local time for strftime_now().
+  Runner(const Value& variables, const std::tm& clock);
+  ~Runner();
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
+
+  void run(const Program& program);
+
+  const std::string& text() const { return out_; }
+  const std::vector<std::pair<std::size_t, std::size_t>>& generations() const {
+    return generations_;
+  }                                   ///< the {% generation %} blocks, as byte ranges of text()
+  int line() const { return line_; }  ///< of the expression or statement that ran last
+
+  // For functions that a template calls.
+  const std::tm& clock() const { return clock_; }
+  Value make_namespace(Dict members);
+
+ private:
+  enum class Flow : std::uint8_t { next, leave, again };  // after a statement: the next one, `break`, `continue`
+  class Step;
+
+  Flow run_body(const Body& body);
+  Flow run_one(const Statement& statement);
+  Flow run_node(const For& loop);
+  Flow run_node(const If& branches);
+  Flow run_node(const With& block);
+  void run_node(const CallBlock& block);
+  void run_node(const Generation& block);
+  std::string captured(const Body& body);
+  Value filtered(std::string text, const std::vector<Filter>& filters);
+  Value function_of(const Macro& macro);
+  Value call_macro(const Macro& macro, const std::shared_ptr<Scope>& outer, const CallArguments& arguments);
+
+  Value evaluate(const Expression& expression);
+  Value evaluate_node(const Literal& node) { return node.value; }
+  Value evaluate_node(const Name& node) const;
+  Value evaluate_node(const ListOf& node);
+  Value evaluate_node(const DictOf& node);
+  Value evaluate_node(const Unary& node);
+  Value evaluate_node(const Binary& node);
+  Value evaluate_node(const Comparison& node);
+  Value evaluate_node(const Conditional& node);
+  Value evaluate_node(const Attribute& node);
+  Value evaluate_node(const Item& node);
+  Value evaluate_node(const Slice& node);
+  Value evaluate_node(const Call& node);
+  Value evaluate_node(const Filter& node);
+  Value evaluate_node(const Test& node);
+  CallArguments evaluate_all(const Arguments& arguments);
+  Value call(const Value& function, const CallArguments& arguments);
+
+  void assign(const Target& target, const Value& value);
+  void print(const std::string& text);
+
+  std::tm clock_;
+  std::shared_ptr<Scope> scope_ = std::make_shared<Scope>();
+  std::vector<std::shared_ptr<Namespace>> namespaces_;  // cleared at the end, since they may refer to each other
+  std::string out_;
+  std::vector<std::pair<std::size_t, std::size_t>> generations_;
+  int depth_ = 0;
+  int line_ = 0;
+};
+
+/// Evaluates a + b, a * b and the like with Python's semantics for numbers, texts and lists.
+Value operate(BinaryOperator kind, const Value& a, const Value& b);
+
+/// Evaluates of[begin:end:step]. If one of the last three is none, it has Python's default.
+Value slice_of(const Value& of, const Value& begin, const Value& end, const Value& step);
+
+}  // namespace fsdp::text::jinja

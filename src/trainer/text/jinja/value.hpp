@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A value of a template, with Python's types: the value of a name, an attribute or an expression.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
+
+#include "spending.hpp"
+
+namespace fsdp::text::jinja {
+
+/// Throws an error of a running template; Runner adds the file and the line.
+template <class... Parts>
+[[noreturn]] void refuse(const Parts&... parts) {
+  throw InputError(message(shortened_part(parts)...));
+}
+
+inline constexpr std::size_t most_text = std::size_t{64} << 20;  ///< bytes of a text; weight of a list or dict
+inline constexpr int most_nested_values = 200;                   ///< depth of lists and dicts
+
+/// Throws InputError if a text is longer than most_text.
+inline void require_short(const std::string& text) {
+  if (text.size() > most_text) refuse("a text becomes longer than ", most_text, " bytes");
+}
+
+class Value;
+class Runner;
+
+/// A whole number of more than 63 bits, from data: it is printed and compared, not computed with.
+struct BigInteger {
+  std::string digits = {};  ///< decimal, with a sign if it is negative
+  friend bool operator==(const BigInteger&, const BigInteger&) = default;
+};
+
+/// A text in UTF-8. Values that are copies of each other share it.
+struct SharedText {
+  std::string text;
+  Held held{text.size() + 64};
+};
+
+/// The value of an undefined name. It prints as nothing and is false; most other uses are errors.
+struct Undefined {
+  Undefined() = default;
+  explicit Undefined(std::string_view of)
+      : name(std::make_shared<const SharedText>(SharedText{.text = shortened(of, most_name)})) {}
+
+  static constexpr std::size_t most_name = 60;  ///< bytes for messages; a template may ask for a key of any length
+  std::shared_ptr<const SharedText> name = nullptr;
+  friend bool operator==(const Undefined&, const Undefined&) { return true; }
+};
+
+/// What lists and dicts know of all values in them.
+struct Extent {
+  std::size_t weight = 1;  ///< values, and bytes of texts; shared parts count each time
+  int depth = 1;           ///< of values within values
+
+  /// Adds an item. Throws InputError beyond most_text and most_nested_values: a few lines can double a value again and
+  /// again, or put it into another; printing, comparing and destroying it is recursive.
+  void add(const Value& item);
+};
+
+/// A list or tuple.
+struct List {
+  std::vector<Value> items;
+  bool tuple = false;
+  Extent extent = {};
+  Held held = {};
+};
+
+/// A dict, with keys in the order of insertion, as in Python.
+struct Dict {
+  std::vector<std::pair<Value, Value>> items;
+  Extent extent = {};
+  Held held = {};
+
+  const Value* find(const Value& key) const;
+  const Value* find_name(std::string_view key) const;
+  void set(Value key, Value value);
+};
+
+/// The result of `namespace()`: the only kind of value whose members a template can set.
+struct Namespace {
+  Dict members;
+};
+
+struct CallArguments {
+  std::vector<Value> positional;
+  std::vector<std::pair<std::string, Value>> named;
+};
+
+/// A macro, a function or a method of a value.
+struct Function {
+  std::string name;
+  std::function<Value(Runner&, const CallArguments&)> call;
+  Extent extent = {};  ///< of the value that it holds, if it is a method
+};
+
+/// The value of `loop`.
+struct Loop {
+  std::shared_ptr<const List> items;
+  std::size_t index = 0;
+};
+
+template <class T, class Variant>
+inline constexpr bool is_one_of = false;
+template <class T, class... Kinds>
+inline constexpr bool is_one_of<T, std::variant<Kinds...>> = (std::is_same_v<T, Kinds> || ...);
+
+class Value {
+ public:
+  using Kinds = std::variant<Undefined, std::nullptr_t, bool, std::int64_t, double, std::shared_ptr<const SharedText>,
+                             std::shared_ptr<const List>, std::shared_ptr<const Dict>, std::shared_ptr<Namespace>,
+                             std::shared_ptr<const Function>, std::shared_ptr<const Loop>, BigInteger>;
+
+  Value() = default;
+  template <class T>
+  requires is_one_of<T, Kinds> Value(T value)
+      : kind_(std::in_place_type<T>, std::move(value)) {}     // NOLINT: conversions are its purpose
+  Value(std::string text);                                    // NOLINT
+  Value(const char* text) : Value(std::string(text)) {}       // NOLINT
+  Value(std::string_view text) : Value(std::string(text)) {}  // NOLINT
+
+  static Value none() { return nullptr; }
+  static Value list(std::vector<Value> items, bool tuple = false);
+  static Value dict(Dict items);
+  /// A binary value of the JSON holds the digits of a whole number (JsonLimits::keep_digits).
+  static Value of(const nlohmann::ordered_json& json);
+
+  template <class T>
+  const T* get() const {
+    return std::get_if<T>(&kind_);
+  }
+  const List* as_list() const;
+  const Dict* as_dict() const;
+  const std::string* as_text() const;
+  bool is_undefined() const { return get<Undefined>() != nullptr; }
+  bool is_none() const { return get<std::nullptr_t>() != nullptr; }
+  bool is_number() const;  ///< True and False are numbers, as in Python
+  const Kinds& kinds() const { return kind_; }
+
+  std::size_t weight() const;
+  int depth() const;  ///< 0: holds no other values
+  bool truth() const;
+  std::string text() const;            ///< for printing: str()
+  std::string representation() const;  ///< for printing within a list: repr()
+  std::string kind_name() const;       ///< for errors: "a text"
+
+  /// Returns a whole number, or True or False as one. Throws InputError for anything else. `what`: its name for the
+  /// error.
+  std::int64_t integer(std::string_view what) const;
+  double number(std::string_view what) const;
+  const std::string& text_or_throw(std::string_view what) const;
+
+  friend bool operator==(const Value& a, const Value& b);
+
+ private:
+  Kinds kind_;
+};
+
+/// Returns a < b for numbers, texts and lists. Throws InputError for others.
+bool is_less(const Value& a, const Value& b);
+
+/// Returns what iteration visits: items, keys, or the characters of a text. Throws InputError for others.
+/// Spends a step for each.
+std::vector<Value> items_of(const Value& value);
+
+std::string print_float(double value);  ///< as Python's repr
+
+/// The arguments of json.dumps. `indent` below 0: one line.
+struct JsonStyle {
+  int indent = -1;
+  std::string item_separator = ", ";
+  std::string key_separator = ": ";
+  bool sort_keys = false;
+  bool ascii = false;
+};
+std::string to_json(const Value& value, const JsonStyle& style);
+
+}  // namespace fsdp::text::jinja

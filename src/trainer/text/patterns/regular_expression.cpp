@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "regular_expression.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
+
+#include "pattern.hpp"
+#include "pattern_alphabet.hpp"
+
+namespace fsdp::text {
+
+template <auto free>
+struct Free {
+  template <class T>
+  void operator()(T* object) const {
+    free(object);
+  }
+};
+
+/// A pattern compiled by PCRE2, with its JIT where there is one.
+struct PatternCode {
+  std::unique_ptr<pcre2_code, Free<pcre2_code_free>> code;
+  bool jit = false;
+};
+
+namespace {
+
+// Matching has two ways with the same results. The quick one is bounded: it sees a window of the text, and gives up
+// after a few steps backwards. Where it ends without a result, the counted one goes on for a window: PCRE2 calls back
+// at each part of the pattern, and each call spends steps. (PCRE2's own limits do not count repetitions of a set, and
+// begin anew at each character of the text.)
+constexpr std::size_t window = 256;               // bytes
+constexpr std::uint32_t quick_limit = 64;         // PCRE2's match limit
+constexpr std::size_t most_quick_pattern = 2000;  // bytes: the parts of a long pattern would take long together
+constexpr std::size_t first_stack = 64 * 1024, largest_stack = 16 * 1024 * 1024;
+
+using MatchData = std::unique_ptr<pcre2_match_data, Free<pcre2_match_data_free>>;
+using MatchContext = std::unique_ptr<pcre2_match_context, Free<pcre2_match_context_free>>;
+using JitStack = std::unique_ptr<pcre2_jit_stack, Free<pcre2_jit_stack_free>>;
+
+/// Steps of the counted way.
+struct Count {
+  std::size_t steps = 0, most = 0;
+  PCRE2_SIZE place = 0;
+
+  static int add(pcre2_callout_block* at, void* count) {
+    Count& mine = *static_cast<Count*>(count);
+    const PCRE2_SIZE now = at->current_position;
+    mine.steps += 1 + (now > mine.place ? now - mine.place : mine.place - now) / 16;
+    mine.place = now;
+    return mine.steps > mine.most ? PCRE2_ERROR_CALLOUT : 0;
+  }
+};
+
+/// A thread's workspace for matching.
+struct Workspace {
+  MatchData match{pcre2_match_data_create(1, nullptr)};
+  MatchContext quick{pcre2_match_context_create(nullptr)}, counted{pcre2_match_context_create(nullptr)};
+  JitStack stack{pcre2_jit_stack_create(first_stack, largest_stack, nullptr)};
+  const PCRE2_SIZE* found = pcre2_get_ovector_pointer(match.get());  // begin and end of the last match
+  Count count;
+  std::string symbols;
+  std::vector<std::size_t> places;  // byte where each symbol's character begins
+
+  Workspace() {
+    require<MemoryError>(match && quick && counted && stack, "no memory to match a regular expression with");
+    pcre2_set_match_limit(quick.get(), quick_limit);
+    pcre2_set_match_limit(counted.get(), UINT32_MAX);
+    pcre2_set_callout(counted.get(), &Count::add, &count);
+    for (const MatchContext* context : {&quick, &counted}) pcre2_jit_stack_assign(context->get(), nullptr, stack.get());
+  }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+};
+
+Workspace& workspace() {
+  thread_local Workspace mine;
+  return mine;
+}
+
+/// Matches the first `end` characters of a text, from `at` on.
+int match(const PatternCode& pattern, std::string_view text, std::size_t end, std::size_t at, std::uint32_t options,
+          Workspace& work, const MatchContext& context) {
+  return (pattern.jit ? pcre2_jit_match : pcre2_match)(pattern.code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()),
+                                                       end, at, options, work.match.get(), context.get());
+}
+
+PatternCode compile(const std::string& bytes, std::uint32_t options, std::uint32_t jit, std::string_view pattern,
+                    const std::string& source) {
+  int error = 0;
+  PCRE2_SIZE place = 0;
+  PatternCode made;
+  made.code.reset(
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(bytes.data()), bytes.size(), options, &error, &place, nullptr));
+  if (!made.code) {
+    std::array<char, 256> reason{};
+    pcre2_get_error_message(error, reinterpret_cast<PCRE2_UCHAR*>(reason.data()), reason.size());
+    throw InputError(
+        message(source, ": the regular expression \"", shortened(pattern), "\" is refused by PCRE2: ", reason.data()));
+  }
+  made.jit = pcre2_jit_compile(made.code.get(), jit) == 0;
+  return made;
+}
+
+}  // namespace
+
+struct RegularExpression::Compiled {
+  std::string pattern;
+  std::string source;
+  CodePointTable symbols;
+  PatternCode quick, counted;
+
+  /// Finds the first match that begins at `at` or later: work.found.
+  bool find(std::string_view subject, std::size_t at, Workspace& work, Budget& budget) const;
+  int count(std::string_view subject, std::size_t at, Workspace& work, Budget& budget) const;
+};
+
+RegularExpression::~RegularExpression() = default;
+RegularExpression::RegularExpression(RegularExpression&&) noexcept = default;
+RegularExpression& RegularExpression::operator=(RegularExpression&&) noexcept = default;
+
+RegularExpression::RegularExpression(std::string_view pattern, const std::string& source) {
+  const std::vector<PatternPart> parts = read_pattern(pattern, source);
+  const PatternAlphabet alphabet(parts, source);
+  std::string bytes;
+  for (const PatternPart& part : parts) bytes += part.syntax.empty() ? alphabet.text_of(part.set) : part.syntax;
+  // PCRE2 10.42 wrongly makes `e{0,2}` in `e{0,2}(?:p)?+e` possessive, and misses "e".
+  constexpr std::uint32_t options = PCRE2_NEVER_UTF | PCRE2_NEVER_UCP | PCRE2_NO_AUTO_POSSESS;
+  constexpr std::uint32_t counts = PCRE2_AUTO_CALLOUT | PCRE2_NO_START_OPTIMIZE | PCRE2_USE_OFFSET_LIMIT;
+  PatternCode counted = compile(bytes, options | counts, PCRE2_JIT_COMPLETE, pattern, source);
+  PatternCode quick;
+  if (pattern.size() <= most_quick_pattern)
+    quick = compile(bytes, options, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD, pattern, source);
+  compiled_ = std::make_unique<const Compiled>(
+      Compiled{std::string(pattern), source, alphabet.table(), std::move(quick), std::move(counted)});
+}
+
+RegularExpression RegularExpression::of_literal(std::string_view text, const std::string& source) {
+  std::string pattern;
+  for (const char c : text) {
+    const bool plain =
+        static_cast<unsigned char>(c) >= 0x80 || (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
+    if (!plain) pattern += '\\';
+    pattern += c;
+  }
+  return RegularExpression(pattern, source);
+}
+
+/// Matches in the counted way, at places up to `at` + window. Returns PCRE2's result.
+int RegularExpression::Compiled::count(std::string_view subject, std::size_t at, Workspace& work,
+                                       Budget& budget) const {
+  work.count = {.steps = 0, .most = budget.left(), .place = at};
+  pcre2_set_offset_limit(work.counted.get(), at + window);
+  const int result = match(counted, subject, subject.size(), at, 0, work, work.counted);
+  budget.spend(work.count.steps);
+  require<InputError>(result >= 0 || result == PCRE2_ERROR_NOMATCH, source, ": the regular expression \"",
+                      shortened(pattern), "\" needs too much memory on a text of ", subject.size(), " characters");
+  return result;
+}
+
+bool RegularExpression::Compiled::find(std::string_view subject, std::size_t at, Workspace& work,
+                                       Budget& budget) const {
+  while (at <= subject.size()) {
+    if (quick.code) {
+      const std::size_t end = std::min(subject.size(), at + window);
+      const bool cut = end < subject.size();
+      const int result = match(quick, subject, end, at, cut ? PCRE2_PARTIAL_HARD : 0, work, work.quick);
+      const bool at_end = cut && work.found[0] == end;  // might match otherwise if it saw more
+      if (result >= 0 && !at_end) return true;
+      if (result >= 0 || result == PCRE2_ERROR_NOMATCH) {
+        at = cut ? end : end + 1;
+        continue;
+      }
+      if (result == PCRE2_ERROR_PARTIAL && work.found[0] > at) {  // what begins there needs to see more
+        at = work.found[0];
+        continue;
+      }
+    }
+    if (count(subject, at, work, budget) >= 0) return true;
+    at += window + 1;
+  }
+  return false;
+}
+
+void RegularExpression::find_all(std::string_view text, std::vector<Match>& matches, Budget& budget) const {
+  Workspace& work = workspace();
+  std::string_view subject = text.empty() ? "" : text;  // a lookbehind would read before a null pointer
+  const bool ascii = is_ascii(text);
+  if (!ascii) {
+    work.symbols.clear();
+    work.places.clear();
+    work.symbols.reserve(text.size());
+    work.places.reserve(text.size() + 1);
+    for (std::size_t at = 0; at < text.size();) {
+      work.places.push_back(at);
+      const char32_t code = next_code_point(text, at);
+      work.symbols += static_cast<char>(code < 0x80 ? code : 0x80 + compiled_->symbols[code]);
+    }
+    work.places.push_back(text.size());
+    subject = work.symbols;
+  }
+
+  std::size_t at = 0;
+  bool after_match = false;  // a match ended at `at`
+  while (compiled_->find(subject, at, work, budget)) {
+    const std::size_t begin = work.found[0], end = work.found[1];
+    if (begin == end && after_match && begin == at) {
+      ++at;
+      after_match = false;
+      continue;
+    }
+    at = end;
+    after_match = true;
+    matches.push_back(ascii ? Match{begin, end} : Match{work.places[begin], work.places[end]});
+  }
+}
+
+}  // namespace fsdp::text

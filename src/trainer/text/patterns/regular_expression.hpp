@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Regular expressions of tokenizer.json, compiled by PCRE2 with its JIT. No other file uses PCRE2.
+///
+/// PCRE2 does not see UTF-8: texts and patterns are translated to bytes. An ASCII character is itself; any other
+/// becomes one of 128 symbols, depending on which of the pattern's sets contain it. So \p{..} has the meaning of
+/// unicode_sets.hpp, and ASCII text is matched without translation.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "../budget.hpp"
+#include "../unicode/code_point_set.hpp"
+
+namespace fsdp::text {
+
+/// Bytes [begin, end) of a text that the pattern matched.
+struct Match {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
+/// A compiled pattern.
+class RegularExpression {
+ public:
+  /// Compiles a pattern. Throws InputError "`source`: ..." if it is not supported.
+  RegularExpression(std::string_view pattern, const std::string& source);
+  /// Returns a pattern that matches exactly one text.
+  static RegularExpression of_literal(std::string_view text, const std::string& source);
+
+  ~RegularExpression();
+  RegularExpression(RegularExpression&&) noexcept;
+  RegularExpression& operator=(RegularExpression&&) noexcept;
+
+  /// Appends all matches in a text in UTF-8, from the left, without overlaps; skips an empty match directly after
+  /// another match. Spends from `budget` where matching goes far ahead or back. Several threads can call it at once.
+  void find_all(std::string_view text, std::vector<Match>& matches, Budget& budget) const;
+
+ private:
+  struct Compiled;
+  std::unique_ptr<const Compiled> compiled_;
+};
+
+}  // namespace fsdp::text

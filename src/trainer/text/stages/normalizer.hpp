@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Normalizers, "normalizer" of tokenizer.json: change a text before it is split into words.
+///
+/// To add one: add a struct here, its case in normalizer.cpp, and its name in normalizer_json.cpp.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "../budget.hpp"
+#include "../patterns/regular_expression.hpp"
+#include "../unicode/unicode_normalization.hpp"
+
+namespace fsdp::text {
+
+/// Prepends `content` to a text that is not empty.
+struct Prepend {
+  std::string content;
+};
+
+/// Replaces each match of a pattern, or each occurrence of a literal.
+struct Replace {
+  std::optional<RegularExpression> pattern;  ///< none: the literal
+  std::string literal;
+  std::string content;
+
+  /// Appends the changed text, and spends a step for each of its bytes. Returns whether anything was replaced.
+  bool append(std::string& out, std::string_view text, Budget& budget) const;
+  /// Returns how many bytes at the beginning of the text are replaced by the first match; 0 if it begins later.
+  std::size_t first_at_begin(std::string_view text, Budget& budget) const;
+};
+
+/// A part of the text that is being encoded.
+struct Part {
+  std::string_view text;
+  bool at_begin = false;  ///< it begins with the first character of the whole text
+  bool follows = false;   ///< the text continues another one: nothing is prepended
+};
+
+/// A sequence of normalizing steps.
+class Normalizer {
+ public:
+  using Step = std::variant<UnicodeForm, Prepend, Replace>;
+
+  Normalizer() = default;
+  explicit Normalizer(std::vector<Step> steps) : steps_(std::move(steps)) {}
+
+  const std::vector<Step>& steps() const { return steps_; }
+
+  /// Applies all steps. The result refers to the part's text if it is unchanged, else to `buffer`. Spends a step for
+  /// each byte that a step writes: steps may double a text again and again.
+  Part apply(Part part, std::string& buffer, Budget& budget) const;
+
+ private:
+  std::vector<Step> steps_;
+};
+
+}  // namespace fsdp::text

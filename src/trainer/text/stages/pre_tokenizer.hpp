@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Pre-tokenizers, "pre_tokenizer" of tokenizer.json: split a normalized text into words.
+///
+/// To add one: add a struct here, its case in pre_tokenizer.cpp, and its name in pre_tokenizer_json.cpp.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "../patterns/regular_expression.hpp"
+#include "normalizer.hpp"
+
+namespace fsdp::text {
+
+/// What to do with the text that a pattern matches.
+enum class Delimiter { removed, isolated, merged_with_previous, merged_with_next, contiguous };
+
+/// Splits at the matches of a pattern.
+struct Split {
+  RegularExpression pattern;
+  Delimiter behavior = Delimiter::isolated;
+  bool invert = false;  ///< takes the text between matches as the matches
+};
+
+/// Isolates digits: each one, or runs of them.
+struct Digits {
+  bool individual = false;
+};
+
+/// Replaces spaces by `replacement`, and splits before it.
+struct Metaspace {
+  enum class Prepend { always, first, never };
+  std::string replacement;
+  Prepend prepend = Prepend::always;
+  bool split = true;
+};
+
+/// Optionally adds a leading space, then splits by GPT-2's expression. Must come last, since words are bytes
+/// afterwards.
+struct ByteLevel {
+  bool add_prefix_space = false;
+  std::vector<RegularExpression> pattern;  ///< one or none
+};
+
+/// The words [begin, end) of a text; none is empty.
+struct Words {
+  std::string_view text;
+  std::vector<Match> spans;
+  bool at_begin = false;  ///< as in Part
+  bool follows = false;   ///< as in Part
+
+  std::string buffer;  ///< holds the text if it was changed
+  std::string other_buffer;
+  std::vector<Match> other_spans;
+  std::vector<Match> matches;
+};
+
+/// A sequence of splitting steps.
+class PreTokenizer {
+ public:
+  using Step = std::variant<Split, Digits, Metaspace, ByteLevel>;
+
+  PreTokenizer() = default;
+  explicit PreTokenizer(std::vector<Step> steps) : steps_(std::move(steps)) {}
+
+  const std::vector<Step>& steps() const { return steps_; }
+  bool byte_level() const { return !steps_.empty() && std::holds_alternative<ByteLevel>(steps_.back()); }
+
+  /// Splits a part into `words`, which may refer to the part's text.
+  void split(const Part& part, Words& words, Budget& budget) const;
+
+ private:
+  std::vector<Step> steps_;
+};
+
+}  // namespace fsdp::text

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer_state.hpp"
+
+#include <algorithm>
+#include <set>
+#include <unordered_set>
+
+#include <tessera/fsdp/core/error.hpp>
+
+#include "../../fsdp/checkpoint/strict_json.hpp"
+#include "unicode/code_points.hpp"
+
+namespace fsdp::text {
+namespace {
+
+bool by_id(const DecodedToken& a, const DecodedToken& b) { return a.id < b.id; }
+
+}  // namespace
+
+std::unique_ptr<Scratch> ScratchPool::take() const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      std::unique_ptr<Scratch> scratch = std::move(idle_.back());
+      idle_.pop_back();
+      return scratch;
+    }
+  }
+  return std::make_unique<Scratch>();
+}
+
+void ScratchPool::give_back(std::unique_ptr<Scratch> scratch) const {
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(scratch));
+}
+
+Tokenizer::State::State(Normalizer normalizer, PreTokenizer pre_tokenizer, Bpe bpe, PostProcessor post_processor,
+                        Decoder decoder, std::vector<AddedToken> added_tokens, const std::string& source)
+    : normalizer(std::move(normalizer)),
+      pre_tokenizer(std::move(pre_tokenizer)),
+      model(std::move(bpe)),
+      post_processor(std::move(post_processor)),
+      decoder(std::move(decoder)),
+      added(std::move(added_tokens)),
+      encoding_{source + ": encoding a text",
+                "its expressions, normalizers or added tokens go over the text too often to be used on it"},
+      decoding_{source + ": decoding tokens", "its decoders go over the text too often to be used on it"} {
+  const TokenMap& vocabulary = model.vocabulary();
+  tokens.reserve(vocabulary.size() + added.size());
+  for (std::size_t i = 0; i < vocabulary.size(); ++i)
+    tokens.push_back({.id = vocabulary.id(i), .name = vocabulary.name(i)});
+  add_tokens(source);
+}
+
+void Tokenizer::State::add_tokens(const std::string& source) {
+  // Tokens that the model lacks get the next ids in order; like the package, this ignores the ids in the file.
+  auto next = static_cast<std::int64_t>(model.vocabulary().size());
+  std::set<std::pair<bool, std::string_view>> patterns;
+  std::unordered_set<std::string_view> special;
+  std::vector<DecodedToken> others;
+  std::size_t bytes = 0;
+  for (const AddedToken& token : added) bytes += token.content.size();
+  Budget budget = encoding(bytes);
+  for (AddedToken& token : added) {
+    const std::optional<TokenId> known = model.vocabulary().find(token.content);
+    const std::int64_t id = known ? std::int64_t{*known} : next++;
+    require<InputError>(id == token.id, source, ": the added token \"", shortened(token.content), "\" has the id ",
+                        token.id, ", but it is token ", id, known ? " of the model" : " by its place in the list",
+                        "; write added tokens in the order of their ids, without gaps");
+    require<InputError>(added_ids.emplace(token.content, token.id).second, source, ": the added token \"",
+                        shortened(token.content), "\" stands twice");
+    std::string buffer;
+    token.pattern = token.normalized ? normalizer.apply({.text = token.content}, buffer, budget).text : token.content;
+    require<InputError>(!token.pattern.empty() && patterns.emplace(token.normalized, token.pattern).second, source,
+                        ": the added token \"", shortened(token.content), "\" is normalized to \"",
+                        shortened(token.pattern),
+                        "\", which is empty or another one's text; set its normalized to false");
+    (token.normalized ? in_normalized : in_text).add(&token);
+    if (token.special) special.insert(token.content);
+    if (known) {
+      std::lower_bound(tokens.begin(), tokens.end(), DecodedToken{.id = token.id, .name = {}}, by_id)->name =
+          token.pattern;
+    } else {
+      others.push_back({.id = token.id, .name = token.pattern});
+    }
+  }
+  tokens.insert(tokens.end(), others.begin(), others.end());
+  std::sort(tokens.begin(), tokens.end(), by_id);
+  for (std::size_t i = 1; i < tokens.size(); ++i)
+    require<InputError>(tokens[i].id != tokens[i - 1].id, source, ": the added token \"", shortened(tokens[i].name),
+                        "\" has the id ", tokens[i].id, ", which a token of the model has; write ids without gaps");
+  if (!tokens.empty()) vocabulary_size = std::int64_t{tokens.back().id} + 1;
+  for (DecodedToken& token : tokens) token.special = special.contains(token.name);  // by name, as in the package
+}
+
+const DecodedToken* Tokenizer::State::find(TokenId id) const {
+  if (id < tokens.size() && tokens[id].id == id) return &tokens[id];  // no gaps before it
+  const auto found = std::lower_bound(tokens.begin(), tokens.end(), DecodedToken{.id = id, .name = {}}, by_id);
+  return found == tokens.end() || found->id != id ? nullptr : &*found;
+}
+
+void Tokenizer::State::append(std::string_view text, Scratch& scratch, std::vector<TokenId>& ids, bool follows) const {
+  if (valid_length(text) != text.size()) {
+    scratch.valid.clear();
+    append_replacing(scratch.valid, text);
+    text = scratch.valid;
+  }
+  Budget budget = encoding(text.size());
+  scratch.parts.clear();
+  in_text.split(text, scratch.parts, budget);
+  for (const TextPart& part : scratch.parts) {
+    if (part.token != nullptr) {
+      ids.push_back(part.token->id);
+      continue;
+    }
+    const Part normalized = normalizer.apply({.text = text.substr(part.begin, part.end - part.begin),
+                                              .at_begin = part.begin == 0 && !follows,
+                                              .follows = part.begin == 0 && follows},
+                                             scratch.normalized, budget);
+    scratch.inner_parts.clear();
+    in_normalized.split(normalized.text, scratch.inner_parts, budget);
+    for (const TextPart& inner : scratch.inner_parts) {
+      if (inner.token != nullptr) {
+        ids.push_back(inner.token->id);
+      } else {
+        append_part({.text = normalized.text.substr(inner.begin, inner.end - inner.begin),
+                     .at_begin = normalized.at_begin && inner.begin == 0,
+                     .follows = normalized.follows && inner.begin == 0},
+                    scratch, ids, budget);
+      }
+    }
+  }
+}
+
+void Tokenizer::State::append_part(const Part& part, Scratch& scratch, std::vector<TokenId>& ids,
+                                   Budget& budget) const {
+  constexpr std::string_view mark = "\xE2\x96\x81";  // U+2581
+  Words& words = scratch.words;
+  pre_tokenizer.split(part, words, budget);
+  for (const Match& span : words.spans) {
+    const std::string_view text = words.text.substr(span.begin, span.end - span.begin);
+    std::size_t begin = 0;
+    if (model.cuts_at_spaces())
+      for (std::size_t at = text.find(mark, 1); at != text.npos; at = text.find(mark, at + mark.size())) {
+        if (text.substr(0, at).ends_with(mark)) continue;
+        append_word(text.substr(begin, at - begin), scratch, ids);
+        begin = at;
+      }
+    append_word(text.substr(begin), scratch, ids);
+  }
+}
+
+void Tokenizer::State::append_word(std::string_view word, Scratch& scratch, std::vector<TokenId>& ids) const {
+  const bool cached = word.size() <= WordCache::longest_word;
+  if (cached && scratch.cache.append(word, ids)) return;
+  const std::size_t begin = ids.size();
+  model.append(word, scratch.bpe, ids);
+  if (cached) scratch.cache.keep(word, std::span(ids).subspan(begin));
+}
+
+}  // namespace fsdp::text
