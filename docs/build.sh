@@ -15,5 +15,6 @@ mkdir -p "$pages"
 (cat docs/Doxyfile; echo "OUTPUT_DIRECTORY = $pages"; echo "GENERATE_TAGFILE = build/docs/api.tag"; echo "WARN_IF_UNDOCUMENTED = NO") | doxygen -
 python3 -B docs/site/assemble.py . "$pages" build/docs/api.tag
 /usr/bin/mkdocs --quiet build --strict --config-file docs/site/mkdocs.yml  # Debian's
+python3 -B docs/site/api_pages.py build/site build/docs/api.tag
 python3 -B docs/site/assemble.py --search build/site build/docs/api.tag
 echo "build/site/index.html"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gathers the book's pages for mkdocs: links follow the files to their places in the site, marks of code blocks go, headers and
-examples that inline code names become links, each example becomes a page. Then, with --search, adds the API to the search index.
+examples that inline code names become links, each example becomes a page, and the API gets its front page. Then, with --search, adds
+the API to the search index.
 
 usage: assemble.py ROOT PAGES TAGS            writes PAGES; TAGS is Doxygen's tag file, of the API in PAGES/api
        assemble.py --search SITE TAGS         adds to SITE/search/search_index.json
@@ -16,13 +17,34 @@ from pathlib import Path
 
 from pages import CODE, FENCE, LINK, MARK, pages
 
-FOLDERS = [  # of the API, in the order of the floors
-    ("fsdp", "Umbrella"), ("fsdp/core", "Tensors, types, errors"), ("fsdp/device", "Devices"), ("fsdp/device/operations", "Operations"),
-    ("comm", "Communication"), ("tiling", "Tiling"), ("fsdp/precision", "Precision"), ("fsdp/buffer", "Placements and layouts"),
-    ("fsdp/nn", "Modules"), ("fsdp/sharding", "Strategies and schedules"), ("fsdp/module", "Stacks, units, execution"),
-    ("fsdp/models", "Models"), ("fsdp/optim", "Optimizers"), ("fsdp/plan", "Dry runs"), ("fsdp/checkpoint", "Checkpoints"),
-    ("fsdp/data", "Data"), ("fsdp/text", "Tokenizers and templates"), ("fsdp/report", "Reports"), ("fsdp/train", "Training"),
-    ("fsdp/testing", "The conformance kit"), ("fsdp/testing/queued", "An asynchronous device on the CPU"), ("fsdp/testing/nccl", "A double of NCCL")]
+FOLDERS = {  # of the API, in the order of the floors
+    "The library": [
+        ("fsdp", "All of it, and the version"), ("fsdp/core", "Tensors, types, errors"), ("fsdp/device", "Devices"),
+        ("fsdp/device/operations", "Operations"), ("comm", "Communication"), ("tiling", "Tiling"), ("fsdp/precision", "Precision"),
+        ("fsdp/buffer", "Placements and layouts"), ("fsdp/nn", "Modules"), ("fsdp/sharding", "Strategies and schedules"),
+        ("fsdp/module", "Stacks, units, shards"), ("fsdp/models", "Models"), ("fsdp/optim", "Optimizers"),
+        ("fsdp/execution", "Executor and steps"), ("fsdp/plan", "Dry runs"), ("fsdp/training", "Training and evaluation"),
+        ("fsdp/checkpoint", "Checkpoints"), ("fsdp/testing", "The conformance kit"),
+        ("fsdp/testing/queued", "An asynchronous device on the CPU"), ("fsdp/testing/nccl", "A double of NCCL")],
+    "The trainer": [
+        ("trainer", "A whole program"), ("trainer/text", "Tokenizers and templates"), ("trainer/report", "Reports"), ("trainer/data", "Data"),
+        ("trainer/flags", "Options"), ("trainer/generate", "Generation"), ("trainer/run", "Runs")]}
+FIRST = [  # the names to start with, and what they are
+    ("fsdp::Stack", "four policies as one type: sharding, communicator, precision, tiling"),
+    ("fsdp::FullyShard", "sharding: FSDP2; weights are gathered unit by unit, gradients reduce-scattered"),
+    ("fsdp::Zero3", "sharding: ZeRO-3, each unit one flat range in equal parts"),
+    ("fsdp::HybridShard", "sharding: HSDP and HFSDP, another strategy within groups of ranks"),
+    ("fsdp::Replicated", "sharding: none; data parallelism, all weights on every rank"),
+    ("fsdp::comm::Threads fsdp::comm::Mpi", "communicators: ranks are threads of one process, or MPI's processes"),
+    ("fsdp::Bf16Mixed", "precision: computes in bf16, main weights and gradients are float"),
+    ("fsdp::tiling::TokensPerTile", "tiling: MLP and loss in tiles of at most N tokens"),
+    ("fsdp::Llama", "a model over a stack: Llama, Mistral, Qwen2, Qwen3"),
+    ("fsdp::ShardedModule", "one rank's shards of a model, with the slots for what is gathered"),
+    ("fsdp::optim::AdamW", "an optimizer: steps pieces of shards"),
+    ("fsdp::train::StepSize", "the size of a step: sequences, their length, micro-batches"),
+    ("fsdp::train::Training", "plans a step, then builds shards, optimizer and executor; `step` trains"),
+    ("fsdp::train::launch", "calls your function on every rank, and returns the exit status"),
+    ("fsdp::train_main", "a whole training program of one stack: flags, data, checkpoints, metrics")]
 LANGUAGES = {".hpp": "cpp", ".cpp": "cpp", ".txt": "cmake"}
 RENAMED = {"README.md": "index.md", "bench/README.md": "bench.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md",
            "CHANGELOG.md": "changelog.md"}
@@ -64,9 +86,8 @@ class Api:
         return self.by_name.get("fsdp::" + name.removeprefix("fsdp::")) if "::" in name else None
 
     def page_of(self, code):
-        """The page of the header that inline code names, as includes or below include/fsdp, or None."""
-        name = code.strip("<>").removeprefix("include/")
-        return self.headers.get(name) or self.headers.get("fsdp/" + name)
+        """The page of the header that inline code names as programs include it, or None."""
+        return self.headers.get(code.strip("<>").removeprefix("tessera/"))
 
 
 class Assembler:
@@ -86,25 +107,32 @@ class Assembler:
         for folder in sorted((self.root / "examples").iterdir()):
             if re.match(r"\d\d_", folder.name):
                 self.write(f"examples/{folder.name}.md", self.example(folder))
-        self.write("api.md", self.api_page())
+        (self.target / "api/index.html").unlink()  # Doxygen's, for ours
+        self.write("api/index.md", self.api_page())
         (self.target / "style").mkdir(exist_ok=True)
-        shutil.copy(self.root / "docs/site/book.css", self.target / "style/book.css")
+        for style in ("book.css", "api.css"):
+            shutil.copy(self.root / "docs/site" / style, self.target / "style" / style)
 
     def write(self, place, text):
         (self.target / place).parent.mkdir(parents=True, exist_ok=True)
         (self.target / place).write_text(text)
 
     def api_page(self):
-        """All headers of the API, by folder, with the first sentence of each."""
-        parts = ["# API reference\n\nThe headers, floor by floor. Each name leads to its page, made by Doxygen; [namespaces](api/namespaces.html), "
-                 "[concepts](api/concepts.html) and [classes](api/annotated.html) are listed there too. The search above finds them by name.\n"]
-        for folder, title in FOLDERS:
-            headers = sorted(name for name in self.api.headers if os.path.dirname(name) == folder)
-            if headers:
-                parts.append(f"## {title}\n\n| `{folder}` | |\n| --- | --- |")
-                parts += [f"| [`{os.path.basename(name)}`](api/{self.api.headers[name]}) | {self.about(name)} |" for name in headers]
-                parts.append("")
-        return "\n".join(parts)
+        """The names to start with, then all headers of the API, by folder, with the first sentence of each."""
+        parts = ["# API reference\n\nThe names to start with; all are in `<tessera/fsdp/fsdp.hpp>`, but for the communicators "
+                 "(`<tessera/comm/threads.hpp>`, `<tessera/comm/mpi.hpp>`) and `train_main` (`<tessera/trainer/train_main.hpp>`). The "
+                 "search finds all others. Lists: [namespaces](namespaces.html), [concepts](concepts.html), "
+                 "[classes](annotated.html).\n\n| name | |\n| --- | --- |"]
+        for names, words in FIRST:
+            links = ", ".join(f"[`{name.removeprefix('fsdp::')}`]({self.api.by_name[name]})" for name in names.split())
+            parts.append(f"| {links} | {words} |")
+        for product, folders in FOLDERS.items():
+            parts.append(f"\n## {product}")
+            for folder, title in folders:
+                headers = sorted(name for name in self.api.headers if os.path.dirname(name) == folder)
+                parts.append(f"\n### {title}\n\n| `tessera/{folder}` | |\n| --- | --- |")
+                parts += [f"| [`{os.path.basename(name)}`]({self.api.headers[name]}) | {self.about(name)} |" for name in headers]
+        return "\n".join(parts) + "\n"
 
     def about(self, header):
         """The first sentence of a header's description."""
@@ -187,7 +215,9 @@ def add_to_search(site, api):
     file = Path(site) / "search/search_index.json"
     index = json.loads(file.read_text())
     for name, link, kind in api.entries:
-        index["docs"].append({"location": f"api/{link}", "title": html.escape(name), "text": f"{kind} of the API reference: {html.escape(name.replace('::', ' '))}"})
+        text = f"{kind} of the API reference: {html.escape(name.replace('::', ' '))}"
+        places = [link] if "#" in link else [link, f"{link}#api-reference"]  # a page is titled by its first section
+        index["docs"] += [{"location": f"api/{place}", "title": html.escape(name), "text": text} for place in places]
     file.write_text(json.dumps(index))
 
 

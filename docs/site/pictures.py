@@ -94,28 +94,31 @@ def bytes_of(run, arguments):
     return {kind: int(count) for kind, count in re.findall(r"^  ([a-z]+) +(\d+) ", run(f"train --dry-run {arguments}"), re.MULTILINE)}
 
 
-def stacked(picture, y, rows, kinds):
-    """A bar for each (words, bytes by kind), all on one scale, with its sum in GiB."""
-    totals = [sum(held[kind] for kind in kinds) for _, held in rows]
+def stacked(picture, words, rows):
+    """Title and words, then a bar for each (words, bytes by kind), all on one scale, with its sum; the scale and the key."""
+    picture.text(8, 16, picture.title, 14, bold=True)
+    picture.text(8, 34, words, 13)
+    y = 48
+    totals = [sum(held[kind] for kind in KINDS) for _, held in rows]
     for (words, held), total in zip(rows, totals):
         picture.text(8, y + 13, words, 13, bold=True)
         x = 8.0
-        for kind in kinds:
+        for kind in KINDS:
             width = held[kind] / max(totals) * (WIDTH - 90)
-            picture.box(x, y + 19, width, 16, kind)
+            picture.box(x, y + 19, width, 16, kind, "#444444")
             x += width
         picture.text(x + 6, y + 32, f"{total / 2**30:.1f} GiB", 13)
         y += 44
-    return y
+    y = picture.axis(y, 8, WIDTH - 90, max(totals) / 2**30, "GiB")
+    picture.key(y + 20, [(kind, kind) for kind in KINDS])
 
 
 def memory(run):
     """A Llama of 8 billion weights on eight ranks: bytes of a rank by strategy."""
-    picture = Picture("Memory of one of eight ranks that train a Llama of 8 billion weights, by strategy")
+    picture = Picture("Memory of one of eight ranks, by strategy")
     cases = [("replicated", ""), ("hybrid:4", ""), ("zero1", ""), ("zero3", ""), ("fsdp2", ""), ("fsdp2", "--recompute --tiling tokens:2048")]
     rows = [(f"{name} {flags}".strip(), bytes_of(run, f"{LARGE} --batch-size 8 --ranks 8 --sharding {name} {flags}")) for name, flags in cases]
-    y = stacked(picture, 4, rows, KINDS)
-    picture.key(y + 12, [(kind, kind) for kind in KINDS])
+    stacked(picture, "A Llama of 8 billion weights, a sequence of 8192 tokens on each rank, bf16", rows)
     return picture.svg()
 
 
@@ -142,11 +145,10 @@ def tiling(run):
 
 def precision(run):
     """Bytes of a rank by precision."""
-    picture = Picture("Memory of one of eight ranks that train a Llama of 8 billion weights under fsdp2, by precision")
+    picture = Picture("Memory of one of eight ranks under fsdp2, by precision")
     rows = [(f"--precision {name}", bytes_of(run, f"{LARGE} --batch-size 8 --ranks 8 --sharding fsdp2 --precision {name}"))
             for name in ("fp32", "bf16", "bf16:wire=bf16")]
-    y = stacked(picture, 4, rows, KINDS)
-    picture.key(y + 12, [(kind, kind) for kind in KINDS])
+    stacked(picture, "A Llama of 8 billion weights, a sequence of 8192 tokens on each rank", rows)
     return picture.svg()
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the pages of the book: code blocks against the files that they are from, commands against the program's flags, links
-against pages, headings and files, and the files, tests and flags that inline code names.
+against pages, headings and files, and the headers, files, tests and flags that pages name. Messages of include/ and src/ name
+headers as programs include them.
 
 usage: docs.py ROOT
 
@@ -15,8 +16,11 @@ from commands import Commands, lines_of  # noqa: E402
 from pages import anchors, blocks, code_spans, first_cells, links, pages  # noqa: E402
 
 SHELL = ("bash", "sh", "console")
-SOURCE_FILE = re.compile(r"^(?!nlohmann/)[\w.-]+(/[\w.*-]+)+\.(hpp|cpp|cu|cuh|py|sh|cmake|md)$")
-PLACES = ("", "include", "include/fsdp", "src", "tests", "docs", "bench", "examples")  # where a path of inline code may begin
+SOURCE_FILE = re.compile(r"^[\w.-]+(/[\w.*-]+)+\.(cpp|cu|py|sh|cmake|md)$")
+PLACES = ("", "src", "tests", "docs", "bench", "examples")  # where a path of inline code may begin
+HEADER = re.compile(r"(?<![\w./-])\w[\w.-]*(?:/[\w.*-]+)+\.(?:hpp|cuh)\b")
+INCLUDED = re.compile(r"#include <((?:comm|tiling|fsdp|trainer)/[^>]*)")
+DIRECTIVE = re.compile(r"^\s*#\s*include\b.*$", re.MULTILINE)
 TEST_NAME = re.compile(r"^[A-Z]\w*[a-z]\w*\.[A-Z]\w*[a-z]\w*$")
 DECLARED = re.compile(r"\b(?:TYPED_)?TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\s*\)")
 FLAG = re.compile(r"^(--[a-z0-9-]+)(?![\w*])")
@@ -96,6 +100,15 @@ def unsaid(message, said):
     return None
 
 
+def header_error(root, path):
+    """Why a header's path on a page is wrong, or None. A public one can be pasted behind #include; others are files of the repository."""
+    if path.startswith("tessera/"):
+        return None if list((root / "include").glob(path.removeprefix("tessera/"))) else "there is no header"
+    if path.startswith(("src/", "tests/", "examples/", "bench/")):
+        return None if list(root.glob(path)) else "there is no file"
+    return "a header's path begins with tessera/, src/, tests/, examples/ or bench/, not as"
+
+
 class Checker:
     def __init__(self, root):
         self.root = Path(root).resolve()
@@ -105,7 +118,9 @@ class Checker:
         self.tests, self.said = set(), []
         for folder in ("src", "include"):
             for file in sorted((self.root / folder).rglob("*.[ch]pp")):
-                self.said += literals(file.read_text())
+                said = literals(DIRECTIVE.sub("", file.read_text()))
+                self.check_messages(file, said)
+                self.said += said
         for folder in ("tests", "include/fsdp/testing"):
             for file in (self.root / folder).rglob("*.[ch]pp"):
                 self.tests |= {".".join(names) for names in DECLARED.findall(file.read_text())}
@@ -116,6 +131,7 @@ class Checker:
             self.check_blocks(page, text)
             self.check_links(page, text)
             self.check_code_spans(page, text)
+            self.check_headers(page, text)
             for line, code in first_cells(text):
                 if (part := unsaid(code, self.said)) is not None:
                     self.found(page, line, f"no message in src or include says '{part}'")
@@ -123,6 +139,18 @@ class Checker:
 
     def found(self, page, line, sentence):
         self.wrong.append(f"{page.relative_to(self.root)}:{line}: {sentence}")
+
+    def check_messages(self, file, said):
+        """Headers that messages name can be pasted behind #include."""
+        for path in HEADER.findall("\n".join(said)) + INCLUDED.findall("\n".join(said)):
+            if not path.startswith("tessera/") or header_error(self.root, path):
+                self.wrong.append(f"{file.relative_to(self.root)}: a message names '{path}', which is no <tessera/...> header")
+
+    def check_headers(self, page, text):
+        for number, line in enumerate(text.splitlines(), 1):
+            for path in [] if page.name == "CHANGELOG.md" or line.startswith("<!--") else HEADER.findall(line):
+                if (error := header_error(self.root, path)) is not None:
+                    self.found(page, number, f"{error} '{path}'")
 
     def check_blocks(self, page, text):
         for block in blocks(text):

@@ -71,6 +71,23 @@ class Docs(unittest.TestCase):
         self.found("[a](#twice)\n\n## Twice\n\n## Twice\n", "no single heading")
         self.found("[a](../../outside.md)\n", "leads nowhere")
 
+    def test_headers(self):
+        header = {"include/fsdp/a.hpp": "#include <nlohmann/json.hpp>\n", "tests/b.hpp": ""}
+        self.assertEqual([], check("`tessera/fsdp/a.hpp`, tests/b.hpp\n\n```bash\ncat tessera/fsdp/a.hpp\n```\n", **header))
+        for path, sentence in {"tessera/fsdp/none.hpp": "there is no header", "tests/none.hpp": "there is no file",
+                               "fsdp/a.hpp": "not as 'fsdp/a.hpp'", "include/fsdp/a.hpp": "not as 'include/fsdp/a.hpp'"}.items():
+            wrong = check(f"See {path}.\n", **header)
+            self.assertEqual(len(wrong), 1, wrong)
+            self.assertIn(sentence, wrong[0])
+
+    def test_headers_in_messages(self):
+        for words, path in {"see tessera/fsdp/none.hpp": "tessera/fsdp/none.hpp", "see fsdp/a.hpp": "fsdp/a.hpp",
+                            "#include <comm/": "comm/"}.items():
+            wrong = check("", **{"include/fsdp/a.hpp": f'const char* text = "{words[:6]}"\n  "{words[6:]}";\n'})
+            self.assertEqual(len(wrong), 1, wrong)
+            self.assertIn(f"a message names '{path}'", wrong[0])
+        self.assertEqual([], check("", **{"include/fsdp/a.hpp": '#include "b/c.hpp"\nconst char* text = "tessera/fsdp/a.hpp, x.hpp";\n'}))
+
     def test_names_in_inline_code(self):
         self.found("`tests/none.cpp`\n", "there is no file 'tests/none.cpp'")
         self.found("`Suite.Fails`\n", "there is no test 'Suite.Fails'")
