@@ -16,7 +16,6 @@ function(tessera_add_kernels target)
     target_compile_options(${target}_kernels_${isa} PRIVATE
       ${flags_${isa}} -fno-math-errno -fno-trapping-math "$<$<CONFIG:Release,RelWithDebInfo>:-O3>")
     target_include_directories(${target}_kernels_${isa} PRIVATE "${PROJECT_BINARY_DIR}/include")
-    set_target_properties(${target}_kernels_${isa} PROPERTIES POSITION_INDEPENDENT_CODE ON)
     target_link_libraries(${target}_kernels_${isa} PRIVATE OpenMP::OpenMP_CXX)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_kernels_${isa}>)
   endforeach()

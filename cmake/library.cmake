@@ -18,14 +18,14 @@ function(tessera_headers out)
   set(${out} "${all}" PARENT_SCOPE)
 endfunction()
 
-# Sets what every target of a component has: our warnings, code that may go into a shared library, its name for users. A
-# sub-project's headers are a system's for its parent, and nothing is built that nobody links.
+# Sets what every target of a component has: our warnings, and its name for users. A sub-project's headers are a system's for
+# its parent.
 function(tessera_component target name)
   add_library(tessera::${name} ALIAS ${target})
   tessera_own_target(${target})
-  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
   if(NOT PROJECT_IS_TOP_LEVEL)
-    set_target_properties(${target} PROPERTIES SYSTEM ON EXCLUDE_FROM_ALL ON)
+    set_target_properties(${target} PROPERTIES SYSTEM ON)
   endif()
   set_property(GLOBAL APPEND PROPERTY TESSERA_COMPONENT_TARGETS ${target})
 endfunction()
@@ -40,7 +40,6 @@ function(tessera_library target name)
   if(arg_HOST)
     add_library(${target}_host OBJECT ${arg_HOST})
     tessera_own_target(${target}_host)
-    set_target_properties(${target}_host PROPERTIES POSITION_INDEPENDENT_CODE ON)
     target_compile_options(${target}_host PRIVATE "$<$<CONFIG:Release>:-O1>")
     list(APPEND arg_SOURCES $<TARGET_OBJECTS:${target}_host>)
     list(APPEND parts ${target}_host)

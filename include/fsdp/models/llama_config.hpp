@@ -62,6 +62,7 @@ struct LlamaConfig {
   /// The sliding window of a layer; 0: none.
   std::int64_t window(int layer) const { return layer < full_layers ? 0 : sliding_window; }
 
+  // JSON is read and written by tessera::checkpoint: src/fsdp/checkpoint/llama_json.cpp.
   /// Reads the text of Hugging Face's config.json; messages call it `source`. Throws InputError, which names the key,
   /// for what this model cannot compute (another model_type or activation, other biases, other kinds of rotary
   /// positions, quantised weights). Other keys are kept for `write`.
