@@ -78,7 +78,7 @@ try_subdirectory() {
   [ "$component" != mpi ] || { links+=";tessera::mpi" main=$source/examples/11_mpi/main.cpp; }
   cmake_project "$source/tests/consumer/parent" "$work/parent" -DCMAKE_CXX_FLAGS_RELEASE= -DTESSERA_SOURCE="$source" -DMAIN="$main" -DLINKS="$links"
   # Only what is linked is built: neither CUDA nor the kit nor the program.
-  cmake --build "$work/parent" -- -n | grep -E '\.cu\.o|tessera_testing|src/program' && fail "more is built than is linked"
+  ninja -C "$work/parent" -t inputs all | grep -E '\.cu\.o|tessera_testing|src/program' && fail "more is built than is linked"
   refused "comm/threads.hpp: No such file" "the old spelling compiled" cmake --build "$work/parent" --target old_spelling
   cmake --build "$work/parent"
   if [ "$component" = mpi ]; then
@@ -88,9 +88,9 @@ try_subdirectory() {
   fi
   # The library alone: as what is linked, and as what is there.
   cmake_project "$source/tests/consumer/parent" "$work/linked" -DTESSERA_SOURCE="$source" -DMAIN="$source/tests/consumer/main.cpp" -DLINKS=tessera::tessera
-  cmake --build "$work/linked" -- -n >"$work/steps"
-  grep -q libtessera.a "$work/steps" || fail "the library is not built"
-  grep -E 'src/(fsdp/checkpoint|fsdp/testing|trainer|program)/|tessera_mpi' "$work/steps" && fail "more is built than is linked"
+  ninja -C "$work/linked" -t inputs all >"$work/inputs"
+  grep libtessera.a "$work/inputs" >/dev/null || fail "the library is not built"
+  grep -E 'src/(fsdp/checkpoint|fsdp/testing|trainer|program)/|tessera_mpi' "$work/inputs" && fail "more is built than is linked"
   without "${others[@]}" -- cmake_project "$source/tests/consumer/parent" "$work/alone" -DTESSERA_SOURCE="$source" -DTESSERA_COMPONENTS=library \
     -DMAIN="$source/tests/consumer/main.cpp" -DLINKS=tessera::tessera
 }
