@@ -42,9 +42,6 @@ set(TESSERA_STACKS "default" CACHE STRING
 set(TESSERA_TEST_AREAS "all" CACHE STRING "Folders of tests/ to build unit tests from, or 'all'")
 set(TESSERA_TEST_PREFIX "" CACHE STRING "Put before the name of every test, to tell presets apart")
 
-if(NOT DEFINED CMAKE_POSITION_INDEPENDENT_CODE)
-  set(CMAKE_POSITION_INDEPENDENT_CODE ON)  # the archives may go into a shared library
-endif()
 if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
 endif()
