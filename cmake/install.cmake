@@ -4,6 +4,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
+set(doc_directory "${CMAKE_INSTALL_DATAROOTDIR}/doc/tessera")  # not CMAKE_INSTALL_DOCDIR, which may be a parent's
 set(package_directory "${CMAKE_INSTALL_LIBDIR}/cmake/tessera")
 get_property(targets GLOBAL PROPERTY TESSERA_COMPONENT_TARGETS)
 set(TESSERA_COMPONENTS_BUILT "")
@@ -35,9 +36,9 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/tesseraConfigVersion.cma
 install(FILES "${PROJECT_BINARY_DIR}/tesseraConfig.cmake" "${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake"
   cmake/FindoneDNN.cmake cmake/FindISAL.cmake cmake/FindPCRE2.cmake cmake/Findutf8proc.cmake cmake/FindcuDNN.cmake cmake/FindNCCL.cmake DESTINATION "${package_directory}"
   COMPONENT dev)
-install(FILES LICENSE README.md CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT program)
-install(FILES bench/README.md bench/mlp_table.svg DESTINATION "${CMAKE_INSTALL_DOCDIR}/bench" COMPONENT program)
-install(DIRECTORY docs examples DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT program PATTERN train.sh EXCLUDE
+install(FILES LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md DESTINATION "${doc_directory}" COMPONENT program)
+install(FILES bench/README.md bench/mlp_table.svg DESTINATION "${doc_directory}/bench" COMPONENT program)
+install(DIRECTORY docs examples DESTINATION "${doc_directory}" COMPONENT program PATTERN train.sh EXCLUDE
   PATTERN finetune.sh EXCLUDE PATTERN build.sh EXCLUDE PATTERN Doxyfile EXCLUDE PATTERN docs/site EXCLUDE)
 
 include(cmake/pkg_config.cmake)

@@ -6,13 +6,18 @@ cmake_path(GET CMAKE_CURRENT_LIST_DIR PARENT_PATH TESSERA_SOURCES)
 file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/include")
 file(CREATE_LINK "${TESSERA_SOURCES}/include" "${PROJECT_BINARY_DIR}/include/tessera" SYMBOLIC)
 
-# Sets `out` to the headers below some folders of include/, by the paths that the link gives them.
+# tessera_headers(<out> <folder>... [EXCEPT <folder>...]): the headers below folders of include/, by the paths that the link
+# gives them.
 function(tessera_headers out)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "EXCEPT")
   set(all "")
-  foreach(folder IN LISTS ARGN)
+  foreach(folder IN LISTS arg_UNPARSED_ARGUMENTS)
     file(GLOB_RECURSE headers RELATIVE "${TESSERA_SOURCES}/include" CONFIGURE_DEPENDS
       "${TESSERA_SOURCES}/include/${folder}/*.hpp")
     list(APPEND all ${headers})
+  endforeach()
+  foreach(folder IN LISTS arg_EXCEPT)  # while paths are relative: what is above them may have any name
+    list(FILTER all EXCLUDE REGEX "^${folder}/")
   endforeach()
   list(TRANSFORM all PREPEND "${PROJECT_BINARY_DIR}/include/tessera/")
   set(${out} "${all}" PARENT_SCOPE)

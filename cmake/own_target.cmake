@@ -41,5 +41,8 @@ function(tessera_own_cuda_target target)
   target_compile_features(${target} PRIVATE cuda_std_20)
   target_compile_options(${target} PRIVATE
     "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra;-diag-suppress=554>")
+  if(NOT PROJECT_IS_TOP_LEVEL)  # a parent's warnings are options of the host compiler, which nvcc does not know
+    set_target_properties(${target} PROPERTIES COMPILE_OPTIONS "--expt-relaxed-constexpr;-diag-suppress=554;-w;-Xcompiler=-w")
+  endif()
   set_target_properties(${target} PROPERTIES CUDA_EXTENSIONS OFF CUDA_ARCHITECTURES "${TESSERA_CUDA_ARCHITECTURES}")
 endfunction()

@@ -10,5 +10,6 @@ if(CMAKE_SIZEOF_VOID_P LESS 8)
   message(FATAL_ERROR "Tessera needs 64-bit addresses; this compiler makes ${CMAKE_SIZEOF_VOID_P}-byte ones.")
 endif()
 if(PROJECT_BINARY_DIR STREQUAL PROJECT_SOURCE_DIR)
-  message(FATAL_ERROR "Tessera is built in a folder of its own, whose include/ is not that of the sources: cmake -B build")
+  message(FATAL_ERROR "Tessera is built in a folder of its own, whose include/ is not that of the sources: cmake -B build; of a "
+                      "parent that is built in its sources: add_subdirectory(FOLDER tessera-build)")
 endif()

@@ -10,7 +10,9 @@ s#<fsdp/train/#<tessera/trainer/run/#
 s#<fsdp/(data|report|text)/#<tessera/trainer/\1/#
 s#<fsdp/module/(count_exchange|executor|offloaded_inputs|sequence_cache|uploaded_batch)\.hpp>#<tessera/fsdp/execution/\1.hpp>#
 s#<fsdp/optim/(training_step)\.hpp>#<tessera/fsdp/execution/\1.hpp>#
-s#<(comm|fsdp|tiling)/#<tessera/\1/#
-s#\btrain::(agree_on_(arguments|cores|opened)|Complaint|complaint_in_flight|cores_shared_by|gather_texts|on_all_ranks)\b#comm::\1#g
-s#\btrain::(rank_threads|require_same_texts|shared_cores|SharedCores|threads_per_rank|throw_first)\b#comm::\1#g
-s#\btrain::(Range|require_in_range)\b#\1#g
+s#<fsdp/#<tessera/fsdp/#
+s#<comm/(any_queue|backend|checks|collectives|communicator|launch|mesh|monitor|mpi|mpi_rank|mpi_staged|nccl|nccl_rank|nccl_table|pending|poll|queued_core|ranks|rendezvous|self|signals|simulated|threads|threads_rank|transfer)\.hpp>#<tessera/comm/\1.hpp>#
+s#<tiling/(budget|chosen|policies|problem|tile_plan)\.hpp>#<tessera/tiling/\1.hpp>#
+s#(^|[^A-Za-z0-9_:])(fsdp::)?train::(agree_on_(arguments|cores|opened)|Complaint|complaint_in_flight|cores_shared_by|gather_texts|on_all_ranks)\b#\1\2comm::\3#g
+s#(^|[^A-Za-z0-9_:])(fsdp::)?train::(rank_threads|require_same_texts|shared_cores|SharedCores|threads_per_rank|throw_first)\b#\1\2comm::\3#g
+s#(^|[^A-Za-z0-9_:])(fsdp::)?train::(Range|require_in_range)\b#\1fsdp::\3#g

@@ -43,7 +43,9 @@ try_install() {
   rm -rf "$work/build"
   refused "built with oneDNN [0-9.]*, and oneDNN 9.1.0 was found" "find_package(tessera) took another oneDNN" configure -DoneDNN_ROOT="$work/other"
   rm -rf "$work/build"
-  without "${others[@]}" -- configure -DPROGRAMS="consumer=$source/tests/consumer/main.cpp"
+  without PCRE2 -- refused "component 'trainer' needs PCRE2" "a trainer without PCRE2" configure -DCOMPONENTS=trainer
+  rm -r "$work/build"
+  without "${others[@]}" -- configure -DPROGRAMS="consumer=$source/tests/consumer/main.cpp" -DOPTIONAL="mpi;trainer"
   cmake --build "$work/build"
   "$work/build/consumer"
   if grep -oE -- '-fopenmp|-std=[a-z0-9+]*|-pthread' "$work/build/build.ninja" | grep -v -- '-std=gnu++20' | grep . >/dev/null; then
@@ -86,6 +88,9 @@ try_subdirectory() {
   else
     "$work/parent/program"
   fi
+  # Without a library of the trainer, of which nothing is linked.
+  without PCRE2 -- cmake_project "$source/tests/consumer/parent" "$work/less" -DTESSERA_SOURCE="$source" -DMAIN="$source/tests/consumer/main.cpp" \
+    -DLINKS=tessera::tessera | grep "there is no tessera::trainer"
   # The library alone: as what is linked, and as what is there.
   cmake_project "$source/tests/consumer/parent" "$work/linked" -DTESSERA_SOURCE="$source" -DMAIN="$source/tests/consumer/main.cpp" -DLINKS=tessera::tessera
   ninja -C "$work/linked" -t inputs all >"$work/inputs"
