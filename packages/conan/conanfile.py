@@ -61,6 +61,7 @@ class Tessera(ConanFile):
     def generate(self):
         toolchain = CMakeToolchain(self, generator="Ninja")
         toolchain.cache_variables["TESSERA_COMPONENTS"] = ";".join(self.components())
+        toolchain.cache_variables["TESSERA_POSITION_INDEPENDENT_CODE"] = bool(self.options.fPIC)
         if self.options.mpi:
             toolchain.cache_variables["TESSERA_ENABLE_MPI"] = "ON"
         toolchain.generate()
