@@ -49,8 +49,8 @@ else()
     list(JOIN TESSERA_CUDA_ARCHITECTURES ", sm_" architectures)
     tessera_row("CUDA" TRUE "${CUDAToolkit_VERSION}, compiled for sm_${architectures}")
   elseif(TESSERA_ENABLE_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "tessera: TESSERA_ENABLE_CUDA is ON and CUDA cannot be used: ${cuda_problem}; "
-                        "mend that, or set TESSERA_ENABLE_CUDA to AUTO or OFF")
+    message(FATAL_ERROR "tessera: CUDA was asked for, by TESSERA_ENABLE_CUDA or TESSERA_COMPONENTS, and cannot be used: ${cuda_problem}; "
+                        "mend that, or leave it out")
   else()
     tessera_row("CUDA" FALSE "${cuda_problem}")
   endif()

@@ -81,8 +81,8 @@ macro(tessera_optional part package)
     if(${package}_FOUND)
       set(TESSERA_HAVE_${part} TRUE)
     elseif(TESSERA_ENABLE_${part} STREQUAL "ON")
-      message(FATAL_ERROR "tessera: TESSERA_ENABLE_${part} is ON and ${part} was not found; "
-                          "install it, or set TESSERA_ENABLE_${part} to AUTO or OFF")
+      message(FATAL_ERROR "tessera: ${part} was asked for, by TESSERA_ENABLE_${part} or TESSERA_COMPONENTS, and was not found; "
+                          "install it, or leave it out")
     else()
       tessera_row("${part}" FALSE "")
     endif()

@@ -8,7 +8,7 @@ endif()
 set(TESSERA_COMPONENTS ${components} CACHE STRING "Parts to build: all, auto, or a list; see cmake/components.cmake")
 foreach(part MPI CUDA CUDNN NCCL)
   set(enabled AUTO)
-  if(NOT PROJECT_IS_TOP_LEVEL AND NOT part STREQUAL "MPI")
+  if(TESSERA_COMPONENTS STREQUAL "auto" AND NOT part STREQUAL "MPI")
     set(enabled OFF)  # nvcc is a compiler that a parent may not expect
   endif()
   set(TESSERA_ENABLE_${part} ${enabled} CACHE STRING "Build with ${part}: AUTO (if found), ON (missing is an error), OFF")
