@@ -64,6 +64,12 @@ TEST(Launch, RanksThatCannotBeStartedAreBadInput) {
   const Ended none = ended([] { return launch<Comm>({.ranks = 0}, [](Comm&) {}); });
   EXPECT_EQ(none.status, ExitStatus::bad_input);
   EXPECT_TRUE(none.said.starts_with("tessera: --ranks 0: a program starts 1 to ")) << none.said;
+  // Each number, though no flag was read.
+  EXPECT_THROW(validate(LaunchOptions{.threads = -1}), InputError);
+  EXPECT_THROW(validate(LaunchOptions{.deadline_seconds = 0}), InputError);
+  EXPECT_THROW(validate(LaunchOptions{.device_deadline_seconds = -1}), InputError);
+  EXPECT_THROW(validate(LaunchOptions{.disk_deadline_seconds = 0}), InputError);
+  EXPECT_NO_THROW(validate(LaunchOptions()));
 }
 
 TEST(Launch, InsideAProgramThrowsAndTheProgramPrints) {

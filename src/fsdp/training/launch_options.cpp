@@ -4,9 +4,10 @@
 namespace fsdp::train {
 
 void validate(const LaunchOptions& options) {
-  require_in_range("threads", options.threads, Range<std::int64_t>{.least = 0, .most = most_threads});
+  require_in_range("threads", options.threads, thread_counts);
   require_in_range("deadline", options.deadline_seconds, deadlines);
   require_in_range("device-deadline", options.device_deadline_seconds, deadlines);
+  require_in_range("disk-deadline", options.disk_deadline_seconds, deadlines);
 }
 
 }  // namespace fsdp::train

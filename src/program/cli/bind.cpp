@@ -91,7 +91,7 @@ void bind(train::FlagSet& flags, Tokenize& command) {
                      "special_tokens_map.json; none: no token");
   flags.add("shard-tokens", o.shard_tokens, "most tokens of one file",
             train::counts_up_to(std::numeric_limits<std::int32_t>::max()));
-  flags.add("threads", o.threads, "0: all cores", train::counts_up_to(train::most_threads, 0));
+  flags.add("threads", o.threads, "0: all cores", train::thread_counts);
 }
 
 void bind(train::FlagSet& flags, bench::BenchOptions& o) {

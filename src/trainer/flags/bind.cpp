@@ -77,7 +77,7 @@ void bind_sampling(FlagSet& flags, GenerateOptions& o) {
 }
 
 void bind(FlagSet& flags, LaunchOptions& launch) {
-  flags.add("threads", launch.threads, "threads per rank; 0: cores / ranks", counts_up_to(most_threads, 0));
+  flags.add("threads", launch.threads, "threads per rank; 0: cores / ranks", thread_counts);
   flags.add("deadline", launch.deadline_seconds, "seconds to wait for other ranks in a collective", deadlines);
   flags.add("device-deadline", launch.device_deadline_seconds, "seconds to wait for the rank's own device", deadlines);
   flags.add("shared-windows", launch.windows,
