@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 # The floors of each product, the lowest first. A place includes itself and places of lower floors; places of one floor do not
-# include each other. docs/architecture.md has the same table.
+# include each other. docs/architecture.md has the same table, which check_page compares.
 LIBRARY = [["core"], ["device"], ["comm", "tiling", "precision"], ["buffer", "nn"], ["sharding"], ["module"], ["models", "optim"],
            ["execution"], ["plan"], ["training"], ["umbrella"]]
 CHECKPOINT = [["checkpoint"]]
@@ -148,8 +148,26 @@ def check(root):
     return wrong, len(files)
 
 
+ROW = re.compile(r"^\| ([^|]*`[^|]*) \| (\d+) \|", re.MULTILINE)
+PAGE_NAMES = {"tessera/fsdp/fsdp.hpp": "umbrella", "tessera/trainer/train_main.hpp": "trainer", "src/program/main.cpp": "program"}
+
+
+def check_page(text):
+    """What the table of floors on docs/architecture.md says otherwise than FLOORS, one sentence each."""
+    floors = {}
+    for names, floor in ROW.findall(text):
+        for name in re.findall(r"`([^`:]*)`", names):
+            floors[PAGE_NAMES.get(name, name.removeprefix("src/").removeprefix("fsdp/"))] = int(floor)
+    wrong = [f"docs/architecture.md: {place} is on the page or in FLOORS, not in both" for place in sorted(floors.keys() ^ FLOORS.keys())]
+    for place in sorted(floors.keys() & FLOORS.keys()):
+        wrong += [f"docs/architecture.md: {place} may include {below}, which stands no lower" for below in FLOORS[place]
+                  if below in floors and floors[below] >= floors[place]]
+    return wrong
+
+
 def main():
     wrong, files = check(Path(sys.argv[1]))
+    wrong += check_page((Path(sys.argv[1]) / "docs/architecture.md").read_text())
     for sentence in wrong:
         print(sentence)
     print(f"{files} files, {len(wrong)} wrong")

@@ -110,6 +110,16 @@ class Includes(unittest.TestCase):
                    "testing may not include trainer/run")
         self.found({"include/fsdp/testing/a.hpp": "#include <benchmark/benchmark.h>\n"}, "its users may not have")
 
+    def test_a_page_with_other_floors(self):
+        places = list(includes.FLOORS)
+        page = "".join(f"| `{place}` | {floor} | |\n" for floor, place in enumerate(places))
+        names = {place: name for name, place in includes.PAGE_NAMES.items()}
+        for place, name in names.items():
+            page = page.replace(f"`{place}`", f"`{name}`")
+        self.assertEqual([], includes.check_page(page))
+        self.assertIn("device may include core", str(includes.check_page(page.replace("`core` | 0", "`core` | 99"))))
+        self.assertIn("nn is on the page or in FLOORS", str(includes.check_page(page.replace("`nn`", "`elsewhere`"))))
+
     def test_virtual(self):
         self.found({"include/fsdp/core/a.hpp": "// fine: virtual\nstruct A {\n  virtual void f();\n};\n"},
                    "include/fsdp/core/a.hpp:3: 'virtual'")
