@@ -29,7 +29,7 @@ namespace fsdp::buffer {
 /// A rank's place in a mesh.
 struct Coordinates {
   /// Takes the inner axis first, since a mesh of one axis has no other.
-  constexpr Coordinates(int shard = 0, int replica = 0) : shard(shard), replica(replica) {}
+  constexpr Coordinates(int inner = 0, int outer = 0) : shard(inner), replica(outer) {}
   int shard;    ///< on the inner axis, which shards tensors
   int replica;  ///< on the outer axis
 };
