@@ -33,8 +33,8 @@ class Tessera(ConanFile):
 
     def export_sources(self):
         source = os.path.normpath(os.path.join(self.recipe_folder, root))
-        for name in ("CMakeLists.txt", "LICENSE", "README.md", "CHANGELOG.md", "cmake/*", "include/*", "src/*", "docs/*",
-                     "examples/*", "bench/*"):
+        for name in ("CMakeLists.txt", "LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "cmake/*",
+                     "include/*", "src/*", "docs/*", "examples/*", "bench/*"):
             copy(self, name, source, self.export_sources_folder)
 
     def layout(self):
