@@ -9,7 +9,7 @@
 
 namespace fsdp::train {
 
-inline constexpr std::int64_t most_started_ranks = 1024;  ///< that one program starts itself
+inline constexpr std::int64_t most_started_ranks = 1024;                       ///< that one program starts itself
 inline constexpr Range<std::int64_t> thread_counts{.least = 0, .most = 1024};  ///< of a rank; 0: chosen
 /// Deadlines, in seconds.
 inline constexpr Range<double> deadlines{.least = 0, .most = 1e6, .above = true};
