@@ -80,8 +80,8 @@ class Training {
 
   Model model_;
   plan::Plan plan_;
-  ShardedModule<Model> module_;
-  optim::ShardedOptimizer<Model> optimizer_;
+  ShardedModel<Model> module_;
+  optim::ShardedOptimizer<typename Model::Stack> optimizer_;
   Executor<Model> executor_;
   optim::TrainingStep<Model> steps_;
   std::vector<std::int32_t> tokens_;

@@ -24,7 +24,7 @@ using namespace fsdp;
 using device::Cuda;
 using Comm = comm::Threads<Cuda>;
 using Model = Llama<Stack<FullyShard<>, Comm, Bf16Mixed, tiling::RunTime>>;
-using Module = ShardedModule<Model>;
+using Module = ShardedModel<Model>;
 
 constexpr std::int64_t sequence = 4096;
 constexpr int repeats = 7;
@@ -155,7 +155,7 @@ class Run {
   Model model_;
   plan::Plan plan_;
   Module module_;
-  optim::ShardedOptimizer<Model> optimizer_;
+  optim::ShardedOptimizer<typename Model::Stack> optimizer_;
   Parts parts_;
   Executor<Model> executor_;
   optim::TrainingStep<Model> graphs_;

@@ -9,7 +9,7 @@
 #pragma once
 
 #include <tessera/fsdp/models/llama.hpp>
-#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/optim/instances.hpp>
 #include <tessera/fsdp/precision/policies.hpp>

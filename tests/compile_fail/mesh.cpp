@@ -7,7 +7,7 @@
 
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/models/llama.hpp>
-#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/execution/sharded_model.hpp>
 
 namespace fsdp {
 
@@ -21,7 +21,7 @@ using buffer::Partial, buffer::Replicate, buffer::Shard;
 
 template <class Sharding, int axes>
 void make(comm::Mesh<Comm, axes> mesh) {
-  ShardedModule<Model<Sharding>>(std::move(mesh), Model<Sharding>(LlamaConfig{}), Sharding{}, tiling::Untiled{}, {});
+  ShardedModel<Model<Sharding>>(std::move(mesh), Model<Sharding>(LlamaConfig{}), Sharding{}, tiling::Untiled{}, {});
 }
 
 void use(Comm& world) {

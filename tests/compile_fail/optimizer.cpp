@@ -8,7 +8,7 @@
 // expect 7: fsdp: an optimizer does not show its constants
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/buffer/owned.hpp>
-#include <tessera/fsdp/models/llama.hpp>
+#include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/optim/muon.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
@@ -16,7 +16,7 @@
 namespace fsdp {
 
 template <class Sharding>
-using ModelOf = Llama<Stack<Sharding, comm::Threads<>, Fp32, tiling::Untiled>>;
+using StackOf = Stack<Sharding, comm::Threads<>, Fp32>;
 
 /// AdamW with one part hidden.
 struct Nameless : optim::AdamW {
@@ -37,20 +37,20 @@ struct Idle : optim::AdamW {
 
 #if CASE == 0
 static_assert(optim::check_optimizer<optim::AdamW>());
-static_assert(sizeof(optim::ShardedOptimizer<ModelOf<WithLayout<FullyShard<>, buffer::Owned>>, optim::Muon>) > 0);
-static_assert(sizeof(optim::ShardedOptimizer<ModelOf<Replicated>, optim::Muon>) > 0);
+static_assert(sizeof(optim::ShardedOptimizer<StackOf<WithLayout<FullyShard<>, buffer::Owned>>, optim::Muon>) > 0);
+static_assert(sizeof(optim::ShardedOptimizer<StackOf<Replicated>, optim::Muon>) > 0);
 #elif CASE == 1
 static_assert(optim::check_optimizer<Nameless>());
 #elif CASE == 2
 static_assert(optim::check_optimizer<Stateless>());
 #elif CASE == 3
-static_assert(sizeof(optim::ShardedOptimizer<ModelOf<FullyShard<>>, Idle>) > 0);
+static_assert(sizeof(optim::ShardedOptimizer<StackOf<FullyShard<>>, Idle>) > 0);
 #elif CASE == 4
-static_assert(sizeof(optim::ShardedOptimizer<ModelOf<FullyShard<>>, optim::Muon>) > 0);
+static_assert(sizeof(optim::ShardedOptimizer<StackOf<FullyShard<>>, optim::Muon>) > 0);
 #elif CASE == 5
 static_assert(
     sizeof(optim::ShardedOptimizer<
-           ModelOf<HybridShard<WithLayout<FullyShard<>, buffer::Owned>, OptimizerAcross::sharded>>, optim::Muon>) > 0);
+           StackOf<HybridShard<WithLayout<FullyShard<>, buffer::Owned>, OptimizerAcross::sharded>>, optim::Muon>) > 0);
 #elif CASE == 6
 static_assert(optim::check_optimizer<Grainless>());
 #elif CASE == 7

@@ -12,7 +12,7 @@
 // expect 1: fsdp: a layout policy has a keeps_tensors_whole that is no static constexpr bool
 // expect 2: fsdp: an optimizer has a validate that is no void validate() const
 // expect 2: fsdp: an optimizer has a step_work that is no StepWork step_work() const
-// expect 2: fsdp: an optimizer has a work that is no static std::int64_t work(const NamedParameter&)
+// expect 2: fsdp: an optimizer has a work that is no static std::int64_t work(const Parameter&)
 // expect 2: fsdp: a batch has documents that are no device::CumulativeLengths
 // expect 2: fsdp: a batch has a noise that is no nn::Noise
 // expect 2: fsdp: a batch has a set_noise that is no void set_noise(std::uint64_t key, std::int64_t first)
@@ -101,7 +101,7 @@ struct WorksByValue : optim::AdamW {
   std::int64_t step_work() const;
 };
 struct WorksInside : optim::AdamW {
-  std::int64_t work(const NamedParameter& parameter) const;
+  std::int64_t work(const Parameter& parameter) const;
 };
 
 struct ListedDocuments : TokenBatch {

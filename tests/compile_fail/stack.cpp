@@ -16,6 +16,7 @@
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
+#include <tessera/tiling/policies.hpp>
 
 namespace fsdp {
 

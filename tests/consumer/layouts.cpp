@@ -46,7 +46,7 @@ void print_models() {
 int main() {
   print_models<fsdp::Fp32>();
   print_models<fsdp::Bf16Mixed>();
-  print<fsdp::NamedParameter>();
+  print<fsdp::Parameter>();
   print<fsdp::sharding::Problem>();
   print<fsdp::sharding::Task>();
   print<fsdp::buffer::Layout>();

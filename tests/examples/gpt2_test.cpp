@@ -166,7 +166,7 @@ TEST(Gpt2, NamesAndShapesAreThoseOfHuggingFace) {
   const Gpt2On<RunTimeSharded> model(own);
   EXPECT_EQ(parameter_count(model), 124439808);
   std::map<std::string, Shape> shapes;
-  for (const NamedParameter& parameter : parameter_list(model)) shapes[parameter.name] = parameter.shape;
+  for (const Parameter& parameter : parameter_list(model)) shapes[parameter.name] = parameter.shape;
   EXPECT_EQ(shapes.size(), 4u + 12 * 12);
   EXPECT_EQ(shapes.at("wpe.weight"), (Shape{1024, 768}));
   EXPECT_EQ(shapes.at("h.11.attn.c_attn.weight"), (Shape{768, 2304}));

@@ -286,7 +286,7 @@ TEST(ParameterList, OfQwensHasBiasesAndNormsOfHeads) {
   LlamaConfig config = llama_preset("tiny");
   const auto names = [&] {
     std::vector<std::string> list;
-    for (const NamedParameter& parameter : parameter_list(test::ListedLlama(config)))
+    for (const Parameter& parameter : parameter_list(test::ListedLlama(config)))
       if (parameter.name.starts_with("model.layers.0.self_attn.")) list.push_back(parameter.name.substr(25));
     return list;
   };
@@ -303,7 +303,7 @@ TEST(ParameterList, OfQwensHasBiasesAndNormsOfHeads) {
 
 TEST(ParameterList, HasHuggingFacesNamesShapesAndOrder) {
   LlamaConfig config = LlamaConfig::read(golden("llama-gqa"));
-  const std::vector<NamedParameter> list = parameter_list(test::ListedLlama(config));
+  const std::vector<Parameter> list = parameter_list(test::ListedLlama(config));
 
   ASSERT_EQ(list.size(), 1u + 2 * 9 + 2);
   EXPECT_TRUE(list[0].name == "model.embed_tokens.weight" && list[0].shape == Shape({256, 32}));

@@ -9,7 +9,7 @@
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/module/full_parameters.hpp>
-#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
 
 #include <support/small_llama.hpp>
@@ -23,7 +23,7 @@ template <class Sharding, class Precision, class F>
 void with_module(int ranks, Sharding sharding, F f) {
   using Model = Llama<Stack<Sharding, Comm, Precision, tiling::Untiled>>;
   Comm::run(ranks, {.checks = true}, [&](Comm& communicator) {
-    ShardedModule<Model> module(communicator, Model(uneven_llama()), sharding, {},
+    ShardedModel<Model> module(communicator, Model(uneven_llama()), sharding, {},
                                 {.sequence_length = 4, .activation_bytes = 0});
     optim::initialize(module, 1);
     f(module);
@@ -31,7 +31,7 @@ void with_module(int ranks, Sharding sharding, F f) {
 }
 
 /// What the initial value of an element must be.
-float initial(const NamedParameter& parameter, std::int64_t i) {
+float initial(const Parameter& parameter, std::int64_t i) {
   if (parameter.initial == nn::Initial::ones) return 1.0f;
   const std::uint64_t key = mixed(1) ^ hashed(hash_seed, parameter.name);
   return static_cast<float>(0.02 * optim::normal_at(key, i));
@@ -41,7 +41,7 @@ template <class Sharding, class Precision>
 void reads_and_writes(int ranks, Sharding sharding) {
   with_module<Sharding, Precision>(ranks, sharding, [](auto& module) {
     int seen = 0;
-    with_full_parameters(module, {"*"}, [&](const NamedParameter& parameter, Tensor<float> whole) {
+    with_full_parameters(module, {"*"}, [&](const Parameter& parameter, Tensor<float> whole) {
       ++seen;
       EXPECT_EQ(whole.shape(), parameter.shape);
       for (std::int64_t i = 0; i < whole.numel(); ++i) ASSERT_EQ(whole[i], initial(parameter, i)) << parameter.name;
@@ -49,7 +49,7 @@ void reads_and_writes(int ranks, Sharding sharding) {
     EXPECT_EQ(seen, 30);
 
     const std::int64_t resting = module.ledger().current()[0];
-    const auto half = [](const NamedParameter&, Tensor<float> whole) {
+    const auto half = [](const Parameter&, Tensor<float> whole) {
       for (std::int64_t i = 0; i < whole.numel(); ++i) whole[i] *= 0.5f;
     };
     with_full_parameters(module, {"*.mlp.*"}, half, Access::write);

@@ -17,8 +17,8 @@ namespace {
 using Names = std::vector<std::string>;
 
 /// An embedding of 100 elements, three blocks of 40 and 4, a head of 100 and 4.
-std::vector<UnitParameters> small_units(bool tied = false) {
-  std::vector<UnitParameters> units{{{{"table", {10, 10}}}, false}};
+std::vector<Unit> small_units(bool tied = false) {
+  std::vector<Unit> units{{{{"table", {10, 10}}}, false}};
   for (const std::string block : {"a", "b", "c"})
     units.push_back({{{block + ".norm", {4}}, {block + ".weight", {10, 4}}}});
   units.push_back({{{"norm", {4}}, {tied ? "table" : "head", {10, 10}}}});
@@ -30,7 +30,7 @@ std::string text_of(const UnitGroups& groups) {
   std::string text;
   for (const GroupedParameters& group : groups.groups) {
     text += (text.empty() ? "" : "; ") + group.name + ":";
-    for (const NamedParameter& parameter : group.parameters) text += " " + parameter.name;
+    for (const Parameter& parameter : group.parameters) text += " " + parameter.name;
   }
   return text;
 }

@@ -16,7 +16,7 @@ namespace {
 
 using Sharding = WithLayout<FullyShard<>, buffer::Owned>;
 using Model = Llama<Stack<Sharding, comm::Simulated<>, Bf16Mixed, tiling::Untiled>>;
-using Module = ShardedModule<Model>;
+using Module = ShardedModel<Model>;
 
 Model small_model(Units units = {}) {
   return Model({.vocab_size = 320,
@@ -70,7 +70,7 @@ TEST(Muon, WeighsMatricesByNewtonSchulzAndTablesByTheirElements) {
 }
 
 /// What an optimizer of whole matrices may cost: much for a matrix, nothing for a vector.
-std::int64_t matrices_alone(const NamedParameter& parameter) {
+std::int64_t matrices_alone(const Parameter& parameter) {
   const Shape& shape = parameter.shape;
   return shape.rank == 2 ? shape[0] * shape[0] * shape[1] : 0;
 }

@@ -54,7 +54,7 @@ Values collect(Module& module, View view, Has has) {
   std::map<std::string, std::size_t> offsets;
   std::size_t total = 0;
   const auto parameters = parameter_list(module.model());
-  for (const NamedParameter& parameter : parameters) {
+  for (const Parameter& parameter : parameters) {
     offsets[parameter.name] = total;
     total += static_cast<std::size_t>(parameter.shape.numel());
   }
@@ -100,7 +100,7 @@ Values collect(Module& module, View view, Has has) {
   EXPECT_EQ(other, 0) << "elements that differ between ranks";
 
   Values values;
-  for (const NamedParameter& parameter : parameters) {
+  for (const Parameter& parameter : parameters) {
     const auto begin = bits.begin() + static_cast<std::ptrdiff_t>(offsets.at(parameter.name));
     const std::vector<std::int32_t> whole(begin, begin + parameter.shape.numel());
     auto& list = values[parameter.name];
@@ -115,13 +115,13 @@ template <class Module, class Optimizer>
 Values collect_states(Module& module, const Optimizer& optimizer) {
   Values states;
   std::size_t most = 0;
-  const auto names = [&](const NamedParameter& parameter) { return optimizer.optimizer().states(parameter); };
+  const auto names = [&](const Parameter& parameter) { return optimizer.optimizer().states(parameter); };
   for (const auto& group : module.groups())
     for (const auto& parameter : group.parameters()) most = std::max(most, names(parameter).size());
   for (std::size_t state = 0; state < most; ++state) {
     const Values found = collect(
         module, [&](std::size_t piece) { return optimizer.states(piece)[state]; },
-        [&](const NamedParameter& parameter, bool trainable) { return trainable && names(parameter).size() > state; });
+        [&](const Parameter& parameter, bool trainable) { return trainable && names(parameter).size() > state; });
     for (const auto& group : module.groups())
       for (const auto& parameter : group.parameters())
         if (names(parameter).size() > state)
@@ -131,7 +131,7 @@ Values collect_states(Module& module, const Optimizer& optimizer) {
 }
 
 template <class Model>
-void begin(ShardedModule<Model>& module, const RunOptions& options) {
+void begin(ShardedModel<Model>& module, const RunOptions& options) {
   if (options.model.empty())
     optim::initialize(module, options.seed);
   else if constexpr (has_checkpoints)
@@ -154,7 +154,7 @@ std::vector<std::vector<float>> logits(typename Model::Stack::Comm& communicator
   if (begun < options.sequence_length) request.shape.cached_rows = options.sequence_length;
   const plan::Plan plan = plan::dry_run(model, sharding, options.tiling, request);
   request.shape.activation_bytes = plan.activation_bytes;
-  ShardedModule<Model> module(communicator, model, sharding, options.tiling, request.shape, Purpose::generate);
+  ShardedModel<Model> module(communicator, model, sharding, options.tiling, request.shape, Purpose::generate);
   Executor<Model> executor(module);
   begin(module, options);
   std::vector<std::vector<float>> all;
@@ -180,10 +180,10 @@ std::vector<std::vector<float>> logits(typename Model::Stack::Comm& communicator
 }
 
 template <class Model>
-using TestOptimizer = optim::ShardedOptimizer<Model, optim::RunTime>;
+using TestOptimizer = optim::ShardedOptimizer<typename Model::Stack, optim::RunTime>;
 
 template <class Model>
-void save(ShardedModule<Model>& module, const TestOptimizer<Model>& optimizer, const RunOptions& options) {
+void save(ShardedModel<Model>& module, const TestOptimizer<Model>& optimizer, const RunOptions& options) {
   auto& communicator = module.communicator();
   checkpoint::Save save(options.save_to, optimizer.steps(), 1, checkpoint::listing_of(module.model()),
                         train::states_of(module, optimizer.optimizer()));
@@ -213,7 +213,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   const plan::Plan plan = plan::dry_run(model, sharding, options.tiling, request, options.optimizer);
   request.shape.activation_bytes = plan.activation_bytes;
   request.shape.offloaded_activation_bytes = plan.offloaded_activation_bytes;
-  ShardedModule<Model> module(communicator, model, sharding, options.tiling, request.shape);
+  ShardedModel<Model> module(communicator, model, sharding, options.tiling, request.shape);
   TestOptimizer<Model> optimizer(module, options.optimizer, {.clip = options.clip});
   testing::MemoryWatch<Model> watch(module);
   Executor<Model> executor(module, watch.observer());
@@ -228,7 +228,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   const auto collect_weights = [&] {
     return collect(
         module, [&](std::size_t piece) { return module.pieces()[piece].main; },
-        [](const NamedParameter&, bool) { return true; });
+        [](const Parameter&, bool) { return true; });
   };
   CountExchange<typename Model::Stack::Comm> exchange(communicator, module.ledger());
   const auto evaluate = [&] {
@@ -286,7 +286,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
     if (options.collects && !options.graphs && results.gradients.empty())
       results.gradients = collect(
           module, [&](std::size_t piece) { return module.pieces()[piece].gradient; },
-          [](const NamedParameter&, bool trainable) { return trainable; });
+          [](const Parameter&, bool trainable) { return trainable; });
     if (!options.graphs) optimizer.step(executor.loss(), {.lr = options.lr});
     if (!options.reads_late || ahead.steps() > 1) read_oldest();
     if (memory.allocations_after_first_step == 0) memory.allocations_after_first_step = module.ledger().allocations();

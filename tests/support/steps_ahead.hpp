@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <tessera/fsdp/execution/count_exchange.hpp>
-#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/execution/sharded_model.hpp>
 
 #include <support/stack_runner.hpp>
 
@@ -51,7 +51,7 @@ class StepsAhead {
  public:
   using Comm = typename Model::Stack::Comm;
 
-  StepsAhead(ShardedModule<Model>& module, const RunOptions& options)
+  StepsAhead(ShardedModel<Model>& module, const RunOptions& options)
       : module_(module), options_(options), exchange_(module.communicator(), module.ledger()) {}
 
   /// The step's micro-batches.
@@ -109,7 +109,7 @@ class StepsAhead {
     });
   }
 
-  ShardedModule<Model>& module_;
+  ShardedModel<Model>& module_;
   const RunOptions& options_;
   CountExchange<Comm> exchange_;
   std::deque<Drawn> drawn_;  ///< the steps begun, then the one drawn ahead

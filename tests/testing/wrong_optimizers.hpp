@@ -80,7 +80,7 @@ template <StepFlaw flaw>
 struct FlawedOptimizer {
   static constexpr std::string_view name() { return "flawed"; }
   static constexpr optim::Grain grain() { return optim::Grain::elements; }
-  std::span<const std::string_view> states(const NamedParameter&) const {
+  std::span<const std::string_view> states(const Parameter&) const {
     static constexpr std::array<std::string_view, 1> names = {"momentum"};
     return names;
   }
@@ -111,7 +111,7 @@ struct FlawedOptimizer {
 
 /// Two states of one name.
 struct NamesStatesAlike : FlawedOptimizer<StepFlaw::none> {
-  std::span<const std::string_view> states(const NamedParameter&) const {
+  std::span<const std::string_view> states(const Parameter&) const {
     static constexpr std::array<std::string_view, 2> names = {"mean", "mean"};
     return names;
   }

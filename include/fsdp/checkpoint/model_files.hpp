@@ -20,7 +20,7 @@
 #include <tessera/fsdp/models/config_values.hpp>
 #include <tessera/fsdp/models/ignored_tensors.hpp>
 #include <tessera/fsdp/models/lora_config.hpp>
-#include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/models/units_of.hpp>
 
 namespace fsdp::checkpoint {
 
@@ -38,7 +38,7 @@ struct ModelListing {
 
 /// Makes a listing from parameters and config values. `config`: the text of config.json. `may_change`: returns whether
 /// a value may differ between folders of the same model; such values are left out.
-ModelListing listing_of(std::span<const NamedParameter> parameters, std::string config, const ConfigValues& values,
+ModelListing listing_of(std::span<const Parameter> parameters, std::string config, const ConfigValues& values,
                         bool (*may_change)(const std::string& name));
 
 namespace detail {

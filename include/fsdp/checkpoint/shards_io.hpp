@@ -24,14 +24,14 @@
 namespace fsdp::train {
 
 /// The memory space of main weights and optimizer state.
-template <class Model>
-using MainSpace = typename ShardedModule<Model>::Group::MainSpace;
+template <class Stack>
+using MainSpace = typename ShardedModule<Stack>::Group::MainSpace;
 
 /// Loads this rank's shards of the weights from folders that open_model has checked. Adapters keep their values if the
 /// folders have none. Throws InputError for a weight that is not finite: it need not show before the last step, where
 /// data do not touch it.
-template <class Model>
-void load_weights(ShardedModule<Model>& module, const checkpoint::ModelFiles& files) {
+template <class Stack>
+void load_weights(ShardedModule<Stack>& module, const checkpoint::ModelFiles& files) {
   for (const auto& piece : module.pieces()) {
     if (piece.parameter->adapter && !files.listing.lora) continue;
     with_host_weights(module, piece, Access::write, [&](Tensor<float> values, std::int64_t begin) {
@@ -47,34 +47,34 @@ checkpoint::ModelFiles open_agreed_model(const comm::Ranks& ranks, const std::st
                                          const checkpoint::ReadListing& read, const checkpoint::Warn& warn,
                                          const std::string& adapter);
 
-/// Opens a folder with open_agreed_model and loads its weights. Collective.
-template <class Model>
-void load_agreed_weights(typename Model::Stack::Comm& communicator, ShardedModule<Model>& module,
-                         const std::string& folder, const checkpoint::Warn& warn, const std::string& adapter = {}) {
-  const checkpoint::ModelFiles files =
-      open_agreed_model(communicator, folder, checkpoint::read_listing_with<Model>(adapter), warn, adapter);
+/// Opens a folder with open_agreed_model and loads its weights into a sharded model. Collective.
+template <class Module>
+void load_agreed_weights(typename Module::Comm& communicator, Module& module, const std::string& folder,
+                         const checkpoint::Warn& warn, const std::string& adapter = {}) {
+  const checkpoint::ModelFiles files = open_agreed_model(
+      communicator, folder, checkpoint::read_listing_with<typename Module::Model>(adapter), warn, adapter);
   comm::on_all_ranks(communicator, "--model", [&] { load_weights(module, files); });
 }
 
 /// Returns the names of the optimizer's states for each parameter of all groups. `name`: of the optimizer; `states`:
 /// returns its state names for a parameter.
 checkpoint::OptimizerStates states_of(GroupList groups, std::string_view name,
-                                      FunctionRef<std::span<const std::string_view>(const NamedParameter&)> states);
+                                      FunctionRef<std::span<const std::string_view>(const Parameter&)> states);
 
 /// The same for a module and an optimizer. Frozen parameters have states, too. A model with adapters only has states
 /// for the adapters, since its other weights are never trained.
-template <class Model, class Optimizer>
-checkpoint::OptimizerStates states_of(const ShardedModule<Model>& module, const Optimizer& optimizer) {
+template <class Stack, class Optimizer>
+checkpoint::OptimizerStates states_of(const ShardedModule<Stack>& module, const Optimizer& optimizer) {
   return states_of(module.group_list(), optimizer.name(),
-                   [&](const NamedParameter& parameter) -> std::span<const std::string_view> {
+                   [&](const Parameter& parameter) -> std::span<const std::string_view> {
                      return optimizer.states(parameter);
                    });
 }
 
 /// Restores this rank's shards of weights and optimizer state from a checkpoint, bit by bit, and the numbers of steps
 /// done and skipped. Throws InputError if another optimizer wrote it.
-template <class Model, class Optimizer>
-void restore(ShardedModule<Model>& module, optim::ShardedOptimizer<Model, Optimizer>& optimizer,
+template <class Stack, class Optimizer>
+void restore(ShardedModule<Stack>& module, optim::ShardedOptimizer<Stack, Optimizer>& optimizer,
              const checkpoint::Checkpoint& from) {
   from.check_same_optimizer(states_of(module, optimizer.optimizer()));
   for (std::size_t i = 0; i < module.pieces().size(); ++i) {
@@ -86,7 +86,7 @@ void restore(ShardedModule<Model>& module, optim::ShardedOptimizer<Model, Optimi
     const auto names = optimizer.state_names(piece);
     const std::span<const Tensor<float>> states = optimizer.states(i);
     for (std::size_t state = 0; state < states.size(); ++state) {
-      device::OnHost<MainSpace<Model>, float> host(module.stream(), states[state]);
+      device::OnHost<MainSpace<Stack>, float> host(module.stream(), states[state]);
       from.read_state(name, names[state], piece.begin, states[state].numel(), host.values().data());
       host.write_back();
     }
@@ -96,8 +96,8 @@ void restore(ShardedModule<Model>& module, optim::ShardedOptimizer<Model, Optimi
 }
 
 /// Throws DivergedError for the first weight or optimizer state owned by this rank that is not finite.
-template <class Model, class Optimizer>
-void require_finite(ShardedModule<Model>& module, const optim::ShardedOptimizer<Model, Optimizer>& optimizer) {
+template <class Stack, class Optimizer>
+void require_finite(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer) {
   for (std::size_t i = 0; i < module.pieces().size(); ++i) {
     const auto& piece = module.pieces()[i];
     if (!piece.owned) continue;
@@ -111,15 +111,15 @@ void require_finite(ShardedModule<Model>& module, const optim::ShardedOptimizer<
     const auto names = optimizer.state_names(piece);
     const std::span<const Tensor<float>> states = optimizer.states(i);
     for (std::size_t state = 0; state < states.size(); ++state) {
-      device::OnHost<MainSpace<Model>, const float> host(module.stream(), states[state]);
+      device::OnHost<MainSpace<Stack>, const float> host(module.stream(), states[state]);
       check(host.values(), piece.begin, names[state]);
     }
   }
 }
 
 /// Writes the weights and optimizer states that this rank owns.
-template <class Model, class Optimizer>
-void write_shards(ShardedModule<Model>& module, const optim::ShardedOptimizer<Model, Optimizer>& optimizer,
+template <class Stack, class Optimizer>
+void write_shards(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer,
                   checkpoint::Save& save) {
   for (std::size_t i = 0; i < module.pieces().size(); ++i) {
     const auto& piece = module.pieces()[i];
@@ -133,7 +133,7 @@ void write_shards(ShardedModule<Model>& module, const optim::ShardedOptimizer<Mo
     });
     const std::span<const Tensor<float>> states = optimizer.states(i);
     for (std::size_t state = 0; state < states.size(); ++state) {
-      device::OnHost<MainSpace<Model>, const float> host(module.stream(), states[state]);
+      device::OnHost<MainSpace<Stack>, const float> host(module.stream(), states[state]);
       save.write_state(parameter, state, piece.begin, span_of(host.values()));
     }
   }

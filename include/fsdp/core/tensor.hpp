@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <type_traits>
@@ -22,8 +23,9 @@ struct Shape {
   std::int64_t rank = 0;
 
   constexpr Shape() = default;
-  /// Takes at most four extents.
+  /// Takes at most four extents; throws InputError for more.
   constexpr Shape(std::initializer_list<std::int64_t> list) {
+    if (list.size() > extents.size()) throw_too_many(list.size());
     for (std::int64_t extent : list) extents[static_cast<std::size_t>(rank++)] = extent;
   }
   /// Returns the extent of an axis, counted from 0.
@@ -35,6 +37,12 @@ struct Shape {
     return count;
   }
   friend constexpr bool operator==(const Shape&, const Shape&) = default;
+
+ private:
+  [[noreturn]] static void throw_too_many(std::size_t given) {
+    throw InputError(message("shape: ", given, " extents are given, and a shape holds 4; flatten the last ones, ",
+                             "as [n, c, d * h * w]"));
+  }
 };
 
 /// Whether a result overwrites an output (beta = 0) or is added to it (beta = 1).

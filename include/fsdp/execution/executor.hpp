@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Runs a schedule on a ShardedModule, task by task, and nothing else.
+/// Computes a model in the passes of its ShardedModule.
 ///
 /// Activations: what backward needs grows from the arena's low end, last in first out; the residual gradient [T, H] is
 /// at the high end. The placed schedule says which slot a group has, and from when to when.
@@ -26,8 +26,8 @@
 #include <tessera/fsdp/execution/offloaded_inputs.hpp>
 #include <tessera/fsdp/execution/sequence_cache.hpp>
 #include <tessera/fsdp/execution/uploaded_batch.hpp>
-#include <tessera/fsdp/module/group_tasks.hpp>
-#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/execution/sharded_model.hpp>
+#include <tessera/fsdp/module/pass.hpp>
 #include <tessera/fsdp/nn/batch.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/nn/one_of.hpp>
@@ -36,18 +36,12 @@
 
 namespace fsdp {
 
-/// Told about every task that ran; for traces. Times are the caller's to take.
-struct Observer {
-  void (*before)(void* state, const sharding::Task& task) = nullptr;
-  void (*after)(void* state, const sharding::Task& task) = nullptr;
-  void* state = nullptr;
-};
-
-/// Runs placed schedules on a module, one pass at a time. See the head of this file for memory and queues.
+/// Runs the passes of a sharded model, one at a time. See the head of this file for memory and queues.
 template <class Model>
 class Executor {
  public:
-  using Module = ShardedModule<Model>;
+  using Module = ShardedModel<Model>;
+  using Stack = typename Model::Stack;
   using Device = typename Module::Device;
   using Compute = typename Module::Compute;
   using Arena = typename Device::Arena;
@@ -64,7 +58,6 @@ class Executor {
   /// `module` must outlive it.
   explicit Executor(Module& module, Observer observer = {})
       : module_(module),
-        groups_(module),
         entry_(module.model().entry()),
         head_(module.model().head()),
         observer_(observer),
@@ -78,8 +71,7 @@ class Executor {
         loss_block_(module.ledger(), device::MemoryKind::scratch, sizeof(double)),
         loss_(reinterpret_cast<double*>(loss_block_.data()), {1}) {
     context_.sequence_length = module.shape().sequence_length;
-    context_.poll = [](void* groups) { static_cast<GroupTasks<Module>*>(groups)->progress(); };
-    context_.poll_state = &groups_;
+    context_.poll = [](void* pass) { static_cast<Pass<Stack>*>(pass)->progress(); };
   }
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -105,7 +97,6 @@ class Executor {
     require(static_cast<int>(micro_batches.size()) == module_.shape().micro_batches, "train: ", micro_batches.size(),
             " micro-batches given to a module planned for ", module_.shape().micro_batches);
     scale_ = scale;
-    groups_.begin_step();
     run(sharding::Pass::train, micro_batches);
   }
   /// This rank's sum of losses of the last pass [1], on the device.
@@ -179,24 +170,38 @@ class Executor {
 
   /// `logits`: the head makes them instead of a loss.
   void run(sharding::Pass pass, const UploadedBatches& micro_batches, bool logits = false) {
-    const sharding::Schedule& schedule = module_.schedule(pass);
-    require(!schedule.empty(), "a ShardedModule ran a pass that its purpose does not have; construct it for this one");
+    Pass<Stack> tasks(module_, pass, 0, 0, observer_);
+    const Unwound unwound(context_.arena);
+    context_.poll_state = &tasks;
     pass_ = pass;
     makes_logits_ = logits;
     micro_batches_ = &micro_batches;
-    groups_.begin_pass(context_.stream.record());
-    const auto start = context_.arena.mark(End::low);
     device::enqueue(context_.stream, device::Fill<double>{.y = loss_, .value = 0.0f});
     share_context();
     shared_ = entry_.share(context_);
-    for (const sharding::Task& task : schedule) {
-      if (observer_.before != nullptr) observer_.before(observer_.state, task);
-      execute_named(task);
-      if (observer_.after != nullptr) observer_.after(observer_.state, task);
+    while (tasks.next()) {
+      Use<Stack> use = tasks.enter();
+      compute_named(use);
+      use.done();
     }
-    groups_.end_pass();
-    context_.arena.release(End::low, start);
+    tasks.finish();
   }
+
+  /// Releases what a pass takes of the arena, in whatever way the pass ends.
+  class Unwound {
+   public:
+    explicit Unwound(Arena& arena) : arena_(arena), low_(arena.mark(End::low)), high_(arena.mark(End::high)) {}
+    Unwound(const Unwound&) = delete;
+    Unwound& operator=(const Unwound&) = delete;
+    ~Unwound() {
+      arena_.release(End::high, high_);
+      arena_.release(End::low, low_);
+    }
+
+   private:
+    Arena& arena_;
+    typename Arena::Mark low_, high_;
+  };
 
   /// Sets the context to what all micro-batches of the pass share: the most sequences of any, and nothing that is one's
   /// own. Otherwise `share` would see those of the pass before.
@@ -216,28 +221,37 @@ class Executor {
   }
 
   /// In profilers of the device, under the schedule's names.
-  void execute_named(const sharding::Task& task) {
+  void compute_named(const Use<Stack>& use) {
     if constexpr (requires { typename Device::Range; }) {
-      const typename Device::Range range(text_of(task, module_.names()).c_str());
-      execute(task);
+      const typename Device::Range range(text_of(use.task(), module_.names()).c_str());
+      compute(use);
     } else {
-      execute(task);
+      compute(use);
     }
   }
 
-  void execute(const sharding::Task& task) {
+  void compute(const Use<Stack>& use) {
     using sharding::Action;
-    switch (task.action) {
-      case Action::forward: return forward(task.index, task.micro_batch);
-      case Action::loss: return loss(task.index);
-      case Action::backward: return backward(task.index);
-      default: return groups_.execute(task);
-    }
+    if (use.task().action == Action::forward) return forward(use, use.task().index, use.task().micro_batch);
+    if (use.task().action == Action::loss) return loss(use, use.task().index);
+    backward(use, use.task().index);
   }
+
+  /// A unit's weights and gradients in a use.
+  /// @{
+  template <class M>
+  static auto weights(const Use<Stack>& use, const M&) {
+    return use.template weights<M::template FieldsOf>();
+  }
+  template <class M>
+  static auto gradients(const Use<Stack>& use, const M&) {
+    return use.template gradients<M::template FieldsOf>();
+  }
+  /// @}
 
   Shape stream_shape() const { return {context_.tokens(), module_.model().hidden()}; }
 
-  void forward(int unit, int micro_batch) {
+  void forward(const Use<Stack>& use, int unit, int micro_batch) {
     if (unit == 0) {
       batch_ = &(*micro_batches_)[micro_batch];
       context_.sequences = batch_->host.sequences;
@@ -247,7 +261,7 @@ class Executor {
       entry_mark_ = context_.arena.mark(End::low);
       x_ = context_.template save<Compute>(stream_shape());
       if (!saves_here(1)) y_ = context_.template save<Compute>(stream_shape());
-      return entry_.forward(context_, groups_.weights(entry_, unit), batch_->device.input, x_);
+      return entry_.forward(context_, weights(use, entry_), batch_->device.input, x_);
     }
     auto& mark = marks_[unit_index(unit)];
     mark = context_.arena.mark(End::low);
@@ -257,8 +271,8 @@ class Executor {
     nn::visit_kind(blocks_[unit_index(unit)], saved_[unit_index(unit)], [&](const auto& block, auto& saved) {
       if constexpr (continues)
         if (!cache_.empty())
-          return block.extend(context_, shared_, groups_.weights(block, unit), cache_.of(unit_index(unit)), x_, y_);
-      block.forward(context_, shared_, groups_.weights(block, unit), saved, x_, y_);
+          return block.extend(context_, shared_, weights(use, block), cache_.of(unit_index(unit)), x_, y_);
+      block.forward(context_, shared_, weights(use, block), saved, x_, y_);
     });
     std::swap(x_, y_);
     if (!saves_here(unit)) context_.arena.release(End::low, mark);
@@ -280,33 +294,33 @@ class Executor {
     if (pass_ == sharding::Pass::train) context_.arena.release(End::high, gradient_mark_);
   }
 
-  void loss(int unit) {
+  void loss(const Use<Stack>& use, int unit) {
     if (pass_ == sharding::Pass::train) {
       gradient_mark_ = context_.arena.mark(End::high);
       dx_ = context_.arena.template allocate<Compute>(End::high, stream_shape());
-      const auto unit_weights = groups_.weights(head_, unit);
-      head_.loss(context_, unit_weights, groups_.gradients(head_, unit), x_, batch_->device.targets, scale_, dx_,
+      const auto unit_weights = weights(use, head_);
+      head_.loss(context_, unit_weights, gradients(use, head_), x_, batch_->device.targets, scale_, dx_,
                  loss_);
       if (unit == module_.first_backward()) finish_micro_batch();
       return;
     }
     if constexpr (nn::GeneratingHead<typename Model::Head, typename Module::Local>)
       if (makes_logits_) {
-        write_logits(unit);
+        write_logits(use);
         return finish_micro_batch();
       }
-    head_.loss_only(context_, groups_.weights(head_, unit), x_, batch_->device.targets, loss_);
+    head_.loss_only(context_, weights(use, head_), x_, batch_->device.targets, loss_);
     finish_micro_batch();
   }
 
   /// Where the host reads them.
-  void write_logits(int unit) {
+  void write_logits(const Use<Stack>& use) {
     const Tensor<const Compute> x = logit_rows_.empty() ? x_ : gathered_rows();
     if constexpr (Device::host_memory) {
-      head_.logits(context_, groups_.weights(head_, unit), x, logits_);
+      head_.logits(context_, weights(use, head_), x, logits_);
     } else {
       const auto logits = context_.template save<Compute>(logits_.shape());
-      head_.logits(context_, groups_.weights(head_, unit), x, logits);
+      head_.logits(context_, weights(use, head_), x, logits);
       device::move<Device>(context_.stream, logits.data(), logits_.data(), logits.numel());
     }
   }
@@ -323,29 +337,29 @@ class Executor {
     return rows;
   }
 
-  void backward(int unit) {
+  void backward(const Use<Stack>& use, int unit) {
     if (unit == 0)
-      backward_of_entry();
+      backward_of_entry(use);
     else
       nn::visit_kind(blocks_[unit_index(unit)], saved_[unit_index(unit)],
-                     [&](const auto& block, auto& saved) { backward_of_block(unit, block, saved); });
+                     [&](const auto& block, auto& saved) { backward_of_block(use, unit, block, saved); });
     if (unit == module_.first_backward()) finish_micro_batch();
   }
 
-  void backward_of_entry() {
+  void backward_of_entry(const Use<Stack>& use) {
     using Entry = typename Model::Entry;
     const auto& input = batch_->device.input;
     if constexpr (nn::EntryWithoutWeightsInBackward<Entry, typename Module::Local,
                                                     nn::InputOf<Batch, typename Module::Local>>) {
-      entry_.backward(context_, groups_.gradients(entry_, 0), input, dx_);
+      entry_.backward(context_, gradients(use, entry_), input, dx_);
     } else {
-      const auto unit_weights = groups_.weights(entry_, 0);
-      entry_.backward(context_, unit_weights, groups_.gradients(entry_, 0), input, dx_);
+      const auto unit_weights = weights(use, entry_);
+      entry_.backward(context_, unit_weights, gradients(use, entry_), input, dx_);
     }
   }
 
   template <class Block>
-  void backward_of_block(int unit, const Block& block, typename Block::Saved& saved) {
+  void backward_of_block(const Use<Stack>& use, int unit, const Block& block, typename Block::Saved& saved) {
     if (offloads_inputs_) std::swap(x_, y_);
     if constexpr (saves_its_input<Block>)
       if (is_offloaded(unit)) {
@@ -354,16 +368,15 @@ class Executor {
       }
     if (is_offloaded(unit - 1)) offloaded_inputs_.fetch(unit_index(unit - 1), y_);
     if constexpr (nn::BlockWithoutWeightsInBackward<Block, typename Module::Local>) {
-      block.backward(context_, shared_, groups_.gradients(block, unit), saved, dx_);
+      block.backward(context_, shared_, gradients(use, block), saved, dx_);
     } else {
-      const auto unit_weights = groups_.weights(block, unit);
-      block.backward(context_, shared_, unit_weights, groups_.gradients(block, unit), saved, dx_);
+      const auto unit_weights = weights(use, block);
+      block.backward(context_, shared_, unit_weights, gradients(use, block), saved, dx_);
     }
     context_.arena.release(End::low, marks_[unit_index(unit)]);
   }
 
   Module& module_;
-  GroupTasks<Module> groups_;
   typename Model::Entry entry_;
   typename Model::Head head_;
   Observer observer_;

@@ -37,8 +37,8 @@ struct Captured<Device, Pattern> {
 template <class Model, class OptimizerT = RunTime>
 class TrainingStep {
  public:
-  using Optimizer = ShardedOptimizer<Model, OptimizerT>;
-  using Module = ShardedModule<Model>;
+  using Optimizer = ShardedOptimizer<typename Model::Stack, OptimizerT>;
+  using Module = ShardedModel<Model>;
   using Device = typename Module::Device;
   using Batch = typename Model::Batch;
 

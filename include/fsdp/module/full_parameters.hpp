@@ -21,13 +21,13 @@ namespace fsdp {
 namespace detail {
 
 /// Returns which groups hold a parameter whose name matches. Throws InputError for a pattern that matches no parameter.
-template <class Model>
-std::vector<bool> groups_with(const ShardedModule<Model>& module, const std::vector<std::string>& names) {
+template <class Stack>
+std::vector<bool> groups_with(const ShardedModule<Stack>& module, const std::vector<std::string>& names) {
   std::vector<bool> wanted(module.groups().size());
   for (const std::string& name : names) {
     bool found = false;
     for (std::size_t g = 0; g < wanted.size(); ++g)
-      for (const NamedParameter& parameter : module.groups()[g].parameters())
+      for (const Parameter& parameter : module.groups()[g].parameters())
         if (matches_any({name}, parameter.name)) found = wanted[g] = true;
     require<InputError>(found, "with_full_parameters: '", name, "' matches no parameter of the model");
   }
@@ -40,10 +40,10 @@ std::vector<bool> groups_with(const ShardedModule<Model>& module, const std::vec
 /// tensor is the whole parameter in Main, in host memory. With Access::write, each rank takes its own part of the
 /// tensor as the new weights, so all ranks must write the same. Gathers one group at a time, in memory that is not part
 /// of the plan. Collective. Idea: DeepSpeed's GatheredParameters and FSDP's summon_full_params.
-template <class Model, class F>
-void with_full_parameters(ShardedModule<Model>& module, const std::vector<std::string>& names, F f,
+template <class Stack, class F>
+void with_full_parameters(ShardedModule<Stack>& module, const std::vector<std::string>& names, F f,
                           Access access = Access::read) {
-  using Module = ShardedModule<Model>;
+  using Module = ShardedModule<Stack>;
   using Device = typename Module::Device;
   using Main = typename Module::Main;
   using Block = device::Block<Device>;

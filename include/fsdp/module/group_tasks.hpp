@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The tasks of a schedule that move weights and gradients. What computes is the Executor's.
+/// The tasks of a schedule that move weights and gradients.
 ///
 /// A group is gathering from its gather until a unit uses it, and reducing from its reduction until its slot is closed;
-/// long loops in modules let those collectives progress.
+/// long computations let those collectives progress.
 #pragma once
 
-#include <array>
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
+#include <tessera/fsdp/core/gradient_view.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
-#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 
 namespace fsdp {
 
-/// Runs a ShardedModule's gathers, releases and reductions, and gives its units views of weights and gradients.
-template <class Module>
+/// Runs a ShardedModule's gathers, releases and reductions, and gives views of weights and gradients.
+template <class Stack>
 class GroupTasks {
  public:
+  using Module = ShardedModule<Stack>;
   using Compute = typename Module::Compute;
   using Accumulate = typename Module::Accumulate;
   using Event = typename Module::Device::Event;
@@ -29,7 +31,7 @@ class GroupTasks {
 
   /// Starts a training step: the next reduction of each gradient overwrites the gradients at rest.
   void begin_step() {
-    for (auto& group : module_.groups()) group.begin_step();
+    for (auto& group : module_.groups()) group.begin_step(module_.stream());
   }
   /// Collectives of the pass start after `start`.
   void begin_pass(const Event& start) {
@@ -39,6 +41,11 @@ class GroupTasks {
   /// Ends a pass: the compute stream waits for all of its reductions.
   void end_pass() {
     for (auto& group : module_.groups()) group.end_pass(module_.stream());
+  }
+  /// Ends a pass that an exception has left: waits for the collectives that it has started, and drops what it gathered.
+  void abandon_pass() {
+    for (auto& group : module_.groups()) group.abandon_pass(module_.stream());
+    module_.close_slots();
   }
 
   /// A task that computes nothing (sharding::computes).
@@ -60,40 +67,50 @@ class GroupTasks {
     }
   }
 
-  /// Lets collectives on their way progress.
-  void progress() {
-    for (int index : gathering_) group(index).progress();
-    for (int index : reducing_) group(index).progress();
+  /// Whether `execute` of this task would make the host wait for a collective. Lets it progress.
+  bool would_wait(const sharding::Task& task) {
+    // Where queues wait, hosts do not; and a host may ask for no event while a graph is captured.
+    if constexpr (Module::Device::asynchronous)
+      return false;
+    else
+      return task.action == sharding::Action::close_gradient && !group(task.index).reduction_over();
   }
-
-  /// Views of a unit's gathered weights. The compute stream waits for those still on their way.
-  template <class Unit>
-  typename Unit::Weights weights(const Unit&, int unit) {
-    for (int index : module_.uses()[static_cast<std::size_t>(unit)].groups) {
+  /// Whether the weights that a unit uses have arrived. Lets their gathers progress.
+  bool weights_arrived(int unit) {
+    bool all = true;
+    for (const int index : groups_of(unit)) all = group(index).weights_arrived() && all;
+    return all;
+  }
+  /// Makes the compute stream wait for a unit's weights.
+  void wait_for_weights(int unit) {
+    for (const int index : groups_of(unit)) {
       group(index).wait_for_weights(module_.stream());
       std::erase(gathering_, index);
     }
-    std::array<Tensor<const Compute>, Unit::parameter_count> list;
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      const auto reference = module_.references(unit)[i];
-      if (reference.present()) list[i] = group(reference.group).weight(reference.index);
-    }
-    return nn::unflatten<Unit::template FieldsOf, Tensor<const Compute>>(list);
   }
+  /// Views of a unit's tensor, in the order of its fields; empty where it has none.
+  /// @{
+  Tensor<const Compute> weight(int unit, std::size_t field) {
+    const Reference reference = module_.references(unit)[field];
+    return reference.present() ? group(reference.group).weight(reference.index) : Tensor<const Compute>();
+  }
+  GradientView<Accumulate> gradient(int unit, std::size_t field, bool makes_gradients) {
+    const Reference reference = module_.references(unit)[field];
+    if (!reference.present()) return {};
+    auto& own = group(reference.group);
+    return makes_gradients ? own.gradient(reference.index) : own.no_gradient(reference.index);
+  }
+  /// @}
 
-  /// Views of a unit's gradients.
-  template <class Unit>
-  typename Unit::Gradients gradients(const Unit&, int unit) {
-    std::array<nn::GradientView<Accumulate>, Unit::parameter_count> list;
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      const auto reference = module_.references(unit)[i];
-      if (reference.present()) list[i] = group(reference.group).gradient(reference.index);
-    }
-    return nn::unflatten<Unit::template FieldsOf, nn::GradientView<Accumulate>>(list);
+  /// Lets collectives on their way progress.
+  void progress() {
+    for (const int index : gathering_) group(index).progress();
+    for (const int index : reducing_) group(index).progress();
   }
 
  private:
   typename Module::Group& group(int index) { return module_.groups()[static_cast<std::size_t>(index)]; }
+  const std::vector<int>& groups_of(int unit) const { return module_.uses()[static_cast<std::size_t>(unit)].groups; }
 
   void gather(const sharding::Task& task) {
     group(task.index).unshard(task.slot < 0 ? typename Module::WeightSlot{} : module_.weight_slot(task.slot));

@@ -9,10 +9,11 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <tessera/fsdp/buffer/layout.hpp>
-#include <tessera/fsdp/module/run_shape.hpp>
+#include <tessera/fsdp/module/step_work.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 
@@ -23,14 +24,14 @@ class GroupTensors {
  public:
   /// `layout` is over the ranks of the group's axes; `kept`, which may be empty, over the ranks that keep weights after
   /// forward.
-  GroupTensors(std::vector<NamedParameter> parameters, const sharding::GroupFacts& facts, buffer::Layout layout,
+  GroupTensors(std::vector<Parameter> parameters, const sharding::GroupFacts& facts, buffer::Layout layout,
                buffer::Layout kept);
   GroupTensors(GroupTensors&&) noexcept;
   ~GroupTensors();
 
   /// The group's tensors, their layout, and what a schedule must know about it.
   /// @{
-  const std::vector<NamedParameter>& parameters() const { return parameters_; }
+  const std::vector<Parameter>& parameters() const { return parameters_; }
   const buffer::Layout& layout() const { return *layout_; }
   const sharding::GroupFacts& facts() const { return facts_; }
   /// @}
@@ -39,7 +40,7 @@ class GroupTensors {
   std::int64_t kept_size_of(int rank) const;
 
  protected:
-  std::vector<NamedParameter> parameters_;
+  std::vector<Parameter> parameters_;
   std::unique_ptr<const buffer::Layout> layout_, kept_layout_;
   sharding::GroupFacts facts_;
   std::unique_ptr<bool[]> written_;  ///< [parameters]: whether their gradients were written
@@ -57,6 +58,9 @@ std::array<std::int64_t, 3> elements_of(GroupList groups, int rank);
 /// Returns the name of the first trained parameter of which some rank steps only a part; empty if there is none.
 /// `across`: whether optimizer state is sharded over the outer axis.
 std::string first_cut(GroupList groups, bool across);
+
+/// Returns the parameter of this name. Throws InputError if there is none.
+const Parameter& parameter_named(GroupList groups, std::string_view name);
 
 /// Returns the groups as layout policies see them; `work` is the cost of an optimizer's step.
 std::vector<buffer::TensorGroup> specs_of(std::span<const GroupedParameters> groups, StepWork work);

@@ -21,10 +21,10 @@ enum class Access : std::uint8_t { read, write };
 /// has main weights, f gets all of them in one call; else it gets the model's weights, converted to float, in parts of
 /// at most 2^20 elements. With Access::write, what f writes becomes the weights. Main weights are not rounded into the
 /// model's weights here: call ShardedModule::sync_model_weights.
-template <class Model, class F>
-void with_host_weights(ShardedModule<Model>& module, const typename ShardedModule<Model>::Piece& piece, Access access,
+template <class Stack, class F>
+void with_host_weights(ShardedModule<Stack>& module, const typename ShardedModule<Stack>::Piece& piece, Access access,
                        F f) {
-  using Module = ShardedModule<Model>;
+  using Module = ShardedModule<Stack>;
   using Compute = typename Module::Compute;
   constexpr std::int64_t part = 1 << 20;
   if (piece.has_main()) {

@@ -3,12 +3,16 @@
 /// The plan of a module, before it has memory: its groups, their names, and the schedules of its passes.
 #pragma once
 
-#include <array>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <tuple>
 #include <vector>
 
-#include <tessera/fsdp/core/function_ref.hpp>
-#include <tessera/fsdp/module/run_shape.hpp>
+#include <tessera/comm/ranks.hpp>
+#include <tessera/fsdp/module/order.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/sharding/place.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
@@ -16,20 +20,32 @@
 
 namespace fsdp {
 
+/// A pass: the problem of its schedule, and the schedule, placed.
+struct PlannedPass {
+  sharding::Problem problem;
+  sharding::Schedule schedule;
+};
+
 /// The stack-independent part of a ShardedModule: groups, names and schedules.
 class ModulePlan {
  public:
-  /// `axes` are those of groups that are not resident; `overlaps`: whether collectives overlap computation.
-  ModulePlan(UnitGroups groups, const sharding::Axes& axes, bool overlaps, bool keep_last_block);
+  using ScheduleOf = std::function<sharding::Schedule(const sharding::Problem&)>;
+
+  /// `axes` are those of groups that are not resident; `overlaps`: whether collectives overlap computation. Throws
+  /// InputError for units, choices and orders that do not fit together.
+  ModulePlan(std::span<const Unit> units, const PassPlan& passes, std::int64_t persistence_threshold,
+             const sharding::Axes& axes, bool overlaps);
   ~ModulePlan();
 
-  /// The groups of the model's parameters; the module moves the parameters out of them.
+  /// The groups of the units' parameters; the module moves the parameters out of them.
   std::vector<GroupedParameters>& grouped() { return grouped_; }
   /// Adds the next group's facts.
   void add(const sharding::GroupFacts& facts);
-  /// Makes and places the schedules of all passes of a purpose. Call it after the last `add`. Throws InputError for a
-  /// schedule that the executor could not run.
-  void place(Purpose purpose, int micro_batches, FunctionRef<sharding::Schedule(const sharding::Problem&)> schedule_of);
+  /// Makes, checks and places the schedules of all passes. Call it after the last `add`. Throws InputError for a
+  /// schedule that cannot be run.
+  void place(ScheduleOf schedule_of);
+  /// Throws the same InputError on every rank unless all ranks have the same units and the same schedules.
+  void require_same(const comm::Ranks& ranks) const;
 
   /// See the functions of the same name in ShardedModule.
   /// @{
@@ -37,19 +53,37 @@ class ModulePlan {
   const sharding::Names& names() const { return names_; }
   const std::vector<Reference>& references(int unit) const { return references_[static_cast<std::size_t>(unit)]; }
   int first_backward() const { return first_backward_; }
+  const PlannedPass& planned(sharding::Pass pass, int order, int micro_batches) const;
+  const std::vector<bool>& trained_by(int order) const { return trained_[static_cast<std::size_t>(order)]; }
   /// @}
-  /// The placed schedules, by pass, and the sizes of slots that are large enough for all of them.
-  /// @{
-  const std::array<sharding::Schedule, sharding::pass_count>& schedules() const { return schedules_; }
+  /// Number of orders; at least one.
+  int orders() const { return static_cast<int>(passes_.orders.size()); }
+  /// Whether the module's purpose has a pass.
+  bool has(sharding::Pass pass) const;
+  /// Most micro-batches of a training pass.
+  int micro_batches() const { return passes_.micro_batches; }
+  /// The sizes of slots that are large enough for all passes.
   const sharding::SlotSizes& slots() const { return slots_; }
-  /// @}
 
  private:
+  using Key = std::tuple<sharding::Pass, int, int>;  ///< of a schedule: the pass, the order, its micro-batches
+
+  void check_orders(std::span<const Unit> units) const;
+  void require_used() const;
+  void find_trained();
+  sharding::Problem problem_of(const Key& key) const;
+  PlannedPass made(const Key& key) const;
+
+  PassPlan passes_;
   sharding::Problem problem_;
   sharding::Names names_;
   std::vector<GroupedParameters> grouped_;
   std::vector<std::vector<Reference>> references_;
-  std::array<sharding::Schedule, sharding::pass_count> schedules_;
+  ScheduleOf schedule_of_;
+  mutable std::map<Key, PlannedPass> passes_made_;  ///< those of fewer micro-batches are made when asked for
+  std::uint64_t units_digest_ = 0;                  ///< of names and shapes
+  std::uint64_t digest_ = 0;                        ///< of all schedules
+  std::vector<std::vector<bool>> trained_;          // [orders][groups]
   sharding::SlotSizes slots_;
   int first_backward_ = 0;
 };

@@ -15,12 +15,12 @@
 
 #include <tessera/comm/collectives.hpp>
 #include <tessera/fsdp/buffer/distributed_buffer.hpp>
+#include <tessera/fsdp/core/gradient_view.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/module/group_tensors.hpp>
 #include <tessera/fsdp/module/slot.hpp>
 #include <tessera/fsdp/module/stack_mesh.hpp>
 #include <tessera/fsdp/module/units.hpp>
-#include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 
 namespace fsdp {
@@ -56,7 +56,7 @@ class ParameterGroup : public GroupTensors {
   static constexpr bool optimizer_sharded_across = std::is_same_v<Across, Shard>;
 
   /// `layout` is over the ranks of the axes; `kept` over those of axes.keep, if there is one.
-  ParameterGroup(std::vector<NamedParameter> parameters, int index, const Axes& axes, const sharding::GroupFacts& facts,
+  ParameterGroup(std::vector<Parameter> parameters, int index, const Axes& axes, const sharding::GroupFacts& facts,
                  buffer::Layout layout, buffer::Layout kept)
       : GroupTensors(std::move(parameters), facts, std::move(layout), std::move(kept)),
         index_(index),
@@ -169,6 +169,12 @@ class ParameterGroup : public GroupTensors {
     else
       gathering_.wait(stream);
   }
+  /// Whether weights that were asked for are there, and whether the last reduction is over. Both let the collective
+  /// progress, and do not wait.
+  /// @{
+  bool weights_arrived() { return in_place() ? crossing_.test() : gathering_.test(); }
+  bool reduction_over() { return reducing_.test(); }
+  /// @}
   /// Gives up the gathered weights.
   void reshard() { gathered_.consume(); }
 
@@ -181,16 +187,23 @@ class ParameterGroup : public GroupTensors {
     if (!in_place()) std::fill_n(written_.get(), parameters_.size(), false);
   }
   /// Returns the gradient of tensor `i`. In a frozen group it has a shape and no memory.
-  nn::GradientView<Accumulate> gradient(std::int64_t i) const {
+  GradientView<Accumulate> gradient(std::int64_t i) const {
+    return facts_.trainable ? GradientView<Accumulate>{partial_.tensor(i), &written_[static_cast<std::size_t>(i)]}
+                            : no_gradient(i);
+  }
+  /// Returns a gradient of tensor `i` that is not wanted: a shape without memory.
+  GradientView<Accumulate> no_gradient(std::int64_t i) const {
     const auto index = static_cast<std::size_t>(i);
-    return {facts_.trainable ? partial_.tensor(i) : Tensor<Accumulate>(nullptr, layout_->shapes[index]),
-            &written_[index]};
+    return {Tensor<Accumulate>(nullptr, layout_->shapes[index]), &written_[index]};
   }
 
-  /// Starts a step: the next reduction (or, if in_place(), the first write) overwrites the gradients.
-  void begin_step() {
+  /// Starts a step: the next reduction (or, if in_place(), the first write) overwrites the gradients. Those of a group
+  /// that is never gathered are added to at rest, and begin as zero.
+  void begin_step(Stream& stream) {
     reduced_ = false;
     std::fill_n(written_.get(), parameters_.size(), false);
+    if (!facts_.gathered && facts_.trainable && summed_.size() > 0)
+      device::enqueue(stream, device::Fill<Accumulate>{.y = {summed_.data(), {summed_.size()}}, .value = 0.0f});
   }
 
   /// Zeroes the gradients that nothing was written to, then starts the reduction over the inner axis. A group that is
@@ -224,6 +237,15 @@ class ParameterGroup : public GroupTensors {
     crossing_ = {};
     gathering_ = {};
     reducing_ = {};
+  }
+
+  /// Ends a pass that an exception has left: waits for what it started, and drops its gathered weights and gradients.
+  void abandon_pass(Stream& stream) {
+    crossing_.wait(stream);
+    gathering_.wait(stream);
+    end_pass(stream);
+    partial_ = {};
+    if (!facts_.resident) gathered_ = {};
   }
 
   /// Gathers the main weights (in a frozen group, the model weights) into `full`, of layout().full_size elements, for

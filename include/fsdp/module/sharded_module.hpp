@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A model whose weights, gradients and optimizer state are sharded over ranks: its memory, groups and schedules.
+/// Units of named tensors whose weights, gradients and optimizer state are sharded over ranks: their memory, groups and
+/// schedules. What a unit computes, and from what, is not known here.
 ///
-/// A model is an entry module that reads batches, a list of blocks, and a loss module (tessera/fsdp/models/model.hpp).
-/// Memory is planned from the schedule and allocated in the constructor; a step allocates no tensor memory.
+/// Memory is planned from the schedules and allocated in the constructor; a step allocates no tensor memory.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -23,26 +26,49 @@
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/module/group_tensors.hpp>
 #include <tessera/fsdp/module/module_plan.hpp>
+#include <tessera/fsdp/module/order.hpp>
 #include <tessera/fsdp/module/parameter_group.hpp>
-#include <tessera/fsdp/module/run_shape.hpp>
-#include <tessera/fsdp/module/same_schedules.hpp>
 #include <tessera/fsdp/module/slot.hpp>
 #include <tessera/fsdp/module/stack_mesh.hpp>
+#include <tessera/fsdp/module/step_work.hpp>
 #include <tessera/fsdp/module/units.hpp>
-#include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp {
 
-/// This rank's part of a sharded model: the buffers at rest, slots for gathered weights and gradients, the activation
-/// arena, and the schedules of its passes. Executor runs the passes.
-template <class ModelT>
+/// Returns memory of so many bytes for a purpose, zeroed and aligned to device::alignment; or nullptr, for the device's
+/// own.
+using LendMemory = std::function<std::shared_ptr<std::byte>(device::MemoryKind, std::int64_t bytes)>;
+
+/// What a ShardedModule is made for, besides its units and strategy.
+struct ModuleSettings {
+  PassPlan passes = {};
+  int threads = 1;                        ///< of the library's own operations
+  std::int64_t arena_bytes = 0;           ///< of temporary tensors, from a dry run; ignored in a dry run
+  StepWork step_work = elementwise_work;  ///< what buffer::Owned balances over the ranks
+  LendMemory lend = {};                   ///< not asked for memory that ranks of other processes read in place
+};
+
+/// How far the passes of a module have come.
+struct PassProgress {
+  enum class State : std::uint8_t {
+    idle,         ///< no pass is under way
+    running,      ///< a pass has begun and is not finished
+    interrupted,  ///< an exception ended it; the next pass begins anew
+  };
+  State state = State::idle;
+  std::size_t at = 0;          ///< of a pass that was left: how many tasks it had run
+  bool has_gradients = false;  ///< the gradients at rest are those of a finished training pass
+  bool forfeited = false;      ///< this rank gave up that pass
+};
+
+/// This rank's part of sharded units: the buffers at rest, slots for gathered weights and gradients, an arena, and the
+/// schedules of the passes. Pass runs them.
+template <class StackT>
 class ShardedModule {
  public:
-  using Model = ModelT;
-  using Stack = typename Model::Stack;
-  using Local = typename Stack::Local;
+  using Stack = StackT;
   using Device = typename Stack::Device;
   using Comm = typename Stack::Comm;
   using Group = ParameterGroup<Stack>;
@@ -53,16 +79,17 @@ class ShardedModule {
   using WeightSlot = Slot<Compute, Device>;
   using GradientSlot = Slot<Accumulate, Device>;
 
-  /// `communicator` must outlive the module. Weights are zero until `initialize`d or loaded.
-  ShardedModule(Comm& communicator, Model model, typename Stack::Sharding sharding, typename Stack::Tiling tiling,
-                const RunShape& shape, Purpose purpose = Purpose::train)
-      : ShardedModule(StackMesh<Stack>(communicator, sharding), std::move(model), sharding, tiling, shape, purpose) {}
+  /// `communicator` must outlive the module. Weights are zero until they are initialised or loaded. Collective. Throws
+  /// InputError on all ranks if units, orders and strategy do not fit together or differ between ranks.
+  ShardedModule(Comm& communicator, std::span<const Unit> units, const typename Stack::Sharding& sharding,
+                ModuleSettings settings)
+      : ShardedModule(StackMesh<Stack>(communicator, sharding), units, sharding, std::move(settings)) {}
 
   /// The same on a mesh, which must have as many axes as the strategy works on.
   template <int axes>
-  ShardedModule(comm::Mesh<Comm, axes> mesh, Model model, typename Stack::Sharding sharding,
-                typename Stack::Tiling tiling, const RunShape& shape, Purpose purpose = Purpose::train)
-      : ShardedModule(StackMesh<Stack>(std::move(mesh)), std::move(model), sharding, tiling, shape, purpose) {}
+  ShardedModule(comm::Mesh<Comm, axes> mesh, std::span<const Unit> units, const typename Stack::Sharding& sharding,
+                ModuleSettings settings)
+      : ShardedModule(StackMesh<Stack>(std::move(mesh)), units, sharding, std::move(settings)) {}
 
   ShardedModule(const ShardedModule&) = delete;
   ShardedModule& operator=(const ShardedModule&) = delete;
@@ -71,11 +98,9 @@ class ShardedModule {
   Comm& communicator() const { return mesh_.world(); }
   /// Returns the world's communicator and, if the strategy works on two axes, those of the outer and the inner axis.
   std::vector<Comm*> communicators() { return mesh_.communicators(); }
-  /// The constructor's arguments, the activation arena and the compute stream.
+  /// What it was made for, its arena and the compute stream.
   /// @{
-  const Model& model() const { return model_; }
-  const RunShape& shape() const { return shape_; }
-  const typename Stack::Tiling& tiling() const { return tiling_; }
+  const ModuleSettings& settings() const { return settings_; }
   typename Device::Arena& arena() { return arena_; }
   typename Device::Stream& stream() { return stream_; }
   /// @}
@@ -83,24 +108,20 @@ class ShardedModule {
   void synchronize() { comm::synchronize(mesh_.world(), stream_); }
   /// Counts this rank's tensors on the device.
   device::Ledger& ledger() { return ledger_; }
-  /// Counts tensors that are offloaded to host memory, except activations.
+  /// Counts main weights and optimizer state that are offloaded to host memory.
   device::Ledger& offload_ledger() { return offload_ledger_; }
-  /// The arena of offloaded block inputs in host memory.
-  typename Offload::Arena& offload_arena() { return offload_arena_; }
-  /// Peak bytes of tensors offloaded to host memory.
-  std::int64_t offloaded_bytes() const {
-    return offload_ledger_.peak() + (Device::counts_only ? offload_arena_.peak() : 0);
-  }
   /// The groups, in the order of sharding::Problem::groups.
   /// @{
   std::vector<Group>& groups() { return groups_; }
   const std::vector<Group>& groups() const { return groups_; }
   /// @}
-  /// The placed schedule of a pass; empty if the module's purpose has no such pass.
-  const sharding::Schedule& schedule(sharding::Pass pass) const {
-    return plan_.schedules()[static_cast<std::size_t>(pass)];
+  /// The problem and the placed schedule of a pass with so many micro-batches (0: as many as planned); empty if the
+  /// module's purpose has no such pass. Throws LogicError for an order or a number that was not planned.
+  const PlannedPass& planned(sharding::Pass pass, int order = 0, int micro_batches = 0) const {
+    return plan_.planned(pass, order, micro_batches == 0 ? plan_.micro_batches() : micro_batches);
   }
-  /// The problem that the schedules are made for, except for its pass and micro-batches.
+  const sharding::Schedule& schedule(sharding::Pass pass) const { return planned(pass).schedule; }
+  /// The problem that all of them share, without pass, order and micro-batches.
   const sharding::Problem& problem() const { return plan_.problem(); }
   /// Which groups each unit uses.
   const std::vector<sharding::UnitUse>& uses() const { return problem().units; }
@@ -118,7 +139,8 @@ class ShardedModule {
 
   /// A part of a parameter that this rank holds; the views are into the buffers at rest.
   struct Piece {
-    const NamedParameter* parameter = nullptr;
+    const Parameter* parameter = nullptr;
+    int group = 0;           ///< index of its group
     std::int64_t begin = 0;  ///< first element, in the whole tensor
     Tensor<Main> main;       ///< empty if the piece is frozen and main weights would be a separate copy
     Tensor<Compute> model;   ///< the same memory as `main` if Group::one_copy
@@ -135,6 +157,10 @@ class ShardedModule {
 
   /// Everything that this rank holds at rest. Gradients exist only in training.
   const std::vector<Piece>& pieces() const { return pieces_; }
+  /// Whether the last training pass made its gradient, so that a step changes it.
+  bool is_stepped(const Piece& piece) const {
+    return piece.trainable && plan_.trained_by(stepped_order_)[static_cast<std::size_t>(piece.group)];
+  }
   /// Number of elements that are trained on this rank, padding included.
   std::int64_t trained_size() const { return trained_size_; }
 
@@ -155,13 +181,17 @@ class ShardedModule {
     return fsdp::first_cut(group_list(), std::is_same_v<typename Stack::OptimizerPlacement, buffer::Shard>);
   }
 
-  /// Rounds the main weights into the model weights. Call it after main weights were set from outside.
+  /// Rounds the main weights into the model weights, and lets passes begin. Call it after weights were set from outside.
   void sync_model_weights() {
+    has_values_ = true;
     if constexpr (!Group::one_copy)
       for (const Piece& piece : pieces_)
         if (piece.has_main())
           device::enqueue(stream_, device::Copy<Main, Compute>{.x = Tensor<const Main>(piece.main), .y = piece.model});
   }
+
+  /// Whether the weights were initialised, loaded or set.
+  bool has_values() const { return has_values_; }
 
   /// Names of units and groups, for messages.
   const sharding::Names& names() const { return plan_.names(); }
@@ -177,30 +207,47 @@ class ShardedModule {
     for (auto& slot : gradient_slots_) slot.free = event;
   }
 
+  /// Closes all slots, whoever holds them.
+  void close_slots() {
+    for (const auto& slot : weight_slots_) slot.close();
+    for (const auto& slot : gradient_slots_) slot.close();
+  }
+
   /// Returns, for each parameter of a unit, its group and its index in the group.
   const std::vector<Reference>& references(int unit) const { return plan_.references(unit); }
+  /// Return a parameter that a unit refers to, or one by its name; InputError if there is none.
+  /// @{
+  const Parameter& parameter(const Reference& reference) const {
+    return groups_[static_cast<std::size_t>(reference.group)].parameters()[static_cast<std::size_t>(reference.index)];
+  }
+  const Parameter& parameter(std::string_view name) const { return parameter_named(group_list(), name); }
+  /// @}
+
+  /// For Pass: how far its passes have come, and that a training pass begins by this order.
+  /// @{
+  PassProgress& progress() { return progress_; }
+  void train_by(int order) { stepped_order_ = order; }
+  /// @}
+  /// Allocates zeroed memory for a purpose, the host's if it lends some.
+  device::Block<Device> block_of(device::MemoryKind kind, std::int64_t bytes) {
+    return device::Block<Device>(ledger_, kind, bytes, lent(kind, bytes));
+  }
 
  private:
   using Kind = device::MemoryKind;
   using Block = device::Block<Device>;
 
-  ShardedModule(StackMesh<Stack> mesh, Model model, typename Stack::Sharding sharding, typename Stack::Tiling tiling,
-                const RunShape& shape, Purpose purpose = Purpose::train)
+  ShardedModule(StackMesh<Stack> mesh, std::span<const Unit> units, const typename Stack::Sharding& sharding,
+                ModuleSettings settings)
       : mesh_(std::move(mesh)),
-        model_(std::move(model)),
-        tiling_(tiling),
-        shape_(shape),
-        purpose_(purpose),
-        stream_(arena_, shape.threads),
-        plan_(group_parameters(unit_parameters(model_), model_.units(),
-                               sharding::facts_of(sharding).persistence_threshold),
-              mesh_.axes(sharding::facts_of(sharding)), Device::overlaps, model_.units().keep_last_block) {
+        settings_(std::move(settings)),
+        stream_(arena_, settings_.threads),
+        plan_(units, settings_.passes, sharding::facts_of(sharding).persistence_threshold,
+              mesh_.axes(sharding::facts_of(sharding)), Device::overlaps) {
     collect_groups(sharding::facts_of(sharding), layout_of(sharding));
-    plan_.place(purpose_, shape_.micro_batches,
-                [&](const sharding::Problem& problem) { return sharding::schedule_of(sharding, problem); });
-    if constexpr (!Device::counts_only) require_same_schedules(mesh_.world(), plan_.schedules());
-    arena_ = Device::Arena::planned(ledger_, shape.activation_bytes);
-    offload_arena_ = Offload::Arena::planned(offload_ledger_, shape.offloaded_activation_bytes);
+    plan_.place([sharding](const sharding::Problem& problem) { return sharding::schedule_of(sharding, problem); });
+    if constexpr (!Device::counts_only) plan_.require_same(mesh_.world());
+    arena_ = Device::Arena::planned(ledger_, settings_.arena_bytes);
     allocate();
   }
 
@@ -209,12 +256,12 @@ class ShardedModule {
     std::vector<GroupAxes<Comm>> axes;
     std::vector<int> shards, keepers;
     for (const GroupedParameters& group : plan_.grouped()) {
-      const bool resident = facts_of(group, facts, sharded).resident;
-      const GroupAxes<Comm>& on = axes.emplace_back(mesh_.axes_of(resident, facts, problem()));
+      const GroupAxes<Comm>& on =
+          axes.emplace_back(mesh_.axes_of(facts_of(group, facts, sharded), facts, problem()));
       shards.push_back(GroupAxes<Comm>::size(on.shard));
       keepers.push_back(on.keep == nullptr ? 0 : on.keep->size());
     }
-    const std::vector<buffer::TensorGroup> specs = specs_of(plan_.grouped(), shape_.step_work);
+    const std::vector<buffer::TensorGroup> specs = specs_of(plan_.grouped(), settings_.step_work);
     auto layouts = buffer::build_layouts(layout, specs, shards);
     auto kept = buffer::build_layouts(layout, specs, keepers);
     for (std::size_t i = 0; i < axes.size(); ++i) {
@@ -245,7 +292,7 @@ class ShardedModule {
       all.add(group);
       reduces_across = reduces_across || group.axes().across != nullptr;
     }
-    const bool trains = purpose_ == Purpose::train;
+    const bool trains = settings_.passes.purpose == Purpose::train;
     Main* main = nullptr;
     if constexpr (Group::offloaded)
       main = reinterpret_cast<Main*>(
@@ -263,10 +310,11 @@ class ShardedModule {
   void place(Main* main, Compute* model, Accumulate* gradient, Compute* kept) {
     const auto part = []<class T>(T* block, std::int64_t at) { return block == nullptr ? nullptr : block + at; };
     Sizes at;
+    int index = 0;
     for (Group& group : groups_) {
       group.place(part(main, at.main), part(model, at.model),
                   group.facts().trainable ? part(gradient, at.gradient) : nullptr, part(kept, at.kept));
-      list_pieces(group);
+      list_pieces(group, index++);
       at.add(group);
       if (group.facts().resident) group.unshard({});
     }
@@ -293,14 +341,20 @@ class ShardedModule {
   template <class T>
   T* keep(Kind kind, std::int64_t elements, bool read_by_peers) {
     const std::int64_t bytes = bytes_of<T>(elements);
-    blocks_.emplace_back(ledger_, kind, bytes, read_by_peers ? comm::shared_memory(mesh_.world(), bytes) : nullptr);
+    std::shared_ptr<std::byte> memory = read_by_peers ? comm::shared_memory(mesh_.world(), bytes) : nullptr;
+    blocks_.emplace_back(ledger_, kind, bytes, memory == nullptr ? lent(kind, bytes) : std::move(memory));
     return reinterpret_cast<T*>(blocks_.back().data());
   }
 
-  void list_pieces(const Group& group) {
+  std::shared_ptr<std::byte> lent(Kind kind, std::int64_t bytes) const {
+    return settings_.lend && bytes > 0 && !Device::counts_only ? settings_.lend(kind, bytes) : nullptr;
+  }
+
+  void list_pieces(const Group& group, int index) {
     const bool trains = group.facts().trainable;
     for (const buffer::Piece& part : group.model_part().pieces()) {
       Piece piece{.parameter = &group.parameters()[static_cast<std::size_t>(part.tensor)],
+                  .group = index,
                   .begin = part.begin,
                   .main = group.has_main() ? group.main().piece(part) : Tensor<Main>(),
                   .model = group.model_part().piece(part),
@@ -308,20 +362,16 @@ class ShardedModule {
                   .resting = trained_size_ + part.local,
                   .trainable = trains,
                   .owned = group.owns()};
-      if (purpose_ == Purpose::train && trains) piece.gradient = group.main_gradient().piece(part);
+      if (settings_.passes.purpose == Purpose::train && trains) piece.gradient = group.main_gradient().piece(part);
       pieces_.push_back(piece);
     }
     if (trains) trained_size_ += group.main_size();
   }
 
   StackMesh<Stack> mesh_;
-  Model model_;
-  typename Stack::Tiling tiling_;
-  RunShape shape_;
-  Purpose purpose_;
+  ModuleSettings settings_;
   device::Ledger ledger_, offload_ledger_;
   typename Device::Arena arena_;
-  typename Offload::Arena offload_arena_;
   typename Device::Stream stream_;
   ModulePlan plan_;
   std::vector<Block> blocks_;  // outlive the groups, whose collectives in flight other ranks may be reading
@@ -331,6 +381,9 @@ class ShardedModule {
   std::vector<GradientSlot> gradient_slots_;
   std::vector<Piece> pieces_;
   std::int64_t trained_size_ = 0;
+  PassProgress progress_;
+  int stepped_order_ = 0;  ///< order of the last training pass
+  bool has_values_ = Device::counts_only;
 };
 
 }  // namespace fsdp

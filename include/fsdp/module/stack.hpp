@@ -10,17 +10,38 @@
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/device/device.hpp>
 #include <tessera/fsdp/device/offload.hpp>
-#include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/fsdp/sharding/check_strategy.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
-#include <tessera/tiling/policies.hpp>
 
 namespace fsdp {
 
-/// The four policies of a model: sharding, communication, precision and tiling. Policies are types; their numbers are
-/// values of those types.
-template <class ShardingT, class CommT, class PrecisionT, class TilingT>
+namespace nn {
+template <class DeviceT, class PrecisionT>
+struct Local;  // tessera/fsdp/nn/module.hpp
+}
+namespace tiling {
+struct Untiled;  // these two: tessera/tiling/policies.hpp, which what is sharded does not need
+template <class T>
+consteval bool check_tiling();
+}  // namespace tiling
+
+namespace detail {
+
+/// Whether a type is a tiling. Untiled, which is declared here alone, is not asked.
+template <class T>
+consteval bool is_tiling() {
+  if constexpr (std::is_same_v<T, tiling::Untiled>)
+    return true;
+  else
+    return tiling::check_tiling<T>();
+}
+
+}  // namespace detail
+
+/// The four policies of a program: sharding, communication, precision and tiling. Policies are types; their numbers are
+/// values of those types. Code with a forward and backward of its own tiles as it likes, and leaves the last one out.
+template <class ShardingT, class CommT, class PrecisionT, class TilingT = tiling::Untiled>
 struct Stack {
   static_assert(check_sharding<ShardingT>(),
                 "fsdp: the first argument of Stack<Sharding, Comm, Precision, Tiling> is no sharding strategy");
@@ -28,7 +49,7 @@ struct Stack {
                 "fsdp: the second argument of Stack<Sharding, Comm, Precision, Tiling> is no communicator");
   static_assert(check_precision<PrecisionT>(),
                 "fsdp: the third argument of Stack<Sharding, Comm, Precision, Tiling> is no precision");
-  static_assert(tiling::check_tiling<TilingT>(),
+  static_assert(detail::is_tiling<TilingT>(),
                 "fsdp: the fourth argument of Stack<Sharding, Comm, Precision, Tiling> is no tiling");
   static_assert(device::check_device<typename CommT::Device>());
 

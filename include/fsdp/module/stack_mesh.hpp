@@ -81,11 +81,14 @@ class StackMesh {
     return {.shard = world().size()};
   }
 
-  /// Returns the communicators of a group that is `resident` or not, in a problem with these axes.
-  GroupAxes<Comm> axes_of(bool resident, const sharding::Facts& facts, const sharding::Problem& problem) {
+  /// Returns the communicators of a group in a problem with these axes. One that is never gathered is sharded over all
+  /// ranks.
+  GroupAxes<Comm> axes_of(const sharding::GroupFacts& group, const sharding::Facts& facts,
+                          const sharding::Problem& problem) {
     const auto axis = [](Comm& communicator) { return communicator.size() > 1 ? &communicator : nullptr; };
     Comm* const all = axis(world());
-    if (resident) return {.shard = nullptr, .across = all};
+    if (group.resident) return {.shard = nullptr, .across = all};
+    if (!group.gathered) return {.shard = all};
     if constexpr (Stack::mesh_axes == 2) {
       if (facts.across != sharding::Across::nothing)
         return {.shard = axis(mesh_.shard_axis()), .across = axis(mesh_.replicate_axis())};

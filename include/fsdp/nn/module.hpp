@@ -9,7 +9,6 @@
 #pragma once
 
 #include <array>
-#include <bit>
 #include <concepts>
 #include <cstdint>
 #include <map>
@@ -18,6 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/fsdp/core/fields.hpp>
+#include <tessera/fsdp/core/gradient_view.hpp>
+#include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/documents.hpp>
 #include <tessera/fsdp/device/memory.hpp>
@@ -38,73 +40,16 @@ struct Local {
   using Frame = typename Device::Arena::Frame;
 };
 
-/// Initial values of a parameter.
-struct Initial {
-  /// Kinds of initial values.
-  enum class Kind : std::uint8_t { normal, zeros, ones };
-  Kind kind = Kind::normal;
-  double deviation = 0.02;  ///< standard deviation of normal values; their mean is 0
-
-  /// Normal values of mean 0.
-  static constexpr Initial normal(double deviation) { return {Kind::normal, deviation}; }
-  static const Initial zeros, ones;
-
-  friend constexpr bool operator==(const Initial&, const Initial&) = default;
-};
-inline constexpr Initial Initial::zeros{Kind::zeros, 0};
-inline constexpr Initial Initial::ones{Kind::ones, 0};
-
-/// What a parameter is for; optimizers may treat each kind in its own way.
-enum class Role : std::uint8_t {
-  matrix,  ///< of a linear layer
-  table,   ///< rows that are looked up, or that score a vocabulary
-  vector,  ///< norms, biases
-};
-
-/// A parameter as its module declares it. `name` is a string literal: the checkpoint name without the unit's prefix or,
-/// after a leading '/', the full name (for weights that two units may share). A parameter that the module's settings
-/// switch off is `absent()`: its weight and its gradient are empty tensors.
-struct Parameter {
-  const char* name = "";
-  Shape shape;
-  Initial initial = {};
-  Role role = shape.rank == 2 ? Role::matrix : Role::vector;
-  bool decays = shape.rank == 2;  ///< whether weight decay applies
-  /// Whether one matmul multiplies it together with the parameter before it, as one taller matrix
-  /// (tessera/fsdp/nn/projection.hpp).
-  bool joins_previous = false;
-  /// Whether it belongs to an adapter. If a model has any such parameter, all others are frozen
-  /// (tessera/fsdp/nn/low_rank.hpp).
-  bool adapter = false;
-
-  /// Returns the placeholder for a parameter that the module's settings switch off.
-  static Parameter absent() { return {.name = "", .shape = {0}}; }
-  /// False for absent().
-  bool present() const { return name[0] != '\0'; }
-};
-
-/// A weight gradient's memory, and the flag that says whether it was written since the last reduction.
-template <class T>
-struct GradientView {
-  Tensor<T> tensor;
-  bool* written = nullptr;
-
-  /// False for a frozen weight, whose gradient has a shape and no memory.
-  bool wanted() const { return tensor.data() != nullptr; }
-  /// Returns rows [begin, end); `part_written` is the flag of this part alone.
-  GradientView rows(std::int64_t begin, std::int64_t end, bool* part_written) const {
-    return {wanted() ? tensor.slice(begin, end) : Tensor<T>(nullptr, {end - begin, tensor.columns()}), part_written};
-  }
-  /// Returns columns [begin, end), with a flag of their own as in `rows`.
-  GradientView columns(std::int64_t begin, std::int64_t end, bool* part_written) const {
-    return {wanted() ? tensor.slice_columns(begin, end) : Tensor<T>(nullptr, {tensor.rows(), end - begin}),
-            part_written};
-  }
-
-  /// Returns the mode of the next write and sets the flag: the first write overwrites (beta = 0), later writes add
-  /// (beta = 1).
-  Write next() const { return std::exchange(*written, true) ? Write::accumulate : Write::overwrite; }
-};
+/// What modules declare and are handed (tessera/fsdp/core).
+/// @{
+using fsdp::field_count;
+using fsdp::flatten;
+using fsdp::GradientView;
+using fsdp::Initial;
+using fsdp::Role;
+using fsdp::unflatten;
+using Parameter = fsdp::Field;
+/// @}
 
 /// A cached tiling plan, with the kind of module and the problem that it was made for.
 struct KnownPlan {
@@ -166,22 +111,6 @@ struct Context {
     return arena.template allocate<T>(L::Arena::End::low, shape);
   }
 };
-
-/// Number of parameters in an aggregate of V.
-template <template <class> class Fields, class V>
-inline constexpr std::size_t field_count = sizeof(Fields<V>) / sizeof(V);
-
-/// Returns the members of an aggregate as an array, in the order of their declaration.
-template <template <class> class Fields, class V>
-std::array<V, field_count<Fields, V>> flatten(const Fields<V>& fields) {
-  return std::bit_cast<std::array<V, field_count<Fields, V>>>(fields);
-}
-
-/// Returns the aggregate from an array that `flatten` made.
-template <template <class> class Fields, class V>
-Fields<V> unflatten(const std::array<V, field_count<Fields, V>>& list) {
-  return std::bit_cast<Fields<V>>(list);
-}
 
 /// Types every module derives from its Local and its Fields.
 template <class L, template <class> class FieldsT>

@@ -24,7 +24,7 @@ struct AdamW {
   static constexpr std::string_view name() { return "adamw"; }
   static constexpr Grain grain() { return Grain::elements; }
 
-  std::span<const std::string_view> states(const NamedParameter&) const {
+  std::span<const std::string_view> states(const Parameter&) const {
     static constexpr std::array<std::string_view, 2> names = {"exp_avg", "exp_avg_sq"};
     return names;
   }

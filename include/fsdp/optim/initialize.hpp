@@ -16,14 +16,14 @@ namespace fsdp::optim {
 double normal_at(std::uint64_t key, std::int64_t index);
 
 /// Sets `weights` to the initial values of elements [begin, begin + weights.numel()) of a parameter.
-void initialize(Tensor<float> weights, const NamedParameter& parameter, std::int64_t begin, std::uint64_t seed);
+void initialize(Tensor<float> weights, const Parameter& parameter, std::int64_t begin, std::uint64_t seed);
 
 /// Which parameters are initialized.
 enum class Begin : std::uint8_t { all, adapters };
 
 /// Initializes the elements that this rank holds.
-template <class Model>
-void initialize(ShardedModule<Model>& module, std::uint64_t seed, Begin which = Begin::all) {
+template <class Stack>
+void initialize(ShardedModule<Stack>& module, std::uint64_t seed, Begin which = Begin::all) {
   for (const auto& piece : module.pieces()) {
     if (which == Begin::adapters && !piece.parameter->adapter) continue;
     with_host_weights(module, piece, Access::write, [&](Tensor<float> values, std::int64_t begin) {

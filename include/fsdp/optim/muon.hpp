@@ -36,14 +36,14 @@ struct Muon {
   static constexpr Grain grain() { return Grain::tensors; }
 
   /// Whether a parameter's momentum is orthogonalised; AdamW steps the others.
-  static bool is_matrix(const NamedParameter& parameter) { return parameter.role == nn::Role::matrix; }
+  static bool is_matrix(const Parameter& parameter) { return parameter.role == Role::matrix; }
 
   /// Returns the FLOPs of Newton-Schulz on a matrix, with the default number of iterations; Owned balances them over
   /// ranks. For other parameters it returns their elements. That is next to nothing, so the layout's bound on bytes
   /// spreads them.
-  static std::int64_t work(const NamedParameter& parameter);
+  static std::int64_t work(const Parameter& parameter);
 
-  std::span<const std::string_view> states(const NamedParameter& parameter) const {
+  std::span<const std::string_view> states(const Parameter& parameter) const {
     static constexpr std::array<std::string_view, 1> of_matrix = {"momentum"};
     return is_matrix(parameter) ? std::span<const std::string_view>(of_matrix) : adamw.states(parameter);
   }

@@ -29,7 +29,7 @@
 #include <tessera/fsdp/core/has_member.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
-#include <tessera/fsdp/module/run_shape.hpp>
+#include <tessera/fsdp/module/step_work.hpp>
 #include <tessera/fsdp/module/units.hpp>
 
 namespace fsdp::optim {
@@ -46,7 +46,7 @@ enum class Grain : std::uint8_t {
 /// shape.
 template <class Compute>
 struct Update {
-  const NamedParameter& parameter;
+  const Parameter& parameter;
   Tensor<float> main;                     ///< main weights, stepped in place
   std::span<const Tensor<float>> states;  ///< in the order of states(parameter)
   Tensor<const float> gradient;           ///< multiply by `decision.gradient_scale` to get the step's gradient
@@ -66,7 +66,7 @@ concept HasGrain = requires(const O& optimizer) {
 };
 
 template <class O>
-concept HasStates = requires(const O& optimizer, const NamedParameter& parameter) {
+concept HasStates = requires(const O& optimizer, const Parameter& parameter) {
   { optimizer.states(parameter) } -> std::convertible_to<std::span<const std::string_view>>;
 };
 
@@ -113,7 +113,7 @@ StepWork step_work(const O& optimizer) {
   if constexpr (detail::has_step_work<O>())
     return optimizer.step_work();
   else if constexpr (detail::has_work<O>())
-    return [](const NamedParameter& parameter) { return O::work(parameter); };
+    return [](const Parameter& parameter) { return O::work(parameter); };
   else
     return elementwise_work;
 }
@@ -135,7 +135,7 @@ consteval bool check_optimizer() {
                 "fsdp: an optimizer does not say what it must see of a parameter; give it static constexpr "
                 "optim::Grain grain(), which is Grain::elements or, where it needs whole matrices, Grain::tensors");
   static_assert(detail::HasStates<O>,
-                "fsdp: an optimizer does not name its states; give it states(const NamedParameter&) const, which "
+                "fsdp: an optimizer does not name its states; give it states(const Parameter&) const, which "
                 "returns a std::span<const std::string_view>, empty where it keeps none");
   static_assert(detail::Visited<O>,
                 "fsdp: an optimizer does not show its constants; give it template <class S, class V> "
@@ -152,10 +152,10 @@ consteval bool check_optimizer() {
       "fsdp: an optimizer has a step_work that is no StepWork step_work() const; see tessera/fsdp/optim/optimizer.hpp");
   static_assert(
       !detail::has_work<O>() ||
-          requires(const NamedParameter& parameter) {
+          requires(const Parameter& parameter) {
             { O::work(parameter) } -> std::same_as<std::int64_t>;
           },
-      "fsdp: an optimizer has a work that is no static std::int64_t work(const NamedParameter&), the cost of stepping "
+      "fsdp: an optimizer has a work that is no static std::int64_t work(const Parameter&), the cost of stepping "
       "a whole parameter");
   return Optimizer<O>;
 }

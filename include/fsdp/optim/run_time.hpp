@@ -21,7 +21,7 @@ struct RunTime {
 
   std::string_view name() const;
   Grain grain() const;
-  std::span<const std::string_view> states(const NamedParameter& parameter) const;
+  std::span<const std::string_view> states(const Parameter& parameter) const;
 
   template <class Stream, class Compute>
   void update(Stream& stream, const Update<Compute>& piece, Tensor<const device::StepDecision> decision) const;

@@ -23,7 +23,7 @@ struct Sgd {
   static constexpr std::string_view name() { return "sgd"; }
   static constexpr Grain grain() { return Grain::elements; }
 
-  std::span<const std::string_view> states(const NamedParameter&) const {
+  std::span<const std::string_view> states(const Parameter&) const {
     static constexpr std::array<std::string_view, 1> names = {"momentum"};
     return std::span<const std::string_view>(names).first(momentum == 0 ? 0 : 1);
   }

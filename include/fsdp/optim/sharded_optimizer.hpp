@@ -23,10 +23,11 @@ namespace fsdp::optim {
 
 /// An optimizer that steps what this rank holds of a module, and its states. States live where the main weights do: on
 /// the device, or in the offload space.
-template <class ModelT, class OptimizerT = RunTime>
+template <class StackT, class OptimizerT = RunTime>
 class ShardedOptimizer {
  public:
-  using Module = ShardedModule<ModelT>;
+  using Stack = StackT;
+  using Module = ShardedModule<Stack>;
   using Optimizer = OptimizerT;
   using Device = typename Module::Device;
   using Piece = typename Module::Piece;
@@ -37,7 +38,7 @@ class ShardedOptimizer {
                 "fsdp: an optimizer lacks the update of this stack's weights; give it template <class Stream, class "
                 "Compute> void update(Stream&, const optim::Update<Compute>&, Tensor<const device::StepDecision>) "
                 "const");
-  static_assert(!needs_whole_tensors<Optimizer> || tensors_whole<typename ModelT::Stack::Sharding>,
+  static_assert(!needs_whole_tensors<Optimizer> || tensors_whole<typename Stack::Sharding>,
                 "fsdp: this optimizer works on whole matrices, and the strategy cuts them over ranks; take a strategy "
                 "that keeps them whole: WithLayout<..., buffer::Owned> of one whose optimizer is not sharded across "
                 "groups, or Replicated");
@@ -61,7 +62,7 @@ class ShardedOptimizer {
   /// The constants.
   const Optimizer& optimizer() const { return optimizer_; }
   /// The decisions of the steps: skipped or not, loss, norm, learning rate.
-  StepControl<ModelT>& control() { return control_; }
+  StepControl<Stack>& control() { return control_; }
   /// Number of steps enqueued so far, skipped ones included.
   std::int64_t steps() const { return control_.steps(); }
 
@@ -76,7 +77,7 @@ class ShardedOptimizer {
   void update(Tensor<const double> loss) {
     control_.decide(loss);
     for (std::size_t i = 0; i < module_->pieces().size(); ++i)
-      if (module_->pieces()[i].trainable) update_piece(i);
+      if (module_->is_stepped(module_->pieces()[i])) update_piece(i);
   }
 
   /// The names of a piece's states; none if it is frozen.
@@ -186,7 +187,7 @@ class ShardedOptimizer {
 
   Module* module_;
   Optimizer optimizer_;
-  StepControl<ModelT> control_;
+  StepControl<Stack> control_;
   std::vector<Block> states_;                      // [states]
   std::vector<std::vector<Tensor<float>>> views_;  // [pieces][states of the piece]
   Block staging_;                                  ///< if offloaded: a chunk of gradients, then of stepped weights

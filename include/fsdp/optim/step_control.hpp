@@ -20,12 +20,13 @@
 namespace fsdp::optim {
 
 /// Computes the global L2 norm of the gradients and decides each step: the scale that clipping and loss scaling give,
-/// and whether the step is skipped. This takes one collective of two numbers per rank. Squares are summed in double, in
+/// and whether the step is skipped. This takes one collective of three numbers per rank. Squares are summed in double, in
 /// rank order, each element once, so that every rank makes the same decision.
-template <class ModelT>
+template <class StackT>
 class StepControl {
  public:
-  using Module = ShardedModule<ModelT>;
+  using Stack = StackT;
+  using Module = ShardedModule<Stack>;
   using Device = typename Module::Device;
   using Decision = device::StepDecision;
 
@@ -33,7 +34,7 @@ class StepControl {
   StepControl(Module& module, const device::StepRules& rules)
       : module_(&module),
         rules_(rules),
-        numbers_(module.communicator(), module.ledger(), 2),
+        numbers_(module.communicator(), module.ledger(), 3),
         block_(module.ledger(), device::MemoryKind::scratch, decision_offset + std::int64_t{sizeof(Decision)}) {}
 
   /// Number of steps queued since the start of the run.
@@ -60,14 +61,15 @@ class StepControl {
   /// rank's sum, on the device.
   void decide(Tensor<const double> loss) {
     auto& stream = module_->stream();
-    const Tensor<double> own = numbers_.own();  // [2]
+    const Tensor<double> own = numbers_.own();  // [3]
     device::move<Device>(stream, loss.data(), own.data(), 1);
-    const Tensor<double> squares = own.slice(1, 2);
+    const Tensor<double> squares = own.slice(1, 2), forfeited = own.slice(2, 3);
     device::enqueue(stream, device::Fill<double>{.y = squares, .value = 0.0f});
+    device::enqueue(stream, device::Fill<double>{.y = forfeited, .value = module_->progress().forfeited ? 1.0f : 0.0f});
     for (const auto& piece : module_->pieces())
-      if (piece.owned && piece.trainable)
+      if (piece.owned && module_->is_stepped(piece))
         device::enqueue(stream, device::SumOfSquares{.x = piece.gradient, .sum = squares});
-    const auto all = numbers_.gather(stream, {"loss and gradient norm"});  // [ranks, 2]
+    const auto all = numbers_.gather(stream, {"loss and gradient norm"});  // [ranks, 3]
     device::enqueue(
         stream,
         device::DecideStep{.rules = rules_, .inputs = {inputs_on_device(), {1}}, .sums = all, .step = on_device()});

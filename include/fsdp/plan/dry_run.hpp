@@ -16,7 +16,7 @@
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/execution/count_exchange.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
-#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/plan/ranks.hpp>
 
@@ -87,7 +87,7 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
   using MetaModel = MetaTwin<Model>;
   typename MetaModel::Stack::Comm communicator(
       comm::simulated_world<typename Model::Stack::Comm>(request.ranks, std::max(request.rank, 0)));
-  ShardedModule<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding, tiling,
+  ShardedModel<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding, tiling,
                                   request.shape, request.purpose);
   if (request.rank == most_loaded) {
     Plan most;
@@ -140,7 +140,7 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
   Plan result;
   result.rank = request.rank;
   if (request.purpose == Purpose::train) {
-    optim::ShardedOptimizer<MetaModel, Optimizer> optimizer(module, with);
+    optim::ShardedOptimizer<typename MetaModel::Stack, Optimizer> optimizer(module, with);
     module.stream().counters.matmuls = request.matmuls;
     for_each_load(least, [&, counted = false](const Batch& one) mutable {
       train(one);

@@ -20,6 +20,8 @@ namespace fsdp::sharding {
 /// - what is added to a gradient is reduced exactly once, then reduced across exactly once if the group has an outer
 ///   axis;
 /// - a gradient is open while it is written and reduced, and closed between its reduction and the next write;
+/// - nothing is sent between a `close_gradient`, which may wait, and the next computation: what a pass sends, and when,
+///   must not depend on timing, or collectives that the caller makes in between would meet others on other ranks;
 /// - no slot has two holders.
 /// A list that neither opens nor closes gradients, or has no slot numbers, is checked without them: see place.hpp.
 void check(const Schedule& schedule, const Problem& problem, const Names& names = {});

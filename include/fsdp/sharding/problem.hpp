@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The input of a schedule: a model's units and groups of weights, the ranks, and the pass.
+/// The input of a schedule: units and groups of weights, the order of computations, the ranks, and the pass.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,13 @@ namespace fsdp::sharding {
 struct UnitUse {
   std::vector<int> groups;             ///< indices of the groups whose weights it uses
   bool backward_needs_weights = true;  ///< false: it has a backward without weights, as an embedding
+  bool makes_gradients = true;         ///< false: its backward passes gradients on and makes none of its own weights
 };
 
 /// The properties of a group of weights.
 struct GroupFacts {
   bool resident = false;    ///< whole on every rank at rest: never gathered, its gradient all-reduced once a step
+  bool gathered = true;     ///< false: no computation uses it whole; its rows are sent (RowTable)
   bool persistent = false;  ///< small tensors: once gathered, rules hold them to the end of the step
   Across across = Across::nothing;  ///< over the mesh's outer axis
   bool trainable = true;            ///< frozen weights have no gradient
@@ -56,15 +58,29 @@ constexpr std::string_view name_of(Pass pass) {
   return "?";
 }
 
+/// One computation of an order.
+struct Computation {
+  Action action = Action::forward;  ///< forward, loss (both in one go) or backward
+  int unit = 0;                     ///< of which unit, from 0
+  friend constexpr bool operator==(const Computation&, const Computation&) = default;
+};
+
 /// Everything that a strategy may look at when it makes a schedule.
 struct Problem {
-  std::vector<UnitUse> units;      ///< in order: unit 0 takes the tokens, the last makes the loss
+  std::vector<UnitUse> units;      ///< in order
   std::vector<GroupFacts> groups;  ///< which units name by their index
   Axes axes = {};                  ///< of the mesh
   int micro_batches = 1;           ///< of a step
   Pass pass = Pass::train;         ///< what the list is for
   bool overlap = false;            ///< collectives overlap computation, so that a second gradient slot pays off
   bool keep_last_block = true;     ///< keep the last block's weights gathered through the head
+  /// The computations of a micro-batch, in order; a unit may occur any number of times. In a pass that does not train,
+  /// what is backward is left out. Empty: forward through all units, the loss in the last one, backward to the first
+  /// trainable one.
+  std::vector<Computation> order = {};
+  /// Whether a group has the same slot whenever it holds one, so that views of it that outlive a use (an autograd
+  /// engine's) are right again in its next one.
+  bool fixed_slots = false;
 
   /// Return a unit or a group by its index, from 0.
   /// @{
@@ -78,7 +94,8 @@ struct Problem {
   }
   /// Whether it writes the gradients of its unit's trainable groups.
   constexpr bool writes_gradients(const Task& task) const {
-    return pass == Pass::train && (task.action == Action::loss || task.action == Action::backward);
+    return pass == Pass::train && (task.action == Action::loss || task.action == Action::backward) &&
+           unit(task.index).makes_gradients;
   }
   /// Whether k ranks each keep a part of the weights after forward, with k neither 1 nor all ranks of the axis.
   constexpr bool keeps_parts() const { return axes.keep > 1 && axes.keep < axes.shard; }
@@ -96,10 +113,14 @@ constexpr int first_backward(const Problem& problem) {
   return lowest;
 }
 
-/// Returns all computations of the pass in the executor's order. For each micro-batch: forward through all units, the
-/// loss in the last one, then (in training) backward through the others down to the first trainable one.
+/// Returns all computations of the pass, in the problem's order.
 constexpr Schedule computations(const Problem& problem) {
   Schedule list;
+  for (int m = 0; m < problem.micro_batches; ++m)
+    for (const Computation& next : problem.order)
+      if (problem.pass == Pass::train || next.action != Action::backward)
+        list.push_back({.action = next.action, .index = next.unit, .micro_batch = m});
+  if (!problem.order.empty()) return list;
   const int units = static_cast<int>(problem.units.size());
   const int lowest = first_backward(problem);
   for (int m = 0; m < problem.micro_batches; ++m) {

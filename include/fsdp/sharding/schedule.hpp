@@ -20,7 +20,7 @@ enum class Action : std::uint8_t {
   gather_in_group,  ///< the same, from the parts that `keep` left on k ranks
   gather_across,    ///< start the all-gather of the shards at rest over the mesh's outer axis
   forward,          ///< forward of a unit; waits for its gathers
-  loss,             ///< forward and backward of the last unit
+  loss,             ///< forward and backward of a unit in one go
   backward,         ///< backward of a unit
   keep,             ///< copy this rank's part (one of k) of a group's gathered weights
   release,          ///< give up a group's gathered weights

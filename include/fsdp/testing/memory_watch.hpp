@@ -22,7 +22,7 @@
 #include <tessera/comm/communicator.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
-#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/sharding/place.hpp>
 #include <tessera/fsdp/testing/report.hpp>
 
@@ -55,7 +55,7 @@ struct Moved {
 template <class Model>
 class MemoryWatch {
  public:
-  using Module = ShardedModule<Model>;
+  using Module = ShardedModel<Model>;
 
   /// `module` must outlive it. Fails the running test if the module's slots are not those of its schedules.
   explicit MemoryWatch(Module& module) : module_(module) {

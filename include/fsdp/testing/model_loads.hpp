@@ -19,7 +19,7 @@
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/documents.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
-#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>
 #include <tessera/fsdp/testing/model_runs.hpp>
@@ -195,9 +195,9 @@ std::int64_t peak_on_meta(const Task& task, const plan::Request& request, const 
   using MetaModel = plan::MetaTwin<Model>;
   typename MetaModel::Stack::Comm communicator(
       comm::simulated_world<typename Model::Stack::Comm>(request.ranks, request.rank));
-  ShardedModule<MetaModel> module(communicator, MetaModel(task.config, task.units), task.sharding, task.tiling,
+  ShardedModel<MetaModel> module(communicator, MetaModel(task.config, task.units), task.sharding, task.tiling,
                                   request.shape, Purpose::train);
-  optim::ShardedOptimizer<MetaModel, optim::RunTime> optimizer(module, optim::RunTime());
+  optim::ShardedOptimizer<typename MetaModel::Stack, optim::RunTime> optimizer(module, optim::RunTime());
   Executor<MetaModel> executor(module);
   executor.queue_training(batches, 1.0f);
   optimizer.step(executor.loss(), {});

@@ -23,8 +23,8 @@
 namespace fsdp::testing {
 
 /// Returns parameters of every role, with odd sizes; the last one is large enough for a team of threads.
-inline const std::vector<NamedParameter>& stepped_parameters() {
-  static const std::vector<NamedParameter> list = {
+inline const std::vector<Parameter>& stepped_parameters() {
+  static const std::vector<Parameter> list = {
       {.name = "a.matrix", .shape = {37, 19}},
       {.name = "a.table", .shape = {23, 7}, .role = nn::Role::table},
       {.name = "a.norm", .shape = {41}},
@@ -36,7 +36,7 @@ inline const std::vector<NamedParameter>& stepped_parameters() {
 
 namespace detail {
 
-inline std::string words_of(const NamedParameter& parameter) {
+inline std::string words_of(const Parameter& parameter) {
   std::string shape;
   for (std::int64_t axis = 0; axis < parameter.shape.rank; ++axis)
     shape += (axis == 0 ? "" : ", ") + std::to_string(parameter.shape[axis]);
@@ -50,7 +50,7 @@ class OptimizerPiece {
  public:
   static constexpr bool has_model = !std::is_same_v<Compute, float>;
 
-  OptimizerPiece(const NamedParameter& parameter, std::size_t states, std::int64_t begin, std::int64_t end)
+  OptimizerPiece(const Parameter& parameter, std::size_t states, std::int64_t begin, std::int64_t end)
       : parameter_(&parameter), begin_(begin) {
     const Shape shape = end - begin == parameter.shape.numel() ? parameter.shape : Shape{end - begin};
     main_ = {shape, 77.0f};
@@ -62,7 +62,7 @@ class OptimizerPiece {
       states_.back().set([](std::int64_t) { return 0.0f; });
     }
   }
-  explicit OptimizerPiece(const NamedParameter& parameter, std::size_t states)
+  explicit OptimizerPiece(const Parameter& parameter, std::size_t states)
       : OptimizerPiece(parameter, states, 0, parameter.shape.numel()) {}
 
   /// Sets the gradient of step `number`, times `factor`. Gradients differ between steps, and between elements by a
@@ -128,7 +128,7 @@ class OptimizerPiece {
   }
 
  private:
-  const NamedParameter* parameter_;
+  const Parameter* parameter_;
   std::int64_t begin_ = 0;
   Guarded<float> main_, gradient_;
   std::vector<Guarded<float>> states_;

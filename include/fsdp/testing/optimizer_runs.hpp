@@ -25,7 +25,7 @@ class AnyOptimizer {
   requires(!std::is_same_v<O, AnyOptimizer>) explicit AnyOptimizer(const O& optimizer)
       : name_(optimizer.name()),
         grain_(optimizer.grain()),
-        states_([optimizer](const NamedParameter& parameter) -> std::span<const std::string_view> {
+        states_([optimizer](const Parameter& parameter) -> std::span<const std::string_view> {
           return optimizer.states(parameter);
         }),
         on_cpu_([optimizer](Cpu& stream, const Piece& piece, Decision decision) {
@@ -38,7 +38,7 @@ class AnyOptimizer {
 
   std::string_view name() const { return name_; }
   optim::Grain grain() const { return grain_; }
-  std::span<const std::string_view> states(const NamedParameter& parameter) const { return states_(parameter); }
+  std::span<const std::string_view> states(const Parameter& parameter) const { return states_(parameter); }
   StepWork step_work() const { return work_; }
 
   using Cpu = device::Cpu::Stream;
@@ -54,7 +54,7 @@ class AnyOptimizer {
  private:
   std::string name_;
   optim::Grain grain_;
-  std::function<std::span<const std::string_view>(const NamedParameter&)> states_;
+  std::function<std::span<const std::string_view>(const Parameter&)> states_;
   std::function<void(Cpu&, const Piece&, Decision)> on_cpu_;
   std::function<void(Meta&, const Piece&, Decision)> on_meta_;
   StepWork work_;

@@ -30,7 +30,7 @@ void check_optimizer_names(const O& optimizer) {
       "checkpoints hold them";
   if (std::string_view(optimizer.name()).empty() || optimizer.name() != copy.name())
     return void(fail(asked, "name()", message("\"", optimizer.name(), "\", and of a copy \"", copy.name(), "\"")));
-  for (const NamedParameter& parameter : stepped_parameters()) {
+  for (const Parameter& parameter : stepped_parameters()) {
     const auto list = [&](const O& from) {
       std::vector<std::string> names;
       for (const std::string_view name : from.states(parameter)) names.emplace_back(name);
@@ -50,7 +50,7 @@ void check_optimizer_names(const O& optimizer) {
 /// Checks steps and skipped steps.
 template <class Compute, class O>
 void check_optimizer_steps(const O& optimizer) {
-  for (const NamedParameter& parameter : stepped_parameters())
+  for (const Parameter& parameter : stepped_parameters())
     for (const int threads : {1, 3}) {
       TestRank<device::Cpu> rank(threads, detail::update_arena_bytes);
       detail::OptimizerPiece<Compute> piece(parameter, optimizer.states(parameter).size());
@@ -100,7 +100,7 @@ void check_optimizer_cuts(const O& optimizer) {
       cuts ? "with Grain::elements every element is stepped alone: pieces of a parameter, and any number of threads, "
              "give the bits of the parameter stepped whole"
            : "the same update of the same whole parameter gives the same bits";
-  for (const NamedParameter& parameter : stepped_parameters()) {
+  for (const Parameter& parameter : stepped_parameters()) {
     const std::size_t states = optimizer.states(parameter).size();
     const std::int64_t count = parameter.shape.numel();
     detail::OptimizerPiece<bf16> whole(parameter, states);
@@ -135,7 +135,7 @@ void check_optimizer_scale(const O& optimizer) {
   constexpr std::string_view asked =
       "the gradient of a step is `gradient` times `decision.gradient_scale`: four times the gradient and a quarter of "
       "the scale give the same bits";
-  for (const NamedParameter& parameter : stepped_parameters()) {
+  for (const Parameter& parameter : stepped_parameters()) {
     const auto stepped = [&](float factor) {
       TestRank<device::Cpu> rank(1, detail::update_arena_bytes);
       detail::OptimizerPiece<float> piece(parameter, optimizer.states(parameter).size());
@@ -159,7 +159,7 @@ struct OptimizerCounts {
 };
 
 template <class Device, class Compute, class O>
-OptimizerCounts counts_of(const O& optimizer, const NamedParameter& parameter, typename Device::Arena arena,
+OptimizerCounts counts_of(const O& optimizer, const Parameter& parameter, typename Device::Arena arena,
                           const device::StepDecision& decision) {
   typename Device::Stream stream(arena, 2);
   OptimizerPiece<Compute> piece(parameter, optimizer.states(parameter).size());
@@ -183,7 +183,7 @@ template <class O>
 void check_optimizer_counts(const O& optimizer) {
   using device::Cpu;
   using device::Meta;
-  const auto check = [&]<class Compute>(Compute, const NamedParameter& parameter) {
+  const auto check = [&]<class Compute>(Compute, const Parameter& parameter) {
     const std::string where = message(detail::words_of(parameter), " in ", detail::compute_name<Compute>);
     const auto on_cpu = [&](const device::StepDecision& decision) {
       device::Ledger ledger;
@@ -199,7 +199,7 @@ void check_optimizer_counts(const O& optimizer) {
            detail::expect_counts("an update enqueues the same work in every step, skipped steps among them", where,
                                  on_cpu({.taken = 1, .skipped = 1}), found);
   };
-  for (const NamedParameter& parameter : stepped_parameters())
+  for (const Parameter& parameter : stepped_parameters())
     if (!check(float{}, parameter) || !check(bf16{}, parameter)) return;
 }
 
@@ -209,7 +209,7 @@ void check_optimizer_replays(const O& optimizer) {
   constexpr std::string_view asked =
       "an update reads the decision on the device and enqueues the same work in every step: work that was captured in "
       "one step and is launched in others steps as updates of their own do";
-  for (const NamedParameter& parameter : stepped_parameters()) {
+  for (const Parameter& parameter : stepped_parameters()) {
     const std::size_t states = optimizer.states(parameter).size();
     const std::vector<device::StepDecision> decisions = {
         detail::decided(1), detail::decided(2), {.taken = 2, .lr = 0.3, .skipped = 1}, detail::decided(3)};

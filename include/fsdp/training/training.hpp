@@ -18,7 +18,7 @@
 #include <tessera/fsdp/execution/count_exchange.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/training_step.hpp>
-#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
 #include <tessera/fsdp/optim/run_time.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
@@ -49,11 +49,11 @@ template <class ModelT, class OptimizerT = optim::RunTime>
 class Training {
  public:
   using Model = ModelT;
-  using Optimizer = optim::ShardedOptimizer<Model, OptimizerT>;
+  using Optimizer = optim::ShardedOptimizer<typename Model::Stack, OptimizerT>;
   using Stack = typename Model::Stack;
   using Comm = typename Stack::Comm;
   using Batch = typename Model::Batch;
-  using Module = ShardedModule<Model>;
+  using Module = ShardedModel<Model>;
 
   /// Optional settings.
   struct Choices {
@@ -167,7 +167,7 @@ class Evaluation {
 
   /// The parts that a pass consists of.
   /// @{
-  ShardedModule<Model>& module() { return module_; }
+  ShardedModel<Model>& module() { return module_; }
   Executor<Model>& executor() { return executor_; }
   const plan::Plan& plan() const { return plan_; }
   /// @}
@@ -180,7 +180,7 @@ class Evaluation {
  private:
   plan::Request request_;
   plan::Plan plan_;
-  ShardedModule<Model> module_;
+  ShardedModel<Model> module_;
   Executor<Model> executor_;
   std::optional<CountExchange<Comm>> counts_;
 };

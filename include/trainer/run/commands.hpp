@@ -101,7 +101,7 @@ void describe(const TrainOptions& options, const ShardingOf<Model>& sharding, co
   if (options.print_schedule) {
     using MetaModel = plan::MetaTwin<Model>;
     typename MetaModel::Stack::Comm communicator({.ranks = ranks, .rank = 0});
-    const ShardedModule<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding, tiling,
+    const ShardedModel<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding, tiling,
                                           request.shape);
     print(report::schedule_text(module.schedule(sharding::Pass::train), module.names()));
   }
@@ -192,7 +192,7 @@ Model agreed_model(typename Model::Stack::Comm& communicator, const LaunchOption
 /// Loads a folder's weights, with the adapters of another folder unless `adapter` is empty. Collective; rank 0 prints
 /// warnings.
 template <class Model>
-void load(typename Model::Stack::Comm& communicator, const LaunchOptions& launch, ShardedModule<Model>& module,
+void load(typename Model::Stack::Comm& communicator, const LaunchOptions& launch, ShardedModel<Model>& module,
           const std::string& folder, const std::string& adapter = {}) {
   with_disk_deadline(communicator, launch.disk_deadline_seconds, message("reading ", folder, " (--disk-deadline)"),
                      [&] {

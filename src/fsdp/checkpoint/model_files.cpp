@@ -29,10 +29,10 @@ std::string listed(const std::vector<std::string>& names) {
 
 }  // namespace
 
-ModelListing listing_of(std::span<const NamedParameter> parameters, std::string config, const ConfigValues& values,
+ModelListing listing_of(std::span<const Parameter> parameters, std::string config, const ConfigValues& values,
                         bool (*may_change)(const std::string& name)) {
   ModelListing listing{.config = std::move(config)};
-  for (const NamedParameter& parameter : parameters) {
+  for (const Parameter& parameter : parameters) {
     const auto extents = parameter.shape.extents.begin();
     listing.parameters.push_back({parameter.name, {extents, extents + parameter.shape.rank}, parameter.adapter});
   }

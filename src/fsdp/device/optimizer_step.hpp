@@ -13,18 +13,25 @@
 
 namespace fsdp::device {
 
-/// Decides a step from `sums` [ranks, 2]: each rank's loss and its gradients' sum of squares, added in rank order.
+/// Decides a step from `sums` [ranks, columns]: each rank's loss, its gradients' sum of squares, both added in rank
+/// order, and, with three columns, whether it gave up the pass, which skips the step.
 /// Nonfinite gradients skip the step, and stop all later steps unless rules.skips_overflow. A nonfinite loss always
 /// stops.
-FSDP_BOTH void decide_step(const StepRules& rules, const StepInputs& inputs, const double* sums, std::int64_t ranks,
+FSDP_BOTH void decide_step(const StepRules& rules, const StepInputs& inputs, const double* sums, std::int64_t ranks, std::int64_t columns,
                            StepDecision& step) {
   double loss = 0, squares = 0;
+  step.forfeited = -1;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    loss += sums[2 * rank];
-    squares += sums[2 * rank + 1];
+    loss += sums[columns * rank];
+    squares += sums[columns * rank + 1];
+    if (columns == 3 && sums[columns * rank + 2] != 0 && step.forfeited < 0) step.forfeited = static_cast<std::int32_t>(rank);
   }
   step.loss = loss;
   step.norm = sqrt(squares) / inputs.loss_scale;
+  if (step.forfeited >= 0) {  // what it would have computed is missing, and says nothing of the loss
+    step.skipped = 1;
+    return;
+  }
   const bool overflow = step.norm - step.norm != 0;
   if (loss - loss != 0 || (overflow && !rules.skips_overflow)) step.stopped = 1;
   step.skipped = overflow || step.stopped != 0 ? 1 : 0;

@@ -4,9 +4,12 @@
 #include <cstddef>
 #include <utility>
 
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/nearest.hpp>
+
 namespace fsdp {
 
-GroupTensors::GroupTensors(std::vector<NamedParameter> parameters, const sharding::GroupFacts& facts,
+GroupTensors::GroupTensors(std::vector<Parameter> parameters, const sharding::GroupFacts& facts,
                            buffer::Layout layout, buffer::Layout kept)
     : parameters_(std::move(parameters)),
       layout_(std::make_unique<const buffer::Layout>(std::move(layout))),
@@ -44,7 +47,7 @@ std::string first_cut(GroupList groups, bool across) {
       const int replicas = across ? static_cast<int>(layout.across_of(shard).counts.size()) : 1;
       for (int replica = 0; replica < replicas; ++replica)
         for (const buffer::Piece& piece : across ? layout.pieces_across(shard, replica) : layout.pieces(shard)) {
-          const NamedParameter& parameter = group->parameters()[static_cast<std::size_t>(piece.tensor)];
+          const Parameter& parameter = group->parameters()[static_cast<std::size_t>(piece.tensor)];
           if (piece.count != parameter.shape.numel()) return parameter.name;
         }
     }
@@ -52,11 +55,21 @@ std::string first_cut(GroupList groups, bool across) {
   return {};
 }
 
+const Parameter& parameter_named(GroupList groups, std::string_view name) {
+  std::vector<std::string> names;
+  for (const GroupTensors* const group : groups)
+    for (const Parameter& parameter : group->parameters()) {
+      if (parameter.name == name) return parameter;
+      names.push_back(parameter.name);
+    }
+  throw InputError(message("there is no parameter '", name, "'; ", suggestion(std::string(name), names)));
+}
+
 std::vector<buffer::TensorGroup> specs_of(std::span<const GroupedParameters> groups, StepWork work) {
   std::vector<buffer::TensorGroup> specs;
   for (const GroupedParameters& group : groups) {
     buffer::TensorGroup& spec = specs.emplace_back();
-    for (const NamedParameter& parameter : group.parameters)
+    for (const Parameter& parameter : group.parameters)
       spec.tensors.push_back({.shape = parameter.shape,
                               .work = group.frozen ? 0 : work(parameter),
                               .joins_previous = parameter.joins_previous});

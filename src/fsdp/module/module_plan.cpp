@@ -1,50 +1,182 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/module/module_plan.hpp>
 
+#include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/sharding/check.hpp>
 
 namespace fsdp {
 namespace {
 
-sharding::Names names_of(const UnitGroups& groups) {
-  sharding::Names names;
-  for (const GroupedParameters& group : groups.groups) names.groups.push_back(group.name);
-  const int units = static_cast<int>(groups.uses.size());
-  for (int unit = 0; unit < units; ++unit) names.units.push_back(unit_name(unit, units));
-  return names;
+using sharding::Action;
+using sharding::Pass;
+
+/// Returns the passes of a purpose.
+std::vector<Pass> passes_of(Purpose purpose) {
+  if (purpose == Purpose::train) return {Pass::train, Pass::evaluate};
+  if (purpose == Purpose::evaluate) return {Pass::evaluate};
+  return {Pass::generate, Pass::generate_again};
+}
+
+bool contains(const std::vector<int>& list, int value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+std::uint64_t digest_of(std::span<const Unit> units) {
+  std::uint64_t hash = hash_seed;
+  for (const Unit& unit : units)
+    for (const Parameter& parameter : unit.parameters) {
+      hash = hashed(hash, std::string_view(parameter.name));
+      for (const std::int64_t extent : parameter.shape.extents) hash = hashed(hash, extent);
+    }
+  return hash;
 }
 
 }  // namespace
 
-ModulePlan::ModulePlan(UnitGroups groups, const sharding::Axes& axes, bool overlaps, bool keep_last_block)
-    : names_(names_of(groups)), grouped_(std::move(groups.groups)), references_(std::move(groups.references)) {
+ModulePlan::ModulePlan(std::span<const Unit> units, const PassPlan& passes, std::int64_t persistence_threshold,
+                       const sharding::Axes& axes, bool overlaps)
+    : passes_(passes), units_digest_(digest_of(units)) {
+  require<InputError>(passes.micro_batches >= 1, "sharded module: ", passes.micro_batches,
+                      " micro-batches make no step; give at least 1");
+  UnitGroups groups = group_parameters(units, passes.choices, persistence_threshold);
+  for (const GroupedParameters& group : groups.groups) names_.groups.push_back(group.name);
+  for (const Unit& unit : units) names_.units.push_back(unit.name);
+  grouped_ = std::move(groups.groups);
+  references_ = std::move(groups.references);
   problem_ = {.units = std::move(groups.uses),
               .groups = {},
               .axes = axes,
               .overlap = overlaps,
-              .keep_last_block = keep_last_block};
+              .keep_last_block = passes.choices.keep_last_block,
+              .fixed_slots = passes.fixed_slots};
+  check_orders(units);
+  if (passes_.orders.empty()) passes_.orders.emplace_back();
 }
 
 ModulePlan::~ModulePlan() = default;
 
+void ModulePlan::check_orders(std::span<const Unit> units) const {
+  const int count = static_cast<int>(units.size());
+  for (const Order& order : passes_.orders) {
+    require<InputError>(!order.list.empty(), "order: it names no computation; leave it out for the chain of all units");
+    for (const auto& [action, unit] : order.list) {
+      require<InputError>(sharding::computes(action), "order: '", sharding::name_of(action),
+                          "' is no computation; an order lists forward, backward and loss (both in one go), and the "
+                          "strategy adds what moves weights");
+      require<InputError>(unit >= 0 && unit < count, "order: unit ", unit, " is named, and there are ", count,
+                          ", counted from 0");
+      require<InputError>(units[static_cast<std::size_t>(unit)].gathered, "order: ",
+                          units[static_cast<std::size_t>(unit)].name, " is named, and it is declared as never gathered");
+    }
+    for (const int unit : order.without_gradients)
+      require<InputError>(unit >= 0 && unit < count, "order: unit ", unit, " is to make no gradients, and there are ",
+                          count, ", counted from 0");
+  }
+  if (passes_.purpose == Purpose::train && !passes_.orders.empty()) require_used();
+}
+
+void ModulePlan::require_used() const {
+  for (std::size_t group = 0; group < grouped_.size(); ++group) {
+    if (grouped_[group].frozen || !grouped_[group].gathered) continue;
+    const auto makes_gradient = [&](const Order& order, const sharding::Computation& next) {
+      return next.action != Action::forward && !contains(order.without_gradients, next.unit) &&
+             contains(problem_.unit(next.unit).groups, static_cast<int>(group));
+    };
+    const bool trained = std::any_of(passes_.orders.begin(), passes_.orders.end(), [&](const Order& order) {
+      return std::any_of(order.list.begin(), order.list.end(),
+                         [&](const sharding::Computation& next) { return makes_gradient(order, next); });
+    });
+    require<InputError>(trained, "order: nothing makes a gradient of ", names_.groups[group],
+                        ", which is to be trained; add its backward to an order, freeze its tensors "
+                        "(Units::frozen), or declare the unit with gathered = false if rows of it are sent");
+  }
+}
+
 void ModulePlan::add(const sharding::GroupFacts& facts) { problem_.groups.push_back(facts); }
 
-void ModulePlan::place(Purpose purpose, int micro_batches,
-                       FunctionRef<sharding::Schedule(const sharding::Problem&)> schedule_of) {
-  using sharding::Pass;
-  std::vector<Pass> passes{Pass::generate, Pass::generate_again};
-  if (purpose == Purpose::train) passes = {Pass::train, Pass::evaluate};
-  if (purpose == Purpose::evaluate) passes = {Pass::evaluate};
+bool ModulePlan::has(Pass pass) const {
+  const std::vector<Pass> all = passes_of(passes_.purpose);
+  return std::find(all.begin(), all.end(), pass) != all.end();
+}
+
+sharding::Problem ModulePlan::problem_of(const Key& key) const {
+  const auto& [pass, order, micro_batches] = key;
+  sharding::Problem problem = problem_;
+  const Order& own = passes_.orders[static_cast<std::size_t>(order)];
+  problem.order = own.list;
+  for (const int unit : own.without_gradients) problem.units[static_cast<std::size_t>(unit)].makes_gradients = false;
+  problem.pass = pass;
+  problem.micro_batches = micro_batches;
+  return problem;
+}
+
+PlannedPass ModulePlan::made(const Key& key) const {
+  PlannedPass made{.problem = problem_of(key), .schedule = {}};
+  made.schedule = sharding::checked_and_placed(schedule_of_(made.problem), made.problem, names_);
+  return made;
+}
+
+void ModulePlan::place(ScheduleOf schedule_of) {
+  schedule_of_ = std::move(schedule_of);
   first_backward_ = sharding::first_backward(problem_);
-  for (const Pass pass : passes) {
-    sharding::Problem problem = problem_;
-    problem.pass = pass;
-    if (pass == Pass::train) problem.micro_batches = micro_batches;
-    sharding::Schedule& placed = schedules_[static_cast<std::size_t>(pass)];
-    placed = sharding::checked_and_placed(schedule_of(problem), problem, names_);
-    slots_ = largest(std::move(slots_), sharding::slot_sizes(placed, problem));
+  for (const Pass pass : passes_of(passes_.purpose))
+    for (int order = 0; order < orders(); ++order) {
+      const int most = pass == Pass::train ? passes_.micro_batches : 1;
+      for (int count = passes_.fewer ? 1 : most; count <= most; ++count) {
+        PlannedPass placed = made({pass, order, count});
+        slots_ = largest(std::move(slots_), sharding::slot_sizes(placed.schedule, placed.problem));
+        digest_ = hashed(digest_, static_cast<std::int64_t>(sharding::digest_of(placed.schedule)));
+        if (count == most) passes_made_.emplace(Key{pass, order, count}, std::move(placed));
+      }
+    }
+  find_trained();
+}
+
+void ModulePlan::find_trained() {
+  for (int order = 0; order < orders(); ++order) {
+    std::vector<bool>& trained = trained_.emplace_back();
+    for (const sharding::GroupFacts& group : problem_.groups) trained.push_back(group.trainable && !group.gathered);
+    const sharding::Problem problem = problem_of({Pass::train, order, 1});
+    for (const sharding::Task& task : sharding::computations(problem)) {
+      if (!problem.writes_gradients(task)) continue;
+      for (const int group : problem.unit(task.index).groups)
+        if (problem.group(group).trainable) trained[static_cast<std::size_t>(group)] = true;
+    }
+  }
+}
+
+const PlannedPass& ModulePlan::planned(Pass pass, int order, int micro_batches) const {
+  static const PlannedPass none;
+  if (!has(pass)) return none;
+  require(order >= 0 && order < orders(), "pass: order ", order, " is asked for, and there are ", orders(),
+          ", counted from 0");
+  require(micro_batches == passes_.micro_batches || pass != Pass::train ||
+              (passes_.fewer && micro_batches >= 1 && micro_batches < passes_.micro_batches),
+          "train: ", micro_batches, " micro-batches given to a module planned for ", passes_.micro_batches);
+  const Key key{pass, order, pass == Pass::train ? micro_batches : 1};
+  const auto found = passes_made_.find(key);
+  return found != passes_made_.end() ? found->second : passes_made_.emplace(key, made(key)).first->second;
+}
+
+void ModulePlan::require_same(const comm::Ranks& ranks) const {
+  if (ranks.size() == 1) return;
+  using Digests = std::array<std::uint64_t, 2>;
+  const Digests mine{units_digest_, digest_};
+  std::vector<Digests> all(static_cast<std::size_t>(ranks.size()));
+  ranks.gather_bytes(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), {"schedules"});
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    require<InputError>(all[rank][0] == all[0][0], "sharding: rank ", rank,
+                        " has other units than rank 0; names and shapes of tensors must be the same on every rank");
+    require<InputError>(all[rank][1] == all[0][1], "sharding: rank ", rank,
+                        " has another schedule than rank 0; a strategy's rules or schedule must depend on nothing but "
+                        "the problem, and its numbers, the orders of computations and the number of micro-batches must "
+                        "be the same on every rank");
   }
 }
 

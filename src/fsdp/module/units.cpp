@@ -18,54 +18,53 @@ bool matches_any(const std::vector<std::string>& patterns, const std::string& na
                      [&](const std::string& pattern) { return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0; });
 }
 
-void add_unit(std::vector<UnitParameters>& units, std::span<const nn::Parameter> fields, const std::string& prefix,
-              bool backward_needs_weights) {
-  UnitParameters& own = units.emplace_back();
-  own.backward_needs_weights = backward_needs_weights;
-  for (int field = 0; const nn::Parameter& parameter : fields) {
-    if (!parameter.present())
-      own.absent.push_back(field);
+Unit unit_of(std::string name, std::span<const Field> fields, std::string_view prefix, bool backward_needs_weights) {
+  Unit unit{.name = std::move(name), .parameters = {}, .backward_needs_weights = backward_needs_weights};
+  for (int number = 0; const Field& field : fields) {
+    if (!field.present())
+      unit.absent.push_back(number);
     else
-      own.parameters.push_back({parameter.name[0] == '/' ? std::string(parameter.name + 1) : prefix + parameter.name,
-                                parameter.shape, parameter.initial, parameter.role, parameter.decays,
-                                parameter.joins_previous, parameter.adapter});
-    ++field;
+      unit.parameters.push_back({field.name[0] == '/' ? std::string(field.name + 1) : std::string(prefix) + field.name,
+                                 field.shape, field.initial, field.role, field.decays, field.joins_previous,
+                                 field.adapter});
+    ++number;
   }
+  return unit;
 }
 
-std::vector<NamedParameter> distinct_parameters(std::span<const UnitParameters> units) {
-  std::vector<NamedParameter> list;
+std::vector<Parameter> distinct_parameters(std::span<const Unit> units) {
+  std::vector<Parameter> list;
   std::set<std::string> seen;
-  for (const UnitParameters& unit : units)
-    for (const NamedParameter& parameter : unit.parameters)
+  for (const Unit& unit : units)
+    for (const Parameter& parameter : unit.parameters)
       if (seen.insert(parameter.name).second) list.push_back(parameter);
   return list;
 }
 
-std::int64_t distinct_elements(std::span<const UnitParameters> units) {
+std::int64_t distinct_elements(std::span<const Unit> units) {
   std::int64_t count = 0;
-  for (const NamedParameter& parameter : distinct_parameters(units))
+  for (const Parameter& parameter : distinct_parameters(units))
     count = checked_add(count, parameter.shape.numel());
   return count;
 }
 
 namespace {
 
-using UnitLists = std::span<const UnitParameters>;
+using UnitLists = std::span<const Unit>;
 
 void check_patterns(const std::vector<std::string>& patterns, UnitLists units, const char* what) {
   std::vector<std::string> names;
-  for (const UnitParameters& unit : units)
-    for (const NamedParameter& parameter : unit.parameters) names.push_back(parameter.name);
+  for (const Unit& unit : units)
+    for (const Parameter& parameter : unit.parameters) names.push_back(parameter.name);
   for (const std::string& pattern : patterns)
     require<InputError>(
         std::any_of(names.begin(), names.end(), [&](const std::string& name) { return matches_any({pattern}, name); }),
         what, " '", pattern, "' matches no parameter of the model; ", suggestion(pattern, names));
 }
 
-std::int64_t elements_of(const std::vector<NamedParameter>& parameters) {
+std::int64_t elements_of(const std::vector<Parameter>& parameters) {
   std::int64_t sum = 0;
-  for (const NamedParameter& parameter : parameters) sum += parameter.shape.numel();
+  for (const Parameter& parameter : parameters) sum += parameter.shape.numel();
   return sum;
 }
 
@@ -78,11 +77,13 @@ std::vector<int> gathered_with(UnitLists units, const Units& choices) {
     const bool block = unit != 0 && unit != last;
     const bool joins_blocks = block && (unit - 1) % static_cast<std::size_t>(choices.blocks_per_unit) != 0;
     const bool joins_small = unit > 0 && sizes.back() < choices.merge_below;
-    if (unit == 0 || !(joins_blocks || joins_small)) sizes.push_back(0);
+    const bool alike = unit > 0 && units[unit].gathered && units[unit - 1].gathered;
+    if (!alike || !(joins_blocks || joins_small)) sizes.push_back(0);
     first[unit] = static_cast<int>(sizes.size()) - 1;
     sizes.back() += elements_of(units[unit].parameters);
   }
-  if (sizes.size() > 1 && sizes.back() < choices.merge_below)
+  const bool last_joins = units.size() > 1 && units[last].gathered && units[last - 1].gathered;
+  if (last_joins && sizes.size() > 1 && sizes.back() < choices.merge_below)
     std::replace(first.begin(), first.end(), static_cast<int>(sizes.size()) - 1, static_cast<int>(sizes.size()) - 2);
   return first;
 }
@@ -99,23 +100,23 @@ struct Key {
   Part part = Part::most;
   int unit = 0;
   std::string shared;
-  bool replicated = false, frozen = false, persistent = false;
+  bool replicated = false, frozen = false, persistent = false, gathered = true;
   friend auto operator<=>(const Key&, const Key&) = default;
 };
 
 /// Returns the key of every parameter.
 std::vector<std::vector<Key>> keys_of(UnitLists units, const Units& choices, std::int64_t persistence_threshold) {
   const std::vector<int> together = gathered_with(units, choices);
-  const bool adapts = std::any_of(units.begin(), units.end(), [](const UnitParameters& unit) {
+  const bool adapts = std::any_of(units.begin(), units.end(), [](const Unit& unit) {
     return std::any_of(unit.parameters.begin(), unit.parameters.end(), [](const auto& own) { return own.adapter; });
   });
   std::map<std::string, std::vector<int>> users;
   for (std::size_t unit = 0; unit < units.size(); ++unit)
-    for (const NamedParameter& parameter : units[unit].parameters) users[parameter.name].push_back(together[unit]);
+    for (const Parameter& parameter : units[unit].parameters) users[parameter.name].push_back(together[unit]);
   std::vector<std::vector<Key>> keys(units.size());
   std::map<Key, std::int64_t> sizes;
   for (std::size_t unit = 0; unit < units.size(); ++unit)
-    for (const NamedParameter& parameter : units[unit].parameters) {
+    for (const Parameter& parameter : units[unit].parameters) {
       const auto& using_it = users[parameter.name];
       const bool shared = using_it.front() != using_it.back();
       Key key{.part = shared ? Part::shared : Part::most,
@@ -123,8 +124,9 @@ std::vector<std::vector<Key>> keys_of(UnitLists units, const Units& choices, std
               .shared = shared ? parameter.name : std::string(),
               .replicated = matches_any(choices.replicated, parameter.name),
               .frozen = (adapts && !parameter.adapter) || matches_any(choices.frozen, parameter.name),
-              .persistent = parameter.shape.numel() <= persistence_threshold};
-      if (key.replicated) key.persistent = false;
+              .persistent = parameter.shape.numel() <= persistence_threshold,
+              .gathered = units[unit].gathered};
+      if (key.replicated || !key.gathered) key.persistent = false;
       sizes[key] += parameter.shape.numel();
       keys[unit].push_back(std::move(key));
     }
@@ -157,18 +159,43 @@ bool uses(const sharding::UnitUse& use, int group) {
 
 /// Returns a group's name: "block 0", "block 0 and block 1", "block 0 to block 7, frozen", or a shared weight's own
 /// name.
-std::string group_name(const Key& key, int group, const std::vector<sharding::UnitUse>& units) {
-  const int count = static_cast<int>(units.size());
-  std::vector<int> users;
-  for (int unit = 0; unit < count; ++unit)
-    if (uses(units[static_cast<std::size_t>(unit)], group)) users.push_back(unit);
+std::string group_name(const Key& key, int group, const std::vector<sharding::UnitUse>& uses_of, UnitLists units) {
+  std::vector<std::size_t> users;
+  for (std::size_t unit = 0; unit < uses_of.size(); ++unit)
+    if (uses(uses_of[unit], group)) users.push_back(unit);
   std::string name = key.shared;
   if (key.part != Part::shared) {
-    name = unit_name(users.front(), count);
-    if (users.size() > 1) name += (users.size() == 2 ? " and " : " to ") + unit_name(users.back(), count);
+    name = units[users.front()].name;
+    if (users.size() > 1) name += (users.size() == 2 ? " and " : " to ") + units[users.back()].name;
   }
   return name + (key.frozen ? ", frozen" : "") + (key.replicated ? ", replicated" : "") +
          (key.persistent ? ", persistent" : "");
+}
+
+/// Throws InputError for what cannot be sharded: a unit or a tensor that messages could not name, tensors without
+/// elements, one name for tensors of different shapes.
+void check(UnitLists units) {
+  require<InputError>(!units.empty(), "units: there are none; give each part that computes a unit with its tensors");
+  std::map<std::string, std::pair<Shape, bool>> seen;
+  for (std::size_t number = 0; number < units.size(); ++number) {
+    const Unit& unit = units[number];
+    require<InputError>(!unit.name.empty(), "units: unit ", number, " has no name");
+    for (const Parameter& parameter : unit.parameters) {
+      require<InputError>(!parameter.name.empty(), "units: a parameter of ", unit.name, " has no name");
+      const Shape& shape = parameter.shape;
+      require<InputError>(shape.rank > 0, "units: parameter '", parameter.name, "' of ", unit.name,
+                          " is a scalar; give it the shape {1}");
+      for (std::int64_t axis = 0; axis < shape.rank; ++axis)
+        require<InputError>(shape[axis] > 0, "units: parameter '", parameter.name, "' of ", unit.name, " has extent ",
+                            shape[axis], " on axis ", axis, "; extents are at least 1");
+      const auto [place, inserted] = seen.try_emplace(parameter.name, shape, unit.gathered);
+      require<InputError>(inserted || place->second.first == shape, "units: parameter '", parameter.name, "' of ",
+                          unit.name, " has another shape than the one of that name before it; a name is one tensor, "
+                          "which units may share");
+      require<InputError>(place->second.second == unit.gathered, "units: parameter '", parameter.name, "' is in units ",
+                          "that are gathered and in units that are not");
+    }
+  }
 }
 
 void check(const Units& choices, UnitLists units) {
@@ -184,13 +211,10 @@ void check(const Units& choices, UnitLists units) {
 
 }  // namespace
 
-std::string unit_name(int unit, int units) {
-  return unit == 0 ? "embedding" : unit + 1 == units ? "head" : "block " + std::to_string(unit - 1);
-}
-
 std::int64_t GroupedParameters::elements() const { return elements_of(parameters); }
 
 UnitGroups group_parameters(UnitLists units, const Units& choices, std::int64_t persistence_threshold) {
+  check(units);
   check(choices, units);
   const auto keys = keys_of(units, choices, persistence_threshold);
   const std::map<Key, int> numbers = numbered(keys);
@@ -200,7 +224,8 @@ UnitGroups group_parameters(UnitLists units, const Units& choices, std::int64_t 
                              .parameters = {},
                              .replicated = key.replicated,
                              .frozen = key.frozen,
-                             .persistent = key.persistent});
+                             .persistent = key.persistent,
+                             .gathered = key.gathered});
   const auto& groups = result.groups;
   require<InputError>(!std::all_of(groups.begin(), groups.end(), [](const auto& group) { return group.frozen; }),
                       "units: every parameter is frozen, so there is nothing to train");
@@ -211,7 +236,7 @@ UnitGroups group_parameters(UnitLists units, const Units& choices, std::int64_t 
     use.backward_needs_weights = units[unit].backward_needs_weights;
     auto& references = result.references.emplace_back();
     for (std::size_t i = 0; i < units[unit].parameters.size(); ++i) {
-      const NamedParameter& parameter = units[unit].parameters[i];
+      const Parameter& parameter = units[unit].parameters[i];
       const int number = numbers.at(keys[unit][i]);
       auto& members = result.groups[static_cast<std::size_t>(number)].parameters;
       const auto [place, inserted] =
@@ -226,15 +251,16 @@ UnitGroups group_parameters(UnitLists units, const Units& choices, std::int64_t 
     std::sort(use.groups.begin(), use.groups.end());
   }
   for (const auto& [key, number] : numbers)
-    result.groups[static_cast<std::size_t>(number)].name = group_name(key, number, result.uses);
+    result.groups[static_cast<std::size_t>(number)].name = group_name(key, number, result.uses, units);
   return result;
 }
 
 sharding::GroupFacts facts_of(const GroupedParameters& group, const sharding::Facts& facts, bool sharded) {
   using sharding::Across;
-  // A replicated group's own reduction covers all ranks.
-  const bool crosses = !group.replicated || facts.across != Across::all_reduce;
+  // A replicated group's own reduction covers all ranks, and so do the shards of one that is never gathered.
+  const bool crosses = group.gathered && (!group.replicated || facts.across != Across::all_reduce);
   return {.resident = group.replicated || !sharded,
+          .gathered = group.gathered,
           .persistent = group.persistent,
           .across = crosses ? facts.across : Across::nothing,
           .trainable = !group.frozen,

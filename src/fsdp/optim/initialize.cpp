@@ -16,9 +16,9 @@ double normal_at(std::uint64_t key, std::int64_t index) {
   return std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v);
 }
 
-void initialize(Tensor<float> weights, const NamedParameter& parameter, std::int64_t begin, std::uint64_t seed) {
-  using Kind = nn::Initial::Kind;
-  const nn::Initial& initial = parameter.initial;
+void initialize(Tensor<float> weights, const Parameter& parameter, std::int64_t begin, std::uint64_t seed) {
+  using Kind = Initial::Kind;
+  const Initial& initial = parameter.initial;
   if (initial.kind != Kind::normal) {
     std::fill_n(weights.data(), weights.numel(), initial.kind == Kind::ones ? 1.0f : 0.0f);
     return;

@@ -5,7 +5,7 @@
 
 namespace fsdp::optim {
 
-std::int64_t Muon::work(const NamedParameter& parameter) {
+std::int64_t Muon::work(const Parameter& parameter) {
   const Shape& shape = parameter.shape;
   if (!is_matrix(parameter)) return shape.numel();
   const std::int64_t small = std::min(shape[0], shape[1]), large = std::max(shape[0], shape[1]);

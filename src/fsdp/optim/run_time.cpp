@@ -11,7 +11,7 @@ Grain RunTime::grain() const {
   return std::visit([](const auto& optimizer) { return optimizer.grain(); }, kind);
 }
 
-std::span<const std::string_view> RunTime::states(const NamedParameter& parameter) const {
+std::span<const std::string_view> RunTime::states(const Parameter& parameter) const {
   return std::visit([&](const auto& optimizer) { return optimizer.states(parameter); }, kind);
 }
 

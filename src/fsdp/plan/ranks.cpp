@@ -18,7 +18,7 @@ using Elements = std::array<std::int64_t, 3>;
 /// What determines the memory of a rank that steps whole tensors.
 struct Load {
   Elements elements{};
-  std::multiset<std::pair<nn::Role, std::vector<std::int64_t>>> stepped = {};
+  std::multiset<std::pair<Role, std::vector<std::int64_t>>> stepped = {};
 
   friend auto operator<=>(const Load&, const Load&) = default;
 };
@@ -29,7 +29,7 @@ Load load_of(GroupList groups, int rank) {
     if (!group->facts().trainable) continue;
     const int shards = static_cast<int>(group->layout().local_sizes.size());
     for (const buffer::Piece& piece : group->layout().pieces(rank % shards)) {
-      const NamedParameter& parameter = group->parameters()[static_cast<std::size_t>(piece.tensor)];
+      const Parameter& parameter = group->parameters()[static_cast<std::size_t>(piece.tensor)];
       const auto extents = parameter.shape.extents.begin();
       load.stepped.emplace(parameter.role, std::vector<std::int64_t>(extents, extents + parameter.shape.rank));
     }

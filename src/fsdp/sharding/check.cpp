@@ -89,6 +89,10 @@ class Judge {
   }
 
   void judge() {
+    require_here(!communicates(task().action) || waited_ == never, "task ", waited_,
+                 " may wait for a reduction, so that this is sent at a time that depends on timing; put it before "
+                 "task ",
+                 waited_, ", or after the next computation");
     const auto count = computes(task().action) ? problem_.units.size() : problem_.groups.size();
     require_here(task().index >= 0 && static_cast<std::size_t>(task().index) < count, "there are ", count, " of these");
     // There are never more slots held at once than tasks; a larger number would only waste memory.
@@ -177,6 +181,7 @@ class Judge {
       require_here(false, "the next computation is ", text_of(expected, names_), " of micro-batch ",
                    expected.micro_batch);
     ++computed_;
+    waited_ = never;
     for (const int group : problem_.unit(task().index).groups) {
       if (problem_.uses_weights(task())) use(group);
       if (problem_.writes_gradients(task()) && problem_.group(group).trainable) write(group);
@@ -247,6 +252,7 @@ class Judge {
     give_back(gradient_slots_, group.opened);
     group.opened = never;
     group.closed = at_;
+    waited_ = at_;
   }
 
   using Holders = std::map<int, int>;  ///< by slot: the number of the task that took it
@@ -293,6 +299,7 @@ class Judge {
   bool judges_gradient_slots_;
   int at_ = 0;        ///< the current task
   int computed_ = 0;  ///< number of computations so far
+  int waited_ = never;  ///< the last task that may wait, since the last computation
   Holders weight_slots_, gradient_slots_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -66,6 +67,12 @@ class GradientTasks {
   Schedule list_;
 };
 
+/// The tasks [first, last] of a list during which a group holds a slot.
+struct Held {
+  int first = 0;
+  int last = 0;
+};
+
 /// Assigns the slots of one kind, task by task.
 class SlotNumbers {
  public:
@@ -73,33 +80,72 @@ class SlotNumbers {
       : problem_(problem), has_slot_(has_slot), slot_of_(problem.groups.size(), -1) {
     for (const Task& task : schedule)
       if (has_slot(task.action) && task.slot >= 0) named_.insert(task.slot);
+    if (problem.fixed_slots) fix(schedule);
   }
 
   /// Assigns a slot to a task of this kind; leaves other tasks alone.
   void number(Task& task) {
-    if (!has_slot_(task.action) || problem_.group(task.index).slot_elements == 0) return;
+    if (!takes_part(task)) return;
     int& held = slot_of_[static_cast<std::size_t>(task.index)];
-    if (task.action == Action::release || task.action == Action::close_gradient) {
+    if (gives_back(task.action)) {
       if (task.slot < 0) task.slot = held;
       if (held >= 0) taken_.erase(held);
       held = -1;
     } else {
-      if (task.slot < 0) task.slot = lowest();
+      if (task.slot < 0) task.slot = fixed_.empty() ? lowest() : fixed_[static_cast<std::size_t>(task.index)];
       held = task.slot;
       taken_.insert(held);
     }
   }
 
  private:
+  static bool gives_back(Action action) { return action == Action::release || action == Action::close_gradient; }
+  bool takes_part(const Task& task) const {
+    return has_slot_(task.action) && problem_.group(task.index).slot_elements > 0;
+  }
+
   int lowest() const {
     int slot = 0;
     while (named_.contains(slot) || taken_.contains(slot)) ++slot;
     return slot;
   }
 
+  /// Gives every group the lowest slot that is free whenever it holds one; groups in the order of their first use.
+  void fix(const Schedule& schedule) {
+    std::vector<int> order;
+    std::vector<std::vector<Held>> held(problem_.groups.size());
+    for (int number = 0; const Task& task : schedule) {
+      if (takes_part(task)) {
+        auto& own = held[static_cast<std::size_t>(task.index)];
+        if (own.empty()) order.push_back(task.index);
+        if (gives_back(task.action) && !own.empty())
+          own.back().last = number;
+        else
+          own.push_back({.first = number, .last = static_cast<int>(schedule.size())});
+      }
+      ++number;
+    }
+    fixed_.assign(problem_.groups.size(), -1);
+    std::map<int, std::vector<Held>> holders;  // by slot
+    for (const int group : order) {
+      const auto& own = held[static_cast<std::size_t>(group)];
+      int slot = 0;
+      while (named_.contains(slot) || overlap(holders[slot], own)) ++slot;
+      fixed_[static_cast<std::size_t>(group)] = slot;
+      holders[slot].insert(holders[slot].end(), own.begin(), own.end());
+    }
+  }
+  static bool overlap(const std::vector<Held>& some, const std::vector<Held>& others) {
+    return std::any_of(some.begin(), some.end(), [&](const Held& one) {
+      return std::any_of(others.begin(), others.end(),
+                         [&](const Held& other) { return one.first < other.last && other.first < one.last; });
+    });
+  }
+
   const Problem& problem_;
   bool (*has_slot_)(Action);
   std::vector<int> slot_of_;  ///< by group; -1: it holds none
+  std::vector<int> fixed_;    ///< by group, if slots are fixed
   std::set<int> named_;       ///< slots that the list itself names
   std::set<int> taken_;
 };

@@ -9,7 +9,7 @@
 #include <string>
 
 #include <tessera/fsdp/models/llama_config.hpp>
-#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/nn/token_batch.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/tiling/policies.hpp>

@@ -26,10 +26,10 @@ using device::Cpu;
 using device::MemoryKind;
 
 /// The matrices of one layer: q, k, v, out, gate, up, down.
-std::vector<NamedParameter> layer_of(const BenchOptions& options) {
+std::vector<Parameter> layer_of(const BenchOptions& options) {
   const std::int64_t hidden = options.hidden, kv = hidden / options.heads * options.kv_heads;
   const std::int64_t wide = options.intermediate > 0 ? options.intermediate : 2816;
-  std::vector<NamedParameter> matrices;
+  std::vector<Parameter> matrices;
   for (const Shape& shape : {Shape{hidden, hidden},
                              {kv, hidden},
                              {kv, hidden},
@@ -43,12 +43,12 @@ std::vector<NamedParameter> layer_of(const BenchOptions& options) {
 
 /// Returns the arena bytes that an optimizer's update of these matrices takes.
 template <class Optimizer, class Compute>
-std::int64_t scratch_of(const std::vector<NamedParameter>& parameters, int threads) {
+std::int64_t scratch_of(const std::vector<Parameter>& parameters, int threads) {
   using Meta = device::MetaFor<Cpu>;
   auto arena = Meta::Arena::unbounded();
   Meta::Stream stream(arena, threads);
   const Optimizer optimizer;
-  for (const NamedParameter& parameter : parameters) {
+  for (const Parameter& parameter : parameters) {
     const Tensor<float> any(reinterpret_cast<float*>(Meta::unbacked(0)), parameter.shape);
     const std::vector<Tensor<float>> states(optimizer.states(parameter).size(), any);
     Tensor<Compute> model;
@@ -67,11 +67,11 @@ std::int64_t scratch_of(const std::vector<NamedParameter>& parameters, int threa
 template <class Optimizer, class Compute>
 class Steps {
  public:
-  Steps(const std::vector<NamedParameter>& parameters, int threads)
+  Steps(const std::vector<Parameter>& parameters, int threads)
       : parameters_(parameters),
         arena_(ledger_, scratch_of<Optimizer, Compute>(parameters_, threads)),
         stream_(arena_, threads) {
-    for (const NamedParameter& parameter : parameters) elements_ += parameter.shape.numel();
+    for (const Parameter& parameter : parameters) elements_ += parameter.shape.numel();
     const std::size_t states = optimizer_.states(parameters_.front()).size();
     for (std::size_t block = 0; block < 2 + states; ++block)
       blocks_.emplace_back(ledger_, MemoryKind::weights, elements_ * std::int64_t{sizeof(float)});
@@ -83,7 +83,7 @@ class Steps {
   void run() {
     const device::StepDecision decision{.taken = 1, .lr = 1e-4};
     std::int64_t at = 0;
-    for (const NamedParameter& parameter : parameters_) {
+    for (const Parameter& parameter : parameters_) {
       std::vector<Tensor<float>> states;
       for (std::size_t block = 2; block < blocks_.size(); ++block)
         states.emplace_back(floats(block) + at, parameter.shape);
@@ -106,7 +106,7 @@ class Steps {
   float* floats(std::size_t block) { return reinterpret_cast<float*>(blocks_[block].data()); }
 
   Optimizer optimizer_;
-  std::vector<NamedParameter> parameters_;
+  std::vector<Parameter> parameters_;
   device::Ledger ledger_;
   Cpu::Arena arena_;
   Cpu::Stream stream_;
@@ -120,9 +120,9 @@ struct Balance {
   double work = 1, elements = 1;
 };
 
-Balance balance_of(const std::vector<NamedParameter>& parameters, std::int64_t layers, int ranks) {
+Balance balance_of(const std::vector<Parameter>& parameters, std::int64_t layers, int ranks) {
   buffer::TensorGroup layer;
-  for (const NamedParameter& parameter : parameters)
+  for (const Parameter& parameter : parameters)
     layer.tensors.push_back({.shape = parameter.shape, .work = optim::Muon::work(parameter)});
   const std::vector<buffer::TensorGroup> groups(static_cast<std::size_t>(layers), layer);
   std::vector<std::int64_t> work(static_cast<std::size_t>(ranks)), elements(work.size());
@@ -146,7 +146,7 @@ Balance balance_of(const std::vector<NamedParameter>& parameters, std::int64_t l
 
 template <class Compute>
 MuonLine measure(const BenchOptions& options, cli::PrecisionChoice precision, int threads) {
-  const std::vector<NamedParameter> layer = layer_of(options);
+  const std::vector<Parameter> layer = layer_of(options);
   Steps<optim::Muon, Compute> muon(layer, threads);
   Steps<optim::AdamW, Compute> adamw(layer, threads);
   Rounds rounds;
@@ -155,7 +155,7 @@ MuonLine measure(const BenchOptions& options, cli::PrecisionChoice precision, in
   rounds.run(options.repeats);
 
   std::int64_t work = 0;
-  for (const NamedParameter& parameter : layer) work += optim::Muon::work(parameter);
+  for (const Parameter& parameter : layer) work += optim::Muon::work(parameter);
   const int ranks = options.stack.comm.ranks > 1 ? static_cast<int>(options.stack.comm.ranks) : 8;
   const Balance balance = balance_of(layer, options.layers, ranks);
   return {.precision = cli::name_of(precision),

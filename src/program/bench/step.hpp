@@ -174,7 +174,7 @@ class StepRun {
   }
 
  private:
-  static constexpr bool rounds_weights = !ShardedModule<Model>::Group::one_copy;
+  static constexpr bool rounds_weights = !ShardedModel<Model>::Group::one_copy;
 
   /// Returns the sum over the world and, on a mesh of two axes, both axes.
   comm::Totals totals() {
@@ -245,8 +245,8 @@ class StepRun {
   optim::RunTime with_;
   plan::Request request_;
   plan::Plan plan_;
-  ShardedModule<Model> module_;
-  optim::ShardedOptimizer<Model, optim::RunTime> optimizer_;
+  ShardedModel<Model> module_;
+  optim::ShardedOptimizer<typename Model::Stack, optim::RunTime> optimizer_;
   PhaseClock clock_;
   Executor<Model> executor_;
   CountExchange<Comm> exchange_;

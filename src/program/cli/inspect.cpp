@@ -17,6 +17,7 @@
 #include <tessera/fsdp/checkpoint/side_files.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
+#include <tessera/fsdp/models/units_of.hpp>
 #include <tessera/trainer/generate/generation_config.hpp>
 #include <tessera/trainer/generate/model_tokenizer.hpp>
 #include <tessera/trainer/report/byte_progress.hpp>

@@ -21,7 +21,7 @@ std::vector<std::string> refusals(const RunOptions& options, void (*spoil)(shard
                          .micro_batches = options.micro_batches,
                          .activation_bytes = std::int64_t{1} << 60};
     try {
-      const ShardedModule<OwnModel> module(communicator, OwnModel(options.config, options.units),
+      const ShardedModel<OwnModel> module(communicator, OwnModel(options.config, options.units),
                                            {.spoil = on(communicator.rank()) ? spoil : nullptr}, options.tiling, shape);
     } catch (const InputError& error) {
       words[static_cast<std::size_t>(communicator.rank())] = error.what();

@@ -55,16 +55,17 @@ struct StepDecision {
   float gradient_scale = 1;  ///< min(1, clip / (norm + 1e-6)) / loss_scale
   std::int32_t skipped = 0;  ///< 1: this step does not change main weights and optimizer state
   std::int32_t stopped = 0;  ///< 1: neither do all later steps
+  std::int32_t forfeited = -1;  ///< the first rank that gave up this step's pass, which skips the step; -1: none
 };
 
-/// Decides from every rank's loss and sum of squared gradients whether a step is taken, and its factor for clipping and
+/// Decides from every rank's loss, sum of squared gradients and forfeit whether a step is taken, and its factor for clipping and
 /// loss scale. `step` holds the previous step's decision on entry.
 struct DecideStep {
   static constexpr std::string_view name = "decide_step";
 
   StepRules rules = {};
   Tensor<const StepInputs> inputs = {};  // [1]
-  Tensor<const double> sums = {};        // [ranks, 2]: loss, sum of squares
+  Tensor<const double> sums = {};        // [ranks, 2 or 3]: loss, sum of squares, 1 where a rank gave up its pass
   Tensor<StepDecision> step = {};        // [1]
 
   /// Returns the number of ranks.
@@ -72,8 +73,8 @@ struct DecideStep {
   auto tensors() const { return std::tie(inputs, sums, step); }
   Cost cost() const { return {}; }
   void check() const {
-    require(sums.rank() == 2 && sums.columns() == 2 && sums.rows() >= 1 && sums.contiguous(),
-            "decide_step: sums are a loss and a sum of squares for each rank, [ranks, 2]");
+    require(sums.rank() == 2 && sums.columns() >= 2 && sums.columns() <= 3 && sums.rows() >= 1 && sums.contiguous(),
+            "decide_step: sums are a loss, a sum of squares and perhaps a forfeit for each rank, [ranks, 2 or 3]");
   }
 };
 

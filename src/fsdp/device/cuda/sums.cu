@@ -51,9 +51,9 @@ __global__ void square_chunks(const float* x, std::int64_t count, std::int64_t c
   });
 }
 
-__global__ void decide(StepRules rules, const StepInputs* inputs, const double* sums, std::int64_t ranks,
+__global__ void decide(StepRules rules, const StepInputs* inputs, const double* sums, std::int64_t ranks, std::int64_t columns,
                        StepDecision* step) {
-  if (threadIdx.x == 0) device::decide_step(rules, *inputs, sums, ranks, *step);
+  if (threadIdx.x == 0) device::decide_step(rules, *inputs, sums, ranks, columns, *step);
 }
 
 __device__ __forceinline__ float on_wire(DType wire, float value) {
@@ -127,9 +127,9 @@ void squares(Lane lane, Tensor<const float> x, Tensor<double> partials) {
          partials.numel(), partials.data());
 }
 
-void decide_step(Lane lane, const StepRules& rules, const StepInputs* inputs, const double* sums, std::int64_t ranks,
+void decide_step(Lane lane, const StepRules& rules, const StepInputs* inputs, const double* sums, std::int64_t ranks, std::int64_t columns,
                  StepDecision* step) {
-  launch(lane, "decide_step", decide, Grid{.threads = warp}, 0, rules, inputs, sums, ranks, step);
+  launch(lane, "decide_step", decide, Grid{.threads = warp}, 0, rules, inputs, sums, ranks, columns, step);
 }
 
 void sum_in_order(Lane lane, std::span<const std::byte* const> parts, DType stored, DType wire, std::int64_t count,

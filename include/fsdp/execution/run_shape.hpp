@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a ShardedModule is planned for.
+/// What a sharded model is planned for.
 #pragma once
 
 #include <cstdint>
 
-#include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/module/order.hpp>
+#include <tessera/fsdp/module/step_work.hpp>
 
 namespace fsdp {
 
-/// The cost of an optimizer's step on a whole parameter, in any unit.
-using StepWork = std::int64_t (*)(const NamedParameter&);
-
-/// The cost for an optimizer that steps each element alone: the number of elements.
-inline std::int64_t elementwise_work(const NamedParameter& parameter) { return parameter.shape.numel(); }
-
-/// What a ShardedModule is planned for; nothing larger may run on it.
+/// What a sharded model is planned for; nothing larger may run on it.
 struct RunShape {
   std::int64_t sequence_length = 0;
   int micro_batches = 1;
@@ -27,8 +22,5 @@ struct RunShape {
   /// cache.
   std::int64_t cached_rows = 0;
 };
-
-/// What a ShardedModule is used for. A module that generates gathers all weights once and keeps them.
-enum class Purpose : std::uint8_t { train, evaluate, generate };
 
 }  // namespace fsdp

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A gradient's memory and the rule of its first write.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include <tessera/fsdp/core/tensor.hpp>
+
+namespace fsdp {
+
+/// A weight gradient's memory, and the flag that says whether it was written since the last reduction.
+template <class T>
+struct GradientView {
+  Tensor<T> tensor;
+  bool* written = nullptr;
+
+  /// False for a frozen weight, whose gradient has a shape and no memory.
+  bool wanted() const { return tensor.data() != nullptr; }
+  /// Returns rows [begin, end); `part_written` is the flag of this part alone.
+  GradientView rows(std::int64_t begin, std::int64_t end, bool* part_written) const {
+    return {wanted() ? tensor.slice(begin, end) : Tensor<T>(nullptr, {end - begin, tensor.columns()}), part_written};
+  }
+  /// Returns columns [begin, end), with a flag of their own as in `rows`.
+  GradientView columns(std::int64_t begin, std::int64_t end, bool* part_written) const {
+    return {wanted() ? tensor.slice_columns(begin, end) : Tensor<T>(nullptr, {tensor.rows(), end - begin}),
+            part_written};
+  }
+
+  /// Returns the mode of the next write and sets the flag: the first write overwrites (beta = 0), later writes add
+  /// (beta = 1).
+  Write next() const { return std::exchange(*written, true) ? Write::accumulate : Write::overwrite; }
+};
+
+}  // namespace fsdp

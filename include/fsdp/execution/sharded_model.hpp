@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A model whose units are sharded: its ShardedModule, the model itself, and what its blocks compute with.
+///
+/// A model is an entry module that reads batches, a list of blocks, and a loss module (tessera/fsdp/models/model.hpp).
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include <tessera/comm/mesh.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/offload.hpp>
+#include <tessera/fsdp/execution/run_shape.hpp>
+#include <tessera/fsdp/models/units_of.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
+
+namespace fsdp {
+
+/// A ShardedModule over a model's units, with the model, its tiling and the memory of offloaded block inputs. Executor
+/// runs its passes.
+template <class ModelT>
+class ShardedModel : public ShardedModule<typename ModelT::Stack> {
+  using Base = ShardedModule<typename ModelT::Stack>;
+
+ public:
+  using Model = ModelT;
+  using Stack = typename Model::Stack;
+  using Local = typename Stack::Local;
+  using typename Base::Comm;
+  using typename Base::Device;
+  using typename Base::Offload;
+
+  /// `communicator` must outlive it. Weights are zero until they are initialised or loaded. Collective.
+  ShardedModel(Comm& communicator, Model model, typename Stack::Sharding sharding, typename Stack::Tiling tiling,
+               const RunShape& shape, Purpose purpose = Purpose::train)
+      : Base(communicator, units_of(model), sharding, settings_of(model.units(), shape, purpose)),
+        model_(std::move(model)),
+        tiling_(tiling),
+        shape_(shape),
+        offload_arena_(Offload::Arena::planned(input_ledger_, shape.offloaded_activation_bytes)) {}
+
+  /// The same on a mesh, which must have as many axes as the strategy works on.
+  template <int axes>
+  ShardedModel(comm::Mesh<Comm, axes> mesh, Model model, typename Stack::Sharding sharding,
+               typename Stack::Tiling tiling, const RunShape& shape, Purpose purpose = Purpose::train)
+      : Base(std::move(mesh), units_of(model), sharding, settings_of(model.units(), shape, purpose)),
+        model_(std::move(model)),
+        tiling_(tiling),
+        shape_(shape),
+        offload_arena_(Offload::Arena::planned(input_ledger_, shape.offloaded_activation_bytes)) {}
+
+  /// The constructor's arguments.
+  /// @{
+  const Model& model() const { return model_; }
+  const RunShape& shape() const { return shape_; }
+  const typename Stack::Tiling& tiling() const { return tiling_; }
+  /// @}
+  /// The arena of offloaded block inputs in host memory.
+  typename Offload::Arena& offload_arena() { return offload_arena_; }
+  /// Peak bytes of tensors offloaded to host memory.
+  std::int64_t offloaded_bytes() {
+    return this->offload_ledger().peak() + (Device::counts_only ? offload_arena_.peak() : input_ledger_.peak());
+  }
+
+ private:
+  static ModuleSettings settings_of(const Units& choices, const RunShape& shape, Purpose purpose) {
+    return {.passes = {.choices = choices, .micro_batches = shape.micro_batches, .purpose = purpose},
+            .threads = shape.threads,
+            .arena_bytes = shape.activation_bytes,
+            .step_work = shape.step_work};
+  }
+
+  Model model_;
+  typename Stack::Tiling tiling_;
+  RunShape shape_;
+  device::Ledger input_ledger_;
+  typename Offload::Arena offload_arena_;
+};
+
+}  // namespace fsdp

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Orders of computations, and the passes that units are planned for.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
+
+namespace fsdp {
+
+/// The computations of one micro-batch, in the order in which every rank makes them: skip connections, recurrence and
+/// tied weights use a unit several times, or not in the order of declaration. In a pass that does not train, what is
+/// backward is left out.
+struct Order {
+  std::vector<sharding::Computation> list;
+  /// Units whose backward makes no gradients of their own weights: a discriminator in the generator's step. Groups that
+  /// an order makes no gradient of are not stepped after its pass.
+  std::vector<int> without_gradients = {};
+};
+
+/// Returns forward 0 .. units - 1, then backward units - 1 .. 0.
+Order chain(int units);
+/// Returns forward in the order of `uses`, then backward in reverse.
+Order mirrored(std::span<const int> uses);
+
+/// What a module is used for. One that generates gathers all weights once and keeps them.
+enum class Purpose : std::uint8_t { train, evaluate, generate };
+
+/// Passes that units are planned for; no other passes run on them.
+struct PassPlan {
+  Units choices = {};
+  /// Empty: that of a model, whose last unit makes the loss (sharding::Problem::order). Orders are chosen by index.
+  std::vector<Order> orders = {};
+  int micro_batches = 1;
+  bool fewer = false;        ///< passes may have fewer micro-batches; each number is planned
+  bool fixed_slots = false;  ///< see sharding::Problem
+  Purpose purpose = Purpose::train;
+};
+
+}  // namespace fsdp

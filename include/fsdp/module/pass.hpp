@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A pass over sharded units: it runs the checked schedule between the caller's computations, and hands out the weights
+/// and gradients of the unit that computes.
+///
+///     Pass<Stack> pass(module, sharding::Pass::train);
+///     { auto use = pass.forward(0); encode(use.weight("w"), use.weight("b")); }
+///     { auto use = pass.backward(0); encode_gradient(use.weight("w"), use.gradient("w"), use.gradient("b")); }
+///     pass.finish();
+///
+/// Every rank makes the same calls in the same order; that includes collectives of the caller's own, for which the
+/// communicator may be used inside and between uses: what a pass sends is sent when a Use ends, or by `finish`, never at
+/// a time that depends on timing.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <exception>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/fields.hpp>
+#include <tessera/fsdp/module/group_tasks.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
+
+namespace fsdp {
+
+/// Told about every task that ran; for traces. Times are the caller's to take.
+struct Observer {
+  void (*before)(void* state, const sharding::Task& task) = nullptr;
+  void (*after)(void* state, const sharding::Task& task) = nullptr;
+  void* state = nullptr;
+};
+
+template <class Stack>
+class Pass;
+
+/// A unit's tensors while the caller computes it. One Use of a pass is alive at a time. Its end (`done`, or the
+/// destructor) starts what follows in the schedule (releases, reductions, the next gathers) and does not wait.
+///
+/// Views are contiguous, row-major, aligned to device::alignment, and valid until the end of the Use; afterwards they are
+/// poisoned in debug builds and under AddressSanitizer. Where the module has fixed slots, a unit's views have the same
+/// addresses in each of its uses in a pass.
+template <class Stack>
+class Use {
+ public:
+  using Compute = typename Stack::Precision::Compute;
+  using Accumulate = typename Stack::Precision::Accumulate;
+
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+  Use(Use&& other) noexcept : pass_(std::exchange(other.pass_, nullptr)), task_(other.task_), thrown_(other.thrown_) {}
+  /// Ends the computation, unless an exception unwinds.
+  ~Use() noexcept(false) {
+    if (std::uncaught_exceptions() == thrown_) done();
+  }
+  /// Ends the computation.
+  void done() {
+    if (Pass<Stack>* const pass = std::exchange(pass_, nullptr)) pass->computed();
+  }
+
+  /// A tensor by its index in Unit::parameters, or by name: a weight, or the gradient of one. A gradient's memory is not
+  /// cleared; GradientView::next says how to write it. Throw LogicError after the end of the Use, for an unknown tensor,
+  /// for a weight in a backward that was declared to need none, and for a gradient in a computation that makes none. The
+  /// first weight that is asked for waits for the unit's gather.
+  /// @{
+  Tensor<const Compute> weight(std::size_t index) const {
+    require_weights();
+    require_index(index);
+    pass_->wait_for_weights();
+    return pass_->tasks_.weight(task_.index, index);
+  }
+  Tensor<const Compute> weight(std::string_view name) const { return weight(index_of(name)); }
+  GradientView<Accumulate> gradient(std::size_t index) const {
+    require_gradients();
+    require_index(index);
+    return pass_->tasks_.gradient(task_.index, index, pass_->writes(task_));
+  }
+  GradientView<Accumulate> gradient(std::string_view name) const { return gradient(index_of(name)); }
+  /// @}
+  /// The same as a struct of fields.
+  /// @{
+  template <template <class> class Fields>
+  Fields<Tensor<const Compute>> weights() const {
+    require_weights();
+    pass_->wait_for_weights();
+    std::array<Tensor<const Compute>, field_count<Fields, Tensor<const Compute>>> list;
+    require_count(list.size());
+    for (std::size_t i = 0; i < list.size(); ++i) list[i] = pass_->tasks_.weight(task_.index, i);
+    return unflatten<Fields, Tensor<const Compute>>(list);
+  }
+  template <template <class> class Fields>
+  Fields<GradientView<Accumulate>> gradients() const {
+    require_gradients();
+    std::array<GradientView<Accumulate>, field_count<Fields, GradientView<Accumulate>>> list;
+    require_count(list.size());
+    for (std::size_t i = 0; i < list.size(); ++i)
+      list[i] = pass_->tasks_.gradient(task_.index, i, pass_->writes(task_));
+    return unflatten<Fields, GradientView<Accumulate>>(list);
+  }
+  /// @}
+  /// A gradient for code that only adds: cleared before its first write.
+  /// @{
+  Tensor<Accumulate> zeroed(std::size_t index) const {
+    const GradientView<Accumulate> view = gradient(index);
+    if (view.wanted() && view.next() == Write::overwrite)
+      device::enqueue(pass_->module_.stream(), device::Fill<Accumulate>{.y = view.tensor, .value = 0.0f});
+    return view.tensor;
+  }
+  Tensor<Accumulate> zeroed(std::string_view name) const { return zeroed(index_of(name)); }
+  /// @}
+
+  /// The computation: its action, unit and micro-batch.
+  const sharding::Task& task() const { return task_; }
+
+ private:
+  friend class Pass<Stack>;
+  Use(Pass<Stack>& pass, const sharding::Task& task)
+      : pass_(&pass), task_(task), thrown_(std::uncaught_exceptions()) {}
+
+  void require_weights() const {
+    require(pass_ != nullptr, "use: a weight is asked for after the end of the use");
+    if (!pass_->reads(task_))
+      throw LogicError(message("use: ", pass_->text(task_), " was declared to need no weights; set the unit's ",
+                               "backward_needs_weights"));
+  }
+  void require_gradients() const {
+    require(pass_ != nullptr, "use: a gradient is asked for after the end of the use");
+    if (pass_->kind_ != sharding::Pass::train || task_.action == sharding::Action::forward)
+      throw LogicError(message("use: ", pass_->text(task_), " makes no gradient in a pass of ",
+                               sharding::name_of(pass_->kind_)));
+  }
+  std::size_t count() const { return pass_->module_.references(task_.index).size(); }
+  void require_index(std::size_t index) const {
+    if (index >= count())
+      throw LogicError(message("use: tensor ", index, " is asked for, and ", pass_->name_of(task_.index), " has ",
+                               count(), ", counted from 0"));
+  }
+  void require_count(std::size_t fields) const {
+    if (fields != count())
+      throw LogicError(message("use: a struct of ", fields, " fields for ", pass_->name_of(task_.index), ", which has ",
+                               count(), " tensors"));
+  }
+  std::size_t index_of(std::string_view name) const {
+    require(pass_ != nullptr, "use: '", name, "' is asked for after the end of the use");
+    const auto& references = pass_->module_.references(task_.index);
+    for (std::size_t i = 0; i < references.size(); ++i)
+      if (references[i].present() && pass_->module_.parameter(references[i]).name == name) return i;
+    throw LogicError(message("use: ", pass_->name_of(task_.index), " has no tensor '", name, "'"));
+  }
+
+  Pass<Stack>* pass_;
+  sharding::Task task_;
+  int thrown_;  ///< exceptions in flight when it began
+};
+
+/// A pass over the schedule of sharded units. See the head of this file.
+template <class Stack>
+class Pass {
+ public:
+  using Module = ShardedModule<Stack>;
+  using Device = typename Stack::Device;
+
+  /// Begins a pass; a training pass makes all micro-batches of a step (0: as many as planned). Throws LogicError if the
+  /// module has no such pass, or if the one before was left unfinished. `module` must outlive it.
+  Pass(Module& module, sharding::Pass kind, int order = 0, int micro_batches = 0, const Observer& observer = {})
+      : module_(module),
+        tasks_(module),
+        kind_(kind),
+        problem_(module.planned(kind, order, micro_batches).problem),
+        schedule_(module.planned(kind, order, micro_batches).schedule),
+        observer_(observer),
+        thrown_(std::uncaught_exceptions()) {
+    require(!schedule_.empty(), "a ShardedModule ran a pass that its purpose does not have; construct it for this one");
+    begin_anew();
+    if (kind == sharding::Pass::train) {
+      module_.train_by(order);
+      tasks_.begin_step();
+    }
+    tasks_.begin_pass(module_.stream().record());
+    run_until_computation_or_wait();
+  }
+  Pass(const Pass&) = delete;
+  Pass& operator=(const Pass&) = delete;
+  /// A pass that an exception leaves is begun anew by the next one, if all ranks leave it at the same computation. One
+  /// that is left without a reason is an error of the next pass or step.
+  ~Pass() {
+    if (over_) return;
+    PassProgress& progress = module_.progress();
+    if (std::uncaught_exceptions() > thrown_) progress.state = PassProgress::State::interrupted;
+    progress.at = at_;
+  }
+
+  /// Hand out the weights and gradients of the next computation. Throw LogicError, which names the next one, and change
+  /// nothing unless it is this one.
+  /// @{
+  Use<Stack> forward(int unit) { return enter(sharding::Action::forward, unit); }
+  Use<Stack> backward(int unit) { return enter(sharding::Action::backward, unit); }
+  Use<Stack> both(int unit) { return enter(sharding::Action::loss, unit); }  ///< forward and backward in one go
+  /// @}
+  /// The same for whatever is next. Throws LogicError at the end of the pass.
+  Use<Stack> enter() {
+    const std::optional<sharding::Task> task = next();
+    require(task.has_value(), "pass: nothing is left to compute");
+    return enter(task->action, task->index);
+  }
+  /// The next computation; nothing at the end of the pass.
+  std::optional<sharding::Task> next() const {
+    for (std::size_t i = at_; i < schedule_.size(); ++i)
+      if (sharding::computes(schedule_[i].action)) return schedule_[i];
+    return std::nullopt;
+  }
+
+  /// For an event loop: runs at most `most` tasks of the schedule, none that waits. Returns whether the next computation
+  /// can begin without waiting, or the pass can be finished so. Throws LogicError inside of a Use.
+  bool poll(int most = std::numeric_limits<int>::max()) {
+    require(!inside_, "pass: poll inside of a use; call progress");
+    run_until_computation_or_wait(most);
+    if (at_ == schedule_.size()) return true;
+    const sharding::Task& task = schedule_[at_];
+    return sharding::computes(task.action) && (!reads(task) || Device::asynchronous || tasks_.weights_arrived(task.index));
+  }
+  /// Lets collectives progress, inside of a Use too: call it in long computations where the host moves the data.
+  void progress() { tasks_.progress(); }
+
+  /// Ends the pass. Throws LogicError if something is left to compute. After a training pass, the gradients at rest are
+  /// then complete for work that follows on the compute stream.
+  void finish() {
+    require(!inside_, "pass: finish inside of a use");
+    if (const auto left = next())
+      throw LogicError(message("pass: finished before ", text(*left), " of micro-batch ", left->micro_batch));
+    end();
+  }
+  /// For a rank that cannot compute on: takes part in all that is left without computing. All ranks skip the step that
+  /// follows, and training goes on.
+  void forfeit() {
+    inside_ = false;
+    if (kind_ == sharding::Pass::train) module_.progress().forfeited = true;
+    for (; at_ < schedule_.size(); ++at_) {
+      const sharding::Task& task = schedule_[at_];
+      if (!sharding::computes(task.action))
+        execute(task);
+      else if (reads(task))
+        tasks_.wait_for_weights(task.index);
+    }
+    end();
+  }
+
+ private:
+  friend class Use<Stack>;
+
+  bool reads(const sharding::Task& task) const { return problem_.uses_weights(task); }
+  bool writes(const sharding::Task& task) const { return problem_.writes_gradients(task); }
+  std::string text(const sharding::Task& task) const { return text_of(task, module_.names()); }
+  const std::string& name_of(int unit) const { return module_.names().units[static_cast<std::size_t>(unit)]; }
+
+  void begin_anew() {
+    using State = PassProgress::State;
+    require(module_.has_values(), "pass: the weights have no values yet; initialize, load or set them first");
+    PassProgress& progress = module_.progress();
+    require(progress.state != State::running, "pass: the one before was left unfinished, ", progress.at,
+            " tasks after its begin; finish it, or forfeit it");
+    if (progress.state == State::interrupted) tasks_.abandon_pass();
+    const bool has_gradients = progress.has_gradients && kind_ != sharding::Pass::train;
+    progress = {.state = State::running, .has_gradients = has_gradients, .forfeited = has_gradients && progress.forfeited};
+  }
+
+  void execute(const sharding::Task& task) {
+    if (observer_.before != nullptr) observer_.before(observer_.state, task);
+    if constexpr (requires { typename Device::Range; }) {
+      const typename Device::Range range(text(task).c_str());
+      tasks_.execute(task);
+    } else {
+      tasks_.execute(task);
+    }
+    if (observer_.after != nullptr) observer_.after(observer_.state, task);
+  }
+  void run_until_computation_or_wait(int most = std::numeric_limits<int>::max()) {
+    for (; most > 0 && at_ < schedule_.size(); ++at_, --most) {
+      const sharding::Task& task = schedule_[at_];
+      if (sharding::computes(task.action) || tasks_.would_wait(task)) return;
+      execute(task);
+    }
+  }
+
+  Use<Stack> enter(sharding::Action action, int unit) {
+    require(!inside_, "pass: a computation is asked for inside of another one");
+    const std::optional<sharding::Task> found = next();
+    require(found.has_value(), "pass: nothing is left to compute");
+    if (found->action != action || found->index != unit)
+      throw LogicError(message("pass: the next computation is ", text(*found), " of micro-batch ", found->micro_batch,
+                               ", not ", text({.action = action, .index = unit})));
+    for (; !sharding::computes(schedule_[at_].action); ++at_) execute(schedule_[at_]);
+    inside_ = true;
+    arrived_ = !reads(*found);
+    if (observer_.before != nullptr) observer_.before(observer_.state, schedule_[at_]);
+    return {*this, schedule_[at_]};
+  }
+  void wait_for_weights() {
+    if (!std::exchange(arrived_, true)) tasks_.wait_for_weights(schedule_[at_].index);
+  }
+  void computed() {
+    wait_for_weights();  // a gather in flight may not be released
+    inside_ = false;
+    if (observer_.after != nullptr) observer_.after(observer_.state, schedule_[at_]);
+    ++at_;
+    run_until_computation_or_wait();
+  }
+  void end() {
+    for (; at_ < schedule_.size(); ++at_) execute(schedule_[at_]);
+    tasks_.end_pass();
+    over_ = true;
+    PassProgress& progress = module_.progress();
+    progress.state = PassProgress::State::idle;
+    if (kind_ == sharding::Pass::train) progress.has_gradients = true;
+  }
+
+  Module& module_;
+  GroupTasks<Stack> tasks_;
+  sharding::Pass kind_;
+  const sharding::Problem& problem_;
+  const sharding::Schedule& schedule_;
+  Observer observer_;
+  int thrown_;            ///< exceptions in flight when it began
+  std::size_t at_ = 0;    ///< number of the next task
+  bool inside_ = false;   ///< whether a Use is alive
+  bool arrived_ = false;  ///< whether the weights of this Use have been waited for
+  bool over_ = false;
+};
+
+}  // namespace fsdp

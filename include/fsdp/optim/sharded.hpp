@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Sharded parameters, gradients and optimizer state for code that has tensors, forward and backward of its own.
+///
+///     fsdp::Sharded<Stack> module(communicator, {{"encoder", {{"w", {64, 128}}, {"b", {64}}}}});
+///     module.initialize(seed);
+///     auto pass = module.train();
+///     { auto use = pass.forward(0); encode(use.weight("w"), use.weight("b")); }
+///     { auto use = pass.backward(0); encode_gradient(use.weight("w"), use.gradient("w"), use.gradient("b")); }
+///     pass.finish();
+///     module.step(loss, {.lr = 1e-3});
+///
+/// One object belongs to one rank, and calls on it come from one thread at a time. It prints nothing, ends no process,
+/// reads no environment and keeps no setting of a thread: errors are exceptions.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tessera/comm/agreement.hpp>
+#include <tessera/comm/simulated.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/host_copy.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/meta.hpp>
+#include <tessera/fsdp/module/full_parameters.hpp>
+#include <tessera/fsdp/module/host_weights.hpp>
+#include <tessera/fsdp/module/pass.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/optim/adamw.hpp>
+#include <tessera/fsdp/optim/initialize.hpp>
+#include <tessera/fsdp/optim/sharded_optimizer.hpp>
+
+namespace fsdp {
+
+/// Settings of a Sharded.
+template <class Optimizer = optim::AdamW>
+struct ShardedSettings {
+  std::vector<Order> orders = {};  ///< chosen by index; empty: the chain of all units that are gathered
+  int micro_batches = 1;           ///< most in a step; `train` may be given fewer
+  Optimizer optimizer = {};        ///< with its constants
+  device::StepRules rules = {};    ///< clipping, and whether steps with overflowing gradients are skipped
+  Units choices = {};              ///< patterns of frozen and replicated names; merging of small units
+  int threads = 1;                 ///< of the library's own operations: optimizer and copies
+  bool fixed_slots = true;         ///< see sharding::Problem
+  std::int64_t budget = 0;         ///< most bytes of this rank; 0: no limit
+  LendMemory lend = {};            ///< see ModuleSettings
+};
+
+/// Bytes that a rank holds.
+struct PlannedBytes {
+  device::BytesByKind bytes{};  ///< by kind; scratch includes the arena
+  std::int64_t arena = 0;       ///< of the library's temporary tensors
+
+  /// Sum of the bytes of all kinds.
+  std::int64_t sum() const {
+    std::int64_t sum = 0;
+    for (const std::int64_t part : bytes) sum += part;
+    return sum;
+  }
+};
+
+/// Units of named tensors and their optimizer, sharded over the ranks of a communicator. See the head of this file.
+template <class StackT, class OptimizerT = optim::AdamW>
+class Sharded {
+ public:
+  using Stack = StackT;
+  using Comm = typename Stack::Comm;
+  using Device = typename Stack::Device;
+  using Strategy = typename Stack::Sharding;
+  using Module = ShardedModule<Stack>;
+  using Optimizer = optim::ShardedOptimizer<Stack, OptimizerT>;
+  using Settings = ShardedSettings<OptimizerT>;
+
+  /// Plans, checks the schedules of all passes, compares them over ranks and allocates; a step allocates no tensor
+  /// memory. Weights have no values until one of `initialize`, `fill`, `set` or a checkpoint gives them. Collective.
+  /// Throws InputError on all ranks if units, orders and strategy do not fit together or differ between ranks, and
+  /// MemoryError, before anything is allocated, if a rank would hold more than its budget. `communicator` must outlive
+  /// it.
+  Sharded(Comm& communicator, const std::vector<Unit>& units, const Strategy& strategy = {}, Settings settings = {})
+      : planned_(within_budget(communicator, units, strategy, settings)),
+        module_(communicator, units, strategy, settings_of(units, settings, planned_.arena)),
+        optimizer_(module_, settings.optimizer, settings.rules),
+        loss_block_(module_.block_of(device::MemoryKind::scratch, sizeof(double))),
+        loss_(reinterpret_cast<double*>(loss_block_.data()), {1}) {}
+
+  /// Returns what rank `rank` of `ranks` would hold. Allocates nothing, and needs no communicator.
+  static PlannedBytes plan(int ranks, int rank, const std::vector<Unit>& units, const Strategy& strategy = {},
+                           const Settings& settings = {}) {
+    using MetaStack = typename Stack::template WithComm<comm::Simulated<device::MetaFor<Device>>>;
+    typename MetaStack::Comm simulated(comm::simulated_world<Comm>(ranks, rank));
+    ShardedModule<MetaStack> module(simulated, units, strategy, settings_of(units, settings, 0));
+    optim::ShardedOptimizer<MetaStack, OptimizerT> optimizer(module, settings.optimizer, settings.rules);
+    const auto loss = module.block_of(device::MemoryKind::scratch, sizeof(double));
+    optimizer.step({reinterpret_cast<double*>(loss.data()), {1}}, {});
+    return held_by(module);
+  }
+
+  /// Give the weights their values: functions of seed, name and index; the caller's own, who is asked for the ranges of
+  /// this rank alone; or a whole tensor, of which each rank takes its part. Throws InputError for an unknown name or
+  /// another number of elements.
+  /// @{
+  void initialize(std::uint64_t seed) { optim::initialize(module_, seed); }
+  void fill(const std::function<void(const Parameter&, std::int64_t begin, std::span<float>)>& values) {
+    for (const auto& piece : module_.pieces())
+      with_host_weights(module_, piece, Access::write, [&](Tensor<float> part, std::int64_t begin) {
+        values(*piece.parameter, begin, {part.data(), static_cast<std::size_t>(part.numel())});
+      });
+    module_.sync_model_weights();
+  }
+  void set(std::string_view name, std::span<const float> whole) {
+    const Parameter& parameter = module_.parameter(name);
+    require<InputError>(std::ssize(whole) == parameter.shape.numel(), "set: '", name, "' has ", parameter.shape.numel(),
+                        " elements, and ", whole.size(), " are given");
+    for (const auto& piece : module_.pieces()) {
+      if (piece.parameter->name != name) continue;
+      with_host_weights(module_, piece, Access::write, [&](Tensor<float> part, std::int64_t begin) {
+        std::copy_n(whole.data() + begin, part.numel(), part.data());
+      });
+    }
+    module_.sync_model_weights();
+  }
+  /// @}
+  /// Calls f(parameter, tensor) with the whole tensors whose names match one of `patterns`, in host memory, one group
+  /// at a time; see with_full_parameters. Collective.
+  void with_full(const std::vector<std::string>& patterns,
+                 const std::function<void(const Parameter&, Tensor<const float>)>& f) {
+    with_full_parameters(module_, patterns, [&](const Parameter& parameter, Tensor<const float> values) {
+      f(parameter, values);
+    });
+  }
+
+  /// Begins a pass; see Pass. A training pass makes all micro-batches of a step (0: as many as planned), one that
+  /// evaluates makes one, forward only.
+  /// @{
+  Pass<Stack> train(int micro_batches = 0, int order = 0) {
+    return Pass<Stack>(module_, sharding::Pass::train, order, micro_batches);
+  }
+  Pass<Stack> evaluate(int order = 0) { return Pass<Stack>(module_, sharding::Pass::evaluate, order); }
+  /// @}
+
+  /// Sums losses and squared gradients over ranks, clips, decides and steps, and returns the decision: the same on all
+  /// ranks. `loss`: this rank's sum. Collective. If a rank forfeited the pass, the step is skipped. Throws LogicError
+  /// unless a training pass has finished since the last step, and DivergedError if loss or gradient are not finite: no
+  /// weight has then changed, and training may go on.
+  device::StepDecision step(double loss, const device::StepInputs& inputs) {
+    loss_on_host_.value() = loss;
+    loss_on_host_.send(module_.stream(), loss_.data());
+    queue_step(inputs);
+    const device::StepDecision decision = result();
+    if (decision.stopped == 0) return decision;
+    optimizer_.control().resume(optimizer_.steps(), optimizer_.steps() - decision.taken);
+    throw DivergedError(message("step ", optimizer_.steps(), ": the loss is ", decision.loss, " and the gradient norm is ",
+                                decision.norm, "; no weight was changed"));
+  }
+  /// The same without waiting for the device, with the loss in `loss()`; after a loss or gradient that is not finite
+  /// all later steps are skipped (StepDecision::stopped). Can be captured in a graph.
+  void queue_step(const device::StepInputs& inputs) {
+    PassProgress& progress = module_.progress();
+    require(progress.state == PassProgress::State::idle && progress.has_gradients,
+            "step: no training pass was finished since the last one; its gradients would not be those of a whole step");
+    optimizer_.step(loss_, inputs);
+    progress = {};
+  }
+  /// The decision of the last step, or of the one before it. Waits for the device.
+  const device::StepDecision& result(int behind = 0) { return optimizer_.control().decision(behind); }
+  /// This rank's sum of losses [1], where the device reads it.
+  Tensor<double> loss() { return loss_; }
+
+  /// The parts that it consists of, the compute stream, and this rank's parts of weights and gradients at rest.
+  /// @{
+  Module& module() { return module_; }
+  Optimizer& optimizer() { return optimizer_; }
+  typename Device::Stream& stream() { return module_.stream(); }
+  const std::vector<typename Module::Piece>& pieces() const { return module_.pieces(); }
+  /// @}
+  /// Bytes of this rank as planned, and as held: equal once a step has been made.
+  /// @{
+  const PlannedBytes& planned() const { return planned_; }
+  PlannedBytes held() { return held_by(module_); }
+  /// @}
+
+ private:
+  static std::vector<Order> orders_of(const std::vector<Unit>& units, const Settings& settings) {
+    if (!settings.orders.empty()) return settings.orders;
+    std::vector<int> uses;
+    for (int unit = 0; unit < static_cast<int>(units.size()); ++unit)
+      if (units[static_cast<std::size_t>(unit)].gathered) uses.push_back(unit);
+    return {mirrored(uses)};
+  }
+  static ModuleSettings settings_of(const std::vector<Unit>& units, const Settings& settings, std::int64_t arena) {
+    return {.passes = {.choices = settings.choices,
+                       .orders = orders_of(units, settings),
+                       .micro_batches = settings.micro_batches,
+                       .fewer = true,
+                       .fixed_slots = settings.fixed_slots},
+            .threads = settings.threads,
+            .arena_bytes = arena,
+            .step_work = optim::step_work(settings.optimizer),
+            .lend = settings.lend};
+  }
+  template <class Held>
+  static PlannedBytes held_by(Held& module) {
+    return {.bytes = module.peak_bytes(), .arena = module.arena().peak()};
+  }
+  /// An error of one rank is thrown on all: else they would wait for it.
+  static PlannedBytes within_budget(Comm& communicator, const std::vector<Unit>& units, const Strategy& strategy,
+                                    const Settings& settings) {
+    return comm::on_all_ranks(communicator, "plan", [&] {
+      const PlannedBytes planned = plan(communicator.size(), communicator.rank(), units, strategy, settings);
+      require<MemoryError>(settings.budget == 0 || planned.sum() <= settings.budget, "rank ", communicator.rank(),
+                           " would hold ", planned.sum(), " bytes, and its budget is ", settings.budget,
+                           "; raise the budget, or take more ranks or a strategy that shards more");
+      return planned;
+    });
+  }
+
+  PlannedBytes planned_;
+  Module module_;
+  Optimizer optimizer_;
+  device::Block<Device> loss_block_;
+  Tensor<double> loss_;  // [1]
+  device::HostCopy<Device, double> loss_on_host_;
+};
+
+}  // namespace fsdp
