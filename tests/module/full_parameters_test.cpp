@@ -7,9 +7,9 @@
 #include <gtest/gtest.h>
 
 #include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/module/full_parameters.hpp>
-#include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
 
 #include <support/small_llama.hpp>
@@ -24,7 +24,7 @@ void with_module(int ranks, Sharding sharding, F f) {
   using Model = Llama<Stack<Sharding, Comm, Precision, tiling::Untiled>>;
   Comm::run(ranks, {.checks = true}, [&](Comm& communicator) {
     ShardedModel<Model> module(communicator, Model(uneven_llama()), sharding, {},
-                                {.sequence_length = 4, .activation_bytes = 0});
+                               {.sequence_length = 4, .activation_bytes = 0});
     optim::initialize(module, 1);
     f(module);
   });
@@ -69,6 +69,19 @@ void reads_and_writes(int ranks, Sharding sharding) {
 TEST(FullParameters, AreReadAndWrittenWhole) {
   for (const int ranks : {1, 3}) reads_and_writes<FullyShard<>, Bf16Mixed>(ranks, {});
   reads_and_writes<HybridShard<Zero3, OptimizerAcross::sharded>, Fp32>(4, {.group = 2});
+}
+
+TEST(FullParameters, WritesThatDifferBetweenRanksAreAnErrorOnAllOfThem) {
+  with_module<FullyShard<>, Fp32>(3, {}, [](auto& module) {
+    const int rank = module.communicator().rank();
+    const auto write = [&](const Parameter&, Tensor<float> whole) { whole[0] = static_cast<float>(rank / 2); };
+    try {
+      with_full_parameters(module, {"*norm*"}, write, Access::write);
+      ADD_FAILURE() << "rank " << rank << " noticed nothing";
+    } catch (const InputError& error) {
+      EXPECT_NE(std::string(error.what()).find("rank 2 wrote other values of "), std::string::npos) << error.what();
+    }
+  });
 }
 
 TEST(FullParameters, ANameThatMatchesNothingIsAnError) {

@@ -18,10 +18,11 @@ using Names = std::vector<std::string>;
 
 /// An embedding of 100 elements, three blocks of 40 and 4, a head of 100 and 4.
 std::vector<Unit> small_units(bool tied = false) {
-  std::vector<Unit> units{{{{"table", {10, 10}}}, false}};
+  std::vector<Unit> units{{"embedding", {{"table", {10, 10}}}, false}};
   for (const std::string block : {"a", "b", "c"})
-    units.push_back({{{block + ".norm", {4}}, {block + ".weight", {10, 4}}}});
-  units.push_back({{{"norm", {4}}, {tied ? "table" : "head", {10, 10}}}});
+    units.push_back(
+        {"block " + std::to_string(units.size() - 1), {{block + ".norm", {4}}, {block + ".weight", {10, 4}}}});
+  units.push_back({"head", {{"norm", {4}}, {tied ? "table" : "head", {10, 10}}}});
   return units;
 }
 

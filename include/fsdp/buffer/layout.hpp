@@ -80,6 +80,7 @@ struct TensorSpec {
   /// Whether modules use it together with the previous tensor. Layouts that reorder keep the two adjacent, since one
   /// matmul over both and two separate ones do not give the same bits.
   bool joins_previous = false;
+  std::string_view name = {};  ///< for messages; lives as long as the call
 };
 
 /// A group of tensors that are gathered and reduced together.

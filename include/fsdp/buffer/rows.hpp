@@ -23,8 +23,11 @@ struct Rows {
   static constexpr std::string_view name = "rows";
 
   std::vector<Layout> build(std::span<const TensorGroup> groups, int parts) const {
+    require_rows(groups);
     return group_by_group(groups, parts, of_group);
   }
+  /// Throws InputError, by its name, for a tensor without axes.
+  static void require_rows(std::span<const TensorGroup> groups);
   /// Returns the layout of one group over `ranks` ranks. Throws LogicError for a tensor of rank 0.
   static Layout of_group(std::span<const Shape> shapes, int ranks);
 };

@@ -65,10 +65,9 @@ checkpoint::OptimizerStates states_of(GroupList groups, std::string_view name,
 /// for the adapters, since its other weights are never trained.
 template <class Stack, class Optimizer>
 checkpoint::OptimizerStates states_of(const ShardedModule<Stack>& module, const Optimizer& optimizer) {
-  return states_of(module.group_list(), optimizer.name(),
-                   [&](const Parameter& parameter) -> std::span<const std::string_view> {
-                     return optimizer.states(parameter);
-                   });
+  return states_of(
+      module.group_list(), optimizer.name(),
+      [&](const Parameter& parameter) -> std::span<const std::string_view> { return optimizer.states(parameter); });
 }
 
 /// Restores this rank's shards of weights and optimizer state from a checkpoint, bit by bit, and the numbers of steps

@@ -25,8 +25,8 @@
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/execution/offloaded_inputs.hpp>
 #include <tessera/fsdp/execution/sequence_cache.hpp>
-#include <tessera/fsdp/execution/uploaded_batch.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
+#include <tessera/fsdp/execution/uploaded_batch.hpp>
 #include <tessera/fsdp/module/pass.hpp>
 #include <tessera/fsdp/nn/batch.hpp>
 #include <tessera/fsdp/nn/module.hpp>
@@ -299,8 +299,7 @@ class Executor {
       gradient_mark_ = context_.arena.mark(End::high);
       dx_ = context_.arena.template allocate<Compute>(End::high, stream_shape());
       const auto unit_weights = weights(use, head_);
-      head_.loss(context_, unit_weights, gradients(use, head_), x_, batch_->device.targets, scale_, dx_,
-                 loss_);
+      head_.loss(context_, unit_weights, gradients(use, head_), x_, batch_->device.targets, scale_, dx_, loss_);
       if (unit == module_.first_backward()) finish_micro_batch();
       return;
     }

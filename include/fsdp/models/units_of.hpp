@@ -24,13 +24,12 @@ std::vector<Unit> units_of(const Model& model) {
     return unit_of<M::template FieldsOf>(std::move(name), module.parameters(), prefix, needs);
   };
   std::vector<Unit> units;
-  units.push_back(
-      unit("embedding", model.entry(), "",
-           !nn::EntryWithoutWeightsInBackward<Entry, Local, nn::InputOf<typename Model::Batch, Local>>));
+  units.push_back(unit("embedding", model.entry(), "",
+                       !nn::EntryWithoutWeightsInBackward<Entry, Local, nn::InputOf<typename Model::Batch, Local>>));
   for (int i = 0; i < model.blocks(); ++i)
     nn::visit_kind(model.block(i), [&]<class Block>(const Block& block) {
-      units.push_back(unit("block " + std::to_string(i), block, model.prefix(i),
-                           !nn::BlockWithoutWeightsInBackward<Block, Local>));
+      units.push_back(
+          unit("block " + std::to_string(i), block, model.prefix(i), !nn::BlockWithoutWeightsInBackward<Block, Local>));
     });
   units.push_back(unit("head", model.head(), "", true));
   return units;

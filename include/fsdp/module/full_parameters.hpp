@@ -3,11 +3,16 @@
 /// Scoped access to the full parameters of a sharded model, for initialisation and inspection.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/on_host.hpp>
@@ -34,12 +39,30 @@ std::vector<bool> groups_with(const ShardedModule<Stack>& module, const std::vec
   return wanted;
 }
 
+/// Returns `hash` extended by the bytes of a tensor.
+template <class T>
+std::uint64_t hash_of(std::uint64_t hash, Tensor<T> values) {
+  return hashed(
+      hash, std::string_view(reinterpret_cast<const char*>(values.data()), static_cast<std::size_t>(values.bytes())));
+}
+
+/// Throws InputError on all ranks unless they wrote the same values, by their hash.
+inline void require_same_writes(const comm::Ranks& ranks, std::uint64_t written, const std::string& group) {
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(ranks.size()));
+  ranks.gather_bytes(std::as_bytes(std::span(&written, 1)), std::as_writable_bytes(std::span(all)),
+                     {"written weights"});
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    require<InputError>(all[rank] == all[0], "with_full_parameters: rank ", rank, " wrote other values of ", group,
+                        " than rank 0; each rank keeps its own part, so all must write the same");
+}
+
 }  // namespace detail
 
 /// Calls f(parameter, tensor) on every rank for each parameter whose name matches one of `names` (with * and ?); the
 /// tensor is the whole parameter in Main, in host memory. With Access::write, each rank takes its own part of the
-/// tensor as the new weights, so all ranks must write the same. Gathers one group at a time, in memory that is not part
-/// of the plan. Collective. Idea: DeepSpeed's GatheredParameters and FSDP's summon_full_params.
+/// tensor as the new weights; throws InputError on all ranks if they wrote different values. Gathers one group at a
+/// time, in memory that is not part of the plan. Collective. Idea: DeepSpeed's GatheredParameters and FSDP's
+/// summon_full_params.
 template <class Stack, class F>
 void with_full_parameters(ShardedModule<Stack>& module, const std::vector<std::string>& names, F f,
                           Access access = Access::read) {
@@ -58,13 +81,17 @@ void with_full_parameters(ShardedModule<Stack>& module, const std::vector<std::s
     Main* const data = reinterpret_cast<Main*>(full.data());
     group.gather_main(module.stream(), reinterpret_cast<Main*>(part.data()), data);
     module.synchronize();
+    std::uint64_t written = hash_seed;
     for (std::size_t i = 0; i < group.parameters().size(); ++i) {
       if (!matches_any(names, group.parameters()[i].name)) continue;
       device::OnHost<Device, Main> host(module.stream(), {data + layout.offsets[i], layout.shapes[i]});
       f(group.parameters()[i], host.values());
-      if (access == Access::write) host.write_back();
+      if (access == Access::read) continue;
+      written = detail::hash_of(written, host.values());
+      host.write_back();
     }
     if (access == Access::read) continue;
+    detail::require_same_writes(module.communicator(), written, module.names().groups[g]);
     for (const buffer::Piece& piece : group.model_part().pieces()) {
       const std::int64_t at = layout.offsets[static_cast<std::size_t>(piece.tensor)] + piece.begin;
       const Tensor<const Main> written(data + at, {piece.count});

@@ -9,8 +9,8 @@
 ///     pass.finish();
 ///
 /// Every rank makes the same calls in the same order; that includes collectives of the caller's own, for which the
-/// communicator may be used inside and between uses: what a pass sends is sent when a Use ends, or by `finish`, never at
-/// a time that depends on timing.
+/// communicator may be used inside and between uses: what a pass sends is sent when a Use ends, or by `finish`, never
+/// at a time that depends on timing.
 #pragma once
 
 #include <array>
@@ -42,9 +42,9 @@ class Pass;
 /// A unit's tensors while the caller computes it. One Use of a pass is alive at a time. Its end (`done`, or the
 /// destructor) starts what follows in the schedule (releases, reductions, the next gathers) and does not wait.
 ///
-/// Views are contiguous, row-major, aligned to device::alignment, and valid until the end of the Use; afterwards they are
-/// poisoned in debug builds and under AddressSanitizer. Where the module has fixed slots, a unit's views have the same
-/// addresses in each of its uses in a pass.
+/// Views are contiguous, row-major, aligned to device::alignment, and valid until the end of the Use; afterwards they
+/// are poisoned in debug builds and under AddressSanitizer. Where the module has fixed slots, a unit's views have the
+/// same addresses in each of its uses in a pass.
 template <class Stack>
 class Use {
  public:
@@ -63,10 +63,10 @@ class Use {
     if (Pass<Stack>* const pass = std::exchange(pass_, nullptr)) pass->computed();
   }
 
-  /// A tensor by its index in Unit::parameters, or by name: a weight, or the gradient of one. A gradient's memory is not
-  /// cleared; GradientView::next says how to write it. Throw LogicError after the end of the Use, for an unknown tensor,
-  /// for a weight in a backward that was declared to need none, and for a gradient in a computation that makes none. The
-  /// first weight that is asked for waits for the unit's gather.
+  /// A tensor by its index in Unit::parameters, or by name: a weight, or the gradient of one. A gradient's memory is
+  /// not cleared; GradientView::next says how to write it. Throw LogicError after the end of the Use, for an unknown
+  /// tensor, for a weight in a backward that was declared to need none, and for a gradient in a computation that makes
+  /// none. The first weight that is asked for waits for the unit's gather.
   /// @{
   Tensor<const Compute> weight(std::size_t index) const {
     require_weights();
@@ -119,8 +119,7 @@ class Use {
 
  private:
   friend class Pass<Stack>;
-  Use(Pass<Stack>& pass, const sharding::Task& task)
-      : pass_(&pass), task_(task), thrown_(std::uncaught_exceptions()) {}
+  Use(Pass<Stack>& pass, const sharding::Task& task) : pass_(&pass), task_(task), thrown_(std::uncaught_exceptions()) {}
 
   void require_weights() const {
     require(pass_ != nullptr, "use: a weight is asked for after the end of the use");
@@ -131,8 +130,8 @@ class Use {
   void require_gradients() const {
     require(pass_ != nullptr, "use: a gradient is asked for after the end of the use");
     if (pass_->kind_ != sharding::Pass::train || task_.action == sharding::Action::forward)
-      throw LogicError(message("use: ", pass_->text(task_), " makes no gradient in a pass of ",
-                               sharding::name_of(pass_->kind_)));
+      throw LogicError(
+          message("use: ", pass_->text(task_), " makes no gradient in a pass of ", sharding::name_of(pass_->kind_)));
   }
   std::size_t count() const { return pass_->module_.references(task_.index).size(); }
   void require_index(std::size_t index) const {
@@ -215,14 +214,15 @@ class Pass {
     return std::nullopt;
   }
 
-  /// For an event loop: runs at most `most` tasks of the schedule, none that waits. Returns whether the next computation
-  /// can begin without waiting, or the pass can be finished so. Throws LogicError inside of a Use.
+  /// For an event loop: runs at most `most` tasks of the schedule, none that waits. Returns whether the next
+  /// computation can begin without waiting, or the pass can be finished so. Throws LogicError inside of a Use.
   bool poll(int most = std::numeric_limits<int>::max()) {
     require(!inside_, "pass: poll inside of a use; call progress");
     run_until_computation_or_wait(most);
     if (at_ == schedule_.size()) return true;
     const sharding::Task& task = schedule_[at_];
-    return sharding::computes(task.action) && (!reads(task) || Device::asynchronous || tasks_.weights_arrived(task.index));
+    return sharding::computes(task.action) &&
+           (!reads(task) || Device::asynchronous || tasks_.weights_arrived(task.index));
   }
   /// Lets collectives progress, inside of a Use too: call it in long computations where the host moves the data.
   void progress() { tasks_.progress(); }
@@ -266,7 +266,8 @@ class Pass {
             " tasks after its begin; finish it, or forfeit it");
     if (progress.state == State::interrupted) tasks_.abandon_pass();
     const bool has_gradients = progress.has_gradients && kind_ != sharding::Pass::train;
-    progress = {.state = State::running, .has_gradients = has_gradients, .forfeited = has_gradients && progress.forfeited};
+    progress = {
+        .state = State::running, .has_gradients = has_gradients, .forfeited = has_gradients && progress.forfeited};
   }
 
   void execute(const sharding::Task& task) {

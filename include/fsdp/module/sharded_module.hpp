@@ -181,7 +181,8 @@ class ShardedModule {
     return fsdp::first_cut(group_list(), std::is_same_v<typename Stack::OptimizerPlacement, buffer::Shard>);
   }
 
-  /// Rounds the main weights into the model weights, and lets passes begin. Call it after weights were set from outside.
+  /// Rounds the main weights into the model weights, and lets passes begin. Call it after weights were set from
+  /// outside.
   void sync_model_weights() {
     has_values_ = true;
     if constexpr (!Group::one_copy)
@@ -256,8 +257,7 @@ class ShardedModule {
     std::vector<GroupAxes<Comm>> axes;
     std::vector<int> shards, keepers;
     for (const GroupedParameters& group : plan_.grouped()) {
-      const GroupAxes<Comm>& on =
-          axes.emplace_back(mesh_.axes_of(facts_of(group, facts, sharded), facts, problem()));
+      const GroupAxes<Comm>& on = axes.emplace_back(mesh_.axes_of(facts_of(group, facts, sharded), facts, problem()));
       shards.push_back(GroupAxes<Comm>::size(on.shard));
       keepers.push_back(on.keep == nullptr ? 0 : on.keep->size());
     }

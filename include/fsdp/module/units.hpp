@@ -20,12 +20,12 @@ namespace fsdp {
 
 /// Tensors that are gathered before a computation uses them, and reduced after it made their gradients.
 struct Unit {
-  std::string name;                    ///< in messages, schedules and traces
+  std::string name;  ///< in messages, schedules and traces
   std::vector<Parameter> parameters;
   bool backward_needs_weights = true;  ///< false: it is not gathered for its backward, as an embedding
   /// False: no computation uses it whole, so that it is never gathered nor reduced. Its rows are sent (RowTable).
   bool gathered = true;
-  std::vector<int> absent = {};        ///< fields of the unit that have no parameter, ascending
+  std::vector<int> absent = {};  ///< fields of the unit that have no parameter, ascending
 };
 
 /// Returns a unit with these fields; `prefix` stands before their names.
@@ -48,10 +48,10 @@ std::int64_t distinct_elements(std::span<const Unit> units);
 struct Units {
   /// Units, but for the first and the last, whose weights are gathered and reduced together: a model's blocks.
   std::int64_t blocks_per_unit = 1;
-  std::int64_t merge_below = 0;      ///< a unit with fewer elements joins its neighbour
-  bool recompute = false;            ///< blocks save only their input (tessera/fsdp/nn/recomputed.hpp)
-  bool offload_inputs = false;       ///< saved block inputs live in host memory (tessera/fsdp/device/offload.hpp)
-  bool keep_last_block = true;       ///< the last block's weights stay gathered through the head
+  std::int64_t merge_below = 0;  ///< a unit with fewer elements joins its neighbour
+  bool recompute = false;        ///< blocks save only their input (tessera/fsdp/nn/recomputed.hpp)
+  bool offload_inputs = false;   ///< saved block inputs live in host memory (tessera/fsdp/device/offload.hpp)
+  bool keep_last_block = true;   ///< the last block's weights stay gathered through the head
   std::vector<std::string> replicated = {};  ///< not sharded: whole on every rank, gradients all-reduced once per step
   /// Not trained: no gradient, no optimizer state, no reduction. In a model with adapters all other parameters are
   /// frozen too.
@@ -96,9 +96,8 @@ struct UnitGroups {
 /// be merged, as `choices` say); then one for each weight that different units share; then those parts of units that
 /// are replicated, frozen or persistent unlike the rest. Tensors of at most `persistence_threshold` elements are
 /// persistent. Throws InputError if a number of `choices` is out of range, a pattern matches nothing, everything is
-/// frozen, a unit or a parameter has no name or no elements, or two tensors of different shapes share a name.
-UnitGroups group_parameters(std::span<const Unit> units, const Units& choices,
-                            std::int64_t persistence_threshold);
+/// frozen, a unit or a parameter has no name, or two tensors of different shapes share a name.
+UnitGroups group_parameters(std::span<const Unit> units, const Units& choices, std::int64_t persistence_threshold);
 
 /// Returns what a schedule must know about a group. `sharded`: whether the strategy shards groups that are not
 /// replicated.

@@ -132,9 +132,8 @@ class Sharded {
   /// at a time; see with_full_parameters. Collective.
   void with_full(const std::vector<std::string>& patterns,
                  const std::function<void(const Parameter&, Tensor<const float>)>& f) {
-    with_full_parameters(module_, patterns, [&](const Parameter& parameter, Tensor<const float> values) {
-      f(parameter, values);
-    });
+    with_full_parameters(module_, patterns,
+                         [&](const Parameter& parameter, Tensor<const float> values) { f(parameter, values); });
   }
 
   /// Begins a pass; see Pass. A training pass makes all micro-batches of a step (0: as many as planned), one that
@@ -157,8 +156,8 @@ class Sharded {
     const device::StepDecision decision = result();
     if (decision.stopped == 0) return decision;
     optimizer_.control().resume(optimizer_.steps(), optimizer_.steps() - decision.taken);
-    throw DivergedError(message("step ", optimizer_.steps(), ": the loss is ", decision.loss, " and the gradient norm is ",
-                                decision.norm, "; no weight was changed"));
+    throw DivergedError(message("step ", optimizer_.steps(), ": the loss is ", decision.loss,
+                                " and the gradient norm is ", decision.norm, "; no weight was changed"));
   }
   /// The same without waiting for the device, with the loss in `loss()`; after a loss or gradient that is not finite
   /// all later steps are skipped (StepDecision::stopped). Can be captured in a graph.

@@ -20,8 +20,8 @@
 namespace fsdp::optim {
 
 /// Computes the global L2 norm of the gradients and decides each step: the scale that clipping and loss scaling give,
-/// and whether the step is skipped. This takes one collective of three numbers per rank. Squares are summed in double, in
-/// rank order, each element once, so that every rank makes the same decision.
+/// and whether the step is skipped. This takes one collective of three numbers per rank. Squares are summed in double,
+/// in rank order, each element once, so that every rank makes the same decision.
 template <class StackT>
 class StepControl {
  public:

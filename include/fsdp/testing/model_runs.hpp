@@ -110,6 +110,32 @@ void spread_weights(Module& module, double scale) {
           static_cast<float>((ones ? 1 : 0) + scale * (static_cast<double>(bits >> 11) * 0x1p-52 - 1));
     }
   }
+  module.sync_model_weights();
+}
+
+/// An element of a parameter. All ranks that hold it move it together: a replica alone would be another model.
+struct MovedElement {
+  std::uint64_t name = 0;  ///< hash of the parameter's
+  std::int64_t index = 0;  ///< in the whole parameter
+
+  /// Returns this rank's copy of it, or nullptr.
+  template <class Module>
+  float* in(Module& module) const {
+    for (const auto& piece : module.pieces())
+      if (hashed(hash_seed, std::string_view(piece.parameter->name)) == name && index >= piece.begin &&
+          index < piece.begin + piece.main.numel())
+        return piece.main.data() + (index - piece.begin);
+    return nullptr;
+  }
+};
+
+/// Returns the element of a piece that has the largest gradient.
+template <class Piece>
+MovedElement steepest(const Piece& piece) {
+  const float* const all = piece.gradient.data();
+  const auto largest =
+      std::max_element(all, all + piece.main.numel(), [](float a, float b) { return std::abs(a) < std::abs(b); });
+  return {.name = hashed(hash_seed, std::string_view(piece.parameter->name)), .index = piece.begin + (largest - all)};
 }
 
 /// Compares the largest gradient element of every piece with central differences of the loss.
@@ -135,24 +161,21 @@ void check_model_gradients(std::string_view where, int ranks, const ModelTask<Mo
     comm::reduce(communicator, std::span<std::int64_t>(&most, 1), comm::Reduction::max, {"test"});
     for (int owner = 0; owner < communicator.size(); ++owner)
       for (std::size_t p = 0; p < static_cast<std::size_t>(most); ++p) {
-        const bool mine = communicator.rank() == owner && p < module.pieces().size();
-        const Tensor<float> values = mine ? module.pieces()[p].main : Tensor<float>();
-        float* moved = nullptr;
-        double gradient = 0;
-        if (mine && values.numel() > 0) {
-          const float* const all = module.pieces()[p].gradient.data();
-          const auto largest =
-              std::max_element(all, all + values.numel(), [](float a, float b) { return std::abs(a) < std::abs(b); });
-          moved = values.data() + (largest - all);
-          gradient = static_cast<double>(*largest);
-        }
-        const float before = moved != nullptr ? *moved : 0, h = 4e-3f;
-        if (moved != nullptr) *moved = before + h;
+        const bool mine = communicator.rank() == owner && p < module.pieces().size() &&
+                          module.pieces()[p].main.numel() > 0 && module.pieces()[p].owned;
+        MovedElement moved;
+        if (mine) moved = steepest(module.pieces()[p]);
+        comm::broadcast(communicator, std::as_writable_bytes(std::span(&moved, 1)), owner, {"test"});
+        float* const value = moved.in(module);
+        const double gradient =
+            mine ? static_cast<double>(module.pieces()[p].gradient.data()[value - module.pieces()[p].main.data()]) : 0;
+        const float before = value != nullptr ? *value : 0, h = 4e-3f;
+        if (value != nullptr) *value = before + h;
         const double above = evaluate();
-        if (moved != nullptr) *moved = before - h;
+        if (value != nullptr) *value = before - h;
         const double below = evaluate();
-        if (moved == nullptr) continue;
-        *moved = before;
+        if (value != nullptr) *value = before;
+        if (!mine) continue;
         const double expected = (above - below) / (2 * static_cast<double>(h));
         if (!(std::abs(gradient - expected) <= 1e-2 * std::abs(expected) + 5e-3))
           fail(asked, message(where, ", rank ", communicator.rank()),

@@ -111,6 +111,13 @@ Layout parts_by_rows(std::span<const Shape> shapes, int ranks) {
 
 }  // namespace
 
+void Rows::require_rows(std::span<const TensorGroup> groups) {
+  for (const TensorGroup& group : groups)
+    for (const TensorSpec& tensor : group.tensors)
+      require<InputError>(tensor.shape.rank > 0, "rows: '", tensor.name,
+                          "' has no axes, and so no rows; give it the shape {1}");
+}
+
 Layout Rows::of_group(std::span<const Shape> shapes, int ranks) {
   std::int64_t longest = 1;
   for (const Shape& shape : shapes) {

@@ -16,18 +16,23 @@ namespace {
 
 constexpr std::int64_t state_version = 2;
 
-/// Visits the signed numbers of trainer.json; the unsigned seed is handled separately.
+/// Visits the signed numbers of trainer.json; the unsigned seed is handled separately. `position`: with those of a
+/// trainer's position in its data, which other programs do not have.
 template <class File, class Visit>
-void for_each_number(File& file, Visit visit) {
+void for_each_number(File& file, bool position, Visit visit) {
   visit("step", file.state.step);
-  visit("tokens", file.state.tokens);
-  visit("epoch", file.state.epoch);
-  visit("index", file.state.index);
-  visit("windows", file.state.windows);
-  visit("seq_len", file.state.seq_len);
-  visit("schedule_steps", file.state.schedule_steps);
+  if (position) {
+    visit("tokens", file.state.tokens);
+    visit("epoch", file.state.epoch);
+    visit("index", file.state.index);
+    visit("windows", file.state.windows);
+    visit("seq_len", file.state.seq_len);
+    visit("schedule_steps", file.state.schedule_steps);
+  }
   visit("skipped_steps", file.state.skipped_steps);
 }
+/// Whether a trainer wrote it: one has windows of a sequence length.
+bool has_position(const TrainerState& state) { return state.seq_len > 0; }
 
 }  // namespace
 
@@ -43,8 +48,9 @@ std::string hash_of(std::span<const NamedShape> parameters) {
 std::string to_json(const TrainerFile& file) {
   nlohmann::ordered_json object = {
       {"format_version", state_version}, {"sizes_hash", file.sizes_hash}, {"optimizer", file.optimizer}};
-  object["seed"] = file.state.seed;
-  for_each_number(file, [&](const char* key, std::int64_t value) { object[key] = value; });
+  const bool position = has_position(file.state);
+  if (position) object["seed"] = file.state.seed;
+  for_each_number(file, position, [&](const char* key, std::int64_t value) { object[key] = value; });
   if (const auto& scale = file.state.loss_scale)
     object["loss_scale"] = {{"scale", scale->scale}, {"sound_steps", scale->sound_steps}};
   if (const auto& best = file.state.best)
@@ -69,9 +75,13 @@ TrainerFile read_trainer_file(const std::filesystem::path& path, const std::opti
                       "; this program reads versions 1 and ", state_version);
   TrainerFile file;
   file.has_manifest = version > 1;
-  std::size_t keys = 3;
-  file.state.seed = number("seed");
-  for_each_number(file, [&](const char* key, std::int64_t& value) {
+  std::size_t keys = 2;
+  const bool position = object.contains("seq_len") || object.contains("seed");
+  if (position) {
+    file.state.seed = number("seed");
+    ++keys;
+  }
+  for_each_number(file, position, [&](const char* key, std::int64_t& value) {
     const std::uint64_t stored = number(key);
     require<InputError>(stored <= INT64_MAX, source, ": \"", key, "\" is too large");
     value = static_cast<std::int64_t>(stored);

@@ -17,14 +17,15 @@ namespace fsdp::device {
 /// order, and, with three columns, whether it gave up the pass, which skips the step.
 /// Nonfinite gradients skip the step, and stop all later steps unless rules.skips_overflow. A nonfinite loss always
 /// stops.
-FSDP_BOTH void decide_step(const StepRules& rules, const StepInputs& inputs, const double* sums, std::int64_t ranks, std::int64_t columns,
-                           StepDecision& step) {
+FSDP_BOTH void decide_step(const StepRules& rules, const StepInputs& inputs, const double* sums, std::int64_t ranks,
+                           std::int64_t columns, StepDecision& step) {
   double loss = 0, squares = 0;
   step.forfeited = -1;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
     loss += sums[columns * rank];
     squares += sums[columns * rank + 1];
-    if (columns == 3 && sums[columns * rank + 2] != 0 && step.forfeited < 0) step.forfeited = static_cast<std::int32_t>(rank);
+    if (columns == 3 && sums[columns * rank + 2] != 0 && step.forfeited < 0)
+      step.forfeited = static_cast<std::int32_t>(rank);
   }
   step.loss = loss;
   step.norm = sqrt(squares) / inputs.loss_scale;

@@ -9,8 +9,8 @@
 
 namespace fsdp {
 
-GroupTensors::GroupTensors(std::vector<Parameter> parameters, const sharding::GroupFacts& facts,
-                           buffer::Layout layout, buffer::Layout kept)
+GroupTensors::GroupTensors(std::vector<Parameter> parameters, const sharding::GroupFacts& facts, buffer::Layout layout,
+                           buffer::Layout kept)
     : parameters_(std::move(parameters)),
       layout_(std::make_unique<const buffer::Layout>(std::move(layout))),
       kept_layout_(std::make_unique<const buffer::Layout>(std::move(kept))),
@@ -72,7 +72,8 @@ std::vector<buffer::TensorGroup> specs_of(std::span<const GroupedParameters> gro
     for (const Parameter& parameter : group.parameters)
       spec.tensors.push_back({.shape = parameter.shape,
                               .work = group.frozen ? 0 : work(parameter),
-                              .joins_previous = parameter.joins_previous});
+                              .joins_previous = parameter.joins_previous,
+                              .name = parameter.name});
   }
   return specs;
 }

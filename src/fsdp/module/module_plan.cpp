@@ -71,8 +71,9 @@ void ModulePlan::check_orders(std::span<const Unit> units) const {
                           "strategy adds what moves weights");
       require<InputError>(unit >= 0 && unit < count, "order: unit ", unit, " is named, and there are ", count,
                           ", counted from 0");
-      require<InputError>(units[static_cast<std::size_t>(unit)].gathered, "order: ",
-                          units[static_cast<std::size_t>(unit)].name, " is named, and it is declared as never gathered");
+      require<InputError>(units[static_cast<std::size_t>(unit)].gathered,
+                          "order: ", units[static_cast<std::size_t>(unit)].name,
+                          " is named, and it is declared as never gathered");
     }
     for (const int unit : order.without_gradients)
       require<InputError>(unit >= 0 && unit < count, "order: unit ", unit, " is to make no gradients, and there are ",

@@ -43,8 +43,7 @@ std::vector<Parameter> distinct_parameters(std::span<const Unit> units) {
 
 std::int64_t distinct_elements(std::span<const Unit> units) {
   std::int64_t count = 0;
-  for (const Parameter& parameter : distinct_parameters(units))
-    count = checked_add(count, parameter.shape.numel());
+  for (const Parameter& parameter : distinct_parameters(units)) count = checked_add(count, parameter.shape.numel());
   return count;
 }
 
@@ -172,8 +171,8 @@ std::string group_name(const Key& key, int group, const std::vector<sharding::Un
          (key.persistent ? ", persistent" : "");
 }
 
-/// Throws InputError for what cannot be sharded: a unit or a tensor that messages could not name, tensors without
-/// elements, one name for tensors of different shapes.
+/// Throws InputError for what cannot be sharded: a unit or a tensor that messages could not name, one name for
+/// tensors of different shapes.
 void check(UnitLists units) {
   require<InputError>(!units.empty(), "units: there are none; give each part that computes a unit with its tensors");
   std::map<std::string, std::pair<Shape, bool>> seen;
@@ -183,14 +182,13 @@ void check(UnitLists units) {
     for (const Parameter& parameter : unit.parameters) {
       require<InputError>(!parameter.name.empty(), "units: a parameter of ", unit.name, " has no name");
       const Shape& shape = parameter.shape;
-      require<InputError>(shape.rank > 0, "units: parameter '", parameter.name, "' of ", unit.name,
-                          " is a scalar; give it the shape {1}");
       for (std::int64_t axis = 0; axis < shape.rank; ++axis)
-        require<InputError>(shape[axis] > 0, "units: parameter '", parameter.name, "' of ", unit.name, " has extent ",
-                            shape[axis], " on axis ", axis, "; extents are at least 1");
+        require<InputError>(shape[axis] >= 0, "units: parameter '", parameter.name, "' of ", unit.name, " has extent ",
+                            shape[axis], " on axis ", axis, "; extents are at least 0");
       const auto [place, inserted] = seen.try_emplace(parameter.name, shape, unit.gathered);
       require<InputError>(inserted || place->second.first == shape, "units: parameter '", parameter.name, "' of ",
-                          unit.name, " has another shape than the one of that name before it; a name is one tensor, "
+                          unit.name,
+                          " has another shape than the one of that name before it; a name is one tensor, "
                           "which units may share");
       require<InputError>(place->second.second == unit.gathered, "units: parameter '", parameter.name, "' is in units ",
                           "that are gathered and in units that are not");

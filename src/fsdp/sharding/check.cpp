@@ -297,8 +297,8 @@ class Judge {
   Schedule computations_;
   std::vector<GroupState> groups_;
   bool judges_gradient_slots_;
-  int at_ = 0;        ///< the current task
-  int computed_ = 0;  ///< number of computations so far
+  int at_ = 0;          ///< the current task
+  int computed_ = 0;    ///< number of computations so far
   int waited_ = never;  ///< the last task that may wait, since the last computation
   Holders weight_slots_, gradient_slots_;
 };

@@ -48,18 +48,18 @@ struct StepInputs {
 
 /// The device's decision on a step (DecideStep), for the optimizer and, later, the host.
 struct StepDecision {
-  std::int64_t taken = 0;    ///< steps so far that changed the weights
-  double loss = 0;           ///< sum over ranks
-  double norm = 0;           ///< global norm of the unscaled gradients
-  double lr = 0;             ///< of the last step taken
-  float gradient_scale = 1;  ///< min(1, clip / (norm + 1e-6)) / loss_scale
-  std::int32_t skipped = 0;  ///< 1: this step does not change main weights and optimizer state
-  std::int32_t stopped = 0;  ///< 1: neither do all later steps
+  std::int64_t taken = 0;       ///< steps so far that changed the weights
+  double loss = 0;              ///< sum over ranks
+  double norm = 0;              ///< global norm of the unscaled gradients
+  double lr = 0;                ///< of the last step taken
+  float gradient_scale = 1;     ///< min(1, clip / (norm + 1e-6)) / loss_scale
+  std::int32_t skipped = 0;     ///< 1: this step does not change main weights and optimizer state
+  std::int32_t stopped = 0;     ///< 1: neither do all later steps
   std::int32_t forfeited = -1;  ///< the first rank that gave up this step's pass, which skips the step; -1: none
 };
 
-/// Decides from every rank's loss, sum of squared gradients and forfeit whether a step is taken, and its factor for clipping and
-/// loss scale. `step` holds the previous step's decision on entry.
+/// Decides from every rank's loss, sum of squared gradients and forfeit whether a step is taken, and its factor for
+/// clipping and loss scale. `step` holds the previous step's decision on entry.
 struct DecideStep {
   static constexpr std::string_view name = "decide_step";
 

@@ -120,8 +120,8 @@ void sum_in_order(Lane, std::span<const std::byte* const> parts, DType stored, D
                   Write write, float* sum);
 void round(Lane, const float* from, DType wire, std::int64_t count, std::byte* to);
 /// `sums` [ranks, 2].
-void decide_step(Lane, const StepRules&, const StepInputs*, const double* sums, std::int64_t ranks, std::int64_t columns,
-                 StepDecision*);
+void decide_step(Lane, const StepRules&, const StepInputs*, const double* sums, std::int64_t ranks,
+                 std::int64_t columns, StepDecision*);
 
 // attention_forward.cu, attention_backward.cu, attention_backward_keys.cu; `first` as for rope
 template <class T>

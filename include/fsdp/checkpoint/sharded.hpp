@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Checkpoints of a Sharded (tessera/fsdp/sharded.hpp): the folders of folder.hpp, by the names of its tensors, which
+/// any number of ranks under any strategy resumes; and weights from safetensors of any other origin.
+///
+/// `SharedT` is a Sharded, or anything that has its `module()` and `optimizer()`. All functions are collective, and an
+/// error of one rank is thrown on all.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/comm/agreement.hpp>
+#include <tessera/comm/ranks.hpp>
+#include <tessera/fsdp/checkpoint/folder.hpp>
+#include <tessera/fsdp/checkpoint/peers.hpp>
+#include <tessera/fsdp/checkpoint/shards_io.hpp>
+#include <tessera/fsdp/checkpoint/weight_files.hpp>
+#include <tessera/fsdp/module/group_tensors.hpp>
+#include <tessera/fsdp/module/host_weights.hpp>
+
+namespace fsdp::checkpoint {
+
+/// Values of the host's own, by name: the position in her data, a random state.
+using HostValues = std::map<std::string, std::string>;
+/// Returns our name of a stored tensor; an empty text drops it.
+using Rename = std::function<std::string(const std::string&)>;
+
+/// Returns the tensors of all groups, by name.
+ModelListing listing_of(GroupList groups);
+
+/// Returns a number that is the same on all ranks and differs from one call to another. Collective.
+std::uint64_t agreed_id(const comm::Ranks& ranks);
+
+/// Returns the stored name of each parameter. Throws InputError for a parameter that is not stored, a stored tensor
+/// that is neither one of ours nor dropped, and another shape.
+std::map<std::string, std::string> stored_names(const WeightFiles& files, GroupList groups, const Rename& rename);
+
+/// Writes weights, optimizer states, the number of steps and `values` to `dir`/step-N, which appears complete or not at
+/// all, and returns its path.
+template <class SharedT>
+std::filesystem::path save(SharedT& sharded, const std::filesystem::path& dir, const HostValues& values = {}) {
+  auto& module = sharded.module();
+  auto& optimizer = sharded.optimizer();
+  const std::int64_t step = optimizer.steps();
+  Save files(dir, step, agreed_id(module.communicator()), listing_of(module.group_list()),
+             train::states_of(module, optimizer.optimizer()));
+  TrainerState state{.step = step, .skipped_steps = optimizer.control().skipped()};
+  state.run = values;
+  save(files, train::peers_of(module.communicator()), state, [&](Save& to) {
+    train::require_finite(module, optimizer);
+    train::write_shards(module, optimizer, to);
+  });
+  return files.path();
+}
+
+/// Restores what `save` wrote, from a step's folder or the newest sound one of a directory, and returns the values.
+template <class SharedT>
+HostValues restore(SharedT& sharded, const std::filesystem::path& folder) {
+  auto& module = sharded.module();
+  const Checkpoint from = comm::on_all_ranks(module.communicator(), "checkpoint", [&] {
+    const ModelListing listing = listing_of(module.group_list());
+    return Checkpoint::open(folder, [&](const std::filesystem::path&) { return listing; });
+  });
+  train::agree_on_folder(module.communicator(), from.path());
+  comm::on_all_ranks(module.communicator(), "checkpoint", [&] { train::restore(module, sharded.optimizer(), from); });
+  return from.state().run;
+}
+
+/// Loads weights alone from a safetensors file, or a folder with model.safetensors or its shards. `rename` maps a
+/// stored name to ours, or drops it; without it names are the same. Throws InputError for a value that is not finite.
+template <class SharedT>
+void load(SharedT& sharded, const std::filesystem::path& from, const Rename& rename = {}) {
+  auto& module = sharded.module();
+  comm::on_all_ranks(module.communicator(), "weights", [&] {
+    const WeightFiles files =
+        std::filesystem::is_directory(from) ? WeightFiles::open(from) : WeightFiles(SafetensorsFile(from));
+    const std::map<std::string, std::string> stored = stored_names(files, module.group_list(), rename);
+    for (const auto& piece : module.pieces())
+      with_host_weights(module, piece, Access::write, [&](Tensor<float> values, std::int64_t begin) {
+        files.read_finite(stored.at(piece.parameter->name), begin, values.numel(), values.data());
+      });
+  });
+  module.sync_model_weights();
+}
+
+}  // namespace fsdp::checkpoint

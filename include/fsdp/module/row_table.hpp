@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tables whose rows are sent and never gathered: embeddings of a recommender.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tessera/comm/collectives.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/module/row_owners.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
+
+namespace fsdp {
+
+/// A parameter [R, C] of a unit that is declared with `gathered = false`. Ranks ask for rows and get those alone; each
+/// moves C elements for every row that any rank asks for. Gradients are added at rest, so that clipping, optimizer and
+/// checkpoints treat the table as any parameter.
+template <class Stack>
+class RowTable {
+ public:
+  using Module = ShardedModule<Stack>;
+  using Compute = typename Module::Compute;
+  using Accumulate = typename Module::Accumulate;
+  static_assert(
+      Stack::Device::host_memory,
+      "fsdp: RowTable reads and adds rows on the host; it needs a device whose memory the host can access (Cpu)");
+
+  /// `module` must outlive it. Throws InputError for a name that is not there, a unit that is gathered, and a layout
+  /// that cuts rows.
+  RowTable(Module& module, std::string_view name) : RowTable(module, found(module, name)) {}
+
+  /// Elements of a row.
+  std::int64_t columns() const { return owners_.columns(); }
+
+  /// Writes rows `ids` [n] of the table to `rows` [n, C]. Collective; n may differ between ranks. Throws InputError on
+  /// all ranks for a row that is not there.
+  void lookup(std::span<const std::int64_t> ids, Tensor<Compute> rows) {
+    require_rows(ids, rows.rows(), rows.columns());
+    auto& communicator = module_->communicator();
+    const RowRequests asked = RowRequests::gathered(communicator, ids, owners_.rows(), name_);
+    if (whole_here()) return copy_own(ids, rows);
+    const std::vector<std::int64_t> counts = counts_by_owner(asked);
+    sent_.resize(static_cast<std::size_t>(counts[static_cast<std::size_t>(communicator.rank())]));
+    received_.resize(asked.ids.size() * static_cast<std::size_t>(columns()));
+    auto to = sent_.begin();
+    for (const std::int64_t id : asked.ids)
+      if (const RowPlace place = owners_.place_of(id); place.rank == communicator.rank())
+        to = std::copy_n(group_->model().data() + place.local, columns(), to);
+    const std::array segments{
+        comm::Segment<Compute>{.local = sent_.data(), .full = received_.data(), .counts = counts}};
+    comm::all_gather(communicator, std::span<const comm::Segment<Compute>>(segments), {"table rows"}).wait();
+    pick(asked, counts, rows);
+  }
+
+  /// Adds `rows` [n, C] to the gradients of rows `ids` [n], in the order of ranks. Call it in a training pass, any
+  /// number of times; a step begins with gradients of zero. Collective, as `lookup`.
+  void add_gradient(std::span<const std::int64_t> ids, Tensor<const Accumulate> rows) {
+    require_rows(ids, rows.rows(), rows.columns());
+    auto& communicator = module_->communicator();
+    const RowRequests asked = RowRequests::gathered(communicator, ids, owners_.rows(), name_);
+    std::vector<std::int64_t> counts;
+    for (const std::int64_t count : asked.counts) counts.push_back(count * columns());
+    gradients_.resize(asked.ids.size() * static_cast<std::size_t>(columns()));
+    own_gradients_.assign(rows.data(), rows.data() + rows.numel());
+    const std::array segments{
+        comm::Segment<Accumulate>{.local = own_gradients_.data(), .full = gradients_.data(), .counts = counts}};
+    comm::all_gather(communicator, std::span<const comm::Segment<Accumulate>>(segments), {"table gradients"}).wait();
+    const Accumulate* from = gradients_.data();
+    for (const std::int64_t id : asked.ids) {
+      const RowPlace place = owners_.place_of(id);
+      if (whole_here() || place.rank == communicator.rank()) {
+        Accumulate* const to = group_->summed_gradient().data() + place.local;
+        for (std::int64_t column = 0; column < columns(); ++column) to[column] += from[column];
+      }
+      from += columns();
+    }
+  }
+
+ private:
+  using Group = typename Module::Group;
+  struct Found {
+    Group* group = nullptr;
+    std::int64_t tensor = 0;
+  };
+
+  RowTable(Module& module, const Found& found)
+      : module_(&module),
+        group_(found.group),
+        name_(found.group->parameters()[static_cast<std::size_t>(found.tensor)].name),
+        owners_(found.group->layout(), found.tensor, name_) {}
+
+  static Found found(Module& module, std::string_view name) {
+    const Parameter* const parameter = &module.parameter(name);
+    for (Group& group : module.groups())
+      for (std::size_t i = 0; i < group.parameters().size(); ++i)
+        if (&group.parameters()[i] == parameter) {
+          require<InputError>(!group.facts().gathered, "row table: '", name,
+                              "' is of a unit that is gathered; declare the unit with gathered = false");
+          return {.group = &group, .tensor = static_cast<std::int64_t>(i)};
+        }
+    throw LogicError("row table: a parameter without a group");
+  }
+
+  /// Whether this rank holds all rows: it is alone, or the table is replicated.
+  bool whole_here() const { return group_->in_place(); }
+  void require_rows(std::span<const std::int64_t> ids, std::int64_t rows, std::int64_t columns) const {
+    require<InputError>(rows == std::ssize(ids) && (rows == 0 || columns == owners_.columns()),
+                        "row table: ", ids.size(), " ids of '", name_, "' need a tensor [", ids.size(), ", ",
+                        owners_.columns(), "], not [", rows, ", ", columns, "]");
+  }
+  void copy_own(std::span<const std::int64_t> ids, Tensor<Compute> rows) const {
+    for (std::int64_t i = 0; i < std::ssize(ids); ++i)
+      std::copy_n(group_->model().data() + owners_.place_of(ids[static_cast<std::size_t>(i)]).local, columns(),
+                  rows.row(i));
+  }
+  /// Elements that each rank sends: those of the rows of its own that any rank asks for.
+  std::vector<std::int64_t> counts_by_owner(const RowRequests& asked) const {
+    std::vector<std::int64_t> counts(asked.counts.size());
+    for (const std::int64_t id : asked.ids) counts[static_cast<std::size_t>(owners_.place_of(id).rank)] += columns();
+    return counts;
+  }
+  /// Copies the rows that this rank asked for out of all that were sent, which lie by owner, then as they were asked
+  /// for.
+  void pick(const RowRequests& asked, const std::vector<std::int64_t>& counts, Tensor<Compute> rows) const {
+    std::vector<std::int64_t> next(counts.size());
+    for (std::size_t rank = 1; rank < next.size(); ++rank) next[rank] = next[rank - 1] + counts[rank - 1];
+    const auto mine = static_cast<std::size_t>(module_->communicator().rank());
+    std::size_t request = 0;
+    for (std::size_t rank = 0; rank < asked.counts.size(); ++rank)
+      for (std::int64_t i = 0; i < asked.counts[rank]; ++i, ++request) {
+        std::int64_t& at = next[static_cast<std::size_t>(owners_.place_of(asked.ids[request]).rank)];
+        if (rank == mine) std::copy_n(received_.data() + at, columns(), rows.row(i));
+        at += columns();
+      }
+  }
+
+  Module* module_;
+  Group* group_;
+  std::string name_;
+  RowOwners owners_;
+  std::vector<Compute> sent_, received_;
+  std::vector<Accumulate> gradients_, own_gradients_;
+};
+
+}  // namespace fsdp
